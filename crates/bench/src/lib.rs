@@ -1,0 +1,1 @@
+//! The tocsin command: info, run, benches and plots.

@@ -1,0 +1,3 @@
+//! The `tocsin` command.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! Notify that thread: by user interrupt, signal, futex, or not at all.

@@ -1,0 +1,1 @@
+//! C interface of tocsin: tocsin.h, static and shared library.

@@ -1,0 +1,1 @@
+//! Non-blocking collectives: schedules compiled from a table of algorithms, run step by step.

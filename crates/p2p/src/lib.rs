@@ -1,0 +1,1 @@
+//! Point to point: tag matching, requests, eager and rendezvous.

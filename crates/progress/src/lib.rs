@@ -1,0 +1,1 @@
+//! The progress engine: who runs the work, when; rings, request slots, budgets, trace.

@@ -1,0 +1,1 @@
+//! Messages between the ranks of a node that make progress by interrupt: typed, safe, scoped.

@@ -1,0 +1,1 @@
+//! The transport trait: packets, classes, capabilities, peer states.

@@ -1,0 +1,1 @@
+//! User interrupts (UINTR): CPU probe, instructions, descriptor layouts.

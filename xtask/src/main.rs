@@ -1,0 +1,3 @@
+//! Development commands: `cargo xtask demo`, `cargo xtask test`.
+
+fn main() {}
