@@ -1,1 +1,32 @@
-//! Cores, caches and NUMA nodes from /sys or a synthetic description; placement policies.
+//! Cores, caches and NUMA nodes, and where ranks go on them.
+//!
+//! For users: [`Topology::machine`] describes the processors this thread may run on (its affinity mask, hence a
+//! container's cpuset, is honoured); [`Synthetic`] describes a machine one does not have, so that every placement
+//! policy is testable anywhere; [`placement`] says which processor each rank is bound to.
+//!
+//! ```
+//! use tocsin_topology::{Policy, Topology};
+//! let machine = Topology::synthetic("numa:2 core:4 pu:1")?;
+//! let cpus = machine.place(Policy::ScatterNuma, 4);
+//! assert_eq!(cpus, [Some(0), Some(2), Some(4), Some(6)]);
+//! # Ok::<(), tocsin_topology::Error>(())
+//! ```
+//!
+//! Implementation details: a [`Topology`] is plain data, made by anything that implements [`Discover`]; an hwloc
+//! implementation would be one more module. Nothing here may be called from a handler.
+
+mod bind;
+mod error;
+mod model;
+mod pairs;
+mod policy;
+mod synthetic;
+mod sys;
+
+pub use bind::{allowed_cpus, bind_thread, bind_thread_to_all};
+pub use error::Error;
+pub use model::{Cache, CacheKind, Core, Discover, Node, Topology};
+pub use pairs::Distance;
+pub use policy::{Policy, placement};
+pub use synthetic::Synthetic;
+pub use sys::Sys;

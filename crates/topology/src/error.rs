@@ -1,0 +1,27 @@
+/// What can go wrong here, and what to do about it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A synthetic description that does not parse.
+    #[error("synthetic topology `{text}`: {why}; write for example `numa:2 core:4 pu:1` (levels: {LEVELS})")]
+    Synthetic {
+        /// The description as given.
+        text: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A placement policy that does not exist.
+    #[error("unknown placement policy `{0}`: use none, scatter or scatter_numa")]
+    UnknownPolicy(String),
+    /// The kernel refused to tell or to change a thread's affinity mask.
+    #[error("cannot {action}: {source}; look at `taskset -p $$` and at the container's cpuset")]
+    Affinity {
+        /// What was tried, for example `bind to cpu 3`.
+        action: String,
+        /// The kernel's reason.
+        source: std::io::Error,
+    },
+}
+
+/// Names of the levels a synthetic description may use.
+pub(crate) const LEVELS: &str = "package, numa, l3, l2, core, pu";
