@@ -1,1 +1,41 @@
-//! Atomics switch, handler flag, clock, errno: what every layer of tocsin stands on.
+//! What every layer of tocsin stands on: the atomics switch, the handler flag, the clock, errno.
+//!
+//! | module | for |
+//! |---|---|
+//! | [`atomic`], [`cell`] | std's types, or loom's under `--cfg loom`; every other crate takes its atomics from here |
+//! | [`thread`] | which thread is this, is it interruptible, is it inside a handler |
+//! | [`clock`], [`errno`], [`fpenv`] | what a handler needs to leave the interrupted code as it was |
+//! | [`tripwire`] | an allocator for tests that aborts when a handler allocates |
+//!
+//! Everything here but [`thread::register`] (and the drop of its guard) may be called from a handler.
+
+// `unsafe` is allowed one module at a time, so that the files to review are a list one can grep.
+#![deny(unsafe_code)]
+
+pub mod atomic;
+#[allow(unsafe_code)] // UnsafeCell's accessors
+pub mod cell;
+#[allow(unsafe_code)] // clock_gettime
+pub mod clock;
+#[allow(unsafe_code)] // errno is a thread-local lvalue behind a C function
+pub mod errno;
+#[allow(unsafe_code)] // control registers
+pub mod fpenv;
+#[allow(unsafe_code)] // thread pointer, pthread_atfork
+pub mod thread;
+#[allow(unsafe_code)] // GlobalAlloc
+pub mod tripwire;
+
+/// A type whose shared methods may be called from a handler that interrupted any of its other methods
+/// on the same thread.
+///
+/// `Send + Sync` says nothing of handlers: a `Mutex` is both, and deadlocks when a handler locks what the
+/// interrupted code holds. Code reachable from a handler demands this bound instead.
+///
+/// # Safety
+/// The implementer promises that every method callable through a shared reference, unless its
+/// documentation says that handlers may not call it,
+/// - does not wait for the interrupted thread, allocate, free, lock or panic,
+/// - is correct when it runs between any two instructions of any other of these methods.
+#[allow(unsafe_code)] // declaring the trait
+pub unsafe trait HandlerSafe {}

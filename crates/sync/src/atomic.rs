@@ -1,0 +1,42 @@
+//! The one place atomics come from: std's, or loom's under `--cfg loom`.
+//!
+//! Protocols are written with *fences* rather than with `SeqCst` accesses, because loom models the former
+//! and not the latter.
+#![allow(clippy::disallowed_types)] // the switch itself names both sides
+
+#[cfg(not(loom))]
+pub use core::sync::atomic::{
+    AtomicBool, AtomicI32, AtomicI64, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize,
+    Ordering, fence,
+};
+
+#[cfg(loom)]
+pub use loom::sync::atomic::{
+    AtomicBool, AtomicI32, AtomicI64, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize,
+    Ordering, fence,
+};
+
+/// Orders this thread's accesses against those of a handler on the same thread. Costs no instruction.
+///
+/// Progress class: wait-free. Handlers may call it.
+pub use core::sync::atomic::compiler_fence;
+
+/// Tells the CPU that this is a spin loop (under loom: lets another thread run).
+///
+/// Progress class: wait-free. Never in a handler all the same: handlers do not spin.
+#[inline]
+pub fn spin_loop() {
+    #[cfg(not(loom))]
+    core::hint::spin_loop();
+    #[cfg(loom)]
+    loom::thread::yield_now();
+}
+
+/// Atomics that loom never replaces: for `static`s (loom's have no `const fn new`) and for state whose
+/// other party is the kernel.
+pub mod real {
+    pub use core::sync::atomic::{
+        AtomicBool, AtomicI32, AtomicI64, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize,
+        Ordering, fence,
+    };
+}
