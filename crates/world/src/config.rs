@@ -1,0 +1,178 @@
+//! Configuration of a rank: the one place that reads `TOCSIN_*` variables.
+//!
+//! [`VARIABLES`] is the table that the README and a test print; [`Config::set`] is the one parser, used for
+//! the environment and for command-line options of the same names alike.
+
+mod size;
+mod variables;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use crate::BackendKind;
+use crate::error::Error;
+pub use size::parse_size;
+pub use variables::{VARIABLES, Variable};
+
+/// Default limit of eager messages in bytes: what a 64 KiB data ring holds several of.
+pub const DEFAULT_EAGER_MAX: usize = 8 << 10;
+/// Default hard limit of memory for unexpected messages in bytes, per rank and class.
+pub const DEFAULT_UNEXPECTED_MAX: usize = 64 << 20;
+/// Default signal: SIGURG, whose default action is to ignore, so that a late ring harms nobody.
+pub const DEFAULT_SIGNAL: i32 = libc::SIGURG;
+
+/// How large messages travel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Lmt {
+    /// The best usable here (at present: double buffering).
+    #[default]
+    Auto,
+    /// Pipelined through two shared buffers of 64 KiB.
+    Double,
+}
+
+/// Where ranks run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Bind {
+    /// Wherever the kernel puts them.
+    #[default]
+    None,
+    /// As far apart as possible on the machine.
+    Scatter,
+    /// The same within NUMA nodes, balanced over them.
+    ScatterNuma,
+}
+
+/// Where progress threads of the backend `thread` run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ProgressPlacement {
+    /// Wherever the kernel puts them.
+    #[default]
+    None,
+    /// On their rank's core.
+    Bind,
+    /// On the sibling hyper-thread of their rank's core.
+    Smt,
+    /// On the free cores of their rank's NUMA node.
+    Numa,
+}
+
+/// What a rank needs to know before it joins a world.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Config {
+    /// Notification backend; `None` is `auto`: the first usable of uintr, signal.
+    pub backend: Option<BackendKind>,
+    /// Signal number of the backend `signal`.
+    pub signal: i32,
+    /// Largest eager message in bytes; longer ones go by rendezvous.
+    pub eager_max: usize,
+    /// Hard limit of memory for unexpected messages in bytes.
+    pub unexpected_max: usize,
+    /// Large-message transfer strategy.
+    pub lmt: Lmt,
+    /// Placement of ranks.
+    pub bind: Bind,
+    /// Placement of progress threads.
+    pub progress: ProgressPlacement,
+    /// File that the per-rank traces are written to at finalize.
+    pub trace: Option<PathBuf>,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            backend: None,
+            signal: DEFAULT_SIGNAL,
+            eager_max: DEFAULT_EAGER_MAX,
+            unexpected_max: DEFAULT_UNEXPECTED_MAX,
+            lmt: Lmt::default(),
+            bind: Bind::default(),
+            progress: ProgressPlacement::default(),
+            trace: None,
+        }
+    }
+}
+
+impl Config {
+    /// Reads the `TOCSIN_*` variables of this process.
+    ///
+    /// # Errors
+    /// [`Error::Environment`] for a wrong value, [`Error::UnknownVariable`] for a `TOCSIN_` variable that is not
+    /// in [`VARIABLES`].
+    pub fn from_env() -> Result<Config, Error> {
+        Config::from_variables(std::env::vars_os())
+    }
+
+    /// Reads the `TOCSIN_*` variables among `variables`, ignoring all others.
+    ///
+    /// # Errors
+    /// As [`Config::from_env`].
+    pub fn from_variables(
+        variables: impl IntoIterator<Item = (OsString, OsString)>,
+    ) -> Result<Config, Error> {
+        let mut config = Config::default();
+        for (name, value) in variables {
+            let Some(name) = name.to_str().filter(|n| n.starts_with("TOCSIN_")) else { continue };
+            let known = variables::find(name)?;
+            let Some(value) = value.to_str() else {
+                return Err(wrong(known, &value.to_string_lossy()));
+            };
+            if !known.internal {
+                config.set(name, value)?;
+            }
+        }
+        Ok(config)
+    }
+
+    /// Sets what the variable `name` means to `value`.
+    ///
+    /// # Errors
+    /// As [`Config::from_env`].
+    pub fn set(&mut self, name: &str, value: &str) -> Result<(), Error> {
+        let known = variables::find(name)?;
+        match (known.set)(self, value) {
+            Some(()) => Ok(()),
+            None => Err(wrong(known, value)),
+        }
+    }
+
+    /// The variables that give another process this configuration.
+    pub fn to_variables(&self) -> Vec<(&'static str, String)> {
+        VARIABLES
+            .iter()
+            .filter(|v| !v.internal)
+            .filter_map(|v| (v.get)(self).map(|value| (v.name, value)))
+            .collect()
+    }
+
+    /// The backend that this configuration means on this machine.
+    ///
+    /// # Errors
+    /// [`Error::BackendUnusable`] when the one asked for cannot run here.
+    pub fn usable_backend(&self) -> Result<BackendKind, Error> {
+        match self.backend {
+            // `uintr` will come first here once its kernel interface is reachable.
+            None => Ok(BackendKind::Signal),
+            Some(BackendKind::Uintr) => {
+                Err(Error::BackendUnusable { backend: "uintr".into(), reason: uintr_refusal() })
+            }
+            Some(kind) => Ok(kind),
+        }
+    }
+}
+
+/// Why the backend `uintr` cannot be used here.
+fn uintr_refusal() -> String {
+    "this version has no kernel interface for user interrupts".into()
+}
+
+fn wrong(variable: &Variable, value: &str) -> Error {
+    Error::Environment { variable: variable.name.into(), value: value.into(), right: variable.values.into() }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,87 @@
+//! The table of variables: every right value is taken, every wrong one is an error that names the right ones.
+
+use super::*;
+
+fn read(name: &str, value: &str) -> Result<Config, Error> {
+    Config::from_variables([(OsString::from(name), OsString::from(value))])
+}
+
+#[test]
+fn right_values_are_taken_and_survive_the_way_to_another_process() {
+    let rows: &[(&str, &[&str])] = &[
+        ("TOCSIN_BACKEND", &["auto", "uintr", "signal", "thread", "poll"]),
+        ("TOCSIN_SIGNAL", &["URG", "SIGURG", "USR1", "SIGUSR2", "IO", "WINCH", "40", "23"]),
+        ("TOCSIN_EAGER_MAX", &["0", "64", "8K", "32K", "32768"]),
+        ("TOCSIN_UNEXPECTED_MAX", &["64K", "64M", "1G"]),
+        ("TOCSIN_LMT", &["auto", "double"]),
+        ("TOCSIN_BIND", &["none", "scatter", "scatter_numa"]),
+        ("TOCSIN_PROGRESS", &["none", "bind", "smt", "numa"]),
+        ("TOCSIN_TRACE", &["trace.json", "/tmp/trace.json"]),
+    ];
+    let public: Vec<_> = VARIABLES.iter().filter(|v| !v.internal).map(|v| v.name).collect();
+    let tested: Vec<_> = rows.iter().map(|r| r.0).collect();
+    assert_eq!(public, tested, "every public variable has a row");
+    for (name, values) in rows {
+        for value in *values {
+            let config = read(name, value).unwrap();
+            let again = Config::from_variables(
+                config.to_variables().into_iter().map(|(n, v)| (OsString::from(n), OsString::from(v))),
+            )
+            .unwrap();
+            assert_eq!(config, again, "{name}={value}");
+        }
+    }
+}
+
+#[test]
+fn wrong_values_name_the_right_ones() {
+    let rows = [
+        ("TOCSIN_BACKEND", "smoke"),
+        ("TOCSIN_BACKEND", ""),
+        ("TOCSIN_SIGNAL", "KILL"),
+        ("TOCSIN_SIGNAL", "9"),
+        ("TOCSIN_SIGNAL", "999"),
+        ("TOCSIN_EAGER_MAX", "1T"),
+        ("TOCSIN_EAGER_MAX", "-1"),
+        ("TOCSIN_EAGER_MAX", "+1"),
+        ("TOCSIN_EAGER_MAX", "64K"),
+        ("TOCSIN_EAGER_MAX", "99999999999999999999K"),
+        ("TOCSIN_UNEXPECTED_MAX", "1K"),
+        ("TOCSIN_UNEXPECTED_MAX", "K"),
+        ("TOCSIN_LMT", "cma"),
+        ("TOCSIN_BIND", "everywhere"),
+        ("TOCSIN_PROGRESS", "fast"),
+        ("TOCSIN_TRACE", ""),
+        ("TOCSIN_TRACE", "/no/such/directory/trace"),
+    ];
+    for (name, value) in rows {
+        let error = read(name, value).unwrap_err();
+        assert!(matches!(error, Error::Environment { .. }), "{name}={value}: {error:?}");
+        let text = error.to_string();
+        let table = VARIABLES.iter().find(|v| v.name == name).unwrap();
+        assert!(text.contains(name) && text.contains(table.values), "{text}");
+    }
+}
+
+#[test]
+fn unknown_variables_are_errors_that_list_the_known_ones() {
+    let text = read("TOCSIN_BAKEND", "poll").unwrap_err().to_string();
+    for variable in VARIABLES.iter().filter(|v| !v.internal) {
+        assert!(text.contains(variable.name), "{text}");
+    }
+    assert!(text.contains("TOCSIN_BAKEND"));
+}
+
+#[test]
+fn other_variables_are_none_of_our_business() {
+    assert_eq!(read("TOCSINX", "poll").unwrap(), Config::default());
+    assert_eq!(read("PATH", "/bin").unwrap(), Config::default());
+}
+
+#[test]
+fn uintr_is_refused_with_its_reason() {
+    let config = read("TOCSIN_BACKEND", "uintr").unwrap();
+    let text = config.usable_backend().unwrap_err().to_string();
+    assert!(text.contains("uintr") && text.contains("signal"), "{text}");
+    assert_eq!(Config::default().usable_backend().unwrap(), BackendKind::Signal);
+}

@@ -1,0 +1,236 @@
+//! The table of environment variables.
+
+use super::{Bind, Config, Lmt, ProgressPlacement};
+use crate::BackendKind;
+use crate::config::size::parse_size;
+use crate::error::Error;
+
+/// One environment variable.
+#[non_exhaustive]
+pub struct Variable {
+    /// Its name.
+    pub name: &'static str,
+    /// Its right values, as an error prints them.
+    pub values: &'static str,
+    /// What an unset variable means.
+    pub default: &'static str,
+    /// What it does.
+    pub meaning: &'static str,
+    /// Set by the launcher for its ranks, not by people.
+    pub internal: bool,
+    pub(super) set: fn(&mut Config, &str) -> Option<()>,
+    pub(super) get: fn(&Config) -> Option<String>,
+}
+
+/// The descriptor of the launcher's socket.
+pub(crate) const BOOTSTRAP_FD: &str = "TOCSIN_BOOTSTRAP_FD";
+/// The process that holds the other end, so that a stale descriptor number is noticed.
+pub(crate) const BOOTSTRAP_PID: &str = "TOCSIN_BOOTSTRAP_PID";
+/// The function that a re-executed program runs.
+pub(crate) const CHILD: &str = "TOCSIN_CHILD";
+
+/// All variables that the library reads.
+pub static VARIABLES: &[Variable] = &[
+    Variable {
+        name: "TOCSIN_BACKEND",
+        values: "auto, uintr, signal, thread, poll",
+        default: "auto",
+        meaning: "how a rank is notified; auto takes the first usable of uintr, signal",
+        internal: false,
+        set: |c, v| {
+            c.backend = match v {
+                "auto" => None,
+                "uintr" => Some(BackendKind::Uintr),
+                "signal" => Some(BackendKind::Signal),
+                "thread" => Some(BackendKind::Thread),
+                "poll" => Some(BackendKind::Poll),
+                _ => return None,
+            };
+            Some(())
+        },
+        get: |c| {
+            Some(
+                match c.backend {
+                    None => "auto",
+                    Some(BackendKind::Uintr) => "uintr",
+                    Some(BackendKind::Signal) => "signal",
+                    Some(BackendKind::Thread) => "thread",
+                    Some(BackendKind::Poll) => "poll",
+                }
+                .into(),
+            )
+        },
+    },
+    Variable {
+        name: "TOCSIN_SIGNAL",
+        values: "URG, USR1, USR2, IO, WINCH, or the number of one of them or of a real-time signal",
+        default: "URG",
+        meaning: "signal of the backend signal",
+        internal: false,
+        set: |c, v| {
+            c.signal = signal_number(v)?;
+            Some(())
+        },
+        get: |c| Some(c.signal.to_string()),
+    },
+    Variable {
+        name: "TOCSIN_EAGER_MAX",
+        values: "a size from 0 to 32K, such as 8K",
+        default: "8K",
+        meaning: "largest message that is sent without asking the receiver first",
+        internal: false,
+        set: |c, v| {
+            // Half of a lane's data ring: so that two messages are in flight.
+            c.eager_max = parse_size(v).filter(|&n| n <= 32 << 10)?;
+            Some(())
+        },
+        get: |c| Some(c.eager_max.to_string()),
+    },
+    Variable {
+        name: "TOCSIN_UNEXPECTED_MAX",
+        values: "a size from 64K on, such as 64M",
+        default: "64M",
+        meaning: "memory that messages nobody has received yet may take in one rank; beyond it senders wait",
+        internal: false,
+        set: |c, v| {
+            c.unexpected_max = parse_size(v).filter(|&n| n >= 64 << 10)?;
+            Some(())
+        },
+        get: |c| Some(c.unexpected_max.to_string()),
+    },
+    Variable {
+        name: "TOCSIN_LMT",
+        values: "auto, double",
+        default: "auto",
+        meaning: "how large messages travel; double: through two shared buffers of 64 KiB",
+        internal: false,
+        set: |c, v| {
+            c.lmt = match v {
+                "auto" => Lmt::Auto,
+                "double" => Lmt::Double,
+                _ => return None,
+            };
+            Some(())
+        },
+        get: |c| {
+            Some(
+                match c.lmt {
+                    Lmt::Auto => "auto",
+                    Lmt::Double => "double",
+                }
+                .into(),
+            )
+        },
+    },
+    Variable {
+        name: "TOCSIN_BIND",
+        values: "none, scatter, scatter_numa",
+        default: "none",
+        meaning: "which core each rank is bound to when it is started",
+        internal: false,
+        set: |c, v| {
+            c.bind = match v {
+                "none" => Bind::None,
+                "scatter" => Bind::Scatter,
+                "scatter_numa" => Bind::ScatterNuma,
+                _ => return None,
+            };
+            Some(())
+        },
+        get: |c| {
+            Some(
+                match c.bind {
+                    Bind::None => "none",
+                    Bind::Scatter => "scatter",
+                    Bind::ScatterNuma => "scatter_numa",
+                }
+                .into(),
+            )
+        },
+    },
+    Variable {
+        name: "TOCSIN_PROGRESS",
+        values: "none, bind, smt, numa",
+        default: "none",
+        meaning: "which core the progress threads of the backend thread are bound to",
+        internal: false,
+        set: |c, v| {
+            c.progress = match v {
+                "none" => ProgressPlacement::None,
+                "bind" => ProgressPlacement::Bind,
+                "smt" => ProgressPlacement::Smt,
+                "numa" => ProgressPlacement::Numa,
+                _ => return None,
+            };
+            Some(())
+        },
+        get: |c| {
+            Some(
+                match c.progress {
+                    ProgressPlacement::None => "none",
+                    ProgressPlacement::Bind => "bind",
+                    ProgressPlacement::Smt => "smt",
+                    ProgressPlacement::Numa => "numa",
+                }
+                .into(),
+            )
+        },
+    },
+    Variable {
+        name: "TOCSIN_TRACE",
+        values: "the name of a file in a directory that exists",
+        default: "no trace",
+        meaning: "file for a trace of what the engines did; each rank adds its number to the name",
+        internal: false,
+        set: |c, v| {
+            if v.is_empty() {
+                return None;
+            }
+            let path = std::path::PathBuf::from(v);
+            let parent = path.parent()?;
+            if path.is_dir() || !(parent.as_os_str().is_empty() || parent.is_dir()) {
+                return None;
+            }
+            c.trace = Some(path);
+            Some(())
+        },
+        get: |c| c.trace.as_ref().and_then(|p| p.to_str()).map(String::from),
+    },
+    internal(BOOTSTRAP_FD, "descriptor of the launcher's socket"),
+    internal(BOOTSTRAP_PID, "process id that the launcher gave this rank"),
+    internal(CHILD, "function that a re-executed program runs"),
+];
+
+const fn internal(name: &'static str, meaning: &'static str) -> Variable {
+    Variable {
+        name,
+        values: "set by the launcher",
+        default: "unset",
+        meaning,
+        internal: true,
+        set: |_, _| Some(()),
+        get: |_| None,
+    }
+}
+
+pub(super) fn find(name: &str) -> Result<&'static Variable, Error> {
+    VARIABLES.iter().find(|v| v.name == name).ok_or_else(|| {
+        let known: Vec<&str> = VARIABLES.iter().filter(|v| !v.internal).map(|v| v.name).collect();
+        Error::UnknownVariable { variable: name.into(), known: known.join(", ") }
+    })
+}
+
+/// Signals whose arrival at a thread that does not expect them is survivable or that people choose knowingly.
+fn signal_number(text: &str) -> Option<i32> {
+    let named = match text.strip_prefix("SIG").unwrap_or(text) {
+        "URG" => libc::SIGURG,
+        "USR1" => libc::SIGUSR1,
+        "USR2" => libc::SIGUSR2,
+        "IO" => libc::SIGIO,
+        "WINCH" => libc::SIGWINCH,
+        number => number.parse().ok()?,
+    };
+    let allowed = [libc::SIGURG, libc::SIGUSR1, libc::SIGUSR2, libc::SIGIO, libc::SIGWINCH];
+    let real_time = libc::SIGRTMIN()..=libc::SIGRTMAX();
+    (allowed.contains(&named) || real_time.contains(&named)).then_some(named)
+}

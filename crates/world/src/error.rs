@@ -1,0 +1,272 @@
+//! The one error type of this crate: which rank, which operation, what to do.
+
+use std::io;
+
+/// What went wrong, in terms of what the caller passed or what happened to a peer.
+///
+/// Every text says the operation, the rank where there is one, and what to do next.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A rank that the communicator does not have.
+    #[error("{operation}: rank {rank} is out of range: this communicator has ranks 0 to {}", size.saturating_sub(1))]
+    RankOutOfRange {
+        /// The call.
+        operation: &'static str,
+        /// The rank as passed.
+        rank: u32,
+        /// Size of the communicator.
+        size: u32,
+    },
+    /// A root that the communicator does not have.
+    #[error("{operation}: root {root} is out of range: this communicator has ranks 0 to {}", size.saturating_sub(1))]
+    RootOutOfRange {
+        /// The call.
+        operation: &'static str,
+        /// The root as passed.
+        root: u32,
+        /// Size of the communicator.
+        size: u32,
+    },
+    /// A negative tag.
+    #[error("{operation}: tag {tag} is negative: use tags from 0 to {}", i32::MAX)]
+    NegativeTag {
+        /// The call.
+        operation: &'static str,
+        /// The tag as passed.
+        tag: i32,
+    },
+    /// A buffer whose length does not fit the operation.
+    #[error("{operation}: {what}")]
+    BufferLength {
+        /// The call.
+        operation: &'static str,
+        /// Which length was wrong, and which one is right.
+        what: String,
+    },
+    /// An argument that is wrong for another reason.
+    #[error("{operation}: {what}")]
+    InvalidArgument {
+        /// The call.
+        operation: &'static str,
+        /// What was wrong, and what is right.
+        what: String,
+    },
+    /// An operator that is not defined on the element type.
+    #[error("{operation}: operator {op} is not defined on {data_type} elements: {hint}")]
+    OperatorType {
+        /// The call.
+        operation: &'static str,
+        /// The operator.
+        op: String,
+        /// The element type.
+        data_type: String,
+        /// What would be right.
+        hint: &'static str,
+    },
+    /// An algorithm that the operation does not have, or that this communicator cannot run.
+    #[error("{operation}: no algorithm `{name}` here: choose one of {known}")]
+    UnknownAlgorithm {
+        /// The call.
+        operation: &'static str,
+        /// The name as passed.
+        name: String,
+        /// Those that exist, comma separated.
+        known: String,
+    },
+    /// An environment variable, or option of the same meaning, with a wrong value.
+    #[error("{variable}={value}: not a value of it: use {right}")]
+    Environment {
+        /// Its name.
+        variable: String,
+        /// Its value as found.
+        value: String,
+        /// The right values.
+        right: String,
+    },
+    /// A `TOCSIN_` variable that does not exist.
+    #[error("{variable} is not a variable of tocsin: unset it, or use one of {known}")]
+    UnknownVariable {
+        /// Its name.
+        variable: String,
+        /// Those that exist, comma separated.
+        known: String,
+    },
+    /// A backend that this machine cannot run.
+    #[error(
+        "backend {backend} is not usable here: {reason}; use TOCSIN_BACKEND=auto, or one of signal, thread, poll"
+    )]
+    BackendUnusable {
+        /// Its name.
+        backend: String,
+        /// Why not.
+        reason: String,
+    },
+    /// The message was longer than the buffer of the receive that it matched.
+    #[error(
+        "receive from rank {source_rank} tag {tag}: the message has {message} bytes, the buffer {buffer}: receive into a larger one"
+    )]
+    Truncated {
+        /// Sender, as a rank of the communicator.
+        source_rank: u32,
+        /// Its tag.
+        tag: i32,
+        /// Bytes sent.
+        message: u64,
+        /// Bytes of room.
+        buffer: u64,
+    },
+    /// A rank that the operation needs died (killed, panicked, or exited without finalizing).
+    #[error(
+        "{operation}: rank {rank} of the world is dead: nothing more will come from it; revoke the communicator and go on without it, or finish"
+    )]
+    PeerDead {
+        /// The call.
+        operation: &'static str,
+        /// Rank in the world.
+        rank: u32,
+    },
+    /// A rank that the operation needs has finalized and will not answer.
+    #[error("{operation}: rank {rank} of the world has finalized: it can no longer take part")]
+    PeerFinalized {
+        /// The call.
+        operation: &'static str,
+        /// Rank in the world.
+        rank: u32,
+    },
+    /// The request was cancelled.
+    #[error("{operation}: cancelled")]
+    Cancelled {
+        /// The call.
+        operation: &'static str,
+    },
+    /// The communicator was revoked, here or by a peer.
+    #[error(
+        "{operation}: the communicator was revoked: make a new one with dup or split from a communicator that was not"
+    )]
+    Revoked {
+        /// The call.
+        operation: &'static str,
+    },
+    /// A peer wrote something that is no packet.
+    #[error("{operation}: rank {rank} of the world broke the protocol: its messages are no longer read")]
+    Protocol {
+        /// The call.
+        operation: &'static str,
+        /// Rank in the world.
+        rank: u32,
+    },
+    /// The hard limit of unexpected messages was reached.
+    #[error(
+        "{operation}: too many unexpected messages: post receives earlier, or raise TOCSIN_UNEXPECTED_MAX"
+    )]
+    TooManyUnexpected {
+        /// The call.
+        operation: &'static str,
+    },
+    /// A user operator panicked.
+    #[error("{operation}: the user operator panicked: the collective has no result")]
+    UserOperatorPanicked {
+        /// The call.
+        operation: &'static str,
+    },
+    /// Some rank called abort.
+    #[error("{operation}: the world was aborted with code {code}")]
+    Aborted {
+        /// The call.
+        operation: &'static str,
+        /// The code.
+        code: i32,
+    },
+    /// A call after finalize.
+    #[error(
+        "{operation}: this rank has finalized: make the call before World::finalize or the drop of World"
+    )]
+    Finalized {
+        /// The call.
+        operation: &'static str,
+    },
+    /// A call from a callback or handler that may not make it.
+    #[error("{operation}: not allowed in a handler: do it on a user thread")]
+    InHandler {
+        /// The call.
+        operation: &'static str,
+    },
+    /// The environment promised a launcher, and it could not be used.
+    #[error(
+        "cannot join the world: {what}; start the program with `tocsin run -n N -- PROGRAM`, or unset the TOCSIN_BOOTSTRAP variables to run alone"
+    )]
+    Bootstrap {
+        /// What failed.
+        what: String,
+    },
+    /// Launcher and program are of different versions.
+    #[error(
+        "cannot join the world: the launcher is tocsin {launcher}, this program was built with {program}: build both from one version"
+    )]
+    Version {
+        /// The launcher's.
+        launcher: String,
+        /// This program's.
+        program: String,
+    },
+    /// More ranks than this process may have descriptors for.
+    #[error(
+        "{ranks} ranks need {needed} file descriptors, the limit (RLIMIT_NOFILE) is {limit}: start fewer ranks, or raise it (ulimit -n {needed})"
+    )]
+    DescriptorLimit {
+        /// Ranks asked for.
+        ranks: u32,
+        /// Descriptors needed.
+        needed: u64,
+        /// Soft limit in force.
+        limit: u64,
+    },
+    /// The program to launch could not be started.
+    #[error("cannot start `{program}`: {reason}: check the path and its permissions")]
+    Start {
+        /// The program.
+        program: String,
+        /// The system's reason.
+        reason: String,
+    },
+    /// One rank thread panicked.
+    #[error("rank {rank} panicked: {message}")]
+    RankPanicked {
+        /// Rank in the world.
+        rank: u32,
+        /// The panic's text.
+        message: String,
+    },
+    /// The system refused something.
+    #[error("{operation}: {reason}")]
+    System {
+        /// What was attempted.
+        operation: String,
+        /// The system's reason and what to do.
+        reason: String,
+    },
+}
+
+impl Error {
+    /// A refusal by the system, from `errno`.
+    pub(crate) fn last_os(operation: impl Into<String>) -> Error {
+        Error::os(operation, io::Error::last_os_error())
+    }
+
+    /// A refusal by the system.
+    pub(crate) fn os(operation: impl Into<String>, error: io::Error) -> Error {
+        Error::System { operation: operation.into(), reason: error.to_string() }
+    }
+
+    /// The world rank that this error is about, where it names one.
+    pub fn rank(&self) -> Option<u32> {
+        match self {
+            Error::PeerDead { rank, .. }
+            | Error::PeerFinalized { rank, .. }
+            | Error::Protocol { rank, .. }
+            | Error::RankPanicked { rank, .. } => Some(*rank),
+            _ => None,
+        }
+    }
+}
