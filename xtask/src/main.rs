@@ -1,3 +1,57 @@
-//! Development commands: `cargo xtask demo`, `cargo xtask test`.
+//! Development commands, run as `cargo xtask COMMAND`. Nothing here needs more than a Rust toolchain and a C compiler;
+//! what is missing is installed where that is possible, else the line to type is printed.
 
-fn main() {}
+use std::process::ExitCode;
+
+mod cargo;
+mod child;
+mod demo;
+mod disasm;
+mod install;
+mod licences;
+mod prerequisites;
+mod spdx;
+mod tests;
+
+const USAGE: &str = "\
+usage: cargo xtask COMMAND
+
+  demo                  builds the `tocsin` command and shows communication that overlaps computation, on two ranks;
+                        the last line is the path of a heat map
+  test [--deep] [NAME]  all tests: unit, cross-crate, loom models, instruction stepper; --deep adds Miri, shuttle and
+                        the exhaustive products. With NAME, only the steps whose name contains it
+  install --prefix DIR [--destdir DIR]
+                        builds and installs tocsin.h, libtocsin.a, libtocsin.so, tocsin.pc and the `tocsin` command
+  licences              checks the licence of every dependency
+  disasm                checks the machine code of the functions listed in ci/wait-free.txt
+";
+
+/// What went wrong, in words for the person at the terminal.
+type Outcome = Result<(), String>;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let outcome = match words.as_slice() {
+        ["demo"] => demo::run(),
+        ["test", rest @ ..] => tests::Selection::parse(rest).and_then(|selection| tests::run(&selection)),
+        ["install", rest @ ..] => install::Destination::parse(rest).and_then(|d| install::run(&d)),
+        ["licences"] => licences::run(),
+        ["disasm"] => disasm::run(),
+        ["help" | "--help" | "-h"] => {
+            print!("{USAGE}");
+            return ExitCode::SUCCESS;
+        }
+        _ => {
+            eprint!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("error: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}

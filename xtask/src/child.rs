@@ -1,0 +1,145 @@
+//! Children that cannot hang: each runs in its own process group under a time limit, and dies when we do.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::cargo;
+
+/// How a child ended.
+pub struct Ended {
+    /// `None` when it succeeded.
+    pub failure: Option<String>,
+    /// From start to end.
+    pub time: Duration,
+    /// Tests that passed and failed, by the summary lines among the output.
+    pub counts: Counts,
+}
+
+/// Sums over the summary lines of test runners.
+#[derive(Clone, Copy, Default)]
+pub struct Counts {
+    /// Tests that passed.
+    pub passed: u64,
+    /// Tests that failed.
+    pub failed: u64,
+}
+
+impl Counts {
+    /// Reads `test result: ok. 3 passed; 0 failed; …` (libtest) and `3 passed, 0 failed` (programs of their own).
+    pub fn of_line(line: &str) -> Option<Counts> {
+        let line = line.trim();
+        let numbers = match line.strip_prefix("test result: ") {
+            Some(rest) => rest.split_once(". ")?.1,
+            None => line,
+        };
+        let mut parts = numbers.split([';', ',']).map(str::trim);
+        let passed = parts.next()?.strip_suffix(" passed")?.parse().ok()?;
+        let failed = parts.next()?.strip_suffix(" failed")?.parse().ok()?;
+        Some(Counts { passed, failed })
+    }
+
+    /// The sum of both.
+    pub fn plus(self, other: Counts) -> Counts {
+        Counts { passed: self.passed + other.passed, failed: self.failed + other.failed }
+    }
+}
+
+/// A command with a limit. `timeout` (coreutils) kills the whole group; `setpriv` (util-linux) has the kernel end it
+/// when this process dies, so that an interrupted run leaves nothing behind. Both are in every Debian.
+pub fn command(program: &str, arguments: &[&str], limit: Duration) -> Command {
+    let seconds = limit.as_secs().max(1).to_string();
+    let mut command = if Path::new("/usr/bin/setpriv").exists() {
+        let mut command = Command::new("/usr/bin/setpriv");
+        command.args(["--pdeathsig", "TERM", "timeout"]);
+        command
+    } else {
+        Command::new("timeout")
+    };
+    command.args(["--kill-after=10", &seconds, program]).args(arguments);
+    command.current_dir(cargo::root()).stdin(Stdio::null());
+    command
+}
+
+/// Runs the command, passes its standard output on line by line, counts tests.
+pub fn run(mut command: Command, limit: Duration) -> Ended {
+    let start = Instant::now();
+    let mut counts = Counts::default();
+    let ended = |failure, counts| Ended { failure, time: start.elapsed(), counts };
+
+    let mut child = match command.stdout(Stdio::piped()).spawn() {
+        Ok(child) => child,
+        Err(e) => return ended(Some(format!("cannot start: {e}")), counts),
+    };
+    if let Some(stdout) = child.stdout.take() {
+        let mut reader = BufReader::new(stdout);
+        let mut line = Vec::new();
+        while reader.read_until(b'\n', &mut line).is_ok_and(|n| n > 0) {
+            let shown = String::from_utf8_lossy(&line);
+            print!("{shown}");
+            if let Some(found) = Counts::of_line(&shown) {
+                counts = counts.plus(found);
+            }
+            line.clear();
+        }
+    }
+    match child.wait() {
+        Ok(status) if status.success() => ended(None, counts),
+        // What `timeout` says when it had to end its child.
+        Ok(status) if matches!(status.code(), Some(124 | 137)) => {
+            ended(Some(format!("not done after its limit of {} s", limit.as_secs())), counts)
+        }
+        Ok(status) => ended(Some(status.to_string()), counts),
+        Err(e) => ended(Some(format!("cannot wait for it: {e}")), counts),
+    }
+}
+
+/// Runs the command and returns its standard output.
+///
+/// # Errors
+/// When it cannot start or does not succeed.
+pub fn output(mut command: Command, what: &str) -> Result<String, String> {
+    let output = command.stderr(Stdio::inherit()).output().map_err(|e| format!("cannot run {what}: {e}"))?;
+    if !output.status.success() {
+        return Err(format!("{what} failed ({})", output.status));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbers(line: &str) -> Option<(u64, u64)> {
+        Counts::of_line(line).map(|c| (c.passed, c.failed))
+    }
+
+    #[test]
+    fn summary_lines_are_read() {
+        let libtest =
+            "test result: ok. 12 passed; 1 failed; 0 ignored; 0 measured; 3 filtered out; finished in 0.1s";
+        assert_eq!(numbers(libtest), Some((12, 1)));
+        assert_eq!(numbers("test result: FAILED. 0 passed; 7 failed; 0 ignored"), Some((0, 7)));
+        assert_eq!(numbers("3 passed, 2 failed\n"), Some((3, 2)));
+        assert_eq!(numbers("3 passed, 2 failed, 1 skipped"), Some((3, 2)));
+        assert_eq!(numbers("all passed"), None);
+        assert_eq!(numbers("test foo ... ok"), None);
+    }
+
+    #[test]
+    fn a_child_that_hangs_is_ended() {
+        let limit = Duration::from_secs(1);
+        let ended = run(command("sleep", &["100"], limit), limit);
+        assert!(ended.time < Duration::from_secs(15));
+        assert!(ended.failure.expect("it was killed").contains("limit of 1 s"));
+    }
+
+    #[test]
+    fn a_failure_is_told() {
+        let limit = Duration::from_secs(10);
+        assert!(run(command("false", &[], limit), limit).failure.is_some());
+        assert!(run(command("true", &[], limit), limit).failure.is_none());
+        assert!(run(command("/nonexistent", &[], limit), limit).failure.is_some());
+    }
+}

@@ -1,0 +1,211 @@
+//! `cargo xtask test`: every step runs, each under its own limit, whatever failed before it; the end tells all.
+
+use std::time::{Duration, Instant};
+
+use crate::cargo::{items, metadata, program, root, text};
+use crate::child::{self, Counts, Ended};
+use crate::{Outcome, prerequisites};
+
+/// What to run.
+#[derive(Default)]
+pub struct Selection {
+    deep: bool,
+    name: Option<String>,
+}
+
+impl Selection {
+    /// Reads the command line.
+    ///
+    /// # Errors
+    /// On an unknown option or a second name.
+    pub fn parse(words: &[&str]) -> Result<Selection, String> {
+        let mut selection = Selection::default();
+        for word in words {
+            match *word {
+                "--deep" => selection.deep = true,
+                option if option.starts_with('-') => {
+                    return Err(format!("unknown option {option}; cargo xtask test [--deep] [NAME]"));
+                }
+                name if selection.name.is_none() => selection.name = Some(name.to_owned()),
+                name => return Err(format!("one name at most, and {name} is a second")),
+            }
+        }
+        Ok(selection)
+    }
+}
+
+struct Step {
+    name: String,
+    program: String,
+    arguments: Vec<String>,
+    environment: Vec<(&'static str, String)>,
+    limit: Duration,
+    /// A step that must have run at least one test. Compiling alone need not.
+    counts: bool,
+}
+
+impl Step {
+    fn new(name: &str, minutes: u64, program: &str, arguments: &str) -> Step {
+        Step {
+            name: name.to_owned(),
+            program: program.to_owned(),
+            arguments: arguments.split_whitespace().map(str::to_owned).collect(),
+            environment: Vec::new(),
+            limit: Duration::from_secs(60 * minutes),
+            counts: true,
+        }
+    }
+
+    fn cargo(name: &str, minutes: u64, arguments: &str) -> Step {
+        Step::new(name, minutes, &program(), arguments)
+    }
+
+    fn uncounted(self) -> Step {
+        Step { counts: false, ..self }
+    }
+
+    fn with(mut self, name: &'static str, value: &str) -> Step {
+        self.environment.push((name, value.to_owned()));
+        self
+    }
+
+    fn run(&self) -> Ended {
+        let arguments: Vec<&str> = self.arguments.iter().map(String::as_str).collect();
+        let mut command = child::command(&self.program, &arguments, self.limit);
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        let mut ended = child::run(command, self.limit);
+        if self.counts && ended.failure.is_none() && ended.counts.passed + ended.counts.failed == 0 {
+            ended.failure = Some("it ran no test".to_owned());
+        }
+        if ended.failure.is_none() && ended.counts.failed > 0 {
+            ended.failure = Some(format!("{} tests failed", ended.counts.failed));
+        }
+        if ended.failure.is_some() && ended.counts.failed == 0 {
+            ended.counts.failed = 1;
+        }
+        ended
+    }
+}
+
+/// The cross-crate tests but for the steppers, which have a profile of their own.
+fn cross_crate_tests() -> Result<Vec<String>, String> {
+    let metadata = metadata(&["--no-deps", "--offline"])?;
+    let mut names: Vec<String> = items(&metadata, "packages")
+        .iter()
+        .filter(|p| text(p, "name") == "tocsin-tests")
+        .flat_map(|p| items(p, "targets"))
+        .filter(|t| items(t, "kind").iter().any(|k| k == "test"))
+        .map(|t| text(t, "name").to_owned())
+        .filter(|name| !name.starts_with("step_"))
+        .collect();
+    names.sort();
+    if names.is_empty() {
+        return Err("tests/tests has no test at all".to_owned());
+    }
+    Ok(names)
+}
+
+fn steps(deep: bool) -> Result<Vec<Step>, String> {
+    // Debug assertions and overflow checks on: a handler that would panic does so here.
+    let mut steps = vec![
+        Step::cargo("build crates", 15, "test --workspace --exclude tocsin-tests --locked --no-run")
+            .uncounted(),
+        Step::cargo("crates", 10, "test --workspace --exclude tocsin-tests --locked --no-fail-fast"),
+    ];
+    // What crosses crates measures times and passes much data, so it runs as users run it.
+    steps.push(
+        Step::cargo("build cross-crate", 15, "test -p tocsin-tests --release --locked --no-run").uncounted(),
+    );
+    for name in cross_crate_tests()? {
+        steps.push(Step::cargo(&name, 5, &format!("test -p tocsin-tests --release --locked --test {name}")));
+    }
+    steps.push(Step::new("loom", 15, "bash", "ci/loom.sh"));
+    steps.push(Step::new("step", 15, "bash", "ci/step.sh"));
+    if deep {
+        for step in &mut steps {
+            step.limit *= 12;
+            step.environment.push(("TOCSIN_TEST_DEEP", "1".to_owned()));
+        }
+        steps.push(Step::new("shuttle", 120, "bash", "ci/shuttle.sh"));
+        steps.push(Step::new("miri", 240, "bash", "ci/miri.sh").with("TOCSIN_TEST_DEEP", "1"));
+    }
+    Ok(steps)
+}
+
+fn check_prerequisites(deep: bool) -> Outcome {
+    prerequisites::c_compiler()?;
+    if deep {
+        for component in ["miri", "rust-src"] {
+            prerequisites::component("nightly", component)?;
+        }
+    }
+    Ok(())
+}
+
+/// Runs the steps and prints what they gave. The last line is `N passed, N failed`.
+///
+/// # Errors
+/// When a step failed, or something it needs is missing.
+pub fn run(selection: &Selection) -> Outcome {
+    let start = Instant::now();
+    check_prerequisites(selection.deep)?;
+    let mut steps = steps(selection.deep)?;
+    if let Some(name) = &selection.name {
+        let known: Vec<String> = steps.iter().map(|s| s.name.clone()).collect();
+        steps.retain(|s| s.name.contains(name.as_str()));
+        if steps.is_empty() {
+            return Err(format!("no step is named like {name}; the steps are: {}", known.join(", ")));
+        }
+    }
+    println!("{} steps in {}", steps.len(), root().display());
+
+    let mut lines = Vec::new();
+    let mut counts = Counts::default();
+    let mut failures = Vec::new();
+    for (index, step) in steps.iter().enumerate() {
+        println!("\n=== [{}/{}] {}", index + 1, steps.len(), step.name);
+        let ended = step.run();
+        counts = counts.plus(ended.counts);
+        let verdict = ended.failure.as_deref().unwrap_or("ok");
+        let Counts { passed, failed } = ended.counts;
+        let time = ended.time.as_secs_f64();
+        lines.push(format!("{:<28} {time:>7.1} s {passed:>6} {failed:>6}  {verdict}", step.name));
+        if ended.failure.is_some() {
+            println!("--- {} FAILED: {verdict}", step.name);
+            failures.push(step.name.clone());
+        }
+    }
+
+    println!("\n{:<28} {:>9} {:>6} {:>6}", "step", "time", "passed", "failed");
+    for line in &lines {
+        println!("{line}");
+    }
+    println!("{:<28} {:>7.1} s", "in all", start.elapsed().as_secs_f64());
+    println!("{} passed, {} failed", counts.passed, counts.failed);
+    if failures.is_empty() { Ok(()) } else { Err(format!("failed steps: {}", failures.join(", "))) }
+}
+
+#[cfg(test)]
+mod unit {
+    use super::*;
+
+    #[test]
+    fn words_are_read() {
+        assert!(Selection::parse(&["--deep"]).expect("valid").deep);
+        assert_eq!(Selection::parse(&["loom"]).expect("valid").name.as_deref(), Some("loom"));
+        assert!(Selection::parse(&["--fast"]).is_err());
+        assert!(Selection::parse(&["a", "b"]).is_err());
+    }
+
+    #[test]
+    fn a_step_that_runs_no_test_fails() {
+        let silent = Step::new("silent", 1, "true", "");
+        assert!(silent.run().failure.expect("no test").contains("no test"));
+        assert!(silent.uncounted().run().failure.is_none());
+    }
+
+    #[test]
+    fn a_failing_step_never_counts_as_no_failure() {
+        assert_eq!(Step::new("broken", 1, "false", "").run().counts.failed, 1);
+    }
+}
