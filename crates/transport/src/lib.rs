@@ -1,1 +1,130 @@
 //! The transport trait: packets, classes, capabilities, peer states.
+//!
+//! A transport moves small packets between the ranks of one world, in order per (sender, receiver, class), and
+//! rings the receiver's doorbell. It knows nothing of tags, requests or collectives: those live above.
+//!
+//! # For users
+//!
+//! An endpoint ([`Transport`]) belongs to one rank and is used only under that rank's engine token, by whoever
+//! holds it: a user call, a handler, a progress thread. A pass over an endpoint is:
+//!
+//! 1. [`begin_pass`](Transport::begin_pass);
+//! 2. for each sender in [`connected`](Transport::connected) and each class: [`peek`](Transport::peek), use the
+//!    packet, [`consume`](Transport::consume), until empty or out of budget; retry sends that found a lane full;
+//! 3. [`flush`](Transport::flush), before the token is released.
+//!
+//! [`loopback`] is a transport inside one process, for tests of the layers above. [`conformance`] is the suite that
+//! every transport passes.
+//!
+//! # Implementation details
+//!
+//! Packets are packed into 64-byte slots by [`wire`]; the kinds of packets stand in one table, [`kind`].
+#![warn(missing_debug_implementations)]
+
+pub mod conformance;
+mod error;
+pub mod kind;
+pub mod loopback;
+mod packet;
+pub mod wire;
+
+pub use error::Error;
+pub use packet::{Capabilities, Class, Header, Packet, PeerState, Recv, SendOutcome};
+pub use tocsin_doorbell::Urgency;
+
+/// One rank's endpoint of a transport.
+///
+/// # Safety
+///
+/// Implementers promise that:
+/// - the methods listed as handler-safe are so, if [`Capabilities::handler_safe`] says so: no allocation, no
+///   waiting, no panic, bounded, `errno` kept by the caller;
+/// - a packet returned by [`peek`](Self::peek) has `payload..payload+len` readable until
+///   [`consume`](Self::consume) of the same peer and class, whatever the peer writes meanwhile (the bytes may
+///   change under the reader's eyes if the peer misbehaves, so read them once, through raw pointers);
+/// - per (sender, class) packets arrive in the order sent, each once.
+pub unsafe trait Transport: Send {
+    /// This endpoint's rank.
+    fn rank(&self) -> u32;
+
+    /// Number of ranks in the world.
+    fn size(&self) -> u32;
+
+    /// What this transport can do.
+    fn capabilities(&self) -> &Capabilities;
+
+    /// Allocates what the pair needs in both directions, for [`Class::Eager`], [`Class::Coll`] and
+    /// [`Class::Control`]. User threads only. Idempotent, and cheap the second time.
+    ///
+    /// Connecting to a dead or finalized rank succeeds; [`try_send`](Self::try_send) then says
+    /// [`SendOutcome::Gone`].
+    ///
+    /// # Errors
+    /// [`Error::NoSuchRank`], [`Error::NoMemory`], [`Error::Os`].
+    fn connect(&mut self, peer: u32) -> Result<(), Error>;
+
+    /// Allocates what [`Class::Bulk`] from this rank to `peer` needs. User threads only. Idempotent. Connects the
+    /// other classes too.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect).
+    fn connect_bulk(&mut self, peer: u32) -> Result<(), Error>;
+
+    /// Whether this rank may send to `peer` in the Eager, Coll and Control classes: one of the two has connected, and
+    /// this rank knows. Handler-safe.
+    fn is_connected(&self, peer: u32) -> bool;
+
+    // --- handler-safe from here on ---
+
+    /// Starts a pass: takes this rank's own posted interrupts, learns which ranks have connected, clears their marks
+    /// (so that they ring again), and fences, so that whatever was published before a suppressed ring is seen by
+    /// the peeks that follow. Bounded by the number of ranks.
+    fn begin_pass(&mut self);
+
+    /// Ranks that may have sent something, in rank order, as of the last [`begin_pass`](Self::begin_pass).
+    fn connected(&self) -> &[u32];
+
+    /// Sends one packet, if there is room. The payload is copied before this returns. The peer is noted, so that
+    /// [`flush`](Self::flush) rings it.
+    ///
+    /// After [`SendOutcome::Full`] the sender is rung when there is room again; who waits for that must retry after
+    /// each [`begin_pass`](Self::begin_pass). What can never be sent (an unknown or unconnected peer, a payload longer
+    /// than the class carries: errors of the caller) is answered with [`SendOutcome::Gone`].
+    ///
+    /// # Safety
+    /// `payload` is readable for `len` bytes; it may be anything when `len` is 0.
+    unsafe fn try_send(
+        &mut self,
+        peer: u32,
+        class: Class,
+        urgency: Urgency,
+        header: &Header,
+        payload: *const u8,
+        len: usize,
+    ) -> SendOutcome;
+
+    /// Looks at the oldest packet that `peer` sent in `class`. The packet stays until [`consume`](Self::consume):
+    /// peeking twice gives the same packet. Packets of a dead peer are still given.
+    fn peek(&mut self, peer: u32, class: Class) -> Recv;
+
+    /// Removes the packet that [`peek`](Self::peek) gave; nothing if it gave none since. If the sender waits for
+    /// room, it is noted, so that [`flush`](Self::flush) rings it.
+    fn consume(&mut self, peer: u32, class: Class);
+
+    /// Whether a pass would find something new: a packet in any lane, a rank that has newly connected, room in a lane
+    /// that answered full, a new epoch. Changes nothing, so that it serves as the "look once more" of the doorbell's
+    /// protocol (after a fence by the caller).
+    fn work_left(&self) -> bool;
+
+    /// Fences once, then rings each rank that was sent to, or whose waiting sends have room again, at most once.
+    fn flush(&mut self);
+
+    /// State of a rank; [`PeerState::Absent`] for a rank that does not exist.
+    fn peer_state(&self, peer: u32) -> PeerState;
+
+    /// Changes whenever a rank becomes Finalized or Dead, or the world is aborted.
+    fn epoch(&self) -> u64;
+
+    /// The exit code with which some rank aborted the world.
+    fn aborted(&self) -> Option<i32>;
+}

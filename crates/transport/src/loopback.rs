@@ -1,0 +1,314 @@
+//! A transport inside one process: no shared memory, no doorbells, no system calls. For tests of the layers above.
+//!
+//! Deterministic: what one thread does to its endpoints depends on nothing else. Small capacities provoke
+//! [`SendOutcome::Full`]; [`Loopback::set_state`] kills or finalizes a rank.
+//!
+//! # Implementation details
+//! One bounded SPSC ring per ordered pair and class, allocated at connect. Sending, peeking and consuming are
+//! wait-free (at most four atomic operations) and handler-safe, like the real transport's.
+
+mod ring;
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Arc, OnceLock};
+
+use tocsin_sync::atomic::{AtomicBool, AtomicU64, AtomicU8, Ordering, fence};
+
+use crate::{Capabilities, Class, Error, Header, PeerState, Recv, SendOutcome, Transport, Urgency};
+use ring::Ring;
+
+/// Capacities of a fabric.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Packets per lane, by [`Class::index`]; at least 1.
+    pub packets: [u32; 4],
+    /// Longest payload in bytes, by [`Class::index`].
+    pub max_payload: [usize; 4],
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits { packets: [32, 32, 64, 2], max_payload: [8192, 8192, 16, 65536] }
+    }
+}
+
+#[derive(Debug)]
+struct Shared {
+    size: u32,
+    limits: Limits,
+    states: Vec<AtomicU8>,
+    epoch: AtomicU64,
+    /// Bit 32 set: aborted with the code in the low 32 bits.
+    abort: AtomicU64,
+    /// Per ordered pair (from * size + to): Eager, Coll, Control; and Bulk.
+    lanes: Vec<OnceLock<[Ring; 3]>>,
+    bulk: Vec<OnceLock<Ring>>,
+    /// Set once by connect, both directions.
+    joined: Vec<AtomicBool>,
+}
+
+impl Shared {
+    fn pair(&self, from: u32, to: u32) -> usize {
+        from as usize * self.size as usize + to as usize
+    }
+
+    fn ring(&self, from: u32, to: u32, class: Class) -> Option<&Ring> {
+        if from >= self.size || to >= self.size {
+            return None;
+        }
+        let pair = self.pair(from, to);
+        match class {
+            Class::Bulk => self.bulk.get(pair)?.get(),
+            _ => self.lanes.get(pair)?.get()?.get(class.index()),
+        }
+    }
+
+    fn new_ring(&self, class: Class) -> Ring {
+        let i = class.index();
+        Ring::new(self.limits.packets[i], self.limits.max_payload[i])
+    }
+}
+
+/// `n` endpoints that reach each other, all alive, with default capacities.
+pub fn fabric(n: u32) -> Vec<Loopback> {
+    fabric_with(n, Limits::default())
+}
+
+/// `n` endpoints with the given capacities.
+pub fn fabric_with(n: u32, limits: Limits) -> Vec<Loopback> {
+    let pairs = n as usize * n as usize;
+    let shared = Arc::new(Shared {
+        size: n,
+        limits,
+        states: (0..n).map(|_| AtomicU8::new(ALIVE)).collect(),
+        epoch: AtomicU64::new(1),
+        abort: AtomicU64::new(0),
+        lanes: (0..pairs).map(|_| OnceLock::new()).collect(),
+        bulk: (0..pairs).map(|_| OnceLock::new()).collect(),
+        joined: (0..pairs).map(|_| AtomicBool::new(false)).collect(),
+    });
+    (0..n)
+        .map(|rank| Loopback {
+            rank,
+            capabilities: Capabilities::new(true, true, limits.max_payload),
+            connected: Vec::with_capacity(n as usize),
+            dirty: vec![false; n as usize],
+            rings: vec![0; n as usize],
+            starved: vec![[false; 4]; n as usize],
+            seen_epoch: 1,
+            shared: shared.clone(),
+        })
+        .collect()
+}
+
+const ABSENT: u8 = 0;
+const ALIVE: u8 = 1;
+const FINALIZED: u8 = 2;
+const DEAD: u8 = 3;
+const ABORTED: u64 = 1 << 32;
+
+/// One rank's endpoint.
+#[derive(Debug)]
+pub struct Loopback {
+    rank: u32,
+    capabilities: Capabilities,
+    /// Capacity for all ranks from the start: never grows.
+    connected: Vec<u32>,
+    dirty: Vec<bool>,
+    rings: Vec<u64>,
+    starved: Vec<[bool; 4]>,
+    seen_epoch: u64,
+    shared: Arc<Shared>,
+}
+
+impl Loopback {
+    /// Says what became of a rank, for everybody, from any endpoint.
+    pub fn set_state(&self, rank: u32, state: PeerState) {
+        let Some(cell) = self.shared.states.get(rank as usize) else { return };
+        let value = match state {
+            PeerState::Absent => ABSENT,
+            PeerState::Alive => ALIVE,
+            PeerState::Finalized => FINALIZED,
+            PeerState::Dead => DEAD,
+        };
+        // SYNC POINT: Release, so that who sees the state (Acquire) sees all packets sent before it was set.
+        cell.store(value, Ordering::Release);
+        self.shared.epoch.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Aborts the world with an exit code.
+    pub fn abort(&self, code: i32) {
+        self.shared.abort.store(ABORTED | u64::from(code as u32), Ordering::Release);
+        self.shared.epoch.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// How often [`flush`](Transport::flush) of this endpoint would have rung `peer`.
+    pub fn rings_to(&self, peer: u32) -> u64 {
+        self.rings.get(peer as usize).copied().unwrap_or(0)
+    }
+
+    fn check(&self, peer: u32) -> Result<(), Error> {
+        if peer < self.shared.size { Ok(()) } else { Err(Error::NoSuchRank { peer, size: self.shared.size }) }
+    }
+}
+
+// SAFETY: the handler-safe methods neither allocate (vectors have their final capacity), wait nor panic; a ring's
+// slot is not reused before `consume`; rings are FIFO.
+unsafe impl Transport for Loopback {
+    fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    fn size(&self) -> u32 {
+        self.shared.size
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn connect(&mut self, peer: u32) -> Result<(), Error> {
+        self.check(peer)?;
+        let shared = &self.shared;
+        for (from, to) in [(self.rank, peer), (peer, self.rank)] {
+            let pair = shared.pair(from, to);
+            shared.lanes[pair]
+                .get_or_init(|| [Class::Eager, Class::Coll, Class::Control].map(|c| shared.new_ring(c)));
+        }
+        for (from, to) in [(self.rank, peer), (peer, self.rank)] {
+            // SYNC POINT: Release; pairs with the Acquire in begin_pass.
+            shared.joined[shared.pair(from, to)].store(true, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    fn connect_bulk(&mut self, peer: u32) -> Result<(), Error> {
+        self.connect(peer)?;
+        let shared = &self.shared;
+        shared.bulk[shared.pair(self.rank, peer)].get_or_init(|| shared.new_ring(Class::Bulk));
+        Ok(())
+    }
+
+    fn is_connected(&self, peer: u32) -> bool {
+        peer < self.shared.size
+            && self
+                .shared
+                .joined
+                .get(self.shared.pair(self.rank, peer))
+                .is_some_and(|j| j.load(Ordering::Acquire))
+    }
+
+    fn begin_pass(&mut self) {
+        self.seen_epoch = self.epoch();
+        self.starved.fill([false; 4]);
+        self.connected.clear();
+        for from in 0..self.shared.size {
+            let pair = self.shared.pair(from, self.rank);
+            if self.shared.joined.get(pair).is_some_and(|j| j.load(Ordering::Acquire)) {
+                self.connected.push(from);
+            }
+        }
+        // SYNC POINT: what was sent before the wake-up that led here is seen by the peeks that follow.
+        fence(Ordering::SeqCst);
+    }
+
+    fn connected(&self) -> &[u32] {
+        &self.connected
+    }
+
+    unsafe fn try_send(
+        &mut self,
+        peer: u32,
+        class: Class,
+        _urgency: Urgency,
+        header: &Header,
+        payload: *const u8,
+        len: usize,
+    ) -> SendOutcome {
+        if !self.is_connected(peer)
+            || len > self.capabilities.max_payload(class)
+            || matches!(self.peer_state(peer), PeerState::Finalized | PeerState::Dead)
+        {
+            return SendOutcome::Gone;
+        }
+        let Some(ring) = self.shared.ring(self.rank, peer, class) else { return SendOutcome::Gone };
+        // SAFETY: the caller vouches for the payload, whose length was checked above; only this endpoint, which is
+        // borrowed mutably, produces into this ring.
+        let sent = unsafe { ring.push(header, payload, len) };
+        if let Some(starved) =
+            self.starved.get_mut(peer as usize).and_then(|lanes| lanes.get_mut(class.index()))
+        {
+            *starved = !sent;
+        }
+        if !sent {
+            return SendOutcome::Full;
+        }
+        if let Some(dirty) = self.dirty.get_mut(peer as usize) {
+            *dirty = true;
+        }
+        SendOutcome::Sent
+    }
+
+    fn peek(&mut self, peer: u32, class: Class) -> Recv {
+        self.shared
+            .ring(peer, self.rank, class)
+            // SAFETY: only this endpoint, which is borrowed mutably, consumes from this ring.
+            .and_then(|ring| unsafe { ring.peek() })
+            .map_or(Recv::Empty, Recv::Packet)
+    }
+
+    fn consume(&mut self, peer: u32, class: Class) {
+        let Some(ring) = self.shared.ring(peer, self.rank, class) else { return };
+        // SAFETY: only this endpoint, which is borrowed mutably, consumes from this ring.
+        if unsafe { ring.pop() } {
+            if let Some(dirty) = self.dirty.get_mut(peer as usize) {
+                *dirty = true;
+            }
+        }
+    }
+
+    fn work_left(&self) -> bool {
+        if self.seen_epoch != self.epoch() {
+            return true;
+        }
+        (0..self.shared.size).any(|peer| {
+            if self.is_connected(peer) && !self.connected.contains(&peer) {
+                return true;
+            }
+            let starved = self.starved.get(peer as usize).copied().unwrap_or_default();
+            Class::ALL.into_iter().zip(starved).any(|(class, starved)| {
+                self.shared.ring(peer, self.rank, class).is_some_and(|r| !r.is_empty())
+                    || starved && self.shared.ring(self.rank, peer, class).is_some_and(|r| !r.is_full())
+            })
+        })
+    }
+
+    fn flush(&mut self) {
+        fence(Ordering::SeqCst);
+        for (dirty, rings) in self.dirty.iter_mut().zip(self.rings.iter_mut()) {
+            if *dirty {
+                *dirty = false;
+                *rings = rings.wrapping_add(1);
+            }
+        }
+    }
+
+    fn peer_state(&self, peer: u32) -> PeerState {
+        match self.shared.states.get(peer as usize).map_or(ABSENT, |s| s.load(Ordering::Acquire)) {
+            ALIVE => PeerState::Alive,
+            FINALIZED => PeerState::Finalized,
+            DEAD => PeerState::Dead,
+            _ => PeerState::Absent,
+        }
+    }
+
+    fn epoch(&self) -> u64 {
+        self.shared.epoch.load(Ordering::Acquire)
+    }
+
+    fn aborted(&self) -> Option<i32> {
+        let word = self.shared.abort.load(Ordering::Acquire);
+        (word & ABORTED != 0).then_some(word as u32 as i32)
+    }
+}

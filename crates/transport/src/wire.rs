@@ -1,0 +1,115 @@
+//! How a packet is packed into a 64-byte slot.
+//!
+//! ```text
+//! word 0  stamp: low 32 bits position + 1 | high 32 bits meta = kind, flags, inline length (or 0xff), 0
+//! word 1  context | tag << 32
+//! word 2  payload length | data position << 32
+//! word 3  a
+//! word 4  b
+//! word 5  c
+//! word 6  inline payload
+//! word 7  inline payload
+//! ```
+//! A payload of at most 16 bytes travels in words 6 and 7; a longer one in the lane's data ring, at the free-running
+//! data position.
+
+use crate::Header;
+
+/// Longest payload that travels inside the slot, in bytes.
+pub const INLINE: usize = 16;
+/// Inline length that says "in the data ring".
+const OUTSIDE: u8 = 0xff;
+
+/// Words 1 to 7 of a slot.
+pub type Content = [u64; 7];
+
+/// Where a received payload is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// In words 6 and 7 of the slot.
+    Inline,
+    /// In the data ring, at this free-running position.
+    Data(u32),
+}
+
+/// Packs a header and an inline payload (`len` at most [`INLINE`]; more is cut).
+#[inline]
+pub fn pack_inline(header: &Header, words: [u64; 2], len: usize) -> (u32, Content) {
+    let len = if len > INLINE { INLINE } else { len };
+    (meta(header, len as u8), content(header, len as u32, 0, words))
+}
+
+/// Packs a header whose payload of `len` bytes is at `position` of the data ring.
+#[inline]
+pub fn pack_data(header: &Header, len: u32, position: u32) -> (u32, Content) {
+    (meta(header, OUTSIDE), content(header, len, position, [0; 2]))
+}
+
+#[inline]
+fn meta(header: &Header, inline: u8) -> u32 {
+    u32::from_le_bytes([header.kind, header.flags, inline, 0])
+}
+
+#[inline]
+fn content(header: &Header, len: u32, position: u32, words: [u64; 2]) -> Content {
+    [
+        u64::from(header.context) | (u64::from(header.tag as u32) << 32),
+        u64::from(len) | (u64::from(position) << 32),
+        header.a,
+        header.b,
+        header.c,
+        words[0],
+        words[1],
+    ]
+}
+
+/// Unpacks a slot: header, payload length, place. `None` when the parts contradict each other, which no honest sender
+/// writes. The length of a payload in the data ring and its position are still to be checked against the lane.
+#[inline]
+pub fn unpack(meta: u32, content: &Content) -> Option<(Header, u32, Place)> {
+    let [kind, flags, inline, zero] = meta.to_le_bytes();
+    let [addressing, length, a, b, c, _, _] = *content;
+    let len = length as u32;
+    let place = if inline == OUTSIDE {
+        Place::Data((length >> 32) as u32)
+    } else if usize::from(inline) <= INLINE && u32::from(inline) == len {
+        Place::Inline
+    } else {
+        return None;
+    };
+    if zero != 0 || kind == 0 {
+        return None;
+    }
+    let header =
+        Header { kind, flags, context: addressing as u32, tag: (addressing >> 32) as u32 as i32, a, b, c };
+    Some((header, len, place))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header() -> Header {
+        Header { kind: 3, flags: 0x81, context: u32::MAX, tag: i32::MIN, a: 1, b: u64::MAX, c: 1 << 63 }
+    }
+
+    #[test]
+    fn a_packed_header_comes_back() {
+        let (meta, content) = pack_inline(&header(), [7, 8], 16);
+        assert_eq!(unpack(meta, &content), Some((header(), 16, Place::Inline)));
+        assert_eq!(content[5..], [7, 8]);
+        let (meta, content) = pack_data(&header(), 70_000, u32::MAX);
+        assert_eq!(unpack(meta, &content), Some((header(), 70_000, Place::Data(u32::MAX))));
+    }
+
+    #[test]
+    fn contradictions_are_refused() {
+        let (meta, mut content) = pack_inline(&header(), [0; 2], 4);
+        content[1] = 5;
+        assert_eq!(unpack(meta, &content), None, "inline length differs from the length");
+        let (meta, content) = pack_inline(&header(), [0; 2], 4);
+        assert_eq!(unpack(meta | 1 << 24, &content), None, "unused meta bits");
+        assert_eq!(unpack(meta & !0xff, &content), None, "kind 0");
+        assert_eq!(unpack(meta | 0x40 << 16, &content), None, "inline length above 16");
+    }
+}
