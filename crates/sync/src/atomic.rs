@@ -2,10 +2,17 @@
 //!
 //! Protocols are written with *fences* rather than with `SeqCst` accesses, because loom models the former
 //! and not the latter.
-#![allow(clippy::disallowed_types)] // the switch itself names both sides
+//!
+//! std's types stand behind transparent wrappers, because clippy's `disallowed_types`, which bans them
+//! elsewhere, sees through re-exports. The wrappers have the methods that tocsin uses, under their names,
+//! with their meaning: see `core::sync::atomic` for it.
+
+/// Atomics that loom never replaces: for `static`s (loom's have no `const fn new`) and for state whose
+/// other party is the kernel.
+pub mod real;
 
 #[cfg(not(loom))]
-pub use core::sync::atomic::{
+pub use real::{
     AtomicBool, AtomicI32, AtomicI64, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize,
     Ordering, fence,
 };
@@ -30,13 +37,4 @@ pub fn spin_loop() {
     core::hint::spin_loop();
     #[cfg(loom)]
     loom::thread::yield_now();
-}
-
-/// Atomics that loom never replaces: for `static`s (loom's have no `const fn new`) and for state whose
-/// other party is the kernel.
-pub mod real {
-    pub use core::sync::atomic::{
-        AtomicBool, AtomicI32, AtomicI64, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize,
-        Ordering, fence,
-    };
 }

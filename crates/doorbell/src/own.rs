@@ -1,0 +1,168 @@
+//! The owner's side: what any thread of the rank, and its handler, may do with the rank's own descriptor.
+
+use crate::attention::Attention;
+use crate::descriptor::Descriptor;
+use crate::ring::{Real, Variant, wake_sleepers};
+use crate::{fork, sys};
+use core::time::Duration;
+use tocsin_sync::HandlerSafe;
+use tocsin_sync::atomic::{Ordering, fence};
+
+/// A rank's own descriptor.
+#[derive(Debug, Clone, Copy)]
+pub struct Own {
+    descriptor: *const Descriptor,
+}
+
+// SAFETY: only atomics are reached through the pointer, which `new`'s caller keeps valid.
+unsafe impl Send for Own {}
+// SAFETY: as above.
+unsafe impl Sync for Own {}
+// SAFETY: every method but `sleep` (which says so) is a bounded number of atomic operations and at most one
+// non-blocking system call; none depends on the interrupted one's progress.
+unsafe impl HandlerSafe for Own {}
+
+impl Own {
+    /// # Safety
+    /// `descriptor` is aligned, initialised (zeroed) and stays mapped for as long as this or a copy of it is
+    /// used.
+    pub const unsafe fn new(descriptor: *const Descriptor) -> Own {
+        Own { descriptor }
+    }
+
+    /// The descriptor itself. Handlers may call it.
+    #[inline]
+    pub fn descriptor(&self) -> &Descriptor {
+        // SAFETY: `new`'s caller keeps it valid; it consists of atomics, so others may write it.
+        unsafe { &*self.descriptor }
+    }
+
+    /// "I look by myself from now on." Not for short spins: writing the word costs every ringer a miss.
+    ///
+    /// Wait-free (one `lock add`); handlers may call it. At most 4095 threads of a rank at a time.
+    #[inline]
+    pub fn begin_poll(&self) {
+        if fork::disowned() {
+            return;
+        }
+        // SYNC POINT: Relaxed: a ringer that misses it rings once more than needed.
+        self.descriptor().attention.fetch_add(Attention::POLLER, Ordering::Relaxed);
+    }
+
+    /// Takes [`begin_poll`](Self::begin_poll) back. The caller must look at its lanes once more: what was
+    /// published before a ringer could see this was not announced.
+    ///
+    /// Wait-free (one `lock sub`, one fence); handlers may call it.
+    #[inline]
+    pub fn end_poll(&self) {
+        self.end_poll_as::<Real>();
+    }
+
+    /// [`end_poll`](Self::end_poll) with variation points.
+    #[doc(hidden)]
+    #[inline]
+    pub fn end_poll_as<V: Variant>(&self) {
+        if fork::disowned() {
+            return;
+        }
+        self.descriptor().attention.fetch_sub(Attention::POLLER, Ordering::Relaxed);
+        if V::OWNER_FENCE {
+            // SYNC POINT: pairs with the ringer's fence between its data and its look at the attention.
+            fence(Ordering::SeqCst);
+        }
+    }
+
+    /// Sleeps until a ringer or [`wake_own`](Self::wake_own) wakes it, the time-out is over, or a signal
+    /// comes; unless `look`, called after everybody can see that this thread sleeps, says that there is
+    /// something already. Returns whether to look again (false: the time-out is over).
+    ///
+    /// Blocks; never in a handler. Wakes may be spurious. Nothing is lost if `look` looks at all that rings
+    /// announce.
+    pub fn sleep(&self, timeout: Option<Duration>, look: impl FnMut() -> bool) -> bool {
+        self.sleep_as::<Real>(timeout, look)
+    }
+
+    /// [`sleep`](Self::sleep) with variation points.
+    #[doc(hidden)]
+    pub fn sleep_as<V: Variant>(&self, timeout: Option<Duration>, mut look: impl FnMut() -> bool) -> bool {
+        if fork::disowned() {
+            return true;
+        }
+        let descriptor = self.descriptor();
+        // SYNC POINT: read before "I sleep" is visible: any waker that saw it changes the value after this.
+        let seen = descriptor.wake_seq.load(Ordering::Acquire);
+        descriptor.attention.fetch_add(Attention::SLEEPER, Ordering::Relaxed);
+        if V::SLEEPER_FENCE {
+            // SYNC POINT: pairs with the ringer's fence between its data and its look at the attention.
+            fence(Ordering::SeqCst);
+        }
+        let woken = look() || sys::wait(descriptor, seen, timeout);
+        descriptor.attention.fetch_sub(Attention::SLEEPER, Ordering::Relaxed);
+        if V::OWNER_FENCE {
+            // SYNC POINT: as in `end_poll`; the caller looks once more.
+            fence(Ordering::SeqCst);
+        }
+        woken
+    }
+
+    /// Wakes the threads of this rank that sleep: something they wait for was done by a handler or another
+    /// thread. The caller has published it. Costs a fence and a load when nobody sleeps.
+    ///
+    /// Wait-free, at most one system call; handlers may call it; it may change `errno`.
+    #[inline]
+    pub fn wake_own(&self) {
+        // SYNC POINT: pairs with the sleeper's fence between "I sleep" and its last look.
+        fence(Ordering::SeqCst);
+        let descriptor = self.descriptor();
+        if descriptor.attention().sleepers() > 0 && !fork::disowned() {
+            let _never_stops = wake_sleepers(&Real, descriptor);
+        }
+    }
+
+    /// Says whether plain messages should ring. True if this call switched it on: then the caller must
+    /// `fence(SeqCst)` and look once more. One caller at a time (whoever holds the engine).
+    ///
+    /// Wait-free (a load, at most one locked operation); handlers may call it.
+    #[inline]
+    pub fn set_wants_plain(&self, on: bool) -> bool {
+        self.set_flag(Attention::WANTS_PLAIN, on)
+    }
+
+    /// Throttles: while `on`, ringers leave the thread alone (sleepers are still woken). After `false` the
+    /// caller must `fence(SeqCst)` and look once more. One caller at a time (whoever holds the engine).
+    ///
+    /// Wait-free (a load, at most one locked operation); handlers may call it.
+    #[inline]
+    pub fn suppress(&self, on: bool) {
+        self.set_flag(Attention::THROTTLED, on);
+    }
+
+    /// Whether it was newly set.
+    #[inline]
+    fn set_flag(&self, flag: u64, on: bool) -> bool {
+        let word = &self.descriptor().attention;
+        // Flags have one writer at a time, so the plain load decides; the common "no change" writes nothing.
+        let was = word.load(Ordering::Relaxed) & flag != 0;
+        if was == on || fork::disowned() {
+            return false;
+        }
+        // SYNC POINT: Relaxed: the caller's fence orders it before the look that must follow.
+        if on {
+            word.fetch_or(flag, Ordering::Relaxed);
+        } else {
+            word.fetch_and(!flag, Ordering::Relaxed);
+        }
+        on
+    }
+
+    /// Takes the posted vectors. Wait-free (one load, one `xchg` if there are any); handlers may call it.
+    #[inline]
+    pub fn take(&self) -> u64 {
+        let pir = &self.descriptor().pir;
+        if pir.load(Ordering::Relaxed) == 0 || fork::disowned() {
+            return 0;
+        }
+        // SYNC POINT: Acquire pairs with the ringer's Release.
+        pir.swap(0, Ordering::Acquire)
+    }
+}

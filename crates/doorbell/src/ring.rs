@@ -1,0 +1,209 @@
+//! The ringer's side.
+
+use crate::attention::Attention;
+use crate::descriptor::{Descriptor, Mark};
+use crate::kind::{BackendKind, RingOutcome, Urgency};
+use crate::{fork, sys};
+use tocsin_sync::atomic::Ordering;
+
+/// A mark older than this never suppresses a ring: whatever went wrong, it heals within a millisecond of
+/// the next message.
+pub const MARK_LIFE_NS: u64 = 1_000_000;
+
+/// The vector that [`wake_any`] posts. Vectors 0 to 62 are the caller's.
+pub const VECTOR_WAKE: u8 = 63;
+
+/// A place inside the protocol where a ringer may stop for ever.
+#[doc(hidden)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Step {
+    Entered,
+    Posted,
+    AttentionRead,
+    SequenceBumped,
+    SleepersWoken,
+    MarkRead,
+    MarkSet,
+    RingCounted,
+    Signalled,
+}
+
+/// How many [`Step`]s there are.
+#[doc(hidden)]
+pub const RING_STEPS: u8 = 9;
+
+/// The ringer stopped at a step.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Stopped;
+
+/// The protocol's variation points. [`Real`] is what ships; the others exist in tests, to be caught.
+#[doc(hidden)]
+pub trait Variant {
+    /// The owner's fence after it stops to poll or sleep.
+    const OWNER_FENCE: bool = true;
+    /// The sleeper's fence between "I sleep" and its last look.
+    const SLEEPER_FENCE: bool = true;
+    /// Wakers change the word that sleepers wait on.
+    const BUMP_SEQUENCE: bool = true;
+    /// Called at each step; `Err` stops the ringer there.
+    #[inline(always)]
+    fn at(&self, _step: Step) -> Result<(), Stopped> {
+        Ok(())
+    }
+}
+
+/// The protocol as it ships.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Real;
+impl Variant for Real {}
+
+/// Tells the target's owner to look, if it does not look by itself.
+///
+/// **Precondition**: the data is published and the caller has executed `fence(SeqCst)` since. `mark` is the
+/// one from the calling rank to the target, used by one context at a time (the engine's token sees to it).
+///
+/// Posts `vector` (0 to 62; more is cut to 6 bits), then asks the attention word: pollers look by themselves;
+/// sleepers are woken; a throttled thread and, for a plain message, one that does not want plain messages is
+/// left alone; otherwise the thread is interrupted, unless this ringer has rung within the last millisecond
+/// and the owner has not looked since.
+///
+/// Progress class: wait-free: at most 3 read-modify-writes, 6 loads, 1 store, 1 clock reading, 1 system call.
+/// Handlers may call it; it may change `errno`.
+#[inline]
+pub fn ring(target: &Descriptor, mark: &Mark, vector: u8, urgency: Urgency) -> RingOutcome {
+    match ring_as(&Real, target, mark, vector, urgency) {
+        Ok(outcome) => outcome,
+        Err(Stopped) => RingOutcome::Gone,
+    }
+}
+
+/// [`ring`] with variation points.
+#[doc(hidden)]
+#[inline]
+pub fn ring_as<V: Variant>(
+    variant: &V,
+    target: &Descriptor,
+    mark: &Mark,
+    vector: u8,
+    urgency: Urgency,
+) -> Result<RingOutcome, Stopped> {
+    variant.at(Step::Entered)?;
+    if fork::disowned() {
+        return Ok(RingOutcome::Gone);
+    }
+    // SYNC POINT: Release: who takes the vector sees what was published for it. The unused result makes
+    // this one `lock or`.
+    target.pir.fetch_or(1 << (vector & 63), Ordering::Release);
+    variant.at(Step::Posted)?;
+
+    // SYNC POINT: ordered after the data by the caller's fence(SeqCst), which pairs with the owner's after
+    // `end_poll` / `suppress(false)` / `set_wants_plain(true)`. Acquire: a thread id comes with the pid,
+    // signal and backend that were stored before it.
+    let attention = Attention(target.attention.load(Ordering::Acquire));
+    variant.at(Step::AttentionRead)?;
+    if attention.pollers() > 0 {
+        return Ok(RingOutcome::NotNeeded);
+    }
+    if attention.sleepers() > 0 {
+        wake_sleepers(variant, target)?;
+        return Ok(RingOutcome::Woke);
+    }
+    let plain_unwanted = matches!(urgency, Urgency::Plain) && !attention.wants_plain();
+    if attention.throttled() || plain_unwanted || attention.tid() == 0 {
+        return Ok(RingOutcome::NotNeeded);
+    }
+    match target.backend() {
+        Some(BackendKind::Signal) => interrupt(variant, target, attention, mark),
+        // No thread to interrupt: their owners look when they wake or call. `uintr` slots in here.
+        Some(BackendKind::Thread | BackendKind::Poll | BackendKind::Uintr) | None => {
+            Ok(RingOutcome::NotNeeded)
+        }
+    }
+}
+
+/// Wakes every thread of the rank that sleeps. A waker that dies before the call leaves the sleepers
+/// counted, so that the next one still wakes them.
+#[inline]
+pub(crate) fn wake_sleepers<V: Variant>(variant: &V, target: &Descriptor) -> Result<(), Stopped> {
+    if V::BUMP_SEQUENCE {
+        // SYNC POINT: Release pairs with the sleeper's Acquire reading of the sequence. The kernel compares
+        // the word under the lock that FUTEX_WAKE takes: who has not slept yet then will not.
+        target.wake_seq.fetch_add(1, Ordering::Release);
+    }
+    variant.at(Step::SequenceBumped)?;
+    sys::wake_all(target);
+    variant.at(Step::SleepersWoken)
+}
+
+fn interrupt<V: Variant>(
+    variant: &V,
+    target: &Descriptor,
+    attention: Attention,
+    mark: &Mark,
+) -> Result<RingOutcome, Stopped> {
+    let now = sys::now_ns();
+    // SYNC POINT: ordered after the data by the caller's fence(SeqCst), which pairs with the owner's between
+    // clearing the mark and looking: who reads the mark as set here is looked at after the clearing.
+    let set = mark.0.load(Ordering::Relaxed);
+    variant.at(Step::MarkRead)?;
+    // A mark from the future (a lying or confused peer) wraps to a huge age and does not suppress.
+    if set != 0 && now.wrapping_sub(set) < MARK_LIFE_NS {
+        return Ok(RingOutcome::Suppressed);
+    }
+    mark.0.store(now, Ordering::Relaxed);
+    variant.at(Step::MarkSet)?;
+    let outcome = kick(variant, target, attention)?;
+    if !matches!(outcome, RingOutcome::Rang) {
+        // Nobody was told, so nothing may be suppressed.
+        mark.0.store(0, Ordering::Relaxed);
+    }
+    Ok(outcome)
+}
+
+/// Sends the signal, whatever the attention word says.
+pub(crate) fn kick<V: Variant>(
+    variant: &V,
+    target: &Descriptor,
+    attention: Attention,
+) -> Result<RingOutcome, Stopped> {
+    let pid = target.pid.load(Ordering::Relaxed);
+    let signal = target.signal.load(Ordering::Relaxed);
+    // Read from shared memory: checked before use. kill-like calls give 0 and negative ids other meanings,
+    // and no peer may talk us into sending SIGKILL.
+    let (Ok(pid @ 1..), Ok(tid @ 1..), Some(signal)) =
+        (i32::try_from(pid), i32::try_from(attention.tid()), crate::signal::permitted(signal))
+    else {
+        return Ok(RingOutcome::Gone);
+    };
+    target.rung.fetch_add(1, Ordering::Relaxed);
+    variant.at(Step::RingCounted)?;
+    let outcome = match sys::signal(target, pid, tid, signal) {
+        Ok(()) => RingOutcome::Rang,
+        Err(libc::EAGAIN) => RingOutcome::Retry,
+        // ESRCH: the thread ended. EPERM: the id belongs to somebody else by now.
+        Err(_) => RingOutcome::Gone,
+    };
+    variant.at(Step::Signalled)?;
+    Ok(outcome)
+}
+
+/// Makes every thread of the target's rank look, whatever its attention word says: wakes the sleepers and
+/// interrupts the interruptible thread. For whoever reports a death or an abort.
+///
+/// Progress class: wait-free; at most 2 system calls. Handlers may call it; it may change `errno`.
+pub fn wake_any(target: &Descriptor) {
+    if fork::disowned() {
+        return;
+    }
+    // SYNC POINT: Release, as in `ring`.
+    target.pir.fetch_or(1 << VECTOR_WAKE, Ordering::Release);
+    let _never_stops = wake_sleepers(&Real, target);
+    let attention = Attention(target.attention.load(Ordering::Acquire));
+    if target.backend().is_some_and(BackendKind::interrupts) && attention.tid() != 0 {
+        // A failure means that the thread is gone or that rings to it fail anyway: nothing to retry for.
+        let _best_effort = kick(&Real, target, attention);
+    }
+}

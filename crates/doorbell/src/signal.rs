@@ -1,0 +1,142 @@
+//! Backend `signal`: rings are `tgkill`; the handler runs the owner's entry function.
+//!
+//! # What a process that uses it sees
+//! - The disposition of the signal (SIGURG unless configured otherwise) is ours while any receiver of the
+//!   process is installed. A signal that is none of ours (its thread is not interruptible, or nothing was
+//!   posted, or it was sent by other means than ours) goes to the disposition that was there before, with
+//!   the arguments, mask and one-shot flag it asked for. It runs on our alternate stack; `SA_RESTART` is
+//!   ours. A foreign signal that is sent while one of ours is pending collapses into it: with standard
+//!   signals the kernel keeps one.
+//! - With `SA_RESTART` most interrupted calls go on; the exceptions (`poll`, `nanosleep`, ...) return EINTR
+//!   unless the thread holds a [`crate::Masked`]... which defers the work, not the EINTR.
+//! - The interruptible thread has an alternate stack of ours and the signal unblocked.
+
+mod alternate_stack;
+mod disposition;
+mod handler;
+pub(crate) mod timer;
+
+use crate::backend::{Backend, Control, Place};
+use crate::block::Block;
+use crate::error::Error;
+use crate::kind::BackendKind;
+use alternate_stack::AlternateStack;
+use disposition::Disposition;
+use timer::Timer;
+use tocsin_sync::thread::{self, Registration};
+
+/// The signal, if a rank may be rung by it: one whose users expect to share it or that is free to choose.
+pub(crate) fn permitted(signal: u32) -> Option<i32> {
+    let signal = i32::try_from(signal).ok()?;
+    let classic = matches!(signal, libc::SIGURG | libc::SIGIO | libc::SIGUSR1 | libc::SIGUSR2);
+    // The C library keeps the real-time signals below 34 for itself.
+    (classic || (34..=64).contains(&signal)).then_some(signal)
+}
+
+/// An installed receiver's belongings, in the order in which they go.
+pub(crate) struct Signal {
+    block: &'static Block,
+    signal: i32,
+    /// Installed by this process: a child of fork() has no timer.
+    pid: i32,
+    timer: Option<Timer>,
+    registration: Option<Registration>,
+    disposition: Option<Disposition>,
+    unblocked: Option<Unblocked>,
+    stack: Option<AlternateStack>,
+}
+
+impl Backend for Signal {
+    const KIND: BackendKind = BackendKind::Signal;
+
+    fn install(place: &Place) -> Result<Self, Error> {
+        let signal =
+            u32::try_from(place.signal).ok().and_then(permitted).ok_or(Error::BadSignal(place.signal))?;
+        let block = Block::take(place.descriptor, place.run, place.context);
+        // Filled step by step, so that a failure half-way gives back what was done.
+        let mut it = Signal {
+            block,
+            signal,
+            // SAFETY: no precondition.
+            pid: unsafe { libc::getpid() },
+            timer: None,
+            registration: None,
+            disposition: None,
+            unblocked: None,
+            stack: None,
+        };
+        it.stack = Some(AlternateStack::install()?);
+        it.registration = Some(thread::register(core::ptr::from_ref(block).cast())?);
+        it.disposition = Some(Disposition::install(signal)?);
+        it.timer = Some(Timer::create(signal, block.serial())?);
+        if let Some(timer) = &it.timer {
+            block.set_timer(timer.id());
+        }
+        it.unblocked = Some(Unblocked::unblock(signal)?);
+        Ok(it)
+    }
+
+    fn control(&self) -> Control {
+        self.block.control()
+    }
+
+    fn signal(&self) -> i32 {
+        self.signal
+    }
+}
+
+impl Drop for Signal {
+    fn drop(&mut self) {
+        self.block.mask_for_ever();
+        // SAFETY: no precondition.
+        let child = unsafe { libc::getpid() } != self.pid;
+        match self.timer.take() {
+            // Timers are not inherited; the id may be that of a timer of the child's own.
+            Some(timer) if child => core::mem::forget(timer),
+            timer => drop(timer),
+        }
+        self.block.set_timer(-1);
+        self.unblocked = None;
+        self.registration = None;
+        self.disposition = None;
+        self.stack = None;
+        self.block.give_back();
+    }
+}
+
+/// The signal is unblocked on this thread; dropping it blocks it again if it was.
+struct Unblocked {
+    signal: i32,
+    was_blocked: bool,
+}
+
+impl Unblocked {
+    fn unblock(signal: i32) -> Result<Unblocked, Error> {
+        // SAFETY: an all-zero signal set is valid memory for sigemptyset to fill; all pointers are to live
+        // locals; the signal number was checked.
+        unsafe {
+            let mut set: libc::sigset_t = core::mem::zeroed();
+            let mut old: libc::sigset_t = core::mem::zeroed();
+            libc::sigemptyset(&raw mut set);
+            libc::sigaddset(&raw mut set, signal);
+            if libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, &raw mut old) != 0 {
+                return Err(Error::last("pthread_sigmask"));
+            }
+            Ok(Unblocked { signal, was_blocked: libc::sigismember(&raw const old, signal) == 1 })
+        }
+    }
+}
+
+impl Drop for Unblocked {
+    fn drop(&mut self) {
+        if self.was_blocked {
+            // SAFETY: as in `unblock`. Blocking a valid signal cannot fail.
+            unsafe {
+                let mut set: libc::sigset_t = core::mem::zeroed();
+                libc::sigemptyset(&raw mut set);
+                libc::sigaddset(&raw mut set, self.signal);
+                libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, core::ptr::null_mut());
+            }
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! The signal handler. Everything here obeys the handler rules: no allocation, lock, wait or panic.
+
+use super::disposition::{SLOTS, slot};
+use crate::backend::Cause;
+use crate::block::{Block, SERIAL_MAGIC};
+use tocsin_sync::atomic::real::Ordering;
+use tocsin_sync::errno;
+
+/// The three-argument form of a handler.
+pub(crate) type Handler = extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void);
+
+/// One copy per slot, so that each knows what it replaced.
+pub(crate) static COPIES: [Handler; SLOTS] =
+    [on::<0>, on::<1>, on::<2>, on::<3>, on::<4>, on::<5>, on::<6>, on::<7>];
+
+extern "C" fn on<const NUMBER: usize>(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    let _errno = errno::Saved::save();
+    let origin = Origin::of(info);
+    let mut ours = false;
+    if let Some(block) = Block::of_this_thread() {
+        let timer = matches!(origin, Origin::Timer(serial) if serial == block.serial());
+        // Asked whatever the origin says: a ring may have collapsed into somebody else's signal.
+        let rung = block.was_rung() | block.has_deferred();
+        if timer {
+            block.enter(Cause::Timer);
+        } else if rung {
+            block.enter(Cause::Ring);
+        }
+        ours = rung;
+    }
+    match origin {
+        Origin::Timer(_) => {}
+        Origin::Thread if ours => {}
+        Origin::Thread => chain(NUMBER, signal, info, context, false),
+        Origin::Foreign => chain(NUMBER, signal, info, context, true),
+    }
+}
+
+/// Where a signal comes from, as far as its `siginfo` tells.
+enum Origin {
+    /// A timer of ours, with its serial (which may be that of a receiver that is gone).
+    Timer(u64),
+    /// tgkill, ours or not; or the kernel had no memory to note the origin (RLIMIT_SIGPENDING).
+    Thread,
+    /// Certainly not ours.
+    Foreign,
+}
+
+impl Origin {
+    fn of(info: *const libc::siginfo_t) -> Origin {
+        // SAFETY: the kernel passes a valid siginfo to an SA_SIGINFO handler; handlers that chain to ours
+        // must, too. Null is looked for because some don't.
+        let Some(info) = (unsafe { info.as_ref() }) else { return Origin::Thread };
+        match info.si_code {
+            libc::SI_TKILL => Origin::Thread,
+            // SAFETY: si_pid is valid for SI_USER.
+            libc::SI_USER if unsafe { info.si_pid() } == 0 => Origin::Thread,
+            libc::SI_TIMER => {
+                // SAFETY: si_value is valid for SI_TIMER.
+                let value = unsafe { info.si_value() }.sival_ptr.addr() as u64;
+                if value & SERIAL_MAGIC == SERIAL_MAGIC { Origin::Timer(value) } else { Origin::Foreign }
+            }
+            _ => Origin::Foreign,
+        }
+    }
+}
+
+/// Does what the disposition before ours would have done.
+fn chain(
+    number: usize,
+    signal: i32,
+    info: *mut libc::siginfo_t,
+    context: *mut libc::c_void,
+    certainly_foreign: bool,
+) {
+    let previous = slot(number);
+    // SYNC POINT: Acquire pairs with `remember`'s Release.
+    let action = previous.handler.load(Ordering::Acquire);
+    if action == libc::SIG_IGN {
+        return;
+    }
+    if action == libc::SIG_DFL {
+        // A late ring of ours must not kill what a default action kills; a signal that is certainly not
+        // ours must.
+        if certainly_foreign && signal != libc::SIGURG {
+            take_default_action(signal);
+        }
+        return;
+    }
+    let flags = previous.flags.load(Ordering::Relaxed);
+    if flags & libc::SA_RESETHAND != 0 {
+        previous.handler.store(libc::SIG_DFL, Ordering::Relaxed);
+    }
+    let mask = previous.mask.load(Ordering::Relaxed);
+    let mut before: u64 = 0;
+    // SAFETY: the kernel's signal set is 8 bytes; both sets are live locals. `action` is neither of the
+    // special values, so it is the address of a function that the process installed as a handler of the kind
+    // that its SA_SIGINFO flag says.
+    unsafe {
+        libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_BLOCK, &raw const mask, &raw mut before, 8usize);
+        if flags & libc::SA_SIGINFO != 0 {
+            core::mem::transmute::<usize, Handler>(action)(signal, info, context);
+        } else {
+            core::mem::transmute::<usize, extern "C" fn(i32)>(action)(signal);
+        }
+        let nothing = core::ptr::null_mut::<u64>();
+        libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const before, nothing, 8usize);
+    }
+}
+
+/// The signals we may use whose default is not "ignore" end the process: so be it, when this handler
+/// returns.
+fn take_default_action(signal: i32) {
+    // SAFETY: zeroed is SIG_DFL with an empty mask; no memory beyond the local is involved.
+    unsafe {
+        let action: libc::sigaction = core::mem::zeroed();
+        libc::sigaction(signal, &raw const action, core::ptr::null_mut());
+        libc::syscall(libc::SYS_tgkill, libc::getpid(), libc::gettid(), signal);
+    }
+}
