@@ -1,1 +1,62 @@
-//! The progress engine: who runs the work, when; rings, request slots, budgets, trace.
+//! The progress engine: who runs the communication work, and when.
+//!
+//! # For users of this crate
+//! A rank's communication state is one value that implements [`Work`], kept inside one [`Engine`]. Whoever
+//! can make progress enters the engine: a user's thread inside a library call ([`Engine::enter`]), the
+//! handler that a doorbell runs between two instructions of that thread ([`Engine::handler_entry`]), or a
+//! [`ProgressThread`]. Who finds the engine busy leaves a bit and goes on; the holder sees the bit before it
+//! leaves and makes another pass.
+//!
+//! | module | one idea |
+//! |---|---|
+//! | [`token`] | the word that says who is inside, and that somebody asked for another pass |
+//! | [`engine`] | enter, work, leave; handler entries; waiting |
+//! | [`budget`] | how much one pass may do |
+//! | [`duty`] | how much of a millisecond handlers may take |
+//! | [`ring`] | wait-free single-producer single-consumer ring over raw memory |
+//! | [`slots`] | request slots with stable addresses and generations |
+//! | [`completion`] | "done", visible without the token |
+//! | [`callbacks`] | what runs when something is done, never in a handler |
+//! | [`stats`], [`trace`] | what happened |
+//!
+//! # Implementation details
+//! Every public function says whether a handler may call it, its progress class, and its bound in atomic
+//! operations. Atomics come from `tocsin_sync::atomic`, so that the models in `tests/loom_*.rs` run the code
+//! that ships.
+
+// `unsafe` is allowed one module at a time, so that the files to review are a list one can grep.
+#![deny(unsafe_code)]
+
+pub mod budget;
+#[allow(unsafe_code)] // nodes of the list of finished callbacks, futex
+pub mod callbacks;
+#[allow(unsafe_code)] // hands callback nodes over
+pub mod completion;
+pub mod duty;
+#[allow(unsafe_code)] // raw memory shared with a peer
+pub mod ring;
+#[allow(unsafe_code)] // stable addresses
+pub mod slots;
+pub mod stats;
+pub mod token;
+pub mod trace;
+
+pub use budget::{Budget, Context, Pass, Work};
+pub use callbacks::Callbacks;
+pub use completion::{Code, Completion, Outcome};
+pub use slots::{Id, Slots};
+pub use stats::Stats;
+pub use trace::Trace;
+
+/// Blocks all signals on a thread of the engine's own, so that they go to the user's threads, where the
+/// user expects them.
+#[allow(unsafe_code)] // two libc calls
+pub(crate) fn block_signals() {
+    // SAFETY: `set` is initialised by sigfillset before it is read; blocking signals of one's own thread has
+    // no memory effect.
+    unsafe {
+        let mut set = core::mem::MaybeUninit::<libc::sigset_t>::uninit();
+        libc::sigfillset(set.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), core::ptr::null_mut());
+    }
+}

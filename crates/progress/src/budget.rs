@@ -1,0 +1,222 @@
+//! How much one pass over the work may do, and what that work looks like to the engine.
+
+use tocsin_sync::clock::now_ns;
+
+/// Packets per handler entry (architecture, rule 5).
+pub const HANDLER_PACKETS: u32 = 32;
+/// Bytes copied per handler entry (architecture, rule 5).
+pub const HANDLER_BYTES: usize = 64 * 1024;
+/// Nanoseconds per handler entry (architecture, rule 5).
+pub const HANDLER_NS: u64 = 20_000;
+/// Packets per pass of a user's thread or a progress thread: long enough to amortise the entry, short
+/// enough that a thread that wants the token waits for microseconds.
+pub const USER_PACKETS: u32 = 256;
+/// Bytes per pass of a user's thread or a progress thread.
+pub const USER_BYTES: usize = 1024 * 1024;
+/// [`Budget::packet`] reads the clock (25 ns) once in this many packets.
+const PACKETS_PER_CLOCK: u32 = 4;
+
+/// Who runs the engine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum Context {
+    /// A thread of the user's inside a library call. May allocate outside [`Work::progress`].
+    User,
+    /// Code between two instructions of a user's thread. Nothing may wait, allocate, free, lock or panic.
+    Handler,
+    /// A thread that exists to make progress.
+    ProgressThread,
+}
+
+/// What a pass over the work found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Pass {
+    /// Nothing to do.
+    Idle,
+    /// Something was done, nothing is left that could be done now.
+    Worked,
+    /// The budget ended with work left.
+    More,
+}
+
+/// What one pass may still do: packets, bytes to copy, and time. Handlers may use it.
+///
+/// Progress class: wait-free, no atomic operation.
+#[derive(Debug)]
+pub struct Budget {
+    context: Context,
+    packets: u32,
+    bytes: usize,
+    /// 0: none.
+    deadline_ns: u64,
+}
+
+impl Budget {
+    /// A handler's: 32 packets, 64 KiB, 20 us from now.
+    #[inline]
+    pub fn handler() -> Budget {
+        Budget::handler_since(now_ns())
+    }
+
+    /// A handler's, counted from a time already read.
+    #[inline]
+    pub fn handler_since(now: u64) -> Budget {
+        Budget {
+            context: Context::Handler,
+            packets: HANDLER_PACKETS,
+            bytes: HANDLER_BYTES,
+            deadline_ns: now.wrapping_add(HANDLER_NS),
+        }
+    }
+
+    /// A user's thread: 256 packets, 1 MiB, no deadline.
+    #[inline]
+    pub fn user() -> Budget {
+        Budget { context: Context::User, packets: USER_PACKETS, bytes: USER_BYTES, deadline_ns: 0 }
+    }
+
+    /// What a pass in the given context may do.
+    #[inline]
+    pub fn of(context: Context) -> Budget {
+        match context {
+            Context::Handler => Budget::handler(),
+            Context::User | Context::ProgressThread => Budget { context, ..Budget::user() },
+        }
+    }
+
+    /// A budget of the given size without a deadline; for tests that want to see a pass end early.
+    pub fn limited(context: Context, packets: u32, bytes: usize) -> Budget {
+        Budget { context, packets, bytes, deadline_ns: 0 }
+    }
+
+    /// Takes one packet from the budget. False when it is spent: leave the packet where it is and answer
+    /// [`Pass::More`].
+    #[inline]
+    pub fn packet(&mut self) -> bool {
+        if self.packets == 0 || self.bytes == 0 {
+            return false;
+        }
+        if self.packets % PACKETS_PER_CLOCK == 0 && self.late() {
+            self.packets = 0;
+            return false;
+        }
+        self.packets -= 1;
+        true
+    }
+
+    /// Packets that may still be handled.
+    #[inline]
+    pub fn packets_left(&self) -> u32 {
+        self.packets
+    }
+
+    /// Bytes that may still be copied. A packet whose payload is larger may be taken all the same when the
+    /// budget is otherwise untouched; [`Budget::take_bytes`] saturates.
+    #[inline]
+    pub fn bytes_left(&self) -> usize {
+        self.bytes
+    }
+
+    /// Notes that `n` bytes were copied or combined.
+    #[inline]
+    pub fn take_bytes(&mut self, n: usize) {
+        self.bytes = self.bytes.saturating_sub(n);
+        // A copy of some KiB is worth a look at the clock; a small one is not.
+        if n >= 4096 && self.late() {
+            self.packets = 0;
+        }
+    }
+
+    /// Whether any of the three limits is reached. Reads the clock when there is a deadline.
+    #[inline]
+    pub fn exhausted(&mut self) -> bool {
+        if self.packets == 0 || self.bytes == 0 {
+            return true;
+        }
+        if self.late() {
+            self.packets = 0;
+            return true;
+        }
+        false
+    }
+
+    /// Who runs this pass.
+    #[inline]
+    pub fn context(&self) -> Context {
+        self.context
+    }
+
+    #[inline]
+    fn late(&self) -> bool {
+        self.deadline_ns != 0 && now_ns() >= self.deadline_ns
+    }
+}
+
+/// The work an engine runs: all the communication state of one rank.
+///
+/// # Safety
+/// The methods here run in handlers. The implementer promises that they, and all they call, never allocate,
+/// free, lock, wait, panic, format or touch lazily initialised thread-local storage; that they are bounded
+/// by the budget (and [`leave`](Work::leave), [`wants_plain`](Work::wants_plain) and
+/// [`work_left`](Work::work_left) by the number of ranks); and that the value may be used by whichever
+/// thread holds the engine's token, one at a time.
+///
+/// `progress` never allocates, whoever runs it: the engine does not know what the next caller will be.
+#[allow(unsafe_code)] // declaring the trait
+pub unsafe trait Work: Send {
+    /// Drains what it finds, within the budget. [`Pass::More`] when the budget ended first.
+    fn progress(&mut self, budget: &mut Budget) -> Pass;
+
+    /// Called before the token is released, after all passes: ring whoever must be rung.
+    fn leave(&mut self);
+
+    /// Whether plain (not urgent) messages should interrupt this rank too, because something it waits for
+    /// may come that way. Published in the attention word.
+    fn wants_plain(&self) -> bool;
+
+    /// Whether a pass would find something: a cheap look that consumes nothing. The engine calls it for the
+    /// look-once-more of its sleep protocol, *after* a full fence.
+    ///
+    /// The default answers true, which costs a pass and loses nothing; false when there is work would lose
+    /// a wake-up.
+    fn work_left(&self) -> bool {
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_run_out() {
+        let mut budget = Budget::limited(Context::User, 3, 100);
+        assert_eq!((0..10).filter(|_| budget.packet()).count(), 3);
+        assert!(budget.exhausted());
+    }
+
+    #[test]
+    fn bytes_run_out_and_saturate() {
+        let mut budget = Budget::handler();
+        assert_eq!(budget.bytes_left(), HANDLER_BYTES);
+        budget.take_bytes(usize::MAX);
+        assert_eq!(budget.bytes_left(), 0);
+        assert!(budget.exhausted());
+        assert!(!budget.packet());
+    }
+
+    #[test]
+    fn time_runs_out_for_handlers_only() {
+        let mut budget = Budget::handler_since(now_ns() - HANDLER_NS);
+        assert!(budget.exhausted());
+        assert!(!budget.packet());
+        let mut budget = Budget::user();
+        assert!(!budget.exhausted());
+        assert_eq!(Budget::of(Context::ProgressThread).context(), Context::ProgressThread);
+    }
+
+    #[test]
+    fn handler_budget_is_rule_5() {
+        let budget = Budget::handler();
+        assert_eq!((budget.packets_left(), budget.bytes_left()), (32, 65536));
+    }
+}

@@ -1,0 +1,353 @@
+//! What a user wants run when an operation is done. Never in a handler.
+//!
+//! # Where callbacks run
+//! On whichever user's thread next leaves the engine (any library call), or on a callback thread, which
+//! exists only if a callback was ever set, sleeps on a futex, and is woken by a handler that completed an
+//! operation with a callback. One runs at a time; one that completes further operations does not nest.
+//! A callback may start operations; it must not wait for one whose completion needs another callback.
+//!
+//! # Implementation details
+//! A node is boxed by the user's thread that sets the callback and freed by the thread that ran it.
+//! [`Completion::finish`] pushes it on a list, newest first; a runner takes the whole list with one `xchg`
+//! and reverses it. Pushes are serialised by the engine's token, so a push's compare-and-swap can fail only
+//! because a runner took the list, and a second time not at all: there is nothing left to take. (Were two
+//! engines to share one list, pushes would still be correct, but lock-free only.)
+
+use crate::completion::{Completion, Outcome};
+use core::ptr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use tocsin_sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering, fence};
+
+/// A callback. It gets what the operation ended with.
+pub type Callback = Box<dyn FnOnce(Outcome) + Send>;
+
+/// One callback that waits for its operation. Opaque; public only because [`Completion`] holds one.
+pub struct Node {
+    call: Callback,
+    outcome: Outcome,
+    next: *mut Node,
+    list: Arc<List>,
+}
+
+impl core::fmt::Debug for Node {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Node").field("outcome", &self.outcome).finish_non_exhaustive()
+    }
+}
+
+impl Node {
+    /// Puts a node whose operation ended on its list. Handler-safe: one or two compare-and-swaps.
+    ///
+    /// # Safety
+    /// The caller owns the node, which came from a [`Completion`].
+    #[inline]
+    pub(crate) unsafe fn queue(node: *mut Node, outcome: Outcome) {
+        // SAFETY: the caller owns the node; the list lives at least as long, because the node keeps a count.
+        let list = unsafe {
+            (*node).outcome = outcome;
+            Arc::as_ptr(&(*node).list)
+        };
+        let mut head = unsafe_head(list).load(Ordering::Relaxed);
+        loop {
+            // SAFETY: still owned: the node is published by the compare-and-swap below only.
+            unsafe { (*node).next = head };
+            // SYNC POINT: Release publishes the node's fields to the runner's Acquire swap.
+            match unsafe_head(list).compare_exchange(head, node, Ordering::Release, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(now) => head = now,
+            }
+        }
+    }
+}
+
+/// The list's head. A free function, so that `queue` does not hold a reference into a node it gave away.
+#[inline]
+fn unsafe_head<'a>(list: *const List) -> &'a AtomicPtr<Node> {
+    // SAFETY: `list` comes from an Arc that the engine's `Callbacks` holds for longer than any engine call.
+    unsafe { &(*list).head }
+}
+
+struct List {
+    head: AtomicPtr<Node>,
+    /// Somebody runs callbacks; others need not.
+    running: AtomicBool,
+    /// The callback thread's futex: changes whenever there may be something to run.
+    wake: AtomicU32,
+    /// Whether the callback thread exists.
+    thread: AtomicBool,
+    stop: AtomicBool,
+    count: tocsin_sync::atomic::AtomicU64,
+}
+
+impl List {
+    fn is_empty(&self) -> bool {
+        self.head.load(Ordering::Relaxed).is_null()
+    }
+
+    /// Runs what is queued, unless somebody else is at it. Answers how many ran.
+    fn run(&self) -> usize {
+        let mut ran = 0;
+        // The loop ends when the list was seen empty after `running` was given up: a push that saw
+        // `running` set, and so left the matter to us, is seen here.
+        while !self.is_empty() {
+            // SYNC POINT: Acquire/Release around `running` hands the right to run from thread to thread.
+            if self.running.swap(true, Ordering::Acquire) {
+                return ran;
+            }
+            // SYNC POINT: Acquire pairs with the Release in `Node::queue`.
+            let mut newest = self.head.swap(ptr::null_mut(), Ordering::Acquire);
+            let mut oldest: *mut Node = ptr::null_mut();
+            while !newest.is_null() {
+                // SAFETY: the swap made the whole chain ours.
+                let next = unsafe { (*newest).next };
+                // SAFETY: as above.
+                unsafe { (*newest).next = oldest };
+                oldest = newest;
+                newest = next;
+            }
+            while !oldest.is_null() {
+                // SAFETY: ours, and boxed by `Callbacks::set`.
+                let node = unsafe { Box::from_raw(oldest) };
+                oldest = node.next;
+                let Node { call, outcome, .. } = *node;
+                // A panic in a user's callback is reported by the panic hook; it must not unwind through
+                // the engine or kill the thread that happened to run it.
+                if let Err(payload) = catch_unwind(AssertUnwindSafe(move || call(outcome))) {
+                    // Its own drop could panic again: leak it.
+                    core::mem::forget(payload);
+                }
+                ran += 1;
+                self.count.fetch_add(1, Ordering::Relaxed);
+            }
+            self.running.store(false, Ordering::Release);
+            // SYNC POINT: store `running`, fence, read `head`; a pusher stores `head`, (its leaving) fence,
+            // reads `running`.
+            fence(Ordering::SeqCst);
+        }
+        ran
+    }
+}
+
+impl Drop for List {
+    fn drop(&mut self) {
+        // A queued node holds an Arc of the list, so a list that is dropped is empty.
+        debug_assert!(self.head.load(Ordering::Relaxed).is_null());
+    }
+}
+
+/// The callbacks of one rank.
+pub struct Callbacks {
+    list: Arc<List>,
+    with_thread: bool,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl core::fmt::Debug for Callbacks {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Callbacks").field("with_thread", &self.with_thread).finish_non_exhaustive()
+    }
+}
+
+/// A callback was not set.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SetError {
+    /// The operation has a callback already.
+    #[error("the operation already has a callback; set one per operation")]
+    Occupied,
+    /// The thread that runs callbacks could not be started.
+    #[error("the callback thread could not be started: {0}")]
+    Thread(#[from] std::io::Error),
+}
+
+impl Callbacks {
+    /// No callbacks yet, no thread. `with_thread`: start a callback thread with the first callback; without
+    /// it callbacks run in library calls only (the `poll` backend, where nothing completes elsewhere).
+    pub fn new(with_thread: bool) -> Callbacks {
+        Callbacks {
+            list: Arc::new(List {
+                head: AtomicPtr::new(ptr::null_mut()),
+                running: AtomicBool::new(false),
+                wake: AtomicU32::new(0),
+                thread: AtomicBool::new(false),
+                stop: AtomicBool::new(false),
+                count: tocsin_sync::atomic::AtomicU64::new(0),
+            }),
+            with_thread,
+            thread: Mutex::new(None),
+        }
+    }
+
+    /// Has `call` run once the operation is done; at once, on this thread, if it is already. User threads
+    /// only, never in a handler: it allocates.
+    ///
+    /// # Errors
+    /// [`SetError::Occupied`] when the operation has a callback, [`SetError::Thread`] when the callback
+    /// thread was refused. `call` is dropped then.
+    pub fn set(&self, completion: &Completion, call: Callback) -> Result<(), SetError> {
+        if completion.has_callback() {
+            return Err(SetError::Occupied);
+        }
+        self.start_thread()?;
+        let node = Box::into_raw(Box::new(Node {
+            call,
+            outcome: Outcome::default(),
+            next: ptr::null_mut(),
+            list: self.list.clone(),
+        }));
+        if !completion.attach(node) {
+            // SAFETY: `attach` gave the node back.
+            let node = unsafe { Box::from_raw(node) };
+            (node.call)(completion.outcome().unwrap_or_default());
+        }
+        Ok(())
+    }
+
+    /// Takes a callback back before its operation is done. False: there was none, or it was queued or run
+    /// already. User threads only, holding the engine's token. Afterwards the completion counts as one that
+    /// had its callback until its next [`reset`](Completion::reset).
+    pub fn withdraw(&self, completion: &Completion) -> bool {
+        let node = completion.take_callback();
+        if node.is_null() {
+            return false;
+        }
+        // SAFETY: the swap gave us the node.
+        drop(unsafe { Box::from_raw(node) });
+        true
+    }
+
+    /// Replaces the callback of an operation that may be pending or done: what a waker needs that changes
+    /// from poll to poll. User threads only, holding the engine's token. True: set. False: the operation is
+    /// done, `call` was dropped, look at the outcome.
+    ///
+    /// # Errors
+    /// [`SetError::Thread`] as for [`set`](Self::set).
+    pub fn replace(&self, completion: &Completion, call: Callback) -> Result<bool, SetError> {
+        self.start_thread()?;
+        if completion.is_done() {
+            return Ok(false);
+        }
+        // The token keeps `finish` away, so the operation stays pending throughout.
+        let had = completion.has_callback();
+        self.withdraw(completion);
+        let node = Box::into_raw(Box::new(Node {
+            call,
+            outcome: Outcome::default(),
+            next: ptr::null_mut(),
+            list: self.list.clone(),
+        }));
+        if had {
+            completion.reattach(node);
+        } else {
+            completion.attach(node);
+        }
+        Ok(true)
+    }
+
+    /// Whether something waits to be run: a hint. One load. Handlers may call it.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// Runs what is queued, unless another thread is at it; answers how many ran. Not for handlers.
+    pub fn run(&self) -> usize {
+        self.list.run()
+    }
+
+    /// Callbacks run so far.
+    pub fn count(&self) -> u64 {
+        self.list.count.load(Ordering::Relaxed)
+    }
+
+    /// Wakes the callback thread if there is one and something to run. One load, or two loads, one `xadd`
+    /// and one futex call. Handlers may call it.
+    #[inline]
+    pub fn notify(&self) {
+        if self.is_empty() || !self.list.thread.load(Ordering::Relaxed) {
+            return;
+        }
+        wake(&self.list);
+    }
+
+    fn start_thread(&self) -> Result<(), std::io::Error> {
+        if !self.with_thread || self.list.thread.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        if thread.is_none() {
+            let list = self.list.clone();
+            *thread = Some(
+                std::thread::Builder::new()
+                    .name("tocsin-callbacks".into())
+                    .stack_size(1 << 20)
+                    .spawn(move || serve(&list))?,
+            );
+            self.list.thread.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Callbacks {
+    /// Runs what is queued (a callback is never lost), then ends the thread. Never in a handler.
+    fn drop(&mut self) {
+        self.list.run();
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            self.list.stop.store(true, Ordering::Release);
+            wake(&self.list);
+            // The thread may itself drop the last owner of the rank, from inside a callback.
+            if thread.thread().id() != std::thread::current().id() {
+                drop(thread.join());
+            }
+        }
+    }
+}
+
+#[inline]
+fn wake(list: &List) {
+    list.wake.fetch_add(1, Ordering::Release);
+    futex(&list.wake, libc::FUTEX_WAKE, i32::MAX as u32);
+}
+
+/// The callback thread.
+fn serve(list: &List) {
+    crate::block_signals();
+    loop {
+        // SYNC POINT: the wake count is read before the list, and the futex compares it: a push and its wake
+        // between our look and our sleep make the sleep return at once.
+        let seen = list.wake.load(Ordering::Acquire);
+        list.run();
+        if list.stop.load(Ordering::Acquire) {
+            return;
+        }
+        futex(&list.wake, libc::FUTEX_WAIT, seen);
+    }
+}
+
+#[cfg(not(loom))]
+#[inline]
+fn futex(word: &AtomicU32, operation: i32, value: u32) {
+    // SAFETY: the word outlives the call, and the kernel only compares it; there is no time-out pointer.
+    unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            word.as_ptr(),
+            operation | libc::FUTEX_PRIVATE_FLAG,
+            value,
+            ptr::null::<libc::timespec>(),
+        );
+    }
+}
+
+#[cfg(loom)]
+fn futex(_word: &AtomicU32, _operation: i32, _value: u32) {
+    // Models run the callbacks themselves.
+    loom::thread::yield_now();
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -1,0 +1,108 @@
+use super::*;
+use crate::Code;
+use std::sync::mpsc;
+use std::time::Duration;
+
+fn outcome(bytes: u64) -> Outcome {
+    Outcome { bytes, ..Outcome::default() }
+}
+
+#[test]
+fn runs_at_once_when_done_already() {
+    let callbacks = Callbacks::new(false);
+    let completion = Completion::new();
+    completion.finish(outcome(5));
+    let (tx, rx) = mpsc::channel();
+    callbacks.set(&completion, Box::new(move |o| tx.send(o.bytes).unwrap())).unwrap();
+    assert_eq!(rx.try_recv(), Ok(5));
+}
+
+#[test]
+fn runs_in_order_of_completion() {
+    let callbacks = Callbacks::new(false);
+    let (tx, rx) = mpsc::channel();
+    let completions: Vec<_> = (0..5).map(|_| Completion::new()).collect();
+    for completion in &completions {
+        let tx = tx.clone();
+        callbacks.set(completion, Box::new(move |o| tx.send(o.bytes).unwrap())).unwrap();
+    }
+    assert!(matches!(callbacks.set(&completions[0], Box::new(|_| ())), Err(SetError::Occupied)));
+    for (i, n) in [3, 1, 4, 0, 2].into_iter().enumerate() {
+        completions[n].finish(outcome(i as u64));
+    }
+    assert!(rx.try_recv().is_err());
+    assert_eq!(callbacks.run(), 5);
+    assert_eq!(rx.try_iter().collect::<Vec<_>>(), vec![0, 1, 2, 3, 4]);
+    assert_eq!(callbacks.count(), 5);
+}
+
+#[test]
+fn thread_runs_them() {
+    let callbacks = Callbacks::new(true);
+    let completion = Completion::new();
+    let (tx, rx) = mpsc::channel();
+    callbacks.set(&completion, Box::new(move |o| tx.send(o.code).unwrap())).unwrap();
+    completion.finish(Outcome { code: Code::Cancelled, ..Outcome::default() });
+    callbacks.notify();
+    assert_eq!(rx.recv_timeout(Duration::from_secs(10)), Ok(Code::Cancelled));
+}
+
+#[test]
+fn withdrawn_and_replaced() {
+    let callbacks = Callbacks::new(false);
+    let completion = Completion::new();
+    let (tx, rx) = mpsc::channel();
+    let first = tx.clone();
+    callbacks.set(&completion, Box::new(move |_| first.send(1).unwrap())).unwrap();
+    let second = tx.clone();
+    assert!(callbacks.replace(&completion, Box::new(move |_| second.send(2).unwrap())).unwrap());
+    let third = tx.clone();
+    assert!(callbacks.replace(&completion, Box::new(move |_| third.send(3).unwrap())).unwrap());
+    completion.finish(outcome(0));
+    assert!(!callbacks.replace(&completion, Box::new(|_| ())).unwrap());
+    callbacks.run();
+    assert_eq!(rx.try_iter().collect::<Vec<_>>(), vec![3]);
+    completion.reset();
+    callbacks.set(&completion, Box::new(move |_| tx.send(4).unwrap())).unwrap();
+    assert!(callbacks.withdraw(&completion));
+    assert!(!callbacks.withdraw(&completion));
+    completion.finish(outcome(0));
+    assert_eq!(callbacks.run(), 0);
+    assert!(rx.try_iter().next().is_none());
+}
+
+#[test]
+fn a_panic_stays_inside() {
+    let callbacks = Callbacks::new(false);
+    let (a, b) = (Completion::new(), Completion::new());
+    let (tx, rx) = mpsc::channel();
+    callbacks.set(&a, Box::new(|_| panic!("on purpose"))).unwrap();
+    callbacks.set(&b, Box::new(move |_| tx.send(()).unwrap())).unwrap();
+    a.finish(outcome(0));
+    b.finish(outcome(0));
+    assert_eq!(callbacks.run(), 2);
+    assert!(rx.try_recv().is_ok());
+}
+
+#[test]
+fn a_callback_that_completes_another_does_not_nest() {
+    let callbacks = Arc::new(Callbacks::new(false));
+    let (a, b) = (Completion::new(), Arc::new(Completion::new()));
+    let (tx, rx) = mpsc::channel();
+    let done = tx.clone();
+    callbacks.set(&b, Box::new(move |_| done.send("b").unwrap())).unwrap();
+    let (inner, finish) = (callbacks.clone(), b.clone());
+    callbacks
+        .set(
+            &a,
+            Box::new(move |_| {
+                finish.finish(outcome(0));
+                assert_eq!(inner.run(), 0);
+                tx.send("a").unwrap();
+            }),
+        )
+        .unwrap();
+    a.finish(outcome(0));
+    assert_eq!(callbacks.run(), 2);
+    assert_eq!(rx.try_iter().collect::<Vec<_>>(), vec!["a", "b"]);
+}

@@ -1,0 +1,167 @@
+//! How much of a computing rank's time handlers may take: at most half of any millisecond (rule 5).
+//!
+//! Time is cut into buckets of 2^16 ns (65.5 us). The last 17 buckets, the current one included, always cover
+//! at least 1.048 ms, so that "their sum stays below the cap" implies "no millisecond that ends now has more
+//! than the cap". A handler entry is charged when it ends, to the bucket of its end, so it is counted at
+//! least as long as it matters. One entry may overshoot by its own length, which the cap leaves room for.
+
+use tocsin_sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// What a signal handler's entry and return cost the interrupted thread beside what the handler measures
+/// itself: kernel entry, frame with extended state, `sigreturn`. About 2 to 4 us on the machines measured for
+/// the design (`shared/design/measuring.md`); a user interrupt costs less, and is charged the same.
+pub const ENTRY_NS: u64 = 3_000;
+
+/// Half a millisecond, less one whole entry (20 us budget, entry cost, and a packet that began just before
+/// the deadline).
+pub const CAP_NS: u64 = 500_000 - 35_000;
+/// Throttled handlers go on when the sum has fallen to this, so that they get a useful stretch of time.
+const RESUME_NS: u64 = CAP_NS / 4 * 3;
+const BUCKET_SHIFT: u32 = 16;
+/// Buckets that count: 16 whole ones and the current one.
+const WINDOW: u64 = 17;
+const BUCKETS: usize = 32;
+
+/// The account. Written by the handler entries of one thread (which do not nest); read by anybody.
+///
+/// Progress class: wait-free; 17 plain loads to ask, one load and one store to charge.
+#[derive(Debug)]
+pub struct Duty {
+    /// Low 32 bits of the bucket's number in the upper half, nanoseconds used in the lower half.
+    buckets: [AtomicU64; BUCKETS],
+    /// Whether the receiver is, as far as is known, throttled: a hint, see `engine`.
+    suppressed: AtomicBool,
+}
+
+impl Default for Duty {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Duty {
+    /// An empty account.
+    pub fn new() -> Duty {
+        Duty { buckets: std::array::from_fn(|_| AtomicU64::new(0)), suppressed: AtomicBool::new(false) }
+    }
+
+    #[inline]
+    fn bucket(&self, number: u64) -> Option<&AtomicU64> {
+        self.buckets.get(number as usize % BUCKETS)
+    }
+
+    #[inline]
+    fn used_in(&self, number: u64) -> u64 {
+        match self.bucket(number).map(|b| b.load(Ordering::Relaxed)) {
+            Some(word) if word >> 32 == number & 0xffff_ffff => word & 0xffff_ffff,
+            _ => 0,
+        }
+    }
+
+    /// Adds what an entry that ended at `now` took. Handler entries only.
+    #[inline]
+    pub fn charge(&self, now: u64, ns: u64) {
+        let number = now >> BUCKET_SHIFT;
+        let used = self.used_in(number).saturating_add(ns).min(0xffff_ffff);
+        if let Some(bucket) = self.bucket(number) {
+            bucket.store((number & 0xffff_ffff) << 32 | used, Ordering::Relaxed);
+        }
+    }
+
+    /// What handlers took in the window that ends at `now`.
+    #[inline]
+    pub fn used(&self, now: u64) -> u64 {
+        let current = now >> BUCKET_SHIFT;
+        let mut sum = 0u64;
+        let mut back = 0;
+        while back < WINDOW {
+            sum = sum.wrapping_add(self.used_in(current.wrapping_sub(back)));
+            back = back.wrapping_add(1);
+        }
+        sum
+    }
+
+    /// 0 when a handler may run now; else the nanoseconds (1 to about 1.1 ms) until it may.
+    #[inline]
+    pub fn wait(&self, now: u64) -> u64 {
+        let mut sum = self.used(now);
+        if sum < CAP_NS {
+            return 0;
+        }
+        let current = now >> BUCKET_SHIFT;
+        // Let the oldest buckets fall out of the window until enough has.
+        let mut back = WINDOW;
+        while back > 0 && sum > RESUME_NS {
+            back = back.wrapping_sub(1);
+            sum = sum.wrapping_sub(self.used_in(current.wrapping_sub(back)));
+        }
+        // The bucket `back` before the current one is the last that must fall out.
+        let out_at = current.wrapping_sub(back).wrapping_add(WINDOW) << BUCKET_SHIFT;
+        out_at.wrapping_sub(now).max(1)
+    }
+
+    /// Notes that the doorbell was suppressed.
+    #[inline]
+    pub fn set_suppressed(&self) {
+        self.suppressed.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the doorbell was suppressed and nobody has lifted that since. A hint.
+    #[inline]
+    pub fn is_suppressed(&self) -> bool {
+        self.suppressed.load(Ordering::Relaxed)
+    }
+
+    /// Notes that it was lifted.
+    #[inline]
+    pub fn clear_suppressed(&self) {
+        self.suppressed.store(false, Ordering::Relaxed);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_burst_may_take_its_share_and_then_waits() {
+        let duty = Duty::new();
+        let mut now = 1 << 40;
+        let mut taken = 0;
+        while duty.wait(now) == 0 {
+            now += 23_000;
+            taken += 23_000;
+            duty.charge(now, 23_000);
+        }
+        assert!((440_000..500_000).contains(&taken), "{taken}");
+        let wait = duty.wait(now);
+        assert!((100_000..1_200_000).contains(&wait), "{wait}");
+        assert_eq!(duty.wait(now + wait), 0);
+    }
+
+    proptest! {
+        /// Whatever the entries' lengths and gaps, no millisecond has more than half of handlers.
+        #[test]
+        fn no_millisecond_has_more_than_half(
+            steps in prop::collection::vec((0u64..120_000, 1u64..32_000), 1..400),
+            start in 0u64..(1 << 50),
+        ) {
+            let duty = Duty::new();
+            let mut now = start;
+            let mut entries: Vec<(u64, u64)> = Vec::new();
+            for (gap, length) in steps {
+                now += gap;
+                now += duty.wait(now);
+                prop_assert_eq!(duty.wait(now), 0);
+                let begun = now;
+                now += length;
+                duty.charge(now, length);
+                entries.push((begun, now));
+                let window = now.saturating_sub(1_000_000);
+                let sum: u64 = entries.iter().map(|&(b, e)| e.saturating_sub(b.max(window))).sum();
+                prop_assert!(sum <= 500_000, "{sum}");
+            }
+        }
+    }
+}
