@@ -1,0 +1,63 @@
+//! Extended state: what the CPU saves for user interrupts, and what a handler trampoline must save.
+
+/// XSAVE component of the user-interrupt state (a supervisor component: IA32_XSS bit 14).
+pub const UINTR_COMPONENT: u32 = 14;
+/// Its size in bytes.
+pub const UINTR_COMPONENT_SIZE: usize = 48;
+/// What compiled Rust may touch and hardware does not save: x87, SSE, AVX and the three AVX-512 components.
+/// (Saving general registers alone corrupts vector state: shown by experiment.)
+pub const HANDLER_MASK: u64 = 0xE7;
+/// Legacy area and header, which every XSAVE area begins with.
+pub const HEADER_END: usize = 576;
+
+/// Bytes that XSAVEC with this mask needs on this CPU (64-byte aligned); `None` where there is no XSAVEC.
+/// Components that the kernel has not switched on take no place.
+pub fn compact_size(mask: u64) -> Option<usize> {
+    arch::compact_size(mask)
+}
+
+#[cfg(target_arch = "x86_64")]
+mod arch {
+    use crate::cpuid::cpuid;
+
+    pub(super) fn compact_size(mask: u64) -> Option<usize> {
+        const OSXSAVE: u32 = 1 << 27;
+        const XSAVEC: u32 = 1 << 1;
+        if cpuid(0, 0).eax < 0xD || cpuid(1, 0).ecx & OSXSAVE == 0 || cpuid(0xD, 1).eax & XSAVEC == 0 {
+            return None;
+        }
+        let main = cpuid(0xD, 0);
+        let mask = mask & (u64::from(main.eax) | u64::from(main.edx) << 32);
+        let mut size = super::HEADER_END;
+        for component in (2..63).filter(|c| mask >> c & 1 == 1) {
+            let leaf = cpuid(0xD, component);
+            if leaf.ecx & 2 != 0 {
+                size = size.next_multiple_of(64);
+            }
+            size += leaf.eax as usize;
+        }
+        Some(size.next_multiple_of(64))
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+mod arch {
+    pub(super) fn compact_size(_mask: u64) -> Option<usize> {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_grow_with_the_mask() {
+        let Some(least) = compact_size(3) else { return };
+        assert_eq!(least, HEADER_END);
+        let handler = compact_size(HANDLER_MASK).unwrap();
+        assert!(handler >= least && handler.is_multiple_of(64));
+        // 576 + 256 (AVX) + 64 + 512 + 1024 (AVX-512): what a CPU with all of them needs.
+        assert!(handler <= 2432, "{handler}");
+    }
+}
