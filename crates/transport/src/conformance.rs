@@ -338,7 +338,8 @@ pub fn exchange<T: Transport>(mut end: T, packets: u64, seed: u64) {
                 if sent[i] == packets {
                     break;
                 }
-                let len = random.below(if random.below(16) == 0 { max + 1 } else { (max + 1).min(200) });
+                let bound = if random.below(16) == 0 { max + 1 } else { (max + 1).min(200) };
+                let len = random.below(bound);
                 match send(&mut end, peer, class, sent[i], len) {
                     SendOutcome::Sent => sent[i] += 1,
                     SendOutcome::Full => break,
