@@ -1,1 +1,32 @@
 //! Messages between the ranks of a node that make progress by interrupt: typed, safe, scoped.
+//!
+//! A rank computes; when a message that matters now arrives, the communication engine runs briefly on the rank's own
+//! core, and the rank goes on computing. Nothing in the program polls.
+//!
+//! - [`World`] makes the ranks: threads of this process, processes of `tocsin run`, or re-executions of this program.
+//! - [`Comm`] sends, receives and runs collectives.
+//! - [`Request`] owns its buffer while the operation is in flight; [`Scope`] borrows it instead.
+//!
+//! No function of this crate may be called from a signal handler or from a user operator.
+#![warn(missing_debug_implementations)]
+
+mod buffer;
+mod comm;
+mod element;
+mod op;
+mod request;
+mod scope;
+mod world;
+
+pub use buffer::{ElementBuffer, OwnedBuffer};
+pub use comm::{ANY_SOURCE, ANY_TAG, Comm, Message, Source, Tag};
+pub use element::Element;
+pub use op::{Op, UserOp};
+pub use request::{Request, wait_all, wait_any};
+pub use scope::{Scope, ScopedRequest};
+pub use tocsin_world::launcher::{self, Launch, OnFailure, Report};
+pub use tocsin_world::{
+    BackendKind, Bind, Config, DataType, Error, Lmt, Masked, ProgressPlacement, Snapshot, Status,
+    ValueIndex32, ValueIndex64,
+};
+pub use world::{Child, World, child_entry};

@@ -178,6 +178,14 @@ pub enum Error {
         /// The code.
         code: i32,
     },
+    /// A scope ended with operations in flight; its communicator is revoked.
+    #[error(
+        "scope: it ended with {pending} operations pending: its communicator was revoked; wait for every request inside the scope"
+    )]
+    ScopeLeftPending {
+        /// How many had to be stopped.
+        pending: usize,
+    },
     /// A call after finalize.
     #[error(
         "{operation}: this rank has finalized: make the call before World::finalize or the drop of World"

@@ -116,3 +116,8 @@ pub fn spawn_self(_ranks: u32, _name: &str, _args: &[&str], _config: &Config) ->
 pub fn launch_self(ranks: u32, name: &str, _args: &[&str]) -> Result<Launch, Error> {
     Ok(Launch::new(name, ranks))
 }
+
+/// In a program that [`spawn_self`] re-executed: the name of the function to run and its arguments.
+pub fn child_call() -> Option<(String, Vec<String>)> {
+    None
+}

@@ -17,6 +17,9 @@ pub use error::Error;
 pub use request::{Callback, RawRequest, Status, wait_all, wait_any};
 pub use stand_in::*;
 pub use threads::{threads, threads_each};
+pub use tocsin_doorbell::{BackendKind, Masked};
+pub use tocsin_nbc::{DataType, Op, UserFunction, UserOp, ValueIndex32, ValueIndex64};
+pub use tocsin_progress::stats::Snapshot;
 pub use world::World;
 
 /// Version of this library, checked between launcher and program.

@@ -52,17 +52,22 @@ impl RawRequest {
     pub fn on_complete(&mut self, _callback: Callback) {}
     /// Wakes `waker` when complete.
     pub fn set_waker(&mut self, _waker: &Waker) {}
+
+    /// Gives it up: the operation goes on, and `keep` lives until nothing can touch its buffer.
+    pub fn detach(self, _keep: Option<Box<dyn std::any::Any + Send>>) {}
+    /// Waits, for a bounded time, until nothing can touch the buffer, after a cancel and a revoke.
+    pub fn settle(&mut self) {}
 }
 
 /// Waits for all; each request keeps its own outcome for `test` or `wait`.
 ///
 /// # Errors
 /// The first failed request's error, by position, after all are complete.
-pub fn wait_all(_requests: &mut [RawRequest]) -> Result<(), Error> {
+pub fn wait_all(_requests: &mut [&mut RawRequest]) -> Result<(), Error> {
     Ok(())
 }
 
 /// Waits until one is complete and gives its position; `None` if `requests` is empty.
-pub fn wait_any(_requests: &mut [RawRequest]) -> Option<usize> {
+pub fn wait_any(_requests: &mut [&mut RawRequest]) -> Option<usize> {
     None
 }

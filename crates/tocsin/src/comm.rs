@@ -1,0 +1,410 @@
+//! Communicators.
+
+use std::sync::Arc;
+
+use tocsin_world::{ConstBuf, Mode, MutBuf, RawRequest};
+
+use crate::buffer::{ElementBuffer, Held};
+use crate::element::Element;
+use crate::op::Op;
+use crate::request::Request;
+use crate::scope::{Scope, const_buf, mut_buf};
+use crate::{BackendKind, Error, Snapshot, Status};
+
+/// Which sender a receive takes: a rank, or [`ANY_SOURCE`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Source(Option<u32>);
+/// Takes a message from any rank.
+pub const ANY_SOURCE: Source = Source(None);
+
+/// Which tag a receive takes: a number from 0 on, or [`ANY_TAG`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tag(Option<i32>);
+/// Takes a message with any tag.
+pub const ANY_TAG: Tag = Tag(None);
+
+impl From<u32> for Source {
+    fn from(rank: u32) -> Source {
+        Source(Some(rank))
+    }
+}
+
+impl From<i32> for Tag {
+    fn from(tag: i32) -> Tag {
+        Tag(Some(tag))
+    }
+}
+
+impl Source {
+    pub(crate) fn raw(self) -> Option<u32> {
+        self.0
+    }
+}
+
+impl Tag {
+    pub(crate) fn raw(self) -> Option<i32> {
+        self.0
+    }
+}
+
+/// A group of ranks whose traffic matches only itself. Cheap to clone; usable from any thread of its rank.
+#[derive(Clone, Debug)]
+pub struct Comm {
+    raw: tocsin_world::Comm,
+    algorithm: Option<Arc<str>>,
+}
+
+/// A message that [`Comm::improbe`] took out of matching: only who holds it can receive it. Dropping it discards
+/// the message.
+#[derive(Debug)]
+pub struct Message {
+    pub(crate) raw: tocsin_world::Message,
+}
+
+impl From<tocsin_world::Comm> for Comm {
+    fn from(raw: tocsin_world::Comm) -> Comm {
+        Comm { raw, algorithm: None }
+    }
+}
+
+impl Comm {
+    /// The untyped communicator beneath.
+    pub fn raw(&self) -> &tocsin_world::Comm {
+        &self.raw
+    }
+
+    pub(crate) fn algorithm(&self) -> Option<&str> {
+        self.algorithm.as_deref()
+    }
+
+    /// This rank's number in the communicator.
+    pub fn rank(&self) -> u32 {
+        self.raw.rank()
+    }
+
+    /// Number of ranks.
+    pub fn size(&self) -> u32 {
+        self.raw.size()
+    }
+
+    /// Backend that interrupts this rank.
+    pub fn backend(&self) -> BackendKind {
+        self.raw.backend()
+    }
+
+    /// Statistics of this rank so far.
+    pub fn stats(&self) -> Snapshot {
+        self.raw.stats()
+    }
+
+    /// Makes one pass of progress: what the backend `poll` needs in long computations.
+    pub fn progress(&self) {
+        self.raw.progress();
+    }
+
+    /// The same communicator, whose collectives all use the algorithm `name` (`binomial`, `recursive-doubling`,
+    /// ...). A name that an operation does not have is an error of that operation.
+    pub fn with_algorithm(&self, name: &str) -> Comm {
+        Comm { raw: self.raw.clone(), algorithm: Some(name.into()) }
+    }
+
+    /// A communicator of the same ranks whose traffic is apart. Collective: every rank calls it, in the same order
+    /// among the collectives of this communicator.
+    ///
+    /// # Errors
+    /// As a collective: a dead member, a revoked communicator.
+    pub fn dup(&self) -> Result<Comm, Error> {
+        Ok(Comm { raw: self.raw.dup()?, algorithm: self.algorithm.clone() })
+    }
+
+    /// Splits the ranks by `color`; within one color, ranks are ordered by `key`, then by rank. `None` as color: in
+    /// no new communicator. Collective.
+    ///
+    /// # Errors
+    /// As [`dup`](Self::dup).
+    pub fn split(&self, color: Option<u32>, key: i32) -> Result<Option<Comm>, Error> {
+        let part = self.raw.split(color, key)?;
+        Ok(part.map(|raw| Comm { raw, algorithm: self.algorithm.clone() }))
+    }
+
+    /// Makes every pending and later operation on this communicator fail with [`Error::Revoked`], on all its ranks.
+    pub fn revoke(&self) {
+        self.raw.revoke();
+    }
+
+    /// Ends every rank of the world; `code` becomes the status of `tocsin run`.
+    pub fn abort(&self, code: i32) -> ! {
+        self.raw.abort(code)
+    }
+
+    /// Runs `body` with operations on borrowed buffers.
+    ///
+    /// When `body` returns with operations pending, or unwinds, its receives are cancelled and the communicator is
+    /// revoked; then the scope waits, for a bounded time, until nothing can touch the buffers.
+    ///
+    /// ```
+    /// use tocsin::World;
+    /// World::threads(2, |comm| {
+    ///     let mut data = [0u32; 4];
+    ///     if comm.rank() == 0 {
+    ///         data = [1, 2, 3, 4];
+    ///     }
+    ///     comm.scope(|s| {
+    ///         let request = s.ibcast(&mut data, 0)?;
+    ///         // ... computing; the message arrives by interrupt ...
+    ///         request.wait()?;
+    ///         Ok(())
+    ///     })?;
+    ///     assert_eq!(data, [1, 2, 3, 4]);
+    ///     Ok::<(), tocsin::Error>(())
+    /// })?
+    /// .into_iter()
+    /// .collect::<Result<(), _>>()?;
+    /// # Ok::<(), tocsin::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// What `body` returns; [`Error::ScopeLeftPending`] if it returned `Ok` and left operations pending.
+    pub fn scope<'env, R>(
+        &'env self,
+        body: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        crate::scope::run(self, body)
+    }
+
+    fn start_send<B: ElementBuffer>(
+        &self,
+        buf: B,
+        dest: u32,
+        tag: i32,
+        mode: Mode,
+    ) -> Result<Request<B>, Error> {
+        let buffer = Held::new(buf);
+        let (base, bytes) = buffer.memory();
+        // SAFETY: - the request owns the buffer and keeps it until it is complete, also when dropped; forgotten, the
+        //           buffer leaks.
+        let raw = unsafe { self.raw.isend_raw(ConstBuf::contiguous(base, bytes), dest, tag, mode)? };
+        Ok(Request::new(raw, buffer))
+    }
+
+    /// Starts sending `buf` to rank `dest`. Complete when the buffer is free again, which may be before it was
+    /// received.
+    ///
+    /// # Errors
+    /// `dest` out of range, `tag` negative, `dest` dead, communicator revoked.
+    pub fn isend<B: ElementBuffer>(&self, buf: B, dest: u32, tag: i32) -> Result<Request<B>, Error> {
+        self.start_send(buf, dest, tag, Mode::Standard)
+    }
+
+    /// As [`isend`](Self::isend), complete only when a receive has matched it.
+    ///
+    /// # Errors
+    /// As [`isend`](Self::isend).
+    pub fn issend<B: ElementBuffer>(&self, buf: B, dest: u32, tag: i32) -> Result<Request<B>, Error> {
+        self.start_send(buf, dest, tag, Mode::Synchronous)
+    }
+
+    /// Starts receiving into `buf`, which may be longer than the message:
+    /// [`Request::wait_with_status`] tells how long it was.
+    ///
+    /// # Errors
+    /// `source` out of range, `tag` negative, communicator revoked. A longer message is
+    /// [`Error::Truncated`] of the wait.
+    pub fn irecv<B: ElementBuffer>(
+        &self,
+        buf: B,
+        source: impl Into<Source>,
+        tag: impl Into<Tag>,
+    ) -> Result<Request<B>, Error> {
+        let buffer = Held::new(buf);
+        let (base, bytes) = buffer.memory();
+        // SAFETY: - as in `start_send`; nobody else has the buffer.
+        let raw = unsafe {
+            self.raw.irecv_raw(MutBuf::contiguous(base, bytes), source.into().raw(), tag.into().raw())?
+        };
+        Ok(Request::new(raw, buffer))
+    }
+
+    /// Sends `send` and receives into `recv`, both at once; says who sent what.
+    ///
+    /// # Errors
+    /// As [`isend`](Self::isend) and [`irecv`](Self::irecv).
+    pub fn sendrecv<S: Element, T: Element>(
+        &self,
+        send: &[S],
+        dest: u32,
+        send_tag: i32,
+        recv: &mut [T],
+        source: impl Into<Source>,
+        recv_tag: impl Into<Tag>,
+    ) -> Result<Status, Error> {
+        let (source, recv_tag) = (source.into().raw(), recv_tag.into().raw());
+        // SAFETY: - the call returns when both are complete or nothing touches the buffers any more.
+        unsafe { self.raw.sendrecv_raw(const_buf(send), dest, send_tag, mut_buf(recv), source, recv_tag) }
+    }
+
+    /// Sends, and waits until the buffer is free again.
+    ///
+    /// # Errors
+    /// As [`isend`](Self::isend).
+    pub fn send<T: Element>(&self, buf: &[T], dest: u32, tag: i32) -> Result<(), Error> {
+        self.scope(|s| s.isend(buf, dest, tag)?.wait().map(|_| ()))
+    }
+
+    /// Receives, and waits for it.
+    ///
+    /// # Errors
+    /// As [`irecv`](Self::irecv).
+    pub fn recv<T: Element>(
+        &self,
+        buf: &mut [T],
+        source: impl Into<Source>,
+        tag: impl Into<Tag>,
+    ) -> Result<Status, Error> {
+        self.scope(|s| s.irecv(buf, source, tag)?.wait_with_status().map(|(_, status)| status))
+    }
+
+    /// Looks whether a message is there, without receiving it.
+    ///
+    /// # Errors
+    /// `source` out of range, `tag` negative.
+    pub fn iprobe(&self, source: impl Into<Source>, tag: impl Into<Tag>) -> Result<Option<Status>, Error> {
+        self.raw.iprobe(source.into().raw(), tag.into().raw())
+    }
+
+    /// Takes a message out of matching, if one is there, for [`mrecv`](Self::mrecv).
+    ///
+    /// # Errors
+    /// As [`iprobe`](Self::iprobe).
+    pub fn improbe(
+        &self,
+        source: impl Into<Source>,
+        tag: impl Into<Tag>,
+    ) -> Result<Option<(Message, Status)>, Error> {
+        let found = self.raw.improbe(source.into().raw(), tag.into().raw())?;
+        Ok(found.map(|(raw, status)| (Message { raw }, status)))
+    }
+
+    /// Starts receiving a message that [`improbe`](Self::improbe) took.
+    ///
+    /// # Errors
+    /// As [`irecv`](Self::irecv).
+    pub fn mrecv<B: ElementBuffer>(&self, message: Message, buf: B) -> Result<Request<B>, Error> {
+        let buffer = Held::new(buf);
+        let (base, bytes) = buffer.memory();
+        // SAFETY: - as in `irecv`.
+        let raw = unsafe { self.raw.mrecv_raw(message.raw, MutBuf::contiguous(base, bytes))? };
+        Ok(Request::new(raw, buffer))
+    }
+
+    /// Starts a barrier: complete when every rank has started it.
+    ///
+    /// # Errors
+    /// Unknown algorithm, dead member, revoked communicator.
+    pub fn ibarrier(&self) -> Result<Request<()>, Error> {
+        Ok(Request::new(self.raw.ibarrier_raw(self.algorithm())?, Held::new(())))
+    }
+
+    /// Starts a broadcast of `buf` from `root` to every rank's buffer of the same length.
+    ///
+    /// # Errors
+    /// `root` out of range, unknown algorithm, dead member, revoked communicator.
+    pub fn ibcast<B: ElementBuffer>(&self, buf: B, root: u32) -> Result<Request<B>, Error> {
+        let buffer = Held::new(buf);
+        let (base, bytes) = buffer.memory();
+        // SAFETY: - as in `irecv`.
+        let raw = unsafe { self.raw.ibcast_raw(base, bytes, root, self.algorithm())? };
+        Ok(Request::new(raw, buffer))
+    }
+
+    /// Starts combining every rank's `buf` element by element; each gets the result in its own.
+    ///
+    /// # Errors
+    /// An operator that is not defined on the element type, unknown algorithm, dead member, revoked communicator.
+    pub fn iallreduce<B: ElementBuffer>(&self, buf: B, op: Op<B::Item>) -> Result<Request<B>, Error> {
+        let buffer = Held::new(buf);
+        let (base, _) = buffer.memory();
+        let (count, data_type) = (buffer.elements(), <B::Item as Element>::DATA_TYPE);
+        // SAFETY: - as in `irecv`.
+        let raw =
+            unsafe { self.raw.iallreduce_raw(None, base, count, data_type, op.raw(), self.algorithm())? };
+        Ok(Request::new(raw, buffer))
+    }
+
+    /// Starts an exchange: block i of `buf` goes to rank i, and block i of the result comes from rank i.
+    ///
+    /// # Errors
+    /// A length that is no multiple of [`size`](Self::size), no memory for the result, unknown algorithm, dead
+    /// member, revoked communicator.
+    pub fn ialltoall<B>(&self, buf: B) -> Result<Request<B>, Error>
+    where
+        B: ElementBuffer + std::fmt::Debug,
+    {
+        let send = Held::new(buf);
+        let bytes = self.alltoall_block::<B::Item>(send.elements(), send.elements())?;
+        let recv = Held::new(B::zeroed(send.elements()).map_err(|e| Error::System {
+            operation: "ialltoall: memory for the result".into(),
+            reason: e.to_string(),
+        })?);
+        let (from, to) = (send.memory().0, recv.memory().0);
+        // SAFETY: - as in `irecv`, for both; they are two allocations.
+        let raw = unsafe { self.raw.ialltoall_raw(from, to, bytes, self.algorithm())? };
+        Ok(Request::with_companion(raw, recv, Box::new(send)))
+    }
+
+    /// Bytes per peer of an alltoall, once its lengths are checked.
+    pub(crate) fn alltoall_block<T: Element>(&self, send: usize, recv: usize) -> Result<usize, Error> {
+        let ranks = self.size() as usize;
+        if send != recv {
+            let what =
+                format!("the send buffer has {send} elements, the receive buffer {recv}: make them equal");
+            return Err(Error::BufferLength { operation: "ialltoall", what });
+        }
+        if ranks == 0 || send % ranks != 0 {
+            let what =
+                format!("{send} elements cannot be divided among {ranks} ranks: use a multiple of {ranks}");
+            return Err(Error::BufferLength { operation: "ialltoall", what });
+        }
+        Ok(send / ranks * size_of::<T>())
+    }
+
+    /// Waits until every rank is in the barrier.
+    ///
+    /// # Errors
+    /// As [`ibarrier`](Self::ibarrier).
+    pub fn barrier(&self) -> Result<(), Error> {
+        self.ibarrier()?.wait()
+    }
+
+    /// Broadcasts and waits.
+    ///
+    /// # Errors
+    /// As [`ibcast`](Self::ibcast).
+    pub fn bcast<T: Element>(&self, buf: &mut [T], root: u32) -> Result<(), Error> {
+        self.scope(|s| s.ibcast(buf, root)?.wait().map(|_| ()))
+    }
+
+    /// Combines and waits.
+    ///
+    /// # Errors
+    /// As [`iallreduce`](Self::iallreduce).
+    pub fn allreduce<T: Element>(&self, buf: &mut [T], op: Op<T>) -> Result<(), Error> {
+        self.scope(|s| s.iallreduce(buf, op)?.wait().map(|_| ()))
+    }
+
+    /// Exchanges and waits.
+    ///
+    /// # Errors
+    /// As [`ialltoall`](Self::ialltoall).
+    pub fn alltoall<T: Element>(&self, send: &[T], recv: &mut [T]) -> Result<(), Error> {
+        self.scope(|s| s.ialltoall(send, recv)?.wait().map(|_| ()))
+    }
+}
+
+const _: () = {
+    const fn shared<T: Send + Sync + Clone>() {}
+    const fn movable<T: Send>() {}
+    shared::<Comm>();
+    movable::<Request<Vec<f64>>>();
+    movable::<RawRequest>();
+};

@@ -1,0 +1,172 @@
+//! Owned requests: the request holds the buffer and gives it back.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tocsin_world::RawRequest;
+
+use crate::buffer::{Held, OwnedBuffer};
+use crate::{Error, Status};
+
+/// An operation in flight that owns its buffer, and gives it back when it is complete.
+///
+/// Dropping or forgetting it detaches the operation: it goes on, and the buffer lives until nothing can touch it.
+/// It is a future; its waker runs outside handlers.
+///
+/// ```
+/// use tocsin::World;
+/// let values = World::threads(2, |comm| -> Result<Vec<u32>, tocsin::Error> {
+///     if comm.rank() == 0 {
+///         comm.isend(vec![1u32, 2, 3], 1, 7)?.wait()
+///     } else {
+///         comm.irecv(vec![0u32; 3], 0, 7)?.wait()
+///     }
+/// })?;
+/// for value in values {
+///     assert_eq!(value?, [1, 2, 3]);
+/// }
+/// # Ok::<(), tocsin::Error>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "a request that is dropped goes on by itself, and its buffer never comes back"]
+pub struct Request<B: OwnedBuffer> {
+    /// `None` once the buffer went elsewhere.
+    raw: Option<RawRequest>,
+    buffer: Held<B>,
+    /// What else the operation reads: the send side of an alltoall.
+    companion: Option<Box<dyn Companion>>,
+}
+
+pub(crate) trait Companion: Send + std::fmt::Debug {}
+impl<B: OwnedBuffer + std::fmt::Debug> Companion for Held<B> {}
+
+impl<B: OwnedBuffer> Request<B> {
+    pub(crate) fn new(raw: RawRequest, buffer: Held<B>) -> Request<B> {
+        Request { raw: Some(raw), buffer, companion: None }
+    }
+
+    pub(crate) fn with_companion(
+        raw: RawRequest,
+        buffer: Held<B>,
+        companion: Box<dyn Companion>,
+    ) -> Request<B> {
+        Request { raw: Some(raw), buffer, companion: Some(companion) }
+    }
+
+    /// Whether it is complete. Makes no progress; costs one load.
+    pub fn is_done(&self) -> bool {
+        self.raw.as_ref().is_none_or(RawRequest::is_done)
+    }
+
+    /// Makes some progress, then gives the outcome if there is one; the buffer stays until [`wait`](Self::wait).
+    pub fn test(&mut self) -> Option<Result<Status, Error>> {
+        match &mut self.raw {
+            Some(raw) => raw.test(),
+            None => Some(Err(taken())),
+        }
+    }
+
+    /// Waits until it is complete and gives the buffer back.
+    ///
+    /// # Errors
+    /// That of the operation; the buffer is then freed. [`wait_with_status`](Self::wait_with_status) tells more.
+    pub fn wait(self) -> Result<B, Error> {
+        self.wait_with_status().map(|(buffer, _)| buffer)
+    }
+
+    /// Waits until it is complete; gives the buffer back and says who sent how much.
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait).
+    pub fn wait_with_status(mut self) -> Result<(B, Status), Error> {
+        let status = match &mut self.raw {
+            Some(raw) => raw.wait()?,
+            None => return Err(taken()),
+        };
+        Ok((self.buffer.take().ok_or_else(taken)?, status))
+    }
+
+    /// Waits at most `timeout`; the outcome if it came, `None` if time was up.
+    pub fn wait_timeout(&mut self, timeout: Duration) -> Option<Result<Status, Error>> {
+        match &mut self.raw {
+            Some(raw) => raw.wait_timeout(timeout),
+            None => Some(Err(taken())),
+        }
+    }
+
+    /// Cancels a receive that has matched no message: its outcome is then [`Error::Cancelled`]. Whether it was
+    /// cancelled; sends and collectives are not.
+    pub fn cancel(&mut self) -> bool {
+        self.raw.as_mut().is_some_and(RawRequest::cancel)
+    }
+
+    /// Runs `then` once with the outcome, outside handlers, on a thread of this process: one that leaves a library
+    /// call, or the callback thread. It must not wait for a request.
+    pub fn on_complete(mut self, then: impl FnOnce(Result<(B, Status), Error>) + Send + 'static) {
+        let Some(mut raw) = self.raw.take() else { return };
+        let mut buffer = Held::new_empty();
+        std::mem::swap(&mut buffer, &mut self.buffer);
+        let companion = self.companion.take();
+        raw.on_complete(Box::new(move |outcome| {
+            drop(companion);
+            then(outcome.and_then(|status| Ok((buffer.take().ok_or_else(taken)?, status))));
+        }));
+        raw.detach(None);
+    }
+}
+
+fn taken() -> Error {
+    Error::InvalidArgument {
+        operation: "wait",
+        what: "the buffer of this request was already given back".into(),
+    }
+}
+
+impl<B: OwnedBuffer> Drop for Request<B> {
+    fn drop(&mut self) {
+        if let Some(raw) = self.raw.take() {
+            if raw.is_done() {
+                return;
+            }
+            let mut buffer = Held::<B>::new_empty();
+            std::mem::swap(&mut buffer, &mut self.buffer);
+            raw.detach(Some(Box::new((buffer, self.companion.take()))));
+        }
+    }
+}
+
+impl<B: OwnedBuffer + Unpin> Future for Request<B> {
+    type Output = Result<B, Error>;
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        let Some(raw) = &mut this.raw else { return Poll::Ready(Err(taken())) };
+        // First the waker, then the look: a completion in between wakes.
+        raw.set_waker(context.waker());
+        match raw.test() {
+            None => Poll::Pending,
+            Some(Ok(_)) => Poll::Ready(this.buffer.take().ok_or_else(taken)),
+            Some(Err(error)) => Poll::Ready(Err(error)),
+        }
+    }
+}
+
+/// Waits for all and gives the buffers back in order.
+///
+/// # Errors
+/// The first error by position, after all are complete; the buffers are then freed.
+pub fn wait_all<B: OwnedBuffer>(requests: impl IntoIterator<Item = Request<B>>) -> Result<Vec<B>, Error> {
+    // All are waited for, whatever fails: an error must not leave the rest to chance.
+    let outcomes: Vec<Result<B, Error>> = requests.into_iter().map(Request::wait).collect();
+    outcomes.into_iter().collect()
+}
+
+/// Waits until one of them is complete and gives its position; `None` if there is none.
+pub fn wait_any<B: OwnedBuffer>(requests: &mut [Request<B>]) -> Option<usize> {
+    if let Some(done) = requests.iter().position(Request::is_done) {
+        return Some(done);
+    }
+    let mut raw: Vec<&mut RawRequest> = requests.iter_mut().filter_map(|r| r.raw.as_mut()).collect();
+    tocsin_world::wait_any(&mut raw)
+}
