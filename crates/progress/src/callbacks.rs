@@ -18,7 +18,7 @@ use core::ptr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use tocsin_sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering, fence};
+use tocsin_sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 /// A callback. It gets what the operation ended with.
 pub type Callback = Box<dyn FnOnce(Outcome) + Send>;
@@ -49,24 +49,19 @@ impl Node {
             (*node).outcome = outcome;
             Arc::as_ptr(&(*node).list)
         };
-        let mut head = unsafe_head(list).load(Ordering::Relaxed);
+        // SAFETY: as above; `Callbacks` holds the list for longer than any call into the engine takes.
+        let shared = unsafe { &(*list).head };
+        let mut head = shared.load(Ordering::Relaxed);
         loop {
             // SAFETY: still owned: the node is published by the compare-and-swap below only.
             unsafe { (*node).next = head };
             // SYNC POINT: Release publishes the node's fields to the runner's Acquire swap.
-            match unsafe_head(list).compare_exchange(head, node, Ordering::Release, Ordering::Relaxed) {
+            match shared.compare_exchange(head, node, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return,
                 Err(now) => head = now,
             }
         }
     }
-}
-
-/// The list's head. A free function, so that `queue` does not hold a reference into a node it gave away.
-#[inline]
-fn unsafe_head<'a>(list: *const List) -> &'a AtomicPtr<Node> {
-    // SAFETY: `list` comes from an Arc that the engine's `Callbacks` holds for longer than any engine call.
-    unsafe { &(*list).head }
 }
 
 struct List {
@@ -78,7 +73,7 @@ struct List {
     /// Whether the callback thread exists.
     thread: AtomicBool,
     stop: AtomicBool,
-    count: tocsin_sync::atomic::AtomicU64,
+    count: AtomicU64,
 }
 
 impl List {
@@ -89,11 +84,10 @@ impl List {
     /// Runs what is queued, unless somebody else is at it. Answers how many ran.
     fn run(&self) -> usize {
         let mut ran = 0;
-        // The loop ends when the list was seen empty after `running` was given up: a push that saw
-        // `running` set, and so left the matter to us, is seen here.
         while !self.is_empty() {
-            // SYNC POINT: Acquire/Release around `running` hands the right to run from thread to thread.
-            if self.running.swap(true, Ordering::Acquire) {
+            // SYNC POINT: both swaps of `running` are AcqRel: if this one finds it set, the runner's swap
+            // below comes after it and acquires what we saw, so the runner's next look sees our push.
+            if self.running.swap(true, Ordering::AcqRel) {
                 return ran;
             }
             // SYNC POINT: Acquire pairs with the Release in `Node::queue`.
@@ -121,10 +115,7 @@ impl List {
                 ran += 1;
                 self.count.fetch_add(1, Ordering::Relaxed);
             }
-            self.running.store(false, Ordering::Release);
-            // SYNC POINT: store `running`, fence, read `head`; a pusher stores `head`, (its leaving) fence,
-            // reads `running`.
-            fence(Ordering::SeqCst);
+            self.running.swap(false, Ordering::AcqRel);
         }
         ran
     }
@@ -173,7 +164,7 @@ impl Callbacks {
                 wake: AtomicU32::new(0),
                 thread: AtomicBool::new(false),
                 stop: AtomicBool::new(false),
-                count: tocsin_sync::atomic::AtomicU64::new(0),
+                count: AtomicU64::new(0),
             }),
             with_thread,
             thread: Mutex::new(None),

@@ -104,6 +104,17 @@ impl Default for Completion {
     }
 }
 
+impl Drop for Completion {
+    /// Frees a callback that never ran. Slabs of completions are dropped by user threads only.
+    fn drop(&mut self) {
+        let node = self.take_callback();
+        if !node.is_null() {
+            // SAFETY: the swap gave us the node, which `Callbacks` boxed.
+            drop(unsafe { Box::from_raw(node) });
+        }
+    }
+}
+
 impl Completion {
     /// Pending, without a callback.
     pub fn new() -> Completion {

@@ -33,6 +33,10 @@ pub mod callbacks;
 #[allow(unsafe_code)] // hands callback nodes over
 pub mod completion;
 pub mod duty;
+#[allow(unsafe_code)] // the work behind the token
+pub mod engine;
+#[allow(unsafe_code)] // affinity
+mod progress_thread;
 #[allow(unsafe_code)] // raw memory shared with a peer
 pub mod ring;
 #[allow(unsafe_code)] // stable addresses
@@ -44,6 +48,8 @@ pub mod trace;
 pub use budget::{Budget, Context, Pass, Work};
 pub use callbacks::Callbacks;
 pub use completion::{Code, Completion, Outcome};
+pub use engine::{Engine, EngineConfig, Entered};
+pub use progress_thread::ProgressThread;
 pub use slots::{Id, Slots};
 pub use stats::Stats;
 pub use trace::Trace;

@@ -1,0 +1,451 @@
+//! The engine: enter, work, leave.
+//!
+//! # For users
+//! One engine per rank, shared by all its threads and its handler. A user call does
+//! `let mut work = engine.enter(); work.something(); drop(work);` and, if it has to wait,
+//! [`Engine::wait_until`]. The doorbell's receiver runs [`Engine::handler_entry`].
+//!
+//! # Implementation details
+//! **Entering** is [`crate::token`]'s protocol, where the reason stands why no request for a pass is lost.
+//!
+//! **Leaving** flushes the rings, publishes whether plain messages should interrupt (newly so: fence, and one
+//! more pass, because a peer that looked before saw the old answer), and tries to leave; a request that came
+//! in meanwhile causes another pass. Passes are bounded: a handler makes at most [`HANDLER_PASSES`] within one
+//! budget, others at most [`USER_PASSES`]. Who leaves with work or a request standing makes sure that somebody
+//! comes back, in each context:
+//! - *handler*: arms the timer for about the time it just took (so that it takes about half), or, when
+//!   handlers have had their share, suppresses the doorbell and arms the timer for the end of the window;
+//! - *user thread*: arms the timer, if its rank has one, and wakes the rank's sleepers (a progress thread is
+//!   one, when it is not polling). A rank without timer and sleepers has nobody who could be waiting but
+//!   threads that poll, and `poll` ranks that look at their next call: that is what `poll` means;
+//! - *progress thread, and any thread in* [`Engine::wait_until`]: it looks again itself; before it sleeps or
+//!   returns it looks once more with "I am looking" withdrawn.
+//!
+//! **Throttling** (rule 5): handlers keep an account ([`crate::duty`]). Over the cap, an entry does no work: it
+//! sets the descriptor's throttle bit and arms the timer. A throttled receiver loses no wake-up, because (1)
+//! whoever sets the bit arms the timer *after* it, on the thread that the timer interrupts; (2) every entry
+//! that is under the cap, whatever its cause, clears the bit unconditionally, fences and makes a pass; every
+//! entry that is over it arms the timer again; so the bit never stands without a timer or an entry under way;
+//! (3) sleepers and pollers are unaffected by the bit; (4) user entries that find the window over lift it
+//! too. A user's lifting may race with a handler's setting: whichever wins, the timer is armed.
+
+use crate::budget::{Budget, Context, Pass, Work};
+use crate::callbacks::Callbacks;
+use crate::duty::Duty;
+use crate::stats::{self, Stats};
+use crate::token::Token;
+use crate::trace::{Trace, kind};
+use core::cell::UnsafeCell;
+use core::marker::PhantomData;
+use core::ops::{Deref, DerefMut};
+use core::ptr;
+use crossbeam_utils::CachePadded;
+use std::sync::{Arc, Mutex, PoisonError};
+use tocsin_doorbell::{Control, Own};
+use tocsin_sync::HandlerSafe;
+use tocsin_sync::atomic::{AtomicPtr, Ordering, fence};
+use tocsin_sync::thread;
+
+mod handler;
+mod wait;
+
+/// Passes of one handler entry: the first, and those asked for meanwhile; all within one budget.
+pub const HANDLER_PASSES: u32 = 4;
+/// Passes that a leaving user or progress thread makes for others before it leaves all the same.
+pub const USER_PASSES: u32 = 8;
+/// The timer's delay after a user thread left work behind: enough for it to get away from the engine.
+const USER_CONTINUE_NS: u64 = 5_000;
+
+/// How an engine behaves.
+#[derive(Clone, Debug)]
+pub struct EngineConfig {
+    /// How long a wait spins, nanoseconds. 0 when there are more ranks than cores.
+    pub spin_ns: u64,
+    /// How long it goes on with `sched_yield` between passes before it sleeps, nanoseconds.
+    pub yield_ns: u64,
+    /// Whether the first callback starts a callback thread. Not needed by backend `poll`.
+    pub callback_thread: bool,
+    /// Where to record events; None: nowhere.
+    pub trace: Option<Arc<Trace>>,
+}
+
+impl Default for EngineConfig {
+    /// Spin for 2 us (about a round trip between caches), yield for 20 us (about what a sleep and a wake
+    /// cost together), then sleep.
+    fn default() -> Self {
+        EngineConfig { spin_ns: 2_000, yield_ns: 20_000, callback_thread: true, trace: None }
+    }
+}
+
+impl EngineConfig {
+    /// For more ranks than cores: whoever is waited for may need this core, so don't spin.
+    #[must_use]
+    pub fn oversubscribed(self) -> Self {
+        EngineConfig { spin_ns: 0, yield_ns: 5_000, ..self }
+    }
+}
+
+/// One rank's engine. See the module.
+pub struct Engine<W> {
+    token: CachePadded<Token>,
+    work: UnsafeCell<W>,
+    own: Own,
+    /// What `attach` was given; null before. The boxes live in `controls` as long as the engine.
+    control: AtomicPtr<Control>,
+    controls: Mutex<Vec<Box<Control>>>,
+    duty: Duty,
+    callbacks: Callbacks,
+    stats: Arc<Stats>,
+    config: EngineConfig,
+}
+
+// SAFETY: `work` is reached by whoever holds the token, one at a time, and is Send; the rest is Sync.
+unsafe impl<W: Work> Sync for Engine<W> {}
+// SAFETY: all of it may move to another thread; `Own`'s descriptor is shared memory.
+unsafe impl<W: Work> Send for Engine<W> {}
+// SAFETY: of the shared methods, those for handlers (`try_enter`, `poke`, `handler_entry`, getters) are
+// bounded and never wait; `enter` and `wait_until` notice that they run in a handler.
+unsafe impl<W: Work> HandlerSafe for Engine<W> {}
+
+impl<W> core::fmt::Debug for Engine<W> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Engine").field("token", &self.token).finish_non_exhaustive()
+    }
+}
+
+/// What a stay inside left behind.
+#[derive(Clone, Copy)]
+struct Left {
+    /// Some pass found something to do.
+    worked: bool,
+    /// Work or a request is left.
+    more: bool,
+}
+
+impl Left {
+    fn pass(self) -> Pass {
+        match self {
+            Left { more: true, .. } => Pass::More,
+            Left { worked: true, .. } => Pass::Worked,
+            Left { .. } => Pass::Idle,
+        }
+    }
+}
+
+impl<W: Work> Engine<W> {
+    /// An engine around `work`. `stats` may be shared with the work. Not for handlers.
+    pub fn new(work: W, own: Own, config: EngineConfig, stats: Arc<Stats>) -> Self {
+        Engine {
+            token: CachePadded::new(Token::new()),
+            work: UnsafeCell::new(work),
+            own,
+            control: AtomicPtr::new(ptr::null_mut()),
+            controls: Mutex::new(Vec::new()),
+            duty: Duty::new(),
+            callbacks: Callbacks::new(config.callback_thread),
+            stats,
+            config,
+        }
+    }
+
+    /// Says by what the engine may have itself called again: after `Receiver::install`, whose `run` is
+    /// [`handler_entry`](Self::handler_entry). Looks once, because what was published before was not
+    /// announced. A control whose receiver is gone does no harm. User threads only.
+    pub fn attach(&self, control: Control) {
+        let mut boxed = Box::new(control);
+        let pointer: *mut Control = &raw mut *boxed;
+        self.controls.lock().unwrap_or_else(PoisonError::into_inner).push(boxed);
+        // SYNC POINT: Release pairs with `arm`'s Acquire: the control behind the pointer.
+        self.control.store(pointer, Ordering::Release);
+        fence(Ordering::SeqCst);
+        self.poke(Context::User);
+    }
+
+    /// Has the handler run in `delay_ns`. False: there is no timer. Handler-safe, one system call.
+    #[inline]
+    fn arm(&self, delay_ns: u64) -> bool {
+        let control = self.control.load(Ordering::Acquire);
+        // SAFETY: null, or a box that lives as long as the engine and that nobody changes.
+        match unsafe { control.as_ref() } {
+            Some(control) => control.arm(delay_ns),
+            None => false,
+        }
+    }
+
+    /// Enters. User threads only: spins, then yields, until the token is free (whoever has it never waits
+    /// while inside). Does not by itself cause a pass.
+    ///
+    /// In a handler it would have to wait for the interrupted code: that is a bug of the caller's, which ends
+    /// the process with a message rather than hang it. Not reentrant.
+    ///
+    /// Progress class: blocking.
+    pub fn enter(&self) -> Entered<'_, W> {
+        self.lift_throttle();
+        let mut tries = 0u32;
+        while !self.token.try_lock() {
+            if thread::in_handler() {
+                abort_waiting_in_handler();
+            }
+            while self.token.is_busy() {
+                tries = tries.saturating_add(1);
+                if tries < 64 {
+                    tocsin_sync::atomic::spin_loop();
+                } else {
+                    wait::yield_now();
+                }
+            }
+        }
+        Entered { engine: self, context: Context::User, touched: false, _not_send: PhantomData }
+    }
+
+    /// Enters if nobody is inside; otherwise the holder makes another pass before it leaves. After success,
+    /// a pass is made when the guard is dropped, if not before.
+    ///
+    /// Handlers may call it. Wait-free: one `lock or`, one `lock bts`.
+    #[inline]
+    pub fn try_enter(&self, context: Context) -> Option<Entered<'_, W>> {
+        if context == Context::User {
+            self.lift_throttle();
+        }
+        if !self.token.request_or_lock() {
+            if context == Context::Handler {
+                stats::add(&self.stats.deferrals, 1);
+            }
+            return None;
+        }
+        Some(Entered { engine: self, context, touched: false, _not_send: PhantomData })
+    }
+
+    /// One bounded visit: enter, a pass, leave. [`Pass::Idle`] also when somebody else is inside (who then
+    /// makes the pass).
+    ///
+    /// Handlers may call it (but [`handler_entry`](Self::handler_entry) is theirs). Wait-free: at most
+    /// `2 * USER_PASSES + 6` atomic operations beside the work's.
+    pub fn poke(&self, context: Context) -> Pass {
+        if context == Context::User {
+            self.lift_throttle();
+        }
+        if !self.token.request_or_lock() {
+            return Pass::Idle;
+        }
+        // SAFETY: the token is ours.
+        let left = unsafe { self.inside(context, true, false, Budget::of(context)) };
+        if context != Context::Handler && left.more {
+            self.come_back(USER_CONTINUE_NS);
+        }
+        left.pass()
+    }
+
+    /// The rest of a stay inside: passes as needed, leaving, and what must follow. Does not see to somebody
+    /// coming back when work is left: the caller does.
+    ///
+    /// # Safety
+    /// The caller holds the token, which this gives up, and no reference to the work.
+    unsafe fn inside(&self, context: Context, first_pass: bool, touched: bool, mut budget: Budget) -> Left {
+        // SAFETY: the token is ours until `drain` leaves, after which `work` is not used.
+        let work = unsafe { &mut *self.work.get() };
+        let mut left = Left { worked: false, more: false };
+        if first_pass {
+            self.token.take_requests();
+            self.pass(work, &mut budget, &mut left);
+        }
+        let handler = context == Context::Handler;
+        let limit = if handler { HANDLER_PASSES } else { USER_PASSES };
+        let clean = self.token.drain(
+            work,
+            limit,
+            |work| {
+                work.leave();
+                self.publish_wants(work)
+            },
+            |work| {
+                if !handler {
+                    budget = Budget::of(context);
+                }
+                self.pass(work, &mut budget, &mut left);
+                !handler || !budget.exhausted()
+            },
+        );
+        if !clean {
+            left.more = true;
+        }
+        if left.worked || left.more || touched {
+            // Somebody may sleep for what was completed here, or has to take over what was left.
+            self.own.wake_own();
+        }
+        if !self.callbacks.is_empty() {
+            if handler {
+                self.callbacks.notify();
+            } else {
+                let ran = self.callbacks.run();
+                stats::add(&self.stats.callbacks, ran as u64);
+            }
+        }
+        left
+    }
+
+    #[inline]
+    fn pass(&self, work: &mut W, budget: &mut Budget, left: &mut Left) {
+        stats::add(&self.stats.passes, 1);
+        let found = work.progress(budget);
+        left.more = found == Pass::More;
+        if found != Pass::Idle {
+            left.worked = true;
+            if let Some(trace) = self.trace() {
+                trace.record(kind::PASS, budget.context() as u64, u64::from(left.more));
+            }
+        }
+    }
+
+    /// Publishes what may interrupt this rank. True: it asks for more than before, and there is something
+    /// already that nobody announced.
+    #[inline]
+    fn publish_wants(&self, work: &mut W) -> bool {
+        if !self.own.set_wants_plain(work.wants_plain()) {
+            return false;
+        }
+        // SYNC POINT: attention word, fence, look; a ringer publishes, fences, reads the attention word.
+        fence(Ordering::SeqCst);
+        work.work_left()
+    }
+
+    /// Somebody must enter again, outside handlers' own arrangements.
+    fn come_back(&self, delay_ns: u64) {
+        // Sleepers were woken by `inside`; this is for the thread that goes back to computing.
+        self.arm(delay_ns);
+    }
+
+    /// A user entry after the throttle's end lifts it. One load when there is none.
+    #[inline]
+    fn lift_throttle(&self) {
+        if self.duty.is_suppressed() {
+            self.lift_throttle_if_over();
+        }
+    }
+
+    #[cold]
+    fn lift_throttle_if_over(&self) {
+        if self.duty.wait(tocsin_sync::clock::now_ns()) == 0 {
+            self.duty.clear_suppressed();
+            self.own.suppress(false);
+            // SYNC POINT: as in `publish_wants`; the look is the pass that the request causes.
+            fence(Ordering::SeqCst);
+            self.token.request();
+        }
+    }
+
+    /// The counters. Handlers may call it.
+    #[inline]
+    pub fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    /// The trace, if there is one. Handlers may call it.
+    #[inline]
+    pub fn trace(&self) -> Option<&Trace> {
+        self.config.trace.as_deref()
+    }
+
+    /// The rank's own descriptor. Handlers may call it.
+    #[inline]
+    pub fn own(&self) -> &Own {
+        &self.own
+    }
+
+    /// The rank's callbacks: where to set one.
+    #[inline]
+    pub fn callbacks(&self) -> &Callbacks {
+        &self.callbacks
+    }
+
+    /// How handlers' share of the time is accounted.
+    #[inline]
+    pub fn duty(&self) -> &Duty {
+        &self.duty
+    }
+
+    /// The work, by who owns the engine alone. Not for handlers.
+    pub fn work_mut(&mut self) -> &mut W {
+        self.work.get_mut()
+    }
+}
+
+/// Being inside an engine. Dereferences to the work. Its drop makes the passes that were asked for, flushes,
+/// leaves, wakes who sleeps, and outside handlers runs callbacks: hold no lock that a callback may want.
+///
+/// The drop is wait-free but for the callbacks.
+#[must_use = "dropping it leaves the engine"]
+pub struct Entered<'a, W: Work> {
+    engine: &'a Engine<W>,
+    context: Context,
+    touched: bool,
+    _not_send: PhantomData<*const ()>,
+}
+
+impl<W: Work> Entered<'_, W> {
+    /// Who is inside.
+    #[inline]
+    pub fn context(&self) -> Context {
+        self.context
+    }
+
+    /// Makes a pass now instead of at the drop; requests so far are served by it.
+    #[inline]
+    pub fn pass(&mut self) -> Pass {
+        self.touched = true;
+        let engine = self.engine;
+        let context = self.context;
+        engine.token.take_requests();
+        let mut left = Left { worked: false, more: false };
+        engine.pass(&mut *self, &mut Budget::of(context), &mut left);
+        if left.more {
+            // The drop must not forget it.
+            engine.token.request();
+        }
+        left.pass()
+    }
+}
+
+impl<W: Work> Deref for Entered<'_, W> {
+    type Target = W;
+    #[inline]
+    fn deref(&self) -> &W {
+        // SAFETY: the token is ours as long as `self` lives.
+        unsafe { &*self.engine.work.get() }
+    }
+}
+
+impl<W: Work> DerefMut for Entered<'_, W> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut W {
+        self.touched = true;
+        // SAFETY: the token is ours as long as `self` lives, and `self` is borrowed exclusively.
+        unsafe { &mut *self.engine.work.get() }
+    }
+}
+
+impl<W: Work> Drop for Entered<'_, W> {
+    #[inline]
+    fn drop(&mut self) {
+        let begun = Budget::of(self.context);
+        // SAFETY: the token is ours, and the references lent end with `self`.
+        let left = unsafe { self.engine.inside(self.context, false, self.touched, begun) };
+        if left.more {
+            self.engine.come_back(USER_CONTINUE_NS);
+        }
+    }
+}
+
+/// Someone called `enter` from a handler while the engine was busy.
+#[cold]
+fn abort_waiting_in_handler() -> ! {
+    const TEXT: &[u8] = b"tocsin: a handler tried to wait for the engine that its own thread may hold\n";
+    // SAFETY: writes a static text to standard error, then ends the process.
+    unsafe {
+        libc::write(2, TEXT.as_ptr().cast(), TEXT.len());
+        libc::abort()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

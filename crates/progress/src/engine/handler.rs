@@ -1,0 +1,97 @@
+//! What a doorbell's handler does.
+
+use super::Engine;
+use crate::budget::{Budget, Context, Work};
+use crate::duty::ENTRY_NS;
+use crate::stats;
+use crate::trace::kind;
+use tocsin_doorbell::Cause;
+use tocsin_sync::atomic::{Ordering, fence};
+use tocsin_sync::clock::now_ns;
+
+impl<W: Work> Engine<W> {
+    /// What the receiver runs: `Receiver::install(.., Engine::<W>::handler_entry, engine_pointer.cast())`.
+    /// Looks at the work within rule 5's budget and the duty cycle, or leaves the look to whoever is inside.
+    ///
+    /// Handlers only. Wait-free: besides the work at most `2 * HANDLER_PASSES + 12` atomic operations, three
+    /// clock readings and one `timer_settime`.
+    ///
+    /// # Safety
+    /// `context` points to an `Engine<W>` that outlives the receiver; called on the receiver's thread, in a
+    /// `HandlerScope`, not nested in itself.
+    pub unsafe fn handler_entry(context: *const (), cause: Cause) {
+        // SAFETY: the caller's promise.
+        let engine = unsafe { &*context.cast::<Engine<W>>() };
+        engine.interrupted(cause);
+    }
+
+    fn interrupted(&self, cause: Cause) {
+        let begun = now_ns();
+        stats::add(&self.stats.interrupts, 1);
+        if let Some(trace) = self.trace() {
+            trace.record_at(begun, kind::INTERRUPT, cause as u64, 0);
+        }
+        // The cause does not decide anything: a timer's and a ring's signal collapse into one.
+        let wait = self.duty.wait(begun);
+        let more = if wait > 0 && self.throttle(wait) {
+            // No work now, but the next to come in from anywhere makes the pass that is due.
+            self.token.request();
+            false
+        } else {
+            // (Without a timer there is no throttling: nobody would lift it.)
+            self.duty.clear_suppressed();
+            self.own.suppress(false);
+            // SYNC POINT: attention word, fence, look; a ringer publishes, fences, reads the attention word.
+            fence(Ordering::SeqCst);
+            if self.token.request_or_lock() {
+                // SAFETY: the token is ours.
+                let left = unsafe {
+                    self.inside(Context::Handler, true, false, Budget::handler_since(begun))
+                };
+                left.more
+            } else {
+                stats::add(&self.stats.deferrals, 1);
+                if let Some(trace) = self.trace() {
+                    trace.record(kind::DEFERRED, 0, 0);
+                }
+                false
+            }
+        };
+        let ended = now_ns();
+        let took = ended.wrapping_sub(begun);
+        stats::add(&self.stats.stolen_ns, took);
+        self.duty.charge(ended, took.saturating_add(ENTRY_NS));
+        if let Some(trace) = self.trace() {
+            trace.record_at(ended, kind::INTERRUPT_END, took, u64::from(more));
+        }
+        let wait = self.duty.wait(ended);
+        if wait > 0 && self.throttle(wait) {
+            return;
+        }
+        if more {
+            // As long as this took, so that a flood gets half of the time until the cap ends that too.
+            self.arm(took.saturating_add(ENTRY_NS));
+        }
+    }
+
+    /// Has ringers leave this thread alone for `wait` ns. False: there is no timer, nothing was done.
+    fn throttle(&self, wait: u64) -> bool {
+        self.duty.set_suppressed();
+        self.own.suppress(true);
+        // The timer comes after the bit, on the thread that it will interrupt: see the engine's text.
+        if self.arm(wait) {
+            stats::add(&self.stats.throttles, 1);
+            if let Some(trace) = self.trace() {
+                trace.record(kind::THROTTLE, wait, 0);
+            }
+            return true;
+        }
+        self.duty.clear_suppressed();
+        self.own.suppress(false);
+        // SYNC POINT: who saw the bit meanwhile did not ring; the look is the pass that the request causes,
+        // or, where the caller goes on to one, that.
+        fence(Ordering::SeqCst);
+        self.token.request();
+        false
+    }
+}

@@ -1,0 +1,187 @@
+//! Waiting: spin, then yield, then sleep; never a busy waiter against a computing rank.
+//!
+//! # No lost wake-up
+//! A waiter is at any time counted as poller or as sleeper in the attention word, or has withdrawn both and
+//! looks once more before it goes away. It becomes a sleeper *before* it stops being a poller, so that no
+//! ringer finds a moment at which this thread would have to be interrupted.
+//!
+//! - *A peer's message*: the doorbell's protocol (publish, fence, read attention against attention, fence,
+//!   look).
+//! - *A completion by another context of the same rank*: that context finishes the operation, leaves the
+//!   token, fences, and wakes the rank's sleepers if there are any; the sleeper says so, fences, and asks
+//!   `done()`.
+//! - *A look that finds the engine busy*: the request stands, so the holder makes a pass after it and then
+//!   wakes the sleepers if that pass did anything or left anything.
+//! - *Several waiters*: a ring wakes all; each looks. A waiter that gave up (time-out) looks once more too,
+//!   because the wake that was meant for the rank may have gone to it alone.
+
+use super::{Engine, USER_CONTINUE_NS};
+use crate::budget::{Budget, Context, Pass, Work};
+use crate::stats;
+use crate::trace::kind;
+use core::time::Duration;
+use tocsin_doorbell::Own;
+use tocsin_sync::clock::now_ns;
+use tocsin_sync::thread;
+
+/// Gives the core away if somebody else wants it.
+pub(super) fn yield_now() {
+    #[cfg(not(loom))]
+    std::thread::yield_now();
+    #[cfg(loom)]
+    loom::thread::yield_now();
+}
+
+/// "I look by myself", withdrawn at the latest when dropped (`done` may panic).
+struct Polling<'a> {
+    own: &'a Own,
+    on: bool,
+}
+
+impl Polling<'_> {
+    fn begin(&mut self) {
+        if !self.on {
+            self.own.begin_poll();
+            self.on = true;
+        }
+    }
+
+    fn end(&mut self) {
+        if self.on {
+            self.on = false;
+            self.own.end_poll();
+        }
+    }
+}
+
+impl Drop for Polling<'_> {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl<W: Work> Engine<W> {
+    /// Makes progress until `done()`, without holding the token while it waits. False: the time-out came
+    /// first. `done` is called often, between passes and not under the token; it must be cheap.
+    ///
+    /// A pass; then for `spin_ns` passes back to back; for `yield_ns` passes with `sched_yield` between; then
+    /// sleep until a ring or another context's completion. Work found starts the spinning anew.
+    ///
+    /// User threads only, several at a time; in a handler it does not wait but answers `done()`.
+    ///
+    /// Progress class: blocking.
+    pub fn wait_until(&self, done: impl FnMut() -> bool, timeout: Option<Duration>) -> bool {
+        self.wait_in(Context::User, done, timeout)
+    }
+
+    /// [`wait_until`](Self::wait_until) in a given context: a progress thread's loop.
+    pub(crate) fn wait_in(
+        &self,
+        context: Context,
+        mut done: impl FnMut() -> bool,
+        timeout: Option<Duration>,
+    ) -> bool {
+        if done() {
+            return true;
+        }
+        if thread::in_handler() {
+            return false;
+        }
+        self.lift_throttle();
+        // The attention word is not touched by what is over after one pass.
+        if self.visit(context).is_some_and(|pass| pass == Pass::More) {
+            self.come_back(USER_CONTINUE_NS);
+        }
+        if done() {
+            return true;
+        }
+        let ends = timeout.map(|t| now_ns().saturating_add(u64::try_from(t.as_nanos()).unwrap_or(u64::MAX)));
+        let mut polling = Polling { own: self.own(), on: false };
+        polling.begin();
+        let finished = self.wait_polling(context, &mut done, ends, &mut polling);
+        polling.end();
+        // What was published while this thread was seen polling or sleeping was not announced to anybody
+        // else: look once more (`end` has fenced), and leave nothing behind.
+        if self.look(context) == Some(Pass::More) {
+            self.come_back(USER_CONTINUE_NS);
+        }
+        finished || done()
+    }
+
+    fn wait_polling(
+        &self,
+        context: Context,
+        done: &mut impl FnMut() -> bool,
+        ends: Option<u64>,
+        polling: &mut Polling<'_>,
+    ) -> bool {
+        let (spin, spin_and_yield) =
+            (self.config.spin_ns, self.config.spin_ns.saturating_add(self.config.yield_ns));
+        let mut idle_since = now_ns();
+        loop {
+            let found = self.visit(context);
+            if done() {
+                return true;
+            }
+            let now = now_ns();
+            if ends.is_some_and(|end| now >= end) {
+                return false;
+            }
+            if matches!(found, Some(Pass::Worked | Pass::More)) {
+                idle_since = now;
+                continue;
+            }
+            let idle = now.wrapping_sub(idle_since);
+            if idle < spin {
+                tocsin_sync::atomic::spin_loop();
+                continue;
+            }
+            if idle < spin_and_yield {
+                yield_now();
+                continue;
+            }
+            stats::add(&self.stats.sleeps, 1);
+            if let Some(trace) = self.trace() {
+                trace.record_at(now, kind::SLEEP, 0, 0);
+            }
+            let mut finished = false;
+            let woken = self.own.sleep(ends.map(|end| Duration::from_nanos(end.wrapping_sub(now))), || {
+                // Already counted as a sleeper.
+                polling.end();
+                let found = self.look(context);
+                finished = done();
+                finished || matches!(found, Some(Pass::Worked | Pass::More))
+            });
+            if let Some(trace) = self.trace() {
+                trace.record(kind::WAKE, u64::from(woken), 0);
+            }
+            polling.begin();
+            if finished {
+                return true;
+            }
+            idle_since = now_ns();
+        }
+    }
+
+    /// A pass if nobody is inside, without a request if somebody is: for who will look again anyway.
+    #[inline]
+    fn visit(&self, context: Context) -> Option<Pass> {
+        if self.token.is_busy() || !self.token.try_lock() {
+            return None;
+        }
+        // SAFETY: the token is ours. What is left is this thread's to come back for.
+        Some(unsafe { self.inside(context, true, false, Budget::of(context)) }.pass())
+    }
+
+    /// The look-once-more, after a full fence: a pass if there is something. None: somebody is inside and
+    /// will make a pass that began after this call.
+    fn look(&self, context: Context) -> Option<Pass> {
+        if !self.token.try_lock() && !self.token.request_or_lock() {
+            return None;
+        }
+        // SAFETY: the token is ours; the reference ends before `inside`.
+        let something = unsafe { &*self.work.get() }.work_left();
+        // SAFETY: the token is ours.
+        Some(unsafe { self.inside(context, something, false, Budget::of(context)) }.pass())
+    }
+}
