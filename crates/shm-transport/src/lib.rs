@@ -1,1 +1,44 @@
 //! Shared-memory transport: nameless segments, lanes, peer death.
+//!
+//! # For users
+//!
+//! - [`Segment`]: one memfd per world, sealed so that nobody can shrink it under the others; created by the host,
+//!   attached by each rank after every check. Nothing has a name, so nothing is left when the last rank is gone.
+//! - [`ShmTransport`]: a rank's endpoint, an implementation of [`tocsin_transport::Transport`].
+//! - [`rendezvous_socket`]: framed messages and the segment's descriptor over a Unix socket.
+//! - [`deaths`]: the host's watch over the processes of the ranks.
+//!
+//! # Implementation details
+//!
+//! ```text
+//! segment  = header | rank block * ranks | pair area * ranks^2          (sparse)
+//! rank block = doorbell descriptor | life | who has connected to me
+//! pair area  = mark | lane heads | Control, Eager, Coll slots | Eager, Coll data || Bulk slots | Bulk data
+//! ```
+//! A pair's memory is allocated by the user's thread that connects it, in both directions, before any bit says that
+//! it may be touched; so a handler never faults on memory that isn't there.
+#![cfg_attr(loom, allow(dead_code, unused_imports))]
+
+mod lane;
+
+#[cfg(not(loom))]
+pub mod deaths;
+#[cfg(not(loom))]
+mod error;
+#[cfg(not(loom))]
+mod geometry;
+#[cfg(not(loom))]
+pub mod rendezvous_socket;
+#[cfg(not(loom))]
+mod segment;
+#[cfg(not(loom))]
+mod transport;
+
+#[cfg(not(loom))]
+pub use error::Error;
+#[cfg(not(loom))]
+pub use geometry::{Geometry, MAX_RANKS};
+#[cfg(not(loom))]
+pub use segment::{Life, Segment};
+#[cfg(not(loom))]
+pub use transport::ShmTransport;

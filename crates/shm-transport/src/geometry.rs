@@ -1,0 +1,179 @@
+//! Where everything lies in a segment. A pure function of the number of ranks, so that an attaching rank computes it
+//! and compares, and follows no offset that it has read.
+
+use std::mem::{align_of, size_of};
+
+use tocsin_transport::Class;
+
+use crate::lane::{LaneHead, Shape, Slot};
+use crate::segment::layout::{Header, PairHead, RankBlock};
+
+/// Most ranks in one world: the width of the bitmaps in a rank block.
+pub const MAX_RANKS: u32 = 1024;
+
+/// Everything that is allocated separately starts on such a boundary (bytes).
+const PAGE: u64 = 4096;
+const SLOT: u64 = size_of::<Slot>() as u64;
+
+/// The layout of a segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Geometry {
+    ranks: u32,
+    /// Slots and bytes of data per class.
+    shapes: [Shape; 4],
+    rank_blocks: u64,
+    pair_areas: u64,
+    /// Offsets inside a pair area.
+    slots: [u64; 4],
+    data: [u64; 4],
+    bulk: u64,
+    pair_bytes: u64,
+}
+
+const fn round(offset: u64, to: u64) -> u64 {
+    offset.div_ceil(to) * to
+}
+
+impl Geometry {
+    /// The layout for a number of ranks (capped to [`MAX_RANKS`]). Up to 64 ranks: Eager 256 slots and 64 KiB, Coll 128
+    /// slots and 64 KiB, Control 256 slots, Bulk 8 slots and 2 x 64 KiB; above, fewer, so that a pair takes 50 KiB
+    /// instead of 172.
+    pub fn for_ranks(ranks: u32) -> Geometry {
+        let ranks = ranks.clamp(1, MAX_RANKS);
+        let shape = |slots, data, max_payload| Shape { slots, data, max_payload };
+        let [eager, coll, control] = if ranks <= 64 {
+            [shape(256, 64 << 10, 8 << 10), shape(128, 64 << 10, 8 << 10), shape(256, 0, 16)]
+        } else {
+            [shape(64, 16 << 10, 8 << 10), shape(64, 16 << 10, 8 << 10), shape(64, 0, 16)]
+        };
+        let shapes = [eager, coll, control, shape(8, 128 << 10, 64 << 10)];
+        let rank_blocks = round(size_of::<Header>() as u64, PAGE);
+        let pair_areas = round(rank_blocks + u64::from(ranks) * size_of::<RankBlock>() as u64, PAGE);
+        let (mut slots, mut data) = ([0; 4], [0; 4]);
+        let mut at = round(size_of::<PairHead>() as u64, PAGE);
+        for class in [Class::Control, Class::Eager, Class::Coll] {
+            slots[class.index()] = at;
+            at += u64::from(shapes[class.index()].slots) * SLOT;
+        }
+        for class in [Class::Control, Class::Eager, Class::Coll] {
+            data[class.index()] = at;
+            at += u64::from(shapes[class.index()].data);
+        }
+        let bulk = round(at, PAGE);
+        slots[3] = bulk;
+        data[3] = round(bulk + u64::from(shapes[3].slots) * SLOT, PAGE);
+        let pair_bytes = round(data[3] + u64::from(shapes[3].data), PAGE);
+        Geometry { ranks, shapes, rank_blocks, pair_areas, slots, data, bulk, pair_bytes }
+    }
+
+    /// Number of ranks.
+    pub fn ranks(&self) -> u32 {
+        self.ranks
+    }
+
+    /// Size of the whole segment in bytes; nearly all of it is a hole until ranks connect.
+    pub fn bytes(&self) -> u64 {
+        self.pair_areas + u64::from(self.ranks) * u64::from(self.ranks) * self.pair_bytes
+    }
+
+    /// Longest payload in bytes per class.
+    pub fn max_payload(&self) -> [usize; 4] {
+        self.shapes.map(|s| s.max_payload as usize)
+    }
+
+    /// Bytes that connecting two ranks allocates per direction: Eager, Coll and Control; Bulk.
+    pub fn connection_bytes(&self) -> (u64, u64) {
+        (self.bulk, self.pair_bytes - self.bulk)
+    }
+
+    /// A digest of everything above and of the sizes of the shared structures, written into the header.
+    pub(crate) fn digest(&self) -> u64 {
+        let mut parts = vec![
+            u64::from(self.ranks),
+            self.rank_blocks,
+            self.pair_areas,
+            self.bulk,
+            self.pair_bytes,
+            size_of::<Header>() as u64,
+            size_of::<RankBlock>() as u64,
+            size_of::<PairHead>() as u64,
+            size_of::<LaneHead>() as u64,
+            align_of::<RankBlock>() as u64,
+            SLOT,
+        ];
+        parts.extend(self.slots.iter().chain(&self.data));
+        parts.extend(self.shapes.iter().flat_map(|s| [s.slots, s.data, s.max_payload].map(u64::from)));
+        // FNV-1a over words: tells layouts apart, protects against nothing else.
+        parts.iter().fold(0xcbf2_9ce4_8422_2325, |hash, part| (hash ^ part).wrapping_mul(0x0100_0000_01b3))
+    }
+
+    pub(crate) fn shape(&self, class: Class) -> Shape {
+        self.shapes[class.index()]
+    }
+
+    /// Bytes from the start that exist from creation on: header and rank blocks.
+    pub(crate) fn fixed_bytes(&self) -> u64 {
+        self.pair_areas
+    }
+
+    /// Offset of a rank's block. `rank` is below the number of ranks, here and below.
+    pub(crate) fn rank_block(&self, rank: u32) -> u64 {
+        self.rank_blocks + u64::from(rank) * size_of::<RankBlock>() as u64
+    }
+
+    /// Offset of the area of an ordered pair.
+    pub(crate) fn pair(&self, from: u32, to: u32) -> u64 {
+        self.pair_areas + (u64::from(from) * u64::from(self.ranks) + u64::from(to)) * self.pair_bytes
+    }
+
+    /// Offset and length of what Eager, Coll and Control of an ordered pair need.
+    pub(crate) fn small_part(&self, from: u32, to: u32) -> (u64, u64) {
+        (self.pair(from, to), self.bulk)
+    }
+
+    /// Offset and length of what Bulk of an ordered pair needs beyond that.
+    pub(crate) fn bulk_part(&self, from: u32, to: u32) -> (u64, u64) {
+        (self.pair(from, to) + self.bulk, self.pair_bytes - self.bulk)
+    }
+
+    /// Offset of a lane's slots and of its data.
+    pub(crate) fn lane(&self, from: u32, to: u32, class: Class) -> (u64, u64) {
+        let pair = self.pair(from, to);
+        (pair + self.slots[class.index()], pair + self.data[class.index()])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_do_not_overlap() {
+        for ranks in [1, 2, 3, 33, 64, 65, MAX_RANKS] {
+            let g = Geometry::for_ranks(ranks);
+            let mut parts = vec![(0, size_of::<PairHead>() as u64)];
+            for class in Class::ALL {
+                let (slots, data) = (g.slots[class.index()], g.data[class.index()]);
+                parts.push((slots, u64::from(g.shape(class).slots) * SLOT));
+                parts.push((data, u64::from(g.shape(class).data)));
+                assert!(g.shape(class).slots.is_power_of_two());
+                let (data, max) = (g.shape(class).data, g.shape(class).max_payload);
+                assert!(data == 0 || data.is_power_of_two() && data >= 2 * max && max.is_multiple_of(64));
+            }
+            parts.sort_unstable();
+            for pair in parts.windows(2) {
+                assert!(pair[0].0 + pair[0].1 <= pair[1].0, "{pair:?}");
+            }
+            assert!(parts.last().is_some_and(|(at, len)| at + len <= g.pair_bytes));
+            assert!(g.rank_block(ranks - 1) + size_of::<RankBlock>() as u64 <= g.pair(0, 0));
+            assert_eq!(g.pair(ranks - 1, ranks - 1) + g.pair_bytes, g.bytes());
+        }
+    }
+
+    #[test]
+    fn layouts_have_different_digests() {
+        let digests: std::collections::HashSet<u64> =
+            (1..=MAX_RANKS).map(|n| Geometry::for_ranks(n).digest()).collect();
+        assert_eq!(digests.len(), MAX_RANKS as usize);
+    }
+}

@@ -1,0 +1,168 @@
+use tocsin_sync::atomic::Ordering;
+use tocsin_transport::{Header, wire};
+
+use super::{Place, piece};
+
+/// Answer of [`RecvLane::peek`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Peek {
+    Empty,
+    /// The header, the payload's length, and where it lies (in the slot or in the data ring).
+    Packet(Header, usize, *const u8),
+    /// The producer's words are impossible: the lane is closed.
+    Corrupt,
+}
+
+/// The consumer's side.
+#[derive(Debug)]
+pub(crate) struct RecvLane {
+    place: Place,
+    head: u32,
+    data_head: u32,
+    /// `data_head` once the packet that was peeked is consumed.
+    peeked: Option<u32>,
+    /// Consumed since the last `wakes_producer` that had nothing more to say.
+    consumed: bool,
+    closed: bool,
+}
+
+impl RecvLane {
+    /// # Safety
+    /// `place` is a lane at its beginning, of which this is the only consumer; it must be mapped and allocated whenever
+    /// another method is called.
+    pub(crate) const unsafe fn new(place: Place) -> RecvLane {
+        RecvLane { place, head: 0, data_head: 0, peeked: None, consumed: false, closed: false }
+    }
+
+    /// Whether there is something to peek at, be it nonsense.
+    pub(crate) fn has_packet(&self) -> bool {
+        // SAFETY: the lane is mapped (promise of `new`).
+        let [stamp, ..] = unsafe { &self.place.slot(self.head).0 };
+        let stamp = stamp.load(Ordering::Acquire) as u32;
+        !self.closed && (stamp == self.head.wrapping_add(1) || !self.is_old(stamp))
+    }
+
+    /// Whether a stamp is what a slot holds before it is filled.
+    fn is_old(&self, stamp: u32) -> bool {
+        let first_lap = self.head < self.place.shape.slots && stamp == 0;
+        first_lap || stamp == self.head.wrapping_add(1).wrapping_sub(self.place.shape.slots)
+    }
+
+    pub(crate) fn peek(&mut self) -> Peek {
+        if self.closed {
+            return Peek::Empty;
+        }
+        // SAFETY: the lane is mapped (promise of `new`).
+        let slot = unsafe { self.place.slot(self.head) };
+        let [stamp, words @ ..] = &slot.0;
+        // SYNC POINT: Acquire pairs with the Release of the stamp in `SendLane::try_push`.
+        let stamp = stamp.load(Ordering::Acquire);
+        if stamp as u32 != self.head.wrapping_add(1) {
+            if self.is_old(stamp as u32) {
+                return Peek::Empty;
+            }
+            self.closed = true;
+            return Peek::Corrupt;
+        }
+        let mut content: wire::Content = [0; 7];
+        for (copy, word) in content.iter_mut().zip(words) {
+            *copy = word.load(Ordering::Relaxed);
+        }
+        match self.locate((stamp >> 32) as u32, &content) {
+            Some((header, len, payload, end)) => {
+                self.peeked = Some(end);
+                Peek::Packet(header, len, payload)
+            }
+            None => {
+                self.closed = true;
+                Peek::Corrupt
+            }
+        }
+    }
+
+    /// Checks a copied slot: header, length, where the payload is, and the data position after it.
+    fn locate(&self, meta: u32, content: &wire::Content) -> Option<(Header, usize, *const u8, u32)> {
+        let (header, len, place) = wire::unpack(meta, content)?;
+        if len > self.place.shape.max_payload {
+            return None;
+        }
+        match place {
+            wire::Place::Inline => {
+                // Word 6 of the slot.
+                // SAFETY: the slot is mapped (promise of `new`) and is 64 bytes long.
+                let slot = unsafe { std::ptr::from_ref(self.place.slot(self.head)) };
+                Some((header, len as usize, slot.cast::<u8>().wrapping_add(48), self.data_head))
+            }
+            wire::Place::Data(position) => {
+                // Short payloads never travel here, and there is one place where this one can be.
+                let (start, end) = piece(self.data_head, len, self.place.shape.data);
+                if len as usize <= wire::INLINE
+                    || position != start
+                    || end.wrapping_sub(self.data_head) > self.place.shape.data
+                {
+                    return None;
+                }
+                let offset = start & self.place.shape.data.wrapping_sub(1);
+                Some((
+                    header,
+                    len as usize,
+                    self.place.data.wrapping_add(offset as usize).cast_const(),
+                    end,
+                ))
+            }
+        }
+    }
+
+    /// Gives back the slot and the data of the packet that was peeked; false if none was.
+    pub(crate) fn consume(&mut self) -> bool {
+        let Some(end) = self.peeked.take() else { return false };
+        self.head = self.head.wrapping_add(1);
+        self.data_head = end;
+        self.consumed = true;
+        // SAFETY: the lane is mapped (promise of `new`).
+        let lane = unsafe { self.place.head() };
+        // SYNC POINT: Release, so that the slot and the payload have been read before the producer (Acquire in
+        // `SendLane::refresh`) writes them again.
+        lane.consumed.0.store(u64::from(self.head) | (u64::from(end) << 32), Ordering::Release);
+        true
+    }
+
+    /// Whether the producer waits for room and is to be rung. The caller has executed a SeqCst fence since the last
+    /// `consume`.
+    ///
+    /// A producer that still has most of the lane filled is left alone, so that it is not rung for every slot: its flag
+    /// stays, and the next call after a `consume` looks again. A quarter of the lane or an empty lane comes sooner or
+    /// later, since the packets that are left must be consumed anyhow.
+    pub(crate) fn wakes_producer(&mut self) -> bool {
+        if !self.consumed {
+            return false;
+        }
+        // SAFETY: the lane is mapped (promise of `new`).
+        let lane = unsafe { self.place.head() };
+        // SYNC POINT: the consumer's half of the protocol in `SendLane::try_push`. The flag is cleared by an exchange,
+        // before the ring: a producer that finds the lane full again after that ring sets it anew.
+        if lane.starving.0.load(Ordering::Relaxed) == 0 {
+            self.consumed = false;
+            return false;
+        }
+        if self.mostly_full() {
+            return false;
+        }
+        self.consumed = false;
+        lane.starving.0.swap(0, Ordering::Relaxed) != 0
+    }
+
+    /// Whether more than three quarters of the slots are certainly still filled: the one three quarters ahead is.
+    fn mostly_full(&self) -> bool {
+        let slots = self.place.shape.slots;
+        let ahead = self.head.wrapping_add(slots.wrapping_sub(slots / 4));
+        // SAFETY: the lane is mapped (promise of `new`).
+        let [stamp, ..] = unsafe { &self.place.slot(ahead).0 };
+        stamp.load(Ordering::Relaxed) as u32 == ahead.wrapping_add(1)
+    }
+
+    pub(crate) fn close(&mut self) {
+        self.closed = true;
+        self.peeked = None;
+    }
+}

@@ -1,0 +1,151 @@
+use tocsin_sync::atomic::{Ordering, fence};
+use tocsin_transport::{Header, wire};
+
+use super::{Place, piece};
+
+/// Answer of [`SendLane::try_push`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Push {
+    Sent,
+    Full,
+    /// The consumer's word is impossible: the lane is closed.
+    Corrupt,
+}
+
+/// The producer's side.
+#[derive(Debug)]
+pub(crate) struct SendLane {
+    place: Place,
+    tail: u32,
+    data_tail: u32,
+    /// The consumer's word as last seen.
+    head: u32,
+    data_head: u32,
+    closed: bool,
+    /// Leaves out the fence, so that the model can show that it notices.
+    #[cfg(loom)]
+    pub(crate) broken: bool,
+}
+
+impl SendLane {
+    /// # Safety
+    /// `place` is a lane at its beginning, of which this is the only producer; it must be mapped and allocated whenever
+    /// another method is called.
+    pub(crate) const unsafe fn new(place: Place) -> SendLane {
+        SendLane {
+            place,
+            tail: 0,
+            data_tail: 0,
+            head: 0,
+            data_head: 0,
+            closed: false,
+            #[cfg(loom)]
+            broken: false,
+        }
+    }
+
+    /// Pushes one packet; its payload is copied.
+    ///
+    /// # Safety
+    /// `payload` is readable for `len` bytes if `len` is not 0, and `len` is at most the lane's longest payload.
+    pub(crate) unsafe fn try_push(&mut self, header: &Header, payload: *const u8, len: usize) -> Push {
+        if self.closed {
+            return Push::Corrupt;
+        }
+        let inline = len <= wire::INLINE;
+        let (start, end) = if inline {
+            (self.data_tail, self.data_tail)
+        } else {
+            piece(self.data_tail, len as u32, self.place.shape.data)
+        };
+        if !self.fits(end) {
+            self.refresh();
+            if !self.closed && !self.fits(end) {
+                // SAFETY: the lane is mapped (promise of `new`).
+                let lane = unsafe { self.place.head() };
+                // SYNC POINT: store the flag, fence, look again; the consumer stores its word, fences, looks at the
+                // flag (`wakes_producer`). By the two fences one of them sees the other's store: the consumer the
+                // flag, and rings; or this side the room.
+                lane.starving.0.store(1, Ordering::Relaxed);
+                #[cfg(loom)]
+                let fenced = !self.broken;
+                #[cfg(not(loom))]
+                let fenced = true;
+                if fenced {
+                    fence(Ordering::SeqCst);
+                }
+                self.refresh();
+                if !self.closed && !self.fits(end) {
+                    return Push::Full;
+                }
+            }
+            if self.closed {
+                return Push::Corrupt;
+            }
+        }
+        let (meta, content) = if inline {
+            let mut words = [0u64; 2];
+            if len > 0 {
+                // SAFETY: the caller vouches for `payload`; `len` is at most 16, the size of `words`.
+                unsafe { std::ptr::copy_nonoverlapping(payload, words.as_mut_ptr().cast::<u8>(), len) };
+            }
+            wire::pack_inline(header, words, len)
+        } else {
+            let offset = start & self.place.shape.data.wrapping_sub(1);
+            // SAFETY: `piece` keeps offset + len inside the data ring, `fits` says that the consumer has given these
+            // bytes back; no reference to them exists anywhere.
+            unsafe {
+                std::ptr::copy_nonoverlapping(payload, self.place.data.add(offset as usize), len);
+            }
+            wire::pack_data(header, len as u32, start)
+        };
+        // SAFETY: the lane is mapped (promise of `new`).
+        let slot = unsafe { self.place.slot(self.tail) };
+        let [stamp, words @ ..] = &slot.0;
+        for (word, value) in words.iter().zip(content) {
+            word.store(value, Ordering::Relaxed);
+        }
+        self.tail = self.tail.wrapping_add(1);
+        self.data_tail = end;
+        // SYNC POINT: Release publishes words and payload; pairs with the Acquire in `RecvLane::peek`. That the slot
+        // may be overwritten at all comes from the Acquire in `refresh`.
+        stamp.store(u64::from(self.tail) | (u64::from(meta) << 32), Ordering::Release);
+        Push::Sent
+    }
+
+    /// Whether a slot is free and the data ring has room up to `end`.
+    fn fits(&self, end: u32) -> bool {
+        self.tail.wrapping_sub(self.head) < self.place.shape.slots
+            && end.wrapping_sub(self.data_head) <= self.place.shape.data
+    }
+
+    /// Reads the consumer's word; closes the lane if it is impossible.
+    fn refresh(&mut self) {
+        let (head, data_head) = self.consumed();
+        if head.wrapping_sub(self.head) <= self.tail.wrapping_sub(self.head)
+            && data_head.wrapping_sub(self.data_head) <= self.data_tail.wrapping_sub(self.data_head)
+        {
+            self.head = head;
+            self.data_head = data_head;
+        } else {
+            self.closed = true;
+        }
+    }
+
+    fn consumed(&self) -> (u32, u32) {
+        // SAFETY: the lane is mapped (promise of `new`).
+        let lane = unsafe { self.place.head() };
+        // SYNC POINT: Acquire, so that the consumer has read a slot before it is written again.
+        let word = lane.consumed.0.load(Ordering::Acquire);
+        (word as u32, (word >> 32) as u32)
+    }
+
+    /// Whether the consumer has given something back since the last push that found no room.
+    pub(crate) fn room_again(&self) -> bool {
+        !self.closed && self.consumed() != (self.head, self.data_head)
+    }
+
+    pub(crate) fn close(&mut self) {
+        self.closed = true;
+    }
+}

@@ -1,0 +1,290 @@
+//! The world's segment: creating, attaching, allocating pairs, states of ranks.
+
+mod file;
+pub(crate) mod layout;
+#[cfg(test)]
+mod tests;
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+
+use tocsin_doorbell::Descriptor;
+use tocsin_sync::atomic::{AtomicU64, Ordering};
+use tocsin_transport::Class;
+
+use crate::lane::Place;
+use crate::{Error, Geometry, MAX_RANKS};
+use layout::{Header, MAGIC, PairHead, RankBlock, VERSION};
+
+const ABORTED: u64 = 1 << 32;
+
+/// What became of a rank, as written in its block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub enum Life {
+    /// Not started yet.
+    Absent = 0,
+    /// Running.
+    Alive = 1,
+    /// Has left in good order.
+    Finalized = 2,
+    /// Died.
+    Dead = 3,
+}
+
+impl Life {
+    /// What cannot be read as a state is no rank of ours.
+    fn from_word(word: u32) -> Life {
+        match word {
+            1 => Life::Alive,
+            2 => Life::Finalized,
+            3 => Life::Dead,
+            _ => Life::Absent,
+        }
+    }
+
+    fn is_over(self) -> bool {
+        matches!(self, Life::Finalized | Life::Dead)
+    }
+}
+
+/// One world's shared memory, mapped into this process.
+#[derive(Debug)]
+pub struct Segment {
+    fd: OwnedFd,
+    base: NonNull<u8>,
+    geometry: Geometry,
+}
+
+// SAFETY: the mapping belongs to the segment until drop; everything reached through it is made of atomics, or is
+// lane data, which only the single producer and the single consumer of the lane touch.
+unsafe impl Send for Segment {}
+// SAFETY: as above.
+unsafe impl Sync for Segment {}
+
+impl Segment {
+    /// Creates the segment of a world of `ranks` ranks: a memfd without a name in any file system, sealed against
+    /// resizing. All ranks are [`Life::Absent`].
+    ///
+    /// # Errors
+    /// [`Error::Ranks`]; [`Error::Refused`] when a limit or the machine's memory is exceeded.
+    pub fn create(ranks: u32) -> Result<Segment, Error> {
+        if ranks == 0 || ranks > MAX_RANKS {
+            return Err(Error::Ranks { ranks, max: MAX_RANKS });
+        }
+        let geometry = Geometry::for_ranks(ranks);
+        let fd = file::create_sealed(geometry.bytes())?;
+        file::allocate(fd.as_fd(), 0, geometry.fixed_bytes())
+            .map_err(|source| Error::Refused { call: "fallocate", bytes: geometry.fixed_bytes(), source })?;
+        let base = file::map(fd.as_fd(), geometry.bytes())?;
+        let segment = Segment { fd, base, geometry };
+        let header = segment.header();
+        header.version.store(VERSION, Ordering::Relaxed);
+        header.ranks.store(ranks, Ordering::Relaxed);
+        header.bytes.store(geometry.bytes(), Ordering::Relaxed);
+        header.digest.store(geometry.digest(), Ordering::Relaxed);
+        header.shared.epoch.store(1, Ordering::Relaxed);
+        // SYNC POINT: the segment reaches other processes through a socket, other threads through an Arc; both order
+        // these stores before anything the others read.
+        header.magic.store(MAGIC, Ordering::Release);
+        Ok(segment)
+    }
+
+    /// Maps a segment that somebody else created, after checking that it is one: seals, magic, version, ranks, layout,
+    /// size. Nothing in it is followed before.
+    ///
+    /// # Errors
+    /// One error per check; see [`Error`].
+    pub fn attach(fd: OwnedFd, expected_ranks: u32) -> Result<Segment, Error> {
+        if expected_ranks == 0 || expected_ranks > MAX_RANKS {
+            return Err(Error::Ranks { ranks: expected_ranks, max: MAX_RANKS });
+        }
+        file::check_seals(fd.as_fd())?;
+        let size = file::size(fd.as_fd())?;
+        let found = file::Preamble::read(fd.as_fd(), size)?;
+        let geometry = Geometry::for_ranks(expected_ranks);
+        if found.magic != MAGIC {
+            return Err(Error::Magic { found: found.magic });
+        }
+        if found.version != VERSION {
+            return Err(Error::Version { found: found.version, expected: VERSION });
+        }
+        if found.ranks != expected_ranks {
+            return Err(Error::RankCount { found: found.ranks, expected: expected_ranks });
+        }
+        if found.digest != geometry.digest() {
+            return Err(Error::Layout { found: found.digest, expected: geometry.digest() });
+        }
+        for found in [found.bytes, size] {
+            if found != geometry.bytes() {
+                return Err(Error::Size { found, expected: geometry.bytes() });
+            }
+        }
+        let base = file::map(fd.as_fd(), size)?;
+        Ok(Segment { fd, base, geometry })
+    }
+
+    /// The memfd, to be passed to other processes. Close-on-exec.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// The layout.
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// Number of ranks.
+    pub fn ranks(&self) -> u32 {
+        self.geometry.ranks()
+    }
+
+    /// A rank's doorbell, valid as long as the segment; null for a rank that does not exist. Handler-safe.
+    pub fn descriptor(&self, rank: u32) -> *const Descriptor {
+        self.block(rank).map_or(std::ptr::null(), |b| &raw const b.descriptor)
+    }
+
+    /// What became of a rank; `Absent` for one that does not exist. Handler-safe.
+    pub fn life(&self, rank: u32) -> Life {
+        // SYNC POINT: Acquire pairs with the Release of `set_life`: who sees the end of a rank sees all it has sent.
+        self.block(rank).map_or(Life::Absent, |b| Life::from_word(b.state.life.load(Ordering::Acquire)))
+    }
+
+    /// Says what became of a rank. An end (Finalized, Dead) changes the epoch; waking the others is the caller's
+    /// part ([`wake_all`](Self::wake_all)). Handler-safe.
+    pub fn set_life(&self, rank: u32, life: Life) {
+        let Some(block) = self.block(rank) else { return };
+        // SYNC POINT: Release after all that the rank has sent; see `life`.
+        block.state.life.swap(life as u32, Ordering::AcqRel);
+        if life.is_over() {
+            self.bump_epoch();
+        }
+    }
+
+    /// Marks a rank dead, unless it has finalized or is dead already; whether this call did it. Changes the epoch if so.
+    pub fn mark_dead(&self, rank: u32) -> bool {
+        let Some(block) = self.block(rank) else { return false };
+        let life = &block.state.life;
+        // Alive after Absent is the only step that can come between, so that two attempts are enough.
+        for _ in 0..3 {
+            let word = life.load(Ordering::Acquire);
+            if Life::from_word(word).is_over() {
+                return false;
+            }
+            if life.compare_exchange(word, Life::Dead as u32, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+                self.bump_epoch();
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Counts deaths, finalizes and aborts. Handler-safe.
+    pub fn epoch(&self) -> u64 {
+        self.header().shared.epoch.load(Ordering::Acquire)
+    }
+
+    /// Makes everybody look at the states of the ranks. Handler-safe.
+    pub fn bump_epoch(&self) {
+        // SYNC POINT: Release after the state that it announces; pairs with the Acquire of `epoch`.
+        self.header().shared.epoch.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Aborts the world; the first code stays. Changes the epoch. Handler-safe.
+    pub fn set_abort(&self, code: i32) {
+        let word = ABORTED | u64::from(code as u32);
+        let _first_stays =
+            self.header().shared.abort.compare_exchange(0, word, Ordering::AcqRel, Ordering::Acquire);
+        self.bump_epoch();
+    }
+
+    /// The code of an abort. Handler-safe.
+    pub fn aborted(&self) -> Option<i32> {
+        let word = self.header().shared.abort.load(Ordering::Acquire);
+        (word & ABORTED != 0).then_some(word as u32 as i32)
+    }
+
+    /// Wakes every rank that runs, whatever its attention says: after a death, a finalize or an abort.
+    pub fn wake_all(&self) {
+        for rank in 0..self.ranks() {
+            if let Some(block) = self.block(rank) {
+                if self.life(rank) == Life::Alive {
+                    tocsin_doorbell::wake_any(&block.descriptor);
+                }
+            }
+        }
+    }
+
+    fn header(&self) -> &Header {
+        // SAFETY: the mapping starts with a header, page-aligned, made of atomics, and outlives `self`.
+        unsafe { self.base.cast::<Header>().as_ref() }
+    }
+
+    pub(crate) fn block(&self, rank: u32) -> Option<&RankBlock> {
+        if rank >= self.ranks() {
+            return None;
+        }
+        // SAFETY: the geometry keeps the block of an existing rank inside the mapping, aligned; it is made of atomics
+        // and allocated since creation.
+        Some(unsafe { &*self.at(self.geometry.rank_block(rank)).cast::<RankBlock>() })
+    }
+
+    /// The head of an ordered pair's area. It may be dereferenced only once the pair is allocated.
+    pub(crate) fn pair(&self, from: u32, to: u32) -> Option<*const PairHead> {
+        if from >= self.ranks() || to >= self.ranks() {
+            return None;
+        }
+        Some(self.at(self.geometry.pair(from, to)).cast::<PairHead>().cast_const())
+    }
+
+    /// Where a lane of an ordered pair lies. It may be used only once the pair is allocated.
+    pub(crate) fn lane(&self, from: u32, to: u32, class: Class) -> Option<Place> {
+        let pair = self.pair(from, to)?;
+        let (slots, data) = self.geometry.lane(from, to, class);
+        // Address arithmetic only.
+        // SAFETY: `pair` lies inside the mapping, with room for a head.
+        let head = unsafe { &raw const (*pair).lanes[class.index()] };
+        Some(Place {
+            head,
+            slots: self.at(slots).cast(),
+            data: self.at(data),
+            shape: self.geometry.shape(class),
+        })
+    }
+
+    fn at(&self, offset: u64) -> *mut u8 {
+        debug_assert!(offset < self.geometry.bytes());
+        self.base.as_ptr().wrapping_add(offset as usize)
+    }
+
+    /// Allocates the memory of both directions of a pair, Bulk apart. User threads only.
+    pub(crate) fn allocate_pair(&self, a: u32, b: u32) -> Result<(), (u64, std::io::Error)> {
+        self.allocate(self.geometry.small_part(a, b))?;
+        if a == b { Ok(()) } else { self.allocate(self.geometry.small_part(b, a)) }
+    }
+
+    /// Allocates the memory of Bulk of an ordered pair. User threads only.
+    pub(crate) fn allocate_bulk(&self, from: u32, to: u32) -> Result<(), (u64, std::io::Error)> {
+        self.allocate(self.geometry.bulk_part(from, to))
+    }
+
+    fn allocate(&self, (offset, bytes): (u64, u64)) -> Result<(), (u64, std::io::Error)> {
+        file::allocate(self.fd.as_fd(), offset, bytes).map_err(|source| (bytes, source))
+    }
+}
+
+/// Adds a rank to a bitmap; the rank exists.
+pub(crate) fn set_bit(ranks: &layout::Ranks, rank: u32) {
+    if let Some(word) = ranks.get(rank as usize / 64) {
+        let word: &AtomicU64 = word;
+        // SYNC POINT: Release after the memory was allocated; pairs with the Acquire of who learns the bit.
+        word.fetch_or(1 << (rank % 64), Ordering::Release);
+    }
+}
+
+impl Drop for Segment {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is this segment's, and whoever points into it holds the segment.
+        unsafe { file::unmap(self.base, self.geometry.bytes()) };
+    }
+}

@@ -1,0 +1,156 @@
+//! The system calls behind a segment.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::ptr::NonNull;
+
+use crate::Error;
+
+/// Nobody may shrink the file under the others (they would get SIGBUS), grow it, or take back or add seals.
+const SEALS: [(libc::c_int, &str); 3] =
+    [(libc::F_SEAL_SHRINK, "shrinking"), (libc::F_SEAL_GROW, "growing"), (libc::F_SEAL_SEAL, "further seals")];
+
+fn all_seals() -> libc::c_int {
+    SEALS.iter().fold(0, |all, (seal, _)| all | seal)
+}
+
+pub(super) fn create_sealed(bytes: u64) -> Result<OwnedFd, Error> {
+    let refused = |call| Error::Refused { call, bytes, source: io::Error::last_os_error() };
+    let create = |flags| {
+        // SAFETY: the name is a C string; the call returns a new descriptor or -1.
+        unsafe { libc::memfd_create(c"tocsin".as_ptr(), flags) }
+    };
+    let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+    let mut fd = create(flags | libc::MFD_NOEXEC_SEAL);
+    // Kernels before 6.3 don't know MFD_NOEXEC_SEAL.
+    if fd < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::EINVAL) {
+        fd = create(flags);
+    }
+    if fd < 0 {
+        return Err(refused("memfd_create"));
+    }
+    // SAFETY: `fd` is a new descriptor that nobody else owns.
+    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    let length = libc::off_t::try_from(bytes).map_err(|_| Error::Refused {
+        call: "ftruncate",
+        bytes,
+        source: io::Error::from_raw_os_error(libc::EFBIG),
+    })?;
+    // SAFETY: no pointers.
+    if unsafe { libc::ftruncate(fd.as_raw_fd(), length) } != 0 {
+        return Err(refused("ftruncate"));
+    }
+    // SAFETY: no pointers.
+    if unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, all_seals()) } != 0 {
+        return Err(Error::os("fcntl(F_ADD_SEALS)"));
+    }
+    Ok(fd)
+}
+
+pub(super) fn check_seals(fd: BorrowedFd<'_>) -> Result<(), Error> {
+    // SAFETY: no pointers.
+    let seals = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GET_SEALS) };
+    if seals < 0 {
+        return Err(Error::NotMemfd { source: io::Error::last_os_error() });
+    }
+    let missing: Vec<&str> = SEALS.iter().filter(|(seal, _)| seals & seal == 0).map(|(_, n)| *n).collect();
+    if missing.is_empty() { Ok(()) } else { Err(Error::NotSealed { missing: missing.join(", ") }) }
+}
+
+pub(super) fn size(fd: BorrowedFd<'_>) -> Result<u64, Error> {
+    // SAFETY: zero is a valid `stat`, and `fstat` fills it.
+    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: `stat` is a live stat structure.
+    if unsafe { libc::fstat(fd.as_raw_fd(), &raw mut stat) } != 0 {
+        return Err(Error::os("fstat"));
+    }
+    Ok(u64::try_from(stat.st_size).unwrap_or(0))
+}
+
+/// The fields of the header that never change, read without mapping.
+#[derive(Debug)]
+pub(super) struct Preamble {
+    pub magic: u64,
+    pub version: u32,
+    pub ranks: u32,
+    pub bytes: u64,
+    pub digest: u64,
+}
+
+impl Preamble {
+    /// Reads them from a file of `size` bytes.
+    pub(super) fn read(fd: BorrowedFd<'_>, size: u64) -> Result<Preamble, Error> {
+        let mut words = [0u64; 4];
+        if size < size_of_val(&words) as u64 {
+            return Err(Error::Size { found: size, expected: size_of_val(&words) as u64 });
+        }
+        let file = File::from(fd.try_clone_to_owned().map_err(|source| Error::Os { call: "dup", source })?);
+        for (i, word) in words.iter_mut().enumerate() {
+            let mut bytes = [0u8; 8];
+            file.read_exact_at(&mut bytes, i as u64 * 8)
+                .map_err(|source| Error::Os { call: "pread", source })?;
+            *word = u64::from_ne_bytes(bytes);
+        }
+        let [magic, second, bytes, digest] = words;
+        // Two 32-bit fields share the second word; their order in it is the machine's.
+        let (version, ranks) = if cfg!(target_endian = "little") {
+            (second as u32, (second >> 32) as u32)
+        } else {
+            ((second >> 32) as u32, second as u32)
+        };
+        Ok(Preamble { magic, version, ranks, bytes, digest })
+    }
+}
+
+pub(super) fn map(fd: BorrowedFd<'_>, bytes: u64) -> Result<NonNull<u8>, Error> {
+    let refused = |source| Error::Refused { call: "mmap", bytes, source };
+    let length = usize::try_from(bytes).map_err(|_| refused(io::Error::from_raw_os_error(libc::ENOMEM)))?;
+    // SAFETY: a new mapping at an address of the kernel's choice replaces nothing.
+    let base = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            length,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_SHARED | libc::MAP_NORESERVE,
+            fd.as_raw_fd(),
+            0,
+        )
+    };
+    if base == libc::MAP_FAILED {
+        return Err(refused(io::Error::last_os_error()));
+    }
+    NonNull::new(base.cast()).ok_or_else(|| refused(io::Error::from_raw_os_error(libc::ENOMEM)))
+}
+
+/// # Safety
+/// `base` is a mapping of `bytes` bytes made by `map`, to which nobody points any more.
+pub(super) unsafe fn unmap(base: NonNull<u8>, bytes: u64) {
+    // SAFETY: the caller's promise.
+    let _cannot_fail = unsafe { libc::munmap(base.as_ptr().cast(), bytes as usize) };
+}
+
+/// Allocates a range of the file, so that touching it never fails. Interrupted by a signal, the kernel gives back what
+/// that call had allocated: small steps get through a storm of rings.
+pub(super) fn allocate(fd: BorrowedFd<'_>, offset: u64, bytes: u64) -> io::Result<()> {
+    const STEP: u64 = 64 << 10;
+    const ATTEMPTS: u32 = 100_000;
+    let end = offset.saturating_add(bytes);
+    let (mut at, mut attempts) = (offset, 0);
+    while at < end {
+        let step = STEP.min(end - at);
+        // SAFETY: no pointers.
+        let answer = unsafe { libc::fallocate(fd.as_raw_fd(), 0, at as libc::off_t, step as libc::off_t) };
+        if answer == 0 {
+            at += step;
+            continue;
+        }
+        let error = io::Error::last_os_error();
+        attempts += 1;
+        if error.kind() != io::ErrorKind::Interrupted || attempts == ATTEMPTS {
+            return Err(error);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,78 @@
+//! The shared structures. All of them consist of atomics, and all bytes zero is their beginning.
+
+use tocsin_doorbell::{Descriptor, Mark};
+use tocsin_sync::atomic::{AtomicU32, AtomicU64};
+
+use crate::geometry::MAX_RANKS;
+use crate::lane::LaneHead;
+
+/// "tocsin" and two bytes that no text file has.
+pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"tocsin\x1a\x00");
+/// Changes with every change of layout or protocol that the digest does not notice.
+pub(crate) const VERSION: u32 = 1;
+
+/// Words of a bitmap of ranks.
+pub(crate) const RANK_WORDS: usize = MAX_RANKS as usize / 64;
+
+/// One bit per rank.
+pub(crate) type Ranks = [AtomicU64; RANK_WORDS];
+/// A private copy of one.
+pub(crate) type RanksCopy = [u64; RANK_WORDS];
+
+/// At offset 0. The first five fields are written before the segment is passed on and never again; an attaching
+/// process reads them with `pread`, before it maps anything.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct Header {
+    pub magic: AtomicU64,
+    pub version: AtomicU32,
+    pub ranks: AtomicU32,
+    pub bytes: AtomicU64,
+    pub digest: AtomicU64,
+    pub shared: Shared,
+}
+
+/// What changes, on lines of its own.
+#[repr(C, align(128))]
+#[derive(Debug)]
+pub(crate) struct Shared {
+    /// Counts deaths, finalizes and aborts.
+    pub epoch: AtomicU64,
+    /// Bit 32: aborted, with the exit code in the low half.
+    pub abort: AtomicU64,
+}
+
+/// One per rank.
+#[repr(C, align(128))]
+#[derive(Debug)]
+pub(crate) struct RankBlock {
+    pub descriptor: Descriptor,
+    pub state: State,
+    /// Who has connected to this rank: bit of a rank = the pair's memory is allocated, both ways.
+    pub incoming: Ranks,
+    /// Who has allocated Bulk to this rank.
+    pub bulk: Ranks,
+}
+
+#[repr(C, align(128))]
+#[derive(Debug)]
+pub(crate) struct State {
+    /// A `Life`.
+    pub life: AtomicU32,
+    /// 1 once the rank has an endpoint.
+    pub taken: AtomicU32,
+}
+
+/// At the beginning of a pair area.
+#[repr(C, align(128))]
+#[derive(Debug)]
+pub(crate) struct PairHead {
+    /// Set by the sender of the pair when it rings, cleared by the receiver when it looks.
+    pub mark: PairMark,
+    /// By `Class::index`.
+    pub lanes: [LaneHead; 4],
+}
+
+#[repr(C, align(128))]
+#[derive(Debug)]
+pub(crate) struct PairMark(pub Mark);

@@ -1,0 +1,399 @@
+//! A rank's endpoint.
+//!
+//! Everything that a handler may call works on arrays that have their final size from the start. Costs, with `n`
+//! ranks connected: `begin_pass` reads n / 64 + 1 words and one mark per sender; `flush` costs one fence and one ring per
+//! peer that was sent to or freed; the rest is the lanes' (see `lane.rs`).
+
+mod peer;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use tocsin_doorbell::{Own, RingOutcome, ring};
+use tocsin_sync::atomic::{Ordering, fence};
+use tocsin_transport::{
+    Capabilities, Class, Error as TransportError, Header, Packet, PeerState, Recv, SendOutcome, Transport,
+    Urgency,
+};
+
+use crate::lane::{Peek, Push};
+use crate::segment::layout::{RANK_WORDS, Ranks, RanksCopy};
+use crate::segment::set_bit;
+use crate::{Error, Life, Segment};
+use peer::{Honesty, Peer};
+
+/// Vectors below the doorbell's own.
+const VECTORS: u32 = tocsin_doorbell::VECTOR_WAKE as u32;
+
+/// One rank's endpoint in a segment; a rank of a world has one, once.
+#[derive(Debug)]
+pub struct ShmTransport {
+    /// Keeps the mapping alive that all pointers here lead into.
+    segment: Arc<Segment>,
+    rank: u32,
+    own: Own,
+    capabilities: Capabilities,
+    peers: Box<[Peer]>,
+    /// Bits of `incoming` and `bulk` of this rank's block that have been learnt.
+    known: RanksCopy,
+    known_bulk: RanksCopy,
+    /// Ranks in `known`, ascending; the first `connected_len` count.
+    connected: Box<[u32]>,
+    connected_len: usize,
+    /// Peers that `flush` has to look at; the first `dirty_len` count.
+    dirty: Box<[u32]>,
+    dirty_len: usize,
+    /// Some peer has a lane that answered full since the last `begin_pass`.
+    starved: bool,
+    /// A ring did not get through; `flush` tries again.
+    retry: bool,
+    seen_epoch: u64,
+}
+
+// SAFETY: the raw pointers lead into the segment, which is kept alive; the endpoint is the only one of its rank, so that
+// it is the only producer and the only consumer of its ends of the lanes, whichever thread uses it.
+unsafe impl Send for ShmTransport {}
+
+impl ShmTransport {
+    /// Makes the endpoint of `rank`. Its life state is the caller's to set ([`Segment::set_life`]).
+    ///
+    /// # Errors
+    /// [`Error::NoSuchRank`]; [`Error::RankTaken`] when the rank had an endpoint before.
+    pub fn new(segment: Arc<Segment>, rank: u32) -> Result<Self, Error> {
+        let ranks = segment.ranks();
+        let missing = || Error::NoSuchRank { rank, ranks };
+        let block = segment.block(rank).ok_or_else(missing)?;
+        if block.state.taken.swap(1, Ordering::AcqRel) != 0 {
+            return Err(Error::RankTaken { rank });
+        }
+        // SAFETY: the descriptor is in the segment, which outlives the endpoint.
+        let own = unsafe { Own::new(&raw const block.descriptor) };
+        let peers = (0..ranks)
+            // SAFETY: the rank was not taken before, so that its ends of the lanes are at their beginning and this
+            // endpoint's alone; the segment outlives the endpoint.
+            .map(|peer| unsafe { Peer::new(&segment, rank, peer) }.ok_or_else(missing))
+            .collect::<Result<Box<[Peer]>, Error>>()?;
+        Ok(ShmTransport {
+            rank,
+            own,
+            capabilities: Capabilities::new(true, true, segment.geometry().max_payload()),
+            peers,
+            known: [0; RANK_WORDS],
+            known_bulk: [0; RANK_WORDS],
+            connected: vec![0; ranks as usize].into_boxed_slice(),
+            connected_len: 0,
+            dirty: vec![0; ranks as usize].into_boxed_slice(),
+            dirty_len: 0,
+            starved: false,
+            retry: false,
+            seen_epoch: segment.epoch(),
+            segment,
+        })
+    }
+
+    /// The segment that the endpoint works on.
+    pub fn segment(&self) -> &Arc<Segment> {
+        &self.segment
+    }
+
+    /// Learns who has connected. Bits beyond the number of ranks are nonsense and left out.
+    fn learn(&mut self) {
+        let Some(block) = self.segment.block(self.rank) else { return };
+        let size = self.segment.ranks();
+        if update(&mut self.known, &block.incoming, size) {
+            self.connected_len = list(&self.known, &mut self.connected);
+        }
+        update(&mut self.known_bulk, &block.bulk, size);
+    }
+
+    fn no_memory(&self, peer: u32, (bytes, source): (u64, std::io::Error)) -> TransportError {
+        TransportError::NoMemory { rank: self.rank, peer, bytes, source }
+    }
+
+    fn mark_dirty(&mut self, peer: u32) {
+        let Some(state) = self.peers.get_mut(peer as usize) else { return };
+        if !state.dirty {
+            state.dirty = true;
+            // Each peer is listed once, so that there is always room.
+            if let Some(entry) = self.dirty.get_mut(self.dirty_len) {
+                *entry = peer;
+                self.dirty_len = self.dirty_len.wrapping_add(1);
+            }
+        }
+    }
+}
+
+fn has(ranks: &RanksCopy, rank: u32) -> bool {
+    ranks.get(rank as usize / 64).is_some_and(|word| word & (1 << (rank % 64)) != 0)
+}
+
+/// The bits of word `i` that stand for ranks.
+fn valid(i: usize, size: u32) -> u64 {
+    let below = (size as usize).saturating_sub(i.saturating_mul(64));
+    if below >= 64 { u64::MAX } else { (1u64 << below).wrapping_sub(1) }
+}
+
+/// Copies the shared bits into the private ones; whether there were new ones.
+fn update(known: &mut RanksCopy, shared: &Ranks, size: u32) -> bool {
+    let mut new = false;
+    let words = (size as usize).div_ceil(64);
+    for (i, (known, shared)) in known.iter_mut().zip(shared).take(words).enumerate() {
+        // SYNC POINT: Acquire pairs with `set_bit`: the pair's memory is allocated.
+        let bits = shared.load(Ordering::Acquire) & valid(i, size);
+        new |= bits & !*known != 0;
+        *known |= bits;
+    }
+    new
+}
+
+/// Whether `update` would find new bits.
+fn would_update(known: &RanksCopy, shared: &Ranks, size: u32) -> bool {
+    let words = (size as usize).div_ceil(64);
+    let mut pairs = known.iter().zip(shared).take(words).enumerate();
+    pairs.any(|(i, (known, shared))| shared.load(Ordering::Acquire) & valid(i, size) & !known != 0)
+}
+
+/// Writes the ranks of a bitmap into `out`, ascending; returns how many.
+fn list(ranks: &RanksCopy, out: &mut [u32]) -> usize {
+    let mut len = 0usize;
+    for (i, word) in ranks.iter().enumerate() {
+        let mut bits = *word;
+        while bits != 0 {
+            let Some(entry) = out.get_mut(len) else { return len };
+            *entry = (i as u32).wrapping_mul(64).wrapping_add(bits.trailing_zeros());
+            len = len.wrapping_add(1);
+            bits &= bits.wrapping_sub(1);
+        }
+    }
+    len
+}
+
+// SAFETY: the handler-safe methods neither allocate (arrays have their final size), wait nor panic (no indexing); the
+// payload of a packet lies in the lane until it is consumed; lanes are FIFO.
+unsafe impl Transport for ShmTransport {
+    fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    fn size(&self) -> u32 {
+        self.segment.ranks()
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn connect(&mut self, peer: u32) -> Result<(), TransportError> {
+        self.learn();
+        if has(&self.known, peer) {
+            return Ok(());
+        }
+        let segment = self.segment.clone();
+        let size = segment.ranks();
+        let (Some(mine), Some(theirs)) = (segment.block(self.rank), segment.block(peer)) else {
+            return Err(TransportError::NoSuchRank { peer, size });
+        };
+        segment.allocate_pair(self.rank, peer).map_err(|e| self.no_memory(peer, e))?;
+        // Only now may anybody touch the pair's lanes.
+        set_bit(&theirs.incoming, self.rank);
+        set_bit(&mine.incoming, peer);
+        self.learn();
+        Ok(())
+    }
+
+    fn connect_bulk(&mut self, peer: u32) -> Result<(), TransportError> {
+        self.connect(peer)?;
+        let segment = self.segment.clone();
+        let size = segment.ranks();
+        let (Some(state), Some(theirs)) = (self.peers.get_mut(peer as usize), segment.block(peer)) else {
+            return Err(TransportError::NoSuchRank { peer, size });
+        };
+        if state.bulk {
+            return Ok(());
+        }
+        segment.allocate_bulk(self.rank, peer).map_err(|(bytes, source)| TransportError::NoMemory {
+            rank: self.rank,
+            peer,
+            bytes,
+            source,
+        })?;
+        state.bulk = true;
+        set_bit(&theirs.bulk, self.rank);
+        self.learn();
+        Ok(())
+    }
+
+    fn is_connected(&self, peer: u32) -> bool {
+        has(&self.known, peer)
+    }
+
+    fn begin_pass(&mut self) {
+        self.own.take();
+        self.seen_epoch = self.segment.epoch();
+        self.learn();
+        if self.starved {
+            self.starved = false;
+            self.peers.iter_mut().for_each(|p| p.starved = 0);
+        }
+        for peer in self.connected.iter().take(self.connected_len) {
+            if let Some(state) = self.peers.get(*peer as usize) {
+                // SAFETY: the pair is connected, so that its head is allocated; it is made of atomics.
+                unsafe { (*state.from).mark.0.clear_if_set() };
+            }
+        }
+        // SYNC POINT: a sender publishes, fences, reads its mark; here the mark is cleared, fence, the lanes are read.
+        // A ring that the mark suppressed is for a packet that the peeks to come will see. The same fence orders
+        // `own.take` and the epoch before the look.
+        fence(Ordering::SeqCst);
+    }
+
+    fn connected(&self) -> &[u32] {
+        self.connected.get(..self.connected_len).unwrap_or(&[])
+    }
+
+    unsafe fn try_send(
+        &mut self,
+        peer: u32,
+        class: Class,
+        urgency: Urgency,
+        header: &Header,
+        payload: *const u8,
+        len: usize,
+    ) -> SendOutcome {
+        let known = has(&self.known, peer);
+        let Some(state) = self.peers.get_mut(peer as usize) else { return SendOutcome::Gone };
+        let ready = known && (class != Class::Bulk || state.bulk) && state.honesty == Honesty::Honest;
+        if !ready || header.kind == 0 || len > self.capabilities.max_payload(class) {
+            return SendOutcome::Gone;
+        }
+        if matches!(self.segment.life(peer), Life::Finalized | Life::Dead) {
+            return SendOutcome::Gone;
+        }
+        // SAFETY: the pair is connected, so that the lane is allocated; the length was checked; the caller vouches for
+        // the payload.
+        match unsafe { state.send_lane(class).try_push(header, payload, len) } {
+            Push::Sent => {
+                state.sent = true;
+                state.urgent |= urgency == Urgency::Urgent;
+                self.mark_dirty(peer);
+                SendOutcome::Sent
+            }
+            Push::Full => {
+                state.starved |= bit(class);
+                self.starved = true;
+                SendOutcome::Full
+            }
+            Push::Corrupt => {
+                state.close(Honesty::Caught);
+                SendOutcome::Gone
+            }
+        }
+    }
+
+    fn peek(&mut self, peer: u32, class: Class) -> Recv {
+        let known = if class == Class::Bulk { &self.known_bulk } else { &self.known };
+        if !has(known, peer) {
+            return Recv::Empty;
+        }
+        let Some(state) = self.peers.get_mut(peer as usize) else { return Recv::Empty };
+        if state.honesty == Honesty::Caught {
+            state.honesty = Honesty::Told;
+            return Recv::Corrupt;
+        }
+        match state.recv_lane(class).peek() {
+            Peek::Empty => Recv::Empty,
+            Peek::Packet(header, len, payload) => Recv::Packet(Packet { header, payload, len }),
+            Peek::Corrupt => {
+                state.close(Honesty::Told);
+                Recv::Corrupt
+            }
+        }
+    }
+
+    fn consume(&mut self, peer: u32, class: Class) {
+        let Some(state) = self.peers.get_mut(peer as usize) else { return };
+        if state.recv_lane(class).consume() {
+            state.consumed |= bit(class);
+            self.mark_dirty(peer);
+        }
+    }
+
+    fn work_left(&self) -> bool {
+        if self.retry || self.seen_epoch != self.segment.epoch() {
+            return true;
+        }
+        if let Some(block) = self.segment.block(self.rank) {
+            let size = self.segment.ranks();
+            if would_update(&self.known, &block.incoming, size)
+                || would_update(&self.known_bulk, &block.bulk, size)
+            {
+                return true;
+            }
+        }
+        self.connected().iter().any(|peer| {
+            self.peers.get(*peer as usize).is_some_and(|state| state.work_left(has(&self.known_bulk, *peer)))
+        })
+    }
+
+    fn flush(&mut self) {
+        if self.dirty_len == 0 {
+            return;
+        }
+        // SYNC POINT: publish (stamps, consumers' words), fence, then read marks, attention words and starving flags:
+        // the sender's half of the doorbell's protocol and the consumer's half of the lanes', for all peers at once.
+        fence(Ordering::SeqCst);
+        self.retry = false;
+        let listed = self.dirty_len;
+        let mut kept = 0usize;
+        for i in 0..listed {
+            let Some(peer) = self.dirty.get(i).copied() else { break };
+            let Some(state) = self.peers.get_mut(peer as usize) else { continue };
+            // Who waits for room has requests that cannot go on: that is urgent.
+            let frees = state.takes_waiting_sender();
+            let urgency = if state.urgent || frees { Urgency::Urgent } else { Urgency::Plain };
+            let mut again = false;
+            if state.sent || frees {
+                // SAFETY: the pair is connected, so that its head is allocated, and the block of a rank always is; both
+                // are made of atomics and outlive the endpoint. The fence above is the one that `ring` asks for.
+                let outcome = unsafe {
+                    ring(&(*state.block).descriptor, &(*state.to).mark.0, (self.rank % VECTORS) as u8, urgency)
+                };
+                again = outcome == RingOutcome::Retry;
+            }
+            state.dirty = again;
+            // What must be said stays to be said: `sent` stands for any reason to ring.
+            state.sent = again;
+            state.urgent = again && urgency == Urgency::Urgent;
+            if again {
+                self.retry = true;
+                if let Some(entry) = self.dirty.get_mut(kept) {
+                    *entry = peer;
+                    kept = kept.wrapping_add(1);
+                }
+            }
+        }
+        self.dirty_len = kept;
+    }
+
+    fn peer_state(&self, peer: u32) -> PeerState {
+        match self.segment.life(peer) {
+            Life::Absent => PeerState::Absent,
+            Life::Alive => PeerState::Alive,
+            Life::Finalized => PeerState::Finalized,
+            Life::Dead => PeerState::Dead,
+        }
+    }
+
+    fn epoch(&self) -> u64 {
+        self.segment.epoch()
+    }
+
+    fn aborted(&self) -> Option<i32> {
+        self.segment.aborted()
+    }
+}
+
+fn bit(class: Class) -> u8 {
+    1 << (class as u8)
+}

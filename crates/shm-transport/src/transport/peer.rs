@@ -1,0 +1,118 @@
+use tocsin_transport::Class;
+
+use crate::Segment;
+use crate::lane::{RecvLane, SendLane};
+use crate::segment::layout::{PairHead, RankBlock};
+
+/// Whether a peer keeps to the protocol.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Honesty {
+    Honest,
+    /// It has written nonsense; the layer above does not know yet.
+    Caught,
+    /// It has written nonsense, and the layer above has been told.
+    Told,
+}
+
+/// What an endpoint keeps about one other rank (or itself).
+#[derive(Debug)]
+pub(super) struct Peer {
+    pub block: *const RankBlock,
+    /// The pair that this rank sends in, and the one it receives in. Touched only once connected.
+    pub to: *const PairHead,
+    pub from: *const PairHead,
+    send: [SendLane; 4],
+    recv: [RecvLane; 4],
+    /// Bulk to this peer is allocated.
+    pub bulk: bool,
+    /// Listed for `flush`.
+    pub dirty: bool,
+    /// Something was sent since the last `flush`, something urgent.
+    pub sent: bool,
+    pub urgent: bool,
+    /// Classes from which something was consumed and whose sender has not been looked after.
+    pub consumed: u8,
+    /// Classes that had no room since the last `begin_pass`.
+    pub starved: u8,
+    pub honesty: Honesty,
+}
+
+impl Peer {
+    /// # Safety
+    /// `rank`'s ends of the lanes are unused and the caller's alone; the segment outlives the result.
+    pub(super) unsafe fn new(segment: &Segment, rank: u32, peer: u32) -> Option<Peer> {
+        let [out, into] = [(rank, peer), (peer, rank)]
+            .map(|(a, b)| Some([segment.lane(a, b, Class::Eager)?, segment.lane(a, b, Class::Coll)?,
+                segment.lane(a, b, Class::Control)?, segment.lane(a, b, Class::Bulk)?]));
+        Some(Peer {
+            block: segment.block(peer)?,
+            to: segment.pair(rank, peer)?,
+            from: segment.pair(peer, rank)?,
+            // SAFETY: by the caller's promise these ends are unused and used by nobody else; the endpoint uses a lane
+            // only once the pair is connected, hence allocated.
+            send: out?.map(|place| unsafe { SendLane::new(place) }),
+            // SAFETY: as above.
+            recv: into?.map(|place| unsafe { RecvLane::new(place) }),
+            bulk: false,
+            dirty: false,
+            sent: false,
+            urgent: false,
+            consumed: 0,
+            starved: 0,
+            honesty: Honesty::Honest,
+        })
+    }
+
+    pub(super) fn send_lane(&mut self, class: Class) -> &mut SendLane {
+        let [eager, coll, control, bulk] = &mut self.send;
+        match class {
+            Class::Eager => eager,
+            Class::Coll => coll,
+            Class::Control => control,
+            Class::Bulk => bulk,
+        }
+    }
+
+    pub(super) fn recv_lane(&mut self, class: Class) -> &mut RecvLane {
+        let [eager, coll, control, bulk] = &mut self.recv;
+        match class {
+            Class::Eager => eager,
+            Class::Coll => coll,
+            Class::Control => control,
+            Class::Bulk => bulk,
+        }
+    }
+
+    /// Closes all lanes from and to a peer that writes nonsense.
+    pub(super) fn close(&mut self, honesty: Honesty) {
+        self.honesty = honesty;
+        self.send.iter_mut().for_each(SendLane::close);
+        self.recv.iter_mut().for_each(RecvLane::close);
+    }
+
+    /// Whether the peer waits for room that it now has. A fence was executed since the last `consume`.
+    pub(super) fn takes_waiting_sender(&mut self) -> bool {
+        let mut waits = false;
+        for (i, lane) in self.recv.iter_mut().enumerate() {
+            if self.consumed & (1 << i) != 0 {
+                waits |= lane.wakes_producer();
+            }
+        }
+        // A sender that is left alone for now is looked at again after the next `consume`.
+        self.consumed = 0;
+        waits
+    }
+
+    /// Whether a pass would find something from this connected peer.
+    pub(super) fn work_left(&self, bulk: bool) -> bool {
+        let [eager, coll, control, large] = &self.recv;
+        if self.honesty == Honesty::Caught
+            || [eager, coll, control].into_iter().any(RecvLane::has_packet)
+            || bulk && large.has_packet()
+        {
+            return true;
+        }
+        let mut lanes = self.send.iter().enumerate();
+        self.starved != 0 && lanes.any(|(i, lane)| self.starved & (1 << i) != 0 && lane.room_again())
+    }
+}
