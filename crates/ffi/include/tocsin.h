@@ -1,0 +1,483 @@
+/*
+ * tocsin.h: C interface of tocsin, communication whose messages progress by interrupt.
+ *
+ * - A function returns TOCSIN_OK (0) or one of the TOCSIN_ERROR_ codes. tocsin_strerror names the code;
+ *   tocsin_last_error says what was wrong in this thread's last failing call, and what to do.
+ * - A pointer is NULL or valid. NULL where something is needed is an error; where it may be NULL, it is said so.
+ *   Outputs are written on success only, but for flags and handles that a failure clears.
+ * - A handle is freed by the call that takes its address (wait, test, finalize, ..._free), which also sets it to NULL.
+ *   Freeing NULL does nothing.
+ * - A buffer belongs to the library from the call that starts an operation to the operation's completion. Waiting, or
+ *   a test that says so, is completion; freeing a request is not: its buffer must outlive the operation.
+ * - Handles of communicators may be used by several threads at once; one request by one thread at a time; a world only
+ *   by the thread that made it.
+ * - No function may be called from a signal handler. No Rust panic crosses this interface: it becomes
+ *   TOCSIN_ERROR_INTERNAL. A C++ exception must not leave a callback: it ends the process.
+ * - While a world exists, the thread that made it is interrupted by a signal (SIGURG, unless TOCSIN_SIGNAL says
+ *   otherwise); interrupted system calls are restarted where the kernel allows it.
+ */
+
+
+#ifndef TOCSIN_H
+#define TOCSIN_H
+
+/* Written by cbindgen from crates/ffi/src; change that, then: BLESS=1 cargo test -p tocsin-tests --test ffi_header */
+
+#include <stddef.h>
+#include <stdint.h>
+
+// Success.
+#define TOCSIN_OK 0
+
+// An argument is NULL, out of range or does not fit the others.
+#define TOCSIN_ERROR_ARGUMENT 1
+
+// A rank or root that the communicator does not have.
+#define TOCSIN_ERROR_RANK 2
+
+// A negative tag.
+#define TOCSIN_ERROR_TAG 3
+
+// An operator or element type that does not exist, or the two do not go together.
+#define TOCSIN_ERROR_OPERATOR 4
+
+// No algorithm of that name.
+#define TOCSIN_ERROR_ALGORITHM 5
+
+// An environment variable TOCSIN_* is wrong, or names a backend that this machine cannot run.
+#define TOCSIN_ERROR_ENVIRONMENT 6
+
+// The message was longer than the buffer.
+#define TOCSIN_ERROR_TRUNCATED 7
+
+// A rank that the operation needs died.
+#define TOCSIN_ERROR_PEER_DEAD 8
+
+// A rank that the operation needs has finalized.
+#define TOCSIN_ERROR_PEER_FINALIZED 9
+
+// The request was cancelled.
+#define TOCSIN_ERROR_CANCELLED 10
+
+// The communicator was revoked.
+#define TOCSIN_ERROR_REVOKED 11
+
+// A peer wrote what is no message.
+#define TOCSIN_ERROR_PROTOCOL 12
+
+// Too many messages that nobody receives.
+#define TOCSIN_ERROR_UNEXPECTED 13
+
+// Some rank called tocsin_abort.
+#define TOCSIN_ERROR_ABORTED 14
+
+// The rank has finalized.
+#define TOCSIN_ERROR_FINALIZED 15
+
+// The call is not allowed on this thread, or in a callback.
+#define TOCSIN_ERROR_THREAD 16
+
+// The world could not be joined.
+#define TOCSIN_ERROR_BOOTSTRAP 17
+
+// The system refused memory, descriptors or a call.
+#define TOCSIN_ERROR_SYSTEM 18
+
+// An operator or a rank's body failed.
+#define TOCSIN_ERROR_USER 19
+
+// A mistake in tocsin itself: please report it.
+#define TOCSIN_ERROR_INTERNAL 20
+
+// As the color of tocsin_comm_split: this rank gets no communicator.
+#define TOCSIN_UNDEFINED -1
+
+// Receive from whichever rank.
+#define TOCSIN_ANY_SOURCE -1
+
+// Receive whichever tag.
+#define TOCSIN_ANY_TAG -1
+
+// int8_t
+#define TOCSIN_INT8 1
+
+// int16_t
+#define TOCSIN_INT16 2
+
+// int32_t
+#define TOCSIN_INT32 3
+
+// int64_t
+#define TOCSIN_INT64 4
+
+// uint8_t
+#define TOCSIN_UINT8 5
+
+// uint16_t
+#define TOCSIN_UINT16 6
+
+// uint32_t
+#define TOCSIN_UINT32 7
+
+// uint64_t
+#define TOCSIN_UINT64 8
+
+// float
+#define TOCSIN_FLOAT 9
+
+// double
+#define TOCSIN_DOUBLE 10
+
+// Bytes, for the bitwise operators.
+#define TOCSIN_BYTE 11
+
+// struct { int32_t value; int32_t index; }, for TOCSIN_MINLOC and TOCSIN_MAXLOC.
+#define TOCSIN_INT32_INDEX 12
+
+// struct { float value; int32_t index; }
+#define TOCSIN_FLOAT_INDEX 13
+
+// struct { int64_t value; int32_t index; uint32_t unused; }
+#define TOCSIN_INT64_INDEX 14
+
+// struct { double value; int32_t index; uint32_t unused; }
+#define TOCSIN_DOUBLE_INDEX 15
+
+// Sum.
+#define TOCSIN_SUM 1
+
+// Product.
+#define TOCSIN_PROD 2
+
+// Minimum.
+#define TOCSIN_MIN 3
+
+// Maximum.
+#define TOCSIN_MAX 4
+
+// Minimum and its index.
+#define TOCSIN_MINLOC 5
+
+// Maximum and its index.
+#define TOCSIN_MAXLOC 6
+
+// Logical and.
+#define TOCSIN_LAND 7
+
+// Logical or.
+#define TOCSIN_LOR 8
+
+// Logical exclusive or.
+#define TOCSIN_LXOR 9
+
+// Bitwise and.
+#define TOCSIN_BAND 10
+
+// Bitwise or.
+#define TOCSIN_BOR 11
+
+// Bitwise exclusive or.
+#define TOCSIN_BXOR 12
+
+// A group of ranks whose messages match only each other's.
+typedef struct tocsin_comm tocsin_comm;
+
+// A message that a probe took out of matching.
+typedef struct tocsin_message tocsin_message;
+
+// An operation in flight.
+typedef struct tocsin_request tocsin_request;
+
+// This process's membership of a world.
+typedef struct tocsin_world tocsin_world;
+
+// What the engine of one rank has done so far.
+typedef struct {
+  // Times that the rank's computation was interrupted.
+  uint64_t interrupts;
+  // Time taken from the computation by interrupts, in nanoseconds.
+  uint64_t stolen_ns;
+  // Passes of the engine, by whomever.
+  uint64_t passes;
+  // Interrupts that found the engine busy and left the work to its user.
+  uint64_t deferrals;
+  // Times that interrupts were held back so that the rank could compute.
+  uint64_t throttles;
+  // Packets sent.
+  uint64_t packets_sent;
+  // Packets received.
+  uint64_t packets_received;
+  // Bytes of payload sent.
+  uint64_t bytes_sent;
+  // Bytes of payload received.
+  uint64_t bytes_received;
+  // Bytes copied inside library calls.
+  uint64_t bytes_copied_user;
+  // Bytes copied inside interrupts.
+  uint64_t bytes_copied_handler;
+  // Bytes copied by the progress thread.
+  uint64_t bytes_copied_progress;
+} tocsin_statistics;
+
+// What a completed operation says.
+typedef struct {
+  // Rank of the sender (receives and probes).
+  int source;
+  // Tag of the message.
+  int tag;
+  // TOCSIN_OK, or why the operation failed.
+  int error;
+  // Bytes received, or sent.
+  size_t bytes;
+} tocsin_status;
+
+// What runs when an operation is complete: on some thread of the process, never inside an interrupt. It gets the
+// argument given with it and the operation's status, valid during the call.
+typedef void (*tocsin_callback)(void *argument, const tocsin_status *status);
+
+// out[i] = left[i] op right[i] for `count` elements. `out` is exactly `left`, exactly `right`, or apart from both; the
+// elements may be unaligned. It runs outside interrupts, on any thread of the process, must be associative and must
+// not call this library.
+typedef void (*tocsin_function)(void *context,
+                                const void *left,
+                                const void *right,
+                                void *out,
+                                size_t count);
+
+// What one rank runs. The communicator is valid during the call and must not be freed. 0 is success.
+typedef int (*tocsin_body)(tocsin_comm *comm, void *argument);
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+// A few words for a status code, never NULL. For what exactly was wrong see tocsin_last_error.
+const char *tocsin_strerror(int code);
+
+// What was wrong in the last failing call of this thread, and what to do; "" if none failed. Never NULL. Valid until
+// the next failing call of the same thread.
+const char *tocsin_last_error(void);
+
+// The library's version, as in "0.1.0".
+const char *tocsin_version(void);
+
+// Joins the world that `tocsin run` made; started alone, makes a world of one rank. From here to tocsin_finalize the
+// calling thread is the one that messages interrupt. Reads the environment variables TOCSIN_*.
+int tocsin_init(tocsin_world **world);
+
+// The rank of this process in the world.
+int tocsin_world_rank(const tocsin_world *world, int *rank);
+
+// The number of ranks of the world.
+int tocsin_world_size(const tocsin_world *world, int *size);
+
+// The communicator of all ranks of the world; to be freed by tocsin_comm_free.
+int tocsin_world_comm(const tocsin_world *world, tocsin_comm **comm);
+
+// Sends what is pending, leaves the world and sets the handle to NULL. Communicators may be freed later.
+int tocsin_finalize(tocsin_world **world);
+
+// Writes the statistics of this rank. `bytes` is sizeof(tocsin_statistics) as the program was compiled: a later
+// library may know more of them, and writes no more than that.
+int tocsin_comm_statistics(const tocsin_comm *comm,
+                           tocsin_statistics *statistics,
+                           size_t bytes);
+
+// The rank of the caller in the communicator.
+int tocsin_comm_rank(const tocsin_comm *comm, int *rank);
+
+// The number of ranks of the communicator.
+int tocsin_comm_size(const tocsin_comm *comm, int *size);
+
+// How this rank is notified: "uintr", "signal", "thread" or "poll"; "" for NULL.
+const char *tocsin_comm_backend(const tocsin_comm *comm);
+
+// A communicator of the same ranks with messages of its own. All ranks call it; it waits for them.
+int tocsin_comm_dup(const tocsin_comm *comm, tocsin_comm **duplicate);
+
+// A communicator of the ranks that pass the same color, ordered by key, then by rank. With the color TOCSIN_UNDEFINED
+// `part` becomes NULL. All ranks call it; it waits for them.
+int tocsin_comm_split(const tocsin_comm *comm,
+                      int color,
+                      int key,
+                      tocsin_comm **part);
+
+// Makes every pending and later operation of the communicator fail, on all its ranks.
+int tocsin_comm_revoke(const tocsin_comm *comm);
+
+// Makes progress once. Never needed where messages interrupt; programs for the backend "poll" may want it.
+int tocsin_progress(const tocsin_comm *comm);
+
+// Ends every rank of the world; `tocsin run` returns `code`. Returns only if comm is NULL.
+int tocsin_abort(const tocsin_comm *comm, int code);
+
+// Frees the handle and sets it to NULL. Requests that it started go on.
+int tocsin_comm_free(tocsin_comm **comm);
+
+// Looks whether the operation is complete. If it is, `done` becomes 1, the request is freed and set to NULL, the
+// operation's own error is returned, and `status`, unless NULL, is written. A NULL request is complete.
+int tocsin_test(tocsin_request **request,
+                int *done,
+                tocsin_status *status);
+
+// Waits until the operation is complete, frees the request and sets it to NULL. Returns the operation's own error.
+// `status` may be NULL. A NULL request is complete.
+int tocsin_wait(tocsin_request **request,
+                tocsin_status *status);
+
+// As tocsin_wait, but no longer than `nanoseconds`; then `done` is 0 and the request goes on.
+int tocsin_wait_timeout(tocsin_request **request,
+                        uint64_t nanoseconds,
+                        int *done,
+                        tocsin_status *status);
+
+// Waits until all `count` requests are complete, frees them and sets them to NULL. NULL requests are complete. With
+// `statuses` (may be NULL) each request's own error is in its status. Returns the error of the first that failed.
+int tocsin_waitall(size_t count,
+                   tocsin_request **requests,
+                   tocsin_status *statuses);
+
+// Waits until one of the requests is complete, writes its position into `index`, frees it and sets it to NULL. Returns
+// that operation's own error. If all are NULL, `index` becomes -1 at once. `status` may be NULL.
+int tocsin_waitany(size_t count,
+                   tocsin_request **requests,
+                   ptrdiff_t *index,
+                   tocsin_status *status);
+
+// Cancels a receive that no message has matched yet; `cancelled` becomes 1 if it was, else 0. The request must be
+// waited for all the same; a cancelled one gives TOCSIN_ERROR_CANCELLED.
+int tocsin_cancel(tocsin_request *request,
+                  int *cancelled);
+
+// Frees the handle and sets it to NULL. The operation goes on, and its buffers must stay valid until it is complete.
+int tocsin_request_free(tocsin_request **request);
+
+// Has `callback` called once when the operation is complete, at once if it is already. The request must be waited for
+// or freed as without it. The callback may start operations but must not wait for any.
+int tocsin_on_complete(tocsin_request *request,
+                       tocsin_callback callback,
+                       void *argument);
+
+// Starts to send `bytes` bytes to a rank. Complete when the buffer may be used again.
+int tocsin_isend(const tocsin_comm *comm,
+                 const void *buffer,
+                 size_t bytes,
+                 int dest,
+                 int tag,
+                 tocsin_request **request);
+
+// As tocsin_isend, but complete only when the receiver has matched the message.
+int tocsin_issend(const tocsin_comm *comm,
+                  const void *buffer,
+                  size_t bytes,
+                  int dest,
+                  int tag,
+                  tocsin_request **request);
+
+// Starts to receive at most `bytes` bytes from a rank or TOCSIN_ANY_SOURCE, with a tag or TOCSIN_ANY_TAG. A longer
+// message is TOCSIN_ERROR_TRUNCATED.
+int tocsin_irecv(const tocsin_comm *comm,
+                 void *buffer,
+                 size_t bytes,
+                 int source,
+                 int tag,
+                 tocsin_request **request);
+
+// Sends and receives at the same time and waits for both. The buffers do not overlap. `status` (may be NULL) is the
+// receive's.
+int tocsin_sendrecv(const tocsin_comm *comm,
+                    const void *send,
+                    size_t send_bytes,
+                    int dest,
+                    int send_tag,
+                    void *receive,
+                    size_t receive_bytes,
+                    int source,
+                    int receive_tag,
+                    tocsin_status *status);
+
+// Looks for a message that a receive with these arguments would match; `found` becomes 1 if there is one. `status`
+// may be NULL.
+int tocsin_iprobe(const tocsin_comm *comm,
+                  int source,
+                  int tag,
+                  int *found,
+                  tocsin_status *status);
+
+// As tocsin_iprobe, and takes the message out of matching, so that only tocsin_imrecv with this handle receives it.
+// Without a message the handle becomes NULL.
+int tocsin_improbe(const tocsin_comm *comm,
+                   int source,
+                   int tag,
+                   tocsin_message **message,
+                   tocsin_status *status);
+
+// Waits for a message as tocsin_improbe finds it.
+int tocsin_mprobe(const tocsin_comm *comm,
+                  int source,
+                  int tag,
+                  tocsin_message **message,
+                  tocsin_status *status);
+
+// Starts to receive a message that a probe took, frees its handle and sets it to NULL.
+int tocsin_imrecv(tocsin_message **message, void *buffer, size_t bytes, tocsin_request **request);
+
+// Receives a message that a probe took: tocsin_imrecv and tocsin_wait. `status` may be NULL.
+int tocsin_mrecv(tocsin_message **message, void *buffer, size_t bytes, tocsin_status *status);
+
+// The element type of so many bytes (1 to 1048576) that only a user's operator understands; 0, which is no type, for
+// other sizes.
+int tocsin_type_opaque(size_t bytes);
+
+// Registers an operator of the user and writes its number. `commutative`: whether operands may be exchanged.
+int tocsin_op_create(tocsin_function function,
+                     void *context,
+                     int commutative,
+                     int *op);
+
+// Frees the number of a user's operator and sets it to 0. Collectives that use it go on with it.
+int tocsin_op_free(int *op);
+
+// Starts a barrier: complete when every rank has started it. `algorithm` NULL: the library chooses.
+int tocsin_ibarrier(const tocsin_comm *comm, const char *algorithm, tocsin_request **request);
+
+// Starts a broadcast of `bytes` bytes from the root's buffer to everybody's.
+int tocsin_ibcast(const tocsin_comm *comm,
+                  void *buffer,
+                  size_t bytes,
+                  int root,
+                  const char *algorithm,
+                  tocsin_request **request);
+
+// Starts an allreduce of `count` elements: every rank receives the combination of all send buffers. With `send` NULL
+// the data is taken from `receive`. `datatype` is one of TOCSIN_INT8 ... or from tocsin_type_opaque, `op` one of
+// TOCSIN_SUM ... or from tocsin_op_create.
+int tocsin_iallreduce(const tocsin_comm *comm,
+                      const void *send,
+                      void *receive,
+                      size_t count,
+                      int datatype,
+                      int op,
+                      const char *algorithm,
+                      tocsin_request **request);
+
+// Starts an alltoall: the block `i` of `send` goes to rank `i`, whose block for us arrives as block `i` of `receive`.
+// Each block has `bytes_per_rank` bytes. The buffers do not overlap.
+int tocsin_ialltoall(const tocsin_comm *comm,
+                     const void *send,
+                     void *receive,
+                     size_t bytes_per_rank,
+                     const char *algorithm,
+                     tocsin_request **request);
+
+// Runs `body` on `ranks` threads, each a rank of one world, and waits for them. Returns TOCSIN_ERROR_USER, naming the
+// rank, if a body returned other than 0.
+int tocsin_threads_run(int ranks,
+                       tocsin_body body,
+                       void *argument);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* TOCSIN_H */

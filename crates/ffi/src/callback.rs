@@ -1,0 +1,40 @@
+//! Completion callbacks.
+
+use std::ffi::{c_int, c_void};
+
+use crate::border::{Failure, guarded};
+use crate::request::{Request, Status};
+
+/// What runs when an operation is complete: on some thread of the process, never inside an interrupt. It gets the
+/// argument given with it and the operation's status, valid during the call.
+pub type Callback = Option<unsafe extern "C" fn(argument: *mut c_void, status: *const Status)>;
+
+/// The argument goes to whichever thread runs the callback.
+struct Argument(*mut c_void);
+
+// SAFETY: - the pointer is only handed through; that the callback may use it on any thread is the header's contract.
+unsafe impl Send for Argument {}
+
+/// Has `callback` called once when the operation is complete, at once if it is already. The request must be waited for
+/// or freed as without it. The callback may start operations but must not wait for any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tocsin_on_complete(
+    request: Option<&mut Request>,
+    callback: Callback,
+    argument: *mut c_void,
+) -> c_int {
+    guarded("tocsin_on_complete", || {
+        let request = request.ok_or_else(|| Failure::null("request"))?;
+        let callback = callback.ok_or_else(|| Failure::null("callback"))?;
+        let raw =
+            request.raw.as_mut().ok_or_else(|| Failure::argument("request is in use by another call"))?;
+        let argument = Argument(argument);
+        request.raw.on_complete(Box::new(move |outcome| {
+            let Argument(pointer) = { argument };
+            let status = Status::of(&outcome);
+            // SAFETY: - the callback takes that argument on any thread: the header's contract; the status lives here.
+            unsafe { callback(pointer, &raw const status) };
+        }));
+        Ok(())
+    })
+}

@@ -1,0 +1,235 @@
+//! Point to point: isend, issend, irecv, sendrecv, probes.
+
+use std::ffi::{c_int, c_void};
+use std::mem::MaybeUninit;
+use std::ptr::null_mut;
+
+use tocsin_world::Mode;
+
+use crate::border::{Failure, guarded};
+use crate::comm::Comm;
+use crate::pointer::{give, given, place, rank, readable, take, writable, write};
+use crate::request::{Request, Status, start};
+
+/// Receive from whichever rank.
+pub const TOCSIN_ANY_SOURCE: c_int = -1;
+/// Receive whichever tag.
+pub const TOCSIN_ANY_TAG: c_int = -1;
+
+/// A message that a probe took out of matching.
+pub struct Message {
+    comm: tocsin_world::Comm,
+    raw: tocsin_world::Message,
+}
+
+fn source_of(value: c_int) -> Result<Option<u32>, Failure> {
+    if value == TOCSIN_ANY_SOURCE { Ok(None) } else { rank(value, "source").map(Some) }
+}
+
+fn tag_of(value: c_int) -> Option<i32> {
+    // Other negative tags are refused below, with a message.
+    (value != TOCSIN_ANY_TAG).then_some(value)
+}
+
+unsafe fn isend(
+    comm: Option<&Comm>,
+    buffer: *const c_void,
+    bytes: usize,
+    dest: c_int,
+    tag: c_int,
+    mode: Mode,
+    request: Option<&mut *mut Request>,
+) -> Result<(), Failure> {
+    let comm = given(comm, "comm")?;
+    let buffer = readable(buffer.cast(), bytes, "buffer")?;
+    let dest = rank(dest, "dest")?;
+    // SAFETY: - readable and unchanged until completion: the header's contract.
+    start(request, || Ok(unsafe { comm.raw.isend_raw(buffer, dest, tag, mode) }?))
+}
+
+/// Starts to send `bytes` bytes to a rank. Complete when the buffer may be used again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tocsin_isend(
+    comm: Option<&Comm>,
+    buffer: *const c_void,
+    bytes: usize,
+    dest: c_int,
+    tag: c_int,
+    request: Option<&mut *mut Request>,
+) -> c_int {
+    // SAFETY: - passed on from our caller.
+    guarded("tocsin_isend", || unsafe { isend(comm, buffer, bytes, dest, tag, Mode::Standard, request) })
+}
+
+/// As tocsin_isend, but complete only when the receiver has matched the message.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tocsin_issend(
+    comm: Option<&Comm>,
+    buffer: *const c_void,
+    bytes: usize,
+    dest: c_int,
+    tag: c_int,
+    request: Option<&mut *mut Request>,
+) -> c_int {
+    // SAFETY: - passed on from our caller.
+    guarded("tocsin_issend", || unsafe { isend(comm, buffer, bytes, dest, tag, Mode::Synchronous, request) })
+}
+
+/// Starts to receive at most `bytes` bytes from a rank or TOCSIN_ANY_SOURCE, with a tag or TOCSIN_ANY_TAG. A longer
+/// message is TOCSIN_ERROR_TRUNCATED.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tocsin_irecv(
+    comm: Option<&Comm>,
+    buffer: *mut c_void,
+    bytes: usize,
+    source: c_int,
+    tag: c_int,
+    request: Option<&mut *mut Request>,
+) -> c_int {
+    guarded("tocsin_irecv", || {
+        let comm = given(comm, "comm")?;
+        let buffer = writable(buffer.cast(), bytes, "buffer")?;
+        let source = source_of(source)?;
+        // SAFETY: - writable and ours alone until completion: the header's contract.
+        start(request, || Ok(unsafe { comm.raw.irecv_raw(buffer, source, tag_of(tag)) }?))
+    })
+}
+
+/// Sends and receives at the same time and waits for both. The buffers do not overlap. `status` (may be NULL) is the
+/// receive's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tocsin_sendrecv(
+    comm: Option<&Comm>,
+    send: *const c_void,
+    send_bytes: usize,
+    dest: c_int,
+    send_tag: c_int,
+    receive: *mut c_void,
+    receive_bytes: usize,
+    source: c_int,
+    receive_tag: c_int,
+    status: Option<&mut MaybeUninit<Status>>,
+) -> c_int {
+    guarded("tocsin_sendrecv", || {
+        let comm = given(comm, "comm")?;
+        let send = readable(send.cast(), send_bytes, "send")?;
+        let receive = writable(receive.cast(), receive_bytes, "receive")?;
+        let (dest, source) = (rank(dest, "dest")?, source_of(source)?);
+        // SAFETY: - valid during the call, apart: the header's contract.
+        let outcome =
+            unsafe { comm.raw.sendrecv_raw(send, dest, send_tag, receive, source, tag_of(receive_tag)) };
+        write(status, Status::of(&outcome));
+        Ok(outcome.map(drop)?)
+    })
+}
+
+/// Looks for a message that a receive with these arguments would match; `found` becomes 1 if there is one. `status`
+/// may be NULL.
+#[unsafe(no_mangle)]
+pub extern "C" fn tocsin_iprobe(
+    comm: Option<&Comm>,
+    source: c_int,
+    tag: c_int,
+    found: Option<&mut c_int>,
+    status: Option<&mut MaybeUninit<Status>>,
+) -> c_int {
+    guarded("tocsin_iprobe", || {
+        let comm = given(comm, "comm")?;
+        let found = place(found, "found")?;
+        *found = 0;
+        if let Some(seen) = comm.raw.iprobe(source_of(source)?, tag_of(tag))? {
+            *found = 1;
+            write(status, Status::of(&Ok(seen)));
+        }
+        Ok(())
+    })
+}
+
+/// As tocsin_iprobe, and takes the message out of matching, so that only tocsin_imrecv with this handle receives it.
+/// Without a message the handle becomes NULL.
+#[unsafe(no_mangle)]
+pub extern "C" fn tocsin_improbe(
+    comm: Option<&Comm>,
+    source: c_int,
+    tag: c_int,
+    message: Option<&mut *mut Message>,
+    status: Option<&mut MaybeUninit<Status>>,
+) -> c_int {
+    guarded("tocsin_improbe", || {
+        let comm = given(comm, "comm")?;
+        let message = place(message, "message")?;
+        *message = null_mut();
+        if let Some((raw, seen)) = comm.raw.improbe(source_of(source)?, tag_of(tag))? {
+            *message = give(Message { comm: comm.raw.clone(), raw });
+            write(status, Status::of(&Ok(seen)));
+        }
+        Ok(())
+    })
+}
+
+/// Waits for a message as tocsin_improbe finds it.
+#[unsafe(no_mangle)]
+pub extern "C" fn tocsin_mprobe(
+    comm: Option<&Comm>,
+    source: c_int,
+    tag: c_int,
+    message: Option<&mut *mut Message>,
+    status: Option<&mut MaybeUninit<Status>>,
+) -> c_int {
+    guarded("tocsin_mprobe", || {
+        let comm = given(comm, "comm")?;
+        let message = place(message, "message")?;
+        *message = null_mut();
+        let (source, tag) = (source_of(source)?, tag_of(tag));
+        loop {
+            // Each look makes progress; what it waits for is another rank, which may need this core.
+            if let Some((raw, seen)) = comm.raw.improbe(source, tag)? {
+                *message = give(Message { comm: comm.raw.clone(), raw });
+                write(status, Status::of(&Ok(seen)));
+                return Ok(());
+            }
+            std::thread::yield_now();
+        }
+    })
+}
+
+/// Starts to receive a message that a probe took, frees its handle and sets it to NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tocsin_imrecv(
+    message: Option<&mut *mut Message>,
+    buffer: *mut c_void,
+    bytes: usize,
+    request: Option<&mut *mut Request>,
+) -> c_int {
+    guarded("tocsin_imrecv", || {
+        let message = place(message, "message")?;
+        let buffer = writable(buffer.cast(), bytes, "buffer")?;
+        let request = place(request, "request")?;
+        // SAFETY: - NULL or a live handle: the header's contract.
+        let taken = unsafe { take(message) }.ok_or_else(|| Failure::null("*message"))?;
+        let Message { comm, raw } = *taken;
+        // SAFETY: - writable and ours alone until completion: the header's contract.
+        start(Some(request), || Ok(unsafe { comm.mrecv_raw(raw, buffer) }?))
+    })
+}
+
+/// Receives a message that a probe took: tocsin_imrecv and tocsin_wait. `status` may be NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tocsin_mrecv(
+    message: Option<&mut *mut Message>,
+    buffer: *mut c_void,
+    bytes: usize,
+    status: Option<&mut MaybeUninit<Status>>,
+) -> c_int {
+    guarded("tocsin_mrecv", || {
+        let message = place(message, "message")?;
+        let buffer = writable(buffer.cast(), bytes, "buffer")?;
+        // SAFETY: - NULL or a live handle: the header's contract.
+        let taken = unsafe { take(message) }.ok_or_else(|| Failure::null("*message"))?;
+        let Message { comm, raw } = *taken;
+        // SAFETY: - writable and ours alone during the call: the header's contract.
+        let outcome = unsafe { comm.mrecv_raw(raw, buffer) }?.wait();
+        write(status, Status::of(&outcome));
+        Ok(outcome.map(drop)?)
+    })
+}

@@ -1,0 +1,264 @@
+//! Requests: operations in flight.
+
+use std::ffi::c_int;
+use std::mem::MaybeUninit;
+use std::time::Duration;
+
+use tocsin_world::{Error, RawRequest};
+
+use crate::border::{Failure, guarded};
+use crate::pointer::{give, place, take, write};
+use crate::status::{TOCSIN_ERROR_INTERNAL, TOCSIN_OK, code_of};
+
+/// An operation in flight.
+pub struct Request {
+    pub(crate) raw: RawRequest,
+}
+
+/// What a completed operation says.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Status {
+    /// Rank of the sender (receives and probes).
+    pub source: c_int,
+    /// Tag of the message.
+    pub tag: c_int,
+    /// TOCSIN_OK, or why the operation failed.
+    pub error: c_int,
+    /// Bytes received, or sent.
+    pub bytes: usize,
+}
+
+impl Status {
+    const EMPTY: Status = Status { source: -1, tag: -1, error: TOCSIN_OK, bytes: 0 };
+
+    pub(crate) fn of(outcome: &Result<tocsin_world::Status, Error>) -> Status {
+        match outcome {
+            Ok(s) => Status { source: s.source.cast_signed(), tag: s.tag, error: TOCSIN_OK, bytes: s.bytes },
+            Err(e) => Status { error: code_of(e), ..Status::EMPTY },
+        }
+    }
+}
+
+/// Starts an operation: checks the place of the handle first, so that nothing is started that nobody could wait for.
+pub(crate) fn start(
+    request: Option<&mut *mut Request>,
+    operation: impl FnOnce() -> Result<RawRequest, Failure>,
+) -> Result<(), Failure> {
+    let request = place(request, "request")?;
+    *request = std::ptr::null_mut();
+    *request = give(Request { raw: operation()? });
+    Ok(())
+}
+
+/// The request behind a handle; `None` for a NULL handle.
+///
+/// # Safety
+/// NULL or a live handle that no other thread uses.
+unsafe fn raw<'a>(handle: *mut Request) -> Option<&'a mut RawRequest> {
+    // SAFETY: - promised by the caller.
+    unsafe { handle.as_mut() }.map(|request| &mut request.raw)
+}
+
+/// Ends a request: frees the handle, writes the status, gives the operation's error.
+///
+/// # Safety
+/// As [`take`].
+unsafe fn finish(
+    handle: &mut *mut Request,
+    status: Option<&mut MaybeUninit<Status>>,
+    outcome: Result<tocsin_world::Status, Error>,
+) -> Result<(), Failure> {
+    // SAFETY: - promised by the caller.
+    drop(unsafe { take(handle) });
+    write(status, Status::of(&outcome));
+    outcome.map(drop).map_err(Failure::from)
+}
+
+/// Looks whether the operation is complete. If it is, `done` becomes 1, the request is freed and set to NULL, the
+/// operation's own error is returned, and `status`, unless NULL, is written. A NULL request is complete.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tocsin_test(
+    request: Option<&mut *mut Request>,
+    done: Option<&mut c_int>,
+    status: Option<&mut MaybeUninit<Status>>,
+) -> c_int {
+    guarded("tocsin_test", || {
+        let request = place(request, "request")?;
+        let done = place(done, "done")?;
+        *done = 0;
+        // SAFETY: - NULL or a live handle, used by this thread only: the header's contract.
+        let Some(raw) = (unsafe { raw(*request) }) else {
+            *done = 1;
+            write(status, Status::EMPTY);
+            return Ok(());
+        };
+        let Some(outcome) = raw.test() else { return Ok(()) };
+        *done = 1;
+        // SAFETY: - as above; the reference to it is used no more.
+        unsafe { finish(request, status, outcome) }
+    })
+}
+
+/// Waits until the operation is complete, frees the request and sets it to NULL. Returns the operation's own error.
+/// `status` may be NULL. A NULL request is complete.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tocsin_wait(
+    request: Option<&mut *mut Request>,
+    status: Option<&mut MaybeUninit<Status>>,
+) -> c_int {
+    guarded("tocsin_wait", || {
+        let request = place(request, "request")?;
+        // SAFETY: - NULL or a live handle, used by this thread only: the header's contract.
+        let Some(raw) = (unsafe { raw(*request) }) else {
+            write(status, Status::EMPTY);
+            return Ok(());
+        };
+        let outcome = raw.wait();
+        // SAFETY: - as above; the reference to it is used no more.
+        unsafe { finish(request, status, outcome) }
+    })
+}
+
+/// As tocsin_wait, but no longer than `nanoseconds`; then `done` is 0 and the request goes on.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tocsin_wait_timeout(
+    request: Option<&mut *mut Request>,
+    nanoseconds: u64,
+    done: Option<&mut c_int>,
+    status: Option<&mut MaybeUninit<Status>>,
+) -> c_int {
+    guarded("tocsin_wait_timeout", || {
+        let request = place(request, "request")?;
+        let done = place(done, "done")?;
+        *done = 0;
+        // SAFETY: - NULL or a live handle, used by this thread only: the header's contract.
+        let Some(raw) = (unsafe { raw(*request) }) else {
+            *done = 1;
+            write(status, Status::EMPTY);
+            return Ok(());
+        };
+        let Some(outcome) = raw.wait_timeout(Duration::from_nanos(nanoseconds)) else { return Ok(()) };
+        *done = 1;
+        // SAFETY: - as above; the reference to it is used no more.
+        unsafe { finish(request, status, outcome) }
+    })
+}
+
+/// The array's handles, checked: no handle twice.
+///
+/// # Safety
+/// NULL, or `count` handles, each NULL or live and used by this thread only.
+unsafe fn array<'a>(count: usize, requests: *mut *mut Request) -> Result<&'a mut [*mut Request], Failure> {
+    if count == 0 {
+        return Ok(&mut []);
+    }
+    if requests.is_null() {
+        return Err(Failure::null("requests"));
+    }
+    if isize::try_from(count.saturating_mul(size_of::<*mut Request>())).is_err() {
+        return Err(Failure::argument(format!("{count} requests are more than any array has")));
+    }
+    // SAFETY: - not NULL, `count` handles: promised by the caller; no larger than an object can be: checked.
+    let handles = unsafe { std::slice::from_raw_parts_mut(requests, count) };
+    let mut sorted: Vec<*mut Request> = handles.iter().copied().filter(|h| !h.is_null()).collect();
+    sorted.sort_unstable();
+    if sorted.windows(2).any(|pair| pair[0] == pair[1]) {
+        return Err(Failure::argument("a request is in the array twice"));
+    }
+    Ok(handles)
+}
+
+/// The requests of an array that are not NULL, and the position of each in it.
+///
+/// # Safety
+/// The handles passed [`array`].
+unsafe fn present<'a>(handles: &[*mut Request]) -> (Vec<&'a mut RawRequest>, Vec<usize>) {
+    // SAFETY: - NULL or live, each once: promised by the caller.
+    let requests = handles.iter().enumerate().filter_map(|(at, h)| Some((unsafe { raw(*h) }?, at)));
+    requests.unzip()
+}
+
+/// Waits until all `count` requests are complete, frees them and sets them to NULL. NULL requests are complete. With
+/// `statuses` (may be NULL) each request's own error is in its status. Returns the error of the first that failed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tocsin_waitall(
+    count: usize,
+    requests: *mut *mut Request,
+    statuses: *mut MaybeUninit<Status>,
+) -> c_int {
+    guarded("tocsin_waitall", || {
+        // SAFETY: - the header's contract.
+        let handles = unsafe { array(count, requests)? };
+        // SAFETY: - just checked by `array`.
+        let (mut raws, _) = unsafe { present(handles) };
+        let first = tocsin_world::wait_all(&mut raws);
+        drop(raws);
+        for (position, handle) in handles.iter_mut().enumerate() {
+            // SAFETY: - each handle is NULL or live, and taken once; the references to it are gone.
+            let outcome = unsafe { take(handle) }.and_then(|mut request| request.raw.test());
+            if !statuses.is_null() {
+                let status = outcome.as_ref().map_or(Status::EMPTY, Status::of);
+                // SAFETY: - `count` statuses are writable: the header's contract.
+                unsafe { (*statuses.add(position)).write(status) };
+            }
+        }
+        first.map_err(Failure::from)
+    })
+}
+
+/// Waits until one of the requests is complete, writes its position into `index`, frees it and sets it to NULL. Returns
+/// that operation's own error. If all are NULL, `index` becomes -1 at once. `status` may be NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tocsin_waitany(
+    count: usize,
+    requests: *mut *mut Request,
+    index: Option<&mut isize>,
+    status: Option<&mut MaybeUninit<Status>>,
+) -> c_int {
+    guarded("tocsin_waitany", || {
+        let index = place(index, "index")?;
+        *index = -1;
+        // SAFETY: - the header's contract.
+        let handles = unsafe { array(count, requests)? };
+        // SAFETY: - just checked by `array`.
+        let (mut raws, positions) = unsafe { present(handles) };
+        let which = tocsin_world::wait_any(&mut raws);
+        let outcome = which.and_then(|which| raws.get_mut(which)).and_then(|raw| raw.test());
+        drop(raws);
+        let position = which.and_then(|which| positions.get(which).copied());
+        let (Some(position), Some(outcome)) = (position, outcome) else {
+            write(status, Status::EMPTY);
+            return match which {
+                None => Ok(()),
+                Some(_) => Err(Failure::new(TOCSIN_ERROR_INTERNAL, "wait_any named a pending request")),
+            };
+        };
+        *index = isize::try_from(position).unwrap_or(-1);
+        let handle = handles.get_mut(position).ok_or_else(|| Failure::null("request"))?;
+        // SAFETY: - live; the references to it are gone.
+        unsafe { finish(handle, status, outcome) }
+    })
+}
+
+/// Cancels a receive that no message has matched yet; `cancelled` becomes 1 if it was, else 0. The request must be
+/// waited for all the same; a cancelled one gives TOCSIN_ERROR_CANCELLED.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tocsin_cancel(request: *mut Request, cancelled: Option<&mut c_int>) -> c_int {
+    guarded("tocsin_cancel", || {
+        // SAFETY: - NULL or a live handle, used by this thread only: the header's contract.
+        let raw = unsafe { raw(request) }.ok_or_else(|| Failure::null("request"))?;
+        *place(cancelled, "cancelled")? = c_int::from(raw.cancel());
+        Ok(())
+    })
+}
+
+/// Frees the handle and sets it to NULL. The operation goes on, and its buffers must stay valid until it is complete.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tocsin_request_free(request: Option<&mut *mut Request>) -> c_int {
+    guarded("tocsin_request_free", || {
+        // SAFETY: - NULL or a live handle: the header's contract.
+        drop(unsafe { take(place(request, "request")?) });
+        Ok(())
+    })
+}
