@@ -1,1 +1,189 @@
-//! Watch.
+//! The host's watch over the processes of the ranks.
+//!
+//! A [`Watcher`] holds one pidfd per rank's process. A pidfd becomes readable when the process has ended, and means this
+//! process for ever, whatever its number is given to later. The exit status is read without reaping, so that the
+//! number stays taken, and nobody rings a stranger, until [`Watcher::reap`] at the end of the world.
+//!
+//! Only the parent of the processes can read their exit status. Ranks that are threads don't come here: who runs them
+//! says their end by [`Segment::set_life`] and [`Segment::wake_all`].
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use nix::poll::{PollFd, PollFlags, PollTimeout};
+
+use crate::{Error, Segment};
+
+/// An ended rank.
+#[derive(Clone, Copy, Debug)]
+pub struct Death {
+    /// The rank.
+    pub rank: u32,
+    /// How its process ended.
+    pub status: ExitStatus,
+    /// Whether the rank had left the world in good order before.
+    pub finalized: bool,
+}
+
+/// Watches the processes of the ranks, marks deaths in the segment and wakes the survivors.
+#[derive(Debug)]
+pub struct Watcher {
+    segment: Arc<Segment>,
+    watched: Vec<Watched>,
+}
+
+#[derive(Debug)]
+struct Watched {
+    rank: u32,
+    pidfd: OwnedFd,
+    ended: bool,
+    reaped: bool,
+}
+
+impl Watcher {
+    /// A watcher of nobody yet.
+    pub fn new(segment: Arc<Segment>) -> Watcher {
+        Watcher { segment, watched: Vec::new() }
+    }
+
+    /// Watches the process `pid`, an unreaped child of this one, as `rank`.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchRank`]; [`Error::Os`] when there is no such process, or the kernel is older than 5.3.
+    pub fn watch(&mut self, rank: u32, pid: u32) -> Result<(), Error> {
+        let ranks = self.segment.ranks();
+        if rank >= ranks {
+            return Err(Error::NoSuchRank { rank, ranks });
+        }
+        // SAFETY: no pointers; the call returns a new descriptor (close-on-exec) or -1.
+        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid as libc::pid_t, 0) };
+        if fd < 0 {
+            return Err(Error::os("pidfd_open"));
+        }
+        // SAFETY: `fd` is a new descriptor that nobody else owns; descriptors fit into an int.
+        let pidfd = unsafe { OwnedFd::from_raw_fd(fd as libc::c_int) };
+        self.watched.push(Watched { rank, pidfd, ended: false, reaped: false });
+        Ok(())
+    }
+
+    /// How many watched processes have not ended.
+    pub fn running(&self) -> usize {
+        self.watched.iter().filter(|w| !w.ended).count()
+    }
+
+    /// Waits up to `timeout` (for ever if none) for processes to end. Marks each that had not finalized as
+    /// dead, which changes the epoch, and wakes all survivors. Returns those that have ended, each once; nothing when the
+    /// time is over, a signal came, or nobody is left to wait for.
+    ///
+    /// # Errors
+    /// [`Error::Os`].
+    pub fn poll(&mut self, timeout: Option<Duration>) -> Result<Vec<Death>, Error> {
+        let running: Vec<usize> = (0..self.watched.len()).filter(|i| !self.watched[*i].ended).collect();
+        if running.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut fds: Vec<PollFd<'_>> =
+            running.iter().map(|i| PollFd::new(self.watched[*i].pidfd.as_fd(), PollFlags::POLLIN)).collect();
+        // Rounded up, so that a wait in a loop does not spin through the last millisecond.
+        let timeout = timeout.map_or(PollTimeout::NONE, |t| {
+            PollTimeout::try_from(t.as_nanos().div_ceil(1_000_000)).unwrap_or(PollTimeout::MAX)
+        });
+        match nix::poll::poll(&mut fds, timeout) {
+            Ok(0) | Err(nix::errno::Errno::EINTR) => return Ok(Vec::new()),
+            Ok(_) => {}
+            Err(e) => return Err(Error::Os { call: "poll", source: e.into() }),
+        }
+        let ended: Vec<bool> = fds.iter().map(|fd| fd.any().unwrap_or(true)).collect();
+        let mut deaths = Vec::new();
+        let mut died = false;
+        for (i, _) in running.into_iter().zip(ended).filter(|(_, ended)| *ended) {
+            let watched = &mut self.watched[i];
+            let Some(status) = exit_status(&watched.pidfd, libc::WNOWAIT)? else { continue };
+            watched.ended = true;
+            died |= self.segment.mark_dead(watched.rank);
+            let finalized = self.segment.life(watched.rank) == crate::Life::Finalized;
+            deaths.push(Death { rank: watched.rank, status, finalized });
+        }
+        if died {
+            self.segment.wake_all();
+        }
+        Ok(deaths)
+    }
+
+    /// Sends a signal to a rank's process, if it is watched and has not ended.
+    ///
+    /// # Errors
+    /// [`Error::Os`]; that the process has just ended is none.
+    pub fn kill(&self, rank: u32, signal: i32) -> Result<(), Error> {
+        for watched in self.watched.iter().filter(|w| w.rank == rank && !w.ended) {
+            // SAFETY: a null siginfo asks for the default one; the other arguments are no pointers.
+            let answer = unsafe {
+                libc::syscall(
+                    libc::SYS_pidfd_send_signal,
+                    watched.pidfd.as_raw_fd(),
+                    signal,
+                    std::ptr::null::<libc::siginfo_t>(),
+                    0,
+                )
+            };
+            if answer != 0 && io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH) {
+                return Err(Error::os("pidfd_send_signal"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Reaps all processes that have ended: at the end of the world, when nobody rings any more. Waits up to `timeout`
+    /// for those that are still running; returns how many are left.
+    ///
+    /// # Errors
+    /// [`Error::Os`].
+    pub fn reap(&mut self, timeout: Duration) -> Result<usize, Error> {
+        let deadline = Instant::now() + timeout;
+        while self.running() > 0 {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            self.poll(Some(left))?;
+        }
+        for watched in self.watched.iter_mut().filter(|w| w.ended && !w.reaped) {
+            exit_status(&watched.pidfd, 0)?;
+            watched.reaped = true;
+        }
+        Ok(self.running())
+    }
+}
+
+/// The exit status of an ended process; `None` if it has not ended. Somebody else's reaping counts as an end that
+/// nobody knows more about.
+fn exit_status(pidfd: &OwnedFd, flags: libc::c_int) -> Result<Option<ExitStatus>, Error> {
+    // SAFETY: zero is a valid `siginfo_t`.
+    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    let options = libc::WEXITED | libc::WNOHANG | flags;
+    // SAFETY: `info` is live; the pidfd is open.
+    let answer =
+        unsafe { libc::waitid(libc::P_PIDFD, pidfd.as_raw_fd() as libc::id_t, &raw mut info, options) };
+    if answer != 0 {
+        let source = io::Error::last_os_error();
+        return match source.raw_os_error() {
+            Some(libc::ECHILD) => Ok(Some(ExitStatus::from_raw(0xff00))),
+            Some(libc::EINTR) => Ok(None),
+            _ => Err(Error::Os { call: "waitid", source }),
+        };
+    }
+    // SAFETY: `waitid` with WEXITED fills the fields of SIGCHLD's siginfo, or leaves it zero.
+    let (pid, status) = unsafe { (info.si_pid(), info.si_status()) };
+    if pid == 0 {
+        return Ok(None);
+    }
+    Ok(Some(ExitStatus::from_raw(match info.si_code {
+        libc::CLD_EXITED => (status & 0xff) << 8,
+        libc::CLD_DUMPED => (status & 0x7f) | 0x80,
+        _ => status & 0x7f,
+    })))
+}
