@@ -1,0 +1,348 @@
+//! The engine over the real doorbell: whatever interrupts whatever, nothing is lost.
+
+use super::*;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::{Duration, Instant};
+use tocsin_doorbell::{BackendKind, Config, Descriptor, Mark, Receiver, Urgency, ring};
+use tocsin_sync::atomic::{AtomicBool, AtomicU64};
+use tocsin_sync::clock::now_ns;
+
+/// What senders and receiver share: one counter and one mark per sender.
+struct Shared {
+    descriptor: Descriptor,
+    posted: [AtomicU64; 2],
+    marks: [Mark; 2],
+    handled: AtomicU64,
+    inside: AtomicBool,
+    handled_by_handler: AtomicU64,
+    wants_plain: AtomicBool,
+}
+
+impl Shared {
+    fn new() -> Arc<Shared> {
+        Arc::new(Shared {
+            descriptor: Descriptor::new(),
+            posted: [AtomicU64::new(0), AtomicU64::new(0)],
+            marks: [Mark::new(), Mark::new()],
+            handled: AtomicU64::new(0),
+            inside: AtomicBool::new(false),
+            handled_by_handler: AtomicU64::new(0),
+            wants_plain: AtomicBool::new(true),
+        })
+    }
+
+    fn post(&self, sender: usize, urgency: Urgency) {
+        self.posted[sender].fetch_add(1, Ordering::Relaxed);
+        fence(SeqCst);
+        ring(&self.descriptor, &self.marks[sender], sender as u8, urgency);
+    }
+
+    fn posted(&self) -> u64 {
+        self.posted.iter().map(|p| p.load(SeqCst)).sum()
+    }
+}
+
+/// Takes one item per packet of its budget, and notices when two are inside.
+struct Counting {
+    shared: Arc<Shared>,
+    seen: [u64; 2],
+    item_ns: u64,
+}
+
+// SAFETY: loads, stores and a bounded busy loop.
+unsafe impl Work for Counting {
+    fn progress(&mut self, budget: &mut Budget) -> Pass {
+        let shared = &*self.shared;
+        if shared.inside.swap(true, SeqCst) {
+            std::process::abort();
+        }
+        let mut found = Pass::Idle;
+        for (sender, seen) in self.seen.iter_mut().enumerate() {
+            shared.marks[sender].clear_if_set();
+            fence(SeqCst);
+            while *seen < shared.posted[sender].load(Ordering::Relaxed) {
+                if !budget.packet() {
+                    found = Pass::More;
+                    break;
+                }
+                let until = now_ns() + self.item_ns;
+                while self.item_ns > 0 && now_ns() < until {}
+                *seen += 1;
+                found = Pass::Worked;
+                shared.handled.fetch_add(1, SeqCst);
+                if budget.context() == Context::Handler {
+                    shared.handled_by_handler.fetch_add(1, SeqCst);
+                }
+            }
+        }
+        shared.inside.store(false, SeqCst);
+        found
+    }
+
+    fn leave(&mut self) {}
+
+    fn wants_plain(&self) -> bool {
+        self.shared.wants_plain.load(Ordering::Relaxed)
+    }
+
+    fn work_left(&self) -> bool {
+        self.seen.iter().zip(&self.shared.posted).any(|(seen, posted)| *seen < posted.load(Ordering::Relaxed))
+    }
+}
+
+fn engine(shared: &Arc<Shared>, item_ns: u64) -> Arc<Engine<Counting>> {
+    // SAFETY: the work holds the Arc, so the descriptor lives as long as the engine.
+    let own = unsafe { Own::new(&shared.descriptor) };
+    let work = Counting { shared: shared.clone(), seen: [0; 2], item_ns };
+    let config = EngineConfig { trace: Some(Arc::new(Trace::new(1024))), ..EngineConfig::default() };
+    Arc::new(Engine::new(work, own, config, Arc::new(Stats::new())))
+}
+
+fn install(shared: &Arc<Shared>, engine: &Arc<Engine<Counting>>, backend: BackendKind) -> Receiver {
+    // SAFETY: the tests keep engine and descriptor until the receiver is dropped, on this thread.
+    let receiver = unsafe {
+        Receiver::install(
+            &shared.descriptor,
+            &Config::new(backend),
+            Engine::<Counting>::handler_entry,
+            Arc::as_ptr(engine).cast(),
+        )
+    }
+    .unwrap();
+    engine.attach(receiver.control());
+    receiver
+}
+
+/// Computes, without a library call, until the condition holds.
+fn compute_until(what: &str, mut condition: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !condition() {
+        assert!(begun.elapsed() < Duration::from_secs(20), "{what}");
+        std::hint::spin_loop();
+    }
+}
+
+#[test]
+fn a_computing_rank_is_interrupted() {
+    let shared = Shared::new();
+    let engine = engine(&shared, 0);
+    let receiver = install(&shared, &engine, BackendKind::Signal);
+    let sender = shared.clone();
+    let posting = std::thread::spawn(move || (0..100).for_each(|_| sender.post(0, Urgency::Urgent)));
+    compute_until("interrupts", || shared.handled.load(SeqCst) == 100);
+    posting.join().unwrap();
+    let stats = engine.stats().snapshot();
+    assert!(stats.interrupts > 0 && stats.stolen_ns > 0, "{stats:?}");
+    assert!(engine.trace().unwrap().drain().iter().any(|e| e.kind == kind::INTERRUPT));
+    drop(receiver);
+}
+
+/// Two senders, a storm of stray signals, and a thread that enters, leaves, waits and computes.
+#[test]
+fn a_storm_loses_nothing() {
+    let shared = Shared::new();
+    let engine = engine(&shared, 0);
+    let receiver = install(&shared, &engine, BackendKind::Signal);
+    let stop = Arc::new(AtomicBool::new(false));
+    // SAFETY: no precondition.
+    let (pid, tid) = unsafe { (libc::getpid(), libc::gettid()) };
+    let mut threads = Vec::new();
+    for sender in 0..2 {
+        let (shared, stop) = (shared.clone(), stop.clone());
+        threads.push(std::thread::spawn(move || {
+            let mut n = 0u32;
+            while !stop.load(SeqCst) {
+                shared.post(sender, if n % 3 == 0 { Urgency::Plain } else { Urgency::Urgent });
+                n = n.wrapping_add(1);
+                if n % 7 == 0 {
+                    std::thread::yield_now();
+                }
+            }
+        }));
+    }
+    let (posts, seen) = (shared.clone(), stop.clone());
+    threads.push(std::thread::spawn(move || {
+        while !seen.load(SeqCst) {
+            // A stray signal is ours only if something is posted: post and signal in one.
+            posts.descriptor_post();
+            // SAFETY: the thread exists until it joins this one; SIGURG is handled or ignored.
+            unsafe { libc::syscall(libc::SYS_tgkill, pid, tid, libc::SIGURG) };
+            std::thread::sleep(Duration::from_micros(20));
+        }
+    }));
+    let begun = Instant::now();
+    let mut round = 0u64;
+    while begun.elapsed() < Duration::from_millis(1500) {
+        match round % 4 {
+            0 => drop(engine.enter()),
+            1 => {
+                engine.poke(Context::User);
+            }
+            2 => {
+                let target = shared.handled.load(SeqCst) + 3;
+                engine.wait_until(
+                    || shared.handled.load(SeqCst) >= target,
+                    Some(Duration::from_micros(round % 200)),
+                );
+            }
+            _ => {
+                let mut inside = engine.enter();
+                inside.pass();
+                assert_eq!(inside.context(), Context::User);
+            }
+        }
+        round += 1;
+    }
+    stop.store(true, SeqCst);
+    threads.into_iter().for_each(|t| t.join().unwrap());
+    // From here on the thread only computes: handlers and the timer must bring the rest.
+    compute_until("the rest", || shared.handled.load(SeqCst) == shared.posted());
+    let stats = engine.stats().snapshot();
+    println!("{round} rounds, {} posted, {stats:?}", shared.posted());
+    assert!(stats.interrupts > 100 && stats.deferrals > 0, "{stats:?}");
+    drop(receiver);
+}
+
+impl Shared {
+    /// A posted vector without data, so that the next signal counts as a ring.
+    fn descriptor_post(&self) {
+        let mark = Mark::new();
+        fence(SeqCst);
+        ring(&self.descriptor, &mark, 5, Urgency::Plain);
+    }
+}
+
+/// Rule 5 under a flood of messages that cost 1 us each: handlers take at most half, nothing is lost.
+#[test]
+fn a_flood_leaves_half_of_the_time() {
+    let shared = Shared::new();
+    let engine = engine(&shared, 1_000);
+    let receiver = install(&shared, &engine, BackendKind::Signal);
+    let stop = Arc::new(AtomicBool::new(false));
+    let (flood, seen) = (shared.clone(), stop.clone());
+    let flooding = std::thread::spawn(move || {
+        while !seen.load(SeqCst) {
+            // Always something there, as a flood has it.
+            if flood.posted() - flood.handled.load(SeqCst) < 10_000 {
+                flood.post(0, Urgency::Urgent);
+            }
+        }
+    });
+    let begun = now_ns();
+    compute_until("some time", || now_ns() - begun > 500_000_000);
+    let stats = engine.stats().snapshot();
+    let charged = stats.stolen_ns + stats.interrupts * crate::duty::ENTRY_NS;
+    let elapsed = now_ns() - begun;
+    stop.store(true, SeqCst);
+    flooding.join().unwrap();
+    compute_until("the rest", || shared.handled.load(SeqCst) == shared.posted());
+    println!(
+        "handlers took {:.1} % of {} ms by {} entries, {} throttles, {} handled",
+        charged as f64 * 100.0 / elapsed as f64,
+        elapsed / 1_000_000,
+        stats.interrupts,
+        stats.throttles,
+        shared.handled.load(SeqCst)
+    );
+    // The clock counts what the machine takes from the handler, too: some room for a busy machine.
+    assert!(charged * 100 < elapsed * 55, "{charged} of {elapsed}");
+    assert!(stats.interrupts > 100, "{stats:?}");
+    drop(receiver);
+}
+
+/// `wants_plain` that comes up while a plain message is there already must not leave it lying.
+#[test]
+fn wanting_plain_messages_looks_once_more() {
+    let shared = Shared::new();
+    shared.wants_plain.store(false, SeqCst);
+    let engine = engine(&shared, 0);
+    let receiver = install(&shared, &engine, BackendKind::Signal);
+    shared.post(0, Urgency::Plain);
+    std::thread::sleep(Duration::from_millis(5));
+    assert_eq!(shared.handled.load(SeqCst), 0, "a plain message must not interrupt");
+    shared.wants_plain.store(true, SeqCst);
+    drop(engine.enter());
+    assert_eq!(shared.handled.load(SeqCst), 1);
+    drop(receiver);
+}
+
+/// Threads that wait are woken by whoever completes what they wait for.
+#[test]
+fn waiters_are_woken_by_other_contexts() {
+    for backend in [BackendKind::Signal, BackendKind::Thread, BackendKind::Poll] {
+        let shared = Shared::new();
+        let engine = engine(&shared, 0);
+        let receiver = install(&shared, &engine, backend);
+        let progress = (backend == BackendKind::Thread)
+            .then(|| crate::ProgressThread::spawn(engine.clone(), None).unwrap());
+        std::thread::scope(|scope| {
+            let waiters: Vec<_> = (1..=3u64)
+                .map(|n| {
+                    let (shared, engine) = (&shared, &engine);
+                    scope.spawn(move || {
+                        engine.wait_until(
+                            || shared.handled.load(SeqCst) >= n * 100,
+                            Some(Duration::from_secs(20)),
+                        )
+                    })
+                })
+                .collect();
+            for n in 0..300 {
+                shared.post(n % 2, Urgency::Urgent);
+                if n % 50 == 0 {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            }
+            for waiter in waiters {
+                assert!(waiter.join().unwrap(), "{backend:?}");
+            }
+        });
+        assert!(!engine.wait_until(|| false, Some(Duration::from_millis(3))));
+        drop(progress);
+        drop(receiver);
+        assert_eq!(shared.descriptor.attention().pollers(), 0);
+        assert_eq!(shared.descriptor.attention().sleepers(), 0);
+    }
+}
+
+/// A progress thread serves a rank whose own thread never calls.
+#[test]
+fn a_progress_thread_serves_a_computing_rank() {
+    let shared = Shared::new();
+    let engine = engine(&shared, 0);
+    let receiver = install(&shared, &engine, BackendKind::Thread);
+    let thread = crate::ProgressThread::spawn(engine.clone(), Some(0)).unwrap();
+    for n in 1..=50 {
+        shared.post(0, Urgency::Urgent);
+        compute_until("the progress thread", || shared.handled.load(SeqCst) == n);
+        if n % 10 == 0 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+    assert_eq!(engine.stats().snapshot().interrupts, 0);
+    drop(thread);
+    drop(receiver);
+}
+
+/// A second thread that stays inside while the first is rung: the handler defers, the holder serves.
+#[test]
+fn the_holder_serves_what_a_handler_deferred() {
+    let shared = Shared::new();
+    let engine = engine(&shared, 0);
+    let receiver = install(&shared, &engine, BackendKind::Signal);
+    let inside = Arc::new(AtomicBool::new(false));
+    let (holder, entered) = (engine.clone(), inside.clone());
+    let holding = std::thread::spawn(move || {
+        let inside = holder.enter();
+        entered.store(true, SeqCst);
+        let begun = Instant::now();
+        while holder.stats().snapshot().deferrals == 0 && begun.elapsed() < Duration::from_secs(20) {}
+        drop(inside);
+    });
+    compute_until("the holder", || inside.load(SeqCst));
+    shared.post(1, Urgency::Urgent);
+    compute_until("the holder's pass", || shared.handled.load(SeqCst) == 1);
+    assert_eq!(shared.handled_by_handler.load(SeqCst), 0);
+    holding.join().unwrap();
+    drop(receiver);
+}
