@@ -1,0 +1,111 @@
+//! What callers say: arguments, limits, answers.
+
+use tocsin_transport::Class;
+
+use crate::{ConstBuf, MutBuf};
+
+/// When a send is complete.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Mode {
+    /// When its buffer may be used again.
+    #[default]
+    Standard,
+    /// When, besides, the receiver has matched it.
+    Synchronous,
+}
+
+/// What to send, where.
+#[derive(Clone, Copy, Debug)]
+pub struct SendArgs {
+    /// Context of the communicator. Bit 31 marks its collective half.
+    pub context: u32,
+    /// World rank of the receiver.
+    pub dest: u32,
+    /// Tag.
+    pub tag: i32,
+    /// The message.
+    pub buf: ConstBuf,
+    /// When it is complete.
+    pub mode: Mode,
+    /// [`Class::Eager`] for users' messages, [`Class::Coll`] for those of collectives.
+    pub class: Class,
+    /// 0 for a user's request; else the word by which [`next_completed`](crate::P2p::next_completed) names it.
+    pub cookie: u64,
+}
+
+/// What to receive, from where.
+#[derive(Clone, Copy, Debug)]
+pub struct RecvArgs {
+    /// Context of the communicator.
+    pub context: u32,
+    /// World rank of the sender; None: any.
+    pub source: Option<u32>,
+    /// Tag; None: any.
+    pub tag: Option<i32>,
+    /// Where the message goes. Longer messages are truncated.
+    pub buf: MutBuf,
+    /// As in [`SendArgs`].
+    pub class: Class,
+    /// As in [`SendArgs`].
+    pub cookie: u64,
+}
+
+/// What a probe tells of a message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Status {
+    /// World rank of the sender.
+    pub source: u32,
+    /// Tag.
+    pub tag: i32,
+    /// Length in bytes.
+    pub bytes: usize,
+}
+
+/// A message taken out of matching by [`improbe`](crate::P2p::improbe); to be received by
+/// [`mrecv`](crate::P2p::mrecv), once.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct MessageId {
+    pub(crate) class: u8,
+    pub(crate) index: u32,
+    pub(crate) serial: u32,
+}
+
+/// Sizes and limits of one rank's engine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Config {
+    /// Longest message in bytes that travels eagerly. The transport's longest payload cuts it.
+    pub eager_max: usize,
+    /// Unexpected messages that there is room for from the start, per class.
+    pub unexpected_messages: usize,
+    /// 512-byte blocks for their payloads from the start, per class. Payloads of at most 64 bytes need none.
+    pub unexpected_blocks: usize,
+    /// Bytes that unexpected messages may take at most, per class.
+    pub unexpected_limit: usize,
+}
+
+impl Default for Config {
+    /// 8 KiB eager; 1 MiB or so of unexpected messages, at most 256 MiB.
+    fn default() -> Config {
+        Config {
+            eager_max: 8192,
+            unexpected_messages: 1024,
+            unexpected_blocks: 1024,
+            unexpected_limit: 256 << 20,
+        }
+    }
+}
+
+/// What was moved, since the start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counters {
+    /// Packets put into lanes.
+    pub packets_sent: u64,
+    /// Packets taken out of lanes.
+    pub packets_received: u64,
+    /// Payload bytes put into lanes.
+    pub bytes_sent: u64,
+    /// Payload bytes taken out of lanes.
+    pub bytes_received: u64,
+    /// Bytes copied, by who ran the engine: user's thread, handler, progress thread.
+    pub bytes_copied: [u64; 3],
+}
