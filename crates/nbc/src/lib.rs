@@ -1,1 +1,39 @@
 //! Non-blocking collectives: schedules compiled from a table of algorithms, run step by step.
+//!
+//! # For users
+//!
+//! A call is described by [`Arguments`](table::Arguments); [`table::compile`] translates it, on the user's thread, into a
+//! [`Schedule`]: a graph of sends, receives, copies and reductions. [`Nbc::post`] reserves what the steps need and starts
+//! those that wait for nothing. From then on [`Nbc::progress`] runs whatever an arrival makes ready, in whichever context
+//! it is called: a handler, a user call, a progress thread. Nothing but buffer addresses is needed from the user after
+//! the post, so that a rank that has posted and computes is progressed by its handler alone.
+//!
+//! # What a path may not do
+//!
+//! | path | allocates or frees | runs user operators |
+//! |---|---|---|
+//! | [`table::compile`], [`Nbc::prepare`], [`Nbc::post`], [`Nbc::release`], [`Nbc::detach`], [`Nbc::collect`] | yes: user threads only | no ([`Nbc::post`]: yes) |
+//! | [`Nbc::start`], [`Nbc::fail_group`], [`Nbc::completion`] | no | no |
+//! | [`Nbc::progress`] in a handler | no | only those declared handler-safe |
+//! | [`Nbc::progress`] elsewhere | no | yes |
+#![warn(missing_debug_implementations)]
+
+mod algorithms;
+pub mod builder;
+mod datatype;
+mod error;
+mod executor;
+mod group;
+mod kernels;
+pub mod messages;
+mod op;
+pub mod order;
+mod schedule;
+pub mod table;
+
+pub use datatype::{DataType, ValueIndex32, ValueIndex64};
+pub use error::Error;
+pub use executor::{Copied, Nbc};
+pub use group::Group;
+pub use op::{Op, UserFunction, UserOp};
+pub use schedule::Schedule;

@@ -1,0 +1,293 @@
+//! Building a [`Schedule`] on the user's thread.
+
+use crate::kernels::Operator;
+use crate::schedule::{Kind, Line, NONE, ROUND_BITS, Schedule, Status, Step, StepState};
+use crate::{DataType, Error, Group, Op};
+
+/// A step of the schedule that is being built.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StepId(u32);
+
+/// Memory that steps use: the user's, or a temporary of the schedule.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mem {
+    /// The user's buffer. Steps that only read it never write through the pointer.
+    User(*mut u8),
+    /// An offset into the schedule's temporaries.
+    Temp(usize),
+}
+
+impl Mem {
+    /// The user's memory, to be read.
+    pub fn read_only(memory: *const u8) -> Mem {
+        Mem::User(memory.cast_mut())
+    }
+
+    /// The same memory, so many bytes further on.
+    pub fn at(self, bytes: usize) -> Mem {
+        match self {
+            Mem::User(base) => Mem::User(base.wrapping_add(bytes)),
+            Mem::Temp(offset) => Mem::Temp(offset.saturating_add(bytes)),
+        }
+    }
+}
+
+/// The operands of a reduction step: `out = left op right`. `out` is `left`, `right`, or apart from both.
+#[derive(Clone, Copy, Debug)]
+pub struct Reduction {
+    /// Left operand.
+    pub left: Mem,
+    /// Right operand.
+    pub right: Mem,
+    /// Result.
+    pub out: Mem,
+    /// Elements.
+    pub count: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Draft {
+    Send { to: u32, round: u32, from: Mem, bytes: usize },
+    Recv { from: u32, round: u32, to: Mem, bytes: usize },
+    Copy { from: Mem, to: Mem, bytes: usize },
+    Reduce { operands: Reduction, operator: Operator },
+    Join,
+}
+
+/// Collects steps and their dependencies; [`finish`](Self::finish) checks them and lays them out.
+///
+/// Ranks are those of the group. Between two ranks, messages of one direction differ in their `round`, and both sides
+/// give the same round to the same message.
+#[derive(Debug)]
+pub struct ScheduleBuilder {
+    group: Group,
+    drafts: Vec<Draft>,
+    /// (before, after)
+    edges: Vec<(u32, u32)>,
+    temp: Option<usize>,
+}
+
+impl ScheduleBuilder {
+    /// An empty schedule.
+    pub fn new(group: &Group) -> ScheduleBuilder {
+        ScheduleBuilder { group: group.clone(), drafts: Vec::new(), edges: Vec::new(), temp: Some(0) }
+    }
+
+    /// This process's rank in the group.
+    pub fn rank(&self) -> u32 {
+        self.group.rank()
+    }
+
+    /// Number of ranks in the group.
+    pub fn size(&self) -> u32 {
+        self.group.size()
+    }
+
+    /// Memory that lives as long as the schedule, aligned to 64 bytes.
+    pub fn temp(&mut self, bytes: usize) -> Mem {
+        let start = self.temp.unwrap_or(0);
+        self.temp = self.temp.and_then(|end| end.checked_add(bytes)?.checked_next_multiple_of(64));
+        Mem::Temp(start)
+    }
+
+    /// Sends `bytes` at `from` to rank `to`, once the steps `after` are done.
+    pub fn send(&mut self, to: u32, round: u32, from: Mem, bytes: usize, after: &[StepId]) -> StepId {
+        self.push(Draft::Send { to, round, from, bytes }, after)
+    }
+
+    /// Receives `bytes` into `to` from rank `from`, once the steps `after` are done.
+    pub fn recv(&mut self, from: u32, round: u32, to: Mem, bytes: usize, after: &[StepId]) -> StepId {
+        self.push(Draft::Recv { from, round, to, bytes }, after)
+    }
+
+    /// Copies within this rank; the two ranges are apart.
+    pub fn copy(&mut self, from: Mem, to: Mem, bytes: usize, after: &[StepId]) -> StepId {
+        self.push(Draft::Copy { from, to, bytes }, after)
+    }
+
+    /// Combines two vectors.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOperator`].
+    pub fn reduce(
+        &mut self,
+        operands: Reduction,
+        data_type: DataType,
+        op: Op,
+        after: &[StepId],
+    ) -> Result<StepId, Error> {
+        let operator = Operator::new(op, data_type)?;
+        Ok(self.push(Draft::Reduce { operands, operator }, after))
+    }
+
+    /// A step that does nothing: one name for many dependencies.
+    pub fn join(&mut self, after: &[StepId]) -> StepId {
+        self.push(Draft::Join, after)
+    }
+
+    /// Adds a dependency between steps that both exist.
+    pub fn order(&mut self, before: StepId, after: StepId) {
+        self.edges.push((before.0, after.0));
+    }
+
+    fn push(&mut self, draft: Draft, after: &[StepId]) -> StepId {
+        // A schedule of 2^32 steps is refused by `finish`, so that the number may wrap here.
+        let id = self.drafts.len() as u32;
+        self.drafts.push(draft);
+        self.edges.extend(after.iter().map(|before| (before.0, id)));
+        StepId(id)
+    }
+
+    /// Checks the graph and lays it out.
+    ///
+    /// # Errors
+    /// [`Error::BadSchedule`] when the steps are no valid graph, [`Error::OutOfMemory`].
+    pub fn finish(mut self) -> Result<Box<Schedule>, Error> {
+        // The cookie of a request has 24 bits for the step.
+        if self.drafts.len() >= 1 << 24 {
+            return Err(Error::BadSchedule("it has 2^24 steps or more"));
+        }
+        let bytes = self.temp.unwrap_or(usize::MAX);
+        let mut arena: Vec<Line> = Vec::new();
+        let lines = bytes / 64;
+        arena.try_reserve_exact(lines).map_err(|_| Error::OutOfMemory { bytes })?;
+        arena.resize(lines, Line([0; 64]));
+        let base: *mut u8 = arena.as_mut_ptr().cast();
+
+        let (dependencies, ranges, dependants) = self.sort_edges()?;
+        let mut steps = Vec::with_capacity(self.drafts.len());
+        for (i, draft) in self.drafts.iter().enumerate() {
+            let (first_dependant, count) = ranges[i];
+            let kind = self.resolve(draft, base, lines * 64)?;
+            steps.push(Step { kind, dependencies: dependencies[i], first_dependant, dependants: count });
+        }
+        check_rounds(&steps)?;
+        let idle = StepState { pending: 0, next: NONE, status: Status::Waiting, done: 0, request: None };
+        let initial = (0u32..).zip(&dependencies).filter(|(_, n)| **n == 0).map(|(i, _)| i).collect();
+        let mut schedule = Box::new(Schedule {
+            state: vec![idle; steps.len()].into_boxed_slice(),
+            group: self.group,
+            steps: steps.into_boxed_slice(),
+            dependants: dependants.into_boxed_slice(),
+            initial,
+            remaining: 0,
+            _arena: arena,
+        });
+        schedule.rewind();
+        Ok(schedule)
+    }
+
+    /// Dependencies per step, (first, count) of its dependants, and the dependants; refuses cycles.
+    #[allow(clippy::type_complexity)]
+    fn sort_edges(&mut self) -> Result<(Vec<u32>, Vec<(u32, u32)>, Vec<u32>), Error> {
+        let n = self.drafts.len();
+        self.edges.sort_unstable();
+        self.edges.dedup();
+        if u32::try_from(self.edges.len()).is_err() {
+            return Err(Error::BadSchedule("it has 2^32 dependencies or more"));
+        }
+        let mut dependencies = vec![0u32; n];
+        let mut ranges = vec![(0u32, 0u32); n];
+        for (i, &(before, after)) in self.edges.iter().enumerate() {
+            if before as usize >= n || after as usize >= n {
+                return Err(Error::BadSchedule("a dependency names a step that does not exist"));
+            }
+            if before == after {
+                return Err(Error::BadSchedule("a step depends on itself"));
+            }
+            dependencies[after as usize] += 1;
+            let range = &mut ranges[before as usize];
+            if range.1 == 0 {
+                range.0 = i as u32;
+            }
+            range.1 += 1;
+        }
+        let dependants: Vec<u32> = self.edges.iter().map(|e| e.1).collect();
+        // Kahn 1962: what cannot be numbered in topological order lies on a cycle.
+        let mut left = dependencies.clone();
+        let mut ready: Vec<u32> = (0..n as u32).filter(|i| left[*i as usize] == 0).collect();
+        let mut reached = 0;
+        while let Some(step) = ready.pop() {
+            reached += 1;
+            let (first, count) = ranges[step as usize];
+            for &next in &dependants[first as usize..(first + count) as usize] {
+                left[next as usize] -= 1;
+                if left[next as usize] == 0 {
+                    ready.push(next);
+                }
+            }
+        }
+        if reached != n {
+            return Err(Error::BadSchedule("its dependencies form a cycle"));
+        }
+        Ok((dependencies, ranges, dependants))
+    }
+
+    fn resolve(&self, draft: &Draft, base: *mut u8, arena: usize) -> Result<Kind, Error> {
+        let memory = |mem: Mem, bytes: usize| match mem {
+            Mem::User(pointer) => Ok(pointer),
+            Mem::Temp(start) if start.checked_add(bytes).is_some_and(|end| end <= arena) => {
+                Ok(base.wrapping_add(start))
+            }
+            Mem::Temp(_) => Err(Error::BadSchedule("a step leaves the temporaries")),
+        };
+        let peer = |rank: u32, round: u32| {
+            if rank == self.group.rank() {
+                return Err(Error::BadSchedule("a rank sends to itself instead of copying"));
+            }
+            if round >= 1 << ROUND_BITS {
+                return Err(Error::BadSchedule("it has more rounds than a tag can number"));
+            }
+            self.group
+                .world_rank(rank)
+                .ok_or(Error::BadSchedule("a message goes to a rank outside the group"))
+        };
+        Ok(match *draft {
+            Draft::Send { to, round, from, bytes } => {
+                Kind::Send { peer: peer(to, round)?, round, from: memory(from, bytes)?, bytes }
+            }
+            Draft::Recv { from, round, to, bytes } => {
+                Kind::Recv { peer: peer(from, round)?, round, to: memory(to, bytes)?, bytes }
+            }
+            Draft::Copy { from, to, bytes } => {
+                let (from, to) = (memory(from, bytes)?, memory(to, bytes)?);
+                if overlap(from, to, bytes) {
+                    return Err(Error::BadSchedule("a copy step's ranges overlap"));
+                }
+                Kind::Copy { from, to, bytes }
+            }
+            Draft::Reduce { operands: Reduction { left, right, out, count }, operator } => {
+                let size = operator.size();
+                let bytes = count.checked_mul(size).ok_or(Error::TooLarge { count, size })?;
+                let (left, right, out) = (memory(left, bytes)?, memory(right, bytes)?, memory(out, bytes)?);
+                let apart = |from: *mut u8| from == out || !overlap(from, out, bytes);
+                if !apart(left) || !apart(right) {
+                    return Err(Error::BadSchedule("a reduction's result overlaps an operand"));
+                }
+                Kind::Reduce { left, right, out, count, operator }
+            }
+            Draft::Join => Kind::Join,
+        })
+    }
+}
+
+fn overlap(a: *const u8, b: *const u8, bytes: usize) -> bool {
+    (a as usize).abs_diff(b as usize) < bytes
+}
+
+/// Two messages of one direction between two ranks in one round could be taken for each other.
+fn check_rounds(steps: &[Step]) -> Result<(), Error> {
+    let mut messages: Vec<(bool, u32, u32)> = steps
+        .iter()
+        .filter_map(|step| match step.kind {
+            Kind::Send { peer, round, .. } => Some((true, peer, round)),
+            Kind::Recv { peer, round, .. } => Some((false, peer, round)),
+            _ => None,
+        })
+        .collect();
+    messages.sort_unstable();
+    if messages.windows(2).any(|pair| pair[0] == pair[1]) {
+        return Err(Error::BadSchedule("two messages between the same ranks have the same round"));
+    }
+    Ok(())
+}

@@ -1,0 +1,80 @@
+use crate::table::Operation;
+use crate::{DataType, Op};
+
+/// Why a collective could not be started.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A rank or root outside the communicator.
+    #[error("{what} {rank} does not exist: this communicator has ranks 0 to {}", size.saturating_sub(1))]
+    NoSuchRank {
+        /// "rank" or "root".
+        what: &'static str,
+        /// The number given.
+        rank: u32,
+        /// Number of ranks.
+        size: u32,
+    },
+    /// An operator that the element type does not have.
+    #[error("operator {op} does not exist for elements of type {data_type}: {hint}", hint = hint(*.op))]
+    InvalidOperator {
+        /// The operator.
+        op: Op,
+        /// The element type.
+        data_type: DataType,
+    },
+    /// No algorithm of that name.
+    #[error("{operation} has no algorithm `{name}`; it has: {known}")]
+    UnknownAlgorithm {
+        /// The operation.
+        operation: Operation,
+        /// The name asked for.
+        name: String,
+        /// The names there are.
+        known: String,
+    },
+    /// The algorithm's restrictions exclude these arguments.
+    #[error(
+        "algorithm `{name}` of {operation} {why}; leave the choice to the library or take one of: {others}"
+    )]
+    Restricted {
+        /// The operation.
+        operation: Operation,
+        /// The algorithm asked for.
+        name: &'static str,
+        /// Which restriction.
+        why: &'static str,
+        /// The algorithms that can do it.
+        others: String,
+    },
+    /// Sizes whose product does not fit the address space.
+    #[error("a buffer of {count} elements of {size} bytes does not fit the address space")]
+    TooLarge {
+        /// Elements.
+        count: usize,
+        /// Bytes of each.
+        size: usize,
+    },
+    /// A schedule that is not a valid graph: an error of the algorithm that built it.
+    #[error("schedule refused: {0}; this is an error in the algorithm that built it, please report it")]
+    BadSchedule(&'static str),
+    /// No memory for the schedule.
+    #[error("no memory for a schedule ({bytes} bytes of temporaries)")]
+    OutOfMemory {
+        /// Bytes of temporaries asked for.
+        bytes: usize,
+    },
+    /// A handle that was released before, or a schedule that is still running.
+    #[error("this collective {0}")]
+    BadHandle(&'static str),
+}
+
+fn hint(op: Op) -> &'static str {
+    match op {
+        Op::BAnd | Op::BOr | Op::BXor => "bitwise operators take integers and bytes",
+        Op::LAnd | Op::LOr | Op::LXor => "logical operators take integers",
+        Op::MinLoc | Op::MaxLoc => "minloc and maxloc take pairs of a value and an index",
+        Op::User(_) => "user operators take elements of at least one byte",
+        _ => "sum, prod, min and max take integers and floats",
+    }
+}

@@ -1,0 +1,359 @@
+//! Runs schedules: the user's side (post, release) and the list machinery. [`run`] holds what handlers reach.
+//!
+//! # Implementation details
+//!
+//! A schedule in work occupies a slot whose index is part of the cookies of its requests. Steps that can run stand in
+//! their schedule's ready list, schedules with ready steps in one queue that is served in turn, all of it linked through
+//! indices in memory that exists since the post. User operators that a handler meets are put into a second list, which
+//! the next pass outside a handler takes up.
+
+mod list;
+mod run;
+
+use crate::messages::Messages;
+use crate::schedule::{Kind, NONE, Schedule};
+use crate::{Error, Group};
+use list::{Link, Queue, StepList};
+use std::ptr::NonNull;
+use tocsin_progress::budget::{Budget, Context, Pass};
+use tocsin_progress::completion::{Code, Completion, Outcome};
+use tocsin_progress::slots::{Id, Slots};
+
+/// The cookie of a request has 24 bits for the slot and 24 for the step.
+const MOST_SLOTS: u32 = 1 << 24;
+
+/// Where a schedule is in its life.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    /// Prepared, or ended and restartable.
+    Resting,
+    Running,
+}
+
+/// A schedule that is prepared, running or ended.
+struct Active {
+    schedule: Option<Box<Schedule>>,
+    /// What must live as long as the schedule: buffers and operators of a request that was detached.
+    kept: Option<Box<dyn Send>>,
+    context: u32,
+    sequence: u32,
+    /// Counts starts: cookies of an earlier run are not taken for this one's.
+    run: u16,
+    stage: Stage,
+    detached: bool,
+    ready: StepList,
+    deferred: StepList,
+    /// Links of the queues of schedules.
+    in_ready_queue: bool,
+    next_ready: u32,
+    in_deferred_queue: bool,
+    next_deferred: u32,
+    next_garbage: u32,
+}
+
+impl Active {
+    fn new() -> Active {
+        Active {
+            schedule: None,
+            kept: None,
+            context: 0,
+            sequence: 0,
+            run: 0,
+            stage: Stage::Resting,
+            detached: false,
+            ready: StepList::EMPTY,
+            deferred: StepList::EMPTY,
+            in_ready_queue: false,
+            next_ready: NONE,
+            in_deferred_queue: false,
+            next_deferred: NONE,
+            next_garbage: NONE,
+        }
+    }
+}
+
+/// The collectives of one rank. Used under the rank's engine token.
+pub struct Nbc {
+    slots: Slots<Active, Completion>,
+    ready: Queue,
+    deferred: Queue,
+    /// Detached schedules that have ended, linked by `next_garbage`.
+    garbage: u32,
+    /// [`Messages::failures`] as last seen.
+    failures: u64,
+    running: usize,
+    copied: Copied,
+}
+
+/// Bytes that steps have copied and combined, by who ran them.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Copied {
+    /// In library calls.
+    pub user: u64,
+    /// In handlers.
+    pub handler: u64,
+    /// By a progress thread.
+    pub progress: u64,
+}
+
+impl Default for Nbc {
+    fn default() -> Nbc {
+        Nbc::new()
+    }
+}
+
+impl Nbc {
+    /// No collectives yet.
+    pub fn new() -> Nbc {
+        Nbc {
+            slots: Slots::with_shared(Active::new, Completion::new),
+            ready: Queue::EMPTY,
+            deferred: Queue::EMPTY,
+            garbage: NONE,
+            failures: 0,
+            running: 0,
+            copied: Copied::default(),
+        }
+    }
+
+    /// Posts a collective: [`prepare`](Self::prepare) and [`start`](Self::start). Every rank of the communicator posts
+    /// its collectives in the same order, each with the next `sequence`.
+    ///
+    /// User threads only. When it returns, every step that waits for nothing has been run, so that handlers alone can do
+    /// the rest.
+    ///
+    /// # Safety
+    /// The buffers and operators that the schedule was compiled for stay valid, and the buffers untouched as MPI
+    /// demands (what is sent is not written, what is received into not used), until the completion is done or this
+    /// `Nbc` and the layer below are dropped.
+    ///
+    /// # Errors
+    /// Memory or a peer refused; nothing has been sent then.
+    pub unsafe fn post<M: Messages>(
+        &mut self,
+        messages: &mut M,
+        schedule: Box<Schedule>,
+        context: u32,
+        sequence: u32,
+    ) -> Result<Id, Error> {
+        let id = self.prepare(messages, schedule, context)?;
+        // SAFETY: - buffers: promised by the caller.
+        unsafe { self.start(messages, id, sequence)? };
+        Ok(id)
+    }
+
+    /// Reserves all that the runs of a schedule need and connects its peers. User threads only.
+    ///
+    /// # Errors
+    /// Memory or a peer refused.
+    pub fn prepare<M: Messages>(
+        &mut self,
+        messages: &mut M,
+        mut schedule: Box<Schedule>,
+        context: u32,
+    ) -> Result<Id, Error> {
+        self.collect(messages);
+        connect(messages, &schedule)?;
+        let memory = |_| Error::OutOfMemory { bytes: std::mem::size_of::<Active>() };
+        self.slots.reserve(1).map_err(memory)?;
+        if let Err(error) = reserve(messages, &mut schedule) {
+            give_back(messages, &mut schedule);
+            return Err(error);
+        }
+        let id = self.slots.alloc().filter(|id| id.index < MOST_SLOTS);
+        let Some((id, active)) = id.and_then(|id| Some((id, self.slots.get_mut(id)?))) else {
+            give_back(messages, &mut schedule);
+            return Err(Error::OutOfMemory { bytes: std::mem::size_of::<Active>() });
+        };
+        active.schedule = Some(schedule);
+        active.kept = None;
+        active.context = context;
+        active.stage = Stage::Resting;
+        active.detached = false;
+        active.ready = StepList::EMPTY;
+        active.deferred = StepList::EMPTY;
+        if let Some(completion) = self.slots.shared(id) {
+            completion.reset();
+        }
+        Ok(id)
+    }
+
+    /// Starts a prepared schedule, or one whose last run has ended. Allocates nothing. User threads only, because all
+    /// that waits for nothing is run at once, whatever its size, user operators included.
+    ///
+    /// # Safety
+    /// As [`post`](Self::post).
+    ///
+    /// # Errors
+    /// [`Error::BadHandle`].
+    pub unsafe fn start<M: Messages>(
+        &mut self,
+        messages: &mut M,
+        id: Id,
+        sequence: u32,
+    ) -> Result<(), Error> {
+        let Some((active, completion)) = self.slots.both_mut(id) else {
+            return Err(Error::BadHandle("was released before"));
+        };
+        let Some(schedule) = active.schedule.as_mut() else {
+            return Err(Error::BadHandle("was released before"));
+        };
+        if active.stage == Stage::Running {
+            return Err(Error::BadHandle("is still running; wait for it before you start it again"));
+        }
+        completion.reset();
+        schedule.rewind();
+        active.sequence = sequence;
+        active.run = active.run.wrapping_add(1);
+        active.stage = Stage::Running;
+        for i in 0..schedule.initial.len() {
+            let step = schedule.initial[i];
+            active.ready.push(&mut schedule.state, step);
+        }
+        self.running += 1;
+        let dead = match schedule.is_empty() {
+            true => None,
+            // A world in which nobody died needs no look at every member.
+            false if messages.failures() == 0 => None,
+            false => dead_member(messages, &schedule.group),
+        };
+        match dead {
+            Some(rank) => self.end(id, peer_dead(rank)),
+            None if schedule.is_empty() => self.end(id, Outcome::default()),
+            None => self.ready.push(&mut self.slots, id.index, Link::Ready),
+        }
+        while self.progress(messages, &mut Budget::user()) == Pass::More {}
+        Ok(())
+    }
+
+    /// The completion of a collective, valid as long as this `Nbc`; any thread may look at it without the token. A
+    /// start resets it. Handler-safe.
+    pub fn completion(&self, id: Id) -> Option<NonNull<Completion>> {
+        self.slots.shared_pointer(id)
+    }
+
+    /// Frees a collective that is not running. False, and nothing happens, if it is running or was freed before. User
+    /// threads only.
+    pub fn release<M: Messages>(&mut self, messages: &mut M, id: Id) -> bool {
+        self.collect(messages);
+        match self.slots.get(id) {
+            Some(active) if active.stage == Stage::Resting && !active.detached => {
+                self.free(messages, id);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Gives up a collective without waiting for it: it runs on, and is freed, with `keep` (its buffers, say), by a
+    /// later call in user context. User threads only.
+    pub fn detach<M: Messages>(&mut self, messages: &mut M, id: Id, keep: Option<Box<dyn Send>>) {
+        self.collect(messages);
+        let Some(active) = self.slots.get_mut(id) else { return };
+        if active.stage == Stage::Running {
+            active.detached = true;
+            active.kept = keep;
+        } else if !active.detached {
+            self.free(messages, id);
+        }
+    }
+
+    /// Frees what has ended since it was detached. User threads only; [`prepare`](Self::prepare),
+    /// [`release`](Self::release) and [`detach`](Self::detach) do it too.
+    pub fn collect<M: Messages>(&mut self, messages: &mut M) {
+        while self.garbage != NONE {
+            let Some(id) = self.slots.by_index(self.garbage) else { break };
+            self.garbage = self.slots.get(id).map_or(NONE, |active| active.next_garbage);
+            self.free(messages, id);
+        }
+    }
+
+    /// Collectives that are running, detached ones included. Handler-safe.
+    pub fn outstanding(&self) -> usize {
+        self.running
+    }
+
+    /// Whether steps with user operators wait for a pass outside handlers. Handler-safe.
+    pub fn has_deferred_user_steps(&self) -> bool {
+        !self.deferred.is_empty()
+    }
+
+    /// Whether [`progress`](Self::progress) has steps to run, whatever arrives. Handler-safe.
+    pub fn work_left(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// Bytes copied and combined so far, by who did it.
+    pub fn copied(&self) -> Copied {
+        self.copied
+    }
+
+    fn free<M: Messages>(&mut self, messages: &mut M, id: Id) {
+        self.ready.remove(&mut self.slots, id.index, Link::Ready);
+        self.deferred.remove(&mut self.slots, id.index, Link::Deferred);
+        let Some(active) = self.slots.get_mut(id) else { return };
+        let (schedule, kept) = (active.schedule.take(), active.kept.take());
+        if let Some(mut schedule) = schedule {
+            give_back(messages, &mut schedule);
+        }
+        self.slots.free(id);
+        drop(kept);
+    }
+}
+
+impl std::fmt::Debug for Nbc {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Nbc").field("running", &self.running).finish_non_exhaustive()
+    }
+}
+
+/// Connects every peer, with the longest message that goes there.
+fn connect<M: Messages>(messages: &mut M, schedule: &Schedule) -> Result<(), Error> {
+    let mut peers: Vec<(u32, usize)> = schedule
+        .steps
+        .iter()
+        .filter_map(|step| match step.kind {
+            Kind::Send { peer, bytes, .. } => Some((peer, bytes)),
+            Kind::Recv { peer, .. } => Some((peer, 0)),
+            _ => None,
+        })
+        .collect();
+    peers.sort_unstable_by(|a, b| b.cmp(a));
+    peers.dedup_by_key(|(peer, _)| *peer);
+    for (peer, bytes) in peers {
+        messages.prepare_peer(peer, bytes)?;
+    }
+    Ok(())
+}
+
+/// One request for each message.
+fn reserve<M: Messages>(messages: &mut M, schedule: &mut Schedule) -> Result<(), Error> {
+    for (state, step) in schedule.state.iter_mut().zip(&schedule.steps) {
+        if matches!(step.kind, Kind::Send { .. } | Kind::Recv { .. }) {
+            state.request = Some(messages.reserve()?);
+        }
+    }
+    Ok(())
+}
+
+fn give_back<M: Messages>(messages: &mut M, schedule: &mut Schedule) {
+    for request in schedule.state.iter_mut().filter_map(|state| state.request.take()) {
+        messages.release(request);
+    }
+}
+
+/// A member that is dead, if any is. Handler-safe.
+fn dead_member<M: Messages>(messages: &M, group: &Group) -> Option<u32> {
+    group.world_ranks().iter().copied().find(|rank| messages.is_dead(*rank))
+}
+
+fn peer_dead(rank: u32) -> Outcome {
+    Outcome { code: Code::PeerDead, source: rank, ..Outcome::default() }
+}
+
+const fn is_handler(context: Context) -> bool {
+    matches!(context, Context::Handler)
+}
+
+#[cfg(test)]
+mod tests;

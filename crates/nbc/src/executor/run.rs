@@ -1,0 +1,319 @@
+//! What handlers reach: arrivals, ready steps, ends. Nothing here allocates, frees, waits or panics; a pass is bounded
+//! by its budget, an end by the schedule's number of steps, a failure by the number of schedules and their members.
+
+use super::list::Link;
+use super::{Nbc, Stage, dead_member, is_handler, peer_dead};
+use crate::kernels::Panicked;
+use crate::messages::{Envelope, Messages};
+use crate::schedule::{Kind, NONE, Schedule, Status, tag};
+use tocsin_progress::budget::{Budget, Context, Pass};
+use tocsin_progress::completion::{Code, Outcome};
+use tocsin_progress::slots::Id;
+
+/// Marks cookies as the executor's, so that none is 0.
+const COOKIE: u64 = 1 << 63;
+const INDEX_MASK: u64 = (1 << 24) - 1;
+const RUN_MASK: u64 = (1 << 15) - 1;
+
+/// Cookie of a step's request.
+fn cookie(slot: u32, run: u16, step: u32) -> u64 {
+    COOKIE
+        | (u64::from(run) & RUN_MASK) << 48
+        | (u64::from(slot) & INDEX_MASK) << 24
+        | u64::from(step) & INDEX_MASK
+}
+
+/// What came of a step.
+enum Step {
+    /// Done; its dependants may be ready.
+    Done,
+    /// With the layer below, or put aside.
+    Away,
+    /// The budget ended in the middle of it.
+    Sliced,
+    /// The schedule fails.
+    Failed(Outcome),
+}
+
+impl Nbc {
+    /// Takes up what the layer below has completed, makes exactly its dependants ready, and runs ready steps within the
+    /// budget. Call it after the layer below has made progress. Handler-safe.
+    ///
+    /// [`Pass::More`]: the budget ended with steps left to run. Steps that only wait for a context outside handlers are
+    /// not counted: see [`has_deferred_user_steps`](Self::has_deferred_user_steps).
+    pub fn progress<M: Messages>(&mut self, messages: &mut M, budget: &mut Budget) -> Pass {
+        let mut pass = Pass::Idle;
+        if !is_handler(budget.context()) {
+            self.recall_deferred();
+        }
+        loop {
+            while let Some((cookie, outcome)) = messages.next_completed() {
+                self.arrived(messages, cookie, outcome);
+                pass = Pass::Worked;
+            }
+            if self.failures != messages.failures() {
+                self.failures = messages.failures();
+                self.fail_dead(messages);
+                pass = Pass::Worked;
+            }
+            let Some(slot) = self.ready.front() else { return pass };
+            if budget.exhausted() {
+                return Pass::More;
+            }
+            self.run_one(messages, slot, budget);
+            pass = Pass::Worked;
+        }
+    }
+
+    /// Fails every running collective that has this world rank as a member. [`progress`](Self::progress) does it by
+    /// itself when [`Messages::failures`] changes. Handler-safe.
+    pub fn fail_group<M: Messages>(&mut self, messages: &mut M, dead: u32) {
+        self.fail_where(messages, |_, schedule, _| schedule.group.contains(dead).then(|| peer_dead(dead)));
+    }
+
+    /// Fails every running collective of a context: its communicator was revoked. Handler-safe.
+    pub fn fail_context<M: Messages>(&mut self, messages: &mut M, context: u32) {
+        let revoked = Outcome { code: Code::Revoked, ..Outcome::default() };
+        self.fail_where(messages, |_, _, of| (of == context).then_some(revoked));
+    }
+
+    fn fail_dead<M: Messages>(&mut self, messages: &mut M) {
+        self.fail_where(messages, |messages, schedule, _| {
+            dead_member(messages, &schedule.group).map(peer_dead)
+        });
+    }
+
+    fn fail_where<M: Messages>(
+        &mut self,
+        messages: &mut M,
+        outcome: impl Fn(&M, &Schedule, u32) -> Option<Outcome>,
+    ) {
+        for index in 0..self.slots.capacity() as u32 {
+            let Some(id) = self.slots.by_index(index) else { continue };
+            let Some(active) = self.slots.get(id) else { continue };
+            if active.stage != Stage::Running {
+                continue;
+            }
+            let Some(schedule) = active.schedule.as_deref() else { continue };
+            if let Some(outcome) = outcome(messages, schedule, active.context) {
+                self.fail(messages, id, outcome);
+            }
+        }
+    }
+
+    /// Steps that a handler has put aside become ready again.
+    fn recall_deferred(&mut self) {
+        while let Some(slot) = self.deferred.pop(&mut self.slots, Link::Deferred) {
+            let Some(active) = self.slots.by_index(slot).and_then(|id| self.slots.get_mut(id)) else {
+                continue;
+            };
+            if let Some(schedule) = active.schedule.as_mut() {
+                active.ready.append(&mut schedule.state, &mut active.deferred);
+            }
+            self.ready.push(&mut self.slots, slot, Link::Ready);
+        }
+    }
+
+    /// A request has ended.
+    fn arrived<M: Messages>(&mut self, messages: &mut M, cookie: u64, outcome: Outcome) {
+        let slot = (cookie >> 24 & INDEX_MASK) as u32;
+        let step = (cookie & INDEX_MASK) as u32;
+        let Some(id) = self.slots.by_index(slot) else { return };
+        let Some(active) = self.slots.get_mut(id) else { return };
+        let is_of_this_run = cookie >> 48 & RUN_MASK == u64::from(active.run) & RUN_MASK;
+        if active.stage != Stage::Running || !is_of_this_run {
+            return;
+        }
+        let Some(schedule) = active.schedule.as_mut() else { return };
+        let Some(state) = schedule.state.get_mut(step as usize) else { return };
+        if state.status != Status::Started {
+            return;
+        }
+        // The request is reserved again: nothing to abandon.
+        state.status = Status::Waiting;
+        let expected = match schedule.steps.get(step as usize).map(|s| s.kind) {
+            Some(Kind::Recv { bytes, .. }) => bytes as u64,
+            _ => outcome.bytes,
+        };
+        if outcome.code != Code::Ok {
+            self.fail(messages, id, outcome);
+        } else if outcome.bytes != expected {
+            // The ranks disagree about sizes: an erroneous program, or a lying peer.
+            self.fail(messages, id, Outcome { code: Code::Protocol, detail: expected, ..outcome });
+        } else {
+            self.done(id, step);
+        }
+    }
+
+    /// Runs the first ready step of the first schedule, which then goes to the end of the queue.
+    fn run_one<M: Messages>(&mut self, messages: &mut M, slot: u32, budget: &mut Budget) {
+        self.ready.pop(&mut self.slots, Link::Ready);
+        let Some(id) = self.slots.by_index(slot) else { return };
+        let Some(active) = self.slots.get_mut(id) else { return };
+        if active.stage != Stage::Running || active.ready.is_empty() {
+            return;
+        }
+        let step = active.ready.front();
+        let Some(schedule) = active.schedule.as_mut() else { return };
+        let (Some(kind), Some(state)) =
+            (schedule.steps.get(step as usize).map(|s| s.kind), schedule.state.get_mut(step as usize))
+        else {
+            active.ready.pop(&schedule.state);
+            return;
+        };
+        let envelope = |peer: u32, round: u32| Envelope {
+            context: active.context,
+            peer,
+            tag: tag(active.sequence, round),
+            cookie: cookie(slot, active.run, step),
+        };
+        let before = budget.bytes_left();
+        let came = match (kind, state.request) {
+            (Kind::Send { peer, round, from, bytes }, Some(request)) => {
+                budget.packet();
+                state.status = Status::Started;
+                // SAFETY: - the memory is the user's, alive and unwritten by the promise to `post`, or the arena's
+                //         - no step that writes it runs before this one has ended: dependencies of the algorithm.
+                unsafe { messages.start_send(request, &envelope(peer, round), from, bytes) };
+                Step::Away
+            }
+            (Kind::Recv { peer, round, to, bytes }, Some(request)) => {
+                budget.packet();
+                state.status = Status::Started;
+                // SAFETY: - as above; nobody else uses the memory until this step has ended.
+                unsafe { messages.start_recv(request, &envelope(peer, round), to, bytes) };
+                Step::Away
+            }
+            (Kind::Copy { from, to, bytes }, _) => copy(from, to, bytes, &mut state.done, budget),
+            (Kind::Reduce { operator, .. }, _)
+                if is_handler(budget.context()) && !operator.is_handler_safe() =>
+            {
+                active.ready.pop(&schedule.state);
+                active.deferred.push(&mut schedule.state, step);
+                let more = !active.ready.is_empty();
+                self.deferred.push(&mut self.slots, slot, Link::Deferred);
+                if more {
+                    self.ready.push(&mut self.slots, slot, Link::Ready);
+                }
+                return;
+            }
+            (kind @ Kind::Reduce { .. }, _) => reduce(&kind, &mut state.done, budget),
+            (Kind::Join, _) => Step::Done,
+            // A message without a request: `prepare` reserves one for each.
+            (Kind::Send { .. } | Kind::Recv { .. }, None) => {
+                Step::Failed(Outcome { code: Code::Protocol, ..Outcome::default() })
+            }
+        };
+        if !matches!(came, Step::Sliced) {
+            active.ready.pop(&schedule.state);
+        }
+        let more = !active.ready.is_empty();
+        if !matches!(came, Step::Away) {
+            self.count(budget.context(), before.saturating_sub(budget.bytes_left()));
+        }
+        if more {
+            self.ready.push(&mut self.slots, slot, Link::Ready);
+        }
+        match came {
+            Step::Done => self.done(id, step),
+            Step::Failed(outcome) => self.fail(messages, id, outcome),
+            Step::Away | Step::Sliced => {}
+        }
+    }
+
+    /// A step is done: each of its dependants has one dependency less.
+    fn done(&mut self, id: Id, step: u32) {
+        let Some(active) = self.slots.get_mut(id) else { return };
+        let Some(schedule) = active.schedule.as_mut() else { return };
+        let Schedule { steps, state, dependants, remaining, .. } = &mut **schedule;
+        let Some(this) = steps.get(step as usize) else { return };
+        if let Some(state) = state.get_mut(step as usize) {
+            state.status = Status::Done;
+        }
+        let first = this.first_dependant as usize;
+        let range = first..first.saturating_add(this.dependants as usize);
+        for &next in dependants.get(range).unwrap_or_default() {
+            let Some(entry) = state.get_mut(next as usize) else { continue };
+            entry.pending = entry.pending.saturating_sub(1);
+            if entry.pending == 0 {
+                active.ready.push(state, next);
+            }
+        }
+        *remaining = remaining.saturating_sub(1);
+        if *remaining == 0 {
+            self.end(id, Outcome::default());
+        } else if !active.ready.is_empty() {
+            self.ready.push(&mut self.slots, id.index, Link::Ready);
+        }
+    }
+
+    /// Ends a collective that cannot go on.
+    fn fail<M: Messages>(&mut self, messages: &mut M, id: Id, outcome: Outcome) {
+        let Some(active) = self.slots.get_mut(id) else { return };
+        let Some(schedule) = active.schedule.as_mut() else { return };
+        for state in schedule.state.iter_mut().filter(|state| state.status == Status::Started) {
+            state.status = Status::Waiting;
+            if let Some(request) = state.request {
+                messages.abandon(request);
+            }
+        }
+        self.end(id, outcome);
+    }
+
+    /// Ends a collective: whoever waits sees it; if nobody does, it is put where a user's call will free it.
+    pub(super) fn end(&mut self, id: Id, outcome: Outcome) {
+        let Some((active, completion)) = self.slots.both_mut(id) else { return };
+        active.stage = Stage::Resting;
+        active.ready = super::StepList::EMPTY;
+        active.deferred = super::StepList::EMPTY;
+        if active.detached {
+            active.next_garbage = std::mem::replace(&mut self.garbage, id.index);
+        } else {
+            active.next_garbage = NONE;
+        }
+        self.running = self.running.saturating_sub(1);
+        completion.finish(outcome);
+    }
+
+    fn count(&mut self, context: Context, bytes: usize) {
+        let counter = match context {
+            Context::User => &mut self.copied.user,
+            Context::Handler => &mut self.copied.handler,
+            Context::ProgressThread => &mut self.copied.progress,
+        };
+        *counter = counter.saturating_add(bytes as u64);
+    }
+}
+
+/// As much of a copy as the budget allows, at least a byte.
+fn copy(from: *const u8, to: *mut u8, bytes: usize, done: &mut usize, budget: &mut Budget) -> Step {
+    let left = bytes.saturating_sub(*done);
+    let now = left.min(budget.bytes_left().max(1));
+    // SAFETY: - done + now <= bytes, and the step's ranges are valid for `bytes` and apart: promised to `post`, checked by
+    //           the builder
+    //         - nobody else uses them now: dependencies of the algorithm.
+    unsafe { std::ptr::copy_nonoverlapping(from.add(*done), to.add(*done), now) };
+    budget.take_bytes(now);
+    *done = done.saturating_add(now);
+    if now == left { Step::Done } else { Step::Sliced }
+}
+
+/// As much of a reduction as the budget allows, at least an element.
+fn reduce(kind: &Kind, done: &mut usize, budget: &mut Budget) -> Step {
+    let Kind::Reduce { left, right, out, count, operator } = *kind else { return Step::Done };
+    let size = operator.size().max(1);
+    let elements = count.saturating_sub(*done);
+    let now = elements.min((budget.bytes_left() / size).max(1));
+    let offset = done.saturating_mul(size);
+    // SAFETY: - done + now <= count, and the step's operands are valid for `count` elements: promised to `post`
+    //         - `out` equals an operand or is apart from it: checked by the builder
+    //         - nobody else uses them now: dependencies of the algorithm.
+    let combined = unsafe { operator.combine(left.add(offset), right.add(offset), out.add(offset), now) };
+    budget.take_bytes(now.saturating_mul(size));
+    *done = done.saturating_add(now);
+    match combined {
+        Err(Panicked) => Step::Failed(Outcome { code: Code::UserOperatorPanicked, ..Outcome::default() }),
+        Ok(()) if now == elements => Step::Done,
+        Ok(()) => Step::Sliced,
+    }
+}

@@ -1,0 +1,48 @@
+use crate::Error;
+use std::sync::Arc;
+
+/// Members of a communicator: rank in the communicator to rank in the world.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    ranks: Arc<[u32]>,
+    me: u32,
+}
+
+impl Group {
+    /// A group in which this process has rank `me`.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchRank`] if `me` is not below the number of ranks.
+    pub fn new(ranks: Arc<[u32]>, me: u32) -> Result<Group, Error> {
+        let size = u32::try_from(ranks.len()).unwrap_or(u32::MAX);
+        if me >= size {
+            return Err(Error::NoSuchRank { what: "rank", rank: me, size });
+        }
+        Ok(Group { ranks, me })
+    }
+
+    /// This process's rank.
+    pub fn rank(&self) -> u32 {
+        self.me
+    }
+
+    /// Number of ranks; at least 1.
+    pub fn size(&self) -> u32 {
+        self.ranks.len() as u32
+    }
+
+    /// World rank of a member.
+    pub fn world_rank(&self, rank: u32) -> Option<u32> {
+        self.ranks.get(rank as usize).copied()
+    }
+
+    /// World ranks of all members.
+    pub fn world_ranks(&self) -> &[u32] {
+        &self.ranks
+    }
+
+    /// Whether a world rank is a member. Handler-safe; bounded by the size of the group.
+    pub fn contains(&self, world_rank: u32) -> bool {
+        self.ranks.contains(&world_rank)
+    }
+}

@@ -1,0 +1,64 @@
+//! What the executor needs from the layer below: requests that are reserved once and started from anywhere.
+
+use crate::Error;
+use tocsin_progress::completion::Outcome;
+use tocsin_progress::slots::Id;
+
+/// The envelope of a collective's message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Envelope {
+    /// Context of the communicator's collectives.
+    pub context: u32,
+    /// World rank at the other end.
+    pub peer: u32,
+    /// Collective and round.
+    pub tag: i32,
+    /// Comes back from [`Messages::next_completed`]; never 0.
+    pub cookie: u64,
+}
+
+/// Point-to-point messages as a schedule uses them. Implemented by [`P2p`](tocsin_p2p::P2p); a simulated network can
+/// stand in for it.
+///
+/// A request is *reserved* until it is started and again once [`next_completed`](Self::next_completed) has given its
+/// cookie or [`abandon`](Self::abandon) was called.
+pub trait Messages {
+    /// Reserves a request. User threads only.
+    ///
+    /// # Errors
+    /// Memory refused.
+    fn reserve(&mut self) -> Result<Id, Error>;
+
+    /// Makes sure that messages of up to `bytes` can be sent to, and any received from, a world rank. User threads only.
+    ///
+    /// # Errors
+    /// No such rank, or memory refused.
+    fn prepare_peer(&mut self, peer: u32, bytes: usize) -> Result<(), Error>;
+
+    /// Gives a reserved request back. User threads only.
+    fn release(&mut self, request: Id);
+
+    /// Starts a send on a reserved request. Handler-safe.
+    ///
+    /// # Safety
+    /// `from..from + bytes` stays readable until the request is reserved again.
+    unsafe fn start_send(&mut self, request: Id, envelope: &Envelope, from: *const u8, bytes: usize);
+
+    /// Starts a receive on a reserved request. Handler-safe.
+    ///
+    /// # Safety
+    /// `to..to + bytes` stays writable, and nobody else uses it, until the request is reserved again.
+    unsafe fn start_recv(&mut self, request: Id, envelope: &Envelope, to: *mut u8, bytes: usize);
+
+    /// Gives up a started request; its cookie will not come back. Handler-safe.
+    fn abandon(&mut self, request: Id);
+
+    /// The next request that has ended, in the order in which they did. Handler-safe.
+    fn next_completed(&mut self) -> Option<(u64, Outcome)>;
+
+    /// Changes after a rank has died *and* what it had sent has been delivered. Handler-safe.
+    fn failures(&self) -> u64;
+
+    /// Whether a world rank is dead, as of [`failures`](Self::failures). Handler-safe.
+    fn is_dead(&self, rank: u32) -> bool;
+}

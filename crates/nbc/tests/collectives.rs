@@ -1,0 +1,153 @@
+//! The algorithms over a network that is as nasty as the contract with the layer below allows.
+#![allow(missing_docs)]
+
+mod common;
+
+use common::Random;
+use common::driver::Machine;
+use common::model::{AFFINE, Case, affine_op};
+use common::network::network;
+use tocsin_nbc::table::{self, Operation};
+use tocsin_nbc::{DataType, Op};
+
+const RANKS: [u32; 8] = [1, 2, 3, 4, 7, 8, 16, 33];
+/// Bytes around a typical eager limit, a handler's budget and above.
+const BYTES: [usize; 12] = [0, 1, 8, 64, 1000, 8184, 8192, 8200, 65536, 65544, 300_000, 1 << 20];
+
+/// A random operator and type that go together.
+fn operator(random: &mut Random) -> (DataType, Op) {
+    loop {
+        if random.chance(15) {
+            return (AFFINE, affine_op());
+        }
+        let (data_type, op) = (*random.pick(DataType::BUILT_IN), *random.pick(Op::BUILT_IN));
+        #[cfg(feature = "half")]
+        if matches!(data_type, DataType::F16 | DataType::Bf16) {
+            continue;
+        }
+        let arguments =
+            table::Arguments::Iallreduce { send: None, recv: std::ptr::null_mut(), count: 0, data_type, op };
+        if table::compile(&common::driver::group(1, 0), &arguments, None).is_ok() {
+            return (data_type, op);
+        }
+    }
+}
+
+fn case(random: &mut Random, ranks: u32, operation: Operation, algorithm: Option<&'static str>) -> Case {
+    let (mut data_type, mut op) = operator(random);
+    if algorithm == Some("ring") {
+        while !op.is_commutative() {
+            (data_type, op) = operator(random);
+        }
+    }
+    // A million bytes for one rank, less for many: the whole stays testable.
+    let most = (1 << 20) / ranks as usize;
+    let bytes = (*random.pick(&BYTES)).min(most);
+    let bytes = if operation == Operation::Ialltoall { bytes / ranks as usize } else { bytes };
+    let root = random.below(ranks as usize) as u32;
+    let count = bytes / data_type.size();
+    Case { operation, algorithm, root, data_type, op, count, in_place: random.chance(40) }
+}
+
+#[test]
+fn every_algorithm_on_all_rank_counts() {
+    let seed = 0x70c5_0001;
+    let mut random = Random(seed);
+    for algorithm in table::ALGORITHMS {
+        for ranks in RANKS {
+            for _ in 0..if ranks > 8 { 4 } else { 12 } {
+                let case = case(&mut random, ranks, algorithm.operation, Some(algorithm.name));
+                Machine::new(network(ranks, random.word()), random.word()).run(&[case]);
+            }
+        }
+    }
+}
+
+#[test]
+fn every_root() {
+    let mut random = Random(0x70c5_0002);
+    for algorithm in table::of(Operation::Ibcast) {
+        for ranks in 1..=9 {
+            for root in 0..ranks {
+                let mut case = case(&mut random, ranks, Operation::Ibcast, Some(algorithm.name));
+                case.root = root;
+                Machine::new(network(ranks, random.word()), random.word()).run(&[case]);
+            }
+        }
+    }
+}
+
+#[test]
+fn every_operator_and_type() {
+    let mut random = Random(0x70c5_0003);
+    for data_type in DataType::BUILT_IN.iter().copied().chain([AFFINE]) {
+        for op in Op::BUILT_IN.iter().copied().chain([affine_op()]) {
+            let count = 1 + random.below(300);
+            let arguments = table::Arguments::Iallreduce {
+                send: None,
+                recv: std::ptr::null_mut(),
+                count: 0,
+                data_type,
+                op,
+            };
+            let group = common::driver::group(1, 0);
+            let is_pair = matches!((data_type, op), (DataType::Opaque(8), Op::User(_)));
+            let is_user = matches!(op, Op::User(_));
+            if is_user != is_pair || table::compile(&group, &arguments, None).is_err() {
+                continue;
+            }
+            #[cfg(feature = "half")]
+            if matches!(data_type, DataType::F16 | DataType::Bf16) {
+                continue;
+            }
+            for algorithm in table::of(Operation::Iallreduce) {
+                if algorithm.restrictions.commutative && !op.is_commutative() {
+                    continue;
+                }
+                let case = Case {
+                    operation: Operation::Iallreduce,
+                    algorithm: Some(algorithm.name),
+                    root: 0,
+                    data_type,
+                    op,
+                    count,
+                    in_place: random.chance(50),
+                };
+                Machine::new(network(5, random.word()), random.word()).run(&[case]);
+            }
+        }
+    }
+}
+
+#[test]
+fn several_outstanding_in_any_order() {
+    let mut random = Random(0x70c5_0004);
+    for round in 0..60 {
+        let ranks = *random.pick(&RANKS[1..7]);
+        let outstanding = 1 + random.below(32);
+        let cases: Vec<Case> = (0..outstanding)
+            .map(|_| {
+                let operation = *random.pick(Operation::ALL);
+                let mut case = case(&mut random, ranks, operation, None);
+                case.count = case.count.min(random.below(3000));
+                case
+            })
+            .collect();
+        println!("round {round}: {outstanding} on {ranks} ranks");
+        let mut machine = Machine::new(network(ranks, random.word()), random.word());
+        machine.run(&cases);
+        machine.run(&cases[..outstanding / 2]);
+    }
+}
+
+#[test]
+fn started_again_and_again() {
+    let mut random = Random(0x70c5_0005);
+    for algorithm in table::ALGORITHMS {
+        for ranks in [1, 2, 3, 5, 8] {
+            let mut case = case(&mut random, ranks, algorithm.operation, Some(algorithm.name));
+            case.count = case.count.min(5000);
+            Machine::new(network(ranks, random.word()), random.word()).run_again(case, 4);
+        }
+    }
+}

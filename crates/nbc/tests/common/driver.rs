@@ -1,0 +1,293 @@
+//! Drives all ranks in one thread, in random order, with random budgets and contexts.
+
+use super::Random;
+use super::model::{Case, contents};
+use super::network::End;
+use std::cell::Cell;
+use tocsin_nbc::messages::Messages;
+use tocsin_nbc::table::{self, Algorithm, Arguments, Operation};
+use tocsin_nbc::{Group, Nbc, Schedule};
+use tocsin_progress::budget::{Budget, Context, Pass};
+use tocsin_progress::completion::{Code, Outcome};
+use tocsin_progress::slots::Id;
+
+thread_local! {
+    static IN_HANDLER: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether the pass that runs plays a handler's.
+pub fn in_handler() -> bool {
+    IN_HANDLER.get()
+}
+
+/// A layer below that needs a push.
+pub trait Lower: Messages {
+    fn pump(&mut self, budget: &mut Budget) -> Pass;
+    fn is_clean(&self) -> bool;
+}
+
+impl Lower for End {
+    fn pump(&mut self, _: &mut Budget) -> Pass {
+        End::pump(self);
+        Pass::Idle
+    }
+
+    fn is_clean(&self) -> bool {
+        End::is_clean(self)
+    }
+}
+
+pub struct Rank<L> {
+    pub lower: L,
+    pub nbc: Nbc,
+}
+
+pub struct Machine<L> {
+    pub ranks: Vec<Rank<L>>,
+    pub random: Random,
+    sequence: u32,
+}
+
+/// Memory at an odd address with guards around it.
+pub struct Buffer {
+    memory: Vec<u8>,
+    start: usize,
+    len: usize,
+}
+
+const GUARD: usize = 64;
+
+impl Buffer {
+    pub fn new(contents: &[u8], misalign: usize) -> Buffer {
+        let mut memory = vec![0xa5; contents.len() + 2 * GUARD + 8];
+        let start = GUARD + misalign % 8;
+        memory[start..start + contents.len()].copy_from_slice(contents);
+        Buffer { memory, start, len: contents.len() }
+    }
+
+    pub fn pointer(&mut self) -> *mut u8 {
+        self.memory[self.start..].as_mut_ptr()
+    }
+
+    pub fn contents(&self) -> &[u8] {
+        let end = self.start + self.len;
+        assert!(self.memory[..self.start].iter().all(|b| *b == 0xa5), "memory before the buffer is written");
+        assert!(self.memory[end..].iter().all(|b| *b == 0xa5), "memory after the buffer is written");
+        &self.memory[self.start..end]
+    }
+
+    pub fn set(&mut self, contents: &[u8]) {
+        let start = self.start;
+        self.memory[start..start + contents.len()].copy_from_slice(contents);
+    }
+}
+
+/// A collective on all ranks.
+pub struct Call {
+    pub case: Case,
+    pub algorithm: &'static Algorithm,
+    pub ids: Vec<Option<Id>>,
+    send: Vec<Buffer>,
+    recv: Vec<Buffer>,
+    inputs: Vec<Vec<u8>>,
+    sequence: u32,
+}
+
+impl Call {
+    fn new(case: Case, ranks: u32, random: &mut Random, sequence: u32) -> Call {
+        let (_, recv_bytes) = case.bytes(ranks);
+        let size = case.data_type.size();
+        let mut call = Call {
+            case,
+            algorithm: table::choose(&Arguments::Ibarrier, 1),
+            ids: vec![None; ranks as usize],
+            send: Vec::new(),
+            recv: Vec::new(),
+            inputs: Vec::new(),
+            sequence,
+        };
+        for _ in 0..ranks {
+            let input = contents(random, case.data_type, recv_bytes / size);
+            let (send, recv) = (random.below(8), random.below(8));
+            call.send.push(Buffer::new(&input, send));
+            call.recv.push(Buffer::new(&input, recv));
+            call.inputs.push(input);
+        }
+        call.fill_in(random);
+        let arguments = call.arguments(0);
+        call.algorithm = match case.algorithm {
+            Some(name) => table::find(case.operation, name).unwrap(),
+            None => table::choose(&arguments, ranks),
+        };
+        call
+    }
+
+    /// New inputs in the same buffers, as before each start of a persistent collective.
+    fn fill_in(&mut self, random: &mut Random) {
+        for rank in 0..self.inputs.len() {
+            let size = self.case.data_type.size();
+            let input = contents(random, self.case.data_type, self.inputs[rank].len() / size);
+            let is_input = match self.case.operation {
+                Operation::Ibcast => rank == self.case.root as usize,
+                _ => self.case.in_place,
+            };
+            self.send[rank].set(&input);
+            let before = if is_input { input.clone() } else { vec![0x5b; input.len()] };
+            self.recv[rank].set(&before);
+            self.inputs[rank] = input;
+        }
+    }
+
+    fn arguments(&mut self, rank: usize) -> Arguments {
+        let Case { operation, root, data_type, op, count, in_place, .. } = self.case;
+        let send = (!in_place).then(|| self.send[rank].pointer().cast_const());
+        let recv = self.recv[rank].pointer();
+        match operation {
+            Operation::Ibarrier => Arguments::Ibarrier,
+            Operation::Ibcast => Arguments::Ibcast { buffer: recv, bytes: count * data_type.size(), root },
+            Operation::Iallreduce => Arguments::Iallreduce { send, recv, count, data_type, op },
+            _ => Arguments::Ialltoall { send, recv, block: count * data_type.size() },
+        }
+    }
+
+    fn compile(&mut self, group: &Group) -> Box<Schedule> {
+        let arguments = self.arguments(group.rank() as usize);
+        table::compile(group, &arguments, self.case.algorithm).unwrap()
+    }
+
+    fn check(&self) {
+        let expected = self.case.expected(self.algorithm, &self.inputs);
+        for (rank, expected) in expected.iter().enumerate() {
+            let (got, name) = (self.recv[rank].contents(), self.algorithm.name);
+            let first = got.iter().zip(expected).position(|(a, b)| a != b);
+            assert_eq!(first, None, "rank {rank}: first wrong byte; {:?} by {name}", self.case);
+            if !self.case.in_place {
+                assert_eq!(self.send[rank].contents(), self.inputs[rank], "the input was changed");
+            }
+        }
+    }
+}
+
+pub fn group(ranks: u32, me: u32) -> Group {
+    Group::new((0..ranks).collect::<Vec<_>>().into(), me).unwrap()
+}
+
+impl<L: Lower> Machine<L> {
+    pub fn new(lower: Vec<L>, seed: u64) -> Machine<L> {
+        let ranks = lower.into_iter().map(|lower| Rank { lower, nbc: Nbc::new() }).collect();
+        Machine { ranks, random: Random(seed), sequence: 0 }
+    }
+
+    pub fn size(&self) -> u32 {
+        self.ranks.len() as u32
+    }
+
+    pub fn call(&mut self, case: Case) -> Call {
+        self.sequence += 1;
+        Call::new(case, self.size(), &mut self.random, self.sequence)
+    }
+
+    pub fn post(&mut self, call: &mut Call, rank: usize) {
+        let schedule = call.compile(&group(self.size(), rank as u32));
+        let Rank { lower, nbc } = &mut self.ranks[rank];
+        // SAFETY: - the call owns the buffers, untouched until the machine has seen the completion.
+        let id = unsafe { nbc.post(lower, schedule, 1 << 31, call.sequence) };
+        call.ids[rank] = Some(id.unwrap());
+    }
+
+    /// One pass of a rank.
+    pub fn step(&mut self, rank: usize) -> Pass {
+        let context = *self.random.pick(&[Context::User, Context::Handler, Context::ProgressThread]);
+        let bytes = match self.random.below(4) {
+            0 => 1 + self.random.below(64),
+            1 => 1 + self.random.below(4096),
+            _ => 65536,
+        };
+        let mut budget = Budget::limited(context, 1 + self.random.below(32) as u32, bytes);
+        IN_HANDLER.set(context == Context::Handler);
+        let Rank { lower, nbc } = &mut self.ranks[rank];
+        let below = lower.pump(&mut budget);
+        let pass = nbc.progress(lower, &mut budget);
+        IN_HANDLER.set(false);
+        if below == Pass::Idle { pass } else { below }
+    }
+
+    pub fn outcome(&self, call: &Call, rank: usize) -> Option<Outcome> {
+        let completion = self.ranks[rank].nbc.completion(call.ids[rank]?)?;
+        // SAFETY: - valid as long as the Nbc.
+        unsafe { completion.as_ref() }.outcome()
+    }
+
+    /// Steps ranks in random order until `done`.
+    pub fn drive(&mut self, what: &str, mut act: impl FnMut(&mut Self, usize), done: impl Fn(&Self) -> bool) {
+        let mut idle = 0;
+        while !done(self) {
+            let rank = self.random.below(self.ranks.len());
+            act(self, rank);
+            idle = if self.step(rank) == Pass::Idle { idle + 1 } else { 0 };
+            assert!(idle < 20_000 + 2000 * self.ranks.len(), "hang: {what}");
+        }
+    }
+
+    /// Posts the cases on every rank in the same order, at random moments, and checks their results.
+    pub fn run(&mut self, cases: &[Case]) {
+        let mut calls: Vec<Call> = cases.iter().map(|case| self.call(*case)).collect();
+        let mut posted = vec![0; self.ranks.len()];
+        {
+            let calls = std::cell::RefCell::new(&mut calls);
+            let what = format!("{cases:?} on {} ranks", self.ranks.len());
+            let act = |machine: &mut Self, rank: usize| {
+                while posted[rank] < cases.len() && machine.random.chance(60) {
+                    machine.post(&mut calls.borrow_mut()[posted[rank]], rank);
+                    posted[rank] += 1;
+                }
+            };
+            let done = |machine: &Self| {
+                (0..machine.ranks.len())
+                    .all(|rank| calls.borrow().iter().all(|call| machine.outcome(call, rank).is_some()))
+            };
+            self.drive(&what, act, done);
+        }
+        // Released in any order.
+        while !calls.is_empty() {
+            let which = self.random.below(calls.len());
+            let call = calls.swap_remove(which);
+            self.finish(&call);
+        }
+        assert!(self.ranks.iter().all(|rank| rank.lower.is_clean()), "requests are left");
+    }
+
+    pub fn finish(&mut self, call: &Call) {
+        for rank in 0..self.ranks.len() {
+            assert_eq!(self.outcome(call, rank).unwrap().code, Code::Ok, "rank {rank}, {:?}", call.case);
+            let Rank { lower, nbc } = &mut self.ranks[rank];
+            assert!(nbc.release(lower, call.ids[rank].unwrap()));
+            assert!(!nbc.release(lower, call.ids[rank].unwrap()), "a second release is refused");
+        }
+        call.check();
+    }
+
+    /// A persistent collective: prepared once, started `times` with new contents.
+    pub fn run_again(&mut self, case: Case, times: usize) {
+        let mut call = self.call(case);
+        for rank in 0..self.ranks.len() {
+            let schedule = call.compile(&group(self.size(), rank as u32));
+            let Rank { lower, nbc } = &mut self.ranks[rank];
+            call.ids[rank] = Some(nbc.prepare(lower, schedule, 1 << 31).unwrap());
+        }
+        for _ in 0..times {
+            call.fill_in(&mut self.random);
+            self.sequence += 1;
+            for rank in 0..self.ranks.len() {
+                let Rank { lower, nbc } = &mut self.ranks[rank];
+                let id = call.ids[rank].unwrap();
+                // SAFETY: - as `post`.
+                unsafe { nbc.start(lower, id, self.sequence).unwrap() };
+            }
+            let done = |machine: &Self| (0..machine.ranks.len()).all(|r| machine.outcome(&call, r).is_some());
+            self.drive("a persistent collective", |_, _| {}, done);
+            call.check();
+        }
+        self.finish(&call);
+    }
+}

@@ -1,0 +1,184 @@
+//! A network that stands in for the layer below and is as nasty as the contract allows: it reads what is sent as late as
+//! it can, completes requests in random order, and checks that requests are used as they should be.
+
+use super::Random;
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+use tocsin_nbc::Error;
+use tocsin_nbc::messages::{Envelope, Messages};
+use tocsin_progress::completion::{Code, Outcome};
+use tocsin_progress::slots::Id;
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum State {
+    Free,
+    Reserved,
+    Started,
+    /// In `completed`, not yet told.
+    Ended,
+}
+
+struct Post {
+    envelope: Envelope,
+    request: u32,
+    memory: *mut u8,
+    bytes: usize,
+}
+
+#[derive(Default)]
+struct Host {
+    requests: Vec<State>,
+    sends: Vec<Post>,
+    recvs: Vec<Post>,
+    completed: VecDeque<(u32, u64, Outcome)>,
+    dead: bool,
+}
+
+struct Net {
+    hosts: Vec<Host>,
+    random: Random,
+    failures: u64,
+}
+
+/// One rank's end.
+pub struct End {
+    rank: u32,
+    net: Rc<RefCell<Net>>,
+}
+
+pub fn network(n: u32, seed: u64) -> Vec<End> {
+    let hosts = (0..n).map(|_| Host::default()).collect();
+    let net = Rc::new(RefCell::new(Net { hosts, random: Random(seed), failures: 0 }));
+    (0..n).map(|rank| End { rank, net: net.clone() }).collect()
+}
+
+impl End {
+    /// Matches some messages to this rank.
+    pub fn pump(&mut self) {
+        let net = &mut *self.net.borrow_mut();
+        let me = self.rank as usize;
+        let tries = net.random.below(4);
+        for _ in 0..tries {
+            if net.hosts[me].recvs.is_empty() {
+                return;
+            }
+            let r = net.random.below(net.hosts[me].recvs.len());
+            let (source, context, tag) = {
+                let e = net.hosts[me].recvs[r].envelope;
+                (e.peer, e.context, e.tag)
+            };
+            // The first with that envelope, on both sides: no message overtakes.
+            let matches = |p: &Post, peer: u32| {
+                p.envelope.peer == peer && p.envelope.context == context && p.envelope.tag == tag
+            };
+            let Some(r) = net.hosts[me].recvs.iter().position(|p| matches(p, source)) else { continue };
+            let from = source as usize;
+            let Some(s) = net.hosts[from].sends.iter().position(|p| matches(p, self.rank)) else { continue };
+            let send = net.hosts[from].sends.remove(s);
+            let recv = net.hosts[me].recvs.remove(r);
+            // SAFETY: - the poster promises that both are valid until completion.
+            unsafe { std::ptr::copy_nonoverlapping(send.memory, recv.memory, send.bytes.min(recv.bytes)) };
+            let code = if send.bytes > recv.bytes { Code::Truncated } else { Code::Ok };
+            let sent = Outcome { bytes: send.bytes as u64, ..Outcome::default() };
+            net.complete(from, &send, sent);
+            net.complete(me, &recv, Outcome { code, source, tag, ..sent });
+        }
+    }
+
+    pub fn kill(&mut self, rank: u32) {
+        let net = &mut *self.net.borrow_mut();
+        net.hosts[rank as usize].dead = true;
+        net.failures += 1;
+    }
+
+    /// All requests given back?
+    pub fn is_clean(&self) -> bool {
+        let net = self.net.borrow();
+        let host = &net.hosts[self.rank as usize];
+        host.recvs.is_empty() && host.requests.iter().all(|s| *s == State::Free)
+    }
+}
+
+impl Net {
+    fn complete(&mut self, rank: usize, post: &Post, outcome: Outcome) {
+        let host = &mut self.hosts[rank];
+        assert_eq!(host.requests[post.request as usize], State::Started);
+        host.requests[post.request as usize] = State::Ended;
+        let entry = (post.request, post.envelope.cookie, outcome);
+        if self.random.chance(50) {
+            host.completed.push_back(entry);
+        } else {
+            host.completed.push_front(entry);
+        }
+    }
+}
+
+impl Messages for End {
+    fn reserve(&mut self) -> Result<Id, Error> {
+        let host = &mut self.net.borrow_mut().hosts[self.rank as usize];
+        let free = host.requests.iter().position(|s| *s == State::Free);
+        let index = free.unwrap_or_else(|| {
+            host.requests.push(State::Free);
+            host.requests.len() - 1
+        });
+        host.requests[index] = State::Reserved;
+        Ok(Id { index: index as u32, generation: 1 })
+    }
+
+    fn prepare_peer(&mut self, peer: u32, _: usize) -> Result<(), Error> {
+        assert!(peer != self.rank && (peer as usize) < self.net.borrow().hosts.len());
+        Ok(())
+    }
+
+    fn release(&mut self, request: Id) {
+        let state = &mut self.net.borrow_mut().hosts[self.rank as usize].requests[request.index as usize];
+        assert_eq!(*state, State::Reserved, "released a request that is in use");
+        *state = State::Free;
+    }
+
+    unsafe fn start_send(&mut self, request: Id, envelope: &Envelope, from: *const u8, bytes: usize) {
+        let host = &mut self.net.borrow_mut().hosts[self.rank as usize];
+        assert_eq!(host.requests[request.index as usize], State::Reserved);
+        assert!(envelope.cookie != 0 && envelope.tag >= 0);
+        host.requests[request.index as usize] = State::Started;
+        let memory = from.cast_mut();
+        host.sends.push(Post { envelope: *envelope, request: request.index, memory, bytes });
+    }
+
+    unsafe fn start_recv(&mut self, request: Id, envelope: &Envelope, to: *mut u8, bytes: usize) {
+        let host = &mut self.net.borrow_mut().hosts[self.rank as usize];
+        assert_eq!(host.requests[request.index as usize], State::Reserved);
+        assert!(envelope.cookie != 0 && envelope.tag >= 0);
+        host.requests[request.index as usize] = State::Started;
+        // What is received into may hold anything until then.
+        // SAFETY: - the poster promises that it is writable.
+        unsafe { std::ptr::write_bytes(to, 0xee, bytes) };
+        host.recvs.push(Post { envelope: *envelope, request: request.index, memory: to, bytes });
+    }
+
+    fn abandon(&mut self, request: Id) {
+        let host = &mut self.net.borrow_mut().hosts[self.rank as usize];
+        let state = &mut host.requests[request.index as usize];
+        assert!(matches!(*state, State::Started | State::Ended), "abandoned a request that is {state:?}");
+        *state = State::Reserved;
+        host.sends.retain(|p| p.request != request.index);
+        host.recvs.retain(|p| p.request != request.index);
+        host.completed.retain(|(r, _, _)| *r != request.index);
+    }
+
+    fn next_completed(&mut self) -> Option<(u64, Outcome)> {
+        let host = &mut self.net.borrow_mut().hosts[self.rank as usize];
+        let (request, cookie, outcome) = host.completed.pop_front()?;
+        host.requests[request as usize] = State::Reserved;
+        Some((cookie, outcome))
+    }
+
+    fn failures(&self) -> u64 {
+        self.net.borrow().failures
+    }
+
+    fn is_dead(&self, rank: u32) -> bool {
+        self.net.borrow().hosts[rank as usize].dead
+    }
+}
