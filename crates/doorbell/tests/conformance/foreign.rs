@@ -1,0 +1,200 @@
+//! Signals and stacks of the user's own.
+
+use crate::rank::{Rank, Shared, signal_this_thread};
+use tocsin_doorbell::{BackendKind, Urgency};
+use tocsin_sync::atomic::real::{AtomicI32, AtomicPtr, AtomicU32, Ordering};
+
+static CALLS: AtomicU32 = AtomicU32::new(0);
+static CODE: AtomicI32 = AtomicI32::new(0);
+static MASK_HELD: AtomicU32 = AtomicU32::new(0);
+
+extern "C" fn one_argument(signal: i32) {
+    assert_eq!(signal, libc::SIGURG);
+    CALLS.fetch_add(1, Ordering::Relaxed);
+}
+
+extern "C" fn three_arguments(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    assert!(signal == libc::SIGURG && !info.is_null() && !context.is_null());
+    CALLS.fetch_add(1, Ordering::Relaxed);
+    // SAFETY: the kernel's siginfo; the set is a live local.
+    unsafe {
+        CODE.store((*info).si_code, Ordering::Relaxed);
+        let mut now: libc::sigset_t = core::mem::zeroed();
+        libc::pthread_sigmask(libc::SIG_BLOCK, core::ptr::null(), &raw mut now);
+        MASK_HELD.store(libc::sigismember(&raw const now, libc::SIGUSR2) as u32, Ordering::Relaxed);
+    }
+}
+
+fn set(handler: usize, flags: i32) -> (usize, i32) {
+    // SAFETY: a zeroed sigaction is valid; the handlers have the form that the flags say.
+    unsafe {
+        let mut new: libc::sigaction = core::mem::zeroed();
+        let mut old: libc::sigaction = core::mem::zeroed();
+        new.sa_sigaction = handler;
+        new.sa_flags = flags;
+        libc::sigaddset(&raw mut new.sa_mask, libc::SIGUSR2);
+        assert_eq!(libc::sigaction(libc::SIGURG, &raw const new, &raw mut old), 0);
+        (old.sa_sigaction, old.sa_flags)
+    }
+}
+
+fn now() -> (usize, i32, bool) {
+    // SAFETY: asks only.
+    unsafe {
+        let mut now: libc::sigaction = core::mem::zeroed();
+        assert_eq!(libc::sigaction(libc::SIGURG, core::ptr::null(), &raw mut now), 0);
+        (now.sa_sigaction, now.sa_flags, libc::sigismember(&raw const now.sa_mask, libc::SIGUSR2) == 1)
+    }
+}
+
+fn calls() -> u32 {
+    CALLS.load(Ordering::Relaxed)
+}
+
+pub fn handlers_are_chained(shared: &'static Shared, kind: BackendKind) {
+    for (handler, flags) in [
+        (one_argument as *const () as usize, 0),
+        (three_arguments as *const () as usize, libc::SA_SIGINFO | libc::SA_RESTART),
+    ] {
+        CALLS.store(0, Ordering::Relaxed);
+        set(handler, flags);
+        let rank = Rank::start(shared, kind);
+        let runs = shared.runs();
+        // Ours is not theirs.
+        for _ in 0..100 {
+            let _rang = shared.send(0, Urgency::Urgent);
+        }
+        rank.compute_until_all_seen();
+        assert_eq!((calls(), shared.runs()), (0, runs + 100));
+        // A ring whose vectors a poller took before the signal came is still ours.
+        {
+            let _masked = tocsin_doorbell::Masked::new();
+            let _rang = shared.send(0, Urgency::Urgent);
+            shared.look();
+        }
+        assert_eq!(calls(), 0);
+        // By kill, by tgkill, to this thread and to one that is no rank: theirs.
+        let runs = shared.runs();
+        // SAFETY: no memory is involved. One thread: delivered before kill returns.
+        unsafe { libc::kill(libc::getpid(), libc::SIGURG) };
+        assert_eq!(calls(), 1);
+        signal_this_thread(libc::SIGURG);
+        assert_eq!(calls(), 2);
+        std::thread::spawn(|| signal_this_thread(libc::SIGURG)).join().unwrap();
+        assert_eq!((calls(), shared.runs()), (3, runs));
+        if flags & libc::SA_SIGINFO != 0 {
+            assert_eq!(
+                (CODE.load(Ordering::Relaxed), MASK_HELD.load(Ordering::Relaxed)),
+                (libc::SI_TKILL, 1)
+            );
+        }
+        drop(rank);
+        assert_eq!(now().0, handler);
+        assert!(now().2);
+    }
+}
+
+pub fn one_shot_handler_is_chained_once(shared: &'static Shared, kind: BackendKind) {
+    set(one_argument as *const () as usize, libc::SA_RESETHAND);
+    let _rank = Rank::start(shared, kind);
+    for _ in 0..3 {
+        signal_this_thread(libc::SIGURG);
+    }
+    assert_eq!(calls(), 1);
+}
+
+pub fn everything_is_restored(shared: &'static Shared, kind: BackendKind) {
+    // SAFETY: live locals.
+    let block = |how| unsafe {
+        let mut set: libc::sigset_t = core::mem::zeroed();
+        let mut old: libc::sigset_t = core::mem::zeroed();
+        libc::sigaddset(&raw mut set, libc::SIGURG);
+        libc::pthread_sigmask(how, &raw const set, &raw mut old);
+        libc::sigismember(&raw const old, libc::SIGURG) == 1
+    };
+    set(three_arguments as *const () as usize, libc::SA_SIGINFO | libc::SA_NODEFER);
+    let before = now();
+    block(libc::SIG_BLOCK);
+    for _ in 0..3 {
+        let rank = Rank::start(shared, kind);
+        assert_ne!(now().0, before.0);
+        // Another rank of the process: the disposition stays until the last one goes.
+        std::thread::spawn(|| {
+            let context = core::ptr::from_ref(shared).cast();
+            let config = tocsin_doorbell::Config::default();
+            // SAFETY: the memory is never unmapped; `run` obeys the handler rules.
+            let second = unsafe {
+                tocsin_doorbell::Receiver::install(
+                    &raw const shared.other,
+                    &config,
+                    crate::rank::run,
+                    context,
+                )
+            };
+            drop(second.unwrap());
+        })
+        .join()
+        .unwrap();
+        let _rang = shared.send(0, Urgency::Urgent);
+        assert!(shared.all_seen());
+        drop(rank);
+        assert_eq!(now(), before);
+        assert!(block(libc::SIG_BLOCK), "blocked again");
+    }
+}
+
+pub fn a_later_handler_stays(shared: &'static Shared, kind: BackendKind) {
+    static OURS: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
+    /// Someone who politely calls what was there before.
+    extern "C" fn polite(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+        CALLS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the handler that was replaced, of the three-argument form.
+        unsafe {
+            let before = core::mem::transmute::<
+                *mut (),
+                extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void),
+            >(OURS.load(Ordering::Relaxed));
+            before(signal, info, context);
+        }
+    }
+    let rank = Rank::start(shared, kind);
+    let (ours, flags) = set(polite as *const () as usize, libc::SA_SIGINFO);
+    assert_ne!(flags & libc::SA_ONSTACK, 0);
+    OURS.store(core::ptr::with_exposed_provenance_mut(ours), Ordering::Relaxed);
+    let _rang = shared.send(0, Urgency::Urgent);
+    assert_eq!((shared.seen(0), calls()), (1, 1), "the polite one passes it on");
+    drop(rank);
+    assert_eq!(now().0, polite as *const () as usize, "theirs stays");
+    signal_this_thread(libc::SIGURG);
+    assert_eq!(calls(), 2);
+    // A new rank goes on top of theirs: no circle.
+    let rank = Rank::start(shared, kind);
+    let _rang = shared.send(0, Urgency::Urgent);
+    assert_eq!((shared.seen(0), calls()), (2, 2));
+    signal_this_thread(libc::SIGURG);
+    assert_eq!(calls(), 3);
+    drop(rank);
+    assert_eq!(now().0, polite as *const () as usize);
+}
+
+pub fn dropped_on_its_own_stack(shared: &'static Shared, kind: BackendKind) {
+    static RANK: AtomicPtr<Rank> = AtomicPtr::new(core::ptr::null_mut());
+    extern "C" fn dropper(_: i32) {
+        // SAFETY: the test put it there for this one call. (Freeing in a handler is the test's own risk: it
+        // raises the signal itself.)
+        drop(unsafe { Box::from_raw(RANK.load(Ordering::Relaxed)) });
+    }
+    RANK.store(Box::into_raw(Box::new(Rank::start(shared, kind))), Ordering::Relaxed);
+    // SAFETY: a valid sigaction.
+    unsafe {
+        let mut new: libc::sigaction = core::mem::zeroed();
+        new.sa_sigaction = dropper as *const () as usize;
+        new.sa_flags = libc::SA_ONSTACK;
+        libc::sigaction(libc::SIGUSR1, &raw const new, core::ptr::null_mut());
+    }
+    signal_this_thread(libc::SIGUSR1);
+    assert_eq!(shared.descriptor.attention().tid(), 0);
+    let rank = Rank::start(shared, kind);
+    let _rang = shared.send(0, Urgency::Urgent);
+    rank.compute_until_all_seen();
+}

@@ -1,0 +1,286 @@
+//! No wake-up is lost, whoever stops: the real ring and owner code, driven by loom.
+//!
+//! `RUSTFLAGS="--cfg loom" cargo test -p tocsin-doorbell --release --test loom_doorbell -- --nocapture`
+//!
+//! The kernel is a model: a signal is a pending flag that may be delivered between any two steps of the
+//! owner, a futex is a queue. Time stands still, so that marks never grow old: the 1 ms fall-back does not
+//! help here. Each property is checked for the protocol as it ships, and once more with one part of it
+//! removed, where loom must find the lost wake-up: a proof that cannot fail proves nothing.
+#![cfg(loom)]
+#![allow(clippy::unwrap_used)]
+
+use loom::sync::Arc;
+use loom::thread;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use tocsin_doorbell::testing::{RING_STEPS, Real, Step, Stopped, Variant, ring_as};
+use tocsin_doorbell::{BackendKind, Descriptor, Mark, Own, Urgency};
+use tocsin_sync::atomic::{AtomicU64, Ordering, fence, real};
+
+/// A protocol to check: the crate's variation points, and those of its callers.
+trait Protocol: Variant + Send + Sync + 'static {
+    /// The ringer's fence between its data and the ring.
+    const RINGER_FENCE: bool = true;
+    /// The owner's fence between clearing marks and looking.
+    const LOOK_FENCE: bool = true;
+    /// One mark per ringer.
+    const OWN_MARKS: bool = true;
+    /// The owner looks once more after it stopped to poll.
+    const LOOK_ONCE_MORE: bool = true;
+}
+impl Protocol for Real {}
+
+macro_rules! broken {
+    ($name:ident { $($point:ident),* } { $($caller_point:ident),* }) => {
+        struct $name;
+        impl Variant for $name { $(const $point: bool = false;)* }
+        impl Protocol for $name { $(const $caller_point: bool = false;)* }
+    };
+}
+broken!(NoRingerFence {} { RINGER_FENCE });
+broken!(NoLookFence {} { LOOK_FENCE });
+// A look has a fence of its own, which makes up for a missing one before it: both go.
+broken!(NoOwnerFence { OWNER_FENCE } { LOOK_FENCE });
+broken!(NoLookOnceMore {} { LOOK_ONCE_MORE });
+broken!(NoSleeperFence { SLEEPER_FENCE } {});
+broken!(NoSequence { BUMP_SEQUENCE } {});
+broken!(SharedMark {} { OWN_MARKS });
+
+struct Shared {
+    descriptor: Descriptor,
+    marks: [Mark; 2],
+    sent: [AtomicU64; 2],
+}
+
+impl Shared {
+    fn new() -> Arc<Shared> {
+        let shared = Shared {
+            descriptor: Descriptor::new(),
+            marks: [Mark::new(), Mark::new()],
+            sent: [AtomicU64::new(0), AtomicU64::new(0)],
+        };
+        shared.descriptor.model_install(BackendKind::Signal);
+        Arc::new(shared)
+    }
+
+    fn own(&self) -> Own {
+        // SAFETY: the users of the result hold the `Arc`.
+        unsafe { Own::new(&raw const self.descriptor) }
+    }
+
+    /// What a pass of the engine does.
+    fn look<P: Protocol>(&self) -> [u64; 2] {
+        self.own().take();
+        for mark in &self.marks {
+            mark.clear_if_set();
+        }
+        if P::LOOK_FENCE {
+            fence(Ordering::SeqCst);
+        }
+        [self.sent[0].load(Ordering::Relaxed), self.sent[1].load(Ordering::Relaxed)]
+    }
+
+    /// A message from a ringer, who may stop for ever on the way.
+    fn send<P: Protocol>(&self, variant: &impl Variant, ringer: usize, message: u64) {
+        self.sent[ringer].store(message, Ordering::Relaxed);
+        if P::RINGER_FENCE {
+            fence(Ordering::SeqCst);
+        }
+        let mark = &self.marks[if P::OWN_MARKS { ringer } else { 0 }];
+        let _outcome_or_stopped = ring_as(variant, &self.descriptor, mark, ringer as u8, Urgency::Urgent);
+    }
+
+    /// The owner computes: a pending signal is delivered at this point, and its handler looks.
+    fn compute<P: Protocol>(&self, seen: &mut [u64; 2]) {
+        if self.descriptor.model_deliver() {
+            *seen = self.look::<P>();
+        }
+    }
+}
+
+/// A ringer of protocol `P` that stops for ever at a step.
+struct StopsAt(Option<u8>);
+
+impl Variant for StopsAt {
+    fn at(&self, step: Step) -> Result<(), Stopped> {
+        if Some(step as u8) == self.0 { Err(Stopped) } else { Ok(()) }
+    }
+}
+
+fn check(name: &str, model: impl Fn() + Sync + Send + 'static) {
+    static COUNT: real::AtomicU64 = real::AtomicU64::new(0);
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(builder.preemption_bound.unwrap_or(3));
+    let start = std::time::Instant::now();
+    COUNT.store(0, Ordering::Relaxed);
+    builder.check(move || {
+        COUNT.fetch_add(1, Ordering::Relaxed);
+        model();
+    });
+    let count = COUNT.load(Ordering::Relaxed);
+    println!("{name}: no wake-up lost in {count} executions ({} ms)", start.elapsed().as_millis());
+}
+
+fn must_be_caught(name: &str, model: impl Fn() + Sync + Send + 'static) {
+    let answer = catch_unwind(AssertUnwindSafe(|| check(name, model)));
+    assert!(answer.is_err(), "{name}: the broken variant was not caught");
+    println!("{name}: caught");
+}
+
+/// The owner stops to poll and computes, while a ringer sends.
+fn poll_then_compute<P: Protocol>() {
+    let shared = Shared::new();
+    shared.own().begin_poll();
+    let ringer = thread::spawn({
+        let shared = shared.clone();
+        move || shared.send::<P>(&StopsAt(None), 0, 1)
+    });
+    let mut seen = shared.look::<P>();
+    shared.own().end_poll_as::<P>();
+    if P::LOOK_ONCE_MORE {
+        seen = shared.look::<P>();
+    }
+    shared.compute::<P>(&mut seen);
+    ringer.join().unwrap();
+    // From here on the owner computes for ever: it is told, or it knows.
+    shared.compute::<P>(&mut seen);
+    assert_eq!(seen[0], 1, "lost");
+}
+
+/// One ringer sends twice: the second ring may only be suppressed if the owner looks after it.
+fn suppression<P: Protocol>() {
+    let shared = Shared::new();
+    let ringer = thread::spawn({
+        let shared = shared.clone();
+        move || {
+            shared.send::<P>(&StopsAt(None), 0, 1);
+            shared.send::<P>(&StopsAt(None), 0, 2);
+        }
+    });
+    let mut seen = [0; 2];
+    shared.compute::<P>(&mut seen);
+    shared.compute::<P>(&mut seen);
+    ringer.join().unwrap();
+    shared.compute::<P>(&mut seen);
+    assert_eq!(seen[0], 2, "lost");
+}
+
+/// One ringer stops for ever at a step, another one must get through to a computing owner.
+fn stopped_ringer<P: Protocol>(step: u8) {
+    let shared = Shared::new();
+    let stopping = thread::spawn({
+        let shared = shared.clone();
+        move || shared.send::<P>(&StopsAt(Some(step)), 0, 1)
+    });
+    let other = thread::spawn({
+        let shared = shared.clone();
+        move || shared.send::<P>(&StopsAt(None), 1, 1)
+    });
+    let mut seen = [0; 2];
+    shared.compute::<P>(&mut seen);
+    stopping.join().unwrap();
+    other.join().unwrap();
+    shared.compute::<P>(&mut seen);
+    assert_eq!(seen[1], 1, "silenced by another's death");
+}
+
+/// The owner sleeps until it has seen the message. A lost wake-up is a deadlock, which loom reports.
+fn sleep<P: Protocol>(variant: &'static P) {
+    let shared = Shared::new();
+    let ringer = thread::spawn({
+        let shared = shared.clone();
+        move || shared.send::<P>(variant, 0, 1)
+    });
+    let mut seen = shared.look::<P>();
+    while seen[0] == 0 {
+        shared.own().sleep_as::<P>(None, || shared.sent[0].load(Ordering::Relaxed) != 0);
+        seen = shared.look::<P>();
+    }
+    ringer.join().unwrap();
+    assert_eq!(shared.descriptor.attention().sleepers(), 0);
+}
+
+/// The same, with another ringer that stops for ever at a step.
+fn sleep_with_stopped_ringer(step: u8) {
+    let shared = Shared::new();
+    let stopping = thread::spawn({
+        let shared = shared.clone();
+        move || shared.send::<Real>(&StopsAt(Some(step)), 0, 1)
+    });
+    let other = thread::spawn({
+        let shared = shared.clone();
+        move || shared.send::<Real>(&Real, 1, 1)
+    });
+    let mut seen = shared.look::<Real>();
+    while seen[1] == 0 {
+        shared.own().sleep(None, || shared.sent[1].load(Ordering::Relaxed) != 0);
+        seen = shared.look::<Real>();
+    }
+    stopping.join().unwrap();
+    other.join().unwrap();
+}
+
+/// The owner throttles, then computes.
+fn throttle<P: Protocol>() {
+    let shared = Shared::new();
+    shared.own().suppress(true);
+    let ringer = thread::spawn({
+        let shared = shared.clone();
+        move || shared.send::<P>(&StopsAt(None), 0, 1)
+    });
+    shared.own().suppress(false);
+    // The contract: fence (the look's own), look.
+    let mut seen = shared.look::<P>();
+    ringer.join().unwrap();
+    shared.compute::<P>(&mut seen);
+    assert_eq!(seen[0], 1, "lost");
+}
+
+/// A thread of the rank completes something and wakes its own sleepers.
+fn wake_own() {
+    let shared = Shared::new();
+    let completer = thread::spawn({
+        let shared = shared.clone();
+        move || {
+            shared.sent[0].store(1, Ordering::Relaxed);
+            shared.own().wake_own();
+        }
+    });
+    while shared.sent[0].load(Ordering::Relaxed) == 0 {
+        shared.own().sleep(None, || shared.sent[0].load(Ordering::Relaxed) != 0);
+    }
+    completer.join().unwrap();
+}
+
+#[test]
+fn all() {
+    check("poll, then compute", poll_then_compute::<Real>);
+    must_be_caught("poll, then compute; no fence in the ringer", poll_then_compute::<NoRingerFence>);
+    must_be_caught("poll, then compute; no fence in the owner", poll_then_compute::<NoOwnerFence>);
+    must_be_caught("poll, then compute; no last look", poll_then_compute::<NoLookOnceMore>);
+
+    check("suppression", suppression::<Real>);
+    must_be_caught("suppression; no fence in the ringer", suppression::<NoRingerFence>);
+    must_be_caught("suppression; no fence before the look", suppression::<NoLookFence>);
+
+    check("throttle", throttle::<Real>);
+    must_be_caught("throttle; no fence in the ringer", throttle::<NoRingerFence>);
+    must_be_caught("throttle; no fence before the look", throttle::<NoLookFence>);
+
+    check("sleep", || sleep(&Real));
+    must_be_caught("sleep; no fence in the ringer", || sleep(&NoRingerFence));
+    must_be_caught("sleep; no fence in the sleeper", || sleep(&NoSleeperFence));
+    must_be_caught("sleep; the sequence does not move", || sleep(&NoSequence));
+    check("wake own", wake_own);
+
+    for step in 0..RING_STEPS {
+        check(&format!("another ringer stopped at step {step}, owner computes"), move || {
+            stopped_ringer::<Real>(step);
+        });
+        check(&format!("another ringer stopped at step {step}, owner sleeps"), move || {
+            sleep_with_stopped_ringer(step);
+        });
+    }
+    must_be_caught("another ringer stopped after marking; ringers share a mark", || {
+        stopped_ringer::<SharedMark>(Step::MarkSet as u8);
+    });
+}
