@@ -26,8 +26,6 @@ pub unsafe extern "C" fn tocsin_on_complete(
     guarded("tocsin_on_complete", || {
         let request = request.ok_or_else(|| Failure::null("request"))?;
         let callback = callback.ok_or_else(|| Failure::null("callback"))?;
-        let raw =
-            request.raw.as_mut().ok_or_else(|| Failure::argument("request is in use by another call"))?;
         let argument = Argument(argument);
         request.raw.on_complete(Box::new(move |outcome| {
             let Argument(pointer) = { argument };

@@ -1,0 +1,245 @@
+/* The exchange that every face does: point to point and the four collectives, checked. Runs on any communicator. */
+#ifndef EXCHANGE_H
+#define EXCHANGE_H
+
+#include "check.h"
+
+/* Byte `i` of the message from `source` to `dest`. */
+static unsigned char pattern(int source, int dest, size_t i) {
+    return (unsigned char)(31 * (size_t)source + 17 * (size_t)dest + i % 251);
+}
+
+static unsigned char *allocate(size_t bytes) {
+    unsigned char *memory = (unsigned char *)malloc(bytes + 1);
+    if (memory == NULL) {
+        fprintf(stderr, "out of memory\n");
+        exit(1);
+    }
+    return memory;
+}
+
+/* A ring: each sends to the next and receives from the one before, at once. */
+static void ring(tocsin_comm *comm, int rank, int size, size_t bytes, int synchronous) {
+    int next = (rank + 1) % size, before = (rank + size - 1) % size;
+    unsigned char *out = allocate(bytes), *in = allocate(bytes);
+    tocsin_request *requests[2] = {NULL, NULL};
+    tocsin_status statuses[2];
+    size_t i, wrong = 0;
+
+    for (i = 0; i < bytes; i++) out[i] = pattern(rank, next, i);
+    memset(in, 0, bytes);
+    OK(tocsin_irecv(comm, in, bytes, before, 7, &requests[0]));
+    if (synchronous)
+        OK(tocsin_issend(comm, out, bytes, next, 7, &requests[1]));
+    else
+        OK(tocsin_isend(comm, out, bytes, next, 7, &requests[1]));
+    OK(tocsin_waitall(2, requests, statuses));
+    CHECK(requests[0] == NULL && requests[1] == NULL);
+    CHECK(statuses[0].source == before);
+    CHECK(statuses[0].tag == 7);
+    CHECK(statuses[0].bytes == bytes);
+    CHECK(statuses[0].error == TOCSIN_OK && statuses[1].error == TOCSIN_OK);
+    for (i = 0; i < bytes; i++) wrong += in[i] != pattern(before, rank, i);
+    CHECK(wrong == 0);
+
+    memset(in, 0, bytes);
+    OK(tocsin_sendrecv(comm, out, bytes, next, 8, in, bytes, TOCSIN_ANY_SOURCE, TOCSIN_ANY_TAG, &statuses[0]));
+    CHECK(statuses[0].source == before && statuses[0].tag == 8 && statuses[0].bytes == bytes);
+    for (i = 0; i < bytes; i++) wrong += in[i] != pattern(before, rank, i);
+    CHECK(wrong == 0);
+    free(out);
+    free(in);
+}
+
+static void wait_for(tocsin_request *request) {
+    OK(tocsin_wait(&request, NULL));
+    CHECK(request == NULL);
+}
+
+static void broadcast(tocsin_comm *comm, int rank, int size, size_t bytes, const char *algorithm) {
+    unsigned char *data = allocate(bytes);
+    int root;
+
+    for (root = 0; root < size; root++) {
+        tocsin_request *request = NULL;
+        size_t i, wrong = 0;
+        for (i = 0; i < bytes; i++) data[i] = rank == root ? pattern(root, 0, i) : 0;
+        OK(tocsin_ibcast(comm, data, bytes, root, algorithm, &request));
+        wait_for(request);
+        for (i = 0; i < bytes; i++) wrong += data[i] != pattern(root, 0, i);
+        CHECK(wrong == 0);
+    }
+    free(data);
+}
+
+static void reduce(tocsin_comm *comm, int rank, int size, size_t count, const char *algorithm) {
+    int64_t *data = (int64_t *)allocate(count * sizeof *data), *sum = (int64_t *)allocate(count * sizeof *sum);
+    double *real = (double *)allocate(count * sizeof *real);
+    tocsin_request *request = NULL;
+    size_t i, wrong = 0;
+    int64_t n = size;
+
+    for (i = 0; i < count; i++) data[i] = (int64_t)i + rank;
+    OK(tocsin_iallreduce(comm, data, sum, count, TOCSIN_INT64, TOCSIN_SUM, algorithm, &request));
+    wait_for(request);
+    for (i = 0; i < count; i++) wrong += sum[i] != n * (int64_t)i + n * (n - 1) / 2;
+    CHECK(wrong == 0);
+
+    /* In place. */
+    for (i = 0; i < count; i++) real[i] = (double)rank + 0.5;
+    OK(tocsin_iallreduce(comm, NULL, real, count, TOCSIN_DOUBLE, TOCSIN_MAX, algorithm, &request));
+    wait_for(request);
+    for (i = 0; i < count; i++) wrong += real[i] < size - 0.5 || real[i] > size - 0.5;
+    CHECK(wrong == 0);
+    free(data);
+    free(sum);
+    free(real);
+}
+
+/* Multiplies 2x2 matrices of unsigned integers: associative, not commutative. */
+typedef struct {
+    uint32_t m[4];
+} matrix;
+
+static void multiply(void *context, const void *left, const void *right, void *out, size_t count) {
+    size_t i;
+    *(int *)context = 1;
+    for (i = 0; i < count; i++) {
+        matrix a, b, c;
+        memcpy(&a, (const char *)left + i * sizeof a, sizeof a);
+        memcpy(&b, (const char *)right + i * sizeof b, sizeof b);
+        c.m[0] = a.m[0] * b.m[0] + a.m[1] * b.m[2];
+        c.m[1] = a.m[0] * b.m[1] + a.m[1] * b.m[3];
+        c.m[2] = a.m[2] * b.m[0] + a.m[3] * b.m[2];
+        c.m[3] = a.m[2] * b.m[1] + a.m[3] * b.m[3];
+        memcpy((char *)out + i * sizeof c, &c, sizeof c);
+    }
+}
+
+static matrix matrix_of(int rank) {
+    matrix m = {{1, (uint32_t)rank + 1, (uint32_t)rank + 2, 3}};
+    return m;
+}
+
+static void user_operator(tocsin_comm *comm, int rank, int size) {
+    tocsin_request *request = NULL;
+    matrix mine = matrix_of(rank), product, expected = matrix_of(0);
+    int op = 0, called = 0, other;
+
+    OK(tocsin_op_create(multiply, &called, 0, &op));
+    OK(tocsin_iallreduce(comm, &mine, &product, 1, tocsin_type_opaque(sizeof mine), op, NULL, &request));
+    wait_for(request);
+    for (other = 1; other < size; other++) {
+        matrix next = matrix_of(other);
+        multiply(&called, &expected, &next, &expected, 1);
+    }
+    CHECK(memcmp(&product, &expected, sizeof product) == 0);
+    CHECK(size == 1 || called == 1);
+    OK(tocsin_op_free(&op));
+    CHECK(op == 0);
+}
+
+static void all_to_all(tocsin_comm *comm, int rank, int size, size_t bytes) {
+    size_t total = bytes * (size_t)size, i, wrong = 0;
+    unsigned char *out = allocate(total), *in = allocate(total);
+    tocsin_request *request = NULL;
+    int other;
+
+    for (other = 0; other < size; other++)
+        for (i = 0; i < bytes; i++) out[(size_t)other * bytes + i] = pattern(rank, other, i);
+    OK(tocsin_ialltoall(comm, out, in, bytes, NULL, &request));
+    wait_for(request);
+    for (other = 0; other < size; other++)
+        for (i = 0; i < bytes; i++) wrong += in[(size_t)other * bytes + i] != pattern(other, rank, i);
+    CHECK(wrong == 0);
+    free(out);
+    free(in);
+}
+
+/* Probes, wait_any, cancel, test: what a program may do with requests. */
+static void requests(tocsin_comm *comm, int rank, int size) {
+    int next = (rank + 1) % size, before = (rank + size - 1) % size;
+    int value = rank, got[2] = {-1, -1}, found = 0, done = 0, cancelled = -1;
+    tocsin_request *request = NULL, *two[2] = {NULL, NULL};
+    tocsin_message *message = NULL;
+    tocsin_status status;
+    ptrdiff_t index = -2;
+
+    OK(tocsin_isend(comm, &value, sizeof value, next, 21, &request));
+    OK(tocsin_mprobe(comm, before, 21, &message, &status));
+    CHECK(message != NULL && status.source == before && status.tag == 21 && status.bytes == sizeof value);
+    OK(tocsin_mrecv(&message, got, sizeof got[0], &status));
+    CHECK(message == NULL && got[0] == before);
+    wait_for(request);
+
+    OK(tocsin_iprobe(comm, before, 22, &found, &status));
+    CHECK(found == 0);
+    OK(tocsin_irecv(comm, &got[0], sizeof got[0], before, 22, &two[0]));
+    OK(tocsin_irecv(comm, &got[1], sizeof got[1], before, 23, &two[1]));
+    OK(tocsin_isend(comm, &value, sizeof value, next, 23, &request));
+    OK(tocsin_waitany(2, two, &index, &status));
+    CHECK(index == 1 && two[1] == NULL && two[0] != NULL && got[1] == before && status.tag == 23);
+    wait_for(request);
+    OK(tocsin_cancel(two[0], &cancelled));
+    CHECK(cancelled == 1);
+    FAILS(TOCSIN_ERROR_CANCELLED, tocsin_wait(&two[0], &status));
+    CHECK(status.error == TOCSIN_ERROR_CANCELLED && two[0] == NULL);
+    OK(tocsin_waitany(2, two, &index, NULL));
+    CHECK(index == -1);
+
+    OK(tocsin_irecv(comm, got, sizeof got[0], before, 24, &request));
+    OK(tocsin_wait_timeout(&request, 1000, &done, NULL));
+    CHECK(done == 0 && request != NULL);
+    OK(tocsin_isend(comm, &value, sizeof value, next, 24, &two[0]));
+    while (!done) OK(tocsin_test(&request, &done, &status));
+    CHECK(request == NULL && status.source == before);
+    wait_for(two[0]);
+
+    /* A message longer than the buffer: an error of this receive and of nothing else. */
+    OK(tocsin_irecv(comm, got, 1, before, 25, &request));
+    OK(tocsin_isend(comm, &value, sizeof value, next, 25, &two[0]));
+    FAILS(TOCSIN_ERROR_TRUNCATED, tocsin_wait(&request, NULL));
+    wait_for(two[0]);
+}
+
+static void communicators(tocsin_comm *comm, int rank, int size) {
+    tocsin_comm *duplicate = NULL, *part = NULL, *none = NULL;
+    int part_rank = -1, part_size = -1;
+
+    OK(tocsin_comm_dup(comm, &duplicate));
+    ring(duplicate, rank, size, 100, 0);
+    OK(tocsin_comm_split(duplicate, rank % 2, -rank, &part));
+    OK(tocsin_comm_rank(part, &part_rank));
+    OK(tocsin_comm_size(part, &part_size));
+    CHECK(part_size == (size + 1 - rank % 2) / 2);
+    CHECK(part_rank == part_size - 1 - rank / 2);
+    reduce(part, part_rank, part_size, 5, NULL);
+    OK(tocsin_comm_split(duplicate, TOCSIN_UNDEFINED, 0, &none));
+    CHECK(none == NULL);
+    OK(tocsin_comm_free(&part));
+    OK(tocsin_comm_free(&duplicate));
+    CHECK(part == NULL && duplicate == NULL);
+}
+
+static void exchange(tocsin_comm *comm) {
+    static const size_t sizes[] = {0, 1, 100, 8192, 65536, 300001};
+    tocsin_request *request = NULL;
+    int rank = -1, size = 0;
+    size_t i;
+
+    OK(tocsin_comm_rank(comm, &rank));
+    OK(tocsin_comm_size(comm, &size));
+    for (i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        ring(comm, rank, size, sizes[i], (int)(i % 2));
+        broadcast(comm, rank, size, sizes[i], i % 2 ? "binomial" : NULL);
+        reduce(comm, rank, size, sizes[i] / 8, i % 2 ? "recursive-doubling" : NULL);
+        all_to_all(comm, rank, size, sizes[i] / 4);
+        OK(tocsin_ibarrier(comm, NULL, &request));
+        wait_for(request);
+    }
+    user_operator(comm, rank, size);
+    requests(comm, rank, size);
+    communicators(comm, rank, size);
+}
+
+#endif
