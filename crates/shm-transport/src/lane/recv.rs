@@ -165,4 +165,10 @@ impl RecvLane {
         self.closed = true;
         self.peeked = None;
     }
+
+    /// As if so much had gone through already.
+    #[cfg(test)]
+    pub(crate) fn start_at(&mut self, position: u32, data: u32) {
+        (self.head, self.data_head) = (position, data);
+    }
 }

@@ -148,4 +148,10 @@ impl SendLane {
     pub(crate) fn close(&mut self) {
         self.closed = true;
     }
+
+    /// As if so much had gone through already.
+    #[cfg(test)]
+    pub(crate) fn start_at(&mut self, position: u32, data: u32) {
+        (self.tail, self.head, self.data_tail, self.data_head) = (position, position, data, data);
+    }
 }

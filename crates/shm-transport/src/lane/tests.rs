@@ -1,0 +1,202 @@
+use proptest::prelude::*;
+use tocsin_sync::atomic::Ordering;
+use tocsin_transport::{Header, wire};
+
+use super::*;
+
+/// A lane in private memory.
+struct Private {
+    memory: *mut [Slot],
+    shape: Shape,
+}
+
+impl Private {
+    fn new(slots: u32, data: u32) -> Private {
+        let lines = size_of::<LaneHead>() / 64 + 1 + slots as usize + data as usize / 64;
+        let memory: Box<[Slot]> =
+            (0..lines).map(|_| Slot(std::array::from_fn(|_| AtomicU64::new(0)))).collect();
+        Private { memory: Box::into_raw(memory), shape: Shape { slots, data, max_payload: data.max(32) / 2 } }
+    }
+
+    fn place(&self) -> Place {
+        let base = self.memory.cast::<u8>();
+        // A head is aligned to 128 bytes, a slot to 64.
+        let head = base.wrapping_add(base.align_offset(128)).cast::<LaneHead>();
+        let slots = head.wrapping_add(1).cast::<Slot>();
+        let data = slots.wrapping_add(self.shape.slots as usize).cast::<u8>();
+        Place { head, slots, data, shape: self.shape }
+    }
+
+    fn ends(&self) -> (SendLane, RecvLane) {
+        // SAFETY: fresh ends of a fresh lane, which outlives them in each test.
+        unsafe { (SendLane::new(self.place()), RecvLane::new(self.place())) }
+    }
+
+    fn slot(&self, i: u32) -> &Slot {
+        // SAFETY: the lane lives as long as `self`; only atomics.
+        unsafe { self.place().slot(i) }
+    }
+
+    fn set_consumed(&self, slots: u32, data: u32) {
+        // SAFETY: as above.
+        let head = unsafe { self.place().head() };
+        head.consumed.0.store(u64::from(slots) | u64::from(data) << 32, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Private {
+    fn drop(&mut self) {
+        // SAFETY: made by `Box::into_raw` and freed once.
+        drop(unsafe { Box::from_raw(self.memory) });
+    }
+}
+
+fn push(lane: &mut SendLane, n: u64, len: usize) -> Push {
+    let payload = vec![n as u8; len];
+    // SAFETY: the payload is live.
+    unsafe { lane.try_push(&Header { kind: 1, a: n, ..Header::default() }, payload.as_ptr(), len) }
+}
+
+/// Peeks, reads every byte, consumes.
+fn pull(lane: &mut RecvLane) -> Option<Result<(u64, usize), ()>> {
+    match lane.peek() {
+        Peek::Empty => None,
+        Peek::Corrupt => Some(Err(())),
+        Peek::Packet(header, len, payload) => {
+            for i in 0..len {
+                // SAFETY: the lane promises `len` readable bytes.
+                std::hint::black_box(unsafe { payload.add(i).read_volatile() });
+            }
+            lane.consume();
+            Some(Ok((header.a, len)))
+        }
+    }
+}
+
+#[test]
+fn positions_wrap_at_32_bits() {
+    let lane = Private::new(4, 256);
+    let (mut send, mut recv) = lane.ends();
+    // As if 2^32 - 2 packets and 2^32 - 128 bytes had gone through, and all slots held the last lap's stamps.
+    send.start_at(u32::MAX - 1, u32::MAX - 127);
+    recv.start_at(u32::MAX - 1, u32::MAX - 127);
+    lane.set_consumed(u32::MAX - 1, u32::MAX - 127);
+    for position in 0..4 {
+        let position = (u32::MAX - 5).wrapping_add(position);
+        lane.slot(position).0[0].store(u64::from(position.wrapping_add(1)), Ordering::Relaxed);
+    }
+    let (mut sent, mut received) = (0, 0);
+    for _ in 0..10 {
+        assert!(pull(&mut recv).is_none());
+        while push(&mut send, sent, 30 + sent as usize % 40) == Push::Sent {
+            sent += 1;
+        }
+        while let Some(got) = pull(&mut recv) {
+            assert_eq!(got, Ok((received, 30 + received as usize % 40)));
+            received += 1;
+        }
+        assert_eq!(sent, received);
+    }
+    assert!(sent >= 20);
+}
+
+#[test]
+fn a_lying_producer_is_found_out() {
+    let content = |meta: u32, len: u32, position: u32| {
+        (meta, [0, u64::from(len) | u64::from(position) << 32, 0, 0, 0, 0, 0])
+    };
+    let header = Header { kind: 1, ..Header::default() };
+    let outside = wire::pack_data(&header, 0, 0).0;
+    let inline = wire::pack_inline(&header, [0; 2], 3).0;
+    let table: [(&str, u32, (u32, wire::Content)); 10] = [
+        ("stamp of the next lap", 5, content(inline, 3, 0)),
+        ("stamp far ahead", 0x8000_0000, content(inline, 3, 0)),
+        ("inline length that differs", 1, content(inline, 4, 0)),
+        ("no kind", 1, content(inline & !0xff, 3, 0)),
+        ("longer than any payload", 1, content(outside, 129, 0)),
+        ("absurd length", 1, content(outside, u32::MAX, 0)),
+        ("length that wraps when rounded", 1, content(outside, u32::MAX - 5, 0)),
+        ("position outside", 1, content(outside, 100, 256)),
+        ("position inside, but wrong", 1, content(outside, 100, 64)),
+        ("short payload outside the slot", 1, content(outside, 16, 0)),
+    ];
+    for (what, stamp, (meta, content)) in table {
+        let lane = Private::new(4, 256);
+        let (_, mut recv) = lane.ends();
+        for (word, value) in lane.slot(0).0[1..].iter().zip(content) {
+            word.store(value, Ordering::Relaxed);
+        }
+        lane.slot(0).0[0].store(u64::from(stamp) | u64::from(meta) << 32, Ordering::Relaxed);
+        assert!(recv.has_packet(), "{what}: work for a pass");
+        assert!(matches!(recv.peek(), Peek::Corrupt), "{what}");
+        assert!(matches!(recv.peek(), Peek::Empty) && !recv.has_packet(), "{what}: closed");
+        assert!(!recv.consume());
+    }
+}
+
+#[test]
+fn a_lying_consumer_is_found_out() {
+    for (slots, data) in [(5, 0), (u32::MAX, 0), (0, 192), (0x8000_0000, 0), (1, u32::MAX)] {
+        let lane = Private::new(4, 256);
+        let (mut send, _) = lane.ends();
+        for n in 0..4 {
+            assert_eq!(push(&mut send, n, if n < 2 { 60 } else { 4 }), Push::Sent);
+        }
+        assert_eq!(push(&mut send, 4, 4), Push::Full);
+        lane.set_consumed(slots, data);
+        assert_eq!(push(&mut send, 5, 4), Push::Corrupt, "{slots} slots, {data} bytes given back");
+        lane.set_consumed(1, 64);
+        assert_eq!(push(&mut send, 6, 4), Push::Corrupt, "a closed lane stays closed");
+        assert!(!send.room_again());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
+
+    /// Whatever bytes a peer writes into a lane, both ends go on without touching anything outside it.
+    #[test]
+    fn flipped_bytes_never_crash(
+        lens in prop::collection::vec(0usize..128, 1..24),
+        flips in prop::collection::vec((0usize..256 + 4 * 64 + 256, 1u8..), 1..12),
+    ) {
+        let lane = Private::new(4, 256);
+        let (mut send, mut recv) = lane.ends();
+        let mut flips = flips.iter();
+        for (n, len) in lens.into_iter().enumerate() {
+            let _any = push(&mut send, n as u64, len);
+            if n % 2 == 0 && let Some((at, bits)) = flips.next() {
+                let byte = lane.place().head.cast::<u8>().cast_mut().wrapping_add(*at);
+                // SAFETY: inside the lane's memory, which one thread uses.
+                unsafe { *byte ^= bits };
+            }
+            if n % 3 != 0 {
+                let _any = pull(&mut recv);
+                let _any = recv.wakes_producer();
+            }
+        }
+        // An end comes: at most a lap of packets, then empty or corrupt.
+        let left = std::iter::from_fn(|| pull(&mut recv)).take(100).count();
+        prop_assert!(left <= 5, "{left} packets in a lane of 4");
+    }
+
+    /// Against a queue as the model, with sizes around every border.
+    #[test]
+    fn fifo_of_any_sizes(steps in prop::collection::vec((any::<bool>(), 0usize..=128), 1..400)) {
+        let lane = Private::new(8, 256);
+        let (mut send, mut recv) = lane.ends();
+        let mut model = std::collections::VecDeque::new();
+        for (n, (pushes, len)) in steps.into_iter().enumerate() {
+            if pushes {
+                match push(&mut send, n as u64, len) {
+                    Push::Sent => model.push_back((n as u64, len)),
+                    Push::Full => prop_assert!(!model.is_empty(), "an empty lane takes anything"),
+                    Push::Corrupt => prop_assert!(false, "corrupt"),
+                }
+            } else {
+                prop_assert_eq!(pull(&mut recv), model.pop_front().map(Ok));
+            }
+            prop_assert_eq!(recv.has_packet(), !model.is_empty());
+        }
+    }
+}

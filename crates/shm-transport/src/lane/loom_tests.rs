@@ -1,0 +1,128 @@
+//! The lane under loom: the text that ships, between a producer and a consumer that both sleep when they have nothing
+//! to do. A wake-up that is lost is a deadlock, which loom reports.
+//!
+//! `RUSTFLAGS="--cfg loom" cargo test -p tocsin-shm-transport --release --lib loom`
+
+use loom::sync::{Arc, Notify};
+use tocsin_sync::atomic::{AtomicU64, Ordering, fence};
+use tocsin_transport::Header;
+
+use super::*;
+
+/// A lane in this process, and the two doorbells.
+struct Model {
+    head: LaneHead,
+    slots: Box<[Slot]>,
+    data: *mut [u64],
+    shape: Shape,
+    to_consumer: Notify,
+    to_producer: Notify,
+}
+
+// SAFETY: the data ring is touched by the lane's two sides only, as the protocol allows.
+unsafe impl Send for Model {}
+// SAFETY: as above.
+unsafe impl Sync for Model {}
+
+impl Model {
+    fn new(slots: u32, data: u32) -> Arc<Model> {
+        Arc::new(Model {
+            head: LaneHead::new(),
+            slots: (0..slots).map(|_| Slot(std::array::from_fn(|_| AtomicU64::new(0)))).collect(),
+            data: Box::into_raw(vec![0u64; data as usize / 8].into_boxed_slice()),
+            shape: Shape { slots, data, max_payload: data / 2 },
+            to_consumer: Notify::new(),
+            to_producer: Notify::new(),
+        })
+    }
+
+    fn place(&self) -> Place {
+        Place {
+            head: &raw const self.head,
+            slots: self.slots.as_ptr(),
+            data: self.data.cast::<u8>(),
+            shape: self.shape,
+        }
+    }
+}
+
+impl Drop for Model {
+    fn drop(&mut self) {
+        // SAFETY: made by `Box::into_raw` and freed once.
+        drop(unsafe { Box::from_raw(self.data) });
+    }
+}
+
+fn run(slots: u32, data: u32, len: usize, packets: u64, broken: bool) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(builder.preemption_bound.unwrap_or(3));
+    builder.check(move || {
+        let model = Model::new(slots, data);
+        let producer = {
+            let model = model.clone();
+            loom::thread::spawn(move || {
+                // SAFETY: the only producer, on a fresh lane that lives in `model`.
+                let mut lane = unsafe { SendLane::new(model.place()) };
+                lane.broken = broken;
+                for n in 0..packets {
+                    let header = Header { kind: 1, a: n, ..Header::default() };
+                    let payload = [n as u8 + 1; 64];
+                    loop {
+                        // SAFETY: `payload` has `len` bytes.
+                        match unsafe { lane.try_push(&header, payload.as_ptr(), len) } {
+                            Push::Sent => break,
+                            Push::Full => model.to_producer.wait(),
+                            Push::Corrupt => panic!("an honest lane is corrupt"),
+                        }
+                    }
+                    fence(Ordering::SeqCst);
+                    model.to_consumer.notify();
+                }
+            })
+        };
+        // SAFETY: the only consumer, on a fresh lane that lives in `model`.
+        let mut lane = unsafe { RecvLane::new(model.place()) };
+        let mut next = 0;
+        while next < packets {
+            match lane.peek() {
+                Peek::Empty => model.to_consumer.wait(),
+                Peek::Packet(header, got, payload) => {
+                    assert_eq!((header.a, got), (next, len), "lost, doubled or out of order");
+                    if len > 16 {
+                        // SAFETY: the payload is readable until it is consumed.
+                        assert_eq!(unsafe { payload.read() }, next as u8 + 1);
+                    }
+                    next += 1;
+                    assert!(lane.consume());
+                    fence(Ordering::SeqCst);
+                    if lane.wakes_producer() {
+                        model.to_producer.notify();
+                    }
+                }
+                Peek::Corrupt => panic!("an honest lane is corrupt"),
+            }
+        }
+        producer.join().unwrap();
+    });
+}
+
+#[test]
+fn loom_one_slot() {
+    run(1, 0, 0, 3, false);
+}
+
+#[test]
+fn loom_two_slots() {
+    run(2, 0, 0, 4, false);
+}
+
+#[test]
+fn loom_data_ring() {
+    run(8, 128, 64, 4, false);
+}
+
+#[test]
+fn loom_catches_a_missing_fence() {
+    let caught = std::panic::catch_unwind(|| run(1, 0, 0, 2, true));
+    assert!(caught.is_err(), "the model does not notice that a starving producer is forgotten");
+}
