@@ -7,6 +7,7 @@
 //! withdrawal takes part in "exactly once").
 
 use crate::callbacks::Node;
+use crate::testing::{Real, Variant};
 use core::ptr;
 use tocsin_sync::HandlerSafe;
 use tocsin_sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -152,6 +153,13 @@ impl Completion {
     /// compare-and-swaps more.
     #[inline]
     pub fn finish(&self, outcome: Outcome) {
+        self.finish_as::<Real>(outcome);
+    }
+
+    /// [`finish`](Self::finish) with variation points.
+    #[doc(hidden)]
+    #[inline]
+    pub fn finish_as<V: Variant>(&self, outcome: Outcome) {
         // Only holders of the token write DONE, so a plain look decides. A second xadd of 1 would carry into
         // the callback's bit.
         if self.state.load(Ordering::Relaxed) & DONE != 0 {
@@ -165,7 +173,7 @@ impl Completion {
         // SYNC POINT: Release publishes the outcome and the operation's writes; Acquire pairs with `attach`:
         // its bit vouches for the callback's pointer. `fetch_add` is `xadd`; a `fetch_or` whose other bits
         // are used would be a compare-and-swap loop.
-        let before = self.state.fetch_add(DONE, Ordering::AcqRel);
+        let before = self.state.fetch_add(DONE, V::FINISH);
         if before & CALLBACK != 0 {
             let node = self.take_callback();
             if !node.is_null() {

@@ -45,6 +45,27 @@ pub mod stats;
 pub mod token;
 pub mod trace;
 
+/// Deliberately broken variants of the protocols, for the models that must catch them.
+#[doc(hidden)]
+pub mod testing {
+    use tocsin_sync::atomic::Ordering;
+
+    /// The protocols' variation points. [`Real`] is what ships; the others exist in tests, to be caught.
+    pub trait Variant {
+        /// The ring's stamp is written after the content.
+        const STAMP_LAST: bool = true;
+        /// What publishes a ring's item.
+        const PUSH: Ordering = Ordering::Release;
+        /// What publishes a completion.
+        const FINISH: Ordering = Ordering::AcqRel;
+    }
+
+    /// What ships.
+    #[derive(Debug)]
+    pub struct Real;
+    impl Variant for Real {}
+}
+
 pub use budget::{Budget, Context, Pass, Work};
 pub use callbacks::Callbacks;
 pub use completion::{Code, Completion, Outcome};

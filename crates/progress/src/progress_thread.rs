@@ -25,7 +25,10 @@ impl ProgressThread {
     ///
     /// # Errors
     /// When the thread cannot be started.
-    pub fn spawn<W: Work + 'static>(engine: Arc<Engine<W>>, cpu: Option<usize>) -> io::Result<ProgressThread> {
+    pub fn spawn<W: Work + 'static>(
+        engine: Arc<Engine<W>>,
+        cpu: Option<usize>,
+    ) -> io::Result<ProgressThread> {
         let stop = Arc::new(AtomicBool::new(false));
         let seen = stop.clone();
         let own = *engine.own();

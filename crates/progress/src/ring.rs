@@ -22,6 +22,7 @@
 //! Shown by: `tests/loom_ring.rs` (FIFO, capacity 2, and a variant whose stamp is published too early, which
 //! loom must catch), the proptests here, and every-instruction stepping in the workspace's `tests/`.
 
+use crate::testing::{Real, Variant};
 use core::ptr::NonNull;
 use tocsin_sync::HandlerSafe;
 use tocsin_sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -165,18 +166,30 @@ impl Producer {
     /// Appends an item. False: full, nothing was written.
     #[inline]
     pub fn try_push(&mut self, meta: u32, content: &[u64; CONTENT]) -> bool {
+        self.try_push_as::<Real>(meta, content)
+    }
+
+    /// [`try_push`](Self::try_push) with variation points.
+    #[doc(hidden)]
+    #[inline]
+    pub fn try_push_as<V: Variant>(&mut self, meta: u32, content: &[u64; CONTENT]) -> bool {
         if self.room() == 0 && self.free() == 0 {
             return false;
         }
         // SAFETY: the mask keeps the index below the capacity (`new`'s contract).
         let slot = unsafe { self.slots.add((self.tail & self.mask) as usize).as_ref() };
+        let stamp = u64::from(meta) << 32 | u64::from(stamp_of(self.tail));
+        if !V::STAMP_LAST {
+            slot.stamp.store(stamp, V::PUSH);
+        }
         for (to, from) in slot.content.iter().zip(content) {
             to.store(*from, Ordering::Relaxed);
         }
-        let stamp = u64::from(meta) << 32 | u64::from(stamp_of(self.tail));
         // SYNC POINT: Release pairs with `peek`'s Acquire: the stamp vouches for the content (and for
         // whatever else the producer wrote before, such as payload in a data ring).
-        slot.stamp.store(stamp, Ordering::Release);
+        if V::STAMP_LAST {
+            slot.stamp.store(stamp, V::PUSH);
+        }
         self.tail = self.tail.wrapping_add(1);
         true
     }

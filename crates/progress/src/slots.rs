@@ -112,12 +112,8 @@ impl<T, S> Slots<T, S> {
         let memory = unsafe { std::alloc::alloc(layout) }.cast::<Entry<T, S>>();
         let memory = NonNull::new(memory).ok_or(OutOfMemory)?;
         for i in (0..CHUNK).rev() {
-            let entry = Entry {
-                generation: 0,
-                next: self.free,
-                value: (self.make)(),
-                shared: (self.make_shared)(),
-            };
+            let entry =
+                Entry { generation: 0, next: self.free, value: (self.make)(), shared: (self.make_shared)() };
             // SAFETY: inside the chunk just allocated, aligned, not initialised yet.
             unsafe { memory.add(i as usize).write(entry) };
             self.free = first + i;

@@ -45,9 +45,8 @@ impl<W: Work> Engine<W> {
             fence(Ordering::SeqCst);
             if self.token.request_or_lock() {
                 // SAFETY: the token is ours.
-                let left = unsafe {
-                    self.inside(Context::Handler, true, false, Budget::handler_since(begun))
-                };
+                let left =
+                    unsafe { self.inside(Context::Handler, true, false, Budget::handler_since(begun)) };
                 left.more
             } else {
                 stats::add(&self.stats.deferrals, 1);

@@ -34,7 +34,7 @@ impl Shared {
     fn post(&self, sender: usize, urgency: Urgency) {
         self.posted[sender].fetch_add(1, Ordering::Relaxed);
         fence(SeqCst);
-        ring(&self.descriptor, &self.marks[sender], sender as u8, urgency);
+        let _outcome = ring(&self.descriptor, &self.marks[sender], sender as u8, urgency);
     }
 
     fn posted(&self) -> u64 {
@@ -208,7 +208,7 @@ impl Shared {
     fn descriptor_post(&self) {
         let mark = Mark::new();
         fence(SeqCst);
-        ring(&self.descriptor, &mark, 5, Urgency::Plain);
+        let _outcome = ring(&self.descriptor, &mark, 5, Urgency::Plain);
     }
 }
 

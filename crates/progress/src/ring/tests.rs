@@ -8,10 +8,8 @@ struct Memory {
 }
 
 fn ring(capacity: u32, start: u32) -> (Box<Memory>, Producer, Consumer) {
-    let memory = Box::new(Memory {
-        slots: (0..capacity).map(|_| Slot::new()).collect(),
-        head: AtomicU32::new(start),
-    });
+    let memory =
+        Box::new(Memory { slots: (0..capacity).map(|_| Slot::new()).collect(), head: AtomicU32::new(start) });
     // SAFETY: the boxed memory is returned beside the ends, and callers keep it alive.
     unsafe {
         let producer = Producer::new(memory.slots.as_ptr(), capacity, &raw const memory.head, start).unwrap();
