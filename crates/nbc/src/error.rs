@@ -67,6 +67,9 @@ pub enum Error {
     /// A handle that was released before, or a schedule that is still running.
     #[error("this collective {0}")]
     BadHandle(&'static str),
+    /// The layer below refused requests, or memory for a peer.
+    #[error(transparent)]
+    PointToPoint(#[from] tocsin_p2p::Error),
 }
 
 fn hint(op: Op) -> &'static str {

@@ -1,8 +1,10 @@
 //! What the executor needs from the layer below: requests that are reserved once and started from anywhere.
 
 use crate::Error;
-use tocsin_progress::completion::Outcome;
+use tocsin_p2p::{Class, ConstBuf, Mode, MutBuf, P2p, RecvArgs, SendArgs};
+use tocsin_progress::completion::{Code, Outcome};
 use tocsin_progress::slots::Id;
+use tocsin_transport::Transport;
 
 /// The envelope of a collective's message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,4 +63,68 @@ pub trait Messages {
 
     /// Whether a world rank is dead, as of [`failures`](Self::failures). Handler-safe.
     fn is_dead(&self, rank: u32) -> bool;
+}
+
+impl<T: Transport> Messages for P2p<T> {
+    fn reserve(&mut self) -> Result<Id, Error> {
+        Ok(self.reserve_request()?)
+    }
+
+    fn prepare_peer(&mut self, peer: u32, bytes: usize) -> Result<(), Error> {
+        Ok(P2p::prepare_peer(self, peer, bytes)?)
+    }
+
+    fn release(&mut self, request: Id) {
+        P2p::release(self, request);
+    }
+
+    unsafe fn start_send(
+        &mut self,
+        request: Id,
+        envelope: &Envelope,
+        from: *const u8,
+        bytes: usize,
+    ) {
+        let arguments = SendArgs {
+            context: envelope.context,
+            dest: envelope.peer,
+            tag: envelope.tag,
+            buf: ConstBuf::contiguous(from, bytes),
+            mode: Mode::Standard,
+            class: Class::Coll,
+            cookie: envelope.cookie,
+        };
+        // SAFETY: - the buffer: promised by the caller.
+        unsafe { P2p::start_send(self, request, arguments) }
+    }
+
+    unsafe fn start_recv(&mut self, request: Id, envelope: &Envelope, to: *mut u8, bytes: usize) {
+        let arguments = RecvArgs {
+            context: envelope.context,
+            source: Some(envelope.peer),
+            tag: Some(envelope.tag),
+            buf: MutBuf::contiguous(to, bytes),
+            class: Class::Coll,
+            cookie: envelope.cookie,
+        };
+        // SAFETY: - the buffer: promised by the caller.
+        unsafe { P2p::start_recv(self, request, arguments) }
+    }
+
+    fn abandon(&mut self, request: Id) {
+        P2p::abandon(self, request);
+    }
+
+    fn next_completed(&mut self) -> Option<(u64, Outcome)> {
+        P2p::next_completed(self)
+    }
+
+    fn failures(&self) -> u64 {
+        self.failed_epoch()
+    }
+
+    fn is_dead(&self, rank: u32) -> bool {
+        // One that has finalized has done its part of every collective, or its peers' requests say so.
+        matches!(self.failed_peer(&[rank]), Some((_, code)) if code != Code::PeerFinalized)
+    }
 }

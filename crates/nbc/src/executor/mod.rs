@@ -40,6 +40,8 @@ struct Active {
     /// Counts starts: cookies of an earlier run are not taken for this one's.
     run: u16,
     stage: Stage,
+    /// Value of [`Messages::failures`] at which all members were found alive.
+    alive_at: Option<u64>,
     detached: bool,
     ready: StepList,
     deferred: StepList,
@@ -60,6 +62,7 @@ impl Active {
             sequence: 0,
             run: 0,
             stage: Stage::Resting,
+            alive_at: None,
             detached: false,
             ready: StepList::EMPTY,
             deferred: StepList::EMPTY,
@@ -169,6 +172,7 @@ impl Nbc {
         active.kept = None;
         active.context = context;
         active.stage = Stage::Resting;
+        active.alive_at = None;
         active.detached = false;
         active.ready = StepList::EMPTY;
         active.deferred = StepList::EMPTY;
@@ -211,15 +215,18 @@ impl Nbc {
             active.ready.push(&mut schedule.state, step);
         }
         self.running += 1;
-        let dead = match schedule.is_empty() {
+        let is_empty = schedule.is_empty();
+        let failures = Some(messages.failures());
+        let dead = match active.alive_at == failures {
             true => None,
-            // A world in which nobody died needs no look at every member.
-            false if messages.failures() == 0 => None,
             false => dead_member(messages, &schedule.group),
         };
+        if dead.is_none() {
+            active.alive_at = failures;
+        }
         match dead {
             Some(rank) => self.end(id, peer_dead(rank)),
-            None if schedule.is_empty() => self.end(id, Outcome::default()),
+            None if is_empty => self.end(id, Outcome::default()),
             None => self.ready.push(&mut self.slots, id.index, Link::Ready),
         }
         while self.progress(messages, &mut Budget::user()) == Pass::More {}
