@@ -1,1 +1,55 @@
-//! The tocsin command: info, run, benches and plots.
+//! The tocsin command: info, run, benches and plots. Everything it does is library calls.
+//!
+//! What is measured, and how, is said by each bench's module; the rules are those of DESIGN.md: A and B in turn in
+//! one run, medians of paired rounds, a null beside each ratio, buffers rewritten before each send, results checked.
+//!
+//! The public items serve the criterion benches and `cargo xtask demo`.
+
+pub mod bench;
+mod cli;
+mod commands;
+mod compute;
+mod error;
+mod fleet;
+pub mod latency;
+pub mod plot;
+mod rank;
+pub mod row;
+mod shared;
+pub mod stats;
+mod values;
+
+pub use cli::Cli;
+pub use compute::{Speed, compute};
+pub use error::Error;
+pub use values::{Backend, Case, ComputeTime, Kind, Lmt, Mechanism, Mode, OnFailure, Operation, Sizes};
+
+use cli::{BenchCommand, Command};
+use std::process::ExitCode;
+
+/// Runs a parsed command line: exit status 0 success, 1 the run failed, 2 usage.
+///
+/// Not from a rank: it starts them.
+pub fn run(cli: &Cli) -> ExitCode {
+    let done = match &cli.command {
+        Command::Info(args) => commands::info::run(args).map(|()| 0),
+        Command::Run(args) => commands::run::run(args),
+        Command::Rank(start) => rank::run(start).map(|()| 0),
+        Command::Peer(args) => latency::peer(args).map(|()| 0),
+        Command::Bench(args) => match &args.bench {
+            BenchCommand::Latency(args) => latency::run(args),
+            BenchCommand::Pingpong(args) => bench::pingpong::run(args),
+            BenchCommand::Overlap(args) => bench::overlap::run(args),
+            BenchCommand::Coll(args) => bench::coll::run(args),
+            BenchCommand::Idle(args) => bench::idle::run(args),
+        }
+        .map(|()| 0),
+    };
+    match done {
+        Ok(status) => ExitCode::from(status),
+        Err(error) => {
+            eprintln!("tocsin: {error}");
+            ExitCode::from(error.status())
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! The benches that need ranks.
+
+pub mod coll;
+pub mod idle;
+pub mod overlap;
+pub mod pingpong;
+mod progress;
+
+use crate::cli::Common;
+use crate::error::Error;
+use crate::fleet::Plan;
+use crate::row::Row;
+use crate::values::Lmt;
+
+/// The rows every bench begins with.
+fn row(bench: &'static str, plan: &Plan) -> Row {
+    Row::new(bench)
+        .set("backend", plan.backend_name())
+        .set("kind", plan.kind.to_string())
+        .set("ranks", plan.ranks)
+        .set("lmt", effective_lmt(plan.lmt))
+}
+
+/// What `auto` means at present.
+fn effective_lmt(lmt: Lmt) -> String {
+    match lmt {
+        Lmt::Auto => Lmt::Double.to_string(),
+        other => other.to_string(),
+    }
+}
+
+/// The numbers of ranks to measure.
+fn ranks(common: &Common, default: u64) -> Vec<u32> {
+    let asked = common.ranks.as_ref().map_or_else(|| vec![default], |list| list.0.clone());
+    asked.into_iter().map(|n| n as u32).collect()
+}
+
+/// The number of ranks of a bench of two.
+fn two_ranks(common: &Common, bench: &str) -> Result<u32, Error> {
+    match ranks(common, 2)[..] {
+        [2] => Ok(2),
+        _ => Err(Error::Usage(format!("bench {bench} is between 2 ranks: leave --ranks out"))),
+    }
+}
+
+/// The sizes to measure.
+fn sizes(common: &Common, default: &[u64]) -> Vec<u64> {
+    common.sizes.as_ref().map_or_else(|| default.to_vec(), |list| list.0.clone())
+}
+
+/// Microseconds from nanoseconds.
+fn us(ns: f64) -> f64 {
+    ns / 1000.0
+}
+
+/// The greatest of one number over the ranks.
+fn most(
+    measured: &[crate::fleet::block::Measured],
+    of: impl Fn(&crate::fleet::block::Measured) -> u64,
+) -> u64 {
+    measured.iter().map(of).max().unwrap_or(0)
+}
+
+/// An error when any rank got wrong data: a wrong result is never a row that looks like a right one.
+fn check(measured: &[crate::fleet::block::Measured], plan: &Plan, what: &str) -> Result<(), Error> {
+    match measured.iter().position(|m| m.verified == 0) {
+        None => Ok(()),
+        Some(rank) => Err(Error::Failed(format!(
+            "rank {rank} of backend {} got wrong data in {what}: please report this",
+            plan.backend_name()
+        ))),
+    }
+}

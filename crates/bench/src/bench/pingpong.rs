@@ -1,0 +1,74 @@
+//! `tocsin bench pingpong`: half round trip and bandwidth.
+//!
+//! malloc'ed buffers; the sender rewrites its buffer (a store in every 64-byte line) before each send. A round is a
+//! batch of 500 round trips, 20 above 64 KiB; `min` and `p50` are over the batches' means.
+
+use super::{check, progress, row, sizes, two_ranks, us};
+use crate::cli::Pingpong;
+use crate::error::Error;
+use crate::fleet::block::Task;
+use crate::fleet::{Fleet, Plan};
+use crate::plot::{self, curves};
+use crate::row::Sink;
+use crate::stats::Times;
+use crate::values::Backend;
+
+/// Fewer batches than this are not asked for by default (command-line.md).
+const BATCHES: u64 = 40;
+
+/// Times of a half round trip are kept in hundredths of a nanosecond: a thousandth of a nanosecond would be noise, a
+/// whole one is much for a batch's mean.
+const UNIT: f64 = 100.0;
+
+pub(crate) fn run(args: &Pingpong) -> Result<(), Error> {
+    let ranks = two_ranks(&args.common, "pingpong")?;
+    let plans = Plan::all(&args.common, ranks, &[Backend::Auto])?;
+    let sizes = sizes(&args.common, &[0, 8, 64, 512, 4 << 10, 64 << 10, 1 << 20, 4 << 20]);
+    let rounds = args.common.rounds.unwrap_or(BATCHES);
+    let mut fleet = Fleet::start(&plans)?;
+    let mut sink = Sink::new(args.common.json);
+    let mut series: Vec<curves::Series> =
+        plans.iter().map(|p| curves::Series::new(format!("{} ({})", p.backend_name(), p.kind))).collect();
+    let bar = progress::bar(sizes.len() as u64 * rounds, "ping-pong");
+    for &bytes in &sizes {
+        let trips = if bytes > 64 << 10 { 20 } else { 500 };
+        let mut half: Vec<Times> = plans.iter().map(|_| Times::default()).collect();
+        fleet.rounds(args.common.warmup, rounds, |at, counts, world| {
+            let measured = world.run(Task::Pingpong { bytes, trips })?;
+            check(&measured, &world.plan, "a ping-pong")?;
+            if counts {
+                half[at].add((measured[0].t_comm as f64 / trips as f64 / 2.0 * UNIT) as u64);
+                bar.inc(u64::from(at == 0));
+            }
+            Ok(())
+        })?;
+        for ((plan, half), series) in plans.iter().zip(&half).zip(&mut series) {
+            let (min, p50) = (us(half.min() / UNIT), us(half.median() / UNIT));
+            series.points.push((bytes as f64, p50));
+            sink.row(
+                &row("pingpong", plan)
+                    .set("size_bytes", bytes)
+                    .set("rounds", rounds)
+                    .set("round_trips", trips)
+                    .number("half_rtt_us_min", min)
+                    .number("half_rtt_us_p50", p50)
+                    .number("bandwidth_gbps", if bytes > 0 { bytes as f64 / p50 / 1000.0 } else { f64::NAN })
+                    .set("verified", true),
+            );
+        }
+    }
+    bar.finish_and_clear();
+    fleet.stop()?;
+    if let Some(dir) = &args.common.plot {
+        let chart = curves::Chart {
+            file: "pingpong",
+            title: "How long a message takes",
+            subtitle: "Half a round trip between two ranks (median of batches); lower is better",
+            x: "message size",
+            y: "half round trip (µs)",
+            x_is_bytes: true,
+        };
+        plot::announce(&curves::draw(dir, &chart, &series)?);
+    }
+    Ok(())
+}

@@ -1,0 +1,212 @@
+//! The command line.
+
+use crate::values::{
+    Backend, Case, ComputeTime, Kind, Lmt, Mechanism, Mode, OnFailure, Operation, Sizes, compute_times,
+    counts, sizes, word,
+};
+use clap::{Args, Parser, Subcommand};
+use std::path::PathBuf;
+use tocsin_topology::Policy;
+
+/// Communication that makes progress by interrupt: run programs, measure, plot.
+#[derive(Debug, Parser)]
+#[command(name = "tocsin", version, about, max_term_width = 110)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// What this machine can do: user interrupts, backends, large-message strategies, topology
+    #[command(after_help = "Example: tocsin info --json")]
+    Info(Info),
+    /// Start N ranks of any program that uses the library and wire them up
+    #[command(after_help = "Example: tocsin run -n 2 --backend signal -- ./my_program --its-option")]
+    Run(Run),
+    /// Measure
+    #[command(after_help = "Example: tocsin bench overlap --backend signal,poll --plot plots")]
+    Bench(Bench),
+    /// A rank that a bench started: not for people
+    #[command(hide = true)]
+    Rank(crate::rank::Start),
+    /// The second process of a latency measurement: not for people
+    #[command(hide = true)]
+    Peer(crate::latency::Peer),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Info {
+    /// One JSON object per line on standard output
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    /// Number of ranks
+    #[arg(short = 'n', long = "ranks", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub ranks: u32,
+    /// Which core each rank is bound to: none, scatter, scatter_numa [default: scatter while ranks <= cores]
+    #[arg(long, value_name = "P")]
+    pub bind: Option<Policy>,
+    /// Where progress threads go (thread backend): bind, smt, numa, odd_even
+    #[arg(long, value_name = "P")]
+    pub progress: Option<String>,
+    /// How a rank is notified: auto, uintr, signal, thread, poll
+    #[arg(long, value_name = "B", value_parser = word::<Backend>)]
+    pub backend: Option<Backend>,
+    /// How large messages travel: auto, direct, cma, vmsplice, double
+    #[arg(long, value_name = "L", value_parser = word::<Lmt>)]
+    pub lmt: Option<Lmt>,
+    /// Write a trace of every rank to this file
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+    /// When a rank fails: kill (the others get 1 s) or report (they see the error and finish by themselves)
+    #[arg(long, value_name = "WHAT", value_parser = word::<OnFailure>, default_value = "kill")]
+    pub on_failure: OnFailure,
+    /// Put the rank's number before every line it prints
+    #[arg(long)]
+    pub tag_output: bool,
+    /// Report the run as one JSON object on standard output; the ranks' output goes to standard error
+    #[arg(long)]
+    pub json: bool,
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "PROG ARGS")]
+    pub program: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Bench {
+    #[command(subcommand)]
+    pub bench: BenchCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum BenchCommand {
+    /// Time from a notification to the first instruction that sees it
+    #[command(after_help = "Example: tocsin bench latency --kind thread --rounds 20000 --plot plots")]
+    Latency(Latency),
+    /// Half round trip and bandwidth
+    #[command(after_help = "Example: tocsin bench pingpong --backend signal,poll --sizes 0,64,1K..4M")]
+    Pingpong(Pingpong),
+    /// How much of a message's time hides behind computing
+    #[command(
+        after_help = "Example: tocsin bench overlap --case recv --compute-us 1x,4x --sizes 64K,1M --plot plots"
+    )]
+    Overlap(Overlap),
+    /// Collectives: times, overlap, reactivity to a late rank
+    #[command(
+        after_help = "Example: tocsin bench coll --op ibcast --algorithm binomial --ranks 4 --sizes 1K,64K \
+                      --late-rank 2 --late-us 10000 --backend signal,poll"
+    )]
+    Coll(Coll),
+    /// Speed of computing with the library initialised and no traffic, against without
+    #[command(after_help = "Example: tocsin bench idle --backend signal --rounds 400")]
+    Idle(Idle),
+}
+
+/// Options that every bench takes.
+#[derive(Debug, Args)]
+pub(crate) struct Common {
+    /// Number of ranks (a list or a range A..B measures each)
+    #[arg(long, value_name = "N", value_parser = counts)]
+    pub ranks: Option<Sizes>,
+    /// What a rank is: process or thread (a list measures both)
+    #[arg(long, value_name = "KIND", value_parser = word::<Kind>, value_delimiter = ',')]
+    pub kind: Vec<Kind>,
+    /// How a rank is notified: auto, uintr, signal, thread, poll; a list is measured interleaved in one run
+    #[arg(long, value_name = "LIST", value_parser = word::<Backend>, value_delimiter = ',')]
+    pub backend: Vec<Backend>,
+    /// How large messages travel: auto, direct, cma, vmsplice, double
+    #[arg(long, value_name = "L", value_parser = word::<Lmt>, default_value = "auto")]
+    pub lmt: Lmt,
+    /// Message sizes: 64K, 1M, a list, a range A..B (doubling, B included)
+    #[arg(long, value_name = "LIST", value_parser = sizes)]
+    pub sizes: Option<Sizes>,
+    /// Measured rounds per row
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub rounds: Option<u64>,
+    /// Rounds before those, not counted
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    pub warmup: u64,
+    /// Which core each rank is bound to: none, scatter, scatter_numa [default: scatter while ranks <= cores]
+    #[arg(long, value_name = "POLICY")]
+    pub bind: Option<Policy>,
+    /// Write plots (SVG and PNG) into this directory
+    #[arg(long, value_name = "DIR")]
+    pub plot: Option<PathBuf>,
+    /// One JSON object per line on standard output
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Latency {
+    #[command(flatten)]
+    pub common: Common,
+    /// Ways to notify: uintr, signal, futex, eventfd, cacheline [default: all this machine has]
+    #[arg(long, value_name = "LIST", value_parser = word::<Mechanism>, value_delimiter = ',')]
+    pub mechanism: Vec<Mechanism>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Pingpong {
+    #[command(flatten)]
+    pub common: Common,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Overlap {
+    #[command(flatten)]
+    pub common: Common,
+    /// Who computes: recv, send, both; a list measures each
+    #[arg(long, value_name = "LIST", value_parser = word::<Case>, value_delimiter = ',', default_value = "recv")]
+    pub case: Vec<Case>,
+    /// Computing times in microseconds; `4x` means four times the measured time of the communication
+    #[arg(long, value_name = "LIST", value_parser = compute_times, default_value = "1x,2x,4x")]
+    pub compute_us: Sizes<ComputeTime>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Coll {
+    #[command(flatten)]
+    pub common: Common,
+    /// Operations: ibarrier, ibcast, iallreduce, ialltoall; a list measures each
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_parser = word::<Operation>,
+        value_delimiter = ',',
+        default_value = "ibarrier,ibcast,iallreduce,ialltoall"
+    )]
+    pub op: Vec<Operation>,
+    /// Algorithm, by its name [default: the library chooses]
+    #[arg(long, value_name = "NAME")]
+    pub algorithm: Option<String>,
+    /// How much is computed: cpu-exploit (as long as the communication takes), equivalent (a fixed global amount,
+    /// split over the ranks)
+    #[arg(long, value_name = "MODE", value_parser = word::<Mode>, default_value = "cpu-exploit")]
+    pub mode: Mode,
+    /// This rank posts, raises a flag outside the library, then computes without a library call
+    #[arg(long, value_name = "R", requires = "late_us")]
+    pub late_rank: Option<u32>,
+    /// How long the late rank computes, in microseconds
+    #[arg(long, value_name = "T", requires = "late_rank")]
+    pub late_us: Option<u64>,
+    /// Root of a rooted operation
+    #[arg(long, value_name = "R", default_value_t = 0)]
+    pub root: u32,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Idle {
+    #[command(flatten)]
+    pub common: Common,
+    /// Length of a slice in microseconds
+    #[arg(long, value_name = "US", default_value_t = 4000, value_parser = clap::value_parser!(u64).range(10..))]
+    pub slice_us: u64,
+}
+
+#[cfg(test)]
+mod tests;

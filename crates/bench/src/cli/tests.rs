@@ -1,0 +1,70 @@
+use super::*;
+use clap::CommandFactory;
+
+fn parse(line: &str) -> Result<Cli, clap::Error> {
+    Cli::try_parse_from(line.split_whitespace())
+}
+
+#[test]
+fn is_consistent() {
+    Cli::command().debug_assert();
+}
+
+/// Every subcommand that people see shows an example and takes `--json`.
+#[test]
+fn every_help_has_an_example() {
+    fn visit(command: &clap::Command, leaves: &mut usize) {
+        for sub in command.get_subcommands().filter(|s| !s.is_hide_set() && s.get_name() != "help") {
+            let help = sub.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(help.contains("Example: tocsin "), "{}", sub.get_name());
+            if sub.has_subcommands() {
+                visit(sub, leaves);
+            } else {
+                assert!(sub.get_arguments().any(|a| a.get_id() == "json"), "{}", sub.get_name());
+                *leaves += 1;
+            }
+        }
+    }
+    let mut leaves = 0;
+    visit(&Cli::command(), &mut leaves);
+    assert_eq!(leaves, 7);
+}
+
+#[test]
+fn unknown_values_say_which_exist() {
+    for (line, wanted) in [
+        ("tocsin bench overlap --backend smoke", "auto, uintr, signal, thread, poll"),
+        ("tocsin bench overlap --lmt carrier", "auto, direct, cma, vmsplice, double"),
+        ("tocsin bench overlap --case neither", "recv, send, both"),
+        ("tocsin bench overlap --kind fiber", "process, thread"),
+        ("tocsin bench overlap --bind left", "none, scatter or scatter_numa"),
+        ("tocsin bench overlap --compute-us 4y", "4x"),
+        ("tocsin bench overlap --sizes 64Q", "64K"),
+        ("tocsin bench coll --op igossip", "ibarrier, ibcast, iallreduce, ialltoall"),
+        ("tocsin bench coll --op iscan", "not yet"),
+        ("tocsin bench latency --mechanism pigeon", "uintr, signal, futex, eventfd, cacheline"),
+        ("tocsin run -n 2 --on-failure cry -- true", "kill, report"),
+    ] {
+        let error = parse(line).unwrap_err();
+        assert!(error.to_string().contains(wanted), "{line}: {error}");
+        assert_eq!(error.exit_code(), 2, "{line}");
+    }
+}
+
+#[test]
+fn the_issues_commands_parse() {
+    for line in [
+        "tocsin info --json",
+        "tocsin run -n 4 --bind scatter --backend signal --on-failure report --tag-output -- prog -x --json",
+        "tocsin bench coll --op ibcast --algorithm binomial --ranks 4 --sizes 1K,64K --late-rank 2 --late-us 10000 --backend signal,poll --json",
+        "tocsin bench overlap --case recv,both --compute-us 100,4x --sizes 64K,1M --plot out",
+        "tocsin bench pingpong --sizes 0,8..4M",
+        "tocsin bench idle",
+        "tocsin bench latency",
+    ] {
+        parse(line).unwrap();
+    }
+    assert!(parse("tocsin bench coll --late-rank 2").is_err());
+    assert!(parse("tocsin run -n 0 -- true").is_err());
+    assert!(parse("tocsin run -n 2").is_err());
+}

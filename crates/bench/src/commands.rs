@@ -1,0 +1,4 @@
+//! Commands that measure nothing.
+
+pub(crate) mod info;
+pub(crate) mod run;

@@ -1,0 +1,115 @@
+//! `tocsin info`: what this machine can do, and why it cannot do the rest.
+
+use crate::cli::Info;
+use crate::error::Error;
+use crate::plot::{cpu_model, kernel};
+use crate::row::{Row, Sink, print};
+use serde_json::{Value, json};
+use tocsin_topology::Topology;
+
+/// Something that may be usable, and why it is not if not.
+struct Usable {
+    name: &'static str,
+    what: &'static str,
+    why_not: Option<String>,
+}
+
+pub(crate) fn run(args: &Info) -> Result<(), Error> {
+    let probe = tocsin_uintr_sys::probe();
+    let topology = Topology::machine().map_err(Error::failed)?;
+    let (backends, lmt) = (backends(), strategies());
+    if args.json {
+        let row = Row::new("info")
+            .set("uintr_cpu", probe.cpuid)
+            .set("uintr_kernel", probe.kernel_enabled)
+            .set("backends", list(&backends))
+            .set("lmt", list(&lmt))
+            .set("cores", topology.cores.len())
+            .set("pus", topology.pus())
+            .set("numa_nodes", topology.nodes.len())
+            .set("topology", describe(&topology))
+            .set("cpu", cpu_model())
+            .set("kernel", kernel())
+            .set("version", tocsin_world::VERSION);
+        Sink::new(true).row(&row);
+        return Ok(());
+    }
+    let yes = |b: bool| if b { "yes" } else { "no" };
+    let mut text = format!(
+        "tocsin {}, Linux {}, {}\n\nUser interrupts\n  CPU has them            {}\n  kernel enabled them     {}\n  \
+         kernel interface        none in this version\n",
+        tocsin_world::VERSION,
+        kernel(),
+        cpu_model(),
+        yes(probe.cpuid),
+        yes(probe.kernel_enabled)
+    );
+    text += "\nBackends (how a rank is notified)\n";
+    text += &table(&backends);
+    text += "\nStrategies for large messages (LMT)\n";
+    text += &table(&lmt);
+    text += &format!("\nTopology (from {})\n  {}\n", topology.source, topology.summary());
+    for (at, core) in topology.cores.iter().enumerate() {
+        let cpus: Vec<String> = core.cpus.iter().map(ToString::to_string).collect();
+        let node = topology.nodes.get(core.node).map_or(0, |node| node.number);
+        text += &format!("  core {at}: cpu {}, NUMA node {node}, package {}\n", cpus.join(","), core.package);
+    }
+    print(&text);
+    Ok(())
+}
+
+fn backends() -> Vec<Usable> {
+    let uintr = match crate::fleet::usable(crate::values::Backend::Uintr) {
+        Ok(_) => None,
+        Err(_) => Some(
+            tocsin_uintr_sys::probe()
+                .why_not()
+                .unwrap_or("this version has no kernel interface for user interrupts")
+                .to_owned(),
+        ),
+    };
+    vec![
+        Usable { name: "uintr", what: "a user interrupt, without the kernel", why_not: uintr },
+        Usable { name: "signal", what: "a signal", why_not: None },
+        Usable { name: "thread", what: "a progress thread beside each rank", why_not: None },
+        Usable { name: "poll", what: "not at all: progress inside calls only", why_not: None },
+    ]
+}
+
+fn strategies() -> Vec<Usable> {
+    let later = || Some("not yet implemented".to_owned());
+    vec![
+        Usable { name: "direct", what: "straight into the peer's mapped memory", why_not: later() },
+        Usable { name: "cma", what: "process_vm_readv and process_vm_writev", why_not: later() },
+        Usable { name: "vmsplice", what: "pages moved through a pipe", why_not: later() },
+        Usable { name: "double", what: "double buffering through shared memory", why_not: None },
+    ]
+}
+
+fn list(all: &[Usable]) -> Value {
+    let one = |u: &Usable| {
+        let mut entry = json!({"name": u.name, "usable": u.why_not.is_none()});
+        if let (Some(why), Some(entry)) = (&u.why_not, entry.as_object_mut()) {
+            entry.insert("why_not".into(), why.clone().into());
+        }
+        entry
+    };
+    all.iter().map(one).collect()
+}
+
+fn table(all: &[Usable]) -> String {
+    let line = |u: &Usable| match &u.why_not {
+        None => format!("  {:<9} usable      {}\n", u.name, u.what),
+        Some(why) => format!("  {:<9} not usable  {why}\n", u.name),
+    };
+    all.iter().map(line).collect()
+}
+
+fn describe(topology: &Topology) -> Value {
+    let cores = topology.cores.iter().map(|core| {
+        let node = topology.nodes.get(core.node).map_or(0, |node| node.number);
+        json!({"cpus": core.cpus, "numa": node, "package": core.package})
+    });
+    let caches = topology.caches.iter().map(|c| json!({"level": c.level, "bytes": c.bytes, "cpus": c.cpus}));
+    json!({"source": topology.source, "cores": cores.collect::<Value>(), "caches": caches.collect::<Value>()})
+}

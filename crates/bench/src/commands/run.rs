@@ -1,0 +1,88 @@
+//! `tocsin run`: a thin layer over the library's launcher.
+
+use crate::cli::Run;
+use crate::error::Error;
+use crate::fleet::{bind, kind};
+use crate::row::{Row, Sink};
+use crate::values;
+use tocsin_topology::{Policy, Topology};
+use tocsin_world::Config;
+use tocsin_world::launcher::{Launch, OnFailure};
+
+/// Runs the program; its exit status.
+pub(crate) fn run(args: &Run) -> Result<u8, Error> {
+    let Some((program, rest)) = args.program.split_first() else {
+        return Err(Error::Usage("which program? Write it after `--`".into()));
+    };
+    let mut launch = Launch::new(program, args.ranks);
+    launch.args = rest.iter().map(Into::into).collect();
+    launch.config = config(args)?;
+    launch.tag_output = args.tag_output;
+    launch.forward_signals = true;
+    launch.on_failure = match args.on_failure {
+        values::OnFailure::Kill => OnFailure::Kill,
+        values::OnFailure::Report => OnFailure::Report,
+    };
+    let stdout = args.json.then(OwnStdout::take).transpose()?;
+    let report = launch.run().map_err(Error::failed)?;
+    if let Some(stdout) = stdout {
+        stdout.give_back()?;
+        let ranks = u64::from(args.ranks);
+        let row = Row::new("run")
+            .set("ranks", ranks)
+            .set("status", report.status)
+            .set("failed_rank", report.failed);
+        Sink::new(true).row(&row.set("rank_status", report.ranks));
+    }
+    Ok(u8::try_from(report.status).unwrap_or(1))
+}
+
+/// The environment's configuration with the command line's on top.
+fn config(args: &Run) -> Result<Config, Error> {
+    let usage = |error: tocsin_world::Error| Error::Usage(error.to_string());
+    let mut config = Config::from_env().map_err(usage)?;
+    if let Some(backend) = args.backend {
+        config.backend = kind(backend);
+    }
+    let environment_binds = std::env::var_os("TOCSIN_BIND").is_some();
+    match args.bind {
+        Some(policy) => config.bind = bind(policy),
+        None if environment_binds => {}
+        None => {
+            let cores = Topology::machine().map_or(0, |machine| machine.cores.len());
+            config.bind = bind(if args.ranks as usize <= cores { Policy::Scatter } else { Policy::None });
+        }
+    }
+    if let Some(lmt) = args.lmt {
+        config.set("TOCSIN_LMT", &lmt.to_string()).map_err(usage)?;
+    }
+    if let Some(progress) = &args.progress {
+        config.set("TOCSIN_PROGRESS", progress).map_err(usage)?;
+    }
+    if let Some(trace) = &args.trace {
+        config.trace = Some(trace.clone());
+    }
+    config.usable_backend().map_err(Error::failed)?;
+    Ok(config)
+}
+
+/// Standard output kept for ourselves: what the ranks print goes to standard error meanwhile.
+struct OwnStdout(libc::c_int);
+
+impl OwnStdout {
+    fn take() -> Result<OwnStdout, Error> {
+        // SAFETY: descriptors only; the results are checked.
+        let kept = unsafe { libc::fcntl(libc::STDOUT_FILENO, libc::F_DUPFD_CLOEXEC, 3) };
+        // SAFETY: as above.
+        if kept < 0 || unsafe { libc::dup2(libc::STDERR_FILENO, libc::STDOUT_FILENO) } < 0 {
+            return Err(Error::last_os("sending the ranks' output to standard error"));
+        }
+        Ok(OwnStdout(kept))
+    }
+
+    fn give_back(self) -> Result<(), Error> {
+        // SAFETY: `kept` is ours; it is used no more after this.
+        let done = unsafe { libc::dup2(self.0, libc::STDOUT_FILENO) >= 0 && libc::close(self.0) == 0 };
+        if done { Ok(()) } else { Err(Error::last_os("taking standard output back")) }
+    }
+}

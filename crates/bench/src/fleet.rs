@@ -1,0 +1,280 @@
+//! Worlds side by side: one per backend, measured in turn in one run, idle ones asleep outside the library.
+//!
+//! Each world is a set of processes (this program again, started by the library's own launcher) or of threads of this
+//! one. The bench is no rank; it gives tasks and gathers results through memory of its own, so that what is measured
+//! is never used to measure.
+
+pub(crate) mod block;
+
+use crate::cli::Common;
+use crate::compute::Speed;
+use crate::error::Error;
+use crate::rank::Member;
+use crate::values::{Backend, Kind, Lmt};
+use block::{Block, Measured, Task};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use tocsin_topology::{Policy, Topology};
+use tocsin_world::launcher::Launch;
+use tocsin_world::{BackendKind, Bind, Config};
+
+/// What a world is made of.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    /// `None`: without the library, the same processes or threads only.
+    pub backend: Option<BackendKind>,
+    pub kind: Kind,
+    pub ranks: u32,
+    pub bind: Policy,
+    pub lmt: Lmt,
+    pub algorithm: Option<String>,
+}
+
+impl Plan {
+    /// The plans a command line means: every backend of every kind, for one number of ranks.
+    pub(crate) fn all(common: &Common, ranks: u32, default_backends: &[Backend]) -> Result<Vec<Plan>, Error> {
+        let machine = Topology::machine().map_err(Error::failed)?;
+        let fits = ranks as usize <= machine.cores.len();
+        let bind = common.bind.unwrap_or(if fits { Policy::Scatter } else { Policy::None });
+        if !matches!(common.lmt, Lmt::Auto | Lmt::Double) {
+            return Err(Error::Failed(format!(
+                "--lmt {} is not yet implemented; there are: auto, double",
+                common.lmt
+            )));
+        }
+        let kinds = if common.kind.is_empty() { &[Kind::Process][..] } else { &common.kind };
+        let backends = if common.backend.is_empty() { default_backends } else { &common.backend };
+        let mut plans: Vec<Plan> = Vec::new();
+        for &kind in kinds {
+            for &backend in backends {
+                let plan = Plan {
+                    backend: Some(usable(backend)?),
+                    kind,
+                    ranks,
+                    bind,
+                    lmt: common.lmt,
+                    algorithm: None,
+                };
+                if !plans.iter().any(|p| (p.backend, p.kind) == (plan.backend, plan.kind)) {
+                    plans.push(plan);
+                }
+            }
+        }
+        Ok(plans)
+    }
+
+    /// The name in rows; `none` for a world without the library.
+    pub(crate) fn backend_name(&self) -> String {
+        self.backend.map_or_else(|| "none".into(), |backend| backend.to_string())
+    }
+
+    /// The library's configuration: that of the environment, with what the command line says on top.
+    fn config(&self) -> Result<Config, Error> {
+        let mut config = Config::from_env().map_err(|e| Error::Usage(e.to_string()))?;
+        config.backend = self.backend;
+        config.bind = bind(self.bind);
+        config.lmt =
+            if self.lmt == Lmt::Double { tocsin_world::Lmt::Double } else { tocsin_world::Lmt::Auto };
+        Ok(config)
+    }
+}
+
+/// The library's word for a placement policy.
+pub(crate) fn bind(policy: Policy) -> Bind {
+    match policy {
+        Policy::None => Bind::None,
+        Policy::Scatter => Bind::Scatter,
+        Policy::ScatterNuma => Bind::ScatterNuma,
+    }
+}
+
+/// The backend that a word on the command line means on this machine.
+pub(crate) fn usable(backend: Backend) -> Result<BackendKind, Error> {
+    let mut config = Config::default();
+    config.backend = kind(backend);
+    config.usable_backend().map_err(Error::failed)
+}
+
+/// The library's word for a backend; `None` is auto.
+pub(crate) fn kind(backend: Backend) -> Option<BackendKind> {
+    match backend {
+        Backend::Auto => None,
+        Backend::Uintr => Some(BackendKind::Uintr),
+        Backend::Signal => Some(BackendKind::Signal),
+        Backend::Thread => Some(BackendKind::Thread),
+        Backend::Poll => Some(BackendKind::Poll),
+    }
+}
+
+/// A world that waits for tasks.
+pub(crate) struct World {
+    pub plan: Plan,
+    block: Arc<Block>,
+    runner: Option<JoinHandle<Result<(), Error>>>,
+}
+
+impl World {
+    pub(crate) fn start(plan: &Plan) -> Result<World, Error> {
+        let block = Arc::new(Block::create(u64::from(plan.ranks))?);
+        let (of_runner, shared) = (plan.clone(), Arc::clone(&block));
+        let run = move || match (of_runner.backend, of_runner.kind) {
+            (Some(_), Kind::Process) => processes(&of_runner, &shared),
+            (Some(_), Kind::Thread) => threads(&of_runner, &shared),
+            (None, Kind::Process) => plain_processes(&of_runner, &shared),
+            (None, Kind::Thread) => plain_threads(&of_runner, &shared),
+        };
+        let runner = std::thread::Builder::new().name("world".into()).spawn(run);
+        let runner =
+            Some(runner.map_err(|source| Error::System { what: "starting a world".into(), source })?);
+        Ok(World { plan: plan.clone(), block, runner })
+    }
+
+    /// Has every rank do the task; what each measured, by rank.
+    pub(crate) fn run(&mut self, task: Task) -> Result<Vec<Measured>, Error> {
+        self.block.start(task);
+        let runner = &self.runner;
+        match self.block.finish(|| runner.as_ref().is_some_and(|r| !r.is_finished())) {
+            Some(measured) => Ok(measured),
+            None => Err(self.why_it_ended()),
+        }
+    }
+
+    fn why_it_ended(&mut self) -> Error {
+        let ended = self.runner.take().map(JoinHandle::join);
+        let backend = self.plan.backend_name();
+        match ended {
+            Some(Ok(Err(error))) => Error::Failed(format!("the world of backend {backend} failed: {error}")),
+            _ => Error::Failed(format!("the world of backend {backend} ended in the middle of the run")),
+        }
+    }
+
+    /// Ends the world.
+    pub(crate) fn stop(mut self) -> Result<(), Error> {
+        self.run(Task::Quit)?;
+        match self.runner.take().map(JoinHandle::join) {
+            Some(Ok(ended)) => ended,
+            _ => Err(Error::Failed("a world's thread panicked".into())),
+        }
+    }
+}
+
+/// The arguments of a rank process.
+fn arguments(plan: &Plan, block: &Block) -> Vec<String> {
+    let mut args =
+        vec!["rank".into(), "--block".into(), block.path(), "--ranks".into(), plan.ranks.to_string()];
+    if let Some(algorithm) = &plan.algorithm {
+        args.extend(["--algorithm".into(), algorithm.clone()]);
+    }
+    args
+}
+
+fn program() -> Result<std::path::PathBuf, Error> {
+    std::env::current_exe().map_err(|source| Error::System { what: "finding this program".into(), source })
+}
+
+fn processes(plan: &Plan, block: &Block) -> Result<(), Error> {
+    let mut launch = Launch::new(program()?, plan.ranks);
+    launch.args = arguments(plan, block).into_iter().map(Into::into).collect();
+    launch.config = plan.config()?;
+    let report = launch.run().map_err(Error::failed)?;
+    match (report.status, report.failed) {
+        (0, _) => Ok(()),
+        (status, Some(rank)) => Err(Error::Failed(format!("rank {rank} ended with status {status}"))),
+        (status, None) => Err(Error::Failed(format!("a rank ended with status {status}"))),
+    }
+}
+
+fn threads(plan: &Plan, block: &Block) -> Result<(), Error> {
+    let serve = |comm: tocsin_world::Comm| {
+        let rank = comm.rank() as usize;
+        Member::new(block, Some(comm), rank, plan.algorithm.clone()).serve();
+    };
+    tocsin_world::threads(plan.ranks, &plan.config()?, serve).map(drop).map_err(Error::failed)
+}
+
+fn plain_processes(plan: &Plan, block: &Block) -> Result<(), Error> {
+    let cpus = tocsin_topology::placement(plan.bind, plan.ranks as usize);
+    let mut children = Vec::new();
+    for (rank, cpu) in cpus.into_iter().enumerate() {
+        let mut command = Command::new(program()?);
+        command.args(arguments(plan, block)).args(["--plain", &rank.to_string()]);
+        if let Some(cpu) = cpu {
+            command.args(["--cpu", &cpu.to_string()]);
+        }
+        // SAFETY: prctl is async-signal-safe and touches no memory of this process.
+        unsafe { command.pre_exec(|| die_with_parent()) };
+        let child = command.spawn();
+        children
+            .push(child.map_err(|source| Error::System { what: format!("starting rank {rank}"), source })?);
+    }
+    for mut child in children {
+        let status =
+            child.wait().map_err(|source| Error::System { what: "waiting for a rank".into(), source })?;
+        if !status.success() {
+            return Err(Error::Failed(format!("a rank without the library ended: {status}")));
+        }
+    }
+    Ok(())
+}
+
+fn die_with_parent() -> std::io::Result<()> {
+    // SAFETY: no pointers are passed.
+    match unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) } {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
+    }
+}
+
+fn plain_threads(plan: &Plan, block: &Block) -> Result<(), Error> {
+    let cpus = tocsin_topology::placement(plan.bind, plan.ranks as usize);
+    std::thread::scope(|scope| {
+        for (rank, cpu) in cpus.into_iter().enumerate() {
+            scope.spawn(move || {
+                // A thread that cannot be bound measures all the same, elsewhere.
+                let _elsewhere = cpu.map(tocsin_topology::bind_thread);
+                Member::new(block, None, rank, None).serve();
+            });
+        }
+    });
+    Ok(())
+}
+
+/// Several worlds, and the speed of computing here.
+pub(crate) struct Fleet {
+    pub worlds: Vec<World>,
+    pub speed: Speed,
+}
+
+impl Fleet {
+    /// Starts the worlds.
+    pub(crate) fn start(plans: &[Plan]) -> Result<Fleet, Error> {
+        let speed = Speed::calibrate();
+        let worlds = plans.iter().map(World::start).collect::<Result<_, _>>()?;
+        Ok(Fleet { worlds, speed })
+    }
+
+    /// Rounds in turn over the worlds, each round beginning with another one. `each` gets the world's index, whether
+    /// the round counts (it is no warm-up), and the world.
+    pub(crate) fn rounds(
+        &mut self,
+        warmup: u64,
+        rounds: u64,
+        mut each: impl FnMut(usize, bool, &mut World) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let n = self.worlds.len();
+        for round in 0..warmup + rounds {
+            for turn in 0..n {
+                let at = (turn + round as usize) % n;
+                each(at, round >= warmup, &mut self.worlds[at])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends all worlds.
+    pub(crate) fn stop(self) -> Result<(), Error> {
+        self.worlds.into_iter().try_for_each(World::stop)
+    }
+}

@@ -1,0 +1,272 @@
+//! What a bench and the ranks of one of its worlds share: the task, the results, a barrier, a flag.
+
+use crate::error::Error;
+use crate::shared::{Barrier, Region, sleep_while, wake_sleepers};
+use crate::values::{Case, Operation};
+use std::time::Duration;
+use tocsin_sync::atomic::{AtomicU64, Ordering};
+
+/// Offsets in words; each thing has cache lines of its own.
+const SEQUENCE: usize = 0;
+const TASK: usize = 16;
+const DONE: usize = 48;
+const BARRIER: usize = 64;
+const FLAG: usize = 96;
+const RESULTS: usize = 128;
+/// Words of result per rank.
+pub(crate) const RESULT_WORDS: usize = 64;
+/// Words in which one rank leaves what another copies, to price a copy.
+pub(crate) const COPY_WORDS: usize = 1 << 17;
+
+/// What ranks are asked to do, once.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Task {
+    /// Leave the world.
+    Quit,
+    /// `trips` round trips of `bytes`.
+    Pingpong { bytes: u64, trips: u64 },
+    /// One round of overlap: communication alone, computing alone (twice), both. `work` 0: communication alone only.
+    Overlap { bytes: u64, case: Case, work: u64 },
+    /// The same with a collective.
+    Coll { op: Operation, bytes: u64, root: u64, work: u64 },
+    /// A collective with a late rank.
+    Late { op: Operation, bytes: u64, root: u64, rank: u64, work: u64 },
+    /// Computing alone.
+    Compute { work: u64 },
+    /// What copying `bytes` freshly written by another core costs.
+    CopyCost { bytes: u64 },
+}
+
+const CASES: [Case; 3] = [Case::Recv, Case::Send, Case::Both];
+const OPERATIONS: [Operation; 4] =
+    [Operation::Ibarrier, Operation::Ibcast, Operation::Iallreduce, Operation::Ialltoall];
+
+impl Task {
+    fn encode(self) -> [u64; 6] {
+        let case = |case| CASES.iter().position(|c| *c == case).unwrap_or(0) as u64;
+        let number = |op| OPERATIONS.iter().position(|o| *o == op).unwrap_or(0) as u64;
+        match self {
+            Task::Quit => [0; 6],
+            Task::Pingpong { bytes, trips } => [1, bytes, trips, 0, 0, 0],
+            Task::Overlap { bytes, case: c, work } => [2, bytes, case(c), work, 0, 0],
+            Task::Coll { op, bytes, root, work } => [3, bytes, number(op), root, work, 0],
+            Task::Late { op, bytes, root, rank, work } => [4, bytes, number(op), root, work, rank],
+            Task::Compute { work } => [5, work, 0, 0, 0, 0],
+            Task::CopyCost { bytes } => [6, bytes, 0, 0, 0, 0],
+        }
+    }
+
+    fn decode(words: [u64; 6]) -> Task {
+        let [what, bytes, a, b, c, d] = words;
+        let case = CASES[a as usize % CASES.len()];
+        let op = OPERATIONS[a as usize % OPERATIONS.len()];
+        match what {
+            1 => Task::Pingpong { bytes, trips: a },
+            2 => Task::Overlap { bytes, case, work: b },
+            3 => Task::Coll { op, bytes, root: b, work: c },
+            4 => Task::Late { op, bytes, root: b, rank: d, work: c },
+            5 => Task::Compute { work: bytes },
+            6 => Task::CopyCost { bytes },
+            _ => Task::Quit,
+        }
+    }
+}
+
+/// What one rank measured in one task; times in nanoseconds. What a task does not measure is 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Measured {
+    pub t_comm: u64,
+    pub t_comp: u64,
+    pub t_comp_again: u64,
+    pub t_ovrl: u64,
+    /// Time inside the library's wait while both ran.
+    pub waited: u64,
+    /// The clock before and after the operation.
+    pub posted_at: u64,
+    pub done_at: u64,
+    pub interrupts: u64,
+    pub copied_user: u64,
+    pub copied_handler: u64,
+    pub copied_progress: u64,
+    /// Whether all data was right.
+    pub verified: u64,
+}
+
+impl Measured {
+    fn words(&mut self) -> [&mut u64; 12] {
+        [
+            &mut self.t_comm,
+            &mut self.t_comp,
+            &mut self.t_comp_again,
+            &mut self.t_ovrl,
+            &mut self.waited,
+            &mut self.posted_at,
+            &mut self.done_at,
+            &mut self.interrupts,
+            &mut self.copied_user,
+            &mut self.copied_handler,
+            &mut self.copied_progress,
+            &mut self.verified,
+        ]
+    }
+}
+
+/// The shared memory of one world.
+pub(crate) struct Block {
+    region: Region,
+    ranks: u64,
+}
+
+impl Block {
+    pub(crate) fn create(ranks: u64) -> Result<Block, Error> {
+        let words = RESULTS + ranks as usize * RESULT_WORDS + COPY_WORDS;
+        Ok(Block { region: Region::create(words)?, ranks })
+    }
+
+    pub(crate) fn open(path: &str, ranks: u64) -> Result<Block, Error> {
+        let region = Region::open(path)?;
+        if region.words().len() != RESULTS + ranks as usize * RESULT_WORDS + COPY_WORDS {
+            return Err(Error::Usage("`tocsin rank` is started by `tocsin bench` only".into()));
+        }
+        Ok(Block { region, ranks })
+    }
+
+    pub(crate) fn path(&self) -> String {
+        self.region.path()
+    }
+
+    fn word(&self, at: usize) -> &AtomicU64 {
+        &self.region.words()[at]
+    }
+
+    pub(crate) fn barrier(&self) -> Barrier<'_> {
+        Barrier::new(&self.region.words()[BARRIER..BARRIER + 16], self.ranks)
+    }
+
+    pub(crate) fn copy_area(&self) -> &[AtomicU64] {
+        &self.region.words()[RESULTS + self.ranks as usize * RESULT_WORDS..]
+    }
+
+    // --- the bench's side ---
+
+    /// Gives every rank a task.
+    pub(crate) fn start(&self, task: Task) {
+        for (at, word) in task.encode().into_iter().enumerate() {
+            self.word(TASK + at).store(word, Ordering::Relaxed);
+        }
+        self.word(FLAG).store(0, Ordering::Relaxed);
+        self.word(DONE).store(0, Ordering::Relaxed);
+        // SYNC POINT: Release: who sees the sequence sees the task.
+        self.word(SEQUENCE).fetch_add(1, Ordering::Release);
+        wake_sleepers(self.word(SEQUENCE));
+    }
+
+    /// Waits until every rank has done its task; `alive` is asked now and then.
+    pub(crate) fn finish(&self, mut alive: impl FnMut() -> bool) -> Option<Vec<Measured>> {
+        loop {
+            // SYNC POINT: Acquire pairs with the ranks' Release: their results are visible.
+            let done = self.word(DONE).load(Ordering::Acquire);
+            if done == self.ranks {
+                return Some((0..self.ranks as usize).map(|rank| self.result(rank)).collect());
+            }
+            sleep_while(self.word(DONE), done, Duration::from_millis(50));
+            if self.word(DONE).load(Ordering::Acquire) != self.ranks && !alive() {
+                return None;
+            }
+        }
+    }
+
+    fn result(&self, rank: usize) -> Measured {
+        let mut measured = Measured::default();
+        for (at, word) in measured.words().into_iter().enumerate() {
+            *word = self.word(RESULTS + rank * RESULT_WORDS + at).load(Ordering::Relaxed);
+        }
+        measured
+    }
+
+    // --- a rank's side ---
+
+    /// Waits for the task after number `seen`, asleep: an idle world disturbs nobody.
+    pub(crate) fn next(&self, seen: &mut u64) -> Task {
+        let sequence = self.word(SEQUENCE);
+        // SYNC POINT: Acquire pairs with `start`.
+        while sequence.load(Ordering::Acquire) == *seen {
+            sleep_while(sequence, *seen, Duration::from_secs(10));
+        }
+        *seen = sequence.load(Ordering::Acquire);
+        let word = |at| self.word(TASK + at).load(Ordering::Relaxed);
+        Task::decode([word(0), word(1), word(2), word(3), word(4), word(5)])
+    }
+
+    /// Hands in what was measured.
+    pub(crate) fn hand_in(&self, rank: usize, mut measured: Measured) {
+        for (at, word) in measured.words().into_iter().enumerate() {
+            self.word(RESULTS + rank * RESULT_WORDS + at).store(*word, Ordering::Relaxed);
+        }
+        // SYNC POINT: Release: who sees the count sees the results.
+        if self.word(DONE).fetch_add(1, Ordering::AcqRel) + 1 == self.ranks {
+            wake_sleepers(self.word(DONE));
+        }
+    }
+
+    /// Raises the flag, now.
+    pub(crate) fn raise(&self, now: u64) {
+        self.word(FLAG).store(now, Ordering::Release);
+        wake_sleepers(self.word(FLAG));
+    }
+
+    /// Waits, asleep, for the flag; when it was raised.
+    pub(crate) fn flag(&self) -> u64 {
+        loop {
+            match self.word(FLAG).load(Ordering::Acquire) {
+                0 => sleep_while(self.word(FLAG), 0, Duration::from_millis(100)),
+                raised => return raised,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tasks_survive_the_passage() {
+        for task in [
+            Task::Quit,
+            Task::Pingpong { bytes: 3, trips: 4 },
+            Task::Overlap { bytes: 1, case: Case::Both, work: 9 },
+            Task::Coll { op: Operation::Ialltoall, bytes: 2, root: 1, work: 8 },
+            Task::Late { op: Operation::Ibcast, bytes: 5, root: 0, rank: 2, work: 7 },
+            Task::Compute { work: 6 },
+            Task::CopyCost { bytes: 1 << 20 },
+        ] {
+            assert_eq!(Task::decode(task.encode()), task);
+        }
+    }
+
+    #[test]
+    fn a_task_and_its_results() {
+        let block = Block::create(2).unwrap();
+        std::thread::scope(|s| {
+            for rank in 0..2usize {
+                let block = &block;
+                s.spawn(move || {
+                    let mut seen = 0;
+                    while let Task::Compute { work } = block.next(&mut seen) {
+                        block.barrier().wait();
+                        block.hand_in(rank, Measured { t_comp: work + rank as u64, ..Measured::default() });
+                    }
+                });
+            }
+            for work in [10, 20] {
+                block.start(Task::Compute { work });
+                let got = block.finish(|| true).unwrap();
+                assert_eq!([got[0].t_comp, got[1].t_comp], [work, work + 1]);
+            }
+            block.start(Task::Quit);
+        });
+        block.start(Task::Compute { work: 1 });
+        assert_eq!(block.finish(|| false), None);
+    }
+}

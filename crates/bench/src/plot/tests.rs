@@ -1,0 +1,91 @@
+use super::*;
+use crate::latency::Measured;
+use crate::row::Row;
+use crate::stats::Times;
+use crate::values::{Kind, Mechanism};
+use tocsin_topology::Distance;
+
+fn scratch(name: &str) -> PathBuf {
+    let dir = std::env::var_os("TOCSIN_TEST_PLOTS").map_or_else(std::env::temp_dir, PathBuf::from);
+    dir.join(format!("plot-{name}-{}", std::process::id()))
+}
+
+fn check(paths: &[PathBuf]) {
+    assert_eq!(paths.len(), 2);
+    let svg = std::fs::read_to_string(&paths[0]).unwrap();
+    assert!(svg.contains("<svg") && svg.contains("tocsin 0."), "the machine is in the caption");
+    assert_eq!(&std::fs::read(&paths[1]).unwrap()[..8], b"\x89PNG\r\n\x1a\n");
+    if std::env::var_os("TOCSIN_TEST_PLOTS").is_none() {
+        std::fs::remove_dir_all(paths[0].parent().unwrap()).unwrap();
+    }
+}
+
+#[test]
+fn heat_map() {
+    let mut rows = Vec::new();
+    for (b, backend) in ["signal", "poll"].into_iter().enumerate() {
+        for case in ["recv", "both"] {
+            for (s, size) in [65536u64, 1 << 20, 4 << 20].into_iter().enumerate() {
+                for (c, compute) in ["1x", "4x", "0.5x"].into_iter().enumerate() {
+                    let ratio = b as f64 * 0.9 + 0.1 * s as f64 + 0.07 * c as f64 - 0.02;
+                    rows.push(
+                        Row::new("overlap")
+                            .set("backend", backend)
+                            .set("kind", "process")
+                            .set("size_bytes", size)
+                            .set("rounds", 30)
+                            .set("case", case)
+                            .set("compute", compute)
+                            .number("ratio", ratio)
+                            .number("null_ratio", if c + s == 3 { 0.3 } else { 0.01 }),
+                    );
+                }
+            }
+        }
+    }
+    check(&heat::draw(&scratch("heat"), &rows).unwrap());
+    assert!(heat::draw(&scratch("none"), &[]).is_err());
+}
+
+#[test]
+fn curves() {
+    let series: Vec<curves::Series> = ["signal (process)", "poll (process)"]
+        .into_iter()
+        .enumerate()
+        .map(|(at, name)| curves::Series {
+            name: name.into(),
+            points: [0.0, 8.0, 1024.0, 65536.0, 1048576.0]
+                .into_iter()
+                .map(|x: f64| (x, 1.0 + x / 8000.0 + at as f64 * 0.2))
+                .collect(),
+        })
+        .collect();
+    let chart = curves::Chart {
+        file: "curves",
+        title: "How long a message takes",
+        subtitle: "Half a round trip; lower is better",
+        x: "message size",
+        y: "half round trip (µs)",
+        x_is_bytes: true,
+    };
+    check(&curves::draw(&scratch("curves"), &chart, &series).unwrap());
+    assert!(curves::draw(&scratch("none"), &chart, &[]).is_err());
+}
+
+#[test]
+fn latency() {
+    let mut all = Vec::new();
+    for kind in [Kind::Process, Kind::Thread] {
+        for (mechanism, middle) in
+            [(Mechanism::Signal, 2400u64), (Mechanism::Futex, 9000), (Mechanism::Cacheline, 140)]
+        {
+            let mut times = Times::default();
+            for i in 0..2000u64 {
+                times.add(middle + (i * i) % (middle / 3));
+            }
+            times.add(middle * 50);
+            all.push(Measured { mechanism, kind, placement: Distance::Near, times });
+        }
+    }
+    check(&super::latency::draw(&scratch("latency"), &all).unwrap());
+}

@@ -1,0 +1,156 @@
+//! A rank of a bench's world: waits for tasks, does them, hands in what it measured.
+
+mod buffer;
+mod coll;
+mod messages;
+
+use crate::compute::compute;
+use crate::error::Error;
+use crate::fleet::block::{Block, Measured, Task};
+use buffer::Buffer;
+use std::hint::black_box;
+use tocsin_sync::atomic::Ordering;
+use tocsin_sync::clock::now_ns;
+use tocsin_world::{Comm, World};
+
+/// Arguments of the hidden command `tocsin rank`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Start {
+    /// The world's shared memory
+    #[arg(long)]
+    pub block: String,
+    /// Number of ranks
+    #[arg(long)]
+    pub ranks: u64,
+    /// Algorithm of collectives
+    #[arg(long)]
+    pub algorithm: Option<String>,
+    /// Without the library: this rank of a world that has none
+    #[arg(long)]
+    pub plain: Option<u64>,
+    /// Where a rank without the library is bound
+    #[arg(long)]
+    pub cpu: Option<usize>,
+}
+
+/// Runs a rank process until the bench says that it is over.
+pub(crate) fn run(start: &Start) -> Result<(), Error> {
+    let block = Block::open(&start.block, start.ranks)?;
+    if let Some(rank) = start.plain {
+        if let Some(cpu) = start.cpu {
+            tocsin_topology::bind_thread(cpu).map_err(Error::failed)?;
+        }
+        Member::new(&block, None, rank as usize, None).serve();
+        return Ok(());
+    }
+    let world = World::from_env().map_err(Error::failed)?;
+    Member::new(&block, Some(world.comm()), world.rank() as usize, start.algorithm.clone()).serve();
+    world.finalize().map_err(Error::failed)
+}
+
+/// What a rank has at hand.
+pub(crate) struct Member<'a> {
+    block: &'a Block,
+    /// `None` in a world without the library.
+    comm: Option<Comm>,
+    rank: usize,
+    algorithm: Option<String>,
+    send: Buffer,
+    recv: Buffer,
+    round: u64,
+}
+
+impl<'a> Member<'a> {
+    pub(crate) fn new(
+        block: &'a Block,
+        comm: Option<Comm>,
+        rank: usize,
+        algorithm: Option<String>,
+    ) -> Member<'a> {
+        Member { block, comm, rank, algorithm, send: Buffer::default(), recv: Buffer::default(), round: 0 }
+    }
+
+    /// Does tasks until told to quit.
+    pub(crate) fn serve(mut self) {
+        let mut seen = 0;
+        loop {
+            let task = self.block.next(&mut seen);
+            if task == Task::Quit {
+                self.block.hand_in(self.rank, Measured::default());
+                return;
+            }
+            self.round += 1;
+            match self.perform(task) {
+                Ok(measured) => self.block.hand_in(self.rank, measured),
+                Err(error) => self.fail(&error),
+            }
+        }
+    }
+
+    /// Ends this process at once: requests may still refer to the buffers, so nothing is dropped.
+    fn fail(&self, error: &Error) -> ! {
+        eprintln!("tocsin bench: rank {}: {error}", self.rank);
+        std::process::exit(1)
+    }
+
+    fn comm(&self) -> Result<&Comm, Error> {
+        self.comm.as_ref().ok_or_else(|| Error::Failed("this world has no library".into()))
+    }
+
+    fn perform(&mut self, task: Task) -> Result<Measured, Error> {
+        match task {
+            Task::Quit => Ok(Measured::default()),
+            Task::Pingpong { bytes, trips } => self.pingpong(bytes as usize, trips),
+            Task::Overlap { bytes, case, work } => self.overlap(bytes as usize, case, work),
+            Task::Coll { op, bytes, root, work } => self.coll(op, bytes as usize, root as u32, work),
+            Task::Late { op, bytes, root, rank, work } => {
+                self.late(op, bytes as usize, root as u32, rank as usize, work)
+            }
+            Task::Compute { work } => {
+                self.block.barrier().wait();
+                let t_comp = timed(|| {
+                    compute(work, self.round);
+                });
+                Ok(Measured { t_comp, verified: 1, ..Measured::default() })
+            }
+            Task::CopyCost { bytes } => Ok(self.copy_cost(bytes as usize)),
+        }
+    }
+
+    /// What copying `bytes` costs a rank when another core has just written them: rank 1 copies what rank 0 wrote.
+    fn copy_cost(&mut self, bytes: usize) -> Measured {
+        let area = self.block.copy_area();
+        self.recv.resize(size_of_val(area));
+        let mut left = bytes;
+        let mut total = 0;
+        while left > 0 {
+            let words = left.div_ceil(8).min(area.len());
+            left -= left.min(words * 8);
+            self.block.barrier().wait();
+            if self.rank == 0 {
+                area[..words].iter().for_each(|w| w.store(self.round, Ordering::Relaxed));
+            }
+            self.block.barrier().wait();
+            if self.rank == 1 {
+                let target = self.recv.as_mut_ptr();
+                // SAFETY:
+                // - source: inside the shared area, which nobody writes between the barriers;
+                // - target: our own buffer of at least as many bytes;
+                // - they are distinct memory.
+                total += timed(|| unsafe {
+                    std::ptr::copy_nonoverlapping(area.as_ptr().cast::<u8>(), target, words * 8);
+                });
+                black_box(&mut self.recv);
+            }
+        }
+        self.block.barrier().wait();
+        Measured { t_comm: total, verified: 1, ..Measured::default() }
+    }
+}
+
+/// How long `f` takes, in nanoseconds.
+fn timed(f: impl FnOnce()) -> u64 {
+    let start = now_ns();
+    f();
+    now_ns() - start
+}

@@ -1,0 +1,91 @@
+//! Message buffers with content that can be checked.
+
+/// A buffer from malloc, grown as needed, reused from round to round.
+#[derive(Default)]
+pub(super) struct Buffer(Vec<u8>);
+
+impl Buffer {
+    /// Makes it hold exactly `bytes`.
+    pub(super) fn resize(&mut self, bytes: usize) {
+        self.0.resize(bytes, 0);
+    }
+
+    pub(super) fn as_ptr(&self) -> *const u8 {
+        self.0.as_ptr()
+    }
+
+    pub(super) fn as_mut_ptr(&mut self) -> *mut u8 {
+        self.0.as_mut_ptr()
+    }
+
+    /// Writes every byte: content that depends on the seed and the place.
+    pub(super) fn fill(&mut self, seed: u64) {
+        let mut chunks = self.0.chunks_exact_mut(8);
+        let mut at = 0;
+        for chunk in &mut chunks {
+            chunk.copy_from_slice(&pattern(seed, at).to_le_bytes());
+            at += 1;
+        }
+        let rest = pattern(seed, at).to_le_bytes();
+        chunks.into_remainder().iter_mut().zip(rest).for_each(|(byte, right)| *byte = right);
+    }
+
+    /// Whether every byte is what `fill(seed)` writes.
+    pub(super) fn is_filled(&self, seed: u64) -> bool {
+        let chunks = self.0.chunks_exact(8);
+        let rest = pattern(seed, chunks.len() as u64).to_le_bytes();
+        let remainder = chunks.remainder().iter().zip(rest).all(|(byte, right)| *byte == right);
+        remainder && chunks.enumerate().all(|(at, chunk)| *chunk == pattern(seed, at as u64).to_le_bytes())
+    }
+
+    /// Writes one byte in every 64-byte line: enough to take the buffer away from the other core's cache.
+    pub(super) fn touch(&mut self, seed: u8) {
+        self.0.iter_mut().step_by(64).for_each(|byte| *byte = seed);
+    }
+
+    /// Whether the first and the last line are what `touch(seed)` writes.
+    pub(super) fn is_touched_at_ends(&self, seed: u8) -> bool {
+        let last = self.0.len().saturating_sub(1) / 64 * 64;
+        self.0.first().is_none_or(|byte| *byte == seed) && self.0.get(last).is_none_or(|byte| *byte == seed)
+    }
+
+    /// Whether all lines are what `touch(seed)` writes.
+    pub(super) fn is_touched(&self, seed: u8) -> bool {
+        self.0.iter().step_by(64).all(|byte| *byte == seed)
+    }
+
+    pub(super) fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    pub(super) fn as_bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.0
+    }
+}
+
+fn pattern(seed: u64, at: u64) -> u64 {
+    (seed << 32 | at).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn content_is_checked_to_the_last_byte() {
+        for bytes in [0, 1, 7, 8, 9, 63, 64, 65, 1000] {
+            let mut buffer = Buffer::default();
+            buffer.resize(bytes);
+            buffer.fill(3);
+            assert!(buffer.is_filled(3));
+            for at in 0..bytes {
+                buffer.0[at] ^= 1;
+                assert!(!buffer.is_filled(3), "{at} of {bytes}");
+                buffer.0[at] ^= 1;
+            }
+            buffer.touch(9);
+            assert!(buffer.is_touched(9) && buffer.is_touched_at_ends(9));
+            assert!(bytes == 0 || !buffer.is_touched_at_ends(8));
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Point to point: ping-pong and overlap of one message.
+
+use super::{Member, timed};
+use crate::compute::compute;
+use crate::error::Error;
+use crate::fleet::block::Measured;
+use crate::values::Case;
+use tocsin_sync::clock::now_ns;
+use tocsin_world::{ConstBuf, Layout, Mode, MutBuf, RawRequest};
+
+const TAG: i32 = 7;
+
+impl Member<'_> {
+    /// Starts sending the whole send buffer.
+    fn isend(&self, to: u32) -> Result<RawRequest, Error> {
+        let bytes = self.send.as_bytes().len();
+        let buf = ConstBuf { base: self.send.as_ptr(), layout: Layout::Contiguous { bytes } };
+        // SAFETY: the buffer is neither written nor dropped before the request is waited for: every caller waits,
+        // and an error ends the process without dropping anything (`Member::fail`).
+        unsafe { self.comm()?.isend_raw(buf, to, TAG, Mode::Standard) }.map_err(Error::failed)
+    }
+
+    /// Starts receiving into the whole receive buffer.
+    fn irecv(&mut self, from: u32) -> Result<RawRequest, Error> {
+        let bytes = self.recv.as_bytes().len();
+        let buf = MutBuf { base: self.recv.as_mut_ptr(), layout: Layout::Contiguous { bytes } };
+        // SAFETY: as `isend`; nobody else uses the buffer meanwhile.
+        unsafe { self.comm()?.irecv_raw(buf, Some(from), Some(TAG)) }.map_err(Error::failed)
+    }
+
+    /// `trips` round trips; rank 0's time is the result.
+    pub(super) fn pingpong(&mut self, bytes: usize, trips: u64) -> Result<Measured, Error> {
+        self.send.resize(bytes);
+        self.recv.resize(bytes);
+        // So that content that stayed from another batch cannot pass for this one's.
+        self.recv.touch(0);
+        let mut right = true;
+        self.block.barrier().wait();
+        let start = now_ns();
+        for trip in 0..trips {
+            let stamp = (trip % 251) as u8 + 1;
+            match self.rank {
+                0 => {
+                    self.send.touch(stamp);
+                    wait(self.isend(1)?)?;
+                    wait(self.irecv(1)?)?;
+                }
+                1 => {
+                    wait(self.irecv(0)?)?;
+                    self.send.touch(stamp);
+                    wait(self.isend(0)?)?;
+                }
+                _ => break,
+            }
+            right &= self.recv.is_touched_at_ends(stamp);
+        }
+        let t_comm = now_ns() - start;
+        if self.rank < 2 && trips > 0 {
+            right &= self.recv.is_touched(((trips - 1) % 251) as u8 + 1);
+        }
+        Ok(Measured { t_comm, verified: u64::from(right), ..Measured::default() })
+    }
+
+    /// One round: communication alone, computing alone, computing alone again (the null), both.
+    pub(super) fn overlap(&mut self, bytes: usize, case: Case, work: u64) -> Result<Measured, Error> {
+        self.send.resize(bytes);
+        self.recv.resize(bytes);
+        let computes = match case {
+            Case::Recv => self.rank == 1,
+            Case::Send => self.rank == 0,
+            Case::Both => self.rank < 2,
+        };
+        let mine = if computes { work } else { 0 };
+        let mut measured = Measured { verified: 1, ..Measured::default() };
+
+        let (t_comm, _) = self.message(0, &mut measured)?;
+        measured.t_comm = t_comm;
+        if work == 0 {
+            return Ok(measured);
+        }
+        self.block.barrier().wait();
+        measured.t_comp = timed(|| work_if_any(mine, self.round));
+        self.block.barrier().wait();
+        measured.t_comp_again = timed(|| work_if_any(mine, self.round));
+
+        let before = self.comm()?.stats();
+        (measured.t_ovrl, measured.waited) = self.message(mine, &mut measured)?;
+        let after = self.comm()?.stats();
+        measured.interrupts = after.interrupts - before.interrupts;
+        measured.copied_user = after.bytes_copied_user - before.bytes_copied_user;
+        measured.copied_handler = after.bytes_copied_handler - before.bytes_copied_handler;
+        measured.copied_progress = after.bytes_copied_progress - before.bytes_copied_progress;
+        Ok(measured)
+    }
+
+    /// One message from rank 0 to rank 1 with computing between start and wait: total time, and time in wait.
+    fn message(&mut self, work: u64, measured: &mut Measured) -> Result<(u64, u64), Error> {
+        let seed = self.round;
+        match self.rank {
+            0 => self.send.fill(seed),
+            _ => self.recv.fill(!seed),
+        }
+        self.block.barrier().wait();
+        let start = now_ns();
+        let request = match self.rank {
+            0 => self.isend(1)?,
+            1 => self.irecv(0)?,
+            _ => return Ok((0, 0)),
+        };
+        work_if_any(work, seed);
+        let waiting = now_ns();
+        wait(request)?;
+        let end = now_ns();
+        if self.rank == 1 && !self.recv.is_filled(seed) {
+            measured.verified = 0;
+        }
+        Ok((end - start, end - waiting))
+    }
+}
+
+pub(super) fn work_if_any(work: u64, seed: u64) {
+    if work > 0 {
+        compute(work, seed);
+    }
+}
+
+pub(super) fn wait(mut request: RawRequest) -> Result<(), Error> {
+    request.wait().map(drop).map_err(Error::failed)
+}

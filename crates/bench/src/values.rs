@@ -1,0 +1,304 @@
+//! Values of options: words, sizes, lists, ranges.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// A list given as one argument. (A plain `Vec` would make clap expect one item per occurrence.)
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sizes<T = u64>(pub Vec<T>);
+
+/// A closed set of words on the command line.
+pub(crate) trait Word: Copy + 'static {
+    /// What the set is of, for messages.
+    const WHAT: &'static str;
+    /// The words.
+    const ALL: &'static [(&'static str, Self)];
+    /// Why a word that is known may not be used, if so.
+    fn refused(_text: &str) -> Option<String> {
+        None
+    }
+}
+
+/// Parses a word; the error lists those that exist.
+pub(crate) fn word<W: Word>(text: &str) -> Result<W, String> {
+    if let Some((_, value)) = W::ALL.iter().find(|(name, _)| *name == text) {
+        return Ok(*value);
+    }
+    let names: Vec<&str> = W::ALL.iter().map(|(name, _)| *name).collect();
+    let why = W::refused(text).unwrap_or_else(|| format!("no {} is called `{text}`", W::WHAT));
+    Err(format!("{why}; there are: {}", names.join(", ")))
+}
+
+macro_rules! words {
+    ($(#[$doc:meta])* $name:ident, $what:literal { $($(#[$vdoc:meta])* $variant:ident = $word:literal),* $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum $name { $($(#[$vdoc])* $variant),* }
+        impl Word for $name {
+            const WHAT: &'static str = $what;
+            const ALL: &'static [(&'static str, Self)] = &[$(($word, $name::$variant)),*];
+            fn refused(text: &str) -> Option<String> { Refused::<$name>::why(text) }
+        }
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(match self { $($name::$variant => $word),* })
+            }
+        }
+        impl FromStr for $name {
+            type Err = String;
+            fn from_str(text: &str) -> Result<Self, String> { word(text) }
+        }
+    };
+}
+
+/// Words that are known but may not be used yet.
+struct Refused<W>(std::marker::PhantomData<W>);
+
+impl<W: Word> Refused<W> {
+    fn why(text: &str) -> Option<String> {
+        let later = W::WHAT == Operation::WHAT && LATER_OPERATIONS.contains(&text);
+        later.then(|| format!("{text} is not yet implemented"))
+    }
+}
+
+words! {
+    /// How a rank is notified.
+    Backend, "backend" {
+        /// The first usable of uintr, signal.
+        Auto = "auto",
+        /// User interrupts.
+        Uintr = "uintr",
+        /// Signals.
+        Signal = "signal",
+        /// A progress thread.
+        Thread = "thread",
+        /// Not at all: progress inside library calls only.
+        Poll = "poll",
+    }
+}
+words! {
+    /// How large messages travel.
+    Lmt, "large-message strategy" {
+        /// The best usable.
+        Auto = "auto",
+        /// Straight into the peer's mapped memory.
+        Direct = "direct",
+        /// `process_vm_readv` and its twin.
+        Cma = "cma",
+        /// Pages moved through a pipe.
+        Vmsplice = "vmsplice",
+        /// Double buffering through the shared segment.
+        Double = "double",
+    }
+}
+words! {
+    /// What a rank is.
+    Kind, "kind of rank" {
+        /// A process.
+        Process = "process",
+        /// A thread of one process.
+        Thread = "thread",
+    }
+}
+words! {
+    /// What survivors of a failed rank get.
+    OnFailure, "action" {
+        /// One second, then the end.
+        Kill = "kill",
+        /// The error.
+        Report = "report",
+    }
+}
+words! {
+    /// Who computes while the message travels.
+    Case, "case" {
+        /// The receiver.
+        Recv = "recv",
+        /// The sender.
+        Send = "send",
+        /// Both.
+        Both = "both",
+    }
+}
+words! {
+    /// How much a collective's bench computes.
+    Mode, "mode" {
+        /// As long as the communication takes.
+        CpuExploit = "cpu-exploit",
+        /// A fixed global amount, split over the ranks.
+        Equivalent = "equivalent",
+    }
+}
+words! {
+    /// A way to notify.
+    Mechanism, "mechanism" {
+        /// A user interrupt.
+        Uintr = "uintr",
+        /// A signal, through the library's doorbell.
+        Signal = "signal",
+        /// A thread asleep in a futex.
+        Futex = "futex",
+        /// A thread asleep in an eventfd.
+        Eventfd = "eventfd",
+        /// A thread that polls a cache line: what nothing can beat, and what costs a core.
+        Cacheline = "cacheline",
+    }
+}
+words! {
+    /// A collective operation.
+    Operation, "operation" {
+        /// Barrier.
+        Ibarrier = "ibarrier",
+        /// Broadcast.
+        Ibcast = "ibcast",
+        /// Reduction whose result all get.
+        Iallreduce = "iallreduce",
+        /// Personalised exchange.
+        Ialltoall = "ialltoall",
+    }
+}
+
+/// Operations that are defined but not implemented.
+const LATER_OPERATIONS: [&str; 13] = [
+    "iscatter",
+    "iscatterv",
+    "igather",
+    "igatherv",
+    "iallgather",
+    "iallgatherv",
+    "ialltoallv",
+    "ialltoallw",
+    "ireduce",
+    "ireduce_scatter",
+    "ireduce_scatter_block",
+    "iscan",
+    "iexscan",
+];
+
+/// A computing time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ComputeTime {
+    /// Microseconds.
+    Us(f64),
+    /// Times the measured time of the communication.
+    TimesComm(f64),
+}
+
+impl fmt::Display for ComputeTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ComputeTime::Us(us) => write!(f, "{us}"),
+            ComputeTime::TimesComm(factor) => write!(f, "{factor}x"),
+        }
+    }
+}
+
+/// `100,4x`
+pub(crate) fn compute_times(text: &str) -> Result<Sizes<ComputeTime>, String> {
+    let one = |item: &str| {
+        let (digits, wrap): (&str, fn(f64) -> ComputeTime) = match item.strip_suffix('x') {
+            Some(digits) => (digits, ComputeTime::TimesComm),
+            None => (item, ComputeTime::Us),
+        };
+        let value: Option<f64> = digits.parse().ok().filter(|v: &f64| v.is_finite() && *v > 0.0 && *v < 1e9);
+        value.map(wrap).ok_or_else(|| {
+            format!(
+                "`{item}` is no computing time: write microseconds, or 4x for four times the communication"
+            )
+        })
+    };
+    text.split(',').map(|item| one(item.trim())).collect::<Result<_, _>>().map(Sizes)
+}
+
+/// One size: `0`, `64K`, `1M`, `1G`.
+fn size(text: &str) -> Result<u64, String> {
+    let bad = || format!("`{text}` is no size: write for example 8, 64K, 1M");
+    let short = text.strip_suffix("iB").unwrap_or(text);
+    let (digits, unit) = match short.char_indices().last() {
+        Some((at, 'k' | 'K')) => (&short[..at], 1 << 10),
+        Some((at, 'm' | 'M')) => (&short[..at], 1 << 20),
+        Some((at, 'g' | 'G')) => (&short[..at], 1 << 30),
+        _ => (text, 1u64),
+    };
+    let number: u64 = digits.parse().map_err(|_| bad())?;
+    number.checked_mul(unit).filter(|bytes| *bytes <= 1 << 32).ok_or_else(|| format!("`{text}` is above 4G"))
+}
+
+/// A list of sizes and ranges; a range doubles from its first to its last, both included.
+pub(crate) fn sizes(text: &str) -> Result<Sizes, String> {
+    list(text, |at| (at * 2).max(1))
+}
+
+/// A list of counts and ranges; a range steps by one, both ends included.
+pub(crate) fn counts(text: &str) -> Result<Sizes, String> {
+    let all = list(text, |at| at + 1)?;
+    match all.0.iter().find(|n| **n == 0 || **n > 4096) {
+        Some(n) => Err(format!("{n} ranks: at least 1 and at most 4096")),
+        None => Ok(all),
+    }
+}
+
+fn list(text: &str, next: impl Fn(u64) -> u64) -> Result<Sizes, String> {
+    let mut all = Vec::new();
+    for item in text.split(',').map(str::trim) {
+        let Some((first, last)) = item.split_once("..") else {
+            all.push(size(item)?);
+            continue;
+        };
+        let (first, last) = (size(first)?, size(last)?);
+        if first > last {
+            return Err(format!("`{item}` ends before it begins"));
+        }
+        let mut at = first;
+        while at < last && all.len() < 10_000 {
+            all.push(at);
+            at = next(at);
+        }
+        all.push(last);
+    }
+    Ok(Sizes(all))
+}
+
+/// A size for people: `64 KiB`.
+pub(crate) fn human_size(bytes: u64) -> String {
+    match bytes {
+        b if b >= 1 << 20 && b % (1 << 20) == 0 => format!("{} MiB", b >> 20),
+        b if b >= 1 << 10 && b % (1 << 10) == 0 => format!("{} KiB", b >> 10),
+        b => format!("{b} B"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn size_lists() {
+        assert_eq!(sizes("0,64K,1M").unwrap().0, [0, 65536, 1 << 20]);
+        assert_eq!(sizes("1K..8K").unwrap().0, [1024, 2048, 4096, 8192]);
+        assert_eq!(sizes("0..3").unwrap().0, [0, 1, 2, 3]);
+        assert_eq!(sizes("8..20").unwrap().0, [8, 16, 20]);
+        assert_eq!(sizes("64KiB").unwrap().0, [65536]);
+        assert_eq!(counts("2..4,8").unwrap().0, [2, 3, 4, 8]);
+        for bad in ["", "x", "4..2", "-1", "1K..", "99999999999G", "8G", "64Ki", "8iB"] {
+            assert!(sizes(bad).is_err(), "{bad}");
+        }
+        assert!(counts("0..2").is_err() && counts("5000").is_err());
+    }
+
+    #[test]
+    fn computing_times() {
+        assert_eq!(
+            compute_times("100, 0.5x").unwrap().0,
+            [ComputeTime::Us(100.0), ComputeTime::TimesComm(0.5)]
+        );
+        for bad in ["", "x", "0", "-4x", "nan", "infx"] {
+            assert!(compute_times(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn sizes_for_people() {
+        assert_eq!([0, 100, 1024, 1 << 20].map(human_size), ["0 B", "100 B", "1 KiB", "1 MiB"]);
+    }
+}
