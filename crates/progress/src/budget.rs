@@ -95,7 +95,7 @@ impl Budget {
         if self.packets == 0 || self.bytes == 0 {
             return false;
         }
-        if self.packets % PACKETS_PER_CLOCK == 0 && self.late() {
+        if self.packets.is_multiple_of(PACKETS_PER_CLOCK) && self.late() {
             self.packets = 0;
             return false;
         }

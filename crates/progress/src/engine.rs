@@ -92,6 +92,7 @@ pub struct Engine<W> {
     own: Own,
     /// What `attach` was given; null before. The boxes live in `controls` as long as the engine.
     control: AtomicPtr<Control>,
+    #[allow(clippy::vec_box)] // `control` points into the boxes, which must not move
     controls: Mutex<Vec<Box<Control>>>,
     duty: Duty,
     callbacks: Callbacks,

@@ -1,5 +1,7 @@
 //! The engine over the real doorbell: whatever interrupts whatever, nothing is lost.
 
+#![allow(clippy::unwrap_used)]
+
 use super::*;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
@@ -152,9 +154,9 @@ fn a_storm_loses_nothing() {
         threads.push(std::thread::spawn(move || {
             let mut n = 0u32;
             while !stop.load(SeqCst) {
-                shared.post(sender, if n % 3 == 0 { Urgency::Plain } else { Urgency::Urgent });
+                shared.post(sender, if n.is_multiple_of(3) { Urgency::Plain } else { Urgency::Urgent });
                 n = n.wrapping_add(1);
-                if n % 7 == 0 {
+                if n.is_multiple_of(7) {
                     std::thread::yield_now();
                 }
             }

@@ -1,3 +1,5 @@
+#![allow(clippy::unwrap_used)]
+
 use super::*;
 use proptest::prelude::*;
 use std::collections::VecDeque;
