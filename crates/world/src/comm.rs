@@ -1,177 +1,154 @@
 //! Communicators.
 
+mod agree;
+mod collectives;
+mod messages;
+
+use std::sync::Arc;
+
+use tocsin_nbc::Group;
+use tocsin_progress::Context;
+use tocsin_sync::atomic::{AtomicU32, Ordering};
+
 use crate::error::Error;
-use crate::request::{RawRequest, Status};
-use crate::{BackendKind, ConstBuf, DataType, Mode, MutBuf, Op, Snapshot};
+use crate::rank::Rank;
+use crate::{BackendKind, Snapshot};
+pub use messages::Message;
 
-/// A group of ranks whose traffic matches only itself.
-#[derive(Clone, Debug)]
-pub struct Comm {}
+/// Context of the world's communicator.
+const WORLD_CONTEXT: u32 = 1;
+/// First context of the others.
+pub(crate) const FIRST_CONTEXT: u32 = 2;
+/// Marks the collective half of a context.
+const COLLECTIVE: u32 = 1 << 31;
 
-/// A message taken out of matching by [`Comm::improbe`], to be received by [`Comm::mrecv_raw`].
-#[derive(Debug)]
-pub struct Message {}
+/// A group of ranks whose traffic matches only itself. Cheap to clone; usable from any thread of its rank.
+///
+/// No method may be called in a handler or in a user operator. Collective calls come in the same order on all ranks,
+/// from one thread at a time.
+#[derive(Clone)]
+pub struct Comm {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    rank: Arc<Rank>,
+    group: Group,
+    context: u32,
+    /// Counts collectives.
+    sequence: AtomicU32,
+    /// Rank here of each world rank; `None` when they are the same.
+    ranks_here: Option<Box<[u32]>>,
+}
+
+impl std::fmt::Debug for Comm {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Inner { group, context, .. } = &*self.inner;
+        f.debug_struct("Comm")
+            .field("rank", &group.rank())
+            .field("size", &group.size())
+            .field("context", context)
+            .finish_non_exhaustive()
+    }
+}
 
 impl Comm {
+    pub(crate) fn world(rank: Arc<Rank>) -> Result<Comm, Error> {
+        let all: Vec<u32> = (0..rank.segment.ranks()).collect();
+        let me = rank.rank;
+        Comm::of(rank, &all, me, WORLD_CONTEXT)
+    }
+
+    /// A communicator of the world ranks `members`, among which this rank is number `me`.
+    fn of(rank: Arc<Rank>, members: &[u32], me: u32, context: u32) -> Result<Comm, Error> {
+        let group =
+            Group::new(members.into(), me).map_err(|e| crate::outcome::collective_error("split", e))?;
+        let identity = members.iter().zip(0..).all(|(world, here)| *world == here);
+        let ranks_here = (!identity).then(|| {
+            let mut here = vec![u32::MAX; rank.segment.ranks() as usize].into_boxed_slice();
+            for (world, number) in members.iter().zip(0..) {
+                if let Some(place) = here.get_mut(*world as usize) {
+                    *place = number;
+                }
+            }
+            here
+        });
+        rank.enter()
+            .p2p
+            .set_members(context, members)
+            .map_err(|e| crate::outcome::message_error("split", e))?;
+        Ok(Comm { inner: Arc::new(Inner { rank, group, context, sequence: AtomicU32::new(0), ranks_here }) })
+    }
+
+    pub(crate) fn shared(&self) -> &Rank {
+        &self.inner.rank
+    }
+
+    /// Rank here of a world rank.
+    pub(crate) fn rank_of(&self, world: u32) -> u32 {
+        match &self.inner.ranks_here {
+            None => world,
+            Some(here) => here.get(world as usize).copied().unwrap_or(u32::MAX),
+        }
+    }
+
     /// This process's rank in the communicator.
     pub fn rank(&self) -> u32 {
-        0
+        self.inner.group.rank()
     }
+
     /// Number of ranks.
     pub fn size(&self) -> u32 {
-        1
+        self.inner.group.size()
     }
+
     /// Rank in the world of a rank of this communicator.
-    pub fn world_rank(&self, _rank: u32) -> Option<u32> {
-        None
+    pub fn world_rank(&self, rank: u32) -> Option<u32> {
+        self.inner.group.world_rank(rank)
     }
-    /// Context id.
+
+    /// Context id: the same on all its ranks.
     pub fn context(&self) -> u32 {
-        0
+        self.inner.context
     }
+
     /// Backend of this rank.
     pub fn backend(&self) -> BackendKind {
-        BackendKind::Poll
+        self.shared().backend
     }
-    /// Statistics of this rank.
+
+    /// Statistics of this rank so far.
     pub fn stats(&self) -> Snapshot {
-        Snapshot::default()
+        self.shared().stats()
     }
-    /// Makes one pass of progress.
-    pub fn progress(&self) {}
-    /// A communicator of the same ranks with its own context. Collective.
-    /// # Errors
-    /// As a collective.
-    pub fn dup(&self) -> Result<Comm, Error> {
-        Ok(self.clone())
+
+    /// Makes one pass of progress: what the backend `poll` needs in long computations.
+    pub fn progress(&self) {
+        self.shared().engine.poke(Context::User);
     }
-    /// As MPI_Comm_split; `None` color: no communicator. Collective.
-    /// # Errors
-    /// As a collective.
-    pub fn split(&self, _color: Option<u32>, _key: i32) -> Result<Option<Comm>, Error> {
-        Ok(None)
+
+    /// Every pending and later operation on it fails with [`Error::Revoked`], here and on all its ranks.
+    pub fn revoke(&self) {
+        if self.shared().is_closed() {
+            return;
+        }
+        let mut guard = self.shared().enter();
+        let state = &mut *guard;
+        state.p2p.revoke(self.inner.context, self.inner.group.world_ranks());
+        state.nbc.fail_context(&mut state.p2p, self.inner.context | COLLECTIVE);
     }
-    /// Every pending and later operation on it fails, here and on all its ranks.
-    pub fn revoke(&self) {}
-    /// Ends every rank of the world with `code`.
+
+    /// Whether it was revoked, here or, as far as the news has come, by a peer.
+    pub fn is_revoked(&self) -> bool {
+        self.shared().enter().p2p.is_revoked(self.inner.context)
+    }
+
+    /// Ends every rank of the world; `code` becomes the launcher's status.
     pub fn abort(&self, code: i32) -> ! {
-        std::process::exit(code)
+        self.shared().abort(code)
     }
-    /// Starts a send.
-    /// # Errors
-    /// Wrong arguments; dead peer.
-    /// # Safety
-    /// `buf` is readable and not written until the request is complete.
-    pub unsafe fn isend_raw(
-        &self,
-        _buf: ConstBuf,
-        _dest: u32,
-        _tag: i32,
-        _mode: Mode,
-    ) -> Result<RawRequest, Error> {
-        Ok(RawRequest {})
-    }
-    /// Starts a receive; `None` matches any.
-    /// # Errors
-    /// Wrong arguments; dead peer.
-    /// # Safety
-    /// `buf` is writable and used by nobody else until the request is complete.
-    pub unsafe fn irecv_raw(
-        &self,
-        _buf: MutBuf,
-        _source: Option<u32>,
-        _tag: Option<i32>,
-    ) -> Result<RawRequest, Error> {
-        Ok(RawRequest {})
-    }
-    /// Sends and receives, waiting for both.
-    /// # Errors
-    /// Those of either.
-    /// # Safety
-    /// As `isend_raw` and `irecv_raw`, for the time of the call.
-    pub unsafe fn sendrecv_raw(
-        &self,
-        _send: ConstBuf,
-        _dest: u32,
-        _send_tag: i32,
-        _recv: MutBuf,
-        _source: Option<u32>,
-        _recv_tag: Option<i32>,
-    ) -> Result<Status, Error> {
-        Ok(Status::default())
-    }
-    /// Looks for a message without receiving it.
-    /// # Errors
-    /// Wrong arguments.
-    pub fn iprobe(&self, _source: Option<u32>, _tag: Option<i32>) -> Result<Option<Status>, Error> {
-        Ok(None)
-    }
-    /// Takes a message out of matching.
-    /// # Errors
-    /// Wrong arguments.
-    pub fn improbe(
-        &self,
-        _source: Option<u32>,
-        _tag: Option<i32>,
-    ) -> Result<Option<(Message, Status)>, Error> {
-        Ok(None)
-    }
-    /// Receives a message that `improbe` took.
-    /// # Errors
-    /// Dead peer.
-    /// # Safety
-    /// As `irecv_raw`.
-    pub unsafe fn mrecv_raw(&self, _message: Message, _buf: MutBuf) -> Result<RawRequest, Error> {
-        Ok(RawRequest {})
-    }
-    /// Starts a barrier.
-    /// # Errors
-    /// Unknown algorithm.
-    pub fn ibarrier_raw(&self, _algorithm: Option<&str>) -> Result<RawRequest, Error> {
-        Ok(RawRequest {})
-    }
-    /// Starts a broadcast of `bytes` bytes at `buf` from `root`.
-    /// # Errors
-    /// Wrong arguments.
-    /// # Safety
-    /// As `irecv_raw`.
-    pub unsafe fn ibcast_raw(
-        &self,
-        _buf: *mut u8,
-        _bytes: usize,
-        _root: u32,
-        _algorithm: Option<&str>,
-    ) -> Result<RawRequest, Error> {
-        Ok(RawRequest {})
-    }
-    /// Starts an allreduce of `count` elements; `send` `None`: in place.
-    /// # Errors
-    /// Wrong arguments.
-    /// # Safety
-    /// As `isend_raw` and `irecv_raw`; the buffers do not overlap.
-    pub unsafe fn iallreduce_raw(
-        &self,
-        _send: Option<*const u8>,
-        _recv: *mut u8,
-        _count: usize,
-        _data_type: DataType,
-        _op: Op,
-        _algorithm: Option<&str>,
-    ) -> Result<RawRequest, Error> {
-        Ok(RawRequest {})
-    }
-    /// Starts an alltoall of `bytes_per_peer` bytes from and to each rank.
-    /// # Errors
-    /// Wrong arguments.
-    /// # Safety
-    /// As `isend_raw` and `irecv_raw` for `size * bytes_per_peer` bytes; the buffers do not overlap.
-    pub unsafe fn ialltoall_raw(
-        &self,
-        _send: *const u8,
-        _recv: *mut u8,
-        _bytes_per_peer: usize,
-        _algorithm: Option<&str>,
-    ) -> Result<RawRequest, Error> {
-        Ok(RawRequest {})
+
+    fn next_sequence(&self) -> u32 {
+        self.inner.sequence.fetch_add(1, Ordering::Relaxed)
     }
 }

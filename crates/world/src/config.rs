@@ -12,6 +12,9 @@ use std::path::PathBuf;
 use crate::BackendKind;
 use crate::error::Error;
 pub use size::parse_size;
+/// Where ranks run.
+pub use tocsin_topology::Policy as Bind;
+pub(crate) use variables::{BOOTSTRAP_FD, CHILD};
 pub use variables::{VARIABLES, Variable};
 
 /// Default limit of eager messages in bytes: what a 64 KiB data ring holds several of.
@@ -32,19 +35,6 @@ pub enum Lmt {
     Double,
 }
 
-/// Where ranks run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Bind {
-    /// Wherever the kernel puts them.
-    #[default]
-    None,
-    /// As far apart as possible on the machine.
-    Scatter,
-    /// The same within NUMA nodes, balanced over them.
-    ScatterNuma,
-}
-
 /// Where progress threads of the backend `thread` run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -54,10 +44,6 @@ pub enum ProgressPlacement {
     None,
     /// On their rank's core.
     Bind,
-    /// On the sibling hyper-thread of their rank's core.
-    Smt,
-    /// On the free cores of their rank's NUMA node.
-    Numa,
 }
 
 /// What a rank needs to know before it joins a world.
@@ -90,7 +76,7 @@ impl Default for Config {
             eager_max: DEFAULT_EAGER_MAX,
             unexpected_max: DEFAULT_UNEXPECTED_MAX,
             lmt: Lmt::default(),
-            bind: Bind::default(),
+            bind: Bind::None,
             progress: ProgressPlacement::default(),
             trace: None,
         }
@@ -149,6 +135,15 @@ impl Config {
             .collect()
     }
 
+    /// What the point-to-point layer needs of it.
+    pub(crate) fn point_to_point(&self) -> tocsin_p2p::Config {
+        tocsin_p2p::Config {
+            eager_max: self.eager_max,
+            unexpected_limit: self.unexpected_max,
+            ..tocsin_p2p::Config::default()
+        }
+    }
+
     /// The backend that this configuration means on this machine.
     ///
     /// # Errors
@@ -167,7 +162,8 @@ impl Config {
 
 /// Why the backend `uintr` cannot be used here.
 fn uintr_refusal() -> String {
-    "this version has no kernel interface for user interrupts".into()
+    let probe = tocsin_uintr_sys::probe();
+    probe.why_not().unwrap_or("this version has no kernel interface for user interrupts").into()
 }
 
 fn wrong(variable: &Variable, value: &str) -> Error {

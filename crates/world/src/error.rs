@@ -257,11 +257,6 @@ pub enum Error {
 }
 
 impl Error {
-    /// A refusal by the system, from `errno`.
-    pub(crate) fn last_os(operation: impl Into<String>) -> Error {
-        Error::os(operation, io::Error::last_os_error())
-    }
-
     /// A refusal by the system.
     pub(crate) fn os(operation: impl Into<String>, error: io::Error) -> Error {
         Error::System { operation: operation.into(), reason: error.to_string() }

@@ -1,16 +1,38 @@
 //! Starting a world of processes: the library form of `tocsin run`.
+//!
+//! # For users
+//! [`Launch`] describes the ranks, [`Launch::run`] starts them and waits. The calling process is no rank; ranks are its
+//! direct children, and its own death, however it comes, ends them all.
+//!
+//! # Implementation details
+//! All is done by one thread: the kernel's parent-death signal follows the *thread* that forked, so it must live as
+//! long as the ranks. That thread writes each rank's greeting into its socket before the rank runs, watches the ranks'
+//! pidfds, and reaps them at the very end, so that nobody ever rings a recycled process id.
+
+mod child;
+mod limits;
+mod output;
+mod reexecute;
+mod signals;
+mod watch;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::mpsc;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::config::Config;
 use crate::error::Error;
+pub use reexecute::{child_call, launch_self, spawn_self};
 
-/// What to do when a rank fails.
+/// How long survivors have after a failure under [`OnFailure::Kill`].
+pub const DEFAULT_GRACE: Duration = Duration::from_secs(1);
+
+/// What to do when a rank fails: dies by a signal, or exits with another status than 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnFailure {
-    /// The survivors get 1 s, then they are killed.
+    /// The survivors get [`Launch::grace`], then they are killed.
     #[default]
     Kill,
     /// The survivors see the error and finish by themselves.
@@ -19,14 +41,15 @@ pub enum OnFailure {
 
 /// A program to start as the ranks of a world.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Launch {
-    /// The program.
+    /// The program; without a slash it is looked for in `PATH`.
     pub program: PathBuf,
     /// Its arguments.
     pub args: Vec<OsString>,
     /// How many ranks.
     pub ranks: u32,
-    /// Their configuration.
+    /// Their configuration, placement included.
     pub config: Config,
     /// More environment variables for them.
     pub env: Vec<(OsString, OsString)>,
@@ -34,7 +57,9 @@ pub struct Launch {
     pub tag_output: bool,
     /// What to do when one fails.
     pub on_failure: OnFailure,
-    /// Pass SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2 and SIGCONT on to the ranks while waiting.
+    /// Pass SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2 and SIGCONT that this process is sent on to the ranks.
+    /// What a terminal's keys send is not passed on: the ranks get it themselves. Other threads of the process must
+    /// block these signals.
     pub forward_signals: bool,
     /// How long survivors have under [`OnFailure::Kill`].
     pub grace: Duration,
@@ -42,12 +67,14 @@ pub struct Launch {
 
 /// How a world ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Report {
-    /// 0, or the status of the first rank that failed (128 + n if signal n ended it).
+    /// 0, or the status of the first rank that failed: its exit status, 128 + n if signal n ended it, or the code of
+    /// an abort.
     pub status: i32,
     /// The first rank that failed.
     pub failed: Option<u32>,
-    /// Each rank's own status, by the same rule.
+    /// Each rank's own status by the same rule.
     pub ranks: Vec<i32>,
 }
 
@@ -63,61 +90,110 @@ impl Launch {
             tag_output: false,
             on_failure: OnFailure::Kill,
             forward_signals: false,
-            grace: Duration::from_secs(1),
+            grace: DEFAULT_GRACE,
         }
     }
+
     /// Starts the ranks and waits for them all.
+    ///
     /// # Errors
-    /// What kept them from starting.
+    /// What kept them from starting: then none runs. A rank that fails is a status in the report.
     pub fn run(self) -> Result<Report, Error> {
         self.spawn()?.wait()
     }
+
     /// Starts the ranks.
+    ///
     /// # Errors
-    /// What kept them from starting.
+    /// [`Error::DescriptorLimit`], [`Error::Start`], [`Error::BackendUnusable`], refusals of the system.
     pub fn spawn(self) -> Result<Running, Error> {
-        Ok(Running {})
+        if self.ranks == 0 {
+            let what = "0 ranks make no world: start at least 1".into();
+            return Err(Error::InvalidArgument { operation: "launch", what });
+        }
+        self.config.usable_backend()?;
+        limits::check(self.ranks, self.tag_output)?;
+        // Blocked here so that the thread inherits it and can take them.
+        let blocked = self.forward_signals.then(signals::Blocked::new);
+        let (orders, take_orders) = mpsc::channel();
+        let (started, starts) = mpsc::channel();
+        let thread = std::thread::Builder::new()
+            .name("tocsin-launcher".into())
+            .spawn(move || watch::run(&self, &started, &take_orders))
+            .map_err(|e| Error::os("starting the launcher's thread", e))?;
+        match starts.recv() {
+            Ok(Ok(pids)) => Ok(Running { pids, orders, thread: Some(thread), _blocked: blocked }),
+            Ok(Err(error)) => Err(error),
+            Err(_) => Err(Error::System {
+                operation: "starting the ranks".into(),
+                reason: "the launcher's thread ended".into(),
+            }),
+        }
     }
 }
 
-/// A world of processes that runs. Dropping it kills the ranks.
+/// What the launcher's thread can be asked for.
+enum Order {
+    Signal(u32, i32),
+    KillAll,
+}
+
+/// A world of processes that runs. Dropping it kills the ranks and waits for their end.
 #[derive(Debug)]
-pub struct Running {}
+pub struct Running {
+    pids: Vec<i32>,
+    orders: mpsc::Sender<Order>,
+    thread: Option<JoinHandle<Result<Report, Error>>>,
+    _blocked: Option<signals::Blocked>,
+}
 
 impl Running {
-    /// Process ids by rank.
+    /// Process ids by rank; valid until [`wait`](Self::wait), because nobody is reaped before.
     pub fn pids(&self) -> &[i32] {
-        &[]
+        &self.pids
     }
-    /// Sends `signal` to one rank.
+
+    /// Sends `signal` to one rank, soon. A rank that has ended gets nothing.
+    ///
     /// # Errors
-    /// No such rank.
-    pub fn signal(&self, _rank: u32, _signal: i32) -> Result<(), Error> {
+    /// [`Error::RankOutOfRange`].
+    pub fn signal(&self, rank: u32, signal: i32) -> Result<(), Error> {
+        if rank as usize >= self.pids.len() {
+            let size = self.pids.len() as u32;
+            return Err(Error::RankOutOfRange { operation: "signal", rank, size });
+        }
+        // An error means that all ranks have ended.
+        let _ended = self.orders.send(Order::Signal(rank, signal));
         Ok(())
     }
-    /// Waits for all ranks, watching for failures.
+
+    /// Whether all ranks have ended.
+    pub fn is_over(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Waits for all ranks.
+    ///
     /// # Errors
     /// Refusals of the system.
-    pub fn wait(self) -> Result<Report, Error> {
-        Ok(Report { status: 0, failed: None, ranks: Vec::new() })
+    pub fn wait(mut self) -> Result<Report, Error> {
+        self.join()
+    }
+
+    fn join(&mut self) -> Result<Report, Error> {
+        let lost = || Error::System {
+            operation: "waiting for the ranks".into(),
+            reason: "the launcher's thread is gone".into(),
+        };
+        self.thread.take().ok_or_else(lost)?.join().map_err(|_| lost())?
     }
 }
 
-/// Re-executes the current program as `ranks` ranks which run the function registered as `name`.
-/// # Errors
-/// As [`Launch::run`].
-pub fn spawn_self(_ranks: u32, _name: &str, _args: &[&str], _config: &Config) -> Result<Report, Error> {
-    Ok(Report { status: 0, failed: None, ranks: Vec::new() })
-}
-
-/// As [`spawn_self`], with full control: the launch of the current program for the function `name`.
-/// # Errors
-/// The current program cannot be found.
-pub fn launch_self(ranks: u32, name: &str, _args: &[&str]) -> Result<Launch, Error> {
-    Ok(Launch::new(name, ranks))
-}
-
-/// In a program that [`spawn_self`] re-executed: the name of the function to run and its arguments.
-pub fn child_call() -> Option<(String, Vec<String>)> {
-    None
+impl Drop for Running {
+    fn drop(&mut self) {
+        if self.thread.is_some() {
+            let _ended = self.orders.send(Order::KillAll);
+            let _report = self.join();
+        }
+    }
 }

@@ -1,11 +1,31 @@
 //! Ranks, communicators, raw requests, bootstrap, launcher: one surface for every face of tocsin.
+//!
+//! # For users
+//! This is the untyped surface: buffers are layouts, their lifetime is the caller's promise. The crate `tocsin` is the
+//! safe one.
+//!
+//! - [`World`] is one rank's membership: from the environment, or made by [`threads`].
+//! - [`Comm`] starts operations and gives [`RawRequest`]s.
+//! - [`launcher`] starts ranks as processes.
+//! - [`Config`] is the one place that reads `TOCSIN_*`.
+//!
+//! # Implementation details
+//! A rank is one [`tocsin_progress::Engine`](tocsin_progress::engine::Engine) around its point-to-point and collective
+//! state, entered by user calls, by the handler and by a progress thread alike. No peer writes into this rank's private
+//! memory: all data goes through lanes, and its own engine copies; so giving up a request is a local matter.
+#![warn(missing_debug_implementations)]
+
+pub mod bootstrap;
 mod comm;
 mod config;
 mod error;
 pub mod launcher;
+mod outcome;
+mod rank;
 mod request;
-mod stand_in;
+mod state;
 mod threads;
+mod trace;
 mod world;
 
 pub use comm::{Comm, Message};
@@ -15,10 +35,11 @@ pub use config::{
 };
 pub use error::Error;
 pub use request::{Callback, RawRequest, Status, wait_all, wait_any};
-pub use stand_in::*;
 pub use threads::{threads, threads_each};
 pub use tocsin_doorbell::{BackendKind, Masked};
+pub use tocsin_nbc::table as algorithms;
 pub use tocsin_nbc::{DataType, Op, UserFunction, UserOp, ValueIndex32, ValueIndex64};
+pub use tocsin_p2p::{ConstBuf, Layout, Mode, MutBuf};
 pub use tocsin_progress::stats::Snapshot;
 pub use world::World;
 

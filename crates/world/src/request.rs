@@ -1,8 +1,14 @@
 //! Raw requests: a message or a collective in flight.
 
+use std::any::Any;
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
 
+use tocsin_progress::{Completion, Context, Id, Outcome};
+
+use crate::comm::Comm;
 use crate::error::Error;
 
 /// What a completed operation says about itself.
@@ -10,64 +16,298 @@ use crate::error::Error;
 pub struct Status {
     /// Rank of the sender in the communicator (receives); own rank for sends and collectives.
     pub source: u32,
-    /// Tag of the message.
+    /// Tag of the message; 0 for collectives.
     pub tag: i32,
-    /// Bytes received, or sent.
+    /// Bytes received, or sent; 0 for collectives.
     pub bytes: usize,
 }
 
-/// What runs when a request completes, outside handlers.
+/// What runs when a request completes, outside handlers. It may start operations; it must not wait for any.
 pub type Callback = Box<dyn FnOnce(Result<Status, Error>) + Send>;
 
-/// An operation in flight. Dropping it detaches the operation: it goes on, and its buffer must stay valid until
-/// it is complete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Send { tag: i32, bytes: usize },
+    Receive { room: usize },
+    Collective,
+}
+
+/// How to read an outcome: what a request and its callbacks share.
+#[derive(Clone, Debug)]
+struct Meaning {
+    comm: Comm,
+    operation: &'static str,
+    kind: Kind,
+}
+
+impl Meaning {
+    fn read(&self, outcome: Outcome) -> Result<Status, Error> {
+        let room = match self.kind {
+            Kind::Receive { room } => room,
+            _ => 0,
+        };
+        crate::outcome::check(self.operation, outcome, room, |world| self.comm.rank_of(world))?;
+        Ok(match self.kind {
+            Kind::Send { tag, bytes } => Status { source: self.comm.rank(), tag, bytes },
+            Kind::Receive { .. } => Status {
+                source: self.comm.rank_of(outcome.source),
+                tag: outcome.tag,
+                bytes: outcome.bytes as usize,
+            },
+            Kind::Collective => Status { source: self.comm.rank(), tag: 0, bytes: 0 },
+        })
+    }
+}
+
+/// An operation in flight. Dropping it detaches the operation: it goes on, and its buffer must stay valid until it
+/// is complete or the rank has finalized.
+///
+/// None of its methods may be called in a handler.
 #[derive(Debug)]
-pub struct RawRequest {}
+pub struct RawRequest {
+    meaning: Meaning,
+    id: Id,
+    completion: NonNull<Completion>,
+    /// The outcome, once seen; the slot is then somebody else's.
+    seen: Option<Result<Status, Error>>,
+    /// What the completion's callback will do.
+    after: Option<Arc<Mutex<Then>>>,
+}
+
+/// What to do when a request is complete.
+enum Then {
+    Call(Callback),
+    Wake(Waker),
+    /// It is complete, and this was done.
+    Happened,
+}
+
+impl std::fmt::Debug for Then {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Then::Call(_) => "Call",
+            Then::Wake(_) => "Wake",
+            Then::Happened => "Happened",
+        })
+    }
+}
+
+// SAFETY: - the completion lies in a slab that lives as long as the engine, which `comm` keeps, and consists of atomics.
+unsafe impl Send for RawRequest {}
+// SAFETY: - shared use is one atomic load; what may not be shared is behind a mutex.
+unsafe impl Sync for RawRequest {}
 
 impl RawRequest {
-    /// Whether it is complete. Makes no progress.
-    pub fn is_done(&self) -> bool {
-        false
+    pub(crate) fn new(
+        comm: Comm,
+        operation: &'static str,
+        kind: Kind,
+        id: Id,
+        completion: NonNull<Completion>,
+    ) -> RawRequest {
+        RawRequest { meaning: Meaning { comm, operation, kind }, id, completion, seen: None, after: None }
     }
+
+    fn completion(&self) -> &Completion {
+        // SAFETY: - as for Send: it lives as long as the engine, which `self` keeps.
+        unsafe { self.completion.as_ref() }
+    }
+
+    fn is_complete(&self) -> bool {
+        self.seen.is_some() || self.completion().is_done()
+    }
+
+    /// Whether it is complete. Makes no progress; one load.
+    pub fn is_done(&self) -> bool {
+        self.is_complete() || self.meaning.comm.shared().is_closed()
+    }
+
+    /// The outcome if there is one; frees the slot when it is first seen.
+    fn look(&mut self) -> Option<Result<Status, Error>> {
+        if self.seen.is_none() {
+            if let Some(outcome) = self.completion().outcome() {
+                let result = self.meaning.read(outcome);
+                self.free();
+                self.seen = Some(result);
+            } else if self.meaning.comm.shared().is_closed() {
+                return Some(Err(Error::Finalized { operation: self.meaning.operation }));
+            }
+        }
+        self.seen.clone()
+    }
+
+    fn free(&self) {
+        let mut guard = self.meaning.comm.shared().enter();
+        let state = &mut *guard;
+        match self.meaning.kind {
+            Kind::Collective => {
+                state.nbc.release(&mut state.p2p, self.id);
+            }
+            _ => state.p2p.release(self.id),
+        }
+    }
+
     /// Makes some progress, then gives the outcome if there is one. The outcome stays: later calls repeat it.
     pub fn test(&mut self) -> Option<Result<Status, Error>> {
-        None
+        if !self.is_done() {
+            self.meaning.comm.shared().engine.poke(Context::User);
+        }
+        self.look()
     }
+
     /// Waits for the outcome.
     ///
     /// # Errors
     /// That of the operation.
     pub fn wait(&mut self) -> Result<Status, Error> {
-        Err(Error::Cancelled { operation: "wait" })
+        loop {
+            if let Some(result) = self.wait_for(None) {
+                return result;
+            }
+        }
     }
-    /// Waits at most `timeout`.
-    pub fn wait_timeout(&mut self, _timeout: Duration) -> Option<Result<Status, Error>> {
-        None
+
+    /// Waits at most `timeout`; `None` when time was up.
+    pub fn wait_timeout(&mut self, timeout: Duration) -> Option<Result<Status, Error>> {
+        self.wait_for(Some(timeout))
     }
-    /// Cancels a receive that has not matched. Whether it was cancelled.
+
+    fn wait_for(&mut self, timeout: Option<Duration>) -> Option<Result<Status, Error>> {
+        if !self.is_done() {
+            self.meaning.comm.shared().wait_until(|| self.is_complete(), timeout);
+        }
+        self.look()
+    }
+
+    /// Cancels a receive that has matched no message: its outcome is then [`Error::Cancelled`]. Whether it was
+    /// cancelled; sends and collectives are not.
     pub fn cancel(&mut self) -> bool {
-        false
+        if self.is_done() || !matches!(self.meaning.kind, Kind::Receive { .. }) {
+            return false;
+        }
+        self.meaning.comm.shared().enter().p2p.cancel(self.id)
     }
-    /// Runs `callback` once when complete, outside handlers, on some thread of this process.
-    pub fn on_complete(&mut self, _callback: Callback) {}
-    /// Wakes `waker` when complete.
-    pub fn set_waker(&mut self, _waker: &Waker) {}
+
+    /// Runs `callback` once when complete, outside handlers, on some thread of this process; at once if it is complete.
+    /// Takes the place of an earlier callback or waker. If the thread that runs callbacks cannot be started, this waits
+    /// and runs it here.
+    pub fn on_complete(&mut self, callback: Callback) {
+        match self.look() {
+            Some(result) => callback(result),
+            None => self.afterwards(Then::Call(callback)),
+        }
+    }
+
+    /// Wakes `waker` when complete; takes the place of an earlier one. Look again after it.
+    pub fn set_waker(&mut self, waker: &Waker) {
+        if !self.is_done() {
+            self.afterwards(Then::Wake(waker.clone()));
+        }
+    }
+
+    /// Has `then` done at the end, or now if that has come meanwhile.
+    fn afterwards(&mut self, then: Then) {
+        if let Some(after) = &self.after {
+            // What it replaces is dropped outside the lock and the token: it may be anything.
+            let (now, _replaced) = {
+                let mut slot = after.lock().unwrap_or_else(PoisonError::into_inner);
+                match *slot {
+                    Then::Happened => (Some(then), Then::Happened),
+                    _ => (None, std::mem::replace(&mut *slot, then)),
+                }
+            };
+            if let Some(then) = now {
+                self.now(then);
+            }
+            return;
+        }
+        let after = Arc::new(Mutex::new(then));
+        let (theirs, meaning) = (after.clone(), self.meaning.clone());
+        let call = Box::new(move |outcome| {
+            let then = {
+                let mut slot = theirs.lock().unwrap_or_else(PoisonError::into_inner);
+                std::mem::replace(&mut *slot, Then::Happened)
+            };
+            match then {
+                Then::Call(callback) => callback(meaning.read(outcome)),
+                Then::Wake(waker) => waker.wake(),
+                Then::Happened => {}
+            }
+        });
+        let set = self.meaning.comm.shared().engine.callbacks().set(self.completion(), call);
+        self.after = Some(after.clone());
+        if set.is_err() {
+            let then = {
+                let mut slot = after.lock().unwrap_or_else(PoisonError::into_inner);
+                std::mem::replace(&mut *slot, Then::Happened)
+            };
+            self.now(then);
+        }
+    }
+
+    /// Without a callback thread, or after the end.
+    fn now(&mut self, then: Then) {
+        match then {
+            Then::Call(callback) => callback(self.wait()),
+            Then::Wake(waker) => waker.wake(),
+            Then::Happened => {}
+        }
+    }
 
     /// Gives it up: the operation goes on, and `keep` lives until nothing can touch its buffer.
-    pub fn detach(self, _keep: Option<Box<dyn std::any::Any + Send>>) {}
-    /// Waits, for a bounded time, until nothing can touch the buffer, after a cancel and a revoke.
-    pub fn settle(&mut self) {}
+    pub fn detach(self, keep: Option<Box<dyn Any + Send>>) {
+        if keep.is_none() || self.is_done() {
+            return;
+        }
+        let comm = self.meaning.comm.clone();
+        comm.shared().park(self, keep);
+    }
+
+    /// After a cancel and a revoke: waits, for a bounded time, until nothing can touch the buffer. All that is copied
+    /// is copied by this rank's own engine, and a revoke ends its requests there and then, so that nobody has to answer.
+    pub fn settle(&mut self) {
+        while !self.is_done() {
+            self.wait_timeout(Duration::from_millis(100));
+        }
+    }
+}
+
+impl Drop for RawRequest {
+    fn drop(&mut self) {
+        if self.seen.is_some() || self.meaning.comm.shared().is_closed() {
+            return;
+        }
+        let mut guard = self.meaning.comm.shared().enter();
+        let state = &mut *guard;
+        match self.meaning.kind {
+            Kind::Collective => state.nbc.detach(&mut state.p2p, self.id, None),
+            _ => state.p2p.detach(self.id),
+        }
+    }
 }
 
 /// Waits for all; each request keeps its own outcome for `test` or `wait`.
 ///
 /// # Errors
 /// The first failed request's error, by position, after all are complete.
-pub fn wait_all(_requests: &mut [&mut RawRequest]) -> Result<(), Error> {
-    Ok(())
+pub fn wait_all(requests: &mut [&mut RawRequest]) -> Result<(), Error> {
+    let mut first = Ok(());
+    for request in requests.iter_mut() {
+        let result = request.wait();
+        if first.is_ok() {
+            first = result.map(drop);
+        }
+    }
+    first
 }
 
 /// Waits until one is complete and gives its position; `None` if `requests` is empty.
-pub fn wait_any(_requests: &mut [&mut RawRequest]) -> Option<usize> {
-    None
+pub fn wait_any(requests: &mut [&mut RawRequest]) -> Option<usize> {
+    let comm = requests.first()?.meaning.comm.clone();
+    loop {
+        if let Some(done) = requests.iter().position(|r| r.is_done()) {
+            return Some(done);
+        }
+        comm.shared().wait_until(|| requests.iter().any(|r| r.is_complete()), None);
+    }
 }

@@ -1,13 +1,23 @@
 //! Ranks as threads of this process.
 
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use tocsin_shm_transport::Segment;
+
+use crate::bootstrap::{Bootstrap, InProcess, Place, segment_error};
 use crate::comm::Comm;
 use crate::config::Config;
 use crate::error::Error;
+use crate::world::World;
 
 /// Runs `f` on `ranks` threads, each a rank of one world; gives what each returned, by rank.
 ///
+/// A rank that panics is a dead rank: operations of the others that need it fail with [`Error::PeerDead`].
+///
 /// # Errors
-/// [`Error::RankPanicked`] naming the first rank that panicked; refusals of the system.
+/// [`Error::RankPanicked`] naming the first rank that panicked; wrong configuration; refusals of the system.
 pub fn threads<R: Send, F: Fn(Comm) -> R + Sync>(ranks: u32, config: &Config, f: F) -> Result<Vec<R>, Error> {
     threads_each(ranks, config, f)?.into_iter().collect()
 }
@@ -15,11 +25,83 @@ pub fn threads<R: Send, F: Fn(Comm) -> R + Sync>(ranks: u32, config: &Config, f:
 /// As [`threads`], with one result per rank: a rank that panicked is an error of its own.
 ///
 /// # Errors
-/// Refusals of the system before any rank ran.
+/// Wrong configuration and refusals of the system before any rank ran.
 pub fn threads_each<R: Send, F: Fn(Comm) -> R + Sync>(
-    _ranks: u32,
-    _config: &Config,
-    _f: F,
+    ranks: u32,
+    config: &Config,
+    f: F,
 ) -> Result<Vec<Result<R, Error>>, Error> {
-    Ok(Vec::new())
+    config.usable_backend()?;
+    if ranks == 0 {
+        let what = "0 ranks make no world: start at least 1".into();
+        return Err(Error::InvalidArgument { operation: "threads", what });
+    }
+    let segment = Arc::new(Segment::create(ranks).map_err(segment_error)?);
+    let cpus = tocsin_topology::placement(config.bind, ranks as usize);
+    let f = &f;
+    std::thread::scope(|scope| {
+        let handles: Vec<_> = (0..ranks)
+            .map(|rank| {
+                let seat =
+                    Seat { segment: segment.clone(), rank, cpu: cpus.get(rank as usize).copied().flatten() };
+                std::thread::Builder::new()
+                    .name(format!("rank-{rank}"))
+                    .spawn_scoped(scope, move || seat.run(config, f))
+            })
+            .collect();
+        let results = handles.into_iter().zip(0..).map(|(handle, rank)| match handle {
+            Ok(handle) => handle.join().unwrap_or_else(|panic| Err(panicked(rank, &*panic))),
+            Err(error) => {
+                gone(&segment, rank);
+                Err(Error::os(format!("starting the thread of rank {rank}"), error))
+            }
+        });
+        Ok(results.collect())
+    })
+}
+
+struct Seat {
+    segment: Arc<Segment>,
+    rank: u32,
+    cpu: Option<usize>,
+}
+
+impl Bootstrap for &Seat {
+    fn place(self) -> Result<Place, Error> {
+        let mut place = InProcess { segment: self.segment.clone(), rank: self.rank }.place()?;
+        place.cpu = self.cpu;
+        Ok(place)
+    }
+}
+
+impl Seat {
+    fn run<R>(self, config: &Config, f: &impl Fn(Comm) -> R) -> Result<R, Error> {
+        if let Some(cpu) = self.cpu {
+            // Placement is a wish, never a reason to fail.
+            let _refused = tocsin_topology::bind_thread(cpu);
+        }
+        let ran = catch_unwind(AssertUnwindSafe(|| {
+            let world = World::join(&self, config)?;
+            let result = f(world.comm());
+            // What could not be drained was for ranks that are gone, and they report themselves.
+            let _drained = world.finalize();
+            Ok(result)
+        }));
+        // A world that was never joined is no partner to wait for either.
+        gone(&self.segment, self.rank);
+        ran.unwrap_or_else(|panic| Err(panicked(self.rank, &*panic)))
+    }
+}
+
+/// Marks a rank dead that has not finalized.
+fn gone(segment: &Segment, rank: u32) {
+    if segment.mark_dead(rank) {
+        segment.wake_all();
+    }
+}
+
+fn panicked(rank: u32, panic: &(dyn Any + Send)) -> Error {
+    let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+    Error::RankPanicked { rank, message: text.unwrap_or_else(|| "no text".into()) }
 }

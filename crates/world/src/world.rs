@@ -1,60 +1,111 @@
 //! The world of one rank.
 
 use std::marker::PhantomData;
+use std::sync::Arc;
 
+use crate::bootstrap::{Bootstrap, LauncherSocket, Singleton};
 use crate::comm::Comm;
 use crate::config::Config;
 use crate::error::Error;
+use crate::rank::{self, Bound, Rank};
 use crate::{BackendKind, Snapshot};
 
-/// This process's membership of a world. Bound to the thread that made it, which is the one interrupted.
-/// Dropping it finalizes.
+/// Membership of a world. It is bound to the thread that made it, which is the one that is interrupted.
+///
+/// Dropping it finalizes; dropping it while unwinding leaves this rank dead to the others.
 #[derive(Debug)]
 pub struct World {
+    rank: Arc<Rank>,
+    comm: Comm,
+    /// Taken when it leaves.
+    bound: Option<Bound>,
     _thread: PhantomData<*const ()>,
 }
 
 impl World {
-    /// Joins the world that a launcher made, or makes a world of one.
+    /// Joins the world of the launcher that started this process, or makes a world of one.
+    ///
     /// # Errors
-    /// Wrong environment.
+    /// [`Error::Environment`] and [`Error::UnknownVariable`] for wrong `TOCSIN_*` variables, and those of
+    /// [`World::join`].
     pub fn from_env() -> Result<World, Error> {
         World::with_config(Config::from_env()?)
     }
-    /// As `from_env` with a configuration instead of the variables that people set.
+
+    /// As [`World::from_env`] with a configuration in place of the variables that people set.
+    ///
     /// # Errors
-    /// Wrong environment.
-    pub fn with_config(_config: Config) -> Result<World, Error> {
-        Ok(World { _thread: PhantomData })
+    /// As [`World::join`].
+    pub fn with_config(config: Config) -> Result<World, Error> {
+        match LauncherSocket::from_env()? {
+            Some(socket) => World::join(socket, &config),
+            None => World::join(Singleton, &config),
+        }
     }
-    /// Rank.
+
+    /// Joins the world that `bootstrap` finds.
+    ///
+    /// # Errors
+    /// [`Error::Bootstrap`], [`Error::Version`], [`Error::BackendUnusable`], refusals of the system.
+    pub fn join(bootstrap: impl Bootstrap, config: &Config) -> Result<World, Error> {
+        // Before the place is taken: a wrong backend must not cost the world a rank.
+        config.usable_backend()?;
+        let (rank, bound) = rank::join(bootstrap.place()?, config)?;
+        let comm = Comm::world(rank.clone())?;
+        Ok(World { rank, comm, bound: Some(bound), _thread: PhantomData })
+    }
+
+    /// This rank's number.
     pub fn rank(&self) -> u32 {
-        0
+        self.rank.rank
     }
+
     /// Number of ranks.
     pub fn size(&self) -> u32 {
-        1
+        self.rank.segment.ranks()
     }
+
     /// The communicator of all ranks.
     pub fn comm(&self) -> Comm {
-        Comm {}
+        self.comm.clone()
     }
+
     /// Backend in use.
     pub fn backend(&self) -> BackendKind {
-        BackendKind::Poll
+        self.rank.backend
     }
-    /// Statistics of this rank.
+
+    /// Statistics of this rank so far.
     pub fn stats(&self) -> Snapshot {
-        Snapshot::default()
+        self.rank.stats()
     }
-    /// Drains what is pending, then leaves the world.
+
+    /// Drains what is pending, dropped requests included, then leaves the world. What a dead or finalized rank would
+    /// have to take is given up.
+    ///
     /// # Errors
-    /// What could not be drained.
-    pub fn finalize(self) -> Result<(), Error> {
-        Ok(())
+    /// [`Error::Aborted`].
+    pub fn finalize(mut self) -> Result<(), Error> {
+        match self.bound.take() {
+            Some(bound) => self.rank.finalize(bound),
+            None => Ok(()),
+        }
     }
-    /// Ends every rank of the world with `code`.
+
+    /// Ends every rank of the world; `code` becomes the launcher's status.
     pub fn abort(&self, code: i32) -> ! {
-        std::process::exit(code)
+        self.rank.abort(code)
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        let Some(bound) = self.bound.take() else { return };
+        if std::thread::panicking() {
+            self.rank.die(bound);
+        } else {
+            // An abort is reported by who called it.
+            let _aborted = self.rank.finalize(bound);
+        }
     }
 }

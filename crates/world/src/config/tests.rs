@@ -15,7 +15,7 @@ fn right_values_are_taken_and_survive_the_way_to_another_process() {
         ("TOCSIN_UNEXPECTED_MAX", &["64K", "64M", "1G"]),
         ("TOCSIN_LMT", &["auto", "double"]),
         ("TOCSIN_BIND", &["none", "scatter", "scatter_numa"]),
-        ("TOCSIN_PROGRESS", &["none", "bind", "smt", "numa"]),
+        ("TOCSIN_PROGRESS", &["none", "bind"]),
         ("TOCSIN_TRACE", &["trace.json", "/tmp/trace.json"]),
     ];
     let public: Vec<_> = VARIABLES.iter().filter(|v| !v.internal).map(|v| v.name).collect();

@@ -1,11 +1,12 @@
 //! The table of environment variables.
 
-use super::{Bind, Config, Lmt, ProgressPlacement};
+use super::{Config, Lmt, ProgressPlacement};
 use crate::BackendKind;
 use crate::config::size::parse_size;
 use crate::error::Error;
 
 /// One environment variable.
+#[derive(Debug)]
 #[non_exhaustive]
 pub struct Variable {
     /// Its name.
@@ -24,8 +25,6 @@ pub struct Variable {
 
 /// The descriptor of the launcher's socket.
 pub(crate) const BOOTSTRAP_FD: &str = "TOCSIN_BOOTSTRAP_FD";
-/// The process that holds the other end, so that a stale descriptor number is noticed.
-pub(crate) const BOOTSTRAP_PID: &str = "TOCSIN_BOOTSTRAP_PID";
 /// The function that a re-executed program runs.
 pub(crate) const CHILD: &str = "TOCSIN_CHILD";
 
@@ -40,26 +39,11 @@ pub static VARIABLES: &[Variable] = &[
         set: |c, v| {
             c.backend = match v {
                 "auto" => None,
-                "uintr" => Some(BackendKind::Uintr),
-                "signal" => Some(BackendKind::Signal),
-                "thread" => Some(BackendKind::Thread),
-                "poll" => Some(BackendKind::Poll),
-                _ => return None,
+                name => Some(name.parse::<BackendKind>().ok()?),
             };
             Some(())
         },
-        get: |c| {
-            Some(
-                match c.backend {
-                    None => "auto",
-                    Some(BackendKind::Uintr) => "uintr",
-                    Some(BackendKind::Signal) => "signal",
-                    Some(BackendKind::Thread) => "thread",
-                    Some(BackendKind::Poll) => "poll",
-                }
-                .into(),
-            )
-        },
+        get: |c| Some(c.backend.map_or_else(|| "auto".into(), |b| b.to_string())),
     },
     Variable {
         name: "TOCSIN_SIGNAL",
@@ -129,28 +113,14 @@ pub static VARIABLES: &[Variable] = &[
         meaning: "which core each rank is bound to when it is started",
         internal: false,
         set: |c, v| {
-            c.bind = match v {
-                "none" => Bind::None,
-                "scatter" => Bind::Scatter,
-                "scatter_numa" => Bind::ScatterNuma,
-                _ => return None,
-            };
+            c.bind = v.parse().ok()?;
             Some(())
         },
-        get: |c| {
-            Some(
-                match c.bind {
-                    Bind::None => "none",
-                    Bind::Scatter => "scatter",
-                    Bind::ScatterNuma => "scatter_numa",
-                }
-                .into(),
-            )
-        },
+        get: |c| Some(c.bind.to_string()),
     },
     Variable {
         name: "TOCSIN_PROGRESS",
-        values: "none, bind, smt, numa",
+        values: "none, bind",
         default: "none",
         meaning: "which core the progress threads of the backend thread are bound to",
         internal: false,
@@ -158,8 +128,6 @@ pub static VARIABLES: &[Variable] = &[
             c.progress = match v {
                 "none" => ProgressPlacement::None,
                 "bind" => ProgressPlacement::Bind,
-                "smt" => ProgressPlacement::Smt,
-                "numa" => ProgressPlacement::Numa,
                 _ => return None,
             };
             Some(())
@@ -169,8 +137,6 @@ pub static VARIABLES: &[Variable] = &[
                 match c.progress {
                     ProgressPlacement::None => "none",
                     ProgressPlacement::Bind => "bind",
-                    ProgressPlacement::Smt => "smt",
-                    ProgressPlacement::Numa => "numa",
                 }
                 .into(),
             )
@@ -197,7 +163,6 @@ pub static VARIABLES: &[Variable] = &[
         get: |c| c.trace.as_ref().and_then(|p| p.to_str()).map(String::from),
     },
     internal(BOOTSTRAP_FD, "descriptor of the launcher's socket"),
-    internal(BOOTSTRAP_PID, "process id that the launcher gave this rank"),
     internal(CHILD, "function that a re-executed program runs"),
 ];
 

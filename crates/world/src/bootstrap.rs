@@ -1,0 +1,194 @@
+//! How a rank learns which world it belongs to.
+
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tocsin_shm_transport::Segment;
+use tocsin_shm_transport::rendezvous_socket::{RendezvousSocket, recv_segment, send_segment};
+use tocsin_sync::atomic::{AtomicBool, Ordering};
+
+use crate::VERSION;
+use crate::config::BOOTSTRAP_FD;
+use crate::error::Error;
+
+/// First line of the launcher's message.
+const GREETING: &str = "tocsin-launch";
+/// The launcher has written before the rank runs, so that this only bounds a launcher that is stuck.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A rank's place in a world.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Place {
+    /// The world's memory.
+    pub segment: Arc<Segment>,
+    /// Which rank of it this is.
+    pub rank: u32,
+    /// The processor that the rank is bound to.
+    pub cpu: Option<usize>,
+    /// Process id of the launcher.
+    pub launcher: Option<i32>,
+}
+
+impl Place {
+    /// The place of `rank` in `segment`.
+    pub fn new(segment: Arc<Segment>, rank: u32) -> Place {
+        Place { segment, rank, cpu: None, launcher: None }
+    }
+}
+
+/// A way to find a rank's place. The launcher's socket, threads of this process and a world of one are here; a job
+/// manager can be another.
+pub trait Bootstrap {
+    /// Finds the place. Called once.
+    ///
+    /// # Errors
+    /// [`Error::Bootstrap`], [`Error::Version`], or a refusal by the system.
+    fn place(self) -> Result<Place, Error>;
+}
+
+/// A world of one rank.
+#[derive(Debug, Default)]
+pub struct Singleton;
+
+impl Bootstrap for Singleton {
+    fn place(self) -> Result<Place, Error> {
+        Ok(Place::new(Arc::new(Segment::create(1).map_err(segment_error)?), 0))
+    }
+}
+
+/// A rank that is a thread: whoever made the segment tells each its number.
+#[derive(Debug)]
+pub struct InProcess {
+    /// The world's memory.
+    pub segment: Arc<Segment>,
+    /// Which rank.
+    pub rank: u32,
+}
+
+impl Bootstrap for InProcess {
+    fn place(self) -> Result<Place, Error> {
+        Ok(Place::new(self.segment, self.rank))
+    }
+}
+
+/// A rank that a launcher started: it inherited a socket on which the launcher has said everything.
+#[derive(Debug)]
+pub struct LauncherSocket {
+    fd: RawFd,
+}
+
+/// The socket is read once; a second world of the same process finds it used.
+static JOINED: AtomicBool = AtomicBool::new(false);
+
+impl LauncherSocket {
+    /// The socket that the environment names; `None` when there is no launcher.
+    ///
+    /// # Errors
+    /// [`Error::Bootstrap`] when the variable is there and wrong.
+    pub fn from_env() -> Result<Option<LauncherSocket>, Error> {
+        let Some(text) = std::env::var_os(BOOTSTRAP_FD) else { return Ok(None) };
+        let fd =
+            text.to_str().and_then(|t| t.parse::<RawFd>().ok()).filter(|fd| *fd > 2).ok_or_else(|| {
+                broken(format!("{BOOTSTRAP_FD}={} is no descriptor number", text.to_string_lossy()))
+            })?;
+        Ok(Some(LauncherSocket { fd }))
+    }
+}
+
+impl Bootstrap for LauncherSocket {
+    fn place(self) -> Result<Place, Error> {
+        if JOINED.swap(true, Ordering::AcqRel) {
+            return Err(broken("this process has already joined its world, and a rank joins once".into()));
+        }
+        let fd = self.fd;
+        // SAFETY: - no pointers; a wrong number is an error of the call.
+        if unsafe { libc::fcntl(fd, libc::F_GETFD) } < 0 {
+            return Err(broken(format!("{BOOTSTRAP_FD}={fd}: the descriptor is not open in this process")));
+        }
+        // SAFETY: - as above: programs that this rank starts must not get the socket.
+        unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) };
+        // SAFETY: - the launcher left the descriptor to whoever reads the variable, and `JOINED` makes that once.
+        let stream = UnixStream::from(unsafe { OwnedFd::from_raw_fd(fd) });
+        let wrong = |e: tocsin_shm_transport::Error| broken(format!("{BOOTSTRAP_FD}={fd}: {e}"));
+        let socket = RendezvousSocket::new(stream, PATIENCE).map_err(wrong)?;
+        let hello = Hello::parse(&socket.receive().map_err(wrong)?.body)?;
+        let segment = recv_segment(&socket, hello.ranks).map_err(wrong)?;
+        if hello.rank >= hello.ranks {
+            return Err(broken(format!("the launcher said rank {} of {}", hello.rank, hello.ranks)));
+        }
+        Ok(Place {
+            segment: Arc::new(segment),
+            rank: hello.rank,
+            cpu: hello.cpu,
+            launcher: Some(hello.launcher),
+        })
+    }
+}
+
+/// What the launcher tells a rank, before the segment.
+pub(crate) struct Hello {
+    pub rank: u32,
+    pub ranks: u32,
+    pub launcher: i32,
+    pub cpu: Option<usize>,
+}
+
+impl Hello {
+    /// Says everything that a rank needs; the socket's buffer holds it until the rank reads.
+    pub(crate) fn send(&self, socket: &RendezvousSocket, segment: &Segment) -> Result<(), Error> {
+        let cpu = self.cpu.map_or_else(|| "-".to_owned(), |c| c.to_string());
+        let text =
+            format!("{GREETING}\n{VERSION}\n{}\n{}\n{}\n{cpu}\n", self.rank, self.ranks, self.launcher);
+        socket.send(text.as_bytes(), None).map_err(segment_error)?;
+        send_segment(socket, segment).map_err(segment_error)
+    }
+
+    fn parse(body: &[u8]) -> Result<Hello, Error> {
+        let nonsense = || broken("the socket's first message is not a launcher's".into());
+        let text = std::str::from_utf8(body).map_err(|_| nonsense())?;
+        let mut lines = text.lines();
+        if lines.next() != Some(GREETING) {
+            return Err(nonsense());
+        }
+        let version = lines.next().ok_or_else(nonsense)?;
+        if version != VERSION {
+            return Err(Error::Version { launcher: version.into(), program: VERSION.into() });
+        }
+        let mut number = || lines.next().and_then(|l| l.parse::<u32>().ok()).ok_or_else(nonsense);
+        let (rank, ranks, launcher) = (number()?, number()?, number()?);
+        let cpu = lines.next().and_then(|l| l.parse().ok());
+        Ok(Hello { rank, ranks, launcher: launcher as i32, cpu })
+    }
+}
+
+fn broken(what: String) -> Error {
+    Error::Bootstrap { what }
+}
+
+/// What the shared-memory layer refused.
+pub(crate) fn segment_error(error: tocsin_shm_transport::Error) -> Error {
+    Error::System { operation: "shared memory of the world".into(), reason: error.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn greetings_of_strangers_are_refused() {
+        for body in
+            [&b""[..], b"hello\n", b"\xff\xfe", b"tocsin-launch\n", b"tocsin-launch\n0.1.0\nx\n1\n1\n-\n"]
+        {
+            assert!(matches!(Hello::parse(body), Err(Error::Bootstrap { .. })), "{body:?}");
+        }
+        let other = b"tocsin-launch\n99.0.0\n0\n1\n1\n-\n";
+        let text = Hello::parse(other).err().unwrap().to_string();
+        assert!(text.contains("99.0.0") && text.contains(VERSION), "{text}");
+        let good = format!("tocsin-launch\n{VERSION}\n1\n2\n77\n3\n");
+        let hello = Hello::parse(good.as_bytes()).unwrap();
+        assert_eq!((hello.rank, hello.ranks, hello.launcher, hello.cpu), (1, 2, 77, Some(3)));
+    }
+}

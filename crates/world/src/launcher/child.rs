@@ -1,0 +1,89 @@
+//! One rank's process: what is set up before and after the fork.
+
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use tocsin_shm_transport::Segment;
+use tocsin_shm_transport::rendezvous_socket::RendezvousSocket;
+
+use crate::bootstrap::Hello;
+use crate::config::{BOOTSTRAP_FD, CHILD, VARIABLES};
+use crate::error::Error;
+use crate::launcher::Launch;
+
+/// Everything a greeting needs fits the socket's buffer: writing never waits for the rank.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+pub(super) fn start(
+    launch: &Launch,
+    segment: &Segment,
+    rank: u32,
+    cpu: Option<usize>,
+) -> Result<Child, Error> {
+    let (ours, theirs) = UnixStream::pair().map_err(|e| Error::os("socketpair", e))?;
+    let socket = RendezvousSocket::new(ours, PATIENCE).map_err(crate::bootstrap::segment_error)?;
+    // SAFETY: - neither call has a precondition.
+    let launcher = unsafe { libc::getpid() };
+    Hello { rank, ranks: launch.ranks, launcher, cpu }.send(&socket, segment)?;
+    let theirs = OwnedFd::from(theirs);
+
+    let mut command = Command::new(&launch.program);
+    command.args(&launch.args);
+    // A rank's configuration is the launch's alone; what the launcher's own environment says was read by whoever made it.
+    for variable in VARIABLES.iter().filter(|v| v.name != CHILD) {
+        command.env_remove(variable.name);
+    }
+    for (name, value) in launch.config.to_variables() {
+        command.env(name, value);
+    }
+    command.envs(launch.env.iter().map(|(n, v)| (n, v)));
+    command.env(BOOTSTRAP_FD, theirs.as_raw_fd().to_string());
+    if launch.tag_output {
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    }
+    if rank > 0 {
+        // Only one can read the terminal.
+        command.stdin(Stdio::null());
+    }
+    let inherited = theirs.as_raw_fd();
+    let set = cpu.and_then(cpu_set);
+    // SAFETY: - between fork and exec only prctl, getppid, fcntl, sched_setaffinity and _exit are called, all
+    //           async-signal-safe; nothing is allocated.
+    unsafe {
+        command.pre_exec(move || {
+            if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 {
+                return Err(std::io::Error::last_os_error());
+            }
+            // The launcher may have died before the call above; then nobody sends the signal.
+            if libc::getppid() != launcher {
+                libc::_exit(128 + libc::SIGKILL);
+            }
+            if libc::fcntl(inherited, libc::F_SETFD, 0) != 0 {
+                return Err(std::io::Error::last_os_error());
+            }
+            if let Some(set) = &set {
+                // Placement is a wish, never a reason to fail.
+                libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), set);
+            }
+            Ok(())
+        });
+    }
+    command
+        .spawn()
+        .map_err(|e| Error::Start { program: launch.program.display().to_string(), reason: e.to_string() })
+}
+
+fn cpu_set(cpu: usize) -> Option<libc::cpu_set_t> {
+    if cpu >= libc::CPU_SETSIZE as usize {
+        return None;
+    }
+    // SAFETY: - a cpu_set_t is plain bits, and `cpu` lies inside it.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(cpu, &mut set);
+        Some(set)
+    }
+}

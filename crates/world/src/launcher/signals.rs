@@ -1,0 +1,63 @@
+//! Signals that the launcher passes on.
+
+use std::mem::MaybeUninit;
+use std::ptr;
+
+const PASSED_ON: [libc::c_int; 7] =
+    [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGUSR1, libc::SIGUSR2, libc::SIGCONT];
+
+fn set() -> libc::sigset_t {
+    let mut set = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: - `sigemptyset` initialises the set, which `sigaddset` then changes.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        for signal in PASSED_ON {
+            libc::sigaddset(set.as_mut_ptr(), signal);
+        }
+        set.assume_init()
+    }
+}
+
+/// The signals to pass on, blocked on this thread; as before when dropped.
+#[derive(Debug)]
+pub(super) struct Blocked {
+    before: libc::sigset_t,
+}
+
+impl Blocked {
+    pub(super) fn new() -> Blocked {
+        let mut before = MaybeUninit::<libc::sigset_t>::uninit();
+        // SAFETY: - both sets are live; the call initialises `before`.
+        unsafe {
+            libc::sigemptyset(before.as_mut_ptr());
+            libc::pthread_sigmask(libc::SIG_BLOCK, &set(), before.as_mut_ptr());
+            Blocked { before: before.assume_init() }
+        }
+    }
+}
+
+impl Drop for Blocked {
+    fn drop(&mut self) {
+        // SAFETY: - the mask came from `pthread_sigmask`.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, ptr::null_mut()) };
+    }
+}
+
+/// A signal that somebody sent this process and that waits to be passed on.
+pub(super) fn take() -> Option<i32> {
+    let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    loop {
+        let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
+        // SAFETY: - all three are live and of the right types.
+        let signal = unsafe { libc::sigtimedwait(&set(), info.as_mut_ptr(), &raw const now) };
+        if signal <= 0 {
+            return None;
+        }
+        // SAFETY: - zeroed is a valid siginfo, and the call has filled it.
+        let code = unsafe { info.assume_init() }.si_code;
+        // A terminal sends to its whole foreground group, ranks included.
+        if code != libc::SI_KERNEL {
+            return Some(signal);
+        }
+    }
+}

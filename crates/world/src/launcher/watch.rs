@@ -1,0 +1,181 @@
+//! The launcher's thread: starts the ranks, watches them, ends them.
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, ExitStatus};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use tocsin_shm_transport::Segment;
+use tocsin_shm_transport::deaths::Watcher;
+
+use super::{Launch, OnFailure, Order, Report, child, output, signals};
+use crate::bootstrap::segment_error;
+use crate::error::Error;
+
+/// How soon an order or a signal is noticed. A rank's end is noticed at once.
+const TICK: Duration = Duration::from_millis(20);
+/// From SIGKILL to the end of a process: the kernel has memory to free.
+const KILLED: Duration = Duration::from_secs(5);
+
+/// A rank's status as the launcher reports it.
+fn code(status: ExitStatus) -> i32 {
+    status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
+}
+
+struct World<'a> {
+    launch: &'a Launch,
+    segment: Arc<Segment>,
+    watcher: Watcher,
+    /// Not waited for by std: the watcher reaps.
+    children: Vec<Child>,
+    outputs: Vec<JoinHandle<()>>,
+    report: Report,
+    /// When survivors are killed.
+    deadline: Option<Instant>,
+}
+
+pub(super) fn run(
+    launch: &Launch,
+    started: &Sender<Result<Vec<i32>, Error>>,
+    orders: &Receiver<Order>,
+) -> Result<Report, Error> {
+    let mut world = match World::start(launch) {
+        Ok(world) => world,
+        Err(error) => {
+            // Somebody waits for it: `Launch::spawn`.
+            let _heard = started.send(Err(error.clone()));
+            return Err(error);
+        }
+    };
+    let pids = world.children.iter().map(|c| c.id() as i32).collect();
+    if started.send(Ok(pids)).is_err() {
+        world.kill_all();
+    }
+    let ended = world.watch(orders);
+    world.finish();
+    ended.map(|()| world.report.clone())
+}
+
+impl<'a> World<'a> {
+    fn start(launch: &'a Launch) -> Result<World<'a>, Error> {
+        let segment = Arc::new(Segment::create(launch.ranks).map_err(segment_error)?);
+        let cpus = tocsin_topology::placement(launch.config.bind, launch.ranks as usize);
+        let mut world = World {
+            launch,
+            watcher: Watcher::new(segment.clone()),
+            segment,
+            children: Vec::new(),
+            outputs: Vec::new(),
+            report: Report { status: 0, failed: None, ranks: vec![0; launch.ranks as usize] },
+            deadline: None,
+        };
+        for rank in 0..launch.ranks {
+            let cpu = cpus.get(rank as usize).copied().flatten();
+            if let Err(error) = world.start_rank(rank, cpu) {
+                world.kill_all();
+                world.finish();
+                return Err(error);
+            }
+        }
+        Ok(world)
+    }
+
+    fn start_rank(&mut self, rank: u32, cpu: Option<usize>) -> Result<(), Error> {
+        let mut child = child::start(self.launch, &self.segment, rank, cpu)?;
+        let (out, err) = (child.stdout.take(), child.stderr.take());
+        let watched = self.watcher.watch(rank, child.id()).map_err(segment_error);
+        if watched.is_err() {
+            // Nobody watches it, so nobody else would end it.
+            let _gone = child.kill();
+            let _reaped = child.wait();
+            return watched;
+        }
+        self.children.push(child);
+        let failed = |e| Error::os("starting a thread for the ranks' output", e);
+        if let Some(out) = out {
+            self.outputs.push(output::tag(rank, out, std::io::stdout()).map_err(failed)?);
+        }
+        if let Some(err) = err {
+            self.outputs.push(output::tag(rank, err, std::io::stderr()).map_err(failed)?);
+        }
+        Ok(())
+    }
+
+    fn watch(&mut self, orders: &Receiver<Order>) -> Result<(), Error> {
+        while self.watcher.running() > 0 {
+            let mut patience = TICK;
+            if let Some(deadline) = self.deadline {
+                let left = deadline.saturating_duration_since(Instant::now());
+                if left.is_zero() {
+                    self.kill_all();
+                    self.deadline = None;
+                }
+                patience = patience.min(left.max(Duration::from_millis(1)));
+            }
+            let deaths = match self.watcher.poll(Some(patience)) {
+                Ok(deaths) => deaths,
+                Err(error) => {
+                    self.kill_all();
+                    return Err(segment_error(error));
+                }
+            };
+            // Those that ended together: whoever was killed from outside comes before those who saw it.
+            for death in deaths {
+                let status = code(death.status);
+                if let Some(place) = self.report.ranks.get_mut(death.rank as usize) {
+                    *place = status;
+                }
+                if status != 0 && self.report.failed.is_none() {
+                    self.failed(death.rank, status);
+                }
+            }
+            self.obey(orders);
+        }
+        if let (Some(code), true) = (self.segment.aborted(), self.report.failed.is_some()) {
+            // Ranks that an abort ended by its wake-up have the same cause.
+            self.report.status = code & 0xff;
+        }
+        Ok(())
+    }
+
+    fn failed(&mut self, rank: u32, status: i32) {
+        self.report.failed = Some(rank);
+        self.report.status = status;
+        if self.launch.on_failure == OnFailure::Kill {
+            self.deadline = Some(Instant::now() + self.launch.grace);
+        }
+    }
+
+    fn obey(&mut self, orders: &Receiver<Order>) {
+        loop {
+            match orders.try_recv() {
+                Ok(Order::Signal(rank, signal)) => drop(self.watcher.kill(rank, signal)),
+                Ok(Order::KillAll) => self.kill_all(),
+                Err(TryRecvError::Empty | TryRecvError::Disconnected) => break,
+            }
+        }
+        if self.launch.forward_signals {
+            while let Some(signal) = signals::take() {
+                for rank in 0..self.launch.ranks {
+                    drop(self.watcher.kill(rank, signal));
+                }
+            }
+        }
+    }
+
+    fn kill_all(&mut self) {
+        for rank in 0..self.launch.ranks {
+            // A rank that has just ended is none that could not be killed.
+            drop(self.watcher.kill(rank, libc::SIGKILL));
+        }
+    }
+
+    fn finish(&mut self) {
+        drop(self.watcher.reap(KILLED));
+        for output in self.outputs.drain(..) {
+            drop(output.join());
+        }
+    }
+}

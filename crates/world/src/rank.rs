@@ -1,0 +1,278 @@
+//! One rank of a world: its engine, and what joins and leaves.
+
+use std::any::Any;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tocsin_doorbell::{Own, Receiver};
+use tocsin_p2p::P2p;
+use tocsin_progress::engine::{Engine, EngineConfig, Entered};
+use tocsin_progress::stats::{Snapshot, Stats};
+use tocsin_progress::{Context, ProgressThread, Trace};
+use tocsin_shm_transport::{Life, Segment, ShmTransport};
+use tocsin_sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use crate::BackendKind;
+use crate::bootstrap::{Place, segment_error};
+use crate::config::{Config, ProgressPlacement};
+use crate::error::Error;
+use crate::request::RawRequest;
+use crate::state::RankState;
+use crate::trace;
+
+/// What every communicator and request of a rank shares.
+#[derive(Debug)]
+pub(crate) struct Rank {
+    pub(crate) engine: Arc<Engine<RankState>>,
+    pub(crate) segment: Arc<Segment>,
+    pub(crate) rank: u32,
+    pub(crate) backend: BackendKind,
+    /// No new operations; set when finalize begins.
+    closing: AtomicBool,
+    /// Nothing moves any more; every request is over.
+    closed: Arc<AtomicBool>,
+    /// Smallest context id that this rank has not used.
+    pub(crate) next_context: AtomicU32,
+    parked: Mutex<Parked>,
+}
+
+/// Dropped requests whose buffers must live on.
+#[derive(Debug, Default)]
+struct Parked {
+    requests: Vec<(RawRequest, Option<Box<dyn Any + Send>>)>,
+    /// Length at which it pays to look which are complete.
+    sweep_at: usize,
+}
+
+/// What belongs to the thread that joined, in the order of their drop.
+pub(crate) struct Bound {
+    progress_thread: Option<ProgressThread>,
+    receiver: Receiver,
+    trace: Option<(std::path::PathBuf, Arc<Trace>)>,
+}
+
+impl std::fmt::Debug for Bound {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Bound").field("receiver", &self.receiver).finish_non_exhaustive()
+    }
+}
+
+/// Joins a world: from the return on, the calling thread may be interrupted.
+pub(crate) fn join(place: Place, config: &Config) -> Result<(Arc<Rank>, Bound), Error> {
+    let (segment, rank) = (place.segment.clone(), place.rank);
+    let joined = try_join(place, config);
+    if joined.is_err() && segment.mark_dead(rank) {
+        segment.wake_all();
+    }
+    joined
+}
+
+fn try_join(place: Place, config: &Config) -> Result<(Arc<Rank>, Bound), Error> {
+    let Place { segment, rank, cpu, launcher } = place;
+    let backend = config.usable_backend()?;
+    if let Some(launcher) = launcher {
+        // Under Yama, lets the launcher's descendants (the other ranks) read this one's memory. Elsewhere an error
+        // that means nothing.
+        // SAFETY: - no pointers.
+        unsafe { libc::prctl(libc::PR_SET_PTRACER, launcher as libc::c_ulong, 0, 0, 0) };
+    }
+    let ranks = segment.ranks();
+    let transport = ShmTransport::new(segment.clone(), rank).map_err(segment_error)?;
+    let p2p = P2p::new(transport, config.point_to_point())
+        .map_err(|e| Error::System { operation: "joining the world".into(), reason: e.to_string() })?;
+    let closed = Arc::new(AtomicBool::new(false));
+    let descriptor = segment.descriptor(rank);
+    // SAFETY: - the segment, which `Rank` and the transport keep, outlives the engine.
+    let own = unsafe { Own::new(descriptor) };
+    let trace =
+        config.trace.as_ref().map(|path| (trace::file(path, rank), Arc::new(Trace::new(trace::EVENTS))));
+    let mut engine_config = EngineConfig {
+        callback_thread: backend != BackendKind::Poll,
+        trace: trace.as_ref().map(|t| t.1.clone()),
+        ..EngineConfig::default()
+    };
+    let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
+    if ranks as usize > cores {
+        engine_config = engine_config.oversubscribed();
+    }
+    let state = RankState::new(p2p, closed.clone());
+    let engine = Arc::new(Engine::new(state, own, engine_config, Arc::new(Stats::new())));
+    segment.set_life(rank, Life::Alive);
+
+    let mut doorbell = tocsin_doorbell::Config::new(backend);
+    doorbell.signal = config.signal;
+    let context = Arc::as_ptr(&engine).cast::<()>();
+    // SAFETY: - the descriptor is in the segment and the engine in an Arc, and `Bound`, which drops the receiver, is
+    //           kept beside both by `World`, which is dropped before them; a forgotten World forgets all three
+    //         - `handler_entry` is made for this and takes this context.
+    let receiver =
+        unsafe { Receiver::install(descriptor, &doorbell, Engine::<RankState>::handler_entry, context) }
+            .map_err(|e| doorbell_error(backend, &e))?;
+    engine.attach(receiver.control());
+    let progress_thread = match backend {
+        BackendKind::Thread => {
+            let cpu = if config.progress == ProgressPlacement::Bind { cpu } else { None };
+            let thread = ProgressThread::spawn(engine.clone(), cpu);
+            Some(thread.map_err(|e| Error::os("starting the progress thread", e))?)
+        }
+        _ => None,
+    };
+    let shared = Rank {
+        engine,
+        segment,
+        rank,
+        backend,
+        closing: AtomicBool::new(false),
+        closed,
+        next_context: AtomicU32::new(crate::comm::FIRST_CONTEXT),
+        parked: Mutex::default(),
+    };
+    Ok((Arc::new(shared), Bound { progress_thread, receiver, trace }))
+}
+
+fn doorbell_error(backend: BackendKind, error: &tocsin_doorbell::Error) -> Error {
+    Error::BackendUnusable { backend: backend.to_string(), reason: error.to_string() }
+}
+
+impl Rank {
+    /// Checks that an operation may start.
+    pub(crate) fn open(&self, operation: &'static str) -> Result<(), Error> {
+        if tocsin_sync::thread::in_handler() {
+            return Err(Error::InHandler { operation });
+        }
+        if tocsin_doorbell::fork::disowned() {
+            let what =
+                "this process is a fork of a rank, and a rank's traffic is its own: use it in the parent";
+            return Err(Error::InvalidArgument { operation, what: what.into() });
+        }
+        if self.closing.load(Ordering::Acquire) {
+            return Err(Error::Finalized { operation });
+        }
+        if let Some(code) = self.segment.aborted() {
+            return Err(Error::Aborted { operation, code });
+        }
+        Ok(())
+    }
+
+    /// Enters the engine, freeing first what is no longer in use.
+    pub(crate) fn enter(&self) -> Entered<'_, RankState> {
+        self.engine.enter()
+    }
+
+    /// Whether the rank has left: then no request will move again.
+    pub(crate) fn is_closed(&self) -> bool {
+        // SYNC POINT: Acquire pairs with the Release of `close`: who sees it sees the last copy into its buffer.
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// Waits until `done`, the world is aborted, or time is up.
+    pub(crate) fn wait_until(&self, mut done: impl FnMut() -> bool, timeout: Option<Duration>) -> bool {
+        self.engine.wait_until(
+            || {
+                if done() || self.is_closed() {
+                    return true;
+                }
+                // A waiter is a user's thread and may allocate: a full pool of unexpected messages blocks the very
+                // message that is waited for.
+                if let Some(mut state) = self.engine.try_enter(Context::User) {
+                    state.p2p.grow_unexpected();
+                }
+                done()
+            },
+            timeout,
+        )
+    }
+
+    /// Statistics so far.
+    pub(crate) fn stats(&self) -> Snapshot {
+        let mut all = self.engine.stats().snapshot();
+        let (messages, collectives) = {
+            let state = self.enter();
+            (state.p2p.counters(), state.nbc.copied())
+        };
+        all.packets_sent += messages.packets_sent;
+        all.packets_received += messages.packets_received;
+        all.bytes_sent += messages.bytes_sent;
+        all.bytes_received += messages.bytes_received;
+        all.bytes_copied_user += messages.bytes_copied[0] + collectives.user;
+        all.bytes_copied_handler += messages.bytes_copied[1] + collectives.handler;
+        all.bytes_copied_progress += messages.bytes_copied[2] + collectives.progress;
+        all
+    }
+
+    /// Keeps a dropped request and its buffer until it is complete.
+    pub(crate) fn park(&self, request: RawRequest, keep: Option<Box<dyn Any + Send>>) {
+        let over = {
+            let mut parked = self.parked.lock().unwrap_or_else(PoisonError::into_inner);
+            parked.requests.push((request, keep));
+            parked.sweep()
+        };
+        // Outside the lock: a dropped buffer may be anything.
+        drop(over);
+    }
+
+    /// Ends every rank of the world.
+    pub(crate) fn abort(&self, code: i32) -> ! {
+        self.segment.set_abort(code);
+        self.segment.wake_all();
+        std::process::exit(code)
+    }
+
+    /// Leaves the world in good order: what was sent is delivered or its receiver gone.
+    pub(crate) fn finalize(&self, bound: Bound) -> Result<(), Error> {
+        self.closing.store(true, Ordering::Release);
+        let aborted = || self.segment.aborted();
+        // Every look is under the token; who finds it taken looks again at the next pass.
+        let drained = || {
+            aborted().is_some()
+                || self.engine.try_enter(Context::User).is_some_and(|state| state.is_drained())
+        };
+        self.wait_until(drained, None);
+        self.close(Life::Finalized, bound);
+        match aborted() {
+            Some(code) => Err(Error::Aborted { operation: "finalize", code }),
+            None => Ok(()),
+        }
+    }
+
+    /// Leaves the world as a dead rank.
+    pub(crate) fn die(&self, bound: Bound) {
+        self.closing.store(true, Ordering::Release);
+        self.close(Life::Dead, bound);
+    }
+
+    fn close(&self, life: Life, bound: Bound) {
+        {
+            let mut state = self.enter();
+            // What was sent must be announced before the end is.
+            tocsin_progress::Work::leave(&mut *state);
+            // SYNC POINT: Release: who sees it without the token sees the last copy.
+            self.closed.store(true, Ordering::Release);
+        }
+        let Bound { progress_thread, receiver, trace } = bound;
+        drop(progress_thread);
+        drop(receiver);
+        self.segment.set_life(self.rank, life);
+        self.segment.wake_all();
+        // Threads of this rank that wait see `closed`.
+        self.engine.own().wake_own();
+        let parked = std::mem::take(&mut self.parked.lock().unwrap_or_else(PoisonError::into_inner).requests);
+        drop(parked);
+        if let Some((path, trace)) = trace {
+            trace::write(&path, self.rank, &trace);
+        }
+    }
+}
+
+impl Parked {
+    /// Takes out what is complete, seldom enough that parking costs O(1) on average.
+    fn sweep(&mut self) -> Vec<(RawRequest, Option<Box<dyn Any + Send>>)> {
+        if self.requests.len() < self.sweep_at {
+            return Vec::new();
+        }
+        let (over, kept) = std::mem::take(&mut self.requests).into_iter().partition(|(r, _)| r.is_done());
+        self.requests = kept;
+        self.sweep_at = self.requests.len() * 2 + 16;
+        over
+    }
+}

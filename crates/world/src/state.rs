@@ -1,0 +1,67 @@
+//! All the communication state of one rank: what its engine runs.
+
+use std::sync::Arc;
+
+use tocsin_nbc::Nbc;
+use tocsin_p2p::P2p;
+use tocsin_progress::{Budget, Pass, Work};
+use tocsin_shm_transport::ShmTransport;
+use tocsin_sync::atomic::{AtomicBool, Ordering};
+use tocsin_transport::Transport;
+
+/// Point to point and collectives of one rank, under its engine's token.
+#[derive(Debug)]
+pub(crate) struct RankState {
+    pub(crate) p2p: P2p<ShmTransport>,
+    pub(crate) nbc: Nbc,
+    /// The rank has left its world: no buffer is touched any more, whoever enters.
+    closed: Arc<AtomicBool>,
+}
+
+impl RankState {
+    pub(crate) fn new(p2p: P2p<ShmTransport>, closed: Arc<AtomicBool>) -> RankState {
+        RankState { p2p, nbc: Nbc::new(), closed }
+    }
+
+    /// Sends and collectives that finalize has to see through.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.p2p.outstanding_sends() == 0 && self.nbc.outstanding() == 0
+    }
+
+    fn is_closed(&self) -> bool {
+        // SYNC POINT: Relaxed: the flag is set under the token, which orders it for the next holder.
+        self.closed.load(Ordering::Relaxed)
+    }
+}
+
+// SAFETY: - p2p, nbc and transport promise handler safety of the methods used here; this only calls them.
+unsafe impl Work for RankState {
+    #[inline]
+    fn progress(&mut self, budget: &mut Budget) -> Pass {
+        if self.is_closed() {
+            return Pass::Idle;
+        }
+        let messages = self.p2p.progress(budget);
+        let collectives = self.nbc.progress(&mut self.p2p, budget);
+        match (messages, collectives) {
+            (Pass::More, _) | (_, Pass::More) => Pass::More,
+            (Pass::Idle, Pass::Idle) => Pass::Idle,
+            _ => Pass::Worked,
+        }
+    }
+
+    #[inline]
+    fn leave(&mut self) {
+        self.p2p.transport_mut().flush();
+    }
+
+    #[inline]
+    fn wants_plain(&self) -> bool {
+        self.p2p.wants_plain()
+    }
+
+    #[inline]
+    fn work_left(&self) -> bool {
+        !self.is_closed() && (self.p2p.work_left() || self.nbc.work_left())
+    }
+}
