@@ -1,11 +1,12 @@
 //! The host's watch over the processes of the ranks.
 //!
-//! A [`Watcher`] holds one pidfd per rank's process. A pidfd becomes readable when the process has ended, and means this
-//! process for ever, whatever its number is given to later. The exit status is read without reaping, so that the
-//! number stays taken, and nobody rings a stranger, until [`Watcher::reap`] at the end of the world.
+//! A [`Watcher`] holds one pidfd per rank's process. A pidfd becomes readable when the process has ended, and
+//! means this process for ever, whatever its number is given to later. The exit status is read without
+//! reaping, so that the number stays taken, and nobody rings a stranger, until [`Watcher::reap`] at the end
+//! of the world.
 //!
-//! Only the parent of the processes can read their exit status. Ranks that are threads don't come here: who runs them
-//! says their end by [`Segment::set_life`] and [`Segment::wake_all`].
+//! Only the parent of the processes can read their exit status. Ranks that are threads don't come here: who
+//! runs them says their end by [`Segment::set_life`] and [`Segment::wake_all`].
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
@@ -76,8 +77,8 @@ impl Watcher {
     }
 
     /// Waits up to `timeout` (for ever if none) for processes to end. Marks each that had not finalized as
-    /// dead, which changes the epoch, and wakes all survivors. Returns those that have ended, each once; nothing when the
-    /// time is over, a signal came, or nobody is left to wait for.
+    /// dead, which changes the epoch, and wakes all survivors. Returns those that have ended, each once;
+    /// nothing when the time is over, a signal came, or nobody is left to wait for.
     ///
     /// # Errors
     /// [`Error::Os`].
@@ -137,8 +138,8 @@ impl Watcher {
         Ok(())
     }
 
-    /// Reaps all processes that have ended: at the end of the world, when nobody rings any more. Waits up to `timeout`
-    /// for those that are still running; returns how many are left.
+    /// Reaps all processes that have ended: at the end of the world, when nobody rings any more. Waits up to
+    /// `timeout` for those that are still running; returns how many are left.
     ///
     /// # Errors
     /// [`Error::Os`].
@@ -159,8 +160,8 @@ impl Watcher {
     }
 }
 
-/// The exit status of an ended process; `None` if it has not ended. Somebody else's reaping counts as an end that
-/// nobody knows more about.
+/// The exit status of an ended process; `None` if it has not ended. Somebody else's reaping counts as an end
+/// that nobody knows more about.
 fn exit_status(pidfd: &OwnedFd, flags: libc::c_int) -> Result<Option<ExitStatus>, Error> {
     // SAFETY: zero is a valid `siginfo_t`.
     let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };

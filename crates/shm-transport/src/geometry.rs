@@ -1,5 +1,5 @@
-//! Where everything lies in a segment. A pure function of the number of ranks, so that an attaching rank computes it
-//! and compares, and follows no offset that it has read.
+//! Where everything lies in a segment. A pure function of the number of ranks, so that an attaching rank
+//! computes it and compares, and follows no offset that it has read.
 
 use std::mem::{align_of, size_of};
 
@@ -35,9 +35,9 @@ const fn round(offset: u64, to: u64) -> u64 {
 }
 
 impl Geometry {
-    /// The layout for a number of ranks (capped to [`MAX_RANKS`]). Up to 64 ranks: Eager 256 slots and 64 KiB, Coll 128
-    /// slots and 64 KiB, Control 256 slots, Bulk 8 slots and 2 x 64 KiB; above, fewer, so that a pair takes 50 KiB
-    /// instead of 172.
+    /// The layout for a number of ranks (capped to [`MAX_RANKS`]). Up to 64 ranks: Eager 256 slots and 64
+    /// KiB, Coll 128 slots and 64 KiB, Control 256 slots, Bulk 8 slots and 2 x 64 KiB; above, fewer, so that
+    /// a pair takes 50 KiB instead of 172.
     pub fn for_ranks(ranks: u32) -> Geometry {
         let ranks = ranks.clamp(1, MAX_RANKS);
         let shape = |slots, data, max_payload| Shape { slots, data, max_payload };

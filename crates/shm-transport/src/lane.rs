@@ -1,24 +1,25 @@
-//! A lane: a wait-free single-producer single-consumer ring of packets in shared memory, for one ordered pair of ranks
-//! and one class.
+//! A lane: a wait-free single-producer single-consumer ring of packets in shared memory, for one ordered pair
+//! of ranks and one class.
 //!
-//! - *Progress class*: wait-free. [`SendLane::try_push`]: at most 8 stores into the slot, 2 loads of the consumer's
-//!   word, 1 store of the starving flag, 1 fence, plus the payload's copy. [`RecvLane::peek`]: 8 loads.
-//!   [`RecvLane::consume`]: 1 store. [`RecvLane::wakes_producer`]: 2 loads, 1 exchange.
+//! - *Progress class*: wait-free. [`SendLane::try_push`]: at most 8 stores into the slot, 2 loads of the
+//!   consumer's word, 1 store of the starving flag, 1 fence, plus the payload's copy. [`RecvLane::peek`]: 8
+//!   loads. [`RecvLane::consume`]: 1 store. [`RecvLane::wakes_producer`]: 2 loads, 1 exchange.
 //! - *Memory*: 64 bytes a slot, the data ring, 256 bytes of head.
 //! - *Who may call*: who holds the rank's engine token; handlers may.
-//! - *Shown by*: the loom model (`loom_tests.rs`, FIFO, starving never lost), the transport conformance suite, the
-//!   hostile-bytes property test.
+//! - *Shown by*: the loom model (`loom_tests.rs`, FIFO, starving never lost), the transport conformance
+//!   suite, the hostile-bytes property test.
 //!
 //! # Protocol
 //!
-//! The producer's tail is its own; slots say themselves that they are full: word 0 of the slot at position `p` has
-//! `p + 1` in its low half, written last. The consumer publishes one word, how many slots and how many bytes of data
-//! it has given back. A payload of more than 16 bytes lies in one piece in the data ring, rounded up to 64 bytes; a piece
-//! that does not fit before the ring's end starts at its beginning. Both sides compute that place, so the consumer
-//! compares and never follows.
+//! The producer's tail is its own; slots say themselves that they are full: word 0 of the slot at position
+//! `p` has `p + 1` in its low half, written last. The consumer publishes one word, how many slots and how
+//! many bytes of data it has given back. A payload of more than 16 bytes lies in one piece in the data ring,
+//! rounded up to 64 bytes; a piece that does not fit before the ring's end starts at its beginning. Both
+//! sides compute that place, so the consumer compares and never follows.
 //!
-//! Nothing that is read from the other side is used before it is checked: a stamp is the expected one, or the previous
-//! lap's, or the lane is closed; the consumer's word never runs ahead of the producer's tail, or the lane is closed.
+//! Nothing that is read from the other side is used before it is checked: a stamp is the expected one, or the
+//! previous lap's, or the lane is closed; the consumer's word never runs ahead of the producer's tail, or the
+//! lane is closed.
 
 mod recv;
 mod send;
@@ -36,7 +37,8 @@ pub(crate) use send::{Push, SendLane};
 /// Pieces of the data ring are multiples of this many bytes: a cache line.
 const PIECE: u32 = 64;
 
-/// One slot; see [`tocsin_transport::wire`]. All words are atomics, since a lying peer may write them at any time.
+/// One slot; see [`tocsin_transport::wire`]. All words are atomics, since a lying peer may write them at any
+/// time.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub(crate) struct Slot(pub(crate) [AtomicU64; 8]);
@@ -49,7 +51,8 @@ struct Line<T>(T);
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct LaneHead {
-    /// Written by the consumer: slots given back (low half), bytes of data given back (high half); free-running.
+    /// Written by the consumer: slots given back (low half), bytes of data given back (high half);
+    /// free-running.
     consumed: Line<AtomicU64>,
     /// Set by a producer that found no room, cleared by the consumer that will ring it.
     starving: Line<AtomicU32>,
@@ -87,8 +90,8 @@ impl Place {
     /// The lane's slots are mapped and outlive `'a`.
     unsafe fn slot<'a>(&self, position: u32) -> &'a Slot {
         let index = position & self.shape.slots.wrapping_sub(1);
-        // SAFETY: the index is masked to the number of slots; the caller vouches for the mapping. Only atomics are
-        // referred to.
+        // SAFETY: the index is masked to the number of slots; the caller vouches for the mapping. Only
+        // atomics are referred to.
         unsafe { &*self.slots.add(index as usize) }
     }
 
@@ -100,7 +103,8 @@ impl Place {
     }
 }
 
-/// Where a piece of `len` bytes starts that follows the free-running position `tail`, and where the next one may.
+/// Where a piece of `len` bytes starts that follows the free-running position `tail`, and where the next one
+/// may.
 fn piece(tail: u32, len: u32, ring: u32) -> (u32, u32) {
     let size = len.wrapping_add(PIECE - 1) & !(PIECE - 1);
     let offset = tail & ring.wrapping_sub(1);

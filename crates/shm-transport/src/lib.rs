@@ -2,8 +2,9 @@
 //!
 //! # For users
 //!
-//! - [`Segment`]: one memfd per world, sealed so that nobody can shrink it under the others; created by the host,
-//!   attached by each rank after every check. Nothing has a name, so nothing is left when the last rank is gone.
+//! - [`Segment`]: one memfd per world, sealed so that nobody can shrink it under the others; created by the
+//!   host, attached by each rank after every check. Nothing has a name, so nothing is left when the last rank
+//!   is gone.
 //! - [`ShmTransport`]: a rank's endpoint, an implementation of [`tocsin_transport::Transport`].
 //! - [`rendezvous_socket`]: framed messages and the segment's descriptor over a Unix socket.
 //! - [`deaths`]: the host's watch over the processes of the ranks.
@@ -15,8 +16,8 @@
 //! rank block = doorbell descriptor | life | who has connected to me
 //! pair area  = mark | lane heads | Control, Eager, Coll slots | Eager, Coll data || Bulk slots | Bulk data
 //! ```
-//! A pair's memory is allocated by the user's thread that connects it, in both directions, before any bit says that
-//! it may be touched; so a handler never faults on memory that isn't there.
+//! A pair's memory is allocated by the user's thread that connects it, in both directions, before any bit
+//! says that it may be touched; so a handler never faults on memory that isn't there.
 #![cfg_attr(loom, allow(dead_code, unused_imports))]
 
 mod lane;

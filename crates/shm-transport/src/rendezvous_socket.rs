@@ -1,9 +1,9 @@
 //! Framed messages and descriptors over a Unix socket between the launcher and a rank.
 //!
-//! A frame is a 16-byte head (magic, length of the body, number of descriptors) and a body of at most [`MAX_BODY`]
-//! bytes; a descriptor travels with the first byte of its frame. The other end is refused unless it runs as the same
-//! user. Every call has a time-out, and what does not look like a frame of ours is an error. After an error the socket
-//! is of no more use.
+//! A frame is a 16-byte head (magic, length of the body, number of descriptors) and a body of at most
+//! [`MAX_BODY`] bytes; a descriptor travels with the first byte of its frame. The other end is refused unless
+//! it runs as the same user. Every call has a time-out, and what does not look like a frame of ours is an
+//! error. After an error the socket is of no more use.
 
 #[cfg(test)]
 mod tests;
@@ -25,7 +25,8 @@ use crate::{Error, Segment};
 pub const MAX_BODY: usize = 64 << 10;
 const HEAD: usize = 16;
 const MAGIC: u32 = u32::from_le_bytes(*b"tocR");
-/// Most descriptors that a hostile frame can make the kernel install here, all of which are closed: SCM_MAX_FD.
+/// Most descriptors that a hostile frame can make the kernel install here, all of which are closed:
+/// SCM_MAX_FD.
 const MAX_FDS: usize = 253;
 
 /// One end of a connection between launcher and rank.
@@ -45,8 +46,8 @@ pub struct Frame {
 }
 
 impl RendezvousSocket {
-    /// Takes over a connected Unix stream socket, if its other end runs as this process's user. `timeout` is for each
-    /// call to come.
+    /// Takes over a connected Unix stream socket, if its other end runs as this process's user. `timeout` is
+    /// for each call to come.
     ///
     /// A socketpair's credentials are those of who made it: a rank checks its launcher, while a launcher that
     /// made the pair checks itself.
@@ -77,7 +78,8 @@ impl RendezvousSocket {
     /// Sends a frame.
     ///
     /// # Errors
-    /// [`Error::Closed`], [`Error::TimedOut`], [`Error::Os`]; [`Error::Protocol`] for a body longer than [`MAX_BODY`].
+    /// [`Error::Closed`], [`Error::TimedOut`], [`Error::Os`]; [`Error::Protocol`] for a body longer than
+    /// [`MAX_BODY`].
     pub fn send(&self, body: &[u8], fd: Option<BorrowedFd<'_>>) -> Result<(), Error> {
         const DOING: &str = "sending a message";
         if body.len() > MAX_BODY {
@@ -137,19 +139,18 @@ impl RendezvousSocket {
     }
 
     /// Reads until `buffer` is full; returns the descriptors that came along.
-    fn fill(
-        &self,
-        buffer: &mut [u8],
-        deadline: Instant,
-        doing: &'static str,
-    ) -> Result<Vec<OwnedFd>, Error> {
+    fn fill(&self, buffer: &mut [u8], deadline: Instant, doing: &'static str) -> Result<Vec<OwnedFd>, Error> {
         let mut fds = Vec::new();
         let mut filled = 0;
         while filled < buffer.len() {
             let mut space = nix::cmsg_space!([RawFd; MAX_FDS]);
             let mut data = [IoSliceMut::new(&mut buffer[filled..])];
-            let received =
-                recvmsg::<()>(self.stream.as_raw_fd(), &mut data, Some(&mut space), MsgFlags::MSG_CMSG_CLOEXEC);
+            let received = recvmsg::<()>(
+                self.stream.as_raw_fd(),
+                &mut data,
+                Some(&mut space),
+                MsgFlags::MSG_CMSG_CLOEXEC,
+            );
             match received {
                 Ok(message) => {
                     let control =
@@ -180,8 +181,7 @@ impl RendezvousSocket {
             return Err(Error::TimedOut { doing, seconds: self.timeout.as_secs_f64() });
         }
         let mut fds = [PollFd::new(self.stream.as_fd(), what)];
-        let timeout =
-            PollTimeout::try_from(left.as_nanos().div_ceil(1_000_000)).unwrap_or(PollTimeout::MAX);
+        let timeout = PollTimeout::try_from(left.as_nanos().div_ceil(1_000_000)).unwrap_or(PollTimeout::MAX);
         match nix::poll::poll(&mut fds, timeout) {
             Ok(_) | Err(Errno::EINTR) => Ok(()),
             Err(e) => Err(Error::Os { call: "poll", source: e.into() }),

@@ -56,15 +56,15 @@ pub struct Segment {
     geometry: Geometry,
 }
 
-// SAFETY: the mapping belongs to the segment until drop; everything reached through it is made of atomics, or is
-// lane data, which only the single producer and the single consumer of the lane touch.
+// SAFETY: the mapping belongs to the segment until drop; everything reached through it is made of atomics, or
+// is lane data, which only the single producer and the single consumer of the lane touch.
 unsafe impl Send for Segment {}
 // SAFETY: as above.
 unsafe impl Sync for Segment {}
 
 impl Segment {
-    /// Creates the segment of a world of `ranks` ranks: a memfd without a name in any file system, sealed against
-    /// resizing. All ranks are [`Life::Absent`].
+    /// Creates the segment of a world of `ranks` ranks: a memfd without a name in any file system, sealed
+    /// against resizing. All ranks are [`Life::Absent`].
     ///
     /// # Errors
     /// [`Error::Ranks`]; [`Error::Refused`] when a limit or the machine's memory is exceeded.
@@ -74,8 +74,11 @@ impl Segment {
         }
         let geometry = Geometry::for_ranks(ranks);
         let fd = file::create_sealed(geometry.bytes())?;
-        file::allocate(fd.as_fd(), 0, geometry.fixed_bytes())
-            .map_err(|source| Error::Refused { call: "fallocate", bytes: geometry.fixed_bytes(), source })?;
+        file::allocate(fd.as_fd(), 0, geometry.fixed_bytes()).map_err(|source| Error::Refused {
+            call: "fallocate",
+            bytes: geometry.fixed_bytes(),
+            source,
+        })?;
         let base = file::map(fd.as_fd(), geometry.bytes())?;
         let segment = Segment { fd, base, geometry };
         let header = segment.header();
@@ -84,14 +87,14 @@ impl Segment {
         header.bytes.store(geometry.bytes(), Ordering::Relaxed);
         header.digest.store(geometry.digest(), Ordering::Relaxed);
         header.shared.epoch.store(1, Ordering::Relaxed);
-        // SYNC POINT: the segment reaches other processes through a socket, other threads through an Arc; both order
-        // these stores before anything the others read.
+        // SYNC POINT: the segment reaches other processes through a socket, other threads through an Arc;
+        // both order these stores before anything the others read.
         header.magic.store(MAGIC, Ordering::Release);
         Ok(segment)
     }
 
-    /// Maps a segment that somebody else created, after checking that it is one: seals, magic, version, ranks, layout,
-    /// size. Nothing in it is followed before.
+    /// Maps a segment that somebody else created, after checking that it is one: seals, magic, version,
+    /// ranks, layout, size. Nothing in it is followed before.
     ///
     /// # Errors
     /// One error per check; see [`Error`].
@@ -146,12 +149,13 @@ impl Segment {
 
     /// What became of a rank; `Absent` for one that does not exist. Handler-safe.
     pub fn life(&self, rank: u32) -> Life {
-        // SYNC POINT: Acquire pairs with the Release of `set_life`: who sees the end of a rank sees all it has sent.
+        // SYNC POINT: Acquire pairs with the Release of `set_life`: who sees the end of a rank sees all it
+        // has sent.
         self.block(rank).map_or(Life::Absent, |b| Life::from_word(b.state.life.load(Ordering::Acquire)))
     }
 
-    /// Says what became of a rank. An end (Finalized, Dead) changes the epoch; waking the others is the caller's
-    /// part ([`wake_all`](Self::wake_all)). Handler-safe.
+    /// Says what became of a rank. An end (Finalized, Dead) changes the epoch; waking the others is the
+    /// caller's part ([`wake_all`](Self::wake_all)). Handler-safe.
     pub fn set_life(&self, rank: u32, life: Life) {
         let Some(block) = self.block(rank) else { return };
         // SYNC POINT: Release after all that the rank has sent; see `life`.
@@ -161,7 +165,8 @@ impl Segment {
         }
     }
 
-    /// Marks a rank dead, unless it has finalized or is dead already; whether this call did it. Changes the epoch if so.
+    /// Marks a rank dead, unless it has finalized or is dead already; whether this call did it. Changes the
+    /// epoch if so.
     pub fn mark_dead(&self, rank: u32) -> bool {
         let Some(block) = self.block(rank) else { return false };
         let life = &block.state.life;
@@ -207,10 +212,10 @@ impl Segment {
     /// Wakes every rank that runs, whatever its attention says: after a death, a finalize or an abort.
     pub fn wake_all(&self) {
         for rank in 0..self.ranks() {
-            if let Some(block) = self.block(rank) {
-                if self.life(rank) == Life::Alive {
-                    tocsin_doorbell::wake_any(&block.descriptor);
-                }
+            if let Some(block) = self.block(rank)
+                && self.life(rank) == Life::Alive
+            {
+                tocsin_doorbell::wake_any(&block.descriptor);
             }
         }
     }
@@ -224,8 +229,8 @@ impl Segment {
         if rank >= self.ranks() {
             return None;
         }
-        // SAFETY: the geometry keeps the block of an existing rank inside the mapping, aligned; it is made of atomics
-        // and allocated since creation.
+        // SAFETY: the geometry keeps the block of an existing rank inside the mapping, aligned; it is made of
+        // atomics and allocated since creation.
         Some(unsafe { &*self.at(self.geometry.rank_block(rank)).cast::<RankBlock>() })
     }
 

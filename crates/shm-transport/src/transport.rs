@@ -1,8 +1,8 @@
 //! A rank's endpoint.
 //!
-//! Everything that a handler may call works on arrays that have their final size from the start. Costs, with `n`
-//! ranks connected: `begin_pass` reads n / 64 + 1 words and one mark per sender; `flush` costs one fence and one ring per
-//! peer that was sent to or freed; the rest is the lanes' (see `lane.rs`).
+//! Everything that a handler may call works on arrays that have their final size from the start. Costs, with
+//! `n` ranks connected: `begin_pass` reads n / 64 + 1 words and one mark per sender; `flush` costs one fence
+//! and one ring per peer that was sent to or freed; the rest is the lanes' (see `lane.rs`).
 
 mod peer;
 #[cfg(test)]
@@ -51,8 +51,9 @@ pub struct ShmTransport {
     seen_epoch: u64,
 }
 
-// SAFETY: the raw pointers lead into the segment, which is kept alive; the endpoint is the only one of its rank, so that
-// it is the only producer and the only consumer of its ends of the lanes, whichever thread uses it.
+// SAFETY: the raw pointers lead into the segment, which is kept alive; the endpoint is the only one of its
+// rank, so that it is the only producer and the only consumer of its ends of the lanes, whichever thread uses
+// it.
 unsafe impl Send for ShmTransport {}
 
 impl ShmTransport {
@@ -70,8 +71,8 @@ impl ShmTransport {
         // SAFETY: the descriptor is in the segment, which outlives the endpoint.
         let own = unsafe { Own::new(&raw const block.descriptor) };
         let peers = (0..ranks)
-            // SAFETY: the rank was not taken before, so that its ends of the lanes are at their beginning and this
-            // endpoint's alone; the segment outlives the endpoint.
+            // SAFETY: the rank was not taken before, so that its ends of the lanes are at their beginning and
+            // this endpoint's alone; the segment outlives the endpoint.
             .map(|peer| unsafe { Peer::new(&segment, rank, peer) }.ok_or_else(missing))
             .collect::<Result<Box<[Peer]>, Error>>()?;
         Ok(ShmTransport {
@@ -169,8 +170,8 @@ fn list(ranks: &RanksCopy, out: &mut [u32]) -> usize {
     len
 }
 
-// SAFETY: the handler-safe methods neither allocate (arrays have their final size), wait nor panic (no indexing); the
-// payload of a packet lies in the lane until it is consumed; lanes are FIFO.
+// SAFETY: the handler-safe methods neither allocate (arrays have their final size), wait nor panic (no
+// indexing); the payload of a packet lies in the lane until it is consumed; lanes are FIFO.
 unsafe impl Transport for ShmTransport {
     fn rank(&self) -> u32 {
         self.rank
@@ -242,9 +243,9 @@ unsafe impl Transport for ShmTransport {
                 unsafe { (*state.from).mark.0.clear_if_set() };
             }
         }
-        // SYNC POINT: a sender publishes, fences, reads its mark; here the mark is cleared, fence, the lanes are read.
-        // A ring that the mark suppressed is for a packet that the peeks to come will see. The same fence orders
-        // `own.take` and the epoch before the look.
+        // SYNC POINT: a sender publishes, fences, reads its mark; here the mark is cleared, fence, the lanes
+        // are read. A ring that the mark suppressed is for a packet that the peeks to come will see. The same
+        // fence orders `own.take` and the epoch before the look.
         fence(Ordering::SeqCst);
     }
 
@@ -270,8 +271,8 @@ unsafe impl Transport for ShmTransport {
         if matches!(self.segment.life(peer), Life::Finalized | Life::Dead) {
             return SendOutcome::Gone;
         }
-        // SAFETY: the pair is connected, so that the lane is allocated; the length was checked; the caller vouches for
-        // the payload.
+        // SAFETY: the pair is connected, so that the lane is allocated; the length was checked; the caller
+        // vouches for the payload.
         match unsafe { state.send_lane(class).try_push(header, payload, len) } {
             Push::Sent => {
                 state.sent = true;
@@ -340,8 +341,9 @@ unsafe impl Transport for ShmTransport {
         if self.dirty_len == 0 {
             return;
         }
-        // SYNC POINT: publish (stamps, consumers' words), fence, then read marks, attention words and starving flags:
-        // the sender's half of the doorbell's protocol and the consumer's half of the lanes', for all peers at once.
+        // SYNC POINT: publish (stamps, consumers' words), fence, then read marks, attention words and
+        // starving flags: the sender's half of the doorbell's protocol and the consumer's half of the lanes',
+        // for all peers at once.
         fence(Ordering::SeqCst);
         self.retry = false;
         let listed = self.dirty_len;
@@ -354,10 +356,16 @@ unsafe impl Transport for ShmTransport {
             let urgency = if state.urgent || frees { Urgency::Urgent } else { Urgency::Plain };
             let mut again = false;
             if state.sent || frees {
-                // SAFETY: the pair is connected, so that its head is allocated, and the block of a rank always is; both
-                // are made of atomics and outlive the endpoint. The fence above is the one that `ring` asks for.
+                // SAFETY: the pair is connected, so that its head is allocated, and the block of a rank
+                // always is; both are made of atomics and outlive the endpoint. The fence above is the one
+                // that `ring` asks for.
                 let outcome = unsafe {
-                    ring(&(*state.block).descriptor, &(*state.to).mark.0, (self.rank % VECTORS) as u8, urgency)
+                    ring(
+                        &(*state.block).descriptor,
+                        &(*state.to).mark.0,
+                        (self.rank % VECTORS) as u8,
+                        urgency,
+                    )
                 };
                 again = outcome == RingOutcome::Retry;
             }

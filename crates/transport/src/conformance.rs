@@ -1,8 +1,8 @@
-//! The suite that every transport passes: call [`all`] and [`threaded`] from a test with a function that makes a
-//! fresh world of n alive ranks.
+//! The suite that every transport passes: call [`all`] and [`threaded`] from a test with a function that
+//! makes a fresh world of n alive ranks.
 //!
-//! The functions panic where a transport breaks the contract. They pump endpoints in turn, so that one thread is
-//! enough, except in [`threaded`].
+//! The functions panic where a transport breaks the contract. They pump endpoints in turn, so that one thread
+//! is enough, except in [`threaded`].
 
 #![allow(clippy::unwrap_used)] // a suite of tests: it panics by design
 
@@ -22,7 +22,7 @@ impl Random {
     }
 
     /// The next number.
-    pub fn next(&mut self) -> u64 {
+    pub fn word(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
@@ -31,11 +31,12 @@ impl Random {
 
     /// A number below `bound` (0 for bound 0).
     pub fn below(&mut self, bound: usize) -> usize {
-        if bound == 0 { 0 } else { (self.next() >> 16) as usize % bound }
+        if bound == 0 { 0 } else { (self.word() >> 16) as usize % bound }
     }
 }
 
-/// A packet that says what it should hold: number `n` from `from` to `to`, `len` bytes that follow from these.
+/// A packet that says what it should hold: number `n` from `from` to `to`, `len` bytes that follow from
+/// these.
 pub fn make(from: u32, to: u32, n: u64, len: usize) -> (Header, Vec<u8>) {
     let header = Header {
         kind: kind::PRIVATE,
@@ -59,7 +60,8 @@ pub fn check(packet: &Packet, from: u32, to: u32, n: u64) {
     assert_eq!(packet.header, header, "packet {n} from {from} to {to}");
     assert_eq!(packet.len, payload.len(), "length of packet {n} from {from} to {to}");
     assert!(!packet.payload.is_null());
-    // SAFETY: the transport promises that the payload is readable until it is consumed, and no peer misbehaves here.
+    // SAFETY: the transport promises that the payload is readable until it is consumed, and no peer
+    // misbehaves here.
     let got = unsafe { std::slice::from_raw_parts(packet.payload, packet.len) };
     assert!(got == payload, "content of packet {n} from {from} to {to} ({} bytes)", packet.len);
 }

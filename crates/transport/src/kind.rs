@@ -1,5 +1,5 @@
-//! The registered table of packet kinds. A kind means the same in every class and every layer; a new one is added
-//! here and nowhere else.
+//! The registered table of packet kinds. A kind means the same in every class and every layer; a new one is
+//! added here and nowhere else.
 
 /// A whole message of p2p; its payload is the message.
 pub const EAGER: u8 = 1;

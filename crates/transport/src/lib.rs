@@ -1,20 +1,21 @@
 //! The transport trait: packets, classes, capabilities, peer states.
 //!
-//! A transport moves small packets between the ranks of one world, in order per (sender, receiver, class), and
-//! rings the receiver's doorbell. It knows nothing of tags, requests or collectives: those live above.
+//! A transport moves small packets between the ranks of one world, in order per (sender, receiver, class),
+//! and rings the receiver's doorbell. It knows nothing of tags, requests or collectives: those live above.
 //!
 //! # For users
 //!
-//! An endpoint ([`Transport`]) belongs to one rank and is used only under that rank's engine token, by whoever
-//! holds it: a user call, a handler, a progress thread. A pass over an endpoint is:
+//! An endpoint ([`Transport`]) belongs to one rank and is used only under that rank's engine token, by
+//! whoever holds it: a user call, a handler, a progress thread. A pass over an endpoint is:
 //!
 //! 1. [`begin_pass`](Transport::begin_pass);
-//! 2. for each sender in [`connected`](Transport::connected) and each class: [`peek`](Transport::peek), use the
-//!    packet, [`consume`](Transport::consume), until empty or out of budget; retry sends that found a lane full;
+//! 2. for each sender in [`connected`](Transport::connected) and each class: [`peek`](Transport::peek), use
+//!    the packet, [`consume`](Transport::consume), until empty or out of budget; retry sends that found a
+//!    lane full;
 //! 3. [`flush`](Transport::flush), before the token is released.
 //!
-//! [`loopback`] is a transport inside one process, for tests of the layers above. [`conformance`] is the suite that
-//! every transport passes.
+//! [`loopback`] is a transport inside one process, for tests of the layers above. [`conformance`] is the
+//! suite that every transport passes.
 //!
 //! # Implementation details
 //!
@@ -63,33 +64,33 @@ pub unsafe trait Transport: Send {
     /// [`Error::NoSuchRank`], [`Error::NoMemory`], [`Error::Os`].
     fn connect(&mut self, peer: u32) -> Result<(), Error>;
 
-    /// Allocates what [`Class::Bulk`] from this rank to `peer` needs. User threads only. Idempotent. Connects the
-    /// other classes too.
+    /// Allocates what [`Class::Bulk`] from this rank to `peer` needs. User threads only. Idempotent. Connects
+    /// the other classes too.
     ///
     /// # Errors
     /// As [`connect`](Self::connect).
     fn connect_bulk(&mut self, peer: u32) -> Result<(), Error>;
 
-    /// Whether this rank may send to `peer` in the Eager, Coll and Control classes: one of the two has connected, and
-    /// this rank knows. Handler-safe.
+    /// Whether this rank may send to `peer` in the Eager, Coll and Control classes: one of the two has
+    /// connected, and this rank knows. Handler-safe.
     fn is_connected(&self, peer: u32) -> bool;
 
     // --- handler-safe from here on ---
 
-    /// Starts a pass: takes this rank's own posted interrupts, learns which ranks have connected, clears their marks
-    /// (so that they ring again), and fences, so that whatever was published before a suppressed ring is seen by
-    /// the peeks that follow. Bounded by the number of ranks.
+    /// Starts a pass: takes this rank's own posted interrupts, learns which ranks have connected, clears
+    /// their marks (so that they ring again), and fences, so that whatever was published before a suppressed
+    /// ring is seen by the peeks that follow. Bounded by the number of ranks.
     fn begin_pass(&mut self);
 
     /// Ranks that may have sent something, in rank order, as of the last [`begin_pass`](Self::begin_pass).
     fn connected(&self) -> &[u32];
 
-    /// Sends one packet, if there is room. The payload is copied before this returns. The peer is noted, so that
-    /// [`flush`](Self::flush) rings it.
+    /// Sends one packet, if there is room. The payload is copied before this returns. The peer is noted, so
+    /// that [`flush`](Self::flush) rings it.
     ///
-    /// After [`SendOutcome::Full`] the sender is rung when there is room again; who waits for that must retry after
-    /// each [`begin_pass`](Self::begin_pass). What can never be sent (an unknown or unconnected peer, a payload longer
-    /// than the class carries: errors of the caller) is answered with [`SendOutcome::Gone`].
+    /// After [`SendOutcome::Full`] the sender is rung when there is room again; who waits for that must retry
+    /// after each [`begin_pass`](Self::begin_pass). What can never be sent (an unknown or unconnected peer, a
+    /// payload longer than the class carries: errors of the caller) is answered with [`SendOutcome::Gone`].
     ///
     /// # Safety
     /// `payload` is readable for `len` bytes; it may be anything when `len` is 0.
@@ -103,23 +104,31 @@ pub unsafe trait Transport: Send {
         len: usize,
     ) -> SendOutcome;
 
-    /// Looks at the oldest packet that `peer` sent in `class`. The packet stays until [`consume`](Self::consume):
-    /// peeking twice gives the same packet. Packets of a dead peer are still given.
+    /// Looks at the oldest packet that `peer` sent in `class`. The packet stays until
+    /// [`consume`](Self::consume): peeking twice gives the same packet. Packets of a dead peer are still
+    /// given.
     fn peek(&mut self, peer: u32, class: Class) -> Recv;
 
-    /// Removes the packet that [`peek`](Self::peek) gave; nothing if it gave none since. If the sender waits for
-    /// room, it is noted, so that [`flush`](Self::flush) rings it.
+    /// Removes the packet that [`peek`](Self::peek) gave; nothing if it gave none since. If the sender waits
+    /// for room, it is noted, so that [`flush`](Self::flush) rings it.
     fn consume(&mut self, peer: u32, class: Class);
 
-    /// Whether a pass would find something new: a packet in any lane, a rank that has newly connected, room in a lane
-    /// that answered full, a new epoch. Changes nothing, so that it serves as the "look once more" of the doorbell's
-    /// protocol (after a fence by the caller).
+    /// Whether a pass would find something new: a packet in any lane, a rank that has newly connected, room
+    /// in a lane that answered full, a new epoch. Changes nothing, so that it serves as the "look once more"
+    /// of the doorbell's protocol (after a fence by the caller).
+    ///
+    /// A packet that the layer above has peeked at and left in its lane counts, too: who sleeps while it cannot
+    /// take that packet must know so by itself.
     fn work_left(&self) -> bool;
 
-    /// Fences once, then rings each rank that was sent to, or whose waiting sends have room again, at most once.
+    /// Fences once, then rings each rank that was sent to, or whose waiting sends have room again, at most
+    /// once.
     fn flush(&mut self);
 
     /// State of a rank; [`PeerState::Absent`] for a rank that does not exist.
+    ///
+    /// A rank may send up to its end: read the state first, then drain its lanes until they are empty, and only
+    /// then conclude that a message does not come.
     fn peer_state(&self, peer: u32) -> PeerState;
 
     /// Changes whenever a rank becomes Finalized or Dead, or the world is aborted.

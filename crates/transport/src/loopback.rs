@@ -1,4 +1,5 @@
-//! A transport inside one process: no shared memory, no doorbells, no system calls. For tests of the layers above.
+//! A transport inside one process: no shared memory, no doorbells, no system calls. For tests of the layers
+//! above.
 //!
 //! Deterministic: what one thread does to its endpoints depends on nothing else. Small capacities provoke
 //! [`SendOutcome::Full`]; [`Loopback::set_state`] kills or finalizes a rank.
@@ -13,7 +14,7 @@ mod tests;
 
 use std::sync::{Arc, OnceLock};
 
-use tocsin_sync::atomic::{AtomicBool, AtomicU64, AtomicU8, Ordering, fence};
+use tocsin_sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering, fence};
 
 use crate::{Capabilities, Class, Error, Header, PeerState, Recv, SendOutcome, Transport, Urgency};
 use ring::Ring;
@@ -153,8 +154,8 @@ impl Loopback {
     }
 }
 
-// SAFETY: the handler-safe methods neither allocate (vectors have their final capacity), wait nor panic; a ring's
-// slot is not reused before `consume`; rings are FIFO.
+// SAFETY: the handler-safe methods neither allocate (vectors have their final capacity), wait nor panic; a
+// ring's slot is not reused before `consume`; rings are FIFO.
 unsafe impl Transport for Loopback {
     fn rank(&self) -> u32 {
         self.rank
@@ -233,8 +234,8 @@ unsafe impl Transport for Loopback {
             return SendOutcome::Gone;
         }
         let Some(ring) = self.shared.ring(self.rank, peer, class) else { return SendOutcome::Gone };
-        // SAFETY: the caller vouches for the payload, whose length was checked above; only this endpoint, which is
-        // borrowed mutably, produces into this ring.
+        // SAFETY: the caller vouches for the payload, whose length was checked above; only this endpoint,
+        // which is borrowed mutably, produces into this ring.
         let sent = unsafe { ring.push(header, payload, len) };
         if let Some(starved) =
             self.starved.get_mut(peer as usize).and_then(|lanes| lanes.get_mut(class.index()))
@@ -261,10 +262,9 @@ unsafe impl Transport for Loopback {
     fn consume(&mut self, peer: u32, class: Class) {
         let Some(ring) = self.shared.ring(peer, self.rank, class) else { return };
         // SAFETY: only this endpoint, which is borrowed mutably, consumes from this ring.
-        if unsafe { ring.pop() } {
-            if let Some(dirty) = self.dirty.get_mut(peer as usize) {
-                *dirty = true;
-            }
+        let starving = unsafe { ring.pop() };
+        if starving && let Some(dirty) = self.dirty.get_mut(peer as usize) {
+            *dirty = true;
         }
     }
 

@@ -1,6 +1,7 @@
 use std::fmt;
 
-/// What a packet is for. Classes between the same two ranks are independent: one that is full never blocks another.
+/// What a packet is for. Classes between the same two ranks are independent: one that is full never blocks
+/// another.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum Class {
@@ -47,8 +48,8 @@ pub struct Header {
 
 /// A received packet: the header copied out, the payload still in the lane.
 ///
-/// `payload..payload+len` lies inside the lane, is readable until the packet is consumed, and may be changed by a
-/// misbehaving peer at any time: copy it out once, through raw pointers, and check the copy.
+/// `payload..payload+len` lies inside the lane, is readable until the packet is consumed, and may be changed
+/// by a misbehaving peer at any time: copy it out once, through raw pointers, and check the copy.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet {
     /// The envelope.
@@ -132,6 +133,7 @@ pub enum Recv {
     Empty,
     /// The oldest packet.
     Packet(Packet),
-    /// The peer wrote nonsense. Said once per peer; its lanes are closed (empty, and `Gone` for sends) from now on.
+    /// The peer wrote nonsense. Said once per peer; its lanes are closed (empty, and `Gone` for sends) from
+    /// now on.
     Corrupt,
 }

@@ -10,8 +10,8 @@
 //! word 6  inline payload
 //! word 7  inline payload
 //! ```
-//! A payload of at most 16 bytes travels in words 6 and 7; a longer one in the lane's data ring, at the free-running
-//! data position.
+//! A payload of at most 16 bytes travels in words 6 and 7; a longer one in the lane's data ring, at the
+//! free-running data position.
 
 use crate::Header;
 
@@ -63,8 +63,9 @@ fn content(header: &Header, len: u32, position: u32, words: [u64; 2]) -> Content
     ]
 }
 
-/// Unpacks a slot: header, payload length, place. `None` when the parts contradict each other, which no honest sender
-/// writes. The length of a payload in the data ring and its position are still to be checked against the lane.
+/// Unpacks a slot: header, payload length, place. `None` when the parts contradict each other, which no
+/// honest sender writes. The length of a payload in the data ring and its position are still to be checked
+/// against the lane.
 #[inline]
 pub fn unpack(meta: u32, content: &Content) -> Option<(Header, u32, Place)> {
     let [kind, flags, inline, zero] = meta.to_le_bytes();

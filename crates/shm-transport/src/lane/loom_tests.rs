@@ -1,9 +1,11 @@
-//! The lane under loom: the text that ships, between a producer and a consumer that both sleep when they have nothing
-//! to do. A wake-up that is lost is a deadlock, which loom reports.
+//! The lane under loom: the text that ships, between a producer and a consumer that both sleep when they have
+//! nothing to do. A wake-up that is lost is a deadlock, which loom reports.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p tocsin-shm-transport --release --lib loom`
 
-use loom::sync::{Arc, Notify};
+use std::sync::Arc;
+
+use loom::sync::Notify;
 use tocsin_sync::atomic::{AtomicU64, Ordering, fence};
 use tocsin_transport::Header;
 

@@ -28,8 +28,8 @@ pub(crate) struct RecvLane {
 
 impl RecvLane {
     /// # Safety
-    /// `place` is a lane at its beginning, of which this is the only consumer; it must be mapped and allocated whenever
-    /// another method is called.
+    /// `place` is a lane at its beginning, of which this is the only consumer; it must be mapped and
+    /// allocated whenever another method is called.
     pub(crate) const unsafe fn new(place: Place) -> RecvLane {
         RecvLane { place, head: 0, data_head: 0, peeked: None, consumed: false, closed: false }
     }
@@ -103,12 +103,7 @@ impl RecvLane {
                     return None;
                 }
                 let offset = start & self.place.shape.data.wrapping_sub(1);
-                Some((
-                    header,
-                    len as usize,
-                    self.place.data.wrapping_add(offset as usize).cast_const(),
-                    end,
-                ))
+                Some((header, len as usize, self.place.data.wrapping_add(offset as usize).cast_const(), end))
             }
         }
     }
@@ -121,26 +116,26 @@ impl RecvLane {
         self.consumed = true;
         // SAFETY: the lane is mapped (promise of `new`).
         let lane = unsafe { self.place.head() };
-        // SYNC POINT: Release, so that the slot and the payload have been read before the producer (Acquire in
-        // `SendLane::refresh`) writes them again.
+        // SYNC POINT: Release, so that the slot and the payload have been read before the producer (Acquire
+        // in `SendLane::refresh`) writes them again.
         lane.consumed.0.store(u64::from(self.head) | (u64::from(end) << 32), Ordering::Release);
         true
     }
 
-    /// Whether the producer waits for room and is to be rung. The caller has executed a SeqCst fence since the last
-    /// `consume`.
+    /// Whether the producer waits for room and is to be rung. The caller has executed a SeqCst fence since
+    /// the last `consume`.
     ///
-    /// A producer that still has most of the lane filled is left alone, so that it is not rung for every slot: its flag
-    /// stays, and the next call after a `consume` looks again. A quarter of the lane or an empty lane comes sooner or
-    /// later, since the packets that are left must be consumed anyhow.
+    /// A producer that still has most of the lane filled is left alone, so that it is not rung for every
+    /// slot: its flag stays, and the next call after a `consume` looks again. A quarter of the lane or an
+    /// empty lane comes sooner or later, since the packets that are left must be consumed anyhow.
     pub(crate) fn wakes_producer(&mut self) -> bool {
         if !self.consumed {
             return false;
         }
         // SAFETY: the lane is mapped (promise of `new`).
         let lane = unsafe { self.place.head() };
-        // SYNC POINT: the consumer's half of the protocol in `SendLane::try_push`. The flag is cleared by an exchange,
-        // before the ring: a producer that finds the lane full again after that ring sets it anew.
+        // SYNC POINT: the consumer's half of the protocol in `SendLane::try_push`. The flag is cleared by an
+        // exchange, before the ring: a producer that finds the lane full again after that ring sets it anew.
         if lane.starving.0.load(Ordering::Relaxed) == 0 {
             self.consumed = false;
             return false;
@@ -152,7 +147,8 @@ impl RecvLane {
         lane.starving.0.swap(0, Ordering::Relaxed) != 0
     }
 
-    /// Whether more than three quarters of the slots are certainly still filled: the one three quarters ahead is.
+    /// Whether more than three quarters of the slots are certainly still filled: the one three quarters ahead
+    /// is.
     fn mostly_full(&self) -> bool {
         let slots = self.place.shape.slots;
         let ahead = self.head.wrapping_add(slots.wrapping_sub(slots / 4));

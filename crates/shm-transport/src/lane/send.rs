@@ -29,8 +29,8 @@ pub(crate) struct SendLane {
 
 impl SendLane {
     /// # Safety
-    /// `place` is a lane at its beginning, of which this is the only producer; it must be mapped and allocated whenever
-    /// another method is called.
+    /// `place` is a lane at its beginning, of which this is the only producer; it must be mapped and
+    /// allocated whenever another method is called.
     pub(crate) const unsafe fn new(place: Place) -> SendLane {
         SendLane {
             place,
@@ -47,7 +47,8 @@ impl SendLane {
     /// Pushes one packet; its payload is copied.
     ///
     /// # Safety
-    /// `payload` is readable for `len` bytes if `len` is not 0, and `len` is at most the lane's longest payload.
+    /// `payload` is readable for `len` bytes if `len` is not 0, and `len` is at most the lane's longest
+    /// payload.
     pub(crate) unsafe fn try_push(&mut self, header: &Header, payload: *const u8, len: usize) -> Push {
         if self.closed {
             return Push::Corrupt;
@@ -63,9 +64,9 @@ impl SendLane {
             if !self.closed && !self.fits(end) {
                 // SAFETY: the lane is mapped (promise of `new`).
                 let lane = unsafe { self.place.head() };
-                // SYNC POINT: store the flag, fence, look again; the consumer stores its word, fences, looks at the
-                // flag (`wakes_producer`). By the two fences one of them sees the other's store: the consumer the
-                // flag, and rings; or this side the room.
+                // SYNC POINT: store the flag, fence, look again; the consumer stores its word, fences, looks
+                // at the flag (`wakes_producer`). By the two fences one of them sees the other's store: the
+                // consumer the flag, and rings; or this side the room.
                 lane.starving.0.store(1, Ordering::Relaxed);
                 #[cfg(loom)]
                 let fenced = !self.broken;
@@ -92,8 +93,8 @@ impl SendLane {
             wire::pack_inline(header, words, len)
         } else {
             let offset = start & self.place.shape.data.wrapping_sub(1);
-            // SAFETY: `piece` keeps offset + len inside the data ring, `fits` says that the consumer has given these
-            // bytes back; no reference to them exists anywhere.
+            // SAFETY: `piece` keeps offset + len inside the data ring, `fits` says that the consumer has
+            // given these bytes back; no reference to them exists anywhere.
             unsafe {
                 std::ptr::copy_nonoverlapping(payload, self.place.data.add(offset as usize), len);
             }
@@ -107,8 +108,8 @@ impl SendLane {
         }
         self.tail = self.tail.wrapping_add(1);
         self.data_tail = end;
-        // SYNC POINT: Release publishes words and payload; pairs with the Acquire in `RecvLane::peek`. That the slot
-        // may be overwritten at all comes from the Acquire in `refresh`.
+        // SYNC POINT: Release publishes words and payload; pairs with the Acquire in `RecvLane::peek`. That
+        // the slot may be overwritten at all comes from the Acquire in `refresh`.
         stamp.store(u64::from(self.tail) | (u64::from(meta) << 32), Ordering::Release);
         Push::Sent
     }

@@ -69,8 +69,7 @@ fn hostile_frames_are_refused() {
 fn short_writes_a_silent_and_a_vanishing_end() {
     let (mut raw, end) = UnixStream::pair().unwrap();
     let mut end = RendezvousSocket::new(end, Duration::from_secs(10)).unwrap();
-    let whole: Vec<u8> =
-        [MAGIC, 3, 0, 0].iter().flat_map(|w| w.to_le_bytes()).chain(*b"abc").collect();
+    let whole: Vec<u8> = [MAGIC, 3, 0, 0].iter().flat_map(|w| w.to_le_bytes()).chain(*b"abc").collect();
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for byte in &whole {

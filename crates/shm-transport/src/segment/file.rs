@@ -9,8 +9,11 @@ use std::ptr::NonNull;
 use crate::Error;
 
 /// Nobody may shrink the file under the others (they would get SIGBUS), grow it, or take back or add seals.
-const SEALS: [(libc::c_int, &str); 3] =
-    [(libc::F_SEAL_SHRINK, "shrinking"), (libc::F_SEAL_GROW, "growing"), (libc::F_SEAL_SEAL, "further seals")];
+const SEALS: [(libc::c_int, &str); 3] = [
+    (libc::F_SEAL_SHRINK, "shrinking"),
+    (libc::F_SEAL_GROW, "growing"),
+    (libc::F_SEAL_SEAL, "further seals"),
+];
 
 fn all_seals() -> libc::c_int {
     SEALS.iter().fold(0, |all, (seal, _)| all | seal)
@@ -131,8 +134,8 @@ pub(super) unsafe fn unmap(base: NonNull<u8>, bytes: u64) {
     let _cannot_fail = unsafe { libc::munmap(base.as_ptr().cast(), bytes as usize) };
 }
 
-/// Allocates a range of the file, so that touching it never fails. Interrupted by a signal, the kernel gives back what
-/// that call had allocated: small steps get through a storm of rings.
+/// Allocates a range of the file, so that touching it never fails. Interrupted by a signal, the kernel gives
+/// back what that call had allocated: small steps get through a storm of rings.
 pub(super) fn allocate(fd: BorrowedFd<'_>, offset: u64, bytes: u64) -> io::Result<()> {
     const STEP: u64 = 64 << 10;
     const ATTEMPTS: u32 = 100_000;

@@ -19,8 +19,8 @@ pub(crate) type Ranks = [AtomicU64; RANK_WORDS];
 /// A private copy of one.
 pub(crate) type RanksCopy = [u64; RANK_WORDS];
 
-/// At offset 0. The first five fields are written before the segment is passed on and never again; an attaching
-/// process reads them with `pread`, before it maps anything.
+/// At offset 0. The first five fields are written before the segment is passed on and never again; an
+/// attaching process reads them with `pread`, before it maps anything.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Header {

@@ -54,7 +54,8 @@ fn an_honest_segment_is_attached_and_shared() {
 fn every_forgery_is_refused_with_its_own_error() {
     let size = Geometry::for_ranks(3).bytes();
     let refused = |fd: OwnedFd| Segment::attach(fd, 3).map(|_| ()).unwrap_err();
-    let table: [(OwnedFd, fn(&Error) -> bool, &str); 12] = [
+    type Case = (OwnedFd, fn(&Error) -> bool, &'static str);
+    let table: [Case; 12] = [
         (forged(size, ALL, 0, 0x1234), |e| matches!(e, Error::Magic { found: 0x1234 }), "0x0000000000001234"),
         (memfd(size, ALL).into(), |e| matches!(e, Error::Magic { found: 0 }), "not a tocsin segment"),
         (forged(size, ALL, 8, 99 | 3 << 32), |e| matches!(e, Error::Version { found: 99, .. }), "version 99"),

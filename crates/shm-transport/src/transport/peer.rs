@@ -41,15 +41,20 @@ impl Peer {
     /// # Safety
     /// `rank`'s ends of the lanes are unused and the caller's alone; the segment outlives the result.
     pub(super) unsafe fn new(segment: &Segment, rank: u32, peer: u32) -> Option<Peer> {
-        let [out, into] = [(rank, peer), (peer, rank)]
-            .map(|(a, b)| Some([segment.lane(a, b, Class::Eager)?, segment.lane(a, b, Class::Coll)?,
-                segment.lane(a, b, Class::Control)?, segment.lane(a, b, Class::Bulk)?]));
+        let [out, into] = [(rank, peer), (peer, rank)].map(|(a, b)| {
+            Some([
+                segment.lane(a, b, Class::Eager)?,
+                segment.lane(a, b, Class::Coll)?,
+                segment.lane(a, b, Class::Control)?,
+                segment.lane(a, b, Class::Bulk)?,
+            ])
+        });
         Some(Peer {
             block: segment.block(peer)?,
             to: segment.pair(rank, peer)?,
             from: segment.pair(peer, rank)?,
-            // SAFETY: by the caller's promise these ends are unused and used by nobody else; the endpoint uses a lane
-            // only once the pair is connected, hence allocated.
+            // SAFETY: by the caller's promise these ends are unused and used by nobody else; the endpoint
+            // uses a lane only once the pair is connected, hence allocated.
             send: out?.map(|place| unsafe { SendLane::new(place) }),
             // SAFETY: as above.
             recv: into?.map(|place| unsafe { RecvLane::new(place) }),

@@ -143,3 +143,42 @@ fn many_ranks_fit() {
         assert!(conformance::receive(&mut first, 1023, class, 0));
     }
 }
+
+/// Both sides sleep whenever they find nothing to do, with `work_left` as the last look: nobody sleeps
+/// through a packet or through room in a full lane.
+#[test]
+fn sleepers_are_woken() {
+    const PACKETS: u64 = 20_000;
+    let ends = world(2);
+    std::thread::scope(|scope| {
+        for mut end in ends {
+            scope.spawn(move || {
+                let peer = 1 - end.rank();
+                end.connect(peer).unwrap();
+                let own = end.own;
+                let (mut sent, mut received, mut sleeps) = (0, 0, 0u64);
+                while sent < PACKETS || received < PACKETS {
+                    end.begin_pass();
+                    let before = sent + received;
+                    while sent < PACKETS
+                        && conformance::send(&mut end, peer, Class::Eager, sent, sent as usize % 700)
+                            == SendOutcome::Sent
+                    {
+                        sent += 1;
+                    }
+                    while conformance::receive(&mut end, peer, Class::Eager, received) {
+                        received += 1;
+                    }
+                    end.flush();
+                    if sent + received == before {
+                        sleeps += 1;
+                        let timeout = std::time::Duration::from_secs(20);
+                        let woken = own.sleep(Some(timeout), || end.work_left());
+                        assert!(woken, "slept through it: sent {sent}, received {received}");
+                    }
+                }
+                assert!(sleeps > 0);
+            });
+        }
+    });
+}

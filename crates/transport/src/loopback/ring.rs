@@ -21,8 +21,9 @@ pub(super) struct Ring {
     stride: usize,
 }
 
-// SAFETY: the cells of a slot are written only by the producer while the slot lies outside head..tail and read only
-// by the consumer while it lies inside; head and tail are published with Release and read with Acquire.
+// SAFETY: the cells of a slot are written only by the producer while the slot lies outside head..tail and
+// read only by the consumer while it lies inside; head and tail are published with Release and read with
+// Acquire.
 unsafe impl Sync for Ring {}
 
 impl fmt::Debug for Ring {
@@ -68,7 +69,8 @@ impl Ring {
     }
 
     /// # Safety
-    /// The caller is the only producer; `payload` is readable for `len` bytes; `len` is at most the ring's longest.
+    /// The caller is the only producer; `payload` is readable for `len` bytes; `len` is at most the ring's
+    /// longest.
     pub(super) unsafe fn push(&self, header: &Header, payload: *const u8, len: usize) -> bool {
         if self.is_full() {
             self.starving.store(true, Ordering::Relaxed);
