@@ -170,10 +170,10 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn rows(signal: f64, poll: f64, null: f64) -> Vec<Measured> {
+    fn rows(signal: f64, poll: f64, doubt: f64) -> Vec<Measured> {
         let row = |backend: &str, rate: f64| {
             json!({"backend": backend, "size_bytes": 1, "t_comm_us": 10.0, "t_comp_us": 20.0, "t_ovrl_us": 21.0,
-                   "ratio": 0.1, "rate_percent": rate, "interrupts": 2, "null_ratio": null})
+                   "ratio": 0.1, "rate_percent": rate, "interrupts": 2, "null_ratio": doubt})
         };
         let rows = [row("poll", poll), row("signal", signal), row("thread", 50.0)];
         of_each_backend(&rows, |_| true).expect("all are there")
