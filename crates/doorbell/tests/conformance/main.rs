@@ -17,6 +17,11 @@ mod sleeping;
 
 use rank::Shared;
 use tocsin_doorbell::BackendKind;
+use tocsin_sync::tripwire::Tripwire;
+
+/// Whatever a handler does in any case here, it does not allocate.
+#[global_allocator]
+static ALLOCATOR: Tripwire<std::alloc::System> = Tripwire::new(std::alloc::System);
 
 /// A case: what it checks, on which backends, for how many seconds at most.
 pub struct Case {
@@ -56,6 +61,7 @@ static CASES: &[Case] = cases! {
     masking::ring_during_the_unmask_run (interrupts) 10;
     masking::guard_outlives_its_receiver (interrupts) 10;
     masking::errno_and_float_state_survive (interrupts) 10;
+    masking::allocation_in_the_handler_is_caught (interrupts) 10;
     sleeping::sleeper_is_woken 20;
     sleeping::last_look_prevents_sleep 10;
     sleeping::time_out 10;

@@ -1,7 +1,7 @@
 //! Masking by a flag.
 
-use crate::rank::{LANES, Rank, Shared};
-use tocsin_doorbell::{BackendKind, Masked, Urgency};
+use crate::rank::{Ended, LANES, Rank, Shared, fork};
+use tocsin_doorbell::{BackendKind, Cause, Config, Masked, Receiver, Urgency};
 use tocsin_sync::atomic::real::Ordering;
 use tocsin_sync::errno;
 
@@ -84,4 +84,30 @@ pub fn errno_and_float_state_survive(shared: &'static Shared, kind: BackendKind)
         assert_eq!(errno::get(), round);
     }
     rank.compute_until_all_seen();
+}
+
+/// A proof that cannot fail proves nothing: the allocator that watches over this suite's handlers does.
+pub fn allocation_in_the_handler_is_caught(_shared: &'static Shared, kind: BackendKind) {
+    unsafe fn allocates(_context: *const (), _cause: Cause) {
+        drop(core::hint::black_box(Box::new(7u64)));
+    }
+    for masked in [false, true] {
+        let shared = Shared::map(); // the one before died with its name in it
+        let child = fork(|| {
+            // SAFETY: the memory is never unmapped; the entry function breaks the rules, which is the point.
+            let receiver = unsafe {
+                let config = Config::new(kind);
+                Receiver::install(&raw const shared.descriptor, &config, allocates, core::ptr::null())
+            };
+            let receiver = receiver.unwrap();
+            drop(core::hint::black_box(Box::new(7u64)));
+            let guard = masked.then(Masked::new);
+            // SAFETY: no memory of ours: the one line the allocator writes is of no interest.
+            unsafe { libc::close(2) };
+            let _rang = shared.send(0, Urgency::Urgent);
+            drop(guard);
+            drop(receiver);
+        });
+        assert_eq!(child.wait(), Ended::Killed(libc::SIGABRT));
+    }
 }
