@@ -1,9 +1,58 @@
 //! Point to point: tag matching, requests, eager and rendezvous.
+//!
+//! # For users of this crate
+//! A [`P2p`] is one rank's state, over one [`Transport`]; it is used under the rank's engine token. User threads post
+//! ([`isend`](P2p::isend), [`irecv`](P2p::irecv)) and look at the request's [`Completion`] without the token; whoever
+//! holds the token calls [`progress`](P2p::progress). Layers that post from handlers reserve a request first
+//! ([`reserve_request`](P2p::reserve_request), [`prepare_peer`](P2p::prepare_peer)), start it as often as they like
+//! ([`start_send`](P2p::start_send), [`start_recv`](P2p::start_recv)) and learn of its end by
+//! [`next_completed`](P2p::next_completed).
+//!
+//! | a message of | travels | its send is complete |
+//! |---|---|---|
+//! | at most [`Config::eager_max`] bytes | in one packet | when it is in the lane; synchronous: when it is matched |
+//! | more | announced (RTS), asked for (CTS), then in pieces | when all of it is in the lane |
+//!
+//! Messages between two ranks in one context match in the order in which they were sent (MPI's non-overtaking rule), and
+//! the earliest posted receive that matches wins, wildcards included.
+//!
+//! What arrives before its receive is kept, within bounds ([`Config::unexpected_limit`]). When there is no more room the
+//! message stays in its lane and pushes back on its sender. User threads that wait add room
+//! ([`grow_unexpected`](P2p::grow_unexpected)); handlers never do. At the limit, the receives that could only be met
+//! through the blocked lane fail with [`Code::TooManyUnexpected`], because nothing else can end their wait.
+//!
+//! # Implementation details
+//! | module | one idea |
+//! |---|---|
+//! | `request`, `list` | pending operations; the lists they are in |
+//! | `pattern`, `posted`, `unexpected` | matching |
+//! | `send`, `receive`, `probe` | the operations, from posting to their end |
+//! | `packets` | what arrives, checked before it is used |
+//! | `pass` | one bounded pass: drain, retry, sweep |
+//! | `faults`, `peer`, `contexts` | dead, finalized and lying peers; revoked communicators |
+//!
+//! Why nothing deadlocks by flow control: the Control and Bulk lanes are always consumable, because what arrives there
+//! belongs to a request that exists. An Eager or Coll lane waits only for room among its own class's unexpected
+//! messages. Answers (ACK, CTS) that find their lane full wait in their receive's own slot. So a flood in one class
+//! stops that class alone, and only until its receiver calls the library.
 #![warn(missing_debug_implementations)]
 
 mod args;
+mod contexts;
 mod error;
+mod faults;
 mod layout;
+mod list;
+mod packets;
+mod pass;
+mod pattern;
+mod peer;
+mod posted;
+mod probe;
+mod receive;
+mod request;
+mod send;
+mod unexpected;
 
 pub use args::{Config, Counters, MessageId, Mode, RecvArgs, SendArgs, Status};
 pub use error::Error;
@@ -12,45 +61,393 @@ pub use tocsin_progress::{Budget, Code, Completion, Id, Outcome, Pass};
 pub use tocsin_transport::Class;
 
 use core::ptr::NonNull;
-use tocsin_transport::Transport;
 
-/// Point-to-point state of one rank.
+use contexts::Contexts;
+use list::List;
+use peer::{Peer, Ranks};
+use posted::Posted;
+use request::{DETACHED, Member, OWES_ACK, Request, Requests, State, WANTS};
+use tocsin_progress::{Context, Slots};
+use tocsin_transport::Transport;
+use unexpected::Unexpected;
+
+/// Longest piece of a large message in one packet: what a handler may copy in one entry.
+const PIECE: usize = 64 * 1024;
+
+/// Matching in one class.
 #[derive(Debug)]
-pub struct P2p<T> {
-    transport: T,
+struct Matching {
+    posted: Posted,
+    unexpected: Unexpected,
 }
 
-#[allow(missing_docs, unused_variables, clippy::missing_safety_doc)]
+/// Point-to-point state of one rank.
+pub struct P2p<T> {
+    transport: T,
+    me: u32,
+    size: u32,
+    eager_max: usize,
+    /// Longest payload of a DATA packet.
+    piece: usize,
+    /// Longest payload that a peer, whatever its configuration, can send eagerly.
+    longest: usize,
+    requests: Requests,
+    /// Eager, Coll.
+    matching: [Matching; 2],
+    peers: Box<[Peer]>,
+    /// Peers that something waits to be sent to.
+    outgoing: Ranks,
+    /// Requests with a cookie that are complete and not reported yet.
+    completed: List,
+    contexts: Contexts,
+    /// Where scattered buffers are packed before they go into a lane.
+    scratch: Box<[u8]>,
+    sequence: u64,
+    /// Lanes that wait for room among the unexpected messages.
+    blocked: usize,
+    /// Something was posted or freed that may unblock a lane.
+    again: bool,
+    /// Alternates what goes first.
+    turn: u32,
+    /// The peer whose waiting sends come first in the next pass.
+    retry_from: u32,
+    /// Requests whose completion should be rung for.
+    wants: usize,
+    sends: usize,
+    /// Answers and revocations that are not in their lane yet.
+    owed: usize,
+    faults: faults::Faults,
+    counters: Counters,
+    /// Who runs the engine now.
+    context: Context,
+}
+
+impl<T> core::fmt::Debug for P2p<T> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("P2p")
+            .field("rank", &self.me)
+            .field("requests", &self.requests)
+            .field("outstanding_sends", &self.sends)
+            .field("unexpected", &self.matching.each_ref().map(|m| m.unexpected.len()))
+            .field("blocked_lanes", &self.blocked)
+            .field("counters", &self.counters)
+            .finish_non_exhaustive()
+    }
+}
+
+fn new_matching(config: &Config) -> Option<Matching> {
+    Some(Matching {
+        posted: Posted::new()?,
+        unexpected: Unexpected::new(
+            config.unexpected_messages,
+            config.unexpected_blocks,
+            config.unexpected_limit,
+        )?,
+    })
+}
+
 impl<T: Transport> P2p<T> {
-    pub fn new(transport: T, config: Config) -> Result<Self, Error> { Ok(P2p { transport }) }
-    pub fn transport(&self) -> &T { &self.transport }
-    pub fn transport_mut(&mut self) -> &mut T { &mut self.transport }
-    pub unsafe fn isend(&mut self, args: SendArgs) -> Result<Id, Error> { Err(Error::NoSuchMessage) }
-    pub unsafe fn irecv(&mut self, args: RecvArgs) -> Result<Id, Error> { Err(Error::NoSuchMessage) }
-    pub fn reserve_request(&mut self) -> Result<Id, Error> { Err(Error::NoSuchMessage) }
-    pub fn prepare_peer(&mut self, peer: u32, max_bytes: usize) -> Result<(), Error> { Err(Error::NoSuchMessage) }
-    pub fn iprobe(&mut self, context: u32, source: Option<u32>, tag: Option<i32>) -> Result<Option<Status>, Error> { Ok(None) }
-    pub fn improbe(&mut self, context: u32, source: Option<u32>, tag: Option<i32>) -> Result<Option<(MessageId, Status)>, Error> { Ok(None) }
-    pub unsafe fn mrecv(&mut self, message: MessageId, buf: MutBuf, cookie: u64) -> Result<Id, Error> { Err(Error::NoSuchMessage) }
-    pub fn cancel(&mut self, id: Id) -> bool { false }
-    pub fn detach(&mut self, id: Id) {}
-    pub fn release(&mut self, id: Id) {}
-    pub fn grow_unexpected(&mut self) -> bool { false }
-    pub fn revoke(&mut self, context: u32, members: &[u32]) {}
-    pub fn set_members(&mut self, context: u32, members: &[u32]) -> Result<(), Error> { Ok(()) }
-    pub fn forget_context(&mut self, context: u32) {}
-    pub fn set_wants(&mut self, id: Id) {}
-    pub unsafe fn start_send(&mut self, id: Id, args: SendArgs) {}
-    pub unsafe fn start_recv(&mut self, id: Id, args: RecvArgs) {}
-    pub fn abandon(&mut self, id: Id) {}
-    pub fn progress(&mut self, budget: &mut Budget) -> Pass { Pass::Idle }
-    pub fn next_completed(&mut self) -> Option<(u64, Outcome)> { None }
-    pub fn wants_plain(&self) -> bool { false }
-    pub fn work_left(&self) -> bool { false }
-    pub fn outstanding_sends(&self) -> usize { 0 }
-    pub fn failed_epoch(&self) -> u64 { 0 }
-    pub fn failed_peer(&self, members: &[u32]) -> Option<(u32, Code)> { None }
-    pub fn is_revoked(&self, context: u32) -> bool { false }
-    pub fn counters(&self) -> Counters { Counters::default() }
-    pub fn completion(&self, id: Id) -> Option<NonNull<Completion>> { None }
+    /// The state of `transport`'s rank. User threads only.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`].
+    pub fn new(transport: T, config: Config) -> Result<Self, Error> {
+        let refused = || Error::OutOfMemory { what: "matching tables" };
+        let capabilities = *transport.capabilities();
+        let [eager, coll, _, bulk] = capabilities.max_payload;
+        let eager_max = config.eager_max.min(eager).min(coll).min(PIECE);
+        let piece = bulk.min(PIECE);
+        let size = transport.size();
+        let matching =
+            [new_matching(&config).ok_or_else(refused)?, new_matching(&config).ok_or_else(refused)?];
+        Ok(P2p {
+            me: transport.rank(),
+            size,
+            eager_max,
+            piece,
+            longest: eager.max(coll),
+            requests: Slots::with_shared(Request::new, Completion::new),
+            matching,
+            peers: (0..size).map(|_| Peer::new()).collect(),
+            outgoing: Ranks::new(size),
+            completed: List::EMPTY,
+            contexts: Contexts::new().ok_or_else(refused)?,
+            scratch: vec![0; eager_max.max(piece)].into_boxed_slice(),
+            sequence: 0,
+            blocked: 0,
+            again: false,
+            turn: 0,
+            retry_from: 0,
+            wants: 0,
+            sends: 0,
+            owed: 0,
+            faults: faults::Faults::new(),
+            counters: Counters::default(),
+            context: Context::User,
+            transport,
+        })
+    }
+
+    /// The transport. Handler-safe.
+    pub fn transport(&self) -> &T {
+        &self.transport
+    }
+
+    /// The transport. Handler-safe. Packets must not be taken past this layer.
+    pub fn transport_mut(&mut self) -> &mut T {
+        &mut self.transport
+    }
+
+    /// A request of the caller's own, for [`start_send`](Self::start_send) and [`start_recv`](Self::start_recv). To be
+    /// given back by [`release`](Self::release). User threads only.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`].
+    pub fn reserve_request(&mut self) -> Result<Id, Error> {
+        let id = match self.requests.alloc() {
+            Some(id) => id,
+            None => {
+                // A quarter more each time: few growths, and little memory that is never used.
+                let more = (self.requests.capacity() / 4).max(1);
+                self.requests.reserve(more).map_err(|_| Error::OutOfMemory { what: "a request" })?;
+                self.requests.alloc().ok_or(Error::OutOfMemory { what: "a request" })?
+            }
+        };
+        self.reset(id);
+        Ok(id)
+    }
+
+    /// Makes sure that handlers can send messages of up to `max_bytes` to a peer. User threads only; cheap the second
+    /// time.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchRank`], [`Error::Transport`].
+    pub fn prepare_peer(&mut self, peer: u32, max_bytes: usize) -> Result<(), Error> {
+        let size = self.size;
+        let large = max_bytes > self.eager_max;
+        let Some(state) = self.peers.get_mut(peer as usize) else {
+            return Err(Error::NoSuchRank { rank: peer, size });
+        };
+        if large && !state.bulk_connected {
+            self.transport.connect_bulk(peer)?;
+            state.bulk_connected = true;
+            state.connected = true;
+        } else if !state.connected {
+            self.transport.connect(peer)?;
+            state.connected = true;
+        }
+        Ok(())
+    }
+
+    /// The request's completion, readable by any thread without the token, at a stable address as long as this value
+    /// lives. Handler-safe.
+    pub fn completion(&self, id: Id) -> Option<NonNull<Completion>> {
+        self.requests.shared_pointer(id)
+    }
+
+    /// Whether the request names one that exists and has been started and is not complete. Handler-safe.
+    pub fn is_pending(&self, id: Id) -> bool {
+        self.requests.get(id).is_some_and(Request::is_pending)
+    }
+
+    /// The owner has seen the completion, or drops a request that was never started: the slot is free again. A pending
+    /// request is [detached](Self::detach). Handler-safe.
+    pub fn release(&mut self, id: Id) {
+        let Some(request) = self.requests.get_mut(id) else { return };
+        if request.is_pending() {
+            request.flags |= DETACHED;
+            return;
+        }
+        self.unlink(id);
+        self.requests.free(id);
+    }
+
+    /// The owner is gone: the slot is freed when the request completes. The buffer must live until then. Handler-safe.
+    pub fn detach(&mut self, id: Id) {
+        self.release(id);
+    }
+
+    /// Cancels a receive that is not matched yet; it completes with [`Code::Cancelled`]. False: it is matched or
+    /// complete, or no receive. Handler-safe, O(1).
+    pub fn cancel(&mut self, id: Id) -> bool {
+        let Some(request) = self.requests.get(id) else { return false };
+        if request.state != State::RecvPosted {
+            return false;
+        }
+        let outcome =
+            Outcome { code: Code::Cancelled, source: self.me, tag: request.tag, bytes: 0, detail: 0 };
+        self.finish(id, outcome);
+        true
+    }
+
+    /// Takes a reserved request back from whatever it does; its buffer is not touched after this, nothing is reported,
+    /// and it may be started again. If the peer knows of it, the peer's messages for it are ignored. Handler-safe,
+    /// O(1).
+    pub fn abandon(&mut self, id: Id) {
+        if self.requests.get(id).is_none() {
+            return;
+        }
+        self.break_off(id);
+        self.retire(id);
+        self.reset(id);
+    }
+
+    /// Completed requests that have a cookie, in order of completion. The request is reserved again, ready for its next
+    /// start. Handler-safe, O(1).
+    pub fn next_completed(&mut self) -> Option<(u64, Outcome)> {
+        let id = self.completed.first(&self.requests)?;
+        self.completed.remove(&mut self.requests, 0, id);
+        let (request, completion) = self.requests.both_mut(id)?;
+        request.member = Member::None;
+        request.state = State::Reserved;
+        let outcome = completion.outcome().unwrap_or_default();
+        completion.reset();
+        Some((request.cookie, outcome))
+    }
+
+    /// Somebody wants to hear of the request's completion without looking (a callback, a waker): plain messages ring
+    /// for it. Handler-safe.
+    pub fn set_wants(&mut self, id: Id) {
+        let Some(request) = self.requests.get_mut(id) else { return };
+        if request.is_pending() && !request.has(WANTS) {
+            request.flags |= WANTS;
+            self.wants = self.wants.wrapping_add(1);
+        }
+    }
+
+    /// Whether plain messages should ring. Handler-safe.
+    pub fn wants_plain(&self) -> bool {
+        self.wants > 0
+    }
+
+    /// Whether a pass might find something to do. Handler-safe.
+    ///
+    /// While a lane waits for room among the unexpected messages the transport counts it as work, so this stays true.
+    pub fn work_left(&self) -> bool {
+        self.again || self.faults.is_sweeping() || self.transport.work_left()
+    }
+
+    /// Sends that are not complete, and answers that are not in their lane: what a clean end waits for. Handler-safe.
+    pub fn outstanding_sends(&self) -> usize {
+        self.sends.saturating_add(self.owed)
+    }
+
+    /// What was moved since the start. Handler-safe.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    fn reset(&mut self, id: Id) {
+        let Some((request, completion)) = self.requests.both_mut(id) else { return };
+        request.state = State::Reserved;
+        request.member = Member::None;
+        request.flags = 0;
+        request.cookie = 0;
+        completion.reset();
+    }
+
+    /// Ends a request. A second end is ignored.
+    fn finish(&mut self, id: Id, outcome: Outcome) {
+        if !self.requests.get(id).is_some_and(Request::is_pending) {
+            return;
+        }
+        self.retire(id);
+        let Some((request, completion)) = self.requests.both_mut(id) else { return };
+        request.state = State::Done;
+        let (detached, cookie) = (request.has(DETACHED), request.cookie);
+        completion.finish(outcome);
+        if detached {
+            self.requests.free(id);
+        } else if cookie != 0 {
+            request.member = Member::Completed;
+            self.completed.push(&mut self.requests, 0, id);
+        }
+    }
+
+    /// Takes a request out of its list and out of the counts of pending ones.
+    fn retire(&mut self, id: Id) {
+        self.unlink(id);
+        let Some(request) = self.requests.get_mut(id) else { return };
+        if request.is_send() {
+            self.sends = self.sends.saturating_sub(1);
+        }
+        if request.has(WANTS) {
+            request.flags &= !WANTS;
+            self.wants = self.wants.saturating_sub(1);
+        }
+    }
+
+    fn unlink(&mut self, id: Id) {
+        let Some(request) = self.requests.get_mut(id) else { return };
+        let (member, peer, class) =
+            (request.member, request.peer as usize, usize::from(request.class == Class::Coll));
+        request.member = Member::None;
+        let list = match member {
+            Member::None => return,
+            Member::Posted => {
+                if let Some(matching) = self.matching.get_mut(class) {
+                    matching.posted.remove(&mut self.requests, id);
+                }
+                return;
+            }
+            Member::Completed => Some(&mut self.completed),
+            Member::Queue => self.peers.get_mut(peer).and_then(|p| p.queues.get_mut(class)),
+            Member::Control => {
+                self.owed = self.owed.saturating_sub(1);
+                self.peers.get_mut(peer).map(|p| &mut p.control)
+            }
+            Member::Bulk => self.peers.get_mut(peer).map(|p| &mut p.bulk),
+        };
+        if let Some(list) = list {
+            list.remove(&mut self.requests, 0, id);
+        }
+    }
+
+    /// Appends a request to one of its peer's lists.
+    fn enlist(&mut self, id: Id, member: Member) {
+        let Some(request) = self.requests.get_mut(id) else { return };
+        let (peer, class) = (request.peer, usize::from(request.class == Class::Coll));
+        let Some(state) = self.peers.get_mut(peer as usize) else { return };
+        let list = match member {
+            Member::Queue => state.queues.get_mut(class),
+            Member::Control => {
+                self.owed = self.owed.wrapping_add(1);
+                Some(&mut state.control)
+            }
+            Member::Bulk => Some(&mut state.bulk),
+            Member::None | Member::Posted | Member::Completed => None,
+        };
+        let Some(list) = list else { return };
+        request.member = member;
+        list.push(&mut self.requests, 0, id);
+        self.outgoing.insert(peer);
+    }
+
+    /// The name by which packets call a request: its slot and which start of it.
+    fn wire_name(id: Id, serial: u32) -> u64 {
+        u64::from(serial) << 32 | u64::from(id.index)
+    }
+
+    /// The pending request that a packet of `peer` names, if it is in `state`.
+    fn named(&self, wire: u64, peer: u32, state: State) -> Option<Id> {
+        let id = self.requests.by_index(wire as u32)?;
+        let request = self.requests.get(id)?;
+        (request.serial == (wire >> 32) as u32 && request.state == state && request.peer == peer)
+            .then_some(id)
+    }
+
+    #[inline]
+    fn count_copy(&mut self, bytes: usize) {
+        let [user, handler, thread] = &mut self.counters.bytes_copied;
+        let counter = match self.context {
+            Context::User => user,
+            Context::Handler => handler,
+            Context::ProgressThread => thread,
+        };
+        *counter = counter.wrapping_add(bytes as u64);
+    }
+
+    fn owes_ack(request: &Request) -> bool {
+        request.has(OWES_ACK)
+    }
 }

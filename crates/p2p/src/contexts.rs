@@ -1,0 +1,90 @@
+//! What is known of communicators: their members, and which are revoked.
+
+/// Bit of a context that marks the collective half of a communicator.
+const COLLECTIVE: u32 = 1 << 31;
+/// Revocations that may arrive between two calls of user threads.
+const SPARE: usize = 4096;
+
+/// Members are known when the layer above said them; else a communicator has all ranks of the world.
+#[derive(Debug)]
+pub(crate) struct Contexts {
+    /// Sorted. Capacity for [`SPARE`] more is kept by user threads.
+    revoked: Vec<u32>,
+    /// Sorted by context; a bit per rank.
+    members: Vec<(u32, Box<[u64]>)>,
+}
+
+impl Contexts {
+    pub(crate) fn new() -> Option<Contexts> {
+        let mut new = Contexts { revoked: Vec::new(), members: Vec::new() };
+        new.make_room().then_some(new)
+    }
+
+    /// User threads only.
+    pub(crate) fn make_room(&mut self) -> bool {
+        let spare = self.revoked.capacity().saturating_sub(self.revoked.len());
+        spare >= SPARE / 2 || self.revoked.try_reserve(SPARE).is_ok()
+    }
+
+    /// Handler-safe; a binary search.
+    #[inline]
+    pub(crate) fn is_revoked(&self, context: u32) -> bool {
+        !self.revoked.is_empty() && self.revoked.binary_search(&(context & !COLLECTIVE)).is_ok()
+    }
+
+    /// Notes that a context is revoked, both halves. Some(true): it was not before. None: no room. Handler-safe:
+    /// moves words inside the capacity.
+    pub(crate) fn revoke(&mut self, context: u32) -> Option<bool> {
+        let Err(at) = self.revoked.binary_search(&(context & !COLLECTIVE)) else { return Some(false) };
+        if self.revoked.len() == self.revoked.capacity() {
+            return None;
+        }
+        self.revoked.insert(at, context & !COLLECTIVE);
+        Some(true)
+    }
+
+    /// User threads only. False: memory was refused.
+    pub(crate) fn set_members(&mut self, context: u32, members: &[u32], world: u32) -> bool {
+        let words = (world as usize).div_ceil(64);
+        let mut bits = Vec::new();
+        if bits.try_reserve_exact(words).is_err() || self.members.try_reserve(1).is_err() {
+            return false;
+        }
+        bits.resize(words, 0u64);
+        for rank in members {
+            if let Some(word) = bits.get_mut(*rank as usize / 64) {
+                *word |= 1 << (rank % 64);
+            }
+        }
+        let context = context & !COLLECTIVE;
+        match self.members.binary_search_by_key(&context, |m| m.0) {
+            Ok(at) => {
+                if let Some(entry) = self.members.get_mut(at) {
+                    entry.1 = bits.into_boxed_slice();
+                }
+            }
+            Err(at) => self.members.insert(at, (context, bits.into_boxed_slice())),
+        }
+        true
+    }
+
+    /// User threads only: it frees.
+    pub(crate) fn forget(&mut self, context: u32) {
+        let context = context & !COLLECTIVE;
+        if let Ok(at) = self.revoked.binary_search(&context) {
+            self.revoked.remove(at);
+        }
+        if let Ok(at) = self.members.binary_search_by_key(&context, |m| m.0) {
+            self.members.remove(at);
+        }
+    }
+
+    /// Handler-safe; a binary search.
+    pub(crate) fn is_member(&self, context: u32, rank: u32) -> bool {
+        let Ok(at) = self.members.binary_search_by_key(&(context & !COLLECTIVE), |m| m.0) else {
+            return true;
+        };
+        let Some((_, bits)) = self.members.get(at) else { return true };
+        bits.get(rank as usize / 64).is_some_and(|word| word >> (rank % 64) & 1 == 1)
+    }
+}

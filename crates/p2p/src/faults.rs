@@ -1,0 +1,395 @@
+//! Dead, finalized and lying peers; revoked communicators.
+//!
+//! A peer that died or finalized is first drained: what it sent before is taken in. Then one sweep over all requests, in
+//! bounded portions, ends those that cannot be met any more. What is posted during and after the sweep is refused at
+//! once, so that nothing slips through behind it.
+
+use tocsin_progress::{Budget, Code, Id, Outcome};
+use tocsin_transport::{Class, Header, PeerState, Recv, SendOutcome, Transport, kind};
+
+use crate::peer::Fate;
+use crate::request::{ANY_SOURCE, Request, State};
+use crate::unexpected::Arrival;
+use crate::{Error, P2p};
+
+/// Slots looked at per packet of the budget: about the time of a packet.
+const SWEEP: u32 = 32;
+/// Revocations that wait for a full Control lane, per peer; more are not repeated.
+pub(crate) const REVOKES: usize = 16;
+
+/// Where the sweep is.
+#[derive(Debug)]
+pub(crate) struct Faults {
+    /// The transport's epoch as last seen.
+    epoch: u64,
+    /// Peers whose lanes are to be drained.
+    draining: usize,
+    /// Peers from whom nothing comes any more.
+    gone: usize,
+    sweeping: bool,
+    /// Next slot: of requests, then of unexpected messages of each class.
+    stage: usize,
+    cursor: u32,
+}
+
+impl Faults {
+    pub(crate) const fn new() -> Faults {
+        // No epoch has this number: the first look reads every state.
+        Faults { epoch: u64::MAX, draining: 0, gone: 0, sweeping: false, stage: 0, cursor: 0 }
+    }
+
+    /// Whether some peer has ended and what it sent is not all taken in.
+    #[inline]
+    pub(crate) fn is_draining(&self) -> bool {
+        self.draining > 0
+    }
+
+    #[inline]
+    pub(crate) fn is_sweeping(&self) -> bool {
+        self.sweeping
+    }
+
+    fn restart(&mut self) {
+        self.sweeping = true;
+        self.stage = 0;
+        self.cursor = 0;
+    }
+}
+
+/// The refusal that a code stands for.
+pub(crate) fn error(code: Code, rank: u32) -> Error {
+    match code {
+        Code::PeerFinalized => Error::PeerFinalized { rank },
+        Code::Protocol => Error::Protocol { rank },
+        _ => Error::PeerDead { rank },
+    }
+}
+
+impl<T: Transport> P2p<T> {
+    /// Learns who died or finalized. Bounded by the number of ranks, and only when the epoch has changed.
+    pub(crate) fn refresh_epoch(&mut self) {
+        let epoch = self.transport.epoch();
+        if epoch == self.faults.epoch {
+            return;
+        }
+        self.faults.epoch = epoch;
+        for (rank, peer) in (0u32..).zip(self.peers.iter_mut()) {
+            if peer.fate != Fate::Alive && peer.fate != Fate::Leaving {
+                continue;
+            }
+            let fate = match self.transport.peer_state(rank) {
+                PeerState::Dead => Fate::Dying,
+                PeerState::Finalized => Fate::Leaving,
+                PeerState::Absent | PeerState::Alive => continue,
+            };
+            if peer.fate == Fate::Alive {
+                self.faults.draining = self.faults.draining.wrapping_add(1);
+            }
+            peer.fate = fate;
+        }
+    }
+
+    /// Learns who died or finalized, and takes in what they sent, so that a receive from them is refused at once rather
+    /// than a little later. User threads only.
+    pub(crate) fn learn_ends(&mut self) {
+        self.refresh_epoch();
+        if self.faults.is_draining() {
+            self.progress(&mut Budget::user());
+        }
+    }
+
+    /// Peers that are drained are gone. Called at the end of a pass that began after their state was seen, so that what
+    /// they sent, and that they had connected, is known. Bounded by the number of ranks.
+    pub(crate) fn finish_draining(&mut self) {
+        if self.faults.draining == 0 {
+            return;
+        }
+        for rank in 0..self.size {
+            let fate = self.peers.get(rank as usize).map(|p| p.fate);
+            let end = match fate {
+                Some(Fate::Dying) => Fate::Dead,
+                Some(Fate::Leaving) => Fate::Finalized,
+                _ => continue,
+            };
+            let mut empty = true;
+            for class in Class::ALL {
+                empty &= match self.transport.peek(rank, class) {
+                    Recv::Empty => true,
+                    Recv::Packet(_) => false,
+                    Recv::Corrupt => {
+                        self.condemn(rank);
+                        false
+                    }
+                };
+            }
+            // Condemned meanwhile: counted there.
+            if empty && self.peers.get(rank as usize).map(|p| p.fate) == fate {
+                self.set_gone(rank, end);
+            }
+        }
+    }
+
+    fn set_gone(&mut self, rank: u32, fate: Fate) {
+        let Some(peer) = self.peers.get_mut(rank as usize) else { return };
+        if matches!(peer.fate, Fate::Dying | Fate::Leaving) {
+            self.faults.draining = self.faults.draining.saturating_sub(1);
+        }
+        if peer.fate.no_more_from().is_none() {
+            self.faults.gone = self.faults.gone.wrapping_add(1);
+        }
+        peer.fate = fate;
+        self.owed = self.owed.saturating_sub(peer.revokes.len());
+        peer.revokes.clear();
+        self.faults.restart();
+    }
+
+    /// The peer wrote what no honest one writes. Nothing of it is believed any more.
+    pub(crate) fn condemn(&mut self, peer: u32) {
+        if self.peers.get(peer as usize).is_some_and(|p| p.fate != Fate::Broken) {
+            self.set_gone(peer, Fate::Broken);
+            if let Some(state) = self.peers.get_mut(peer as usize) {
+                state.partial = 0;
+            }
+        }
+    }
+
+    /// Why a receive from `source` can never be met, and the rank at fault. Constant while all ranks live.
+    pub(crate) fn no_source(&self, context: u32, source: Option<u32>) -> Option<(Code, u32)> {
+        if self.faults.gone == 0 {
+            return None;
+        }
+        if let Some(source) = source {
+            let code = self.peers.get(source as usize)?.fate.no_more_from()?;
+            return Some((code, source));
+        }
+        // Any source: one dead member is enough; finalized ones only when there is nobody else left.
+        let (mut finalized, mut left) = (None, false);
+        for (rank, peer) in (0u32..).zip(self.peers.iter()) {
+            if rank == self.me || !self.contexts.is_member(context, rank) {
+                continue;
+            }
+            match peer.fate.no_more_from() {
+                None => left = true,
+                Some(Code::PeerFinalized) => finalized = Some((Code::PeerFinalized, rank)),
+                Some(code) => return Some((code, rank)),
+            }
+        }
+        if left { None } else { finalized }
+    }
+
+    /// Why a pending request can never complete, and the rank at fault.
+    fn doomed(&self, request: &Request) -> Option<(Code, u32)> {
+        if !request.is_pending() {
+            return None;
+        }
+        if self.contexts.is_revoked(request.context) {
+            return Some((Code::Revoked, self.me));
+        }
+        if request.state == State::RecvPosted {
+            let source = (request.peer != ANY_SOURCE).then_some(request.peer);
+            return self.no_source(request.context, source);
+        }
+        let code = self.peers.get(request.peer as usize)?.fate.no_more_from()?;
+        Some((code, request.peer))
+    }
+
+    /// Ends a request for a reason that lies in a rank.
+    pub(crate) fn fail(&mut self, id: Id, code: Code, rank: u32) {
+        self.break_off(id);
+        let Some(request) = self.requests.get(id) else { return };
+        let outcome = Outcome { code, source: rank, tag: request.tag, bytes: 0, detail: u64::from(rank) };
+        self.finish(id, outcome);
+    }
+
+    /// Ends a request whose peer the transport calls gone.
+    pub(crate) fn fail_gone(&mut self, id: Id, peer: u32) {
+        let code = match self.transport.peer_state(peer) {
+            PeerState::Dead => Code::PeerDead,
+            PeerState::Finalized => Code::PeerFinalized,
+            PeerState::Absent | PeerState::Alive => Code::Protocol,
+        };
+        self.fail(id, code, peer);
+    }
+
+    /// Goes on with the sweep, within the budget.
+    pub(crate) fn sweep(&mut self, budget: &mut Budget) {
+        while self.faults.sweeping && budget.packet() {
+            for _ in 0..SWEEP {
+                let (stage, at) = (self.faults.stage, self.faults.cursor);
+                self.faults.cursor = at.wrapping_add(1);
+                let end = match stage {
+                    0 => self.requests.capacity() as u32,
+                    _ => self.matching.get(stage.wrapping_sub(1)).map_or(0, |m| m.unexpected.capacity()),
+                };
+                if at >= end {
+                    self.faults.cursor = 0;
+                    self.faults.stage = stage.wrapping_add(1);
+                    if stage >= self.matching.len() {
+                        self.faults.sweeping = false;
+                        return;
+                    }
+                } else if stage == 0 {
+                    self.sweep_request(at);
+                } else {
+                    self.sweep_message(stage.wrapping_sub(1), at);
+                }
+            }
+        }
+    }
+
+    fn sweep_request(&mut self, index: u32) {
+        let Some(id) = self.requests.by_index(index) else { return };
+        let Some(request) = self.requests.get(id) else { return };
+        let Some((code, rank)) = self.doomed(request) else { return };
+        if request.state == State::RecvOwes && Self::owes_ack(request) {
+            // Its message is here; only the sender's answer is lost.
+            self.finish_recv(id);
+        } else {
+            self.fail(id, code, rank);
+        }
+    }
+
+    /// Drops what nobody can receive: messages of a revoked communicator, announcements of a peer that is gone.
+    fn sweep_message(&mut self, class: usize, index: u32) {
+        let Some(matching) = self.matching.get(class) else { return };
+        let Some(id) = matching.unexpected.at(index) else { return };
+        let Some(message) = matching.unexpected.get(id) else { return };
+        let envelope = message.envelope;
+        let gone = self.peers.get(envelope.source as usize).and_then(|p| p.fate.no_more_from()).is_some();
+        let lost = gone && envelope.arrival == Arrival::Announced;
+        if !message.taken && (lost || self.contexts.is_revoked(envelope.context)) {
+            self.free_message(if class == 0 { Class::Eager } else { Class::Coll }, id);
+        }
+    }
+
+    /// Ends the receives of a class that a blocked lane keeps from being met. Walks over all requests: user threads
+    /// only.
+    pub(crate) fn fail_behind_blocked(&mut self, class: usize) -> bool {
+        let mut failed = false;
+        for index in 0..self.requests.capacity() as u32 {
+            let Some(id) = self.requests.by_index(index) else { continue };
+            let Some(request) = self.requests.get(id) else { continue };
+            if request.state != State::RecvPosted || usize::from(request.class == Class::Coll) != class {
+                continue;
+            }
+            let stuck = |rank: u32, peer: &crate::peer::Peer| {
+                peer.blocked.get(class).copied().unwrap_or(false)
+                    && (request.peer == rank
+                        || request.peer == ANY_SOURCE && self.contexts.is_member(request.context, rank))
+            };
+            let source =
+                (0u32..).zip(self.peers.iter()).find(|(rank, peer)| stuck(*rank, peer)).map(|(rank, _)| rank);
+            if let Some(rank) = source {
+                self.fail(id, Code::TooManyUnexpected, rank);
+                failed = true;
+            }
+        }
+        failed
+    }
+
+    /// Revokes a communicator, both halves of its context: its requests here end with [`Code::Revoked`], its unexpected
+    /// messages are dropped, and the members are told, so that theirs end too. User threads only: it allocates. When
+    /// it returns, no request of the communicator touches its buffer any more.
+    pub fn revoke(&mut self, context: u32, members: &[u32]) {
+        self.contexts.make_room();
+        if self.contexts.revoke(context) != Some(true) {
+            return;
+        }
+        for rank in members.iter().copied() {
+            if rank == self.me {
+                continue;
+            }
+            // Memory refused for a peer's lanes means that nothing was ever exchanged with it.
+            if self.prepare_peer(rank, 0).is_err() {
+                continue;
+            }
+            let Some(peer) = self.peers.get_mut(rank as usize) else { continue };
+            if peer.fate.no_more_to().is_none() && peer.revokes.try_reserve(REVOKES).is_ok() {
+                peer.revokes.push(context);
+                self.owed = self.owed.wrapping_add(1);
+                self.outgoing.insert(rank);
+                self.retry_revokes(rank);
+            }
+        }
+        self.faults.restart();
+        while self.faults.is_sweeping() {
+            self.sweep(&mut Budget::user());
+        }
+        self.again = true;
+    }
+
+    /// A peer says that a communicator is revoked. None: it floods.
+    pub(crate) fn revoked_by(&mut self, context: u32) -> Option<()> {
+        if self.contexts.revoke(context)? {
+            self.faults.restart();
+        }
+        Some(())
+    }
+
+    /// A peer still waits in a communicator that is revoked here.
+    pub(crate) fn tell_revoked(&mut self, rank: u32, context: u32) {
+        let Some(peer) = self.peers.get_mut(rank as usize) else { return };
+        if peer.revokes.len() < peer.revokes.capacity() && !peer.revokes.contains(&context) {
+            peer.revokes.push(context);
+            self.owed = self.owed.wrapping_add(1);
+            self.outgoing.insert(rank);
+            self.retry_revokes(rank);
+        }
+    }
+
+    /// Sends the revocations that a peer must be told. False: the lane is full.
+    pub(crate) fn retry_revokes(&mut self, rank: u32) -> bool {
+        while let Some(context) = self.peers.get(rank as usize).and_then(|p| p.revokes.last().copied()) {
+            let header = Header { kind: kind::REVOKE, context, ..Header::default() };
+            if self.transmit_control(rank, &header) == SendOutcome::Full {
+                return false;
+            }
+            if let Some(peer) = self.peers.get_mut(rank as usize) {
+                peer.revokes.pop();
+            }
+            self.owed = self.owed.saturating_sub(1);
+        }
+        true
+    }
+
+    /// Whether a communicator is revoked, here or by a peer that said so. Handler-safe.
+    pub fn is_revoked(&self, context: u32) -> bool {
+        self.contexts.is_revoked(context)
+    }
+
+    /// Says who belongs to a communicator, in world ranks; both halves of its context. Until it is said, any-source
+    /// receives count all ranks as members. User threads only.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`].
+    pub fn set_members(&mut self, context: u32, members: &[u32]) -> Result<(), Error> {
+        if self.contexts.set_members(context, members, self.size) {
+            Ok(())
+        } else {
+            Err(Error::OutOfMemory { what: "a communicator's members" })
+        }
+    }
+
+    /// A communicator is gone, and its context is never used again. User threads only: it frees.
+    pub fn forget_context(&mut self, context: u32) {
+        self.contexts.forget(context);
+    }
+
+    /// The first of `members` from whom nothing comes any more and whose end is an error: dead or broken. Handler-safe;
+    /// constant while all ranks live.
+    pub fn failed_peer(&self, members: &[u32]) -> Option<(u32, Code)> {
+        if self.faults.gone == 0 {
+            return None;
+        }
+        members.iter().find_map(|rank| {
+            let code = self.peers.get(*rank as usize)?.fate.no_more_from()?;
+            (code != Code::PeerFinalized).then_some((*rank, code))
+        })
+    }
+
+    /// A number that grows with each peer that is gone, for layers above that look at [`failed_peer`](Self::failed_peer)
+    /// only when something has changed. Handler-safe.
+    pub fn failed_epoch(&self) -> u64 {
+        self.faults.gone as u64
+    }
+}

@@ -1,0 +1,254 @@
+//! What arrives. Whatever a packet says is checked before it is used; what no honest peer writes condemns its sender.
+
+use tocsin_progress::{Budget, Code, Id, Outcome};
+use tocsin_transport::{Class, Header, Packet, Recv, Transport, kind};
+
+use crate::P2p;
+use crate::peer::Fate;
+use crate::request::State;
+use crate::unexpected::{Arrival, Envelope};
+
+/// Header flag of an eager message whose sender waits for an ACK.
+pub(crate) const FLAG_SYNCHRONOUS: u8 = 1;
+
+/// What became of the packet at the head of a lane.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Step {
+    /// Nothing is there.
+    Empty,
+    /// It was taken.
+    Taken,
+    /// It stays until there is room among the unexpected messages.
+    Blocked,
+    /// It stays: the budget is spent.
+    Spent,
+}
+
+/// No honest peer writes this.
+struct Nonsense;
+
+impl<T: Transport> P2p<T> {
+    /// Handles the packet at the head of a lane.
+    pub(crate) fn step(&mut self, peer: u32, class: Class, budget: &mut Budget) -> Step {
+        let packet = match self.transport.peek(peer, class) {
+            Recv::Empty => return Step::Empty,
+            Recv::Corrupt => {
+                self.condemn(peer);
+                return Step::Empty;
+            }
+            Recv::Packet(packet) => packet,
+        };
+        if !budget.packet() {
+            return Step::Spent;
+        }
+        let broken = self.peers.get(peer as usize).is_none_or(|p| p.fate == Fate::Broken);
+        let step = if broken {
+            Ok(Step::Taken)
+        } else {
+            match class {
+                Class::Eager | Class::Coll => self.message(peer, class, &packet, budget),
+                Class::Control => self.control(peer, &packet),
+                Class::Bulk => self.data(peer, &packet, budget),
+            }
+        };
+        let step = step.unwrap_or_else(|Nonsense| {
+            self.condemn(peer);
+            Step::Taken
+        });
+        if step == Step::Taken {
+            self.counters.packets_received = self.counters.packets_received.wrapping_add(1);
+            self.counters.bytes_received = self.counters.bytes_received.wrapping_add(packet.len as u64);
+            self.transport.consume(peer, class);
+        }
+        step
+    }
+
+    /// An eager message or an announcement.
+    fn message(
+        &mut self,
+        peer: u32,
+        class: Class,
+        packet: &Packet,
+        budget: &mut Budget,
+    ) -> Result<Step, Nonsense> {
+        let header = &packet.header;
+        let arrival = match (header.kind, header.flags) {
+            (kind::EAGER, 0) => Arrival::Eager,
+            (kind::EAGER, FLAG_SYNCHRONOUS) => Arrival::Synchronous,
+            (kind::RTS, 0) if packet.len == 0 => Arrival::Announced,
+            _ => return Err(Nonsense),
+        };
+        let bytes = usize::try_from(header.a).ok().filter(|n| *n <= isize::MAX as usize).ok_or(Nonsense)?;
+        if arrival != Arrival::Announced && bytes != packet.len {
+            return Err(Nonsense);
+        }
+        let envelope = Envelope {
+            context: header.context,
+            source: peer,
+            tag: header.tag,
+            arrival,
+            bytes,
+            remote: header.b,
+        };
+        if self.contexts.is_revoked(header.context) {
+            if arrival != Arrival::Eager {
+                self.tell_revoked(peer, header.context);
+            }
+            return Ok(Step::Taken);
+        }
+        // A packet goes whole; one that is longer than what is left waits for a fresh budget.
+        if packet.len > budget.bytes_left() && budget.bytes_left() < self.eager_max {
+            return Ok(Step::Spent);
+        }
+        let index = usize::from(class == Class::Coll);
+        let Some(matching) = self.matching.get_mut(index) else { return Err(Nonsense) };
+        let Some(id) = matching.posted.find(&self.requests, header.context, peer, header.tag) else {
+            // SAFETY: the transport vouches for the payload until it is consumed.
+            if !unsafe { matching.unexpected.keep(envelope, packet.payload, packet.len) } {
+                return Ok(Step::Blocked);
+            }
+            self.count_copy(packet.len);
+            budget.take_bytes(packet.len);
+            return Ok(Step::Taken);
+        };
+        matching.posted.remove(&mut self.requests, id);
+        if let Some(request) = self.requests.get(id) {
+            let buf = request.target_buf();
+            let len = packet.len.min(buf.layout.bytes());
+            // SAFETY: who posted the receive vouched for its buffer; the transport for the payload.
+            unsafe { buf.unpack(0, len, packet.payload) };
+            self.count_copy(len);
+            budget.take_bytes(len);
+        }
+        self.matched(id, &envelope);
+        Ok(Step::Taken)
+    }
+
+    /// An answer. Always taken, so that Control lanes never block.
+    fn control(&mut self, peer: u32, packet: &Packet) -> Result<Step, Nonsense> {
+        let header = &packet.header;
+        if packet.len != 0 || header.flags != 0 {
+            return Err(Nonsense);
+        }
+        match header.kind {
+            kind::CTS => self.clear_to_send(peer, header)?,
+            kind::ACK => match self.named(header.a, peer, State::SendUnmatched) {
+                Some(id) => self.finish_send(id),
+                None => self.tolerate(peer)?,
+            },
+            kind::ABORT_SEND => match self.named(header.a, peer, State::RecvData) {
+                Some(id) => {
+                    let tag = self.requests.get(id).map_or(0, |r| r.tag);
+                    let revoked = self.contexts.is_revoked(header.context);
+                    let code = if revoked { Code::Revoked } else { Code::Cancelled };
+                    let outcome = Outcome { code, source: peer, tag, bytes: 0, detail: u64::from(peer) };
+                    self.finish(id, outcome);
+                }
+                None => self.tolerate(peer)?,
+            },
+            kind::REVOKE => self.revoked_by(header.context).ok_or(Nonsense)?,
+            _ => return Err(Nonsense),
+        }
+        Ok(Step::Taken)
+    }
+
+    fn clear_to_send(&mut self, peer: u32, header: &Header) -> Result<(), Nonsense> {
+        let Some(id) = self.named(header.a, peer, State::SendAnnounced) else {
+            self.tolerate(peer)?;
+            if self.contexts.is_revoked(header.context) {
+                self.tell_revoked(peer, header.context);
+            }
+            self.abort_send(peer, header.b);
+            return Ok(());
+        };
+        let Some(request) = self.requests.get_mut(id) else { return Err(Nonsense) };
+        if header.c == 0 {
+            // Longer than the receiver's buffer: the receiver reports that; this end is complete.
+            self.finish_send(id);
+        } else if header.c == request.total {
+            request.remote = header.b;
+            request.state = State::SendData;
+            self.enlist(id, crate::request::Member::Bulk);
+        } else {
+            return Err(Nonsense);
+        }
+        Ok(())
+    }
+
+    /// A piece of a large message, or as much of it as the budget allows.
+    fn data(&mut self, peer: u32, packet: &Packet, budget: &mut Budget) -> Result<Step, Nonsense> {
+        let header = &packet.header;
+        let Some(state) = self.peers.get_mut(peer as usize) else { return Err(Nonsense) };
+        let partial = state.partial;
+        let left = packet.len.checked_sub(partial).filter(|left| *left > 0).ok_or(Nonsense)?;
+        if header.kind != kind::DATA || header.flags != 0 {
+            return Err(Nonsense);
+        }
+        let Some(id) = self.named(header.a, peer, State::RecvData) else {
+            self.tolerate(peer)?;
+            self.set_partial(peer, 0);
+            return Ok(Step::Taken);
+        };
+        let Some(request) = self.requests.get_mut(id) else { return Err(Nonsense) };
+        // One lane, one order: pieces come without gaps, and end where the message ends.
+        if header.b.checked_add(partial as u64) != Some(request.done)
+            || left as u64 > request.total.saturating_sub(request.done)
+        {
+            return Err(Nonsense);
+        }
+        let len = left.min(budget.bytes_left());
+        let buf = request.target_buf();
+        // SAFETY: done + len <= total <= the buffer's length, which was checked when the CTS was granted; the transport
+        // vouches for partial + len <= packet.len bytes of payload.
+        unsafe { buf.unpack(request.done as usize, len, packet.payload.wrapping_add(partial)) };
+        request.done = request.done.wrapping_add(len as u64);
+        let complete = request.done >= request.total;
+        self.count_copy(len);
+        budget.take_bytes(len);
+        if len < left {
+            self.set_partial(peer, partial.wrapping_add(len));
+            return Ok(Step::Spent);
+        }
+        self.set_partial(peer, 0);
+        if complete {
+            self.finish_recv(id);
+        }
+        Ok(Step::Taken)
+    }
+
+    fn set_partial(&mut self, peer: u32, partial: usize) {
+        if let Some(state) = self.peers.get_mut(peer as usize) {
+            state.partial = partial;
+        }
+    }
+
+    /// A packet names a request that is not there: honest if one that the peer knows was broken off here.
+    fn tolerate(&self, peer: u32) -> Result<(), Nonsense> {
+        match self.peers.get(peer as usize) {
+            Some(state) if state.stale => Ok(()),
+            _ => Err(Nonsense),
+        }
+    }
+
+    /// Tells the receiver of a large message that no more of it comes, if there is room to say so. If there is none, it
+    /// learns by the revocation or the death that this end broke it off for.
+    pub(crate) fn abort_send(&mut self, peer: u32, remote: u64) {
+        let header = Header { kind: kind::ABORT_SEND, a: remote, ..Header::default() };
+        let _ = self.transmit_control(peer, &header);
+    }
+
+    /// Notes before its end by anything but the protocol that the peer may still speak of a request.
+    pub(crate) fn break_off(&mut self, id: Id) {
+        let Some(request) = self.requests.get(id) else { return };
+        if !request.is_known_abroad() {
+            return;
+        }
+        let (peer, remote, sending) = (request.peer, request.remote, request.state == State::SendData);
+        if let Some(state) = self.peers.get_mut(peer as usize) {
+            state.stale = true;
+        }
+        if sending {
+            self.abort_send(peer, remote);
+        }
+    }
+}

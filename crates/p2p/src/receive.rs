@@ -1,0 +1,254 @@
+//! Receives, from posting to the last byte in the buffer.
+
+use tocsin_progress::{Code, Context, Id, Outcome};
+use tocsin_transport::{Class, Header, SendOutcome, Transport, kind};
+
+use crate::pattern::Pattern;
+use crate::request::{ANY_SOURCE, ANY_TAG, Member, OWES_ACK, Request, State};
+use crate::unexpected::{Arrival, Envelope};
+use crate::{Error, Layout, MessageId, MutBuf, P2p, RecvArgs};
+
+impl<T: Transport> P2p<T> {
+    /// Posts a receive. User threads only: it may allocate.
+    ///
+    /// A message that is longer than the buffer ends it with [`Code::Truncated`]: `bytes` is the message's length,
+    /// `detail` the buffer's; of an eager message the buffer holds the beginning, of a larger one nothing.
+    ///
+    /// # Errors
+    /// As [`isend`](Self::isend). A receive of any source is refused when a member of the communicator
+    /// ([`set_members`](Self::set_members)) is dead, or all others have finalized; what has already arrived is
+    /// received all the same.
+    ///
+    /// # Safety
+    /// The buffer is writable as its layout says, from whichever thread or handler holds the engine's token, and not
+    /// otherwise used, until the request is complete or [abandoned](Self::abandon).
+    pub unsafe fn irecv(&mut self, args: RecvArgs) -> Result<Id, Error> {
+        self.context = Context::User;
+        self.check(args.class, args.context, &args.buf.layout)?;
+        if let Some(rank) = args.source.filter(|rank| *rank >= self.size) {
+            return Err(Error::NoSuchRank { rank, size: self.size });
+        }
+        self.learn_ends();
+        let class = usize::from(args.class == Class::Coll);
+        let pattern = Pattern { context: args.context, source: args.source, tag: args.tag };
+        let here = self.matching.get(class).and_then(|m| m.unexpected.find(&pattern)).is_some();
+        if !here {
+            if let Some((code, rank)) = self.no_source(args.context, args.source) {
+                return Err(crate::faults::error(code, rank));
+            }
+        }
+        let id = self.reserve_request()?;
+        // SAFETY: the caller vouches for the buffer.
+        unsafe { self.start_recv(id, args) };
+        if let Some(matching) = self.matching.get_mut(class) {
+            matching.posted.make_room(&mut self.requests);
+        }
+        Ok(id)
+    }
+
+    /// Starts a reserved request as a receive. What [`irecv`](Self::irecv) answers with an error, the request ends with
+    /// here. Ignored if the request is in use. Handler-safe; copies at most `eager_max` bytes.
+    ///
+    /// # Safety
+    /// As [`irecv`](Self::irecv).
+    pub unsafe fn start_recv(&mut self, id: Id, args: RecvArgs) {
+        if !self.begin_recv(id, args.buf, args.context, args.class, args.cookie) {
+            return;
+        }
+        let Some(request) = self.requests.get_mut(id) else { return };
+        request.peer = args.source.unwrap_or(ANY_SOURCE);
+        request.tag = args.tag.unwrap_or(0);
+        request.flags = if args.tag.is_none() { ANY_TAG } else { 0 };
+        let pattern = Pattern { context: args.context, source: args.source, tag: args.tag };
+        let class = usize::from(request.class == Class::Coll);
+        if args.source.is_some_and(|source| source >= self.size) {
+            return self.fail(id, Code::Protocol, args.source.unwrap_or(0));
+        }
+        if self.contexts.is_revoked(args.context) {
+            return self.fail(id, Code::Revoked, self.me);
+        }
+        let Some(matching) = self.matching.get_mut(class) else { return };
+        if let Some(message) = matching.unexpected.find(&pattern) {
+            return self.deliver(id, message);
+        }
+        if let Some((code, rank)) = self.no_source(args.context, args.source) {
+            return self.fail(id, code, rank);
+        }
+        if let Some(matching) = self.matching.get_mut(class) {
+            matching.posted.insert(&mut self.requests, id);
+        }
+        // It may be what the head of a blocked lane waits for.
+        self.again |= self.blocked > 0;
+    }
+
+    /// Receives a probed message. User threads only: it may allocate.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchMessage`], [`Error::Revoked`], [`Error::OutOfMemory`]; [`Error::PeerDead`] when the sender died
+    /// before it handed a large message over. After [`Error::OutOfMemory`] the message can still be received.
+    ///
+    /// # Safety
+    /// As [`irecv`](Self::irecv).
+    pub unsafe fn mrecv(&mut self, message: MessageId, buf: MutBuf, cookie: u64) -> Result<Id, Error> {
+        self.context = Context::User;
+        let class = if message.class == 0 { Class::Eager } else { Class::Coll };
+        let name = message.id();
+        let unexpected =
+            &mut self.matching.get_mut(usize::from(message.class)).ok_or(Error::NoSuchMessage)?.unexpected;
+        let envelope = unexpected.get(name).filter(|m| m.taken).ok_or(Error::NoSuchMessage)?.envelope;
+        self.check(class, envelope.context, &buf.layout).or_else(|error| match error {
+            // The message is of no more use.
+            Error::Revoked { .. } => {
+                self.free_message(class, name);
+                Err(error)
+            }
+            other => Err(other),
+        })?;
+        self.refresh_epoch();
+        let fate = self.peers.get(envelope.source as usize).and_then(|p| p.fate.no_more_to());
+        if let Some(code) = fate.filter(|_| envelope.arrival == Arrival::Announced) {
+            self.free_message(class, name);
+            return Err(crate::faults::error(code, envelope.source));
+        }
+        let id = self.reserve_request()?;
+        self.begin_recv(id, buf, envelope.context, class, cookie);
+        self.deliver(id, name);
+        Ok(id)
+    }
+
+    /// What all posts check. Answers the message's length.
+    pub(crate) fn check(&mut self, class: Class, context: u32, layout: &Layout) -> Result<usize, Error> {
+        if !matches!(class, Class::Eager | Class::Coll) {
+            return Err(Error::WrongClass { class });
+        }
+        let bytes = layout.bytes();
+        if bytes > isize::MAX as usize {
+            return Err(Error::TooLong { bytes });
+        }
+        if self.contexts.is_revoked(context) {
+            return Err(Error::Revoked { context });
+        }
+        self.contexts.make_room();
+        Ok(bytes)
+    }
+
+    /// Fills a reserved request in as a receive that is in no table yet.
+    fn begin_recv(&mut self, id: Id, buf: MutBuf, context: u32, class: Class, cookie: u64) -> bool {
+        let Some(request) = self.requests.get_mut(id) else { return false };
+        if request.state != State::Reserved {
+            return false;
+        }
+        self.sequence = self.sequence.wrapping_add(1);
+        request.base = buf.base;
+        request.layout = buf.layout;
+        request.cookie = cookie;
+        request.sequence = self.sequence;
+        request.total = 0;
+        request.done = 0;
+        request.remote = 0;
+        request.context = context;
+        request.peer = ANY_SOURCE;
+        request.tag = 0;
+        request.flags = 0;
+        request.serial = request.serial.wrapping_add(1);
+        request.class = if class == Class::Coll { Class::Coll } else { Class::Eager };
+        request.state = State::RecvPosted;
+        true
+    }
+
+    /// Gives a kept message to a receive.
+    fn deliver(&mut self, id: Id, message: Id) {
+        let Some(request) = self.requests.get(id) else { return };
+        let (class, buf) = (request.class, request.target_buf());
+        let Some(matching) = self.matching.get(usize::from(class == Class::Coll)) else { return };
+        let Some(envelope) = matching.unexpected.get(message).map(|m| m.envelope) else { return };
+        if envelope.arrival != Arrival::Announced {
+            let room = buf.layout.bytes();
+            // SAFETY: who posted the receive vouched for its buffer.
+            unsafe { matching.unexpected.copy_out(message, &buf, room) };
+            self.count_copy(envelope.bytes.min(room));
+        }
+        self.free_message(class, message);
+        self.matched(id, &envelope);
+    }
+
+    pub(crate) fn free_message(&mut self, class: Class, message: Id) {
+        if let Some(matching) = self.matching.get_mut(usize::from(class == Class::Coll)) {
+            matching.unexpected.free(message);
+        }
+        // There is room for the head of a blocked lane.
+        self.again |= self.blocked > 0;
+    }
+
+    /// A receive, in no table any more, has its message; the payload of an eager one is in the buffer. Answers the
+    /// sender if it waits for that.
+    pub(crate) fn matched(&mut self, id: Id, envelope: &Envelope) {
+        let Some(request) = self.requests.get_mut(id) else { return };
+        request.peer = envelope.source;
+        request.tag = envelope.tag;
+        request.total = envelope.bytes as u64;
+        request.remote = envelope.remote;
+        request.state = State::RecvOwes;
+        match envelope.arrival {
+            Arrival::Eager => return self.finish_recv(id),
+            Arrival::Synchronous => request.flags |= OWES_ACK,
+            Arrival::Announced => {}
+        }
+        // Answers go out in order; one that finds the lane full waits in its own receive.
+        let waiting = self.peers.get(envelope.source as usize).is_none_or(|p| !p.control.is_empty());
+        if waiting || !self.try_answer(id) {
+            self.enlist(id, Member::Control);
+        }
+    }
+
+    /// Sends the ACK or CTS that a receive owes. False: the lane is full.
+    pub(crate) fn try_answer(&mut self, id: Id) -> bool {
+        let Some(request) = self.requests.get(id) else { return true };
+        let (peer, ack) = (request.peer, Self::owes_ack(request));
+        let granted =
+            if request.total <= request.target_buf().layout.bytes() as u64 { request.total } else { 0 };
+        let header = Header {
+            kind: if ack { kind::ACK } else { kind::CTS },
+            flags: 0,
+            context: request.context,
+            tag: request.tag,
+            a: request.remote,
+            b: if ack { 0 } else { Self::wire_name(id, request.serial) },
+            c: if ack { 0 } else { granted },
+        };
+        match self.transmit_control(peer, &header) {
+            SendOutcome::Full => return false,
+            // The message is here: that its sender does not hear of it any more is no loss.
+            SendOutcome::Gone if ack => self.finish_recv(id),
+            SendOutcome::Gone => self.fail_gone(id, peer),
+            SendOutcome::Sent => {
+                self.unlink(id);
+                if ack || granted == 0 {
+                    self.finish_recv(id);
+                } else if let Some(request) = self.requests.get_mut(id) {
+                    request.state = State::RecvData;
+                }
+            }
+        }
+        true
+    }
+
+    /// Ends a receive whose message is complete, or too long.
+    pub(crate) fn finish_recv(&mut self, id: Id) {
+        let Some(request) = self.requests.get(id) else { return };
+        let outcome = Self::received(request);
+        self.finish(id, outcome);
+    }
+
+    fn received(request: &Request) -> Outcome {
+        let room = request.layout.bytes() as u64;
+        let truncated = request.total > room;
+        Outcome {
+            code: if truncated { Code::Truncated } else { Code::Ok },
+            source: request.peer,
+            tag: request.tag,
+            bytes: request.total,
+            detail: if truncated { room } else { 0 },
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! One pending operation.
+
+use tocsin_progress::{Completion, Slots};
+use tocsin_transport::Class;
+
+use crate::list::{Link, Linked};
+use crate::{ConstBuf, Layout, MutBuf};
+
+/// The requests of one rank. Users' threads look at the completions without the token.
+pub(crate) type Requests = Slots<Request, Completion>;
+
+/// Where a request stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum State {
+    /// Owned, not started.
+    Reserved,
+    /// A send whose first packet is not in the lane yet; in its peer's queue.
+    SendQueued,
+    /// An announced send that waits for CTS; in no list.
+    SendAnnounced,
+    /// A synchronous eager send that waits for ACK; in no list.
+    SendUnmatched,
+    /// A send that has its CTS; in its peer's bulk list.
+    SendData,
+    /// A receive in the table of posted ones.
+    RecvPosted,
+    /// A matched receive whose ACK or CTS is not in the lane yet; in its peer's control list.
+    RecvOwes,
+    /// A receive whose data arrive; in no list.
+    RecvData,
+    /// Complete; with a cookie, in the list of completed ones.
+    Done,
+}
+
+/// The list a request is in. It is in one at a time, so one link does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Member {
+    None,
+    Posted,
+    Queue,
+    Control,
+    Bulk,
+    Completed,
+}
+
+/// Synchronous send.
+pub(crate) const SYNCHRONOUS: u8 = 1;
+/// A receive of any tag.
+pub(crate) const ANY_TAG: u8 = 2;
+/// The owner is gone: free the slot at completion.
+pub(crate) const DETACHED: u8 = 4;
+/// Its completion interests somebody who is not looking: plain messages should ring.
+pub(crate) const WANTS: u8 = 8;
+/// A matched receive that owes an ACK rather than a CTS.
+pub(crate) const OWES_ACK: u8 = 16;
+
+/// The source of a receive of any source.
+pub(crate) const ANY_SOURCE: u32 = u32::MAX;
+
+/// 112 bytes; with its completion and slot 168.
+#[derive(Debug)]
+pub(crate) struct Request {
+    /// Of a send: never written through.
+    pub(crate) base: *mut u8,
+    pub(crate) layout: Layout,
+    pub(crate) cookie: u64,
+    /// When it was posted, among all receives.
+    pub(crate) sequence: u64,
+    /// Bytes of the message, once known.
+    pub(crate) total: u64,
+    /// Bytes moved so far.
+    pub(crate) done: u64,
+    /// The request at the other end, as it names itself.
+    pub(crate) remote: u64,
+    pub(crate) context: u32,
+    /// Destination; or source, [`ANY_SOURCE`] until matched.
+    pub(crate) peer: u32,
+    pub(crate) tag: i32,
+    /// Which start of this slot; what packets name it by, so that late ones are noticed.
+    pub(crate) serial: u32,
+    link: Link,
+    pub(crate) state: State,
+    pub(crate) member: Member,
+    pub(crate) flags: u8,
+    pub(crate) class: Class,
+}
+
+const _: () = assert!(size_of::<Request>() <= 112);
+
+// SAFETY: the buffer's address is only followed under the engine's token; whoever posts vouches (`isend`, `irecv`) that
+// the buffer may be used from whichever thread holds the token.
+unsafe impl Send for Request {}
+
+impl Request {
+    pub(crate) fn new() -> Request {
+        Request {
+            base: core::ptr::null_mut(),
+            layout: Layout::Contiguous { bytes: 0 },
+            cookie: 0,
+            sequence: 0,
+            total: 0,
+            done: 0,
+            remote: 0,
+            context: 0,
+            peer: 0,
+            tag: 0,
+            serial: 0,
+            link: Link::UNLINKED,
+            state: State::Reserved,
+            member: Member::None,
+            flags: 0,
+            class: Class::Eager,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn is_send(&self) -> bool {
+        matches!(
+            self.state,
+            State::SendQueued | State::SendAnnounced | State::SendUnmatched | State::SendData
+        )
+    }
+
+    /// Started and not complete.
+    #[inline]
+    pub(crate) fn is_pending(&self) -> bool {
+        !matches!(self.state, State::Reserved | State::Done)
+    }
+
+    /// Whether the other end knows this request by its wire name.
+    #[inline]
+    pub(crate) fn is_known_abroad(&self) -> bool {
+        match self.state {
+            State::SendAnnounced | State::SendUnmatched | State::SendData | State::RecvData => true,
+            State::RecvOwes => self.flags & OWES_ACK == 0,
+            _ => false,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn source_buf(&self) -> ConstBuf {
+        ConstBuf { base: self.base, layout: self.layout }
+    }
+
+    #[inline]
+    pub(crate) fn target_buf(&self) -> MutBuf {
+        MutBuf { base: self.base, layout: self.layout }
+    }
+
+    #[inline]
+    pub(crate) fn has(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+}
+
+impl Linked for Request {
+    #[inline]
+    fn link(&self, _: usize) -> Link {
+        self.link
+    }
+
+    #[inline]
+    fn set_link(&mut self, _: usize, link: Link) {
+        self.link = link;
+    }
+}

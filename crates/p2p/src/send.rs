@@ -1,0 +1,245 @@
+//! Sends, from posting to the last byte in the lane.
+
+use tocsin_progress::{Budget, Code, Context, Id, Outcome};
+use tocsin_transport::{Class, Header, SendOutcome, Transport, Urgency, kind};
+
+use crate::packets::FLAG_SYNCHRONOUS;
+use crate::request::{Member, SYNCHRONOUS, State};
+use crate::{Error, Mode, P2p, SendArgs};
+
+/// Smallest piece of a large message that is worth a packet of its own when the budget is nearly spent.
+const SMALL_PIECE: usize = 16 * 1024;
+
+/// What became of an attempt to send.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Attempt {
+    /// It is in the lane, or its request has ended.
+    Done,
+    /// The lane is full.
+    Full,
+    /// The budget is spent.
+    Spent,
+}
+
+impl<T: Transport> P2p<T> {
+    /// Posts a send. User threads only: it may allocate.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchRank`], [`Error::PeerDead`], [`Error::PeerFinalized`], [`Error::Protocol`], [`Error::Revoked`],
+    /// [`Error::WrongClass`], [`Error::TooLong`], [`Error::OutOfMemory`], [`Error::Transport`]. Nothing was sent then.
+    ///
+    /// # Safety
+    /// The buffer is readable as its layout says, from whichever thread or handler holds the engine's token, and not
+    /// written, until the request is complete or [abandoned](Self::abandon).
+    pub unsafe fn isend(&mut self, args: SendArgs) -> Result<Id, Error> {
+        self.context = Context::User;
+        let bytes = self.check(args.class, args.context, &args.buf.layout)?;
+        if args.dest >= self.size {
+            return Err(Error::NoSuchRank { rank: args.dest, size: self.size });
+        }
+        self.refresh_epoch();
+        if let Some(code) = self.peers.get(args.dest as usize).and_then(|p| p.fate.no_more_to()) {
+            return Err(crate::faults::error(code, args.dest));
+        }
+        self.prepare_peer(args.dest, bytes)?;
+        let id = self.reserve_request()?;
+        // SAFETY: the caller vouches for the buffer.
+        unsafe { self.start_send(id, args) };
+        Ok(id)
+    }
+
+    /// Starts a reserved request as a send; its peer was [prepared](Self::prepare_peer). What [`isend`](Self::isend)
+    /// answers with an error, the request ends with here. Ignored if the request is in use. Handler-safe; copies at
+    /// most `eager_max` bytes.
+    ///
+    /// # Safety
+    /// As [`isend`](Self::isend).
+    pub unsafe fn start_send(&mut self, id: Id, args: SendArgs) {
+        let Some(request) = self.requests.get_mut(id) else { return };
+        if request.state != State::Reserved {
+            return;
+        }
+        request.base = args.buf.base.cast_mut();
+        request.layout = args.buf.layout;
+        request.cookie = args.cookie;
+        request.total = args.buf.layout.bytes() as u64;
+        request.done = 0;
+        request.context = args.context;
+        request.peer = args.dest;
+        request.tag = args.tag;
+        request.serial = request.serial.wrapping_add(1);
+        request.class = if args.class == Class::Coll { Class::Coll } else { Class::Eager };
+        request.flags = if args.mode == Mode::Synchronous { SYNCHRONOUS } else { 0 };
+        request.state = State::SendQueued;
+        self.sends = self.sends.wrapping_add(1);
+        let class = request.class;
+        let Some(peer) = self.peers.get(args.dest as usize) else {
+            return self.fail(id, Code::Protocol, args.dest);
+        };
+        if let Some(code) = peer.fate.no_more_to() {
+            return self.fail(id, code, args.dest);
+        }
+        if self.contexts.is_revoked(args.context) {
+            return self.fail(id, Code::Revoked, args.dest);
+        }
+        // Nobody overtakes a send that waits in the same lane.
+        let queue = peer.queues.get(usize::from(class == Class::Coll));
+        if queue.is_some_and(|queue| !queue.is_empty()) || self.try_first_packet(id) == Attempt::Full {
+            self.enlist(id, Member::Queue);
+        }
+    }
+
+    /// Puts the message, or its announcement, into the lane.
+    fn try_first_packet(&mut self, id: Id) -> Attempt {
+        let Some(request) = self.requests.get(id) else { return Attempt::Done };
+        let (peer, class, total) = (request.peer, request.class, request.total as usize);
+        let synchronous = request.has(SYNCHRONOUS);
+        let eager = total <= self.eager_max;
+        let mut header = Header {
+            kind: if eager { kind::EAGER } else { kind::RTS },
+            flags: if eager && synchronous { FLAG_SYNCHRONOUS } else { 0 },
+            context: request.context,
+            tag: request.tag,
+            a: request.total,
+            b: 0,
+            c: 0,
+        };
+        if !eager || synchronous {
+            header.b = Self::wire_name(id, request.serial);
+        }
+        let urgency =
+            if eager && !synchronous && class == Class::Eager { Urgency::Plain } else { Urgency::Urgent };
+        let len = if eager { total } else { 0 };
+        let buf = request.source_buf();
+        match self.transmit(peer, class, urgency, &header, &buf, 0, len) {
+            SendOutcome::Full => return Attempt::Full,
+            SendOutcome::Gone => self.fail_gone(id, peer),
+            SendOutcome::Sent => {
+                self.unlink(id);
+                let Some(request) = self.requests.get_mut(id) else { return Attempt::Done };
+                if !eager {
+                    request.state = State::SendAnnounced;
+                } else if synchronous {
+                    request.state = State::SendUnmatched;
+                } else {
+                    self.finish_send(id);
+                }
+            }
+        }
+        Attempt::Done
+    }
+
+    /// One packet whose payload is a part of a buffer.
+    #[allow(clippy::too_many_arguments)] // the transport's, and where in the buffer
+    fn transmit(
+        &mut self,
+        peer: u32,
+        class: Class,
+        urgency: Urgency,
+        header: &Header,
+        buf: &crate::ConstBuf,
+        offset: usize,
+        len: usize,
+    ) -> SendOutcome {
+        let payload = match buf.run_at(offset) {
+            Some(run) => run,
+            None => {
+                if len > self.scratch.len() {
+                    return SendOutcome::Gone;
+                }
+                // SAFETY: the scratch has room for `len` bytes; who posted the send vouched for its buffer.
+                unsafe { buf.pack(offset, len, self.scratch.as_mut_ptr()) };
+                self.scratch.as_ptr()
+            }
+        };
+        // SAFETY: `payload` is readable for `len` bytes: scratch, or the sender's buffer from `offset` on, inside its
+        // layout, which the poster vouched for.
+        let outcome = unsafe { self.transport.try_send(peer, class, urgency, header, payload, len) };
+        if outcome == SendOutcome::Sent {
+            self.counters.packets_sent = self.counters.packets_sent.wrapping_add(1);
+            self.counters.bytes_sent = self.counters.bytes_sent.wrapping_add(len as u64);
+            self.count_copy(len);
+        }
+        outcome
+    }
+
+    /// A packet without payload, on the Control lane.
+    pub(crate) fn transmit_control(&mut self, peer: u32, header: &Header) -> SendOutcome {
+        let nothing = crate::ConstBuf::contiguous(core::ptr::null(), 0);
+        self.transmit(peer, Class::Control, Urgency::Urgent, header, &nothing, 0, 0)
+    }
+
+    pub(crate) fn finish_send(&mut self, id: Id) {
+        let Some(request) = self.requests.get(id) else { return };
+        let outcome = Outcome {
+            code: Code::Ok,
+            source: request.peer,
+            tag: request.tag,
+            bytes: request.total,
+            detail: 0,
+        };
+        self.finish(id, outcome);
+    }
+
+    /// Retries the sends that wait for room in one class's lane to a peer, in order.
+    pub(crate) fn retry_queue(&mut self, peer: u32, class: Class, budget: &mut Budget) -> Attempt {
+        let index = usize::from(class == Class::Coll);
+        loop {
+            let queue = self.peers.get(peer as usize).and_then(|p| p.queues.get(index));
+            let Some(id) = queue.and_then(|queue| queue.first(&self.requests)) else { return Attempt::Done };
+            let total = self.requests.get(id).map_or(0, |r| r.total as usize);
+            let len = if total <= self.eager_max { total } else { 0 };
+            // A message goes in whole; one that is longer than a whole budget goes in when nothing else does.
+            if len > budget.bytes_left() && budget.bytes_left() < self.eager_max {
+                return Attempt::Spent;
+            }
+            if !budget.packet() {
+                return Attempt::Spent;
+            }
+            match self.try_first_packet(id) {
+                Attempt::Done => budget.take_bytes(len),
+                other => return other,
+            }
+        }
+    }
+
+    /// Sends the next piece of the large message whose turn it is.
+    pub(crate) fn next_piece(&mut self, peer: u32, budget: &mut Budget) -> Option<Attempt> {
+        let id = self.peers.get(peer as usize)?.bulk.first(&self.requests)?;
+        let request = self.requests.get(id)?;
+        let offset = request.done as usize;
+        let left = (request.total as usize).saturating_sub(offset);
+        let whole = left.min(self.piece);
+        if budget.bytes_left() < whole.min(SMALL_PIECE) || !budget.packet() {
+            return Some(Attempt::Spent);
+        }
+        let len = whole.min(budget.bytes_left());
+        let header = Header {
+            kind: kind::DATA,
+            flags: 0,
+            context: request.context,
+            tag: request.tag,
+            a: request.remote,
+            b: offset as u64,
+            c: 0,
+        };
+        let buf = request.source_buf();
+        match self.transmit(peer, Class::Bulk, Urgency::Urgent, &header, &buf, offset, len) {
+            SendOutcome::Full => return Some(Attempt::Full),
+            SendOutcome::Gone => self.fail_gone(id, peer),
+            SendOutcome::Sent => {
+                budget.take_bytes(len);
+                self.unlink(id);
+                let request = self.requests.get_mut(id)?;
+                request.done = request.done.wrapping_add(len as u64);
+                if request.done >= request.total {
+                    self.finish_send(id);
+                } else {
+                    // To the end of the list: large messages to one peer take turns.
+                    self.enlist(id, Member::Bulk);
+                }
+            }
+        }
+        Some(Attempt::Done)
+    }
+}

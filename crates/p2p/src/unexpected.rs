@@ -1,0 +1,308 @@
+//! Messages that arrived before their receive.
+//!
+//! Room is bounded: slots for messages (a payload of at most 64 bytes lies in the slot) and blocks of 512 bytes for
+//! longer payloads. Only user threads add room, up to a limit. When there is none the message stays in its lane, and
+//! everything behind it: the lane pushes back on its sender.
+
+use tocsin_progress::{Id, Slots};
+
+use crate::list::{Link, Linked, List, NONE};
+use crate::pattern::{Bins, KINDS, Pattern};
+use crate::{MutBuf, Status};
+
+/// Payload bytes of a block; with its link 512.
+const BLOCK: usize = 508;
+/// Payload bytes in the message's own slot.
+const INLINE: usize = 64;
+/// Bins per kind at the start.
+const BINS: usize = 128;
+
+#[derive(Debug)]
+#[repr(C)]
+struct Block {
+    data: [u8; BLOCK],
+    next: u32,
+}
+
+const _: () = assert!(size_of::<Block>() == 512);
+
+/// Arrived whole, or announced by RTS.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Arrival {
+    /// Payload is here.
+    Eager,
+    /// Payload is here; the sender waits for an ACK.
+    Synchronous,
+    /// Payload is with the sender, who waits for a CTS.
+    Announced,
+}
+
+/// Who sent what.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Envelope {
+    pub(crate) context: u32,
+    pub(crate) source: u32,
+    pub(crate) tag: i32,
+    pub(crate) arrival: Arrival,
+    /// Bytes of the whole message.
+    pub(crate) bytes: usize,
+    /// The sender's request, as it names itself.
+    pub(crate) remote: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Message {
+    links: [Link; KINDS],
+    pub(crate) envelope: Envelope,
+    /// Taken out of matching by a probe.
+    pub(crate) taken: bool,
+    first: u32,
+    inline: [u8; INLINE],
+}
+
+impl Linked for Message {
+    #[inline]
+    fn link(&self, which: usize) -> Link {
+        self.links.get(which).copied().unwrap_or(Link::UNLINKED)
+    }
+
+    #[inline]
+    fn set_link(&mut self, which: usize, link: Link) {
+        if let Some(slot) = self.links.get_mut(which) {
+            *slot = link;
+        }
+    }
+}
+
+/// The unexpected messages of one class.
+#[derive(Debug)]
+pub(crate) struct Unexpected {
+    messages: Slots<Message>,
+    blocks: Slots<Block>,
+    bins: Bins,
+    limit: usize,
+}
+
+fn blocks_for(bytes: usize) -> usize {
+    if bytes <= INLINE { 0 } else { bytes.div_ceil(BLOCK) }
+}
+
+impl Unexpected {
+    /// User threads only. None: memory was refused.
+    pub(crate) fn new(messages: usize, blocks: usize, limit: usize) -> Option<Unexpected> {
+        let mut new = Unexpected {
+            messages: Slots::new(|| Message {
+                links: [Link::UNLINKED; KINDS],
+                envelope: Envelope {
+                    context: 0,
+                    source: 0,
+                    tag: 0,
+                    arrival: Arrival::Eager,
+                    bytes: 0,
+                    remote: 0,
+                },
+                taken: false,
+                first: NONE,
+                inline: [0; INLINE],
+            }),
+            blocks: Slots::new(|| Block { data: [0; BLOCK], next: NONE }),
+            bins: Bins::new(BINS)?,
+            limit,
+        };
+        new.messages.reserve(messages.max(1)).ok()?;
+        new.blocks.reserve(blocks).ok()?;
+        Some(new)
+    }
+
+    /// Keeps a message. False: no room. Handler-safe; bounded by `len`.
+    ///
+    /// # Safety
+    /// `payload` is readable for `len` bytes.
+    pub(crate) unsafe fn keep(&mut self, envelope: Envelope, payload: *const u8, len: usize) -> bool {
+        let needed = blocks_for(len);
+        if self.blocks.capacity().wrapping_sub(self.blocks.len()) < needed {
+            return false;
+        }
+        let Some(id) = self.messages.alloc() else { return false };
+        let Some(message) = self.messages.get_mut(id) else { return false };
+        message.envelope = envelope;
+        message.taken = false;
+        message.first = NONE;
+        if needed == 0 {
+            // SAFETY: at most INLINE bytes, because no block is needed; the caller vouches for the source.
+            unsafe { core::ptr::copy_nonoverlapping(payload, message.inline.as_mut_ptr(), len.min(INLINE)) };
+        } else {
+            // From the last block to the first, so that each is linked to one that exists.
+            let mut next = NONE;
+            for number in (0..needed).rev() {
+                let Some(block) = self.blocks.alloc() else { break };
+                let Some(memory) = self.blocks.get_mut(block) else { break };
+                let start = number.wrapping_mul(BLOCK);
+                let run = len.saturating_sub(start).min(BLOCK);
+                // SAFETY: start + run <= len, and run fits the block.
+                unsafe {
+                    core::ptr::copy_nonoverlapping(payload.add(start), memory.data.as_mut_ptr(), run);
+                }
+                memory.next = next;
+                next = block.index;
+            }
+            message.first = next;
+        }
+        for kind in 0..KINDS {
+            let pattern = Pattern::of(kind, envelope.context, envelope.source, envelope.tag);
+            if let Some(bin) = self.bins.bin(&pattern) {
+                bin.push(&mut self.messages, kind, id);
+            }
+        }
+        true
+    }
+
+    /// The earliest message that a pattern matches. Handler-safe; bounded by the messages of one bin.
+    pub(crate) fn find(&self, pattern: &Pattern) -> Option<Id> {
+        if self.messages.is_empty() {
+            return None;
+        }
+        let kind = pattern.kind();
+        let mut at = self.bins.look(pattern).and_then(|bin| bin.first(&self.messages));
+        while let Some(id) = at {
+            let envelope = self.messages.get(id)?.envelope;
+            if Pattern::of(kind, envelope.context, envelope.source, envelope.tag) == *pattern {
+                return Some(id);
+            }
+            at = List::next(&self.messages, kind, id);
+        }
+        None
+    }
+
+    pub(crate) fn get(&self, id: Id) -> Option<&Message> {
+        self.messages.get(id)
+    }
+
+    pub(crate) fn status(&self, id: Id) -> Option<Status> {
+        let envelope = self.messages.get(id)?.envelope;
+        Some(Status { source: envelope.source, tag: envelope.tag, bytes: envelope.bytes })
+    }
+
+    /// Takes a message out of matching; it stays. Handler-safe, O(1).
+    pub(crate) fn take(&mut self, id: Id) {
+        let Some(message) = self.messages.get_mut(id) else { return };
+        if message.taken {
+            return;
+        }
+        message.taken = true;
+        let envelope = message.envelope;
+        for kind in 0..KINDS {
+            let pattern = Pattern::of(kind, envelope.context, envelope.source, envelope.tag);
+            if let Some(bin) = self.bins.bin(&pattern) {
+                bin.remove(&mut self.messages, kind, id);
+            }
+        }
+    }
+
+    /// Copies the payload, cut at `room` bytes, to a buffer. Handler-safe; bounded by the message.
+    ///
+    /// # Safety
+    /// The buffer is writable as its layout says.
+    pub(crate) unsafe fn copy_out(&self, id: Id, buf: &MutBuf, room: usize) {
+        let Some(message) = self.messages.get(id) else { return };
+        let len = message.envelope.bytes.min(room);
+        if message.first == NONE {
+            // SAFETY: a message without blocks has at most INLINE bytes; the caller vouches for the buffer.
+            unsafe { buf.unpack(0, len.min(INLINE), message.inline.as_ptr()) };
+            return;
+        }
+        let (mut at, mut offset) = (message.first, 0usize);
+        while offset < len {
+            let Some(block) = self.blocks.by_index(at).and_then(|b| self.blocks.get(b)) else { return };
+            let run = len.wrapping_sub(offset).min(BLOCK);
+            // SAFETY: run fits the block; the caller vouches for the buffer.
+            unsafe { buf.unpack(offset, run, block.data.as_ptr()) };
+            offset = offset.wrapping_add(run);
+            at = block.next;
+        }
+    }
+
+    /// Gives a message's room back. Handler-safe; bounded by the message.
+    pub(crate) fn free(&mut self, id: Id) {
+        self.take(id);
+        let Some(message) = self.messages.get(id) else { return };
+        let mut at = message.first;
+        while let Some(block) = self.blocks.by_index(at) {
+            at = self.blocks.get(block).map_or(NONE, |b| b.next);
+            self.blocks.free(block);
+        }
+        self.messages.free(id);
+    }
+
+    /// Slots of messages, to walk over.
+    pub(crate) fn capacity(&self) -> u32 {
+        self.messages.capacity() as u32
+    }
+
+    pub(crate) fn at(&self, index: u32) -> Option<Id> {
+        self.messages.by_index(index)
+    }
+
+    /// Messages kept.
+    pub(crate) fn len(&self) -> usize {
+        self.messages.len()
+    }
+
+    /// Bytes that messages and blocks take.
+    fn bytes(&self) -> usize {
+        self.messages
+            .capacity()
+            .saturating_mul(size_of::<Message>())
+            .saturating_add(self.blocks.capacity().saturating_mul(size_of::<Block>()))
+    }
+
+    /// Adds room for at least one message of `longest` bytes, and doubles what is there, as far as the limit allows.
+    /// False: the limit is reached, or memory was refused. User threads only: it allocates.
+    pub(crate) fn grow(&mut self, longest: usize) -> bool {
+        let need = blocks_for(longest);
+        let free_messages = self.messages.capacity().saturating_sub(self.messages.len());
+        let free_blocks = self.blocks.capacity().saturating_sub(self.blocks.len());
+        let mut grown = free_messages > 0 && free_blocks >= need;
+        if free_messages == 0 {
+            grown |= self.add(self.messages.capacity().max(128), size_of::<Message>(), |s, n| {
+                s.messages.reserve(n).is_ok()
+            });
+        }
+        if free_blocks < need {
+            grown |= self.add(self.blocks.capacity().max(need), size_of::<Block>(), |s, n| {
+                s.blocks.reserve(n).is_ok()
+            });
+        }
+        if grown {
+            self.make_room();
+        }
+        grown
+    }
+
+    fn add(&mut self, count: usize, size: usize, reserve: impl Fn(&mut Self, usize) -> bool) -> bool {
+        // Slabs grow by chunks of 128: no less is asked for, so that the limit is kept.
+        let allowed = self.limit.saturating_sub(self.bytes()) / size / 128 * 128;
+        let count = count.next_multiple_of(128).min(allowed);
+        count > 0 && reserve(self, count)
+    }
+
+    fn make_room(&mut self) {
+        if self.messages.capacity() < self.bins.per_kind().saturating_mul(4) {
+            return;
+        }
+        let Some(mut bins) = Bins::new(self.messages.capacity()) else { return };
+        let per_kind = self.bins.per_kind().max(1);
+        for (number, list) in self.bins.lists().iter().enumerate() {
+            let kind = number / per_kind;
+            let mut at = list.first(&self.messages);
+            while let Some(id) = at {
+                at = List::next(&self.messages, kind, id);
+                let Some(e) = self.messages.get(id).map(|m| m.envelope) else { break };
+                if let Some(bin) = bins.bin(&Pattern::of(kind, e.context, e.source, e.tag)) {
+                    bin.push(&mut self.messages, kind, id);
+                }
+            }
+        }
+        self.bins = bins;
+    }
+}
