@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use loom::sync::Notify;
-use tocsin_sync::atomic::{AtomicU64, Ordering, fence};
+use tocsin_sync::atomic::{AtomicU64, Ordering, fence, real};
 use tocsin_transport::Header;
 
 use super::*;
@@ -58,7 +58,10 @@ impl Drop for Model {
 fn run(slots: u32, data: u32, len: usize, packets: u64, broken: bool) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(builder.preemption_bound.unwrap_or(3));
+    let executions = std::sync::Arc::new(real::AtomicU64::new(0));
+    let counter = executions.clone();
     builder.check(move || {
+        counter.fetch_add(1, Ordering::Relaxed);
         let model = Model::new(slots, data);
         let producer = {
             let model = model.clone();
@@ -106,6 +109,7 @@ fn run(slots: u32, data: u32, len: usize, packets: u64, broken: bool) {
         }
         producer.join().unwrap();
     });
+    println!("{slots} slots, {packets} packets: {} executions", executions.load(Ordering::Relaxed));
 }
 
 #[test]
@@ -126,5 +130,9 @@ fn loom_data_ring() {
 #[test]
 fn loom_catches_a_missing_fence() {
     let caught = std::panic::catch_unwind(|| run(1, 0, 0, 2, true));
-    assert!(caught.is_err(), "the model does not notice that a starving producer is forgotten");
+    let said = caught.err().and_then(|e| e.downcast::<String>().ok());
+    assert!(
+        said.as_ref().is_some_and(|s| s.contains("deadlock")),
+        "the model does not notice that a starving producer is forgotten: {said:?}"
+    );
 }
