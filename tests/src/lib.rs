@@ -1,1 +1,18 @@
-//! Tests that cross crates.
+//! Tests that cross crates: what they share.
+//!
+//! A *scenario* is what one rank does; [`run`] runs it on every rank of a world, as threads of the test process or as
+//! processes of the program `tocsin-rank`. Every program here has the tripwire allocator: an allocation or a free inside a
+//! handler aborts it.
+
+pub mod random;
+pub mod run;
+pub mod scenarios;
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+pub mod stepper;
+
+use std::alloc::System;
+
+use tocsin_sync::tripwire::Tripwire;
+
+#[global_allocator]
+static ALLOCATOR: Tripwire<System> = Tripwire::new(System);
