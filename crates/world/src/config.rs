@@ -103,6 +103,10 @@ impl Config {
         let mut config = Config::default();
         for (name, value) in variables {
             let Some(name) = name.to_str().filter(|n| n.starts_with("TOCSIN_")) else { continue };
+            if name.starts_with("TOCSIN_TEST_") {
+                // Read by the test programs, whose ranks inherit them.
+                continue;
+            }
             let known = variables::find(name)?;
             let Some(value) = value.to_str() else {
                 return Err(wrong(known, &value.to_string_lossy()));
