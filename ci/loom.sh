@@ -23,7 +23,7 @@ for file in crates/*/tests/loom_*.rs; do
     # Compiled before the clock starts.
     cargo test --release --locked --target-dir "$target_dir" --manifest-path "$manifest" --test "$name" --no-run
     output=$(mktemp)
-    if ! timeout --kill-after=10 "${TOCSIN_LOOM_LIMIT:-300}" \
+    if ! timeout --kill-after=10 "${LOOM_LIMIT:-300}" \
         cargo test --release --locked --target-dir "$target_dir" --manifest-path "$manifest" --test "$name" 2>&1 |
         tee "$output"; then
         echo "error: $file failed" >&2
