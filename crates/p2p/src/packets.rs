@@ -138,8 +138,8 @@ impl<T: Transport> P2p<T> {
             },
             kind::ABORT_SEND => match self.named(header.a, peer, State::RecvData) {
                 Some(id) => {
-                    let tag = self.requests.get(id).map_or(0, |r| r.tag);
-                    let revoked = self.contexts.is_revoked(header.context);
+                    let (tag, context) = self.requests.get(id).map_or((0, 0), |r| (r.tag, r.context));
+                    let revoked = self.contexts.is_revoked(context);
                     let code = if revoked { Code::Revoked } else { Code::Cancelled };
                     let outcome = Outcome { code, source: peer, tag, bytes: 0, detail: u64::from(peer) };
                     self.finish(id, outcome);

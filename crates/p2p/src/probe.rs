@@ -61,10 +61,10 @@ impl<T: Transport> P2p<T> {
             self.progress(&mut Budget::user());
             found = self.find(&pattern);
         }
-        if found.is_none() {
-            if let Some((code, rank)) = self.no_source(pattern.context, pattern.source) {
-                return Err(crate::faults::error(code, rank));
-            }
+        if found.is_none()
+            && let Some((code, rank)) = self.no_source(pattern.context, pattern.source)
+        {
+            return Err(crate::faults::error(code, rank));
         }
         Ok(found)
     }

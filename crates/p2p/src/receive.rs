@@ -32,10 +32,8 @@ impl<T: Transport> P2p<T> {
         let class = usize::from(args.class == Class::Coll);
         let pattern = Pattern { context: args.context, source: args.source, tag: args.tag };
         let here = self.matching.get(class).and_then(|m| m.unexpected.find(&pattern)).is_some();
-        if !here {
-            if let Some((code, rank)) = self.no_source(args.context, args.source) {
-                return Err(crate::faults::error(code, rank));
-            }
+        if !here && let Some((code, rank)) = self.no_source(args.context, args.source) {
+            return Err(crate::faults::error(code, rank));
         }
         let id = self.reserve_request()?;
         // SAFETY: the caller vouches for the buffer.
@@ -96,14 +94,12 @@ impl<T: Transport> P2p<T> {
         let unexpected =
             &mut self.matching.get_mut(usize::from(message.class)).ok_or(Error::NoSuchMessage)?.unexpected;
         let envelope = unexpected.get(name).filter(|m| m.taken).ok_or(Error::NoSuchMessage)?.envelope;
-        self.check(class, envelope.context, &buf.layout).or_else(|error| match error {
+        let checked = self.check(class, envelope.context, &buf.layout);
+        if matches!(checked, Err(Error::Revoked { .. })) {
             // The message is of no more use.
-            Error::Revoked { .. } => {
-                self.free_message(class, name);
-                Err(error)
-            }
-            other => Err(other),
-        })?;
+            self.free_message(class, name);
+        }
+        checked?;
         self.refresh_epoch();
         let fate = self.peers.get(envelope.source as usize).and_then(|p| p.fate.no_more_to());
         if let Some(code) = fate.filter(|_| envelope.arrival == Arrival::Announced) {
