@@ -291,3 +291,6 @@ fn check_rounds(steps: &[Step]) -> Result<(), Error> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

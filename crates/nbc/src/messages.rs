@@ -4,7 +4,7 @@ use crate::Error;
 use tocsin_p2p::{Class, ConstBuf, Mode, MutBuf, P2p, RecvArgs, SendArgs};
 use tocsin_progress::completion::{Code, Outcome};
 use tocsin_progress::slots::Id;
-use tocsin_transport::Transport;
+use tocsin_transport::{PeerState, Transport};
 
 /// The envelope of a collective's message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,8 +61,15 @@ pub trait Messages {
     /// Changes after a rank has died *and* what it had sent has been delivered. Handler-safe.
     fn failures(&self) -> u64;
 
-    /// Whether a world rank is dead, as of [`failures`](Self::failures). Handler-safe.
-    fn is_dead(&self, rank: u32) -> bool;
+    /// The first of these world ranks that is dead or broken, as of [`failures`](Self::failures), and the code that says
+    /// so. A rank that has finalized has done its part of every collective. Handler-safe.
+    fn failed_among(&self, ranks: &[u32]) -> Option<(u32, Code)>;
+
+    /// As [`failed_among`](Self::failed_among), but without waiting for what a dead rank had sent: whom to blame when
+    /// another rank has given up a message, because it knew of a death first. Handler-safe.
+    fn blame(&self, ranks: &[u32]) -> Option<(u32, Code)> {
+        self.failed_among(ranks)
+    }
 }
 
 impl<T: Transport> Messages for P2p<T> {
@@ -78,13 +85,7 @@ impl<T: Transport> Messages for P2p<T> {
         P2p::release(self, request);
     }
 
-    unsafe fn start_send(
-        &mut self,
-        request: Id,
-        envelope: &Envelope,
-        from: *const u8,
-        bytes: usize,
-    ) {
+    unsafe fn start_send(&mut self, request: Id, envelope: &Envelope, from: *const u8, bytes: usize) {
         let arguments = SendArgs {
             context: envelope.context,
             dest: envelope.peer,
@@ -123,8 +124,13 @@ impl<T: Transport> Messages for P2p<T> {
         self.failed_epoch()
     }
 
-    fn is_dead(&self, rank: u32) -> bool {
-        // One that has finalized has done its part of every collective, or its peers' requests say so.
-        matches!(self.failed_peer(&[rank]), Some((_, code)) if code != Code::PeerFinalized)
+    fn failed_among(&self, ranks: &[u32]) -> Option<(u32, Code)> {
+        self.failed_peer(ranks)
+    }
+
+    fn blame(&self, ranks: &[u32]) -> Option<(u32, Code)> {
+        let is_dead = |rank: &&u32| self.transport().peer_state(**rank) == PeerState::Dead;
+        let dead = || ranks.iter().find(is_dead).map(|rank| (*rank, Code::PeerDead));
+        self.failed_peer(ranks).or_else(dead)
     }
 }

@@ -292,3 +292,6 @@ fn names(algorithms: impl Iterator<Item = &'static Algorithm>) -> String {
 pub(crate) const fn misplaced() -> Error {
     Error::BadSchedule("an algorithm was given another operation's arguments")
 }
+
+#[cfg(test)]
+mod tests;

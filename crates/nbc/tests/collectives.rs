@@ -1,5 +1,5 @@
 //! The algorithms over a network that is as nasty as the contract with the layer below allows.
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::unwrap_used)]
 
 mod common;
 

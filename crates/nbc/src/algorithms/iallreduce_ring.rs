@@ -60,12 +60,12 @@ fn compile(arguments: &Arguments, b: &mut ScheduleBuilder) -> Result<(), Error> 
         reductions.push(call.combine(b, &mut current, part, temp, true, arrival, &[])?);
     }
     let mut ready = current.written;
-    for s in 0..p - 1 {
+    for (s, reader) in readers.iter().enumerate() {
         let (out, inward) = (rank + 1 + p - s, rank + p - s);
         let round = (p - 1 + s) as u32;
         b.send(next, round, output(out), bytes(out), ready.as_slice());
         // The block that comes in now went out at step s of the reduce-scatter.
-        ready = Some(b.recv(previous, round, output(inward), bytes(inward), readers[s].as_slice()));
+        ready = Some(b.recv(previous, round, output(inward), bytes(inward), reader.as_slice()));
     }
     Ok(())
 }

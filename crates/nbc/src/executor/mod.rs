@@ -16,7 +16,7 @@ use crate::{Error, Group};
 use list::{Link, Queue, StepList};
 use std::ptr::NonNull;
 use tocsin_progress::budget::{Budget, Context, Pass};
-use tocsin_progress::completion::{Code, Completion, Outcome};
+use tocsin_progress::completion::{Completion, Outcome};
 use tocsin_progress::slots::{Id, Slots};
 
 /// The cookie of a request has 24 bits for the slot and 24 for the step.
@@ -219,13 +219,13 @@ impl Nbc {
         let failures = Some(messages.failures());
         let dead = match active.alive_at == failures {
             true => None,
-            false => dead_member(messages, &schedule.group),
+            false => failed_member(messages, &schedule.group),
         };
         if dead.is_none() {
             active.alive_at = failures;
         }
         match dead {
-            Some(rank) => self.end(id, peer_dead(rank)),
+            Some(outcome) => self.end(id, outcome),
             None if is_empty => self.end(id, Outcome::default()),
             None => self.ready.push(&mut self.slots, id.index, Link::Ready),
         }
@@ -349,13 +349,10 @@ fn give_back<M: Messages>(messages: &mut M, schedule: &mut Schedule) {
     }
 }
 
-/// A member that is dead, if any is. Handler-safe.
-fn dead_member<M: Messages>(messages: &M, group: &Group) -> Option<u32> {
-    group.world_ranks().iter().copied().find(|rank| messages.is_dead(*rank))
-}
-
-fn peer_dead(rank: u32) -> Outcome {
-    Outcome { code: Code::PeerDead, source: rank, ..Outcome::default() }
+/// How a collective of this group ends, if a member is dead. Handler-safe.
+fn failed_member<M: Messages>(messages: &M, group: &Group) -> Option<Outcome> {
+    let (source, code) = messages.failed_among(group.world_ranks())?;
+    Some(Outcome { code, source, ..Outcome::default() })
 }
 
 const fn is_handler(context: Context) -> bool {

@@ -2,7 +2,7 @@
 //! by its budget, an end by the schedule's number of steps, a failure by the number of schedules and their members.
 
 use super::list::Link;
-use super::{Nbc, Stage, dead_member, is_handler, peer_dead};
+use super::{Nbc, Stage, failed_member, is_handler};
 use crate::kernels::Panicked;
 use crate::messages::{Envelope, Messages};
 use crate::schedule::{Kind, NONE, Schedule, Status, tag};
@@ -68,7 +68,8 @@ impl Nbc {
     /// Fails every running collective that has this world rank as a member. [`progress`](Self::progress) does it by
     /// itself when [`Messages::failures`] changes. Handler-safe.
     pub fn fail_group<M: Messages>(&mut self, messages: &mut M, dead: u32) {
-        self.fail_where(messages, |_, schedule, _| schedule.group.contains(dead).then(|| peer_dead(dead)));
+        let outcome = Outcome { code: Code::PeerDead, source: dead, ..Outcome::default() };
+        self.fail_where(messages, |_, schedule, _| schedule.group.contains(dead).then_some(outcome));
     }
 
     /// Fails every running collective of a context: its communicator was revoked. Handler-safe.
@@ -78,9 +79,7 @@ impl Nbc {
     }
 
     fn fail_dead<M: Messages>(&mut self, messages: &mut M) {
-        self.fail_where(messages, |messages, schedule, _| {
-            dead_member(messages, &schedule.group).map(peer_dead)
-        });
+        self.fail_where(messages, |messages, schedule, _| failed_member(messages, &schedule.group));
     }
 
     fn fail_where<M: Messages>(
@@ -135,7 +134,12 @@ impl Nbc {
             Some(Kind::Recv { bytes, .. }) => bytes as u64,
             _ => outcome.bytes,
         };
-        if outcome.code != Code::Ok {
+        if outcome.code == Code::Cancelled {
+            // Another member has given up. Its reason may be a death that this rank has yet to hear of.
+            let blamed = messages.blame(schedule.group.world_ranks());
+            let (source, code) = blamed.unwrap_or((outcome.source, outcome.code));
+            self.fail(messages, id, Outcome { code, source, ..outcome });
+        } else if outcome.code != Code::Ok {
             self.fail(messages, id, outcome);
         } else if outcome.bytes != expected {
             // The ranks disagree about sizes: an erroneous program, or a lying peer.

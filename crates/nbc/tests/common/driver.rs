@@ -10,6 +10,7 @@ use tocsin_nbc::{Group, Nbc, Schedule};
 use tocsin_progress::budget::{Budget, Context, Pass};
 use tocsin_progress::completion::{Code, Outcome};
 use tocsin_progress::slots::Id;
+use tocsin_sync::thread::HandlerScope;
 
 thread_local! {
     static IN_HANDLER: Cell<bool> = const { Cell::new(false) };
@@ -24,6 +25,14 @@ pub fn in_handler() -> bool {
 pub trait Lower: Messages {
     fn pump(&mut self, budget: &mut Budget) -> Pass;
     fn is_clean(&self) -> bool;
+
+    /// Before the token is released.
+    fn after(&mut self) {}
+
+    /// Opened around passes that play a handler's.
+    fn scope() -> Option<HandlerScope> {
+        None
+    }
 }
 
 impl Lower for End {
@@ -46,6 +55,10 @@ pub struct Machine<L> {
     pub ranks: Vec<Rank<L>>,
     pub random: Random,
     sequence: u32,
+    /// A rank that gets no passes but handlers'.
+    pub only_handlers: Option<usize>,
+    /// A rank that gets no passes.
+    pub silent: Option<usize>,
 }
 
 /// Memory at an odd address with guards around it.
@@ -175,7 +188,7 @@ pub fn group(ranks: u32, me: u32) -> Group {
 impl<L: Lower> Machine<L> {
     pub fn new(lower: Vec<L>, seed: u64) -> Machine<L> {
         let ranks = lower.into_iter().map(|lower| Rank { lower, nbc: Nbc::new() }).collect();
-        Machine { ranks, random: Random(seed), sequence: 0 }
+        Machine { ranks, random: Random(seed), sequence: 0, only_handlers: None, silent: None }
     }
 
     pub fn size(&self) -> u32 {
@@ -192,23 +205,34 @@ impl<L: Lower> Machine<L> {
         let Rank { lower, nbc } = &mut self.ranks[rank];
         // SAFETY: - the call owns the buffers, untouched until the machine has seen the completion.
         let id = unsafe { nbc.post(lower, schedule, 1 << 31, call.sequence) };
+        lower.after();
         call.ids[rank] = Some(id.unwrap());
     }
 
     /// One pass of a rank.
     pub fn step(&mut self, rank: usize) -> Pass {
-        let context = *self.random.pick(&[Context::User, Context::Handler, Context::ProgressThread]);
+        if self.silent == Some(rank) {
+            return Pass::Idle;
+        }
+        let contexts = [Context::User, Context::Handler, Context::ProgressThread];
+        let context = match self.only_handlers == Some(rank) {
+            true => Context::Handler,
+            false => *self.random.pick(&contexts),
+        };
         let bytes = match self.random.below(4) {
             0 => 1 + self.random.below(64),
             1 => 1 + self.random.below(4096),
             _ => 65536,
         };
         let mut budget = Budget::limited(context, 1 + self.random.below(32) as u32, bytes);
-        IN_HANDLER.set(context == Context::Handler);
         let Rank { lower, nbc } = &mut self.ranks[rank];
+        let scope = (context == Context::Handler).then(L::scope);
+        IN_HANDLER.set(context == Context::Handler);
         let below = lower.pump(&mut budget);
         let pass = nbc.progress(lower, &mut budget);
+        lower.after();
         IN_HANDLER.set(false);
+        drop(scope);
         if below == Pass::Idle { pass } else { below }
     }
 
@@ -283,6 +307,7 @@ impl<L: Lower> Machine<L> {
                 let id = call.ids[rank].unwrap();
                 // SAFETY: - as `post`.
                 unsafe { nbc.start(lower, id, self.sequence).unwrap() };
+                lower.after();
             }
             let done = |machine: &Self| (0..machine.ranks.len()).all(|r| machine.outcome(&call, r).is_some());
             self.drive("a persistent collective", |_, _| {}, done);

@@ -1,5 +1,5 @@
 //! What the integration tests share: random numbers, the fabrics, the sequential model, the driver of all ranks.
-#![allow(dead_code, missing_docs)]
+#![allow(dead_code, missing_docs, clippy::unwrap_used, clippy::expect_used)]
 
 pub mod driver;
 pub mod model;

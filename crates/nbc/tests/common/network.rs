@@ -178,7 +178,9 @@ impl Messages for End {
         self.net.borrow().failures
     }
 
-    fn is_dead(&self, rank: u32) -> bool {
-        self.net.borrow().hosts[rank as usize].dead
+    fn failed_among(&self, ranks: &[u32]) -> Option<(u32, Code)> {
+        let net = self.net.borrow();
+        let dead = ranks.iter().find(|rank| net.hosts[**rank as usize].dead)?;
+        Some((*dead, Code::PeerDead))
     }
 }

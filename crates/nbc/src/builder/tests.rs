@@ -1,0 +1,98 @@
+use super::*;
+
+fn group() -> Group {
+    Group::new(vec![5, 6, 9].into(), 1).unwrap()
+}
+
+fn refused(build: impl FnOnce(&mut ScheduleBuilder)) -> String {
+    let mut b = ScheduleBuilder::new(&group());
+    build(&mut b);
+    b.finish().unwrap_err().to_string()
+}
+
+fn dangling() -> Mem {
+    Mem::User(std::ptr::dangling_mut())
+}
+
+#[test]
+fn dependants_are_laid_out_flat() {
+    let mut b = ScheduleBuilder::new(&group());
+    let first = b.join(&[]);
+    let second = b.join(&[]);
+    let third = b.join(&[second, first, second]);
+    let last = b.join(&[third, first]);
+    b.order(second, last);
+    let schedule = b.finish().unwrap();
+    let of = |i: usize| {
+        let step = &schedule.steps[i];
+        &schedule.dependants[step.first_dependant as usize..][..step.dependants as usize]
+    };
+    assert_eq!((of(0), of(1), of(2), of(3)), (&[2, 3][..], &[2, 3][..], &[3][..], &[][..]));
+    let pending: Vec<_> = schedule.state.iter().map(|s| s.pending).collect();
+    assert_eq!((pending, &*schedule.initial), (vec![0, 0, 2, 3], &[0, 1][..]));
+}
+
+#[test]
+fn what_is_no_schedule_is_refused() {
+    let message = refused(|b| {
+        let (first, second) = (b.join(&[]), b.join(&[]));
+        b.order(first, second);
+        b.order(second, first);
+    });
+    assert!(message.contains("cycle"), "{message}");
+    let message = refused(|b| {
+        let step = b.join(&[]);
+        b.order(step, step);
+    });
+    assert!(message.contains("depends on itself"), "{message}");
+    let message = refused(|b| {
+        b.join(&[StepId(7)]);
+    });
+    assert!(message.contains("does not exist"), "{message}");
+    let message = refused(|b| {
+        b.send(1, 0, dangling(), 0, &[]);
+    });
+    assert!(message.contains("to itself"), "{message}");
+    let message = refused(|b| {
+        b.recv(3, 0, dangling(), 0, &[]);
+    });
+    assert!(message.contains("outside the group"), "{message}");
+    let message = refused(|b| {
+        b.send(0, 1 << ROUND_BITS, dangling(), 0, &[]);
+    });
+    assert!(message.contains("rounds"), "{message}");
+    let message = refused(|b| {
+        b.recv(0, 3, dangling(), 0, &[]);
+        b.recv(0, 3, dangling(), 8, &[]);
+    });
+    assert!(message.contains("the same round"), "{message}");
+    let message = refused(|b| {
+        let temp = b.temp(64);
+        b.copy(temp, temp.at(32), 33, &[]);
+    });
+    assert!(message.contains("overlap") || message.contains("leaves the temporaries"), "{message}");
+    let message = refused(|b| {
+        let temp = b.temp(64);
+        b.copy(temp, dangling(), 65, &[]);
+    });
+    assert!(message.contains("leaves the temporaries"), "{message}");
+    let message = refused(|b| {
+        let temp = b.temp(128);
+        let operands = Reduction { left: temp, right: dangling(), out: temp.at(8), count: 2 };
+        b.reduce(operands, DataType::F64, Op::Sum, &[]).unwrap();
+    });
+    assert!(message.contains("overlaps an operand"), "{message}");
+    let message = refused(|b| {
+        b.temp(usize::MAX - 100);
+        b.temp(200);
+    });
+    assert!(message.contains("no memory"), "{message}");
+}
+
+#[test]
+fn temporaries_are_apart_and_aligned() {
+    let mut b = ScheduleBuilder::new(&group());
+    assert_eq!((b.temp(1), b.temp(65), b.temp(0), b.temp(8)), {
+        (Mem::Temp(0), Mem::Temp(64), Mem::Temp(192), Mem::Temp(192))
+    });
+}
