@@ -38,6 +38,14 @@ pub(crate) struct Block {
     deferred: AtomicU32,
 }
 
+/// What a signal may be about.
+pub(crate) struct Arrived {
+    /// A ringer has sent a signal.
+    pub(crate) signal: bool,
+    /// There is something to look at.
+    pub(crate) work: bool,
+}
+
 static FREE: Mutex<Vec<&'static Block>> = Mutex::new(Vec::new());
 static NEXT_SERIAL: AtomicU64 = AtomicU64::new(1);
 
@@ -107,18 +115,20 @@ impl Block {
         unsafe { block.as_ref() }
     }
 
-    /// Whether a ring came since the last call. Handler-safe.
-    pub(crate) fn was_rung(&self) -> bool {
+    /// What has come since the last call. Handler-safe.
+    pub(crate) fn arrived(&self) -> Arrived {
         // SAFETY: the descriptor is mapped while the receiver is installed, and a handler finds this block
         // only while it is.
         let Some(descriptor) = (unsafe { self.descriptor.load(Ordering::Relaxed).as_ref() }) else {
-            return false;
+            return Arrived { signal: false, work: false };
         };
         let rung = descriptor.rung();
-        // The second: the ring was coming, but a poller has taken its vectors.
-        let moved = rung != self.rung_seen.load(Ordering::Relaxed);
+        let signal = rung != self.rung_seen.load(Ordering::Relaxed);
         self.rung_seen.store(rung, Ordering::Relaxed);
-        moved || descriptor.posted() != 0
+        // A signal without work: a poller has taken its vectors. Work without a signal: nobody rang for it
+        // (unwanted plain messages), or two rings overlapped and the first handler counted both.
+        let work = signal || descriptor.posted() != 0 || self.deferred.load(Ordering::Relaxed) != 0;
+        Arrived { signal, work }
     }
 
     /// From now on nothing runs on this thread. Before the block's end.
@@ -205,11 +215,6 @@ impl Block {
             // A thread that rings itself exists; EAGAIN (real-time signals) leaves the note for the next one.
             let _rang = crate::ring::kick(&crate::ring::Real, descriptor, attention);
         }
-    }
-
-    /// Whether the handler left a note for a later entry.
-    pub(crate) fn has_deferred(&self) -> bool {
-        self.deferred.load(Ordering::Relaxed) != 0
     }
 }
 

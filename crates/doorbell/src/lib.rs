@@ -3,7 +3,7 @@
 //! # For users
 //! A rank has one [`Descriptor`] in shared memory. Its owner installs a [`Receiver`] on the thread that may
 //! be interrupted and says, in the descriptor's attention word, what that thread is doing ([`Own`]). Who has
-//! put something where the owner will look calls [`ring`]. A ring says "look", never "how many": rings of
+//! put something where the owner will look calls [`ring()`]. A ring says "look", never "how many": rings of
 //! the same vector collapse.
 //!
 //! The protocol that loses no wake-up:
@@ -12,7 +12,7 @@
 //! |---|---|
 //! | 1. publish the data | 1. say what you do now ([`Own::end_poll`], clearing a [`Mark`], ...) |
 //! | 2. `fence(SeqCst)` | 2. `fence(SeqCst)` |
-//! | 3. [`ring`] | 3. look at the data once more |
+//! | 3. [`ring()`] | 3. look at the data once more |
 //!
 //! Either the ringer sees the new attention and rings, or the owner's last look sees the data. Nobody's
 //! death can silence another: a ring is suppressed only by a mark that the *same* ringer set.

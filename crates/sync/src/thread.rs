@@ -5,7 +5,7 @@
 //! its first use, from a handler). So the answers live in a static table keyed by the thread pointer, which
 //! is one instruction to read and unique among live threads.
 //!
-//! The table is open-addressed. An entry lies at most [`deepest`](DEEPEST) places behind its home; that
+//! The table is open-addressed. An entry lies at most `DEEPEST` places behind its home; that
 //! distance only grows and is raised before the entry appears, so that a look-up is a bounded number of
 //! loads (1 in practice) and needs no tombstones. An entry is claimed by a compare-and-swap to `RESERVED`,
 //! filled, and only then given its key: a handler on the registering thread finds nothing or all of it.

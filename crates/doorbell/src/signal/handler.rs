@@ -20,13 +20,15 @@ extern "C" fn on<const NUMBER: usize>(signal: i32, info: *mut libc::siginfo_t, c
     if let Some(block) = Block::of_this_thread() {
         let timer = matches!(origin, Origin::Timer(serial) if serial == block.serial());
         // Asked whatever the origin says: a ring may have collapsed into somebody else's signal.
-        let rung = block.was_rung() | block.has_deferred();
+        let arrived = block.arrived();
         if timer {
             block.enter(Cause::Timer);
-        } else if rung {
+        } else if arrived.work {
             block.enter(Cause::Ring);
         }
-        ours = rung;
+        // Work alone does not make the signal ours: rather one call too many for another's handler, when two
+        // rings overlap, than one too few.
+        ours = arrived.signal;
     }
     match origin {
         Origin::Timer(_) => {}
@@ -58,7 +60,7 @@ impl Origin {
             libc::SI_TIMER => {
                 // SAFETY: si_value is valid for SI_TIMER.
                 let value = unsafe { info.si_value() }.sival_ptr.addr() as u64;
-                if value & SERIAL_MAGIC == SERIAL_MAGIC { Origin::Timer(value) } else { Origin::Foreign }
+                if value >> 48 == SERIAL_MAGIC >> 48 { Origin::Timer(value) } else { Origin::Foreign }
             }
             _ => Origin::Foreign,
         }
