@@ -5,6 +5,9 @@ pub mod idle;
 pub mod overlap;
 pub mod pingpong;
 mod progress;
+mod session;
+
+pub use session::Session;
 
 use crate::cli::Common;
 use crate::error::Error;

@@ -204,7 +204,7 @@ fn plain_processes(plan: &Plan, block: &Block) -> Result<(), Error> {
             command.args(["--cpu", &cpu.to_string()]);
         }
         // SAFETY: prctl is async-signal-safe and touches no memory of this process.
-        unsafe { command.pre_exec(|| die_with_parent()) };
+        unsafe { command.pre_exec(die_with_parent) };
         let child = command.spawn();
         children
             .push(child.map_err(|source| Error::System { what: format!("starting rank {rank}"), source })?);

@@ -4,6 +4,7 @@
 //! thing in the handler, the first iteration of each batch dropped. The mechanisms and kinds are measured in turn, a
 //! batch each.
 
+mod probe;
 mod receiver;
 
 use crate::cli::Latency;
@@ -13,6 +14,7 @@ use crate::row::{Row, Sink};
 use crate::shared::{Region, wake_sleepers};
 use crate::stats::Times;
 use crate::values::{Kind, Mechanism};
+pub use probe::Probe;
 pub(crate) use receiver::{Peer, peer};
 use receiver::{word, words_of};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -258,7 +260,7 @@ impl Pair {
         while self.word(at).load(Ordering::Acquire) < value {
             std::hint::spin_loop();
             spins += 1;
-            if spins % 4096 == 0 && now_ns() - asked > PATIENCE_NS {
+            if spins.is_multiple_of(4096) && now_ns() - asked > PATIENCE_NS {
                 asked = now_ns();
                 if !self.lives() {
                     return Err(Error::Failed("the receiver of the latency measurement ended".into()));

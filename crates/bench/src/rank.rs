@@ -8,6 +8,7 @@ use crate::compute::compute;
 use crate::error::Error;
 use crate::fleet::block::{Block, Measured, Task};
 use buffer::Buffer;
+pub(crate) use coll::elements;
 use std::hint::black_box;
 use tocsin_sync::atomic::Ordering;
 use tocsin_sync::clock::now_ns;

@@ -82,7 +82,9 @@ impl Sink {
             text.push('\n');
         } else {
             let cells: Vec<(&'static str, String)> = row.0.iter().map(|(k, v)| (*k, cell(v))).collect();
-            if !self.header.iter().map(|(k, _)| k).eq(cells.iter().map(|(k, _)| k)) {
+            // A row that lacks some of the header's keys leaves those places empty.
+            let fits = cells.iter().all(|(key, _)| self.header.iter().any(|(known, _)| known == key));
+            if !fits {
                 if !self.header.is_empty() {
                     text.push('\n');
                 }
@@ -92,7 +94,8 @@ impl Sink {
                 }
                 text = text.trim_end().to_owned() + "\n";
             }
-            for ((_, width), (_, value)) in self.header.iter().zip(&cells) {
+            for (key, width) in &self.header {
+                let value = cells.iter().find(|(known, _)| known == key).map_or("", |(_, value)| value);
                 text += &format!("{value:>width$}  ");
             }
             text = text.trim_end().to_owned() + "\n";
@@ -133,7 +136,7 @@ mod tests {
         let row = Row::new("latency")
             .set("backend", "signal")
             .set("lmt", None::<String>)
-            .number("mean_ns", 1234.567_89)
+            .number("mean_ns", 1_234.567_89)
             .number("std_ns", f64::NAN)
             .set("rounds", 5);
         assert_eq!(

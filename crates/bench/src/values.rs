@@ -262,8 +262,8 @@ fn list(text: &str, next: impl Fn(u64) -> u64) -> Result<Sizes, String> {
 /// A size for people: `64 KiB`.
 pub(crate) fn human_size(bytes: u64) -> String {
     match bytes {
-        b if b >= 1 << 20 && b % (1 << 20) == 0 => format!("{} MiB", b >> 20),
-        b if b >= 1 << 10 && b % (1 << 10) == 0 => format!("{} KiB", b >> 10),
+        b if b >= 1 << 20 && b.is_multiple_of(1 << 20) => format!("{} MiB", b >> 20),
+        b if b >= 1 << 10 && b.is_multiple_of(1 << 10) => format!("{} KiB", b >> 10),
         b => format!("{b} B"),
     }
 }

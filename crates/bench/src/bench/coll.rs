@@ -6,10 +6,13 @@ use crate::error::Error;
 use crate::fleet::block::{Measured, Task};
 use crate::fleet::{Fleet, Plan};
 use crate::plot::{self, curves};
+use crate::rank::elements;
 use crate::row::{Row, Sink};
 use crate::stats::{self, Ratios, Times};
 use crate::values::{Backend, Mode, Operation};
 use std::path::Path;
+use tocsin_world::Op;
+use tocsin_world::algorithms::{self, Arguments};
 
 /// Rounds when nothing else is asked for.
 const ROUNDS: u64 = 30;
@@ -23,6 +26,11 @@ const EQUIVALENT_MS: f64 = 8.0;
 pub(crate) fn run(args: &Coll) -> Result<(), Error> {
     let mut sink = Sink::new(args.common.json);
     let mut rows = Vec::new();
+    if let Some(name) = &args.algorithm {
+        for op in &args.op {
+            algorithms::find(operation(*op), name).map_err(|error| Error::Usage(error.to_string()))?;
+        }
+    }
     for ranks in ranks(&args.common, 4) {
         if args.root >= ranks || args.late_rank.is_some_and(|late| late >= ranks) {
             return Err(Error::Usage(format!(
@@ -54,9 +62,38 @@ pub(crate) fn run(args: &Coll) -> Result<(), Error> {
     }
 }
 
+/// The library's word for an operation.
+fn operation(op: Operation) -> algorithms::Operation {
+    match op {
+        Operation::Ibarrier => algorithms::Operation::Ibarrier,
+        Operation::Ibcast => algorithms::Operation::Ibcast,
+        Operation::Iallreduce => algorithms::Operation::Iallreduce,
+        Operation::Ialltoall => algorithms::Operation::Ialltoall,
+    }
+}
+
+/// The algorithm asked for, or the one the library takes by itself.
+fn algorithm(args: &Coll, op: Operation, bytes: u64, ranks: u32) -> String {
+    if let Some(name) = &args.algorithm {
+        return name.clone();
+    }
+    let bytes = bytes as usize;
+    let (buffer, (count, data_type)) = (std::ptr::null_mut(), elements(bytes));
+    // Only the sizes are looked at, never the buffers.
+    let arguments = match op {
+        Operation::Ibarrier => Arguments::Ibarrier,
+        Operation::Ibcast => Arguments::Ibcast { buffer, bytes, root: args.root },
+        Operation::Iallreduce => {
+            Arguments::Iallreduce { send: None, recv: buffer, count, data_type, op: Op::Sum }
+        }
+        Operation::Ialltoall => Arguments::Ialltoall { send: None, recv: buffer, block: bytes },
+    };
+    algorithms::choose(&arguments, ranks).name.to_owned()
+}
+
 fn start(args: &Coll, plan: &Plan, op: Operation, bytes: u64, rounds: u64, mode: &str) -> Row {
     let row = row("coll", plan).set("size_bytes", bytes).set("rounds", rounds).set("op", op.to_string());
-    row.set("algorithm", args.algorithm.as_deref().unwrap_or("auto")).set("mode", mode)
+    row.set("algorithm", algorithm(args, op, bytes, plan.ranks)).set("mode", mode)
 }
 
 /// Nobody may leave a barrier before all have come; the clock is common to all ranks.
@@ -195,7 +232,7 @@ fn draw(dir: &Path, rows: &[Row], late: bool) -> Result<(), Error> {
     for row in rows {
         let text = |key| row.as_text(key).unwrap_or_default().to_owned();
         let ranks = row.as_number("ranks").unwrap_or(0.0);
-        let name = format!("{}, {} ({} {}s)", text("op"), text("backend"), ranks, text("kind"));
+        let name = format!("{}, {}, {} ranks", text("op"), text("backend"), ranks);
         let point = (row.as_number("size_bytes").unwrap_or(0.0), row.as_number(key).unwrap_or(f64::NAN));
         match series.iter_mut().find(|s| s.name == name) {
             Some(series) => series.points.push(point),

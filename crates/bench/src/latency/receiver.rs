@@ -40,7 +40,7 @@ pub(super) mod word {
     /// The doorbell's descriptor.
     pub const DESCRIPTOR: usize = 64;
     pub const COUNT: usize = 128;
-    const _: () = assert!(DESCRIPTOR * 8 % align_of::<tocsin_doorbell::Descriptor>() == 0);
+    const _: () = assert!((DESCRIPTOR * 8).is_multiple_of(align_of::<tocsin_doorbell::Descriptor>()));
     const _: () = assert!((COUNT - DESCRIPTOR) * 8 >= size_of::<tocsin_doorbell::Descriptor>());
 }
 

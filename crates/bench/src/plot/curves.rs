@@ -69,7 +69,7 @@ struct Curves<'a> {
 }
 
 const SIZE: (u32, u32) = (1000, 600);
-const FRAME: [f64; 4] = [92.0, 96.0, 700.0, 490.0]; // left, top, right, bottom
+const FRAME: [f64; 4] = [92.0, 96.0, 730.0, 490.0]; // left, top, right, bottom
 
 impl Picture for Curves<'_> {
     fn size(&self) -> (u32, u32) {

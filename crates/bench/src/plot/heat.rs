@@ -89,6 +89,9 @@ impl Map {
                 panels.push(Panel { backend, kind, case, cells });
             }
         }
+        // A row of panels for each case.
+        let cases = ["recv", "send", "both"];
+        panels.sort_by_key(|panel| cases.iter().position(|case| *case == panel.case));
         let first_case = panels.first().map(|p| p.case.clone());
         let columns = panels.iter().filter(|p| Some(&p.case) == first_case.as_ref()).count().max(1);
         let rounds = rows.first().and_then(|row| row.as_number("rounds")).unwrap_or(0.0);

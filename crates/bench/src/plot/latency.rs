@@ -77,7 +77,14 @@ impl Distributions<'_> {
         y: f64,
     ) -> Result<(), Failure> {
         let (top, bottom) = (y + 34.0, y + PANEL - 40.0);
-        canvas.text(&format!("two {kind}s, {distance} cores"), (LEFT, y + 10.0), Text::new(16.0))?;
+        canvas.text(
+            &format!(
+                "two {}, {distance} cores",
+                if *kind == Kind::Process { "processes" } else { "threads" }
+            ),
+            (LEFT, y + 10.0),
+            Text::new(16.0),
+        )?;
         let x_of = |ns: f64| LEFT + (ns / self.low).ln() / (self.high / self.low).ln() * (RIGHT - LEFT);
         for tick in ticks(self.low, self.high) {
             canvas.line(&[(x_of(tick), top), (x_of(tick), bottom)], GRID, 1)?;

@@ -6,7 +6,7 @@ use crate::values::{Kind, Mechanism};
 use tocsin_topology::Distance;
 
 fn scratch(name: &str) -> PathBuf {
-    let dir = std::env::var_os("TOCSIN_TEST_PLOTS").map_or_else(std::env::temp_dir, PathBuf::from);
+    let dir = std::env::var_os("KEEP_TEST_PLOTS_IN").map_or_else(std::env::temp_dir, PathBuf::from);
     dir.join(format!("plot-{name}-{}", std::process::id()))
 }
 
@@ -15,7 +15,7 @@ fn check(paths: &[PathBuf]) {
     let svg = std::fs::read_to_string(&paths[0]).unwrap();
     assert!(svg.contains("<svg") && svg.contains("tocsin 0."), "the machine is in the caption");
     assert_eq!(&std::fs::read(&paths[1]).unwrap()[..8], b"\x89PNG\r\n\x1a\n");
-    if std::env::var_os("TOCSIN_TEST_PLOTS").is_none() {
+    if std::env::var_os("KEEP_TEST_PLOTS_IN").is_none() {
         std::fs::remove_dir_all(paths[0].parent().unwrap()).unwrap();
     }
 }

@@ -183,8 +183,8 @@ impl Member<'_> {
 }
 
 /// Sums are of 8-byte integers where the size allows it.
-fn elements(bytes: usize) -> (usize, DataType) {
-    if bytes % 8 == 0 { (bytes / 8, DataType::I64) } else { (bytes, DataType::U8) }
+pub(crate) fn elements(bytes: usize) -> (usize, DataType) {
+    if bytes.is_multiple_of(8) { (bytes / 8, DataType::I64) } else { (bytes, DataType::U8) }
 }
 
 fn addend(seed: u64, rank: u64, at: u64) -> u64 {
@@ -192,7 +192,7 @@ fn addend(seed: u64, rank: u64, at: u64) -> u64 {
 }
 
 fn addends(buffer: &mut [u8], seed: u64, rank: u64) {
-    if buffer.len() % 8 == 0 {
+    if buffer.len().is_multiple_of(8) {
         for (at, chunk) in buffer.chunks_exact_mut(8).enumerate() {
             chunk.copy_from_slice(&addend(seed, rank, at as u64).to_le_bytes());
         }

@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::fleet::block::Measured;
 use crate::values::Case;
 use tocsin_sync::clock::now_ns;
-use tocsin_world::{ConstBuf, Layout, Mode, MutBuf, RawRequest};
+use tocsin_world::{ConstBuf, Mode, MutBuf, RawRequest};
 
 const TAG: i32 = 7;
 
@@ -14,7 +14,7 @@ impl Member<'_> {
     /// Starts sending the whole send buffer.
     fn isend(&self, to: u32) -> Result<RawRequest, Error> {
         let bytes = self.send.as_bytes().len();
-        let buf = ConstBuf { base: self.send.as_ptr(), layout: Layout::Contiguous { bytes } };
+        let buf = ConstBuf::contiguous(self.send.as_ptr(), bytes);
         // SAFETY: the buffer is neither written nor dropped before the request is waited for: every caller waits,
         // and an error ends the process without dropping anything (`Member::fail`).
         unsafe { self.comm()?.isend_raw(buf, to, TAG, Mode::Standard) }.map_err(Error::failed)
@@ -23,7 +23,7 @@ impl Member<'_> {
     /// Starts receiving into the whole receive buffer.
     fn irecv(&mut self, from: u32) -> Result<RawRequest, Error> {
         let bytes = self.recv.as_bytes().len();
-        let buf = MutBuf { base: self.recv.as_mut_ptr(), layout: Layout::Contiguous { bytes } };
+        let buf = MutBuf::contiguous(self.recv.as_mut_ptr(), bytes);
         // SAFETY: as `isend`; nobody else uses the buffer meanwhile.
         unsafe { self.comm()?.irecv_raw(buf, Some(from), Some(TAG)) }.map_err(Error::failed)
     }
