@@ -1,7 +1,7 @@
 //! Probes: what has arrived and is not received yet.
 
 use tocsin_progress::{Budget, Context, Id};
-use tocsin_transport::Transport;
+use tocsin_transport::{Class, Transport};
 
 use crate::pattern::Pattern;
 use crate::{Error, MessageId, P2p, Status};
@@ -75,26 +75,55 @@ impl<T: Transport> P2p<T> {
         Some((id, eager.unexpected.status(id)?))
     }
 
-    /// Adds room among the unexpected messages for lanes that wait for it. User threads that wait call it; it
-    /// allocates. True: something has changed, another pass may get further.
+    /// Adds room among the unexpected messages for all lanes that wait for it. User threads that wait call it; it
+    /// allocates. True: something has changed, another pass may get further. One comparison when no lane waits.
     ///
     /// At the limit it ends the receives that could only be met through a blocked lane with
-    /// [`Code::TooManyUnexpected`](crate::Code::TooManyUnexpected): nothing else could end a wait for them.
+    /// [`Code::TooManyUnexpected`](crate::Code::TooManyUnexpected): nothing else could end a wait for them. A thread
+    /// that knows what it waits for does better with [`grow_for_message`](Self::grow_for_message) or
+    /// [`grow_for_collective`](Self::grow_for_collective), which leave other lanes to push back and other receives
+    /// alone.
     pub fn grow_unexpected(&mut self) -> bool {
-        if self.blocked == 0 {
+        let eager = self.grow_class(Class::Eager, None);
+        self.grow_class(Class::Coll, None) || eager
+    }
+
+    /// As [`grow_unexpected`](Self::grow_unexpected), for a thread that waits for one request: does nothing unless that
+    /// is a receive whose message may be behind a blocked lane, and at the limit ends that receive alone.
+    pub fn grow_for_message(&mut self, id: Id) -> bool {
+        self.blocked > 0
+            && self.blocking_source(id).is_some()
+            && self.requests.get(id).map(|r| r.class).is_some_and(|class| self.grow_class(class, Some(id)))
+    }
+
+    /// As [`grow_unexpected`](Self::grow_unexpected), for a thread that waits for a collective: a flood of users'
+    /// messages goes on being pushed back meanwhile.
+    pub fn grow_for_collective(&mut self) -> bool {
+        self.grow_class(Class::Coll, None)
+    }
+
+    fn grow_class(&mut self, class: Class, only: Option<Id>) -> bool {
+        let index = usize::from(class == Class::Coll);
+        if self.blocked == 0 || !self.peers.iter().any(|p| p.blocked.get(index).copied().unwrap_or(false)) {
             return false;
         }
-        let mut changed = false;
-        for class in [0, 1] {
-            let waiting = self.peers.iter().any(|p| p.blocked.get(class).copied().unwrap_or(false));
-            if !waiting {
-                continue;
-            }
-            let longest = self.longest;
-            let grown = self.matching.get_mut(class).is_some_and(|m| m.unexpected.grow(longest));
-            changed |= grown || self.fail_behind_blocked(class);
-            self.again |= grown;
+        let longest = self.longest;
+        if self.matching.get_mut(index).is_some_and(|m| m.unexpected.grow(longest)) {
+            self.again = true;
+            return true;
         }
-        changed
+        match only {
+            Some(id) => self.fail_behind_blocked(id),
+            None => {
+                let mut failed = false;
+                for at in 0..self.requests.capacity() as u32 {
+                    let Some(id) = self.requests.by_index(at) else { continue };
+                    if self.requests.get(id).is_some_and(|r| r.class == class) {
+                        failed |= self.fail_behind_blocked(id);
+                    }
+                }
+                failed
+            }
+        }
     }
 }
