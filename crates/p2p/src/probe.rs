@@ -75,6 +75,13 @@ impl<T: Transport> P2p<T> {
         Some((id, eager.unexpected.status(id)?))
     }
 
+    /// Whether a lane waits for room among the unexpected messages, so that a waiter had better enter and make some.
+    /// Handler-safe.
+    #[inline]
+    pub fn is_blocked(&self) -> bool {
+        self.blocked > 0
+    }
+
     /// Adds room among the unexpected messages for all lanes that wait for it. User threads that wait call it; it
     /// allocates. True: something has changed, another pass may get further. One comparison when no lane waits.
     ///
