@@ -158,6 +158,7 @@ struct Pair {
     eventfd: OwnedFd,
     mark: Mark,
     other: Other,
+    posted: u64,
 }
 
 impl Pair {
@@ -182,7 +183,7 @@ impl Pair {
                 Other::Thread(std::thread::Builder::new().spawn(run).map_err(doing("starting the receiver"))?)
             }
         };
-        Ok(Pair { region, eventfd, mark: Mark::new(), other })
+        Ok(Pair { region, eventfd, mark: Mark::new(), other, posted: 0 })
     }
 
     fn word(&self, at: usize) -> &AtomicU64 {
@@ -191,8 +192,11 @@ impl Pair {
 
     /// `posts` posts by one mechanism after one that is dropped.
     fn batch(&mut self, mechanism: Mechanism, posts: u64, times: &mut Times) -> Result<(), Error> {
-        self.tell(receiver::number(mechanism), posts + 1);
-        for post in 1..=posts + 1 {
+        // Posts are numbered through the whole run: nothing is ever reset under a receiver that still looks.
+        let first = self.posted + 1;
+        self.posted += posts + 1;
+        self.tell(receiver::number(mechanism), first, posts + 1);
+        for post in first..=self.posted {
             self.wait_for(word::READY, post)?;
             // So that a receiver that sleeps does sleep, and posts come in no step with anything.
             let pause = now_ns() + 10_000 + post.wrapping_mul(7919) % 10_000;
@@ -203,18 +207,16 @@ impl Pair {
             self.post(mechanism, post)?;
             self.wait_for(word::SEEN, post)?;
             let seen = self.word(word::STAMP).load(Ordering::Relaxed);
-            if post > 1 {
+            if post > first {
                 times.add(seen.saturating_sub(sent));
             }
         }
         Ok(())
     }
 
-    fn tell(&self, mechanism: u64, posts: u64) {
-        for at in [word::READY, word::SEEN, word::LINE] {
-            self.word(at).store(0, Ordering::Relaxed);
-        }
+    fn tell(&self, mechanism: u64, first: u64, posts: u64) {
         self.word(word::MECHANISM).store(mechanism, Ordering::Relaxed);
+        self.word(word::FIRST).store(first, Ordering::Relaxed);
         self.word(word::POSTS).store(posts, Ordering::Relaxed);
         // SYNC POINT: Release: who sees the turn sees the mechanism and the number.
         self.word(word::TURN).fetch_add(1, Ordering::Release);
@@ -278,7 +280,7 @@ impl Pair {
     }
 
     fn stop(self) -> Result<(), Error> {
-        self.tell(receiver::STOP, 0);
+        self.tell(receiver::STOP, 0, 0);
         match self.other {
             Other::Process(mut child) => {
                 let status = child.wait().map_err(doing("waiting for the receiver"))?;

@@ -30,6 +30,8 @@ pub(super) mod word {
     pub const POSTS: usize = 2;
     /// Not 0: the receiver runs.
     pub const ALIVE: usize = 3;
+    /// The number of the turn's first post.
+    pub const FIRST: usize = 4;
     /// The post that the receiver waits for.
     pub const READY: usize = 16;
     /// The last post it has seen, and when.
@@ -107,7 +109,8 @@ pub(super) fn serve(region: &Region, eventfd: RawFd, cpu: usize) -> Result<(), E
         let Some(mechanism) = mechanism.checked_sub(1).and_then(|at| MECHANISMS.get(at as usize)) else {
             return Ok(());
         };
-        for post in 1..=words[word::POSTS].load(Ordering::Relaxed) {
+        let first = words[word::FIRST].load(Ordering::Relaxed);
+        for post in first..first + words[word::POSTS].load(Ordering::Relaxed) {
             await_post(words, *mechanism, eventfd, post)?;
         }
     }
@@ -123,11 +126,13 @@ fn await_post(words: &[AtomicU64], mechanism: Mechanism, eventfd: RawFd, post: u
             }
             return Ok(());
         }
-        Mechanism::Futex => {
-            while words[word::LINE].load(Ordering::Acquire) < post {
-                sleep_while(&words[word::LINE], post - 1, Duration::from_secs(10));
+        Mechanism::Futex => loop {
+            let line = words[word::LINE].load(Ordering::Acquire);
+            if line >= post {
+                break;
             }
-        }
+            sleep_while(&words[word::LINE], line, Duration::from_secs(10));
+        },
         Mechanism::Eventfd => {
             let mut count = 0u64;
             // SAFETY: eight bytes are written to `count`.
