@@ -180,7 +180,11 @@ fn a_dead_member_fails_every_pending_collective() {
                 for call in &calls {
                     let outcome = machine.outcome(call, rank).unwrap();
                     let blames = outcome.code == Code::PeerDead && outcome.source == dead as u32;
-                    assert!(outcome.code == Code::Ok || blames, "{outcome:?}");
+                    assert!(
+                        outcome.code == Code::Ok || blames,
+                        "round {round}, rank {rank}, dead {dead}: {outcome:?}, {:?}",
+                        call.case
+                    );
                     let Rank { lower, nbc } = &mut machine.ranks[rank];
                     assert!(nbc.release(lower, call.ids[rank].unwrap()));
                 }
