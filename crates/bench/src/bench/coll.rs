@@ -11,6 +11,7 @@ use crate::row::{Row, Sink};
 use crate::stats::{self, Ratios, Times};
 use crate::values::{Backend, Mode, Operation};
 use std::path::Path;
+use tocsin_topology::Topology;
 use tocsin_world::Op;
 use tocsin_world::algorithms::{self, Arguments};
 
@@ -31,7 +32,13 @@ pub(crate) fn run(args: &Coll) -> Result<(), Error> {
             algorithms::find(operation(*op), name).map_err(|error| Error::Usage(error.to_string()))?;
         }
     }
-    for ranks in ranks(&args.common, 4) {
+    let cores = Topology::machine().map_err(Error::failed)?.cores.len() as u64;
+    for ranks in ranks(&args.common, cores.max(2)) {
+        if u64::from(ranks) > cores && args.late_rank.is_none() {
+            eprintln!(
+                "tocsin bench coll: {ranks} ranks share {cores} cores: computing delays computing, too"
+            );
+        }
         if args.root >= ranks || args.late_rank.is_some_and(|late| late >= ranks) {
             return Err(Error::Usage(format!(
                 "--root and --late-rank must be below the number of ranks, {ranks}"
