@@ -1,0 +1,32 @@
+//! What one rank does in a test world. A scenario panics when something is wrong.
+
+pub mod collectives;
+pub mod faults;
+pub mod flow;
+pub mod messages;
+
+use tocsin_world::Comm;
+
+use crate::run::Arguments;
+
+/// What one rank does.
+pub type Scenario = fn(&Comm, &Arguments);
+
+/// All scenarios by name.
+pub const ALL: &[(&str, Scenario)] = &[
+    ("messages", messages::random_messages),
+    ("collectives", collectives::random_collectives),
+    ("mixed", collectives::mixed),
+    ("flow-control", flow::sends_then_barrier),
+    ("flood", flow::flood),
+    ("until-death", faults::until_death),
+    ("spin", faults::spin),
+];
+
+/// The scenario of a name.
+pub fn find(name: &str) -> Scenario {
+    match ALL.iter().find(|(known, _)| *known == name) {
+        Some((_, scenario)) => *scenario,
+        None => panic!("no scenario {name}"),
+    }
+}

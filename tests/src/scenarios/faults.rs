@@ -1,0 +1,89 @@
+//! What a rank sees when another one dies.
+
+use std::time::{Duration, Instant};
+
+use tocsin_world::{Comm, ConstBuf, Error, Mode, MutBuf, RawRequest};
+
+use crate::random::Random;
+use crate::run::Arguments;
+
+/// One operation in which every rank takes part, small or large.
+fn step(comm: &Comm, random: &mut Random, buffer: &mut [u8], out: &mut [u8]) -> Result<(), Error> {
+    let (me, ranks) = (comm.rank(), comm.size());
+    let finish = |request: Result<RawRequest, Error>| request?.wait().map(drop);
+    let bytes = random.below(buffer.len() as u64 / 8) as usize * 8;
+    match random.below(4) {
+        0 => finish(comm.ibarrier_raw(None)),
+        // SAFETY: the buffers live until `finish` has waited; a failed request touches them no more.
+        1 => finish(unsafe {
+            comm.ibcast_raw(out.as_mut_ptr(), bytes, random.below(u64::from(ranks)) as u32, None)
+        }),
+        2 => finish(unsafe {
+            // SAFETY: as above.
+            comm.iallreduce_raw(
+                Some(buffer.as_ptr()),
+                out.as_mut_ptr(),
+                bytes / 8,
+                tocsin_world::DataType::U64,
+                tocsin_world::Op::Sum,
+                None,
+            )
+        }),
+        _ => {
+            // A ring, then a barrier: every rank depends on every other.
+            let (right, left) = ((me + 1) % ranks, (me + ranks - 1) % ranks);
+            // SAFETY: as above; both requests are waited for or the process ends.
+            let mut receive = unsafe {
+                comm.irecv_raw(MutBuf::contiguous(out.as_mut_ptr(), out.len()), Some(left), Some(3))?
+            };
+            // SAFETY: as above.
+            let mut send = unsafe {
+                comm.isend_raw(ConstBuf::contiguous(buffer.as_ptr(), bytes), right, 3, Mode::Standard)?
+            };
+            let (received, sent) = (receive.wait(), send.wait());
+            received?;
+            sent?;
+            finish(comm.ibarrier_raw(None))
+        }
+    }
+}
+
+/// `seed`, `victim`: operations among all ranks without end, until one of them fails; the error must name `victim`. Prints the
+/// time of CLOCK_MONOTONIC at which it came, in ns, and succeeds.
+pub fn until_death(comm: &Comm, arguments: &Arguments) {
+    let victim = arguments.number("victim") as u32;
+    let mut random = Random::new(arguments.number("seed"));
+    let mut buffer = vec![7_u8; 96 << 10];
+    let mut out = vec![0_u8; 96 << 10];
+    if comm.rank() == 0 {
+        println!("running");
+    }
+    let error = loop {
+        if let Err(error) = step(comm, &mut random, &mut buffer, &mut out) {
+            break error;
+        }
+    };
+    match error {
+        Error::PeerDead { rank, .. } if rank == victim => {
+            println!("saw {} {}", comm.rank(), tocsin_sync::clock::now_ns());
+        }
+        other => {
+            eprintln!("rank {}: expected the death of {victim}, got: {other}", comm.rank());
+            std::process::exit(9);
+        }
+    }
+    // Whatever else is called now must answer as well.
+    let again = comm.ibarrier_raw(None).and_then(|mut r| r.wait());
+    assert!(again.is_err(), "a barrier with a dead rank succeeded");
+}
+
+/// Computes without a library call until it is killed, or for `seconds`.
+pub fn spin(comm: &Comm, arguments: &Arguments) {
+    if comm.rank() == 0 {
+        println!("running");
+    }
+    let end = Instant::now() + Duration::from_secs(arguments.number("seconds"));
+    while Instant::now() < end {
+        std::hint::spin_loop();
+    }
+}

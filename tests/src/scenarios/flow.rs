@@ -1,0 +1,115 @@
+//! Back-pressure: floods that must neither lose, nor block what they have nothing to do with, nor stop a computation.
+
+use std::hint::black_box;
+
+use tocsin_world::{Comm, ConstBuf, Mode, MutBuf, RawRequest, wait_all};
+
+use crate::run::Arguments;
+
+fn wait(request: Result<RawRequest, tocsin_world::Error>) {
+    if let Err(error) = request.and_then(|mut r| r.wait()) {
+        panic!("{error}");
+    }
+}
+
+/// `count`: rank 0 posts that many sends of 64 bytes to rank 1, both run a barrier, then rank 1 receives them all.
+pub fn sends_then_barrier(comm: &Comm, arguments: &Arguments) {
+    let count = arguments.number("count");
+    let content = |i: u64| [i ^ 0x5555, i, !i, i << 7, i, i, i, i.rotate_left(9)];
+    let mut sent = Vec::new();
+    let contents: Vec<[u64; 8]> =
+        if comm.rank() == 0 { (0..count).map(content).collect() } else { Vec::new() };
+    for block in &contents {
+        // SAFETY: `contents` lives, unchanged, until the wait at the end.
+        let request =
+            unsafe { comm.isend_raw(ConstBuf::contiguous(block.as_ptr().cast(), 64), 1, 5, Mode::Standard) };
+        sent.push(request.unwrap_or_else(|e| panic!("{e}")));
+    }
+    wait(comm.ibarrier_raw(None));
+    if comm.rank() == 1 {
+        for i in 0..count {
+            let mut block = [0_u64; 8];
+            // SAFETY: `block` lives, untouched, until the wait.
+            wait(unsafe {
+                comm.irecv_raw(MutBuf::contiguous(block.as_mut_ptr().cast(), 64), Some(0), Some(5))
+            });
+            assert_eq!(block, content(i), "message {i}");
+        }
+    }
+    wait_all(&mut sent.iter_mut().collect::<Vec<_>>()).unwrap_or_else(|e| panic!("{e}"));
+    wait(comm.ibarrier_raw(None));
+}
+
+/// A fixed amount of work that the compiler can neither skip nor shorten.
+fn compute(units: u64) -> u64 {
+    let mut x = 0x1234_5678_u64;
+    for _ in 0..units {
+        x = black_box(x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407));
+    }
+    x
+}
+
+/// `count`, `units`, `keep` (percent): every other rank sends `count` synchronous messages, which need rank 0 at
+/// once, while rank 0 computes `units`; it must keep `keep` percent of its speed.
+pub fn flood(comm: &Comm, arguments: &Arguments) {
+    let (count, units) = (arguments.number("count"), arguments.number("units"));
+    let others = u64::from(comm.size()) - 1;
+    if comm.rank() == 0 {
+        black_box(compute(units / 10));
+        let start = cpu_seconds();
+        black_box(compute(units));
+        let alone = cpu_seconds() - start;
+        let mut buffers = vec![0_u64; (others * count) as usize];
+        let mut requests: Vec<RawRequest> = buffers
+            .iter_mut()
+            .enumerate()
+            .map(|(i, word)| {
+                let source = 1 + (i as u64 % others) as u32;
+                let buffer = MutBuf::contiguous(std::ptr::from_mut(word).cast(), 8);
+                // SAFETY: `buffers` lives, untouched, until the wait below.
+                unsafe { comm.irecv_raw(buffer, Some(source), Some(1)) }.unwrap_or_else(|e| panic!("{e}"))
+            })
+            .collect();
+        wait(comm.ibarrier_raw(None));
+        let before = comm.stats();
+        let start = cpu_seconds();
+        black_box(compute(units));
+        let flooded = cpu_seconds() - start;
+        let after = comm.stats();
+        wait_all(&mut requests.iter_mut().collect::<Vec<_>>()).unwrap_or_else(|e| panic!("{e}"));
+        for (i, word) in buffers.iter().enumerate() {
+            assert_eq!(*word, i as u64 / others, "a message was lost or came out of order");
+        }
+        let kept = 100.0 * alone / flooded;
+        println!(
+            "flood: alone {:.1} ms, flooded {:.1} ms of its own CPU time: kept {kept:.0} % of its speed; {} interrupts, {} packets meanwhile",
+            alone * 1e3,
+            flooded * 1e3,
+            after.interrupts - before.interrupts,
+            after.packets_received - before.packets_received,
+        );
+        assert!(after.packets_received > before.packets_received, "no flood arrived while rank 0 computed");
+        assert!(kept >= arguments.number("keep") as f64, "kept only {kept:.0} % of its speed");
+    } else {
+        wait(comm.ibarrier_raw(None));
+        let words: Vec<u64> = (0..count).collect();
+        let mut requests: Vec<RawRequest> = words
+            .iter()
+            .map(|word| {
+                let buffer = ConstBuf::contiguous(std::ptr::from_ref(word).cast(), 8);
+                // SAFETY: `words` lives, unchanged, until the wait below.
+                unsafe { comm.isend_raw(buffer, 0, 1, Mode::Synchronous) }.unwrap_or_else(|e| panic!("{e}"))
+            })
+            .collect();
+        wait_all(&mut requests.iter_mut().collect::<Vec<_>>()).unwrap_or_else(|e| panic!("{e}"));
+    }
+    wait(comm.ibarrier_raw(None));
+}
+
+/// This thread's CPU time in seconds: handlers run on it and are counted, other ranks' use of the core is not.
+fn cpu_seconds() -> f64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the pointer is to a live timespec.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
+}

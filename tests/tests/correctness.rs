@@ -1,0 +1,94 @@
+//! Messages and collectives against sequential models: every kind of rank, every backend, up to 33 ranks.
+
+use std::path::Path;
+
+use tocsin_tests::run::{Arguments, BACKENDS, Case, Kind, deep};
+use tocsin_world::BackendKind;
+
+const RANKS: [u32; 8] = [1, 2, 3, 4, 7, 8, 16, 33];
+
+fn case(
+    kind: Kind,
+    ranks: u32,
+    backend: BackendKind,
+    scenario: &'static str,
+    arguments: Arguments,
+) -> Case<'static> {
+    let program = Path::new(env!("CARGO_BIN_EXE_tocsin-rank"));
+    Case { program, kind, ranks, backend, scenario, arguments, limit_s: 120 }
+}
+
+/// Bytes of one message, so that a rank holds at most 8 MiB of them.
+fn largest(ranks: u32) -> u64 {
+    (8 << 20) / u64::from(ranks.max(4))
+}
+
+fn messages(kind: Kind, backend: BackendKind) {
+    for ranks in RANKS {
+        let rounds = if deep() { 20 } else { 3 };
+        let arguments = Arguments::new()
+            .with("seed", 1000 + ranks)
+            .with("rounds", rounds)
+            .with("messages", 8 * ranks.min(16))
+            .with("max", largest(ranks).min(if deep() { 1 << 23 } else { 1 << 18 }));
+        case(kind, ranks, backend, "messages", arguments).pass();
+    }
+}
+
+fn collectives(kind: Kind, backend: BackendKind) {
+    for ranks in RANKS {
+        let rounds = if deep() { 100 } else { 12 };
+        let arguments = Arguments::new()
+            .with("seed", 2000 + ranks)
+            .with("rounds", rounds)
+            .with("outstanding", 6)
+            .with("max", largest(ranks) / if deep() { 1 } else { 8 });
+        case(kind, ranks, backend, "collectives", arguments).pass();
+    }
+}
+
+/// 10^5 operations of every kind at random, several communicators, for one backend.
+fn soak(kind: Kind, backend: BackendKind, operations: u64) {
+    let arguments = Arguments::new().with("seed", 3).with("operations", operations).with("max", 20_000);
+    Case { limit_s: 400, ..case(kind, 4, backend, "mixed", arguments) }.pass();
+}
+
+#[test]
+fn messages_threads() {
+    BACKENDS.into_iter().for_each(|b| messages(Kind::Threads, b));
+}
+
+#[test]
+fn messages_processes() {
+    BACKENDS.into_iter().for_each(|b| messages(Kind::Processes, b));
+}
+
+#[test]
+fn collectives_threads() {
+    BACKENDS.into_iter().for_each(|b| collectives(Kind::Threads, b));
+}
+
+#[test]
+fn collectives_processes() {
+    BACKENDS.into_iter().for_each(|b| collectives(Kind::Processes, b));
+}
+
+#[test]
+fn soak_signal() {
+    soak(Kind::Processes, BackendKind::Signal, 100_000);
+}
+
+#[test]
+fn soak_thread() {
+    soak(Kind::Processes, BackendKind::Thread, 100_000);
+}
+
+#[test]
+fn soak_poll() {
+    soak(Kind::Processes, BackendKind::Poll, 100_000);
+}
+
+#[test]
+fn soak_signal_thread_ranks() {
+    soak(Kind::Threads, BackendKind::Signal, 20_000);
+}

@@ -1,0 +1,149 @@
+//! Ranks and launchers that are killed.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tocsin_sync::clock::now_ns;
+use tocsin_tests::random::Random;
+use tocsin_tests::run::deep;
+
+/// A launcher in a process of its own, and the process ids of its ranks.
+struct World {
+    launcher: Child,
+    output: BufReader<ChildStdout>,
+    pids: Vec<i32>,
+}
+
+impl World {
+    fn launch(ranks: u32, backend: &str, on_failure: &str, scenario: &[String]) -> World {
+        let mut launcher = Command::new(env!("CARGO_BIN_EXE_tocsin-rank"))
+            .args(["--launch", &ranks.to_string(), backend, on_failure, "60"])
+            .args(scenario)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut output = BufReader::new(launcher.stdout.take().unwrap());
+        let mut line = String::new();
+        output.read_line(&mut line).unwrap();
+        let pids: Vec<i32> = line.split_whitespace().skip(1).map(|p| p.parse().unwrap()).collect();
+        assert_eq!(pids.len(), ranks as usize, "{line}");
+        World { launcher, output, pids }
+    }
+
+    /// Waits until the scenario says that it runs.
+    fn running(&mut self) {
+        let mut line = String::new();
+        self.output.read_line(&mut line).unwrap();
+        assert_eq!(line.trim(), "running");
+    }
+
+    fn kill(&self, rank: usize) {
+        // SAFETY: kill has no memory effects; the pid is a child of the launcher, which reaps at the end only.
+        assert_eq!(unsafe { libc::kill(self.pids[rank], libc::SIGKILL) }, 0);
+    }
+
+    /// The rest of the output, and the launcher's status.
+    fn end(mut self, within: Duration) -> (String, i32) {
+        let start = Instant::now();
+        let mut rest = String::new();
+        self.output.read_to_string(&mut rest).unwrap();
+        let status = self.launcher.wait().unwrap();
+        assert!(start.elapsed() < within, "ended only after {:?}", start.elapsed());
+        for pid in self.pids {
+            // SAFETY: signal 0 only asks whether the process exists.
+            assert_ne!(unsafe { libc::kill(pid, 0) }, 0, "process {pid} is left");
+        }
+        (rest, status.code().unwrap())
+    }
+}
+
+/// Names in /dev/shm and /tmp that are tocsin's.
+fn names_left() -> Vec<String> {
+    ["/dev/shm", "/tmp"]
+        .into_iter()
+        .filter_map(|folder| std::fs::read_dir(folder).ok())
+        .flatten()
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .filter(|name| name.contains("tocsin"))
+        .collect()
+}
+
+fn words(list: &[&str]) -> Vec<String> {
+    list.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn every_survivor_learns_who_died() {
+    let rounds = if cfg!(debug_assertions) && !deep() { 50 } else { 200 };
+    let before = names_left();
+    let mut random = Random::new(11);
+    let mut latest = 0;
+    for round in 0..rounds {
+        let backend = ["signal", "thread", "poll"][round % 3];
+        let victim = random.below(4) as usize;
+        let scenario = words(&["until-death", &format!("seed={round}"), &format!("victim={victim}")]);
+        let mut world = World::launch(4, backend, "report", &scenario);
+        world.running();
+        std::thread::sleep(Duration::from_micros(random.below(20_000)));
+        let killed = now_ns();
+        world.kill(victim);
+        let (output, status) = world.end(Duration::from_secs(10));
+        assert_eq!(status, 128 + libc::SIGKILL, "{output}");
+        let seen: Vec<u64> = output
+            .lines()
+            .filter_map(|line| line.strip_prefix("saw ")?.split_once(' ')?.1.parse().ok())
+            .collect();
+        assert_eq!(seen.len(), 3, "round {round}, {backend}, victim {victim}: {output}");
+        latest = seen.into_iter().map(|at| at.saturating_sub(killed)).chain([latest]).max().unwrap();
+        assert!(latest < 1_000_000_000, "round {round}, {backend}: an error came after {latest} ns");
+    }
+    println!("{rounds} deaths, the latest error {:.1} ms after the kill", latest as f64 / 1e6);
+    assert_eq!(names_left(), before);
+}
+
+#[test]
+fn a_death_ends_the_job_under_kill() {
+    for backend in ["signal", "thread", "poll"] {
+        let mut world = World::launch(4, backend, "kill", &words(&["spin", "seconds=50"]));
+        world.running();
+        world.kill(2);
+        let (_, status) = world.end(Duration::from_secs(3));
+        assert_eq!(status, 128 + libc::SIGKILL);
+    }
+}
+
+#[test]
+fn a_rank_killed_at_any_time_of_its_start_ends_the_job() {
+    let mut random = Random::new(5);
+    for round in 0..30 {
+        let world = World::launch(3, "signal", "kill", &words(&["spin", "seconds=50"]));
+        std::thread::sleep(Duration::from_micros(random.below(5_000)));
+        world.kill(round % 3);
+        assert_eq!(world.end(Duration::from_secs(3)).1, 128 + libc::SIGKILL);
+    }
+}
+
+#[test]
+fn the_launchers_death_ends_every_rank() {
+    let before = names_left();
+    let mut world = World::launch(3, "signal", "kill", &words(&["spin", "seconds=50"]));
+    world.running();
+    world.launcher.kill().unwrap();
+    world.launcher.wait().unwrap();
+    let limit = Instant::now() + Duration::from_secs(3);
+    for pid in &world.pids {
+        // SAFETY: signal 0 only asks whether the process exists.
+        while unsafe { libc::kill(*pid, 0) } == 0 && !zombie(*pid) {
+            assert!(Instant::now() < limit, "rank process {pid} outlived its launcher");
+            std::thread::yield_now();
+        }
+    }
+    assert_eq!(names_left(), before);
+}
+
+/// An orphan that has ended stays a zombie where nobody reaps orphans, as in many containers.
+fn zombie(pid: i32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/stat"))
+        .is_ok_and(|stat| stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('Z')))
+}
