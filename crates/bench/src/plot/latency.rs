@@ -5,6 +5,7 @@ use super::{Picture, machine, write};
 use crate::error::Error;
 use crate::latency::Measured;
 use crate::values::Kind;
+use plotters::style::WHITE;
 use std::path::{Path, PathBuf};
 use tocsin_topology::Distance;
 
@@ -30,7 +31,7 @@ pub fn draw(dir: &Path, measured: &[Measured]) -> Result<Vec<PathBuf>, Error> {
     }
     let all = || panels.iter().flat_map(|p| &p.2);
     let low = all().map(|m| m.times.percentile(0.1)).fold(f64::INFINITY, f64::min);
-    let high = all().map(|m| m.times.percentile(99.5)).fold(0.0, f64::max);
+    let high = all().map(|m| m.times.percentile(99.0)).fold(0.0, f64::max);
     if panels.is_empty() {
         return Err(Error::Failed("there is no latency to plot".into()));
     }
@@ -100,8 +101,8 @@ impl Distributions<'_> {
         let bounds: Vec<f64> = (0..classes).map(bound).collect();
         let shares: Vec<Vec<f64>> = measured.iter().map(|m| m.times.shares(&bounds)).collect();
         let most = shares.iter().flatten().fold(0.0f64, |a, b| a.max(*b)).max(1e-9);
-        let y_of = |share: f64| bottom - share / most * (bottom - top - 34.0);
-        let mut names: Vec<(f64, f64)> = Vec::new();
+        let y_of = |share: f64| bottom - share / most * (bottom - top - 78.0);
+        let mut medians = Vec::new();
         for (at, (one, shares)) in measured.iter().zip(&shares).enumerate() {
             let colour = SERIES[at % SERIES.len()];
             let mut outline = vec![(x_of(bounds[0]), bottom)];
@@ -116,15 +117,22 @@ impl Distributions<'_> {
             let class = bounds.partition_point(|b| *b <= median).saturating_sub(1);
             let place = (x_of(median), y_of(shares[class]));
             canvas.dot(place, 4.0, colour)?;
-            // A name above its peak; higher still when another stands there.
-            let label = format!("{} {} µs", one.mechanism, short(median / 1000.0));
+            medians.push((place, format!("{} {} µs", one.mechanism, short(median / 1000.0)), colour));
+        }
+        // Names above all peaks, in a lower line where two would meet.
+        for (place, _, colour) in &medians {
+            canvas.line(&[(place.0, top + 8.0), *place], *colour, 1)?;
+        }
+        let mut names: Vec<(f64, f64, f64)> = Vec::new();
+        for (place, label, colour) in medians {
             let half = canvas.width(&label, 13.0) / 2.0;
             let x = place.0.clamp(LEFT + half, RIGHT - half);
-            let mut y = place.1 - 14.0;
-            while names.iter().any(|(nx, ny)| (nx - x).abs() < half * 2.0 + 12.0 && (ny - y).abs() < 17.0) {
-                y -= 17.0;
+            let mut y = top + 8.0;
+            while names.iter().any(|(nx, ny, nh)| (nx - x).abs() < half + nh + 12.0 && *ny == y) {
+                y += 17.0;
             }
-            names.push((x, y));
+            names.push((x, y, half));
+            canvas.rectangle((x - half - 3.0, y - 8.0), (x + half + 3.0, y + 8.0), WHITE, true)?;
             canvas.text(&label, (x, y), Text::new(13.0).align(Align::Middle).colour(colour))?;
         }
         Ok(())
