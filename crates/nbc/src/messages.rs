@@ -19,7 +19,7 @@ pub struct Envelope {
     pub cookie: u64,
 }
 
-/// Point-to-point messages as a schedule uses them. Implemented by [`P2p`](tocsin_p2p::P2p); a simulated network can
+/// Point-to-point messages as a schedule uses them. Implemented by [`P2p`]; a simulated network can
 /// stand in for it.
 ///
 /// A request is *reserved* until it is started and again once [`next_completed`](Self::next_completed) has given its
