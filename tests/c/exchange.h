@@ -190,6 +190,10 @@ static void requests(tocsin_comm *comm, int rank, int size) {
     OK(tocsin_irecv(comm, got, sizeof got[0], before, 24, &request));
     OK(tocsin_wait_timeout(&request, 1000, &done, NULL));
     CHECK(done == 0 && request != NULL);
+    /* Nobody sends before everybody's wait has timed out. */
+    OK(tocsin_ibarrier(comm, NULL, &two[1]));
+    wait_for(two[1]);
+    two[1] = NULL;
     OK(tocsin_isend(comm, &value, sizeof value, next, 24, &two[0]));
     while (!done) OK(tocsin_test(&request, &done, &status));
     CHECK(request == NULL && status.source == before);

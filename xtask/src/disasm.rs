@@ -1,6 +1,356 @@
-//! `cargo xtask disasm`.
-use crate::Outcome;
-/// Checks.
-pub fn run() -> Outcome {
-    Err("later".into())
+//! `cargo xtask disasm`: the machine code of the handler path.
+//!
+//! Rust's text does not tell it all: `fetch_or` may become a loop, a slice index a panic, a drop a `free`. So the
+//! functions that ci/wait-free.txt names, and all that they call directly, are looked at in the release binary:
+//! - no `lock cmpxchg` whose failure jumps back before it (a lock-free loop, not wait-free);
+//! - no call to what allocates, frees, panics, formats, locks or sets up thread-local storage;
+//! - out of the binary only to the few functions of libc that HANDLER.md allows.
+//!
+//! Calls through pointers are not followed: the file names their targets too.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use crate::cargo::{program, root, target_dir};
+use crate::{Outcome, child, prerequisites};
+
+/// What a handler may call outside of the binary.
+const LIBC: &[&str] = &[
+    "__errno_location",
+    "clock_gettime",
+    "memcmp",
+    "bcmp",
+    "memcpy",
+    "memmove",
+    "memset",
+    "syscall",
+    "timer_settime",
+    // The default action of somebody else's signal, in the handler's last moments.
+    "getpid",
+    "gettid",
+    "sigaction",
+];
+
+/// Parts of names that never belong in a handler.
+const FORBIDDEN: &[&str] = &[
+    "__rust_alloc",
+    "__rust_dealloc",
+    "__rust_realloc",
+    "__rdl_",
+    "malloc",
+    "calloc",
+    "realloc",
+    "core::panicking",
+    "std::panicking",
+    "core::slice::index::slice_",
+    "core::option::unwrap_failed",
+    "core::option::expect_failed",
+    "core::result::unwrap_failed",
+    "core::fmt",
+    "alloc::fmt",
+    "alloc::raw_vec",
+    "pthread_mutex",
+    "std::sys::sync",
+    "__tls_get_addr",
+];
+
+/// Checks the binary given, else builds and checks the release `tocsin`.
+///
+/// # Errors
+/// Names each offence with the way to it, and each listed function that the binary does not have.
+pub fn run(binary: Option<&str>) -> Outcome {
+    prerequisites::program(&["objdump"], "binutils")?;
+    let binary = match binary {
+        Some(path) => path.to_owned(),
+        None => build()?,
+    };
+    let list = root().join("ci/wait-free.txt");
+    let list = std::fs::read_to_string(&list).map_err(|e| format!("cannot read {}: {e}", list.display()))?;
+    let list = List::parse(&list)?;
+
+    let limit = Duration::from_secs(120);
+    let arguments = ["--disassemble", "--no-show-raw-insn", "--demangle", &binary];
+    let text = child::output(child::command("objdump", &arguments, limit), "objdump")?;
+    let report = check(&Code::parse(&text), &list);
+    println!("{} functions named, {} looked at", list.functions.len(), report.looked_at);
+    if report.offences.is_empty() {
+        println!("no cmpxchg loop, no allocation, no panic, nothing of libc but what handlers may call");
+        return Ok(());
+    }
+    Err(format!("in the handler path:\n  {}", report.offences.join("\n  ")))
+}
+
+fn build() -> Result<String, String> {
+    let limit = Duration::from_secs(1200);
+    let build = ["build", "--release", "--locked", "-p", "tocsin-bench", "--bin", "tocsin"];
+    match child::run(child::command(&program(), &build, limit), limit).failure {
+        Some(failure) => Err(format!("the build failed: {failure}")),
+        None => Ok(target_dir().join("release/tocsin").to_string_lossy().into_owned()),
+    }
+}
+
+/// The file of functions: one name (or a part of it that is unmistakable) a line, and exceptions as
+/// `allow CALLER -> CALLEE` with the reason in the comment above.
+struct List {
+    functions: Vec<String>,
+    allowed: Vec<(String, String)>,
+}
+
+impl List {
+    fn parse(text: &str) -> Result<List, String> {
+        let mut list = List { functions: Vec::new(), allowed: Vec::new() };
+        for line in text.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with('#')) {
+            match line.strip_prefix("allow ") {
+                None => list.functions.push(line.to_owned()),
+                Some(pair) => {
+                    let (caller, callee) = pair
+                        .split_once(" -> ")
+                        .ok_or_else(|| format!("not `allow CALLER -> CALLEE`: {line}"))?;
+                    list.allowed.push((caller.trim().to_owned(), callee.trim().to_owned()));
+                }
+            }
+        }
+        if list.functions.is_empty() {
+            return Err("ci/wait-free.txt names no function".to_owned());
+        }
+        Ok(list)
+    }
+
+    fn allows(&self, caller: &str, callee: &str) -> bool {
+        self.allowed.iter().any(|(from, to)| caller.contains(from.as_str()) && callee.contains(to.as_str()))
+    }
+}
+
+#[derive(Debug, PartialEq)]
+struct Instruction<'a> {
+    address: u64,
+    name: &'a str,
+    rest: &'a str,
+}
+
+impl<'a> Instruction<'a> {
+    fn parse(line: &'a str) -> Option<Instruction<'a>> {
+        let (address, text) = line.trim_start().split_once(":\t")?;
+        let address = u64::from_str_radix(address, 16).ok()?;
+        let text = text.trim();
+        let text = text.strip_prefix("notrack ").unwrap_or(text);
+        let (name, rest) = text.split_once(' ').unwrap_or((text, ""));
+        Some(Instruction { address, name, rest: rest.trim() })
+    }
+
+    fn jumps_or_calls(&self) -> bool {
+        self.name.starts_with('j') || self.name.starts_with("call")
+    }
+
+    /// The address that it jumps to or calls, if it says.
+    fn target(&self) -> Option<u64> {
+        if !self.jumps_or_calls() {
+            return None;
+        }
+        u64::from_str_radix(self.rest.split_whitespace().next()?, 16).ok()
+    }
+
+    /// The name that it calls through the table of the dynamic linker, if it does.
+    fn through_table(&self) -> Option<&'a str> {
+        if !self.jumps_or_calls() || !self.rest.starts_with('*') {
+            return None;
+        }
+        let name = self.rest.split_once("# ")?.1.split_once('<')?.1.strip_suffix('>')?;
+        Some(name.split('@').next().unwrap_or(name))
+    }
+}
+
+struct Function<'a> {
+    name: &'a str,
+    body: Vec<Instruction<'a>>,
+}
+
+/// All functions by their address.
+struct Code<'a>(BTreeMap<u64, Function<'a>>);
+
+impl<'a> Code<'a> {
+    fn parse(text: &'a str) -> Code<'a> {
+        let mut code = BTreeMap::new();
+        let mut current: Option<(u64, Function<'a>)> = None;
+        for line in text.lines() {
+            let header = line.strip_suffix(">:").and_then(|l| l.split_once(" <"));
+            if let Some((address, name)) = header.filter(|_| !line.starts_with(' ')) {
+                if let Ok(address) = u64::from_str_radix(address, 16) {
+                    code.extend(current.replace((address, Function { name, body: Vec::new() })));
+                }
+            } else if let (Some((_, function)), Some(instruction)) = (&mut current, Instruction::parse(line))
+            {
+                function.body.push(instruction);
+            }
+        }
+        code.extend(current);
+        Code(code)
+    }
+
+    /// The function that has this address.
+    fn at(&self, address: u64) -> Option<(u64, &Function<'a>)> {
+        let (start, function) = self.0.range(..=address).next_back()?;
+        let end = function.body.last()?.address;
+        (address <= end).then_some((*start, function))
+    }
+}
+
+struct Report {
+    looked_at: usize,
+    offences: Vec<String>,
+}
+
+fn check(code: &Code<'_>, list: &List) -> Report {
+    let mut report = Report { looked_at: 0, offences: Vec::new() };
+    // Address, and the way to it.
+    let mut to_do: Vec<(u64, Vec<&str>)> = Vec::new();
+    for wanted in &list.functions {
+        let found: Vec<_> = code.0.iter().filter(|(_, f)| f.name.contains(wanted.as_str())).collect();
+        if found.is_empty() {
+            report
+                .offences
+                .push(format!("{wanted}: the binary has no such function; was it renamed or inlined?"));
+        }
+        to_do.extend(found.into_iter().map(|(address, f)| (*address, vec![f.name])));
+    }
+    let mut seen = BTreeSet::new();
+    while let Some((address, way)) = to_do.pop() {
+        let Some((start, function)) = code.at(address) else { continue };
+        if !seen.insert(start) {
+            continue;
+        }
+        report.looked_at += 1;
+        let here = || way.join("\n    -> ");
+        if let Some(at) = retry_loop(start, function) {
+            report.offences.push(format!("{}: cmpxchg loop at {at:x}", here()));
+        }
+        for callee in callees(code, start, function) {
+            let (name, inside) = match callee {
+                Callee::Inside(address, name) => (name, Some(address)),
+                Callee::Outside(name) => (name, None),
+            };
+            if list.allows(function.name, name) {
+                continue;
+            }
+            let plain = name.split('@').next().unwrap_or(name);
+            if FORBIDDEN.iter().any(|part| name.contains(part)) || plain == "free" {
+                report.offences.push(format!("{}\n    calls {name}", here()));
+            } else if let Some(address) = inside.filter(|_| !name.ends_with("@plt")) {
+                let mut way = way.clone();
+                way.push(name);
+                to_do.push((address, way));
+            } else if !LIBC.contains(&plain) {
+                report
+                    .offences
+                    .push(format!("{}\n    calls {name}, which is not in the list of allowed ones", here()));
+            }
+        }
+    }
+    report.offences.sort();
+    report.offences.dedup();
+    report
+}
+
+enum Callee<'a> {
+    Inside(u64, &'a str),
+    Outside(&'a str),
+}
+
+fn callees<'a>(code: &Code<'a>, start: u64, function: &Function<'a>) -> Vec<Callee<'a>> {
+    let mut callees = Vec::new();
+    for instruction in &function.body {
+        if let Some(name) = instruction.through_table() {
+            // A call by pointer to a function of the binary itself has a name with an offset.
+            if !name.contains("_GLOBAL_OFFSET_TABLE_") {
+                callees.push(Callee::Outside(name));
+            }
+        } else if let Some((address, callee)) = instruction.target().and_then(|target| code.at(target)) {
+            if address != start {
+                callees.push(Callee::Inside(address, callee.name));
+            }
+        }
+    }
+    callees
+}
+
+/// Where a compare-and-exchange is tried again until it succeeds.
+fn retry_loop(start: u64, function: &Function<'_>) -> Option<u64> {
+    let is_exchange = |i: &Instruction<'_>| i.name == "lock" && i.rest.starts_with("cmpxchg");
+    for (at, exchange) in function.body.iter().enumerate().filter(|(_, i)| is_exchange(i)) {
+        let soon = function.body.iter().skip(at + 1).take(4);
+        let mut back = soon.filter(|i| i.name.starts_with('j')).filter_map(Instruction::target);
+        if back.any(|target| (start..=exchange.address).contains(&target)) {
+            return Some(exchange.address);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CODE: &str = "
+0000000000001000 <good::entry>:
+    1000:\tlock or %rax,(%rdi)
+    1004:\tcall   2000 <good::inner>
+    1009:\tcall   *0x2f(%rip)        # 9000 <memcpy@GLIBC_2.14>
+    100f:\tret
+
+0000000000002000 <good::inner>:
+    2000:\tlock cmpxchg %rcx,(%rdi)
+    2005:\tsete   %al
+    2008:\tjne    200c <good::inner+0xc>
+    200c:\tret
+
+0000000000003000 <bad::retry>:
+    3000:\tmov    %rax,%rcx
+    3003:\tlock cmpxchg %rcx,(%rdi)
+    3008:\tjne    3000 <bad::retry>
+    300a:\tret
+
+0000000000004000 <bad::deep>:
+    4000:\tjmp    4100 <bad::helper>
+
+0000000000004100 <bad::helper>:
+    4100:\tcall   5000 <core::panicking::panic_bounds_check>
+    4105:\tcall   6000 <free@plt>
+
+0000000000005000 <core::panicking::panic_bounds_check>:
+    5000:\tud2
+
+0000000000006000 <free@plt>:
+    6000:\tjmp    *0x2f(%rip)        # 9008 <free@GLIBC_2.2.5>
+";
+
+    fn offences(list: &str) -> Vec<String> {
+        check(&Code::parse(CODE), &List::parse(list).expect("a list")).offences
+    }
+
+    #[test]
+    fn what_is_allowed_passes() {
+        assert_eq!(offences("# a comment\ngood::entry\n"), Vec::<String>::new());
+        let report = check(&Code::parse(CODE), &List::parse("good::entry").expect("a list"));
+        assert_eq!(report.looked_at, 2);
+    }
+
+    #[test]
+    fn what_is_not_is_named_with_the_way_to_it() {
+        assert!(offences("bad::retry")[0].contains("cmpxchg loop at 3003"));
+        let deep = offences("bad::deep");
+        assert_eq!(deep.len(), 2, "{deep:?}");
+        assert!(deep.iter().all(|o| o.contains("bad::deep\n    -> bad::helper")));
+        assert!(
+            deep.iter().any(|o| o.contains("panic_bounds_check")) && deep.iter().any(|o| o.contains("free"))
+        );
+        let allowed = "bad::deep\nallow bad::helper -> panic_bounds_check\nallow bad::helper -> free";
+        assert!(offences(allowed).is_empty());
+    }
+
+    #[test]
+    fn a_function_that_is_gone_is_an_offence() {
+        assert!(offences("renamed::away")[0].contains("no such function"));
+        assert!(List::parse("# nothing").is_err());
+        assert!(List::parse("allow x").is_err());
+    }
 }

@@ -23,7 +23,7 @@ usage: cargo xtask COMMAND
   install --prefix DIR [--destdir DIR]
                         builds and installs tocsin.h, libtocsin.a, libtocsin.so, tocsin.pc and the `tocsin` command
   licences              checks the licence of every dependency
-  disasm                checks the machine code of the functions listed in ci/wait-free.txt
+  disasm [BINARY]       checks the machine code of the functions listed in ci/wait-free.txt, in the release `tocsin`
 ";
 
 /// What went wrong, in words for the person at the terminal.
@@ -37,7 +37,8 @@ fn main() -> ExitCode {
         ["test", rest @ ..] => tests::Selection::parse(rest).and_then(|selection| tests::run(&selection)),
         ["install", rest @ ..] => install::Destination::parse(rest).and_then(|d| install::run(&d)),
         ["licences"] => licences::run(),
-        ["disasm"] => disasm::run(),
+        ["disasm"] => disasm::run(None),
+        ["disasm", binary] => disasm::run(Some(binary)),
         ["help" | "--help" | "-h"] => {
             print!("{USAGE}");
             return ExitCode::SUCCESS;
