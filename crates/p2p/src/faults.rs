@@ -7,7 +7,7 @@
 use tocsin_progress::{Budget, Code, Id, Outcome};
 use tocsin_transport::{Class, Header, PeerState, Recv, SendOutcome, Transport, kind};
 
-use crate::peer::Fate;
+use crate::peer::{Fate, Peer};
 use crate::request::{ANY_SOURCE, Request, State};
 use crate::unexpected::Arrival;
 use crate::{Error, P2p};
@@ -262,29 +262,25 @@ impl<T: Transport> P2p<T> {
         }
     }
 
-    /// Ends the receives of a class that a blocked lane keeps from being met. Walks over all requests: user threads
-    /// only.
-    pub(crate) fn fail_behind_blocked(&mut self, class: usize) -> bool {
-        let mut failed = false;
-        for index in 0..self.requests.capacity() as u32 {
-            let Some(id) = self.requests.by_index(index) else { continue };
-            let Some(request) = self.requests.get(id) else { continue };
-            if request.state != State::RecvPosted || usize::from(request.class == Class::Coll) != class {
-                continue;
-            }
-            let stuck = |rank: u32, peer: &crate::peer::Peer| {
-                peer.blocked.get(class).copied().unwrap_or(false)
-                    && (request.peer == rank
-                        || request.peer == ANY_SOURCE && self.contexts.is_member(request.context, rank))
-            };
-            let source =
-                (0u32..).zip(self.peers.iter()).find(|(rank, peer)| stuck(*rank, peer)).map(|(rank, _)| rank);
-            if let Some(rank) = source {
-                self.fail(id, Code::TooManyUnexpected, rank);
-                failed = true;
-            }
+    /// A rank whose blocked lane a posted receive may wait behind. Bounded by the number of ranks.
+    pub(crate) fn blocking_source(&self, id: Id) -> Option<u32> {
+        let request = self.requests.get(id).filter(|r| r.state == State::RecvPosted)?;
+        let class = usize::from(request.class == Class::Coll);
+        let behind = |rank: u32| {
+            request.peer == rank
+                || request.peer == ANY_SOURCE && self.contexts.is_member(request.context, rank)
+        };
+        let blocked = |peer: &Peer| peer.blocked.get(class).copied().unwrap_or(false);
+        (0u32..).zip(self.peers.iter()).find(|(rank, p)| blocked(p) && behind(*rank)).map(|(rank, _)| rank)
+    }
+
+    /// Ends a receive that only a blocked lane could meet.
+    pub(crate) fn fail_behind_blocked(&mut self, id: Id) -> bool {
+        let source = self.blocking_source(id);
+        if let Some(rank) = source {
+            self.fail(id, Code::TooManyUnexpected, rank);
         }
-        failed
+        source.is_some()
     }
 
     /// Revokes a communicator, both halves of its context: its requests here end with [`Code::Revoked`], its unexpected

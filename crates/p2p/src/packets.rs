@@ -142,6 +142,8 @@ impl<T: Transport> P2p<T> {
                     let revoked = self.contexts.is_revoked(context);
                     let code = if revoked { Code::Revoked } else { Code::Cancelled };
                     let outcome = Outcome { code, source: peer, tag, bytes: 0, detail: u64::from(peer) };
+                    // Pieces sent before it may still lie in the Bulk lane.
+                    self.set_stale(peer);
                     self.finish(id, outcome);
                 }
                 None => self.tolerate(peer)?,
@@ -222,6 +224,12 @@ impl<T: Transport> P2p<T> {
         }
     }
 
+    fn set_stale(&mut self, peer: u32) {
+        if let Some(state) = self.peers.get_mut(peer as usize) {
+            state.stale = true;
+        }
+    }
+
     /// A packet names a request that is not there: honest if one that the peer knows was broken off here.
     fn tolerate(&self, peer: u32) -> Result<(), Nonsense> {
         match self.peers.get(peer as usize) {
@@ -244,9 +252,7 @@ impl<T: Transport> P2p<T> {
             return;
         }
         let (peer, remote, sending) = (request.peer, request.remote, request.state == State::SendData);
-        if let Some(state) = self.peers.get_mut(peer as usize) {
-            state.stale = true;
-        }
+        self.set_stale(peer);
         if sending {
             self.abort_send(peer, remote);
         }

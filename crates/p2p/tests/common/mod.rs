@@ -1,0 +1,164 @@
+//! A world of ranks inside one test, driven by hand.
+#![allow(dead_code)] // each test binary uses its part
+
+use tocsin_p2p::{
+    Budget, Class, Code, Config, ConstBuf, Id, Layout, Mode, MutBuf, Outcome, P2p, Pass, RecvArgs, SendArgs,
+};
+use tocsin_progress::Context;
+use tocsin_sync::thread::{self, HandlerScope, Registration};
+use tocsin_sync::tripwire::Tripwire;
+use tocsin_transport::Transport;
+use tocsin_transport::loopback::{Limits, Loopback, fabric_with};
+
+/// Every pass of these tests runs as in a handler: who allocates there aborts the test.
+#[global_allocator]
+static ALLOCATOR: Tripwire<std::alloc::System> = Tripwire::new(std::alloc::System);
+
+pub const ANY: (Option<u32>, Option<i32>) = (None, None);
+
+/// Tight lanes, so that full ones are common.
+pub const TIGHT: Limits = Limits { packets: [3, 2, 2, 1], max_payload: [300, 300, 16, 128] };
+
+pub fn tight_config() -> Config {
+    Config { eager_max: 64, unexpected_messages: 1, unexpected_blocks: 1, unexpected_limit: 8 << 20 }
+}
+
+pub struct World {
+    pub ranks: Vec<P2p<Loopback>>,
+    _registration: Option<Registration>,
+}
+
+/// A receive buffer with guard bytes around what may be written.
+pub struct Target {
+    memory: Vec<u8>,
+    len: usize,
+}
+
+const GUARD: usize = 16;
+
+impl Target {
+    pub fn new(len: usize) -> Target {
+        Target { memory: vec![0xee; len + 2 * GUARD], len }
+    }
+
+    pub fn buf(&mut self) -> MutBuf {
+        MutBuf::contiguous(self.memory[GUARD..].as_mut_ptr(), self.len)
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        assert!(self.memory[..GUARD].iter().all(|b| *b == 0xee), "written before the buffer");
+        assert!(self.memory[GUARD + self.len..].iter().all(|b| *b == 0xee), "written after the buffer");
+        &self.memory[GUARD..GUARD + self.len]
+    }
+}
+
+pub fn text(seed: u64, len: usize) -> Vec<u8> {
+    let mut x = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    (0..len)
+        .map(|_| {
+            x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (x >> 56) as u8
+        })
+        .collect()
+}
+
+impl World {
+    pub fn new(n: u32) -> World {
+        World::with(n, Limits::default(), Config::default())
+    }
+
+    pub fn tight(n: u32) -> World {
+        World::with(n, TIGHT, tight_config())
+    }
+
+    pub fn with(n: u32, limits: Limits, config: Config) -> World {
+        let ranks = fabric_with(n, limits).into_iter().map(|end| P2p::new(end, config).unwrap()).collect();
+        World { ranks, _registration: thread::register(std::ptr::null()).ok() }
+    }
+
+    pub fn isend(&mut self, from: u32, to: u32, tag: i32, data: &[u8]) -> Id {
+        self.isend_with(from, to, tag, data, Mode::Standard, Class::Eager)
+    }
+
+    pub fn isend_with(&mut self, from: u32, to: u32, tag: i32, data: &[u8], mode: Mode, class: Class) -> Id {
+        let buf = ConstBuf::contiguous(data.as_ptr(), data.len());
+        let args = SendArgs { context: 0, dest: to, tag, buf, mode, class, cookie: 0 };
+        // SAFETY: tests keep the data alive until the world is gone or the send complete.
+        unsafe { self.ranks[from as usize].isend(args) }.unwrap()
+    }
+
+    pub fn irecv(&mut self, at: u32, source: Option<u32>, tag: Option<i32>, target: &mut Target) -> Id {
+        self.try_irecv(at, source, tag, target).unwrap()
+    }
+
+    pub fn try_irecv(
+        &mut self,
+        at: u32,
+        source: Option<u32>,
+        tag: Option<i32>,
+        target: &mut Target,
+    ) -> Result<Id, tocsin_p2p::Error> {
+        let args = RecvArgs { context: 0, source, tag, buf: target.buf(), class: Class::Eager, cookie: 0 };
+        // SAFETY: as in `isend_with`.
+        unsafe { self.ranks[at as usize].irecv(args) }
+    }
+
+    /// One pass as in a handler.
+    pub fn pass(&mut self, rank: u32) -> Pass {
+        self.pass_with(rank, &mut Budget::limited(Context::Handler, 32, 64 << 10))
+    }
+
+    pub fn pass_with(&mut self, rank: u32, budget: &mut Budget) -> Pass {
+        let _scope = HandlerScope::enter();
+        assert!(thread::in_handler());
+        let p2p = &mut self.ranks[rank as usize];
+        let pass = p2p.progress(budget);
+        p2p.transport_mut().flush();
+        pass
+    }
+
+    /// Passes over all ranks until nothing moves; user threads add room for unexpected messages.
+    pub fn settle(&mut self) {
+        self.settle_with(true);
+    }
+
+    pub fn settle_with(&mut self, grow: bool) {
+        for _ in 0..10_000_000u64 {
+            let mut moved = false;
+            for rank in 0..self.ranks.len() as u32 {
+                moved |= self.pass(rank) != Pass::Idle;
+                if grow {
+                    moved |= self.ranks[rank as usize].grow_unexpected();
+                }
+            }
+            if !moved {
+                return;
+            }
+        }
+        panic!("the world never settles");
+    }
+
+    pub fn outcome(&self, rank: u32, id: Id) -> Option<Outcome> {
+        let completion = self.ranks[rank as usize].completion(id).unwrap();
+        // SAFETY: the slab lives as long as the rank.
+        unsafe { completion.as_ref() }.outcome()
+    }
+
+    pub fn code(&self, rank: u32, id: Id) -> Option<Code> {
+        self.outcome(rank, id).map(|o| o.code)
+    }
+
+    pub fn set_state(&self, rank: u32, state: tocsin_transport::PeerState) {
+        self.ranks[0].transport().set_state(rank, state);
+    }
+}
+
+/// A strided layout over `data`'s bytes, spread out by a gap of 3 after every `block`.
+pub fn spread(data: &[u8], block: usize) -> (Vec<u8>, Layout) {
+    let count = data.len().div_ceil(block);
+    let mut memory = vec![0xdd; count * (block + 3)];
+    for (i, byte) in data.iter().enumerate() {
+        memory[i / block * (block + 3) + i % block] = *byte;
+    }
+    (memory, Layout::Strided { block, stride: block as isize + 3, count })
+}

@@ -1,0 +1,217 @@
+//! Peers that die, finalize, revoke.
+
+mod common;
+
+use common::{Target, World, text};
+use tocsin_p2p::{Class, Code, Error, Mode, Pass};
+use tocsin_transport::PeerState;
+
+#[test]
+fn the_dead_are_drained_then_named() {
+    let mut w = World::tight(3);
+    let data = text(1, 40);
+    let large = text(2, 2000);
+    let mut targets: Vec<_> = (0..6).map(|_| Target::new(2000)).collect();
+    let mut targets = targets.iter_mut();
+    let mut target = || targets.next().unwrap();
+    // Sent before the death, not taken in yet.
+    w.isend(2, 0, 1, &data);
+    w.isend(2, 0, 3, &large);
+    let sent_before = w.irecv(0, Some(2), Some(1), target());
+    let announced = w.irecv(0, Some(2), Some(3), target());
+    let never = w.irecv(0, Some(2), Some(2), target());
+    let any = w.irecv(0, None, Some(9), target());
+    let other = w.irecv(0, Some(1), None, target());
+    let sync = w.isend_with(0, 2, 1, &data, Mode::Synchronous, Class::Eager);
+    let big = w.isend(0, 2, 1, &large);
+    w.set_state(2, PeerState::Dead);
+    while w.pass(0) != Pass::Idle {}
+    assert_eq!(w.code(0, sent_before), Some(Code::Ok));
+    for id in [never, any, announced, sync, big] {
+        let outcome = w.outcome(0, id).unwrap();
+        assert_eq!((outcome.code, outcome.source, outcome.detail), (Code::PeerDead, 2, 2));
+    }
+    assert_eq!(w.code(0, other), None, "needs another rank");
+    // From now on at once.
+    assert!(matches!(w.try_irecv(0, Some(2), None, target()), Err(Error::PeerDead { rank: 2 })));
+    assert!(matches!(w.ranks[0].iprobe(0, None, None), Err(Error::PeerDead { rank: 2 })));
+    assert_eq!(w.ranks[0].failed_peer(&[0, 1, 2]), Some((2, Code::PeerDead)));
+    assert_eq!(w.ranks[0].failed_peer(&[0, 1]), None);
+    assert_eq!(w.ranks[0].outstanding_sends(), 0);
+    w.isend(1, 0, 4, &data);
+    w.settle();
+    assert_eq!(w.code(0, other), Some(Code::Ok));
+}
+
+#[test]
+fn a_post_after_the_death_is_refused_before_any_pass() {
+    let mut w = World::new(2);
+    let mut target = Target::new(8);
+    w.set_state(1, PeerState::Dead);
+    let buf = tocsin_p2p::ConstBuf::contiguous(std::ptr::null(), 0);
+    let args = tocsin_p2p::SendArgs {
+        context: 0,
+        dest: 1,
+        tag: 0,
+        buf,
+        mode: Mode::Standard,
+        class: Class::Eager,
+        cookie: 0,
+    };
+    // SAFETY: an empty buffer.
+    let refused = unsafe { w.ranks[0].isend(args) };
+    assert!(matches!(refused, Err(Error::PeerDead { rank: 1 })));
+    assert!(matches!(w.try_irecv(0, Some(1), None, &mut target), Err(Error::PeerDead { rank: 1 })));
+    assert!(matches!(w.try_irecv(0, None, None, &mut target), Err(Error::PeerDead { rank: 1 })));
+    // Started requests end instead.
+    let id = w.ranks[0].reserve_request().unwrap();
+    // SAFETY: an empty buffer.
+    unsafe { w.ranks[0].start_send(id, tocsin_p2p::SendArgs { cookie: 5, ..args }) };
+    let (cookie, outcome) = w.ranks[0].next_completed().unwrap();
+    assert_eq!((cookie, outcome.code, outcome.detail), (5, Code::PeerDead, 1));
+}
+
+#[test]
+fn what_the_dead_sent_is_received_after_its_death() {
+    let mut w = World::tight(2);
+    let data: Vec<_> = (0..3).map(|n| text(n, 50)).collect();
+    for d in &data {
+        w.isend(1, 0, 0, d);
+    }
+    w.settle();
+    w.set_state(1, PeerState::Dead);
+    w.settle();
+    for d in &data {
+        let mut target = Target::new(50);
+        let id = w.irecv(0, Some(1), None, &mut target);
+        assert_eq!(w.code(0, id), Some(Code::Ok));
+        assert_eq!(target.bytes(), d);
+    }
+}
+
+#[test]
+fn members_decide_whom_any_source_needs() {
+    let mut w = World::new(4);
+    w.ranks[0].set_members(0, &[0, 1]).unwrap();
+    let (mut a, mut b) = (Target::new(8), Target::new(8));
+    let any = w.irecv(0, None, None, &mut a);
+    w.set_state(3, PeerState::Dead);
+    w.settle();
+    assert_eq!(w.code(0, any), None, "rank 3 is no member");
+    w.set_state(1, PeerState::Finalized);
+    w.settle();
+    assert_eq!(w.code(0, any), Some(Code::PeerFinalized));
+    w.ranks[0].forget_context(0);
+    assert!(matches!(w.try_irecv(0, None, None, &mut b), Err(Error::PeerDead { rank: 3 })));
+}
+
+#[test]
+fn a_finalized_peer_fails_only_what_it_alone_could_meet() {
+    let mut w = World::tight(3);
+    let data = text(1, 30);
+    let mut targets: Vec<_> = (0..3).map(|_| Target::new(30)).collect();
+    let [a, b, c] = &mut targets[..] else { panic!() };
+    w.isend(2, 0, 1, &data);
+    let there = w.irecv(0, Some(2), Some(1), a);
+    let never = w.irecv(0, Some(2), Some(2), b);
+    let any = w.irecv(0, None, None, c);
+    w.set_state(2, PeerState::Finalized);
+    w.settle();
+    assert_eq!((w.code(0, there), w.code(0, never)), (Some(Code::Ok), Some(Code::PeerFinalized)));
+    assert_eq!(w.code(0, any), None);
+    w.isend(1, 0, 0, &data);
+    w.settle();
+    assert_eq!(w.code(0, any), Some(Code::Ok));
+    assert_eq!(w.ranks[0].failed_peer(&[0, 1, 2]), None);
+}
+
+#[test]
+fn death_at_every_stage_ends_everything() {
+    for k in 0..80 {
+        let mut w = World::tight(2);
+        let (small, large) = (text(1, 60), text(2, 1500));
+        let mut targets: Vec<_> = (0..6).map(|_| Target::new(1500)).collect();
+        let mut pending = Vec::new();
+        for (n, t) in targets.iter_mut().enumerate() {
+            let data = if n % 2 == 0 { &small } else { &large };
+            pending.push(w.isend(0, 1, 0, data));
+            w.isend(1, 0, 0, data);
+            let mut other = Target::new(1500);
+            if n < 4 {
+                pending.push(w.irecv(0, None, None, t));
+                w.irecv(1, None, None, &mut other);
+            }
+            std::mem::forget(other);
+        }
+        for n in 0..k {
+            w.pass(n % 2);
+        }
+        w.set_state(1, PeerState::Dead);
+        let mut passes = 0;
+        while w.pass(0) != Pass::Idle {
+            passes += 1;
+            assert!(passes < 1000);
+        }
+        for id in pending {
+            assert!(matches!(w.code(0, id), Some(Code::Ok | Code::PeerDead)), "{k}");
+        }
+        assert_eq!(w.ranks[0].outstanding_sends(), 0);
+    }
+}
+
+#[test]
+fn revocation_ends_both_ends_at_every_stage() {
+    for k in 0..60 {
+        for revoker in [0u32, 1] {
+            let mut w = World::tight(3);
+            let (small, large) = (text(1, 60), text(2, 1500));
+            let mut targets: Vec<_> = (0..4).map(|_| Target::new(1500)).collect();
+            let mut all = Vec::new();
+            for (n, t) in targets.iter_mut().enumerate() {
+                let data = if n % 2 == 0 { &small } else { &large };
+                all.push((0, w.isend_with(0, 1, 0, data, Mode::Synchronous, Class::Eager)));
+                if n < 3 {
+                    all.push((1, w.irecv(1, Some(0), None, t)));
+                }
+            }
+            let mut last = Target::new(8);
+            all.push((2, w.irecv(2, Some(0), None, &mut last)));
+            for n in 0..k {
+                w.pass(n % 2);
+            }
+            w.ranks[revoker as usize].revoke(0, &[0, 1, 2]);
+            for (rank, id) in &all {
+                if *rank == revoker {
+                    assert!(w.code(*rank, *id).is_some(), "nothing of it is touched after revoke returns");
+                }
+            }
+            w.settle();
+            for (rank, id) in &all {
+                let code = w.code(*rank, *id);
+                assert!(matches!(code, Some(Code::Ok | Code::Revoked)), "{k}: {code:?} on rank {rank}");
+            }
+            let mut target = Target::new(8);
+            for rank in 0..3 {
+                assert!(w.ranks[rank as usize].is_revoked(0) && w.ranks[rank as usize].is_revoked(1 << 31));
+                let refused = w.try_irecv(rank, None, None, &mut target);
+                assert!(matches!(refused, Err(Error::Revoked { context: 0 })));
+                assert_eq!(w.ranks[rank as usize].failed_peer(&[0, 1, 2]), None, "nobody is to blame");
+                assert_eq!(w.ranks[rank as usize].outstanding_sends(), 0);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_sweep_over_many_requests_is_bounded_per_pass() {
+    let mut w = World::new(3);
+    let mut target = Target::new(8);
+    let ids: Vec<_> = (0..20_000).map(|_| w.irecv(0, Some(1), None, &mut target)).collect();
+    w.set_state(1, PeerState::Dead);
+    let mut passes = 0;
+    while w.pass(0) == Pass::More {
+        passes += 1;
+    }
+    assert!(passes >= 15, "{passes} passes");
+    assert!(ids.iter().all(|id| w.code(0, *id) == Some(Code::PeerDead)));
+}

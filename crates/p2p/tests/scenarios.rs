@@ -1,0 +1,573 @@
+//! One behaviour per test.
+
+mod common;
+
+use common::{ANY, Target, World, spread, text, tight_config};
+use tocsin_p2p::{Budget, Class, Code, Config, ConstBuf, Error, Mode, MutBuf, Pass, RecvArgs, SendArgs};
+use tocsin_progress::Context;
+use tocsin_transport::Transport;
+use tocsin_transport::loopback::Limits;
+
+#[test]
+fn every_size_either_order_either_mode() {
+    for mode in [Mode::Standard, Mode::Synchronous] {
+        for class in [Class::Eager, Class::Coll] {
+            for posted_first in [true, false] {
+                for to in [0, 1] {
+                    let mut w = World::tight(2);
+                    for len in [0, 1, 15, 16, 17, 63, 64, 65, 127, 128, 129, 1000, 70_000] {
+                        let data = text(len as u64, len);
+                        let mut target = Target::new(len);
+                        let args = RecvArgs {
+                            context: 0,
+                            source: Some(0),
+                            tag: Some(5),
+                            buf: target.buf(),
+                            class,
+                            cookie: 0,
+                        };
+                        let mut recv = None;
+                        if posted_first {
+                            // SAFETY: the target outlives the receive.
+                            recv = Some(unsafe { w.ranks[to as usize].irecv(args) }.unwrap());
+                        }
+                        let send = w.isend_with(0, to, 5, &data, mode, class);
+                        w.settle();
+                        if !posted_first {
+                            let done = w.outcome(0, send).is_some();
+                            assert_eq!(done, mode == Mode::Standard && len <= 64, "{len} {mode:?}");
+                            // SAFETY: as above.
+                            recv = Some(unsafe { w.ranks[to as usize].irecv(args) }.unwrap());
+                            w.settle();
+                        }
+                        let outcome = w.outcome(to, recv.unwrap()).unwrap();
+                        assert_eq!((outcome.code, outcome.source, outcome.tag), (Code::Ok, 0, 5));
+                        assert_eq!(outcome.bytes, len as u64);
+                        assert_eq!(target.bytes(), data);
+                        assert_eq!(w.code(0, send), Some(Code::Ok));
+                        w.ranks[0].release(send);
+                        w.ranks[to as usize].release(recv.unwrap());
+                    }
+                    assert_eq!(w.ranks[0].outstanding_sends(), 0);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn layouts_on_both_sides() {
+    for len in [0usize, 7, 60, 64, 65, 500, 5000] {
+        for (from_block, to_block) in [(1, 5), (7, 7), (64, 3), (1000, 9)] {
+            let mut w = World::tight(2);
+            let data = text(9, len);
+            let (memory, _) = spread(&data, from_block);
+            // The last block may be cut by the layout: send whole blocks.
+            let count = len / from_block;
+            let sent = count * from_block;
+            let layout =
+                tocsin_p2p::Layout::Strided { block: from_block, stride: from_block as isize + 3, count };
+            let (mut into, room) = spread(&vec![0; len], to_block);
+            let before = into.clone();
+            let recv = RecvArgs {
+                context: 3,
+                source: None,
+                tag: None,
+                buf: MutBuf { base: into.as_mut_ptr(), layout: room },
+                class: Class::Eager,
+                cookie: 0,
+            };
+            let send = SendArgs {
+                context: 3,
+                dest: 1,
+                tag: 0,
+                buf: ConstBuf { base: memory.as_ptr(), layout },
+                mode: Mode::Standard,
+                class: Class::Eager,
+                cookie: 0,
+            };
+            // SAFETY: both live to the end of the test.
+            let (r, s) = unsafe { (w.ranks[1].irecv(recv).unwrap(), w.ranks[0].isend(send).unwrap()) };
+            w.settle();
+            assert_eq!(w.code(0, s), Some(Code::Ok));
+            assert_eq!(w.outcome(1, r).unwrap().bytes, sent as u64);
+            let mut expected = before;
+            for (i, byte) in data[..sent].iter().enumerate() {
+                expected[i / to_block * (to_block + 3) + i % to_block] = *byte;
+            }
+            assert!(into == expected, "{len} bytes, blocks {from_block} to {to_block}");
+        }
+    }
+}
+
+#[test]
+fn truncation_is_an_error_on_one_request() {
+    for (len, posted_first, mode) in [
+        (50, true, Mode::Standard),
+        (50, false, Mode::Standard),
+        (50, false, Mode::Synchronous),
+        (500, true, Mode::Standard),
+        (500, false, Mode::Synchronous),
+    ] {
+        let mut w = World::tight(2);
+        let (long, fits) = (text(1, len), text(2, len));
+        let (mut short, mut whole) = (Target::new(10), Target::new(len));
+        let mut recvs = None;
+        if posted_first {
+            recvs =
+                Some([w.irecv(1, Some(0), Some(1), &mut short), w.irecv(1, Some(0), Some(1), &mut whole)]);
+        }
+        let sends = [&long, &fits].map(|data| w.isend_with(0, 1, 1, data, mode, Class::Eager));
+        w.settle();
+        let [first, second] = recvs.unwrap_or_else(|| {
+            [w.irecv(1, Some(0), Some(1), &mut short), w.irecv(1, Some(0), Some(1), &mut whole)]
+        });
+        w.settle();
+        let outcome = w.outcome(1, first).unwrap();
+        assert_eq!((outcome.code, outcome.bytes, outcome.detail), (Code::Truncated, len as u64, 10));
+        assert_eq!(w.code(1, second), Some(Code::Ok));
+        assert_eq!(whole.bytes(), fits);
+        let beginning = if len <= 64 { long[..10].to_vec() } else { vec![0xee; 10] };
+        assert_eq!(short.bytes(), beginning);
+        assert!(sends.iter().all(|s| w.code(0, *s) == Some(Code::Ok)));
+    }
+}
+
+#[test]
+fn cancel_before_and_after_the_match() {
+    let mut w = World::tight(2);
+    let data = text(1, 1000);
+    let (mut a, mut b) = (Target::new(1000), Target::new(1000));
+    let first = w.irecv(1, None, None, &mut a);
+    assert!(w.ranks[1].cancel(first));
+    assert_eq!(w.code(1, first), Some(Code::Cancelled));
+    assert!(!w.ranks[1].cancel(first));
+    let second = w.irecv(1, None, None, &mut b);
+    let send = w.isend(0, 1, 0, &data);
+    assert!(!w.ranks[0].cancel(send));
+    w.pass(0);
+    w.pass(1);
+    assert!(!w.ranks[1].cancel(second), "matched");
+    w.settle();
+    assert_eq!(w.code(1, second), Some(Code::Ok));
+    assert_eq!(b.bytes(), data);
+    assert!(a.bytes().iter().all(|x| *x == 0xee));
+}
+
+#[test]
+fn probes() {
+    let mut w = World::tight(3);
+    assert_eq!(w.ranks[1].iprobe(0, None, None).unwrap(), None);
+    assert!(matches!(w.ranks[1].iprobe(0, Some(9), None), Err(Error::NoSuchRank { rank: 9, size: 3 })));
+    let (small, large) = (text(1, 20), text(2, 2000));
+    let sends = [w.isend(0, 1, 7, &large), w.isend(0, 1, 7, &small)];
+    w.settle();
+    let status = w.ranks[1].iprobe(0, Some(0), Some(7)).unwrap().unwrap();
+    assert_eq!((status.source, status.tag, status.bytes), (0, 7, 2000));
+    assert_eq!(w.ranks[1].iprobe(1, Some(0), Some(7)).unwrap(), None, "another context");
+    let (message, status) = w.ranks[1].improbe(0, None, None).unwrap().unwrap();
+    assert_eq!(status.bytes, 2000);
+    assert_eq!(w.ranks[1].iprobe(0, None, None).unwrap().unwrap().bytes, 20, "taken out of matching");
+    let (mut a, mut b) = (Target::new(2000), Target::new(20));
+    let recv = w.irecv(1, None, None, &mut b);
+    // SAFETY: the target lives to the end.
+    let whole = unsafe { w.ranks[1].mrecv(message, a.buf(), 0) }.unwrap();
+    // SAFETY: as above.
+    assert!(matches!(unsafe { w.ranks[1].mrecv(message, a.buf(), 0) }, Err(Error::NoSuchMessage)));
+    w.settle();
+    assert_eq!((w.code(1, recv), w.code(1, whole)), (Some(Code::Ok), Some(Code::Ok)));
+    assert_eq!((a.bytes(), b.bytes()), (&large[..], &small[..]));
+    assert!(sends.iter().all(|s| w.code(0, *s) == Some(Code::Ok)));
+}
+
+#[test]
+fn wildcards_take_the_earliest_and_the_earliest_posted_wins() {
+    let mut w = World::new(2);
+    let data: Vec<_> = (0..4).map(|i| text(i, 8)).collect();
+    let mut targets: Vec<_> = (0..4).map(|_| Target::new(8)).collect();
+    let patterns = [(Some(0), None), (None, Some(2)), (Some(0), Some(2)), ANY];
+    let ids: Vec<_> = patterns.iter().zip(&mut targets).map(|((s, t), b)| w.irecv(1, *s, *t, b)).collect();
+    for (tag, bytes) in [2, 2, 2, 1].into_iter().zip(&data) {
+        w.isend(0, 1, tag, bytes);
+    }
+    w.settle();
+    for (n, target) in targets.iter().enumerate() {
+        assert_eq!(target.bytes(), data[n], "receive {n}");
+        assert_eq!(w.code(1, ids[n]), Some(Code::Ok));
+    }
+}
+
+#[test]
+fn many_pending_sends_cost_memory_per_request_only() {
+    const N: usize = 1_000_000;
+    let start = std::time::Instant::now();
+    let mut w = World::new(2);
+    let data: Vec<u64> = (0..N as u64 * 8).map(|i| i / 8).collect();
+    let bytes: Vec<&[u8]> = data
+        .chunks(8)
+        // SAFETY: eight u64 are 64 bytes.
+        .map(|c| unsafe { std::slice::from_raw_parts(c.as_ptr().cast(), 64) })
+        .collect();
+    let ids: Vec<_> = bytes.iter().map(|b| w.isend(0, 1, 1, b)).collect();
+    assert!(w.ranks[0].outstanding_sends() > N - 100);
+    // A collective passes the flood.
+    let token = w.isend_with(0, 1, 0, &[], Mode::Synchronous, Class::Coll);
+    let args = RecvArgs {
+        context: 0,
+        source: Some(0),
+        tag: Some(0),
+        buf: MutBuf::contiguous(std::ptr::dangling_mut(), 0),
+        class: Class::Coll,
+        cookie: 0,
+    };
+    // SAFETY: an empty buffer.
+    let there = unsafe { w.ranks[1].irecv(args) }.unwrap();
+    for rank in [0, 1, 0] {
+        w.pass(rank);
+    }
+    assert_eq!((w.code(0, token), w.code(1, there)), (Some(Code::Ok), Some(Code::Ok)));
+    let mut target = Target::new(64);
+    for b in &bytes {
+        let id = w.irecv(1, Some(0), Some(1), &mut target);
+        while w.outcome(1, id).is_none() {
+            w.pass(1);
+            w.pass(0);
+        }
+        assert_eq!(target.bytes(), *b);
+        w.ranks[1].release(id);
+    }
+    for id in ids {
+        assert_eq!(w.code(0, id), Some(Code::Ok));
+        w.ranks[0].release(id);
+    }
+    assert_eq!(w.ranks[0].outstanding_sends(), 0);
+    // About a second; quadratic behaviour would take hours.
+    assert!(start.elapsed().as_secs() < 60, "{:?}", start.elapsed());
+}
+
+#[test]
+fn many_posted_receives_in_reverse_and_many_unexpected() {
+    const N: usize = 50_000;
+    for posted_first in [true, false] {
+        let mut w = World::with(2, Limits::default(), tight_config());
+        let mut targets: Vec<_> = (0..N).map(|_| Target::new(4)).collect();
+        let data: Vec<[u8; 4]> = (0..N as u32).map(u32::to_le_bytes).collect();
+        let post = |w: &mut World, targets: &mut Vec<Target>| {
+            (0..N).rev().map(|n| w.irecv(1, Some(0), Some(n as i32), &mut targets[n])).collect::<Vec<_>>()
+        };
+        let mut ids = Vec::new();
+        if posted_first {
+            ids = post(&mut w, &mut targets);
+        }
+        for (n, d) in data.iter().enumerate() {
+            let id = w.isend(0, 1, n as i32, d);
+            w.ranks[0].detach(id);
+        }
+        w.settle();
+        if !posted_first {
+            ids = post(&mut w, &mut targets);
+        }
+        assert!(ids.iter().all(|id| w.code(1, *id) == Some(Code::Ok)));
+        assert!(targets.iter().zip(&data).all(|(t, d)| t.bytes() == d));
+    }
+}
+
+#[test]
+fn a_flood_blocks_its_own_lane_only_and_growing_ends_that() {
+    let mut w = World::tight(3);
+    let data = text(1, 60);
+    for _ in 0..1000 {
+        let id = w.isend(0, 1, 1, &data);
+        w.ranks[0].detach(id);
+    }
+    w.settle_with(false);
+    assert!(w.ranks[0].outstanding_sends() > 500, "pushed back");
+    assert_eq!(w.pass(1), Pass::Idle, "a blocked lane is no reason to come back");
+    // From another rank, in another class, large: all pass.
+    let (big, last) = (text(3, 5000), text(4, 60));
+    let (mut a, mut b, mut c) = (Target::new(5000), Target::new(60), Target::new(60));
+    let from_two = w.irecv(1, Some(2), Some(9), &mut a);
+    let s = w.isend(2, 1, 9, &big);
+    w.settle_with(false);
+    assert_eq!((w.code(1, from_two), w.code(2, s)), (Some(Code::Ok), Some(Code::Ok)));
+    // A receive for the head of the lane frees nothing, but takes the head.
+    let head = w.irecv(1, Some(0), Some(1), &mut b);
+    w.settle_with(false);
+    assert_eq!(w.code(1, head), Some(Code::Ok));
+    // Behind the flood: only growing gets there.
+    w.isend(0, 1, 2, &last);
+    let behind = w.irecv(1, Some(0), Some(2), &mut c);
+    w.settle_with(false);
+    assert_eq!(w.code(1, behind), None);
+    assert!(!w.ranks[1].grow_for_message(from_two) && !w.ranks[1].grow_for_collective());
+    while w.code(1, behind).is_none() {
+        w.ranks[1].grow_for_message(behind);
+        for rank in 0..3 {
+            w.pass(rank);
+        }
+    }
+    assert_eq!(c.bytes(), last);
+    // Nothing is lost.
+    for _ in 0..999 {
+        let id = w.irecv(1, Some(0), Some(1), &mut b);
+        w.settle();
+        assert_eq!(w.code(1, id), Some(Code::Ok));
+        assert_eq!(b.bytes(), data);
+    }
+    assert_eq!(w.ranks[1].iprobe(0, None, None).unwrap(), None);
+}
+
+#[test]
+fn a_flood_of_collectives_does_not_block_users() {
+    let mut w = World::tight(2);
+    for n in 0..1000 {
+        let id = w.isend_with(0, 1, n, &[], Mode::Standard, Class::Coll);
+        w.ranks[0].detach(id);
+    }
+    w.settle_with(false);
+    assert!(w.ranks[0].outstanding_sends() > 500);
+    let data = text(1, 4000);
+    let mut target = Target::new(4000);
+    let recv = w.irecv(1, None, None, &mut target);
+    w.isend(0, 1, 0, &data);
+    w.settle_with(false);
+    assert_eq!(w.code(1, recv), Some(Code::Ok));
+}
+
+#[test]
+fn at_the_limit_the_receive_behind_fails_and_no_other() {
+    for targeted in [true, false] {
+        let mut w = World::with(
+            3,
+            common::TIGHT,
+            Config { unexpected_messages: 1, unexpected_blocks: 1, unexpected_limit: 0, ..tight_config() },
+        );
+        for _ in 0..1000 {
+            let id = w.isend(0, 1, 1, &[1, 2, 3]);
+            w.ranks[0].detach(id);
+        }
+        let (mut a, mut b) = (Target::new(4), Target::new(4));
+        let behind = w.irecv(1, Some(0), Some(2), &mut a);
+        let other = w.irecv(1, Some(2), None, &mut b);
+        w.settle_with(false);
+        assert!(if targeted { w.ranks[1].grow_for_message(behind) } else { w.ranks[1].grow_unexpected() });
+        assert_eq!(w.code(1, behind), Some(Code::TooManyUnexpected));
+        assert_eq!(w.code(1, other), None);
+        assert!(!w.ranks[1].grow_unexpected(), "nothing left to change");
+        w.isend(2, 1, 5, &[9]);
+        w.settle();
+        assert_eq!(w.code(1, other), Some(Code::Ok));
+    }
+}
+
+#[test]
+fn large_messages_to_one_peer_take_turns() {
+    let mut w = World::tight(2);
+    let data: Vec<_> = (0..3).map(|n| text(n, 12_800)).collect();
+    let mut targets: Vec<_> = (0..3).map(|_| Target::new(12_800)).collect();
+    let recvs: Vec<_> = targets.iter_mut().map(|t| w.irecv(1, Some(0), None, t)).collect();
+    for d in &data {
+        w.isend(0, 1, 0, d);
+    }
+    let mut passes = 0;
+    while recvs.iter().all(|r| w.code(1, *r).is_none()) {
+        w.pass(0);
+        w.pass(1);
+        passes += 1;
+        assert!(passes < 10_000);
+    }
+    w.pass(0);
+    w.pass(1);
+    // Equal lengths in turn: the others are nearly there.
+    for _ in 0..6 {
+        w.pass(0);
+        w.pass(1);
+    }
+    assert!(recvs.iter().all(|r| w.code(1, *r) == Some(Code::Ok)));
+    assert!(targets.iter().zip(&data).all(|(t, d)| t.bytes() == d));
+}
+
+#[test]
+fn a_handler_copies_within_its_budget() {
+    let mut w = World::new(2);
+    let data = text(1, 1 << 20);
+    let mut target = Target::new(1 << 20);
+    let recv = w.irecv(1, Some(0), None, &mut target);
+    w.isend(0, 1, 0, &data);
+    for _ in 0..100_000 {
+        if w.code(1, recv).is_some() {
+            break;
+        }
+        w.pass(0);
+        let before = w.ranks[1].counters().bytes_copied[1];
+        let mut budget = Budget::limited(Context::Handler, 32, 1000);
+        w.pass_with(1, &mut budget);
+        assert!(w.ranks[1].counters().bytes_copied[1] - before <= 1000);
+    }
+    assert_eq!(w.code(1, recv), Some(Code::Ok));
+    assert!(target.bytes() == data);
+}
+
+#[test]
+fn cookies_come_back_in_order_and_requests_are_reused_without_allocating() {
+    let mut w = World::tight(2);
+    let data = text(5, 300);
+    let mut target = Target::new(300);
+    let (s, r) = (w.ranks[0].reserve_request().unwrap(), w.ranks[1].reserve_request().unwrap());
+    w.ranks[0].prepare_peer(1, 300).unwrap();
+    w.ranks[1].prepare_peer(0, 300).unwrap();
+    for round in 0..50u64 {
+        {
+            let _scope = tocsin_sync::thread::HandlerScope::enter();
+            let send = SendArgs {
+                context: 1 << 31,
+                dest: 1,
+                tag: round as i32,
+                buf: ConstBuf::contiguous(data.as_ptr(), 300),
+                mode: Mode::Standard,
+                class: Class::Coll,
+                cookie: 2 * round + 1,
+            };
+            let recv = RecvArgs {
+                context: 1 << 31,
+                source: Some(0),
+                tag: Some(round as i32),
+                buf: target.buf(),
+                class: Class::Coll,
+                cookie: 2 * round + 2,
+            };
+            // SAFETY: both live to the end.
+            unsafe {
+                w.ranks[0].start_send(s, send);
+                w.ranks[0].start_send(s, send); // in use: ignored
+                w.ranks[1].start_recv(r, recv);
+            }
+        }
+        w.settle();
+        let _scope = tocsin_sync::thread::HandlerScope::enter();
+        let (cookie, outcome) = w.ranks[0].next_completed().unwrap();
+        assert_eq!((cookie, outcome.code), (2 * round + 1, Code::Ok));
+        let (cookie, outcome) = w.ranks[1].next_completed().unwrap();
+        assert_eq!((cookie, outcome.code, outcome.bytes), (2 * round + 2, Code::Ok, 300));
+        assert!(w.ranks[0].next_completed().is_none() && w.ranks[1].next_completed().is_none());
+    }
+    assert_eq!(target.bytes(), data);
+}
+
+#[test]
+fn abandoned_requests_touch_nothing_more_and_start_again() {
+    // After k passes, so at every stage of the transfer.
+    for k in 0..60 {
+        for who in [0u32, 1] {
+            let mut w = World::tight(2);
+            let data = text(5, 2000);
+            let (mut target, mut second) = (Target::new(2000), Target::new(2000));
+            let (s, r) = (w.ranks[0].reserve_request().unwrap(), w.ranks[1].reserve_request().unwrap());
+            w.ranks[0].prepare_peer(1, 2000).unwrap();
+            let send = |tag| SendArgs {
+                context: 0,
+                dest: 1,
+                tag,
+                buf: ConstBuf::contiguous(data.as_ptr(), 2000),
+                mode: Mode::Standard,
+                class: Class::Coll,
+                cookie: 3,
+            };
+            let recv = |tag, buf| RecvArgs {
+                context: 0,
+                source: Some(0),
+                tag: Some(tag),
+                buf,
+                class: Class::Coll,
+                cookie: 4,
+            };
+            // SAFETY: all live to the end.
+            unsafe {
+                w.ranks[0].start_send(s, send(1));
+                w.ranks[1].start_recv(r, recv(1, target.buf()));
+            }
+            for n in 0..k {
+                w.pass(n % 2);
+            }
+            let id = [s, r][who as usize];
+            {
+                let _scope = tocsin_sync::thread::HandlerScope::enter();
+                w.ranks[who as usize].abandon(id);
+            }
+            let frozen = target.bytes().to_vec();
+            w.settle();
+            if who == 1 {
+                assert_eq!(target.bytes(), frozen, "written after it was abandoned");
+            }
+            while w.ranks[0].next_completed().is_some() || w.ranks[1].next_completed().is_some() {}
+            // The other end too, then once more.
+            w.ranks[0].abandon(s);
+            w.ranks[1].abandon(r);
+            w.settle();
+            // SAFETY: as above.
+            unsafe {
+                w.ranks[0].start_send(s, send(2));
+                w.ranks[1].start_recv(r, recv(2, second.buf()));
+            }
+            w.settle();
+            assert_eq!(w.ranks[0].next_completed().map(|c| c.1.code), Some(Code::Ok), "{k} {who}");
+            assert_eq!(w.ranks[1].next_completed().map(|c| c.1.code), Some(Code::Ok), "{k} {who}");
+            assert_eq!(second.bytes(), data);
+        }
+    }
+}
+
+#[test]
+fn wants_follow_the_request() {
+    let mut w = World::new(2);
+    let mut target = Target::new(8);
+    let id = w.irecv(1, None, None, &mut target);
+    assert!(!w.ranks[1].wants_plain());
+    w.ranks[1].set_wants(id);
+    w.ranks[1].set_wants(id);
+    assert!(w.ranks[1].wants_plain());
+    w.isend(0, 1, 0, &[1]);
+    w.settle();
+    assert!(!w.ranks[1].wants_plain());
+    w.ranks[1].set_wants(id);
+    assert!(!w.ranks[1].wants_plain(), "complete already");
+}
+
+#[test]
+fn bad_input_is_refused() {
+    let mut w = World::new(2);
+    let buf = ConstBuf::contiguous([0u8; 4].as_ptr(), 4);
+    let good =
+        SendArgs { context: 0, dest: 1, tag: 0, buf, mode: Mode::Standard, class: Class::Eager, cookie: 0 };
+    let huge = tocsin_p2p::Layout::Strided { block: usize::MAX / 2, stride: 1, count: 3 };
+    // SAFETY: refused before any buffer is touched.
+    unsafe {
+        let p2p = &mut w.ranks[0];
+        assert!(matches!(
+            p2p.isend(SendArgs { dest: 2, ..good }),
+            Err(Error::NoSuchRank { rank: 2, size: 2 })
+        ));
+        assert!(matches!(p2p.isend(SendArgs { class: Class::Bulk, ..good }), Err(Error::WrongClass { .. })));
+        let long = ConstBuf { base: buf.base, layout: huge };
+        assert!(matches!(p2p.isend(SendArgs { buf: long, ..good }), Err(Error::TooLong { .. })));
+        let recv = RecvArgs {
+            context: 0,
+            source: Some(7),
+            tag: None,
+            buf: MutBuf::contiguous(std::ptr::null_mut(), 0),
+            class: Class::Eager,
+            cookie: 0,
+        };
+        assert!(matches!(p2p.irecv(recv), Err(Error::NoSuchRank { rank: 7, size: 2 })));
+        let wrong = RecvArgs { source: None, class: Class::Control, ..recv };
+        assert!(matches!(p2p.irecv(wrong), Err(Error::WrongClass { .. })));
+    }
+    // Ids that name nothing are ignored.
+    let stale = w.ranks[0].reserve_request().unwrap();
+    w.ranks[0].release(stale);
+    w.ranks[0].release(stale);
+    w.ranks[0].abandon(stale);
+    w.ranks[0].set_wants(stale);
+    assert!(!w.ranks[0].cancel(stale) && w.ranks[0].completion(stale).is_none());
+    assert!(w.ranks[0].transport().rank() == 0);
+}
