@@ -56,15 +56,6 @@ impl Faults {
     }
 }
 
-/// The refusal that a code stands for.
-pub(crate) fn error(code: Code, rank: u32) -> Error {
-    match code {
-        Code::PeerFinalized => Error::PeerFinalized { rank },
-        Code::Protocol => Error::Protocol { rank },
-        _ => Error::PeerDead { rank },
-    }
-}
-
 impl<T: Transport> P2p<T> {
     /// Learns who died or finalized. Bounded by the number of ranks, and only when the epoch has changed.
     pub(crate) fn refresh_epoch(&mut self) {
@@ -177,6 +168,30 @@ impl<T: Transport> P2p<T> {
         if left { None } else { finalized }
     }
 
+    /// Behind a member that left early there may be one that died: then that one is the reason to name. Bounded by the
+    /// number of ranks.
+    pub(crate) fn root_cause(&self, context: u32, code: Code, rank: u32) -> (Code, u32) {
+        if code != Code::PeerFinalized {
+            return (code, rank);
+        }
+        (0u32..)
+            .zip(self.peers.iter())
+            .find(|(other, peer)| {
+                matches!(peer.fate, Fate::Dying | Fate::Dead) && self.contexts.is_member(context, *other)
+            })
+            .map_or((code, rank), |(dead, _)| (Code::PeerDead, dead))
+    }
+
+    /// The refusal of a post that needs a rank which is gone.
+    pub(crate) fn refusal(&self, context: u32, code: Code, rank: u32) -> Error {
+        let (code, rank) = self.root_cause(context, code, rank);
+        match code {
+            Code::PeerFinalized => Error::PeerFinalized { rank },
+            Code::Protocol => Error::Protocol { rank },
+            _ => Error::PeerDead { rank },
+        }
+    }
+
     /// Why a pending request can never complete, and the rank at fault.
     fn doomed(&self, request: &Request) -> Option<(Code, u32)> {
         if !request.is_pending() {
@@ -197,6 +212,7 @@ impl<T: Transport> P2p<T> {
     pub(crate) fn fail(&mut self, id: Id, code: Code, rank: u32) {
         self.break_off(id);
         let Some(request) = self.requests.get(id) else { return };
+        let (code, rank) = self.root_cause(request.context, code, rank);
         let outcome = Outcome { code, source: rank, tag: request.tag, bytes: 0, detail: u64::from(rank) };
         self.finish(id, outcome);
     }

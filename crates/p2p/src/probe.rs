@@ -64,7 +64,7 @@ impl<T: Transport> P2p<T> {
         if found.is_none()
             && let Some((code, rank)) = self.no_source(pattern.context, pattern.source)
         {
-            return Err(crate::faults::error(code, rank));
+            return Err(self.refusal(pattern.context, code, rank));
         }
         Ok(found)
     }

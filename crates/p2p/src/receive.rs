@@ -33,7 +33,7 @@ impl<T: Transport> P2p<T> {
         let pattern = Pattern { context: args.context, source: args.source, tag: args.tag };
         let here = self.matching.get(class).and_then(|m| m.unexpected.find(&pattern)).is_some();
         if !here && let Some((code, rank)) = self.no_source(args.context, args.source) {
-            return Err(crate::faults::error(code, rank));
+            return Err(self.refusal(args.context, code, rank));
         }
         let id = self.reserve_request()?;
         // SAFETY: the caller vouches for the buffer.
@@ -104,7 +104,7 @@ impl<T: Transport> P2p<T> {
         let fate = self.peers.get(envelope.source as usize).and_then(|p| p.fate.no_more_to());
         if let Some(code) = fate.filter(|_| envelope.arrival == Arrival::Announced) {
             self.free_message(class, name);
-            return Err(crate::faults::error(code, envelope.source));
+            return Err(self.refusal(envelope.context, code, envelope.source));
         }
         let id = self.reserve_request()?;
         self.begin_recv(id, buf, envelope.context, class, cookie);

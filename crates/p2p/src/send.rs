@@ -39,7 +39,7 @@ impl<T: Transport> P2p<T> {
         }
         self.refresh_epoch();
         if let Some(code) = self.peers.get(args.dest as usize).and_then(|p| p.fate.no_more_to()) {
-            return Err(crate::faults::error(code, args.dest));
+            return Err(self.refusal(args.context, code, args.dest));
         }
         self.prepare_peer(args.dest, bytes)?;
         let id = self.reserve_request()?;

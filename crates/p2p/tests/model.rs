@@ -9,6 +9,7 @@ mod common;
 
 use common::{Target, World, text};
 use proptest::prelude::*;
+use proptest::strategy::ValueTree;
 use tocsin_p2p::{Budget, Class, Code, ConstBuf, Id, Mode, MutBuf, RecvArgs, SendArgs};
 use tocsin_progress::Context;
 
@@ -163,6 +164,7 @@ impl Run {
         let mut room = room;
         let buf = if strided {
             let (mut memory, layout) = common::spread(&vec![0; room], BLOCK);
+            memory.fill(0xdd);
             room = layout.bytes();
             let base = memory.as_mut_ptr();
             spread = Some(memory);
@@ -289,8 +291,7 @@ impl Run {
             assert_eq!(outcome.code, code);
             if code == Code::Ok {
                 if let Some(memory) = &r.spread {
-                    let (mut expected, _) = common::spread(&vec![0; r.room.min(memory.len())], BLOCK);
-                    expected.truncate(memory.len());
+                    let mut expected = vec![0xdd; memory.len()];
                     for (i, byte) in m.data.iter().enumerate() {
                         expected[i / BLOCK * (BLOCK + 3) + i % BLOCK] = *byte;
                     }
