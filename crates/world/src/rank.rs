@@ -8,7 +8,7 @@ use tocsin_doorbell::{Own, Receiver};
 use tocsin_p2p::P2p;
 use tocsin_progress::engine::{Engine, EngineConfig, Entered};
 use tocsin_progress::stats::{Snapshot, Stats};
-use tocsin_progress::{Context, ProgressThread, Trace};
+use tocsin_progress::{Context, Id, ProgressThread, Trace};
 use tocsin_shm_transport::{Life, Segment, ShmTransport};
 use tocsin_sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -31,9 +31,20 @@ pub(crate) struct Rank {
     closing: AtomicBool,
     /// Nothing moves any more; every request is over.
     closed: Arc<AtomicBool>,
+    /// See [`RankState`].
+    blocked: Arc<AtomicBool>,
     /// Smallest context id that this rank has not used.
     pub(crate) next_context: AtomicU32,
     parked: Mutex<Parked>,
+}
+
+/// What a waiter waits for, as far as a full pool of unexpected messages can be in its way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Need {
+    /// A send or receive.
+    Message(Id),
+    /// A collective.
+    Collective,
 }
 
 /// Dropped requests whose buffers must live on.
@@ -95,7 +106,8 @@ fn try_join(place: Place, config: &Config) -> Result<(Arc<Rank>, Bound), Error> 
     if ranks as usize > cores {
         engine_config = engine_config.oversubscribed();
     }
-    let state = RankState::new(p2p, closed.clone());
+    let blocked = Arc::new(AtomicBool::new(false));
+    let state = RankState::new(p2p, closed.clone(), blocked.clone());
     let engine = Arc::new(Engine::new(state, own, engine_config, Arc::new(Stats::new())));
     segment.set_life(rank, Life::Alive);
 
@@ -124,6 +136,7 @@ fn try_join(place: Place, config: &Config) -> Result<(Arc<Rank>, Bound), Error> 
         backend,
         closing: AtomicBool::new(false),
         closed,
+        blocked,
         next_context: AtomicU32::new(crate::comm::FIRST_CONTEXT),
         parked: Mutex::default(),
     };
@@ -165,8 +178,14 @@ impl Rank {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// Waits until `done`, the world is aborted, or time is up.
-    pub(crate) fn wait_until(&self, mut done: impl FnMut() -> bool, timeout: Option<Duration>) -> bool {
+    /// Waits until `done`, this rank has left, or time is up. `need`: what a full pool of unexpected messages may be
+    /// grown for.
+    pub(crate) fn wait_until(
+        &self,
+        need: &[Need],
+        mut done: impl FnMut() -> bool,
+        timeout: Option<Duration>,
+    ) -> bool {
         self.engine.wait_until(
             || {
                 if done() || self.is_closed() {
@@ -174,10 +193,18 @@ impl Rank {
                 }
                 // A waiter is a user's thread and may allocate: a full pool of unexpected messages blocks the very
                 // message that is waited for.
-                if let Some(mut state) = self.engine.try_enter(Context::User) {
-                    state.p2p.grow_unexpected();
+                if self.blocked.load(Ordering::Relaxed) {
+                    if let Some(mut state) = self.engine.try_enter(Context::User) {
+                        for need in need {
+                            match *need {
+                                Need::Message(id) => state.p2p.grow_for_message(id),
+                                Need::Collective => state.p2p.grow_for_collective(),
+                            };
+                        }
+                    }
+                    return done();
                 }
-                done()
+                false
             },
             timeout,
         )
@@ -227,7 +254,7 @@ impl Rank {
             aborted().is_some()
                 || self.engine.try_enter(Context::User).is_some_and(|state| state.is_drained())
         };
-        self.wait_until(drained, None);
+        self.wait_until(&[Need::Collective], drained, None);
         self.close(Life::Finalized, bound);
         match aborted() {
             Some(code) => Err(Error::Aborted { operation: "finalize", code }),

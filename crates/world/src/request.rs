@@ -10,6 +10,7 @@ use tocsin_progress::{Completion, Context, Id, Outcome};
 
 use crate::comm::Comm;
 use crate::error::Error;
+use crate::rank::Need;
 
 /// What a completed operation says about itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -113,6 +114,13 @@ impl RawRequest {
         unsafe { self.completion.as_ref() }
     }
 
+    fn need(&self) -> Need {
+        match self.meaning.kind {
+            Kind::Collective => Need::Collective,
+            _ => Need::Message(self.id),
+        }
+    }
+
     fn is_complete(&self) -> bool {
         self.seen.is_some() || self.completion().is_done()
     }
@@ -174,7 +182,7 @@ impl RawRequest {
 
     fn wait_for(&mut self, timeout: Option<Duration>) -> Option<Result<Status, Error>> {
         if !self.is_done() {
-            self.meaning.comm.shared().wait_until(|| self.is_complete(), timeout);
+            self.meaning.comm.shared().wait_until(&[self.need()], || self.is_complete(), timeout);
         }
         self.look()
     }
@@ -220,6 +228,10 @@ impl RawRequest {
                 self.now(then);
             }
             return;
+        }
+        if self.meaning.kind != Kind::Collective {
+            // Somebody wants to hear of it without looking: plain messages ring for it.
+            self.meaning.comm.shared().enter().p2p.set_wants(self.id);
         }
         let after = Arc::new(Mutex::new(then));
         let (theirs, meaning) = (after.clone(), self.meaning.clone());
@@ -308,6 +320,7 @@ pub fn wait_any(requests: &mut [&mut RawRequest]) -> Option<usize> {
         if let Some(done) = requests.iter().position(|r| r.is_done()) {
             return Some(done);
         }
-        comm.shared().wait_until(|| requests.iter().any(|r| r.is_complete()), None);
+        let needs: Vec<Need> = requests.iter().map(|r| r.need()).collect();
+        comm.shared().wait_until(&needs, || requests.iter().any(|r| r.is_complete()), None);
     }
 }

@@ -16,11 +16,17 @@ pub(crate) struct RankState {
     pub(crate) nbc: Nbc,
     /// The rank has left its world: no buffer is touched any more, whoever enters.
     closed: Arc<AtomicBool>,
+    /// A lane waits for room among the unexpected messages, as of the last pass: so that waiters need not enter to see.
+    blocked: Arc<AtomicBool>,
 }
 
 impl RankState {
-    pub(crate) fn new(p2p: P2p<ShmTransport>, closed: Arc<AtomicBool>) -> RankState {
-        RankState { p2p, nbc: Nbc::new(), closed }
+    pub(crate) fn new(
+        p2p: P2p<ShmTransport>,
+        closed: Arc<AtomicBool>,
+        blocked: Arc<AtomicBool>,
+    ) -> RankState {
+        RankState { p2p, nbc: Nbc::new(), closed, blocked }
     }
 
     /// Sends and collectives that finalize has to see through.
@@ -43,6 +49,11 @@ unsafe impl Work for RankState {
         }
         let messages = self.p2p.progress(budget);
         let collectives = self.nbc.progress(&mut self.p2p, budget);
+        let blocked = self.p2p.is_blocked();
+        if blocked != self.blocked.load(Ordering::Relaxed) {
+            // SYNC POINT: Relaxed: a waiter makes a pass before each look, and a pass by another wakes it.
+            self.blocked.store(blocked, Ordering::Relaxed);
+        }
         match (messages, collectives) {
             (Pass::More, _) | (_, Pass::More) => Pass::More,
             (Pass::Idle, Pass::Idle) => Pass::Idle,

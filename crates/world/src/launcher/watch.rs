@@ -127,15 +127,16 @@ impl<'a> World<'a> {
                 if let Some(place) = self.report.ranks.get_mut(death.rank as usize) {
                     *place = status;
                 }
-                if status != 0 && self.report.failed.is_none() {
-                    self.failed(death.rank, status);
+                let aborted = self.segment.aborted();
+                if (status != 0 || aborted.is_some()) && self.report.failed.is_none() {
+                    self.failed(death.rank, aborted.map_or(status, |code| code & 0xff));
+                    // An abort ends every rank, whatever the policy for failures.
+                    if aborted.is_some() || self.launch.on_failure == OnFailure::Kill {
+                        self.deadline = Some(Instant::now() + self.launch.grace);
+                    }
                 }
             }
             self.obey(orders);
-        }
-        if let (Some(code), true) = (self.segment.aborted(), self.report.failed.is_some()) {
-            // Ranks that an abort ended by its wake-up have the same cause.
-            self.report.status = code & 0xff;
         }
         Ok(())
     }
@@ -143,9 +144,6 @@ impl<'a> World<'a> {
     fn failed(&mut self, rank: u32, status: i32) {
         self.report.failed = Some(rank);
         self.report.status = status;
-        if self.launch.on_failure == OnFailure::Kill {
-            self.deadline = Some(Instant::now() + self.launch.grace);
-        }
     }
 
     fn obey(&mut self, orders: &Receiver<Order>) {

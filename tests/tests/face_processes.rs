@@ -1,0 +1,397 @@
+//! The face with ranks as processes, and the launcher. `harness = false`: children of this program are ranks.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tocsin::launcher::launch_self;
+use tocsin::{Config, Error, Launch, OnFailure, Op, Report, World};
+
+/// What ranks do, by name.
+const CHILDREN: &[tocsin::Child] = &[
+    ("exchange", exchange),
+    ("exit_seven", exit_seven),
+    ("die", die),
+    ("panic", panic_one),
+    ("abort", abort_one),
+    ("survive", survive),
+    ("sleep", sleep),
+    ("leave", |_, _| Ok(())),
+    ("leave_unsaid", |world, _| {
+        std::mem::forget(world);
+        Ok(())
+    }),
+];
+
+fn main() {
+    tocsin::child_entry(CHILDREN);
+    let mut args = std::env::args().skip(1);
+    match args.next().as_deref() {
+        // Programs of the tests below that are no ranks.
+        Some("role=launcher") => role_launcher(args.collect()),
+        Some("role=join") => role_join(),
+        filter => run_tests(filter.filter(|f| !f.starts_with('-'))),
+    }
+}
+
+fn run_tests(filter: Option<&str>) {
+    let before = shared_memory();
+    let tests: &[(&str, fn())] = &[
+        ("ranks_exchange_on_every_backend", ranks_exchange_on_every_backend),
+        ("an_exit_status_is_the_launchers", an_exit_status_is_the_launchers),
+        ("a_signal_is_128_and_its_number", a_signal_is_128_and_its_number),
+        ("survivors_are_killed_within_three_seconds", survivors_are_killed_within_three_seconds),
+        ("survivors_may_report", survivors_may_report),
+        ("a_panic_is_101", a_panic_is_101),
+        ("an_abort_ends_all", an_abort_ends_all),
+        ("a_rank_that_leaves_unsaid_is_dead", a_rank_that_leaves_unsaid_is_dead),
+        ("the_launchers_death_ends_every_rank", the_launchers_death_ends_every_rank),
+        ("signals_are_passed_on", signals_are_passed_on),
+        ("output_is_tagged", output_is_tagged),
+        ("any_program_can_be_run", any_program_can_be_run),
+        ("a_shell_between_is_no_matter", a_shell_between_is_no_matter),
+        ("more_ranks_than_descriptors", more_ranks_than_descriptors),
+        ("what_cannot_be_started", what_cannot_be_started),
+        ("wrong_environments", wrong_environments),
+        ("dropping_a_running_world_ends_it", dropping_a_running_world_ends_it),
+        ("an_unknown_child_function_is_an_error", an_unknown_child_function_is_an_error),
+    ];
+    let chosen: Vec<_> = tests.iter().filter(|t| filter.is_none_or(|f| t.0.contains(f))).collect();
+    println!("running {} tests", chosen.len());
+    let mut failed = 0;
+    for (name, test) in &chosen {
+        match std::panic::catch_unwind(test) {
+            Ok(()) => println!("test {name} ... ok"),
+            Err(_) => {
+                failed += 1;
+                println!("test {name} ... FAILED");
+            }
+        }
+    }
+    assert_eq!(shared_memory(), before, "something is left in /dev/shm");
+    let verdict = if failed == 0 { "ok" } else { "FAILED" };
+    println!("test result: {verdict}. {} passed; {failed} failed", chosen.len() - failed);
+    std::process::exit(i32::from(failed > 0));
+}
+
+/// Names in /dev/shm.
+fn shared_memory() -> Vec<std::ffi::OsString> {
+    let mut names: Vec<_> = std::fs::read_dir("/dev/shm")
+        .map(|d| d.flatten().map(|e| e.file_name()).collect())
+        .unwrap_or_default();
+    names.retain(|n: &std::ffi::OsString| n.to_string_lossy().contains("tocsin"));
+    names.sort();
+    names
+}
+
+fn exchange(world: World, args: &[String]) -> Result<(), Error> {
+    let comm = world.comm();
+    assert_eq!(args, [world.backend().to_string(), "two words".into()]);
+    let (me, ranks) = (comm.rank(), comm.size());
+    for len in [1usize, 300, 20_000, 500_000] {
+        let send = comm.isend(vec![me; len], (me + 1) % ranks, 1)?;
+        let got = comm.irecv(vec![0; len], (me + ranks - 1) % ranks, 1)?.wait()?;
+        assert!(got.iter().all(|x| *x == (me + ranks - 1) % ranks));
+        send.wait()?;
+    }
+    let sum = comm.iallreduce(vec![u64::from(me); 100], Op::Sum)?.wait()?;
+    assert_eq!(sum, [u64::from(ranks * (ranks - 1) / 2); 100]);
+    let half = comm.split(Some(me % 2), 0)?.expect("a color");
+    half.barrier()?;
+    world.finalize()
+}
+
+fn exit_seven(world: World, _: &[String]) -> Result<(), Error> {
+    if world.rank() == 1 {
+        std::process::exit(7);
+    }
+    world.comm().barrier()
+}
+
+fn die(world: World, args: &[String]) -> Result<(), Error> {
+    world.comm().barrier()?;
+    if world.rank() == 1 {
+        let signal: i32 = args[0].parse().expect("a number");
+        // SAFETY: ends this process, as the test wants.
+        unsafe { libc::raise(signal) };
+    }
+    // Deaf to errors: only the launcher can end it.
+    loop {
+        std::thread::sleep(Duration::from_secs(1));
+    }
+}
+
+fn panic_one(world: World, _: &[String]) -> Result<(), Error> {
+    assert!(world.rank() != 2, "as asked");
+    world.comm().barrier()
+}
+
+fn abort_one(world: World, _: &[String]) -> Result<(), Error> {
+    if world.rank() == 1 {
+        world.abort(9);
+    }
+    match world.comm().barrier() {
+        Err(Error::Aborted { code: 9, .. }) => Ok(()),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Rank 1 dies; the others expect the error that names it, and leave in good order.
+fn survive(world: World, _: &[String]) -> Result<(), Error> {
+    let comm = world.comm();
+    comm.barrier()?;
+    if world.rank() == 1 {
+        // SAFETY: ends this process, as the test wants.
+        unsafe { libc::raise(libc::SIGKILL) };
+    }
+    let begun = Instant::now();
+    match comm.irecv(vec![0u8; 9], 1, 0).and_then(tocsin::Request::wait) {
+        Err(Error::PeerDead { rank: 1, .. }) => {}
+        other => panic!("{other:?}"),
+    }
+    assert!(begun.elapsed() < Duration::from_secs(1));
+    match comm.barrier() {
+        Err(Error::PeerDead { rank: 1, .. }) => {}
+        other => panic!("{other:?}"),
+    }
+    // The survivors still reach each other.
+    let other = if world.rank() == 0 { 2 } else { 0 };
+    let status = comm.sendrecv(&[1u8; 9], other, 5, &mut [0u8; 9], other, 5)?;
+    assert_eq!(status.bytes, 9);
+    world.finalize()
+}
+
+fn sleep(world: World, _: &[String]) -> Result<(), Error> {
+    world.comm().barrier()?;
+    loop {
+        std::thread::sleep(Duration::from_secs(1));
+    }
+}
+
+fn run(ranks: u32, name: &str, args: &[&str], change: impl FnOnce(&mut Launch)) -> Report {
+    let mut launch = launch_self(ranks, name, args).unwrap();
+    change(&mut launch);
+    launch.run().unwrap()
+}
+
+fn config(backend: &str) -> Config {
+    let mut config = Config::default();
+    config.set("TOCSIN_BACKEND", backend).unwrap();
+    config
+}
+
+fn ranks_exchange_on_every_backend() {
+    for backend in ["signal", "thread", "poll"] {
+        for ranks in [1, 2, 5] {
+            let report = run(ranks, "exchange", &[backend, "two words"], |l| l.config = config(backend));
+            assert_eq!((report.status, report.failed), (0, None), "{backend}, {ranks} ranks: {report:?}");
+        }
+    }
+    let report = World::spawn(2, "exchange", &["signal", "two words"]).unwrap();
+    assert_eq!(report.ranks, [0, 0]);
+}
+
+fn an_exit_status_is_the_launchers() {
+    let report = run(3, "exit_seven", &[], |_| ());
+    assert_eq!((report.status, report.failed), (7, Some(1)), "{report:?}");
+}
+
+fn a_signal_is_128_and_its_number() {
+    for signal in [libc::SIGKILL, libc::SIGTERM, libc::SIGABRT] {
+        let report = run(2, "die", &[&signal.to_string()], |_| ());
+        assert_eq!((report.status, report.failed), (128 + signal, Some(1)), "{report:?}");
+        assert_eq!(report.ranks[0], 128 + libc::SIGKILL);
+    }
+}
+
+fn survivors_are_killed_within_three_seconds() {
+    let begun = Instant::now();
+    run(3, "die", &["9"], |_| ());
+    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() > Duration::from_millis(900), "survivors have a second");
+}
+
+fn survivors_may_report() {
+    for backend in ["signal", "thread", "poll"] {
+        let report = run(3, "survive", &[], |l| {
+            l.on_failure = OnFailure::Report;
+            l.config = config(backend);
+        });
+        assert_eq!((report.status, report.failed), (137, Some(1)), "{backend}: {report:?}");
+        assert_eq!(report.ranks, [0, 137, 0], "{backend}");
+    }
+}
+
+fn a_panic_is_101() {
+    let report = run(3, "panic", &[], |_| ());
+    assert_eq!((report.status, report.failed), (101, Some(2)), "{report:?}");
+}
+
+fn an_abort_ends_all() {
+    let report = run(3, "abort", &[], |_| ());
+    assert_eq!((report.status, report.failed), (9, Some(1)), "{report:?}");
+    assert_eq!(report.ranks, [0, 9, 0]);
+}
+
+fn a_rank_that_leaves_unsaid_is_dead() {
+    // Rank 1's process ends with status 0, without having finalized: the others must not wait for it.
+    let report = run(2, "leave_unsaid", &[], |_| ());
+    assert_eq!(report.status, 0);
+    assert_eq!(run(2, "leave", &[], |_| ()).status, 0);
+}
+
+/// A launcher in a process of its own, whose ranks sleep; it prints their process ids.
+fn role_launcher(args: Vec<String>) {
+    let mut launch = launch_self(3, "sleep", &[]).unwrap();
+    launch.forward_signals = args.first().is_some_and(|a| a == "forward");
+    let running = launch.spawn().unwrap();
+    let pids: Vec<String> = running.pids().iter().map(i32::to_string).collect();
+    println!("{}", pids.join(" "));
+    let report = running.wait().unwrap();
+    std::process::exit(report.status);
+}
+
+fn start_launcher(arg: &str) -> (std::process::Child, Vec<i32>) {
+    let mut launcher = Command::new(std::env::current_exe().unwrap())
+        .args(["role=launcher", arg])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(launcher.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let pids = line.split_whitespace().map(|p| p.parse().unwrap()).collect::<Vec<i32>>();
+    assert_eq!(pids.len(), 3, "{line}");
+    (launcher, pids)
+}
+
+/// Whether a process runs: it is neither gone nor a zombie that its new parent has not reaped yet.
+fn runs(pid: i32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/stat"))
+        .is_ok_and(|stat| !stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z')))
+}
+
+fn the_launchers_death_ends_every_rank() {
+    let (mut launcher, pids) = start_launcher("plain");
+    std::thread::sleep(Duration::from_millis(100));
+    assert!(pids.iter().all(|p| runs(*p)));
+    launcher.kill().unwrap();
+    launcher.wait().unwrap();
+    let begun = Instant::now();
+    while pids.iter().any(|p| runs(*p)) {
+        assert!(begun.elapsed() < Duration::from_secs(2), "a rank outlived its launcher");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn signals_are_passed_on() {
+    for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
+        let (mut launcher, _) = start_launcher("forward");
+        std::thread::sleep(Duration::from_millis(100));
+        let begun = Instant::now();
+        // SAFETY: the process is an unreaped child.
+        unsafe { libc::kill(launcher.id() as i32, signal) };
+        assert_eq!(launcher.wait().unwrap().code(), Some(128 + signal));
+        assert!(begun.elapsed() < Duration::from_secs(3));
+    }
+}
+
+fn output_is_tagged() {
+    // The test program's own output is what is tagged: look at it from outside.
+    if std::env::var_os("FACE_TAG").is_some() {
+        let mut launch = Launch::new("/bin/sh", 2);
+        launch.args = vec!["-c".into(), "echo out; echo err >&2; printf unended".into()];
+        launch.tag_output = true;
+        assert_eq!(launch.run().unwrap().status, 0);
+        return;
+    }
+    let output = Command::new(std::env::current_exe().unwrap())
+        .arg("output_is_tagged")
+        .env("FACE_TAG", "1")
+        .output()
+        .unwrap();
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    for rank in 0..2 {
+        for line in [format!("[{rank}] out"), format!("[{rank}] unended")] {
+            assert!(out.lines().any(|l| l == line), "{line}: {out}");
+        }
+        assert!(err.lines().any(|l| l == format!("[{rank}] err")), "{err}");
+    }
+}
+
+fn any_program_can_be_run() {
+    assert_eq!(Launch::new("true", 4).run().unwrap().status, 0);
+    let report = Launch::new("false", 2).run().unwrap();
+    assert_eq!((report.status, report.ranks), (1, vec![1, 1]));
+}
+
+fn a_shell_between_is_no_matter() {
+    let inner = launch_self(2, "exchange", &[]).unwrap();
+    let mut launch = Launch::new("/bin/sh", 2);
+    let command = format!("'{}' signal 'two words'; exit $?", inner.program.display());
+    launch.args = vec!["-c".into(), command.into()];
+    launch.env = inner.env;
+    assert_eq!(launch.run().unwrap().status, 0);
+}
+
+fn more_ranks_than_descriptors() {
+    let error = Launch::new("true", 3_000_000_000).run().unwrap_err();
+    let text = error.to_string();
+    assert!(matches!(error, Error::DescriptorLimit { .. }), "{text}");
+    assert!(text.contains("RLIMIT_NOFILE") && text.contains("3000000000 ranks"), "{text}");
+}
+
+fn what_cannot_be_started() {
+    let error = Launch::new("/no/such/program", 2).run().unwrap_err();
+    assert!(matches!(error, Error::Start { .. }), "{error}");
+    assert!(error.to_string().contains("/no/such/program"));
+    assert!(matches!(Launch::new("true", 0).run(), Err(Error::InvalidArgument { .. })));
+    let mut launch = Launch::new("true", 1);
+    launch.config = config("uintr");
+    assert!(matches!(launch.run(), Err(Error::BackendUnusable { .. })));
+}
+
+fn role_join() {
+    match World::from_env() {
+        Ok(world) => println!("joined as {} of {}", world.rank(), world.size()),
+        Err(error) => println!("refused: {error}"),
+    }
+}
+
+fn wrong_environments() {
+    let rows = [
+        (&[][..], "joined as 0 of 1"),
+        (&[("TOCSIN_BOOTSTRAP_FD", "abc")], "abc is no descriptor number"),
+        (&[("TOCSIN_BOOTSTRAP_FD", "")], "is no descriptor number"),
+        (&[("TOCSIN_BOOTSTRAP_FD", "0")], "is no descriptor number"),
+        (&[("TOCSIN_BOOTSTRAP_FD", "-5")], "is no descriptor number"),
+        (&[("TOCSIN_BOOTSTRAP_FD", "777")], "the descriptor is not open"),
+        (&[("TOCSIN_BACKEND", "smoke")], "use auto, uintr, signal, thread, poll"),
+        (&[("TOCSIN_BACKEND", "uintr")], "backend uintr is not usable here"),
+        (&[("TOCSIN_EAGER_MAX", "1T")], "a size from 0 to 32K"),
+        (&[("TOCSIN_SMOKE", "1")], "TOCSIN_SMOKE is not a variable of tocsin"),
+    ];
+    for (environment, expected) in rows {
+        let output = Command::new(std::env::current_exe().unwrap())
+            .arg("role=join")
+            .envs(environment.iter().copied())
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(text.contains(expected), "{environment:?}: {text}");
+        assert_eq!(text.lines().count(), 1, "one clear message: {text}");
+    }
+}
+
+fn dropping_a_running_world_ends_it() {
+    let running = launch_self(2, "sleep", &[]).unwrap().spawn().unwrap();
+    let pids = running.pids().to_vec();
+    std::thread::sleep(Duration::from_millis(50));
+    assert!(matches!(running.signal(2, libc::SIGTERM), Err(Error::RankOutOfRange { .. })));
+    drop(running);
+    assert!(!pids.iter().any(|p| runs(*p)));
+}
+
+fn an_unknown_child_function_is_an_error() {
+    assert_eq!(run(1, "nobody", &[], |_| ()).status, 1);
+}
