@@ -1,5 +1,6 @@
 //! A world of ranks inside one test, driven by hand.
 #![allow(dead_code)] // each test binary uses its part
+#![allow(clippy::unwrap_used)] // clippy exempts test functions only
 
 use tocsin_p2p::{
     Budget, Class, Code, Config, ConstBuf, Id, Layout, Mode, MutBuf, Outcome, P2p, Pass, RecvArgs, SendArgs,
