@@ -297,10 +297,10 @@ fn callees<'a>(code: &Code<'a>, start: u64, function: &Function<'a>) -> Vec<Call
                 // A pointer in some static: not followed.
                 None => {}
             }
-        } else if let Some((address, callee)) = instruction.target().and_then(|target| code.at(target)) {
-            if address != start {
-                callees.push(Callee::Inside(address, callee.name));
-            }
+        } else if let Some((address, callee)) = instruction.target().and_then(|target| code.at(target))
+            && address != start
+        {
+            callees.push(Callee::Inside(address, callee.name));
         }
     }
     callees
