@@ -64,6 +64,16 @@ impl<T: Transport> P2p<T> {
             return;
         }
         self.faults.epoch = epoch;
+        if self.read_states() {
+            // Who left may have left because somebody else had died before: after its end has been seen, that death
+            // can be seen, too, and it is the reason to name.
+            self.read_states();
+        }
+    }
+
+    /// Whether somebody newly finalized.
+    fn read_states(&mut self) -> bool {
+        let mut left = false;
         for (rank, peer) in (0u32..).zip(self.peers.iter_mut()) {
             if peer.fate != Fate::Alive && peer.fate != Fate::Leaving {
                 continue;
@@ -76,8 +86,10 @@ impl<T: Transport> P2p<T> {
             if peer.fate == Fate::Alive {
                 self.faults.draining = self.faults.draining.wrapping_add(1);
             }
+            left |= fate == Fate::Leaving && peer.fate != Fate::Leaving;
             peer.fate = fate;
         }
+        left
     }
 
     /// Learns who died or finalized, and takes in what they sent, so that a receive from them is refused at once rather

@@ -1,5 +1,7 @@
 //! Peers that die, finalize, revoke.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)] // clippy exempts test functions only, not what they share
+
 mod common;
 
 use common::{Target, World, text};

@@ -1,5 +1,7 @@
 //! A rank that writes what no honest one writes: it alone is to blame, nothing is read or written out of bounds.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)] // clippy exempts test functions only, not what they share
+
 mod common;
 
 use common::{TIGHT, Target, tight_config};

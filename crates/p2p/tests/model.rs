@@ -5,6 +5,8 @@
 //! different ranks may arrive in any order; then each outcome is checked against MPI's non-overtaking rules, which
 //! leave no freedom between two ranks.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)] // clippy exempts test functions only, not what they share
+
 mod common;
 
 use common::{Target, World, text};

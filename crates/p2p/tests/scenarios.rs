@@ -1,5 +1,7 @@
 //! One behaviour per test.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)] // clippy exempts test functions only, not what they share
+
 mod common;
 
 use common::{ANY, Target, World, spread, text};
