@@ -18,7 +18,7 @@ pub(crate) fn check(
         Code::Truncated => Error::Truncated {
             source_rank: rank_of(rank),
             tag: outcome.tag,
-            message: outcome.detail,
+            message: outcome.bytes,
             buffer: room as u64,
         },
         Code::PeerDead => Error::PeerDead { operation, rank },

@@ -158,11 +158,11 @@ impl Rank {
                 "this process is a fork of a rank, and a rank's traffic is its own: use it in the parent";
             return Err(Error::InvalidArgument { operation, what: what.into() });
         }
-        if self.closing.load(Ordering::Acquire) {
-            return Err(Error::Finalized { operation });
-        }
         if let Some(code) = self.segment.aborted() {
             return Err(Error::Aborted { operation, code });
+        }
+        if self.closing.load(Ordering::Acquire) {
+            return Err(Error::Finalized { operation });
         }
         Ok(())
     }
@@ -188,7 +188,7 @@ impl Rank {
     ) -> bool {
         self.engine.wait_until(
             || {
-                if done() || self.is_closed() {
+                if done() || self.is_closed() || self.end_if_aborted() {
                     return true;
                 }
                 // A waiter is a user's thread and may allocate: a full pool of unexpected messages blocks the very
@@ -208,6 +208,18 @@ impl Rank {
             },
             timeout,
         )
+    }
+
+    /// After an abort nothing moves any more and every request is over. Whether that is so.
+    pub(crate) fn end_if_aborted(&self) -> bool {
+        if self.segment.aborted().is_none() {
+            return false;
+        }
+        // Under the token, so that no copy is under way. Who finds it taken comes back at the next look.
+        let Some(_token) = self.engine.try_enter(Context::User) else { return false };
+        self.closing.store(true, Ordering::Release);
+        self.closed.store(true, Ordering::Release);
+        true
     }
 
     /// Statistics so far.

@@ -42,12 +42,27 @@ struct Meaning {
 }
 
 impl Meaning {
+    /// What ends a request whose rank has left the world.
+    fn over(&self) -> Error {
+        let operation = self.operation;
+        match self.comm.shared().segment.aborted() {
+            Some(code) => Error::Aborted { operation, code },
+            None => Error::Finalized { operation },
+        }
+    }
+
     fn read(&self, outcome: Outcome) -> Result<Status, Error> {
         let room = match self.kind {
             Kind::Receive { room } => room,
             _ => 0,
         };
-        crate::outcome::check(self.operation, outcome, room, |world| self.comm.rank_of(world))?;
+        if let Err(error) =
+            crate::outcome::check(self.operation, outcome, room, |world| self.comm.rank_of(world))
+        {
+            // A rank that aborts dies of it: the abort is the cause to report.
+            let code = self.comm.shared().segment.aborted();
+            return Err(code.map_or(error, |code| Error::Aborted { operation: self.operation, code }));
+        }
         Ok(match self.kind {
             Kind::Send { tag, bytes } => Status { source: self.comm.rank(), tag, bytes },
             Kind::Receive { .. } => Status {
@@ -138,7 +153,7 @@ impl RawRequest {
                 self.free();
                 self.seen = Some(result);
             } else if self.meaning.comm.shared().is_closed() {
-                return Some(Err(Error::Finalized { operation: self.meaning.operation }));
+                return Some(Err(self.meaning.over()));
             }
         }
         self.seen.clone()
@@ -158,7 +173,9 @@ impl RawRequest {
     /// Makes some progress, then gives the outcome if there is one. The outcome stays: later calls repeat it.
     pub fn test(&mut self) -> Option<Result<Status, Error>> {
         if !self.is_done() {
-            self.meaning.comm.shared().engine.poke(Context::User);
+            let shared = self.meaning.comm.shared();
+            shared.engine.poke(Context::User);
+            shared.end_if_aborted();
         }
         self.look()
     }

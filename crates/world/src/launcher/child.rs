@@ -12,7 +12,7 @@ use tocsin_shm_transport::rendezvous_socket::RendezvousSocket;
 use crate::bootstrap::Hello;
 use crate::config::{BOOTSTRAP_FD, CHILD, VARIABLES};
 use crate::error::Error;
-use crate::launcher::Launch;
+use crate::launcher::{Launch, signals};
 
 /// Everything a greeting needs fits the socket's buffer: writing never waits for the rank.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -50,7 +50,9 @@ pub(super) fn start(
     }
     let inherited = theirs.as_raw_fd();
     let set = cpu.and_then(cpu_set);
-    // SAFETY: - between fork and exec only prctl, getppid, fcntl, sched_setaffinity and _exit are called, all
+    let unblock = launch.forward_signals;
+    // SAFETY: - between fork and exec only prctl, getppid, pthread_sigmask, fcntl, sched_setaffinity and _exit
+    //           are called, all
     //           async-signal-safe; nothing is allocated.
     unsafe {
         command.pre_exec(move || {
@@ -60,6 +62,9 @@ pub(super) fn start(
             // The launcher may have died before the call above; then nobody sends the signal.
             if libc::getppid() != launcher {
                 libc::_exit(128 + libc::SIGKILL);
+            }
+            if unblock {
+                signals::unblock();
             }
             if libc::fcntl(inherited, libc::F_SETFD, 0) != 0 {
                 return Err(std::io::Error::last_os_error());

@@ -43,6 +43,12 @@ impl Drop for Blocked {
     }
 }
 
+/// In a rank between fork and exec: a rank starts with the signals unblocked. Async-signal-safe.
+pub(super) fn unblock() {
+    // SAFETY: - the set is live; the call changes nothing but this thread's mask.
+    unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, &set(), ptr::null_mut()) };
+}
+
 /// A signal that somebody sent this process and that waits to be passed on.
 pub(super) fn take() -> Option<i32> {
     let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };

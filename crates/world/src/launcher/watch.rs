@@ -7,8 +7,8 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use tocsin_shm_transport::Segment;
 use tocsin_shm_transport::deaths::Watcher;
+use tocsin_shm_transport::{Life, Segment};
 
 use super::{Launch, OnFailure, Order, Report, child, output, signals};
 use crate::bootstrap::segment_error;
@@ -32,6 +32,9 @@ struct World<'a> {
     children: Vec<Child>,
     outputs: Vec<JoinHandle<()>>,
     report: Report,
+    ended: Vec<bool>,
+    /// The rank whose death the first failure followed from.
+    culprit: Option<u32>,
     /// When survivors are killed.
     deadline: Option<Instant>,
 }
@@ -69,6 +72,8 @@ impl<'a> World<'a> {
             children: Vec::new(),
             outputs: Vec::new(),
             report: Report { status: 0, failed: None, ranks: vec![0; launch.ranks as usize] },
+            ended: vec![false; launch.ranks as usize],
+            culprit: None,
             deadline: None,
         };
         for rank in 0..launch.ranks {
@@ -114,21 +119,28 @@ impl<'a> World<'a> {
                 }
                 patience = patience.min(left.max(Duration::from_millis(1)));
             }
-            let deaths = match self.watcher.poll(Some(patience)) {
+            let mut deaths = match self.watcher.poll(Some(patience)) {
                 Ok(deaths) => deaths,
                 Err(error) => {
                     self.kill_all();
                     return Err(segment_error(error));
                 }
             };
-            // Those that ended together: whoever was killed from outside comes before those who saw it.
+            // Of those that ended together, who died comes before those who saw it and left in good order.
+            deaths.sort_by_key(|death| death.finalized);
             for death in deaths {
                 let status = code(death.status);
+                if let Some(ended) = self.ended.get_mut(death.rank as usize) {
+                    *ended = true;
+                }
                 if let Some(place) = self.report.ranks.get_mut(death.rank as usize) {
                     *place = status;
                 }
                 let aborted = self.segment.aborted();
-                if (status != 0 || aborted.is_some()) && self.report.failed.is_none() {
+                if status != 0 && self.culprit == Some(death.rank) {
+                    self.failed(death.rank, status);
+                } else if (status != 0 || aborted.is_some()) && self.report.failed.is_none() {
+                    self.culprit = self.dying();
                     self.failed(death.rank, aborted.map_or(status, |code| code & 0xff));
                     // An abort ends every rank, whatever the policy for failures.
                     if aborted.is_some() || self.launch.on_failure == OnFailure::Kill {
@@ -139,6 +151,12 @@ impl<'a> World<'a> {
             self.obey(orders);
         }
         Ok(())
+    }
+
+    /// A rank that has said that it dies (it panics) and has not ended yet: others may end first for its sake.
+    fn dying(&self) -> Option<u32> {
+        let ended = |rank: &u32| self.ended.get(*rank as usize).copied().unwrap_or(true);
+        (0..self.launch.ranks).find(|rank| self.segment.life(*rank) == Life::Dead && !ended(rank))
     }
 
     fn failed(&mut self, rank: u32, status: i32) {
