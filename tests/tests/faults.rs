@@ -13,6 +13,7 @@ struct World {
     launcher: Child,
     output: BufReader<ChildStdout>,
     pids: Vec<i32>,
+    running: bool,
 }
 
 impl World {
@@ -24,18 +25,26 @@ impl World {
             .spawn()
             .unwrap();
         let mut output = BufReader::new(launcher.stdout.take().unwrap());
+        // The launcher's line and that of its ranks may come in either order.
+        let mut running = false;
         let mut line = String::new();
-        output.read_line(&mut line).unwrap();
+        while !line.starts_with("pids") {
+            running |= line.trim() == "running";
+            line.clear();
+            assert_ne!(output.read_line(&mut line).unwrap(), 0, "the launcher ended");
+        }
         let pids: Vec<i32> = line.split_whitespace().skip(1).map(|p| p.parse().unwrap()).collect();
         assert_eq!(pids.len(), ranks as usize, "{line}");
-        World { launcher, output, pids }
+        World { launcher, output, pids, running }
     }
 
     /// Waits until the scenario says that it runs.
     fn running(&mut self) {
-        let mut line = String::new();
-        self.output.read_line(&mut line).unwrap();
-        assert_eq!(line.trim(), "running");
+        if !self.running {
+            let mut line = String::new();
+            self.output.read_line(&mut line).unwrap();
+            assert_eq!(line.trim(), "running");
+        }
     }
 
     fn kill(&self, rank: usize) {

@@ -231,6 +231,8 @@ impl<T: Transport> P2p<T> {
 
     /// Ends a request whose peer the transport calls gone.
     pub(crate) fn fail_gone(&mut self, id: Id, peer: u32) {
+        // The transport may know of ends that this pass has not learnt of; the reason to name may be among them.
+        self.refresh_epoch();
         let code = match self.transport.peer_state(peer) {
             PeerState::Dead => Code::PeerDead,
             PeerState::Finalized => Code::PeerFinalized,

@@ -1,6 +1,6 @@
 //! One rank of a test world, or its launcher:
 //!
-//! - `tocsin-rank LIMIT_S SCENARIO [NAME=VALUE...]`
+//! - `tocsin-rank [--no-descriptors] LIMIT_S SCENARIO [NAME=VALUE...]`
 //! - `tocsin-rank --launch RANKS BACKEND kill|report LIMIT_S SCENARIO [NAME=VALUE...]` starts that many of the first form, prints
 //!   their process ids by rank on one line, and exits with the status of the first rank that failed.
 
@@ -21,6 +21,12 @@ fn main() {
                 std::process::exit(2);
             }
         }
+    }
+    if words.next_if(|w| w == "--no-descriptors").is_some() {
+        // After the loader, which needs some itself.
+        let limit = libc::rlimit { rlim_cur: 3, rlim_max: 3 };
+        // SAFETY: the pointer is to a live rlimit.
+        unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) };
     }
     let limit = words.next().and_then(|w| w.parse().ok()).unwrap_or(60);
     // SAFETY: alarm has no memory effects; SIGALRM's default action ends a rank that hangs.

@@ -49,7 +49,6 @@ pub fn random_messages(comm: &Comm, arguments: &Arguments) {
     let (messages, max) = (arguments.number("messages"), arguments.number("max"));
     for _ in 0..arguments.number("rounds") {
         round(comm, &mut random, messages, max);
-        wait(comm.ibarrier_raw(None));
     }
 }
 
@@ -60,7 +59,8 @@ fn wait(request: Result<RawRequest, tocsin_world::Error>) {
     }
 }
 
-/// One round: a plan, its sends and receives in a random order of posting, and the check.
+/// One round: a plan, its sends and receives in a random order of posting, the check, and a barrier: a message of the
+/// next round must find no wildcard of this one.
 pub(super) fn round(comm: &Comm, random: &mut Random, messages: u64, max: u64) {
     let (me, ranks) = (comm.rank(), u64::from(comm.size()));
     let ways: Vec<Way> = (0..ranks)
@@ -156,4 +156,5 @@ pub(super) fn round(comm: &Comm, random: &mut Random, messages: u64, max: u64) {
         assert!(buffer[..expected.bytes] == content, "rank {me} {way:?}: wrong bytes in {expected:?}");
         assert!(buffer[expected.bytes..].iter().all(|b| *b == 0xa5), "rank {me}: written past {expected:?}");
     }
+    wait(comm.ibarrier_raw(None));
 }
