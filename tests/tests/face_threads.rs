@@ -125,6 +125,24 @@ fn a_panicking_operator_is_an_error() {
 }
 
 #[test]
+fn an_operator_may_not_call_the_library() {
+    static CALLER: Mutex<Option<Comm>> = Mutex::new(None);
+    everywhere(2, |comm| {
+        let calls = UserOp::commutative(|a: u32, _: u32| {
+            let caller = CALLER.lock().unwrap().clone();
+            u32::from(matches!(caller.unwrap().ibarrier(), Err(Error::InHandler { .. }))) + (a & 0)
+        });
+        if comm.rank() == 0 {
+            *CALLER.lock().unwrap() = Some(comm.clone());
+        }
+        comm.barrier()?;
+        assert_eq!(comm.iallreduce(vec![5u32], Op::User(calls))?.wait()?, [1]);
+        Ok(())
+    });
+    *CALLER.lock().unwrap() = None;
+}
+
+#[test]
 fn wildcards_probes_and_matched_receives() {
     everywhere(3, |comm| {
         if comm.rank() > 0 {

@@ -360,7 +360,7 @@ impl Comm {
                 format!("the send buffer has {send} elements, the receive buffer {recv}: make them equal");
             return Err(Error::BufferLength { operation: "ialltoall", what });
         }
-        if ranks == 0 || send % ranks != 0 {
+        if ranks == 0 || !send.is_multiple_of(ranks) {
             let what =
                 format!("{send} elements cannot be divided among {ranks} ranks: use a multiple of {ranks}");
             return Err(Error::BufferLength { operation: "ialltoall", what });

@@ -49,12 +49,11 @@ pub enum Op<T: Element> {
 /// An associative operator of the user.
 ///
 /// It runs on a user thread inside a library call, or on a progress thread, never in a handler: a rank that only
-/// computes does not combine, until it calls the library again. It must not call the library; a panic in it is
-/// the error [`Error::UserOperatorPanicked`](crate::Error::UserOperatorPanicked) of the collective.
+/// computes does not combine, until it calls the library again. It must not call the library, which answers
+/// [`Error::InHandler`](crate::Error::InHandler) if it does; a panic in it is the error [`Error::UserOperatorPanicked`](crate::Error::UserOperatorPanicked) of the collective.
 ///
 /// ```
 /// use tocsin::{Op, UserOp, World};
-/// // 2x2 matrices do not commute, but a rotation count does: keep it simple.
 /// let gcd = UserOp::commutative(|mut a: u64, mut b: u64| {
 ///     while b != 0 {
 ///         (a, b) = (b, a % b);
@@ -100,6 +99,19 @@ impl<T: Element> UserOp<T> {
     }
 }
 
+/// As [`apply`], marking the thread so that calls of the library are refused.
+unsafe fn apply_guarded<T: Element>(
+    context: *const (),
+    left: *const u8,
+    right: *const u8,
+    out: *mut u8,
+    count: usize,
+) {
+    let _inside = tocsin_world::InsideOperator::enter();
+    // SAFETY: - promised by the caller.
+    unsafe { apply::<T>(context, left, right, out, count) }
+}
+
 /// Applies the function whose address is `context`.
 unsafe fn apply<T: Element>(
     context: *const (),
@@ -136,10 +148,14 @@ impl<T: Element> Op<T> {
             Op::BOr => RawOp::BOr,
             Op::BXor => RawOp::BXor,
             Op::User(user) => {
-                // SAFETY: - `apply::<T>` keeps the contract of a user function for elements of type T, the only ones
-                //           it is used with: the collective takes `Op<T>` with a buffer of T
-                //         - the context is a function's address, valid for ever from any thread.
-                let raw = unsafe { RawUserOp::new(apply::<T>, user.combine as *const (), user.commutative) };
+                // `apply::<T>` keeps the contract of a user function for elements of type T, the only ones
+                // it is used with: the collective takes `Op<T>` with a buffer of T. The context is a function's address,
+                // valid for ever from any thread.
+                // Thread-local storage is not for handlers: an operator declared safe there runs without the mark.
+                let function: tocsin_world::UserFunction =
+                    if user.handler_safe { apply::<T> } else { apply_guarded::<T> };
+                // SAFETY: - what stands above: the function fits the elements, and the context the function.
+                let raw = unsafe { RawUserOp::new(function, user.combine as *const (), user.commutative) };
                 if user.handler_safe {
                     // SAFETY: - promised to `UserOp::handler_safe`; `apply` itself only loops.
                     RawOp::User(unsafe { raw.handler_safe() })

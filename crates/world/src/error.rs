@@ -195,7 +195,7 @@ pub enum Error {
         operation: &'static str,
     },
     /// A call from a callback or handler that may not make it.
-    #[error("{operation}: not allowed in a handler: do it on a user thread")]
+    #[error("{operation}: not allowed in a handler or in a user operator: do it on a user thread, outside")]
     InHandler {
         /// The call.
         operation: &'static str,

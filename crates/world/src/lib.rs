@@ -20,6 +20,7 @@ mod comm;
 mod config;
 mod error;
 pub mod launcher;
+mod operator;
 mod outcome;
 mod rank;
 mod request;
@@ -34,6 +35,7 @@ pub use config::{
     VARIABLES, Variable, parse_size,
 };
 pub use error::Error;
+pub use operator::InsideOperator;
 pub use request::{Callback, RawRequest, Status, wait_all, wait_any};
 pub use threads::{threads, threads_each};
 pub use tocsin_doorbell::{BackendKind, Masked};

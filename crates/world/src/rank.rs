@@ -150,7 +150,7 @@ fn doorbell_error(backend: BackendKind, error: &tocsin_doorbell::Error) -> Error
 impl Rank {
     /// Checks that an operation may start.
     pub(crate) fn open(&self, operation: &'static str) -> Result<(), Error> {
-        if tocsin_sync::thread::in_handler() {
+        if tocsin_sync::thread::in_handler() || crate::operator::InsideOperator::is_here() {
             return Err(Error::InHandler { operation });
         }
         if tocsin_doorbell::fork::disowned() {
