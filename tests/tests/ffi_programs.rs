@@ -1,12 +1,12 @@
 //! C programs do the exchange that the Rust tests do: as C11 and as C++, linked to either library, as processes and as
-//! threads, on every backend.
+//! threads, on every backend. And what `cargo xtask install` lays out is found and runs.
 
 mod ffi_support;
 
 use std::path::Path;
 use std::process::Command;
 
-use ffi_support::{Language, Link, compile, has_cxx, succeed};
+use ffi_support::{Language, Link, compile, has_cxx, root, scratch, succeed};
 use tocsin_world::launcher::Launch;
 use tocsin_world::{BackendKind, Config};
 
@@ -88,4 +88,58 @@ fn a_wrong_variable_is_an_error_that_lists_the_right_values() {
     let text = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{text}");
     assert!(text.contains("wrong environment variable") && text.contains("signal, thread, poll"), "{text}");
+}
+
+#[test]
+fn an_installed_library_is_found_and_runs() {
+    let prefix = scratch("ffi-install");
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
+    succeed(
+        Command::new(cargo)
+            .args([
+                "run",
+                "--quiet",
+                "--release",
+                "--locked",
+                "--package",
+                "xtask",
+                "--",
+                "install",
+                "--prefix",
+            ])
+            .arg(&prefix)
+            .current_dir(root()),
+    );
+    for file in
+        ["include/tocsin.h", "lib/libtocsin.a", "lib/libtocsin.so", "lib/libtocsin.so.0", "bin/tocsin"]
+    {
+        assert!(prefix.join(file).exists(), "{file} is not installed");
+    }
+    let pc = std::fs::read_to_string(prefix.join("lib/pkgconfig/tocsin.pc")).expect("tocsin.pc is installed");
+    assert!(pc.contains(&format!("prefix={}\n", prefix.display())) && !pc.contains('@'), "{pc}");
+
+    // As a user of the library would; where pkg-config is missing, by what tocsin.pc says.
+    let query = |arguments: &[&str]| {
+        let mut command = Command::new("pkg-config");
+        command.args(arguments).arg("tocsin").env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"));
+        command
+            .output()
+            .ok()
+            .filter(|o| o.status.success())
+            .map(|o| String::from_utf8_lossy(&o.stdout).into_owned())
+    };
+    let lib = prefix.join("lib");
+    let flags = query(&["--cflags", "--libs"]).unwrap_or_else(|| {
+        eprintln!("pkg-config is missing; its answer is taken from tocsin.pc");
+        assert!(
+            pc.contains("Libs: -L${libdir} -ltocsin\n") && pc.contains("Cflags: -I${includedir}\n"),
+            "{pc}"
+        );
+        format!("-I{} -L{} -ltocsin", prefix.join("include").display(), lib.display())
+    });
+    let program = scratch("ffi-install-program").join("misuse");
+    let mut command = Command::new("cc");
+    command.arg("-std=c11").arg(root().join("tests/c/misuse.c")).arg("-o").arg(&program);
+    succeed(command.args(flags.split_whitespace()));
+    succeed(Command::new("timeout").arg("60").arg(&program).env("LD_LIBRARY_PATH", &lib));
 }

@@ -61,10 +61,8 @@ pub fn run(destination: &Destination) -> Outcome {
         return Err(format!("the build failed: {failure}"));
     }
     let version = version()?;
-    let soname = fs::read_to_string(root().join("crates/ffi/soname"))
-        .map_err(|e| format!("cannot read crates/ffi/soname: {e}"))?
-        .trim()
-        .to_owned();
+    // As crates/ffi/build.rs gives it to the linker.
+    let soname = format!("libtocsin.so.{}", version.split('.').next().unwrap_or("0"));
     let built = target_dir().join("release");
 
     let include = destination.dir("include")?;

@@ -1,8 +1,9 @@
 //! Builds the C interface and programs that use it.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// How a program is linked.
 #[derive(Clone, Copy, Debug)]
@@ -94,10 +95,15 @@ fn compiler(language: Language) -> cc::Tool {
     build.cpp(matches!(language, Language::Cxx)).get_compiler()
 }
 
-/// Compiles `tests/c/NAME.c`, every warning an error.
+/// Compiles `tests/c/NAME.c`, every warning an error; once for all tests of this process.
 pub fn compile(name: &str, language: Language, link: Link) -> PathBuf {
+    static COMPILED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
     let libraries = libraries();
     let program = scratch("ffi-programs").join(format!("{name}-{language:?}-{link:?}"));
+    let mut compiled = COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
+    if compiled.contains(&program) {
+        return program;
+    }
     let source = root().join(format!("tests/c/{name}.c"));
     let mut command = compiler(language).to_command();
     command
@@ -117,6 +123,7 @@ pub fn compile(name: &str, language: Language, link: Link) -> PathBuf {
             .arg(format!("-Wl,-rpath,{}", libraries.display())),
     };
     succeed(&mut command);
+    compiled.insert(program.clone());
     program
 }
 
