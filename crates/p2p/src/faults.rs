@@ -64,16 +64,6 @@ impl<T: Transport> P2p<T> {
             return;
         }
         self.faults.epoch = epoch;
-        if self.read_states() {
-            // Who left may have left because somebody else had died before: after its end has been seen, that death
-            // can be seen, too, and it is the reason to name.
-            self.read_states();
-        }
-    }
-
-    /// Whether somebody newly finalized.
-    fn read_states(&mut self) -> bool {
-        let mut left = false;
         for (rank, peer) in (0u32..).zip(self.peers.iter_mut()) {
             if peer.fate != Fate::Alive && peer.fate != Fate::Leaving {
                 continue;
@@ -86,10 +76,8 @@ impl<T: Transport> P2p<T> {
             if peer.fate == Fate::Alive {
                 self.faults.draining = self.faults.draining.wrapping_add(1);
             }
-            left |= fate == Fate::Leaving && peer.fate != Fate::Leaving;
             peer.fate = fate;
         }
-        left
     }
 
     /// Learns who died or finalized, and takes in what they sent, so that a receive from them is refused at once rather
@@ -180,18 +168,16 @@ impl<T: Transport> P2p<T> {
         if left { None } else { finalized }
     }
 
-    /// Behind a member that left early there may be one that died: then that one is the reason to name. Bounded by the
-    /// number of ranks.
+    /// Behind a member that left early there may be one that died: then that one is the reason to name. Asked of the
+    /// transport, which knows of a death before anybody can have left because of it. Bounded by the number of ranks.
     pub(crate) fn root_cause(&self, context: u32, code: Code, rank: u32) -> (Code, u32) {
         if code != Code::PeerFinalized {
             return (code, rank);
         }
-        (0u32..)
-            .zip(self.peers.iter())
-            .find(|(other, peer)| {
-                matches!(peer.fate, Fate::Dying | Fate::Dead) && self.contexts.is_member(context, *other)
-            })
-            .map_or((code, rank), |(dead, _)| (Code::PeerDead, dead))
+        let died = |other: &u32| {
+            self.contexts.is_member(context, *other) && self.transport.peer_state(*other) == PeerState::Dead
+        };
+        (0..self.size).find(died).map_or((code, rank), |dead| (Code::PeerDead, dead))
     }
 
     /// The refusal of a post that needs a rank which is gone.
@@ -231,8 +217,6 @@ impl<T: Transport> P2p<T> {
 
     /// Ends a request whose peer the transport calls gone.
     pub(crate) fn fail_gone(&mut self, id: Id, peer: u32) {
-        // The transport may know of ends that this pass has not learnt of; the reason to name may be among them.
-        self.refresh_epoch();
         let code = match self.transport.peer_state(peer) {
             PeerState::Dead => Code::PeerDead,
             PeerState::Finalized => Code::PeerFinalized,

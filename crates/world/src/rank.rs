@@ -8,7 +8,7 @@ use tocsin_doorbell::{Own, Receiver};
 use tocsin_p2p::P2p;
 use tocsin_progress::engine::{Engine, EngineConfig, Entered};
 use tocsin_progress::stats::{Snapshot, Stats};
-use tocsin_progress::{Context, Id, ProgressThread, Trace};
+use tocsin_progress::{Id, ProgressThread, Trace};
 use tocsin_shm_transport::{Life, Segment, ShmTransport};
 use tocsin_sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -194,14 +194,14 @@ impl Rank {
                 // A waiter is a user's thread and may allocate: a full pool of unexpected messages blocks the very
                 // message that is waited for.
                 if self.blocked.load(Ordering::Relaxed) {
-                    if let Some(mut state) = self.engine.try_enter(Context::User) {
-                        for need in need {
-                            match *need {
-                                Need::Message(id) => state.p2p.grow_for_message(id),
-                                Need::Collective => state.p2p.grow_for_collective(),
-                            };
-                        }
+                    let mut state = self.enter();
+                    for need in need {
+                        match *need {
+                            Need::Message(id) => state.p2p.grow_for_message(id),
+                            Need::Collective => state.p2p.grow_for_collective(),
+                        };
                     }
+                    drop(state);
                     return done();
                 }
                 false
@@ -215,8 +215,9 @@ impl Rank {
         if self.segment.aborted().is_none() {
             return false;
         }
-        // Under the token, so that no copy is under way. Who finds it taken comes back at the next look.
-        let Some(_token) = self.engine.try_enter(Context::User) else { return false };
+        // Under the token, so that no copy is under way. Entered, not tried: who turned away because the progress thread
+        // is inside might then sleep, and nobody would wake it.
+        let _token = self.enter();
         self.closing.store(true, Ordering::Release);
         self.closed.store(true, Ordering::Release);
         true
@@ -261,11 +262,8 @@ impl Rank {
     pub(crate) fn finalize(&self, bound: Bound) -> Result<(), Error> {
         self.closing.store(true, Ordering::Release);
         let aborted = || self.segment.aborted();
-        // Every look is under the token; who finds it taken looks again at the next pass.
-        let drained = || {
-            aborted().is_some()
-                || self.engine.try_enter(Context::User).is_some_and(|state| state.is_drained())
-        };
+        // Entered, not tried, as in `end_if_aborted`.
+        let drained = || aborted().is_some() || self.enter().is_drained();
         self.wait_until(&[Need::Collective], drained, None);
         self.close(Life::Finalized, bound);
         match aborted() {
