@@ -167,7 +167,7 @@ impl Rank {
         Ok(())
     }
 
-    /// Enters the engine, freeing first what is no longer in use.
+    /// Enters the engine, as soon as whoever is inside has left.
     pub(crate) fn enter(&self) -> Entered<'_, RankState> {
         self.engine.enter()
     }

@@ -35,6 +35,8 @@ struct World<'a> {
     ended: Vec<bool>,
     /// The rank whose death the first failure followed from.
     culprit: Option<u32>,
+    /// The deadline was set: it is set once.
+    limited: bool,
     /// When survivors are killed.
     deadline: Option<Instant>,
 }
@@ -74,6 +76,7 @@ impl<'a> World<'a> {
             report: Report { status: 0, failed: None, ranks: vec![0; launch.ranks as usize] },
             ended: vec![false; launch.ranks as usize],
             culprit: None,
+            limited: false,
             deadline: None,
         };
         for rank in 0..launch.ranks {
@@ -136,21 +139,41 @@ impl<'a> World<'a> {
                 if let Some(place) = self.report.ranks.get_mut(death.rank as usize) {
                     *place = status;
                 }
-                let aborted = self.segment.aborted();
-                if status != 0 && self.culprit == Some(death.rank) {
-                    self.failed(death.rank, status);
-                } else if (status != 0 || aborted.is_some()) && self.report.failed.is_none() {
-                    self.culprit = self.dying();
-                    self.failed(death.rank, aborted.map_or(status, |code| code & 0xff));
-                    // An abort ends every rank, whatever the policy for failures.
-                    if aborted.is_some() || self.launch.on_failure == OnFailure::Kill {
-                        self.deadline = Some(Instant::now() + self.launch.grace);
-                    }
-                }
+                self.judge(death.rank, status);
             }
             self.obey(orders);
         }
         Ok(())
+    }
+
+    /// What the end of `rank` means for the world.
+    fn judge(&mut self, rank: u32, status: i32) {
+        let first = self.report.failed.is_none();
+        if let Some(code) = self.segment.aborted() {
+            // An abort ends every rank, whatever the policy for failures.
+            self.limit_survivors();
+            // Who exits with its code called it; others may have seen it and ended before.
+            if status != 0 && (first || status == code & 0xff && self.culprit.is_none()) {
+                self.culprit = (status == code & 0xff).then_some(rank);
+                self.failed(rank, code & 0xff);
+            }
+        } else if status != 0 && (first || self.culprit == Some(rank)) {
+            if first {
+                self.culprit = self.dying();
+            }
+            self.failed(rank, status);
+            if self.launch.on_failure == OnFailure::Kill {
+                self.limit_survivors();
+            }
+        }
+    }
+
+    /// From the first call on, survivors have their grace.
+    fn limit_survivors(&mut self) {
+        if !self.limited {
+            self.limited = true;
+            self.deadline = Some(Instant::now() + self.launch.grace);
+        }
     }
 
     /// A rank that has said that it dies (it panics) and has not ended yet: others may end first for its sake.
