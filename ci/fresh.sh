@@ -7,6 +7,7 @@
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 suite=bookworm
+user=newcomer
 
 if [[ "$(id -u)" != 0 ]]; then
     echo "error: a chroot needs root; run: sudo --preserve-env=PATH,HOME ci/fresh.sh" >&2
@@ -95,8 +96,9 @@ if [[ -e /etc/ssl/certs/ca-certificates.crt ]]; then
 fi
 
 # What rustup installs, as an ordinary user has it; the registry's configuration with it, its cache not.
-chroot "$chroot" useradd --create-home --shell /bin/bash newcomer
-home=$chroot/home/newcomer
+chroot "$chroot" useradd --create-home --shell /bin/bash "$user"
+inside_home=/home/"$user"
+home=$chroot$inside_home
 mkdir -p "$home/.cargo/bin" "$home/.rustup/toolchains/$channel-$host"
 tar -C "$sysroot" --exclude=./share/doc -cf - . | tar -C "$home/.rustup/toolchains/$channel-$host" -xf -
 cp -L "$(command -v rustup)" "$home/.cargo/bin/rustup"
@@ -110,12 +112,12 @@ for file in config.toml config; do
     fi
 done
 git clone --quiet --no-hardlinks "$root" "$home/tocsin"
-chroot "$chroot" chown -R newcomer:newcomer /home/newcomer
+chroot "$chroot" chown -R "$user:$user" "$inside_home"
 echo "##### debootstrap of $suite: $((SECONDS - start)) s"
 
 # Only what says how to reach a network goes in with the user.
-environment=(HOME=/home/newcomer USER=newcomer LANG=C.UTF-8 TERM=dumb
-    PATH=/home/newcomer/.cargo/bin:/usr/local/bin:/usr/bin:/bin)
+environment=(HOME="$inside_home" USER="$user" LANG=C.UTF-8 TERM=dumb
+    PATH="$inside_home/.cargo/bin:/usr/local/bin:/usr/bin:/bin")
 for name in http_proxy https_proxy no_proxy HTTP_PROXY HTTPS_PROXY NO_PROXY SSL_CERT_FILE SSL_CERT_DIR \
     CARGO_HTTP_CAINFO CARGO_HTTP_PROXY RUSTUP_DIST_SERVER; do
     if [[ -n "${!name:-}" ]]; then
@@ -127,7 +129,7 @@ inside() {
     shift
     # A process namespace of its own: nothing that the commands leave behind survives them.
     timeout --kill-after=20 "$limit" unshare --pid --fork --mount-proc="$chroot/proc" --kill-child \
-        chroot --userspec=newcomer:newcomer "$chroot" env -i "${environment[@]}" \
+        chroot --userspec="$user:$user" "$chroot" env -i "${environment[@]}" \
         bash -c 'cd ~/tocsin && exec "$@"' bash "$@" </dev/null
 }
 
