@@ -110,8 +110,15 @@ fn exit_seven(world: World, _: &[String]) -> Result<(), Error> {
 }
 
 fn die(world: World, args: &[String]) -> Result<(), Error> {
-    world.comm().barrier()?;
-    if world.rank() == 1 {
+    let comm = world.comm();
+    comm.barrier()?;
+    if world.rank() != 1 {
+        comm.send(&[0u8], 1, 8)?;
+    } else {
+        // Not before the others have left the barrier: it would fail for them too.
+        for other in (0..comm.size()).filter(|rank| *rank != 1) {
+            comm.recv(&mut [0u8], other, 8)?;
+        }
         let signal: i32 = args[0].parse().expect("a number");
         // SAFETY: ends this process, as the test wants.
         unsafe { libc::raise(signal) };
@@ -247,6 +254,9 @@ fn a_rank_that_leaves_unsaid_is_dead() {
 
 /// A launcher in a process of its own, whose ranks sleep; it prints their process ids.
 fn role_launcher(args: Vec<String>) {
+    // A test run that is killed leaves nothing behind.
+    // SAFETY: no pointers.
+    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
     let mut launch = launch_self(3, "sleep", &[]).unwrap();
     launch.forward_signals = args.first().is_some_and(|a| a == "forward");
     let running = launch.spawn().unwrap();
