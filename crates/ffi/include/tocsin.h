@@ -21,7 +21,7 @@
 #ifndef TOCSIN_H
 #define TOCSIN_H
 
-/* Written by cbindgen from crates/ffi/src; change that, then: BLESS=1 cargo test -p tocsin-tests --test ffi_header */
+/* Written by cbindgen from crates/ffi/src; change that, then: BLESS=1 cargo test -p tocsin-ffi --test header */
 
 #include <stddef.h>
 #include <stdint.h>

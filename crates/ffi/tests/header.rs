@@ -1,10 +1,10 @@
 //! tocsin.h is what cbindgen writes from crates/ffi/src today. After a change there:
-//! `BLESS=1 cargo test -p tocsin-tests --test ffi_header`.
+//! `BLESS=1 cargo test -p tocsin-ffi --test header`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 fn ffi() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/ffi")
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
 fn generated() -> String {
