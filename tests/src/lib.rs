@@ -10,6 +10,11 @@ pub mod scenarios;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 pub mod stepper;
 
+/// What the README shows runs.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+pub struct Readme;
+
 use std::alloc::System;
 
 use tocsin_sync::tripwire::Tripwire;

@@ -28,7 +28,7 @@
 //! - [`Stepper::in_turn`]: one run, the handler injected at every boundary of it. Costs N * H steps.
 //!
 //! The handler runs as the doorbell's does: on the interrupted thread, inside a
-//! [`HandlerScope`](tocsin_sync::thread::HandlerScope) (so that the tripwire allocator aborts when it
+//! [`HandlerScope`] (so that the tripwire allocator aborts when it
 //! allocates, and `in_handler()` is true), `errno` kept. So it must not panic or format: let it note what it
 //! sees, and let `check` judge. It is itself single-stepped, but nothing is injected into it: a handler that
 //! waits for the interrupted code is found by the number of its steps, not by a test that never ends.
@@ -264,7 +264,7 @@ impl Stepper {
         // SAFETY: no handler runs any more, and the mutex keeps other threads out.
         drop(unsafe { (*STEPPING.scope.get()).take() });
         drop(registration);
-        for panic in [operation.panic, handler.panic].into_iter().flatten() {
+        if let Some(panic) = operation.panic.or(handler.panic) {
             resume_unwind(panic);
         }
         let hang = match stepping.hang.load(Relaxed) {

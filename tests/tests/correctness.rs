@@ -33,6 +33,10 @@ fn messages(kind: Kind, backend: BackendKind) {
             .with("max", largest(ranks).min(if deep() { 1 << 23 } else { 1 << 18 }));
         case(kind, ranks, backend, "messages", arguments).pass();
     }
+    // Up to 8 MiB in one message.
+    let arguments =
+        Arguments::new().with("seed", 9).with("rounds", 2).with("messages", 4).with("max", 8 << 20);
+    case(kind, 2, backend, "messages", arguments).pass();
 }
 
 fn collectives(kind: Kind, backend: BackendKind) {

@@ -142,4 +142,17 @@ fn an_installed_library_is_found_and_runs() {
     command.arg("-std=c11").arg(root().join("tests/c/misuse.c")).arg("-o").arg(&program);
     succeed(command.args(flags.split_whitespace()));
     succeed(Command::new("timeout").arg("60").arg(&program).env("LD_LIBRARY_PATH", &lib));
+
+    // The README's program, by the README's commands.
+    let readme = std::fs::read_to_string(root().join("README.md")).expect("the README can be read");
+    let shown = readme.split("```c\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a C program");
+    let source = program.with_file_name("readme.c");
+    std::fs::write(&source, shown).expect("written");
+    let program = program.with_file_name("readme");
+    let mut command = Command::new("cc");
+    command.args(["-std=c11", "-Wall", "-Wextra", "-Werror"]).arg(&source).arg("-o").arg(&program);
+    succeed(command.args(flags.split_whitespace()).arg(format!("-Wl,-rpath,{}", lib.display())));
+    let mut run = Command::new("timeout");
+    run.arg("60").arg(prefix.join("bin/tocsin")).args(["run", "-n", "4", "--"]).arg(&program);
+    assert_eq!(succeed(&mut run), "4.99995e+09\n".repeat(4));
 }

@@ -104,7 +104,7 @@ impl Rank {
         if posted != handled {
             return Err(format!("{handled} of {posted} handled"));
         }
-        if !self.engine.try_enter(Context::Handler).is_some_and(|inside| !inside.work_left()) {
+        if self.engine.try_enter(Context::Handler).is_none_or(|inside| inside.work_left()) {
             return Err("the token was lost".into());
         }
         Ok(())

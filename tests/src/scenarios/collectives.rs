@@ -1,10 +1,15 @@
-//! Random collectives, several outstanding at once, against a sequential model.
+//! Random collectives by random algorithms, several outstanding at once, against a sequential model; floating-point sums against
+//! a model that replays the algorithm's stated order, to the last bit.
 
-use tocsin_world::{Comm, DataType, Op, RawRequest};
+use tocsin_nbc::order::Shape;
+use tocsin_nbc::table::{self, Operation};
+use tocsin_world::{Comm, DataType, Error, Op, RawRequest};
 
 use crate::random::Random;
 use crate::run::Arguments;
 use crate::scenarios::messages;
+
+type Fold = fn(u64, u64) -> u64;
 
 /// One collective of the plan, with what this rank's buffer holds and what it must hold in the end.
 struct Planned {
@@ -22,7 +27,7 @@ fn contribution(seed: u64, rank: u32, bytes: usize) -> Vec<u8> {
 }
 
 /// Sum, minimum or bitwise xor of 64-bit integers over all ranks.
-fn reduced(seed: u64, ranks: u32, bytes: usize, fold: fn(u64, u64) -> u64) -> Vec<u8> {
+fn reduced(seed: u64, ranks: u32, bytes: usize, fold: Fold) -> Vec<u8> {
     let words = |rank| {
         contribution(seed, rank, bytes)
             .chunks_exact(8)
@@ -38,49 +43,91 @@ fn reduced(seed: u64, ranks: u32, bytes: usize, fold: fn(u64, u64) -> u64) -> Ve
     total.into_iter().flat_map(u64::to_le_bytes).collect()
 }
 
+/// The sum of floating-point numbers in the order that the algorithm states.
+fn summed(seed: u64, ranks: u32, count: usize, algorithm: &table::Algorithm) -> Vec<u8> {
+    let all: Vec<Vec<f64>> = (0..ranks).map(|rank| floats(seed, rank, count)).collect();
+    let order = algorithm.order.unwrap_or_else(|| panic!("{} states no order", algorithm.name));
+    let mut total = vec![0.0; count];
+    for share in order(&Shape { ranks, count }) {
+        for i in share.elements {
+            total[i] = share.order.evaluate(&|rank| all[rank as usize][i], &|a, b| a + b);
+        }
+    }
+    total.into_iter().flat_map(f64::to_le_bytes).collect()
+}
+
+/// Numbers of very different sizes, so that the order of a sum shows in its last bits.
+fn floats(seed: u64, rank: u32, count: usize) -> Vec<f64> {
+    let mut random = Random::new(seed ^ (u64::from(rank) << 32));
+    (0..count).map(|_| (random.bits() as f64 - 9e18) * (0.5_f64).powi(random.below(90) as i32)).collect()
+}
+
+/// Starts it by `algorithm`, or by whichever fits if that one cannot serve this communicator (all ranks find the same).
+fn by(
+    algorithm: &str,
+    call: impl Fn(Option<&str>) -> Result<RawRequest, Error>,
+) -> Result<RawRequest, Error> {
+    match call(Some(algorithm)) {
+        Err(Error::InvalidArgument { .. }) => call(None),
+        other => other,
+    }
+}
+
 fn start(comm: &Comm, random: &mut Random, max: u64) -> Planned {
     let (me, ranks) = (comm.rank(), comm.size());
     let seed = random.bits();
     let scale = [8, 64, 1024, max][random.below(4) as usize].min(max);
     let elements = random.below(scale / 8 + 1) as usize;
     let root = random.below(u64::from(ranks)) as u32;
-    let which = random.below(4);
+    let which = random.below(5) as usize;
     let fold = random.below(3) as usize;
     let bytes = elements * 8;
-    let (mut kept, mut result, expected, what);
+    let operation = [
+        Operation::Ibarrier,
+        Operation::Ibcast,
+        Operation::Iallreduce,
+        Operation::Iallreduce,
+        Operation::Ialltoall,
+    ][which];
+    let algorithms: Vec<_> = table::of(operation).collect();
+    let algorithm = algorithms[random.below(algorithms.len() as u64) as usize];
+    let name = algorithm.name;
+    let (kept, mut result, expected, what);
     let request = match which {
         0 => {
             (kept, result, expected) = (Vec::new(), Vec::new(), Vec::new());
-            what = "ibarrier".to_string();
-            comm.ibarrier_raw(None)
+            what = format!("ibarrier by {name}");
+            by(name, |name| comm.ibarrier_raw(name))
         }
         1 => {
             expected = contribution(seed, root, bytes);
             kept = Vec::new();
             result = if me == root { expected.clone() } else { vec![0; bytes] };
-            what = format!("ibcast of {bytes} bytes from {root}");
+            what = format!("ibcast of {bytes} bytes from {root} by {name}");
+            let buffer = result.as_mut_ptr();
             // SAFETY: `result` is heap memory that stays where it is until the request is complete.
-            unsafe { comm.ibcast_raw(result.as_mut_ptr(), bytes, root, None) }
+            by(name, |name| unsafe { comm.ibcast_raw(buffer, bytes, root, name) })
         }
         2 => {
-            let folds: [(Op, fn(u64, u64) -> u64); 3] =
+            let folds: [(Op, Fold); 3] =
                 [(Op::Sum, u64::wrapping_add), (Op::Min, u64::min), (Op::BXor, |a, b| a ^ b)];
-            let (op, fold) = folds[fold].clone();
+            let (op, fold) = folds[fold];
             kept = contribution(seed, me, bytes);
             result = vec![0; bytes];
             expected = reduced(seed, ranks, bytes, fold);
-            what = format!("iallreduce of {elements} integers, {op:?}");
+            what = format!("iallreduce of {elements} integers, {op:?}, by {name}");
+            let (from, to) = (kept.as_ptr(), result.as_mut_ptr());
             // SAFETY: as above, for both buffers.
-            unsafe {
-                comm.iallreduce_raw(
-                    Some(kept.as_ptr()),
-                    result.as_mut_ptr(),
-                    elements,
-                    DataType::U64,
-                    op,
-                    None,
-                )
-            }
+            by(name, |name| unsafe { comm.iallreduce_raw(Some(from), to, elements, DataType::U64, op, name) })
+        }
+        3 => {
+            kept = floats(seed, me, elements).into_iter().flat_map(f64::to_le_bytes).collect();
+            result = vec![0; bytes];
+            expected = summed(seed, ranks, elements, algorithm);
+            what = format!("iallreduce of {elements} floats by {name}");
+            let (from, to) = (kept.as_ptr(), result.as_mut_ptr());
+            // A sum serves every algorithm of the table. SAFETY: as above, for both buffers.
+            unsafe { comm.iallreduce_raw(Some(from), to, elements, DataType::F64, Op::Sum, Some(name)) }
         }
         _ => {
             let block = bytes / ranks as usize;
@@ -91,13 +138,13 @@ fn start(comm: &Comm, random: &mut Random, max: u64) -> Planned {
                     contribution(seed, r, block * ranks as usize)[block * me as usize..][..block].to_vec()
                 })
                 .collect();
-            what = format!("ialltoall of {block} bytes");
+            what = format!("ialltoall of {block} bytes by {name}");
+            let (from, to) = (kept.as_ptr(), result.as_mut_ptr());
             // SAFETY: as above, for both buffers.
-            unsafe { comm.ialltoall_raw(kept.as_ptr(), result.as_mut_ptr(), block, None) }
+            by(name, |name| unsafe { comm.ialltoall_raw(from, to, block, name) })
         }
     };
     let request = request.unwrap_or_else(|e| panic!("rank {me}: {what}: {e}"));
-    kept.shrink_to(0);
     Planned { request, kept, result, expected, what }
 }
 
