@@ -64,7 +64,8 @@ pub struct Config {
     pub bind: Bind,
     /// Placement of progress threads.
     pub progress: ProgressPlacement,
-    /// File that the per-rank traces are written to at finalize.
+    /// File for the trace. A rank that was not started by this library's launcher or [`threads`](crate::threads())
+    /// writes its own, with its number before the extension.
     pub trace: Option<PathBuf>,
 }
 

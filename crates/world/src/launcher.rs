@@ -24,6 +24,8 @@ use std::time::Duration;
 
 use crate::config::Config;
 use crate::error::Error;
+pub use tocsin_shm_transport::MAX_RANKS;
+
 pub use reexecute::{child_call, launch_self, spawn_self};
 
 /// How long survivors have after a failure under [`OnFailure::Kill`].

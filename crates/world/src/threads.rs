@@ -10,6 +10,7 @@ use crate::bootstrap::{Bootstrap, InProcess, Place, segment_error};
 use crate::comm::Comm;
 use crate::config::Config;
 use crate::error::Error;
+use crate::trace;
 use crate::world::World;
 
 /// Runs `f` on `ranks` threads, each a rank of one world; gives what each returned, by rank.
@@ -38,15 +39,17 @@ pub fn threads_each<R: Send, F: Fn(Comm) -> R + Sync>(
     }
     let segment = Arc::new(Segment::create(ranks).map_err(segment_error)?);
     let cpus = tocsin_topology::placement(config.bind, ranks as usize);
-    let f = &f;
-    std::thread::scope(|scope| {
+    let mut of_ranks = config.clone();
+    of_ranks.trace = of_ranks.trace.map(|path| trace::part(&path));
+    let (f, of_ranks) = (&f, &of_ranks);
+    let results = std::thread::scope(|scope| {
         let handles: Vec<_> = (0..ranks)
             .map(|rank| {
                 let seat =
                     Seat { segment: segment.clone(), rank, cpu: cpus.get(rank as usize).copied().flatten() };
                 std::thread::Builder::new()
                     .name(format!("rank-{rank}"))
-                    .spawn_scoped(scope, move || seat.run(config, f))
+                    .spawn_scoped(scope, move || seat.run(of_ranks, f))
             })
             .collect();
         let results = handles.into_iter().zip(0..).map(|(handle, rank)| match handle {
@@ -56,8 +59,12 @@ pub fn threads_each<R: Send, F: Fn(Comm) -> R + Sync>(
                 Err(Error::os(format!("starting the thread of rank {rank}"), error))
             }
         });
-        Ok(results.collect())
-    })
+        results.collect()
+    });
+    if let Some(path) = &config.trace {
+        trace::join(path, ranks);
+    }
+    Ok(results)
 }
 
 struct Seat {

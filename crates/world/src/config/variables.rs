@@ -146,7 +146,7 @@ pub static VARIABLES: &[Variable] = &[
         name: "TOCSIN_TRACE",
         values: "the name of a file in a directory that exists",
         default: "no trace",
-        meaning: "file for a trace of what the engines did; each rank adds its number to the name",
+        meaning: "file for a trace of interrupts, passes and sleeps (Chrome trace JSON, for ui.perfetto.dev); the last 65536 events of each rank that left the world in good order",
         internal: false,
         set: |c, v| {
             if v.is_empty() {

@@ -13,6 +13,7 @@ use crate::bootstrap::Hello;
 use crate::config::{BOOTSTRAP_FD, CHILD, VARIABLES};
 use crate::error::Error;
 use crate::launcher::{Launch, signals};
+use crate::trace;
 
 /// Everything a greeting needs fits the socket's buffer: writing never waits for the rank.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -36,7 +37,9 @@ pub(super) fn start(
     for variable in VARIABLES.iter().filter(|v| v.name != CHILD) {
         command.env_remove(variable.name);
     }
-    for (name, value) in launch.config.to_variables() {
+    let mut config = launch.config.clone();
+    config.trace = config.trace.map(|path| trace::part(&path));
+    for (name, value) in config.to_variables() {
         command.env(name, value);
     }
     command.envs(launch.env.iter().map(|(n, v)| (n, v)));

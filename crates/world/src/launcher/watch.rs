@@ -13,6 +13,7 @@ use tocsin_shm_transport::{Life, Segment};
 use super::{Launch, OnFailure, Order, Report, child, output, signals};
 use crate::bootstrap::segment_error;
 use crate::error::Error;
+use crate::trace;
 
 /// How soon an order or a signal is noticed. A rank's end is noticed at once.
 const TICK: Duration = Duration::from_millis(20);
@@ -213,6 +214,9 @@ impl<'a> World<'a> {
 
     fn finish(&mut self) {
         drop(self.watcher.reap(KILLED));
+        if let Some(path) = &self.launch.config.trace {
+            trace::join(path, self.launch.ranks);
+        }
         for output in self.outputs.drain(..) {
             drop(output.join());
         }
