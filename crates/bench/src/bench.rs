@@ -39,10 +39,17 @@ fn ranks(common: &Common, default: u64) -> Vec<u32> {
 }
 
 /// The number of ranks of a bench of two.
-fn two_ranks(common: &Common, bench: &str) -> Result<u32, Error> {
+pub(crate) fn two_ranks(common: &Common, bench: &str) -> Result<u32, Error> {
     match ranks(common, 2)[..] {
         [2] => Ok(2),
         _ => Err(Error::Usage(format!("bench {bench} is between 2 ranks: leave --ranks out"))),
+    }
+}
+
+/// Says of options that were given and mean nothing to this bench that they are ignored.
+pub(crate) fn ignored(bench: &str, options: &[(&str, bool)]) {
+    for (option, _) in options.iter().filter(|(_, given)| *given) {
+        eprintln!("tocsin bench {bench}: {option} does not apply here and is ignored");
     }
 }
 

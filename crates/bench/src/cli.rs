@@ -1,16 +1,22 @@
 //! The command line.
 
 use crate::values::{
-    Backend, Case, ComputeTime, Kind, Lmt, Mechanism, Mode, OnFailure, Operation, Sizes, compute_times,
-    counts, sizes, word,
+    Backend, Case, ComputeTime, Kind, Lmt, Mechanism, Mode, OnFailure, Operation, Progress, Sizes,
+    compute_times, counts, sizes, word,
 };
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 use tocsin_topology::Policy;
+use tocsin_world::launcher::MAX_RANKS;
 
 /// Communication that makes progress by interrupt: run programs, measure, plot.
 #[derive(Debug, Parser)]
-#[command(name = "tocsin", version, about, max_term_width = 110)]
+#[command(
+    name = "tocsin",
+    version,
+    max_term_width = 110,
+    after_help = "Example: tocsin run -n 4 -- ./my_program"
+)]
 pub struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -45,27 +51,29 @@ pub(crate) struct Info {
 #[derive(Debug, Args)]
 pub(crate) struct Run {
     /// Number of ranks
-    #[arg(short = 'n', long = "ranks", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(short = 'n', long = "ranks", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_RANKS)))]
     pub ranks: u32,
     /// Which core each rank is bound to: none, scatter, scatter_numa [default: scatter while ranks <= cores]
     #[arg(long, value_name = "P")]
     pub bind: Option<Policy>,
-    /// Where progress threads go (thread backend): bind, smt, numa, odd_even
-    #[arg(long, value_name = "P")]
-    pub progress: Option<String>,
-    /// How a rank is notified: auto, uintr, signal, thread, poll
+    /// Where progress threads run (thread backend): none (wherever the kernel puts them), bind (on their rank's core)
+    /// [default: none]
+    #[arg(long, value_name = "P", value_parser = word::<Progress>)]
+    pub progress: Option<Progress>,
+    /// How a rank is notified: auto, uintr, signal, thread, poll [default: auto]
     #[arg(long, value_name = "B", value_parser = word::<Backend>)]
     pub backend: Option<Backend>,
-    /// How large messages travel: auto, direct, cma, vmsplice, double
+    /// How large messages travel: auto, direct, cma, vmsplice, double [default: auto]
     #[arg(long, value_name = "L", value_parser = word::<Lmt>)]
     pub lmt: Option<Lmt>,
-    /// Write a trace of every rank to this file
+    /// Write the interrupts, passes and sleeps of every rank to this file: Chrome trace JSON, for ui.perfetto.dev.
+    /// A rank adds its last 65536 events when it leaves the world in good order
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
     /// When a rank fails: kill (the others get 1 s) or report (they see the error and finish by themselves)
     #[arg(long, value_name = "WHAT", value_parser = word::<OnFailure>, default_value = "kill")]
     pub on_failure: OnFailure,
-    /// Put the rank's number before every line it prints
+    /// Put the rank's number before every line it prints: [0] text
     #[arg(long)]
     pub tag_output: bool,
     /// Report the run as one JSON object on standard output; the ranks' output goes to standard error
@@ -184,9 +192,9 @@ pub(crate) struct Coll {
     /// Algorithm, by its name [default: the library chooses]
     #[arg(long, value_name = "NAME")]
     pub algorithm: Option<String>,
-    /// How much is computed: cpu-exploit (as long as the communication takes), equivalent (a fixed global amount,
+    /// How much is computed without a late rank: cpu-exploit (as long as the communication takes), equivalent (a fixed global amount,
     /// split over the ranks)
-    #[arg(long, value_name = "MODE", value_parser = word::<Mode>, default_value = "cpu-exploit")]
+    #[arg(long, value_name = "MODE", value_parser = word::<Mode>, default_value = "cpu-exploit", conflicts_with = "late_rank")]
     pub mode: Mode,
     /// This rank posts, raises a flag outside the library, then computes without a library call
     #[arg(long, value_name = "R", requires = "late_us")]
@@ -194,9 +202,9 @@ pub(crate) struct Coll {
     /// How long the late rank computes, in microseconds
     #[arg(long, value_name = "T", requires = "late_rank")]
     pub late_us: Option<u64>,
-    /// Root of a rooted operation
-    #[arg(long, value_name = "R", default_value_t = 0)]
-    pub root: u32,
+    /// Root of ibcast [default: 0]
+    #[arg(long, value_name = "R")]
+    pub root: Option<u32>,
 }
 
 #[derive(Debug, Args)]

@@ -38,12 +38,7 @@ impl Plan {
         let machine = Topology::machine().map_err(Error::failed)?;
         let fits = ranks as usize <= machine.cores.len();
         let bind = common.bind.unwrap_or(if fits { Policy::Scatter } else { Policy::None });
-        if !matches!(common.lmt, Lmt::Auto | Lmt::Double) {
-            return Err(Error::Failed(format!(
-                "--lmt {} is not yet implemented; there are: auto, double",
-                common.lmt
-            )));
-        }
+        common.lmt.check()?;
         let kinds = if common.kind.is_empty() { &[Kind::Process][..] } else { &common.kind };
         let backends = if common.backend.is_empty() { default_backends } else { &common.backend };
         let mut plans: Vec<Plan> = Vec::new();

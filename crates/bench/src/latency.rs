@@ -7,13 +7,14 @@
 mod probe;
 mod receiver;
 
+use crate::bench::{ignored, two_ranks};
 use crate::cli::Latency;
 use crate::error::{Error, doing};
 use crate::plot;
 use crate::row::{Row, Sink};
 use crate::shared::{Region, wake_sleepers};
 use crate::stats::Times;
-use crate::values::{Kind, Mechanism};
+use crate::values::{Kind, Lmt, Mechanism};
 pub use probe::Probe;
 pub(crate) use receiver::{Peer, peer};
 use receiver::{word, words_of};
@@ -50,9 +51,20 @@ pub struct Measured {
 pub(crate) fn run(args: &Latency) -> Result<(), Error> {
     let kinds =
         if args.common.kind.is_empty() { &[Kind::Process, Kind::Thread][..] } else { &args.common.kind };
-    let rounds = args.common.rounds.unwrap_or(5000);
+    let common = &args.common;
+    two_ranks(common, "latency")?;
+    ignored(
+        "latency",
+        &[
+            ("--backend (see --mechanism)", !common.backend.is_empty()),
+            ("--lmt", common.lmt != Lmt::Auto),
+            ("--sizes", common.sizes.is_some()),
+            ("--bind", common.bind.is_some()),
+        ],
+    );
+    let rounds = common.rounds.unwrap_or(5000);
     let mechanisms = mechanisms(&args.mechanism)?;
-    let all = measure(&mechanisms, kinds, rounds)?;
+    let all = measure(&mechanisms, kinds, common.warmup, rounds)?;
     let mut sink = Sink::new(args.common.json);
     all.iter().for_each(|measured| sink.row(&row(measured)));
     if let Some(dir) = &args.common.plot {
@@ -95,18 +107,23 @@ fn row(measured: &Measured) -> Row {
         .number("max_ns", times.max())
 }
 
-/// Measures every mechanism with every kind, `rounds` times each, on every pair of cores that this machine has
+/// Measures every mechanism with every kind, `rounds` times each after `warmup` uncounted posts, on every pair of cores that this machine has
 /// (near, far, very far).
 ///
 /// # Errors
 /// When there are no two cores to measure between, or the kernel refuses something.
-pub fn measure(mechanisms: &[Mechanism], kinds: &[Kind], rounds: u64) -> Result<Vec<Measured>, Error> {
+pub fn measure(
+    mechanisms: &[Mechanism],
+    kinds: &[Kind],
+    warmup: u64,
+    rounds: u64,
+) -> Result<Vec<Measured>, Error> {
     let machine = Topology::machine().map_err(Error::failed)?;
     let distances = Distance::ALL.into_iter().filter_map(|d| machine.pair(d).map(|pair| (d, pair)));
     let mut all = Vec::new();
     for (placement, (here, there)) in distances {
         // A thread of its own: the caller's affinity stays as it is.
-        let measure = || measure_pair(mechanisms, kinds, rounds, placement, here, there);
+        let measure = || measure_pair(mechanisms, kinds, warmup, rounds, placement, here, there);
         let measured = std::thread::scope(|scope| scope.spawn(measure).join());
         all.extend(measured.map_err(|_| Error::Failed("the measuring thread panicked".into()))??);
     }
@@ -122,6 +139,7 @@ pub fn measure(mechanisms: &[Mechanism], kinds: &[Kind], rounds: u64) -> Result<
 fn measure_pair(
     mechanisms: &[Mechanism],
     kinds: &[Kind],
+    warmup: u64,
     rounds: u64,
     placement: Distance,
     here: usize,
@@ -134,6 +152,9 @@ fn measure_pair(
         for mechanism in mechanisms {
             all.push(Measured { mechanism: *mechanism, kind: *kind, placement, times: Times::default() });
         }
+    }
+    for (at, measured) in all.iter().enumerate() {
+        pairs[at / mechanisms.len()].batch(measured.mechanism, warmup, &mut Times::default())?;
     }
     let mut left = rounds;
     while left > 0 {

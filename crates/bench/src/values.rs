@@ -1,7 +1,9 @@
 //! Values of options: words, sizes, lists, ranges.
 
+use crate::error::Error;
 use std::fmt;
 use std::str::FromStr;
+use tocsin_world::launcher::MAX_RANKS;
 
 /// A list given as one argument. (A plain `Vec` would make clap expect one item per occurrence.)
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,6 +91,26 @@ words! {
         Vmsplice = "vmsplice",
         /// Double buffering through the shared segment.
         Double = "double",
+    }
+}
+words! {
+    /// Where progress threads run.
+    Progress, "placement of progress threads" {
+        /// Wherever the kernel puts them.
+        None = "none",
+        /// On their rank's core.
+        Bind = "bind",
+    }
+}
+impl Lmt {
+    /// An error unless this version has it.
+    pub(crate) fn check(self) -> Result<(), Error> {
+        match self {
+            Lmt::Auto | Lmt::Double => Ok(()),
+            later => {
+                Err(Error::Failed(format!("--lmt {later} is not yet implemented; there are: auto, double")))
+            }
+        }
     }
 }
 words! {
@@ -232,8 +254,8 @@ pub(crate) fn sizes(text: &str) -> Result<Sizes, String> {
 /// A list of counts and ranges; a range steps by one, both ends included.
 pub(crate) fn counts(text: &str) -> Result<Sizes, String> {
     let all = list(text, |at| at + 1)?;
-    match all.0.iter().find(|n| **n == 0 || **n > 4096) {
-        Some(n) => Err(format!("{n} ranks: at least 1 and at most 4096")),
+    match all.0.iter().find(|n| **n == 0 || **n > u64::from(MAX_RANKS)) {
+        Some(n) => Err(format!("{n} ranks: at least 1 and at most {MAX_RANKS}")),
         None => Ok(all),
     }
 }

@@ -40,6 +40,14 @@ fn usage_is_2_and_failure_is_1() {
         ("bench overlap --backend telegraph", 2, "auto, uintr, signal, thread, poll"),
         ("bench overlap --lmt cma", 1, "auto, double"),
         ("run -n 2 --progress nowhere -- true", 2, "nowhere"),
+        ("run -n 2 --progress smt -- true", 2, "none, bind"),
+        ("run -n 2 --lmt cma -- true", 1, "auto, double"),
+        ("run -n 2 --trace /no/such/directory/trace -- true", 2, "--trace"),
+        ("run -n 0 -- true", 2, "1..=1024"),
+        ("run -n 1025 -- true", 2, "1..=1024"),
+        ("bench coll --ranks 1 --late-rank 0 --late-us 5", 2, "2 or more"),
+        ("bench coll --late-rank 0 --late-us 5 --mode equivalent", 2, "--mode"),
+        ("bench latency --ranks 3", 2, "between 2 ranks"),
         ("run -n 1 -- /nonexistent/program", 1, "/nonexistent/program"),
     ] {
         let out = tocsin(line);
@@ -57,6 +65,44 @@ fn run_reports() {
     let row: Value = serde_json::from_str(stdout.trim()).unwrap();
     assert_eq!(row["ranks"], 2);
     assert_eq!(String::from_utf8_lossy(&out.stderr).matches("hello").count(), 2);
+}
+
+#[test]
+fn run_ends_with_the_first_failing_ranks_status() {
+    for (script, status, says) in
+        [("exit 7", 7, "failed first: exit status 7"), ("kill -9 $$", 137, "signal 9"), ("true", 0, "")]
+    {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tocsin"));
+        let out = command.args(["run", "-n", "2", "--", "sh", "-c", script]).output().unwrap();
+        let stderr = String::from_utf8_lossy(&out.stderr);
+        assert_eq!(out.status.code(), Some(status), "{script}: {stderr}");
+        assert!(stderr.contains(says) && stderr.is_empty() == says.is_empty(), "{script}: {stderr}");
+    }
+}
+
+#[test]
+fn traces_are_one_file_for_all_ranks() {
+    let dir = std::env::temp_dir().join(format!("tocsin-run-trace-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let trace = dir.join("trace.json");
+    // Ranks of a bench leave the world in good order.
+    let line = "bench pingpong --json --rounds 1 --sizes 8 --backend signal";
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tocsin"));
+    let out = command.args(line.split_whitespace()).env("TOCSIN_TRACE", &trace).output().unwrap();
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let events: Value = serde_json::from_str(&std::fs::read_to_string(&trace).unwrap()).unwrap();
+    for rank in 0..2 {
+        assert!(events.as_array().unwrap().iter().any(|e| e["pid"] == rank && e["name"] == "pass"));
+    }
+    assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 1);
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn options_that_mean_nothing_are_said_to() {
+    let out = tocsin("bench latency --json --rounds 5 --mechanism cacheline --sizes 8 --backend poll");
+    let stderr = String::from_utf8_lossy(&out.stderr);
+    assert!(stderr.contains("--sizes does not apply") && stderr.contains("--backend"), "{stderr}");
 }
 
 #[test]
@@ -122,6 +168,9 @@ fn late_rank() {
 
 #[test]
 fn idle() {
-    let rows = rows("bench idle --json --rounds 3 --slice-us 200 --ranks 2");
-    has(&rows[0], "bench backend kind ranks speed_ratio");
+    let rows = rows("bench idle --json --rounds 3 --slice-us 200 --ranks 2 --backend signal,poll");
+    assert_eq!(rows.len(), 2);
+    for row in &rows {
+        has(row, "bench backend kind ranks speed_ratio");
+    }
 }

@@ -1,6 +1,6 @@
 //! `tocsin bench coll`: collectives: times, overlap, reactivity to a late rank.
 
-use super::{check, most, progress, ranks, row, sizes, us};
+use super::{check, ignored, most, progress, ranks, row, sizes, us};
 use crate::cli::Coll;
 use crate::error::Error;
 use crate::fleet::block::{Measured, Task};
@@ -25,6 +25,14 @@ const PILOT_ROUNDS: u64 = 11;
 const EQUIVALENT_MS: f64 = 8.0;
 
 pub(crate) fn run(args: &Coll) -> Result<(), Error> {
+    let only = |op| args.op.iter().all(|asked| *asked == op);
+    ignored(
+        "coll",
+        &[
+            ("--sizes", args.common.sizes.is_some() && only(Operation::Ibarrier)),
+            ("--root", args.root.is_some() && !args.op.contains(&Operation::Ibcast)),
+        ],
+    );
     let mut sink = Sink::new(args.common.json);
     let mut rows = Vec::new();
     if let Some(name) = &args.algorithm {
@@ -39,10 +47,15 @@ pub(crate) fn run(args: &Coll) -> Result<(), Error> {
                 "tocsin bench coll: {ranks} ranks share {cores} cores: computing delays computing, too"
             );
         }
-        if args.root >= ranks || args.late_rank.is_some_and(|late| late >= ranks) {
+        if root(args) >= ranks || args.late_rank.is_some_and(|late| late >= ranks) {
             return Err(Error::Usage(format!(
                 "--root and --late-rank must be below the number of ranks, {ranks}"
             )));
+        }
+        if args.late_rank.is_some() && ranks < 2 {
+            return Err(Error::Usage(
+                "--late-rank needs --ranks 2 or more: somebody must wait for it".into(),
+            ));
         }
         let mut plans = Plan::all(&args.common, ranks, &[Backend::Auto])?;
         plans.iter_mut().for_each(|plan| plan.algorithm.clone_from(&args.algorithm));
@@ -69,6 +82,10 @@ pub(crate) fn run(args: &Coll) -> Result<(), Error> {
     }
 }
 
+fn root(args: &Coll) -> u32 {
+    args.root.unwrap_or(0)
+}
+
 /// The library's word for an operation.
 fn operation(op: Operation) -> algorithms::Operation {
     match op {
@@ -89,7 +106,7 @@ fn algorithm(args: &Coll, op: Operation, bytes: u64, ranks: u32) -> String {
     // Only the sizes are looked at, never the buffers.
     let arguments = match op {
         Operation::Ibarrier => Arguments::Ibarrier,
-        Operation::Ibcast => Arguments::Ibcast { buffer, bytes, root: args.root },
+        Operation::Ibcast => Arguments::Ibcast { buffer, bytes, root: root(args) },
         Operation::Iallreduce => {
             Arguments::Iallreduce { send: None, recv: buffer, count, data_type, op: Op::Sum }
         }
@@ -126,7 +143,7 @@ fn late(
 ) -> Result<Vec<Row>, Error> {
     let rounds = args.common.rounds.unwrap_or(LATE_ROUNDS);
     let work = fleet.speed.work_for_ns(late_us as f64 * 1000.0);
-    let (root, rank) = (u64::from(args.root), u64::from(late_rank));
+    let (root, rank) = (u64::from(root(args)), u64::from(late_rank));
     let mut others: Vec<Times> = fleet.worlds.iter().map(|_| Times::default()).collect();
     let mut computing = others.clone();
     let mut interrupts = vec![0; others.len()];
@@ -173,7 +190,7 @@ struct Sum {
 
 fn overlap(fleet: &mut Fleet, args: &Coll, op: Operation, bytes: u64) -> Result<Vec<Row>, Error> {
     let rounds = args.common.rounds.unwrap_or(ROUNDS);
-    let root = u64::from(args.root);
+    let root = u64::from(root(args));
     let speed = fleet.speed;
     let mut pilots: Vec<Times> = fleet.worlds.iter().map(|_| Times::default()).collect();
     fleet.rounds(2, PILOT_ROUNDS, |at, counts, world| {

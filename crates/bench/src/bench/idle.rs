@@ -1,68 +1,98 @@
 //! `tocsin bench idle`: a compute loop with the library initialised and no traffic, against the same without.
 //!
-//! Three sets of the same processes (or threads), bound alike: one with the library, two without. Every slice, each
-//! set in turn does the same fixed work while the others sleep; which one begins rotates, so that drift of the machine
-//! cancels. A round pairs a slice with the library with one without; the two without make the null.
+//! Sets of the same processes (or threads), bound alike: one with the library per backend, two without. Every round, each
+//! set in turn does the same fixed work, a slice, while the others sleep; which one begins rotates, so that drift of the
+//! machine cancels. A round pairs each slice with the library with one without; the two without make the null.
 
-use super::{check, progress, ranks, row, us};
+use super::{check, ignored, progress, ranks, row, us};
 use crate::cli::Idle;
 use crate::error::Error;
 use crate::fleet::block::Task;
 use crate::fleet::{Fleet, Plan};
-use crate::row::Sink;
+use crate::row::{Row, Sink};
 use crate::stats::{Ratios, Times};
-use crate::values::Backend;
+use crate::values::{Backend, Kind, Lmt};
 use tocsin_topology::Topology;
 
 /// Slices per row at least (command-line.md).
 const SLICES: u64 = 300;
 
 pub(crate) fn run(args: &Idle) -> Result<(), Error> {
+    let common = &args.common;
+    ignored(
+        "idle",
+        &[
+            ("--sizes", common.sizes.is_some()),
+            ("--lmt", common.lmt != Lmt::Auto),
+            ("--plot", common.plot.is_some()),
+        ],
+    );
     let cores = Topology::machine().map_err(Error::failed)?.cores.len() as u64;
-    let rounds = args.common.rounds.unwrap_or(SLICES);
-    let mut sink = Sink::new(args.common.json);
-    for ranks in ranks(&args.common, cores.max(1)) {
-        for plan in Plan::all(&args.common, ranks, &[Backend::Auto])? {
-            let plain = Plan { backend: None, ..plan.clone() };
-            let mut fleet = Fleet::start(&[plan.clone(), plain.clone(), plain])?;
-            let work = fleet.speed.work_for_ns(args.slice_us as f64 * 1000.0);
-            let mut slices: Vec<Times> = (0..3).map(|_| Times::default()).collect();
-            let (mut ratio, mut null) = (Ratios::default(), Ratios::default());
-            let mut round = [0u64; 3];
-            let mut taken = 0;
-            let bar = progress::bar(rounds, &format!("idle, {}", plan.backend_name()));
-            fleet.rounds(args.common.warmup, rounds, |at, counts, world| {
-                let measured = world.run(Task::Compute { work })?;
-                check(&measured, &world.plan, "a slice")?;
-                round[at] = measured.iter().map(|m| m.t_comp).sum::<u64>() / u64::from(world.plan.ranks);
-                taken += 1;
-                if counts {
-                    slices[at].add(round[at]);
-                }
-                if counts && taken % 3 == 0 {
-                    let [with, without, again] = round.map(|ns| ns as f64);
-                    // Speed is the inverse of time. Which of the two without is the pair rotates with the rounds.
-                    let (pair, other) = if taken % 2 == 0 { (without, again) } else { (again, without) };
-                    ratio.add(pair / with);
-                    null.add(pair / other);
-                    bar.inc(1);
-                }
-                Ok(())
-            })?;
-            bar.finish_and_clear();
-            fleet.stop()?;
-            sink.row(
-                &row("idle", &plan)
-                    .set("rounds", rounds)
-                    .set("slices", ratio.len())
-                    .number("slice_us", us(slices[0].median()))
-                    .number("slice_us_without", us(slices[1].median()))
-                    .number("speed_ratio", ratio.median())
-                    .number("speed_ratio_p10", ratio.percentile(10.0))
-                    .number("speed_ratio_p90", ratio.percentile(90.0))
-                    .number("null_speed_ratio", null.median()),
-            );
+    let mut sink = Sink::new(common.json);
+    for ranks in ranks(common, cores.max(1)) {
+        let plans = Plan::all(common, ranks, &[Backend::Auto])?;
+        for kind in [Kind::Process, Kind::Thread] {
+            let of_kind: Vec<Plan> = plans.iter().filter(|plan| plan.kind == kind).cloned().collect();
+            if !of_kind.is_empty() {
+                measure(args, of_kind)?.iter().for_each(|row| sink.row(row));
+            }
         }
     }
     Ok(())
+}
+
+/// What the rounds of one world with the library add up to.
+#[derive(Clone, Default)]
+struct Sum {
+    slices: Times,
+    ratio: Ratios,
+}
+
+/// Worlds of one kind and number of ranks, interleaved.
+fn measure(args: &Idle, plans: Vec<Plan>) -> Result<Vec<Row>, Error> {
+    let rounds = args.common.rounds.unwrap_or(SLICES);
+    let mut sums = vec![Sum::default(); plans.len()];
+    let (mut without, mut null) = (Times::default(), Ratios::default());
+    let Some(first) = plans.first() else { return Ok(Vec::new()) };
+    let plain = Plan { backend: None, ..first.clone() };
+    let worlds: Vec<Plan> = plans.iter().cloned().chain([plain.clone(), plain]).collect();
+    let mut fleet = Fleet::start(&worlds)?;
+    let work = fleet.speed.work_for_ns(args.slice_us as f64 * 1000.0);
+    let mut round = vec![0u64; worlds.len()];
+    let mut taken = 0;
+    let bar = progress::bar(rounds, "idle");
+    fleet.rounds(args.common.warmup, rounds, |at, counts, world| {
+        let measured = world.run(Task::Compute { work })?;
+        check(&measured, &world.plan, "a slice")?;
+        round[at] = measured.iter().map(|m| m.t_comp).sum::<u64>() / u64::from(world.plan.ranks);
+        taken += 1;
+        if counts && taken % worlds.len() == 0 {
+            let [with @ .., one, two] = round.as_slice() else { return Ok(()) };
+            // Which of the two without is the pair alternates with the rounds.
+            let (pair, other) = if taken / worlds.len() % 2 == 0 { (*one, *two) } else { (*two, *one) };
+            without.add(pair);
+            null.add(pair as f64 / other as f64);
+            for (sum, with) in sums.iter_mut().zip(with) {
+                sum.slices.add(*with);
+                // Speed is the inverse of time.
+                sum.ratio.add(pair as f64 / *with as f64);
+            }
+            bar.inc(1);
+        }
+        Ok(())
+    })?;
+    bar.finish_and_clear();
+    fleet.stop()?;
+    let of_plan = |(plan, sum): (&Plan, &Sum)| {
+        row("idle", plan)
+            .set("rounds", rounds)
+            .set("slices", sum.ratio.len())
+            .number("slice_us", us(sum.slices.median()))
+            .number("slice_us_without", us(without.median()))
+            .number("speed_ratio", sum.ratio.median())
+            .number("speed_ratio_p10", sum.ratio.percentile(10.0))
+            .number("speed_ratio_p90", sum.ratio.percentile(90.0))
+            .number("null_speed_ratio", null.median())
+    };
+    Ok(plans.iter().zip(&sums).map(of_plan).collect())
 }

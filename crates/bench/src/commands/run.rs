@@ -25,6 +25,9 @@ pub(crate) fn run(args: &Run) -> Result<u8, Error> {
     };
     let stdout = args.json.then(OwnStdout::take).transpose()?;
     let report = launch.run().map_err(Error::failed)?;
+    if let Some(rank) = report.failed {
+        eprintln!("tocsin: rank {rank} failed first: {}", describe(report.status));
+    }
     if let Some(stdout) = stdout {
         stdout.give_back()?;
         let ranks = u64::from(args.ranks);
@@ -35,6 +38,14 @@ pub(crate) fn run(args: &Run) -> Result<u8, Error> {
         Sink::new(true).row(&row.set("rank_status", report.ranks));
     }
     Ok(u8::try_from(report.status).unwrap_or(1))
+}
+
+/// A rank's status in words.
+fn describe(status: i32) -> String {
+    match status {
+        129..=192 => format!("status {status} (ended by signal {}, or its own exit status)", status - 128),
+        _ => format!("exit status {status}"),
+    }
 }
 
 /// The environment's configuration with the command line's on top.
@@ -54,13 +65,16 @@ fn config(args: &Run) -> Result<Config, Error> {
         }
     }
     if let Some(lmt) = args.lmt {
+        lmt.check()?;
         config.set("TOCSIN_LMT", &lmt.to_string()).map_err(usage)?;
     }
-    if let Some(progress) = &args.progress {
-        config.set("TOCSIN_PROGRESS", progress).map_err(usage)?;
+    if let Some(progress) = args.progress {
+        config.set("TOCSIN_PROGRESS", &progress.to_string()).map_err(usage)?;
     }
     if let Some(trace) = &args.trace {
-        config.trace = Some(trace.clone());
+        let wrong =
+            |_| Error::Usage(format!("--trace {}: no file in a directory that exists", trace.display()));
+        config.set("TOCSIN_TRACE", &trace.to_string_lossy()).map_err(wrong)?;
     }
     config.usable_backend().map_err(Error::failed)?;
     Ok(config)
