@@ -285,7 +285,51 @@ impl Comm {
         Ok(found.map(|(raw, status)| (Message { raw }, status)))
     }
 
-    /// Starts receiving a message that [`improbe`](Self::improbe) took.
+    /// Waits for a message and says what it is, without receiving it. While it waits it makes progress and gives the
+    /// core to other threads; it never sleeps.
+    ///
+    /// # Errors
+    /// As [`iprobe`](Self::iprobe).
+    pub fn probe(&self, source: impl Into<Source>, tag: impl Into<Tag>) -> Result<Status, Error> {
+        let (source, tag) = (source.into(), tag.into());
+        loop {
+            match self.iprobe(source, tag)? {
+                Some(status) => return Ok(status),
+                None => std::thread::yield_now(),
+            }
+        }
+    }
+
+    /// Waits, as [`probe`](Self::probe) does, for a message and takes it out of matching, for [`mrecv`](Self::mrecv).
+    ///
+    /// ```
+    /// use tocsin::{ANY_SOURCE, ANY_TAG, World};
+    /// let received = World::threads(2, |comm| {
+    ///     if comm.rank() == 0 {
+    ///         comm.send(&[1u32, 2, 3], 1, 7)?;
+    ///         return Ok(Vec::new());
+    ///     }
+    ///     let (message, status) = comm.mprobe(ANY_SOURCE, ANY_TAG)?;
+    ///     comm.mrecv(message, vec![0u32; status.bytes / 4])?.wait()
+    /// })?;
+    /// let received: Result<Vec<Vec<u32>>, tocsin::Error> = received.into_iter().collect();
+    /// assert_eq!(received?[1], [1, 2, 3]);
+    /// # Ok::<(), tocsin::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`iprobe`](Self::iprobe).
+    pub fn mprobe(&self, source: impl Into<Source>, tag: impl Into<Tag>) -> Result<(Message, Status), Error> {
+        let (source, tag) = (source.into(), tag.into());
+        loop {
+            match self.improbe(source, tag)? {
+                Some(found) => return Ok(found),
+                None => std::thread::yield_now(),
+            }
+        }
+    }
+
+    /// Starts receiving a message that [`mprobe`](Self::mprobe) or [`improbe`](Self::improbe) took.
     ///
     /// # Errors
     /// As [`irecv`](Self::irecv).
