@@ -4,6 +4,7 @@ pub mod collectives;
 pub mod faults;
 pub mod flow;
 pub mod messages;
+pub mod threads;
 
 use tocsin_world::Comm;
 
@@ -19,6 +20,10 @@ pub const ALL: &[(&str, Scenario)] = &[
     ("mixed", collectives::mixed),
     ("flow-control", flow::sends_then_barrier),
     ("flood", flow::flood),
+    ("threads", threads::post_wait_and_test),
+    ("test-behind-flood", threads::test_behind_a_flood),
+    ("rest-behind-flood", threads::rest_behind_a_flood),
+    ("callbacks", threads::callbacks_while_computing),
     ("until-death", faults::until_death),
     ("spin", faults::spin),
 ];

@@ -95,7 +95,8 @@ impl<T: Transport> P2p<T> {
                     }
                 };
                 part.worked |= taken > 0;
-                self.set_blocked(peer, class, step);
+                // A lane that becomes blocked is news to threads that sleep: one of them may have to make room.
+                part.worked |= self.set_blocked(peer, class, step);
                 if step == Step::Spent {
                     part.spent = true;
                     return part;
@@ -107,15 +108,17 @@ impl<T: Transport> P2p<T> {
         }
     }
 
-    /// Keeps count of the lanes that wait for room among the unexpected messages.
-    fn set_blocked(&mut self, peer: u32, class: Class, step: Step) {
-        let Some(state) = self.peers.get_mut(peer as usize) else { return };
-        let Some(blocked) = state.blocked.get_mut(class.index()) else { return };
+    /// Keeps count of the lanes that wait for room among the unexpected messages. Whether this one is newly blocked.
+    fn set_blocked(&mut self, peer: u32, class: Class, step: Step) -> bool {
+        let Some(state) = self.peers.get_mut(peer as usize) else { return false };
+        let Some(blocked) = state.blocked.get_mut(class.index()) else { return false };
         let now = step == Step::Blocked || step == Step::Spent && *blocked;
-        if *blocked != now {
-            *blocked = now;
-            self.blocked = if now { self.blocked.wrapping_add(1) } else { self.blocked.saturating_sub(1) };
+        if *blocked == now {
+            return false;
         }
+        *blocked = now;
+        self.blocked = if now { self.blocked.wrapping_add(1) } else { self.blocked.saturating_sub(1) };
+        now
     }
 
     /// Sends what waits for room in a lane. Who comes first changes from pass to pass: peers in turn, queued sends and

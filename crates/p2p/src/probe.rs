@@ -82,6 +82,18 @@ impl<T: Transport> P2p<T> {
         self.blocked > 0
     }
 
+    /// Whether the message of a posted receive may be behind a blocked lane, so that
+    /// [`grow_for_message`](Self::grow_for_message) would do something. Handler-safe; bounded by the number of ranks.
+    pub fn is_behind_blocked(&self, id: Id) -> bool {
+        self.blocked > 0 && self.blocking_source(id).is_some()
+    }
+
+    /// Whether a collective's lane is blocked, so that [`grow_for_collective`](Self::grow_for_collective) would do
+    /// something. Handler-safe; bounded by the number of ranks.
+    pub fn is_coll_blocked(&self) -> bool {
+        self.blocked > 0 && self.peers.iter().any(|p| p.blocked.get(1).copied().unwrap_or(false))
+    }
+
     /// Adds room among the unexpected messages for all lanes that wait for it. User threads that wait call it; it
     /// allocates. True: something has changed, another pass may get further. One comparison when no lane waits.
     ///
@@ -98,8 +110,7 @@ impl<T: Transport> P2p<T> {
     /// As [`grow_unexpected`](Self::grow_unexpected), for a thread that waits for one request: does nothing unless that
     /// is a receive whose message may be behind a blocked lane, and at the limit ends that receive alone.
     pub fn grow_for_message(&mut self, id: Id) -> bool {
-        self.blocked > 0
-            && self.blocking_source(id).is_some()
+        self.is_behind_blocked(id)
             && self.requests.get(id).map(|r| r.class).is_some_and(|class| self.grow_class(class, Some(id)))
     }
 

@@ -170,3 +170,18 @@ fn at_the_limit_the_receive_behind_fails_and_no_other() {
         assert_eq!(w.code(1, other), Some(Code::Ok));
     }
 }
+
+/// A thread that sleeps may have to make room for a lane that another's pass found blocked: such a pass has worked, so
+/// that the engine wakes sleepers. Once for each lane, or nobody would ever sleep.
+#[test]
+fn a_newly_blocked_lane_is_news() {
+    let mut w = World::with(3, Limits::default(), tight_config());
+    let text = text(1, 64);
+    for _ in 0..200 {
+        w.isend(0, 2, 1, &text);
+    }
+    while w.pass(2) != Pass::Idle {}
+    assert!(w.ranks[2].is_blocked());
+    w.isend(1, 2, 1, &text);
+    assert_eq!((w.pass(2), w.pass(2)), (Pass::Worked, Pass::Idle));
+}

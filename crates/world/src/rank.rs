@@ -191,23 +191,29 @@ impl Rank {
                 if done() || self.is_closed() || self.end_if_aborted() {
                     return true;
                 }
-                // A waiter is a user's thread and may allocate: a full pool of unexpected messages blocks the very
-                // message that is waited for.
-                if self.blocked.load(Ordering::Relaxed) {
-                    let mut state = self.enter();
-                    for need in need {
-                        match *need {
-                            Need::Message(id) => state.p2p.grow_for_message(id),
-                            Need::Collective => state.p2p.grow_for_collective(),
-                        };
-                    }
-                    drop(state);
-                    return done();
-                }
-                false
+                self.make_room(need) && done()
             },
             timeout,
         )
+    }
+
+    /// A full pool of unexpected messages blocks the very message that is waited for: makes room for it. Who calls this
+    /// is a user's thread and may allocate. Whether something has changed.
+    pub(crate) fn make_room(&self, need: &[Need]) -> bool {
+        if !self.blocked.load(Ordering::Relaxed) {
+            return false;
+        }
+        let mut state = self.enter();
+        let mut changed = false;
+        for need in need {
+            // Entered for writing only if there is something to change: that wakes who sleeps, this very waiter
+            // included, which would never come to rest behind a lane that it does not wait for.
+            changed |= match *need {
+                Need::Message(id) => state.p2p.is_behind_blocked(id) && state.p2p.grow_for_message(id),
+                Need::Collective => state.p2p.is_coll_blocked() && state.p2p.grow_for_collective(),
+            };
+        }
+        changed
     }
 
     /// After an abort nothing moves any more and every request is over. Whether that is so.

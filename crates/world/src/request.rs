@@ -175,6 +175,10 @@ impl RawRequest {
         if !self.is_done() {
             let shared = self.meaning.comm.shared();
             shared.engine.poke(Context::User);
+            // Who only tests waits, too.
+            if !self.is_complete() && shared.make_room(&[self.need()]) {
+                shared.engine.poke(Context::User);
+            }
             shared.end_if_aborted();
         }
         self.look()

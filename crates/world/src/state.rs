@@ -51,7 +51,8 @@ unsafe impl Work for RankState {
         let collectives = self.nbc.progress(&mut self.p2p, budget);
         let blocked = self.p2p.is_blocked();
         if blocked != self.blocked.load(Ordering::Relaxed) {
-            // SYNC POINT: Relaxed: a waiter makes a pass before each look, and a pass by another wakes it.
+            // SYNC POINT: Relaxed: a waiter makes a pass before each look, and a pass by another that finds a lane
+            // newly blocked has worked, so that it wakes sleepers.
             self.blocked.store(blocked, Ordering::Relaxed);
         }
         match (messages, collectives) {

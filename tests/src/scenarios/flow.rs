@@ -107,7 +107,7 @@ pub fn flood(comm: &Comm, arguments: &Arguments) {
 }
 
 /// This thread's CPU time in seconds: handlers run on it and are counted, other ranks' use of the core is not.
-fn cpu_seconds() -> f64 {
+pub(super) fn cpu_seconds() -> f64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the pointer is to a live timespec.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
