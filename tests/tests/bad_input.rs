@@ -1,4 +1,5 @@
 //! Bad input gives one clear message each: who is wrong, and what to do.
+#![allow(clippy::unwrap_used)] // A test that fails says so by panicking.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Output};

@@ -3,10 +3,10 @@
 
 use std::hint::black_box;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::task::{Wake, Waker};
 use std::time::{Duration, Instant};
+use tocsin_sync::atomic::{AtomicU64, Ordering};
 
 use tocsin_world::{Comm, ConstBuf, Error, Mode, MutBuf, RawRequest, wait_all, wait_any};
 
