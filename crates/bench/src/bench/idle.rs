@@ -69,7 +69,8 @@ fn measure(args: &Idle, plans: Vec<Plan>) -> Result<Vec<Row>, Error> {
         if counts && taken % worlds.len() == 0 {
             let [with @ .., one, two] = round.as_slice() else { return Ok(()) };
             // Which of the two without is the pair alternates with the rounds.
-            let (pair, other) = if taken / worlds.len() % 2 == 0 { (*one, *two) } else { (*two, *one) };
+            let (pair, other) =
+                if (taken / worlds.len()).is_multiple_of(2) { (*one, *two) } else { (*two, *one) };
             without.add(pair);
             null.add(pair as f64 / other as f64);
             for (sum, with) in sums.iter_mut().zip(with) {
