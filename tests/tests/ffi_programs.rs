@@ -1,5 +1,6 @@
 //! C programs do the exchange that the Rust tests do: as C11 and as C++, linked to either library, as processes and as
 //! threads, on every backend. And what `cargo xtask install` lays out is found and runs.
+#![allow(clippy::unwrap_used, clippy::expect_used)] // A test that fails says so by panicking.
 
 mod ffi_support;
 

@@ -1,5 +1,6 @@
 //! tocsin.h is what cbindgen writes from crates/ffi/src today. After a change there:
 //! `BLESS=1 cargo test -p tocsin-ffi --test header`.
+#![allow(clippy::unwrap_used, clippy::expect_used)] // A test that fails says so by panicking.
 
 use std::path::PathBuf;
 
