@@ -8,7 +8,10 @@ if ! rustup run nightly cargo miri --version >/dev/null 2>&1; then
     echo "error: Miri is missing; run: rustup toolchain install nightly --component miri --component rust-src" >&2
     exit 1
 fi
-export MIRIFLAGS="${MIRIFLAGS:--Zmiri-disable-isolation -Zmiri-many-seeds=0..4}"
+# Tree borrows: a Box that moves may have raw pointers into it, as memory that is shared has.
+export MIRIFLAGS="${MIRIFLAGS:--Zmiri-disable-isolation -Zmiri-tree-borrows -Zmiri-permissive-provenance}"
+# Miri is some hundred times slower than the machine.
+export PROPTEST_CASES="${PROPTEST_CASES:-4}"
 # Of another compiler than the rest, so in a directory of its own.
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/miri"
 
