@@ -78,10 +78,12 @@ impl Default for EngineConfig {
 }
 
 impl EngineConfig {
-    /// For more ranks than cores: whoever is waited for may need this core, so don't spin.
+    /// For more ranks than cores: spin for about what a sleep costs, then sleep, and never yield. Who yields to a rank
+    /// that computes gets the core back at the end of its time slice (milliseconds), and all that time looks awake, so
+    /// that nobody wakes it.
     #[must_use]
     pub fn oversubscribed(self) -> Self {
-        EngineConfig { spin_ns: 0, yield_ns: 5_000, ..self }
+        EngineConfig { spin_ns: 5_000, yield_ns: 0, ..self }
     }
 }
 
