@@ -1,6 +1,8 @@
 //! The face with ranks as processes, and the launcher. `harness = false`: children of this program are ranks.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use tocsin_tests as _; // Links the tripwire allocator.
+
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};

@@ -1,6 +1,8 @@
 //! The face with ranks as threads: every kind of call, on every backend.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use tocsin_tests as _; // Links the tripwire allocator.
+
 use std::future::Future;
 use std::pin::pin;
 use std::sync::mpsc;

@@ -274,7 +274,7 @@ fn a_lost_update_is_caught() {
 
 /// Run by the test below in a process of its own, because it must die.
 #[test]
-#[ignore = "aborts on purpose"]
+#[ignore = "aborts on purpose: an_allocating_handler_is_caught runs it"]
 fn child_with_an_allocating_handler() {
     Stepper::new().in_turn(
         || RefCell::new(Vec::<u8>::new()),
