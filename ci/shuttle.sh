@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-export RUSTFLAGS="${RUSTFLAGS:-} --cfg shuttle"
+export RUSTFLAGS="${RUSTFLAGS:-} --cfg loom --cfg shuttle"
 target_dir="${CARGO_TARGET_DIR:-target}/shuttle"
 
 shopt -s nullglob

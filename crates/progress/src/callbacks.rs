@@ -337,7 +337,7 @@ fn futex(word: &AtomicU32, operation: i32, value: u32) {
 #[cfg(loom)]
 fn futex(_word: &AtomicU32, _operation: i32, _value: u32) {
     // Models run the callbacks themselves.
-    loom::thread::yield_now();
+    tocsin_sync::model::thread::yield_now();
 }
 
 #[cfg(all(test, not(loom)))]

@@ -1,4 +1,5 @@
-//! The one place atomics come from: std's, or loom's under `--cfg loom`.
+//! The one place atomics come from: std's, or a model checker's: loom's under `--cfg loom`, shuttle's under
+//! `--cfg loom --cfg shuttle`.
 //!
 //! Protocols are written with *fences* rather than with `SeqCst` accesses, because loom models the former
 //! and not the latter.
@@ -18,7 +19,7 @@ pub use real::{
 };
 
 #[cfg(loom)]
-pub use loom::sync::atomic::{
+pub use crate::model::sync::atomic::{
     AtomicBool, AtomicI32, AtomicI64, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize,
     Ordering, fence,
 };
@@ -28,7 +29,7 @@ pub use loom::sync::atomic::{
 /// Progress class: wait-free. Handlers may call it.
 pub use core::sync::atomic::compiler_fence;
 
-/// Tells the CPU that this is a spin loop (under loom: lets another thread run).
+/// Tells the CPU that this is a spin loop (in a model: lets another thread run).
 ///
 /// Progress class: wait-free. Never in a handler all the same: handlers do not spin.
 #[inline]
@@ -36,5 +37,5 @@ pub fn spin_loop() {
     #[cfg(not(loom))]
     core::hint::spin_loop();
     #[cfg(loom)]
-    loom::thread::yield_now();
+    crate::model::thread::yield_now();
 }

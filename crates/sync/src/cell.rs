@@ -1,15 +1,15 @@
 //! An [`UnsafeCell`] with loom's access-by-closure interface, over std's or loom's cell.
 
-#[cfg(loom)]
+#[cfg(all(loom, not(shuttle)))]
 pub use loom::cell::UnsafeCell;
 
 /// `core::cell::UnsafeCell` behind loom's interface, so that one text compiles against both.
-#[cfg(not(loom))]
+#[cfg(any(not(loom), shuttle))]
 #[derive(Debug, Default)]
 #[repr(transparent)]
 pub struct UnsafeCell<T: ?Sized>(core::cell::UnsafeCell<T>);
 
-#[cfg(not(loom))]
+#[cfg(any(not(loom), shuttle))]
 impl<T> UnsafeCell<T> {
     /// Wraps a value.
     #[inline]
@@ -24,7 +24,7 @@ impl<T> UnsafeCell<T> {
     }
 }
 
-#[cfg(not(loom))]
+#[cfg(any(not(loom), shuttle))]
 impl<T: ?Sized> UnsafeCell<T> {
     /// Lends a pointer for reading. Handlers may call it.
     ///

@@ -2,7 +2,7 @@
 //!
 //! | module | for |
 //! |---|---|
-//! | [`atomic`], [`cell`] | std's types, or loom's under `--cfg loom`; every other crate takes its atomics from here |
+//! | [`atomic`], [`cell`] | std's types, or a model checker's; every other crate takes its atomics from here |
 //! | [`thread`] | which thread is this, is it interruptible, is it inside a handler |
 //! | [`clock`], [`errno`], [`fpenv`] | what a handler needs to leave the interrupted code as it was |
 //! | [`tripwire`] | an allocator for tests that aborts when a handler allocates |
@@ -21,6 +21,13 @@ pub mod clock;
 pub mod errno;
 #[allow(unsafe_code)] // control registers
 pub mod fpenv;
+/// The model checker of this build, whose threads and locks a model uses: loom, or with `--cfg shuttle`
+/// besides, shuttle. Loom tries every order of few threads, and weak memory; shuttle tries random orders of
+/// many, with sequentially consistent memory.
+#[cfg(all(loom, not(shuttle)))]
+pub use loom as model;
+#[cfg(all(loom, shuttle))]
+pub use shuttle as model;
 #[allow(unsafe_code)] // thread pointer, pthread_atfork
 pub mod thread;
 #[allow(unsafe_code)] // GlobalAlloc

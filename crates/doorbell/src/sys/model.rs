@@ -1,9 +1,9 @@
-//! The kernel as loom sees it: a pending-signal flag and a futex queue per descriptor.
+//! The kernel as models see it: a pending-signal flag and a futex queue per descriptor.
 
 use crate::descriptor::Descriptor;
 use core::time::Duration;
-use loom::sync::{Condvar, Mutex};
 use tocsin_sync::atomic::{AtomicU32, Ordering};
+use tocsin_sync::model::sync::{Condvar, Mutex};
 
 /// What the kernel knows about a thread.
 #[derive(Debug)]

@@ -29,7 +29,7 @@ pub(super) fn yield_now() {
     #[cfg(not(loom))]
     std::thread::yield_now();
     #[cfg(loom)]
-    loom::thread::yield_now();
+    tocsin_sync::model::thread::yield_now();
 }
 
 /// "I look by myself", withdrawn at the latest when dropped (`done` may panic).
