@@ -1,6 +1,6 @@
 //! User interrupts without the hardware, for tests: signals stand for notifications, and SIGILL for the instructions.
 //!
-//! A notification is a `SIGSTKFLT`, whose handler edits the interrupted context exactly as delivery would. The five
+//! A notification is a `SIGWINCH`, whose handler edits the interrupted context exactly as delivery would. The five
 //! instructions raise SIGILL, whose handler does what they do. Descriptors (UPID) live in memfds, so that vectors'
 //! descriptors pass between processes as the module's do: a vector is a file position in the receiver's memfd.
 //!
@@ -12,8 +12,8 @@ mod kernel;
 
 use std::sync::OnceLock;
 
-/// What notifies: a signal that nothing uses.
-const NOTIFY: i32 = libc::SIGSTKFLT;
+/// What notifies: a signal that is ignored by default, so that a late one after exec harms nobody.
+const NOTIFY: i32 = libc::SIGWINCH;
 
 /// Has this process (and its children by fork) use the emulation: true, unless there is a real kernel interface.
 pub fn start() -> bool {

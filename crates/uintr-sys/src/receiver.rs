@@ -29,6 +29,12 @@ pub enum Stack {
     /// On a guarded stack of this size, to which the trampoline goes. The interrupted stack needs 300 bytes past its
     /// red zone; of stacks that must not be left (a signal stack) the handler uses what [`Stack::Interrupted`] would.
     Own(usize),
+    /// As [`Stack::Own`], on a stack that somebody else keeps: its lowest address and its size. It may be the thread's
+    /// signal stack ([sigaltstack(2)]), which then serves both: signals and user interrupts that come in while it is in
+    /// use go on below what is there.
+    ///
+    /// [sigaltstack(2)]: https://man7.org/linux/man-pages/man2/sigaltstack.2.html
+    Given(usize, usize),
     /// As [`Stack::Own`], but the CPU goes to a small stack of the receiver's first, so that nothing is written to
     /// the interrupted stack. The thread's signal stack, if it has one, is set to disarm itself while in use; other
     /// code that sets one later ought to do the same.
@@ -96,6 +102,7 @@ impl Receiver {
     ///
     /// # Safety
     /// - `handler` may be called with `context` on this thread until the receiver is dropped, and obeys the rules;
+    /// - a given stack ([`Stack::Given`]) is writable, for this thread's handlers alone, and stays until then;
     /// - the receiver is dropped before its thread ends (it is not forgotten).
     pub unsafe fn install(
         config: &Config,
@@ -111,12 +118,15 @@ impl Receiver {
             "this CPU or kernel has no XSAVEC, by which a handler keeps vector registers",
         ))?;
         let (own, pad) = match config.stack {
-            Stack::Interrupted => (None, None),
+            Stack::Interrupted | Stack::Given(..) => (None, None),
             Stack::Own(size) => (Some(GuardedStack::new(size)?), None),
             Stack::Kernel(size) => (Some(GuardedStack::new(size)?), Some(GuardedStack::new(pad_size())?)),
         };
         let (ordinary_low, ordinary_size) = ordinary()?;
-        let (own_low, own_size) = own.as_ref().map_or((0, 0), GuardedStack::range);
+        let (own_low, own_size) = match config.stack {
+            Stack::Given(low, size) => (low, size & !15),
+            _ => own.as_ref().map_or((0, 0), GuardedStack::range),
+        };
         let (pad_low, pad_size) = pad.as_ref().map_or((0, 0), GuardedStack::range);
         if pad.is_some() {
             disarm_while_in_use()?;
@@ -297,8 +307,8 @@ pub fn installed() -> bool {
 /// A signal may interrupt a handler. If the signal's handler leaves by `siglongjmp`, the handler never ends, and the
 /// flag that delivery cleared stays clear. What tells: the thread runs (`interrupted_rsp`, the stack pointer of the
 /// caller, or for a signal's handler that of the code it interrupted) on its ordinary stack, where no handler runs,
-/// and where none can have called from; and no [`Masked`] guard is held. So this needs [`Stack::Own`] or
-/// [`Stack::Kernel`]; on other stacks (coroutines) and on threads without receiver it does nothing.
+/// and where none can have called from; and no [`Masked`] guard is held. So this needs a stack other than
+/// [`Stack::Interrupted`]; on other stacks (coroutines) and on threads without receiver it does nothing.
 ///
 /// Wait-free: a few loads, one TESTUI. Handlers may call it.
 #[inline]

@@ -17,6 +17,10 @@
 //! | elsewhere, on the signal stack ([sigaltstack(2)]) | where it is |
 //! | elsewhere (a coroutine) | on its own stack, from the top |
 //!
+//! A handler's own stack may be the signal stack itself ([`Stack::Given`](crate::Stack::Given)): then the table's
+//! second line says what happens while a signal's handler is alive, and the kernel does the same for a signal that
+//! interrupts a handler: it sees RSP in its signal stack, and goes on below.
+//!
 //! "Where it is" means: below the interrupted code's red zone. Why a signal stack must not be left: the kernel puts
 //! the next `SA_ONSTACK` signal at the top of the signal stack unless RSP lies in it. A handler that interrupted a
 //! signal's handler and moved elsewhere would have that signal's frames overwritten by the next signal. As the CPU

@@ -12,6 +12,7 @@ pub const HEADER_END: usize = 576;
 
 /// What a handler's trampoline saves on this machine: the mask, as far as the kernel has switched it on, and the size.
 /// `None` where there is no XSAVEC.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
 pub(crate) fn handler_state() -> Option<(u64, usize)> {
     let mask = HANDLER_MASK & arch::enabled()?;
     Some((mask, arch::compact_size(mask)?))
@@ -69,10 +70,6 @@ mod arch {
 
 #[cfg(not(target_arch = "x86_64"))]
 mod arch {
-    pub(super) fn enabled() -> Option<u64> {
-        None
-    }
-
     pub(super) fn compact_size(_mask: u64) -> Option<usize> {
         None
     }

@@ -107,9 +107,10 @@ pub fn handler_in_signal() {
 /// A signal's handler on the signal stack, interrupted by a handler, interrupted by another signal, which would
 /// overwrite the first if it started at the signal stack's top.
 pub fn signal_in_handler_in_signal() {
-    for stack in [Stack::Own(64 * 1024), Stack::Kernel(64 * 1024), Stack::Interrupted] {
+    for stack in [Some(Stack::Own(64 * 1024)), Some(Stack::Kernel(64 * 1024)), Some(Stack::Interrupted), None] {
         let child = fork(|| {
-            signal_stack();
+            let (low, size) = signal_stack();
+            let stack = stack.unwrap_or(Stack::Given(low, size));
             on_signal(libc::SIGUSR1, libc::SA_ONSTACK, rings_itself);
             on_signal(libc::SIGUSR2, libc::SA_ONSTACK, count_signal);
             let receiver = install(&Config::on(stack), signals_itself);
@@ -157,9 +158,10 @@ extern "C" fn signal_with_canaries(_: i32, _: *mut libc::siginfo_t, _: *mut c_vo
 
 pub fn signals_and_handlers_at_random() {
     static STOP: AtomicU64 = AtomicU64::new(0);
-    for stack in [Stack::Own(64 * 1024), Stack::Kernel(64 * 1024)] {
+    for stack in [Some(Stack::Own(64 * 1024)), Some(Stack::Kernel(64 * 1024)), None] {
         let child = fork(|| {
-            signal_stack();
+            let (low, size) = signal_stack();
+            let stack = stack.unwrap_or(Stack::Given(low, size));
             on_signal(libc::SIGUSR1, libc::SA_ONSTACK, signal_with_canaries);
             on_signal(libc::SIGUSR2, libc::SA_ONSTACK, signal_with_canaries);
             let receiver = install(&Config::on(stack), canaries);
@@ -265,9 +267,10 @@ fn unmasked() -> bool {
 }
 
 pub fn siglongjmp_out_of_a_signal_in_a_handler() {
-    for stack in [Stack::Own(64 * 1024), Stack::Kernel(64 * 1024)] {
+    for stack in [Some(Stack::Own(64 * 1024)), Some(Stack::Kernel(64 * 1024)), None] {
         let child = fork(|| {
-            signal_stack();
+            let (low, size) = signal_stack();
+            let stack = stack.unwrap_or(Stack::Given(low, size));
             on_signal(libc::SIGUSR1, libc::SA_ONSTACK, jumps_out);
             let receiver = install(&Config::on(stack), signals_itself_1);
             let sender = receiver.vector(0).unwrap().sender().unwrap();

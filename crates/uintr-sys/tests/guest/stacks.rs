@@ -108,8 +108,10 @@ unsafe extern "C" fn nests(vector: u64, frame: *mut Frame, _context: *const c_vo
 }
 
 pub fn unmasking_inside_a_handler() {
-    signal_stack();
-    for stack in [Stack::Interrupted, Stack::Own(64 * 1024), Stack::Kernel(64 * 1024)] {
+    let (low, size) = signal_stack();
+    for stack in
+        [Stack::Interrupted, Stack::Own(64 * 1024), Stack::Kernel(64 * 1024), Stack::Given(low, size)]
+    {
         let child = fork(|| {
             let receiver = install(&Config::on(stack), nests);
             let sender = receiver.vector(11).unwrap().sender().unwrap();
