@@ -171,6 +171,7 @@ impl<T: Transport> P2p<T> {
     pub(crate) fn free_message(&mut self, class: Class, message: Id) {
         if let Some(matching) = self.matching.get_mut(usize::from(class == Class::Coll)) {
             matching.unexpected.free(message);
+            self.freed = self.freed.wrapping_add(1);
         }
         // There is room for the head of a blocked lane.
         self.again |= self.blocked > 0;

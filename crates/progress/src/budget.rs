@@ -173,6 +173,12 @@ pub unsafe trait Work: Send {
     /// may come that way. Published in the attention word.
     fn wants_plain(&self) -> bool;
 
+    /// Whether something waits for what only a thread outside handlers may do and nobody is there to do it: then the
+    /// callback thread is asked ([`Callbacks::set_chore`](crate::Callbacks::set_chore)). Handler-safe.
+    fn wants_chore(&self) -> bool {
+        false
+    }
+
     /// Whether a pass would find something: a cheap look that consumes nothing. The engine calls it for the
     /// look-once-more of its sleep protocol, *after* a full fence.
     ///

@@ -253,12 +253,14 @@ impl<W: Work> Engine<W> {
             self.pass(work, &mut budget, &mut left);
         }
         let handler = context == Context::Handler;
+        let mut chore = false;
         let limit = if handler { HANDLER_PASSES } else { USER_PASSES };
         let clean = self.token.drain(
             work,
             limit,
             |work| {
                 work.leave();
+                chore = work.wants_chore();
                 self.publish_wants(work)
             },
             |work| {
@@ -275,6 +277,9 @@ impl<W: Work> Engine<W> {
         if left.worked || left.more || touched {
             // Somebody may sleep for what was completed here, or has to take over what was left.
             self.own.wake_own();
+        }
+        if chore {
+            self.callbacks.ask_chore();
         }
         if !self.callbacks.is_empty() {
             if handler {
