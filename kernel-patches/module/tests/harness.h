@@ -106,6 +106,9 @@ void expect_counters_back(void);
 	} while (0)
 void sched_yield_(void);
 
+/* What a program does when it is run with ROLE=name, after an exec of its own; its status. */
+int role(const char *name) __attribute__((weak));
+
 /* Memory that forked processes share. */
 void *shared_memory(size_t size);
 
