@@ -107,7 +107,8 @@ pub fn handler_in_signal() {
 /// A signal's handler on the signal stack, interrupted by a handler, interrupted by another signal, which would
 /// overwrite the first if it started at the signal stack's top.
 pub fn signal_in_handler_in_signal() {
-    for stack in [Some(Stack::Own(64 * 1024)), Some(Stack::Kernel(64 * 1024)), Some(Stack::Interrupted), None] {
+    for stack in [Some(Stack::Own(64 * 1024)), Some(Stack::Kernel(64 * 1024)), Some(Stack::Interrupted), None]
+    {
         let child = fork(|| {
             let (low, size) = signal_stack();
             let stack = stack.unwrap_or(Stack::Given(low, size));
