@@ -6,12 +6,12 @@ use tocsin_tests as _; // Links the tripwire allocator.
 
 use std::future::Future;
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier, Mutex, OnceLock, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use tocsin::{Comm, Config, Error, Op, Request, UserOp, World};
+use tocsin_sync::atomic::{AtomicBool, Ordering};
 
 /// Far longer than anything here takes.
 const LONG: Duration = Duration::from_secs(60);
