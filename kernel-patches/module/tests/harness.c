@@ -235,6 +235,7 @@ static bool passes(const struct test *test, long limit)
 	if (!child) {
 		setpgid(0, 0);
 		alarm(limit);
+		device = open("/dev/uintr", O_RDWR | O_CLOEXEC);
 		/* What the test before has left is freed a little later. */
 		if (device >= 0)
 			expect_counters_back();
@@ -282,12 +283,14 @@ int main(int count, char **values)
 	/* Grandchildren whose parent has died are taken in here, so that none outlives its test. */
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	device = open("/dev/uintr", O_RDWR | O_CLOEXEC);
-	if (device >= 0)
+	if (device >= 0) {
 		before = read_info();
+		/* Only tests hold it. */
+		close(device);
+	}
 	for (const struct test *test = first_test; test; test = test->next)
 		if (strstr(test->name, only))
 			*(passes(test, limit) ? &passed : &failed) += 1;
-	device = open("/dev/uintr", O_RDWR | O_CLOEXEC);
 	if (device >= 0)
 		*(passes(&last, limit) ? &passed : &failed) += 1;
 	printf("%d passed, %d failed\n", passed, failed);
