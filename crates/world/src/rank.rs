@@ -38,7 +38,7 @@ pub(crate) struct Rank {
     closed: Arc<AtomicBool>,
     /// See [`RankState`].
     blocked: Arc<AtomicBool>,
-    /// Smallest context id that this rank has not used.
+    /// How far this rank has handed out the context ids that it owns: `comm/agree.rs`.
     pub(crate) next_context: AtomicU32,
     parked: Mutex<Parked>,
 }
