@@ -14,7 +14,7 @@ use crate::error::Error;
 pub use size::parse_size;
 /// Where ranks run.
 pub use tocsin_topology::Policy as Bind;
-pub(crate) use variables::{BOOTSTRAP_FD, CHILD};
+pub(crate) use variables::{BOOTSTRAP_FD, BOOTSTRAP_WORLD, CHILD};
 pub use variables::{VARIABLES, Variable};
 
 /// Default limit of eager messages in bytes: what a 64 KiB data ring holds several of.
