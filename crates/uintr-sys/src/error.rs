@@ -89,13 +89,17 @@ impl fmt::Display for Unavailable {
         match self {
             Unavailable::Machine(why) => f.write_str(why),
             Unavailable::NoInterface => f.write_str(
-                "this kernel offers no user interrupts: load the module `tocsin_uintr` (kernel-patches/README.md)",
+                "this kernel offers no user interrupts: load the module `uintr` (kernel-patches/README.md)",
             ),
             Unavailable::Device(errno) => {
                 write!(f, "/dev/uintr cannot be opened: {}", std::io::Error::from_raw_os_error(*errno))
             }
             Unavailable::Version(abi) => {
-                write!(f, "the kernel module's interface has version {abi}, this program needs {}", crate::ABI)
+                write!(
+                    f,
+                    "the kernel module's interface has version {abi}, this program needs {}",
+                    crate::ABI
+                )
             }
         }
     }

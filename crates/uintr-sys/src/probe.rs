@@ -19,7 +19,7 @@ impl Probe {
             Some("this CPU has no user interrupts (CPUID leaf 7, EDX bit 5)")
         } else if !self.kernel_enabled {
             Some(
-                "this kernel has not switched user interrupts on (CR4.UINTR): load the module `tocsin_uintr` (kernel-patches/README.md)",
+                "this kernel has not switched user interrupts on (CR4.UINTR): load the module `uintr` (kernel-patches/README.md)",
             )
         } else {
             None

@@ -2,8 +2,7 @@
 
 use crate::common::{Ended, fork};
 use crate::common::{
-    PLACE, RUNS, install, on_signal, receiver, receiver_on, runs, scaled, signal_stack, signal_this_thread,
-    until,
+    PLACE, RUNS, install, on_signal, receiver, receiver_on, runs, signal_stack, signal_this_thread, until,
 };
 use core::arch::{asm, naked_asm};
 use core::ffi::c_void;
@@ -186,7 +185,7 @@ pub fn signals_and_handlers_at_random() {
                     }
                 }
             });
-            let rounds = scaled(10_000, 3_000);
+            let rounds = 3_000;
             until("signals and rings come in", || signals() > rounds && runs() > rounds);
             STOP.store(1, Ordering::Relaxed);
             disturber.join().unwrap();

@@ -117,7 +117,7 @@ pub fn descriptor_by_pidfd_getfd() {
 }
 
 pub fn receiver_killed_while_rung() {
-    for round in 0..scaled(100, 20) {
+    for round in 0..scaled(50, 20) {
         let (here, there) = UnixStream::pair().unwrap();
         let seen: &AtomicU64 = shared();
         let child = fork(|| {

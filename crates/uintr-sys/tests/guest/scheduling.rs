@@ -7,7 +7,7 @@ use tocsin_sync::atomic::real::{AtomicU64, Ordering};
 pub fn in_the_kernel() {
     let receiver = receiver();
     let sender = receiver.vector(0).unwrap().fd().unwrap().sender().unwrap();
-    let rounds = scaled(3000, 1000);
+    let rounds = scaled(2000, 1000);
     let ringer = std::thread::spawn(move || {
         for round in 1..=rounds {
             sender.send();
@@ -15,7 +15,7 @@ pub fn in_the_kernel() {
         }
     });
     let zero = std::fs::File::open("/dev/zero").unwrap();
-    let mut buffer = vec![1u8; 256 * 1024];
+    let mut buffer = vec![1u8; 16 * 1024];
     while runs() < rounds {
         // SAFETY: a live buffer of this size.
         unsafe {
@@ -94,24 +94,35 @@ pub fn preempted_by_a_hog() {
             })
         })
         .collect();
-    let rounds = scaled(300, 100);
     let ringer = std::thread::spawn(move || {
         pin(0, last);
-        for round in 1..=rounds {
+        let mut round = 0;
+        while STOP.load(Ordering::Relaxed) == 0 {
+            round += 1;
             sender.send();
-            until("the ring is seen", || runs() >= round);
+            until("the ring is seen", || runs() >= round || STOP.load(Ordering::Relaxed) != 0);
         }
+        round
     });
-    while runs() < rounds {
-        core::hint::spin_loop();
+    // Until it has been off its CPU often, and rung there, as far as the kernel tells.
+    let least = scaled(300, 100);
+    let mut before = 0;
+    let mut preempted = 0;
+    while runs() < least || preempted < 20 {
+        for _ in 0..10_000 {
+            core::hint::spin_loop();
+        }
+        preempted = match receiver.statistics().switches {
+            Some(switches) => switches.merged,
+            None => preempted + u64::from(runs() > before),
+        };
+        before = runs();
     }
     STOP.store(1, Ordering::Relaxed);
-    ringer.join().unwrap();
+    let rung = ringer.join().unwrap();
+    until("the last ring is seen", || runs() == rung);
     hogs.into_iter().for_each(|h| h.join().unwrap());
-    if let Some(switches) = receiver.statistics().switches {
-        println!("{switches:?}");
-        assert!(switches.switched_out > 10 && switches.merged > 0);
-    }
+    println!("{rung} rings, {:?}", receiver.statistics().switches);
 }
 
 pub fn migrated_while_rung() {

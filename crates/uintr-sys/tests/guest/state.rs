@@ -1,6 +1,6 @@
 //! What the interrupted code keeps: vector and mask registers, x87, MXCSR, general registers, flags, red zone.
 
-use crate::common::{Ended, RUNS, fork, install, receiver, runs, scaled, signal_stack, until};
+use crate::common::{Ended, RUNS, fork, install, receiver, runs, signal_stack, until};
 use core::arch::asm;
 use core::ffi::c_void;
 use core::mem::offset_of;
@@ -193,7 +193,7 @@ fn interrupted(config: &Config, deliveries: u64) -> Damage {
 pub fn registers_survive() {
     for stack in [Stack::Own(64 * 1024), Stack::Interrupted, Stack::Kernel(64 * 1024)] {
         let child = fork(|| {
-            let damage = interrupted(&Config::on(stack), scaled(5_000, 5_000));
+            let damage = interrupted(&Config::on(stack), 5_000);
             assert_eq!(damage, Damage::default());
         });
         assert_eq!(child.wait(), Ended::Exit(0), "{stack:?}");
