@@ -240,6 +240,7 @@ impl<T: Transport> P2p<T> {
             self.transport.connect(peer)?;
             state.connected = true;
         }
+        self.transport.prepare_rings(peer);
         Ok(())
     }
 

@@ -35,6 +35,10 @@ impl<T: Transport> P2p<T> {
         if !here && let Some((code, rank)) = self.no_source(args.context, args.source) {
             return Err(self.refusal(args.context, code, rank));
         }
+        if let Some(source) = args.source {
+            // Handlers will answer it.
+            self.transport.prepare_rings(source);
+        }
         let id = self.reserve_request()?;
         // SAFETY: the caller vouches for the buffer.
         unsafe { self.start_recv(id, args) };

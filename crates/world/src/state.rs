@@ -75,6 +75,11 @@ unsafe impl Work for RankState {
     }
 
     #[inline]
+    fn awaits_answer(&self) -> bool {
+        self.p2p.transport().awaits_answer()
+    }
+
+    #[inline]
     fn wants_chore(&self) -> bool {
         let wanted = || self.p2p.wants_plain() || self.nbc.outstanding() > 0 && self.p2p.is_coll_blocked();
         self.p2p.is_blocked() && wanted() && self.refused_at != Some(self.p2p.unexpected_freed())
