@@ -399,11 +399,11 @@ unsafe impl Transport for ShmTransport {
             state.sent = again;
             state.urgent = again && urgency == Urgency::Urgent;
             self.retry |= again;
-            if state.dirty {
-                if let Some(entry) = self.dirty.get_mut(kept) {
-                    *entry = peer;
-                    kept = kept.wrapping_add(1);
-                }
+            if state.dirty
+                && let Some(entry) = self.dirty.get_mut(kept)
+            {
+                *entry = peer;
+                kept = kept.wrapping_add(1);
             }
         }
         self.dirty_len = kept;

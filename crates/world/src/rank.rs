@@ -118,7 +118,7 @@ fn try_join(place: Place, config: &Config) -> Result<(Arc<Rank>, Bound), Error> 
 
     let mut doorbell = tocsin_doorbell::Config::new(backend);
     doorbell.signal = config.signal;
-    doorbell.ancestor = launcher.and_then(|launcher| i32::try_from(launcher).ok()).unwrap_or(0);
+    doorbell.ancestor = launcher.unwrap_or(0);
     let context = Arc::as_ptr(&engine).cast::<()>();
     // SAFETY: - the descriptor is in the segment and the engine in an Arc, and `Bound`, which drops the receiver, is
     //           kept beside both by `World`, which is dropped before them; a forgotten World forgets all three
