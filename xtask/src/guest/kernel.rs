@@ -31,7 +31,7 @@ pub fn stock(suite: &str, archive: &Archive) -> Result<Built, String> {
     let release = cache::read(&dir.join("release"))?;
     Ok(Built {
         image: dir.join("image"),
-        headers: dir.join(format!("root/usr/src/linux-headers-{}", release.trim())),
+        headers: dir.join(format!("tree/usr/src/linux-headers-{}", release.trim())),
         // The newest compiler's option may be unknown to this machine's, and pahole is not there: no debugger will look.
         settings: ["CC=cc", "CONFIG_CC_HAS_MIN_FUNCTION_ALIGNMENT=", "CONFIG_DEBUG_INFO_BTF_MODULES="]
             .map(str::to_owned)
@@ -59,12 +59,12 @@ fn fetch(apt: &Apt, suite: &str, dir: &Path, place: &Path) -> Outcome {
     cache::copy(&boot.join(format!("boot/vmlinuz-{release}")), &dir.join("image"))?;
     cache::remove(&boot)?;
 
-    let root = dir.join("root");
+    let root = dir.join("tree");
     apt.unpack(&[&headers, common, &kbuild], &root)?;
     // Headers name their common part by an absolute path.
     let makefile = root.join(format!("usr/src/{headers}/Makefile"));
     let text = cache::read(&makefile)?;
-    cache::write(&makefile, text.replace(" /usr/src/", &format!(" {}/root/usr/src/", place.display())))?;
+    cache::write(&makefile, text.replace(" /usr/src/", &format!(" {}/tree/usr/src/", place.display())))?;
 
     let libraries = dir.join("libraries");
     let elf = if suite == "bookworm" { "libelf1" } else { "libelf1t64" };
