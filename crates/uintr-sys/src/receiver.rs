@@ -51,6 +51,10 @@ pub struct Config {
     #[cfg(feature = "emulation")]
     #[doc(hidden)]
     pub broken_trampoline: bool,
+    /// Takes every stack for the ordinary one, and so leaves a signal stack that is in use. To be seen failing.
+    #[cfg(feature = "emulation")]
+    #[doc(hidden)]
+    pub broken_stacks: bool,
 }
 
 impl Default for Config {
@@ -59,6 +63,8 @@ impl Default for Config {
             stack: Stack::Own(64 * 1024),
             #[cfg(feature = "emulation")]
             broken_trampoline: false,
+            #[cfg(feature = "emulation")]
+            broken_stacks: false,
         }
     }
 }
@@ -122,7 +128,7 @@ impl Receiver {
             Stack::Own(size) => (Some(GuardedStack::new(size)?), None),
             Stack::Kernel(size) => (Some(GuardedStack::new(size)?), Some(GuardedStack::new(pad_size())?)),
         };
-        let (ordinary_low, ordinary_size) = ordinary()?;
+        let (ordinary_low, ordinary_size) = ordinary_stack(config)?;
         let (own_low, own_size) = match config.stack {
             Stack::Given(low, size) => (low, size & !15),
             _ => own.as_ref().map_or((0, 0), GuardedStack::range),
@@ -131,6 +137,7 @@ impl Receiver {
         if pad.is_some() {
             disarm_while_in_use()?;
         }
+        let entry = entry(config);
         let thread = Box::new(Thread {
             own_top: Cell::new(own_low.wrapping_add(own_size)),
             own_low: Cell::new(own_low),
@@ -142,6 +149,8 @@ impl Receiver {
             mask: Cell::new(mask),
             area: Cell::new(area),
             mxcsr: Cell::new(0x1F80),
+            entry: Cell::new(entry.addr()),
+            entry_size: Cell::new(trampoline::length(entry)),
             busy: Cell::new(0),
             handler: Cell::new(handler),
             context: Cell::new(context),
@@ -152,12 +161,13 @@ impl Receiver {
             aborted: Cell::new(0),
             healed: Cell::new(0),
         });
-        let entry = entry(config) as usize;
         // Posts that came in before the return find the thread set up, or masked.
         // SAFETY: alive until `drop` sets null.
         unsafe { thread::set(&raw const *thread) };
         // SAFETY: the entry is the trampoline; the pad is this receiver's, mapped until it has unregistered.
-        if let Err(error) = unsafe { kernel.register_handler(entry, pad.as_ref().map(GuardedStack::range)) } {
+        if let Err(error) = unsafe {
+            kernel.register_handler(entry.expose_provenance(), pad.as_ref().map(GuardedStack::range))
+        } {
             // SAFETY: null.
             unsafe { thread::set(core::ptr::null()) };
             return Err(error);
@@ -203,6 +213,16 @@ fn entry(config: &Config) -> *const () {
         return trampoline::enter::<false> as *const ();
     }
     trampoline::enter::<true> as *const ()
+}
+
+#[cfg(feature = "emulation")]
+fn ordinary_stack(config: &Config) -> Result<(usize, usize), Error> {
+    if config.broken_stacks { Ok((0, usize::MAX)) } else { ordinary() }
+}
+
+#[cfg(not(feature = "emulation"))]
+fn ordinary_stack(_config: &Config) -> Result<(usize, usize), Error> {
+    ordinary()
 }
 
 #[cfg(not(feature = "emulation"))]
@@ -305,16 +325,18 @@ pub fn installed() -> bool {
 /// Finds user interrupts that are masked though nothing of ours masks them, and unmasks them: whether it did.
 ///
 /// A signal may interrupt a handler. If the signal's handler leaves by `siglongjmp`, the handler never ends, and the
-/// flag that delivery cleared stays clear. What tells: the thread runs (`interrupted_rsp`, the stack pointer of the
-/// caller, or for a signal's handler that of the code it interrupted) on its ordinary stack, where no handler runs,
-/// and where none can have called from; and no [`Masked`] guard is held. So this needs a stack other than
-/// [`Stack::Interrupted`]; on other stacks (coroutines) and on threads without receiver it does nothing.
+/// flag that delivery cleared stays clear. What tells: the thread runs (`rsp` and `rip`: the caller's, or in a signal's
+/// handler those of the code it interrupted) on its ordinary stack, where no handler runs and where none can have
+/// called from, and not in the trampoline, which begins and ends there; and no [`Masked`] guard is held. So this needs
+/// a stack other than [`Stack::Interrupted`]; on other stacks (coroutines) and on threads without receiver it does
+/// nothing. It cannot tell a CLUI that is not [`Masked`]'s, and undoes it.
 ///
 /// Wait-free: a few loads, one TESTUI. Handlers may call it.
 #[inline]
-pub fn heal(interrupted_rsp: usize) -> bool {
+pub fn heal(rsp: usize, rip: usize) -> bool {
     let Some(thread) = thread::current() else { return false };
-    let ordinary = interrupted_rsp.wrapping_sub(thread.ordinary_low.get()) < thread.ordinary_size.get();
+    let ordinary = rsp.wrapping_sub(thread.ordinary_low.get()) < thread.ordinary_size.get()
+        && rip.wrapping_sub(thread.entry.get()) >= thread.entry_size.get();
     // SAFETY: a receiver is installed, so the instructions are there.
     if thread.own_top.get() == 0 || thread.masked.get() != 0 || !ordinary || unsafe { testui() } {
         return false;
@@ -329,5 +351,5 @@ pub fn heal(interrupted_rsp: usize) -> bool {
 /// [`heal`] for whoever calls from ordinary code.
 #[inline]
 pub fn heal_here() -> bool {
-    heal(thread::stack_pointer())
+    heal(thread::stack_pointer(), heal as *const () as usize)
 }

@@ -39,6 +39,9 @@ pub(crate) struct Thread {
     pub(crate) area: Cell<usize>,
     /// The default control and status word of SSE.
     pub(crate) mxcsr: Cell<u64>,
+    /// Where the trampoline lies.
+    pub(crate) entry: Cell<usize>,
+    pub(crate) entry_size: Cell<usize>,
     /// A handler has moved to its own stack and not come back.
     pub(crate) busy: Cell<u64>,
     pub(crate) handler: Cell<crate::Handler>,

@@ -169,6 +169,20 @@ pub(crate) unsafe extern "C" fn enter<const EXTENDED: bool>() {
     )
 }
 
+/// How long the trampoline is: it ends with its only UIRET.
+pub(crate) fn length(entry: *const ()) -> usize {
+    const UIRET: [u8; 4] = [0xF3, 0x0F, 0x01, 0xEC];
+    let at = |offset: usize| {
+        // SAFETY: the search ends at the UIRET that every trampoline has, so this reads code of ours alone.
+        unsafe { entry.cast::<u8>().wrapping_add(offset).cast::<[u8; 4]>().read_unaligned() }
+    };
+    let mut offset = 0usize;
+    while at(offset) != UIRET {
+        offset = offset.wrapping_add(1);
+    }
+    offset.wrapping_add(UIRET.len())
+}
+
 /// The one Rust function that the trampoline runs.
 extern "C" fn dispatch(thread: &Thread, frame: &mut Frame) {
     // SAFETY: the thread's own area, noted by its receiver; the C library and the compiler keep the descriptors that

@@ -46,7 +46,9 @@ fn heal_user_interrupts(context: *const libc::c_void) {
     if tocsin_uintr_sys::installed() {
         // SAFETY: the kernel passes a valid ucontext_t to an SA_SIGINFO handler; handlers that chain to ours must, too.
         if let Some(context) = unsafe { context.cast::<libc::ucontext_t>().as_ref() } {
-            tocsin_uintr_sys::heal(context.uc_mcontext.gregs[libc::REG_RSP as usize] as usize);
+            let registers = &context.uc_mcontext.gregs;
+            let (rsp, rip) = (registers[libc::REG_RSP as usize], registers[libc::REG_RIP as usize]);
+            tocsin_uintr_sys::heal(rsp as usize, rip as usize);
         }
     }
 }

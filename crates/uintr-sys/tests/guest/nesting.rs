@@ -128,6 +128,31 @@ pub fn signal_in_handler_in_signal() {
     }
 }
 
+/// A proof that cannot fail proves nothing: a handler that moves off a signal stack in use has it overwritten.
+pub fn a_handler_that_leaves_the_signal_stack_is_caught() {
+    let child = fork(|| {
+        signal_stack();
+        on_signal(libc::SIGUSR1, libc::SA_ONSTACK, rings_itself);
+        on_signal(libc::SIGUSR2, libc::SA_ONSTACK, count_signal);
+        // Whoever's frames are overwritten may well crash, or spin for ever.
+        let limit = libc::rlimit { rlim_cur: 2, rlim_max: 2 };
+        // SAFETY: a live local.
+        unsafe { libc::setrlimit(libc::RLIMIT_CPU, &raw const limit) };
+        for signal in [libc::SIGSEGV, libc::SIGBUS, libc::SIGABRT] {
+            // SAFETY: the default action.
+            unsafe { libc::signal(signal, libc::SIG_DFL) };
+        }
+        let mut config = Config::on(Stack::Own(64 * 1024));
+        config.broken_stacks = true;
+        let receiver = install(&config, signals_itself);
+        let sender = receiver.vector(0).unwrap().sender().unwrap();
+        publish(&sender);
+        signal_this_thread(libc::SIGUSR1);
+        assert_eq!(BROKEN.load(Ordering::Relaxed), 0);
+    });
+    assert_ne!(child.wait(), Ended::Exit(0), "an overwritten signal stack went unnoticed");
+}
+
 unsafe extern "C" fn canaries(vector: u64, frame: *mut Frame, _context: *const c_void) {
     // SAFETY: delivery's own.
     let before = unsafe { frame.read_volatile() };
@@ -228,10 +253,10 @@ unsafe extern "C" fn escape() -> ! {
 
 extern "C" fn jumps_out(signal: i32, _: *mut libc::siginfo_t, context: *mut c_void) {
     // SAFETY: the kernel's ucontext.
-    let interrupted =
-        unsafe { (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs[libc::REG_RSP as usize] };
+    let interrupted = unsafe { (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
+    let (rsp, rip) = (interrupted[libc::REG_RSP as usize], interrupted[libc::REG_RIP as usize]);
     // The handler below is alive: nothing to heal.
-    if heal(interrupted as usize) || heal_here() {
+    if heal(rsp as usize, rip as usize) || heal_here() {
         BROKEN.fetch_add(1, Ordering::Relaxed);
     }
     SIGNALS.fetch_add(1, Ordering::Relaxed);
