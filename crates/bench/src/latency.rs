@@ -6,6 +6,7 @@
 
 mod probe;
 mod receiver;
+mod ticks;
 
 use crate::bench::{ignored, two_ranks};
 use crate::cli::Latency;
@@ -64,6 +65,11 @@ pub(crate) fn run(args: &Latency) -> Result<(), Error> {
     );
     let rounds = common.rounds.unwrap_or(5000);
     let mechanisms = mechanisms(&args.mechanism)?;
+    if args.ticks {
+        let mut sink = Sink::new(args.common.json);
+        ticks::rows(&mechanisms, args.common.rounds.unwrap_or(1000))?.iter().for_each(|row| sink.row(row));
+        return Ok(());
+    }
     let all = measure(&mechanisms, kinds, common.warmup, rounds)?;
     let mut sink = Sink::new(args.common.json);
     all.iter().for_each(|measured| sink.row(&row(measured)));
