@@ -327,9 +327,9 @@ pub fn installed() -> bool {
 /// A signal may interrupt a handler. If the signal's handler leaves by `siglongjmp`, the handler never ends, and the
 /// flag that delivery cleared stays clear. What tells: the thread runs (`rsp` and `rip`: the caller's, or in a signal's
 /// handler those of the code it interrupted) on its ordinary stack, where no handler runs and where none can have
-/// called from, and not in the trampoline, which begins and ends there; and no [`Masked`] guard is held. So this needs
-/// a stack other than [`Stack::Interrupted`]; on other stacks (coroutines) and on threads without receiver it does
-/// nothing. It cannot tell a CLUI that is not [`Masked`]'s, and undoes it.
+/// called from, and not in the trampoline, which begins and ends there; and no [`Masked`](crate::Masked) guard is
+/// held. So this needs a stack other than [`Stack::Interrupted`]; on other stacks (coroutines) and on threads without
+/// receiver it does nothing. It cannot tell a CLUI of other code, and undoes it.
 ///
 /// Wait-free: a few loads, one TESTUI. Handlers may call it.
 #[inline]

@@ -74,7 +74,7 @@ impl Kernel for Syscalls {
     fn unregister_handler(&self) -> Result<(), Error> {
         if call(UNREGISTER_HANDLER, 0, 0, 0) < 0 {
             return Err(match errno::get() {
-                libc::EINVAL => Error::NotRegistered,
+                libc::EINVAL | libc::EOPNOTSUPP => Error::NotRegistered,
                 _ => last(Call::UnregisterHandler),
             });
         }
@@ -97,8 +97,8 @@ impl Kernel for Syscalls {
         let fd = call(VECTOR_FD, vector as usize, 0, 0);
         if fd < 0 {
             return Err(match errno::get() {
-                // No handler.
-                libc::EINVAL => Error::NotRegistered,
+                // No handler: the one is the original tree's answer, the other the manual page's.
+                libc::EINVAL | libc::EOPNOTSUPP => Error::NotRegistered,
                 libc::ENOSPC => Error::NoSuchVector(vector),
                 _ => last(Call::VectorFd),
             });
@@ -131,7 +131,10 @@ impl Kernel for Syscalls {
     fn register_self(&self, vector: u32) -> Result<u32, Error> {
         let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         let index = call(REGISTER_SELF, vector as usize, 0, 0);
-        u32::try_from(index).map_err(|_| super::self_error(vector))
+        u32::try_from(index).map_err(|_| match errno::get() {
+            libc::EINVAL => Error::NotRegistered,
+            _ => super::self_error(vector),
+        })
     }
 
     fn switches(&self) -> Result<Switches, Error> {
