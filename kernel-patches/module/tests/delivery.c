@@ -131,19 +131,30 @@ static void ring_once(struct peer *peer)
 	AWAIT(LOAD(peer->rings) == rings + 1);
 }
 
-TEST(between_threads)
+static void ring_across(int from, int to)
 {
 	struct peer peer;
 
-	pin(0);
+	pin(to);
 	become_receiver(note);
-	start_ringer(&peer, 5, 1);
+	start_ringer(&peer, 5, from);
 	unmask();
 	for (unsigned int i = 1; i <= 1000; i++) {
 		ring_once(&peer);
 		AWAIT(LOAD(runs) == i);
 		CHECK(i > 2 * MANY || order[i - 1] == 5, "vector %lu", order[i - 1]);
 	}
+}
+
+TEST(between_threads)
+{
+	ring_across(1, 0);
+}
+
+/* The other way: a notification goes where its receiver is. */
+TEST(between_threads_the_other_way)
+{
+	ring_across(0, cpus() - 1);
 }
 
 /* Both on one CPU: the receiver is never running when it is rung. */
