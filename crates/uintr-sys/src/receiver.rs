@@ -327,7 +327,7 @@ pub fn installed() -> bool {
 /// A signal may interrupt a handler. If the signal's handler leaves by `siglongjmp`, the handler never ends, and the
 /// flag that delivery cleared stays clear. What tells: the thread runs (`rsp` and `rip`: the caller's, or in a signal's
 /// handler those of the code it interrupted) on its ordinary stack, where no handler runs and where none can have
-/// called from, and not in the trampoline, which begins and ends there; and no `Masked`(crate::Masked) guard is
+/// called from, and not in the trampoline, which begins and ends there; and no [`Masked`](crate::Masked) guard is
 /// held. So this needs a stack other than [`Stack::Interrupted`]; on other stacks (coroutines) and on threads without
 /// receiver it does nothing. It cannot tell a CLUI of other code, and undoes it.
 ///
