@@ -67,7 +67,7 @@ fn build(tools: &Tools, trixie: &Apt, patch: &Path, dir: &Path) -> Outcome {
          CFLAGS={CXXFLAGS} CXXFLAGS={CXXFLAGS} ./configure {FLAGS}; make -j$(nproc) bochs; strip bochs",
         source.display()
     );
-    let limit = Duration::from_secs(1500);
+    let limit = Duration::from_secs(2400);
     let mut command = child::command("sh", &["-c", &script], limit);
     tools.add_to(&mut command);
     quietly(command, limit, &dir.with_extension("log"), "building Bochs")?;

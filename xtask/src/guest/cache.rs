@@ -41,10 +41,13 @@ pub fn once(name: &str, make: impl FnOnce(&Path, &Path) -> Outcome) -> Result<Pa
     if place.is_dir() {
         return Ok(place);
     }
+    remove_abandoned(&root()?, name)?;
     let filling = root()?.join(format!("{name}.{}", std::process::id()));
-    remove(&filling)?;
     make_dir(&filling)?;
-    make(&filling, &place)?;
+    if let Err(e) = make(&filling, &place) {
+        remove(&filling)?;
+        return Err(e);
+    }
     if let Err(e) = fs::rename(&filling, &place) {
         // Another run was first.
         if !place.is_dir() {
@@ -53,6 +56,19 @@ pub fn once(name: &str, make: impl FnOnce(&Path, &Path) -> Outcome) -> Result<Pa
         remove(&filling)?;
     }
     Ok(place)
+}
+
+/// Removes what runs that are no more had begun: `NAME.PROCESS`.
+fn remove_abandoned(root: &Path, name: &str) -> Outcome {
+    let entries = fs::read_dir(root).map_err(|e| format!("cannot read {}: {e}", root.display()))?;
+    for entry in entries.filter_map(Result::ok) {
+        let file = entry.file_name().to_string_lossy().into_owned();
+        let process = file.strip_prefix(name).and_then(|rest| rest.strip_prefix('.')?.parse::<u32>().ok());
+        if process.is_some_and(|id| id == std::process::id() || !Path::new(&format!("/proc/{id}")).exists()) {
+            remove(&entry.path())?;
+        }
+    }
+    Ok(())
 }
 
 /// Makes the directory and those above it.
@@ -99,6 +115,19 @@ pub fn copy(from: &Path, to: &Path) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_what_is_abandoned_is_removed() {
+        let root = std::env::temp_dir().join(format!("tocsin-cache-{}", std::process::id()));
+        // The largest process number that Linux gives is 2^22.
+        for name in ["a", "a.1", "a.4194305", "a.log", "ab.4194305"] {
+            make_dir(&root.join(name)).expect("a directory");
+        }
+        remove_abandoned(&root, "a").expect("removed");
+        let there = |name: &str| root.join(name).is_dir();
+        assert!(there("a") && there("a.1") && there("a.log") && there("ab.4194305") && !there("a.4194305"));
+        remove(&root).expect("removed");
+    }
 
     #[test]
     fn keys_tell_parts_apart() {

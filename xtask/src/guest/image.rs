@@ -107,7 +107,7 @@ fn initramfs(contents: &Contents<'_>, files: &BootFiles, to: &Path) -> Outcome {
     let failed = |e: std::io::Error| format!("cannot write {}: {e}", to.display());
     let data = |file: &Path| fs::read(file).map_err(|e| format!("cannot read {}: {e}", file.display()));
     let mut archive = Cpio::new(BufWriter::new(File::create(to).map_err(failed)?));
-    for name in ["bin", "dev", "proc", "root", "sys", "t", "tmp"] {
+    for name in ["bin", "dev", "etc", "proc", "root", "sys", "t", "tmp"] {
         archive.directory(name).map_err(failed)?;
     }
     archive.device("dev/console", 5, 1).map_err(failed)?;

@@ -24,7 +24,7 @@ pub struct Built {
 /// # Errors
 /// When its packages cannot be fetched, or are laid out in another way than we know.
 pub fn stock(suite: &str, archive: &Archive) -> Result<Built, String> {
-    let dir = cache::once(&cache::key("kernel", &["2", suite]), |dir, place| {
+    let dir = cache::once(&cache::key("kernel", &["3", suite]), |dir, place| {
         println!("fetching the stock kernel of {suite}");
         fetch(archive.suite(suite)?, suite, dir, place)
     })?;

@@ -77,8 +77,12 @@ impl Tools {
                 command.env(name, value);
             }
         }
-        // bison finds its skeletons and m4 by absolute paths.
-        command.env("BISON_PKGDATADIR", root.join("usr/share/bison")).env("M4", root.join("usr/bin/m4"));
+        // bison and flex find skeletons and m4 by absolute paths.
+        for (name, file) in [("BISON_PKGDATADIR", "usr/share/bison"), ("M4", "usr/bin/m4")] {
+            if root.join(file).exists() {
+                command.env(name, root.join(file));
+            }
+        }
     }
 }
 
