@@ -5,6 +5,7 @@
 
 #include <linux/err.h>
 #include <linux/file.h>
+#include <linux/printk.h>
 #include <linux/processor.h>
 #include <linux/sched.h>
 
@@ -163,9 +164,13 @@ int uintr_core_init(void)
 	uintr_tables_init();
 	notifications_at_load = uintr_stray_notifications();
 	error = uintr_hooks_init();
-	if (error)
+	if (error) {
 		uintr_receivers_exit();
-	return error;
+		return error;
+	}
+	pr_info("user interrupts enabled, notification vector %#x, %s destinations\n", uintr_notification_vector(),
+		uintr_x2apic() ? "x2APIC" : "xAPIC");
+	return 0;
 }
 
 void uintr_core_exit(void)

@@ -58,7 +58,8 @@ void uintr_state_set_stack(struct uintr_state *state, u64 adjust);
 /* ---- burial.c ------------------------------------------------------------------------------------------------ */
 
 /* Something that died where nothing may sleep, and what is to be done with it where one may, after an RCU grace
- * period. */
+ * period.
+ */
 struct uintr_remains {
 	struct llist_node node;
 	void (*bury)(struct uintr_remains *remains);
@@ -95,7 +96,8 @@ struct uintr_table;
 void uintr_tables_init(void);
 void uintr_tables_exit(void);
 /* The table of the current address space, NULL if it has none. No reference is taken: it stays until the address
- * space ends, which it cannot while the caller runs in it. From any context of the current thread. */
+ * space ends, which it cannot while the caller runs in it. From any context of the current thread.
+ */
 struct uintr_table *uintr_table_current(void);
 /* The same, made if there is none. */
 struct uintr_table *uintr_table_make(void);
@@ -119,7 +121,8 @@ int uintr_thread_set_stack(u64 stack_adjust);
 struct uintr_receiver *uintr_thread_receiver(void);
 const struct uintr_stats *uintr_thread_stats(void);
 /* Lets the calling thread use the table of its address space. Callable with interrupts off if gfp allows.
- * 0: it can now; -EALREADY: it could before. */
+ * 0: it can now; -EALREADY: it could before.
+ */
 int uintr_thread_send(struct uintr_table *table, gfp_t gfp);
 /* Ends all that the calling thread carries; from any context. */
 void uintr_thread_forget(void);

@@ -225,6 +225,7 @@ int uintr_table_add(struct uintr_table *table, struct uintr_receiver *receiver, 
 	slot->vector = vector;
 	slot->count = 1;
 	WRITE_ONCE(table->entries[slot - table->slots].upid, (u64)&receiver->upid);
+	/* Valid last: who reads it so reads the address that goes with it. */
 	smp_store_release(&table->entries[slot - table->slots].target, UINTR_UITTE_VALID | (u64)vector << 8);
 found:
 	index = slot - table->slots;

@@ -21,6 +21,8 @@ TEST(info)
 	CHECK(info.abi == UINTR_ABI, "%u", info.abi);
 	CHECK(info.notification_vector == 0xf0, "%#x", info.notification_vector);
 	CHECK(info.reserved == 0);
+	/* Who booted the machine knows in which mode. */
+	CHECK(info.x2apic == argument("X2APIC", info.x2apic), "%u", info.x2apic);
 }
 
 TEST(unknown_call)
