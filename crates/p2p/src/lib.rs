@@ -11,7 +11,7 @@
 //! | a message of | travels | its send is complete |
 //! |---|---|---|
 //! | at most [`Config::eager_max`] bytes | in one packet | when it is in the lane; synchronous: when it is matched |
-//! | more | announced (RTS), asked for (CTS), then in pieces | when all of it is in the lane |
+//! | more | announced (RTS), asked for (CTS), then in one copy by whoever waits, or in pieces through a lane | when all of it is copied, or in the lane |
 //!
 //! Messages between two ranks in one context match in the order in which they were sent (MPI's non-overtaking rule), and
 //! the earliest posted receive that matches wins, wildcards included.
@@ -28,6 +28,7 @@
 //! | `pattern`, `posted`, `unexpected` | matching |
 //! | `send`, `receive`, `probe` | the operations, from posting to their end |
 //! | `packets` | what arrives, checked before it is used |
+//! | `transfers` | large messages in one copy |
 //! | `pass` | one bounded pass: drain, retry, sweep |
 //! | `faults`, `peer`, `contexts` | dead, finalized and lying peers; revoked communicators |
 //!
@@ -52,6 +53,7 @@ mod probe;
 mod receive;
 mod request;
 mod send;
+mod transfers;
 mod unexpected;
 
 pub use args::{Config, Counters, MessageId, Mode, RecvArgs, SendArgs, Status};
@@ -99,6 +101,8 @@ pub struct P2p<T> {
     outgoing: Ranks,
     /// Requests with a cookie that are complete and not reported yet.
     completed: List,
+    /// Single copies under way.
+    transfers: List,
     contexts: Contexts,
     /// Where scattered buffers are packed before they go into a lane.
     scratch: Box<[u8]>,
@@ -171,6 +175,7 @@ impl<T: Transport> P2p<T> {
             peers: (0..size).map(|_| Peer::new()).collect(),
             outgoing: Ranks::new(size),
             completed: List::EMPTY,
+            transfers: List::EMPTY,
             contexts: Contexts::new().ok_or_else(refused)?,
             scratch: vec![0; eager_max.max(piece)].into_boxed_slice(),
             sequence: 0,
@@ -281,13 +286,18 @@ impl<T: Transport> P2p<T> {
     }
 
     /// Takes a reserved request back from whatever it does; its buffer is not touched after this, nothing is reported,
-    /// and it may be started again. If the peer knows of it, the peer's messages for it are ignored. Handler-safe,
-    /// O(1).
+    /// and it may be started again. If the peer knows of it, the peer's messages for it are ignored. Handler-safe
+    /// and O(1) for messages of collectives; of a user's message the peer may just be copying a piece, and outside
+    /// handlers this waits for that.
     pub fn abandon(&mut self, id: Id) {
         if self.requests.get(id).is_none() {
             return;
         }
         self.break_off(id);
+        if !tocsin_sync::thread::in_handler() && self.requests.get(id).is_some_and(|r| r.class != Class::Coll)
+        {
+            self.wait_until_over(id);
+        }
         self.retire(id);
         self.reset(id);
     }
@@ -324,7 +334,7 @@ impl<T: Transport> P2p<T> {
     ///
     /// While a lane waits for room among the unexpected messages the transport counts it as work, so this stays true.
     pub fn work_left(&self) -> bool {
-        self.again || self.faults.is_sweeping() || self.transport.work_left()
+        self.again || self.faults.is_sweeping() || self.transport.work_left() || self.copies_left()
     }
 
     /// Sends that are not complete, and answers that are not in their lane: what a clean end waits for. Handler-safe.
@@ -367,6 +377,7 @@ impl<T: Transport> P2p<T> {
     /// Takes a request out of its list and out of the counts of pending ones.
     fn retire(&mut self, id: Id) {
         self.unlink(id);
+        self.free_record(id);
         let Some(request) = self.requests.get_mut(id) else { return };
         if request.is_send() {
             self.sends = self.sends.saturating_sub(1);
@@ -391,6 +402,7 @@ impl<T: Transport> P2p<T> {
                 return;
             }
             Member::Completed => Some(&mut self.completed),
+            Member::Transfer => Some(&mut self.transfers),
             Member::Queue => self.peers.get_mut(peer).and_then(|p| p.queues.get_mut(class)),
             Member::Control => {
                 self.owed = self.owed.saturating_sub(1);
@@ -415,12 +427,15 @@ impl<T: Transport> P2p<T> {
                 Some(&mut state.control)
             }
             Member::Bulk => Some(&mut state.bulk),
+            Member::Transfer => Some(&mut self.transfers),
             Member::None | Member::Posted | Member::Completed => None,
         };
         let Some(list) = list else { return };
         request.member = member;
         list.push(&mut self.requests, 0, id);
-        self.outgoing.insert(peer);
+        if member != Member::Transfer {
+            self.outgoing.insert(peer);
+        }
     }
 
     /// The name by which packets call a request: its slot and which start of it.

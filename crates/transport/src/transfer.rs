@@ -228,6 +228,13 @@ impl Record {
         word & CLOSED != 0 && u64::from(self.done.load(V::QUIET)) == word & COUNT
     }
 
+    /// Whether the transfer that it serves now is closed, and no copy of it under way. Two loads.
+    #[inline]
+    pub fn is_closed_and_quiet(&self) -> bool {
+        let word = self.claims.load(Ordering::Acquire);
+        word & CLOSED != 0 && u64::from(self.done.load(Ordering::Acquire)) == word & COUNT
+    }
+
     /// Whether all `chunks` are copied. One load.
     #[inline]
     pub fn is_complete(&self, chunks: u32) -> bool {
