@@ -15,8 +15,8 @@ use std::sync::Arc;
 use tocsin_doorbell::{Own, RingOutcome, ring};
 use tocsin_sync::atomic::{Ordering, fence};
 use tocsin_transport::{
-    Capabilities, Class, Error as TransportError, Header, Packet, PeerState, Reach, Record, Recv, SendOutcome,
-    Transport, Urgency,
+    Capabilities, Class, Error as TransportError, Header, Packet, PeerState, Reach, Record, Recv,
+    SendOutcome, Transport, Urgency,
 };
 
 use crate::lane::{Peek, Push};

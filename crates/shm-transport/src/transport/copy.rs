@@ -205,7 +205,8 @@ mod tests {
 
     #[test]
     fn a_lie_is_no_way() {
-        for (process, value, address) in [(0, 0, 0), (u32::MAX, 0, 0), (1 << 30, 0, 0), (0, 1, 0), (0, 0, 8)] {
+        for (process, value, address) in [(0, 0, 0), (u32::MAX, 0, 0), (1 << 30, 0, 0), (0, 1, 0), (0, 0, 8)]
+        {
             let peer = state();
             publish(&peer);
             if process != 0 {
