@@ -4,7 +4,7 @@
 use std::mem::{align_of, size_of};
 
 use tocsin_transport::transfer::RECORDS;
-use tocsin_transport::{Class, Record};
+use tocsin_transport::{Class, Publication, Record};
 
 use crate::lane::{LaneHead, Shape, Slot};
 use crate::segment::layout::{Header, PairHead, RankBlock};
@@ -16,8 +16,8 @@ pub const MAX_RANKS: u32 = 1024;
 const PAGE: u64 = 4096;
 const SLOT: u64 = size_of::<Slot>() as u64;
 const RECORD: u64 = size_of::<Record>() as u64;
-/// The records of single copies, at the beginning of what Bulk allocates.
-const RECORD_BYTES: u64 = RECORD * RECORDS as u64;
+/// The records of single copies and the published receive, at the beginning of what Bulk allocates.
+const RECORD_BYTES: u64 = RECORD * RECORDS as u64 + size_of::<Publication>() as u64;
 
 /// The layout of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -141,7 +141,8 @@ impl Geometry {
         (self.pair(from, to) + self.bulk, self.pair_bytes - self.bulk)
     }
 
-    /// Offset of a record of single copies; part of what Bulk needs. `slot` is below [`RECORDS`].
+    /// Offset of a record of single copies; part of what Bulk needs. `slot` is below [`RECORDS`], or that, for the
+    /// published receive behind them.
     pub(crate) fn record(&self, from: u32, to: u32, slot: u32) -> u64 {
         self.pair(from, to) + self.bulk + u64::from(slot) * RECORD
     }

@@ -11,7 +11,7 @@ use std::ptr::NonNull;
 use tocsin_doorbell::Descriptor;
 use tocsin_sync::atomic::{AtomicU64, Ordering};
 use tocsin_transport::transfer::RECORDS;
-use tocsin_transport::{Class, Record};
+use tocsin_transport::{Class, Publication, Record};
 
 use crate::lane::Place;
 use crate::{Error, Geometry, MAX_RANKS};
@@ -268,6 +268,14 @@ impl Segment {
             return None;
         }
         NonNull::new(self.at(self.geometry.record(from, to, slot)).cast())
+    }
+
+    /// The published receive of an ordered pair. As [`record`](Self::record).
+    pub(crate) fn publication(&self, from: u32, to: u32) -> Option<NonNull<Publication>> {
+        if from >= self.ranks() || to >= self.ranks() {
+            return None;
+        }
+        NonNull::new(self.at(self.geometry.record(from, to, RECORDS)).cast())
     }
 
     /// Where a lane of an ordered pair lies. It may be used only once the pair is allocated.

@@ -15,8 +15,8 @@ use std::sync::Arc;
 use tocsin_doorbell::{Own, RingOutcome, ring};
 use tocsin_sync::atomic::{Ordering, fence};
 use tocsin_transport::{
-    Capabilities, Class, Error as TransportError, Header, Packet, PeerState, Reach, Record, Recv,
-    SendOutcome, Transport, Urgency,
+    Capabilities, Class, Error as TransportError, Header, Packet, PeerState, Publication, Reach, Record,
+    Recv, SendOutcome, Transport, Urgency,
 };
 
 use crate::lane::{Peek, Push};
@@ -118,6 +118,18 @@ impl ShmTransport {
             self.connected_len = list(&self.known, &mut self.connected);
         }
         update(&mut self.known_bulk, &block.bulk, size);
+    }
+
+    /// Whether the records of a pair are allocated.
+    fn has_records(&self, from: u32, to: u32) -> bool {
+        if from == self.rank {
+            return self.peers.get(to as usize).is_some_and(|peer| peer.bulk);
+        }
+        // The bit itself rather than what was learnt of it: an announcement may be newer than the last pass.
+        let block = self.segment.block(self.rank).filter(|_| to == self.rank && from < self.segment.ranks());
+        let word = block.and_then(|block| block.bulk.get(from as usize / 64));
+        // SYNC POINT: Acquire pairs with `set_bit`: the records are allocated.
+        word.is_some_and(|word| word.load(Ordering::Acquire) & (1 << (from % 64)) != 0)
     }
 
     fn no_memory(&self, peer: u32, (bytes, source): (u64, std::io::Error)) -> TransportError {
@@ -428,15 +440,11 @@ unsafe impl Transport for ShmTransport {
     }
 
     fn record(&self, from: u32, to: u32, slot: u32) -> Option<NonNull<Record>> {
-        let there = if from == self.rank {
-            self.peers.get(to as usize)?.bulk
-        } else {
-            // The bit itself rather than what was learnt of it: an announcement may be newer than the last pass.
-            let block = self.segment.block(self.rank).filter(|_| to == self.rank)?;
-            // SYNC POINT: Acquire pairs with `set_bit`: the records are allocated.
-            block.bulk.get(from as usize / 64)?.load(Ordering::Acquire) & (1 << (from % 64)) != 0
-        };
-        if there { self.segment.record(from, to, slot) } else { None }
+        if self.has_records(from, to) { self.segment.record(from, to, slot) } else { None }
+    }
+
+    fn publication(&self, from: u32, to: u32) -> Option<NonNull<Publication>> {
+        if self.has_records(from, to) { self.segment.publication(from, to) } else { None }
     }
 
     unsafe fn pull(&mut self, peer: u32, reach: Reach, from: u64, to: *mut u8, len: usize) -> bool {

@@ -27,11 +27,13 @@ mod error;
 pub mod kind;
 pub mod loopback;
 mod packet;
+pub mod publication;
 pub mod transfer;
 pub mod wire;
 
 pub use error::Error;
 pub use packet::{Capabilities, Class, Header, Packet, PeerState, Recv, SendOutcome};
+pub use publication::{Notice, Publication};
 pub use tocsin_doorbell::Urgency;
 pub use transfer::{Reach, Record};
 
@@ -152,6 +154,11 @@ pub unsafe trait Transport: Send {
     /// The record `slot` of transfers from one rank to another, one of which is this one. It is there as long as the
     /// transport, once the sender has connected [`Class::Bulk`]. Handler-safe.
     fn record(&self, _from: u32, _to: u32, _slot: u32) -> Option<NonNull<Record>> {
+        None
+    }
+
+    /// Where `to` publishes receives for messages from `from`. As [`record`](Self::record).
+    fn publication(&self, _from: u32, _to: u32) -> Option<NonNull<Publication>> {
         None
     }
 

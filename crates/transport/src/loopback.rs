@@ -18,7 +18,8 @@ use tocsin_sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering, fence};
 
 use crate::transfer::RECORDS;
 use crate::{
-    Capabilities, Class, Error, Header, PeerState, Reach, Record, Recv, SendOutcome, Transport, Urgency,
+    Capabilities, Class, Error, Header, PeerState, Publication, Reach, Record, Recv, SendOutcome, Transport,
+    Urgency,
 };
 use core::ptr::NonNull;
 use ring::Ring;
@@ -50,7 +51,7 @@ struct Shared {
     lanes: Vec<OnceLock<[Ring; 3]>>,
     bulk: Vec<OnceLock<Ring>>,
     /// Transfers by single copies, per ordered pair; all ranks are in one address space.
-    records: Vec<OnceLock<Box<[Record]>>>,
+    records: Vec<OnceLock<(Box<[Record]>, Publication)>>,
     single_copies: bool,
     /// Set once by connect, both directions.
     joined: Vec<AtomicBool>,
@@ -215,7 +216,8 @@ unsafe impl Transport for Loopback {
         self.connect(peer)?;
         let shared = &self.shared;
         let pair = shared.pair(self.rank, peer);
-        shared.records[pair].get_or_init(|| (0..RECORDS).map(|_| Record::new()).collect());
+        shared.records[pair]
+            .get_or_init(|| ((0..RECORDS).map(|_| Record::new()).collect(), Publication::new()));
         shared.bulk[pair].get_or_init(|| shared.new_ring(Class::Bulk));
         Ok(())
     }
@@ -349,8 +351,16 @@ unsafe impl Transport for Loopback {
         if from >= self.shared.size || to >= self.shared.size {
             return None;
         }
-        let records = self.shared.records.get(self.shared.pair(from, to))?.get()?;
+        let (records, _) = self.shared.records.get(self.shared.pair(from, to))?.get()?;
         records.get(slot as usize).map(NonNull::from)
+    }
+
+    fn publication(&self, from: u32, to: u32) -> Option<NonNull<Publication>> {
+        if from >= self.shared.size || to >= self.shared.size {
+            return None;
+        }
+        let (_, publication) = self.shared.records.get(self.shared.pair(from, to))?.get()?;
+        Some(NonNull::from(publication))
     }
 
     unsafe fn pull(&mut self, _peer: u32, reach: Reach, from: u64, to: *mut u8, len: usize) -> bool {

@@ -18,8 +18,8 @@
 
 use tocsin_sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Records per ordered pair of ranks.
-pub const RECORDS: u32 = 32;
+/// Records per ordered pair of ranks: with a [`Publication`](crate::publication::Publication) they fill a page.
+pub const RECORDS: u32 = 30;
 
 const FAILED: u64 = 1 << 31;
 const CLOSED: u64 = 1 << 30;
@@ -89,6 +89,8 @@ pub trait Variant {
     const QUIET: Ordering = Ordering::Acquire;
     /// Claims check the closed bit and the ticket in the same step in which they count.
     const ONE_STEP: bool = true;
+    /// A published notice is believed only when the record is the same after reading it.
+    const LOOK_TWICE: bool = true;
 }
 
 /// The protocol as it ships.
@@ -207,6 +209,30 @@ impl Record {
             }
         }
         None
+    }
+
+    /// Closes a transfer of which nothing is claimed. False: something is, or the record is not open by this ticket. One
+    /// compare-and-swap.
+    #[inline]
+    pub fn close_untouched(&self, ticket: u32) -> bool {
+        let word = u64::from(ticket) << 32;
+        // SYNC POINT: against a claim of the first chunk: one of the two succeeds.
+        self.claims.compare_exchange(word, word | CLOSED, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    /// The ticket of a transfer that is open and of which nothing is claimed. One load.
+    #[inline]
+    pub fn untouched(&self) -> Option<u32> {
+        // SYNC POINT: Acquire pairs with the Release of `open`.
+        let word = self.claims.load(Ordering::Acquire);
+        if word != 0 && word & (CLOSED | FAILED | COUNT) == 0 { Some((word >> 32) as u32) } else { None }
+    }
+
+    /// Whether all that was ever claimed is done, and the transfer over: closed, complete, or none at all. Two loads.
+    #[inline]
+    pub fn is_at_rest(&self) -> bool {
+        let word = self.claims.load(Ordering::Acquire);
+        u64::from(self.done.load(Ordering::Acquire)) == word & COUNT && self.untouched().is_none()
     }
 
     /// Whether no copy is under way and none will begin: the transfer is closed, and what was claimed is done; or the
