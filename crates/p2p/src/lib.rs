@@ -28,7 +28,7 @@
 //! | `pattern`, `posted`, `unexpected` | matching |
 //! | `send`, `receive`, `probe` | the operations, from posting to their end |
 //! | `packets` | what arrives, checked before it is used |
-//! | `transfers` | large messages in one copy |
+//! | `transfers`, `publish` | large messages in one copy; receives that their sender finds |
 //! | `pass` | one bounded pass: drain, retry, sweep |
 //! | `faults`, `peer`, `contexts` | dead, finalized and lying peers; revoked communicators |
 //!
@@ -50,6 +50,7 @@ mod pattern;
 mod peer;
 mod posted;
 mod probe;
+mod publish;
 mod receive;
 mod request;
 mod send;
@@ -276,9 +277,10 @@ impl<T: Transport> P2p<T> {
     /// complete, or no receive. Handler-safe, O(1).
     pub fn cancel(&mut self, id: Id) -> bool {
         let Some(request) = self.requests.get(id) else { return false };
-        if request.state != State::RecvPosted {
+        if request.state != State::RecvPosted || !self.withdraw(id) {
             return false;
         }
+        let Some(request) = self.requests.get(id) else { return false };
         let outcome =
             Outcome { code: Code::Cancelled, source: self.me, tag: request.tag, bytes: 0, detail: 0 };
         self.finish(id, outcome);
@@ -334,7 +336,16 @@ impl<T: Transport> P2p<T> {
     ///
     /// While a lane waits for room among the unexpected messages the transport counts it as work, so this stays true.
     pub fn work_left(&self) -> bool {
-        self.again || self.faults.is_sweeping() || self.transport.work_left() || self.copies_left()
+        self.again
+            || self.faults.is_sweeping()
+            || self.transport.work_left()
+            || self.copies_left(Context::User)
+    }
+
+    /// Whether a large message waits for this rank to go on, and not for a peer that waits in the library: who leaves the
+    /// library for long must come back. Handler-safe; after a flush.
+    pub fn is_unfinished(&self) -> bool {
+        self.copies_left(Context::Handler)
     }
 
     /// Sends that are not complete, and answers that are not in their lane: what a clean end waits for. Handler-safe.
@@ -389,6 +400,9 @@ impl<T: Transport> P2p<T> {
     }
 
     fn unlink(&mut self, id: Id) {
+        if self.requests.get(id).is_some_and(|request| request.member == Member::Posted) {
+            self.unposted(id);
+        }
         let Some(request) = self.requests.get_mut(id) else { return };
         let (member, peer, class) =
             (request.member, request.peer as usize, usize::from(request.class == Class::Coll));

@@ -6,8 +6,8 @@ use tocsin_transport::{Class, Header, Packet, Recv, Transport, kind};
 
 use crate::P2p;
 use crate::peer::Fate;
-use crate::request::{HOLDS_RECORD, Member, State};
-use crate::transfers::{FLAG_LOOK, FLAG_SHARED, Offer, TICKET};
+use crate::request::{HOLDS_RECORD, Member, SHARED, State};
+use crate::transfers::{FLAG_LOOK, FLAG_SHARED, Offer, TICKETS};
 use crate::unexpected::{Arrival, Envelope};
 
 /// Header flag of an eager message whose sender waits for an ACK.
@@ -61,6 +61,7 @@ impl<T: Transport> P2p<T> {
             self.counters.packets_received = self.counters.packets_received.wrapping_add(1);
             self.counters.bytes_received = self.counters.bytes_received.wrapping_add(packet.len as u64);
             self.transport.consume(peer, class);
+            self.count_taken(peer, class);
         }
         step
     }
@@ -78,7 +79,7 @@ impl<T: Transport> P2p<T> {
             (kind::EAGER, 0) => Arrival::Eager,
             (kind::EAGER, FLAG_SYNCHRONOUS) => Arrival::Synchronous,
             (kind::RTS, 0) if packet.len == 0 => Arrival::Announced,
-            (kind::RTS, flags) if u32::from(flags) <= RECORDS && packet.len == TICKET && header.c != 0 => {
+            (kind::RTS, flags) if u32::from(flags) <= RECORDS && packet.len == TICKETS && header.c != 0 => {
                 Arrival::Announced
             }
             _ => return Err(Nonsense),
@@ -87,7 +88,7 @@ impl<T: Transport> P2p<T> {
         if arrival != Arrival::Announced && bytes != packet.len {
             return Err(Nonsense);
         }
-        let envelope = Envelope {
+        let mut envelope = Envelope {
             context: header.context,
             source: peer,
             tag: header.tag,
@@ -118,7 +119,10 @@ impl<T: Transport> P2p<T> {
             budget.take_bytes(len);
             return Ok(Step::Taken);
         };
-        matching.posted.remove(&mut self.requests, id);
+        if let Some(offer) = envelope.offer.as_mut() {
+            offer.found = offer.published != 0 && self.meets_published(id, offer.published, bytes);
+        }
+        self.unlink(id);
         if let Some(request) = self.requests.get(id) {
             let buf = request.target_buf();
             let len = len.min(buf.layout.bytes());
@@ -134,13 +138,14 @@ impl<T: Transport> P2p<T> {
     /// What an announcement offers, its flags being checked.
     fn offered(packet: &Packet) -> Option<Offer> {
         let slot = packet.header.flags.checked_sub(1)?;
-        let mut ticket = [0u8; TICKET];
-        if packet.len != TICKET {
+        let mut tickets = [0u32; 2];
+        if packet.len != TICKETS {
             return None;
         }
         // SAFETY: the transport vouches for `len` bytes of payload until the packet is consumed.
-        unsafe { core::ptr::copy_nonoverlapping(packet.payload, ticket.as_mut_ptr(), TICKET) };
-        Some(Offer { slot, ticket: u32::from_le_bytes(ticket), address: packet.header.c })
+        unsafe { core::ptr::copy_nonoverlapping(packet.payload, tickets.as_mut_ptr().cast(), TICKETS) };
+        let [ticket, published] = tickets.map(u32::from_le);
+        Some(Offer { slot, ticket, address: packet.header.c, published, found: false })
     }
 
     /// An answer. Always taken, so that Control lanes never block.
@@ -167,7 +172,15 @@ impl<T: Transport> P2p<T> {
                 match shared.or_else(|| self.named(header.a, peer, State::RecvShared)) {
                     Some(id) if self.finished_by_peer(id) => {}
                     Some(_) => return Err(Nonsense),
-                    None => self.tolerate(peer)?,
+                    None if self.finished_early(header.a, peer) => {}
+                    None => match self.named(header.a, peer, State::SendAnnounced) {
+                        // The receiver has copied all of it into a receive that it had published, and its next
+                        // publication has made this end believe that it was withdrawn.
+                        Some(id) if self.requests.get(id).is_some_and(|r| r.sequence != 0) => {
+                            self.finish_send(id)
+                        }
+                        _ => self.tolerate(peer)?,
+                    },
                 }
             }
             kind::ABORT_SEND => match self
@@ -194,8 +207,12 @@ impl<T: Transport> P2p<T> {
 
     fn clear_to_send(&mut self, peer: u32, header: &Header) -> Result<(), Nonsense> {
         let announced = self.named(header.a, peer, State::SendAnnounced);
-        // A plain one after an accepted offer: a single copy has failed, and the receiver asks anew.
-        let again = if header.flags == 0 { self.named(header.a, peer, State::SendShared) } else { None };
+        // A plain one after an accepted offer: a single copy has failed, and the receiver asks anew. Any, when the receive
+        // that was found has been withdrawn.
+        let again = self.named(header.a, peer, State::SendShared).filter(|id| {
+            let found = self.requests.get(*id).is_some_and(|r| r.has(SHARED) && r.done == 0);
+            header.flags == 0 || found
+        });
         let Some(id) = announced.or(again) else {
             self.tolerate(peer)?;
             if self.contexts.is_revoked(header.context) {
@@ -209,6 +226,9 @@ impl<T: Transport> P2p<T> {
             if !request.has(HOLDS_RECORD) || header.c == 0 {
                 return Err(Nonsense);
             }
+            self.unlink(id);
+            let Some(request) = self.requests.get_mut(id) else { return Err(Nonsense) };
+            request.flags &= !SHARED;
             request.remote = header.b;
             request.address = header.c;
             request.state = State::SendShared;
@@ -218,6 +238,7 @@ impl<T: Transport> P2p<T> {
         self.unlink(id);
         self.free_record(id);
         let Some(request) = self.requests.get_mut(id) else { return Err(Nonsense) };
+        request.flags &= !SHARED;
         if header.c == 0 {
             // Longer than the receiver's buffer: the receiver reports that; this end is complete.
             self.finish_send(id);
@@ -302,8 +323,9 @@ impl<T: Transport> P2p<T> {
 
     /// Notes before its end by anything but the protocol that the peer may still speak of a request.
     pub(crate) fn break_off(&mut self, id: Id) {
+        self.unpublish(id);
         let Some(request) = self.requests.get(id) else { return };
-        if !request.is_known_abroad() {
+        if !request.is_known_abroad() && !request.has(SHARED) {
             return;
         }
         let (peer, remote, sending) = (request.peer, request.remote, request.state == State::SendData);

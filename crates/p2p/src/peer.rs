@@ -3,6 +3,7 @@
 use tocsin_progress::Code;
 
 use crate::list::List;
+use crate::publish::Published;
 use crate::transfers::Records;
 
 /// What became of a peer, and whether what it sent before has been taken in.
@@ -66,6 +67,8 @@ pub(crate) struct Peer {
     pub(crate) partial: usize,
     /// Records of single copies to it.
     pub(crate) records: Records,
+    /// The receive that is published for it.
+    pub(crate) published: Published,
     /// It must be told to look at its transfers.
     pub(crate) owes_look: bool,
     pub(crate) connected: bool,
@@ -85,6 +88,7 @@ impl Peer {
             blocked: [false; 2],
             partial: 0,
             records: Records::default(),
+            published: Published::default(),
             owes_look: false,
             connected: false,
             bulk_connected: false,

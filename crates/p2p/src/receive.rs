@@ -76,6 +76,12 @@ impl<T: Transport> P2p<T> {
         if let Some(matching) = self.matching.get_mut(class) {
             matching.posted.insert(&mut self.requests, id);
         }
+        if class == 0
+            && let Some(state) = args.source.and_then(|source| self.peers.get_mut(source as usize))
+        {
+            state.published.posted = state.published.posted.wrapping_add(1);
+            self.publish(id);
+        }
         // It may be what the head of a blocked lane waits for.
         self.again |= self.blocked > 0;
     }
@@ -191,6 +197,9 @@ impl<T: Transport> P2p<T> {
             Arrival::Eager => return self.finish_recv(id),
             Arrival::Synchronous => request.flags |= OWES_ACK,
             Arrival::Announced => {}
+        }
+        if let Some(offer) = envelope.offer.filter(|offer| offer.found) {
+            return self.begin_published(id, offer.address);
         }
         if let Some(offer) = envelope.offer.filter(|_| envelope.bytes <= request.target_buf().layout.bytes())
         {

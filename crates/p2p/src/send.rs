@@ -4,8 +4,8 @@ use tocsin_progress::{Budget, Code, Context, Id, Outcome};
 use tocsin_transport::{Class, Header, SendOutcome, Transport, Urgency, kind};
 
 use crate::packets::FLAG_SYNCHRONOUS;
-use crate::request::{Member, SYNCHRONOUS, State};
-use crate::transfers::TICKET;
+use crate::request::{Member, SHARED, SYNCHRONOUS, State};
+use crate::transfers::TICKETS;
 use crate::{Error, Mode, P2p, SendArgs};
 
 /// Smallest piece of a large message that is worth a packet of its own when the budget is nearly spent.
@@ -65,6 +65,7 @@ impl<T: Transport> P2p<T> {
         request.cookie = args.cookie;
         request.total = args.buf.layout.bytes() as u64;
         request.done = 0;
+        request.sequence = 0;
         request.context = args.context;
         request.peer = args.dest;
         request.tag = args.tag;
@@ -98,6 +99,7 @@ impl<T: Transport> P2p<T> {
         let eager = total <= self.eager_max;
         let offer = if eager { None } else { self.offer(id) };
         let Some(request) = self.requests.get(id) else { return Attempt::Done };
+        let found = if offer.is_some() { self.find_published(request) } else { None };
         let mut header = Header {
             kind: if eager { kind::EAGER } else { kind::RTS },
             flags: if eager && synchronous { FLAG_SYNCHRONOUS } else { 0 },
@@ -110,22 +112,34 @@ impl<T: Transport> P2p<T> {
         if !eager || synchronous {
             header.b = Self::wire_name(id, request.serial);
         }
-        let urgency =
-            if eager && !synchronous && class == Class::Eager { Urgency::Plain } else { Urgency::Urgent };
+        let urgency = if eager && !synchronous && class == Class::Eager || found.is_some() {
+            Urgency::Plain
+        } else {
+            Urgency::Urgent
+        };
         let (mut len, mut buf) = (if eager { total } else { 0 }, request.source_buf());
-        let ticket = offer.map_or(0, |offer| offer.ticket).to_le_bytes();
+        let tickets =
+            [offer.map_or(0, |offer| offer.ticket), found.map_or(0, |found| found.ticket)].map(u32::to_le);
         if let Some(offer) = offer {
             header.flags = offer.slot.wrapping_add(1);
             header.c = offer.address;
-            (len, buf) = (TICKET, crate::ConstBuf::contiguous(ticket.as_ptr(), TICKET));
+            (len, buf) = (TICKETS, crate::ConstBuf::contiguous(tickets.as_ptr().cast(), TICKETS));
         }
         match self.transmit(peer, class, urgency, &header, &buf, 0, len) {
             SendOutcome::Full => return Attempt::Full,
             SendOutcome::Gone => self.fail_gone(id, peer),
             SendOutcome::Sent => {
                 self.unlink(id);
+                self.count_put(peer, class);
                 let Some(request) = self.requests.get_mut(id) else { return Attempt::Done };
-                if !eager {
+                if let Some(found) = found {
+                    request.sequence = u64::from(found.ticket);
+                    request.remote = found.name;
+                    request.address = found.address;
+                    request.flags |= SHARED;
+                    request.state = State::SendShared;
+                    self.enlist(id, Member::Transfer);
+                } else if !eager {
                     request.state = State::SendAnnounced;
                 } else if synchronous {
                     request.state = State::SendUnmatched;

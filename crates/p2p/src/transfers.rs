@@ -34,8 +34,8 @@ use crate::request::{HOLDS_RECORD, Member, OWES_FIN, Request, SHARED, State, TOL
 pub(crate) const FLAG_SHARED: u8 = 1;
 /// Header flag of a FIN that only asks to look at the records.
 pub(crate) const FLAG_LOOK: u8 = 1;
-/// Bytes of the ticket behind an RTS that offers.
-pub(crate) const TICKET: usize = 4;
+/// Bytes behind an RTS that offers: the record's ticket, and that of a published receive that was found, or 0.
+pub(crate) const TICKETS: usize = 8;
 
 /// What an RTS offers: a record, and where the message lies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,6 +43,10 @@ pub(crate) struct Offer {
     pub(crate) slot: u8,
     pub(crate) ticket: u32,
     pub(crate) address: u64,
+    /// Ticket of the published receive that the sender copies into; 0: none.
+    pub(crate) published: u32,
+    /// It is the one that the message has met.
+    pub(crate) found: bool,
 }
 
 /// Records of transfers to one peer.
@@ -56,7 +60,7 @@ pub(crate) struct Records {
     ticket: u32,
 }
 
-const _: () = assert!(RECORDS == 32);
+const _: () = assert!(RECORDS <= 32);
 
 impl Records {
     fn take(&mut self) -> Option<(u8, u32)> {
@@ -89,7 +93,13 @@ impl<T: Transport> P2p<T> {
         let address = request.source_buf().run_at(0)? as u64;
         if request.has(HOLDS_RECORD) {
             // The lane was full at the last attempt.
-            return Some(Offer { slot: request.slot, ticket: request.ticket, address });
+            return Some(Offer {
+                slot: request.slot,
+                ticket: request.ticket,
+                address,
+                published: 0,
+                found: false,
+            });
         }
         if peer == self.me || chunks(total).is_none() || address == 0 {
             return None;
@@ -111,7 +121,7 @@ impl<T: Transport> P2p<T> {
         request.ticket = ticket;
         request.reach = reach;
         request.flags |= HOLDS_RECORD;
-        Some(Offer { slot, ticket, address })
+        Some(Offer { slot, ticket, address, published: 0, found: false })
     }
 
     /// Decides whether a matched receive takes an offer.
@@ -134,14 +144,24 @@ impl<T: Transport> P2p<T> {
         request.flags |= SHARED;
     }
 
-    /// The record of a request that has one.
-    fn record_of(&self, request: &Request) -> Option<NonNull<Record>> {
-        if request.flags & (SHARED | HOLDS_RECORD) == 0 {
+    /// The record of a request that has one, and the ticket there. Of a send whose receive was found published, the
+    /// publication's.
+    fn record_of(&self, request: &Request) -> Option<(&Record, u32)> {
+        let sending = request.has(HOLDS_RECORD);
+        if !sending && !request.has(SHARED) {
             return None;
         }
-        let (from, to) =
-            if request.has(HOLDS_RECORD) { (self.me, request.peer) } else { (request.peer, self.me) };
-        self.transport.record(from, to, u32::from(request.slot))
+        let (from, to) = if sending { (self.me, request.peer) } else { (request.peer, self.me) };
+        let found = sending && request.has(SHARED);
+        let ticket = if found { request.sequence as u32 } else { request.ticket };
+        if found || u32::from(request.slot) == RECORDS {
+            let publication = self.transport.publication(from, to)?;
+            // SAFETY: the transport keeps publications as long as it lives.
+            return Some((unsafe { &*publication.as_ptr() }.record(), ticket));
+        }
+        let record = self.transport.record(from, to, u32::from(request.slot))?;
+        // SAFETY: the transport keeps records as long as it lives.
+        Some((unsafe { &*record.as_ptr() }, ticket))
     }
 
     /// Copies chunks of the transfers under way, and ends those that are over.
@@ -183,9 +203,12 @@ impl<T: Transport> P2p<T> {
             State::RecvShared => false,
             _ => return part,
         };
-        let (peer, ticket, total, reach) = (request.peer, request.ticket, request.total, request.reach);
+        let (peer, total, reach) = (request.peer, request.total, request.reach);
         let (base, address) = (request.base, request.address);
-        let (Some(record), Some(count)) = (self.record_of(request), chunks(total)) else { return part };
+        let (Some((record, ticket)), Some(count)) = (self.record_of(request), chunks(total)) else {
+            return part;
+        };
+        let record = NonNull::from(record);
         let leaves = self.leaves_to_peer(request, budget.context());
         let chunk = chunk_bytes(total);
         // SAFETY: the transport keeps records as long as it lives.
@@ -193,6 +216,10 @@ impl<T: Transport> P2p<T> {
         loop {
             match record.look(ticket, count) {
                 Claim::Chunk(_) => {}
+                Claim::Closed { .. } | Claim::Over if self.was_withdrawn(id) => {
+                    part.worked = true;
+                    return part;
+                }
                 Claim::NoneLeft | Claim::Over | Claim::Busy => return part,
                 Claim::Closed { failed: false } => {
                     self.broken_off_by_peer(id);
@@ -245,6 +272,9 @@ impl<T: Transport> P2p<T> {
                 return part;
             }
             self.count_copy(len);
+            if let Some(request) = self.requests.get_mut(id) {
+                request.done = request.done.wrapping_add(len as u64);
+            }
             if record.finish(count) {
                 if matches!(record.look(ticket, count), Claim::Closed { failed: true }) {
                     self.fall_back(id);
@@ -254,6 +284,28 @@ impl<T: Transport> P2p<T> {
                 return part;
             }
         }
+    }
+
+    /// Whether a send has found a published receive and copied nothing yet.
+    fn is_untouched(request: &Request) -> bool {
+        request.has(HOLDS_RECORD) && request.has(SHARED) && request.done == 0
+    }
+
+    /// Whether the receive that a send has found was withdrawn before this end had copied anything: then the announcement
+    /// is one like others, and its answer will come.
+    fn was_withdrawn(&mut self, id: Id) -> bool {
+        let Some(request) = self.requests.get(id).filter(|request| Self::is_untouched(request)) else {
+            return false;
+        };
+        let peer = request.peer;
+        self.unlink(id);
+        if let Some(request) = self.requests.get_mut(id) {
+            request.flags &= !SHARED;
+            request.state = State::SendAnnounced;
+        }
+        // The announcement did not ring.
+        self.tell_to_look(peer);
+        true
     }
 
     /// Whether this rank leaves the chunks that are left to its peer.
@@ -266,21 +318,19 @@ impl<T: Transport> P2p<T> {
     }
 
     /// Whether a pass would find a transfer to go on with. Bounded by the number of records of the connected pairs.
-    pub(crate) fn copies_left(&self) -> bool {
+    pub(crate) fn copies_left(&self, context: Context) -> bool {
         let mut next = self.transfers.first(&self.requests);
         while let Some(id) = next {
             let Some(request) = self.requests.get(id) else { return false };
             let left = match request.state {
                 State::SendClosing | State::RecvClosing => self.is_over(request),
                 _ => match (self.record_of(request), chunks(request.total)) {
-                    // SAFETY: the transport keeps records as long as it lives.
-                    (Some(record), Some(count)) => {
-                        match unsafe { record.as_ref() }.look(request.ticket, count) {
-                            Claim::Chunk(_) => !self.leaves_to_peer(request, Context::User),
-                            Claim::Closed { failed } => !failed || !request.has(TOLD),
-                            Claim::NoneLeft | Claim::Busy | Claim::Over => false,
-                        }
-                    }
+                    (Some((record, ticket)), Some(count)) => match record.look(ticket, count) {
+                        Claim::Chunk(_) => !self.leaves_to_peer(request, context),
+                        Claim::Closed { failed } => !failed || !request.has(TOLD),
+                        Claim::Over => Self::is_untouched(request),
+                        Claim::NoneLeft | Claim::Busy => false,
+                    },
                     _ => false,
                 },
             };
@@ -331,13 +381,11 @@ impl<T: Transport> P2p<T> {
     /// The peer says that all is copied. False: it is not.
     pub(crate) fn finished_by_peer(&mut self, id: Id) -> bool {
         let Some(request) = self.requests.get(id) else { return false };
-        let (Some(record), Some(count)) = (self.record_of(request), chunks(request.total)) else {
+        let (Some((record, ticket)), Some(count)) = (self.record_of(request), chunks(request.total)) else {
             return false;
         };
-        // A sender that has counted the last chunk may use the record for its next message by now.
-        // SAFETY: the transport keeps records as long as it lives.
-        let record = unsafe { record.as_ref() };
-        if record.look(request.ticket, count) != Claim::Over && !record.is_complete(count) {
+        // Who has counted the last chunk may use the record for the next message by now.
+        if record.look(ticket, count) != Claim::Over && !record.is_complete(count) {
             return false;
         }
         self.end_well(id);
@@ -368,15 +416,14 @@ impl<T: Transport> P2p<T> {
     /// anything was done.
     fn fall_back(&mut self, id: Id) -> bool {
         let Some(request) = self.requests.get_mut(id) else { return false };
-        let (peer, ticket, told) = (request.peer, request.ticket, request.has(TOLD));
+        let (peer, told) = (request.peer, request.has(TOLD));
         request.flags |= TOLD;
         if !told {
             self.tell_to_look(peer);
         }
         let Some(request) = self.requests.get(id) else { return false };
-        let Some(record) = self.record_of(request) else { return false };
-        // SAFETY: the transport keeps records as long as it lives.
-        if request.state != State::RecvShared || !unsafe { record.as_ref() }.is_quiet(ticket) {
+        let Some((record, ticket)) = self.record_of(request) else { return false };
+        if request.state != State::RecvShared || !record.is_quiet(ticket) {
             return !told;
         }
         self.unlink(id);
@@ -404,9 +451,8 @@ impl<T: Transport> P2p<T> {
     pub(crate) fn close_record(&mut self, id: Id) {
         let Some(request) = self.requests.get(id) else { return };
         let (peer, abroad) = (request.peer, matches!(request.state, State::SendShared | State::RecvShared));
-        if let Some(record) = self.record_of(request) {
-            // SAFETY: the transport keeps records as long as it lives.
-            unsafe { record.as_ref() }.close(request.ticket, false);
+        if let Some((record, ticket)) = self.record_of(request) {
+            record.close(ticket, false);
             if abroad {
                 self.tell_to_look(peer);
             }
@@ -415,7 +461,7 @@ impl<T: Transport> P2p<T> {
 
     /// Whether no copy of the peer's from or to the request's buffer is under way or will begin.
     fn is_over(&self, request: &Request) -> bool {
-        let Some(record) = self.record_of(request) else { return true };
+        let Some((record, ticket)) = self.record_of(request) else { return true };
         if request.state == State::RecvOwes {
             return true;
         }
@@ -424,8 +470,7 @@ impl<T: Transport> P2p<T> {
         {
             return true;
         }
-        // SAFETY: the transport keeps records as long as it lives.
-        unsafe { record.as_ref() }.is_quiet(request.ticket)
+        record.is_quiet(ticket)
     }
 
     /// Ends a request, or lets it close until its buffer can be given back.
@@ -448,9 +493,8 @@ impl<T: Transport> P2p<T> {
         let Some(request) = self.requests.get(id) else { return true };
         if !self.is_over(request) {
             // The peer may have outrun the closing.
-            if let Some(record) = self.record_of(request) {
-                // SAFETY: the transport keeps records as long as it lives.
-                unsafe { record.as_ref() }.close(request.ticket, false);
+            if let Some((record, ticket)) = self.record_of(request) {
+                record.close(ticket, false);
             }
             return false;
         }
@@ -468,7 +512,7 @@ impl<T: Transport> P2p<T> {
         }
         let (peer, slot, ticket) = (request.peer, request.slot, request.ticket);
         let complete = chunks(request.total);
-        let Some(record) = self.record_of(request) else { return };
+        let Some(record) = self.transport.record(self.me, peer, u32::from(slot)) else { return };
         // SAFETY: the transport keeps records as long as it lives.
         let record = unsafe { record.as_ref() };
         let quiet = complete.is_some_and(|count| record.is_complete(count)) || {
@@ -505,6 +549,7 @@ impl<T: Transport> P2p<T> {
     pub fn close_transfers(&mut self) {
         for index in 0..self.requests.capacity() as u32 {
             let Some(id) = self.requests.by_index(index) else { continue };
+            self.unpublish(id);
             self.close_record(id);
         }
         self.transport.flush();
