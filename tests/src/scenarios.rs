@@ -24,6 +24,7 @@ pub const ALL: &[(&str, Scenario)] = &[
     ("test-behind-flood", threads::test_behind_a_flood),
     ("rest-behind-flood", threads::rest_behind_a_flood),
     ("callbacks", threads::callbacks_while_computing),
+    ("make-communicators", threads::make_communicators),
     ("until-death", faults::until_death),
     ("spin", faults::spin),
 ];

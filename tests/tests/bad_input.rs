@@ -170,3 +170,29 @@ fn a_program_that_is_not_there() {
     let error = tocsin_world::launcher::Launch::new("/nowhere/at-all", 2).run().unwrap_err().to_string();
     assert!(error.contains("/nowhere/at-all") && error.contains("check the path"), "{error}");
 }
+
+#[test]
+fn threads_that_the_system_refuses() {
+    // Stacks of 256 MiB, of which less than 2 GiB hold seven; a rank that had begun would wait for the others for ever.
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tocsin-rank"));
+    command.args(["--threads", "64", "20", "make-communicators", "seed=1", "rounds=1"]);
+    command.env("RUST_MIN_STACK", (256 << 20).to_string());
+    // SAFETY: between fork and exec only setrlimit is called, which is async-signal-safe.
+    unsafe {
+        command.pre_exec(|| {
+            let limit = libc::rlimit { rlim_cur: 2 << 30, rlim_max: 2 << 30 };
+            if libc::setrlimit(libc::RLIMIT_AS, &raw const limit) == 0 {
+                Ok(())
+            } else {
+                Err(std::io::Error::last_os_error())
+            }
+        })
+    };
+    let Output { status, stderr, .. } = command.output().unwrap();
+    let text = String::from_utf8(stderr).unwrap();
+    assert_eq!(status.code(), Some(3), "{status}: {text}");
+    assert_eq!(text.lines().count(), 1, "one clear message: {text}");
+    for part in ["starting the thread of rank", "of 64", "start fewer ranks", "ulimit"] {
+        assert!(text.contains(part), "{text}");
+    }
+}

@@ -51,6 +51,8 @@ fn run_tests(filter: Option<&str>) {
         ("the_launchers_death_ends_every_rank", the_launchers_death_ends_every_rank),
         ("signals_are_passed_on", signals_are_passed_on),
         ("output_is_tagged", output_is_tagged),
+        ("all_output_is_copied_and_none_is_waited_for", all_output_is_copied_and_none_is_waited_for),
+        ("what_a_failed_world_has_started_ends", what_a_failed_world_has_started_ends),
         ("any_program_can_be_run", any_program_can_be_run),
         ("a_shell_between_is_no_matter", a_shell_between_is_no_matter),
         ("more_ranks_than_descriptors", more_ranks_than_descriptors),
@@ -333,6 +335,70 @@ fn output_is_tagged() {
         }
         assert!(err.lines().any(|l| l == format!("[{rank}] err")), "{err}");
     }
+}
+
+/// Processes whose command line has `word` as an argument.
+fn with_argument(word: &str) -> Vec<i32> {
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let pids = processes.filter_map(|process| process.file_name().to_str()?.parse::<i32>().ok());
+    let has = |pid: &i32| {
+        std::fs::read(format!("/proc/{pid}/cmdline"))
+            .is_ok_and(|line| line.split(|byte| *byte == 0).any(|argument| argument == word.as_bytes()))
+    };
+    pids.filter(has).collect()
+}
+
+fn all_output_is_copied_and_none_is_waited_for() {
+    // As above. What runs on holds the pipes, and writes into them.
+    if let Some(sleep) = std::env::var_os("FACE_RUNS_ON") {
+        let mut launch = Launch::new("/bin/sh", 2);
+        let command = format!("sleep {} & seq 20000; yes 2>&1 & printf end", sleep.to_string_lossy());
+        launch.args = vec!["-c".into(), command.into()];
+        launch.tag_output = true;
+        assert_eq!(launch.run().unwrap().status, 0);
+        return;
+    }
+    let sleep = format!("30.{}", std::process::id());
+    let begun = Instant::now();
+    let output = Command::new(std::env::current_exe().unwrap())
+        .arg("all_output_is_copied_and_none_is_waited_for")
+        .env("FACE_RUNS_ON", &sleep)
+        .output()
+        .unwrap();
+    let took = begun.elapsed();
+    let left = with_argument(&sleep);
+    for pid in &left {
+        // SAFETY: the process is one that this test started, and runs for longer than the test.
+        unsafe { libc::kill(*pid, libc::SIGKILL) };
+    }
+    assert_eq!(left.len(), 2, "what a rank that succeeded has started is its own affair");
+    assert!(took < Duration::from_secs(20), "{took:?}");
+    let out = String::from_utf8_lossy(&output.stdout);
+    for rank in 0..2 {
+        let prefix = format!("[{rank}] ");
+        let numbers = out.lines().filter_map(|line| line.strip_prefix(&prefix)?.parse::<u32>().ok());
+        assert!(numbers.eq(1..=20_000), "rank {rank}: some of the output is missing");
+    }
+}
+
+fn what_a_failed_world_has_started_ends() {
+    let sleep = format!("31.{}", std::process::id());
+    let first = std::env::temp_dir().join(format!("first-rank-{}", std::process::id()));
+    // One that its parent waits for while the other rank fails, and those whose parent has failed.
+    for command in [
+        format!("mkdir {} 2>/dev/null && exit 5; sleep {sleep}; true", first.display()),
+        format!("sleep {sleep} & exit 5"),
+        format!("setsid sleep {sleep} & exit 5"),
+    ] {
+        let begun = Instant::now();
+        let mut launch = Launch::new("/bin/sh", 2);
+        launch.args = vec!["-c".into(), command.clone().into()];
+        launch.tag_output = true;
+        assert_eq!(launch.run().unwrap().status, 5, "{command}");
+        assert!(begun.elapsed() < Duration::from_secs(5), "{command}: {:?}", begun.elapsed());
+        assert_eq!(with_argument(&sleep), [0; 0], "{command}");
+    }
+    std::fs::remove_dir(first).unwrap();
 }
 
 fn any_program_can_be_run() {

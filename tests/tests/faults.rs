@@ -19,8 +19,12 @@ struct World {
 
 impl World {
     fn launch(ranks: u32, backend: &str, on_failure: &str, scenario: &[String]) -> World {
+        World::launch_as("--launch", ranks, backend, on_failure, scenario)
+    }
+
+    fn launch_as(form: &str, ranks: u32, backend: &str, on_failure: &str, scenario: &[String]) -> World {
         let mut launcher = Command::new(env!("CARGO_BIN_EXE_tocsin-rank"))
-            .args(["--launch", &ranks.to_string(), backend, on_failure, "60"])
+            .args([form, &ranks.to_string(), backend, on_failure, "60"])
             .args(scenario)
             .stdout(Stdio::piped())
             .spawn()
@@ -51,6 +55,25 @@ impl World {
     fn kill(&self, rank: usize) {
         // SAFETY: kill has no memory effects; the pid is a child of the launcher, which reaps at the end only.
         assert_eq!(unsafe { libc::kill(self.pids[rank], libc::SIGKILL) }, 0);
+    }
+
+    /// The only child of each rank's process, once each has one.
+    fn behind(&self) -> Vec<i32> {
+        let parent = |pid: &i32| -> Option<i32> {
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+            stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+        };
+        let limit = Instant::now() + Duration::from_secs(10);
+        loop {
+            let names = std::fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.file_name());
+            let all: Vec<i32> = names.filter_map(|name| name.to_str()?.parse().ok()).collect();
+            let child = |shell: &i32| all.iter().copied().find(|pid| parent(pid) == Some(*shell));
+            let children: Vec<i32> = self.pids.iter().filter_map(child).collect();
+            if children.len() == self.pids.len() {
+                return children;
+            }
+            assert!(Instant::now() < limit, "{children:?} behind {:?}", self.pids);
+        }
     }
 
     /// The rest of the output, and the launcher's status.
@@ -143,13 +166,44 @@ fn the_launchers_death_ends_every_rank() {
     world.launcher.wait().unwrap();
     let limit = Instant::now() + Duration::from_secs(3);
     for pid in &world.pids {
-        // SAFETY: signal 0 only asks whether the process exists.
-        while unsafe { libc::kill(*pid, 0) } == 0 && !zombie(*pid) {
+        while runs(*pid) {
             assert!(Instant::now() < limit, "rank process {pid} outlived its launcher");
             std::thread::yield_now();
         }
     }
     assert_eq!(names_left(), before);
+}
+
+#[test]
+fn a_shell_between_keeps_nobody_alive() {
+    for launcher_dies in [true, false] {
+        let mut world =
+            World::launch_as("--launch-shell", 3, "signal", "kill", &words(&["spin", "seconds=50"]));
+        world.running();
+        let behind = world.behind();
+        let status = if launcher_dies {
+            world.launcher.kill().unwrap();
+            world.launcher.wait().unwrap();
+            None
+        } else {
+            // Its rank is now an orphan, which nobody's signals follow.
+            world.kill(1);
+            Some(world.end(Duration::from_secs(3)).1)
+        };
+        let limit = Instant::now() + Duration::from_secs(3);
+        for pid in behind {
+            while runs(pid) {
+                assert!(Instant::now() < limit, "rank process {pid} outlived its world ({status:?})");
+                std::thread::yield_now();
+            }
+        }
+        assert!(launcher_dies || status == Some(128 + libc::SIGKILL), "{status:?}");
+    }
+}
+
+fn runs(pid: i32) -> bool {
+    // SAFETY: signal 0 only asks whether the process exists.
+    unsafe { libc::kill(pid, 0) == 0 && !zombie(pid) }
 }
 
 /// An orphan that has ended stays a zombie where nobody reaps orphans, as in many containers.

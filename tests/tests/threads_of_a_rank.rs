@@ -48,3 +48,12 @@ fn callbacks_and_wakers_run_while_the_rank_computes() {
     let arguments = Arguments::new().with("rounds", 30);
     everywhere(2, &[BackendKind::Signal, BackendKind::Thread], "callbacks", &arguments);
 }
+
+#[test]
+fn communicators_made_at_once_have_contexts_of_their_own() {
+    let rounds = if deep() { 5_000 } else { 300 };
+    for seed in 1..=2_u64 {
+        let arguments = Arguments::new().with("seed", seed).with("rounds", rounds);
+        everywhere(3, &BACKENDS, "make-communicators", &arguments);
+    }
+}

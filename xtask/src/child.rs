@@ -27,9 +27,15 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Reads `test result: ok. 3 passed; 0 failed; …` (libtest) and `3 passed, 0 failed` (programs of their own).
+    /// Reads `test result: ok. 3 passed; 0 failed; …` (libtest), and `3 passed, 0 failed` and `test result: 3 of 3 … passed`
+    /// (programs of their own).
     pub fn of_line(line: &str) -> Option<Counts> {
         let line = line.trim();
+        if let Some(sum) = line.strip_prefix("test result: ").and_then(|l| l.strip_suffix(" passed")) {
+            let (passed, rest) = sum.split_once(" of ")?;
+            let (passed, all): (u64, u64) = (passed.parse().ok()?, rest.split(' ').next()?.parse().ok()?);
+            return Some(Counts { passed, failed: all.checked_sub(passed)? });
+        }
         let numbers = match line.strip_prefix("test result: ") {
             Some(rest) => rest.split_once(". ")?.1,
             None => line,
@@ -123,6 +129,8 @@ mod tests {
         assert_eq!(numbers("test result: FAILED. 0 passed; 7 failed; 0 ignored"), Some((0, 7)));
         assert_eq!(numbers("3 passed, 2 failed\n"), Some((3, 2)));
         assert_eq!(numbers("3 passed, 2 failed, 1 skipped"), Some((3, 2)));
+        assert_eq!(numbers("test result: 3 of 5 cases passed"), Some((3, 2)));
+        assert_eq!(numbers("test result: 6 of 5 cases passed"), None);
         assert_eq!(numbers("all passed"), None);
         assert_eq!(numbers("test foo ... ok"), None);
     }

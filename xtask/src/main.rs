@@ -7,6 +7,7 @@ mod cargo;
 mod child;
 mod demo;
 mod disasm;
+mod guest;
 mod install;
 mod licences;
 mod prerequisites;
@@ -22,6 +23,10 @@ usage: cargo xtask COMMAND
                         the exhaustive products. With NAME, only the steps whose name contains it
   install --prefix DIR [--destdir DIR]
                         builds and installs tocsin.h, libtocsin.a, libtocsin.so, tocsin.pc and the `tocsin` command
+  guest [--kernel stock|stock-6.12|patched] [--cpus N] [--quantum N] [--x2apic] [--shell] [--keep] [NAME]
+                        boots emulated machines that have user interrupts and runs the tests of
+                        kernel-patches/guest/tests.txt in them, or those whose name contains NAME; --shell boots one to
+                        play with
   licences              checks the licence of every dependency
   disasm [BINARY]       checks the machine code of the functions listed in ci/wait-free.txt, in the release `tocsin`
 ";
@@ -36,6 +41,7 @@ fn main() -> ExitCode {
         ["demo"] => demo::run(),
         ["test", rest @ ..] => tests::Selection::parse(rest).and_then(|selection| tests::run(&selection)),
         ["install", rest @ ..] => install::Destination::parse(rest).and_then(|d| install::run(&d)),
+        ["guest", rest @ ..] => guest::Options::parse(rest).and_then(|options| guest::run(&options)),
         ["licences"] => licences::run(),
         ["disasm"] => disasm::run(None),
         ["disasm", binary] => disasm::run(Some(binary)),

@@ -156,6 +156,9 @@ pub(crate) struct Latency {
     /// Ways to notify: uintr, signal, futex, eventfd, cacheline [default: all this machine has]
     #[arg(long, value_name = "LIST", value_parser = word::<Mechanism>, value_delimiter = ',')]
     pub mechanism: Vec<Mechanism>,
+    /// Count ticks of the time-stamp counter, in one process: from the ring to the handler and, to oneself, back
+    #[arg(long)]
+    pub ticks: bool,
 }
 
 #[derive(Debug, Args)]

@@ -6,6 +6,7 @@
 
 mod probe;
 mod receiver;
+mod ticks;
 
 use crate::bench::{ignored, two_ranks};
 use crate::cli::Latency;
@@ -24,7 +25,7 @@ use std::process::{Child, Command};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
-use tocsin_doorbell::{Descriptor, Mark, RingOutcome, Urgency};
+use tocsin_doorbell::{Connection, Descriptor, Mark, RingOutcome, Urgency};
 use tocsin_sync::atomic::{AtomicU64, Ordering, fence};
 use tocsin_sync::clock::now_ns;
 use tocsin_topology::{Distance, Topology};
@@ -64,6 +65,11 @@ pub(crate) fn run(args: &Latency) -> Result<(), Error> {
     );
     let rounds = common.rounds.unwrap_or(5000);
     let mechanisms = mechanisms(&args.mechanism)?;
+    if args.ticks {
+        let mut sink = Sink::new(args.common.json);
+        ticks::rows(&mechanisms, args.common.rounds.unwrap_or(1000))?.iter().for_each(|row| sink.row(row));
+        return Ok(());
+    }
     let all = measure(&mechanisms, kinds, common.warmup, rounds)?;
     let mut sink = Sink::new(args.common.json);
     all.iter().for_each(|measured| sink.row(&row(measured)));
@@ -75,21 +81,28 @@ pub(crate) fn run(args: &Latency) -> Result<(), Error> {
 
 /// Those asked for, or those this machine has.
 fn mechanisms(asked: &[Mechanism]) -> Result<Vec<Mechanism>, Error> {
-    let probe = tocsin_uintr_sys::probe();
-    let why = probe.why_not().unwrap_or("this version has no kernel interface for user interrupts");
-    if asked.contains(&Mechanism::Uintr) {
+    let why_not = tocsin_uintr_sys::why_not();
+    if let Some(why) = why_not.as_ref().filter(|_| asked.contains(&Mechanism::Uintr)) {
         return Err(Error::Failed(format!("mechanism uintr is not usable here: {why}")));
     }
-    if asked.is_empty() {
-        eprintln!("tocsin bench latency: mechanism uintr is left out: {why}");
-        return Ok(vec![Mechanism::Signal, Mechanism::Futex, Mechanism::Eventfd, Mechanism::Cacheline]);
+    if !asked.is_empty() {
+        return Ok(asked.to_vec());
     }
-    Ok(asked.to_vec())
+    let mut all = vec![Mechanism::Signal, Mechanism::Futex, Mechanism::Eventfd, Mechanism::Cacheline];
+    match why_not {
+        None => all.insert(0, Mechanism::Uintr),
+        Some(why) => eprintln!("tocsin bench latency: mechanism uintr is left out: {why}"),
+    }
+    Ok(all)
 }
 
 fn row(measured: &Measured) -> Row {
     let times = &measured.times;
-    let backend = (measured.mechanism == Mechanism::Signal).then_some("signal");
+    let backend = match measured.mechanism {
+        Mechanism::Uintr => Some("uintr"),
+        Mechanism::Signal => Some("signal"),
+        Mechanism::Futex | Mechanism::Eventfd | Mechanism::Cacheline => None,
+    };
     Row::new("latency")
         .set("backend", backend)
         .set("kind", measured.kind.to_string())
@@ -214,6 +227,7 @@ impl Pair {
     /// `posts` posts by one mechanism after one that is dropped.
     fn batch(&mut self, mechanism: Mechanism, posts: u64, times: &mut Times) -> Result<(), Error> {
         // Posts are numbered through the whole run: nothing is ever reset under a receiver that still looks.
+        let _connection = (mechanism == Mechanism::Uintr).then(|| self.connect()).transpose()?;
         let first = self.posted + 1;
         self.posted += posts + 1;
         self.tell(receiver::number(mechanism), first, posts + 1);
@@ -244,14 +258,33 @@ impl Pair {
         wake_sleepers(self.word(word::TURN));
     }
 
+    fn descriptor(&self) -> &Descriptor {
+        // SAFETY: it lies in the region, aligned (checked where the offsets stand), and consists of atomics; zeroed
+        // memory is a valid one.
+        unsafe { &*self.region.words()[word::DESCRIPTOR..].as_ptr().cast::<Descriptor>() }
+    }
+
+    /// While it lives, rings go by user interrupt; before and after, by signal.
+    fn connect(&mut self) -> Result<Connection, Error> {
+        // The receiver is installed once it has asked for the first turn.
+        while self.word(word::ALIVE).load(Ordering::Acquire) == 0 {
+            if !self.lives() {
+                return Err(Error::Failed("the receiver of the latency measurement ended".into()));
+            }
+            std::thread::yield_now();
+        }
+        let connection = tocsin_doorbell::connect(self.descriptor()).map_err(Error::failed)?;
+        if !connection.by_user_interrupt() {
+            return Err(Error::Failed("the receiver takes no user interrupts".into()));
+        }
+        Ok(connection)
+    }
+
     #[inline]
     fn post(&self, mechanism: Mechanism, post: u64) -> Result<(), Error> {
         match mechanism {
-            Mechanism::Signal => {
-                // SAFETY: the descriptor lies in the region, aligned (checked where the offsets stand), and consists
-                // of atomics; zeroed memory is a valid one.
-                let target =
-                    unsafe { &*self.region.words()[word::DESCRIPTOR..].as_ptr().cast::<Descriptor>() };
+            Mechanism::Uintr | Mechanism::Signal => {
+                let target = self.descriptor();
                 self.mark.clear_if_set();
                 fence(Ordering::SeqCst);
                 match tocsin_doorbell::ring(target, &self.mark, 0, Urgency::Urgent) {
@@ -272,7 +305,6 @@ impl Pair {
                 }
             }
             Mechanism::Cacheline => self.word(word::LINE).store(post, Ordering::Release),
-            Mechanism::Uintr => return Err(Error::Failed("mechanism uintr is not usable here".into())),
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 use crate::descriptor::Descriptor;
 use crate::error::Error;
 use crate::kind::BackendKind;
-use crate::{block::Block, poll, signal, thread};
+use crate::{block::Block, poll, signal, thread, uintr};
 use core::marker::PhantomData;
 
 /// How to be notified.
@@ -15,11 +15,16 @@ pub struct Config {
     /// The `signal` backend's signal: SIGURG unless there is a reason. Its default action is to ignore, so
     /// that a late ring harms nobody, and it needs no place in a queue.
     pub signal: i32,
+    /// The `uintr` backend's ringers take a descriptor from this process (`pidfd_getfd`). Where the Yama security
+    /// module lets only ancestors do that (`ptrace_scope` 1), the receiver lets this process and its descendants do
+    /// it (`PR_SET_PTRACER`): the launcher's id, whose descendants all ranks are. 0: the parent's. It also lets them
+    /// debug this process, as any process of the same user may without Yama.
+    pub ancestor: i32,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Config { backend: BackendKind::Signal, signal: libc::SIGURG }
+        Config { backend: BackendKind::Signal, signal: libc::SIGURG, ancestor: 0 }
     }
 }
 
@@ -51,6 +56,8 @@ pub type Run = unsafe fn(context: *const (), cause: Cause);
 pub struct Place {
     pub(crate) descriptor: *const Descriptor,
     pub(crate) signal: i32,
+    #[cfg_attr(not(all(target_arch = "x86_64", not(miri), not(loom))), allow(dead_code))]
+    pub(crate) ancestor: i32,
     pub(crate) run: Run,
     pub(crate) context: *const (),
 }
@@ -71,6 +78,11 @@ pub trait Backend: Sized {
     fn signal(&self) -> i32 {
         0
     }
+    /// What [`crate::connect`] needs: the installation's serial number, and the number of a file descriptor plus 1.
+    /// Zeros where there is nothing to connect to.
+    fn connection_point(&self) -> (u64, u32) {
+        (0, 0)
+    }
 }
 
 /// An installed backend of whichever kind, kept for its drop.
@@ -81,12 +93,18 @@ struct Installed {
     _held: Box<dyn Held>,
     control: Control,
     signal: i32,
+    connection_point: (u64, u32),
 }
 
 impl Installed {
     fn new<B: Backend + 'static>(place: &Place) -> Result<Installed, Error> {
         let backend = B::install(place)?;
-        Ok(Installed { control: backend.control(), signal: backend.signal(), _held: Box::new(backend) })
+        Ok(Installed {
+            control: backend.control(),
+            signal: backend.signal(),
+            connection_point: backend.connection_point(),
+            _held: Box::new(backend),
+        })
     }
 }
 
@@ -133,25 +151,19 @@ impl Receiver {
             0 => {}
             tid => return Err(Error::Taken(tid)),
         }
-        let place = Place { descriptor, signal: config.signal, run, context };
+        let place = Place { descriptor, signal: config.signal, ancestor: config.ancestor, run, context };
         let installed = match config.backend {
             BackendKind::Signal => Installed::new::<signal::Signal>(&place)?,
             BackendKind::Thread => Installed::new::<thread::Thread>(&place)?,
             BackendKind::Poll => Installed::new::<poll::Poll>(&place)?,
-            BackendKind::Uintr => {
-                let why = tocsin_uintr_sys::probe().why_not();
-                return Err(Error::Unavailable {
-                    backend: BackendKind::Uintr,
-                    why: why.unwrap_or("this build has no kernel interface for user interrupts"),
-                });
-            }
+            BackendKind::Uintr => Installed::new::<uintr::Uintr>(&place)?,
         };
         // SAFETY: neither call has a precondition.
         let (pid, tid) = unsafe { (libc::getpid() as u32, libc::gettid() as u32) };
-        let (backend, signal) = (config.backend, installed.signal);
+        let (backend, signal, point) = (config.backend, installed.signal, installed.connection_point);
         let receiver = Receiver { descriptor, backend, pid, tid, installed, _not_send: PhantomData };
         crate::fork::installed();
-        shared.publish(backend, pid, tid, signal as u32)?;
+        shared.publish(backend, pid, tid, signal as u32, point)?;
         Ok(receiver)
     }
 

@@ -26,6 +26,10 @@ pub struct Descriptor {
     /// Signals sent so far: lets the handler tell a ring whose vectors were already taken by a poller from
     /// a signal that was none of ours.
     pub(crate) rung: AtomicU32,
+    /// The number plus 1 of the file descriptor that stands for the hardware's vector, in the owner's process.
+    pub(crate) vector_fd: AtomicU32,
+    /// Which installation this is, for whoever is connected to one.
+    pub(crate) serial: AtomicU64,
     /// What the kernel would know about the thread.
     #[cfg(loom)]
     pub(crate) kernel: crate::sys::Kernel,
@@ -51,6 +55,8 @@ impl Descriptor {
             pid: AtomicU32::new(0),
             signal: AtomicU32::new(0),
             rung: AtomicU32::new(0),
+            vector_fd: AtomicU32::new(0),
+            serial: AtomicU64::new(0),
             #[cfg(loom)]
             kernel: crate::sys::Kernel::new(),
         }
@@ -71,6 +77,20 @@ impl Descriptor {
     #[inline]
     pub(crate) fn rung(&self) -> u32 {
         self.rung.load(Ordering::Relaxed)
+    }
+
+    /// Which installation a connection must be to.
+    #[cfg(any(loom, all(target_arch = "x86_64", not(miri))))]
+    #[inline]
+    pub(crate) fn serial(&self) -> u64 {
+        self.serial.load(Ordering::Relaxed)
+    }
+
+    /// The process, and in it the file descriptor, that ringers connect by.
+    #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
+    pub(crate) fn connection_point(&self) -> (u32, Option<i32>) {
+        let fd = i32::try_from(self.vector_fd.load(Ordering::Relaxed)).ok().and_then(|fd| fd.checked_sub(1));
+        (self.pid(), fd.filter(|&fd| fd >= 0))
     }
 
     /// The backend of the last installed receiver; `None` when there was none (or the word is nonsense).
@@ -94,9 +114,12 @@ impl Descriptor {
         pid: u32,
         tid: u32,
         signal: u32,
+        (serial, vector_fd): (u64, u32),
     ) -> Result<(), crate::Error> {
         self.pid.store(pid, Ordering::Relaxed);
         self.signal.store(signal, Ordering::Relaxed);
+        self.vector_fd.store(vector_fd, Ordering::Relaxed);
+        self.serial.store(serial, Ordering::Relaxed);
         self.backend.store(backend as u32, Ordering::Relaxed);
         // SYNC POINT: Release: who finds the thread id finds what is above.
         let named = self.attention.fetch_update(Ordering::Release, Ordering::Relaxed, |word| {

@@ -12,7 +12,7 @@ pub enum Error {
         /// The backend asked for.
         backend: crate::BackendKind,
         /// What is missing.
-        why: &'static str,
+        why: String,
     },
     /// The signal is not one that a rank may be rung by.
     #[error(
@@ -28,6 +28,15 @@ pub enum Error {
     /// Other code replaced our signal handler again and again, each time on top of the last.
     #[error("the handler of signal {0} was replaced by other code too often; choose another signal")]
     Replaced(i32),
+    /// There is no receiver in the descriptor to connect to: connect when it is installed.
+    #[error("the descriptor has no receiver (any more) to connect to")]
+    NotInstalled,
+    /// The table of connections has no place for this one.
+    #[error("too many connections of this process to other ranks; rings go by signal")]
+    NoPlace,
+    /// The kernel refused something about user interrupts.
+    #[error(transparent)]
+    Interrupts(Box<dyn std::error::Error + Send + Sync>),
     /// A system call failed.
     #[error("{call} failed: {source}{hint}")]
     System {
@@ -47,5 +56,12 @@ impl Error {
 
     pub(crate) fn last_with(call: &'static str, hint: &'static str) -> Error {
         Error::System { call, source: io::Error::last_os_error(), hint }
+    }
+}
+
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+impl From<tocsin_uintr_sys::Error> for Error {
+    fn from(error: tocsin_uintr_sys::Error) -> Error {
+        Error::Interrupts(Box::new(error))
     }
 }

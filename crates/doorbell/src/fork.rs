@@ -8,7 +8,7 @@
 //!
 //! `vfork` and `posix_spawn` children share their parent's memory and only call `exec`: nothing to do.
 
-use tocsin_sync::atomic::real::{AtomicBool, AtomicU32, Ordering};
+use tocsin_sync::atomic::real::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 static DISOWNED: AtomicBool = AtomicBool::new(false);
 static WATCHED: AtomicBool = AtomicBool::new(false);
@@ -27,20 +27,36 @@ pub fn participate() {
     DISOWNED.store(false, Ordering::Relaxed);
 }
 
+/// Grows in each child.
+static GENERATION: AtomicU64 = AtomicU64::new(0);
+
+/// Which process this is, as far as fork() goes.
+#[cfg_attr(not(all(target_arch = "x86_64", not(miri), not(loom))), allow(dead_code))]
+pub(crate) fn generation() -> u64 {
+    GENERATION.load(Ordering::Relaxed)
+}
+
 extern "C" fn in_child() {
+    GENERATION.fetch_add(1, Ordering::Relaxed);
+    crate::uintr::in_child();
     // Counted in the parent: those threads do not exist here.
     if RECEIVERS.swap(0, Ordering::Relaxed) > 0 {
         DISOWNED.store(true, Ordering::Relaxed);
     }
 }
 
-/// One more receiver.
-pub(crate) fn installed() {
+/// Has children noticed from now on.
+pub(crate) fn watch() {
     if !WATCHED.swap(true, Ordering::Relaxed) && cfg!(not(miri)) {
         // SAFETY: `in_child` only touches atomics, which any forked child may do. If the C library refuses
         // (no memory), children go unnoticed, which only matters if they use tocsin against its rules.
         unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
     }
+}
+
+/// One more receiver.
+pub(crate) fn installed() {
+    watch();
     RECEIVERS.fetch_add(1, Ordering::Relaxed);
     participate();
 }

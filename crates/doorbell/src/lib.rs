@@ -18,8 +18,8 @@
 //! death can silence another: a ring is suppressed only by a mark that the *same* ringer set.
 //!
 //! # Implementation details
-//! Four backends sit behind one trait ([`backend`]): `signal`, `thread` and `poll` are here, `uintr` will
-//! slot in. The kernel is reached through one small module, which under `--cfg loom` is a model of the
+//! Four backends sit behind one trait ([`backend`]). `uintr` is `signal` with a faster way in, for ringers that
+//! are connected ([`connect`]). The kernel is reached through one small module, which under `--cfg loom` is a model of the
 //! kernel, so that loom drives the very code that ships (`tests/loom_doorbell.rs`).
 
 // `unsafe` is allowed one module at a time, so that the files to review are a list one can grep.
@@ -46,6 +46,9 @@ mod signal;
 #[allow(unsafe_code)] // system calls
 mod sys;
 mod thread;
+#[cfg_attr(not(all(target_arch = "x86_64", not(miri), not(loom))), path = "uintr/absent.rs")]
+#[allow(unsafe_code)] // instructions, descriptors of other processes
+mod uintr;
 
 pub use attention::Attention;
 pub use backend::{Cause, Config, Control, Receiver, Run};
@@ -54,7 +57,8 @@ pub use descriptor::{Descriptor, Mark};
 pub use error::Error;
 pub use kind::{BackendKind, RingOutcome, UnknownBackend, Urgency};
 pub use own::Own;
-pub use ring::{MARK_LIFE_NS, VECTOR_WAKE, ring, wake_any};
+pub use ring::{MARK_LIFE_NS, VECTOR_WAKE, remind, ring, wake_any};
+pub use uintr::{Connection, connect};
 
 /// Stopping places inside the protocol, for the tests that kill a ringer at each of them, and deliberately
 /// broken variants, for the tests that must catch them.

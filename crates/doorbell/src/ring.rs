@@ -47,6 +47,10 @@ pub trait Variant {
     const SLEEPER_FENCE: bool = true;
     /// Wakers change the word that sleepers wait on.
     const BUMP_SEQUENCE: bool = true;
+    /// A user interrupt is sent only to the installation that the ringer connected to.
+    const CHECK_SERIAL: bool = true;
+    /// Who got no answer within [`MARK_LIFE_NS`] sends the signal, too.
+    const SIGNAL_THE_SILENT: bool = true;
     /// Called at each step; `Err` stops the ringer there.
     #[inline(always)]
     fn at(&self, _step: Step) -> Result<(), Stopped> {
@@ -116,11 +120,11 @@ pub fn ring_as<V: Variant>(
         return Ok(RingOutcome::NotNeeded);
     }
     match target.backend() {
-        Some(BackendKind::Signal) => interrupt(variant, target, attention, mark),
-        // No thread to interrupt: their owners look when they wake or call. `uintr` slots in here.
-        Some(BackendKind::Thread | BackendKind::Poll | BackendKind::Uintr) | None => {
-            Ok(RingOutcome::NotNeeded)
+        Some(kind @ (BackendKind::Signal | BackendKind::Uintr)) => {
+            interrupt(variant, target, attention, mark, kind)
         }
+        // No thread to interrupt: their owners look when they wake or call.
+        Some(BackendKind::Thread | BackendKind::Poll) | None => Ok(RingOutcome::NotNeeded),
     }
 }
 
@@ -143,8 +147,9 @@ fn interrupt<V: Variant>(
     target: &Descriptor,
     attention: Attention,
     mark: &Mark,
+    kind: BackendKind,
 ) -> Result<RingOutcome, Stopped> {
-    let now = sys::now_ns();
+    let now = sys::now_ns(target);
     // SYNC POINT: ordered after the data by the caller's fence(SeqCst), which pairs with the owner's between
     // clearing the mark and looking: who reads the mark as set here is looked at after the clearing.
     let set = mark.0.load(Ordering::Relaxed);
@@ -155,12 +160,44 @@ fn interrupt<V: Variant>(
     }
     mark.0.store(now, Ordering::Relaxed);
     variant.at(Step::MarkSet)?;
-    let outcome = kick(variant, target, attention)?;
+    let outcome = match kind {
+        BackendKind::Uintr => user_interrupt(variant, target, attention, set != 0)?,
+        _ => kick(variant, target, attention)?,
+    };
     if !matches!(outcome, RingOutcome::Rang) {
         // Nobody was told, so nothing may be suppressed.
         mark.0.store(0, Ordering::Relaxed);
     }
     Ok(outcome)
+}
+
+/// Sends the user interrupt; and the signal, if this process is not connected to the target, or if the target has not
+/// answered an earlier ring: it may be blocked in a system call of its own, where user interrupts wait, or gone,
+/// which SENDUIPI does not tell.
+fn user_interrupt<V: Variant>(
+    variant: &V,
+    target: &Descriptor,
+    attention: Attention,
+    silent: bool,
+) -> Result<RingOutcome, Stopped> {
+    variant.at(Step::RingCounted)?;
+    // SYNC POINT: SENDUIPI is a locked read-modify-write of the receiver's hardware descriptor, ordered after the data
+    // and the mark: whoever's handler it starts sees both.
+    if sys::user_interrupt::<V>(target) && !(V::SIGNAL_THE_SILENT && silent) {
+        variant.at(Step::Signalled)?;
+        return Ok(RingOutcome::Rang);
+    }
+    kick(variant, target, attention)
+}
+
+/// Rings again if the last ring with this mark was not answered: `None` when it was. For who waits for the answer of a
+/// thread that a user interrupt cannot reach, blocked in a system call of its own: called once more a millisecond
+/// ([`MARK_LIFE_NS`]) after the ring, or in any loop, it sends the signal.
+///
+/// Arguments, progress class and bound as [`ring`]'s. Handlers may call it; it may change `errno`.
+#[inline]
+pub fn remind(target: &Descriptor, mark: &Mark, vector: u8, urgency: Urgency) -> Option<RingOutcome> {
+    mark.is_set().then(|| ring(target, mark, vector, urgency))
 }
 
 /// Sends the signal, whatever the attention word says.

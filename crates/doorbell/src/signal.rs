@@ -47,6 +47,20 @@ pub(crate) struct Signal {
     stack: Option<AlternateStack>,
 }
 
+impl Signal {
+    /// What the handler needs.
+    #[cfg_attr(not(all(target_arch = "x86_64", not(miri), not(loom))), allow(dead_code))]
+    pub(crate) fn block(&self) -> &'static Block {
+        self.block
+    }
+
+    /// The signal stack: lowest address and size.
+    #[cfg_attr(not(all(target_arch = "x86_64", not(miri), not(loom))), allow(dead_code))]
+    pub(crate) fn stack(&self) -> (usize, usize) {
+        self.stack.as_ref().map_or((0, 0), AlternateStack::range)
+    }
+}
+
 impl Backend for Signal {
     const KIND: BackendKind = BackendKind::Signal;
 

@@ -3,8 +3,8 @@
 //! `RUSTFLAGS="--cfg loom" cargo test -p tocsin-doorbell --release --test loom_doorbell -- --nocapture`
 //!
 //! The kernel is a model: a signal is a pending flag that may be delivered between any two steps of the
-//! owner, a futex is a queue. Time stands still, so that marks never grow old: the 1 ms fall-back does not
-//! help here. Each property is checked for the protocol as it ships, and once more with one part of it
+//! owner, so is a user interrupt, a futex is a queue. Time stands still, so that marks never grow old: the 1 ms
+//! fall-back does not help here, but where it is the point. Each property is checked for the protocol as it ships, and once more with one part of it
 //! removed, where loom must find the lost wake-up: a proof that cannot fail proves nothing.
 #![cfg(loom)]
 #![allow(clippy::unwrap_used)]
@@ -13,7 +13,7 @@ use loom::sync::Arc;
 use loom::thread;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use tocsin_doorbell::testing::{RING_STEPS, Real, Step, Stopped, Variant, ring_as};
-use tocsin_doorbell::{BackendKind, Descriptor, Mark, Own, Urgency};
+use tocsin_doorbell::{BackendKind, Descriptor, MARK_LIFE_NS, Mark, Own, Urgency};
 use tocsin_sync::atomic::{AtomicU64, Ordering, fence, real};
 
 /// A protocol to check: the crate's variation points, and those of its callers.
@@ -26,14 +26,25 @@ trait Protocol: Variant + Send + Sync + 'static {
     const OWN_MARKS: bool = true;
     /// The owner looks once more after it stopped to poll.
     const LOOK_ONCE_MORE: bool = true;
+    /// The variation points as a value.
+    fn protocol() -> Self;
 }
-impl Protocol for Real {}
+impl Protocol for Real {
+    fn protocol() -> Self {
+        Real
+    }
+}
 
 macro_rules! broken {
     ($name:ident { $($point:ident),* } { $($caller_point:ident),* }) => {
         struct $name;
         impl Variant for $name { $(const $point: bool = false;)* }
-        impl Protocol for $name { $(const $caller_point: bool = false;)* }
+        impl Protocol for $name {
+            $(const $caller_point: bool = false;)*
+            fn protocol() -> Self {
+                $name
+            }
+        }
     };
 }
 broken!(NoRingerFence {} { RINGER_FENCE });
@@ -44,6 +55,8 @@ broken!(NoLookOnceMore {} { LOOK_ONCE_MORE });
 broken!(NoSleeperFence { SLEEPER_FENCE } {});
 broken!(NoSequence { BUMP_SEQUENCE } {});
 broken!(SharedMark {} { OWN_MARKS });
+broken!(NoSerial { CHECK_SERIAL } {});
+broken!(NeverSignals { SIGNAL_THE_SILENT } {});
 
 struct Shared {
     descriptor: Descriptor,
@@ -52,13 +65,13 @@ struct Shared {
 }
 
 impl Shared {
-    fn new() -> Arc<Shared> {
+    fn new(kind: BackendKind) -> Arc<Shared> {
         let shared = Shared {
             descriptor: Descriptor::new(),
             marks: [Mark::new(), Mark::new()],
             sent: [AtomicU64::new(0), AtomicU64::new(0)],
         };
-        shared.descriptor.model_install(BackendKind::Signal);
+        shared.descriptor.model_install(kind);
         Arc::new(shared)
     }
 
@@ -144,8 +157,8 @@ fn must_be_caught(name: &str, model: impl Fn() + Sync + Send + 'static) {
 }
 
 /// The owner stops to poll and computes, while a ringer sends.
-fn poll_then_compute<P: Protocol>() {
-    let shared = Shared::new();
+fn poll_then_compute<P: Protocol>(kind: BackendKind) {
+    let shared = Shared::new(kind);
     shared.own().begin_poll();
     let ringer = thread::spawn({
         let shared = shared.clone();
@@ -164,8 +177,8 @@ fn poll_then_compute<P: Protocol>() {
 }
 
 /// One ringer sends twice: the second ring may only be suppressed if the owner looks after it.
-fn suppression<P: Protocol>() {
-    let shared = Shared::new();
+fn suppression<P: Protocol>(kind: BackendKind) {
+    let shared = Shared::new(kind);
     let ringer = thread::spawn({
         let shared = shared.clone();
         move || {
@@ -182,8 +195,8 @@ fn suppression<P: Protocol>() {
 }
 
 /// One ringer stops for ever at a step, another one must get through to a computing owner.
-fn stopped_ringer<P: Protocol>(step: u8) {
-    let shared = Shared::new();
+fn stopped_ringer<P: Protocol>(kind: BackendKind, step: u8) {
+    let shared = Shared::new(kind);
     let stopping = thread::spawn({
         let shared = shared.clone();
         move || shared.send::<P>(&StopsAt(Some(step)), 0, 1)
@@ -201,8 +214,8 @@ fn stopped_ringer<P: Protocol>(step: u8) {
 }
 
 /// The owner sleeps until it has seen the message. A lost wake-up is a deadlock, which loom reports.
-fn sleep<P: Protocol>(variant: &'static P) {
-    let shared = Shared::new();
+fn sleep<P: Protocol>(kind: BackendKind, variant: &'static P) {
+    let shared = Shared::new(kind);
     let ringer = thread::spawn({
         let shared = shared.clone();
         move || shared.send::<P>(variant, 0, 1)
@@ -217,8 +230,8 @@ fn sleep<P: Protocol>(variant: &'static P) {
 }
 
 /// The same, with another ringer that stops for ever at a step.
-fn sleep_with_stopped_ringer(step: u8) {
-    let shared = Shared::new();
+fn sleep_with_stopped_ringer(kind: BackendKind, step: u8) {
+    let shared = Shared::new(kind);
     let stopping = thread::spawn({
         let shared = shared.clone();
         move || shared.send::<Real>(&StopsAt(Some(step)), 0, 1)
@@ -237,8 +250,8 @@ fn sleep_with_stopped_ringer(step: u8) {
 }
 
 /// The owner throttles, then computes.
-fn throttle<P: Protocol>() {
-    let shared = Shared::new();
+fn throttle<P: Protocol>(kind: BackendKind) {
+    let shared = Shared::new(kind);
     shared.own().suppress(true);
     let ringer = thread::spawn({
         let shared = shared.clone();
@@ -253,8 +266,8 @@ fn throttle<P: Protocol>() {
 }
 
 /// A thread of the rank completes something and wakes its own sleepers.
-fn wake_own() {
-    let shared = Shared::new();
+fn wake_own(kind: BackendKind) {
+    let shared = Shared::new(kind);
     let completer = thread::spawn({
         let shared = shared.clone();
         move || {
@@ -268,36 +281,93 @@ fn wake_own() {
     completer.join().unwrap();
 }
 
-#[test]
-fn all() {
-    check("poll, then compute", poll_then_compute::<Real>);
-    must_be_caught("poll, then compute; no fence in the ringer", poll_then_compute::<NoRingerFence>);
-    must_be_caught("poll, then compute; no fence in the owner", poll_then_compute::<NoOwnerFence>);
-    must_be_caught("poll, then compute; no last look", poll_then_compute::<NoLookOnceMore>);
+/// The receiver is installed anew while a ringer, connected to the one before, sends.
+fn installed_anew<P: Protocol>() {
+    let shared = Shared::new(BackendKind::Uintr);
+    let ringer = thread::spawn({
+        let shared = shared.clone();
+        move || shared.send::<P>(&P::protocol(), 0, 1)
+    });
+    shared.descriptor.model_install_anew(BackendKind::Uintr);
+    // The first look of whoever installs a receiver.
+    let mut seen = shared.look::<P>();
+    ringer.join().unwrap();
+    shared.compute::<P>(&mut seen);
+    assert_eq!(seen[0], 1, "lost");
+}
 
-    check("suppression", suppression::<Real>);
-    must_be_caught("suppression; no fence in the ringer", suppression::<NoRingerFence>);
-    must_be_caught("suppression; no fence before the look", suppression::<NoLookFence>);
+/// The owner blocks in a system call of its own; a ringer, which waits for the answer, reminds it a millisecond
+/// later.
+fn blocked<P: Protocol>() {
+    let shared = Shared::new(BackendKind::Uintr);
+    let ringer = thread::spawn({
+        let shared = shared.clone();
+        move || {
+            shared.send::<P>(&P::protocol(), 0, 1);
+            shared.descriptor.model_later(MARK_LIFE_NS);
+            if shared.marks[0].is_set() {
+                let mark = &shared.marks[0];
+                let _outcome = ring_as(&P::protocol(), &shared.descriptor, mark, 0, Urgency::Urgent);
+            }
+        }
+    });
+    let mut seen = [0; 2];
+    shared.compute::<P>(&mut seen);
+    shared.descriptor.model_block();
+    ringer.join().unwrap();
+    shared.compute::<P>(&mut seen);
+    assert_eq!(seen[0], 1, "lost");
+}
 
-    check("throttle", throttle::<Real>);
-    must_be_caught("throttle; no fence in the ringer", throttle::<NoRingerFence>);
-    must_be_caught("throttle; no fence before the look", throttle::<NoLookFence>);
+/// Every model for one backend that interrupts.
+fn models(kind: BackendKind) {
+    let name = |what: &str| format!("{kind}: {what}");
+    check(&name("poll, then compute"), move || poll_then_compute::<Real>(kind));
+    must_be_caught(&name("poll, then compute; no fence in the ringer"), move || {
+        poll_then_compute::<NoRingerFence>(kind);
+    });
+    must_be_caught(&name("poll, then compute; no fence in the owner"), move || {
+        poll_then_compute::<NoOwnerFence>(kind);
+    });
+    must_be_caught(&name("poll, then compute; no last look"), move || {
+        poll_then_compute::<NoLookOnceMore>(kind);
+    });
 
-    check("sleep", || sleep(&Real));
-    must_be_caught("sleep; no fence in the ringer", || sleep(&NoRingerFence));
-    must_be_caught("sleep; no fence in the sleeper", || sleep(&NoSleeperFence));
-    must_be_caught("sleep; the sequence does not move", || sleep(&NoSequence));
-    check("wake own", wake_own);
+    check(&name("suppression"), move || suppression::<Real>(kind));
+    must_be_caught(&name("suppression; no fence in the ringer"), move || suppression::<NoRingerFence>(kind));
+    must_be_caught(&name("suppression; no fence before the look"), move || suppression::<NoLookFence>(kind));
+
+    check(&name("throttle"), move || throttle::<Real>(kind));
+    must_be_caught(&name("throttle; no fence in the ringer"), move || throttle::<NoRingerFence>(kind));
+    must_be_caught(&name("throttle; no fence before the look"), move || throttle::<NoLookFence>(kind));
+
+    check(&name("sleep"), move || sleep(kind, &Real));
+    must_be_caught(&name("sleep; no fence in the ringer"), move || sleep(kind, &NoRingerFence));
+    must_be_caught(&name("sleep; no fence in the sleeper"), move || sleep(kind, &NoSleeperFence));
+    must_be_caught(&name("sleep; the sequence does not move"), move || sleep(kind, &NoSequence));
+    check(&name("wake own"), move || wake_own(kind));
 
     for step in 0..RING_STEPS {
-        check(&format!("another ringer stopped at step {step}, owner computes"), move || {
-            stopped_ringer::<Real>(step);
+        check(&name(&format!("another ringer stopped at step {step}, owner computes")), move || {
+            stopped_ringer::<Real>(kind, step);
         });
-        check(&format!("another ringer stopped at step {step}, owner sleeps"), move || {
-            sleep_with_stopped_ringer(step);
+        check(&name(&format!("another ringer stopped at step {step}, owner sleeps")), move || {
+            sleep_with_stopped_ringer(kind, step);
         });
     }
-    must_be_caught("another ringer stopped after marking; ringers share a mark", || {
-        stopped_ringer::<SharedMark>(Step::MarkSet as u8);
+    must_be_caught(&name("another ringer stopped after marking; ringers share a mark"), move || {
+        stopped_ringer::<SharedMark>(kind, Step::MarkSet as u8);
     });
+}
+
+#[test]
+fn all() {
+    models(BackendKind::Signal);
+    models(BackendKind::Uintr);
+    check("uintr: installed anew", installed_anew::<Real>);
+    must_be_caught("uintr: installed anew; ringers do not look for whom they are connected to", || {
+        installed_anew::<NoSerial>();
+    });
+    check("uintr: blocked in a call", blocked::<Real>);
+    must_be_caught("uintr: blocked in a call; the silent get no signal", blocked::<NeverSignals>);
 }

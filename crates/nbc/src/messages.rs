@@ -52,6 +52,10 @@ pub trait Messages {
     /// `to..to + bytes` stays writable, and nobody else uses it, until the request is reserved again.
     unsafe fn start_recv(&mut self, request: Id, envelope: &Envelope, to: *mut u8, bytes: usize);
 
+    /// Bytes copied so far by whoever ran the engine: what a start has copied at once is charged to the budget.
+    /// Handler-safe.
+    fn copied(&self) -> u64;
+
     /// Gives up a started request; its cookie will not come back. Handler-safe.
     fn abandon(&mut self, request: Id);
 
@@ -110,6 +114,10 @@ impl<T: Transport> Messages for P2p<T> {
         };
         // SAFETY: - the buffer: promised by the caller.
         unsafe { P2p::start_recv(self, request, arguments) }
+    }
+
+    fn copied(&self) -> u64 {
+        self.counters().bytes_copied.iter().fold(0, |sum, n| sum.wrapping_add(*n))
     }
 
     fn abandon(&mut self, request: Id) {

@@ -18,8 +18,8 @@
 //!
 //! What arrives before its receive is kept, within bounds ([`Config::unexpected_limit`]). When there is no more room the
 //! message stays in its lane and pushes back on its sender. User threads that wait add room
-//! ([`grow_unexpected`](P2p::grow_unexpected)); handlers never do. At the limit, the receives that could only be met
-//! through the blocked lane fail with [`Code::TooManyUnexpected`], because nothing else can end their wait.
+//! ([`grow_unexpected`](P2p::grow_unexpected)); handlers never do. At the limit the lane goes on waiting until messages are
+//! received; who knows that nobody will can end a receive behind it ([`give_up_message`](P2p::give_up_message)).
 //!
 //! # Implementation details
 //! | module | one idea |
@@ -60,6 +60,7 @@ mod unexpected;
 pub use args::{Config, Counters, MessageId, Mode, RecvArgs, SendArgs, Status};
 pub use error::Error;
 pub use layout::{ConstBuf, Layout, MutBuf};
+pub use probe::Grown;
 pub use tocsin_progress::{Budget, Code, Completion, Id, Outcome, Pass};
 pub use tocsin_transport::Class;
 
@@ -121,6 +122,8 @@ pub struct P2p<T> {
     sends: usize,
     /// Answers and revocations that are not in their lane yet.
     owed: usize,
+    /// Unexpected messages that were freed.
+    freed: u64,
     faults: faults::Faults,
     counters: Counters,
     /// Who runs the engine now.
@@ -187,6 +190,7 @@ impl<T: Transport> P2p<T> {
             wants: 0,
             sends: 0,
             owed: 0,
+            freed: 0,
             faults: faults::Faults::new(),
             counters: Counters::default(),
             context: Context::User,
@@ -242,6 +246,7 @@ impl<T: Transport> P2p<T> {
             self.transport.connect(peer)?;
             state.connected = true;
         }
+        self.transport.prepare_rings(peer);
         Ok(())
     }
 
@@ -348,7 +353,8 @@ impl<T: Transport> P2p<T> {
         self.copies_left(Context::Handler)
     }
 
-    /// Sends that are not complete, and answers that are not in their lane: what a clean end waits for. Handler-safe.
+    /// Sends to others that are not complete, and answers that are not in their lane: what a clean end waits for.
+    /// Handler-safe.
     pub fn outstanding_sends(&self) -> usize {
         self.sends.saturating_add(self.owed)
     }
@@ -356,6 +362,16 @@ impl<T: Transport> P2p<T> {
     /// What was moved since the start. Handler-safe.
     pub fn counters(&self) -> Counters {
         self.counters
+    }
+
+    /// Ends every pending request with `code` and `detail`: this rank leaves, and no buffer is touched any more. User
+    /// threads only; bounded by the number of requests.
+    pub fn end_all(&mut self, code: Code, detail: u64) {
+        for at in 0..self.requests.capacity() as u32 {
+            let Some(id) = self.requests.by_index(at) else { continue };
+            let Some(tag) = self.requests.get(id).filter(|r| r.is_pending()).map(|r| r.tag) else { continue };
+            self.finish(id, Outcome { code, source: self.me, tag, bytes: 0, detail });
+        }
     }
 
     fn reset(&mut self, id: Id) {
@@ -390,7 +406,7 @@ impl<T: Transport> P2p<T> {
         self.unlink(id);
         self.free_record(id);
         let Some(request) = self.requests.get_mut(id) else { return };
-        if request.is_send() {
+        if request.is_send() && request.peer != self.me {
             self.sends = self.sends.saturating_sub(1);
         }
         if request.has(WANTS) {

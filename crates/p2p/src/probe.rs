@@ -4,6 +4,7 @@ use tocsin_progress::{Budget, Context, Id};
 use tocsin_transport::{Class, Transport};
 
 use crate::pattern::Pattern;
+use crate::request::WANTS;
 use crate::{Error, MessageId, P2p, Status};
 
 impl MessageId {
@@ -57,7 +58,7 @@ impl<T: Transport> P2p<T> {
         self.learn_ends();
         let mut found = self.find(&pattern);
         // Who probes for a message behind a blocked head would look for ever.
-        while found.is_none() && self.blocked > 0 && self.grow_unexpected() {
+        while found.is_none() && self.blocked > 0 && self.grow_unexpected() == Grown::Room {
             self.progress(&mut Budget::user());
             found = self.find(&pattern);
         }
@@ -95,53 +96,89 @@ impl<T: Transport> P2p<T> {
     }
 
     /// Adds room among the unexpected messages for all lanes that wait for it. User threads that wait call it; it
-    /// allocates. True: something has changed, another pass may get further. One comparison when no lane waits.
-    ///
-    /// At the limit it ends the receives that could only be met through a blocked lane with
-    /// [`Code::TooManyUnexpected`](crate::Code::TooManyUnexpected): nothing else could end a wait for them. A thread
-    /// that knows what it waits for does better with [`grow_for_message`](Self::grow_for_message) or
-    /// [`grow_for_collective`](Self::grow_for_collective), which leave other lanes to push back and other receives
-    /// alone.
-    pub fn grow_unexpected(&mut self) -> bool {
-        let eager = self.grow_class(Class::Eager, None);
-        self.grow_class(Class::Coll, None) || eager
+    /// allocates. One comparison when no lane waits. A thread that knows what it waits for does better with
+    /// [`grow_for_message`](Self::grow_for_message) or [`grow_for_collective`](Self::grow_for_collective), which leave
+    /// other lanes to push back.
+    pub fn grow_unexpected(&mut self) -> Grown {
+        self.grow_class(Class::Eager).max(self.grow_class(Class::Coll))
     }
 
     /// As [`grow_unexpected`](Self::grow_unexpected), for a thread that waits for one request: does nothing unless that
-    /// is a receive whose message may be behind a blocked lane, and at the limit ends that receive alone.
-    pub fn grow_for_message(&mut self, id: Id) -> bool {
-        self.is_behind_blocked(id)
-            && self.requests.get(id).map(|r| r.class).is_some_and(|class| self.grow_class(class, Some(id)))
+    /// is a receive whose message may be behind a blocked lane.
+    pub fn grow_for_message(&mut self, id: Id) -> Grown {
+        if !self.is_behind_blocked(id) {
+            return Grown::NotNeeded;
+        }
+        self.requests.get(id).map(|r| r.class).map_or(Grown::NotNeeded, |class| self.grow_class(class))
     }
 
     /// As [`grow_unexpected`](Self::grow_unexpected), for a thread that waits for a collective: a flood of users'
     /// messages goes on being pushed back meanwhile.
-    pub fn grow_for_collective(&mut self) -> bool {
-        self.grow_class(Class::Coll, None)
+    pub fn grow_for_collective(&mut self) -> Grown {
+        self.grow_class(Class::Coll)
     }
 
-    fn grow_class(&mut self, class: Class, only: Option<Id>) -> bool {
+    /// As [`grow_unexpected`](Self::grow_unexpected), for the receives that somebody wants to hear of without looking
+    /// ([`set_wants`](Self::set_wants)), and for collectives. For the thread that runs callbacks. Bounded by the number
+    /// of requests times that of ranks.
+    pub fn grow_for_wanted(&mut self) -> Grown {
+        let mut all = self.grow_for_collective();
+        for at in 0..self.requests.capacity() as u32 {
+            let wanted = self.requests.by_index(at);
+            let wanted = wanted.filter(|id| self.requests.get(*id).is_some_and(|r| r.has(WANTS)));
+            if let Some(id) = wanted {
+                all = all.max(self.grow_for_message(id));
+            }
+        }
+        all
+    }
+
+    fn grow_class(&mut self, class: Class) -> Grown {
         let index = usize::from(class == Class::Coll);
         if self.blocked == 0 || !self.peers.iter().any(|p| p.blocked.get(index).copied().unwrap_or(false)) {
-            return false;
+            return Grown::NotNeeded;
         }
         let longest = self.longest;
         if self.matching.get_mut(index).is_some_and(|m| m.unexpected.grow(longest)) {
             self.again = true;
-            return true;
+            return Grown::Room;
         }
-        match only {
-            Some(id) => self.fail_behind_blocked(id),
-            None => {
-                let mut failed = false;
-                for at in 0..self.requests.capacity() as u32 {
-                    let Some(id) = self.requests.by_index(at) else { continue };
-                    if self.requests.get(id).is_some_and(|r| r.class == class) {
-                        failed |= self.fail_behind_blocked(id);
-                    }
-                }
-                failed
+        Grown::Full
+    }
+
+    /// Ends a receive that only a blocked lane could meet with
+    /// [`Code::TooManyUnexpected`](crate::Code::TooManyUnexpected); whether it was one. For who knows that nobody else
+    /// will receive what fills the pool. User threads only.
+    pub fn give_up_message(&mut self, id: Id) -> bool {
+        self.fail_behind_blocked(id)
+    }
+
+    /// As [`give_up_message`](Self::give_up_message), for all receives of collectives.
+    pub fn give_up_collectives(&mut self) -> bool {
+        let mut failed = false;
+        for at in 0..self.requests.capacity() as u32 {
+            let Some(id) = self.requests.by_index(at) else { continue };
+            if self.requests.get(id).is_some_and(|r| r.class == Class::Coll) {
+                failed |= self.fail_behind_blocked(id);
             }
         }
+        failed
     }
+
+    /// Unexpected messages that were received or dropped so far: while it grows, a full pool is not for ever.
+    /// Handler-safe.
+    pub fn unexpected_freed(&self) -> u64 {
+        self.freed
+    }
+}
+
+/// What became of an attempt to add room among the unexpected messages.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Grown {
+    /// No lane waits for room that this caller needs.
+    NotNeeded,
+    /// The limit is reached, or memory was refused.
+    Full,
+    /// There is more room: another pass may get further.
+    Room,
 }

@@ -36,6 +36,10 @@ impl<T: Transport> P2p<T> {
         if !here && let Some((code, rank)) = self.no_source(args.context, args.source) {
             return Err(self.refusal(args.context, code, rank));
         }
+        if let Some(source) = args.source {
+            // Handlers will answer it.
+            self.transport.prepare_rings(source);
+        }
         let id = self.reserve_request()?;
         // SAFETY: the caller vouches for the buffer.
         unsafe { self.start_recv(id, args) };
@@ -178,6 +182,7 @@ impl<T: Transport> P2p<T> {
     pub(crate) fn free_message(&mut self, class: Class, message: Id) {
         if let Some(matching) = self.matching.get_mut(usize::from(class == Class::Coll)) {
             matching.unexpected.free(message);
+            self.freed = self.freed.wrapping_add(1);
         }
         // There is room for the head of a blocked lane.
         self.again |= self.blocked > 0;

@@ -5,7 +5,7 @@
 mod common;
 
 use common::{Target, World, text, tight_config};
-use tocsin_p2p::{Class, Code, Config, Mode, MutBuf, Pass, RecvArgs};
+use tocsin_p2p::{Class, Code, Config, Grown, Mode, MutBuf, Pass, RecvArgs};
 use tocsin_transport::loopback::Limits;
 
 #[test]
@@ -110,7 +110,8 @@ fn a_flood_blocks_its_own_lane_only_and_growing_ends_that() {
     let behind = w.irecv(1, Some(0), Some(2), &mut c);
     w.settle_with(false);
     assert_eq!(w.code(1, behind), None);
-    assert!(!w.ranks[1].grow_for_message(from_two) && !w.ranks[1].grow_for_collective());
+    assert_eq!(w.ranks[1].grow_for_message(from_two), Grown::NotNeeded);
+    assert_eq!(w.ranks[1].grow_for_collective(), Grown::NotNeeded);
     while w.code(1, behind).is_none() {
         w.ranks[1].grow_for_message(behind);
         for rank in 0..3 {
@@ -161,10 +162,13 @@ fn at_the_limit_the_receive_behind_fails_and_no_other() {
         let behind = w.irecv(1, Some(0), Some(2), &mut a);
         let other = w.irecv(1, Some(2), None, &mut b);
         w.settle_with(false);
-        assert!(if targeted { w.ranks[1].grow_for_message(behind) } else { w.ranks[1].grow_unexpected() });
+        let rank = &mut w.ranks[1];
+        let grown = if targeted { rank.grow_for_message(behind) } else { rank.grow_unexpected() };
+        assert_eq!(grown, Grown::Full);
+        assert_eq!(w.code(1, behind), None, "somebody may still receive what fills the pool");
+        assert!(w.ranks[1].give_up_message(behind) && !w.ranks[1].give_up_message(other));
         assert_eq!(w.code(1, behind), Some(Code::TooManyUnexpected));
         assert_eq!(w.code(1, other), None);
-        assert!(!w.ranks[1].grow_unexpected(), "nothing left to change");
         w.isend(2, 1, 5, &[9]);
         w.settle();
         assert_eq!(w.code(1, other), Some(Code::Ok));

@@ -179,6 +179,18 @@ pub unsafe trait Work: Send {
     /// may come that way. Published in the attention word.
     fn wants_plain(&self) -> bool;
 
+    /// Whether [`leave`](Self::leave) should be called again within a millisecond, because somebody who was rung may
+    /// not have heard it. Handler-safe.
+    fn awaits_answer(&self) -> bool {
+        false
+    }
+
+    /// Whether something waits for what only a thread outside handlers may do and nobody is there to do it: then the
+    /// callback thread is asked ([`Callbacks::set_chore`](crate::Callbacks::set_chore)). Handler-safe.
+    fn wants_chore(&self) -> bool {
+        false
+    }
+
     /// Whether a pass would find something: a cheap look that consumes nothing. The engine calls it for the
     /// look-once-more of its sleep protocol, *after* a full fence.
     ///

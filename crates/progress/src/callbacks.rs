@@ -16,12 +16,14 @@
 use crate::completion::{Completion, Outcome};
 use core::ptr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use tocsin_sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 /// A callback. It gets what the operation ended with.
 pub type Callback = Box<dyn FnOnce(Outcome) + Send>;
+/// What the callback thread does when it is asked to.
+pub type Chore = Box<dyn Fn() + Send + Sync>;
 
 /// One callback that waits for its operation. Opaque; public only because [`Completion`] holds one.
 pub struct Node {
@@ -74,6 +76,10 @@ struct List {
     thread: AtomicBool,
     stop: AtomicBool,
     count: AtomicU64,
+    /// See [`Callbacks::set_chore`].
+    chore: OnceLock<Chore>,
+    /// Somebody asked for the chore.
+    chore_due: AtomicBool,
 }
 
 impl List {
@@ -165,6 +171,8 @@ impl Callbacks {
                 thread: AtomicBool::new(false),
                 stop: AtomicBool::new(false),
                 count: AtomicU64::new(0),
+                chore: OnceLock::new(),
+                chore_due: AtomicBool::new(false),
             }),
             with_thread,
             thread: Mutex::new(None),
@@ -263,6 +271,26 @@ impl Callbacks {
         wake(&self.list);
     }
 
+    /// Says what the callback thread does when a handler needs something done that handlers may not do, such as
+    /// allocating. The first call counts.
+    pub fn set_chore(&self, chore: Chore) {
+        // A second one is dropped: there is one rank per engine.
+        drop(self.list.chore.set(chore));
+    }
+
+    /// Has the callback thread do its chore soon, if there is a callback thread. One load, or a load, a store, one
+    /// `xadd` and one futex call. Handlers may call it.
+    #[inline]
+    pub fn ask_chore(&self) {
+        if !self.list.thread.load(Ordering::Relaxed) {
+            return;
+        }
+        // SYNC POINT: Release pairs with the callback thread's swap: it sees what the asker saw. The wake count, which
+        // changes after it, keeps the thread from sleeping past it.
+        self.list.chore_due.store(true, Ordering::Release);
+        wake(&self.list);
+    }
+
     fn start_thread(&self) -> Result<(), std::io::Error> {
         if !self.with_thread || self.list.thread.load(Ordering::Relaxed) {
             return Ok(());
@@ -312,6 +340,12 @@ fn serve(list: &List) {
         // between our look and our sleep make the sleep return at once.
         let seen = list.wake.load(Ordering::Acquire);
         list.run();
+        // SYNC POINT: Acquire pairs with `ask_chore`.
+        if list.chore_due.swap(false, Ordering::AcqRel)
+            && let Some(chore) = list.chore.get()
+        {
+            chore();
+        }
         if list.stop.load(Ordering::Acquire) {
             return;
         }

@@ -43,6 +43,8 @@ pub enum Code {
     Aborted = 9,
     /// Memory that the operation needed was refused.
     OutOfMemory = 10,
+    /// This rank has finalized.
+    Finalized = 11,
 }
 
 impl Code {
@@ -60,6 +62,7 @@ impl Code {
             8 => Code::UserOperatorPanicked,
             9 => Code::Aborted,
             10 => Code::OutOfMemory,
+            11 => Code::Finalized,
             _ => Code::Protocol,
         }
     }

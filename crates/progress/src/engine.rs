@@ -43,7 +43,7 @@ use crossbeam_utils::CachePadded;
 use std::sync::{Arc, Mutex, PoisonError};
 use tocsin_doorbell::{Control, Own};
 use tocsin_sync::HandlerSafe;
-use tocsin_sync::atomic::{AtomicPtr, Ordering, fence};
+use tocsin_sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering, fence};
 use tocsin_sync::thread;
 
 mod handler;
@@ -59,6 +59,8 @@ const USER_CONTINUE_NS: u64 = 5_000;
 /// thread itself, in a wait, or the peer in one. Long enough to interrupt nobody for that; short against the millisecond
 /// that both may compute.
 const UNFINISHED_NS: u64 = 200_000;
+/// How long somebody who was rung may take to look before it is rung by other means.
+const REMIND_NS: u64 = tocsin_doorbell::MARK_LIFE_NS;
 
 /// How an engine behaves.
 #[derive(Clone, Debug)]
@@ -104,6 +106,10 @@ pub struct Engine<W> {
     callbacks: Callbacks,
     stats: Arc<Stats>,
     config: EngineConfig,
+    /// Somebody who was rung may not have heard it ([`Work::awaits_answer`]).
+    unheard: AtomicBool,
+    /// When the timer goes off that was set last.
+    timer: AtomicU64,
 }
 
 // SAFETY: `work` is reached by whoever holds the token, one at a time, and is Send; the rest is Sync.
@@ -152,6 +158,8 @@ impl<W: Work> Engine<W> {
             callbacks: Callbacks::new(config.callback_thread),
             stats,
             config,
+            unheard: AtomicBool::new(false),
+            timer: AtomicU64::new(0),
         }
     }
 
@@ -174,7 +182,11 @@ impl<W: Work> Engine<W> {
         let control = self.control.load(Ordering::Acquire);
         // SAFETY: null, or a box that lives as long as the engine and that nobody changes.
         match unsafe { control.as_ref() } {
-            Some(control) => control.arm(delay_ns),
+            Some(control) => {
+                let goes_off = tocsin_sync::clock::now_ns().saturating_add(delay_ns);
+                self.timer.store(goes_off, Ordering::Relaxed);
+                control.arm(delay_ns)
+            }
             None => false,
         }
     }
@@ -257,6 +269,7 @@ impl<W: Work> Engine<W> {
             self.pass(work, &mut budget, &mut left);
         }
         let handler = context == Context::Handler;
+        let (mut chore, mut unheard) = (false, false);
         let limit = if handler { HANDLER_PASSES } else { USER_PASSES };
         let mut unfinished = false;
         let clean = self.token.drain(
@@ -265,6 +278,8 @@ impl<W: Work> Engine<W> {
             |work| {
                 work.leave();
                 unfinished = touched && !handler && work.is_unfinished();
+                chore = work.wants_chore();
+                unheard = work.awaits_answer();
                 self.publish_wants(work)
             },
             |work| {
@@ -284,6 +299,13 @@ impl<W: Work> Engine<W> {
         if left.worked || left.more || touched {
             // Somebody may sleep for what was completed here, or has to take over what was left.
             self.own.wake_own();
+        }
+        if chore {
+            self.callbacks.ask_chore();
+        }
+        self.unheard.store(unheard, Ordering::Relaxed);
+        if unheard && !left.more {
+            self.remind();
         }
         if !self.callbacks.is_empty() {
             if handler {
@@ -319,6 +341,16 @@ impl<W: Work> Engine<W> {
         // SYNC POINT: attention word, fence, look; a ringer publishes, fences, reads the attention word.
         fence(Ordering::SeqCst);
         work.work_left()
+    }
+
+    /// Has this rank come back to those who may not have heard it. A timer that is set already comes soon enough, and
+    /// its pass sets this one again.
+    #[cold]
+    fn remind(&self) {
+        // SYNC POINT: Relaxed: two threads that both find no timer set it twice, for the same time.
+        if tocsin_sync::clock::now_ns() >= self.timer.load(Ordering::Relaxed) {
+            self.arm(REMIND_NS);
+        }
     }
 
     /// Somebody must enter again, outside handlers' own arrangements.

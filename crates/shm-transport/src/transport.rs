@@ -12,7 +12,7 @@ mod tests;
 use core::ptr::NonNull;
 use std::sync::Arc;
 
-use tocsin_doorbell::{Own, RingOutcome, ring};
+use tocsin_doorbell::{BackendKind, Own, RingOutcome, remind, ring};
 use tocsin_sync::atomic::{Ordering, fence};
 use tocsin_transport::{
     Capabilities, Class, Error as TransportError, Header, Packet, PeerState, Publication, Reach, Record,
@@ -24,7 +24,7 @@ use crate::segment::layout::{RANK_WORDS, Ranks, RanksCopy};
 use crate::segment::set_bit;
 use crate::{Error, Life, Segment};
 pub use copy::{Strategies, cma_refusal};
-use peer::{Honesty, Peer};
+use peer::{Bell, Honesty, Peer};
 
 /// Vectors below the doorbell's own.
 const VECTORS: u32 = tocsin_doorbell::VECTOR_WAKE as u32;
@@ -51,6 +51,8 @@ pub struct ShmTransport {
     starved: bool,
     /// A ring did not get through; `flush` tries again.
     retry: bool,
+    /// Some peer was rung by user interrupt and has not looked since.
+    unanswered: bool,
     seen_epoch: u64,
     strategies: Strategies,
 }
@@ -94,6 +96,7 @@ impl ShmTransport {
             dirty_len: 0,
             starved: false,
             retry: false,
+            unanswered: false,
             seen_epoch: segment.epoch(),
             strategies: Strategies::default(),
             segment,
@@ -249,6 +252,26 @@ unsafe impl Transport for ShmTransport {
         Ok(())
     }
 
+    fn prepare_rings(&mut self, peer: u32) {
+        let segment = self.segment.clone();
+        let (Some(state), Some(theirs)) = (self.peers.get_mut(peer as usize), segment.block(peer)) else {
+            return;
+        };
+        if !matches!(state.bell, Bell::Unknown) {
+            return;
+        }
+        state.bell = match theirs.descriptor.backend() {
+            None => Bell::Unknown,
+            Some(BackendKind::Uintr) => match tocsin_doorbell::connect(&theirs.descriptor) {
+                Ok(connection) => Bell::Connected(connection),
+                Err(tocsin_doorbell::Error::NotInstalled) => Bell::Unknown,
+                // Rings go by signal then, as the doorbell's text says; asking again would not help.
+                Err(_) => Bell::Plain,
+            },
+            Some(_) => Bell::Plain,
+        };
+    }
+
     fn is_connected(&self, peer: u32) -> bool {
         has(&self.known, peer)
     }
@@ -370,6 +393,7 @@ unsafe impl Transport for ShmTransport {
         // for all peers at once.
         fence(Ordering::SeqCst);
         self.retry = false;
+        self.unanswered = false;
         let listed = self.dirty_len;
         let mut kept = 0usize;
         for i in 0..listed {
@@ -378,34 +402,39 @@ unsafe impl Transport for ShmTransport {
             // Who waits for room has requests that cannot go on: that is urgent.
             let frees = state.takes_waiting_sender();
             let urgency = if state.urgent || frees { Urgency::Urgent } else { Urgency::Plain };
-            let mut again = false;
-            if state.sent || frees {
-                // SAFETY: the pair is connected, so that its head is allocated, and the block of a rank
-                // always is; both are made of atomics and outlive the endpoint. The fence above is the one
-                // that `ring` asks for.
-                let outcome = unsafe {
-                    ring(
-                        &(*state.block).descriptor,
-                        &(*state.to).mark.0,
-                        (self.rank % VECTORS) as u8,
-                        urgency,
-                    )
-                };
-                again = outcome == RingOutcome::Retry;
-            }
-            state.dirty = again;
+            let vector = (self.rank % VECTORS) as u8;
+            // SAFETY: the pair is connected, so that its head is allocated, and the block of a rank always is; both
+            // are made of atomics and outlive the endpoint. The fence above is the one that `ring` asks for.
+            let (descriptor, mark) = unsafe { (&(*state.block).descriptor, &(*state.to).mark.0) };
+            let outcome = if state.sent || frees {
+                Some(ring(descriptor, mark, vector, urgency))
+            } else if state.unanswered {
+                remind(descriptor, mark, vector, Urgency::Urgent)
+            } else {
+                None
+            };
+            let again = outcome == Some(RingOutcome::Retry);
+            // A user interrupt waits where a signal does not: until the peer has looked, it may need the other.
+            state.unanswered = matches!(outcome, Some(RingOutcome::Rang | RingOutcome::Suppressed))
+                && descriptor.backend() == Some(BackendKind::Uintr);
+            self.unanswered |= state.unanswered;
+            state.dirty = again || state.unanswered;
             // What must be said stays to be said: `sent` stands for any reason to ring.
             state.sent = again;
             state.urgent = again && urgency == Urgency::Urgent;
-            if again {
-                self.retry = true;
-                if let Some(entry) = self.dirty.get_mut(kept) {
-                    *entry = peer;
-                    kept = kept.wrapping_add(1);
-                }
+            self.retry |= again;
+            if state.dirty
+                && let Some(entry) = self.dirty.get_mut(kept)
+            {
+                *entry = peer;
+                kept = kept.wrapping_add(1);
             }
         }
         self.dirty_len = kept;
+    }
+
+    fn awaits_answer(&self) -> bool {
+        self.unanswered
     }
 
     fn peer_state(&self, peer: u32) -> PeerState {

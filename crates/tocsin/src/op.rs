@@ -49,8 +49,8 @@ pub enum Op<T: Element> {
 /// An associative operator of the user.
 ///
 /// It runs on a user thread inside a library call, or on a progress thread, never in a handler: a rank that only
-/// computes does not combine, until it calls the library again. It must not call the library, which answers
-/// [`Error::InHandler`](crate::Error::InHandler) if it does; a panic in it is the error [`Error::UserOperatorPanicked`](crate::Error::UserOperatorPanicked) of the collective.
+/// computes does not combine, until it calls the library again. It must not call the library:
+/// calls that start something answer [`Error::InHandler`](crate::Error::InHandler), others panic; a panic in it is the error [`Error::UserOperatorPanicked`](crate::Error::UserOperatorPanicked) of the collective.
 ///
 /// ```
 /// use tocsin::{Op, UserOp, World};

@@ -98,7 +98,8 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         let mut requests = lock(&self.requests);
         if requests.len() == requests.capacity() {
             // Before growing: a long-lived scope must not keep every request it ever had.
-            requests.retain(|r| !lock(r).is_done());
+            // One that a thread holds is being waited for, perhaps for what is posted here: it stays.
+            requests.retain(|r| r.try_lock().map_or(true, |r| !r.is_done()));
         }
         requests.push(raw.clone());
         ScopedRequest { raw, buffer, scope: PhantomData }

@@ -77,6 +77,10 @@ pub unsafe trait Transport: Send {
     /// As [`connect`](Self::connect).
     fn connect_bulk(&mut self, peer: u32) -> Result<(), Error>;
 
+    /// Makes rings to `peer` as fast as they can be, if it has joined: what needs a system call per peer. User threads
+    /// only; cheap once it is done, and again and again until the peer has joined.
+    fn prepare_rings(&mut self, _peer: u32) {}
+
     /// Whether this rank may send to `peer` in the Eager, Coll and Control classes: one of the two has
     /// connected, and this rank knows. Handler-safe.
     fn is_connected(&self, peer: u32) -> bool;
@@ -130,6 +134,12 @@ pub unsafe trait Transport: Send {
     /// Fences once, then rings each rank that was sent to, or whose waiting sends have room again, at most
     /// once.
     fn flush(&mut self);
+
+    /// Whether a rank that was rung may have to be rung again by other means, because the ring may not reach it where
+    /// it is: then [`flush`](Self::flush) is called again a millisecond later. Handler-safe, constant.
+    fn awaits_answer(&self) -> bool {
+        false
+    }
 
     /// State of a rank; [`PeerState::Absent`] for a rank that does not exist.
     ///

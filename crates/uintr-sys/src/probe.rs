@@ -10,14 +10,17 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// What is missing; `None` when the instructions can be used.
+    /// What the machine lacks; `None` when the instructions can be used. (A process needs a kernel interface beside
+    /// them: see [`crate::why_not`].)
     pub fn why_not(&self) -> Option<&'static str> {
         if !cfg!(target_arch = "x86_64") {
             Some("user interrupts exist on x86-64 only")
         } else if !self.cpuid {
             Some("this CPU has no user interrupts (CPUID leaf 7, EDX bit 5)")
         } else if !self.kernel_enabled {
-            Some("this kernel has not switched user interrupts on (CR4.UINTR)")
+            Some(
+                "this kernel has not switched user interrupts on (CR4.UINTR): load the module `uintr` (kernel-patches/README.md)",
+            )
         } else {
             None
         }

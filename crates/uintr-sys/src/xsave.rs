@@ -10,6 +10,14 @@ pub const HANDLER_MASK: u64 = 0xE7;
 /// Legacy area and header, which every XSAVE area begins with.
 pub const HEADER_END: usize = 576;
 
+/// What a handler's trampoline saves on this machine: the mask, as far as the kernel has switched it on, and the size.
+/// `None` where there is no XSAVEC.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+pub(crate) fn handler_state() -> Option<(u64, usize)> {
+    let mask = HANDLER_MASK & arch::enabled()?;
+    Some((mask, arch::compact_size(mask)?))
+}
+
 /// Bytes that XSAVEC with this mask needs on this CPU (64-byte aligned); `None` where there is no XSAVEC.
 /// Components that the kernel has not switched on take no place.
 pub fn compact_size(mask: u64) -> Option<usize> {
@@ -20,8 +28,28 @@ pub fn compact_size(mask: u64) -> Option<usize> {
 mod arch {
     use crate::cpuid::cpuid;
 
+    const OSXSAVE: u32 = 1 << 27;
+
+    /// XCR0: what the kernel has switched on.
+    pub(super) fn enabled() -> Option<u64> {
+        if cpuid(1, 0).ecx & OSXSAVE == 0 {
+            return None;
+        }
+        let (low, high): (u32, u32);
+        // SAFETY: XGETBV is there, says OSXSAVE; it reads no memory.
+        unsafe {
+            core::arch::asm!(
+                "xgetbv",
+                in("ecx") 0,
+                out("eax") low,
+                out("edx") high,
+                options(nomem, nostack, preserves_flags),
+            );
+        }
+        Some(u64::from(low) | u64::from(high) << 32)
+    }
+
     pub(super) fn compact_size(mask: u64) -> Option<usize> {
-        const OSXSAVE: u32 = 1 << 27;
         const XSAVEC: u32 = 1 << 1;
         if cpuid(0, 0).eax < 0xD || cpuid(1, 0).ecx & OSXSAVE == 0 || cpuid(0xD, 1).eax & XSAVEC == 0 {
             return None;

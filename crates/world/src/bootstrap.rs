@@ -1,10 +1,12 @@
 //! How a rank learns which world it belongs to.
 
-use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
+use nix::poll::{PollFd, PollFlags, PollTimeout};
 use tocsin_shm_transport::Segment;
 use tocsin_shm_transport::rendezvous_socket::{RendezvousSocket, recv_segment, send_segment};
 use tocsin_sync::atomic::{AtomicBool, Ordering};
@@ -17,6 +19,9 @@ use crate::error::Error;
 const GREETING: &str = "tocsin-launch";
 /// The launcher has written before the rank runs, so that this only bounds a launcher that is stuck.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// As in the kernel's asm-generic/fcntl.h.
+const F_SETSIG: libc::c_int = 10;
 
 /// A rank's place in a world.
 #[derive(Clone, Debug)]
@@ -113,12 +118,14 @@ impl Bootstrap for LauncherSocket {
         // SAFETY: - the launcher left the descriptor to whoever reads the variable, and `JOINED` makes that once.
         let stream = UnixStream::from(unsafe { OwnedFd::from_raw_fd(fd) });
         let wrong = |e: tocsin_shm_transport::Error| broken(format!("{BOOTSTRAP_FD}={fd}: {e}"));
+        let lifeline = stream.try_clone().map_err(|e| Error::os("keeping the launcher's socket", e))?;
         let socket = RendezvousSocket::new(stream, PATIENCE).map_err(wrong)?;
         let hello = Hello::parse(&socket.receive().map_err(wrong)?.body)?;
         let segment = recv_segment(&socket, hello.ranks).map_err(wrong)?;
         if hello.rank >= hello.ranks {
             return Err(broken(format!("the launcher said rank {} of {}", hello.rank, hello.ranks)));
         }
+        end_with_launcher(lifeline)?;
         Ok(Place {
             segment: Arc::new(segment),
             rank: hello.rank,
@@ -126,6 +133,35 @@ impl Bootstrap for LauncherSocket {
             launcher: Some(hello.launcher),
         })
     }
+}
+
+/// From here on the kernel ends this process when the launcher's end of the socket closes: the launcher has died, or has
+/// ended the world. The parent-death signal does that for children of the launcher only, and between it and a rank
+/// there may be a shell or a debugger.
+fn end_with_launcher(socket: UnixStream) -> Result<(), Error> {
+    let fd = socket.as_raw_fd();
+    let asked = |answer: libc::c_int| match answer {
+        -1 => Err(Error::os("asking for the launcher's end", io::Error::last_os_error())),
+        answer => Ok(answer),
+    };
+    // The launcher writes no more, so that its end is all that can happen on the socket.
+    // SAFETY: - no pointers.
+    asked(unsafe { libc::fcntl(fd, libc::F_SETOWN, libc::getpid()) })?;
+    // SAFETY: - as above.
+    asked(unsafe { libc::fcntl(fd, F_SETSIG, libc::SIGKILL) })?;
+    // SAFETY: - as above.
+    let flags = asked(unsafe { libc::fcntl(fd, libc::F_GETFL) })?;
+    // SAFETY: - as above.
+    asked(unsafe { libc::fcntl(fd, libc::F_SETFL, flags | libc::O_ASYNC) })?;
+    // If it ended before the calls above, nobody sends the signal.
+    let mut poll = [PollFd::new(socket.as_fd(), PollFlags::empty())];
+    let ended = nix::poll::poll(&mut poll, PollTimeout::ZERO);
+    if ended.map_err(|e| Error::os("looking at the launcher's socket", e.into()))? > 0 {
+        return Err(broken("the launcher has ended".into()));
+    }
+    // Open for as long as this process lives.
+    let _kept = socket.into_raw_fd();
+    Ok(())
 }
 
 /// What the launcher tells a rank, before the segment.

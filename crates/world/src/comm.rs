@@ -133,6 +133,9 @@ impl Comm {
             return;
         }
         let mut guard = self.shared().enter();
+        if self.shared().is_closed() {
+            return;
+        }
         let state = &mut *guard;
         state.p2p.revoke(self.inner.context, self.inner.group.world_ranks());
         state.nbc.fail_context(&mut state.p2p, self.inner.context | COLLECTIVE);

@@ -14,7 +14,7 @@ use crate::error::Error;
 pub use size::parse_size;
 /// Where ranks run.
 pub use tocsin_topology::Policy as Bind;
-pub(crate) use variables::{BOOTSTRAP_FD, CHILD};
+pub(crate) use variables::{BOOTSTRAP_FD, BOOTSTRAP_WORLD, CHILD};
 pub use variables::{VARIABLES, Variable};
 
 /// Default limit of eager messages in bytes: what a 64 KiB data ring holds several of.
@@ -168,20 +168,15 @@ impl Config {
     /// [`Error::BackendUnusable`] when the one asked for cannot run here.
     pub fn usable_backend(&self) -> Result<BackendKind, Error> {
         match self.backend {
-            // `uintr` will come first here once its kernel interface is reachable.
+            None if tocsin_uintr_sys::why_not().is_none() => Ok(BackendKind::Uintr),
             None => Ok(BackendKind::Signal),
-            Some(BackendKind::Uintr) => {
-                Err(Error::BackendUnusable { backend: "uintr".into(), reason: uintr_refusal() })
-            }
+            Some(BackendKind::Uintr) => match tocsin_uintr_sys::why_not() {
+                None => Ok(BackendKind::Uintr),
+                Some(reason) => Err(Error::BackendUnusable { backend: "uintr".into(), reason }),
+            },
             Some(kind) => Ok(kind),
         }
     }
-}
-
-/// Why the backend `uintr` cannot be used here.
-fn uintr_refusal() -> String {
-    let probe = tocsin_uintr_sys::probe();
-    probe.why_not().unwrap_or("this version has no kernel interface for user interrupts").into()
 }
 
 fn wrong(variable: &Variable, value: &str) -> Error {

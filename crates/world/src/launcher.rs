@@ -1,15 +1,21 @@
 //! Starting a world of processes: the library form of `tocsin run`.
 //!
 //! # For users
-//! [`Launch`] describes the ranks, [`Launch::run`] starts them and waits. The calling process is no rank; ranks are its
-//! direct children, and its own death, however it comes, ends them all.
+//! [`Launch`] describes the ranks, [`Launch::run`] starts them and waits. The calling process is no rank; what it starts
+//! as ranks are its direct children, and its own death, however it comes, ends them all, also those that joined behind
+//! a shell. Survivors that are killed take with them what ranks have started.
 //!
 //! # Implementation details
 //! All is done by one thread: the kernel's parent-death signal follows the *thread* that forked, so it must live as
 //! long as the ranks. That thread writes each rank's greeting into its socket before the rank runs, watches the ranks'
 //! pidfds, and reaps them at the very end, so that nobody ever rings a recycled process id.
+//!
+//! A program behind a shell is no child, and no signal of the kernel's follows its parents. So a rank that has joined
+//! keeps its socket, and the kernel kills it when the launcher's end closes; what has not joined is found by
+//! an environment variable: `descendants`.
 
 mod child;
+mod descendants;
 mod limits;
 mod output;
 mod reexecute;

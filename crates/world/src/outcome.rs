@@ -23,6 +23,7 @@ pub(crate) fn check(
         },
         Code::PeerDead => Error::PeerDead { operation, rank },
         Code::PeerFinalized => Error::PeerFinalized { operation, rank },
+        Code::Finalized => Error::Finalized { operation },
         Code::Cancelled => Error::Cancelled { operation },
         Code::Revoked => Error::Revoked { operation },
         Code::TooManyUnexpected => Error::TooManyUnexpected { operation },

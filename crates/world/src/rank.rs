@@ -2,13 +2,13 @@
 
 use std::any::Any;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tocsin_doorbell::{Own, Receiver};
-use tocsin_p2p::P2p;
+use tocsin_p2p::{Grown, P2p};
 use tocsin_progress::engine::{Engine, EngineConfig, Entered};
 use tocsin_progress::stats::{Snapshot, Stats};
-use tocsin_progress::{Id, ProgressThread, Trace};
+use tocsin_progress::{Code, Context, Id, Outcome, ProgressThread, Trace};
 use tocsin_shm_transport::{Life, Segment, ShmTransport};
 use tocsin_sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -19,6 +19,11 @@ use crate::error::Error;
 use crate::request::RawRequest;
 use crate::state::RankState;
 use crate::trace;
+
+/// A full pool of unexpected messages from which nothing was received for this long stays full.
+const STUCK: Duration = Duration::from_secs(1);
+/// How often a waiter behind a full pool looks at it.
+const WATCH: Duration = Duration::from_millis(100);
 
 /// What every communicator and request of a rank shares.
 #[derive(Debug)]
@@ -33,7 +38,7 @@ pub(crate) struct Rank {
     closed: Arc<AtomicBool>,
     /// See [`RankState`].
     blocked: Arc<AtomicBool>,
-    /// Smallest context id that this rank has not used.
+    /// How far this rank has handed out the context ids that it owns: `comm/agree.rs`.
     pub(crate) next_context: AtomicU32,
     parked: Mutex<Parked>,
 }
@@ -114,6 +119,7 @@ fn try_join(place: Place, config: &Config) -> Result<(Arc<Rank>, Bound), Error> 
 
     let mut doorbell = tocsin_doorbell::Config::new(backend);
     doorbell.signal = config.signal;
+    doorbell.ancestor = launcher.unwrap_or(0);
     let context = Arc::as_ptr(&engine).cast::<()>();
     // SAFETY: - the descriptor is in the segment and the engine in an Arc, and `Bound`, which drops the receiver, is
     //           kept beside both by `World`, which is dropped before them; a forgotten World forgets all three
@@ -141,7 +147,15 @@ fn try_join(place: Place, config: &Config) -> Result<(Arc<Rank>, Bound), Error> 
         next_context: AtomicU32::new(crate::comm::FIRST_CONTEXT),
         parked: Mutex::default(),
     };
-    Ok((Arc::new(shared), Bound { progress_thread, receiver, trace }))
+    let shared = Arc::new(shared);
+    // Weak: what waits for a rank to be dropped must not keep it.
+    let rank = Arc::downgrade(&shared);
+    shared.engine.callbacks().set_chore(Box::new(move || {
+        if let Some(rank) = rank.upgrade() {
+            rank.make_room_for_wanted();
+        }
+    }));
+    Ok((shared, Bound { progress_thread, receiver, trace }))
 }
 
 fn doorbell_error(backend: BackendKind, error: &tocsin_doorbell::Error) -> Error {
@@ -159,6 +173,10 @@ impl Rank {
                 "this process is a fork of a rank, and a rank's traffic is its own: use it in the parent";
             return Err(Error::InvalidArgument { operation, what: what.into() });
         }
+        self.still_open(operation)
+    }
+
+    fn still_open(&self, operation: &'static str) -> Result<(), Error> {
         if let Some(code) = self.segment.aborted() {
             return Err(Error::Aborted { operation, code });
         }
@@ -169,8 +187,25 @@ impl Rank {
     }
 
     /// Enters the engine, as soon as whoever is inside has left.
+    ///
+    /// # Panics
+    /// In a user operator: it runs inside already. The panic ends the operator with an error, where waiting would
+    /// never end.
     pub(crate) fn enter(&self) -> Entered<'_, RankState> {
+        if crate::operator::InsideOperator::is_here() {
+            inside_operator();
+        }
         self.engine.enter()
+    }
+
+    /// Enters for an operation that needs an open rank: one that lends the engine a buffer or makes it look at its
+    /// lanes. Asked again under the token, because another thread may have closed the rank while this one waited, and
+    /// freed the buffers that a pass would write to.
+    pub(crate) fn enter_open(&self, operation: &'static str) -> Result<Entered<'_, RankState>, Error> {
+        self.open(operation)?;
+        let state = self.enter();
+        self.still_open(operation)?;
+        Ok(state)
     }
 
     /// Whether the rank has left: then no request will move again.
@@ -181,46 +216,121 @@ impl Rank {
 
     /// Waits until `done`, this rank has left, or time is up. `need`: what a full pool of unexpected messages may be
     /// grown for.
+    ///
+    /// A pool that has reached its limit and from which nobody has received for [`STUCK`] ends the needs that only a
+    /// lane behind it could meet.
     pub(crate) fn wait_until(
         &self,
         need: &[Need],
         mut done: impl FnMut() -> bool,
         timeout: Option<Duration>,
     ) -> bool {
-        self.engine.wait_until(
-            || {
-                if done() || self.is_closed() || self.end_if_aborted() {
-                    return true;
-                }
-                self.make_room(need) && done()
-            },
-            timeout,
-        )
+        let ends = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let mut full: Option<FullPool> = None;
+        loop {
+            let left = ends.map(|end| end.saturating_duration_since(Instant::now()));
+            // Whoever watches a full pool comes back to look at it; the others sleep as long as they may.
+            let slice = match full {
+                Some(_) => Some(left.map_or(WATCH, |left| left.min(WATCH))),
+                None => left.or(timeout),
+            };
+            let mut newly_full = false;
+            let over = self.engine.wait_until(
+                || {
+                    if done() || self.is_closed() || self.end_if_aborted() {
+                        return true;
+                    }
+                    match self.make_room(need) {
+                        Grown::NotNeeded => {
+                            full = None;
+                            false
+                        }
+                        Grown::Room => {
+                            full = None;
+                            done()
+                        }
+                        Grown::Full => match &mut full {
+                            Some(pool) => pool.is_stuck(self) && self.give_up(need) && done(),
+                            None => {
+                                full = Some(FullPool::new(self));
+                                newly_full = true;
+                                true
+                            }
+                        },
+                    }
+                },
+                slice,
+            );
+            if over && !newly_full {
+                return true;
+            }
+            if !newly_full && (full.is_none() || ends.is_some_and(|end| Instant::now() >= end)) {
+                return false;
+            }
+        }
     }
 
     /// A full pool of unexpected messages blocks the very message that is waited for: makes room for it. Who calls this
-    /// is a user's thread and may allocate. Whether something has changed.
-    pub(crate) fn make_room(&self, need: &[Need]) -> bool {
+    /// is a user's thread and may allocate.
+    pub(crate) fn make_room(&self, need: &[Need]) -> Grown {
         if !self.blocked.load(Ordering::Relaxed) {
-            return false;
+            return Grown::NotNeeded;
         }
         let mut state = self.enter();
-        let mut changed = false;
+        let mut all = Grown::NotNeeded;
         for need in need {
             // Entered for writing only if there is something to change: that wakes who sleeps, this very waiter
             // included, which would never come to rest behind a lane that it does not wait for.
-            changed |= match *need {
-                Need::Message(id) => state.p2p.is_behind_blocked(id) && state.p2p.grow_for_message(id),
-                Need::Collective => state.p2p.is_coll_blocked() && state.p2p.grow_for_collective(),
+            all = all.max(match *need {
+                Need::Message(id) if state.p2p.is_behind_blocked(id) => state.p2p.grow_for_message(id),
+                Need::Collective if state.p2p.is_coll_blocked() => state.p2p.grow_for_collective(),
+                Need::Message(_) | Need::Collective => Grown::NotNeeded,
+            });
+        }
+        all
+    }
+
+    /// Somebody waits for a callback or a waker: if its message is behind a full pool already, no message will come
+    /// that would make the engine notice.
+    pub(crate) fn look_for_wanted(&self) {
+        if self.blocked.load(Ordering::Relaxed) {
+            self.engine.poke(Context::User);
+        }
+    }
+
+    /// Ends what only a blocked lane could meet.
+    fn give_up(&self, need: &[Need]) -> bool {
+        let mut state = self.enter();
+        let mut ended = false;
+        for need in need {
+            ended |= match *need {
+                Need::Message(id) => state.p2p.give_up_message(id),
+                Need::Collective => state.p2p.give_up_collectives(),
             };
         }
-        changed
+        ended
+    }
+
+    /// What the callback thread does when a lane is blocked and somebody wants to hear of a message without looking:
+    /// room, and a look at what it lets in.
+    fn make_room_for_wanted(&self) {
+        if self.is_closed() {
+            return;
+        }
+        let mut state = self.enter();
+        let grown = state.p2p.grow_for_wanted();
+        state.refused_at = (grown == Grown::Full).then(|| state.p2p.unexpected_freed());
+        drop(state);
+        if grown == Grown::Room {
+            self.engine.poke(Context::User);
+        }
     }
 
     /// After an abort nothing moves any more and every request is over. Whether that is so.
     pub(crate) fn end_if_aborted(&self) -> bool {
-        if self.segment.aborted().is_none() {
-            return false;
+        let Some(code) = self.segment.aborted() else { return false };
+        if self.is_closed() {
+            return true;
         }
         // Under the token, so that no copy is under way. Entered, not tried: who turned away because the progress thread
         // is inside might then sleep, and nobody would wake it.
@@ -229,8 +339,17 @@ impl Rank {
         if !self.is_closed() {
             state.p2p.close_transfers();
         }
-        self.closed.store(true, Ordering::Release);
+        self.end_all(&mut state, Code::Aborted, code as u64);
         true
+    }
+
+    /// Ends all operations under the token: their callbacks and wakers are not lost, and no buffer is touched any more.
+    fn end_all(&self, state: &mut RankState, code: Code, detail: u64) {
+        let outcome = Outcome { code, source: self.rank, detail, ..Outcome::default() };
+        state.nbc.end_all(&mut state.p2p, outcome);
+        state.p2p.end_all(code, detail);
+        // SYNC POINT: Release: who sees it without the token sees the last copy.
+        self.closed.store(true, Ordering::Release);
     }
 
     /// Statistics so far.
@@ -295,8 +414,10 @@ impl Rank {
             state.p2p.close_transfers();
             // What was sent must be announced before the end is.
             tocsin_progress::Work::leave(&mut *state);
-            // SYNC POINT: Release: who sees it without the token sees the last copy.
-            self.closed.store(true, Ordering::Release);
+            match self.segment.aborted() {
+                Some(code) => self.end_all(&mut state, Code::Aborted, code as u64),
+                None => self.end_all(&mut state, Code::Finalized, 0),
+            }
         }
         let Bound { progress_thread, receiver, trace } = bound;
         drop(progress_thread);
@@ -311,6 +432,33 @@ impl Rank {
             trace::write(&path, self.rank, &trace);
         }
     }
+}
+
+/// Somebody waits behind a pool of unexpected messages that has reached its limit.
+struct FullPool {
+    since: Instant,
+    freed: u64,
+}
+
+impl FullPool {
+    fn new(rank: &Rank) -> FullPool {
+        FullPool { since: Instant::now(), freed: rank.enter().p2p.unexpected_freed() }
+    }
+
+    /// Whether nobody has received anything from it for so long that nobody will.
+    fn is_stuck(&mut self, rank: &Rank) -> bool {
+        let freed = rank.enter().p2p.unexpected_freed();
+        if freed != self.freed {
+            *self = FullPool { since: Instant::now(), freed };
+        }
+        self.since.elapsed() >= STUCK
+    }
+}
+
+#[cold]
+#[allow(clippy::panic)] // caught where operators are run
+fn inside_operator() -> ! {
+    panic!("a user operator called the library, which runs it: an operator may only combine its operands")
 }
 
 impl Parked {

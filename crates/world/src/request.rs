@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
 
+use tocsin_p2p::Grown;
 use tocsin_progress::{Completion, Context, Id, Outcome};
 
 use crate::comm::Comm;
@@ -176,7 +177,7 @@ impl RawRequest {
             let shared = self.meaning.comm.shared();
             shared.engine.poke(Context::User);
             // Who only tests waits, too.
-            if !self.is_complete() && shared.make_room(&[self.need()]) {
+            if !self.is_complete() && shared.make_room(&[self.need()]) == Grown::Room {
                 shared.engine.poke(Context::User);
             }
             shared.end_if_aborted();
@@ -269,6 +270,7 @@ impl RawRequest {
         });
         let set = self.meaning.comm.shared().engine.callbacks().set(self.completion(), call);
         self.after = Some(after.clone());
+        self.meaning.comm.shared().look_for_wanted();
         if set.is_err() {
             let then = {
                 let mut slot = after.lock().unwrap_or_else(PoisonError::into_inner);
@@ -307,7 +309,9 @@ impl RawRequest {
 
 impl Drop for RawRequest {
     fn drop(&mut self) {
-        if self.seen.is_some() || self.meaning.comm.shared().is_closed() {
+        // In a user operator the engine cannot be entered: the slot is free again when the rank leaves.
+        let unreachable = crate::operator::InsideOperator::is_here();
+        if self.seen.is_some() || unreachable || self.meaning.comm.shared().is_closed() {
             return;
         }
         let mut guard = self.meaning.comm.shared().enter();

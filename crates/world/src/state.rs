@@ -18,6 +18,8 @@ pub(crate) struct RankState {
     closed: Arc<AtomicBool>,
     /// A lane waits for room among the unexpected messages, as of the last pass: so that waiters need not enter to see.
     blocked: Arc<AtomicBool>,
+    /// [`P2p::unexpected_freed`] when there was no more room to make for those who only want to hear of messages.
+    pub(crate) refused_at: Option<u64>,
 }
 
 impl RankState {
@@ -26,7 +28,7 @@ impl RankState {
         closed: Arc<AtomicBool>,
         blocked: Arc<AtomicBool>,
     ) -> RankState {
-        RankState { p2p, nbc: Nbc::new(), closed, blocked }
+        RankState { p2p, nbc: Nbc::new(), closed, blocked, refused_at: None }
     }
 
     /// Sends and collectives that finalize has to see through.
@@ -77,6 +79,17 @@ unsafe impl Work for RankState {
     #[inline]
     fn wants_plain(&self) -> bool {
         self.p2p.wants_plain()
+    }
+
+    #[inline]
+    fn awaits_answer(&self) -> bool {
+        self.p2p.transport().awaits_answer()
+    }
+
+    #[inline]
+    fn wants_chore(&self) -> bool {
+        let wanted = || self.p2p.wants_plain() || self.nbc.outstanding() > 0 && self.p2p.is_coll_blocked();
+        self.p2p.is_blocked() && wanted() && self.refused_at != Some(self.p2p.unexpected_freed())
     }
 
     #[inline]

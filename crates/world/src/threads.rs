@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use tocsin_shm_transport::Segment;
 
@@ -42,29 +42,79 @@ pub fn threads_each<R: Send, F: Fn(Comm) -> R + Sync>(
     let mut of_ranks = config.clone();
     of_ranks.trace = of_ranks.trace.map(|path| trace::part(&path));
     let (f, of_ranks) = (&f, &of_ranks);
+    let gate = &Gate::new();
     let results = std::thread::scope(|scope| {
-        let handles: Vec<_> = (0..ranks)
-            .map(|rank| {
-                let seat =
-                    Seat { segment: segment.clone(), rank, cpu: cpus.get(rank as usize).copied().flatten() };
-                std::thread::Builder::new()
-                    .name(format!("rank-{rank}"))
-                    .spawn_scoped(scope, move || seat.run(of_ranks, f))
-            })
-            .collect();
-        let results = handles.into_iter().zip(0..).map(|(handle, rank)| match handle {
-            Ok(handle) => handle.join().unwrap_or_else(|panic| Err(panicked(rank, &*panic))),
-            Err(error) => {
-                gone(&segment, rank);
-                Err(Error::os(format!("starting the thread of rank {rank}"), error))
+        let mut handles = Vec::with_capacity(ranks as usize);
+        for rank in 0..ranks {
+            let seat =
+                Seat { segment: segment.clone(), rank, cpu: cpus.get(rank as usize).copied().flatten() };
+            let started =
+                std::thread::Builder::new().name(format!("rank-{rank}")).spawn_scoped(scope, move || {
+                    match gate.pass() {
+                        true => seat.run(of_ranks, f),
+                        // Nobody reads it: who started the threads gives its own error.
+                        false => Err(Error::Finalized { operation: "threads" }),
+                    }
+                });
+            match started {
+                Ok(handle) => handles.push(handle),
+                Err(error) => {
+                    // Those that have started end without a rank; the scope waits for them.
+                    gate.open(false);
+                    return Err(refused(rank, ranks, &error));
+                }
             }
-        });
-        results.collect()
-    });
+        }
+        gate.open(true);
+        let ended = handles
+            .into_iter()
+            .zip(0..)
+            .map(|(handle, rank)| handle.join().unwrap_or_else(|panic| Err(panicked(rank, &*panic))));
+        Ok(ended.collect())
+    })?;
     if let Some(path) = &config.trace {
         trace::join(path, ranks);
     }
     Ok(results)
+}
+
+fn refused(rank: u32, ranks: u32, error: &std::io::Error) -> Error {
+    Error::System {
+        operation: format!("starting the thread of rank {rank} of {ranks}"),
+        reason: format!(
+            "{error}: start fewer ranks, or raise the limit of processes or of memory (ulimit -u, ulimit -v)"
+        ),
+    }
+}
+
+/// What the threads of the ranks wait for: no rank begins before all threads have started, because one that begins
+/// waits for all others.
+struct Gate {
+    /// Whether the ranks may run, once that is known.
+    open: Mutex<Option<bool>>,
+    changed: Condvar,
+}
+
+impl Gate {
+    fn new() -> Gate {
+        Gate { open: Mutex::new(None), changed: Condvar::new() }
+    }
+
+    fn open(&self, run: bool) {
+        *self.open.lock().unwrap_or_else(PoisonError::into_inner) = Some(run);
+        self.changed.notify_all();
+    }
+
+    /// Waits until it is known whether the ranks may run.
+    fn pass(&self) -> bool {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            match *open {
+                Some(run) => return run,
+                None => open = self.changed.wait(open).unwrap_or_else(PoisonError::into_inner),
+            }
+        }
+    }
 }
 
 struct Seat {

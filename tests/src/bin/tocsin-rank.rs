@@ -2,19 +2,22 @@
 //!
 //! - `tocsin-rank [--no-descriptors] LIMIT_S SCENARIO [NAME=VALUE...]`
 //! - `tocsin-rank --launch RANKS BACKEND kill|report LIMIT_S SCENARIO [NAME=VALUE...]` starts that many of the first form, prints
-//!   their process ids by rank on one line, and exits with the status of the first rank that failed.
+//!   their process ids by rank on one line, and exits with the status of the first rank that failed. `--launch-shell`: each
+//!   behind a shell, whose process id is printed.
+//! - `tocsin-rank --threads RANKS LIMIT_S SCENARIO [NAME=VALUE...]` has the ranks as threads.
 
 use std::io::Write;
+use std::path::Path;
 
 use tocsin_tests::run::Arguments;
 use tocsin_tests::scenarios;
-use tocsin_world::World;
 use tocsin_world::launcher::{Launch, OnFailure};
+use tocsin_world::{Comm, Config, World};
 
 fn main() {
     let mut words = std::env::args().skip(1).peekable();
-    if words.next_if(|w| w == "--launch").is_some() {
-        match launch(words.collect()) {
+    if let Some(form) = words.next_if(|w| w == "--launch" || w == "--launch-shell") {
+        match launch(words.collect(), form == "--launch-shell") {
             Ok(status) => std::process::exit(status),
             Err(error) => {
                 eprintln!("{error}");
@@ -28,6 +31,7 @@ fn main() {
         // SAFETY: the pointer is to a live rlimit.
         unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) };
     }
+    let threads = words.next_if(|w| w == "--threads").map(|_| words.next().and_then(|w| w.parse().ok()));
     let limit = words.next().and_then(|w| w.parse().ok()).unwrap_or(60);
     // SAFETY: alarm has no memory effects; SIGALRM's default action ends a rank that hangs.
     unsafe { libc::alarm(limit) };
@@ -36,6 +40,14 @@ fn main() {
         std::process::exit(2);
     };
     let arguments = Arguments::parse(words);
+    if let Some(ranks) = threads {
+        let scenario = |comm: Comm| scenarios::find(&name)(&comm, &arguments);
+        if let Err(error) = tocsin_world::threads(ranks.unwrap_or(0), &Config::default(), scenario) {
+            eprintln!("{error}");
+            std::process::exit(3);
+        }
+        return;
+    }
     let forbid = arguments.optional("forbid");
     if forbid == Some("start") {
         forbid_copies();
@@ -81,14 +93,19 @@ fn forbid_copies() {
     }
 }
 
-fn launch(words: Vec<String>) -> Result<i32, Box<dyn std::error::Error>> {
+fn launch(words: Vec<String>, behind_shell: bool) -> Result<i32, Box<dyn std::error::Error>> {
     let [ranks, backend, on_failure, rest @ ..] = words.as_slice() else {
         return Err("usage: tocsin-rank --launch RANKS BACKEND kill|report LIMIT_S SCENARIO...".into());
     };
     let mut launch = Launch::new(std::env::current_exe()?, ranks.parse()?);
     launch.config.set("TOCSIN_BACKEND", backend)?;
     launch.on_failure = if on_failure == "report" { OnFailure::Report } else { OnFailure::Kill };
-    launch.args = rest.iter().map(Into::into).collect();
+    if behind_shell {
+        let shell = Path::new("/bin/sh").to_path_buf();
+        let program = std::mem::replace(&mut launch.program, shell);
+        launch.args = ["-c".into(), "\"$0\" \"$@\"; exit $?".into(), program.into()].into();
+    }
+    launch.args.extend(rest.iter().map(Into::into));
     let running = launch.spawn()?;
     let pids: Vec<String> = running.pids().iter().map(ToString::to_string).collect();
     println!("pids {}", pids.join(" "));

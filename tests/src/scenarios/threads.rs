@@ -229,3 +229,64 @@ pub fn callbacks_while_computing(comm: &Comm, arguments: &Arguments) {
         println!("callbacks and wakers ran within {:.2} ms of computing", slowest.as_secs_f64() * 1e3);
     }
 }
+
+/// `seed`, `rounds`: three threads of each rank make communicators at once, each from a parent of its own; the parents have
+/// some ranks in common. No rank gets a context twice, and no message strays.
+pub fn make_communicators(comm: &Comm, arguments: &Arguments) {
+    let (seed, rounds, me) = (arguments.number("seed"), arguments.number("rounds"), comm.rank());
+    let failed = |error: Error| -> ! { panic!("rank {me}: {error}") };
+    // All ranks; all but the last; all but the first.
+    let left_out = [None, Some(comm.size() - 1), Some(0)];
+    let parents: Vec<Option<Comm>> = left_out
+        .iter()
+        .map(|out| comm.split((*out != Some(me)).then_some(0), 0).unwrap_or_else(|e| failed(e)))
+        .collect();
+    let make = |thread: u64, parent: &Comm| {
+        // The same on all ranks of the parent, and one that is not.
+        let mut plan = Random::new(seed ^ thread << 32);
+        let mut own = Random::new(seed ^ 0x5a5a ^ thread << 32 ^ u64::from(me) << 40);
+        let mut made = Vec::new();
+        for round in 0..rounds {
+            if own.below(4) == 0 {
+                compute(&mut own);
+            }
+            let new = match plan.below(3) {
+                0 => parent.dup().map(Some),
+                1 => parent.split(Some(parent.rank() % 2), -(parent.rank() as i32)),
+                _ => parent.split((u64::from(parent.rank()) != round % 2).then_some(7), 0),
+            };
+            let Some(new) = new.unwrap_or_else(|e| failed(e)) else { continue };
+            let (here, ranks) = (new.rank(), new.size());
+            let word = (thread << 32 | round).to_le_bytes();
+            let mut got = [0; 8];
+            let mut receiving = receive(&new, &mut got, (here + ranks - 1) % ranks, 1);
+            let mut sending = send(&new, &word, (here + 1) % ranks, 1, Mode::Standard);
+            wait_all(&mut [&mut receiving, &mut sending]).unwrap_or_else(|e| failed(e));
+            assert_eq!(
+                got, word,
+                "rank {me}, thread {thread}, round {round}: a message of another communicator"
+            );
+            made.push(new.context());
+        }
+        made
+    };
+    let mut contexts = vec![comm.context()];
+    contexts.extend(parents.iter().flatten().map(Comm::context));
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..)
+            .zip(&parents)
+            .filter_map(|(thread, parent)| {
+                let (make, parent) = (&make, parent.as_ref()?);
+                Some(scope.spawn(move || make(thread, parent)))
+            })
+            .collect();
+        for thread in threads {
+            contexts.extend(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        }
+    });
+    let all = contexts.len();
+    contexts.sort_unstable();
+    contexts.dedup();
+    assert_eq!(contexts.len(), all, "rank {me}: {} contexts came twice", all - contexts.len());
+    wait(comm.ibarrier_raw(None));
+}

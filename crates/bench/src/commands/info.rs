@@ -37,12 +37,13 @@ pub(crate) fn run(args: &Info) -> Result<(), Error> {
     let yes = |b: bool| if b { "yes" } else { "no" };
     let mut text = format!(
         "tocsin {}, Linux {}, {}\n\nUser interrupts\n  CPU has them            {}\n  kernel enabled them     {}\n  \
-         kernel interface        none in this version\n",
+         kernel interface        {}\n",
         tocsin_world::VERSION,
         kernel(),
         cpu_model(),
         yes(probe.cpuid),
-        yes(probe.kernel_enabled)
+        yes(probe.kernel_enabled),
+        interface()
     );
     text += "\nBackends (how a rank is notified)\n";
     text += &table(&backends);
@@ -58,18 +59,25 @@ pub(crate) fn run(args: &Info) -> Result<(), Error> {
     Ok(())
 }
 
+/// The kernel's interface to user interrupts.
+fn interface() -> &'static str {
+    #[cfg(target_arch = "x86_64")]
+    {
+        tocsin_uintr_sys::kernel().map_or("none", |kernel| kernel.name())
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        "none"
+    }
+}
+
 fn backends() -> Vec<Usable> {
-    let uintr = match crate::fleet::usable(crate::values::Backend::Uintr) {
-        Ok(_) => None,
-        Err(_) => Some(
-            tocsin_uintr_sys::probe()
-                .why_not()
-                .unwrap_or("this version has no kernel interface for user interrupts")
-                .to_owned(),
-        ),
-    };
     vec![
-        Usable { name: "uintr", what: "a user interrupt, without the kernel", why_not: uintr },
+        Usable {
+            name: "uintr",
+            what: "a user interrupt, without the kernel",
+            why_not: tocsin_uintr_sys::why_not(),
+        },
         Usable { name: "signal", what: "a signal", why_not: None },
         Usable { name: "thread", what: "a progress thread beside each rank", why_not: None },
         Usable { name: "poll", what: "not at all: progress inside calls only", why_not: None },

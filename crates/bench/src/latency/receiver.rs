@@ -49,8 +49,8 @@ pub(super) mod word {
 /// The number that means "no more".
 pub(super) const STOP: u64 = 0;
 
-const MECHANISMS: [Mechanism; 4] =
-    [Mechanism::Signal, Mechanism::Futex, Mechanism::Eventfd, Mechanism::Cacheline];
+const MECHANISMS: [Mechanism; 5] =
+    [Mechanism::Uintr, Mechanism::Signal, Mechanism::Futex, Mechanism::Eventfd, Mechanism::Cacheline];
 
 /// A mechanism as a number.
 pub(super) fn number(mechanism: Mechanism) -> u64 {
@@ -89,13 +89,17 @@ pub(super) fn serve(region: &Region, eventfd: RawFd, cpu: usize) -> Result<(), E
     tocsin_topology::bind_thread(cpu).map_err(Error::failed)?;
     let words = region.words();
     let descriptor = words[word::DESCRIPTOR..].as_ptr().cast::<Descriptor>();
+    // A receiver of user interrupts takes signals from senders that are not connected to it: both are measured on it.
+    let backend = match tocsin_uintr_sys::why_not() {
+        None => BackendKind::Uintr,
+        Some(_) => BackendKind::Signal,
+    };
     // SAFETY:
     // - the descriptor is aligned (asserted above), zeroed, and mapped as long as `region`, which outlives the receiver;
     // - `rung` neither allocates nor waits, and its context is mapped as long;
     // - the receiver is dropped at the end of this function, on this thread.
-    let receiver = unsafe {
-        Receiver::install(descriptor, &Config::new(BackendKind::Signal), rung, words.as_ptr().cast())
-    };
+    let receiver =
+        unsafe { Receiver::install(descriptor, &Config::new(backend), rung, words.as_ptr().cast()) };
     let _receiver = receiver.map_err(Error::failed)?;
     words[word::ALIVE].store(1, Ordering::Release);
     let mut turn = 0;
@@ -119,7 +123,7 @@ pub(super) fn serve(region: &Region, eventfd: RawFd, cpu: usize) -> Result<(), E
 fn await_post(words: &[AtomicU64], mechanism: Mechanism, eventfd: RawFd, post: u64) -> Result<(), Error> {
     words[word::READY].store(post, Ordering::Release);
     match mechanism {
-        Mechanism::Signal => {
+        Mechanism::Uintr | Mechanism::Signal => {
             while words[word::SEEN].load(Ordering::Acquire) < post {
                 // The opaque loop that is interrupted.
                 compute(100, post);
@@ -143,7 +147,7 @@ fn await_post(words: &[AtomicU64], mechanism: Mechanism, eventfd: RawFd, post: u
                 }
             }
         }
-        Mechanism::Cacheline | Mechanism::Uintr => {
+        Mechanism::Cacheline => {
             while words[word::LINE].load(Ordering::Acquire) < post {
                 std::hint::spin_loop();
             }

@@ -13,6 +13,7 @@ pub(crate) struct AlternateStack {
     mapping: *mut libc::c_void,
     mapped: usize,
     stack: *mut libc::c_void,
+    usable: usize,
     old: libc::stack_t,
 }
 
@@ -44,6 +45,7 @@ impl AlternateStack {
             mapping,
             mapped,
             stack,
+            usable,
             // SAFETY: zeroed is a valid stack_t.
             old: unsafe { core::mem::zeroed() },
         };
@@ -70,6 +72,11 @@ impl AlternateStack {
         // SS_ONSTACK is a report, not something to set.
         it.old.ss_flags &= libc::SS_DISABLE;
         Ok(it)
+    }
+
+    /// Its lowest address and size.
+    pub(crate) fn range(&self) -> (usize, usize) {
+        (self.stack.expose_provenance(), self.usable)
     }
 
     fn unmap(&mut self) {

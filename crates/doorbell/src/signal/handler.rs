@@ -18,6 +18,7 @@ extern "C" fn on<const NUMBER: usize>(signal: i32, info: *mut libc::siginfo_t, c
     let origin = Origin::of(info);
     let mut ours = false;
     if let Some(block) = Block::of_this_thread() {
+        heal_user_interrupts(context);
         let timer = matches!(origin, Origin::Timer(serial) if serial == block.serial());
         // Asked whatever the origin says: a ring may have collapsed into somebody else's signal.
         let arrived = block.arrived();
@@ -37,6 +38,23 @@ extern "C" fn on<const NUMBER: usize>(signal: i32, info: *mut libc::siginfo_t, c
         Origin::Foreign => chain(NUMBER, signal, info, context, true),
     }
 }
+
+/// A signal that found nobody to answer user interrupts may come from a thread whose user interrupts are masked for
+/// ever: other code's signal handler jumped out of one that it had interrupted.
+#[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
+fn heal_user_interrupts(context: *const libc::c_void) {
+    if tocsin_uintr_sys::installed() {
+        // SAFETY: the kernel passes a valid ucontext_t to an SA_SIGINFO handler; handlers that chain to ours must, too.
+        if let Some(context) = unsafe { context.cast::<libc::ucontext_t>().as_ref() } {
+            let registers = &context.uc_mcontext.gregs;
+            let (rsp, rip) = (registers[libc::REG_RSP as usize], registers[libc::REG_RIP as usize]);
+            tocsin_uintr_sys::heal(rsp as usize, rip as usize);
+        }
+    }
+}
+
+#[cfg(not(all(target_arch = "x86_64", not(miri), not(loom))))]
+fn heal_user_interrupts(_context: *const libc::c_void) {}
 
 /// Where a signal comes from, as far as its `siginfo` tells.
 enum Origin {

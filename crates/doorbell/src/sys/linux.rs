@@ -4,7 +4,11 @@ use crate::descriptor::Descriptor;
 use core::time::Duration;
 use tocsin_sync::errno;
 
-pub(crate) use tocsin_sync::clock::now_ns;
+/// The clock that marks are stamped by. Handler-safe.
+#[inline]
+pub(crate) fn now_ns(_target: &Descriptor) -> u64 {
+    tocsin_sync::clock::now_ns()
+}
 
 /// tgkill(2). Handler-safe; may change errno.
 #[inline]
@@ -12,6 +16,12 @@ pub(crate) fn signal(_target: &Descriptor, pid: i32, tid: i32, signal: i32) -> R
     // SAFETY: no memory is involved; the ids and the signal were checked by the caller.
     let answer = unsafe { libc::syscall(libc::SYS_tgkill, pid, tid, signal) };
     if answer == 0 { Ok(()) } else { Err(errno::get()) }
+}
+
+/// SENDUIPI, if this process is connected to the target. Handler-safe.
+#[inline]
+pub(crate) fn user_interrupt<V: crate::ring::Variant>(target: &Descriptor) -> bool {
+    if V::CHECK_SERIAL { crate::uintr::ring::<true>(target) } else { crate::uintr::ring::<false>(target) }
 }
 
 /// futex(2) FUTEX_WAKE of everybody: not the private kind, sleepers' and wakers' processes differ.

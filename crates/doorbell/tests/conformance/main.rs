@@ -3,9 +3,12 @@
 //! Each case runs in a process of its own with a time limit, so that a case may change dispositions, limits
 //! or die, and none can hang. `cargo test -p tocsin-doorbell --test conformance [-- FILTER]`.
 //! `TOCSIN_TEST_STEPS` sets the number of random steps, `TOCSIN_TEST_SEED` their seed.
+//! Backend `uintr` runs for real where the machine has user interrupts, elsewhere by an emulation with signals; with
+//! `TOCSIN_UINTR_REQUIRED=1` only the real thing will do.
 #![cfg_attr(loom, allow(dead_code, unused_imports))]
 #![allow(clippy::unwrap_used)] // clippy knows a test by its harness; this one has its own
 
+mod connecting;
 mod ends;
 mod foreign;
 mod limits;
@@ -27,7 +30,9 @@ static ALLOCATOR: Tripwire<std::alloc::System> = Tripwire::new(std::alloc::Syste
 pub struct Case {
     name: &'static str,
     run: fn(&'static Shared, BackendKind),
-    interrupts_only: bool,
+    only: fn(BackendKind) -> bool,
+    /// Ringers of a `uintr` receiver connect. (A case about the signal's handler wants to see the signal.)
+    connects: bool,
     seconds: u32,
 }
 
@@ -36,12 +41,17 @@ macro_rules! cases {
         &[$(Case {
             name: concat!(stringify!($module), "::", stringify!($name)),
             run: $module::$name,
-            interrupts_only: cases!(@only $($only)?),
+            only: cases!(@only $($only)?),
+            connects: cases!(@connects $($only)?),
             seconds: $seconds,
         }),*]
     };
-    (@only) => { false };
-    (@only interrupts) => { true };
+    (@only) => { |_| true };
+    (@only interrupts) => { BackendKind::interrupts };
+    (@only by_signal) => { BackendKind::interrupts };
+    (@connects by_signal) => { false };
+    (@connects $($other:ident)?) => { true };
+    (@only uintr) => { |kind| kind == BackendKind::Uintr };
 }
 
 static CASES: &[Case] = cases! {
@@ -56,6 +66,14 @@ static CASES: &[Case] = cases! {
     rings::old_mark_does_not_suppress 10;
     rings::timer (interrupts) 10;
     rings::nonsense_descriptor_is_harmless 10;
+    rings::blocked_in_a_call_of_its_own (interrupts) 10;
+    connecting::user_interrupts_need_no_signal (uintr) 30;
+    connecting::from_another_process (uintr) 30;
+    connecting::a_new_receiver_is_reached (uintr) 30;
+    connecting::connections_are_counted (uintr) 10;
+    connecting::dropped_while_rung (uintr) 30;
+    connecting::nobody_there (uintr) 10;
+    connecting::a_jump_out_of_a_signal_heals (uintr) 10;
     masking::ring_while_masked 10;
     masking::guards_nest 10;
     masking::ring_during_the_unmask_run (interrupts) 10;
@@ -79,7 +97,7 @@ static CASES: &[Case] = cases! {
     foreign::handlers_are_chained (interrupts) 10;
     foreign::one_shot_handler_is_chained_once (interrupts) 10;
     foreign::everything_is_restored (interrupts) 10;
-    foreign::a_later_handler_stays (interrupts) 10;
+    foreign::a_later_handler_stays (by_signal) 10;
     foreign::dropped_on_its_own_stack (interrupts) 10;
     random::steps 120;
     random::a_broken_owner_is_caught (interrupts) 30;
@@ -95,11 +113,11 @@ fn main() {
     }
     let filter: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
     let (mut run, mut failed) = (0, Vec::new());
-    for kind in [BackendKind::Signal, BackendKind::Thread, BackendKind::Poll] {
+    for kind in kinds() {
         for case in CASES {
             let name = format!("{kind}::{}", case.name);
             let wanted = filter.is_empty() || filter.iter().any(|f| name.contains(f.as_str()));
-            if !wanted || (case.interrupts_only && !kind.interrupts()) {
+            if !wanted || !(case.only)(kind) {
                 continue;
             }
             run += 1;
@@ -122,12 +140,35 @@ fn main() {
     }
 }
 
+/// The backends that this machine has, by emulation if need be.
+#[cfg(not(loom))]
+fn kinds() -> Vec<BackendKind> {
+    let mut kinds = vec![BackendKind::Signal, BackendKind::Thread, BackendKind::Poll];
+    let Some(why) = tocsin_uintr_sys::why_not() else {
+        kinds.insert(0, BackendKind::Uintr);
+        return kinds;
+    };
+    if std::env::var("TOCSIN_UINTR_REQUIRED").as_deref() == Ok("1") {
+        println!("test uintr::is_there ... FAILED: {why}");
+        std::process::exit(101);
+    }
+    if rank::emulation_possible() {
+        println!("no user interrupts ({why}): backend uintr is emulated by signals");
+        kinds.insert(0, BackendKind::Uintr);
+    }
+    kinds
+}
+
 #[cfg(not(loom))]
 fn in_a_process(case: &Case, kind: BackendKind) -> Result<(), String> {
     let shared = Shared::map();
     let child = rank::fork(|| {
         // SAFETY: SIGALRM's default action ends the process: the time limit.
         unsafe { libc::alarm(case.seconds) };
+        if kind == BackendKind::Uintr {
+            rank::emulate_if_need_be();
+            rank::CONNECTS.store(case.connects, tocsin_sync::atomic::real::Ordering::Relaxed);
+        }
         (case.run)(shared, kind);
     });
     match child.wait() {

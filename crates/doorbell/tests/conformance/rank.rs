@@ -59,8 +59,21 @@ impl Shared {
 
     /// Publishes one message in a lane and rings.
     pub fn send(&self, lane: usize, urgency: Urgency) -> RingOutcome {
+        connect_once(&self.descriptor);
         self.publish(lane);
-        ring(&self.descriptor, &self.marks[lane], lane as u8, urgency)
+        let outcome = ring(&self.descriptor, &self.marks[lane], lane as u8, urgency);
+        let by_user_interrupt = self.descriptor.backend() == Some(BackendKind::Uintr);
+        // SAFETY: no precondition.
+        let to_itself = || self.descriptor.attention().tid() == unsafe { libc::gettid() } as u32;
+        if outcome == RingOutcome::Rang && by_user_interrupt && !thread::in_handler() && to_itself() {
+            // The cases that ring themselves expect the handler to have run, as it has when tgkill returns. A user
+            // interrupt goes through the interrupt controller, which takes less than a microsecond.
+            let start = Instant::now();
+            while start.elapsed() < Duration::from_micros(5) {
+                core::hint::spin_loop();
+            }
+        }
+        outcome
     }
 
     /// The part of a send before the ring.
@@ -120,6 +133,36 @@ impl Shared {
     }
 }
 
+/// Off: rings to a `uintr` receiver go by signal.
+pub static CONNECTS: AtomicBool = AtomicBool::new(true);
+
+/// What a ringer does once for each receiver, outside of handlers.
+fn connect_once(target: &Descriptor) {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    if thread::in_handler() || !CONNECTS.load(Ordering::Relaxed) {
+        return;
+    }
+    // SAFETY: no precondition.
+    let process = u64::from(unsafe { libc::getpid() } as u32);
+    let key = process << 32 | u64::from(target.attention().tid());
+    if LAST.load(Ordering::Relaxed) == key || LAST.swap(key, Ordering::Relaxed) == key {
+        return;
+    }
+    // If it fails, rings go by signal: what `connecting` looks at.
+    core::mem::forget(tocsin_doorbell::connect(target));
+}
+
+/// Whether [`emulate_if_need_be`] can do something.
+pub fn emulation_possible() -> bool {
+    cfg!(all(target_arch = "x86_64", not(miri))) && tocsin_uintr_sys::xsave::compact_size(3).is_some()
+}
+
+/// Has this process emulate user interrupts, unless the machine has them.
+pub fn emulate_if_need_be() {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    tocsin_uintr_sys::emulation::start();
+}
+
 /// The entry function of all ranks here.
 ///
 /// # Safety
@@ -159,6 +202,10 @@ impl Rank {
     }
 
     pub fn configured(shared: &'static Shared, config: &Config) -> Rank {
+        if config.signal != Config::default().signal {
+            // A case about that signal.
+            CONNECTS.store(false, Ordering::Relaxed);
+        }
         let context = core::ptr::from_ref(shared).cast();
         // SAFETY: the memory is never unmapped; `run` obeys the handler rules; the receiver is dropped with
         // the rank, or its process ends.

@@ -2,7 +2,7 @@
 
 use crate::rank::{LANES, Rank, Shared, fork, until};
 use std::time::{Duration, Instant};
-use tocsin_doorbell::{BackendKind, Descriptor, Mark, RingOutcome, Urgency, ring};
+use tocsin_doorbell::{BackendKind, Descriptor, Mark, RingOutcome, Urgency, remind, ring};
 use tocsin_sync::atomic::real::Ordering;
 
 pub fn self_ring(shared: &'static Shared, kind: BackendKind) {
@@ -200,4 +200,38 @@ pub fn nonsense_descriptor_is_harmless(_shared: &'static Shared, _kind: BackendK
             assert_eq!(descriptor.posted(), 1 << (200 & 63));
         }
     }
+}
+
+pub fn blocked_in_a_call_of_its_own(shared: &'static Shared, kind: BackendKind) {
+    let _rank = Rank::start(shared, kind);
+    let mut pipe = [0i32; 2];
+    // SAFETY: an array of two; no precondition.
+    let tid = unsafe {
+        assert_eq!(libc::pipe(pipe.as_mut_ptr()), 0);
+        libc::gettid()
+    };
+    // One message, and nothing after it: who waits for the answer sees to it that it is looked at.
+    let ringer = std::thread::spawn(move || {
+        for round in 1..=20 {
+            until("the rank goes to sleep in its call", || {
+                let stat = std::fs::read_to_string(format!("/proc/self/task/{tid}/stat")).unwrap();
+                shared.flag.load(Ordering::Acquire) == round && stat.contains(") S ")
+            });
+            let _rang = shared.send(0, Urgency::Urgent);
+            until("the rank was not interrupted", || {
+                let _reminded = remind(&shared.descriptor, &shared.marks[0], 0, Urgency::Urgent);
+                shared.seen(0) >= round
+            });
+            // SAFETY: a live buffer of one byte.
+            unsafe { libc::write(pipe[1], c"!".as_ptr().cast(), 1) };
+        }
+    });
+    for round in 1..=20 {
+        shared.flag.store(round, Ordering::Release);
+        let mut byte = 0u8;
+        // SAFETY: a live buffer of one byte. (SA_RESTART: it goes on.)
+        assert_eq!(unsafe { libc::read(pipe[0], (&raw mut byte).cast(), 1) }, 1);
+        assert!(shared.seen(0) >= round, "the handler ran while the call was blocked");
+    }
+    ringer.join().unwrap();
 }

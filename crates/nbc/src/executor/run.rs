@@ -78,6 +78,11 @@ impl Nbc {
         self.fail_where(messages, |_, _, of| (of == context).then_some(revoked));
     }
 
+    /// Ends every running collective with `outcome`: this rank leaves, and no buffer is touched any more.
+    pub fn end_all<M: Messages>(&mut self, messages: &mut M, outcome: Outcome) {
+        self.fail_where(messages, |_, _, _| Some(outcome));
+    }
+
     fn fail_dead<M: Messages>(&mut self, messages: &mut M) {
         self.fail_where(messages, |messages, schedule, _| failed_member(messages, &schedule.group));
     }
@@ -172,6 +177,7 @@ impl Nbc {
             cookie: cookie(slot, active.run, step),
         };
         let before = budget.bytes_left();
+        let copied = messages.copied();
         let came = match (kind, state.request) {
             (Kind::Send { peer, round, from, bytes }, Some(request)) => {
                 budget.packet();
@@ -179,6 +185,7 @@ impl Nbc {
                 // SAFETY: - the memory is the user's, alive and unwritten by the promise to `post`, or the arena's
                 //         - no step that writes it runs before this one has ended: dependencies of the algorithm.
                 unsafe { messages.start_send(request, &envelope(peer, round), from, bytes) };
+                budget.take_bytes(messages.copied().wrapping_sub(copied) as usize);
                 Step::Away
             }
             (Kind::Recv { peer, round, to, bytes }, Some(request)) => {
@@ -186,6 +193,7 @@ impl Nbc {
                 state.status = Status::Started;
                 // SAFETY: - as above; nobody else uses the memory until this step has ended.
                 unsafe { messages.start_recv(request, &envelope(peer, round), to, bytes) };
+                budget.take_bytes(messages.copied().wrapping_sub(copied) as usize);
                 Step::Away
             }
             (Kind::Copy { from, to, bytes }, _) => copy(from, to, bytes, &mut state.done, budget),

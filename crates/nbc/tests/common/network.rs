@@ -157,6 +157,10 @@ impl Messages for End {
         host.recvs.push(Post { envelope: *envelope, request: request.index, memory: to, bytes });
     }
 
+    fn copied(&self) -> u64 {
+        0
+    }
+
     fn abandon(&mut self, request: Id) {
         let host = &mut self.net.borrow_mut().hosts[self.rank as usize];
         let state = &mut host.requests[request.index as usize];

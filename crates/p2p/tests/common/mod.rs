@@ -136,7 +136,7 @@ impl World {
             for rank in 0..self.ranks.len() as u32 {
                 moved |= self.pass(rank) != Pass::Idle;
                 if grow {
-                    moved |= self.ranks[rank as usize].grow_unexpected();
+                    moved |= self.ranks[rank as usize].grow_unexpected() == tocsin_p2p::Grown::Room;
                 }
             }
             if !moved {

@@ -21,6 +21,7 @@ use crate::stats;
 use crate::trace::kind;
 use core::time::Duration;
 use tocsin_doorbell::Own;
+use tocsin_sync::atomic::Ordering;
 use tocsin_sync::clock::now_ns;
 use tocsin_sync::thread;
 
@@ -145,7 +146,11 @@ impl<W: Work> Engine<W> {
                 trace.record_at(now, kind::SLEEP, 0, 0);
             }
             let mut finished = false;
-            let woken = self.own.sleep(ends.map(|end| Duration::from_nanos(end.wrapping_sub(now))), || {
+            // Somebody who was rung and did not hear it is rung again by the pass that follows.
+            let reminder = self.unheard.load(Ordering::Relaxed).then_some(super::REMIND_NS);
+            let left = ends.map(|end| end.wrapping_sub(now));
+            let nap = reminder.into_iter().chain(left).min().map(Duration::from_nanos);
+            let woken = self.own.sleep(nap, || {
                 // Already counted as a sleeper.
                 polling.end();
                 let found = self.look(context);

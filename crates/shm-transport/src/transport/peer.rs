@@ -1,3 +1,4 @@
+use tocsin_doorbell::Connection;
 use tocsin_transport::Class;
 
 use crate::Segment;
@@ -13,6 +14,17 @@ pub(super) enum Honesty {
     Caught,
     /// It has written nonsense, and the layer above has been told.
     Told,
+}
+
+/// How this process rings a peer.
+#[derive(Debug)]
+pub(super) enum Bell {
+    /// The peer has not joined yet, as far as is known.
+    Unknown,
+    /// As its descriptor says: nothing has to be held for it.
+    Plain,
+    /// Through a connection, for as long as this lives.
+    Connected(#[allow(dead_code)] Connection), // held for its drop
 }
 
 /// What an endpoint keeps about one other rank (or itself).
@@ -37,6 +49,9 @@ pub(super) struct Peer {
     pub starved: u8,
     pub honesty: Honesty,
     pub kernel: Kernel,
+    pub bell: Bell,
+    /// It was rung by user interrupt, and may be where that does not reach it.
+    pub unanswered: bool,
 }
 
 impl Peer {
@@ -68,6 +83,8 @@ impl Peer {
             starved: 0,
             honesty: Honesty::Honest,
             kernel: Kernel::new(),
+            bell: Bell::Unknown,
+            unanswered: false,
         })
     }
 

@@ -89,7 +89,7 @@ impl Comm {
         self.shared().open(operation)?;
         let refused = |e| collective_error(operation, e);
         let schedule = table::compile(&self.inner.group, arguments, algorithm).map_err(refused)?;
-        let mut guard = self.shared().enter();
+        let mut guard = self.shared().enter_open(operation)?;
         let state = &mut *guard;
         if state.p2p.is_revoked(self.context()) {
             return Err(Error::Revoked { operation });

@@ -8,11 +8,27 @@ use crate::outcome::message_error;
 use crate::request::{Kind, RawRequest, Status};
 use crate::{ConstBuf, Mode, MutBuf};
 
-/// A message that [`Comm::improbe`] took out of matching, to be received once by [`Comm::mrecv_raw`].
+/// A message that [`Comm::improbe`] took out of matching, to be received once by [`Comm::mrecv_raw`]. Dropping it
+/// receives it into nothing: its memory is free, and a sender that waits for the receiver goes on.
 #[derive(Debug)]
-#[must_use = "a message that nobody receives stays in memory until finalize"]
+#[must_use = "dropping it discards the message"]
 pub struct Message {
-    id: MessageId,
+    comm: Comm,
+    /// None once it is received.
+    id: Option<MessageId>,
+}
+
+impl Drop for Message {
+    fn drop(&mut self) {
+        let Some(id) = self.id.take() else { return };
+        // What cannot be entered now (a handler, a user operator, a child of fork) stays until the rank leaves.
+        let Ok(mut state) = self.comm.shared().enter_open("mprobe") else { return };
+        let nothing = MutBuf::contiguous(std::ptr::NonNull::dangling().as_ptr(), 0);
+        // SAFETY: - a buffer of no bytes is never touched.
+        if let Ok(request) = unsafe { state.p2p.mrecv(id, nothing, 0) } {
+            state.p2p.release(request);
+        }
+    }
 }
 
 impl Comm {
@@ -32,7 +48,6 @@ impl Comm {
         source: Option<u32>,
         tag: Option<i32>,
     ) -> Result<(Option<u32>, Option<i32>), Error> {
-        self.shared().open(operation)?;
         let source = source.map(|rank| self.peer(operation, rank)).transpose()?;
         let tag = tag.map(|tag| Comm::tag(operation, tag)).transpose()?;
         Ok((source, tag))
@@ -54,11 +69,10 @@ impl Comm {
         mode: Mode,
     ) -> Result<RawRequest, Error> {
         let operation = if mode == Mode::Synchronous { "issend" } else { "isend" };
-        self.shared().open(operation)?;
         let dest = self.peer(operation, dest)?;
         let tag = Comm::tag(operation, tag)?;
         let args = SendArgs { context: self.context(), dest, tag, buf, mode, class: Class::Eager, cookie: 0 };
-        let mut state = self.shared().enter();
+        let mut state = self.shared().enter_open(operation)?;
         // SAFETY: - the buffer: promised by the caller.
         let id = unsafe { state.p2p.isend(args) }.map_err(|e| message_error(operation, e))?;
         let completion = state.p2p.completion(id);
@@ -98,7 +112,7 @@ impl Comm {
     ) -> Result<RawRequest, Error> {
         let (source, tag) = self.selection("irecv", source, tag)?;
         let args = RecvArgs { context: self.context(), source, tag, buf, class: Class::Eager, cookie: 0 };
-        let mut state = self.shared().enter();
+        let mut state = self.shared().enter_open("irecv")?;
         // SAFETY: - the buffer: promised by the caller.
         let id = unsafe { state.p2p.irecv(args) }.map_err(|e| message_error("irecv", e))?;
         let completion = state.p2p.completion(id);
@@ -157,8 +171,9 @@ impl Comm {
     /// [`Error::RankOutOfRange`], [`Error::NegativeTag`], [`Error::PeerDead`], [`Error::Revoked`].
     pub fn iprobe(&self, source: Option<u32>, tag: Option<i32>) -> Result<Option<Status>, Error> {
         let (source, tag) = self.selection("iprobe", source, tag)?;
+        self.shared().open("iprobe")?;
         self.progress();
-        let mut state = self.shared().enter();
+        let mut state = self.shared().enter_open("iprobe")?;
         let found = state.p2p.iprobe(self.context(), source, tag);
         drop(state);
         Ok(found.map_err(|e| message_error("iprobe", e))?.map(|s| self.status(s)))
@@ -170,12 +185,13 @@ impl Comm {
     /// As [`iprobe`](Self::iprobe).
     pub fn improbe(&self, source: Option<u32>, tag: Option<i32>) -> Result<Option<(Message, Status)>, Error> {
         let (source, tag) = self.selection("improbe", source, tag)?;
+        self.shared().open("improbe")?;
         self.progress();
-        let mut state = self.shared().enter();
+        let mut state = self.shared().enter_open("improbe")?;
         let found = state.p2p.improbe(self.context(), source, tag);
         drop(state);
         let found = found.map_err(|e| message_error("improbe", e))?;
-        Ok(found.map(|(id, status)| (Message { id }, self.status(status))))
+        Ok(found.map(|(id, status)| (Message { comm: self.clone(), id: Some(id) }, self.status(status))))
     }
 
     fn status(&self, found: tocsin_p2p::Status) -> Status {
@@ -185,17 +201,29 @@ impl Comm {
     /// Receives a message that [`improbe`](Self::improbe) took.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for a message of another rank's engine; refusals of memory.
+    /// [`Error::InvalidArgument`] for a message that another rank has probed, which is dropped then; refusals of memory.
     ///
     /// # Safety
     /// As [`irecv_raw`](Self::irecv_raw).
-    pub unsafe fn mrecv_raw(&self, message: Message, buf: MutBuf) -> Result<RawRequest, Error> {
-        self.shared().open("mrecv")?;
-        let mut state = self.shared().enter();
+    pub unsafe fn mrecv_raw(&self, mut message: Message, buf: MutBuf) -> Result<RawRequest, Error> {
+        let operation = "mrecv";
+        if !std::ptr::eq(self.shared(), message.comm.shared()) {
+            let what = "the message was probed by another rank: receive it there".into();
+            return Err(Error::InvalidArgument { operation, what });
+        }
+        let mut state = self.shared().enter_open(operation)?;
+        let gone = || Error::InvalidArgument { operation, what: "the message was received already".into() };
+        let taken = message.id.ok_or_else(gone)?;
         // SAFETY: - the buffer: promised by the caller.
-        let id = unsafe { state.p2p.mrecv(message.id, buf, 0) }.map_err(|e| message_error("mrecv", e))?;
-        let completion = state.p2p.completion(id);
+        let id = unsafe { state.p2p.mrecv(taken, buf, 0) }.map_err(|e| message_error(operation, e));
+        if !matches!(id, Err(Error::System { .. })) {
+            // Received, or of no more use; where memory was refused, its drop discards it.
+            message.id = None;
+        }
+        let completion = id.as_ref().ok().and_then(|id| state.p2p.completion(*id));
+        // Before the message is, whose drop enters.
         drop(state);
+        let id = id?;
         self.request("mrecv", Kind::Receive { room: buf.layout.bytes() }, id, completion)
     }
 }

@@ -25,6 +25,8 @@ pub struct Variable {
 
 /// The descriptor of the launcher's socket.
 pub(crate) const BOOTSTRAP_FD: &str = "TOCSIN_BOOTSTRAP_FD";
+/// What all processes of one world, and only they, have in their environment.
+pub(crate) const BOOTSTRAP_WORLD: &str = "TOCSIN_BOOTSTRAP_WORLD";
 /// The function that a re-executed program runs.
 pub(crate) const CHILD: &str = "TOCSIN_CHILD";
 
@@ -74,7 +76,7 @@ pub static VARIABLES: &[Variable] = &[
         name: "TOCSIN_UNEXPECTED_MAX",
         values: "a size from 64K on, such as 64M",
         default: "64M",
-        meaning: "memory that messages nobody has received yet may take in one rank; beyond it senders wait",
+        meaning: "memory that messages nobody has received yet may take in one rank; beyond it senders wait, and a wait behind it ends with an error once nobody has received anything for a second",
         internal: false,
         set: |c, v| {
             c.unexpected_max = parse_size(v).filter(|&n| n >= 64 << 10)?;
@@ -167,6 +169,7 @@ pub static VARIABLES: &[Variable] = &[
         get: |c| c.trace.as_ref().and_then(|p| p.to_str()).map(String::from),
     },
     internal(BOOTSTRAP_FD, "descriptor of the launcher's socket"),
+    internal(BOOTSTRAP_WORLD, "name of the world, by which the launcher finds its processes"),
     internal(CHILD, "function that a re-executed program runs"),
 ];
 

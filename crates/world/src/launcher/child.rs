@@ -10,21 +10,25 @@ use tocsin_shm_transport::Segment;
 use tocsin_shm_transport::rendezvous_socket::RendezvousSocket;
 
 use crate::bootstrap::Hello;
-use crate::config::{BOOTSTRAP_FD, CHILD, VARIABLES};
+use crate::config::{BOOTSTRAP_FD, BOOTSTRAP_WORLD, CHILD, VARIABLES};
 use crate::error::Error;
+use crate::launcher::descendants::Mark;
 use crate::launcher::{Launch, signals};
 use crate::trace;
 
 /// Everything a greeting needs fits the socket's buffer: writing never waits for the rank.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// A rank's process, and the launcher's end of its socket. A rank that has joined ends when that end is shut down.
 pub(super) fn start(
     launch: &Launch,
     segment: &Segment,
+    mark: &Mark,
     rank: u32,
     cpu: Option<usize>,
-) -> Result<Child, Error> {
+) -> Result<(Child, UnixStream), Error> {
     let (ours, theirs) = UnixStream::pair().map_err(|e| Error::os("socketpair", e))?;
+    let lifeline = ours.try_clone().map_err(|e| Error::os("keeping the rank's socket", e))?;
     let socket = RendezvousSocket::new(ours, PATIENCE).map_err(crate::bootstrap::segment_error)?;
     // SAFETY: - neither call has a precondition.
     let launcher = unsafe { libc::getpid() };
@@ -44,6 +48,7 @@ pub(super) fn start(
     }
     command.envs(launch.env.iter().map(|(n, v)| (n, v)));
     command.env(BOOTSTRAP_FD, theirs.as_raw_fd().to_string());
+    command.env(BOOTSTRAP_WORLD, mark.name());
     if launch.tag_output {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
     }
@@ -79,9 +84,10 @@ pub(super) fn start(
             Ok(())
         });
     }
-    command
+    let child = command
         .spawn()
-        .map_err(|e| Error::Start { program: launch.program.display().to_string(), reason: e.to_string() })
+        .map_err(|e| Error::Start { program: launch.program.display().to_string(), reason: e.to_string() })?;
+    Ok((child, lifeline))
 }
 
 fn cpu_set(cpu: usize) -> Option<libc::cpu_set_t> {

@@ -2,15 +2,15 @@
 
 use crate::error::Error;
 
-/// While a rank is started: its socket pair and the pipe by which `exec` reports.
-const WHILE_STARTING: u64 = 4;
-/// The segment, `/proc` and the like.
-const OWN: u64 = 4;
+/// While a rank is started: its socket pair, one end of it twice, and the pipe by which `exec` reports.
+const WHILE_STARTING: u64 = 5;
+/// The segment, `/proc`, the pipe that ends the threads for the ranks' output, and the like.
+const OWN: u64 = 8;
 
 pub(super) fn check(ranks: u32, tag_output: bool) -> Result<(), Error> {
     let open = std::fs::read_dir("/proc/self/fd").map_or(16, |d| d.count() as u64);
-    // A pidfd per rank, and two ends of pipes for tagged output.
-    let per_rank = if tag_output { 3 } else { 1 };
+    // A pidfd and a socket per rank, and two ends of pipes for tagged output.
+    let per_rank = if tag_output { 4 } else { 2 };
     let needed = open + u64::from(ranks) * per_rank + WHILE_STARTING + OWN;
     let limit = limit();
     if needed > limit {

@@ -49,6 +49,11 @@ pub(super) fn unblock() {
     unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, &set(), ptr::null_mut()) };
 }
 
+/// Whether it asks a process to end.
+pub(super) fn ends(signal: i32) -> bool {
+    [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT].contains(&signal)
+}
+
 /// A signal that somebody sent this process and that waits to be passed on.
 pub(super) fn take() -> Option<i32> {
     let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };

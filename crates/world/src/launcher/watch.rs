@@ -1,16 +1,19 @@
 //! The launcher's thread: starts the ranks, watches them, ends them.
 
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ExitStatus};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use tocsin_shm_transport::deaths::Watcher;
 use tocsin_shm_transport::{Life, Segment};
 
-use super::{Launch, OnFailure, Order, Report, child, output, signals};
+use super::descendants::Mark;
+use super::output::Outputs;
+use super::{Launch, OnFailure, Order, Report, child, signals};
 use crate::bootstrap::segment_error;
 use crate::error::Error;
 use crate::trace;
@@ -31,7 +34,13 @@ struct World<'a> {
     watcher: Watcher,
     /// Not waited for by std: the watcher reaps.
     children: Vec<Child>,
-    outputs: Vec<JoinHandle<()>>,
+    /// What all processes of this world bear.
+    mark: Mark,
+    /// The launcher's ends of the ranks' sockets: the end of one is the end of its rank, whoever started it.
+    lifelines: Vec<UnixStream>,
+    outputs: Option<Outputs>,
+    /// Nothing of this world is to be left.
+    killed: bool,
     report: Report,
     ended: Vec<bool>,
     /// The rank whose death the first failure followed from.
@@ -68,12 +77,16 @@ impl<'a> World<'a> {
     fn start(launch: &'a Launch) -> Result<World<'a>, Error> {
         let segment = Arc::new(Segment::create(launch.ranks).map_err(segment_error)?);
         let cpus = tocsin_topology::placement(launch.config.bind, launch.ranks as usize);
+        let outputs = launch.tag_output.then(Outputs::new);
         let mut world = World {
             launch,
             watcher: Watcher::new(segment.clone()),
             segment,
             children: Vec::new(),
-            outputs: Vec::new(),
+            mark: Mark::new(),
+            lifelines: Vec::new(),
+            outputs: outputs.transpose().map_err(|e| Error::os("a pipe for the ranks' output", e))?,
+            killed: false,
             report: Report { status: 0, failed: None, ranks: vec![0; launch.ranks as usize] },
             ended: vec![false; launch.ranks as usize],
             culprit: None,
@@ -92,7 +105,7 @@ impl<'a> World<'a> {
     }
 
     fn start_rank(&mut self, rank: u32, cpu: Option<usize>) -> Result<(), Error> {
-        let mut child = child::start(self.launch, &self.segment, rank, cpu)?;
+        let (mut child, lifeline) = child::start(self.launch, &self.segment, &self.mark, rank, cpu)?;
         let (out, err) = (child.stdout.take(), child.stderr.take());
         let watched = self.watcher.watch(rank, child.id()).map_err(segment_error);
         if watched.is_err() {
@@ -102,12 +115,13 @@ impl<'a> World<'a> {
             return watched;
         }
         self.children.push(child);
+        self.lifelines.push(lifeline);
         let failed = |e| Error::os("starting a thread for the ranks' output", e);
-        if let Some(out) = out {
-            self.outputs.push(output::tag(rank, out, std::io::stdout()).map_err(failed)?);
+        if let Some((outputs, out)) = self.outputs.as_ref().zip(out) {
+            outputs.tag(rank, out, std::io::stdout()).map_err(failed)?;
         }
-        if let Some(err) = err {
-            self.outputs.push(output::tag(rank, err, std::io::stderr()).map_err(failed)?);
+        if let Some((outputs, err)) = self.outputs.as_ref().zip(err) {
+            outputs.tag(rank, err, std::io::stderr()).map_err(failed)?;
         }
         Ok(())
     }
@@ -206,19 +220,36 @@ impl<'a> World<'a> {
     }
 
     fn kill_all(&mut self) {
+        self.killed = true;
         for rank in 0..self.launch.ranks {
             // A rank that has just ended is none that could not be killed.
             drop(self.watcher.kill(rank, libc::SIGKILL));
+        }
+        self.cut_lifelines();
+        self.mark.kill();
+    }
+
+    fn cut_lifelines(&mut self) {
+        for lifeline in self.lifelines.drain(..) {
+            // Shut down and not only closed: a fork of this process may have it open, too.
+            let _ended = lifeline.shutdown(Shutdown::Both);
         }
     }
 
     fn finish(&mut self) {
         drop(self.watcher.reap(KILLED));
+        // What runs on behind a shell that has ended belongs to a rank that is dead to the others.
+        self.cut_lifelines();
+        // A deadline was set: the survivors' time was limited, and whatever was left of them has had none.
+        if self.killed || self.limited {
+            self.mark.end(KILLED);
+        }
         if let Some(path) = &self.launch.config.trace {
             trace::join(path, self.launch.ranks);
         }
-        for output in self.outputs.drain(..) {
-            drop(output.join());
+        if let Some(outputs) = self.outputs.take() {
+            outputs
+                .finish(TICK, || self.launch.forward_signals && signals::take().is_some_and(signals::ends));
         }
     }
 }

@@ -1,0 +1,163 @@
+//! Backend `uintr`: who is connected rings without the kernel, who is not by signal.
+
+use crate::rank::{self, CONNECTS, Ended, Rank, Shared, until};
+use tocsin_doorbell::{BackendKind, Connection, Error, RingOutcome, Urgency, connect};
+use tocsin_sync::atomic::real::Ordering;
+
+/// Blocks (or unblocks) the backend's signal on the calling thread: nothing comes by it.
+fn block_signal(how: i32) {
+    // SAFETY: live locals.
+    unsafe {
+        let mut set: libc::sigset_t = core::mem::zeroed();
+        libc::sigaddset(&raw mut set, libc::SIGURG);
+        libc::pthread_sigmask(how, &raw const set, core::ptr::null_mut());
+    }
+}
+
+fn connected(shared: &Shared) -> Connection {
+    let connection = connect(&shared.descriptor).unwrap();
+    assert!(connection.by_user_interrupt());
+    connection
+}
+
+/// Sends messages, each when the last was seen.
+fn ping(shared: &Shared, lane: usize, count: u64) {
+    for round in 1..=count {
+        assert_eq!(shared.send(lane, Urgency::Urgent), RingOutcome::Rang);
+        until("the rank did not look", || shared.seen(lane) >= round);
+    }
+}
+
+pub fn user_interrupts_need_no_signal(shared: &'static Shared, kind: BackendKind) {
+    let rank = Rank::start(shared, kind);
+    let _connection = connected(shared);
+    block_signal(libc::SIG_BLOCK);
+    let senders: Vec<_> = (0..2).map(|lane| std::thread::spawn(move || ping(shared, lane, 1000))).collect();
+    rank.compute_until("2 x 1000 messages", || shared.seen(0) == 1000 && shared.seen(1) == 1000);
+    senders.into_iter().for_each(|s| s.join().unwrap());
+    block_signal(libc::SIG_UNBLOCK);
+}
+
+pub fn from_another_process(shared: &'static Shared, kind: BackendKind) {
+    let children: Vec<_> = (0..2)
+        .map(|lane| {
+            rank::fork(move || {
+                until("the rank did not start", || shared.descriptor.attention().tid() != 0);
+                let _connection = connected(shared);
+                ping(shared, lane, 1000);
+            })
+        })
+        .collect();
+    let rank = Rank::start(shared, kind);
+    block_signal(libc::SIG_BLOCK);
+    rank.compute_until("2 x 1000 messages", || shared.seen(0) == 1000 && shared.seen(1) == 1000);
+    for child in children {
+        assert_eq!(child.wait(), Ended::Exit(0));
+    }
+    // A stale connection does no harm, nor does its end.
+    block_signal(libc::SIG_UNBLOCK);
+}
+
+pub fn a_new_receiver_is_reached(shared: &'static Shared, kind: BackendKind) {
+    CONNECTS.store(false, Ordering::Relaxed);
+    let rank = Rank::start(shared, kind);
+    let old = connected(shared);
+    drop(rank);
+    let rank = Rank::start(shared, kind);
+    // Connected to the one before: by signal.
+    let _rang = shared.send(0, Urgency::Urgent);
+    rank.compute_until_all_seen();
+    block_signal(libc::SIG_BLOCK);
+    let _rang = shared.send(0, Urgency::Urgent);
+    assert!(!shared.all_seen(), "its signal is blocked");
+    block_signal(libc::SIG_UNBLOCK);
+    rank.compute_until_all_seen();
+    // Connected anew; the old connection's end does not end it.
+    let _new = connected(shared);
+    drop(old);
+    block_signal(libc::SIG_BLOCK);
+    let _rang = shared.send(0, Urgency::Urgent);
+    rank.compute_until_all_seen();
+    block_signal(libc::SIG_UNBLOCK);
+}
+
+pub fn connections_are_counted(shared: &'static Shared, kind: BackendKind) {
+    CONNECTS.store(false, Ordering::Relaxed);
+    let rank = Rank::start(shared, kind);
+    let (one, two) = (connected(shared), connected(shared));
+    block_signal(libc::SIG_BLOCK);
+    drop(one);
+    let _rang = shared.send(0, Urgency::Urgent);
+    rank.compute_until_all_seen();
+    drop(two);
+    assert_eq!(shared.send(0, Urgency::Urgent), RingOutcome::Rang);
+    assert!(!shared.all_seen(), "by signal, which is blocked");
+    block_signal(libc::SIG_UNBLOCK);
+    rank.compute_until_all_seen();
+    // Many times: neither the table nor the kernel's fills up.
+    for _ in 0..1000 {
+        drop(connected(shared));
+    }
+}
+
+pub fn dropped_while_rung(shared: &'static Shared, kind: BackendKind) {
+    CONNECTS.store(false, Ordering::Relaxed);
+    let rank = Rank::start(shared, kind);
+    let ringers: Vec<_> = (0..2)
+        .map(|lane| {
+            std::thread::spawn(move || {
+                while !shared.stop.load(Ordering::Relaxed) {
+                    let outcome = shared.send(lane, Urgency::Urgent);
+                    assert!(!matches!(outcome, RingOutcome::Gone | RingOutcome::Retry), "{outcome:?}");
+                }
+            })
+        })
+        .collect();
+    // An index that is used after its end faults.
+    for _ in 0..2000 {
+        drop(connected(shared));
+    }
+    shared.stop.store(true, Ordering::Relaxed);
+    ringers.into_iter().for_each(|r| r.join().unwrap());
+    rank.compute_until_all_seen();
+}
+
+pub fn nobody_there(shared: &'static Shared, kind: BackendKind) {
+    // An empty descriptor is of no backend: nothing to connect.
+    assert!(!connect(&shared.descriptor).unwrap().by_user_interrupt());
+    drop(Rank::start(shared, kind));
+    assert!(matches!(connect(&shared.descriptor), Err(Error::NotInstalled)));
+    // A descriptor that lies about its process and its file.
+    let child = rank::fork(|| {
+        core::mem::forget(Rank::start(shared, kind));
+        shared.flag.store(1, Ordering::Relaxed);
+    });
+    until("the child starts", || shared.flag.load(Ordering::Relaxed) == 1);
+    assert_eq!(child.wait(), Ended::Exit(0));
+    assert!(connect(&shared.descriptor).is_err(), "its process is gone");
+}
+
+/// What siglongjmp does, for a signal that interrupted our handler.
+pub fn a_jump_out_of_a_signal_heals(shared: &'static Shared, kind: BackendKind) {
+    let rank = Rank::start(shared, kind);
+    let _connection = connected(shared);
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: what a handler that is never returned to leaves behind.
+    unsafe {
+        tocsin_uintr_sys::instructions::clui();
+    }
+    let _rang = shared.send(0, Urgency::Urgent);
+    for _ in 0..1000 {
+        core::hint::spin_loop();
+    }
+    assert!(!shared.all_seen(), "masked");
+    // Nobody answers for a millisecond: the signal comes, and finds it.
+    until("the signal comes", || {
+        let _any = tocsin_doorbell::remind(&shared.descriptor, &shared.marks[0], 0, Urgency::Urgent);
+        shared.all_seen()
+    });
+    block_signal(libc::SIG_BLOCK);
+    let _rang = shared.send(0, Urgency::Urgent);
+    rank.compute_until_all_seen();
+    block_signal(libc::SIG_UNBLOCK);
+}

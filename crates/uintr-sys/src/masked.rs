@@ -1,0 +1,56 @@
+//! Keeping the handler out for a while.
+
+use crate::instructions::{clui, stui, testui};
+use crate::thread;
+use core::marker::PhantomData;
+
+/// Masks the calling thread's user interrupts (CLUI) for as long as it lives; what is posted meanwhile is delivered
+/// when the last guard goes (STUI), unless they were masked before the first, as in a handler (TESTUI tells). On a
+/// thread without receiver it does nothing.
+///
+/// Wait-free: about 2 cycles for masking, 32 for unmasking. Handlers may use it.
+#[derive(Debug)]
+#[must_use = "the thread is masked until this is dropped"]
+pub struct Masked {
+    held: bool,
+    _not_send: PhantomData<*const ()>,
+}
+
+impl Masked {
+    /// Masks.
+    #[inline]
+    pub fn new() -> Masked {
+        let Some(thread) = thread::current() else {
+            return Masked { held: false, _not_send: PhantomData };
+        };
+        // SAFETY: a receiver is installed, so the instructions are there.
+        let was_unmasked = unsafe { testui() };
+        // SAFETY: as above.
+        unsafe { clui() };
+        // No handler comes in from here on; one that came between the two has dropped what guards it had.
+        if thread.masked.get() == 0 {
+            thread.was_unmasked.set(was_unmasked);
+        }
+        thread.masked.set(thread.masked.get().wrapping_add(1));
+        Masked { held: true, _not_send: PhantomData }
+    }
+}
+
+impl Default for Masked {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for Masked {
+    #[inline]
+    fn drop(&mut self) {
+        // The receiver may be gone, or be another one that has no guards.
+        let Some(thread) = thread::current().filter(|t| self.held && t.masked.get() > 0) else { return };
+        thread.masked.set(thread.masked.get().wrapping_sub(1));
+        if thread.masked.get() == 0 && thread.was_unmasked.get() {
+            // SAFETY: a receiver is installed; its handler may run.
+            unsafe { stui() };
+        }
+    }
+}

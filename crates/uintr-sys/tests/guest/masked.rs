@@ -1,0 +1,75 @@
+//! Masking.
+
+use crate::common::{RUNS, install, receiver, runs, until};
+use core::ffi::c_void;
+use tocsin_sync::atomic::real::{AtomicU64, Ordering};
+use tocsin_uintr_sys::{Config, Frame, Masked, instructions};
+
+fn unmasked() -> bool {
+    // SAFETY: a receiver is installed.
+    unsafe { instructions::testui() }
+}
+
+pub fn guards_nest() {
+    drop(Masked::new()); // nothing to mask
+    let receiver = receiver();
+    assert!(unmasked());
+    let sender = receiver.vector(0).unwrap().sender().unwrap();
+    let (outer, inner) = (Masked::new(), Masked::new());
+    sender.send();
+    assert!(!unmasked());
+    drop(outer); // the order does not matter
+    assert!(!unmasked() && runs() == 0);
+    drop(inner);
+    until("the ring is seen", || runs() == 1);
+    assert!(unmasked());
+    let outlives = Masked::new();
+    drop(receiver);
+    drop(outlives);
+}
+
+pub fn nothing_runs_while_masked() {
+    let receiver = receiver();
+    let sender = receiver.vector(0).unwrap().fd().unwrap().sender().unwrap();
+    static STOP: AtomicU64 = AtomicU64::new(0);
+    let ringer = std::thread::spawn(move || {
+        while STOP.load(Ordering::Relaxed) == 0 {
+            sender.send();
+            for _ in 0..50 {
+                core::hint::spin_loop();
+            }
+        }
+    });
+    for _ in 0..2000 {
+        let masked = Masked::new();
+        let before = runs();
+        for _ in 0..300 {
+            core::hint::spin_loop();
+        }
+        assert_eq!(runs(), before);
+        drop(masked);
+    }
+    until("rings are seen in between", || runs() > 0);
+    STOP.store(1, Ordering::Relaxed);
+    ringer.join().unwrap();
+}
+
+/// 1: the guard unmasked in the handler.
+static WRONG: AtomicU64 = AtomicU64::new(0);
+
+unsafe extern "C" fn guards(_vector: u64, _frame: *mut Frame, _context: *const c_void) {
+    drop(Masked::new());
+    WRONG.store(u64::from(unmasked()), Ordering::Relaxed);
+    RUNS.fetch_add(1, Ordering::Release);
+}
+
+pub fn a_guard_in_a_handler_keeps_it_masked() {
+    let receiver = install(&Config::default(), guards);
+    let sender = receiver.vector(0).unwrap().sender().unwrap();
+    for round in 1..=10 {
+        sender.send();
+        until("the ring is seen", || runs() == round);
+        assert_eq!(WRONG.load(Ordering::Relaxed), 0);
+        assert!(unmasked(), "UIRET unmasks");
+    }
+}

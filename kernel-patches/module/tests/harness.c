@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: GPL-2.0
+#include "harness.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+
+int device = -1;
+
+static const struct test *first_test;
+static int count_arguments;
+static char **arguments;
+/* Where a test leaves its reason; shared with the processes it makes. */
+static char *reason;
+static struct uintr_info before;
+
+#define REASON_SIZE 512
+
+/* Constructors run in order, tests in that of their file. */
+void add_test(struct test *test)
+{
+	const struct test **end = &first_test;
+
+	while (*end)
+		end = (const struct test **)&(*end)->next;
+	*end = test;
+}
+
+void fail(const char *format, ...)
+{
+	va_list rest;
+
+	va_start(rest, format);
+	/* The first reason of all processes of a test is the one to tell. */
+	if (!reason[0])
+		vsnprintf(reason, REASON_SIZE, format, rest);
+	va_end(rest);
+	_exit(1);
+}
+
+const char *text_argument(const char *name, const char *otherwise)
+{
+	size_t length = strlen(name);
+
+	for (int i = 1; i < count_arguments; i++)
+		if (!strncmp(arguments[i], name, length) && arguments[i][length] == '=')
+			return arguments[i] + length + 1;
+	return otherwise;
+}
+
+long argument(const char *name, long otherwise)
+{
+	const char *text = text_argument(name, NULL);
+
+	return text ? strtol(text, NULL, 0) : otherwise;
+}
+
+int register_handler(void *handler, void *stack, size_t size)
+{
+	struct uintr_handler call = { .handler = (uint64_t)handler, .stack = (uint64_t)stack, .stack_size = size };
+
+	return ioctl(device, UINTR_IOC_REGISTER_HANDLER, &call);
+}
+
+int unregister_handler(void)
+{
+	return ioctl(device, UINTR_IOC_UNREGISTER_HANDLER);
+}
+
+int set_stack(void *stack, size_t size)
+{
+	struct uintr_stack call = { .stack = (uint64_t)stack, .stack_size = size };
+
+	return ioctl(device, UINTR_IOC_ALT_STACK, &call);
+}
+
+int vector_fd(unsigned int number)
+{
+	struct uintr_vector call = { .vector = number };
+
+	return ioctl(device, UINTR_IOC_VECTOR_FD, &call);
+}
+
+int register_sender(int fd)
+{
+	struct uintr_sender call = { .fd = fd };
+
+	return ioctl(device, UINTR_IOC_REGISTER_SENDER, &call);
+}
+
+int register_self(unsigned int number)
+{
+	struct uintr_vector call = { .vector = number };
+
+	return ioctl(device, UINTR_IOC_REGISTER_SELF, &call);
+}
+
+int unregister_sender(unsigned int index)
+{
+	struct uintr_index call = { .index = index };
+
+	return ioctl(device, UINTR_IOC_UNREGISTER_SENDER, &call);
+}
+
+struct uintr_info read_info(void)
+{
+	struct uintr_info info;
+
+	CHECK(!ioctl(device, UINTR_IOC_INFO, &info), "%s", strerror(errno));
+	return info;
+}
+
+struct uintr_stats read_stats(void)
+{
+	struct uintr_stats stats;
+
+	CHECK(!ioctl(device, UINTR_IOC_STATS, &stats), "%s", strerror(errno));
+	return stats;
+}
+
+void become_receiver(void *handler)
+{
+	CHECK(!register_handler(handler, NULL, 0), "%s", strerror(errno));
+}
+
+int own_vector(unsigned int number)
+{
+	int fd = vector_fd(number);
+
+	CHECK(fd >= 0, "vector %u: %s", number, strerror(errno));
+	return fd;
+}
+
+int sender_of(int fd)
+{
+	int index = register_sender(fd);
+
+	CHECK(index >= 0, "descriptor %d: %s", fd, strerror(errno));
+	return index;
+}
+
+void pin(int cpu)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(cpu, &set);
+	CHECK(!sched_setaffinity(0, sizeof(set), &set), "CPU %d: %s", cpu, strerror(errno));
+}
+
+int cpus(void)
+{
+	return sysconf(_SC_NPROCESSORS_ONLN);
+}
+
+uint64_t nanoseconds(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000000000ull + now.tv_nsec;
+}
+
+/* xorshift64 */
+uint64_t random_number(uint64_t *state)
+{
+	uint64_t x = *state;
+
+	x ^= x << 13;
+	x ^= x >> 7;
+	x ^= x << 17;
+	return *state = x;
+}
+
+void sched_yield_(void)
+{
+	sched_yield();
+}
+
+void *shared_memory(size_t size)
+{
+	void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	if (memory == MAP_FAILED) {
+		perror("mmap");
+		exit(2);
+	}
+	return memory;
+}
+
+void expect_end(pid_t child, int status)
+{
+	int ended;
+	pid_t which;
+
+	do
+		which = waitpid(child, &ended, 0);
+	while (which == -1 && errno == EINTR);
+	CHECK(which == child, "%s", strerror(errno));
+	CHECK(ended == status, "the child's status is %#x, not %#x", ended, status);
+}
+
+static bool counters_are_back(struct uintr_info *now)
+{
+	*now = read_info();
+	return now->receivers == before.receivers && now->upids == before.upids && now->tables == before.tables;
+}
+
+void expect_counters_back(void)
+{
+	uint64_t limit = nanoseconds() + 60000000000ull;
+	struct timespec pause = { .tv_nsec = 10000000 };
+	struct uintr_info now;
+
+	while (!counters_are_back(&now)) {
+		CHECK(nanoseconds() < limit, "receivers %llu, upids %llu, tables %llu; before: %llu, %llu, %llu",
+		      now.receivers, now.upids, now.tables, before.receivers, before.upids, before.tables);
+		nanosleep(&pause, NULL);
+	}
+}
+
+static bool passes(const struct test *test, long limit)
+{
+	int status;
+	pid_t child;
+
+	reason[0] = 0;
+	fflush(stdout);
+	child = fork();
+	if (!child) {
+		setpgid(0, 0);
+		alarm(limit);
+		device = open("/dev/uintr", O_RDWR | O_CLOEXEC);
+		/* What the test before has left is freed a little later. */
+		if (device >= 0)
+			expect_counters_back();
+		test->run();
+		_exit(0);
+	}
+	setpgid(child, child);
+	waitpid(child, &status, 0);
+	/* What it left running; and then all of it has to be taken in. */
+	kill(-child, SIGKILL);
+	while (waitpid(-1, NULL, 0) > 0)
+		;
+	if (!reason[0] && WIFSIGNALED(status))
+		snprintf(reason, REASON_SIZE, WTERMSIG(status) == SIGALRM ? "hangs (%ld s)" : "killed by signal %ld",
+			 WTERMSIG(status) == SIGALRM ? limit : (long)WTERMSIG(status));
+	else if (!reason[0] && status)
+		snprintf(reason, REASON_SIZE, "ended with status %#x", status);
+	if (reason[0])
+		printf("FAILED %s: %s\n", test->name, reason);
+	else
+		printf("ok %s\n", test->name);
+	return !reason[0];
+}
+
+static void counters_return_to_zero(void)
+{
+	expect_counters_back();
+}
+
+/* Arguments: NAME=value for the tests, LIMIT=seconds a test, ONLY=part of a test's name. */
+int main(int count, char **values)
+{
+	static const struct test last = { "counters_return", counters_return_to_zero, NULL };
+	const char *only;
+	int passed = 0, failed = 0;
+	long limit;
+
+	count_arguments = count;
+	arguments = values;
+	reason = shared_memory(REASON_SIZE);
+	if (role && text_argument("ROLE", NULL))
+		return role(text_argument("ROLE", NULL));
+	limit = argument("LIMIT", 300);
+	only = text_argument("ONLY", "");
+	/* Grandchildren whose parent has died are taken in here, so that none outlives its test. */
+	prctl(PR_SET_CHILD_SUBREAPER, 1);
+	device = open("/dev/uintr", O_RDWR | O_CLOEXEC);
+	if (device >= 0) {
+		before = read_info();
+		/* Only tests hold it. */
+		close(device);
+	}
+	for (const struct test *test = first_test; test; test = test->next)
+		if (strstr(test->name, only))
+			*(passes(test, limit) ? &passed : &failed) += 1;
+	if (device >= 0)
+		*(passes(&last, limit) ? &passed : &failed) += 1;
+	printf("%d passed, %d failed\n", passed, failed);
+	return failed != 0 || !passed;
+}

@@ -1,0 +1,84 @@
+//! A sample of what the other tests do at length, on the backend that is this machine's best: user interrupts where it has
+//! them, as in the emulated machine, where `TOCSIN_UINTR_REQUIRED=1` makes anything else a failure.
+//!
+//! Ranks that are processes run this program again.
+
+use std::panic::catch_unwind;
+use std::path::Path;
+use std::time::Instant;
+
+use tocsin_tests::run::{Arguments, Case, Kind};
+use tocsin_tests::scenarios;
+use tocsin_world::{BackendKind, Config, World};
+
+/// Name, ranks, scenario, its arguments.
+type Sample = (&'static str, u32, &'static str, &'static [(&'static str, u64)]);
+
+const SAMPLES: &[Sample] = &[
+    ("messages_2", 2, "messages", &[("seed", 1), ("rounds", 2), ("messages", 10), ("max", 200_000)]),
+    ("messages_4", 4, "messages", &[("seed", 2), ("rounds", 1), ("messages", 12), ("max", 30_000)]),
+    ("collectives_2", 2, "collectives", &[("seed", 3), ("rounds", 3), ("outstanding", 4), ("max", 70_000)]),
+    ("collectives_3", 3, "collectives", &[("seed", 4), ("rounds", 2), ("outstanding", 4), ("max", 10_000)]),
+    ("collectives_7", 7, "collectives", &[("seed", 5), ("rounds", 1), ("outstanding", 3), ("max", 4_000)]),
+    ("mixed", 3, "mixed", &[("seed", 6), ("operations", 400), ("max", 10_000)]),
+    ("flow_control", 2, "flow-control", &[("count", 3_000)]),
+    ("threads", 2, "threads", &[("seed", 7), ("rounds", 8), ("threads", 3), ("max", 20_000)]),
+    ("callbacks", 2, "callbacks", &[("rounds", 3)]),
+    ("communicators", 3, "make-communicators", &[("seed", 8), ("rounds", 6)]),
+];
+
+fn main() {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    if let [limit, scenario, rest @ ..] = words.as_slice()
+        && let Ok(limit) = limit.parse()
+    {
+        return rank(limit, scenario, Arguments::parse(rest.iter().cloned()));
+    }
+    let backend = match Config::default().usable_backend() {
+        Ok(backend) => backend,
+        Err(error) => panic!("{error}"),
+    };
+    println!("backend {backend}");
+    let required = std::env::var_os("TOCSIN_UINTR_REQUIRED").is_some_and(|v| v == "1");
+    assert!(!required || backend == BackendKind::Uintr, "user interrupts are required, and not usable");
+    let filter: Vec<&String> = words.iter().filter(|w| !w.starts_with('-')).collect();
+    let (mut passed, mut failed) = (0, 0);
+    for kind in Kind::ALL {
+        for (name, ranks, scenario, numbers) in SAMPLES {
+            let name = format!("{backend}::{kind:?}::{name}").to_lowercase();
+            if !filter.is_empty() && !filter.iter().any(|f| name.contains(f.as_str())) {
+                continue;
+            }
+            let start = Instant::now();
+            let ended = catch_unwind(|| run(kind, *ranks, backend, scenario, numbers));
+            let verdict = if ended.is_ok() { "ok" } else { "FAILED" };
+            println!("test {name} ... {verdict} ({} ms)", start.elapsed().as_millis());
+            if ended.is_ok() { passed += 1 } else { failed += 1 }
+        }
+    }
+    println!("test result: {}. {passed} passed; {failed} failed", if failed == 0 { "ok" } else { "FAILED" });
+    if failed > 0 {
+        std::process::exit(101);
+    }
+}
+
+fn run(kind: Kind, ranks: u32, backend: BackendKind, scenario: &str, numbers: &[(&str, u64)]) {
+    let Ok(program) = std::env::current_exe() else { panic!("this program is not to be found") };
+    let program: &Path = &program;
+    let arguments = numbers.iter().fold(Arguments::new(), |all, (name, value)| all.with(name, value));
+    Case { program, kind, ranks, backend, scenario, arguments, limit_s: 120 }.pass();
+}
+
+/// One rank of a launched world.
+fn rank(limit: u32, scenario: &str, arguments: Arguments) {
+    // SAFETY: alarm has no memory effects; SIGALRM's default action ends a rank that hangs.
+    unsafe { libc::alarm(limit) };
+    let world = match World::from_env() {
+        Ok(world) => world,
+        Err(error) => panic!("{error}"),
+    };
+    scenarios::find(scenario)(&world.comm(), &arguments);
+    if let Err(error) = world.finalize() {
+        panic!("finalize: {error}");
+    }
+}

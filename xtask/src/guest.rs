@@ -1,0 +1,290 @@
+//! `cargo xtask guest`: an emulated machine with user interrupts, in which the module and all that rests on it run.
+//!
+//! Bochs, kernels and what else is fetched are made once and kept in the user's cache; the module and the tests are those of this
+//! checkout. What runs, and in which guests, says `kernel-patches/guest/tests.txt`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use crate::child::Counts;
+use crate::{Outcome, cargo};
+
+mod apt;
+mod binaries;
+mod bochs;
+mod boot;
+mod cache;
+mod cpio;
+mod image;
+mod judge;
+mod kernel;
+mod list;
+mod options;
+mod patched;
+mod tools;
+
+use apt::Archive;
+use bochs::Bochs;
+use image::{BootFiles, Contents};
+use kernel::Built;
+use list::{Boot, Entry, List, Program};
+use options::Kernel;
+pub use options::Options;
+use tools::Tools;
+
+/// How much of the serial log a failure shows.
+const TAIL: usize = 40;
+
+/// A file of `kernel-patches/guest`.
+fn recipe(file: &str) -> PathBuf {
+    cargo::root().join("kernel-patches/guest").join(file)
+}
+
+/// Runs the command with its output in a file, the end of which is part of the error.
+fn quietly(mut command: Command, limit: Duration, log: &Path, what: &str) -> Outcome {
+    let file = || File::create(log).map_err(|e| format!("cannot write {}: {e}", log.display()));
+    let out = file()?;
+    let errors = out.try_clone().map_err(|e| format!("cannot write {}: {e}", log.display()))?;
+    let status =
+        command.stdout(out).stderr(errors).status().map_err(|e| format!("cannot run {what}: {e}"))?;
+    if status.success() {
+        return Ok(());
+    }
+    let why = match status.code() {
+        Some(124 | 137) => format!("not done after its limit of {} s", limit.as_secs()),
+        _ => status.to_string(),
+    };
+    let text = fs::read(log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
+    Err(format!("{what} failed ({why}); the end of {}:\n{}", log.display(), tail(&text, 30)))
+}
+
+fn tail(text: &str, lines: usize) -> String {
+    let all: Vec<&str> = text.lines().collect();
+    all[all.len().saturating_sub(lines)..].join("\n")
+}
+
+/// Boots the guests and runs what the list says; the last line is `N passed, N failed`.
+///
+/// # Errors
+/// When something cannot be built, or a test failed.
+pub fn run(options: &Options) -> Outcome {
+    if !cfg!(all(target_arch = "x86_64", target_os = "linux")) {
+        return Err("the guest is built on Linux on x86-64 only".to_owned());
+    }
+    let list = List::parse(&cache::read(&recipe("tests.txt"))?)
+        .map_err(|e| format!("kernel-patches/guest/tests.txt, {e}"))?;
+    let machines = select(&list, options)?;
+    let start = Instant::now();
+    let parts = prepare(&machines, options)?;
+    println!("built in {:.0} s", start.elapsed().as_secs_f64());
+    if options.shell {
+        return shell(&machines, &parts);
+    }
+
+    let queue = Mutex::new(machines.iter());
+    let total = Mutex::new((Counts::default(), Vec::new()));
+    let workers = std::thread::available_parallelism().map_or(1, usize::from).min(machines.len());
+    std::thread::scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(|| {
+                while let Some(machine) = next(&queue) {
+                    let counts = guest(machine, &parts, options.keep).unwrap_or_else(|e| {
+                        println!("{}: FAILED: {e}", machine.boot.name);
+                        Counts { passed: 0, failed: 1 }
+                    });
+                    if let Ok(mut total) = total.lock() {
+                        total.0 = total.0.plus(counts);
+                        if counts.failed > 0 {
+                            total.1.push(machine.boot.name.clone());
+                        }
+                    }
+                }
+            });
+        }
+    });
+    let (counts, failed) = total.into_inner().map_err(|_| "a guest's thread panicked")?;
+    println!("{} guests in {:.0} s", machines.len(), start.elapsed().as_secs_f64());
+    println!("{} passed, {} failed", counts.passed, counts.failed);
+    if counts.failed == 0 { Ok(()) } else { Err(format!("failed guests: {}", failed.join(", "))) }
+}
+
+fn next<'a>(queue: &Mutex<std::slice::Iter<'a, Machine<'a>>>) -> Option<&'a Machine<'a>> {
+    queue.lock().ok()?.next()
+}
+
+/// A boot with what runs in it.
+struct Machine<'a> {
+    boot: Boot,
+    entries: Vec<&'a Entry>,
+}
+
+/// The boots and entries that were asked for.
+fn select<'a>(list: &'a List, options: &Options) -> Result<Vec<Machine<'a>>, String> {
+    let patched = options.kernel == Kernel::Patched;
+    let of_kernel = list.boots.iter().filter(|b| b.patched == patched);
+    let of_boot =
+        |boot: &Boot| list.entries.iter().filter(|e| e.boots.contains(&boot.name)).collect::<Vec<_>>();
+    let mut machines: Vec<Machine<'_>> = if options.own_machine() {
+        let ordinary: Vec<&Boot> = of_kernel.filter(|b| !b.unloaded).collect();
+        let runs = |e: &&Entry| ordinary.iter().any(|b| e.boots.contains(&b.name));
+        let mut boot = Boot::new("own");
+        boot.cpus = options.cpus.unwrap_or(boot.cpus);
+        boot.quantum = options.quantum.unwrap_or(boot.quantum);
+        (boot.x2apic, boot.patched) = (options.x2apic, patched);
+        vec![Machine { boot, entries: list.entries.iter().filter(runs).collect() }]
+    } else {
+        of_kernel.map(|boot| Machine { boot: boot.clone(), entries: of_boot(boot) }).collect()
+    };
+    if let Some(name) = &options.filter {
+        for machine in machines.iter_mut().filter(|m| m.boot.name != *name) {
+            machine.entries.retain(|e| e.name().contains(name.as_str()));
+        }
+        machines.retain(|m| !m.entries.is_empty());
+    }
+    if machines.is_empty() {
+        let boots: Vec<&str> = list.boots.iter().map(|b| b.name.as_str()).collect();
+        let entries: Vec<String> = list.entries.iter().map(Entry::name).collect();
+        return Err(format!(
+            "nothing is named so; there are the guests {} with {}",
+            boots.join(", "),
+            entries.join(", ")
+        ));
+    }
+    Ok(machines)
+}
+
+/// All that the guests are made of.
+struct Parts {
+    tools: Tools,
+    bochs: Bochs,
+    boot_files: BootFiles,
+    kernel: Built,
+    /// Where the module and its C programs were built.
+    module: PathBuf,
+    programs: BTreeMap<Program, PathBuf>,
+}
+
+fn prepare(machines: &[Machine<'_>], options: &Options) -> Result<Parts, String> {
+    let wanted: BTreeSet<Program> =
+        machines.iter().flat_map(|m| &m.entries).map(|e| e.program.clone()).collect();
+    let c = |p: &Program| if let Program::C { file } = p { Some(file.clone()) } else { None };
+    let c_programs: BTreeSet<String> = wanted.iter().filter_map(c).collect();
+    let panicked = |_| "a thread panicked".to_owned();
+    let (rust, parts) = std::thread::scope(|scope| {
+        let rust = scope.spawn(|| binaries::rust(&wanted));
+        let parts = machinery(options.kernel, &c_programs);
+        (rust.join().map_err(panicked), parts)
+    });
+    let mut parts = parts?;
+    parts.programs = rust??;
+    for wish in &wanted {
+        let file = match wish {
+            Program::C { file } => parts.module.join(file),
+            Program::Script { file } => recipe(file),
+            _ => continue,
+        };
+        parts.programs.insert(wish.clone(), file);
+    }
+    Ok(parts)
+}
+
+/// Everything but the Rust programs.
+fn machinery(kernel: Kernel, c_programs: &BTreeSet<String>) -> Result<Parts, String> {
+    let archive = Archive::default();
+    let tools = Tools::find(&archive, kernel == Kernel::Patched)?;
+    let (built, emulator, boot_files) = std::thread::scope(|scope| {
+        let built = scope.spawn(|| match kernel {
+            Kernel::Stock61 => kernel::stock("bookworm", &archive),
+            Kernel::Stock612 => kernel::stock("trixie", &archive),
+            Kernel::Patched => patched::find(&archive, &tools),
+        });
+        let emulator = Bochs::find(&tools, &archive);
+        let boot_files = BootFiles::find(&archive);
+        (built.join().map_err(|_| "a thread panicked".to_owned()), emulator, boot_files)
+    });
+    let built = built??;
+    let module = binaries::module(&built, kernel.name(), &tools, c_programs)?;
+    Ok(Parts {
+        bochs: emulator?,
+        boot_files: boot_files?,
+        kernel: built,
+        module,
+        tools,
+        programs: BTreeMap::new(),
+    })
+}
+
+/// Packs a guest's image and gives its path and that of its directory.
+fn pack(machine: &Machine<'_>, parts: &Parts, shell: bool) -> Result<(PathBuf, PathBuf), String> {
+    let dir = binaries::work_dir().join("run").join(&machine.boot.name);
+    cache::remove(&dir)?;
+    cache::make_dir(&dir)?;
+    let mut entries = Vec::new();
+    for &entry in &machine.entries {
+        let file =
+            parts.programs.get(&entry.program).ok_or_else(|| format!("{} was not built", entry.name()))?;
+        entries.push((entry, file.clone()));
+    }
+    let contents = Contents {
+        boot: &machine.boot,
+        entries: &entries,
+        module: &parts.module.join("module/uintr.ko"),
+        kernel: &parts.kernel.image,
+        shell,
+    };
+    Ok((image::pack(&contents, &parts.boot_files, &parts.tools, &dir)?, dir))
+}
+
+fn shell(machines: &[Machine<'_>], parts: &Parts) -> Outcome {
+    let machine = machines.first().ok_or("there is no guest")?;
+    let (image, dir) = pack(machine, parts, true)?;
+    println!("the tests are in /t; poweroff -f ends it");
+    boot::interactive(&parts.bochs, &machine.boot, &image, &dir)
+}
+
+/// Boots one guest and prints what it showed.
+fn guest(machine: &Machine<'_>, parts: &Parts, keep: bool) -> Result<Counts, String> {
+    let (image, dir) = pack(machine, parts, false)?;
+    let boot = &machine.boot;
+    let ended = boot::run(&parts.bochs, boot, &image, &dir)?;
+    let mut names: Vec<String> = machine.entries.iter().map(|e| e.name()).collect();
+    if !boot.unloaded {
+        names.insert(0, image::LOADS.to_owned());
+        names.push(image::UNLOADS.to_owned());
+    }
+    let expected = judge::Expected { cpus: boot.cpus, x2apic: boot.x2apic, entries: &names };
+    let verdict = judge::judge(&ended.log, &expected, ended.stopped.as_deref());
+
+    // All of a guest's lines together: others print, too.
+    let mut out = String::new();
+    for line in &verdict.lines {
+        match &line.failure {
+            None => out.push_str(&format!("{}: {} ... ok\n", boot.name, line.name)),
+            Some(why) => {
+                out.push_str(&format!("{}: {} ... FAILED: {why}\n", boot.name, line.name));
+                for shown in tail(judge::context(&ended.log, &line.name), TAIL).lines() {
+                    out.push_str(&format!("    | {shown}\n"));
+                }
+            }
+        }
+    }
+    let Counts { passed, failed } = verdict.counts;
+    let what = format!("{} CPUs, quantum {}", boot.cpus, boot.quantum);
+    let time = ended.time.as_secs_f64();
+    out.push_str(&format!("--- guest {} ({what}): {passed} ok, {failed} bad, {time:.1} s", boot.name));
+    if failed > 0 {
+        out.push_str(&format!(", {}", dir.join("serial.log").display()));
+    }
+    println!("{out}");
+    if failed == 0 && !keep {
+        fs::remove_file(&image)
+            .or_else(|e: io::Error| if e.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(e) })
+            .map_err(|e| format!("cannot remove {}: {e}", image.display()))?;
+    }
+    Ok(verdict.counts)
+}

@@ -1,0 +1,109 @@
+//! What takes long to make and stays the same is kept outside of the checkout, so that every checkout has it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::Outcome;
+
+/// Where: `$XDG_CACHE_HOME/tocsin/guest`, else `~/.cache/tocsin/guest`.
+///
+/// # Errors
+/// When neither is known or it cannot be made.
+pub fn root() -> Result<PathBuf, String> {
+    let base = std::env::var_os("XDG_CACHE_HOME")
+        .map(PathBuf::from)
+        .filter(|dir| dir.is_absolute())
+        .or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache")))
+        .ok_or("neither XDG_CACHE_HOME nor HOME says where to keep the emulator and kernels")?;
+    let dir = base.join("tocsin/guest");
+    make_dir(&dir)?;
+    Ok(dir)
+}
+
+/// The name of something made from `parts`: other parts, another name. FNV-1a: stable, and nobody attacks it.
+pub fn key(name: &str, parts: &[&str]) -> String {
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    for part in parts {
+        for byte in part.bytes().chain([0]) {
+            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+    format!("{name}-{hash:016x}")
+}
+
+/// The directory of that name in the cache, made by `make` when it is missing. It is whole or not there: `make` fills another
+/// one, which is then renamed. Paths written into its files must be those of the second argument.
+///
+/// # Errors
+/// Those of `make`.
+pub fn once(name: &str, make: impl FnOnce(&Path, &Path) -> Outcome) -> Result<PathBuf, String> {
+    let place = root()?.join(name);
+    if place.is_dir() {
+        return Ok(place);
+    }
+    let filling = root()?.join(format!("{name}.{}", std::process::id()));
+    remove(&filling)?;
+    make_dir(&filling)?;
+    make(&filling, &place)?;
+    if let Err(e) = fs::rename(&filling, &place) {
+        // Another run was first.
+        if !place.is_dir() {
+            return Err(format!("cannot rename {} to {}: {e}", filling.display(), place.display()));
+        }
+        remove(&filling)?;
+    }
+    Ok(place)
+}
+
+/// Makes the directory and those above it.
+///
+/// # Errors
+/// When that is not possible.
+pub fn make_dir(dir: &Path) -> Outcome {
+    fs::create_dir_all(dir).map_err(|e| format!("cannot make {}: {e}", dir.display()))
+}
+
+/// Removes the directory with all that is in it, if it is there.
+///
+/// # Errors
+/// When that is not possible.
+pub fn remove(dir: &Path) -> Outcome {
+    match fs::remove_dir_all(dir) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+            Err(format!("cannot remove {}: {e}", dir.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// # Errors
+/// When the file cannot be written.
+pub fn write(file: &Path, text: impl AsRef<[u8]>) -> Outcome {
+    fs::write(file, text).map_err(|e| format!("cannot write {}: {e}", file.display()))
+}
+
+/// # Errors
+/// When the file cannot be read, or is no text.
+pub fn read(file: &Path) -> Result<String, String> {
+    fs::read_to_string(file).map_err(|e| format!("cannot read {}: {e}", file.display()))
+}
+
+/// # Errors
+/// When the file cannot be copied.
+pub fn copy(from: &Path, to: &Path) -> Outcome {
+    fs::copy(from, to)
+        .map(drop)
+        .map_err(|e| format!("cannot copy {} to {}: {e}", from.display(), to.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_tell_parts_apart() {
+        assert_eq!(key("a", &["b", "c"]), key("a", &["b", "c"]));
+        assert_ne!(key("a", &["b", "c"]), key("a", &["bc"]));
+        assert_ne!(key("a", &["b", "c"]), key("a", &["c", "b"]));
+    }
+}

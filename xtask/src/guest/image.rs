@@ -1,0 +1,180 @@
+//! The guest's disk: a CD with isolinux, the kernel and an initramfs that holds all that runs.
+
+use std::fs::{self, File};
+use std::io::BufWriter;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::apt::Archive;
+use super::cpio::Archive as Cpio;
+use super::list::{Boot, Entry};
+use super::tools::Tools;
+use super::{cache, quietly, recipe};
+use crate::{Outcome, child};
+
+/// What Bochs needs of a kernel. The time stamp counter runs at 1/1000 of `ips` in bochsrc, whatever CPUID says; Bochs
+/// lacks the MSR that goes with fast short moves (feature 580); polling while idle would slow the other CPUs down.
+const BOCHS: &str = "console=ttyS0,115200 tsc_early_khz=50000 clearcpuid=580 idle=halt";
+/// Fewer instructions to init: 35 s become 13 s. No cipher's self-test, no certificate, no other congestion control.
+const SHORT: &str = "cryptomgr.notests \
+    initcall_blacklist=load_system_certificate_list,cubictcp_register,init_kprobe_trace";
+/// An oops ends the run: after it nothing can be trusted.
+const STRICT: &str = "panic=0 oops=panic";
+
+/// What every guest with the module does first and last.
+pub const LOADS: &str = "module-loads";
+pub const UNLOADS: &str = "module-unloads";
+const LOAD: &str = "load.sh";
+const UNLOAD: &str = "unload.sh";
+
+/// Programs of the guest that are not ours.
+pub struct BootFiles {
+    dir: PathBuf,
+}
+
+impl BootFiles {
+    /// Finds or fetches them.
+    ///
+    /// # Errors
+    /// When a package cannot be had.
+    pub fn find(archive: &Archive) -> Result<BootFiles, String> {
+        let dir = cache::once(&cache::key("boot-files", &["1"]), |dir, _| {
+            println!("fetching the boot loader and busybox");
+            archive.suite("bookworm")?.unpack(&["busybox-static", "isolinux", "syslinux-common"], dir)
+        })?;
+        Ok(BootFiles { dir })
+    }
+}
+
+/// What goes into one guest.
+pub struct Contents<'a> {
+    pub boot: &'a Boot,
+    pub entries: &'a [(&'a Entry, PathBuf)],
+    pub module: &'a Path,
+    pub kernel: &'a Path,
+    pub shell: bool,
+}
+
+/// Writes the image into `dir` and gives its path.
+///
+/// # Errors
+/// When a file cannot be read or written, or xorriso fails.
+pub fn pack(
+    contents: &Contents<'_>,
+    files: &BootFiles,
+    tools: &Tools,
+    dir: &Path,
+) -> Result<PathBuf, String> {
+    let cd = dir.join("cd");
+    cache::make_dir(&cd)?;
+    initramfs(contents, files, &cd.join("initrd"))?;
+    cache::copy(contents.kernel, &cd.join("vmlinuz"))?;
+    cache::copy(&files.dir.join("usr/lib/ISOLINUX/isolinux.bin"), &cd.join("isolinux.bin"))?;
+    cache::copy(&files.dir.join("usr/lib/syslinux/modules/bios/ldlinux.c32"), &cd.join("ldlinux.c32"))?;
+    let append = format!("{BOCHS} {SHORT} {STRICT} {}", contents.boot.append);
+    let menu = format!("DEFAULT l\nPROMPT 0\nLABEL l\n KERNEL /vmlinuz\n INITRD /initrd\n APPEND {append}\n");
+    cache::write(&cd.join("isolinux.cfg"), menu)?;
+
+    let image = dir.join("image.iso");
+    let limit = Duration::from_secs(120);
+    let (cd_name, image_name) = (cd.to_string_lossy(), image.to_string_lossy());
+    let words = [
+        "-as",
+        "mkisofs",
+        "-quiet",
+        "-o",
+        &image_name,
+        "-b",
+        "isolinux.bin",
+        "-c",
+        "boot.cat",
+        "-no-emul-boot",
+        "-boot-load-size",
+        "4",
+        "-boot-info-table",
+        "-J",
+        "-R",
+        &cd_name,
+    ];
+    let mut command = child::command("xorriso", &words, limit);
+    tools.add_to(&mut command);
+    quietly(command, limit, &dir.join("xorriso.log"), "xorriso")?;
+    cache::remove(&cd)?;
+    Ok(image)
+}
+
+fn initramfs(contents: &Contents<'_>, files: &BootFiles, to: &Path) -> Outcome {
+    let failed = |e: std::io::Error| format!("cannot write {}: {e}", to.display());
+    let data = |file: &Path| fs::read(file).map_err(|e| format!("cannot read {}: {e}", file.display()));
+    let mut archive = Cpio::new(BufWriter::new(File::create(to).map_err(failed)?));
+    for name in ["bin", "dev", "proc", "root", "sys", "t", "tmp"] {
+        archive.directory(name).map_err(failed)?;
+    }
+    archive.device("dev/console", 5, 1).map_err(failed)?;
+    archive.file("bin/busybox", &data(&files.dir.join("bin/busybox"))?).map_err(failed)?;
+    archive.file("init", &data(&recipe("init"))?).map_err(failed)?;
+    archive.file("plan", plan(contents).as_bytes()).map_err(failed)?;
+    archive.file("uintr.ko", &data(contents.module)?).map_err(failed)?;
+    for file in [LOAD, UNLOAD] {
+        archive.file(&format!("t/{file}"), &data(&recipe(file))?).map_err(failed)?;
+    }
+    let mut done = Vec::new();
+    for (entry, file) in contents.entries {
+        let name = entry.program.file();
+        if !done.contains(&name) {
+            archive.file(&format!("t/{name}"), &data(file)?).map_err(failed)?;
+            done.push(name);
+        }
+    }
+    archive.finish().map(drop).map_err(failed)
+}
+
+/// What init is to do, in its own words.
+fn plan(contents: &Contents<'_>) -> String {
+    let mut plan = String::new();
+    let own = |name: &str, file: &str| format!("entry {name} 60 /t/{file}\n");
+    let loads = !contents.boot.unloaded && !contents.shell;
+    if loads {
+        plan.push_str(&own(LOADS, LOAD));
+    }
+    for (entry, _) in contents.entries {
+        let mut words = vec![quoted(&entry.name()), entry.limit.as_secs().to_string(), "env".to_owned()];
+        words.extend(entry.environment.iter().map(|(name, value)| quoted(&format!("{name}={value}"))));
+        words.push(quoted(&format!("/t/{}", entry.program.file())));
+        words.extend(entry.arguments.iter().map(|a| quoted(a)));
+        let verb = if contents.shell { "there" } else { "entry" };
+        plan.push_str(&format!("{verb} {}\n", words.join(" ")));
+    }
+    if loads {
+        plan.push_str(&own(UNLOADS, UNLOAD));
+    }
+    if contents.shell {
+        plan.push_str("shell\n");
+    }
+    plan
+}
+
+/// As one word of a shell.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "'\\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::guest::list::List;
+
+    #[test]
+    fn the_plan_is_what_the_list_says() {
+        let text = "boot two\ntest p:t in=two seconds=7 A=it's -- --skip x";
+        let list = List::parse(text).expect("valid");
+        let entries = [(&list.entries[0], PathBuf::new())];
+        let (module, kernel) = (Path::new(""), Path::new(""));
+        let contents = Contents { boot: &list.boots[0], entries: &entries, module, kernel, shell: false };
+        assert_eq!(
+            plan(&contents),
+            "entry module-loads 60 /t/load.sh\nentry 'p-t' 7 env 'A=it'\\''s' '/t/p-t' '--skip' 'x'\n\
+             entry module-unloads 60 /t/unload.sh\n"
+        );
+    }
+}

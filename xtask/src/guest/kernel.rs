@@ -1,0 +1,111 @@
+//! Debian's stock kernels for clouds with what a module is built against, and our own build of Debian's source.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::{fs, io::Read};
+
+use super::apt::{Apt, Archive};
+use super::cache;
+use crate::Outcome;
+
+/// A kernel that can be booted and built against.
+#[derive(Clone)]
+pub struct Built {
+    /// What isolinux loads.
+    pub image: PathBuf,
+    /// What a module's Makefile calls KDIR.
+    pub headers: PathBuf,
+    /// What its `make` wants to be told.
+    pub settings: Vec<String>,
+}
+
+/// The newest kernel for clouds that `suite` has.
+///
+/// # Errors
+/// When its packages cannot be fetched, or are laid out in another way than we know.
+pub fn stock(suite: &str, archive: &Archive) -> Result<Built, String> {
+    let dir = cache::once(&cache::key("kernel", &["2", suite]), |dir, place| {
+        println!("fetching the stock kernel of {suite}");
+        fetch(archive.suite(suite)?, suite, dir, place)
+    })?;
+    let release = cache::read(&dir.join("release"))?;
+    Ok(Built {
+        image: dir.join("image"),
+        headers: dir.join(format!("tree/usr/src/linux-headers-{}", release.trim())),
+        // The newest compiler's option may be unknown to this machine's, and pahole is not there: no debugger will look.
+        settings: ["CC=cc", "CONFIG_CC_HAS_MIN_FUNCTION_ALIGNMENT=", "CONFIG_DEBUG_INFO_BTF_MODULES="]
+            .map(str::to_owned)
+            .to_vec(),
+    })
+}
+
+fn fetch(apt: &Apt, suite: &str, dir: &Path, place: &Path) -> Outcome {
+    let starting_with = |package: &str, prefix: &str| {
+        let found = apt.depends(package)?.into_iter().find(|name| name.starts_with(prefix));
+        found.ok_or_else(|| format!("{package} of {suite} depends on no {prefix}*"))
+    };
+    let image = starting_with("linux-image-cloud-amd64", "linux-image-")?;
+    let headers = starting_with("linux-headers-cloud-amd64", "linux-headers-")?;
+    let kbuild = starting_with(&headers, "linux-kbuild-")?;
+    let depends = apt.depends(&headers)?;
+    let common = depends
+        .iter()
+        .find(|name| name.starts_with("linux-headers-") && name.ends_with("-common"))
+        .ok_or_else(|| format!("{headers} depends on no common headers"))?;
+    let release = headers.trim_start_matches("linux-headers-");
+
+    let boot = dir.join("boot");
+    apt.unpack(&[&image], &boot)?;
+    cache::copy(&boot.join(format!("boot/vmlinuz-{release}")), &dir.join("image"))?;
+    cache::remove(&boot)?;
+
+    let root = dir.join("tree");
+    apt.unpack(&[&headers, common, &kbuild], &root)?;
+    // Headers name their common part by an absolute path.
+    let makefile = root.join(format!("usr/src/{headers}/Makefile"));
+    let text = cache::read(&makefile)?;
+    cache::write(&makefile, text.replace(" /usr/src/", &format!(" {}/tree/usr/src/", place.display())))?;
+
+    let libraries = dir.join("libraries");
+    let elf = if suite == "bookworm" { "libelf1" } else { "libelf1t64" };
+    apt.unpack(&["libc6", elf, "zlib1g", "libzstd1"], &libraries)?;
+    wrap_programs(&root.join("usr/lib").join(&kbuild), &place.join("libraries"))?;
+    cache::write(&dir.join("release"), release)
+}
+
+/// Has each program below `dir` started with the libraries it was built for: those of this machine may be older.
+fn wrap_programs(dir: &Path, libraries: &Path) -> Outcome {
+    let entries = fs::read_dir(dir).map_err(|e| format!("cannot read {}: {e}", dir.display()))?;
+    for file in entries.filter_map(|e| e.ok().map(|e| e.path())) {
+        if file.is_symlink() {
+            continue;
+        }
+        if file.is_dir() {
+            wrap_programs(&file, libraries)?;
+        } else if is_program(&file) {
+            wrap(&file, libraries).map_err(|e| format!("cannot wrap {}: {e}", file.display()))?;
+        }
+    }
+    Ok(())
+}
+
+fn is_program(file: &Path) -> bool {
+    let runs = fs::metadata(file).is_ok_and(|m| m.permissions().mode() & 0o111 != 0);
+    let mut magic = [0; 4];
+    runs && fs::File::open(file).and_then(|mut f| f.read_exact(&mut magic)).is_ok() && magic == *b"\x7fELF"
+}
+
+fn wrap(file: &Path, libraries: &Path) -> std::io::Result<()> {
+    let mut name = file.as_os_str().to_owned();
+    name.push(".elf");
+    fs::rename(file, &name)?;
+    let at = libraries.display();
+    // Some find their siblings by the name they were started with.
+    let script = format!(
+        "#!/bin/sh\nfor l in '{at}/usr/lib/x86_64-linux-gnu' '{at}/lib/x86_64-linux-gnu'; do\n    \
+         p=\"$p:$l\"\n    [ -x \"$l/ld-linux-x86-64.so.2\" ] && ld=\"$l/ld-linux-x86-64.so.2\"\ndone\n\
+         exec \"$ld\" --argv0 \"$0\" --library-path \"${{p#:}}\" \"$0.elf\" \"$@\"\n"
+    );
+    fs::write(file, script)?;
+    fs::set_permissions(file, fs::Permissions::from_mode(0o755))
+}
