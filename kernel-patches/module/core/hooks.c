@@ -69,6 +69,10 @@ static void exec_exit(void)
  * its signal. No instruction is retried twice, so nothing loops; only when there is no memory now is the instruction
  * retried until there is, with interrupts on and the thread preemptible between two tries.
  */
+#ifdef CONFIG_PREEMPT_RT
+#error "not for PREEMPT_RT: there nothing can be allocated in the trap of an undefined instruction"
+#endif
+
 static int undefined_instruction(struct notifier_block *block, unsigned long what, void *data)
 {
 	struct die_args *args = data;

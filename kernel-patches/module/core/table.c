@@ -33,6 +33,7 @@
 #include <linux/mmu_notifier.h>
 #include <linux/module.h>
 #include <linux/mutex.h>
+#include <linux/nospec.h>
 #include <linux/sched/mm.h>
 #include <linux/slab.h>
 #include <linux/smp.h>
@@ -243,6 +244,7 @@ int uintr_table_remove(struct uintr_table *table, unsigned int index)
 
 	if (index >= UINTR_SENDERS)
 		return -EINVAL;
+	index = array_index_nospec(index, UINTR_SENDERS);
 	mutex_lock(&table->lock);
 	if (!table->slots[index].count) {
 		result = -EINVAL;
