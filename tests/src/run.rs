@@ -55,10 +55,12 @@ impl Arguments {
 
     /// The value of a word.
     pub fn text(&self, name: &str) -> &str {
-        self.0
-            .iter()
-            .find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
-            .unwrap_or_else(|| panic!("the scenario needs {name}=..."))
+        self.optional(name).unwrap_or_else(|| panic!("the scenario needs {name}=..."))
+    }
+
+    /// The value of a word that need not be there.
+    pub fn optional(&self, name: &str) -> Option<&str> {
+        self.0.iter().find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
     }
 }
 
@@ -75,7 +77,8 @@ pub struct Case<'a> {
     pub backend: BackendKind,
     /// The scenario's name in [`scenarios::ALL`].
     pub scenario: &'a str,
-    /// Its arguments.
+    /// Its arguments. `lmt=...` says how large messages travel, whatever the scenario; `forbid=...`, to ranks that are
+    /// processes, when the system stops copying between them.
     pub arguments: Arguments,
     /// Seconds after which the ranks are killed and the case has failed.
     pub limit_s: u32,
@@ -86,6 +89,9 @@ impl Case<'_> {
     pub fn pass(&self) {
         let mut config = Config::default();
         config.backend = Some(self.backend);
+        if let Some(lmt) = self.arguments.optional("lmt") {
+            config.set("TOCSIN_LMT", lmt).unwrap_or_else(|error| panic!("{self:?}: {error}"));
+        }
         match self.kind {
             Kind::Threads => {
                 let scenario = scenarios::find(self.scenario);

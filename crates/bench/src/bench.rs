@@ -13,7 +13,7 @@ use crate::cli::Common;
 use crate::error::Error;
 use crate::fleet::Plan;
 use crate::row::Row;
-use crate::values::Lmt;
+use crate::values::{Kind, Lmt};
 
 /// The rows every bench begins with.
 fn row(bench: &'static str, plan: &Plan) -> Row {
@@ -21,15 +21,19 @@ fn row(bench: &'static str, plan: &Plan) -> Row {
         .set("backend", plan.backend_name())
         .set("kind", plan.kind.to_string())
         .set("ranks", plan.ranks)
-        .set("lmt", effective_lmt(plan.lmt))
+        .set("lmt", effective_lmt(plan))
 }
 
-/// What `auto` means at present.
-fn effective_lmt(lmt: Lmt) -> String {
-    match lmt {
-        Lmt::Auto => Lmt::Double.to_string(),
-        other => other.to_string(),
-    }
+/// How large messages travel between the ranks of a plan: what was asked for, or the best, where it works.
+fn effective_lmt(plan: &Plan) -> String {
+    let local = plan.kind == Kind::Thread;
+    let cma = tocsin_world::cma_refusal().is_none();
+    let lmt = match plan.lmt {
+        Lmt::Auto | Lmt::Direct if local => Lmt::Direct,
+        Lmt::Auto | Lmt::Cma if cma => Lmt::Cma,
+        _ => Lmt::Double,
+    };
+    lmt.to_string()
 }
 
 /// The numbers of ranks to measure.

@@ -70,8 +70,12 @@ impl Plan {
         let mut config = Config::from_env().map_err(|e| Error::Usage(e.to_string()))?;
         config.backend = self.backend;
         config.bind = bind(self.bind);
-        config.lmt =
-            if self.lmt == Lmt::Double { tocsin_world::Lmt::Double } else { tocsin_world::Lmt::Auto };
+        config.lmt = match self.lmt {
+            Lmt::Direct => tocsin_world::Lmt::Direct,
+            Lmt::Cma => tocsin_world::Lmt::Cma,
+            Lmt::Double => tocsin_world::Lmt::Double,
+            Lmt::Auto | Lmt::Vmsplice => tocsin_world::Lmt::Auto,
+        };
         Ok(config)
     }
 }

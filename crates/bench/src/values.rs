@@ -83,7 +83,7 @@ words! {
     Lmt, "large-message strategy" {
         /// The best usable.
         Auto = "auto",
-        /// Straight into the peer's mapped memory.
+        /// One plain copy, between ranks of one process.
         Direct = "direct",
         /// `process_vm_readv` and its twin.
         Cma = "cma",
@@ -106,10 +106,10 @@ impl Lmt {
     /// An error unless this version has it.
     pub(crate) fn check(self) -> Result<(), Error> {
         match self {
-            Lmt::Auto | Lmt::Double => Ok(()),
-            later => {
-                Err(Error::Failed(format!("--lmt {later} is not yet implemented; there are: auto, double")))
-            }
+            Lmt::Vmsplice => Err(Error::Failed(
+                "--lmt vmsplice is not yet implemented; there are: auto, direct, cma, double".into(),
+            )),
+            _ => Ok(()),
         }
     }
 }

@@ -8,7 +8,7 @@ use tocsin_progress::{Budget, Code, Id, Outcome};
 use tocsin_transport::{Class, Header, PeerState, Recv, SendOutcome, Transport, kind};
 
 use crate::peer::{Fate, Peer};
-use crate::request::{ANY_SOURCE, Request, State};
+use crate::request::{ANY_SOURCE, OWES_FIN, Request, State};
 use crate::unexpected::Arrival;
 use crate::{Error, P2p};
 
@@ -208,11 +208,17 @@ impl<T: Transport> P2p<T> {
 
     /// Ends a request for a reason that lies in a rank.
     pub(crate) fn fail(&mut self, id: Id, code: Code, rank: u32) {
+        let closing = |r: &Request| matches!(r.state, State::SendClosing | State::RecvClosing);
+        if self.requests.get(id).is_some_and(closing) {
+            // It has failed already.
+            self.end_if_over(id);
+            return;
+        }
         self.break_off(id);
         let Some(request) = self.requests.get(id) else { return };
         let (code, rank) = self.root_cause(request.context, code, rank);
         let outcome = Outcome { code, source: rank, tag: request.tag, bytes: 0, detail: u64::from(rank) };
-        self.finish(id, outcome);
+        self.end_when_over(id, outcome);
     }
 
     /// Ends a request whose peer the transport calls gone.
@@ -255,7 +261,10 @@ impl<T: Transport> P2p<T> {
         let Some(id) = self.requests.by_index(index) else { return };
         let Some(request) = self.requests.get(id) else { return };
         let Some((code, rank)) = self.doomed(request) else { return };
-        if request.state == State::RecvOwes && Self::owes_ack(request) {
+        if request.has(OWES_FIN) && matches!(request.state, State::SendShared | State::RecvShared) {
+            // All of it is copied; only the other end does not know.
+            self.end_well(id);
+        } else if request.state == State::RecvOwes && Self::owes_ack(request) {
             // Its message is here; only the sender's answer is lost.
             self.finish_recv(id);
         } else {
@@ -299,7 +308,8 @@ impl<T: Transport> P2p<T> {
 
     /// Revokes a communicator, both halves of its context: its requests here end with [`Code::Revoked`], its unexpected
     /// messages are dropped, and the members are told, so that theirs end too. User threads only: it allocates. When
-    /// it returns, no request of the communicator touches its buffer any more.
+    /// it returns, of the communicator's requests only those are pending whose peer is just copying from or to their buffer;
+    /// they end as soon as it has finished that piece.
     pub fn revoke(&mut self, context: u32, members: &[u32]) {
         self.contexts.make_room();
         if self.contexts.revoke(context) != Some(true) {

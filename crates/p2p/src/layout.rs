@@ -110,6 +110,15 @@ impl ConstBuf {
 }
 
 impl MutBuf {
+    /// The address of byte `offset`, if the bytes from there on lie in one run. Handler-safe.
+    #[inline]
+    pub(crate) fn run_at(&self, offset: usize) -> Option<*mut u8> {
+        match self.layout {
+            Layout::Contiguous { .. } => Some(self.base.wrapping_add(offset)),
+            Layout::Strided { .. } => None,
+        }
+    }
+
     /// `bytes` bytes from `base` on.
     #[inline]
     pub const fn contiguous(base: *mut u8, bytes: usize) -> MutBuf {

@@ -11,7 +11,7 @@
 //! | a message of | travels | its send is complete |
 //! |---|---|---|
 //! | at most [`Config::eager_max`] bytes | in one packet | when it is in the lane; synchronous: when it is matched |
-//! | more | announced (RTS), asked for (CTS), then in pieces | when all of it is in the lane |
+//! | more | announced (RTS), asked for (CTS), then in one copy by whoever waits, or in pieces through a lane | when all of it is copied, or in the lane |
 //!
 //! Messages between two ranks in one context match in the order in which they were sent (MPI's non-overtaking rule), and
 //! the earliest posted receive that matches wins, wildcards included.
@@ -28,6 +28,7 @@
 //! | `pattern`, `posted`, `unexpected` | matching |
 //! | `send`, `receive`, `probe` | the operations, from posting to their end |
 //! | `packets` | what arrives, checked before it is used |
+//! | `transfers`, `publish` | large messages in one copy; receives that their sender finds |
 //! | `pass` | one bounded pass: drain, retry, sweep |
 //! | `faults`, `peer`, `contexts` | dead, finalized and lying peers; revoked communicators |
 //!
@@ -49,9 +50,11 @@ mod pattern;
 mod peer;
 mod posted;
 mod probe;
+mod publish;
 mod receive;
 mod request;
 mod send;
+mod transfers;
 mod unexpected;
 
 pub use args::{Config, Counters, MessageId, Mode, RecvArgs, SendArgs, Status};
@@ -100,6 +103,8 @@ pub struct P2p<T> {
     outgoing: Ranks,
     /// Requests with a cookie that are complete and not reported yet.
     completed: List,
+    /// Single copies under way.
+    transfers: List,
     contexts: Contexts,
     /// Where scattered buffers are packed before they go into a lane.
     scratch: Box<[u8]>,
@@ -174,6 +179,7 @@ impl<T: Transport> P2p<T> {
             peers: (0..size).map(|_| Peer::new()).collect(),
             outgoing: Ranks::new(size),
             completed: List::EMPTY,
+            transfers: List::EMPTY,
             contexts: Contexts::new().ok_or_else(refused)?,
             scratch: vec![0; eager_max.max(piece)].into_boxed_slice(),
             sequence: 0,
@@ -276,9 +282,10 @@ impl<T: Transport> P2p<T> {
     /// complete, or no receive. Handler-safe, O(1).
     pub fn cancel(&mut self, id: Id) -> bool {
         let Some(request) = self.requests.get(id) else { return false };
-        if request.state != State::RecvPosted {
+        if request.state != State::RecvPosted || !self.withdraw(id) {
             return false;
         }
+        let Some(request) = self.requests.get(id) else { return false };
         let outcome =
             Outcome { code: Code::Cancelled, source: self.me, tag: request.tag, bytes: 0, detail: 0 };
         self.finish(id, outcome);
@@ -286,13 +293,18 @@ impl<T: Transport> P2p<T> {
     }
 
     /// Takes a reserved request back from whatever it does; its buffer is not touched after this, nothing is reported,
-    /// and it may be started again. If the peer knows of it, the peer's messages for it are ignored. Handler-safe,
-    /// O(1).
+    /// and it may be started again. If the peer knows of it, the peer's messages for it are ignored. Handler-safe
+    /// and O(1) for messages of collectives; of a user's message the peer may just be copying a piece, and outside
+    /// handlers this waits for that.
     pub fn abandon(&mut self, id: Id) {
         if self.requests.get(id).is_none() {
             return;
         }
         self.break_off(id);
+        if !tocsin_sync::thread::in_handler() && self.requests.get(id).is_some_and(|r| r.class != Class::Coll)
+        {
+            self.wait_until_over(id);
+        }
         self.retire(id);
         self.reset(id);
     }
@@ -329,7 +341,16 @@ impl<T: Transport> P2p<T> {
     ///
     /// While a lane waits for room among the unexpected messages the transport counts it as work, so this stays true.
     pub fn work_left(&self) -> bool {
-        self.again || self.faults.is_sweeping() || self.transport.work_left()
+        self.again
+            || self.faults.is_sweeping()
+            || self.transport.work_left()
+            || self.copies_left(Context::User)
+    }
+
+    /// Whether a large message waits for this rank to go on, and not for a peer that waits in the library: who leaves the
+    /// library for long must come back. Handler-safe; after a flush.
+    pub fn is_unfinished(&self) -> bool {
+        self.copies_left(Context::Handler)
     }
 
     /// Sends to others that are not complete, and answers that are not in their lane: what a clean end waits for.
@@ -383,6 +404,7 @@ impl<T: Transport> P2p<T> {
     /// Takes a request out of its list and out of the counts of pending ones.
     fn retire(&mut self, id: Id) {
         self.unlink(id);
+        self.free_record(id);
         let Some(request) = self.requests.get_mut(id) else { return };
         if request.is_send() && request.peer != self.me {
             self.sends = self.sends.saturating_sub(1);
@@ -394,6 +416,9 @@ impl<T: Transport> P2p<T> {
     }
 
     fn unlink(&mut self, id: Id) {
+        if self.requests.get(id).is_some_and(|request| request.member == Member::Posted) {
+            self.unposted(id);
+        }
         let Some(request) = self.requests.get_mut(id) else { return };
         let (member, peer, class) =
             (request.member, request.peer as usize, usize::from(request.class == Class::Coll));
@@ -407,6 +432,7 @@ impl<T: Transport> P2p<T> {
                 return;
             }
             Member::Completed => Some(&mut self.completed),
+            Member::Transfer => Some(&mut self.transfers),
             Member::Queue => self.peers.get_mut(peer).and_then(|p| p.queues.get_mut(class)),
             Member::Control => {
                 self.owed = self.owed.saturating_sub(1);
@@ -431,12 +457,15 @@ impl<T: Transport> P2p<T> {
                 Some(&mut state.control)
             }
             Member::Bulk => Some(&mut state.bulk),
+            Member::Transfer => Some(&mut self.transfers),
             Member::None | Member::Posted | Member::Completed => None,
         };
         let Some(list) = list else { return };
         request.member = member;
         list.push(&mut self.requests, 0, id);
-        self.outgoing.insert(peer);
+        if member != Member::Transfer {
+            self.outgoing.insert(peer);
+        }
     }
 
     /// The name by which packets call a request: its slot and which start of it.

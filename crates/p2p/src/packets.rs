@@ -1,11 +1,13 @@
 //! What arrives. Whatever a packet says is checked before it is used; what no honest peer writes condemns its sender.
 
 use tocsin_progress::{Budget, Code, Id, Outcome};
+use tocsin_transport::transfer::RECORDS;
 use tocsin_transport::{Class, Header, Packet, Recv, Transport, kind};
 
 use crate::P2p;
 use crate::peer::Fate;
-use crate::request::State;
+use crate::request::{HOLDS_RECORD, Member, SHARED, State};
+use crate::transfers::{FLAG_LOOK, FLAG_SHARED, Offer, TICKETS};
 use crate::unexpected::{Arrival, Envelope};
 
 /// Header flag of an eager message whose sender waits for an ACK.
@@ -59,6 +61,7 @@ impl<T: Transport> P2p<T> {
             self.counters.packets_received = self.counters.packets_received.wrapping_add(1);
             self.counters.bytes_received = self.counters.bytes_received.wrapping_add(packet.len as u64);
             self.transport.consume(peer, class);
+            self.count_taken(peer, class);
         }
         step
     }
@@ -76,20 +79,25 @@ impl<T: Transport> P2p<T> {
             (kind::EAGER, 0) => Arrival::Eager,
             (kind::EAGER, FLAG_SYNCHRONOUS) => Arrival::Synchronous,
             (kind::RTS, 0) if packet.len == 0 => Arrival::Announced,
+            (kind::RTS, flags) if u32::from(flags) <= RECORDS && packet.len == TICKETS && header.c != 0 => {
+                Arrival::Announced
+            }
             _ => return Err(Nonsense),
         };
         let bytes = usize::try_from(header.a).ok().filter(|n| *n <= isize::MAX as usize).ok_or(Nonsense)?;
         if arrival != Arrival::Announced && bytes != packet.len {
             return Err(Nonsense);
         }
-        let envelope = Envelope {
+        let mut envelope = Envelope {
             context: header.context,
             source: peer,
             tag: header.tag,
             arrival,
             bytes,
             remote: header.b,
+            offer: if arrival == Arrival::Announced { Self::offered(packet) } else { None },
         };
+        let len = if arrival == Arrival::Announced { 0 } else { packet.len };
         if self.contexts.is_revoked(header.context) {
             if arrival != Arrival::Eager {
                 self.tell_revoked(peer, header.context);
@@ -97,24 +105,27 @@ impl<T: Transport> P2p<T> {
             return Ok(Step::Taken);
         }
         // A packet goes whole; one that is longer than what is left waits for a fresh budget.
-        if packet.len > budget.bytes_left() && budget.bytes_left() < self.eager_max {
+        if len > budget.bytes_left() && budget.bytes_left() < self.eager_max {
             return Ok(Step::Spent);
         }
         let index = usize::from(class == Class::Coll);
         let Some(matching) = self.matching.get_mut(index) else { return Err(Nonsense) };
         let Some(id) = matching.posted.find(&self.requests, header.context, peer, header.tag) else {
             // SAFETY: the transport vouches for the payload until it is consumed.
-            if !unsafe { matching.unexpected.keep(envelope, packet.payload, packet.len) } {
+            if !unsafe { matching.unexpected.keep(envelope, packet.payload, len) } {
                 return Ok(Step::Blocked);
             }
-            self.count_copy(packet.len);
-            budget.take_bytes(packet.len);
+            self.count_copy(len);
+            budget.take_bytes(len);
             return Ok(Step::Taken);
         };
-        matching.posted.remove(&mut self.requests, id);
+        if let Some(offer) = envelope.offer.as_mut() {
+            offer.found = offer.published != 0 && self.meets_published(id, offer.published, bytes);
+        }
+        self.unlink(id);
         if let Some(request) = self.requests.get(id) {
             let buf = request.target_buf();
-            let len = packet.len.min(buf.layout.bytes());
+            let len = len.min(buf.layout.bytes());
             // SAFETY: who posted the receive vouched for its buffer; the transport for the payload.
             unsafe { buf.unpack(0, len, packet.payload) };
             self.count_copy(len);
@@ -124,10 +135,28 @@ impl<T: Transport> P2p<T> {
         Ok(Step::Taken)
     }
 
+    /// What an announcement offers, its flags being checked.
+    fn offered(packet: &Packet) -> Option<Offer> {
+        let slot = packet.header.flags.checked_sub(1)?;
+        let mut tickets = [0u32; 2];
+        if packet.len != TICKETS {
+            return None;
+        }
+        // SAFETY: the transport vouches for `len` bytes of payload until the packet is consumed.
+        unsafe { core::ptr::copy_nonoverlapping(packet.payload, tickets.as_mut_ptr().cast(), TICKETS) };
+        let [ticket, published] = tickets.map(u32::from_le);
+        Some(Offer { slot, ticket, address: packet.header.c, published, found: false })
+    }
+
     /// An answer. Always taken, so that Control lanes never block.
     fn control(&mut self, peer: u32, packet: &Packet) -> Result<Step, Nonsense> {
         let header = &packet.header;
-        if packet.len != 0 || header.flags != 0 {
+        let flags = match header.kind {
+            kind::CTS => FLAG_SHARED,
+            kind::FIN => FLAG_LOOK,
+            _ => 0,
+        };
+        if packet.len != 0 || header.flags & !flags != 0 {
             return Err(Nonsense);
         }
         match header.kind {
@@ -136,7 +165,28 @@ impl<T: Transport> P2p<T> {
                 Some(id) => self.finish_send(id),
                 None => self.tolerate(peer)?,
             },
-            kind::ABORT_SEND => match self.named(header.a, peer, State::RecvData) {
+            // What it asks for is what every pass does.
+            kind::FIN if header.flags == FLAG_LOOK => {}
+            kind::FIN => {
+                let shared = self.named(header.a, peer, State::SendShared);
+                match shared.or_else(|| self.named(header.a, peer, State::RecvShared)) {
+                    Some(id) if self.finished_by_peer(id) => {}
+                    Some(_) => return Err(Nonsense),
+                    None if self.finished_early(header.a, peer) => {}
+                    None => match self.named(header.a, peer, State::SendAnnounced) {
+                        // The receiver has copied all of it into a receive that it had published, and its next
+                        // publication has made this end believe that it was withdrawn.
+                        Some(id) if self.requests.get(id).is_some_and(|r| r.sequence != 0) => {
+                            self.finish_send(id)
+                        }
+                        _ => self.tolerate(peer)?,
+                    },
+                }
+            }
+            kind::ABORT_SEND => match self
+                .named(header.a, peer, State::RecvData)
+                .or_else(|| self.named(header.a, peer, State::RecvShared))
+            {
                 Some(id) => {
                     let (tag, context) = self.requests.get(id).map_or((0, 0), |r| (r.tag, r.context));
                     let revoked = self.contexts.is_revoked(context);
@@ -144,8 +194,9 @@ impl<T: Transport> P2p<T> {
                     let outcome = Outcome { code, source: peer, tag, bytes: 0, detail: u64::from(peer) };
                     // Pieces sent before it may still lie in the Bulk lane.
                     self.set_stale(peer);
-                    self.finish(id, outcome);
+                    self.end_when_over(id, outcome);
                 }
+                None if self.peers.get(peer as usize).is_some_and(|p| p.may_abort_late) => {}
                 None => self.tolerate(peer)?,
             },
             kind::REVOKE => self.revoked_by(header.context).ok_or(Nonsense)?,
@@ -155,7 +206,14 @@ impl<T: Transport> P2p<T> {
     }
 
     fn clear_to_send(&mut self, peer: u32, header: &Header) -> Result<(), Nonsense> {
-        let Some(id) = self.named(header.a, peer, State::SendAnnounced) else {
+        let announced = self.named(header.a, peer, State::SendAnnounced);
+        // A plain one after an accepted offer: a single copy has failed, and the receiver asks anew. Any, when the receive
+        // that was found has been withdrawn.
+        let again = self.named(header.a, peer, State::SendShared).filter(|id| {
+            let found = self.requests.get(*id).is_some_and(|r| r.has(SHARED) && r.done == 0);
+            header.flags == 0 || found
+        });
+        let Some(id) = announced.or(again) else {
             self.tolerate(peer)?;
             if self.contexts.is_revoked(header.context) {
                 self.tell_revoked(peer, header.context);
@@ -164,13 +222,31 @@ impl<T: Transport> P2p<T> {
             return Ok(());
         };
         let Some(request) = self.requests.get_mut(id) else { return Err(Nonsense) };
+        if header.flags == FLAG_SHARED {
+            if !request.has(HOLDS_RECORD) || header.c == 0 {
+                return Err(Nonsense);
+            }
+            self.unlink(id);
+            let Some(request) = self.requests.get_mut(id) else { return Err(Nonsense) };
+            request.flags &= !SHARED;
+            request.remote = header.b;
+            request.address = header.c;
+            request.state = State::SendShared;
+            self.enlist(id, Member::Transfer);
+            return Ok(());
+        }
+        self.unlink(id);
+        self.free_record(id);
+        let Some(request) = self.requests.get_mut(id) else { return Err(Nonsense) };
+        request.flags &= !SHARED;
         if header.c == 0 {
             // Longer than the receiver's buffer: the receiver reports that; this end is complete.
             self.finish_send(id);
         } else if header.c == request.total {
             request.remote = header.b;
             request.state = State::SendData;
-            self.enlist(id, crate::request::Member::Bulk);
+            request.done = 0;
+            self.enlist(id, Member::Bulk);
         } else {
             return Err(Nonsense);
         }
@@ -224,7 +300,7 @@ impl<T: Transport> P2p<T> {
         }
     }
 
-    fn set_stale(&mut self, peer: u32) {
+    pub(crate) fn set_stale(&mut self, peer: u32) {
         if let Some(state) = self.peers.get_mut(peer as usize) {
             state.stale = true;
         }
@@ -247,12 +323,14 @@ impl<T: Transport> P2p<T> {
 
     /// Notes before its end by anything but the protocol that the peer may still speak of a request.
     pub(crate) fn break_off(&mut self, id: Id) {
+        self.unpublish(id);
         let Some(request) = self.requests.get(id) else { return };
-        if !request.is_known_abroad() {
+        if !request.is_known_abroad() && !request.has(SHARED) {
             return;
         }
         let (peer, remote, sending) = (request.peer, request.remote, request.state == State::SendData);
         self.set_stale(peer);
+        self.close_record(id);
         if sending {
             self.abort_send(peer, remote);
         }

@@ -12,15 +12,15 @@ const QUANTUM: u32 = 8;
 
 /// How a part of a pass ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Part {
-    worked: bool,
-    spent: bool,
+pub(crate) struct Part {
+    pub(crate) worked: bool,
+    pub(crate) spent: bool,
 }
 
 impl Part {
-    const IDLE: Part = Part { worked: false, spent: false };
+    pub(crate) const IDLE: Part = Part { worked: false, spent: false };
 
-    fn add(&mut self, other: Part) {
+    pub(crate) fn add(&mut self, other: Part) {
         self.worked |= other.worked;
         self.spent |= other.spent;
     }
@@ -55,6 +55,7 @@ impl<T: Transport> P2p<T> {
             all.add(self.retry(budget));
         }
 
+        all.add(self.copy_part(budget));
         self.finish_draining();
         all.add(self.sweep_part(budget));
         if all.spent {
@@ -181,6 +182,9 @@ impl<T: Transport> P2p<T> {
     fn retry_peer(&mut self, peer: u32, budget: &mut Budget) -> Part {
         let mut part = Part::IDLE;
         let room = self.retry_revokes(peer);
+        if room && self.peers.get(peer as usize).is_some_and(|p| p.owes_look) {
+            self.tell_to_look(peer);
+        }
         while let Some(id) = self.peers.get(peer as usize).and_then(|p| p.control.first(&self.requests)) {
             if !room {
                 break;

@@ -3,6 +3,8 @@
 use tocsin_progress::Code;
 
 use crate::list::List;
+use crate::publish::Published;
+use crate::transfers::Records;
 
 /// What became of a peer, and whether what it sent before has been taken in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,10 +59,18 @@ pub(crate) struct Peer {
     pub(crate) fate: Fate,
     /// Requests that it knows were broken off here: what it says of requests unknown here may be honest.
     pub(crate) stale: bool,
+    /// It may give up a message that is all here: this rank pulled it before the sender had seen the CTS.
+    pub(crate) may_abort_late: bool,
     /// The head of its lane waits for room among the unexpected messages, per class.
     pub(crate) blocked: [bool; 2],
     /// Bytes already copied of the packet at the head of its bulk lane.
     pub(crate) partial: usize,
+    /// Records of single copies to it.
+    pub(crate) records: Records,
+    /// The receive that is published for it.
+    pub(crate) published: Published,
+    /// It must be told to look at its transfers.
+    pub(crate) owes_look: bool,
     pub(crate) connected: bool,
     pub(crate) bulk_connected: bool,
 }
@@ -74,8 +84,12 @@ impl Peer {
             revokes: Vec::with_capacity(crate::faults::REVOKES),
             fate: Fate::Alive,
             stale: false,
+            may_abort_late: false,
             blocked: [false; 2],
             partial: 0,
+            records: Records::default(),
+            published: Published::default(),
+            owes_look: false,
             connected: false,
             bulk_connected: false,
         }
@@ -87,6 +101,7 @@ impl Peer {
         !self.control.is_empty()
             || !self.bulk.is_empty()
             || !self.revokes.is_empty()
+            || self.owes_look
             || self.queues.iter().any(|queue| !queue.is_empty())
     }
 }

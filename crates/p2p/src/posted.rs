@@ -45,6 +45,12 @@ impl Posted {
         }
     }
 
+    /// Receives of any source.
+    pub(crate) fn any_source(&self) -> usize {
+        let counts = self.counts.iter().enumerate();
+        counts.filter(|(kind, _)| Pattern::of(*kind, 0, 0, 0).source.is_none()).map(|(_, count)| count).sum()
+    }
+
     /// Takes one out. Handler-safe, O(1).
     pub(crate) fn remove(&mut self, requests: &mut Requests, id: Id) {
         let Some(request) = requests.get_mut(id) else { return };

@@ -1,10 +1,11 @@
 //! Receives, from posting to the last byte in the buffer.
 
 use tocsin_progress::{Code, Context, Id, Outcome};
-use tocsin_transport::{Class, Header, SendOutcome, Transport, kind};
+use tocsin_transport::{Class, Header, SendOutcome, Transport, Urgency, kind};
 
 use crate::pattern::Pattern;
-use crate::request::{ANY_SOURCE, ANY_TAG, Member, OWES_ACK, Request, State};
+use crate::request::{ANY_SOURCE, ANY_TAG, Member, OWES_ACK, OWES_FIN, Request, SHARED, State};
+use crate::transfers::FLAG_SHARED;
 use crate::unexpected::{Arrival, Envelope};
 use crate::{Error, Layout, MessageId, MutBuf, P2p, RecvArgs};
 
@@ -78,6 +79,12 @@ impl<T: Transport> P2p<T> {
         }
         if let Some(matching) = self.matching.get_mut(class) {
             matching.posted.insert(&mut self.requests, id);
+        }
+        if class == 0
+            && let Some(state) = args.source.and_then(|source| self.peers.get_mut(source as usize))
+        {
+            state.published.posted = state.published.posted.wrapping_add(1);
+            self.publish(id);
         }
         // It may be what the head of a blocked lane waits for.
         self.again |= self.blocked > 0;
@@ -187,6 +194,7 @@ impl<T: Transport> P2p<T> {
         let Some(request) = self.requests.get_mut(id) else { return };
         request.peer = envelope.source;
         request.tag = envelope.tag;
+        request.flags &= !ANY_TAG;
         request.total = envelope.bytes as u64;
         request.remote = envelope.remote;
         request.state = State::RecvOwes;
@@ -195,8 +203,21 @@ impl<T: Transport> P2p<T> {
             Arrival::Synchronous => request.flags |= OWES_ACK,
             Arrival::Announced => {}
         }
+        if let Some(offer) = envelope.offer.filter(|offer| offer.found) {
+            return self.begin_published(id, offer.address);
+        }
+        if let Some(offer) = envelope.offer.filter(|_| envelope.bytes <= request.target_buf().layout.bytes())
+        {
+            self.accept(id, offer);
+        }
+        self.answer(id);
+    }
+
+    /// Sends the answer that a receive owes, when its turn comes.
+    pub(crate) fn answer(&mut self, id: Id) {
+        let Some(request) = self.requests.get(id) else { return };
         // Answers go out in order; one that finds the lane full waits in its own receive.
-        let waiting = self.peers.get(envelope.source as usize).is_none_or(|p| !p.control.is_empty());
+        let waiting = self.peers.get(request.peer as usize).is_none_or(|p| !p.control.is_empty());
         if waiting || !self.try_answer(id) {
             self.enlist(id, Member::Control);
         }
@@ -205,19 +226,29 @@ impl<T: Transport> P2p<T> {
     /// Sends the ACK or CTS that a receive owes. False: the lane is full.
     pub(crate) fn try_answer(&mut self, id: Id) -> bool {
         let Some(request) = self.requests.get(id) else { return true };
-        let (peer, ack) = (request.peer, Self::owes_ack(request));
+        if request.has(OWES_FIN) {
+            return self.try_fin(id);
+        }
+        let (peer, ack, shared) = (request.peer, Self::owes_ack(request), request.has(SHARED));
         let granted =
             if request.total <= request.target_buf().layout.bytes() as u64 { request.total } else { 0 };
         let header = Header {
             kind: if ack { kind::ACK } else { kind::CTS },
-            flags: 0,
+            flags: if shared { FLAG_SHARED } else { 0 },
             context: request.context,
             tag: request.tag,
             a: request.remote,
             b: if ack { 0 } else { Self::wire_name(id, request.serial) },
-            c: if ack { 0 } else { granted },
+            c: match (ack, shared) {
+                (true, _) => 0,
+                (_, true) => request.base as u64,
+                _ => granted,
+            },
         };
-        match self.transmit_control(peer, &header) {
+        // Of a single copy all is done by who waits, and if nobody does, by this rank: a sender that computes has nothing
+        // to do.
+        let urgency = if shared { Urgency::Plain } else { Urgency::Urgent };
+        match self.transmit_control_as(peer, &header, urgency) {
             SendOutcome::Full => return false,
             // The message is here: that its sender does not hear of it any more is no loss.
             SendOutcome::Gone if ack => self.finish_recv(id),
@@ -227,7 +258,10 @@ impl<T: Transport> P2p<T> {
                 if ack || granted == 0 {
                     self.finish_recv(id);
                 } else if let Some(request) = self.requests.get_mut(id) {
-                    request.state = State::RecvData;
+                    request.state = if shared { State::RecvShared } else { State::RecvData };
+                    if shared {
+                        self.enlist(id, Member::Transfer);
+                    }
                 }
             }
         }

@@ -1,7 +1,7 @@
 //! One pending operation.
 
 use tocsin_progress::{Completion, Slots};
-use tocsin_transport::Class;
+use tocsin_transport::{Class, Reach};
 
 use crate::list::{Link, Linked};
 use crate::{ConstBuf, Layout, MutBuf};
@@ -28,6 +28,14 @@ pub(crate) enum State {
     RecvOwes,
     /// A receive whose data arrive; in no list.
     RecvData,
+    /// A send whose offer of a single copy was taken; in the list of transfers.
+    SendShared,
+    /// A receive that has taken an offer; in the list of transfers.
+    RecvShared,
+    /// A send that has failed, whose buffer the peer may still be reading; in the list of transfers.
+    SendClosing,
+    /// A receive that has failed, whose buffer the peer may still be writing; in the list of transfers.
+    RecvClosing,
     /// Complete; with a cookie, in the list of completed ones.
     Done,
 }
@@ -40,6 +48,7 @@ pub(crate) enum Member {
     Queue,
     Control,
     Bulk,
+    Transfer,
     Completed,
 }
 
@@ -53,11 +62,19 @@ pub(crate) const DETACHED: u8 = 4;
 pub(crate) const WANTS: u8 = 8;
 /// A matched receive that owes an ACK rather than a CTS.
 pub(crate) const OWES_ACK: u8 = 16;
+/// A receive that takes its sender's offer of a single copy.
+pub(crate) const SHARED: u8 = 32;
+/// A send that has a record for a single copy.
+pub(crate) const HOLDS_RECORD: u8 = 64;
+/// A transfer whose last chunk was counted here; the other end does not know.
+pub(crate) const OWES_FIN: u8 = 128;
+/// A transfer that failed here, and whose other end was told to look. No send has an ANY_TAG, no matched receive needs it.
+pub(crate) const TOLD: u8 = ANY_TAG;
 
 /// The source of a receive of any source.
 pub(crate) const ANY_SOURCE: u32 = u32::MAX;
 
-/// 112 bytes; with its completion and slot 168.
+/// 136 bytes; with its completion and slot 192.
 #[derive(Debug)]
 pub(crate) struct Request {
     /// Of a send: never written through.
@@ -72,20 +89,26 @@ pub(crate) struct Request {
     pub(crate) done: u64,
     /// The request at the other end, as it names itself.
     pub(crate) remote: u64,
+    /// The buffer at the other end, of a transfer by a single copy.
+    pub(crate) address: u64,
     pub(crate) context: u32,
     /// Destination; or source, [`ANY_SOURCE`] until matched.
     pub(crate) peer: u32,
     pub(crate) tag: i32,
     /// Which start of this slot; what packets name it by, so that late ones are noticed.
     pub(crate) serial: u32,
+    /// The transfer's record, and its ticket there.
+    pub(crate) ticket: u32,
     link: Link,
+    pub(crate) slot: u8,
+    pub(crate) reach: Reach,
     pub(crate) state: State,
     pub(crate) member: Member,
     pub(crate) flags: u8,
     pub(crate) class: Class,
 }
 
-const _: () = assert!(size_of::<Request>() <= 112);
+const _: () = assert!(size_of::<Request>() <= 136);
 
 // SAFETY: the buffer's address is only followed under the engine's token; whoever posts vouches (`isend`, `irecv`) that
 // the buffer may be used from whichever thread holds the token.
@@ -101,6 +124,10 @@ impl Request {
             total: 0,
             done: 0,
             remote: 0,
+            address: 0,
+            ticket: 0,
+            slot: 0,
+            reach: Reach::None,
             context: 0,
             peer: 0,
             tag: 0,
@@ -117,7 +144,12 @@ impl Request {
     pub(crate) fn is_send(&self) -> bool {
         matches!(
             self.state,
-            State::SendQueued | State::SendAnnounced | State::SendUnmatched | State::SendData
+            State::SendQueued
+                | State::SendAnnounced
+                | State::SendUnmatched
+                | State::SendData
+                | State::SendShared
+                | State::SendClosing
         )
     }
 
@@ -131,7 +163,12 @@ impl Request {
     #[inline]
     pub(crate) fn is_known_abroad(&self) -> bool {
         match self.state {
-            State::SendAnnounced | State::SendUnmatched | State::SendData | State::RecvData => true,
+            State::SendAnnounced
+            | State::SendUnmatched
+            | State::SendData
+            | State::RecvData
+            | State::SendShared
+            | State::RecvShared => true,
             State::RecvOwes => self.flags & OWES_ACK == 0,
             _ => false,
         }

@@ -4,7 +4,8 @@ use tocsin_progress::{Budget, Code, Context, Id, Outcome};
 use tocsin_transport::{Class, Header, SendOutcome, Transport, Urgency, kind};
 
 use crate::packets::FLAG_SYNCHRONOUS;
-use crate::request::{Member, SYNCHRONOUS, State};
+use crate::request::{Member, SHARED, SYNCHRONOUS, State};
+use crate::transfers::TICKETS;
 use crate::{Error, Mode, P2p, SendArgs};
 
 /// Smallest piece of a large message that is worth a packet of its own when the budget is nearly spent.
@@ -64,6 +65,7 @@ impl<T: Transport> P2p<T> {
         request.cookie = args.cookie;
         request.total = args.buf.layout.bytes() as u64;
         request.done = 0;
+        request.sequence = 0;
         request.context = args.context;
         request.peer = args.dest;
         request.tag = args.tag;
@@ -98,6 +100,9 @@ impl<T: Transport> P2p<T> {
         let (peer, class, total) = (request.peer, request.class, request.total as usize);
         let synchronous = request.has(SYNCHRONOUS);
         let eager = total <= self.eager_max;
+        let offer = if eager { None } else { self.offer(id) };
+        let Some(request) = self.requests.get(id) else { return Attempt::Done };
+        let found = if offer.is_some() { self.find_published(request) } else { None };
         let mut header = Header {
             kind: if eager { kind::EAGER } else { kind::RTS },
             flags: if eager && synchronous { FLAG_SYNCHRONOUS } else { 0 },
@@ -110,17 +115,34 @@ impl<T: Transport> P2p<T> {
         if !eager || synchronous {
             header.b = Self::wire_name(id, request.serial);
         }
-        let urgency =
-            if eager && !synchronous && class == Class::Eager { Urgency::Plain } else { Urgency::Urgent };
-        let len = if eager { total } else { 0 };
-        let buf = request.source_buf();
+        let urgency = if eager && !synchronous && class == Class::Eager || found.is_some() {
+            Urgency::Plain
+        } else {
+            Urgency::Urgent
+        };
+        let (mut len, mut buf) = (if eager { total } else { 0 }, request.source_buf());
+        let tickets =
+            [offer.map_or(0, |offer| offer.ticket), found.map_or(0, |found| found.ticket)].map(u32::to_le);
+        if let Some(offer) = offer {
+            header.flags = offer.slot.wrapping_add(1);
+            header.c = offer.address;
+            (len, buf) = (TICKETS, crate::ConstBuf::contiguous(tickets.as_ptr().cast(), TICKETS));
+        }
         match self.transmit(peer, class, urgency, &header, &buf, 0, len) {
             SendOutcome::Full => return Attempt::Full,
             SendOutcome::Gone => self.fail_gone(id, peer),
             SendOutcome::Sent => {
                 self.unlink(id);
+                self.count_put(peer, class);
                 let Some(request) = self.requests.get_mut(id) else { return Attempt::Done };
-                if !eager {
+                if let Some(found) = found {
+                    request.sequence = u64::from(found.ticket);
+                    request.remote = found.name;
+                    request.address = found.address;
+                    request.flags |= SHARED;
+                    request.state = State::SendShared;
+                    self.enlist(id, Member::Transfer);
+                } else if !eager {
                     request.state = State::SendAnnounced;
                 } else if synchronous {
                     request.state = State::SendUnmatched;
@@ -160,16 +182,29 @@ impl<T: Transport> P2p<T> {
         let outcome = unsafe { self.transport.try_send(peer, class, urgency, header, payload, len) };
         if outcome == SendOutcome::Sent {
             self.counters.packets_sent = self.counters.packets_sent.wrapping_add(1);
-            self.counters.bytes_sent = self.counters.bytes_sent.wrapping_add(len as u64);
-            self.count_copy(len);
+            // An announcement's ticket is no part of the message.
+            if header.kind != kind::RTS {
+                self.counters.bytes_sent = self.counters.bytes_sent.wrapping_add(len as u64);
+                self.count_copy(len);
+            }
         }
         outcome
     }
 
     /// A packet without payload, on the Control lane.
     pub(crate) fn transmit_control(&mut self, peer: u32, header: &Header) -> SendOutcome {
+        self.transmit_control_as(peer, header, Urgency::Urgent)
+    }
+
+    /// As [`transmit_control`](Self::transmit_control), and how much it matters to a rank that computes.
+    pub(crate) fn transmit_control_as(
+        &mut self,
+        peer: u32,
+        header: &Header,
+        urgency: Urgency,
+    ) -> SendOutcome {
         let nothing = crate::ConstBuf::contiguous(core::ptr::null(), 0);
-        self.transmit(peer, Class::Control, Urgency::Urgent, header, &nothing, 0, 0)
+        self.transmit(peer, Class::Control, urgency, header, &nothing, 0, 0)
     }
 
     pub(crate) fn finish_send(&mut self, id: Id) {

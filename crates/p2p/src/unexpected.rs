@@ -8,6 +8,7 @@ use tocsin_progress::{Id, Slots};
 
 use crate::list::{Link, Linked, List, NONE};
 use crate::pattern::{Bins, KINDS, Pattern};
+use crate::transfers::Offer;
 use crate::{MutBuf, Status};
 
 /// Payload bytes of a block; with its link 512.
@@ -48,6 +49,8 @@ pub(crate) struct Envelope {
     pub(crate) bytes: usize,
     /// The sender's request, as it names itself.
     pub(crate) remote: u64,
+    /// Of an announced message: how else than through the Bulk lane it can travel.
+    pub(crate) offer: Option<Offer>,
 }
 
 #[derive(Debug)]
@@ -100,6 +103,7 @@ impl Unexpected {
                     arrival: Arrival::Eager,
                     bytes: 0,
                     remote: 0,
+                    offer: None,
                 },
                 taken: false,
                 first: NONE,

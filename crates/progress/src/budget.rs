@@ -169,6 +169,12 @@ pub unsafe trait Work: Send {
     /// Called before the token is released, after all passes: ring whoever must be rung.
     fn leave(&mut self);
 
+    /// Whether something waits for this rank that nobody will remind it of: a thread that has posted it and leaves for long
+    /// must come back. Called after [`leave`](Work::leave); bounded as that.
+    fn is_unfinished(&self) -> bool {
+        false
+    }
+
     /// Whether plain (not urgent) messages should interrupt this rank too, because something it waits for
     /// may come that way. Published in the attention word.
     fn wants_plain(&self) -> bool;

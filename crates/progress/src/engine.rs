@@ -55,6 +55,10 @@ pub const HANDLER_PASSES: u32 = 4;
 pub const USER_PASSES: u32 = 8;
 /// The timer's delay after a user thread left work behind: enough for it to get away from the engine.
 const USER_CONTINUE_NS: u64 = 5_000;
+/// The timer's delay after a user thread has posted what nobody else goes on with yet. Mostly somebody soon does: the
+/// thread itself, in a wait, or the peer in one. Long enough to interrupt nobody for that; short against the millisecond
+/// that both may compute.
+const UNFINISHED_NS: u64 = 200_000;
 /// How long somebody who was rung may take to look before it is rung by other means.
 const REMIND_NS: u64 = tocsin_doorbell::MARK_LIFE_NS;
 
@@ -267,11 +271,13 @@ impl<W: Work> Engine<W> {
         let handler = context == Context::Handler;
         let (mut chore, mut unheard) = (false, false);
         let limit = if handler { HANDLER_PASSES } else { USER_PASSES };
+        let mut unfinished = false;
         let clean = self.token.drain(
             work,
             limit,
             |work| {
                 work.leave();
+                unfinished = touched && !handler && work.is_unfinished();
                 chore = work.wants_chore();
                 unheard = work.awaits_answer();
                 self.publish_wants(work)
@@ -286,6 +292,9 @@ impl<W: Work> Engine<W> {
         );
         if !clean {
             left.more = true;
+        } else if unfinished && !left.more {
+            // If the thread waits, it is done before that.
+            self.arm(UNFINISHED_NS);
         }
         if left.worked || left.more || touched {
             // Somebody may sleep for what was completed here, or has to take over what was left.

@@ -3,7 +3,8 @@
 
 use std::mem::{align_of, size_of};
 
-use tocsin_transport::Class;
+use tocsin_transport::transfer::RECORDS;
+use tocsin_transport::{Class, Publication, Record};
 
 use crate::lane::{LaneHead, Shape, Slot};
 use crate::segment::layout::{Header, PairHead, RankBlock};
@@ -14,6 +15,9 @@ pub const MAX_RANKS: u32 = 1024;
 /// Everything that is allocated separately starts on such a boundary (bytes).
 const PAGE: u64 = 4096;
 const SLOT: u64 = size_of::<Slot>() as u64;
+const RECORD: u64 = size_of::<Record>() as u64;
+/// The records of single copies and the published receive, at the beginning of what Bulk allocates.
+const RECORD_BYTES: u64 = RECORD * RECORDS as u64 + size_of::<Publication>() as u64;
 
 /// The layout of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,8 +64,8 @@ impl Geometry {
             at += u64::from(shapes[class.index()].data);
         }
         let bulk = round(at, PAGE);
-        slots[3] = bulk;
-        data[3] = round(bulk + u64::from(shapes[3].slots) * SLOT, PAGE);
+        slots[3] = bulk + RECORD_BYTES;
+        data[3] = round(slots[3] + u64::from(shapes[3].slots) * SLOT, PAGE);
         let pair_bytes = round(data[3] + u64::from(shapes[3].data), PAGE);
         Geometry { ranks, shapes, rank_blocks, pair_areas, slots, data, bulk, pair_bytes }
     }
@@ -100,6 +104,7 @@ impl Geometry {
             size_of::<LaneHead>() as u64,
             align_of::<RankBlock>() as u64,
             SLOT,
+            RECORD_BYTES,
         ];
         parts.extend(self.slots.iter().chain(&self.data));
         parts.extend(self.shapes.iter().flat_map(|s| [s.slots, s.data, s.max_payload].map(u64::from)));
@@ -136,6 +141,12 @@ impl Geometry {
         (self.pair(from, to) + self.bulk, self.pair_bytes - self.bulk)
     }
 
+    /// Offset of a record of single copies; part of what Bulk needs. `slot` is below [`RECORDS`], or that, for the
+    /// published receive behind them.
+    pub(crate) fn record(&self, from: u32, to: u32, slot: u32) -> u64 {
+        self.pair(from, to) + self.bulk + u64::from(slot) * RECORD
+    }
+
     /// Offset of a lane's slots and of its data.
     pub(crate) fn lane(&self, from: u32, to: u32, class: Class) -> (u64, u64) {
         let pair = self.pair(from, to);
@@ -151,7 +162,7 @@ mod tests {
     fn parts_do_not_overlap() {
         for ranks in [1, 2, 3, 33, 64, 65, MAX_RANKS] {
             let g = Geometry::for_ranks(ranks);
-            let mut parts = vec![(0, size_of::<PairHead>() as u64)];
+            let mut parts = vec![(0, size_of::<PairHead>() as u64), (g.bulk, RECORD_BYTES)];
             for class in Class::ALL {
                 let (slots, data) = (g.slots[class.index()], g.data[class.index()]);
                 parts.push((slots, u64::from(g.shape(class).slots) * SLOT));

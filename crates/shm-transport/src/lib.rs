@@ -14,7 +14,8 @@
 //! ```text
 //! segment  = header | rank block * ranks | pair area * ranks^2          (sparse)
 //! rank block = doorbell descriptor | life | who has connected to me
-//! pair area  = mark | lane heads | Control, Eager, Coll slots | Eager, Coll data || Bulk slots | Bulk data
+//! pair area  = mark | lane heads | Control, Eager, Coll slots | Eager, Coll data
+//!              || records of single copies | Bulk slots | Bulk data
 //! ```
 //! A pair's memory is allocated by the user's thread that connects it, in both directions, before any bit
 //! says that it may be touched; so a handler never faults on memory that isn't there.
@@ -42,4 +43,4 @@ pub use geometry::{Geometry, MAX_RANKS};
 #[cfg(not(loom))]
 pub use segment::{Life, Segment};
 #[cfg(not(loom))]
-pub use transport::ShmTransport;
+pub use transport::{ShmTransport, Strategies, cma_refusal};

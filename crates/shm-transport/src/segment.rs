@@ -10,7 +10,8 @@ use std::ptr::NonNull;
 
 use tocsin_doorbell::Descriptor;
 use tocsin_sync::atomic::{AtomicU64, Ordering};
-use tocsin_transport::Class;
+use tocsin_transport::transfer::RECORDS;
+use tocsin_transport::{Class, Publication, Record};
 
 use crate::lane::Place;
 use crate::{Error, Geometry, MAX_RANKS};
@@ -54,6 +55,13 @@ pub struct Segment {
     fd: OwnedFd,
     base: NonNull<u8>,
     geometry: Geometry,
+    /// Ranks whose endpoint was made through this very value, so that they live in this process. Not in shared memory:
+    /// nobody else can say so.
+    local: layout::Ranks,
+}
+
+fn no_ranks() -> layout::Ranks {
+    std::array::from_fn(|_| AtomicU64::new(0))
 }
 
 // SAFETY: the mapping belongs to the segment until drop; everything reached through it is made of atomics, or
@@ -80,7 +88,7 @@ impl Segment {
             source,
         })?;
         let base = file::map(fd.as_fd(), geometry.bytes())?;
-        let segment = Segment { fd, base, geometry };
+        let segment = Segment { fd, base, geometry, local: no_ranks() };
         let header = segment.header();
         header.version.store(VERSION, Ordering::Relaxed);
         header.ranks.store(ranks, Ordering::Relaxed);
@@ -124,7 +132,7 @@ impl Segment {
             }
         }
         let base = file::map(fd.as_fd(), size)?;
-        Ok(Segment { fd, base, geometry })
+        Ok(Segment { fd, base, geometry, local: no_ranks() })
     }
 
     /// The memfd, to be passed to other processes. Close-on-exec.
@@ -240,6 +248,34 @@ impl Segment {
             return None;
         }
         Some(self.at(self.geometry.pair(from, to)).cast::<PairHead>().cast_const())
+    }
+
+    /// Notes that a rank lives in this process.
+    pub(crate) fn set_local(&self, rank: u32) {
+        set_bit(&self.local, rank);
+    }
+
+    /// Whether a rank is known to live in this process. Handler-safe.
+    pub(crate) fn is_local(&self, rank: u32) -> bool {
+        let word = self.local.get(rank as usize / 64);
+        // SYNC POINT: Acquire pairs with `set_bit`; nothing but the bit itself is used.
+        word.is_some_and(|word| word.load(Ordering::Acquire) & (1 << (rank % 64)) != 0)
+    }
+
+    /// A record of single copies. It may be dereferenced only once Bulk of the ordered pair is allocated.
+    pub(crate) fn record(&self, from: u32, to: u32, slot: u32) -> Option<NonNull<Record>> {
+        if from >= self.ranks() || to >= self.ranks() || slot >= RECORDS {
+            return None;
+        }
+        NonNull::new(self.at(self.geometry.record(from, to, slot)).cast())
+    }
+
+    /// The published receive of an ordered pair. As [`record`](Self::record).
+    pub(crate) fn publication(&self, from: u32, to: u32) -> Option<NonNull<Publication>> {
+        if from >= self.ranks() || to >= self.ranks() {
+            return None;
+        }
+        NonNull::new(self.at(self.geometry.record(from, to, RECORDS)).cast())
     }
 
     /// Where a lane of an ordered pair lies. It may be used only once the pair is allocated.

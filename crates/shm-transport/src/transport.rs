@@ -4,23 +4,26 @@
 //! `n` ranks connected: `begin_pass` reads n / 64 + 1 words and one mark per sender; `flush` costs one fence
 //! and one ring per peer that was sent to or freed; the rest is the lanes' (see `lane.rs`).
 
+mod copy;
 mod peer;
 #[cfg(test)]
 mod tests;
 
+use core::ptr::NonNull;
 use std::sync::Arc;
 
 use tocsin_doorbell::{BackendKind, Own, RingOutcome, remind, ring};
 use tocsin_sync::atomic::{Ordering, fence};
 use tocsin_transport::{
-    Capabilities, Class, Error as TransportError, Header, Packet, PeerState, Recv, SendOutcome, Transport,
-    Urgency,
+    Capabilities, Class, Error as TransportError, Header, Packet, PeerState, Publication, Reach, Record,
+    Recv, SendOutcome, Transport, Urgency,
 };
 
 use crate::lane::{Peek, Push};
 use crate::segment::layout::{RANK_WORDS, Ranks, RanksCopy};
 use crate::segment::set_bit;
 use crate::{Error, Life, Segment};
+pub use copy::{Strategies, cma_refusal};
 use peer::{Bell, Honesty, Peer};
 
 /// Vectors below the doorbell's own.
@@ -51,6 +54,7 @@ pub struct ShmTransport {
     /// Some peer was rung by user interrupt and has not looked since.
     unanswered: bool,
     seen_epoch: u64,
+    strategies: Strategies,
 }
 
 // SAFETY: the raw pointers lead into the segment, which is kept alive; the endpoint is the only one of its
@@ -70,6 +74,8 @@ impl ShmTransport {
         if block.state.taken.swap(1, Ordering::AcqRel) != 0 {
             return Err(Error::RankTaken { rank });
         }
+        segment.set_local(rank);
+        copy::publish(&block.state);
         // SAFETY: the descriptor is in the segment, which outlives the endpoint.
         let own = unsafe { Own::new(&raw const block.descriptor) };
         let peers = (0..ranks)
@@ -92,8 +98,14 @@ impl ShmTransport {
             retry: false,
             unanswered: false,
             seen_epoch: segment.epoch(),
+            strategies: Strategies::default(),
             segment,
         })
+    }
+
+    /// Restricts how large messages may travel; all that work, unless this is called.
+    pub fn set_strategies(&mut self, strategies: Strategies) {
+        self.strategies = strategies;
     }
 
     /// The segment that the endpoint works on.
@@ -109,6 +121,18 @@ impl ShmTransport {
             self.connected_len = list(&self.known, &mut self.connected);
         }
         update(&mut self.known_bulk, &block.bulk, size);
+    }
+
+    /// Whether the records of a pair are allocated.
+    fn has_records(&self, from: u32, to: u32) -> bool {
+        if from == self.rank {
+            return self.peers.get(to as usize).is_some_and(|peer| peer.bulk);
+        }
+        // The bit itself rather than what was learnt of it: an announcement may be newer than the last pass.
+        let block = self.segment.block(self.rank).filter(|_| to == self.rank && from < self.segment.ranks());
+        let word = block.and_then(|block| block.bulk.get(from as usize / 64));
+        // SYNC POINT: Acquire pairs with `set_bit`: the records are allocated.
+        word.is_some_and(|word| word.load(Ordering::Acquire) & (1 << (from % 64)) != 0)
     }
 
     fn no_memory(&self, peer: u32, (bytes, source): (u64, std::io::Error)) -> TransportError {
@@ -428,6 +452,62 @@ unsafe impl Transport for ShmTransport {
 
     fn aborted(&self) -> Option<i32> {
         self.segment.aborted()
+    }
+
+    fn reach(&mut self, peer: u32, class: Class) -> Reach {
+        let local = self.segment.is_local(peer);
+        let (Some(state), Some(block)) = (self.peers.get_mut(peer as usize), self.segment.block(peer)) else {
+            return Reach::None;
+        };
+        if self.strategies.direct && local && class != Class::Coll {
+            Reach::Direct
+        } else if self.strategies.cma && state.kernel.is_open(&block.state) {
+            Reach::Kernel
+        } else {
+            Reach::None
+        }
+    }
+
+    fn record(&self, from: u32, to: u32, slot: u32) -> Option<NonNull<Record>> {
+        if self.has_records(from, to) { self.segment.record(from, to, slot) } else { None }
+    }
+
+    fn publication(&self, from: u32, to: u32) -> Option<NonNull<Publication>> {
+        if self.has_records(from, to) { self.segment.publication(from, to) } else { None }
+    }
+
+    unsafe fn pull(&mut self, peer: u32, reach: Reach, from: u64, to: *mut u8, len: usize) -> bool {
+        let Some(state) = self.peers.get(peer as usize) else { return false };
+        match reach {
+            Reach::None => false,
+            // SAFETY: the caller vouches for both ends.
+            Reach::Direct => unsafe {
+                core::ptr::copy_nonoverlapping(from as *const u8, to, len);
+                true
+            },
+            // SAFETY: the caller vouches for the local end; the kernel checks the other.
+            Reach::Kernel => unsafe { state.kernel.read(from, to, len) },
+        }
+    }
+
+    unsafe fn push(&mut self, peer: u32, reach: Reach, from: *const u8, to: u64, len: usize) -> bool {
+        let Some(state) = self.peers.get(peer as usize) else { return false };
+        match reach {
+            Reach::None => false,
+            // SAFETY: the caller vouches for both ends.
+            Reach::Direct => unsafe {
+                core::ptr::copy_nonoverlapping(from, to as *mut u8, len);
+                true
+            },
+            // SAFETY: the caller vouches for the local end; the kernel checks the other.
+            Reach::Kernel => unsafe { state.kernel.write(from, to, len) },
+        }
+    }
+
+    fn is_waiting(&self, peer: u32) -> bool {
+        let Some(block) = self.segment.block(peer) else { return false };
+        let attention = block.descriptor.attention();
+        attention.pollers() > 0 || attention.sleepers() > 0
     }
 }
 

@@ -27,11 +27,17 @@ mod error;
 pub mod kind;
 pub mod loopback;
 mod packet;
+pub mod publication;
+pub mod transfer;
 pub mod wire;
 
 pub use error::Error;
 pub use packet::{Capabilities, Class, Header, Packet, PeerState, Recv, SendOutcome};
+pub use publication::{Notice, Publication};
 pub use tocsin_doorbell::Urgency;
+pub use transfer::{Reach, Record};
+
+use core::ptr::NonNull;
 
 /// One rank's endpoint of a transport.
 ///
@@ -146,4 +152,48 @@ pub unsafe trait Transport: Send {
 
     /// The exit code with which some rank aborted the world.
     fn aborted(&self) -> Option<i32>;
+
+    // --- single copies; a transport without them leaves these as they are ---
+
+    /// How this rank reaches the buffers of `peer` for messages of a class. Learnt by trying, when first asked; a peer
+    /// that has not joined yet is asked again. Handler-safe; at most one system call.
+    fn reach(&mut self, _peer: u32, _class: Class) -> Reach {
+        Reach::None
+    }
+
+    /// The record `slot` of transfers from one rank to another, one of which is this one. It is there as long as the
+    /// transport, once the sender has connected [`Class::Bulk`]. Handler-safe.
+    fn record(&self, _from: u32, _to: u32, _slot: u32) -> Option<NonNull<Record>> {
+        None
+    }
+
+    /// Where `to` publishes receives for messages from `from`. As [`record`](Self::record).
+    fn publication(&self, _from: u32, _to: u32) -> Option<NonNull<Publication>> {
+        None
+    }
+
+    /// Copies from a buffer of `peer`. False: it could not, and what is at `to` is unspecified. Handler-safe; bounded by
+    /// `len`.
+    ///
+    /// # Safety
+    /// `to` is writable for `len` bytes. With [`Reach::Direct`], `from` is an address of this process that is readable
+    /// for `len` bytes, and none of them is written meanwhile.
+    unsafe fn pull(&mut self, _peer: u32, _reach: Reach, _from: u64, _to: *mut u8, _len: usize) -> bool {
+        false
+    }
+
+    /// Copies into a buffer of `peer`. As [`pull`](Self::pull).
+    ///
+    /// # Safety
+    /// `from` is readable for `len` bytes. With [`Reach::Direct`], `to` is an address of this process that is writable
+    /// for `len` bytes, and nobody else uses them meanwhile.
+    unsafe fn push(&mut self, _peer: u32, _reach: Reach, _from: *const u8, _to: u64, _len: usize) -> bool {
+        false
+    }
+
+    /// Whether some thread of `peer` waits inside the library, so that it goes on with what it is told by itself. After
+    /// a full fence since the telling: then true means that it looks once more before it computes again. Handler-safe.
+    fn is_waiting(&self, _peer: u32) -> bool {
+        false
+    }
 }

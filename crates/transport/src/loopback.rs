@@ -16,7 +16,12 @@ use std::sync::{Arc, OnceLock};
 
 use tocsin_sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering, fence};
 
-use crate::{Capabilities, Class, Error, Header, PeerState, Recv, SendOutcome, Transport, Urgency};
+use crate::transfer::RECORDS;
+use crate::{
+    Capabilities, Class, Error, Header, PeerState, Publication, Reach, Record, Recv, SendOutcome, Transport,
+    Urgency,
+};
+use core::ptr::NonNull;
 use ring::Ring;
 
 /// Capacities of a fabric.
@@ -45,6 +50,9 @@ struct Shared {
     /// Per ordered pair (from * size + to): Eager, Coll, Control; and Bulk.
     lanes: Vec<OnceLock<[Ring; 3]>>,
     bulk: Vec<OnceLock<Ring>>,
+    /// Transfers by single copies, per ordered pair; all ranks are in one address space.
+    records: Vec<OnceLock<(Box<[Record]>, Publication)>>,
+    single_copies: bool,
     /// Set once by connect, both directions.
     joined: Vec<AtomicBool>,
 }
@@ -78,6 +86,15 @@ pub fn fabric(n: u32) -> Vec<Loopback> {
 
 /// `n` endpoints with the given capacities.
 pub fn fabric_with(n: u32, limits: Limits) -> Vec<Loopback> {
+    build(n, limits, false)
+}
+
+/// `n` endpoints with the given capacities, whose ranks reach each other's buffers.
+pub fn fabric_with_single_copies(n: u32, limits: Limits) -> Vec<Loopback> {
+    build(n, limits, true)
+}
+
+fn build(n: u32, limits: Limits, single_copies: bool) -> Vec<Loopback> {
     let pairs = n as usize * n as usize;
     let shared = Arc::new(Shared {
         size: n,
@@ -87,6 +104,8 @@ pub fn fabric_with(n: u32, limits: Limits) -> Vec<Loopback> {
         abort: AtomicU64::new(0),
         lanes: (0..pairs).map(|_| OnceLock::new()).collect(),
         bulk: (0..pairs).map(|_| OnceLock::new()).collect(),
+        records: (0..pairs).map(|_| OnceLock::new()).collect(),
+        single_copies,
         joined: (0..pairs).map(|_| AtomicBool::new(false)).collect(),
     });
     (0..n)
@@ -97,6 +116,7 @@ pub fn fabric_with(n: u32, limits: Limits) -> Vec<Loopback> {
             dirty: vec![false; n as usize],
             rings: vec![0; n as usize],
             starved: vec![[false; 4]; n as usize],
+            waiting: vec![false; n as usize],
             seen_epoch: 1,
             shared: shared.clone(),
         })
@@ -119,6 +139,7 @@ pub struct Loopback {
     dirty: Vec<bool>,
     rings: Vec<u64>,
     starved: Vec<[bool; 4]>,
+    waiting: Vec<bool>,
     seen_epoch: u64,
     shared: Arc<Shared>,
 }
@@ -147,6 +168,13 @@ impl Loopback {
     /// How often [`flush`](Transport::flush) of this endpoint would have rung `peer`.
     pub fn rings_to(&self, peer: u32) -> u64 {
         self.rings.get(peer as usize).copied().unwrap_or(0)
+    }
+
+    /// Says whether this endpoint takes `peer` for one that waits in the library.
+    pub fn set_waiting(&mut self, peer: u32, waits: bool) {
+        if let Some(entry) = self.waiting.get_mut(peer as usize) {
+            *entry = waits;
+        }
     }
 
     fn check(&self, peer: u32) -> Result<(), Error> {
@@ -187,7 +215,10 @@ unsafe impl Transport for Loopback {
     fn connect_bulk(&mut self, peer: u32) -> Result<(), Error> {
         self.connect(peer)?;
         let shared = &self.shared;
-        shared.bulk[shared.pair(self.rank, peer)].get_or_init(|| shared.new_ring(Class::Bulk));
+        let pair = shared.pair(self.rank, peer);
+        shared.records[pair]
+            .get_or_init(|| ((0..RECORDS).map(|_| Record::new()).collect(), Publication::new()));
+        shared.bulk[pair].get_or_init(|| shared.new_ring(Class::Bulk));
         Ok(())
     }
 
@@ -310,5 +341,47 @@ unsafe impl Transport for Loopback {
     fn aborted(&self) -> Option<i32> {
         let word = self.shared.abort.load(Ordering::Acquire);
         (word & ABORTED != 0).then_some(word as u32 as i32)
+    }
+
+    fn reach(&mut self, _peer: u32, _class: Class) -> Reach {
+        if self.shared.single_copies { Reach::Direct } else { Reach::None }
+    }
+
+    fn record(&self, from: u32, to: u32, slot: u32) -> Option<NonNull<Record>> {
+        if from >= self.shared.size || to >= self.shared.size {
+            return None;
+        }
+        let (records, _) = self.shared.records.get(self.shared.pair(from, to))?.get()?;
+        records.get(slot as usize).map(NonNull::from)
+    }
+
+    fn publication(&self, from: u32, to: u32) -> Option<NonNull<Publication>> {
+        if from >= self.shared.size || to >= self.shared.size {
+            return None;
+        }
+        let (_, publication) = self.shared.records.get(self.shared.pair(from, to))?.get()?;
+        Some(NonNull::from(publication))
+    }
+
+    unsafe fn pull(&mut self, _peer: u32, reach: Reach, from: u64, to: *mut u8, len: usize) -> bool {
+        if reach != Reach::Direct {
+            return false;
+        }
+        // SAFETY: the caller vouches for both ends.
+        unsafe { core::ptr::copy_nonoverlapping(from as *const u8, to, len) };
+        true
+    }
+
+    unsafe fn push(&mut self, _peer: u32, reach: Reach, from: *const u8, to: u64, len: usize) -> bool {
+        if reach != Reach::Direct {
+            return false;
+        }
+        // SAFETY: the caller vouches for both ends.
+        unsafe { core::ptr::copy_nonoverlapping(from, to as *mut u8, len) };
+        true
+    }
+
+    fn is_waiting(&self, peer: u32) -> bool {
+        self.waiting.get(peer as usize).copied().unwrap_or(false)
     }
 }

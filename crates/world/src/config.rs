@@ -28,11 +28,24 @@ pub const DEFAULT_SIGNAL: i32 = libc::SIGURG;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Lmt {
-    /// The best usable here (at present: double buffering).
+    /// The best that works between the two ranks.
     #[default]
     Auto,
+    /// One plain copy, between ranks of one process; double buffering between others.
+    Direct,
+    /// One copy by the kernel (`process_vm_readv`, `process_vm_writev`); double buffering where that is refused.
+    Cma,
     /// Pipelined through two shared buffers of 64 KiB.
     Double,
+}
+
+impl Lmt {
+    pub(crate) fn strategies(self) -> tocsin_shm_transport::Strategies {
+        tocsin_shm_transport::Strategies {
+            direct: matches!(self, Lmt::Auto | Lmt::Direct),
+            cma: matches!(self, Lmt::Auto | Lmt::Cma),
+        }
+    }
 }
 
 /// Where progress threads of the backend `thread` run.

@@ -93,7 +93,8 @@ fn try_join(place: Place, config: &Config) -> Result<(Arc<Rank>, Bound), Error> 
         unsafe { libc::prctl(libc::PR_SET_PTRACER, launcher as libc::c_ulong, 0, 0, 0) };
     }
     let ranks = segment.ranks();
-    let transport = ShmTransport::new(segment.clone(), rank).map_err(segment_error)?;
+    let mut transport = ShmTransport::new(segment.clone(), rank).map_err(segment_error)?;
+    transport.set_strategies(config.lmt.strategies());
     let p2p = P2p::new(transport, config.point_to_point())
         .map_err(|e| Error::System { operation: "joining the world".into(), reason: e.to_string() })?;
     let closed = Arc::new(AtomicBool::new(false));
@@ -335,6 +336,9 @@ impl Rank {
         // is inside might then sleep, and nobody would wake it.
         let mut state = self.enter();
         self.closing.store(true, Ordering::Release);
+        if !self.is_closed() {
+            state.p2p.close_transfers();
+        }
         self.end_all(&mut state, Code::Aborted, code as u64);
         true
     }
@@ -406,6 +410,8 @@ impl Rank {
     fn close(&self, life: Life, bound: Bound) {
         {
             let mut state = self.enter();
+            // No peer copies from or to buffers that are the user's again.
+            state.p2p.close_transfers();
             // What was sent must be announced before the end is.
             tocsin_progress::Work::leave(&mut *state);
             match self.segment.aborted() {

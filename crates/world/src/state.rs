@@ -59,6 +59,8 @@ unsafe impl Work for RankState {
         }
         match (messages, collectives) {
             (Pass::More, _) | (_, Pass::More) => Pass::More,
+            // A step has met a large message that was announced before: the copying begins with the next pass.
+            (_, Pass::Worked) if self.p2p.is_unfinished() => Pass::More,
             (Pass::Idle, Pass::Idle) => Pass::Idle,
             _ => Pass::Worked,
         }
@@ -67,6 +69,11 @@ unsafe impl Work for RankState {
     #[inline]
     fn leave(&mut self) {
         self.p2p.transport_mut().flush();
+    }
+
+    #[inline]
+    fn is_unfinished(&self) -> bool {
+        !self.is_closed() && self.p2p.is_unfinished()
     }
 
     #[inline]

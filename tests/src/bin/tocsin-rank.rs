@@ -48,6 +48,10 @@ fn main() {
         }
         return;
     }
+    let forbid = arguments.optional("forbid");
+    if forbid == Some("start") {
+        forbid_copies();
+    }
     let world = match World::from_env() {
         Ok(world) => world,
         Err(error) => {
@@ -56,9 +60,36 @@ fn main() {
         }
     };
     scenarios::find(&name)(&world.comm(), &arguments);
+    if forbid == Some("later") || forbid == Some("some") && world.rank() % 2 == 1 {
+        // The ranks have found out that they can copy, and are wrong from now on.
+        forbid_copies();
+    }
+    if matches!(forbid, Some("later" | "some")) {
+        scenarios::find(&name)(&world.comm(), &arguments);
+    }
     if let Err(error) = world.finalize() {
         eprintln!("finalize: {error}");
         std::process::exit(4);
+    }
+}
+
+/// Has the system refuse copies between processes to this thread, as the filters of some containers do.
+fn forbid_copies() {
+    let load = |offset| libc::sock_filter { code: 0x20, jt: 0, jf: 0, k: offset };
+    let answer = |k| libc::sock_filter { code: 0x06, jt: 0, jf: 0, k };
+    let equal = |call: libc::c_long, jt, jf| libc::sock_filter { code: 0x15, jt, jf, k: call as u32 };
+    let filter = [
+        load(0), // the number of the call
+        equal(libc::SYS_process_vm_readv, 1, 0),
+        equal(libc::SYS_process_vm_writev, 0, 1),
+        answer(libc::SECCOMP_RET_ERRNO | libc::EPERM as u32),
+        answer(libc::SECCOMP_RET_ALLOW),
+    ];
+    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_ptr().cast_mut() };
+    // SAFETY: the program is live during the call; both calls concern this thread and those it starts.
+    unsafe {
+        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+        assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program), 0);
     }
 }
 

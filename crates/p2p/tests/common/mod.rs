@@ -9,11 +9,16 @@ use tocsin_progress::Context;
 use tocsin_sync::thread::{self, HandlerScope, Registration};
 use tocsin_sync::tripwire::Tripwire;
 use tocsin_transport::Transport;
-use tocsin_transport::loopback::{Limits, Loopback, fabric_with};
+use tocsin_transport::loopback::{Limits, Loopback, fabric_with, fabric_with_single_copies};
 
 /// Every pass of these tests runs as in a handler: who allocates there aborts the test.
 #[global_allocator]
 static ALLOCATOR: Tripwire<std::alloc::System> = Tripwire::new(std::alloc::System);
+
+/// Whether large messages travel by single copies: in the programs that run these tests a second time for that.
+pub fn single_copies() -> bool {
+    module_path!().starts_with("single_copies")
+}
 
 pub const ANY: (Option<u32>, Option<i32>) = (None, None);
 
@@ -73,7 +78,9 @@ impl World {
     }
 
     pub fn with(n: u32, limits: Limits, config: Config) -> World {
-        let ranks = fabric_with(n, limits).into_iter().map(|end| P2p::new(end, config).unwrap()).collect();
+        let ends =
+            if single_copies() { fabric_with_single_copies(n, limits) } else { fabric_with(n, limits) };
+        let ranks = ends.into_iter().map(|end| P2p::new(end, config).unwrap()).collect();
         World { ranks, _registration: thread::register(std::ptr::null()).ok() }
     }
 

@@ -61,6 +61,10 @@ pub(crate) struct State {
     pub life: AtomicU32,
     /// 1 once the rank has an endpoint.
     pub taken: AtomicU32,
+    /// The process of the rank, and where in its memory stands which word: for its peers to try to read.
+    pub process: AtomicU32,
+    pub probe_value: AtomicU64,
+    pub probe_address: AtomicU64,
 }
 
 /// At the beginning of a pair area.

@@ -4,6 +4,7 @@ use tocsin_transport::Class;
 use crate::Segment;
 use crate::lane::{RecvLane, SendLane};
 use crate::segment::layout::{PairHead, RankBlock};
+use crate::transport::copy::Kernel;
 
 /// Whether a peer keeps to the protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,6 +48,7 @@ pub(super) struct Peer {
     /// Classes that had no room since the last `begin_pass`.
     pub starved: u8,
     pub honesty: Honesty,
+    pub kernel: Kernel,
     pub bell: Bell,
     /// It was rung by user interrupt, and may be where that does not reach it.
     pub unanswered: bool,
@@ -80,6 +82,7 @@ impl Peer {
             consumed: 0,
             starved: 0,
             honesty: Honesty::Honest,
+            kernel: Kernel::new(),
             bell: Bell::Unknown,
             unanswered: false,
         })

@@ -86,13 +86,15 @@ pub static VARIABLES: &[Variable] = &[
     },
     Variable {
         name: "TOCSIN_LMT",
-        values: "auto, double",
+        values: "auto, direct, cma, double",
         default: "auto",
-        meaning: "how large messages travel; double: through two shared buffers of 64 KiB",
+        meaning: "how large messages travel: in one copy between ranks of one process (direct), in one copy by the kernel (cma), or through two shared buffers of 64 KiB (double), which is also the way where the one asked for does not work",
         internal: false,
         set: |c, v| {
             c.lmt = match v {
                 "auto" => Lmt::Auto,
+                "direct" => Lmt::Direct,
+                "cma" => Lmt::Cma,
                 "double" => Lmt::Double,
                 _ => return None,
             };
@@ -102,6 +104,8 @@ pub static VARIABLES: &[Variable] = &[
             Some(
                 match c.lmt {
                     Lmt::Auto => "auto",
+                    Lmt::Direct => "direct",
+                    Lmt::Cma => "cma",
                     Lmt::Double => "double",
                 }
                 .into(),

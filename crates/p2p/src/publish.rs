@@ -1,0 +1,224 @@
+//! A receive posted before its send publishes its buffer, so that the sender copies there at once.
+//!
+//! **Matching order holds** because the receiver publishes only what is certain: a receive of one source, while it is
+//! the only posted one that this source's messages could meet, for the message with the number that comes next out of
+//! that source's lane. Receives posted later rank behind it. The sender uses it only for the message that it is just
+//! putting into the lane, when that has this number, and the announcement goes through the lane all the same: the
+//! receiver matches it as usual, and finds the same receive.
+//!
+//! | meanwhile | so |
+//! |---|---|
+//! | an earlier message lies in the lane | the numbers differ |
+//! | an earlier message waits for room in the lane | so does this one, behind it; it has its number when it is put there |
+//! | a receive of any source is posted earlier | nothing is published |
+//! | the receive is cancelled | its publication is withdrawn, or taken: then it is too late to cancel |
+//! | the receive fails | it closes as every transfer does: see `transfers` |
+
+use core::ptr::NonNull;
+
+use tocsin_progress::Id;
+use tocsin_transport::transfer::{RECORDS, chunks};
+use tocsin_transport::{Class, Notice, Publication, Reach, Transport};
+
+use crate::P2p;
+use crate::request::{ANY_SOURCE, ANY_TAG, Member, Request, SHARED, State};
+
+/// What a rank keeps of one peer's messages and of the receive that is published for them.
+#[derive(Debug, Default)]
+pub(crate) struct Published {
+    /// Messages put into the peer's Eager lane, and taken from it.
+    pub(crate) put: u32,
+    pub(crate) taken: u32,
+    /// Posted receives of this source in the Eager class.
+    pub(crate) posted: u32,
+    /// The receive that is published.
+    receive: Option<Id>,
+    ticket: u32,
+    /// The sender has said that all is copied, before its announcement was read.
+    finished: bool,
+}
+
+/// A receive that was found.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Found {
+    pub(crate) ticket: u32,
+    pub(crate) name: u64,
+    pub(crate) address: u64,
+}
+
+impl<T: Transport> P2p<T> {
+    /// Where this rank publishes for messages from `peer`.
+    fn publication(&self, peer: u32) -> Option<&Publication> {
+        // SAFETY: the transport keeps publications as long as it lives.
+        self.transport.publication(peer, self.me).map(|publication| unsafe { &*publication.as_ptr() })
+    }
+
+    /// Publishes a receive that was just posted, if it is certain what it will match. Bounded; one system call when the
+    /// peer has not been tried.
+    pub(crate) fn publish(&mut self, id: Id) {
+        let Some(request) = self.requests.get(id) else { return };
+        let peer = request.peer;
+        let room = request.layout.bytes();
+        if request.class != Class::Eager || peer == ANY_SOURCE || peer == self.me || room <= self.eager_max {
+            return;
+        }
+        let Some(address) = request.target_buf().run_at(0).filter(|base| !base.is_null()) else { return };
+        let any_source = self.matching.first().is_none_or(|matching| matching.posted.any_source() > 0);
+        let Some(state) = self.peers.get(peer as usize) else { return };
+        let alone = state.published.posted == 1 && state.published.receive.is_none();
+        if any_source || !alone || state.fate.no_more_to().is_some() {
+            return;
+        }
+        let notice = Notice {
+            number: state.published.taken,
+            context: request.context,
+            tag: (!request.has(ANY_TAG)).then_some(request.tag),
+            name: Self::wire_name(id, request.serial),
+            address: address as u64,
+            room: room as u64,
+        };
+        let reach = self.transport.reach(peer, Class::Eager);
+        let Some(state) = self.peers.get_mut(peer as usize) else { return };
+        let ticket = state.published.ticket.checked_add(1).unwrap_or(1);
+        let at = self.transport.publication(peer, self.me).filter(|_| reach != Reach::None);
+        // SAFETY: the transport keeps publications as long as it lives.
+        let Some(at) = at.map(|at| unsafe { at.as_ref() }).filter(|at| at.record().is_at_rest()) else {
+            return;
+        };
+        state.published.ticket = ticket;
+        state.published.receive = Some(id);
+        state.published.finished = false;
+        at.publish(ticket, &notice);
+        if let Some(request) = self.requests.get_mut(id) {
+            request.reach = reach;
+        }
+    }
+
+    /// The receive that is published for the next message to a peer, if it is this one.
+    pub(crate) fn find_published(&self, request: &Request) -> Option<Found> {
+        if request.class != Class::Eager {
+            return None;
+        }
+        let number = self.peers.get(request.peer as usize)?.published.put;
+        let at: NonNull<Publication> = self.transport.publication(self.me, request.peer)?;
+        // SAFETY: the transport keeps publications as long as it lives.
+        let (ticket, notice) = unsafe { at.as_ref() }.look()?;
+        let meets = notice.number == number
+            && notice.context == request.context
+            && notice.tag.is_none_or(|tag| tag == request.tag)
+            && notice.room >= request.total
+            && notice.address != 0;
+        meets.then_some(Found { ticket, name: notice.name, address: notice.address })
+    }
+
+    /// A message was put into a peer's Eager lane.
+    pub(crate) fn count_put(&mut self, peer: u32, class: Class) {
+        if let Some(state) = self.peers.get_mut(peer as usize).filter(|_| class == Class::Eager) {
+            state.published.put = state.published.put.wrapping_add(1);
+        }
+    }
+
+    /// A message was taken from a peer's Eager lane.
+    pub(crate) fn count_taken(&mut self, peer: u32, class: Class) {
+        let Some(state) = self.peers.get_mut(peer as usize).filter(|_| class == Class::Eager) else { return };
+        state.published.taken = state.published.taken.wrapping_add(1);
+        let (number, published) = (state.published.taken, state.published.receive.is_some());
+        if published && let Some(at) = self.publication(peer) {
+            at.renumber(number);
+        }
+    }
+
+    /// Whether the receive is published.
+    fn is_published(&self, id: Id) -> bool {
+        let Some(request) = self.requests.get(id).filter(|r| r.member == Member::Posted) else {
+            return false;
+        };
+        self.peers.get(request.peer as usize).is_some_and(|p| p.published.receive == Some(id))
+    }
+
+    /// Takes a receive's publication back. False: the sender has it.
+    pub(crate) fn withdraw(&mut self, id: Id) -> bool {
+        if !self.is_published(id) {
+            return true;
+        }
+        let peer = self.requests.get(id).map_or(ANY_SOURCE, |request| request.peer);
+        let ticket = self.peers.get(peer as usize).map_or(0, |p| p.published.ticket);
+        if !self.publication(peer).is_none_or(|at| at.withdraw(ticket)) {
+            return false;
+        }
+        if let Some(state) = self.peers.get_mut(peer as usize) {
+            state.published.receive = None;
+        }
+        true
+    }
+
+    /// A published receive ends by anything but its message: if the sender has it, the request becomes a transfer that
+    /// can be closed.
+    pub(crate) fn unpublish(&mut self, id: Id) {
+        if self.withdraw(id) {
+            return;
+        }
+        self.become_shared(id);
+    }
+
+    /// From now on the request's record is the publication's.
+    fn become_shared(&mut self, id: Id) {
+        let Some(request) = self.requests.get_mut(id) else { return };
+        let Some(state) = self.peers.get_mut(request.peer as usize) else { return };
+        state.published.receive = None;
+        request.slot = RECORDS as u8;
+        request.ticket = state.published.ticket;
+        request.flags |= SHARED;
+    }
+
+    /// A posted receive leaves the table of posted ones.
+    pub(crate) fn unposted(&mut self, id: Id) {
+        // What is taken here without its announcement was taken by a peer that lies, and writes where it was let.
+        self.withdraw(id);
+        let Some(request) = self.requests.get(id).filter(|r| r.class == Class::Eager) else { return };
+        let Some(state) = self.peers.get_mut(request.peer as usize) else { return };
+        state.published.posted = state.published.posted.saturating_sub(1);
+        if state.published.receive == Some(id) {
+            state.published.receive = None;
+        }
+    }
+
+    /// The announcement of the message that the sender copies into a published receive has come, and matches it.
+    pub(crate) fn meets_published(&mut self, id: Id, ticket: u32, bytes: usize) -> bool {
+        let Some(request) = self.requests.get(id) else { return false };
+        let known = self.peers.get(request.peer as usize).is_some_and(|p| p.published.ticket == ticket);
+        if !known
+            || !self.is_published(id)
+            || bytes > request.layout.bytes()
+            || chunks(bytes as u64).is_none_or(|n| n == 0)
+        {
+            return false;
+        }
+        self.become_shared(id);
+        true
+    }
+
+    /// A receive whose buffer the sender has found goes on as a transfer.
+    pub(crate) fn begin_published(&mut self, id: Id, address: u64) {
+        let Some(request) = self.requests.get_mut(id) else { return };
+        request.address = address;
+        request.state = State::RecvShared;
+        let finished = self.peers.get(request.peer as usize).is_some_and(|p| p.published.finished);
+        self.enlist(id, Member::Transfer);
+        if finished {
+            self.finish_recv(id);
+        }
+    }
+
+    /// The sender says that all is copied; its announcement is still in the lane. False: there is no such receive.
+    pub(crate) fn finished_early(&mut self, name: u64, peer: u32) -> bool {
+        let Some(id) = self.named(name, peer, State::RecvPosted) else { return false };
+        if !self.is_published(id) {
+            return false;
+        }
+        if let Some(state) = self.peers.get_mut(peer as usize) {
+            state.published.finished = true;
+        }
+        true
+    }
+}

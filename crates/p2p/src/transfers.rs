@@ -1,0 +1,570 @@
+//! Large messages in one copy: both ranks claim chunks of a shared record and copy them.
+//!
+//! | step | who | what |
+//! |---|---|---|
+//! | offer | sender | RTS names a record and the address of its buffer |
+//! | accept | receiver | CTS names the address of its buffer; else a plain CTS, and the message goes through the Bulk lane |
+//! | copy | whoever waits | claims a chunk, pulls or pushes it, counts it |
+//! | end | who counts the last | tells the other (FIN) and ends its own request |
+//!
+//! **Who copies.** A user's thread inside the library and a progress thread copy what they find. A handler leaves the
+//! copying to a peer that waits: that one sees the CTS, or has it already, and whoever leaves the library with chunks
+//! unclaimed arms its own timer, so that its handler goes on. When nobody waits, handlers copy within their budget and
+//! come back. Messages of collectives are only pulled: a collective that fails in a handler gives its buffers back there,
+//! where it could not wait for a peer's push; a peer's pull from a buffer that was given back fails in the kernel.
+//!
+//! **Ends before the end.** Who breaks a transfer off closes its record and gives the buffer back once no claim of the
+//! peer's is open: until then the request is *closing*, and pending. A copy that fails closes the record as failed; the
+//! receiver then asks for the message through the Bulk lane, from the beginning.
+
+use core::ptr::NonNull;
+
+use tocsin_progress::{Budget, Code, Context, Id, Outcome};
+use tocsin_sync::atomic::{Ordering, fence};
+use tocsin_transport::transfer::{Claim, RECORDS, chunk_bytes, chunks};
+use tocsin_transport::{Class, Header, PeerState, Reach, Record, SendOutcome, Transport, Urgency, kind};
+
+use crate::P2p;
+use crate::list::List;
+use crate::pass::Part;
+use crate::peer::Fate;
+use crate::request::{HOLDS_RECORD, Member, OWES_FIN, Request, SHARED, State, TOLD};
+
+/// Header flag of a CTS that accepts an offer.
+pub(crate) const FLAG_SHARED: u8 = 1;
+/// Header flag of a FIN that only asks to look at the records.
+pub(crate) const FLAG_LOOK: u8 = 1;
+/// Bytes behind an RTS that offers: the record's ticket, and that of a published receive that was found, or 0.
+pub(crate) const TICKETS: usize = 8;
+
+/// What an RTS offers: a record, and where the message lies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Offer {
+    pub(crate) slot: u8,
+    pub(crate) ticket: u32,
+    pub(crate) address: u64,
+    /// Ticket of the published receive that the sender copies into; 0: none.
+    pub(crate) published: u32,
+    /// It is the one that the message has met.
+    pub(crate) found: bool,
+}
+
+/// Records of transfers to one peer.
+#[derive(Debug, Default)]
+pub(crate) struct Records {
+    /// A bit per record: it serves a transfer.
+    busy: u32,
+    /// Of those: its request has ended, but a claim of the peer's may be open.
+    retiring: u32,
+    /// The last ticket given out.
+    ticket: u32,
+}
+
+const _: () = assert!(RECORDS <= 32);
+
+impl Records {
+    fn take(&mut self) -> Option<(u8, u32)> {
+        let slot = (!self.busy).trailing_zeros();
+        if slot >= RECORDS {
+            return None;
+        }
+        self.busy |= 1 << slot;
+        // Zeroed memory has ticket 0.
+        self.ticket = self.ticket.checked_add(1).unwrap_or(1);
+        Some((slot as u8, self.ticket))
+    }
+
+    fn free(&mut self, slot: u8, quiet: bool) {
+        let bit = 1u32.checked_shl(u32::from(slot)).unwrap_or(0);
+        if quiet {
+            self.busy &= !bit;
+            self.retiring &= !bit;
+        } else {
+            self.retiring |= bit;
+        }
+    }
+}
+
+impl<T: Transport> P2p<T> {
+    /// Opens a record for a send that is about to be announced, if a single copy can serve it.
+    pub(crate) fn offer(&mut self, id: Id) -> Option<Offer> {
+        let request = self.requests.get(id)?;
+        let (peer, class, total) = (request.peer, request.class, request.total);
+        let address = request.source_buf().run_at(0)? as u64;
+        if request.has(HOLDS_RECORD) {
+            // The lane was full at the last attempt.
+            return Some(Offer {
+                slot: request.slot,
+                ticket: request.ticket,
+                address,
+                published: 0,
+                found: false,
+            });
+        }
+        if peer == self.me || chunks(total).is_none() || address == 0 {
+            return None;
+        }
+        let reach = self.transport.reach(peer, class);
+        if reach == Reach::None {
+            return None;
+        }
+        self.reclaim_records(peer);
+        let (slot, ticket) = self.peers.get_mut(peer as usize)?.records.take()?;
+        let Some(record) = self.transport.record(self.me, peer, u32::from(slot)) else {
+            self.peers.get_mut(peer as usize)?.records.free(slot, true);
+            return None;
+        };
+        // SAFETY: the transport keeps records as long as it lives.
+        unsafe { record.as_ref() }.open(ticket);
+        let request = self.requests.get_mut(id)?;
+        request.slot = slot;
+        request.ticket = ticket;
+        request.reach = reach;
+        request.flags |= HOLDS_RECORD;
+        Some(Offer { slot, ticket, address, published: 0, found: false })
+    }
+
+    /// Decides whether a matched receive takes an offer.
+    pub(crate) fn accept(&mut self, id: Id, offer: Offer) {
+        let Some(request) = self.requests.get(id) else { return };
+        let (peer, class, total) = (request.peer, request.class, request.total);
+        let contiguous = request.target_buf().run_at(0).is_some_and(|base| !base.is_null());
+        if !contiguous || peer == self.me || total == 0 || chunks(total).is_none() {
+            return;
+        }
+        let reach = self.transport.reach(peer, class);
+        if reach == Reach::None || self.transport.record(peer, self.me, u32::from(offer.slot)).is_none() {
+            return;
+        }
+        let Some(request) = self.requests.get_mut(id) else { return };
+        request.slot = offer.slot;
+        request.ticket = offer.ticket;
+        request.address = offer.address;
+        request.reach = reach;
+        request.flags |= SHARED;
+    }
+
+    /// The record of a request that has one, and the ticket there. Of a send whose receive was found published, the
+    /// publication's.
+    fn record_of(&self, request: &Request) -> Option<(&Record, u32)> {
+        let sending = request.has(HOLDS_RECORD);
+        if !sending && !request.has(SHARED) {
+            return None;
+        }
+        let (from, to) = if sending { (self.me, request.peer) } else { (request.peer, self.me) };
+        let found = sending && request.has(SHARED);
+        let ticket = if found { request.sequence as u32 } else { request.ticket };
+        if found || u32::from(request.slot) == RECORDS {
+            let publication = self.transport.publication(from, to)?;
+            // SAFETY: the transport keeps publications as long as it lives.
+            return Some((unsafe { &*publication.as_ptr() }.record(), ticket));
+        }
+        let record = self.transport.record(from, to, u32::from(request.slot))?;
+        // SAFETY: the transport keeps records as long as it lives.
+        Some((unsafe { &*record.as_ptr() }, ticket))
+    }
+
+    /// Copies chunks of the transfers under way, and ends those that are over.
+    pub(crate) fn copy_part(&mut self, budget: &mut Budget) -> Part {
+        let mut part = Part::IDLE;
+        if self.transfers.is_empty() {
+            return part;
+        }
+        // A peer that sleeps hears of it before the copying, not after.
+        self.transport.flush();
+        if budget.context() == Context::Handler {
+            // SYNC POINT: the CTS is published, fence, then the peer's attention is read: a peer that is seen waiting
+            // looks once more, after a fence of its own, before it computes again.
+            fence(Ordering::SeqCst);
+        }
+        let untouched = budget.bytes_left();
+        // Bounded by the number of records of the connected pairs.
+        let mut next = self.transfers.first(&self.requests);
+        while let Some(id) = next {
+            next = List::next(&self.requests, 0, id);
+            part.add(self.go_on(id, budget, untouched));
+            if part.spent {
+                break;
+            }
+        }
+        part
+    }
+
+    /// Goes on with one transfer.
+    fn go_on(&mut self, id: Id, budget: &mut Budget, untouched: usize) -> Part {
+        let mut part = Part::IDLE;
+        let Some(request) = self.requests.get(id) else { return part };
+        if matches!(request.state, State::SendClosing | State::RecvClosing) {
+            part.worked = self.end_if_over(id);
+            return part;
+        }
+        let sending = match request.state {
+            State::SendShared => true,
+            State::RecvShared => false,
+            _ => return part,
+        };
+        let (peer, total, reach) = (request.peer, request.total, request.reach);
+        let (base, address) = (request.base, request.address);
+        let (Some((record, ticket)), Some(count)) = (self.record_of(request), chunks(total)) else {
+            return part;
+        };
+        let record = NonNull::from(record);
+        let leaves = self.leaves_to_peer(request, budget.context());
+        let chunk = chunk_bytes(total);
+        // SAFETY: the transport keeps records as long as it lives.
+        let record = unsafe { record.as_ref() };
+        loop {
+            match record.look(ticket, count) {
+                Claim::Chunk(_) => {}
+                Claim::Closed { .. } | Claim::Over if self.was_withdrawn(id) => {
+                    part.worked = true;
+                    return part;
+                }
+                Claim::NoneLeft | Claim::Over | Claim::Busy => return part,
+                Claim::Closed { failed: false } => {
+                    self.broken_off_by_peer(id);
+                    part.worked = true;
+                    return part;
+                }
+                Claim::Closed { failed: true } => {
+                    part.worked |= self.fall_back(id);
+                    return part;
+                }
+            }
+            if leaves {
+                return part;
+            }
+            let left = budget.bytes_left();
+            if chunk.min(total) > left as u64 && left != untouched || !budget.packet() {
+                part.spent = true;
+                return part;
+            }
+            let number = match record.claim(ticket, count) {
+                Claim::Chunk(number) => number,
+                Claim::Busy => {
+                    part.spent = true;
+                    return part;
+                }
+                // The next look says what it is.
+                _ => continue,
+            };
+            let offset = u64::from(number).wrapping_mul(chunk);
+            let len = total.saturating_sub(offset).min(chunk) as usize;
+            let here = base.wrapping_add(offset as usize);
+            let there = address.wrapping_add(offset);
+            // SAFETY: offset + len <= total: the number is below the count of chunks, which is this rank's own. Total is
+            //         at most the buffer's length here, which who posted vouched for.
+            //       - With `Reach::Direct` the peer is in this process; its buffer was vouched for by who posted it there,
+            //         and the claim says that nobody else uses this part of it until the chunk is counted.
+            let copied = unsafe {
+                if sending {
+                    self.transport.push(peer, reach, here.cast_const(), there, len)
+                } else {
+                    self.transport.pull(peer, reach, there, here, len)
+                }
+            };
+            part.worked = true;
+            budget.take_bytes(len);
+            if !copied {
+                record.close(ticket, true);
+                record.finish(count);
+                self.fall_back(id);
+                return part;
+            }
+            self.count_copy(len);
+            if let Some(request) = self.requests.get_mut(id) {
+                request.done = request.done.wrapping_add(len as u64);
+            }
+            if record.finish(count) {
+                if matches!(record.look(ticket, count), Claim::Closed { failed: true }) {
+                    self.fall_back(id);
+                } else {
+                    self.tell_end(id);
+                }
+                return part;
+            }
+        }
+    }
+
+    /// Whether a send has found a published receive and copied nothing yet.
+    fn is_untouched(request: &Request) -> bool {
+        request.has(HOLDS_RECORD) && request.has(SHARED) && request.done == 0
+    }
+
+    /// Whether the receive that a send has found was withdrawn before this end had copied anything: then the announcement
+    /// is one like others, and its answer will come.
+    fn was_withdrawn(&mut self, id: Id) -> bool {
+        let Some(request) = self.requests.get(id).filter(|request| Self::is_untouched(request)) else {
+            return false;
+        };
+        let peer = request.peer;
+        self.unlink(id);
+        if let Some(request) = self.requests.get_mut(id) {
+            request.flags &= !SHARED;
+            request.state = State::SendAnnounced;
+        }
+        // The announcement did not ring.
+        self.tell_to_look(peer);
+        true
+    }
+
+    /// Whether this rank leaves the chunks that are left to its peer.
+    fn leaves_to_peer(&self, request: &Request, context: Context) -> bool {
+        match (request.class, request.state) {
+            (Class::Coll, State::SendShared) => true,
+            (Class::Coll, _) => false,
+            _ => context == Context::Handler && self.transport.is_waiting(request.peer),
+        }
+    }
+
+    /// Whether a pass would find a transfer to go on with. Bounded by the number of records of the connected pairs.
+    pub(crate) fn copies_left(&self, context: Context) -> bool {
+        let mut next = self.transfers.first(&self.requests);
+        while let Some(id) = next {
+            let Some(request) = self.requests.get(id) else { return false };
+            let left = match request.state {
+                State::SendClosing | State::RecvClosing => self.is_over(request),
+                _ => match (self.record_of(request), chunks(request.total)) {
+                    (Some((record, ticket)), Some(count)) => match record.look(ticket, count) {
+                        Claim::Chunk(_) => !self.leaves_to_peer(request, context),
+                        Claim::Closed { failed } => !failed || !request.has(TOLD),
+                        Claim::Over => Self::is_untouched(request),
+                        Claim::NoneLeft | Claim::Busy => false,
+                    },
+                    _ => false,
+                },
+            };
+            if left {
+                return true;
+            }
+            next = List::next(&self.requests, 0, id);
+        }
+        false
+    }
+
+    /// All is copied, and this rank knows it first: tells the other.
+    fn tell_end(&mut self, id: Id) {
+        let Some(request) = self.requests.get_mut(id) else { return };
+        request.flags |= OWES_FIN;
+        let (peer, receiving) = (request.peer, !request.is_send());
+        if receiving && let Some(state) = self.peers.get_mut(peer as usize) {
+            state.may_abort_late = true;
+        }
+        if !self.try_fin(id) {
+            self.unlink(id);
+            self.enlist(id, Member::Control);
+        }
+    }
+
+    /// Sends the FIN that a request owes, and ends the request. False: the lane is full.
+    pub(crate) fn try_fin(&mut self, id: Id) -> bool {
+        let Some(request) = self.requests.get(id) else { return true };
+        let header = Header { kind: kind::FIN, a: request.remote, ..Header::default() };
+        // Of a plain message a rank that computes hears when it looks, or, if it wants to, at once.
+        let urgency = if request.class == Class::Coll { Urgency::Urgent } else { Urgency::Plain };
+        if self.transmit_control_as(request.peer, &header, urgency) == SendOutcome::Full {
+            return false;
+        }
+        self.end_well(id);
+        true
+    }
+
+    /// Ends a request whose message is copied.
+    pub(crate) fn end_well(&mut self, id: Id) {
+        match self.requests.get(id) {
+            Some(request) if request.is_send() => self.finish_send(id),
+            Some(_) => self.finish_recv(id),
+            None => {}
+        }
+    }
+
+    /// The peer says that all is copied. False: it is not.
+    pub(crate) fn finished_by_peer(&mut self, id: Id) -> bool {
+        let Some(request) = self.requests.get(id) else { return false };
+        let (Some((record, ticket)), Some(count)) = (self.record_of(request), chunks(request.total)) else {
+            return false;
+        };
+        // Who has counted the last chunk may use the record for the next message by now.
+        if record.look(ticket, count) != Claim::Over && !record.is_complete(count) {
+            return false;
+        }
+        self.end_well(id);
+        true
+    }
+
+    /// The peer has closed the record: it has given the message up.
+    fn broken_off_by_peer(&mut self, id: Id) {
+        let Some(request) = self.requests.get(id) else { return };
+        let (peer, context, tag, sending) =
+            (request.peer, request.context, request.tag, request.state == State::SendShared);
+        // What it said before it closed may still be in the lane.
+        self.set_stale(peer);
+        // It waits for this rank's last claim.
+        self.tell_to_look(peer);
+        let code = if self.contexts.is_revoked(context) {
+            Code::Revoked
+        } else if sending {
+            // The buffer is the user's again, as for a message that nobody receives.
+            return self.finish_send(id);
+        } else {
+            Code::Cancelled
+        };
+        self.finish(id, Outcome { code, source: peer, tag, bytes: 0, detail: u64::from(peer) });
+    }
+
+    /// A copy failed, here or there: the receiver asks for the message through the Bulk lane, once it is quiet. Whether
+    /// anything was done.
+    fn fall_back(&mut self, id: Id) -> bool {
+        let Some(request) = self.requests.get_mut(id) else { return false };
+        let (peer, told) = (request.peer, request.has(TOLD));
+        request.flags |= TOLD;
+        if !told {
+            self.tell_to_look(peer);
+        }
+        let Some(request) = self.requests.get(id) else { return false };
+        let Some((record, ticket)) = self.record_of(request) else { return false };
+        if request.state != State::RecvShared || !record.is_quiet(ticket) {
+            return !told;
+        }
+        self.unlink(id);
+        let Some(request) = self.requests.get_mut(id) else { return false };
+        request.flags &= !(SHARED | TOLD);
+        request.done = 0;
+        request.state = State::RecvOwes;
+        self.answer(id);
+        true
+    }
+
+    /// Has the peer look at its transfers, as soon as there is room to say so.
+    pub(crate) fn tell_to_look(&mut self, peer: u32) {
+        let header = Header { kind: kind::FIN, flags: FLAG_LOOK, ..Header::default() };
+        let full = self.transmit_control(peer, &header) == SendOutcome::Full;
+        if let Some(state) = self.peers.get_mut(peer as usize) {
+            state.owes_look = full;
+            if full {
+                self.outgoing.insert(peer);
+            }
+        }
+    }
+
+    /// Closes the record of a request that ends by anything but the protocol.
+    pub(crate) fn close_record(&mut self, id: Id) {
+        let Some(request) = self.requests.get(id) else { return };
+        let (peer, abroad) = (request.peer, matches!(request.state, State::SendShared | State::RecvShared));
+        if let Some((record, ticket)) = self.record_of(request) {
+            record.close(ticket, false);
+            if abroad {
+                self.tell_to_look(peer);
+            }
+        }
+    }
+
+    /// Whether no copy of the peer's from or to the request's buffer is under way or will begin.
+    fn is_over(&self, request: &Request) -> bool {
+        let Some((record, ticket)) = self.record_of(request) else { return true };
+        if request.state == State::RecvOwes {
+            return true;
+        }
+        let broken = self.peers.get(request.peer as usize).is_none_or(|p| p.fate == Fate::Broken);
+        if broken || matches!(self.transport.peer_state(request.peer), PeerState::Dead | PeerState::Finalized)
+        {
+            return true;
+        }
+        record.is_quiet(ticket)
+    }
+
+    /// Ends a request, or lets it close until its buffer can be given back.
+    pub(crate) fn end_when_over(&mut self, id: Id, outcome: Outcome) {
+        let Some(request) = self.requests.get(id) else { return };
+        if !request.is_pending() || self.is_over(request) {
+            return self.finish(id, outcome);
+        }
+        let sending = request.is_send();
+        self.unlink(id);
+        let Some(request) = self.requests.get_mut(id) else { return };
+        request.state = if sending { State::SendClosing } else { State::RecvClosing };
+        request.done = u64::from(outcome.code as u32);
+        request.remote = u64::from(outcome.source);
+        self.enlist(id, Member::Transfer);
+    }
+
+    /// Ends a closing request if it is over. Whether it is.
+    pub(crate) fn end_if_over(&mut self, id: Id) -> bool {
+        let Some(request) = self.requests.get(id) else { return true };
+        if !self.is_over(request) {
+            // The peer may have outrun the closing.
+            if let Some((record, ticket)) = self.record_of(request) {
+                record.close(ticket, false);
+            }
+            return false;
+        }
+        let (code, rank) = (Code::from_u32(request.done as u32), request.remote as u32);
+        let outcome = Outcome { code, source: rank, tag: request.tag, bytes: 0, detail: u64::from(rank) };
+        self.finish(id, outcome);
+        true
+    }
+
+    /// The request ends: its record serves another, as soon as no claim is open.
+    pub(crate) fn free_record(&mut self, id: Id) {
+        let Some(request) = self.requests.get(id) else { return };
+        if !request.has(HOLDS_RECORD) {
+            return;
+        }
+        let (peer, slot, ticket) = (request.peer, request.slot, request.ticket);
+        let complete = chunks(request.total);
+        let Some(record) = self.transport.record(self.me, peer, u32::from(slot)) else { return };
+        // SAFETY: the transport keeps records as long as it lives.
+        let record = unsafe { record.as_ref() };
+        let quiet = complete.is_some_and(|count| record.is_complete(count)) || {
+            record.close(ticket, false);
+            record.is_quiet(ticket)
+        };
+        if let Some(request) = self.requests.get_mut(id) {
+            request.flags &= !HOLDS_RECORD;
+        }
+        if let Some(state) = self.peers.get_mut(peer as usize) {
+            state.records.free(slot, quiet);
+        }
+    }
+
+    /// Records whose peer has meanwhile finished its last claim. Bounded by the number of records of a pair.
+    fn reclaim_records(&mut self, peer: u32) {
+        let Some(state) = self.peers.get(peer as usize) else { return };
+        let mut bits = state.records.retiring;
+        while bits != 0 {
+            let slot = bits.trailing_zeros();
+            bits &= bits.wrapping_sub(1);
+            let Some(record) = self.transport.record(self.me, peer, slot) else { continue };
+            // SAFETY: the transport keeps records as long as it lives.
+            if unsafe { record.as_ref() }.is_closed_and_quiet()
+                && let Some(state) = self.peers.get_mut(peer as usize)
+            {
+                state.records.free(slot as u8, true);
+            }
+        }
+    }
+
+    /// Closes all transfers and waits until no peer copies from or to a buffer of this rank: before it leaves its world.
+    /// Waits for at most a chunk's copy, or the death of the peer that copies. User threads only.
+    pub fn close_transfers(&mut self) {
+        for index in 0..self.requests.capacity() as u32 {
+            let Some(id) = self.requests.by_index(index) else { continue };
+            self.unpublish(id);
+            self.close_record(id);
+        }
+        self.transport.flush();
+        for index in 0..self.requests.capacity() as u32 {
+            let Some(id) = self.requests.by_index(index) else { continue };
+            self.wait_until_over(id);
+        }
+    }
+
+    /// Waits until a request whose record is closed is over. User threads only.
+    pub(crate) fn wait_until_over(&self, id: Id) {
+        if let Some(request) = self.requests.get(id) {
+            while request.is_pending() && !self.is_over(request) {
+                std::thread::yield_now();
+            }
+        }
+    }
+}

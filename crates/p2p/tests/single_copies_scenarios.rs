@@ -1,0 +1,4 @@
+//! The tests of `scenarios`, with large messages in single copies.
+
+#[path = "scenarios.rs"]
+mod scenarios;

@@ -1,0 +1,328 @@
+//! Large messages in one copy: the record of a transfer, whose chunks are claimed by whoever waits.
+//!
+//! A transfer is cut into chunks. Both ranks may copy: the receiver pulls, the sender pushes. Whoever is about to copy a
+//! chunk claims it first, and counts it when it is there. Who counts the last one tells the other.
+//!
+//! # Protocol
+//! Two words in memory that both ranks map. *claims*: a ticket that names the transfer, a closed and a failed bit, and
+//! how many chunks are claimed. *done*: how many of those are copied.
+//!
+//! - Claiming is one compare-and-swap of the whole word, so that a rank that comes late to a record that serves another
+//!   transfer by now takes nothing from it, and nothing is claimed once the closed bit is set. An attempt fails only when
+//!   the other rank has claimed meanwhile, which it does once in the time of a copy.
+//! - Closing freezes the number of claims. The buffers are given back when as many chunks are done as were claimed: no
+//!   copy is under way then. Who closes has none under way itself, so it waits for the other's, at most one.
+//! - The record is used anew, with a new ticket, by the sender, after it was complete or closed and quiet.
+//!
+//! Every method is handler-safe and wait-free; the bound stands beside it.
+
+use tocsin_sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// Records per ordered pair of ranks: with a [`Publication`](crate::publication::Publication) they fill a page.
+pub const RECORDS: u32 = 30;
+
+const FAILED: u64 = 1 << 31;
+const CLOSED: u64 = 1 << 30;
+const COUNT: u64 = CLOSED - 1;
+/// Attempts at a claim before it is put off to the next pass.
+const ATTEMPTS: u32 = 4;
+/// Attempts at closing: each fails only if the other rank has claimed one chunk more.
+const CLOSING: u32 = 64;
+
+/// Large messages of less are cut finer, so that two ranks that wait finish together.
+const SMALL: u64 = 512 * 1024;
+
+/// The length of the chunks of a message of `total` bytes; the last may be shorter. The same at both ends.
+#[inline]
+pub const fn chunk_bytes(total: u64) -> u64 {
+    if total <= SMALL / 4 {
+        16 * 1024
+    } else if total <= SMALL {
+        32 * 1024
+    } else {
+        64 * 1024
+    }
+}
+
+/// How many chunks a message of `total` bytes has. `None`: too many to count.
+#[inline]
+pub const fn chunks(total: u64) -> Option<u32> {
+    let count = total.div_ceil(chunk_bytes(total));
+    if count <= COUNT { Some(count as u32) } else { None }
+}
+
+/// How one rank reaches another's buffers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reach {
+    /// Not at all: what is large goes through the Bulk lane.
+    None,
+    /// They lie in the same address space.
+    Direct,
+    /// The kernel copies (`process_vm_readv`, `process_vm_writev`).
+    Kernel,
+}
+
+/// What became of an attempt to claim.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Claim {
+    /// This chunk is the caller's to copy.
+    Chunk(u32),
+    /// All are claimed.
+    NoneLeft,
+    /// The other rank was quicker each time: try again later.
+    Busy,
+    /// Somebody has closed the transfer; `failed`: because a copy failed.
+    Closed {
+        /// A copy failed: the message has to travel otherwise.
+        failed: bool,
+    },
+    /// The record serves another transfer by now.
+    Over,
+}
+
+/// The protocol's variation points. [`Real`] is what ships; the others exist in tests, to be caught.
+#[doc(hidden)]
+pub trait Variant {
+    /// Publishes a copied chunk and takes in the others'.
+    const FINISH: Ordering = Ordering::AcqRel;
+    /// Takes in what was copied by who is waited for.
+    const QUIET: Ordering = Ordering::Acquire;
+    /// Claims check the closed bit and the ticket in the same step in which they count.
+    const ONE_STEP: bool = true;
+    /// A published notice is believed only when the record is the same after reading it.
+    const LOOK_TWICE: bool = true;
+}
+
+/// The protocol as it ships.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Real;
+impl Variant for Real {}
+
+/// One transfer, in memory shared by sender and receiver. All bytes zero is its beginning.
+#[repr(C, align(128))]
+#[derive(Debug)]
+pub struct Record {
+    /// ticket << 32 | failed | closed | chunks claimed
+    claims: AtomicU64,
+    done: AtomicU32,
+}
+
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<Record>() == 128);
+
+impl Default for Record {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Record {
+    /// A record that serves no transfer: the same as zeroed memory.
+    pub fn new() -> Record {
+        Record { claims: AtomicU64::new(0), done: AtomicU32::new(0) }
+    }
+
+    /// Begins a transfer. The sender only, when the record is free; the ticket differs from the last. Two stores.
+    #[inline]
+    pub fn open(&self, ticket: u32) {
+        self.done.store(0, Ordering::Relaxed);
+        // SYNC POINT: the receiver learns of the record by a packet that is published after this; Release for a receiver
+        // of the last transfer that looks late.
+        self.claims.store(u64::from(ticket) << 32, Ordering::Release);
+    }
+
+    /// Claims the next of `chunks`. At most one load and four compare-and-swaps.
+    #[inline]
+    pub fn claim(&self, ticket: u32, chunks: u32) -> Claim {
+        self.claim_as::<Real>(ticket, chunks)
+    }
+
+    /// [`claim`](Self::claim) with variation points.
+    #[doc(hidden)]
+    #[inline]
+    pub fn claim_as<V: Variant>(&self, ticket: u32, chunks: u32) -> Claim {
+        // SYNC POINT: Acquire pairs with the Release of `close`: who sees the failure sees all before it.
+        let mut word = self.claims.load(Ordering::Acquire);
+        for _ in 0..ATTEMPTS {
+            if let Some(other) = verdict(word, ticket, chunks) {
+                return other;
+            }
+            if !V::ONE_STEP {
+                return Claim::Chunk((self.claims.fetch_add(1, Ordering::AcqRel) & COUNT) as u32);
+            }
+            // SYNC POINT: Acquire, as the load; the claim itself publishes nothing.
+            match self.claims.compare_exchange(
+                word,
+                word.wrapping_add(1),
+                Ordering::Acquire,
+                Ordering::Acquire,
+            ) {
+                Ok(_) => return Claim::Chunk((word & COUNT) as u32),
+                Err(now) => word = now,
+            }
+        }
+        Claim::Busy
+    }
+
+    /// What a claim would find; [`Claim::Chunk`]: something is left. One load.
+    #[inline]
+    pub fn look(&self, ticket: u32, chunks: u32) -> Claim {
+        // SYNC POINT: as `claim`.
+        let word = self.claims.load(Ordering::Acquire);
+        verdict(word, ticket, chunks).unwrap_or(Claim::Chunk((word & COUNT) as u32))
+    }
+
+    /// Counts a claimed chunk that was copied, or whose copy failed ([`close`](Self::close) comes before this then).
+    /// True: it was the last of `chunks`, and all others' bytes are visible. One `xadd`.
+    #[inline]
+    pub fn finish(&self, chunks: u32) -> bool {
+        self.finish_as::<Real>(chunks)
+    }
+
+    /// [`finish`](Self::finish) with variation points.
+    #[doc(hidden)]
+    #[inline]
+    pub fn finish_as<V: Variant>(&self, chunks: u32) -> bool {
+        // SYNC POINT: Release publishes the chunk's bytes, and a failure; Acquire takes in those of all counted before:
+        // read-modify-writes continue the release sequence.
+        self.done.fetch_add(1, V::FINISH).wrapping_add(1) == chunks
+    }
+
+    /// Ends the transfer: nothing is claimed any more. `failed`: because a copy failed. The number of chunks claimed, or
+    /// `None` when the record serves another transfer, or the other rank claims faster than any copies. At most one load
+    /// and 64 compare-and-swaps.
+    pub fn close(&self, ticket: u32, failed: bool) -> Option<u32> {
+        let bits = CLOSED | if failed { FAILED } else { 0 };
+        let mut word = self.claims.load(Ordering::Acquire);
+        for _ in 0..CLOSING {
+            if (word >> 32) as u32 != ticket {
+                return None;
+            }
+            if word & bits == bits {
+                return Some((word & COUNT) as u32);
+            }
+            // SYNC POINT: Release pairs with the Acquire of `claim` and `look`.
+            match self.claims.compare_exchange(word, word | bits, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return Some((word & COUNT) as u32),
+                Err(now) => word = now,
+            }
+        }
+        None
+    }
+
+    /// Closes a transfer of which nothing is claimed. False: something is, or the record is not open by this ticket. One
+    /// compare-and-swap.
+    #[inline]
+    pub fn close_untouched(&self, ticket: u32) -> bool {
+        let word = u64::from(ticket) << 32;
+        // SYNC POINT: against a claim of the first chunk: one of the two succeeds.
+        self.claims.compare_exchange(word, word | CLOSED, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    /// The ticket of a transfer that is open and of which nothing is claimed. One load.
+    #[inline]
+    pub fn untouched(&self) -> Option<u32> {
+        // SYNC POINT: Acquire pairs with the Release of `open`.
+        let word = self.claims.load(Ordering::Acquire);
+        if word != 0 && word & (CLOSED | FAILED | COUNT) == 0 { Some((word >> 32) as u32) } else { None }
+    }
+
+    /// Whether all that was ever claimed is done, and the transfer over: closed, complete, or none at all. Two loads.
+    #[inline]
+    pub fn is_at_rest(&self) -> bool {
+        let word = self.claims.load(Ordering::Acquire);
+        u64::from(self.done.load(Ordering::Acquire)) == word & COUNT && self.untouched().is_none()
+    }
+
+    /// Whether no copy is under way and none will begin: the transfer is closed, and what was claimed is done; or the
+    /// record serves another transfer. Two loads.
+    #[inline]
+    pub fn is_quiet(&self, ticket: u32) -> bool {
+        self.is_quiet_as::<Real>(ticket)
+    }
+
+    /// [`is_quiet`](Self::is_quiet) with variation points.
+    #[doc(hidden)]
+    #[inline]
+    pub fn is_quiet_as<V: Variant>(&self, ticket: u32) -> bool {
+        let word = self.claims.load(Ordering::Acquire);
+        if (word >> 32) as u32 != ticket {
+            return true;
+        }
+        // SYNC POINT: Acquire pairs with the Release of `finish`: the other's last copy comes before the buffer's next use.
+        word & CLOSED != 0 && u64::from(self.done.load(V::QUIET)) == word & COUNT
+    }
+
+    /// Whether the transfer that it serves now is closed, and no copy of it under way. Two loads.
+    #[inline]
+    pub fn is_closed_and_quiet(&self) -> bool {
+        let word = self.claims.load(Ordering::Acquire);
+        word & CLOSED != 0 && u64::from(self.done.load(Ordering::Acquire)) == word & COUNT
+    }
+
+    /// Whether all `chunks` are copied. One load.
+    #[inline]
+    pub fn is_complete(&self, chunks: u32) -> bool {
+        // SYNC POINT: Acquire, as `is_quiet`.
+        self.done.load(Ordering::Acquire) == chunks
+    }
+}
+
+/// What the word says to somebody who wants to claim; `None`: go on.
+#[inline]
+fn verdict(word: u64, ticket: u32, chunks: u32) -> Option<Claim> {
+    if (word >> 32) as u32 != ticket {
+        Some(Claim::Over)
+    } else if word & CLOSED != 0 {
+        Some(Claim::Closed { failed: word & FAILED != 0 })
+    } else if word & COUNT >= u64::from(chunks) {
+        Some(Claim::NoneLeft)
+    } else {
+        None
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_chunk_is_claimed_once_and_the_last_is_noticed() {
+        let record = Record::new();
+        record.open(7);
+        assert_eq!(record.claim(7, 3), Claim::Chunk(0));
+        assert_eq!(record.claim(6, 3), Claim::Over);
+        assert_eq!(record.look(7, 3), Claim::Chunk(1));
+        assert_eq!((record.claim(7, 3), record.claim(7, 3)), (Claim::Chunk(1), Claim::Chunk(2)));
+        assert_eq!((record.claim(7, 3), record.look(7, 3)), (Claim::NoneLeft, Claim::NoneLeft));
+        assert!(!record.finish(3) && !record.finish(3) && !record.is_complete(3));
+        assert!(record.finish(3) && record.is_complete(3));
+        record.open(8);
+        assert_eq!((record.claim(7, 3), record.close(7, false)), (Claim::Over, None));
+        assert!(record.is_quiet(7) && !record.is_quiet(8));
+    }
+
+    #[test]
+    fn closed_means_no_more_claims() {
+        let record = Record::new();
+        record.open(1);
+        assert_eq!(record.claim(1, 9), Claim::Chunk(0));
+        assert_eq!(record.close(1, false), Some(1));
+        assert_eq!(record.claim(1, 9), Claim::Closed { failed: false });
+        assert!(!record.is_quiet(1));
+        assert_eq!(record.close(1, true), Some(1));
+        assert_eq!(record.look(1, 9), Claim::Closed { failed: true });
+        record.finish(9);
+        assert!(record.is_quiet(1));
+    }
+
+    #[test]
+    fn chunks_cover_the_message() {
+        for total in [1, 8193, 16 << 10, 65_537, 128 << 10, (128 << 10) + 1, 512 << 10, 1 << 20, 1 << 40] {
+            let n = u64::from(chunks(total).unwrap());
+            assert!((n - 1) * chunk_bytes(total) < total && total <= n * chunk_bytes(total), "{total}");
+        }
+        assert_eq!(chunks(u64::MAX), None);
+    }
+}
