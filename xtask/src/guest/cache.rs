@@ -58,13 +58,16 @@ pub fn once(name: &str, make: impl FnOnce(&Path, &Path) -> Outcome) -> Result<Pa
     Ok(place)
 }
 
-/// Removes what runs that are no more had begun: `NAME.PROCESS`.
+/// Removes what runs that are no more had begun, and what an earlier failure of ours left of `name`: both are called
+/// `NAME.PROCESS`.
 fn remove_abandoned(root: &Path, name: &str) -> Outcome {
     let entries = fs::read_dir(root).map_err(|e| format!("cannot read {}: {e}", root.display()))?;
     for entry in entries.filter_map(Result::ok) {
         let file = entry.file_name().to_string_lossy().into_owned();
-        let process = file.strip_prefix(name).and_then(|rest| rest.strip_prefix('.')?.parse::<u32>().ok());
-        if process.is_some_and(|id| id == std::process::id() || !Path::new(&format!("/proc/{id}")).exists()) {
+        let Some((begun, process)) = file.rsplit_once('.') else { continue };
+        let Ok(process) = process.parse::<u32>() else { continue };
+        let ours = process == std::process::id();
+        if (ours && begun == name) || (!ours && !Path::new(&format!("/proc/{process}")).exists()) {
             remove(&entry.path())?;
         }
     }
@@ -120,12 +123,13 @@ mod tests {
     fn only_what_is_abandoned_is_removed() {
         let root = std::env::temp_dir().join(format!("tocsin-cache-{}", std::process::id()));
         // The largest process number that Linux gives is 2^22.
-        for name in ["a", "a.1", "a.4194305", "a.log", "ab.4194305"] {
+        for name in ["a", "a.1", "a.4194305", "a.log", "b.4194305", &format!("b.{}", std::process::id())] {
             make_dir(&root.join(name)).expect("a directory");
         }
         remove_abandoned(&root, "a").expect("removed");
         let there = |name: &str| root.join(name).is_dir();
-        assert!(there("a") && there("a.1") && there("a.log") && there("ab.4194305") && !there("a.4194305"));
+        assert!(there("a") && there("a.1") && there("a.log") && there(&format!("b.{}", std::process::id())));
+        assert!(!there("a.4194305") && !there("b.4194305"));
         remove(&root).expect("removed");
     }
 

@@ -72,7 +72,7 @@ fn build(bookworm: &Apt, tools: &Tools, series: &Path, dir: &Path) -> Outcome {
         dir = dir.display(),
         config = recipe(CONFIG).display(),
     );
-    let limit = Duration::from_secs(3000);
+    let limit = Duration::from_secs(6000);
     let mut command = child::command("sh", &["-c", &script], limit);
     tools.add_to(&mut command);
     quietly(command, limit, &dir.with_extension("log"), "building the kernel")
