@@ -1,5 +1,7 @@
 //! Large messages by each strategy, forced in turn, and where the system forbids copies between processes.
 
+#![allow(clippy::unwrap_used)] // A test that fails says so by panicking.
+
 use std::path::Path;
 
 use tocsin_tests::run::{Arguments, BACKENDS, Case, Kind};

@@ -24,6 +24,8 @@ const LIBC: &[&str] = &[
     "memmove",
     "memset",
     "syscall",
+    "process_vm_readv",
+    "process_vm_writev",
     "timer_settime",
     // The default action of somebody else's signal, in the handler's last moments.
     "getpid",

@@ -133,7 +133,7 @@ impl Record {
     }
 
     /// Claims the next of `chunks`. At most one load and four compare-and-swaps.
-    #[inline]
+    #[inline(never)] // so that ci/wait-free.txt can name it
     pub fn claim(&self, ticket: u32, chunks: u32) -> Claim {
         self.claim_as::<Real>(ticket, chunks)
     }
@@ -192,6 +192,7 @@ impl Record {
     /// Ends the transfer: nothing is claimed any more. `failed`: because a copy failed. The number of chunks claimed, or
     /// `None` when the record serves another transfer, or the other rank claims faster than any copies. At most one load
     /// and 64 compare-and-swaps.
+    #[inline(never)] // as `claim`
     pub fn close(&self, ticket: u32, failed: bool) -> Option<u32> {
         let bits = CLOSED | if failed { FAILED } else { 0 };
         let mut word = self.claims.load(Ordering::Acquire);
