@@ -32,7 +32,8 @@ use apt::Archive;
 use bochs::Bochs;
 use image::{BootFiles, Contents};
 use kernel::Built;
-use list::{Boot, Entry, List, Program};
+pub use list::Program;
+use list::{Boot, Entry, List};
 use options::Kernel;
 pub use options::Options;
 use tools::Tools;
@@ -68,6 +69,21 @@ fn tail(text: &str, lines: usize) -> String {
     all[all.len().saturating_sub(lines)..].join("\n")
 }
 
+fn list() -> Result<List, String> {
+    List::parse(&cache::read(&recipe("tests.txt"))?)
+        .map_err(|e| format!("kernel-patches/guest/tests.txt, {e}"))
+}
+
+/// What runs in the first of the guests: all that an ordinary machine with user interrupts should run.
+///
+/// # Errors
+/// When the list cannot be read.
+pub fn everyday_entries() -> Result<Vec<Entry>, String> {
+    let list = list()?;
+    let boot = list.boots.first().ok_or("the list has no guest")?;
+    Ok(list.entries.into_iter().filter(|e| e.boots.contains(&boot.name)).collect())
+}
+
 /// Boots the guests and runs what the list says; the last line is `N passed, N failed`.
 ///
 /// # Errors
@@ -76,8 +92,7 @@ pub fn run(options: &Options) -> Outcome {
     if !cfg!(all(target_arch = "x86_64", target_os = "linux")) {
         return Err("the guest is built on Linux on x86-64 only".to_owned());
     }
-    let list = List::parse(&cache::read(&recipe("tests.txt"))?)
-        .map_err(|e| format!("kernel-patches/guest/tests.txt, {e}"))?;
+    let list = list()?;
     let machines = select(&list, options)?;
     let start = Instant::now();
     let parts = prepare(&machines, options)?;

@@ -19,8 +19,11 @@ usage: cargo xtask COMMAND
 
   demo                  builds the `tocsin` command and shows communication that overlaps computation, on two ranks;
                         the last line is the path of a heat map
-  test [--deep] [NAME]  all tests: unit, cross-crate, loom models, instruction stepper, emulated machines; --deep adds Miri,
-                        shuttle, the exhaustive products and the guest's other kernels. With NAME, only the steps whose name contains it
+  test [--deep] [--on-hardware] [NAME]
+                        all tests: unit, cross-crate, loom models, instruction stepper, emulated machines; --deep adds
+                        Miri, shuttle, the exhaustive products and the guest's other kernels. --on-hardware runs instead
+                        what the guests run, on this machine, which must have user interrupts and the module. With NAME,
+                        only the steps whose name contains it
   install --prefix DIR [--destdir DIR]
                         builds and installs tocsin.h, libtocsin.a, libtocsin.so, tocsin.pc and the `tocsin` command
   guest [--kernel stock|stock-6.12|patched] [--cpus N] [--quantum N] [--x2apic] [--shell] [--keep] [NAME]

@@ -2,14 +2,16 @@
 
 use std::time::{Duration, Instant};
 
-use crate::cargo::{items, metadata, program, root, text};
+use crate::cargo::{items, metadata, program, root, target_dir, text};
 use crate::child::{self, Counts, Ended};
+use crate::guest::{self, Program};
 use crate::{Outcome, prerequisites};
 
 /// What to run.
 #[derive(Default)]
 pub struct Selection {
     deep: bool,
+    on_hardware: bool,
     name: Option<String>,
 }
 
@@ -23,8 +25,11 @@ impl Selection {
         for word in words {
             match *word {
                 "--deep" => selection.deep = true,
+                "--on-hardware" => selection.on_hardware = true,
                 option if option.starts_with('-') => {
-                    return Err(format!("unknown option {option}; cargo xtask test [--deep] [NAME]"));
+                    return Err(format!(
+                        "unknown option {option}; cargo xtask test [--deep] [--on-hardware] [NAME]"
+                    ));
                 }
                 name if selection.name.is_none() => selection.name = Some(name.to_owned()),
                 name => return Err(format!("one name at most, and {name} is a second")),
@@ -38,7 +43,7 @@ struct Step {
     name: String,
     program: String,
     arguments: Vec<String>,
-    environment: Vec<(&'static str, String)>,
+    environment: Vec<(String, String)>,
     limit: Duration,
     /// A step that must have run at least one test. Compiling alone need not.
     counts: bool,
@@ -64,8 +69,8 @@ impl Step {
         Step { counts: false, ..self }
     }
 
-    fn with(mut self, name: &'static str, value: &str) -> Step {
-        self.environment.push((name, value.to_owned()));
+    fn with(mut self, name: &str, value: &str) -> Step {
+        self.environment.push((name.to_owned(), value.to_owned()));
         self
     }
 
@@ -105,6 +110,34 @@ fn cross_crate_tests() -> Result<Vec<String>, String> {
     Ok(names)
 }
 
+/// What the guests run, on this machine itself: nothing may be missing or emulated.
+fn steps_on_hardware() -> Result<Vec<Step>, String> {
+    let programs = target_dir().join("hardware");
+    let programs = programs.to_string_lossy();
+    let mut steps = vec![
+        Step::new("build C tests", 5, "make", &format!("-C kernel-patches/module/tests OUT={programs}"))
+            .uncounted(),
+    ];
+    std::fs::create_dir_all(&*programs).map_err(|e| format!("cannot make {programs}: {e}"))?;
+    for entry in guest::everyday_entries()? {
+        let name = entry.name();
+        let mut step = match &entry.program {
+            Program::Test { package, target } => {
+                Step::cargo(&name, 20, &format!("test -p {package} --release --locked --test {target} --"))
+            }
+            Program::Lib { package } => {
+                Step::cargo(&name, 20, &format!("test -p {package} --release --locked --lib --"))
+            }
+            Program::C { file } => Step::new(&name, 10, &format!("{programs}/{file}"), ""),
+            Program::Bin { .. } | Program::Script { .. } => continue,
+        };
+        step.arguments.extend(entry.arguments);
+        step.environment = entry.environment;
+        steps.push(step.with("TOCSIN_UINTR_REQUIRED", "1"));
+    }
+    Ok(steps)
+}
+
 fn steps(deep: bool) -> Result<Vec<Step>, String> {
     // Debug assertions and overflow checks on: a handler that would panic does so here.
     let mut steps = vec![
@@ -128,7 +161,7 @@ fn steps(deep: bool) -> Result<Vec<Step>, String> {
     if deep {
         for step in &mut steps {
             step.limit *= 12;
-            step.environment.push(("TOCSIN_TEST_DEEP", "1".to_owned()));
+            step.environment.push(("TOCSIN_TEST_DEEP".to_owned(), "1".to_owned()));
         }
         steps.push(Step::new("guest, Linux 6.12", 60, &xtask, "guest --kernel stock-6.12"));
         steps.push(Step::new("guest, checked kernel", 120, &xtask, "guest --kernel patched"));
@@ -155,7 +188,7 @@ fn check_prerequisites(deep: bool) -> Outcome {
 pub fn run(selection: &Selection) -> Outcome {
     let start = Instant::now();
     check_prerequisites(selection.deep)?;
-    let mut steps = steps(selection.deep)?;
+    let mut steps = if selection.on_hardware { steps_on_hardware()? } else { steps(selection.deep)? };
     if let Some(name) = &selection.name {
         let known: Vec<String> = steps.iter().map(|s| s.name.clone()).collect();
         steps.retain(|s| s.name.contains(name.as_str()));
@@ -198,9 +231,24 @@ mod unit {
     #[test]
     fn words_are_read() {
         assert!(Selection::parse(&["--deep"]).expect("valid").deep);
+        assert!(Selection::parse(&["--on-hardware"]).expect("valid").on_hardware);
         assert_eq!(Selection::parse(&["loom"]).expect("valid").name.as_deref(), Some("loom"));
         assert!(Selection::parse(&["--fast"]).is_err());
         assert!(Selection::parse(&["a", "b"]).is_err());
+    }
+
+    #[test]
+    fn hardware_is_given_what_the_guests_run() {
+        let steps = steps_on_hardware().expect("the list is valid");
+        let of = |part: &str| steps.iter().filter(|s| s.name.contains(part)).collect::<Vec<_>>();
+        for step in of("tocsin-").into_iter().chain(of("calls")) {
+            assert!(
+                step.environment.contains(&("TOCSIN_UINTR_REQUIRED".to_owned(), "1".to_owned())),
+                "{}",
+                step.name
+            );
+        }
+        assert!(!of("uintr-sys").is_empty() && !of("conformance").is_empty() && !of("calls").is_empty());
     }
 
     #[test]

@@ -23,8 +23,10 @@ pub fn find(archive: &Archive, tools: &Tools) -> Result<Built, String> {
     let series = cargo::root().join("kernel-patches/linux-6.1");
     let mut parts = vec![BUILD.to_owned(), config];
     contents(&series, &mut parts)?;
-    // The series takes the core's source from the module.
-    contents(&cargo::root().join("kernel-patches/module/core"), &mut parts)?;
+    if series.is_dir() {
+        // It takes the core's source from the module.
+        contents(&cargo::root().join("kernel-patches/module/core"), &mut parts)?;
+    }
     let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
     let dir = cache::once(&cache::key("linux", &parts), |dir, _| {
         println!("building Linux 6.1 with the series and its checkers; this takes a while");
