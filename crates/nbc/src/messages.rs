@@ -121,7 +121,7 @@ impl<T: Transport> Messages for P2p<T> {
     }
 
     fn abandon(&mut self, request: Id) {
-        P2p::abandon(self, request);
+        P2p::abandon_collective(self, request);
     }
 
     fn next_completed(&mut self) -> Option<(u64, Outcome)> {

@@ -293,18 +293,25 @@ impl<T: Transport> P2p<T> {
     }
 
     /// Takes a reserved request back from whatever it does; its buffer is not touched after this, nothing is reported,
-    /// and it may be started again. If the peer knows of it, the peer's messages for it are ignored. Handler-safe
-    /// and O(1) for messages of collectives; of a user's message the peer may just be copying a piece, and outside
-    /// handlers this waits for that.
+    /// and it may be started again. If the peer knows of it, the peer's messages for it are ignored. The peer may just
+    /// be copying a piece: this waits for that. User threads only.
     pub fn abandon(&mut self, id: Id) {
         if self.requests.get(id).is_none() {
             return;
         }
         self.break_off(id);
-        if !tocsin_sync::thread::in_handler() && self.requests.get(id).is_some_and(|r| r.class != Class::Coll)
-        {
-            self.wait_until_over(id);
+        self.wait_until_over(id);
+        self.retire(id);
+        self.reset(id);
+    }
+
+    /// As [`abandon`](Self::abandon), for a message of a collective, into whose buffer no peer ever writes (it may read
+    /// there, through the kernel, which refuses what is gone). A user's message stays as it is. Handler-safe, O(1).
+    pub fn abandon_collective(&mut self, id: Id) {
+        if self.requests.get(id).is_none_or(|r| r.class != Class::Coll) {
+            return;
         }
+        self.break_off(id);
         self.retire(id);
         self.reset(id);
     }
