@@ -1,5 +1,5 @@
 //! A sample of what the other tests do at length, on the backend that is this machine's best: user interrupts where it has
-//! them, as in the emulated machine, where `TOCSIN_UINTR_REQUIRED=1` makes anything else a failure.
+//! them, as in the emulated machine, where `TOCSIN_TEST_UINTR_REQUIRED=1` makes anything else a failure.
 //!
 //! Ranks that are processes run this program again.
 
@@ -39,7 +39,7 @@ fn main() {
         Err(error) => panic!("{error}"),
     };
     println!("backend {backend}");
-    let required = std::env::var_os("TOCSIN_UINTR_REQUIRED").is_some_and(|v| v == "1");
+    let required = std::env::var_os("TOCSIN_TEST_UINTR_REQUIRED").is_some_and(|v| v == "1");
     assert!(!required || backend == BackendKind::Uintr, "user interrupts are required, and not usable");
     let filter: Vec<&String> = words.iter().filter(|w| !w.starts_with('-')).collect();
     let (mut passed, mut failed) = (0, 0);

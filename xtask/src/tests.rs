@@ -133,7 +133,7 @@ fn steps_on_hardware() -> Result<Vec<Step>, String> {
         };
         step.arguments.extend(entry.arguments);
         step.environment = entry.environment;
-        steps.push(step.with("TOCSIN_UINTR_REQUIRED", "1"));
+        steps.push(step.with("TOCSIN_TEST_UINTR_REQUIRED", "1"));
     }
     Ok(steps)
 }
@@ -243,7 +243,7 @@ mod unit {
         let of = |part: &str| steps.iter().filter(|s| s.name.contains(part)).collect::<Vec<_>>();
         for step in of("tocsin-").into_iter().chain(of("calls")) {
             assert!(
-                step.environment.contains(&("TOCSIN_UINTR_REQUIRED".to_owned(), "1".to_owned())),
+                step.environment.contains(&("TOCSIN_TEST_UINTR_REQUIRED".to_owned(), "1".to_owned())),
                 "{}",
                 step.name
             );

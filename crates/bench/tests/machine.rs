@@ -1,5 +1,5 @@
 //! What the command measures, on this machine's best backend: user interrupts against signals and polling where the
-//! machine has them, as in the emulated one, where `TOCSIN_UINTR_REQUIRED=1` makes their absence a failure. Elsewhere that the
+//! machine has them, as in the emulated one, where `TOCSIN_TEST_UINTR_REQUIRED=1` makes their absence a failure. Elsewhere that the
 //! measurements run and verify what they moved; ratios of times on a machine that is shared are no test.
 //!
 //! The program is the command itself when it is called like one: ranks and receivers are this program again.
@@ -31,7 +31,7 @@ fn main() -> ExitCode {
         return tocsin_bench::run(&Cli::parse());
     }
     let uintr = tocsin_uintr_sys::why_not().is_none();
-    let required = std::env::var_os("TOCSIN_UINTR_REQUIRED").is_some_and(|v| v == "1");
+    let required = std::env::var_os("TOCSIN_TEST_UINTR_REQUIRED").is_some_and(|v| v == "1");
     let mut failed = 0;
     for (name, test) in TESTS.iter().filter(|(name, _)| name.contains(&first) || first.starts_with('-')) {
         let start = Instant::now();

@@ -4,7 +4,7 @@
 //! or die, and none can hang. `cargo test -p tocsin-doorbell --test conformance [-- FILTER]`.
 //! `TOCSIN_TEST_STEPS` sets the number of random steps, `TOCSIN_TEST_SEED` their seed.
 //! Backend `uintr` runs for real where the machine has user interrupts, elsewhere by an emulation with signals; with
-//! `TOCSIN_UINTR_REQUIRED=1` only the real thing will do.
+//! `TOCSIN_TEST_UINTR_REQUIRED=1` only the real thing will do.
 #![cfg_attr(loom, allow(dead_code, unused_imports))]
 #![allow(clippy::unwrap_used)] // clippy knows a test by its harness; this one has its own
 
@@ -148,7 +148,7 @@ fn kinds() -> Vec<BackendKind> {
         kinds.insert(0, BackendKind::Uintr);
         return kinds;
     };
-    if std::env::var("TOCSIN_UINTR_REQUIRED").as_deref() == Ok("1") {
+    if std::env::var("TOCSIN_TEST_UINTR_REQUIRED").as_deref() == Ok("1") {
         println!("test uintr::is_there ... FAILED: {why}");
         std::process::exit(101);
     }

@@ -1,7 +1,7 @@
 //! User interrupts as programs see them: delivery, stacks, saved state, nestings, scheduling, refusals.
 //!
 //! On a machine that has them these run for real; elsewhere by the emulation (a case that needs the real thing is
-//! then left out). With `TOCSIN_UINTR_REQUIRED=1` only the real thing will do. Each case runs in a process of its own
+//! then left out). With `TOCSIN_TEST_UINTR_REQUIRED=1` only the real thing will do. Each case runs in a process of its own
 //! under a time limit. `cargo test -p tocsin-uintr-sys --test guest [-- FILTER]`.
 //! `TOCSIN_TEST_RINGS` sets the number of rings.
 #![allow(clippy::unwrap_used)] // clippy knows a test by its harness; this one has its own
@@ -122,7 +122,7 @@ fn main() {
     }
     let real = tocsin_uintr_sys::why_not();
     if let Some(why) = &real {
-        if std::env::var("TOCSIN_UINTR_REQUIRED").as_deref() == Ok("1") {
+        if std::env::var("TOCSIN_TEST_UINTR_REQUIRED").as_deref() == Ok("1") {
             println!("test user_interrupts_are_there ... FAILED: {why}");
             std::process::exit(101);
         }
