@@ -81,6 +81,9 @@ pub struct Config {
     pub unexpected_blocks: usize,
     /// Bytes that unexpected messages may take at most, per class.
     pub unexpected_limit: usize,
+    /// Whether receives that are posted before their messages publish their buffers, so that senders copy there with no
+    /// handshake. Experimental: a second receive from the same rank may not be posted before the first has ended.
+    pub publish: bool,
 }
 
 impl Default for Config {
@@ -91,6 +94,7 @@ impl Default for Config {
             unexpected_messages: 1024,
             unexpected_blocks: 1024,
             unexpected_limit: 256 << 20,
+            publish: false,
         }
     }
 }

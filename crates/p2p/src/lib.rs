@@ -91,6 +91,8 @@ pub struct P2p<T> {
     me: u32,
     size: u32,
     eager_max: usize,
+    /// See [`Config::publish`].
+    publishes: bool,
     /// Longest payload of a DATA packet.
     piece: usize,
     /// Longest payload that a peer, whatever its configuration, can send eagerly.
@@ -172,6 +174,7 @@ impl<T: Transport> P2p<T> {
             me: transport.rank(),
             size,
             eager_max,
+            publishes: config.publish,
             piece,
             longest: eager.max(coll),
             requests: Slots::with_shared(Request::new, Completion::new),

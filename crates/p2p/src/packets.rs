@@ -326,6 +326,8 @@ impl<T: Transport> P2p<T> {
         self.unpublish(id);
         let Some(request) = self.requests.get(id) else { return };
         if !request.is_known_abroad() && !request.has(SHARED) {
+            // A send that is queued may hold a record that nobody knows of yet.
+            self.close_record(id);
             return;
         }
         let (peer, remote, sending) = (request.peer, request.remote, request.state == State::SendData);

@@ -84,7 +84,9 @@ impl<T: Transport> P2p<T> {
             && let Some(state) = args.source.and_then(|source| self.peers.get_mut(source as usize))
         {
             state.published.posted = state.published.posted.wrapping_add(1);
-            self.publish(id);
+            if self.publishes {
+                self.publish(id);
+            }
         }
         // It may be what the head of a blocked lane waits for.
         self.again |= self.blocked > 0;

@@ -276,10 +276,16 @@ impl<T: Transport> P2p<T> {
                 request.done = request.done.wrapping_add(len as u64);
             }
             if record.finish(count) {
-                if matches!(record.look(ticket, count), Claim::Closed { failed: true }) {
-                    self.fall_back(id);
-                } else {
-                    self.tell_end(id);
+                // SYNC POINT: the copy comes before this look: a sender of a collective gives its buffer back as soon as
+                // it has closed the record, and what was copied after that is not the message.
+                fence(Ordering::SeqCst);
+                let given_up = !sending && self.requests.get(id).is_some_and(|r| r.class == Class::Coll);
+                match record.look(ticket, count) {
+                    Claim::Closed { failed: true } => {
+                        self.fall_back(id);
+                    }
+                    Claim::Closed { failed: false } if given_up => self.broken_off_by_peer(id),
+                    _ => self.tell_end(id),
                 }
                 return part;
             }
@@ -384,8 +390,11 @@ impl<T: Transport> P2p<T> {
         let (Some((record, ticket)), Some(count)) = (self.record_of(request), chunks(request.total)) else {
             return false;
         };
-        // Who has counted the last chunk may use the record for the next message by now.
-        if record.look(ticket, count) != Claim::Over && !record.is_complete(count) {
+        // Who has counted the last chunk may use the record for the next message by now, or be about to: how many are
+        // counted is not asked. This rank's own copies are over, because it holds the token.
+        // (A record that was closed after the last claim is complete all the same.)
+        if !matches!(record.look(ticket, count), Claim::Over | Claim::NoneLeft) && !record.is_complete(count)
+        {
             return false;
         }
         self.end_well(id);
@@ -563,6 +572,10 @@ impl<T: Transport> P2p<T> {
     pub(crate) fn wait_until_over(&self, id: Id) {
         if let Some(request) = self.requests.get(id) {
             while request.is_pending() && !self.is_over(request) {
+                // The peer may have outrun the closing.
+                if let Some((record, ticket)) = self.record_of(request) {
+                    record.close(ticket, false);
+                }
                 std::thread::yield_now();
             }
         }

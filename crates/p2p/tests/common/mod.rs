@@ -26,7 +26,13 @@ pub const ANY: (Option<u32>, Option<i32>) = (None, None);
 pub const TIGHT: Limits = Limits { packets: [3, 2, 2, 1], max_payload: [300, 300, 16, 128] };
 
 pub fn tight_config() -> Config {
-    Config { eager_max: 64, unexpected_messages: 1, unexpected_blocks: 1, unexpected_limit: 8 << 20 }
+    Config {
+        eager_max: 64,
+        unexpected_messages: 1,
+        unexpected_blocks: 1,
+        unexpected_limit: 8 << 20,
+        publish: true,
+    }
 }
 
 pub struct World {
