@@ -76,7 +76,7 @@ pub fn text(seed: u64, len: usize) -> Vec<u8> {
 
 impl World {
     pub fn new(n: u32) -> World {
-        World::with(n, Limits::default(), Config::default())
+        World::with(n, Limits::default(), Config { publish: true, ..Config::default() })
     }
 
     pub fn tight(n: u32) -> World {
