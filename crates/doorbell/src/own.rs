@@ -113,6 +113,13 @@ impl Own {
     pub fn wake_own(&self) {
         // SYNC POINT: pairs with the sleeper's fence between "I sleep" and its last look.
         fence(Ordering::SeqCst);
+        self.wake_own_after_fence();
+    }
+
+    /// [`wake_own`](Self::wake_own) by a caller who has executed `fence(SeqCst)`, or
+    /// [`fence_after_rmw`](tocsin_sync::atomic::fence_after_rmw), since it published.
+    #[inline]
+    pub fn wake_own_after_fence(&self) {
         let descriptor = self.descriptor();
         if descriptor.attention().sleepers() > 0 && !fork::disowned() {
             let _never_stops = wake_sleepers(&Real, descriptor);

@@ -19,8 +19,8 @@ pub const VECTOR_WAKE: u8 = 63;
 #[repr(u8)]
 pub enum Step {
     Entered,
-    Posted,
     AttentionRead,
+    Posted,
     SequenceBumped,
     SleepersWoken,
     MarkRead,
@@ -69,10 +69,10 @@ impl Variant for Real {}
 /// **Precondition**: the data is published and the caller has executed `fence(SeqCst)` since. `mark` is the
 /// one from the calling rank to the target, used by one context at a time (the engine's token sees to it).
 ///
-/// Posts `vector` (0 to 62; more is cut to 6 bits), then asks the attention word: pollers look by themselves;
-/// sleepers are woken; a throttled thread and, for a plain message, one that does not want plain messages is
-/// left alone; otherwise the thread is interrupted, unless this ringer has rung within the last millisecond
-/// and the owner has not looked since.
+/// Asks the attention word: pollers look by themselves; sleepers are woken; a throttled thread and, for a
+/// plain message, one that does not want plain messages is left alone; otherwise the thread is interrupted,
+/// unless this ringer has rung within the last millisecond and the owner has not looked since. Posts `vector`
+/// (0 to 62; more is cut to 6 bits) for those it does not leave alone.
 ///
 /// Progress class: wait-free: at most 3 read-modify-writes, 6 loads, 1 store, 1 clock reading, 1 system call.
 /// Handlers may call it; it may change `errno`.
@@ -98,11 +98,6 @@ pub fn ring_as<V: Variant>(
     if fork::disowned() {
         return Ok(RingOutcome::Gone);
     }
-    // SYNC POINT: Release: who takes the vector sees what was published for it. The unused result makes
-    // this one `lock or`.
-    target.pir.fetch_or(1 << (vector & 63), Ordering::Release);
-    variant.at(Step::Posted)?;
-
     // SYNC POINT: ordered after the data by the caller's fence(SeqCst), which pairs with the owner's after
     // `end_poll` / `suppress(false)` / `set_wants_plain(true)`. Acquire: a thread id comes with the pid,
     // signal and backend that were stored before it.
@@ -111,13 +106,19 @@ pub fn ring_as<V: Variant>(
     if attention.pollers() > 0 {
         return Ok(RingOutcome::NotNeeded);
     }
+    let plain_unwanted = matches!(urgency, Urgency::Plain) && !attention.wants_plain();
+    let left_alone = attention.throttled() || plain_unwanted || attention.tid() == 0;
+    if attention.sleepers() == 0 && left_alone {
+        return Ok(RingOutcome::NotNeeded);
+    }
+    // Only now: who is left alone keeps the line of its descriptor, which its peers read for each message.
+    // SYNC POINT: Release: who takes the vector sees what was published for it. The unused result makes
+    // this one `lock or`.
+    target.pir.fetch_or(1 << (vector & 63), Ordering::Release);
+    variant.at(Step::Posted)?;
     if attention.sleepers() > 0 {
         wake_sleepers(variant, target)?;
         return Ok(RingOutcome::Woke);
-    }
-    let plain_unwanted = matches!(urgency, Urgency::Plain) && !attention.wants_plain();
-    if attention.throttled() || plain_unwanted || attention.tid() == 0 {
-        return Ok(RingOutcome::NotNeeded);
     }
     match target.backend() {
         Some(kind @ (BackendKind::Signal | BackendKind::Uintr)) => {

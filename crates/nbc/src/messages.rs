@@ -52,6 +52,9 @@ pub trait Messages {
     /// `to..to + bytes` stays writable, and nobody else uses it, until the request is reserved again.
     unsafe fn start_recv(&mut self, request: Id, envelope: &Envelope, to: *mut u8, bytes: usize);
 
+    /// Longest message in bytes that a start may copy at once. Handler-safe.
+    fn eager_max(&self) -> usize;
+
     /// Bytes copied so far by whoever ran the engine: what a start has copied at once is charged to the budget.
     /// Handler-safe.
     fn copied(&self) -> u64;
@@ -114,6 +117,10 @@ impl<T: Transport> Messages for P2p<T> {
         };
         // SAFETY: - the buffer: promised by the caller.
         unsafe { P2p::start_recv(self, request, arguments) }
+    }
+
+    fn eager_max(&self) -> usize {
+        P2p::eager_max(self, Class::Coll)
     }
 
     fn copied(&self) -> u64 {

@@ -75,6 +75,9 @@ pub struct MessageId {
 pub struct Config {
     /// Longest message in bytes that travels eagerly. The transport's longest payload cuts it.
     pub eager_max: usize,
+    /// The same for messages of collectives. Longer, because what is late there delays others: an eager message takes one
+    /// interrupt of who computes, an announced one two or three.
+    pub coll_eager_max: usize,
     /// Unexpected messages that there is room for from the start, per class.
     pub unexpected_messages: usize,
     /// 512-byte blocks for their payloads from the start, per class. Payloads of at most 64 bytes need none.
@@ -87,10 +90,11 @@ pub struct Config {
 }
 
 impl Default for Config {
-    /// 8 KiB eager; 1 MiB or so of unexpected messages, at most 256 MiB.
+    /// 16 KiB eager, 64 KiB in collectives; 1 MiB or so of unexpected messages, at most 256 MiB.
     fn default() -> Config {
         Config {
-            eager_max: 8192,
+            eager_max: 16384,
+            coll_eager_max: 65536,
             unexpected_messages: 1024,
             unexpected_blocks: 1024,
             unexpected_limit: 256 << 20,

@@ -297,9 +297,20 @@ impl<T: Transport> P2p<T> {
         (0u32..).zip(self.peers.iter()).find(|(rank, p)| blocked(p) && behind(*rank)).map(|(rank, _)| rank)
     }
 
-    /// Ends a receive that only a blocked lane could meet.
+    /// The peer of a pending request that has ended behind a blocked lane.
+    fn ended_peer(&self, id: Id) -> Option<u32> {
+        let request = self.requests.get(id).filter(|r| r.is_pending())?;
+        let needed = |rank: u32| {
+            request.peer == rank
+                || request.peer == ANY_SOURCE && self.contexts.is_member(request.context, rank)
+        };
+        let mut peers = (0u32..).zip(self.peers.iter());
+        peers.find(|(rank, p)| p.is_end_blocked() && needed(*rank)).map(|(rank, _)| rank)
+    }
+
+    /// Ends a request that only a blocked lane could meet, or that waits for the end of a peer behind one.
     pub(crate) fn fail_behind_blocked(&mut self, id: Id) -> bool {
-        let source = self.blocking_source(id);
+        let source = self.blocking_source(id).or_else(|| self.ended_peer(id));
         if let Some(rank) = source {
             self.fail(id, Code::TooManyUnexpected, rank);
         }

@@ -90,7 +90,8 @@ pub struct P2p<T> {
     transport: T,
     me: u32,
     size: u32,
-    eager_max: usize,
+    /// Longest message that travels eagerly, per class: plain messages, those of collectives.
+    eager_max: [usize; 2],
     /// See [`Config::publish`].
     publishes: bool,
     /// Longest payload of a DATA packet.
@@ -119,6 +120,8 @@ pub struct P2p<T> {
     turn: u32,
     /// The peer whose waiting sends come first in the next pass.
     retry_from: u32,
+    /// Whose turn it is first in this pass, as a position among those connected.
+    first: usize,
     /// Requests whose completion should be rung for.
     wants: usize,
     sends: usize,
@@ -145,14 +148,10 @@ impl<T> core::fmt::Debug for P2p<T> {
     }
 }
 
-fn new_matching(config: &Config) -> Option<Matching> {
+fn new_matching(config: &Config, blocks: usize) -> Option<Matching> {
     Some(Matching {
         posted: Posted::new()?,
-        unexpected: Unexpected::new(
-            config.unexpected_messages,
-            config.unexpected_blocks,
-            config.unexpected_limit,
-        )?,
+        unexpected: Unexpected::new(config.unexpected_messages, blocks, config.unexpected_limit)?,
     })
 }
 
@@ -165,11 +164,18 @@ impl<T: Transport> P2p<T> {
         let refused = || Error::OutOfMemory { what: "matching tables" };
         let capabilities = *transport.capabilities();
         let [eager, coll, _, bulk] = capabilities.max_payload;
-        let eager_max = config.eager_max.min(eager).min(coll).min(PIECE);
+        let eager_max = [config.eager_max.min(eager).min(PIECE), config.coll_eager_max.min(coll).min(PIECE)];
         let piece = bulk.min(PIECE);
+        let longest_eager = eager_max.into_iter().max().unwrap_or(0);
         let size = transport.size();
-        let matching =
-            [new_matching(&config).ok_or_else(refused)?, new_matching(&config).ok_or_else(refused)?];
+        // A long message of each peer's: see `Transport::may_send_long`.
+        let [plain_max, coll_max] = eager_max;
+        let long = if coll_max > plain_max { unexpected::blocks_for(coll_max) } else { 0 };
+        let blocks = config.unexpected_blocks.saturating_add(long.saturating_mul(size as usize));
+        let matching = [
+            new_matching(&config, config.unexpected_blocks).ok_or_else(refused)?,
+            new_matching(&config, blocks).ok_or_else(refused)?,
+        ];
         Ok(P2p {
             me: transport.rank(),
             size,
@@ -184,12 +190,13 @@ impl<T: Transport> P2p<T> {
             completed: List::EMPTY,
             transfers: List::EMPTY,
             contexts: Contexts::new().ok_or_else(refused)?,
-            scratch: vec![0; eager_max.max(piece)].into_boxed_slice(),
+            scratch: vec![0; longest_eager.max(piece)].into_boxed_slice(),
             sequence: 0,
             blocked: 0,
             again: false,
             turn: 0,
             retry_from: 0,
+            first: 0,
             wants: 0,
             sends: 0,
             owed: 0,
@@ -209,6 +216,12 @@ impl<T: Transport> P2p<T> {
     /// The transport. Handler-safe. Packets must not be taken past this layer.
     pub fn transport_mut(&mut self) -> &mut T {
         &mut self.transport
+    }
+
+    /// Longest message of a class that travels eagerly, in bytes. Handler-safe.
+    pub fn eager_max(&self, class: Class) -> usize {
+        let [plain, coll] = self.eager_max;
+        if class == Class::Coll { coll } else { plain }
     }
 
     /// A request of the caller's own, for [`start_send`](Self::start_send) and [`start_recv`](Self::start_recv). To be
@@ -237,7 +250,7 @@ impl<T: Transport> P2p<T> {
     /// [`Error::NoSuchRank`], [`Error::Transport`].
     pub fn prepare_peer(&mut self, peer: u32, max_bytes: usize) -> Result<(), Error> {
         let size = self.size;
-        let large = max_bytes > self.eager_max;
+        let large = self.eager_max.iter().any(|limit| max_bytes > *limit);
         let Some(state) = self.peers.get_mut(peer as usize) else {
             return Err(Error::NoSuchRank { rank: peer, size });
         };

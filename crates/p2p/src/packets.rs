@@ -12,6 +12,8 @@ use crate::unexpected::{Arrival, Envelope};
 
 /// Header flag of an eager message whose sender waits for an ACK.
 pub(crate) const FLAG_SYNCHRONOUS: u8 = 1;
+/// Header flag of an eager message of a collective that its sender counts.
+pub(crate) const FLAG_LONG: u8 = 2;
 
 /// What became of the packet at the head of a lane.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -76,7 +78,7 @@ impl<T: Transport> P2p<T> {
     ) -> Result<Step, Nonsense> {
         let header = &packet.header;
         let arrival = match (header.kind, header.flags) {
-            (kind::EAGER, 0) => Arrival::Eager,
+            (kind::EAGER, 0 | FLAG_LONG) => Arrival::Eager,
             (kind::EAGER, FLAG_SYNCHRONOUS) => Arrival::Synchronous,
             (kind::RTS, 0) if packet.len == 0 => Arrival::Announced,
             (kind::RTS, flags) if u32::from(flags) <= RECORDS && packet.len == TICKETS && header.c != 0 => {
@@ -93,6 +95,7 @@ impl<T: Transport> P2p<T> {
             source: peer,
             tag: header.tag,
             arrival,
+            long: class == Class::Coll && header.kind == kind::EAGER && header.flags & FLAG_LONG != 0,
             bytes,
             remote: header.b,
             offer: if arrival == Arrival::Announced { Self::offered(packet) } else { None },
@@ -102,10 +105,11 @@ impl<T: Transport> P2p<T> {
             if arrival != Arrival::Eager {
                 self.tell_revoked(peer, header.context);
             }
+            self.done_with(&envelope);
             return Ok(Step::Taken);
         }
         // A packet goes whole; one that is longer than what is left waits for a fresh budget.
-        if len > budget.bytes_left() && budget.bytes_left() < self.eager_max {
+        if len > budget.bytes_left() && budget.bytes_left() < self.eager_max(class) {
             return Ok(Step::Spent);
         }
         let index = usize::from(class == Class::Coll);
@@ -113,7 +117,8 @@ impl<T: Transport> P2p<T> {
         let Some(id) = matching.posted.find(&self.requests, header.context, peer, header.tag) else {
             // SAFETY: the transport vouches for the payload until it is consumed.
             if !unsafe { matching.unexpected.keep(envelope, packet.payload, len) } {
-                return Ok(Step::Blocked);
+                let dropped = self.peers.get(peer as usize).is_some_and(|p| p.drops[index]);
+                return Ok(if dropped { Step::Taken } else { Step::Blocked });
             }
             self.count_copy(len);
             budget.take_bytes(len);
@@ -131,8 +136,16 @@ impl<T: Transport> P2p<T> {
             self.count_copy(len);
             budget.take_bytes(len);
         }
+        self.done_with(&envelope);
         self.matched(id, &envelope);
         Ok(Step::Taken)
+    }
+
+    /// An eager message takes no room here any more.
+    pub(crate) fn done_with(&mut self, envelope: &Envelope) {
+        if envelope.long {
+            self.transport.note_long_done(envelope.source);
+        }
     }
 
     /// What an announcement offers, its flags being checked.

@@ -26,6 +26,10 @@ impl Part {
     }
 }
 
+fn bit(class: Class) -> u8 {
+    1u8.wrapping_shl(class.index() as u32)
+}
+
 impl<T: Transport> P2p<T> {
     /// One pass, bounded by the budget: takes in what has arrived, sends what waits for room, ends what cannot be met
     /// any more. Handler-safe. The caller flushes the transport afterwards.
@@ -36,10 +40,14 @@ impl<T: Transport> P2p<T> {
         self.refresh_epoch();
         self.transport.begin_pass();
         self.turn = self.turn.wrapping_add(1);
+        let arrived = self.note_arrivals();
 
         // Answers first: they are cheap and set others going. Then what arrives and what waits take turns at the head
         // of the budget, so that neither starves the other.
-        let mut all = self.drain(Class::Control, budget);
+        let mut all = Part::IDLE;
+        if arrived & bit(Class::Control) != 0 {
+            all = self.drain(Class::Control, budget);
+        }
         if self.turn & 1 == 0 {
             all.add(self.sweep_part(budget));
         }
@@ -48,9 +56,11 @@ impl<T: Transport> P2p<T> {
         if self.turn & 1 == 0 {
             all.add(self.retry(budget));
         }
-        all.add(self.drain(Class::Coll, budget));
-        all.add(self.drain(first, budget));
-        all.add(self.drain(second, budget));
+        for class in [Class::Coll, first, second] {
+            if arrived & bit(class) != 0 {
+                all.add(self.drain(class, budget));
+            }
+        }
         if self.turn & 1 == 1 {
             all.add(self.retry(budget));
         }
@@ -59,6 +69,8 @@ impl<T: Transport> P2p<T> {
         self.finish_draining();
         all.add(self.sweep_part(budget));
         if all.spent {
+            // What is left may lie where no look finds it: sends for which there is room.
+            self.again = true;
             Pass::More
         } else if all.worked {
             Pass::Worked
@@ -75,15 +87,33 @@ impl<T: Transport> P2p<T> {
         Part { worked: true, spent: self.faults.is_sweeping() }
     }
 
+    /// Notes which lanes to look into, so that empty ones cost a load each. Those of all peers together.
+    fn note_arrivals(&mut self) -> u8 {
+        let mut all = 0;
+        for peer in self.transport.connected() {
+            let Some(state) = self.peers.get_mut(*peer as usize) else { continue };
+            state.arrived = self.transport.arrivals(*peer);
+            // A lane that was blocked and is closed now has to be counted out.
+            let [eager, coll] = state.blocked;
+            state.arrived |= (u8::from(eager) * bit(Class::Eager)) | (u8::from(coll) * bit(Class::Coll));
+            all |= state.arrived;
+        }
+        let count = self.transport.connected().len();
+        self.first = (self.turn as usize).checked_rem(count).unwrap_or(0);
+        all
+    }
+
     /// Takes in what all peers sent in one class.
     fn drain(&mut self, class: Class, budget: &mut Budget) -> Part {
         let mut part = Part::IDLE;
         loop {
             let mut left = false;
             let count = self.transport.connected().len();
-            for number in 0..count {
-                let at = number.wrapping_add(self.turn as usize).checked_rem(count).unwrap_or(0);
-                let Some(peer) = self.transport.connected().get(at).copied() else { continue };
+            for number in (self.first..count).chain(0..self.first) {
+                let Some(peer) = self.transport.connected().get(number).copied() else { continue };
+                if self.peers.get(peer as usize).is_none_or(|state| state.arrived & bit(class) == 0) {
+                    continue;
+                }
                 let mut taken = 0;
                 let step = loop {
                     if taken == QUANTUM {
@@ -125,6 +155,9 @@ impl<T: Transport> P2p<T> {
     /// Sends what waits for room in a lane. Who comes first changes from pass to pass: peers in turn, queued sends and
     /// pieces of large messages in turn.
     fn retry(&mut self, budget: &mut Budget) -> Part {
+        if self.outgoing.is_empty() {
+            return Part::IDLE;
+        }
         let pieces_first = self.turn & 4 != 0;
         let mut part = if pieces_first { self.retry_pieces(budget) } else { self.retry_queues(budget) };
         if !part.spent {

@@ -63,6 +63,10 @@ pub(crate) struct Peer {
     pub(crate) may_abort_late: bool,
     /// The head of its lane waits for room among the unexpected messages, per class.
     pub(crate) blocked: [bool; 2],
+    /// What its lanes bring that there is no room for is dropped, per class.
+    pub(crate) drops: [bool; 2],
+    /// Lanes that this pass looks into: a bit per class.
+    pub(crate) arrived: u8,
     /// Bytes already copied of the packet at the head of its bulk lane.
     pub(crate) partial: usize,
     /// Records of single copies to it.
@@ -76,6 +80,11 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
+    /// Whether it has ended, and what it sent is not all taken in for want of room.
+    pub(crate) fn is_end_blocked(&self) -> bool {
+        matches!(self.fate, Fate::Dying | Fate::Leaving) && self.blocked != [false; 2]
+    }
+
     pub(crate) fn new() -> Peer {
         Peer {
             queues: [List::EMPTY; 2],
@@ -86,6 +95,8 @@ impl Peer {
             stale: false,
             may_abort_late: false,
             blocked: [false; 2],
+            drops: [false; 2],
+            arrived: 0,
             partial: 0,
             records: Records::default(),
             published: Published::default(),
@@ -127,6 +138,11 @@ impl Ranks {
         if let Some(word) = self.0.get_mut(rank as usize / 64) {
             *word &= !(1 << (rank % 64));
         }
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.iter().all(|word| *word == 0)
     }
 
     /// The first member that is at least `from`.

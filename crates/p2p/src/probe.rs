@@ -4,6 +4,7 @@ use tocsin_progress::{Budget, Context, Id};
 use tocsin_transport::{Class, Transport};
 
 use crate::pattern::Pattern;
+use crate::peer::{Fate, Peer};
 use crate::request::WANTS;
 use crate::{Error, MessageId, P2p, Status};
 
@@ -122,7 +123,7 @@ impl<T: Transport> P2p<T> {
     /// ([`set_wants`](Self::set_wants)), and for collectives. For the thread that runs callbacks. Bounded by the number
     /// of requests times that of ranks.
     pub fn grow_for_wanted(&mut self) -> Grown {
-        let mut all = self.grow_for_collective();
+        let mut all = self.grow_for_collective().max(self.grow_for_ends());
         for at in 0..self.requests.capacity() as u32 {
             let wanted = self.requests.by_index(at);
             let wanted = wanted.filter(|id| self.requests.get(*id).is_some_and(|r| r.has(WANTS)));
@@ -131,6 +132,45 @@ impl<T: Transport> P2p<T> {
             }
         }
         all
+    }
+
+    /// Whether a peer that has died or finalized is not known to be gone because a lane of its is blocked. Everything
+    /// that needs it waits for that. Handler-safe; bounded by the number of ranks.
+    pub fn is_end_blocked(&self) -> bool {
+        self.blocked > 0 && self.peers.iter().any(Peer::is_end_blocked)
+    }
+
+    /// Adds room for what peers have sent that are dead or have finalized, so that their end becomes known. What a dead
+    /// one has sent beyond the limit is dropped. User threads only.
+    pub fn grow_for_ends(&mut self) -> Grown {
+        let mut all = Grown::NotNeeded;
+        for class in [Class::Eager, Class::Coll] {
+            let index = usize::from(class == Class::Coll);
+            let waits = |p: &Peer| p.is_end_blocked() && p.blocked.get(index).copied().unwrap_or(false);
+            if self.blocked == 0 || !self.peers.iter().any(waits) {
+                continue;
+            }
+            let mut grown = self.grow_class(class);
+            if grown == Grown::Full {
+                for peer in self.peers.iter_mut().filter(|p| waits(p) && p.fate == Fate::Dying) {
+                    if let Some(drops) = peer.drops.get_mut(index) {
+                        *drops = true;
+                        self.again = true;
+                        grown = Grown::Room;
+                    }
+                }
+            }
+            all = all.max(grown);
+        }
+        all
+    }
+
+    /// Nobody receives plain messages here any more: those that there is no room for are dropped. User threads only.
+    pub fn drop_unexpected(&mut self) {
+        for peer in &mut self.peers {
+            peer.drops = [true, peer.drops[1]];
+        }
+        self.again |= self.blocked > 0;
     }
 
     fn grow_class(&mut self, class: Class) -> Grown {
@@ -146,14 +186,14 @@ impl<T: Transport> P2p<T> {
         Grown::Full
     }
 
-    /// Ends a receive that only a blocked lane could meet with
+    /// Ends a request that only a blocked lane could meet, or that needs a peer which has ended behind one, with
     /// [`Code::TooManyUnexpected`](crate::Code::TooManyUnexpected); whether it was one. For who knows that nobody else
     /// will receive what fills the pool. User threads only.
     pub fn give_up_message(&mut self, id: Id) -> bool {
         self.fail_behind_blocked(id)
     }
 
-    /// As [`give_up_message`](Self::give_up_message), for all receives of collectives.
+    /// As [`give_up_message`](Self::give_up_message), for all messages of collectives.
     pub fn give_up_collectives(&mut self) -> bool {
         let mut failed = false;
         for at in 0..self.requests.capacity() as u32 {

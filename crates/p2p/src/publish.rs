@@ -59,7 +59,11 @@ impl<T: Transport> P2p<T> {
         let Some(request) = self.requests.get(id) else { return };
         let peer = request.peer;
         let room = request.layout.bytes();
-        if request.class != Class::Eager || peer == ANY_SOURCE || peer == self.me || room <= self.eager_max {
+        if request.class != Class::Eager
+            || peer == ANY_SOURCE
+            || peer == self.me
+            || room <= self.eager_max(Class::Eager)
+        {
             return;
         }
         let Some(address) = request.target_buf().run_at(0).filter(|base| !base.is_null()) else { return };

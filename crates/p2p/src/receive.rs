@@ -183,7 +183,11 @@ impl<T: Transport> P2p<T> {
 
     pub(crate) fn free_message(&mut self, class: Class, message: Id) {
         if let Some(matching) = self.matching.get_mut(usize::from(class == Class::Coll)) {
+            let envelope = matching.unexpected.get(message).map(|m| m.envelope);
             matching.unexpected.free(message);
+            if let Some(envelope) = envelope {
+                self.done_with(&envelope);
+            }
             self.freed = self.freed.wrapping_add(1);
         }
         // There is room for the head of a blocked lane.

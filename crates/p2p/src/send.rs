@@ -3,8 +3,8 @@
 use tocsin_progress::{Budget, Code, Context, Id, Outcome};
 use tocsin_transport::{Class, Header, SendOutcome, Transport, Urgency, kind};
 
-use crate::packets::FLAG_SYNCHRONOUS;
-use crate::request::{Member, SHARED, SYNCHRONOUS, State};
+use crate::packets::{FLAG_LONG, FLAG_SYNCHRONOUS};
+use crate::request::{HOLDS_RECORD, Member, Request, SHARED, SYNCHRONOUS, State};
 use crate::transfers::TICKETS;
 use crate::{Error, Mode, P2p, SendArgs};
 
@@ -94,18 +94,35 @@ impl<T: Transport> P2p<T> {
         }
     }
 
+    /// Whether it is a message of a collective longer than plain ones are that travel eagerly.
+    fn is_long(&self, request: &Request) -> bool {
+        request.class == Class::Coll && request.total as usize > self.eager_max(Class::Eager)
+    }
+
+    /// Whether a message would travel eagerly now. One that has offered a record is announced.
+    fn is_eager(&self, request: &Request) -> bool {
+        request.total as usize <= self.eager_max(request.class)
+            && !request.has(HOLDS_RECORD)
+            && (!self.is_long(request) || self.transport.may_send_long(request.peer))
+    }
+
     /// Puts the message, or its announcement, into the lane.
     fn try_first_packet(&mut self, id: Id) -> Attempt {
         let Some(request) = self.requests.get(id) else { return Attempt::Done };
         let (peer, class, total) = (request.peer, request.class, request.total as usize);
         let synchronous = request.has(SYNCHRONOUS);
-        let eager = total <= self.eager_max;
+        let eager = self.is_eager(request);
+        let long = eager && self.is_long(request);
         let offer = if eager { None } else { self.offer(id) };
         let Some(request) = self.requests.get(id) else { return Attempt::Done };
         let found = if offer.is_some() { self.find_published(request) } else { None };
         let mut header = Header {
             kind: if eager { kind::EAGER } else { kind::RTS },
-            flags: if eager && synchronous { FLAG_SYNCHRONOUS } else { 0 },
+            flags: match (eager && synchronous, long) {
+                (true, _) => FLAG_SYNCHRONOUS,
+                (false, true) => FLAG_LONG,
+                (false, false) => 0,
+            },
             context: request.context,
             tag: request.tag,
             a: request.total,
@@ -134,6 +151,9 @@ impl<T: Transport> P2p<T> {
             SendOutcome::Sent => {
                 self.unlink(id);
                 self.count_put(peer, class);
+                if header.kind == kind::EAGER && header.flags == FLAG_LONG {
+                    self.transport.note_long_sent(peer);
+                }
                 let Some(request) = self.requests.get_mut(id) else { return Attempt::Done };
                 if let Some(found) = found {
                     request.sequence = u64::from(found.ticket);
@@ -225,10 +245,10 @@ impl<T: Transport> P2p<T> {
         loop {
             let queue = self.peers.get(peer as usize).and_then(|p| p.queues.get(index));
             let Some(id) = queue.and_then(|queue| queue.first(&self.requests)) else { return Attempt::Done };
-            let total = self.requests.get(id).map_or(0, |r| r.total as usize);
-            let len = if total <= self.eager_max { total } else { 0 };
+            let request = self.requests.get(id).filter(|request| self.is_eager(request));
+            let len = request.map_or(0, |request| request.total as usize);
             // A message goes in whole; one that is longer than a whole budget goes in when nothing else does.
-            if len > budget.bytes_left() && budget.bytes_left() < self.eager_max {
+            if len > budget.bytes_left() && budget.bytes_left() < self.eager_max(class) {
                 return Attempt::Spent;
             }
             if !budget.packet() {

@@ -45,6 +45,8 @@ pub(crate) struct Envelope {
     pub(crate) source: u32,
     pub(crate) tag: i32,
     pub(crate) arrival: Arrival,
+    /// Its sender counts it: see [`Transport::may_send_long`](tocsin_transport::Transport::may_send_long).
+    pub(crate) long: bool,
     /// Bytes of the whole message.
     pub(crate) bytes: usize,
     /// The sender's request, as it names itself.
@@ -86,7 +88,7 @@ pub(crate) struct Unexpected {
     limit: usize,
 }
 
-fn blocks_for(bytes: usize) -> usize {
+pub(crate) fn blocks_for(bytes: usize) -> usize {
     if bytes <= INLINE { 0 } else { bytes.div_ceil(BLOCK) }
 }
 
@@ -101,6 +103,7 @@ impl Unexpected {
                     source: 0,
                     tag: 0,
                     arrival: Arrival::Eager,
+                    long: false,
                     bytes: 0,
                     remote: 0,
                     offer: None,

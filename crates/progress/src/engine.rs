@@ -43,7 +43,7 @@ use crossbeam_utils::CachePadded;
 use std::sync::{Arc, Mutex, PoisonError};
 use tocsin_doorbell::{Control, Own};
 use tocsin_sync::HandlerSafe;
-use tocsin_sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering, fence};
+use tocsin_sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering, fence, fence_after_rmw};
 use tocsin_sync::thread;
 
 mod handler;
@@ -205,6 +205,8 @@ impl<W: Work> Engine<W> {
             if thread::in_handler() {
                 abort_waiting_in_handler();
             }
+            // Who lingers inside hears it.
+            self.token.request();
             while self.token.is_busy() {
                 tries = tries.saturating_add(1);
                 if tries < 64 {
@@ -265,7 +267,9 @@ impl<W: Work> Engine<W> {
         let work = unsafe { &mut *self.work.get() };
         let mut left = Left { worked: false, more: false };
         if first_pass {
-            self.token.take_requests();
+            if self.token.is_requested() {
+                self.token.take_requests();
+            }
             self.pass(work, &mut budget, &mut left);
         }
         let handler = context == Context::Handler;
@@ -297,8 +301,11 @@ impl<W: Work> Engine<W> {
             self.arm(UNFINISHED_NS);
         }
         if left.worked || left.more || touched {
+            // SYNC POINT: the token was left by a read-modify-write, after all that was completed here; pairs with the
+            // sleeper's fence between "I sleep" and its last look.
+            fence_after_rmw();
             // Somebody may sleep for what was completed here, or has to take over what was left.
-            self.own.wake_own();
+            self.own.wake_own_after_fence();
         }
         if chore {
             self.callbacks.ask_chore();
@@ -433,13 +440,36 @@ impl<W: Work> Entered<'_, W> {
         self.context
     }
 
+    /// Looks until `done`, and makes passes when there is something, without leaving: for what may come within a
+    /// microsecond. Whether it is done; gives up after `looks`, or when somebody else wants the engine.
+    ///
+    /// User threads only. Wait-free: bounded by `looks` passes.
+    #[inline]
+    pub fn linger(&mut self, looks: u32, mut done: impl FnMut() -> bool) -> bool {
+        for _ in 0..looks {
+            let asked = self.engine.token.is_requested();
+            if asked || self.work_left() {
+                self.pass();
+            }
+            if done() {
+                return true;
+            }
+            if asked {
+                break;
+            }
+        }
+        false
+    }
+
     /// Makes a pass now instead of at the drop; requests so far are served by it.
     #[inline]
     pub fn pass(&mut self) -> Pass {
         self.touched = true;
         let engine = self.engine;
         let context = self.context;
-        engine.token.take_requests();
+        if engine.token.is_requested() {
+            engine.token.take_requests();
+        }
         let mut left = Left { worked: false, more: false };
         engine.pass(&mut *self, &mut Budget::of(context), &mut left);
         if left.more {

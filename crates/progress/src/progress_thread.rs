@@ -39,7 +39,7 @@ impl ProgressThread {
             }
             // SYNC POINT: Acquire pairs with the Release in `drop`; `wake_own` there fences before it asks
             // whether this thread sleeps, and this thread says so and fences before it asks for `stop`.
-            engine.wait_in(Context::ProgressThread, || seen.load(Ordering::Acquire), None);
+            engine.wait_in(Context::ProgressThread, true, || seen.load(Ordering::Acquire), None);
         })?;
         Ok(ProgressThread { stop, own, thread: Some(thread) })
     }

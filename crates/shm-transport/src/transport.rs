@@ -253,8 +253,8 @@ unsafe impl Transport for ShmTransport {
     }
 
     fn prepare_rings(&mut self, peer: u32) {
-        let segment = self.segment.clone();
-        let (Some(state), Some(theirs)) = (self.peers.get_mut(peer as usize), segment.block(peer)) else {
+        let (Some(state), Some(theirs)) = (self.peers.get_mut(peer as usize), self.segment.block(peer))
+        else {
             return;
         };
         if !matches!(state.bell, Bell::Unknown) {
@@ -277,7 +277,7 @@ unsafe impl Transport for ShmTransport {
     }
 
     fn begin_pass(&mut self) {
-        self.own.take();
+        let mut cleared = self.own.take() != 0 || self.seen_epoch != self.segment.epoch();
         self.seen_epoch = self.segment.epoch();
         self.learn();
         if self.starved {
@@ -287,15 +287,48 @@ unsafe impl Transport for ShmTransport {
         for peer in self.connected.iter().take(self.connected_len) {
             if let Some(state) = self.peers.get(*peer as usize) {
                 // SAFETY: the pair is connected, so that its head is allocated; it is made of atomics.
-                unsafe { (*state.from).mark.0.clear_if_set() };
+                cleared |= unsafe { (*state.from).mark.0.clear_if_set() };
             }
         }
-        // SYNC POINT: a sender publishes, fences, reads its mark; here the mark is cleared, fence, the lanes
-        // are read. A ring that the mark suppressed is for a packet that the peeks to come will see. The same
-        // fence orders `own.take` and the epoch before the look.
-        fence(Ordering::SeqCst);
+        if cleared {
+            // SYNC POINT: a sender publishes, fences, reads its mark; here the mark is cleared, fence, the lanes
+            // are read. A ring that the mark suppressed is for a packet that the peeks to come will see. The same
+            // fence orders `own.take` and the epoch before the look. Where nothing was cleared, nothing that
+            // suppresses a ring was taken away.
+            fence(Ordering::SeqCst);
+        }
     }
 
+    fn may_send_long(&self, peer: u32) -> bool {
+        let Some(state) = self.peers.get(peer as usize).filter(|_| has(&self.known, peer)) else {
+            return false;
+        };
+        // SYNC POINT: Relaxed: nothing is read by virtue of it; an old value has the message announced. A peer that lies
+        // has its own pool filled.
+        // SAFETY: the pair is connected, so that its head is allocated; it is made of atomics.
+        unsafe { (*state.to).long_done.0.load(Ordering::Relaxed) == state.long_sent }
+    }
+
+    fn note_long_sent(&mut self, peer: u32) {
+        if let Some(state) = self.peers.get_mut(peer as usize) {
+            state.long_sent = state.long_sent.wrapping_add(1);
+        }
+    }
+
+    fn note_long_done(&mut self, peer: u32) {
+        if let Some(state) = self.peers.get_mut(peer as usize).filter(|_| has(&self.known, peer)) {
+            state.long_done = state.long_done.wrapping_add(1);
+            // SAFETY: the pair is connected, so that its head is allocated; it is made of atomics.
+            unsafe { (*state.from).long_done.0.store(state.long_done, Ordering::Relaxed) };
+        }
+    }
+
+    #[inline]
+    fn arrivals(&self, peer: u32) -> u8 {
+        self.peers.get(peer as usize).map_or(0, |state| state.arrivals(has(&self.known_bulk, peer)))
+    }
+
+    #[inline]
     fn connected(&self) -> &[u32] {
         self.connected.get(..self.connected_len).unwrap_or(&[])
     }

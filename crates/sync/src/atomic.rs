@@ -15,7 +15,7 @@ pub mod real;
 #[cfg(not(loom))]
 pub use real::{
     AtomicBool, AtomicI32, AtomicI64, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize,
-    Ordering, fence,
+    Ordering, fence, fence_after_rmw,
 };
 
 #[cfg(loom)]
@@ -23,6 +23,13 @@ pub use crate::model::sync::atomic::{
     AtomicBool, AtomicI32, AtomicI64, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize,
     Ordering, fence,
 };
+
+/// See the real one.
+#[cfg(loom)]
+#[inline]
+pub fn fence_after_rmw() {
+    fence(Ordering::SeqCst);
+}
 
 /// Orders this thread's accesses against those of a handler on the same thread. Costs no instruction.
 ///

@@ -92,6 +92,25 @@ pub unsafe trait Transport: Send {
     /// ring is seen by the peeks that follow. Bounded by the number of ranks.
     fn begin_pass(&mut self);
 
+    /// Whether the peer has done with the last long message of the Coll class that was sent to it in one packet
+    /// ([`note_long_sent`](Self::note_long_sent)): else the next had better be announced, so that what the peer has to
+    /// keep of such messages while it computes is bounded.
+    fn may_send_long(&self, _peer: u32) -> bool {
+        true
+    }
+
+    /// A long message was sent.
+    fn note_long_sent(&mut self, _peer: u32) {}
+
+    /// A long message of this peer's was received, or dropped.
+    fn note_long_done(&mut self, _peer: u32) {}
+
+    /// Which of a connected peer's lanes to peek at: a bit per [`Class::index`]. A lane whose bit is clear was empty at the
+    /// call.
+    fn arrivals(&self, _peer: u32) -> u8 {
+        u8::MAX
+    }
+
     /// Ranks that may have sent something, in rank order, as of the last [`begin_pass`](Self::begin_pass).
     fn connected(&self) -> &[u32];
 

@@ -35,7 +35,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { packets: [32, 32, 64, 2], max_payload: [8192, 8192, 16, 65536] }
+        Limits { packets: [32, 32, 64, 2], max_payload: [16384, 65536, 16, 65536] }
     }
 }
 

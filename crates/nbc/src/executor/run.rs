@@ -177,6 +177,16 @@ impl Nbc {
             cookie: cookie(slot, active.run, step),
         };
         let before = budget.bytes_left();
+        let at_once = match kind {
+            Kind::Send { bytes, .. } | Kind::Recv { bytes, .. } if bytes <= messages.eager_max() => bytes,
+            _ => 0,
+        };
+        if at_once > before && before < messages.eager_max() {
+            // A message goes whole: it waits for a fresh budget.
+            budget.take_bytes(before);
+            self.ready.push(&mut self.slots, slot, Link::Ready);
+            return;
+        }
         let copied = messages.copied();
         let came = match (kind, state.request) {
             (Kind::Send { peer, round, from, bytes }, Some(request)) => {

@@ -157,6 +157,10 @@ impl Messages for End {
         host.recvs.push(Post { envelope: *envelope, request: request.index, memory: to, bytes });
     }
 
+    fn eager_max(&self) -> usize {
+        0
+    }
+
     fn copied(&self) -> u64 {
         0
     }

@@ -28,6 +28,7 @@ pub const TIGHT: Limits = Limits { packets: [3, 2, 2, 1], max_payload: [300, 300
 pub fn tight_config() -> Config {
     Config {
         eager_max: 64,
+        coll_eager_max: 64,
         unexpected_messages: 1,
         unexpected_blocks: 1,
         unexpected_limit: 8 << 20,

@@ -25,6 +25,9 @@ use tocsin_sync::atomic::Ordering;
 use tocsin_sync::clock::now_ns;
 use tocsin_sync::thread;
 
+/// Looks at the lanes per visit of a waiter, which holds the token meanwhile: some 100 ns.
+const LOOKS: u32 = if cfg!(loom) { 1 } else { 16 };
+
 /// Gives the core away if somebody else wants it.
 pub(super) fn yield_now() {
     #[cfg(not(loom))]
@@ -62,23 +65,31 @@ impl Drop for Polling<'_> {
 }
 
 impl<W: Work> Engine<W> {
-    /// Makes progress until `done()`, without holding the token while it waits. False: the time-out came
-    /// first. `done` is called often, between passes and not under the token; it must be cheap.
+    /// Makes progress until `done()`. False: the time-out came first. `done` is called often, between passes and
+    /// not under the token; it must be cheap.
     ///
-    /// A pass; then for `spin_ns` passes back to back; for `yield_ns` passes with `sched_yield` between; then
-    /// sleep until a ring or another context's completion. Work found starts the spinning anew.
+    /// A pass; then for `spin_ns` looks back to back; for `yield_ns` looks with `sched_yield` between; then
+    /// sleep until a ring or another context's completion. Work found starts the spinning anew. The token is held
+    /// for some looks at a time and never while it sleeps.
     ///
     /// User threads only, several at a time; in a handler it does not wait but answers `done()`.
     ///
     /// Progress class: blocking.
     pub fn wait_until(&self, done: impl FnMut() -> bool, timeout: Option<Duration>) -> bool {
-        self.wait_in(Context::User, done, timeout)
+        self.wait_in(Context::User, true, done, timeout)
+    }
+
+    /// [`wait_until`](Self::wait_until) for what comes without a ring, such as a small message: as long as it spins it
+    /// does not say that it looks by itself, which would cost each ringer a cache miss and this thread two.
+    pub fn wait_unannounced(&self, done: impl FnMut() -> bool, timeout: Option<Duration>) -> bool {
+        self.wait_in(Context::User, false, done, timeout)
     }
 
     /// [`wait_until`](Self::wait_until) in a given context: a progress thread's loop.
     pub(crate) fn wait_in(
         &self,
         context: Context,
+        announce: bool,
         mut done: impl FnMut() -> bool,
         timeout: Option<Duration>,
     ) -> bool {
@@ -90,7 +101,7 @@ impl<W: Work> Engine<W> {
         }
         self.lift_throttle();
         // The attention word is not touched by what is over after one pass.
-        if self.visit(context).is_some_and(|pass| pass == Pass::More) {
+        if self.visit(context, false) == Some(Pass::More) {
             self.come_back(USER_CONTINUE_NS);
         }
         if done() {
@@ -98,8 +109,14 @@ impl<W: Work> Engine<W> {
         }
         let ends = timeout.map(|t| now_ns().saturating_add(u64::try_from(t.as_nanos()).unwrap_or(u64::MAX)));
         let mut polling = Polling { own: self.own(), on: false };
-        polling.begin();
+        if announce {
+            polling.begin();
+        }
         let finished = self.wait_polling(context, &mut done, ends, &mut polling);
+        if !polling.on {
+            // Nobody has left anything to this thread.
+            return finished || done();
+        }
         polling.end();
         // What was published while this thread was seen polling or sleeping was not announced to anybody
         // else: look once more (`end` has fenced), and leave nothing behind.
@@ -119,8 +136,9 @@ impl<W: Work> Engine<W> {
         let (spin, spin_and_yield) =
             (self.config.spin_ns, self.config.spin_ns.saturating_add(self.config.yield_ns));
         let mut idle_since = now_ns();
+        let mut found = None;
         loop {
-            let found = self.visit(context);
+            found = self.visit(context, found == Some(Pass::More));
             if done() {
                 return true;
             }
@@ -137,6 +155,7 @@ impl<W: Work> Engine<W> {
                 tocsin_sync::atomic::spin_loop();
                 continue;
             }
+            polling.begin();
             if idle < spin_and_yield {
                 yield_now();
                 continue;
@@ -168,14 +187,20 @@ impl<W: Work> Engine<W> {
         }
     }
 
-    /// A pass if nobody is inside, without a request if somebody is: for who will look again anyway.
+    /// Some looks, and a pass if there is something, if nobody is inside; without a request if somebody is: for who
+    /// will look again anyway. With `more`, a pass at once.
     #[inline]
-    fn visit(&self, context: Context) -> Option<Pass> {
+    fn visit(&self, context: Context, more: bool) -> Option<Pass> {
         if self.token.is_busy() || !self.token.try_lock() {
             return None;
         }
+        let something = more
+            || (0..LOOKS).any(|_| {
+                // SAFETY: the token is ours; the reference ends before `inside`.
+                unsafe { &*self.work.get() }.work_left() || self.token.is_requested()
+            });
         // SAFETY: the token is ours. What is left is this thread's to come back for.
-        Some(unsafe { self.inside(context, true, false, Budget::of(context)) }.pass())
+        Some(unsafe { self.inside(context, something, false, Budget::of(context)) }.pass())
     }
 
     /// The look-once-more, after a full fence: a pass if there is something. None: somebody is inside and

@@ -18,6 +18,9 @@ pub(crate) enum Peek {
 pub(crate) struct RecvLane {
     place: Place,
     head: u32,
+    /// The stamp of the slot at `head` as long as it is not filled: 0 in the first lap, then the last lap's.
+    old: u32,
+    first_lap: bool,
     data_head: u32,
     /// `data_head` once the packet that was peeked is consumed.
     peeked: Option<u32>,
@@ -31,21 +34,31 @@ impl RecvLane {
     /// `place` is a lane at its beginning, of which this is the only consumer; it must be mapped and
     /// allocated whenever another method is called.
     pub(crate) const unsafe fn new(place: Place) -> RecvLane {
-        RecvLane { place, head: 0, data_head: 0, peeked: None, consumed: false, closed: false }
+        RecvLane {
+            place,
+            head: 0,
+            old: 0,
+            first_lap: true,
+            data_head: 0,
+            peeked: None,
+            consumed: false,
+            closed: false,
+        }
     }
 
     /// Whether there is something to peek at, be it nonsense.
+    #[inline]
     pub(crate) fn has_packet(&self) -> bool {
         // SAFETY: the lane is mapped (promise of `new`).
         let [stamp, ..] = unsafe { &self.place.slot(self.head).0 };
-        let stamp = stamp.load(Ordering::Acquire) as u32;
-        !self.closed && (stamp == self.head.wrapping_add(1) || !self.is_old(stamp))
+        stamp.load(Ordering::Acquire) as u32 != self.old && !self.closed
     }
 
-    /// Whether a stamp is what a slot holds before it is filled.
-    fn is_old(&self, stamp: u32) -> bool {
-        let first_lap = self.head < self.place.shape.slots && stamp == 0;
-        first_lap || stamp == self.head.wrapping_add(1).wrapping_sub(self.place.shape.slots)
+    /// Learns what the slot at the head holds before it is filled.
+    fn expect(&mut self) {
+        let slots = self.place.shape.slots;
+        self.first_lap &= self.head < slots;
+        self.old = if self.first_lap { 0 } else { self.head.wrapping_add(1).wrapping_sub(slots) };
     }
 
     pub(crate) fn peek(&mut self) -> Peek {
@@ -58,7 +71,7 @@ impl RecvLane {
         // SYNC POINT: Acquire pairs with the Release of the stamp in `SendLane::try_push`.
         let stamp = stamp.load(Ordering::Acquire);
         if stamp as u32 != self.head.wrapping_add(1) {
-            if self.is_old(stamp as u32) {
+            if stamp as u32 == self.old {
                 return Peek::Empty;
             }
             self.closed = true;
@@ -112,6 +125,7 @@ impl RecvLane {
     pub(crate) fn consume(&mut self) -> bool {
         let Some(end) = self.peeked.take() else { return false };
         self.head = self.head.wrapping_add(1);
+        self.expect();
         self.data_head = end;
         self.consumed = true;
         // SAFETY: the lane is mapped (promise of `new`).
@@ -166,5 +180,6 @@ impl RecvLane {
     #[cfg(test)]
     pub(crate) fn start_at(&mut self, position: u32, data: u32) {
         (self.head, self.data_head) = (position, data);
+        self.expect();
     }
 }

@@ -73,6 +73,8 @@ pub(crate) struct State {
 pub(crate) struct PairHead {
     /// Set by the sender of the pair when it rings, cleared by the receiver when it looks.
     pub mark: PairMark,
+    /// How many long messages of the Coll class the receiver has done with: written by it alone.
+    pub long_done: PairCount,
     /// By `Class::index`.
     pub lanes: [LaneHead; 4],
 }
@@ -80,3 +82,7 @@ pub(crate) struct PairHead {
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub(crate) struct PairMark(pub Mark);
+
+#[repr(C, align(128))]
+#[derive(Debug)]
+pub(crate) struct PairCount(pub AtomicU32);

@@ -52,6 +52,9 @@ pub(super) struct Peer {
     pub bell: Bell,
     /// It was rung by user interrupt, and may be where that does not reach it.
     pub unanswered: bool,
+    /// Long messages sent to it, and those of its own that this rank has done with.
+    pub long_sent: u32,
+    pub long_done: u32,
 }
 
 impl Peer {
@@ -85,6 +88,8 @@ impl Peer {
             kernel: Kernel::new(),
             bell: Bell::Unknown,
             unanswered: false,
+            long_sent: 0,
+            long_done: 0,
         })
     }
 
@@ -128,13 +133,23 @@ impl Peer {
         waits
     }
 
-    /// Whether a pass would find something from this connected peer.
-    pub(super) fn work_left(&self, bulk: bool) -> bool {
+    /// See [`Transport::arrivals`](tocsin_transport::Transport::arrivals).
+    #[inline]
+    pub(super) fn arrivals(&self, bulk: bool) -> u8 {
+        if self.honesty == Honesty::Caught {
+            return u8::MAX;
+        }
         let [eager, coll, control, large] = &self.recv;
-        if self.honesty == Honesty::Caught
-            || [eager, coll, control].into_iter().any(RecvLane::has_packet)
-            || bulk && large.has_packet()
-        {
+        [eager.has_packet(), coll.has_packet(), control.has_packet(), bulk && large.has_packet()]
+            .into_iter()
+            .enumerate()
+            .fold(0, |bits, (class, is_there)| bits | u8::from(is_there) << class)
+    }
+
+    /// Whether a pass would find something from this connected peer.
+    #[inline]
+    pub(super) fn work_left(&self, bulk: bool) -> bool {
+        if self.arrivals(bulk) != 0 {
             return true;
         }
         let mut lanes = self.send.iter().enumerate();

@@ -1,7 +1,36 @@
 #![allow(clippy::disallowed_types)] // the switch itself names what it wraps
 
 use core::sync::atomic as std_atomic;
-pub use core::sync::atomic::{Ordering, fence};
+pub use core::sync::atomic::Ordering;
+
+/// [`core::sync::atomic::fence`]. A sequentially consistent one is a locked instruction on x86-64, which orders the
+/// same there and takes half as long as `mfence`.
+///
+/// Progress class: wait-free. Handlers may call it.
+#[inline(always)]
+pub fn fence(order: Ordering) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    if matches!(order, Ordering::SeqCst) {
+        // SAFETY: the word on top of the stack belongs to this thread and keeps its value. Intel SDM volume 3, 9.2.2:
+        // loads and stores are not reordered with locked instructions, which have one order; the compiler moves no
+        // access across, because the block may touch memory.
+        unsafe { core::arch::asm!("lock or dword ptr [rsp], 0", options(nostack)) };
+        return;
+    }
+    core::sync::atomic::fence(order);
+}
+
+/// `fence(SeqCst)` directly behind a read-modify-write of this thread's: nothing where that is a fence by itself.
+///
+/// Progress class: wait-free. Handlers may call it.
+#[inline(always)]
+pub fn fence_after_rmw() {
+    if cfg!(all(target_arch = "x86_64", not(miri))) {
+        core::sync::atomic::compiler_fence(Ordering::SeqCst);
+    } else {
+        fence(Ordering::SeqCst);
+    }
+}
 
 /// What every atomic has. Each method is its namesake in `core::sync::atomic`.
 macro_rules! wrapper {
