@@ -119,7 +119,7 @@ fn wrong_environment() {
         ("TOCSIN_BACKEND", "telepathy", &["TOCSIN_BACKEND", "telepathy", "signal", "thread", "poll"]),
         ("TOCSIN_BACKEND", "uintr", &["uintr", "not usable", "signal"]),
         ("TOCSIN_SIGNAL", "KILL", &["TOCSIN_SIGNAL", "URG"]),
-        ("TOCSIN_EAGER_MAX", "a lot", &["TOCSIN_EAGER_MAX", "8K"]),
+        ("TOCSIN_EAGER_MAX", "a lot", &["TOCSIN_EAGER_MAX", "16K"]),
         ("TOCSIN_UNEXPECTED_MAX", "1", &["TOCSIN_UNEXPECTED_MAX", "64K"]),
         ("TOCSIN_LMT", "teleport", &["TOCSIN_LMT", "double"]),
         ("TOCSIN_BIND", "sideways", &["TOCSIN_BIND", "scatter"]),

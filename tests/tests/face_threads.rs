@@ -448,13 +448,39 @@ fn a_panicking_rank_is_a_dead_rank() {
 }
 
 #[test]
+fn a_computing_rank_receives_what_it_looks_for() {
+    let mut config = Config::default();
+    config.set("TOCSIN_BACKEND", "signal").unwrap();
+    let results = World::threads_with(2, &config, |comm| {
+        assert_eq!(comm.backend(), BackendKind::Signal);
+        // By rendezvous: its announcement interrupts, because the sender waits for an answer.
+        let request = comm.irecv(vec![0u8; 100_000], 1 - comm.rank(), 0)?;
+        comm.barrier()?;
+        if comm.rank() == 0 {
+            // No call that makes progress: a handler has to.
+            let begun = Instant::now();
+            while !request.is_done() && begun.elapsed() < Duration::from_secs(5) {
+                std::hint::spin_loop();
+            }
+            assert!(request.is_done());
+            assert!(comm.stats().interrupts > 0);
+        } else {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        comm.send(&[3u8; 100_000], 1 - comm.rank(), 0)?;
+        assert_eq!(request.wait()?, [3u8; 100_000]);
+        Ok::<(), Error>(())
+    });
+    results.unwrap().into_iter().collect::<Result<(), _>>().unwrap();
+}
+
+#[test]
 fn a_computing_rank_takes_part() {
     let mut config = Config::default();
     config.set("TOCSIN_BACKEND", "signal").unwrap();
     let results = World::threads_with(2, &config, |comm| {
         assert_eq!(comm.backend(), BackendKind::Signal);
-        // Large, so by rendezvous. Messages of a collective interrupt who computes, because others depend on its part; a
-        // plain message does so only for a callback, and otherwise waits until its receiver looks.
+        // Large, so by rendezvous. Messages of a collective interrupt who computes, because others depend on its part.
         let sum = || comm.iallreduce(vec![3u64; 20_000], Op::Sum);
         let request = if comm.rank() == 0 { Some(sum()?) } else { None };
         if comm.rank() == 0 {

@@ -248,7 +248,8 @@ impl Comm {
     /// # Errors
     /// As [`isend`](Self::isend).
     pub fn send<T: Element>(&self, buf: &[T], dest: u32, tag: i32) -> Result<(), Error> {
-        self.scope(|s| s.isend(buf, dest, tag)?.wait().map(|_| ()))
+        // SAFETY: - the call returns when it is complete or nothing touches the buffer any more.
+        unsafe { self.raw.send_raw(const_buf(buf), dest, tag, Mode::Standard) }.map(drop)
     }
 
     /// Receives, and waits for it.
@@ -261,7 +262,8 @@ impl Comm {
         source: impl Into<Source>,
         tag: impl Into<Tag>,
     ) -> Result<Status, Error> {
-        self.scope(|s| s.irecv(buf, source, tag)?.wait_with_status().map(|(_, status)| status))
+        // SAFETY: - the call returns when it is complete or nothing touches the buffer any more.
+        unsafe { self.raw.recv_raw(mut_buf(buf), source.into().raw(), tag.into().raw()) }
     }
 
     /// Looks whether a message is there, without receiving it.

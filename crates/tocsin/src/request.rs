@@ -55,7 +55,9 @@ impl<B: OwnedBuffer> Request<B> {
         Request { raw: Some(raw), buffer, companion: Some(companion) }
     }
 
-    /// Whether it is complete. Makes no progress; costs one load.
+    /// Whether it is complete, for who computes and looks at it between. Does not wait, and runs no callback. A few loads,
+    /// but the first time that it is pending: from then on its message interrupts this rank, as those of collectives
+    /// always do. Not for signal handlers of one's own.
     pub fn is_done(&self) -> bool {
         self.raw.as_ref().is_none_or(RawRequest::is_done)
     }
@@ -127,7 +129,7 @@ fn taken() -> Error {
 impl<B: OwnedBuffer> Drop for Request<B> {
     fn drop(&mut self) {
         if let Some(raw) = self.raw.take() {
-            if raw.is_done() {
+            if raw.is_over() {
                 return;
             }
             let mut buffer = Held::<B>::new_empty();
@@ -164,7 +166,7 @@ pub fn wait_all<B: OwnedBuffer>(requests: impl IntoIterator<Item = Request<B>>) 
 
 /// Waits until one of them is complete and gives its position; `None` if there is none.
 pub fn wait_any<B: OwnedBuffer>(requests: &mut [Request<B>]) -> Option<usize> {
-    if let Some(done) = requests.iter().position(Request::is_done) {
+    if let Some(done) = requests.iter().position(|r| r.raw.as_ref().is_none_or(RawRequest::is_over)) {
         return Some(done);
     }
     let mut raw: Vec<&mut RawRequest> = requests.iter_mut().filter_map(|r| r.raw.as_mut()).collect();

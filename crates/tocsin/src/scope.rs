@@ -99,7 +99,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         if requests.len() == requests.capacity() {
             // Before growing: a long-lived scope must not keep every request it ever had.
             // One that a thread holds is being waited for, perhaps for what is posted here: it stays.
-            requests.retain(|r| r.try_lock().map_or(true, |r| !r.is_done()));
+            requests.retain(|r| r.try_lock().map_or(true, |r| !r.is_over()));
         }
         requests.push(raw.clone());
         ScopedRequest { raw, buffer, scope: PhantomData }
@@ -223,7 +223,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
 }
 
 impl<R> ScopedRequest<'_, R> {
-    /// Whether it is complete. Makes no progress.
+    /// As [`Request::is_done`](crate::Request::is_done).
     pub fn is_done(&self) -> bool {
         lock(&self.raw).is_done()
     }

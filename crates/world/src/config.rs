@@ -18,7 +18,9 @@ pub(crate) use variables::{BOOTSTRAP_FD, BOOTSTRAP_WORLD, CHILD};
 pub use variables::{VARIABLES, Variable};
 
 /// Default limit of eager messages in bytes: what a 64 KiB data ring holds several of.
-pub const DEFAULT_EAGER_MAX: usize = 8 << 10;
+pub const DEFAULT_EAGER_MAX: usize = 16 << 10;
+/// So many times as long are eager messages of collectives.
+const COLL_EAGER: usize = 4;
 /// Default hard limit of memory for unexpected messages in bytes, per rank and class.
 pub const DEFAULT_UNEXPECTED_MAX: usize = 64 << 20;
 /// Default signal: SIGURG, whose default action is to ignore, so that a late ring harms nobody.
@@ -157,6 +159,7 @@ impl Config {
     pub(crate) fn point_to_point(&self) -> tocsin_p2p::Config {
         tocsin_p2p::Config {
             eager_max: self.eager_max,
+            coll_eager_max: self.eager_max.saturating_mul(COLL_EAGER),
             unexpected_limit: self.unexpected_max,
             ..tocsin_p2p::Config::default()
         }

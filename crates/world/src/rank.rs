@@ -38,6 +38,8 @@ pub(crate) struct Rank {
     closed: Arc<AtomicBool>,
     /// See [`RankState`].
     blocked: Arc<AtomicBool>,
+    /// Longest plain message in bytes that comes in one packet, as far as this rank knows.
+    pub(crate) eager_max: usize,
     /// How far this rank has handed out the context ids that it owns: `comm/agree.rs`.
     pub(crate) next_context: AtomicU32,
     parked: Mutex<Parked>,
@@ -46,8 +48,8 @@ pub(crate) struct Rank {
 /// What a waiter waits for, as far as a full pool of unexpected messages can be in its way.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Need {
-    /// A send or receive.
-    Message(Id),
+    /// A send or receive. `rings`: a peer may have to be told that somebody waits here.
+    Message { id: Id, rings: bool },
     /// A collective.
     Collective,
 }
@@ -144,6 +146,7 @@ fn try_join(place: Place, config: &Config) -> Result<(Arc<Rank>, Bound), Error> 
         closing: AtomicBool::new(false),
         closed,
         blocked,
+        eager_max: config.eager_max,
         next_context: AtomicU32::new(crate::comm::FIRST_CONTEXT),
         parked: Mutex::default(),
     };
@@ -208,6 +211,15 @@ impl Rank {
         Ok(state)
     }
 
+    /// [`enter_open`](Self::enter_open) without waiting, and without running callbacks at the end: the caller's locks are
+    /// not known. None: somebody is inside, or the rank is not open.
+    pub(crate) fn try_enter_open(&self, operation: &'static str) -> Option<Entered<'_, RankState>> {
+        self.open(operation).ok()?;
+        // As a handler does, which leaves callbacks to their thread.
+        let state = self.engine.try_enter(Context::Handler)?;
+        self.still_open(operation).ok().map(|()| state)
+    }
+
     /// Whether the rank has left: then no request will move again.
     pub(crate) fn is_closed(&self) -> bool {
         // SYNC POINT: Acquire pairs with the Release of `close`: who sees it sees the last copy into its buffer.
@@ -235,32 +247,34 @@ impl Rank {
                 None => left.or(timeout),
             };
             let mut newly_full = false;
-            let over = self.engine.wait_until(
-                || {
-                    if done() || self.is_closed() || self.end_if_aborted() {
-                        return true;
+            let over_or_full = || {
+                if done() || self.is_closed() || self.end_if_aborted() {
+                    return true;
+                }
+                match self.make_room(need) {
+                    Grown::NotNeeded => {
+                        full = None;
+                        false
                     }
-                    match self.make_room(need) {
-                        Grown::NotNeeded => {
-                            full = None;
-                            false
-                        }
-                        Grown::Room => {
-                            full = None;
-                            done()
-                        }
-                        Grown::Full => match &mut full {
-                            Some(pool) => pool.is_stuck(self) && self.give_up(need) && done(),
-                            None => {
-                                full = Some(FullPool::new(self));
-                                newly_full = true;
-                                true
-                            }
-                        },
+                    Grown::Room => {
+                        full = None;
+                        done()
                     }
-                },
-                slice,
-            );
+                    Grown::Full => match &mut full {
+                        Some(pool) => pool.is_stuck(self) && self.give_up(need) && done(),
+                        None => {
+                            full = Some(FullPool::new(self));
+                            newly_full = true;
+                            true
+                        }
+                    },
+                }
+            };
+            let over = if need.iter().all(|need| matches!(need, Need::Message { rings: false, .. })) {
+                self.engine.wait_unannounced(over_or_full, slice)
+            } else {
+                self.engine.wait_until(over_or_full, slice)
+            };
             if over && !newly_full {
                 return true;
             }
@@ -276,16 +290,32 @@ impl Rank {
         if !self.blocked.load(Ordering::Relaxed) {
             return Grown::NotNeeded;
         }
-        let mut state = self.enter();
+        Self::grow(&mut self.enter(), need)
+    }
+
+    /// [`make_room`](Self::make_room) as far as it can without waiting.
+    pub(crate) fn try_make_room(&self, need: Need) {
+        if self.blocked.load(Ordering::Relaxed)
+            && let Some(mut state) = self.try_enter_open("is_done")
+        {
+            Self::grow(&mut state, &[need]);
+        }
+    }
+
+    fn grow(state: &mut Entered<'_, RankState>, need: &[Need]) -> Grown {
         let mut all = Grown::NotNeeded;
         for need in need {
             // Entered for writing only if there is something to change: that wakes who sleeps, this very waiter
             // included, which would never come to rest behind a lane that it does not wait for.
             all = all.max(match *need {
-                Need::Message(id) if state.p2p.is_behind_blocked(id) => state.p2p.grow_for_message(id),
+                Need::Message { id, .. } if state.p2p.is_behind_blocked(id) => state.p2p.grow_for_message(id),
                 Need::Collective if state.p2p.is_coll_blocked() => state.p2p.grow_for_collective(),
-                Need::Message(_) | Need::Collective => Grown::NotNeeded,
+                Need::Message { .. } | Need::Collective => Grown::NotNeeded,
             });
+        }
+        if state.p2p.is_end_blocked() {
+            // Whatever is waited for may need the news of that end.
+            all = all.max(state.p2p.grow_for_ends());
         }
         all
     }
@@ -304,7 +334,7 @@ impl Rank {
         let mut ended = false;
         for need in need {
             ended |= match *need {
-                Need::Message(id) => state.p2p.give_up_message(id),
+                Need::Message { id, .. } => state.p2p.give_up_message(id),
                 Need::Collective => state.p2p.give_up_collectives(),
             };
         }
@@ -390,6 +420,7 @@ impl Rank {
     /// Leaves the world in good order: what was sent is delivered or its receiver gone.
     pub(crate) fn finalize(&self, bound: Bound) -> Result<(), Error> {
         self.closing.store(true, Ordering::Release);
+        self.enter().p2p.drop_unexpected();
         let aborted = || self.segment.aborted();
         // Entered, not tried, as in `end_if_aborted`.
         let drained = || aborted().is_some() || self.enter().is_drained();
@@ -467,7 +498,7 @@ impl Parked {
         if self.requests.len() < self.sweep_at {
             return Vec::new();
         }
-        let (over, kept) = std::mem::take(&mut self.requests).into_iter().partition(|(r, _)| r.is_done());
+        let (over, kept) = std::mem::take(&mut self.requests).into_iter().partition(|(r, _)| r.is_over());
         self.requests = kept;
         self.sweep_at = self.requests.len() * 2 + 16;
         over

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tocsin_p2p::Grown;
 use tocsin_progress::{Completion, Context, Id, Outcome};
+use tocsin_sync::atomic::{AtomicBool, Ordering};
 
 use crate::comm::Comm;
 use crate::error::Error;
@@ -53,25 +54,35 @@ impl Meaning {
     }
 
     fn read(&self, outcome: Outcome) -> Result<Status, Error> {
-        let room = match self.kind {
+        self.kind.read(&self.comm, self.operation, outcome)
+    }
+}
+
+impl Kind {
+    /// What an outcome means to who started the operation.
+    pub(crate) fn read(
+        self,
+        comm: &Comm,
+        operation: &'static str,
+        outcome: Outcome,
+    ) -> Result<Status, Error> {
+        let room = match self {
             Kind::Receive { room } => room,
             _ => 0,
         };
-        if let Err(error) =
-            crate::outcome::check(self.operation, outcome, room, |world| self.comm.rank_of(world))
-        {
+        if let Err(error) = crate::outcome::check(operation, outcome, room, |world| comm.rank_of(world)) {
             // A rank that aborts dies of it: the abort is the cause to report.
-            let code = self.comm.shared().segment.aborted();
-            return Err(code.map_or(error, |code| Error::Aborted { operation: self.operation, code }));
+            let code = comm.shared().segment.aborted();
+            return Err(code.map_or(error, |code| Error::Aborted { operation, code }));
         }
-        Ok(match self.kind {
-            Kind::Send { tag, bytes } => Status { source: self.comm.rank(), tag, bytes },
+        Ok(match self {
+            Kind::Send { tag, bytes } => Status { source: comm.rank(), tag, bytes },
             Kind::Receive { .. } => Status {
-                source: self.comm.rank_of(outcome.source),
+                source: comm.rank_of(outcome.source),
                 tag: outcome.tag,
                 bytes: outcome.bytes as usize,
             },
-            Kind::Collective => Status { source: self.comm.rank(), tag: 0, bytes: 0 },
+            Kind::Collective => Status { source: comm.rank(), tag: 0, bytes: 0 },
         })
     }
 }
@@ -89,6 +100,8 @@ pub struct RawRequest {
     seen: Option<Result<Status, Error>>,
     /// What the completion's callback will do.
     after: Option<Arc<Mutex<Then>>>,
+    /// Somebody looks whether it is complete, without calling what makes progress.
+    watched: AtomicBool,
 }
 
 /// What to do when a request is complete.
@@ -115,14 +128,18 @@ unsafe impl Send for RawRequest {}
 unsafe impl Sync for RawRequest {}
 
 impl RawRequest {
+    /// With an `outcome`, the slot is somebody else's already.
     pub(crate) fn new(
         comm: Comm,
         operation: &'static str,
         kind: Kind,
         id: Id,
         completion: NonNull<Completion>,
+        outcome: Option<Outcome>,
     ) -> RawRequest {
-        RawRequest { meaning: Meaning { comm, operation, kind }, id, completion, seen: None, after: None }
+        let meaning = Meaning { comm, operation, kind };
+        let seen = outcome.map(|outcome| meaning.read(outcome));
+        RawRequest { meaning, id, completion, seen, after: None, watched: AtomicBool::new(false) }
     }
 
     fn completion(&self) -> &Completion {
@@ -133,7 +150,11 @@ impl RawRequest {
     fn need(&self) -> Need {
         match self.meaning.kind {
             Kind::Collective => Need::Collective,
-            _ => Need::Message(self.id),
+            // What fits here comes in one packet, if it comes as it should: nobody rings for it.
+            Kind::Receive { room } => {
+                Need::Message { id: self.id, rings: room > self.meaning.comm.shared().eager_max }
+            }
+            Kind::Send { .. } => Need::Message { id: self.id, rings: true },
         }
     }
 
@@ -141,9 +162,37 @@ impl RawRequest {
         self.seen.is_some() || self.completion().is_done()
     }
 
-    /// Whether it is complete. Makes no progress; one load.
+    /// Whether it is complete. Does not wait, and runs no callback; a few loads, but the first time that it is not: then
+    /// it enters the engine to say that somebody who computes looks at it between, so that its message interrupts from
+    /// then on. Not for signal handlers.
     pub fn is_done(&self) -> bool {
+        if self.is_over() {
+            return true;
+        }
+        // SYNC POINT: Relaxed: two threads that both come first say it twice, which counts once.
+        if self.watched.load(Ordering::Relaxed) {
+            self.meaning.comm.shared().try_make_room(self.need());
+        } else if self.watch() {
+            self.watched.store(true, Ordering::Relaxed);
+        }
+        false
+    }
+
+    /// As [`is_done`](Self::is_done), for who keeps books and does not wait for it.
+    pub fn is_over(&self) -> bool {
         self.is_complete() || self.meaning.comm.shared().is_closed()
+    }
+
+    /// Has plain messages ring for this request; those of collectives ring by themselves. False: not now, because
+    /// somebody is inside the engine.
+    #[cold]
+    fn watch(&self) -> bool {
+        if self.meaning.kind == Kind::Collective {
+            return true;
+        }
+        let Some(mut state) = self.meaning.comm.shared().try_enter_open("is_done") else { return false };
+        state.p2p.set_wants(self.id);
+        true
     }
 
     /// The outcome if there is one; frees the slot when it is first seen.
@@ -173,7 +222,7 @@ impl RawRequest {
 
     /// Makes some progress, then gives the outcome if there is one. The outcome stays: later calls repeat it.
     pub fn test(&mut self) -> Option<Result<Status, Error>> {
-        if !self.is_done() {
+        if !self.is_over() {
             let shared = self.meaning.comm.shared();
             shared.engine.poke(Context::User);
             // Who only tests waits, too.
@@ -203,7 +252,7 @@ impl RawRequest {
     }
 
     fn wait_for(&mut self, timeout: Option<Duration>) -> Option<Result<Status, Error>> {
-        if !self.is_done() {
+        if !self.is_over() {
             self.meaning.comm.shared().wait_until(&[self.need()], || self.is_complete(), timeout);
         }
         self.look()
@@ -212,7 +261,7 @@ impl RawRequest {
     /// Cancels a receive that has matched no message: its outcome is then [`Error::Cancelled`]. Whether it was
     /// cancelled; sends and collectives are not.
     pub fn cancel(&mut self) -> bool {
-        if self.is_done() || !matches!(self.meaning.kind, Kind::Receive { .. }) {
+        if self.is_over() || !matches!(self.meaning.kind, Kind::Receive { .. }) {
             return false;
         }
         self.meaning.comm.shared().enter().p2p.cancel(self.id)
@@ -230,7 +279,7 @@ impl RawRequest {
 
     /// Wakes `waker` when complete; takes the place of an earlier one. Look again after it.
     pub fn set_waker(&mut self, waker: &Waker) {
-        if !self.is_done() {
+        if !self.is_over() {
             self.afterwards(Then::Wake(waker.clone()));
         }
     }
@@ -291,7 +340,7 @@ impl RawRequest {
 
     /// Gives it up: the operation goes on, and `keep` lives until nothing can touch its buffer.
     pub fn detach(self, keep: Option<Box<dyn Any + Send>>) {
-        if keep.is_none() || self.is_done() {
+        if keep.is_none() || self.is_over() {
             return;
         }
         let comm = self.meaning.comm.clone();
@@ -301,7 +350,7 @@ impl RawRequest {
     /// After a cancel and a revoke: waits, for a bounded time, until nothing can touch the buffer. All that is copied
     /// is copied by this rank's own engine, and a revoke ends its requests there and then, so that nobody has to answer.
     pub fn settle(&mut self) {
-        while !self.is_done() {
+        while !self.is_over() {
             self.wait_timeout(Duration::from_millis(100));
         }
     }
@@ -342,7 +391,7 @@ pub fn wait_all(requests: &mut [&mut RawRequest]) -> Result<(), Error> {
 pub fn wait_any(requests: &mut [&mut RawRequest]) -> Option<usize> {
     let comm = requests.first()?.meaning.comm.clone();
     loop {
-        if let Some(done) = requests.iter().position(|r| r.is_done()) {
+        if let Some(done) = requests.iter().position(|r| r.is_over()) {
             return Some(done);
         }
         let needs: Vec<Need> = requests.iter().map(|r| r.need()).collect();

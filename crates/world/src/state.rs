@@ -88,12 +88,16 @@ unsafe impl Work for RankState {
 
     #[inline]
     fn wants_chore(&self) -> bool {
-        let wanted = || self.p2p.wants_plain() || self.nbc.outstanding() > 0 && self.p2p.is_coll_blocked();
+        let wanted = || {
+            let blocked = || self.p2p.is_coll_blocked() || self.p2p.is_end_blocked();
+            self.p2p.wants_plain() || self.nbc.outstanding() > 0 && blocked()
+        };
         self.p2p.is_blocked() && wanted() && self.refused_at != Some(self.p2p.unexpected_freed())
     }
 
     #[inline]
     fn work_left(&self) -> bool {
-        !self.is_closed() && (self.p2p.work_left() || self.nbc.work_left())
+        let steps = || self.nbc.work_left() || self.nbc.has_deferred_user_steps();
+        !self.is_closed() && (self.p2p.work_left() || steps())
     }
 }

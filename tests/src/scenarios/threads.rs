@@ -177,7 +177,7 @@ impl Wake for Woken {
 
 /// `rounds`: callbacks and wakers of rank 0 run while it computes and calls nothing.
 pub fn callbacks_while_computing(comm: &Comm, arguments: &Arguments) {
-    const SIZES: [usize; 3] = [8, 8192, 100_000];
+    const SIZES: [usize; 3] = [8, 16384, 100_000];
     let mut slowest = Duration::ZERO;
     for round in 0..arguments.number("rounds") {
         if comm.rank() == 0 {

@@ -105,6 +105,6 @@ impl Comm {
             reason: "the request was lost; please report this".into(),
         })?;
         drop(guard);
-        Ok(RawRequest::new(self.clone(), operation, Kind::Collective, id, completion))
+        Ok(RawRequest::new(self.clone(), operation, Kind::Collective, id, completion, None))
     }
 }

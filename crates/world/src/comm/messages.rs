@@ -1,12 +1,19 @@
 //! Point to point.
 
+use std::ptr::NonNull;
+
 use tocsin_p2p::{Class, MessageId, RecvArgs, SendArgs};
+use tocsin_progress::{Completion, Entered, Id, Outcome};
 
 use super::Comm;
 use crate::error::Error;
 use crate::outcome::message_error;
 use crate::request::{Kind, RawRequest, Status};
+use crate::state::RankState;
 use crate::{ConstBuf, Mode, MutBuf};
+
+/// How often a receive of a small message looks for it before it leaves the engine: a microsecond or two.
+const LOOKS: u32 = 128;
 
 /// A message that [`Comm::improbe`] took out of matching, to be received once by [`Comm::mrecv_raw`]. Dropping it
 /// receives it into nothing: its memory is free, and a sender that waits for the receiver goes on.
@@ -75,24 +82,98 @@ impl Comm {
         let mut state = self.shared().enter_open(operation)?;
         // SAFETY: - the buffer: promised by the caller.
         let id = unsafe { state.p2p.isend(args) }.map_err(|e| message_error(operation, e))?;
-        let completion = state.p2p.completion(id);
-        drop(state);
-        self.request(operation, Kind::Send { tag, bytes: buf.layout.bytes() }, id, completion)
+        self.request(state, operation, Kind::Send { tag, bytes: buf.layout.bytes() }, id)
     }
 
+    /// The request of what was just started. Leaves the engine.
     fn request(
         &self,
+        state: Entered<'_, RankState>,
         operation: &'static str,
         kind: Kind,
-        id: tocsin_progress::Id,
-        completion: Option<std::ptr::NonNull<tocsin_progress::Completion>>,
+        id: Id,
     ) -> Result<RawRequest, Error> {
+        let (completion, outcome) = Self::leave_with(state, id)?;
+        Ok(RawRequest::new(self.clone(), operation, kind, id, completion, outcome))
+    }
+
+    /// Leaves the engine. With the outcome, if there is one, the slot is somebody else's: most small messages need not
+    /// enter once more to give it back.
+    fn leave_with(
+        mut state: Entered<'_, RankState>,
+        id: Id,
+    ) -> Result<(NonNull<Completion>, Option<Outcome>), Error> {
         // A request that was just made has a completion.
-        let completion = completion.ok_or_else(|| Error::System {
-            operation: operation.into(),
+        let completion = state.p2p.completion(id).ok_or_else(|| Error::System {
+            operation: "starting a message".into(),
             reason: "the request was lost; please report this".into(),
         })?;
-        Ok(RawRequest::new(self.clone(), operation, kind, id, completion))
+        // SAFETY: - it lies in a slab that lives as long as the engine.
+        let outcome = unsafe { completion.as_ref() }.outcome();
+        if outcome.is_some() {
+            state.p2p.release(id);
+        }
+        Ok((completion, outcome))
+    }
+
+    /// Waits for what was just started. Leaves the engine.
+    fn finish(
+        &self,
+        state: Entered<'_, RankState>,
+        operation: &'static str,
+        kind: Kind,
+        id: Id,
+    ) -> Result<Status, Error> {
+        match Self::leave_with(state, id)? {
+            (_, Some(outcome)) => kind.read(self, operation, outcome),
+            (completion, None) => RawRequest::new(self.clone(), operation, kind, id, completion, None).wait(),
+        }
+    }
+
+    /// Sends, and waits until the buffer is free again.
+    ///
+    /// # Errors
+    /// As [`isend_raw`](Self::isend_raw).
+    ///
+    /// # Safety
+    /// What `buf` describes is readable, and not written, during the call.
+    pub unsafe fn send_raw(&self, buf: ConstBuf, dest: u32, tag: i32, mode: Mode) -> Result<Status, Error> {
+        let operation = if mode == Mode::Synchronous { "ssend" } else { "send" };
+        let dest = self.peer(operation, dest)?;
+        let tag = Comm::tag(operation, tag)?;
+        let args = SendArgs { context: self.context(), dest, tag, buf, mode, class: Class::Eager, cookie: 0 };
+        let mut state = self.shared().enter_open(operation)?;
+        // SAFETY: - the buffer: promised by the caller for the time of the call, which ends when the request has.
+        let id = unsafe { state.p2p.isend(args) }.map_err(|e| message_error(operation, e))?;
+        self.finish(state, operation, Kind::Send { tag, bytes: buf.layout.bytes() }, id)
+    }
+
+    /// Receives, and waits for it; `None` matches any.
+    ///
+    /// # Errors
+    /// As [`irecv_raw`](Self::irecv_raw).
+    ///
+    /// # Safety
+    /// What `buf` describes is writable, and used by nobody else, during the call.
+    pub unsafe fn recv_raw(
+        &self,
+        buf: MutBuf,
+        source: Option<u32>,
+        tag: Option<i32>,
+    ) -> Result<Status, Error> {
+        let (source, tag) = self.selection("recv", source, tag)?;
+        let args = RecvArgs { context: self.context(), source, tag, buf, class: Class::Eager, cookie: 0 };
+        let mut state = self.shared().enter_open("recv")?;
+        // SAFETY: - the buffer: promised by the caller for the time of the call, which ends when the request has.
+        let id = unsafe { state.p2p.irecv(args) }.map_err(|e| message_error("recv", e))?;
+        let room = buf.layout.bytes();
+        if room <= self.shared().eager_max
+            && let Some(completion) = state.p2p.completion(id)
+        {
+            // SAFETY: - it lies in a slab that lives as long as the engine.
+            state.linger(LOOKS, || unsafe { completion.as_ref() }.is_done());
+        }
+        self.finish(state, "recv", Kind::Receive { room }, id)
     }
 
     /// Starts a receive; `None` matches any.
@@ -115,9 +196,7 @@ impl Comm {
         let mut state = self.shared().enter_open("irecv")?;
         // SAFETY: - the buffer: promised by the caller.
         let id = unsafe { state.p2p.irecv(args) }.map_err(|e| message_error("irecv", e))?;
-        let completion = state.p2p.completion(id);
-        drop(state);
-        self.request("irecv", Kind::Receive { room: buf.layout.bytes() }, id, completion)
+        self.request(state, "irecv", Kind::Receive { room: buf.layout.bytes() }, id)
     }
 
     /// Sends and receives at once, and waits for both. After an error of one, the other is given up and nothing touches
@@ -220,10 +299,7 @@ impl Comm {
             // Received, or of no more use; where memory was refused, its drop discards it.
             message.id = None;
         }
-        let completion = id.as_ref().ok().and_then(|id| state.p2p.completion(*id));
-        // Before the message is, whose drop enters.
-        drop(state);
-        let id = id?;
-        self.request("mrecv", Kind::Receive { room: buf.layout.bytes() }, id, completion)
+        // On an error `state` is dropped before the message, whose drop enters.
+        self.request(state, operation, Kind::Receive { room: buf.layout.bytes() }, id?)
     }
 }
