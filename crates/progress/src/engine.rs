@@ -287,7 +287,7 @@ impl<W: Work> Engine<W> {
                     budget = Budget::of(context);
                 }
                 self.pass(work, &mut budget, &mut left);
-                !handler || !budget.exhausted()
+                !handler || !budget.is_over()
             },
         );
         if !clean {
