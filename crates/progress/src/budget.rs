@@ -13,6 +13,8 @@ pub const HANDLER_NS: u64 = 20_000;
 pub const USER_PACKETS: u32 = 256;
 /// Bytes per pass of a user's thread or a progress thread.
 pub const USER_BYTES: usize = 1024 * 1024;
+/// A deadline that work has yet to set.
+const UNSET: u64 = u64::MAX;
 /// [`Budget::packet`] reads the clock (25 ns) once in this many packets.
 const PACKETS_PER_CLOCK: u32 = 4;
 
@@ -49,7 +51,7 @@ pub struct Budget {
     context: Context,
     packets: u32,
     bytes: usize,
-    /// 0: none.
+    /// 0: none. [`UNSET`]: when work begins.
     deadline_ns: u64,
     /// Some work was.
     begun: bool,
@@ -60,10 +62,10 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// A handler's: 32 packets, 64 KiB, 20 us from now.
+    /// A handler's: 32 packets, 64 KiB, 20 us from its first work on. Reads no clock before that.
     #[inline]
     pub fn handler() -> Budget {
-        Budget::handler_since(now_ns())
+        Budget { deadline_ns: UNSET, ..Budget::handler_since(0) }
     }
 
     /// A handler's, counted from a time already read.
@@ -120,6 +122,7 @@ impl Budget {
             self.packets = 0;
             return false;
         }
+        self.set_deadline();
         self.first = !self.begun;
         self.begun = true;
         self.packets -= 1;
@@ -137,8 +140,23 @@ impl Budget {
     /// Notes that work begins which is no packet: from here on, time counts.
     #[inline]
     pub fn begin(&mut self) {
+        self.set_deadline();
         self.begun = true;
         self.first = false;
+    }
+
+    /// Reads the clock once.
+    #[inline]
+    fn set_deadline(&mut self) {
+        if self.deadline_ns == UNSET {
+            self.deadline_ns = now_ns().wrapping_add(HANDLER_NS);
+        }
+    }
+
+    /// When a handler's time began: 0 if it has not, or if this is no handler's.
+    #[inline]
+    pub fn time_began(&self) -> u64 {
+        if self.deadline_ns == UNSET { 0 } else { self.deadline_ns.saturating_sub(HANDLER_NS) }
     }
 
     /// Packets that may still be handled.
@@ -192,7 +210,7 @@ impl Budget {
 
     #[inline]
     fn late(&self) -> bool {
-        self.deadline_ns != 0 && now_ns() >= self.deadline_ns
+        self.deadline_ns != 0 && self.deadline_ns != UNSET && now_ns() >= self.deadline_ns
     }
 }
 
@@ -300,6 +318,18 @@ mod tests {
         let mut other = late();
         other.begin();
         assert!(!other.packet());
+    }
+
+    #[test]
+    fn time_begins_with_work() {
+        let mut budget = Budget::handler();
+        assert!(!budget.exhausted() && !budget.is_over() && budget.time_began() == 0);
+        let before = now_ns();
+        assert!(budget.packet());
+        assert!((before..=now_ns()).contains(&budget.time_began()));
+        while now_ns() < before + 2 * HANDLER_NS {}
+        assert!(budget.is_over() && budget.exhausted() && !budget.packet());
+        assert_eq!(Budget::user().time_began(), 0);
     }
 
     #[test]

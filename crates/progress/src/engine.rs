@@ -133,6 +133,8 @@ struct Left {
     worked: bool,
     /// Work or a request is left.
     more: bool,
+    /// [`Budget::time_began`] of the last pass.
+    began: u64,
 }
 
 impl Left {
@@ -263,7 +265,7 @@ impl<W: Work> Engine<W> {
     unsafe fn inside(&self, context: Context, first_pass: bool, touched: bool, mut budget: Budget) -> Left {
         // SAFETY: the token is ours until `drain` leaves, after which `work` is not used.
         let work = unsafe { &mut *self.work.get() };
-        let mut left = Left { worked: false, more: false };
+        let mut left = Left { worked: false, more: false, began: 0 };
         if first_pass {
             self.token.take_requests();
             self.pass(work, &mut budget, &mut left);
@@ -323,6 +325,7 @@ impl<W: Work> Engine<W> {
         stats::add(&self.stats.passes, 1);
         let found = work.progress(budget);
         left.more = found == Pass::More;
+        left.began = budget.time_began();
         if found != Pass::Idle {
             left.worked = true;
             if let Some(trace) = self.trace() {
@@ -440,7 +443,7 @@ impl<W: Work> Entered<'_, W> {
         let engine = self.engine;
         let context = self.context;
         engine.token.take_requests();
-        let mut left = Left { worked: false, more: false };
+        let mut left = Left { worked: false, more: false, began: 0 };
         engine.pass(&mut *self, &mut Budget::of(context), &mut left);
         if left.more {
             // The drop must not forget it.
