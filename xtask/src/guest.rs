@@ -81,7 +81,8 @@ fn list() -> Result<List, String> {
 pub fn everyday_entries() -> Result<Vec<Entry>, String> {
     let list = list()?;
     let boot = list.boots.first().ok_or("the list has no guest")?;
-    Ok(list.entries.into_iter().filter(|e| e.boots.contains(&boot.name)).collect())
+    let here = list.entries.into_iter().filter(|e| e.boots.contains(&boot.name));
+    Ok(here.map(|e| e.sized(true)).collect())
 }
 
 /// Boots the guests and runs what the list says; the last line is `N passed, N failed`.
@@ -92,7 +93,8 @@ pub fn run(options: &Options) -> Outcome {
     if !cfg!(all(target_arch = "x86_64", target_os = "linux")) {
         return Err("the guest is built on Linux on x86-64 only".to_owned());
     }
-    let list = list()?;
+    let mut list = list()?;
+    list.entries = list.entries.into_iter().map(|e| e.sized(options.full)).collect();
     let machines = select(&list, options)?;
     let start = Instant::now();
     let parts = prepare(&machines, options)?;

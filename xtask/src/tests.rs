@@ -162,9 +162,9 @@ fn steps(deep: bool) -> Result<Vec<Step>, String> {
             step.environment.push(("TOCSIN_TEST_DEEP".to_owned(), "1".to_owned()));
         }
         // On a machine without caches the emulator is built first.
-        steps.push(Step::new("guest", 60, &xtask, "guest"));
-        steps.push(Step::new("guest, Linux 6.12", 60, &xtask, "guest --kernel stock-6.12"));
-        steps.push(Step::new("guest, checked kernel", 120, &xtask, "guest --kernel patched"));
+        steps.push(Step::new("guest", 60, &xtask, "guest --full"));
+        steps.push(Step::new("guest, Linux 6.12", 60, &xtask, "guest --full --kernel stock-6.12"));
+        steps.push(Step::new("guest, checked kernel", 120, &xtask, "guest --full --kernel patched"));
         steps.push(Step::new("shuttle", 120, "bash", "ci/shuttle.sh"));
         steps.push(Step::new("miri", 240, "bash", "ci/miri.sh").with("TOCSIN_TEST_DEEP", "1"));
     }

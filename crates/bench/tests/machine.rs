@@ -32,21 +32,23 @@ fn main() -> ExitCode {
     }
     let uintr = tocsin_uintr_sys::why_not().is_none();
     let required = std::env::var_os("TOCSIN_TEST_UINTR_REQUIRED").is_some_and(|v| v == "1");
-    let mut failed = 0;
+    let (mut passed, mut failed) = (0, 0);
     for (name, test) in TESTS.iter().filter(|(name, _)| name.contains(&first) || first.starts_with('-')) {
         let start = Instant::now();
         let outcome =
             if required && !uintr { Err("user interrupts are required".into()) } else { test(uintr) };
         let ms = start.elapsed().as_millis();
         match outcome {
-            Ok(()) => println!("test {name} ... ok ({ms} ms)"),
+            Ok(()) => {
+                println!("test {name} ... ok ({ms} ms)");
+                passed += 1;
+            }
             Err(why) => {
                 println!("test {name} ... FAILED: {why}");
                 failed += 1;
             }
         }
     }
-    let passed = TESTS.len() - failed;
     println!("test result: {}. {passed} passed; {failed} failed", if failed == 0 { "ok" } else { "FAILED" });
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::from(101) }
 }

@@ -20,7 +20,6 @@ use crate::kind::BackendKind;
 use crate::signal::Signal;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::{Mutex, PoisonError};
-use tocsin_sync::errno;
 use tocsin_uintr_sys::{self as sys, Frame, VectorFd};
 
 /// The one hardware vector: which of the 64 of the descriptor are posted stands in the descriptor.
@@ -74,10 +73,9 @@ impl Backend for Uintr {
 
 /// What the trampoline runs: what the signal handler does for a ring.
 unsafe extern "C" fn on_user_interrupt(_vector: u64, _frame: *mut Frame, context: *const core::ffi::c_void) {
-    let _errno = errno::Saved::save();
     // SAFETY: `install` passes a static block, which is this thread's while its receiver is installed.
     let block = unsafe { &*context.cast::<Block>() };
-    // `Block::arrived` is not asked: it would count signals that are still on their way as seen.
+    // `Block::arrived` is not asked: it would count signals that are still on their way as seen. `enter` keeps errno.
     block.enter(Cause::Ring);
 }
 

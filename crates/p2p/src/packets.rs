@@ -64,6 +64,8 @@ impl<T: Transport> P2p<T> {
             self.counters.bytes_received = self.counters.bytes_received.wrapping_add(packet.len as u64);
             self.transport.consume(peer, class);
             self.count_taken(peer, class);
+        } else {
+            budget.in_vain();
         }
         step
     }

@@ -227,6 +227,7 @@ impl<T: Transport> P2p<T> {
                 return part;
             }
             if !self.try_answer(id) {
+                budget.in_vain();
                 break;
             }
             part.worked = true;

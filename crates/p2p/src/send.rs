@@ -256,7 +256,10 @@ impl<T: Transport> P2p<T> {
             }
             match self.try_first_packet(id) {
                 Attempt::Done => budget.take_bytes(len),
-                other => return other,
+                other => {
+                    budget.in_vain();
+                    return other;
+                }
             }
         }
     }
@@ -283,7 +286,10 @@ impl<T: Transport> P2p<T> {
         };
         let buf = request.source_buf();
         match self.transmit(peer, Class::Bulk, Urgency::Urgent, &header, &buf, offset, len) {
-            SendOutcome::Full => return Some(Attempt::Full),
+            SendOutcome::Full => {
+                budget.in_vain();
+                return Some(Attempt::Full);
+            }
             SendOutcome::Gone => self.fail_gone(id, peer),
             SendOutcome::Sent => {
                 budget.take_bytes(len);

@@ -13,6 +13,8 @@ pub const HANDLER_NS: u64 = 20_000;
 pub const USER_PACKETS: u32 = 256;
 /// Bytes per pass of a user's thread or a progress thread.
 pub const USER_BYTES: usize = 1024 * 1024;
+/// A deadline that work has yet to set.
+const UNSET: u64 = u64::MAX;
 /// [`Budget::packet`] reads the clock (25 ns) once in this many packets.
 const PACKETS_PER_CLOCK: u32 = 4;
 
@@ -40,21 +42,30 @@ pub enum Pass {
 
 /// What one pass may still do: packets, bytes to copy, and time. Handlers may use it.
 ///
+/// Time ends nothing before the first piece of work has begun. Where the way there alone takes longer (a slow or emulated
+/// machine, a thread that is always preempted), entry after entry would find its time over and do nothing, for ever.
+///
 /// Progress class: wait-free, no atomic operation.
 #[derive(Debug)]
 pub struct Budget {
     context: Context,
     packets: u32,
     bytes: usize,
-    /// 0: none.
+    /// 0: none. [`UNSET`]: when work begins.
     deadline_ns: u64,
+    /// Some work was.
+    begun: bool,
+    /// The last packet was the first work.
+    first: bool,
+    /// The deadline was seen to be over.
+    overdue: bool,
 }
 
 impl Budget {
-    /// A handler's: 32 packets, 64 KiB, 20 us from now.
+    /// A handler's: 32 packets, 64 KiB, 20 us from its first work on. Reads no clock before that.
     #[inline]
     pub fn handler() -> Budget {
-        Budget::handler_since(now_ns())
+        Budget { deadline_ns: UNSET, ..Budget::handler_since(0) }
     }
 
     /// A handler's, counted from a time already read.
@@ -65,13 +76,24 @@ impl Budget {
             packets: HANDLER_PACKETS,
             bytes: HANDLER_BYTES,
             deadline_ns: now.wrapping_add(HANDLER_NS),
+            begun: false,
+            first: false,
+            overdue: false,
         }
     }
 
     /// A user's thread: 256 packets, 1 MiB, no deadline.
     #[inline]
     pub fn user() -> Budget {
-        Budget { context: Context::User, packets: USER_PACKETS, bytes: USER_BYTES, deadline_ns: 0 }
+        Budget {
+            context: Context::User,
+            packets: USER_PACKETS,
+            bytes: USER_BYTES,
+            deadline_ns: 0,
+            begun: false,
+            first: false,
+            overdue: false,
+        }
     }
 
     /// What a pass in the given context may do.
@@ -85,7 +107,7 @@ impl Budget {
 
     /// A budget of the given size without a deadline; for tests that want to see a pass end early.
     pub fn limited(context: Context, packets: u32, bytes: usize) -> Budget {
-        Budget { context, packets, bytes, deadline_ns: 0 }
+        Budget { context, packets, bytes, deadline_ns: 0, begun: false, first: false, overdue: false }
     }
 
     /// Takes one packet from the budget. False when it is spent: leave the packet where it is and answer
@@ -95,12 +117,46 @@ impl Budget {
         if self.packets == 0 || self.bytes == 0 {
             return false;
         }
-        if self.packets.is_multiple_of(PACKETS_PER_CLOCK) && self.late() {
+        self.overdue = self.overdue || self.packets.is_multiple_of(PACKETS_PER_CLOCK) && self.late();
+        if self.overdue && self.begun {
             self.packets = 0;
             return false;
         }
+        self.set_deadline();
+        self.first = !self.begun;
+        self.begun = true;
         self.packets -= 1;
         true
+    }
+
+    /// Says that the last packet taken could not be handled, for want of room: it was no work, and no first one.
+    #[inline]
+    pub fn in_vain(&mut self) {
+        if self.first {
+            self.begun = false;
+        }
+    }
+
+    /// Notes that work begins which is no packet: from here on, time counts.
+    #[inline]
+    pub fn begin(&mut self) {
+        self.set_deadline();
+        self.begun = true;
+        self.first = false;
+    }
+
+    /// Reads the clock once.
+    #[inline]
+    fn set_deadline(&mut self) {
+        if self.deadline_ns == UNSET {
+            self.deadline_ns = now_ns().wrapping_add(HANDLER_NS);
+        }
+    }
+
+    /// When a handler's time began: 0 if it has not, or if this is no handler's.
+    #[inline]
+    pub fn time_began(&self) -> u64 {
+        if self.deadline_ns == UNSET { 0 } else { self.deadline_ns.saturating_sub(HANDLER_NS) }
     }
 
     /// Packets that may still be handled.
@@ -119,6 +175,7 @@ impl Budget {
     /// Notes that `n` bytes were copied or combined.
     #[inline]
     pub fn take_bytes(&mut self, n: usize) {
+        self.begin();
         self.bytes = self.bytes.saturating_sub(n);
         // A copy of some KiB is worth a look at the clock; a small one is not.
         if n >= 4096 && self.late() {
@@ -126,17 +183,23 @@ impl Budget {
         }
     }
 
-    /// Whether any of the three limits is reached. Reads the clock when there is a deadline.
+    /// Whether nothing more may begin. Reads the clock when there is a deadline.
     #[inline]
     pub fn exhausted(&mut self) -> bool {
         if self.packets == 0 || self.bytes == 0 {
             return true;
         }
-        if self.late() {
+        if self.begun && self.late() {
             self.packets = 0;
             return true;
         }
         false
+    }
+
+    /// Whether any of the three limits is reached, work begun or not: then no other pass begins.
+    #[inline]
+    pub fn is_over(&self) -> bool {
+        self.packets == 0 || self.bytes == 0 || self.late()
     }
 
     /// Who runs this pass.
@@ -147,7 +210,7 @@ impl Budget {
 
     #[inline]
     fn late(&self) -> bool {
-        self.deadline_ns != 0 && now_ns() >= self.deadline_ns
+        self.deadline_ns != 0 && self.deadline_ns != UNSET && now_ns() >= self.deadline_ns
     }
 }
 
@@ -225,11 +288,48 @@ mod tests {
     #[test]
     fn time_runs_out_for_handlers_only() {
         let mut budget = Budget::handler_since(now_ns() - HANDLER_NS);
+        budget.begin();
         assert!(budget.exhausted());
         assert!(!budget.packet());
         let mut budget = Budget::user();
         assert!(!budget.exhausted());
         assert_eq!(Budget::of(Context::ProgressThread).context(), Context::ProgressThread);
+    }
+
+    /// However late it comes: one piece of work, of any kind, and no second.
+    #[test]
+    fn a_late_handler_does_one_thing() {
+        let late = || Budget::handler_since(now_ns() - HANDLER_NS);
+        let mut packets = late();
+        assert!(!packets.exhausted() && packets.is_over());
+        assert!(packets.packet());
+        assert!(packets.exhausted() && !packets.packet());
+        let mut stuck = late();
+        for _ in 0..HANDLER_PACKETS / 2 {
+            assert!(stuck.packet());
+            stuck.in_vain();
+        }
+        assert!(stuck.packet() && !stuck.packet());
+        stuck.in_vain();
+        assert!(!stuck.packet(), "spent is spent");
+        let mut bytes = late();
+        bytes.take_bytes(1);
+        assert!(bytes.exhausted() && !bytes.packet());
+        let mut other = late();
+        other.begin();
+        assert!(!other.packet());
+    }
+
+    #[test]
+    fn time_begins_with_work() {
+        let mut budget = Budget::handler();
+        assert!(!budget.exhausted() && !budget.is_over() && budget.time_began() == 0);
+        let before = now_ns();
+        assert!(budget.packet());
+        assert!((before..=now_ns()).contains(&budget.time_began()));
+        while now_ns() < before + 2 * HANDLER_NS {}
+        assert!(budget.is_over() && budget.exhausted() && !budget.packet());
+        assert_eq!(Budget::user().time_began(), 0);
     }
 
     #[test]

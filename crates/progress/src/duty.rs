@@ -12,9 +12,15 @@ use tocsin_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 /// the design (`shared/design/measuring.md`); a user interrupt costs less, and is charged the same.
 pub const ENTRY_NS: u64 = 3_000;
 
+/// What a pass is taken to last that found nothing and therefore read no clock: over empty lanes, less than a microsecond.
+pub const IDLE_PASS_NS: u64 = 1_000;
+/// What such an entry is charged.
+const IDLE_NS: u64 = ENTRY_NS + IDLE_PASS_NS;
+/// How much of that may stand before an entry reads the clock all the same.
+const UNCLOCKED_NS: u64 = 4 * IDLE_NS;
 /// Half a millisecond, less one whole entry (20 us budget, entry cost, and a packet that began just before
-/// the deadline).
-pub const CAP_NS: u64 = 500_000 - 35_000;
+/// the deadline) and what entries without a clock may have taken.
+pub const CAP_NS: u64 = 500_000 - 35_000 - UNCLOCKED_NS;
 /// Throttled handlers go on when the sum has fallen to this, so that they get a useful stretch of time.
 const RESUME_NS: u64 = CAP_NS / 4 * 3;
 const BUCKET_SHIFT: u32 = 16;
@@ -26,7 +32,7 @@ const BUCKETS: usize = 32;
 /// The account. Written by the handler entries of one thread (which do not nest); read by anybody.
 ///
 /// Progress class: wait-free; to ask, two plain loads while handlers are far from their share, 19 otherwise; to
-/// charge, at most three loads and four stores.
+/// charge, at most four loads and five stores.
 #[derive(Debug)]
 pub struct Duty {
     /// Low 32 bits of the bucket's number in the upper half, nanoseconds used in the lower half.
@@ -36,6 +42,8 @@ pub struct Duty {
     epoch: AtomicU64,
     epoch_used: AtomicU64,
     last_epoch_used: AtomicU64,
+    /// What entries took that read no clock, since the last that did.
+    unclocked: AtomicU64,
     /// Whether the receiver is, as far as is known, throttled: a hint, see `engine`.
     suppressed: AtomicBool,
 }
@@ -54,6 +62,7 @@ impl Duty {
             epoch: AtomicU64::new(0),
             epoch_used: AtomicU64::new(0),
             last_epoch_used: AtomicU64::new(0),
+            unclocked: AtomicU64::new(0),
             suppressed: AtomicBool::new(false),
         }
     }
@@ -74,6 +83,8 @@ impl Duty {
     /// Adds what an entry that ended at `now` took. Handler entries only.
     #[inline]
     pub fn charge(&self, now: u64, ns: u64) {
+        let ns = ns.saturating_add(self.unclocked.load(Ordering::Relaxed));
+        self.unclocked.store(0, Ordering::Relaxed);
         let number = now >> BUCKET_SHIFT;
         let used = self.used_in(number).saturating_add(ns).min(0xffff_ffff);
         if let Some(bucket) = self.bucket(number) {
@@ -88,6 +99,26 @@ impl Duty {
             used = 0;
         }
         self.epoch_used.store(used.saturating_add(ns), Ordering::Relaxed);
+    }
+
+    /// Adds an entry that found nothing, without a look at the clock, to what the next [`charge`](Self::charge) adds.
+    /// False: there were enough of those, this one is to be charged. Handler entries only.
+    #[inline]
+    pub fn idle(&self) -> bool {
+        let unclocked = self.unclocked.load(Ordering::Relaxed).saturating_add(IDLE_NS);
+        let room = unclocked <= UNCLOCKED_NS;
+        if room {
+            self.unclocked.store(unclocked, Ordering::Relaxed);
+        }
+        room
+    }
+
+    /// Whether handlers are so far from their share that [`wait`](Self::wait) would be 0 at any time.
+    #[inline]
+    pub fn is_far(&self) -> bool {
+        let (this, last) =
+            (self.epoch_used.load(Ordering::Relaxed), self.last_epoch_used.load(Ordering::Relaxed));
+        this.saturating_add(last) < CAP_NS
     }
 
     /// What handlers took in the window that ends at `now`.
@@ -106,12 +137,7 @@ impl Duty {
     /// 0 when a handler may run now; else the nanoseconds (1 to about 1.1 ms) until it may.
     #[inline]
     pub fn wait(&self, now: u64) -> u64 {
-        let (this, last) =
-            (self.epoch_used.load(Ordering::Relaxed), self.last_epoch_used.load(Ordering::Relaxed));
-        if this.saturating_add(last) < CAP_NS {
-            return 0;
-        }
-        self.wait_by_sum(now)
+        if self.is_far() { 0 } else { self.wait_by_sum(now) }
     }
 
     fn wait_by_sum(&self, now: u64) -> u64 {
@@ -169,6 +195,18 @@ mod tests {
         let wait = duty.wait(now);
         assert!((100_000..1_200_000).contains(&wait), "{wait}");
         assert_eq!(duty.wait(now + wait), 0);
+    }
+
+    #[test]
+    fn entries_without_a_clock_are_charged_by_the_next_with_one() {
+        let duty = Duty::new();
+        let now = 1 << 40;
+        assert_eq!((0..10).filter(|_| duty.idle()).count() as u64, UNCLOCKED_NS / IDLE_NS);
+        duty.charge(now, 100);
+        assert_eq!(duty.used(now), UNCLOCKED_NS + 100);
+        assert!(duty.is_far() && duty.idle());
+        duty.charge(now, CAP_NS);
+        assert!(!duty.is_far());
     }
 
     proptest! {

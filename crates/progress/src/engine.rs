@@ -133,6 +133,8 @@ struct Left {
     worked: bool,
     /// Work or a request is left.
     more: bool,
+    /// [`Budget::time_began`] of the last pass.
+    began: u64,
 }
 
 impl Left {
@@ -265,7 +267,7 @@ impl<W: Work> Engine<W> {
     unsafe fn inside(&self, context: Context, first_pass: bool, touched: bool, mut budget: Budget) -> Left {
         // SAFETY: the token is ours until `drain` leaves, after which `work` is not used.
         let work = unsafe { &mut *self.work.get() };
-        let mut left = Left { worked: false, more: false };
+        let mut left = Left { worked: false, more: false, began: 0 };
         if first_pass {
             if self.token.is_requested() {
                 self.token.take_requests();
@@ -291,7 +293,7 @@ impl<W: Work> Engine<W> {
                     budget = Budget::of(context);
                 }
                 self.pass(work, &mut budget, &mut left);
-                !handler || !budget.exhausted()
+                !handler || !budget.is_over()
             },
         );
         if !clean {
@@ -330,6 +332,7 @@ impl<W: Work> Engine<W> {
         stats::add(&self.stats.passes, 1);
         let found = work.progress(budget);
         left.more = found == Pass::More;
+        left.began = budget.time_began();
         if found != Pass::Idle {
             left.worked = true;
             if let Some(trace) = self.trace() {
@@ -470,7 +473,7 @@ impl<W: Work> Entered<'_, W> {
         if engine.token.is_requested() {
             engine.token.take_requests();
         }
-        let mut left = Left { worked: false, more: false };
+        let mut left = Left { worked: false, more: false, began: 0 };
         engine.pass(&mut *self, &mut Budget::of(context), &mut left);
         if left.more {
             // The drop must not forget it.

@@ -48,7 +48,8 @@ macro_rules! counters {
 counters! {
     /// Handler entries.
     interrupts,
-    /// Nanoseconds that handlers took from the rank's thread, without the cost of entry and return.
+    /// Nanoseconds that handlers took from the rank's thread, without the cost of entry and return, and without most entries
+    /// that found nothing: they read no clock.
     stolen_ns,
     /// Passes over the work, by anybody.
     passes,

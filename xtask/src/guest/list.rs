@@ -115,11 +115,33 @@ pub struct Entry {
     pub arguments: Vec<String>,
 }
 
+/// `SIZE/FACTOR` as the size that a run takes; anything else as it is.
+fn size(text: &str, full: bool) -> String {
+    match text.split_once('/').map(|(size, factor)| (size.parse::<u64>(), factor.parse::<u64>())) {
+        Some((Ok(size), Ok(factor @ 1..))) => (if full { size } else { size / factor }).to_string(),
+        _ => text.to_owned(),
+    }
+}
+
 impl Entry {
     /// Its name in what is printed.
     pub fn name(&self) -> String {
         let file = self.program.file();
         if self.label.is_empty() { file } else { format!("{file}[{}]", self.label) }
+    }
+
+    /// With the sizes of a full run, or of an ordinary one.
+    #[must_use]
+    pub fn sized(mut self, full: bool) -> Entry {
+        for (_, value) in &mut self.environment {
+            *value = size(value, full);
+        }
+        for argument in &mut self.arguments {
+            if let Some((name, value)) = argument.split_once('=') {
+                *argument = format!("{name}={}", size(value, full));
+            }
+        }
+        self
     }
 
     fn parse(kind: &str, words: &[&str]) -> Result<Entry, String> {
@@ -232,6 +254,20 @@ mod tests {
         assert_eq!(first.environment, [("A_B".to_owned(), "c=d".to_owned())]);
         assert_eq!(first.arguments, ["--skip", "x"]);
         assert_eq!(list.entries[2].name(), "storm[10]");
+    }
+
+    #[test]
+    fn sizes_are_scaled() {
+        let text = "boot two\nc rings in=two seconds=9 N=1000/10 PATH=/a/b -- ROUNDS=20/5 MODULE=/u.ko 6/2";
+        let entry = |full| List::parse(text).expect("valid").entries.remove(0).sized(full);
+        let (part, full) = (entry(false), entry(true));
+        let values = |e: &Entry| e.environment.iter().map(|(_, v)| v.clone()).collect::<Vec<_>>();
+        assert_eq!(
+            (values(&part), values(&full)),
+            (vec!["100".into(), "/a/b".into()], vec!["1000".into(), "/a/b".into()])
+        );
+        assert_eq!(part.arguments, ["ROUNDS=4", "MODULE=/u.ko", "6/2"]);
+        assert_eq!(full.arguments, ["ROUNDS=20", "MODULE=/u.ko", "6/2"]);
     }
 
     #[test]

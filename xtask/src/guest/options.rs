@@ -35,6 +35,8 @@ pub struct Options {
     pub quantum: Option<u32>,
     pub x2apic: bool,
     pub shell: bool,
+    /// Stresses at their full sizes.
+    pub full: bool,
     /// Keep image and logs of the boots that passed, too.
     pub keep: bool,
     /// Only entries, or boots, whose name contains it.
@@ -42,7 +44,7 @@ pub struct Options {
 }
 
 pub const USAGE: &str = "\
-cargo xtask guest [--kernel stock|stock-6.12|patched] [--cpus N] [--quantum N] [--x2apic] [--shell] [--keep] [NAME]";
+cargo xtask guest [--kernel stock|stock-6.12|patched] [--cpus N] [--quantum N] [--x2apic] [--shell] [--full] [--keep] [NAME]";
 
 impl Options {
     /// Reads the command line.
@@ -56,6 +58,7 @@ impl Options {
             quantum: None,
             x2apic: false,
             shell: false,
+            full: false,
             keep: false,
             filter: None,
         };
@@ -72,6 +75,7 @@ impl Options {
                 "--quantum" => options.quantum = Some(number("--quantum", rest.next(), 1..=32)?),
                 "--x2apic" => options.x2apic = true,
                 "--shell" => options.shell = true,
+                "--full" => options.full = true,
                 "--keep" => options.keep = true,
                 option if option.starts_with('-') => return Err(format!("unknown option {option}; {USAGE}")),
                 name if options.filter.is_none() => options.filter = Some(name.to_owned()),
@@ -99,12 +103,24 @@ mod tests {
 
     #[test]
     fn words_are_read() {
-        let all = ["--kernel", "stock-6.12", "--cpus", "4", "--quantum", "1", "--x2apic", "--keep", "rings"];
+        let all = [
+            "--kernel",
+            "stock-6.12",
+            "--cpus",
+            "4",
+            "--quantum",
+            "1",
+            "--x2apic",
+            "--keep",
+            "--full",
+            "rings",
+        ];
         let options = Options::parse(&all).expect("valid");
         assert_eq!(
             (options.kernel, options.cpus, options.quantum, options.x2apic, options.keep),
             (Kernel::Stock612, Some(4), Some(1), true, true)
         );
+        assert!(options.full);
         assert_eq!(options.filter.as_deref(), Some("rings"));
         assert!(options.own_machine() && !Options::parse(&["rings"]).expect("valid").own_machine());
     }

@@ -60,6 +60,7 @@ impl Nbc {
             if budget.exhausted() {
                 return Pass::More;
             }
+            budget.begin();
             self.run_one(messages, slot, budget);
             pass = Pass::Worked;
         }

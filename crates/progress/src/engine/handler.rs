@@ -1,8 +1,8 @@
 //! What a doorbell's handler does.
 
-use super::Engine;
+use super::{Engine, Left};
 use crate::budget::{Budget, Context, Work};
-use crate::duty::ENTRY_NS;
+use crate::duty::{ENTRY_NS, IDLE_PASS_NS};
 use crate::stats;
 use crate::trace::kind;
 use tocsin_doorbell::Cause;
@@ -26,17 +26,19 @@ impl<W: Work> Engine<W> {
     }
 
     fn interrupted(&self, cause: Cause) {
-        let begun = now_ns();
         stats::add(&self.stats.interrupts, 1);
+        // Most entries of a rank that is not flooded find little or nothing: those read the clock when work begins, or not
+        // at all, which is a good part of what they take. 0: not read.
+        let begun = if self.trace().is_none() && self.duty.is_far() { 0 } else { now_ns() };
         if let Some(trace) = self.trace() {
             trace.record_at(begun, kind::INTERRUPT, cause as u64, 0);
         }
         // The cause does not decide anything: a timer's and a ring's signal collapse into one.
-        let wait = self.duty.wait(begun);
-        let more = if wait > 0 && self.throttle(wait) {
+        let wait = if begun == 0 { 0 } else { self.duty.wait(begun) };
+        let left = if wait > 0 && self.throttle(wait) {
             // No work now, but the next to come in from anywhere makes the pass that is due.
             self.token.request();
-            false
+            Left { worked: false, more: false, began: 0 }
         } else {
             // (Without a timer there is no throttling: nobody would lift it.)
             self.duty.clear_suppressed();
@@ -44,20 +46,28 @@ impl<W: Work> Engine<W> {
             // SYNC POINT: attention word, fence, look; a ringer publishes, fences, reads the attention word.
             fence(Ordering::SeqCst);
             if self.token.request_or_lock() {
+                let budget = if begun == 0 { Budget::handler() } else { Budget::handler_since(begun) };
                 // SAFETY: the token is ours.
-                let left =
-                    unsafe { self.inside(Context::Handler, true, false, Budget::handler_since(begun)) };
-                left.more
+                unsafe { self.inside(Context::Handler, true, false, budget) }
             } else {
                 stats::add(&self.stats.deferrals, 1);
                 if let Some(trace) = self.trace() {
                     trace.record(kind::DEFERRED, 0, 0);
                 }
-                false
+                Left { worked: false, more: false, began: 0 }
             }
         };
+        if begun == 0 && left.began == 0 && !left.worked && !left.more && self.duty.idle() {
+            return;
+        }
+        self.account(if begun == 0 { left.began } else { begun }, left.more);
+    }
+
+    /// Charges an entry that began at `begun` (0: it found nothing, and nobody looked) and now ends, and has it go on
+    /// later if there is `more`.
+    fn account(&self, begun: u64, more: bool) {
         let ended = now_ns();
-        let took = ended.wrapping_sub(begun);
+        let took = if begun == 0 { IDLE_PASS_NS } else { ended.wrapping_sub(begun) };
         stats::add(&self.stats.stolen_ns, took);
         self.duty.charge(ended, took.saturating_add(ENTRY_NS));
         if let Some(trace) = self.trace() {

@@ -134,26 +134,73 @@ pub(super) unsafe fn unmap(base: NonNull<u8>, bytes: u64) {
     let _cannot_fail = unsafe { libc::munmap(base.as_ptr().cast(), bytes as usize) };
 }
 
-/// Allocates a range of the file, so that touching it never fails. Interrupted by a signal, the kernel gives
-/// back what that call had allocated: small steps get through a storm of rings.
+/// Allocates a range of the file, so that touching it never fails. Not for handlers.
 pub(super) fn allocate(fd: BorrowedFd<'_>, offset: u64, bytes: u64) -> io::Result<()> {
-    const STEP: u64 = 64 << 10;
+    in_steps(offset, bytes, |at, step| {
+        // SAFETY: no pointers.
+        match unsafe { libc::fallocate(fd.as_raw_fd(), 0, at as libc::off_t, step as libc::off_t) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    })
+}
+
+/// Interrupted by a signal, the kernel gives back what the call had allocated, and it looks for signals before each page.
+/// So every interruption halves the step: a peer that is not answered, for the engine is busy here, sends a signal a
+/// millisecond, and on a slow machine no step of more pages would ever end. One page is interrupted only by a signal
+/// that is there before the call begins.
+fn in_steps(offset: u64, bytes: u64, mut allocate: impl FnMut(u64, u64) -> io::Result<()>) -> io::Result<()> {
+    const LARGEST: u64 = 64 << 10;
+    const SMALLEST: u64 = 4 << 10;
+    /// Of one page, so that a storm without end is an error.
     const ATTEMPTS: u32 = 100_000;
     let end = offset.saturating_add(bytes);
-    let (mut at, mut attempts) = (offset, 0);
+    let (mut at, mut largest, mut attempts) = (offset, LARGEST, 0);
     while at < end {
-        let step = STEP.min(end - at);
-        // SAFETY: no pointers.
-        let answer = unsafe { libc::fallocate(fd.as_raw_fd(), 0, at as libc::off_t, step as libc::off_t) };
-        if answer == 0 {
-            at += step;
-            continue;
-        }
-        let error = io::Error::last_os_error();
-        attempts += 1;
-        if error.kind() != io::ErrorKind::Interrupted || attempts == ATTEMPTS {
-            return Err(error);
+        let step = largest.min(end - at);
+        match allocate(at, step) {
+            Ok(()) => {
+                at += step;
+                attempts = 0;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted && attempts < ATTEMPTS => {
+                largest = (largest / 2).max(SMALLEST);
+                attempts += 1;
+            }
+            Err(error) => return Err(error),
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The end of what was allocated, by a kernel whose calls of more than `most` bytes are always interrupted.
+    fn allocated(offset: u64, bytes: u64, most: u64) -> io::Result<u64> {
+        let mut end = offset;
+        in_steps(offset, bytes, |at, step| {
+            if step > most {
+                return Err(io::Error::from_raw_os_error(libc::EINTR));
+            }
+            assert_eq!(at, end, "no gap");
+            end += step;
+            Ok(())
+        })?;
+        Ok(end)
+    }
+
+    #[test]
+    fn a_slow_machine_allocates_under_signals() {
+        for most in [4 << 10, 20 << 10, 1 << 20] {
+            assert_eq!(allocated(8192, 1_000_000, most).unwrap(), 1_008_192, "{most}");
+        }
+    }
+
+    #[test]
+    fn signals_without_end_are_an_error() {
+        assert_eq!(allocated(0, 1 << 20, 0).unwrap_err().kind(), io::ErrorKind::Interrupted);
+        assert_eq!(allocated(0, 0, 0).unwrap(), 0);
+    }
 }

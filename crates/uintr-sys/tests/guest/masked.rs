@@ -28,25 +28,41 @@ pub fn guards_nest() {
     drop(outlives);
 }
 
+/// The ringer waits for each ring's answer, and then for a while that varies. One that rings sooner than the handler ends
+/// interrupts the receiver again at every UIRET, and leaves it an instruction between two runs, or none.
 pub fn nothing_runs_while_masked() {
+    const SECTIONS: u32 = 2000;
+    const RUNG: u32 = 100;
     let receiver = receiver();
     let sender = receiver.vector(0).unwrap().fd().unwrap().sender().unwrap();
     static STOP: AtomicU64 = AtomicU64::new(0);
+    static SENT: AtomicU64 = AtomicU64::new(0);
     let ringer = std::thread::spawn(move || {
-        while STOP.load(Ordering::Relaxed) == 0 {
+        let going_on = || STOP.load(Ordering::Relaxed) == 0;
+        let mut pause = 0;
+        while going_on() {
+            let seen = runs();
             sender.send();
-            for _ in 0..50 {
+            SENT.fetch_add(1, Ordering::Release);
+            while runs() == seen && going_on() {
+                core::hint::spin_loop();
+            }
+            pause = (pause + 389) % 1000;
+            for _ in 0..pause {
                 core::hint::spin_loop();
             }
         }
     });
-    for _ in 0..2000 {
+    let (mut sections, mut rung_inside) = (0, 0);
+    while sections < SECTIONS || rung_inside < RUNG {
         let masked = Masked::new();
-        let before = runs();
+        let (before, sent) = (runs(), SENT.load(Ordering::Acquire));
         for _ in 0..300 {
             core::hint::spin_loop();
         }
         assert_eq!(runs(), before);
+        rung_inside += u32::from(SENT.load(Ordering::Acquire) != sent);
+        sections += 1;
         drop(masked);
     }
     until("rings are seen in between", || runs() > 0);
