@@ -80,7 +80,8 @@ impl<T: Transport> P2p<T> {
     ) -> Result<Step, Nonsense> {
         let header = &packet.header;
         let arrival = match (header.kind, header.flags) {
-            (kind::EAGER, 0 | FLAG_LONG) => Arrival::Eager,
+            (kind::EAGER, 0) => Arrival::Eager,
+            (kind::EAGER, FLAG_LONG) if class == Class::Coll => Arrival::Eager,
             (kind::EAGER, FLAG_SYNCHRONOUS) => Arrival::Synchronous,
             (kind::RTS, 0) if packet.len == 0 => Arrival::Announced,
             (kind::RTS, flags) if u32::from(flags) <= RECORDS && packet.len == TICKETS && header.c != 0 => {
@@ -97,7 +98,7 @@ impl<T: Transport> P2p<T> {
             source: peer,
             tag: header.tag,
             arrival,
-            long: class == Class::Coll && header.kind == kind::EAGER && header.flags & FLAG_LONG != 0,
+            long: arrival == Arrival::Eager && header.flags == FLAG_LONG,
             bytes,
             remote: header.b,
             offer: if arrival == Arrival::Announced { Self::offered(packet) } else { None },
