@@ -14,11 +14,11 @@ use std::time::{Duration, Instant};
 use crate::child::Counts;
 use crate::{Outcome, cargo};
 
-mod apt;
+pub mod apt;
 mod binaries;
 mod bochs;
 mod boot;
-mod cache;
+pub mod cache;
 mod cpio;
 mod image;
 mod judge;

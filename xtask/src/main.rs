@@ -10,6 +10,7 @@ mod disasm;
 mod guest;
 mod install;
 mod licences;
+mod peers;
 mod prerequisites;
 mod spdx;
 mod tests;
@@ -30,6 +31,8 @@ usage: cargo xtask COMMAND
                         boots emulated machines that have user interrupts and runs the tests of
                         kernel-patches/guest/tests.txt in them, or those whose name contains NAME; --shell boots one to
                         play with
+  peers [--rounds N] [--json]
+                        tocsin beside Debian's Open MPI and MPICH on two cores, interleaved: half round trips, overlap
   licences              checks the licence of every dependency
   disasm [BINARY]       checks the machine code of the functions listed in ci/wait-free.txt, in the release `tocsin`
 ";
@@ -45,6 +48,7 @@ fn main() -> ExitCode {
         ["test", rest @ ..] => tests::Selection::parse(rest).and_then(|selection| tests::run(&selection)),
         ["install", rest @ ..] => install::Destination::parse(rest).and_then(|d| install::run(&d)),
         ["guest", rest @ ..] => guest::Options::parse(rest).and_then(|options| guest::run(&options)),
+        ["peers", rest @ ..] => peers::Options::parse(rest).and_then(|options| peers::run(&options)),
         ["licences"] => licences::run(),
         ["disasm"] => disasm::run(None),
         ["disasm", binary] => disasm::run(Some(binary)),

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//
+// What `tocsin bench pingpong` and `tocsin bench overlap` do, by MPI: run as `peers pingpong|overlap SIZE...` on two
+// ranks; prints one JSON object per line.
+
+#include <mpi.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { TAG = 7, BATCHES = 40, ROUNDS = 200, PILOT_ROUNDS = 20 };
+
+static int rank;
+static double work_per_us;
+
+static double now_us(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1e6 + t.tv_nsec * 1e-3;
+}
+
+// A fixed amount of work, the same as tocsin's.
+static uint64_t compute(uint64_t work, uint64_t seed)
+{
+	volatile uint64_t in = seed, count = work, out;
+	uint64_t x = in;
+	for (uint64_t i = count; i > 0; i--) {
+		x = x * 0x9e3779b97f4a7c15u + 1;
+		x = x << 29 | x >> 35;
+		__asm__ volatile("" : "+r"(x));
+	}
+	out = x;
+	return out;
+}
+
+static void calibrate(void)
+{
+	const uint64_t slice = 200000;
+	double best = 1e18;
+	for (int i = 0; i < 40; i++) {
+		double start = now_us();
+		compute(slice, i);
+		double took = now_us() - start;
+		best = took < best ? took : best;
+	}
+	work_per_us = slice / best;
+}
+
+static int ascending(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+	return (x > y) - (x < y);
+}
+
+static double median(double *values, int count)
+{
+	qsort(values, count, sizeof *values, ascending);
+	return values[count / 2];
+}
+
+static double most(double mine)
+{
+	double all;
+	MPI_Allreduce(&mine, &all, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+	return all;
+}
+
+static void touch(char *buffer, size_t bytes, char value)
+{
+	for (size_t at = 0; at < bytes; at += 64)
+		((volatile char *)buffer)[at] = value;
+}
+
+static void pingpong(size_t bytes)
+{
+	char *out = malloc(bytes + 1), *in = malloc(bytes + 1);
+	int trips = bytes > 65536 ? 20 : 500;
+	double halves[BATCHES];
+	memset(in, 0, bytes + 1);
+	for (int batch = -2; batch < BATCHES; batch++) {
+		MPI_Barrier(MPI_COMM_WORLD);
+		double start = now_us();
+		for (int trip = 0; trip < trips; trip++) {
+			if (rank == 1)
+				MPI_Recv(in, bytes, MPI_BYTE, 0, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+			touch(out, bytes, (char)trip);
+			MPI_Send(out, bytes, MPI_BYTE, 1 - rank, TAG, MPI_COMM_WORLD);
+			if (rank == 0)
+				MPI_Recv(in, bytes, MPI_BYTE, 1, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+			if (bytes > 0 && in[bytes - 1 & ~(size_t)63] != (char)trip) {
+				fprintf(stderr, "wrong bytes\n");
+				MPI_Abort(MPI_COMM_WORLD, 1);
+			}
+		}
+		if (batch >= 0)
+			halves[batch] = (now_us() - start) / trips / 2;
+	}
+	if (rank == 0)
+		printf("{\"bench\":\"pingpong\",\"size_bytes\":%zu,\"half_rtt_us_p50\":%.4f}\n", bytes, median(halves, BATCHES));
+	free(out);
+	free(in);
+}
+
+struct message {
+	double time, waited;
+};
+
+// One message from rank 0 to rank 1, with computing between start and wait.
+static struct message message(char *buffer, size_t bytes, uint64_t work)
+{
+	MPI_Request request;
+	memset(buffer, rank, bytes);
+	MPI_Barrier(MPI_COMM_WORLD);
+	double start = now_us();
+	if (rank == 0)
+		MPI_Isend(buffer, bytes, MPI_BYTE, 1, TAG, MPI_COMM_WORLD, &request);
+	else
+		MPI_Irecv(buffer, bytes, MPI_BYTE, 0, TAG, MPI_COMM_WORLD, &request);
+	if (work > 0)
+		compute(work, start);
+	double waiting = now_us();
+	MPI_Wait(&request, MPI_STATUS_IGNORE);
+	double end = now_us();
+	if (rank == 1 && (buffer[0] != 0 || buffer[bytes - 1] != 0)) {
+		fprintf(stderr, "wrong bytes\n");
+		MPI_Abort(MPI_COMM_WORLD, 1);
+	}
+	return (struct message){ end - start, end - waiting };
+}
+
+static double computing(uint64_t work)
+{
+	MPI_Barrier(MPI_COMM_WORLD);
+	double start = now_us();
+	if (work > 0)
+		compute(work, start);
+	return now_us() - start;
+}
+
+static void overlap(size_t bytes, const char *who)
+{
+	static double comm[ROUNDS], ratio[ROUNDS], null_ratio[ROUNDS], blocked[ROUNDS];
+	char *buffer = malloc(bytes);
+	int both = strcmp(who, "both") == 0;
+	int mine = both || rank == (strcmp(who, "recv") == 0);
+	for (int i = -2; i < PILOT_ROUNDS; i++) {
+		double time = most(message(buffer, bytes, 0).time);
+		if (i >= 0)
+			comm[i] = time;
+	}
+	double four = 4 * median(comm, PILOT_ROUNDS);
+	uint64_t work = mine ? four * work_per_us : 0;
+	for (int i = 0; i < ROUNDS; i++) {
+		double t_comm = most(message(buffer, bytes, 0).time);
+		double t_comp = most(computing(work)), again = most(computing(work));
+		struct message m = message(buffer, bytes, work);
+		double t_ovrl = most(m.time), least = t_comm < t_comp ? t_comm : t_comp;
+		comm[i] = t_comm;
+		ratio[i] = (t_ovrl - (t_comm > t_comp ? t_comm : t_comp)) / least;
+		null_ratio[i] = (again - t_comp) / least;
+		blocked[i] = most(both || !mine ? m.waited : 0);
+	}
+	if (rank == 0)
+		printf("{\"bench\":\"overlap\",\"case\":\"%s\",\"size_bytes\":%zu,\"t_comm_us\":%.3f,\"ratio\":%.4f,"
+		       "\"null_ratio\":%.4f,\"peer_blocked_us\":%.3f}\n",
+		       who, bytes, median(comm, ROUNDS), median(ratio, ROUNDS), median(null_ratio, ROUNDS),
+		       median(blocked, ROUNDS));
+	free(buffer);
+}
+
+int main(int count, char **words)
+{
+	static const char *const cases[] = { "recv", "send", "both" };
+	MPI_Init(&count, &words);
+	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+	if (count < 3) {
+		fprintf(stderr, "usage: peers pingpong|overlap SIZE...\n");
+		MPI_Abort(MPI_COMM_WORLD, 2);
+	}
+	calibrate();
+	for (int i = 2; i < count; i++) {
+		size_t bytes = strtoull(words[i], NULL, 10);
+		if (strcmp(words[1], "pingpong") == 0)
+			pingpong(bytes);
+		else
+			for (int c = 0; c < 3; c++)
+				overlap(bytes, cases[c]);
+		fflush(stdout);
+	}
+	MPI_Finalize();
+	return 0;
+}
