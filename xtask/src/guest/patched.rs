@@ -25,7 +25,9 @@ pub fn find(archive: &Archive, tools: &Tools) -> Result<Built, String> {
     contents(&series, &mut parts)?;
     if series.is_dir() {
         // It takes the core's source from the module.
-        contents(&cargo::root().join("kernel-patches/module/core"), &mut parts)?;
+        for part in ["core", "include"] {
+            contents(&cargo::root().join("kernel-patches/module").join(part), &mut parts)?;
+        }
     }
     let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
     let dir = cache::once(&cache::key("linux", &parts), |dir, _| {
