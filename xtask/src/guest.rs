@@ -202,6 +202,9 @@ fn prepare(machines: &[Machine<'_>], options: &Options) -> Result<Parts, String>
     for wish in &wanted {
         let file = match wish {
             Program::C { file } => parts.module.join(file),
+            Program::Selftest { name } => {
+                binaries::selftest(&parts.kernel, name, &parts.tools, &parts.module)?
+            }
             Program::Script { file } => recipe(file),
             _ => continue,
         };

@@ -129,7 +129,7 @@ fn steps_on_hardware() -> Result<Vec<Step>, String> {
                 Step::cargo(&name, 20, &format!("test -p {package} --release --locked --lib --"))
             }
             Program::C { file } => Step::new(&name, 10, &format!("{programs}/{file}"), ""),
-            Program::Bin { .. } | Program::Script { .. } => continue,
+            Program::Bin { .. } | Program::Script { .. } | Program::Selftest { .. } => continue,
         };
         step.arguments.extend(entry.arguments);
         step.environment = entry.environment;

@@ -22,16 +22,24 @@
 
 /*
  * The notification vector. A notification that finds its receiver running never reaches the kernel: the processor
- * takes it. One that comes too late, when the receiver has been switched out, is an ordinary interrupt, and this
- * vector's stock handler only acknowledges and counts it, which is all there is to do: the posted bits stay in the
- * descriptor until the receiver is switched in. KVM sends this vector as well, to a CPU that runs a nested guest; if
- * it arrives while a receiver runs there, the processor looks into the receiver's descriptor and finds, at worst,
- * nothing, and KVM loses nothing, for outside of a guest its handler does nothing either.
+ * takes it. One that comes too late, when the receiver has been switched out, is an ordinary interrupt, and its
+ * handler only has to acknowledge and count it: the posted bits stay in the descriptor until the receiver is switched
+ * in.
+ *
+ * A kernel of which the core is a part has a vector for it. The module takes one whose stock handler does just that.
+ * KVM sends this vector as well, to a CPU that runs a nested guest; if it arrives while a receiver runs there, the
+ * processor looks into the receiver's descriptor and finds, at worst, nothing, and KVM loses nothing, for outside of a
+ * guest its handler does nothing either.
  */
-#define NOTIFICATION_VECTOR	POSTED_INTR_NESTED_VECTOR
-
+#ifdef MODULE
 #if !IS_ENABLED(CONFIG_KVM) && !IS_ENABLED(CONFIG_HAVE_KVM)
 #error "this kernel has no handler for POSTED_INTR_NESTED_VECTOR; it needs CONFIG_KVM (y or m)"
+#endif
+#define NOTIFICATION_VECTOR	POSTED_INTR_NESTED_VECTOR
+#define NOTIFICATION_COUNT	kvm_posted_intr_nested_ipis
+#else
+#define NOTIFICATION_VECTOR	UINTR_NOTIFICATION_VECTOR
+#define NOTIFICATION_COUNT	uintr_notifications
 #endif
 
 #define UINTR_RR		0x985
@@ -224,7 +232,7 @@ u64 uintr_stray_notifications(void)
 	int cpu;
 
 	for_each_possible_cpu(cpu)
-		sum += READ_ONCE(per_cpu(irq_stat.kvm_posted_intr_nested_ipis, cpu));
+		sum += READ_ONCE(per_cpu(irq_stat.NOTIFICATION_COUNT, cpu));
 	return sum;
 }
 

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The events of the stock kernel by which the core learns what it is not called for.
+ * The events of the kernel by which the core learns what it is not called for.
  *
  * exec         the tracepoint sched_process_exec, which runs in the thread that execs, after the new address space is
  *              in place, before it returns to user code; an exec that fails after the point of no return kills the
  *              thread instead. It is the only such event that also covers a thread that shares its address space
- *              (vfork, CLONE_VM): the release of the old address space does not come then.
+ *              (vfork, CLONE_VM): the release of the old address space does not come then. A kernel of which the core
+ *              is a part calls uintr_flush_thread instead, at the same stage and with the same reach.
  * first send   the trap of an undefined instruction, by the chain of "die" notifiers.
  * hotplug      a state of the CPU hotplug machine.
  * suspend      system core operations: they run last and first, interrupts off, on the one CPU left.
@@ -21,10 +22,15 @@
 #include <linux/syscore_ops.h>
 #include <linux/tracepoint.h>
 #include <asm/trapnr.h>
+#ifdef MODULE
 #include <trace/events/sched.h>
+#else
+#include <asm/uintr.h>
+#endif
 
 /* ---- exec ---------------------------------------------------------------------------------------------------- */
 
+#ifdef MODULE
 static struct tracepoint *exec_event;
 
 static void after_exec(void *unused, struct task_struct *task, pid_t old_pid, struct linux_binprm *binary)
@@ -56,6 +62,21 @@ static void exec_exit(void)
 	tracepoint_probe_unregister(exec_event, after_exec, NULL);
 	tracepoint_synchronize_unregister();
 }
+#else
+void uintr_flush_thread(void)
+{
+	uintr_thread_forget();
+}
+
+static int exec_init(void)
+{
+	return 0;
+}
+
+static void exec_exit(void)
+{
+}
+#endif
 
 /* ---- a thread's first SENDUIPI --------------------------------------------------------------------------------- */
 

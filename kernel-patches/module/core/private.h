@@ -102,6 +102,13 @@ struct uintr_table *uintr_table_current(void);
 /* The same, made if there is none. */
 struct uintr_table *uintr_table_make(void);
 struct uintr_uitte *uintr_table_entries(struct uintr_table *table);
+/* Gives the current address space this table. -EBUSY: it has one. */
+int uintr_table_attach(struct uintr_table *table);
+/* What a table grants lasts as long as an address space has it, or somebody else owns it. The caller's address space has
+ * it when it is owned; it is not disowned with references to it all gone.
+ */
+void uintr_table_own(struct uintr_table *table);
+void uintr_table_disown(struct uintr_table *table);
 struct uintr_table *uintr_table_get(struct uintr_table *table);
 void uintr_table_put(struct uintr_table *table);
 int uintr_table_add(struct uintr_table *table, struct uintr_receiver *receiver, unsigned int vector);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Tables of senders: one for each address space that has ever registered as a sender.
+ * Tables of senders: one for each address space that has ever registered as a sender, or for several that share one.
  *
  * Entries and the processor. SENDUIPI on another CPU may be reading an entry, or be about to write the descriptor
  * that it read from one, at any moment, and takes no lock that we could take. So:
  *  - An entry becomes valid, or invalid, by one 8-byte store.
- *  - After an entry is made invalid, every CPU that may run a thread of the address space is interrupted, and all of
+ *  - After an entry is made invalid, every CPU that may run a thread of an address space with this table is interrupted, and all of
  *    them have answered before the entry is used again or its descriptor's reference is dropped. SENDUIPI is one
  *    instruction: a CPU that answers an interrupt is not in the middle of one, and one that starts later reads the
  *    entry as invalid. (An RCU grace period would not do: user code on a nohz_full CPU is quiescent for RCU all the
@@ -17,11 +17,12 @@
  *    posts there. In no case does the processor follow a pointer to freed memory, or to address 0, which it would
  *    do as a supervisor and the kernel take for its own fault.
  *
- * Lifetime. The table ends with the address space, which the kernel tells by the release call of an MMU notifier, and
- * that is: when the last user has left, by exit or exec. By then no thread can run user code in it again, so no
- * SENDUIPI is under way, and no interrupt is needed: every CPU that ran one has entered the kernel since. Threads
- * that are on their way out still carry the table's address in a register, though they cannot use it; each holds a
- * reference, so the page outlives that, too.
+ * Lifetime. What a table grants ends with its last owner: an address space or an open descriptor of the table (only the
+ * system calls give those). An address space ends, which the kernel tells by the release call of an MMU notifier, when
+ * the last user has left, by exit or exec. By then no thread can run user code in it again, so none of its SENDUIPIs is
+ * under way, and no interrupt is needed: every CPU that ran one has entered the kernel since. Threads that are on their
+ * way out still carry the table's address in a register, though they cannot use it; each holds a reference, so the
+ * page outlives that, too.
  *
  * vfork and CLONE_VM give a thread the same address space and so the same table. fork gives a new one, without.
  */
@@ -29,6 +30,7 @@
 
 #include <linux/gfp.h>
 #include <linux/hashtable.h>
+#include <linux/list.h>
 #include <linux/mm.h>
 #include <linux/mmu_notifier.h>
 #include <linux/module.h>
@@ -46,79 +48,80 @@ struct slot {
 };
 
 struct uintr_table {
-	struct mmu_notifier notifier;
-	struct hlist_node link;		/* in tables, under tables_lock */
-	struct mm_struct *mm;		/* only compared */
-	refcount_t refs;		/* the address space, each thread that carries the address */
+	refcount_t refs;		/* each space, each thread that carries the address, each descriptor */
 	struct uintr_uitte *entries;
-	struct mutex lock;		/* of slots and of writing to entries */
-	struct uintr_remains remains;
+	struct mutex lock;		/* of all below, and of writing to entries */
+	struct list_head spaces;	/* the address spaces that have it */
+	unsigned int owners;		/* those, and open descriptors */
 	struct slot slots[UINTR_SENDERS];
 };
 
-static DEFINE_HASHTABLE(tables, 8);
-static DEFINE_SPINLOCK(tables_lock);
-/* Of making tables; mmap_lock is taken inside. */
-static DEFINE_MUTEX(make_lock);
+/* That an address space has a table. */
+struct space {
+	struct mmu_notifier notifier;
+	struct hlist_node link;		/* in spaces, under spaces_lock */
+	struct list_head sibling;	/* in its table's list */
+	struct mm_struct *mm;		/* the notifier's, which keeps the structure */
+	struct uintr_table *table;
+	struct uintr_remains remains;
+};
+
+static DEFINE_HASHTABLE(spaces, 8);
+static DEFINE_SPINLOCK(spaces_lock);
+/* Of giving address spaces their tables; mmap_lock is taken inside. */
+static DEFINE_MUTEX(attach_lock);
+/* The table that is being given, for MMU notifiers are allocated by a call without an argument. */
+static struct uintr_table *attaching;
 static atomic_long_t existing;
 /* Where entries in nobody's use point to. */
 static struct uintr_upid nobody;
 
 static_assert(UINTR_SENDERS * sizeof(struct uintr_uitte) == PAGE_SIZE);
 
-static struct mmu_notifier *table_alloc(struct mm_struct *mm)
+static struct uintr_table *table_new(void)
 {
 	struct uintr_table *table = kzalloc(sizeof(*table), GFP_KERNEL_ACCOUNT);
 	unsigned int i;
 
 	if (!table)
-		return ERR_PTR(-ENOMEM);
+		return NULL;
 	table->entries = (struct uintr_uitte *)get_zeroed_page(GFP_KERNEL_ACCOUNT);
 	if (!table->entries) {
 		kfree(table);
-		return ERR_PTR(-ENOMEM);
+		return NULL;
 	}
 	for (i = 0; i < UINTR_SENDERS; i++)
 		table->entries[i].upid = (u64)&nobody;
-	table->mm = mm;
-	INIT_HLIST_NODE(&table->link);
 	refcount_set(&table->refs, 1);
 	mutex_init(&table->lock);
+	INIT_LIST_HEAD(&table->spaces);
 	atomic_long_inc(&existing);
-	__module_get(THIS_MODULE);
-	return &table->notifier;
+	return table;
 }
 
-static void table_bury(struct uintr_remains *remains)
+struct uintr_table *uintr_table_get(struct uintr_table *table)
 {
-	struct uintr_table *table = container_of(remains, struct uintr_table, remains);
+	refcount_inc(&table->refs);
+	return table;
+}
 
+/* Who holds a reference also holds one to the module, and drops it later. */
+void uintr_table_put(struct uintr_table *table)
+{
+	if (!refcount_dec_and_test(&table->refs))
+		return;
 	free_page((unsigned long)table->entries);
 	kfree(table);
 	atomic_long_dec(&existing);
-	module_put(THIS_MODULE);
 }
 
-/* In a callback of SRCU: the bottom half is off. */
-static void table_free(struct mmu_notifier *notifier)
+/* The table's lock is held. */
+static void disown(struct uintr_table *table)
 {
-	struct uintr_table *table = container_of(notifier, struct uintr_table, notifier);
-
-	table->remains.bury = table_bury;
-	uintr_bury(&table->remains);
-}
-
-/* The address space has ended. */
-static void table_release(struct mmu_notifier *notifier, struct mm_struct *mm)
-{
-	struct uintr_table *table = container_of(notifier, struct uintr_table, notifier);
 	unsigned int i;
 
-	spin_lock(&tables_lock);
-	hash_del_rcu(&table->link);
-	spin_unlock(&tables_lock);
-
-	mutex_lock(&table->lock);
+	if (--table->owners)
+		return;
 	for (i = 0; i < UINTR_SENDERS; i++) {
 		struct slot *slot = &table->slots[i];
 
@@ -130,27 +133,74 @@ static void table_release(struct mmu_notifier *notifier, struct mm_struct *mm)
 		slot->receiver = NULL;
 		slot->count = 0;
 	}
+}
+
+void uintr_table_own(struct uintr_table *table)
+{
+	mutex_lock(&table->lock);
+	table->owners++;
 	mutex_unlock(&table->lock);
-	uintr_table_put(table);
 }
 
-static const struct mmu_notifier_ops table_ops = {
-	.release = table_release,
-	.alloc_notifier = table_alloc,
-	.free_notifier = table_free,
+void uintr_table_disown(struct uintr_table *table)
+{
+	mutex_lock(&table->lock);
+	disown(table);
+	mutex_unlock(&table->lock);
+}
+
+static struct mmu_notifier *space_alloc(struct mm_struct *mm)
+{
+	struct space *space = kzalloc(sizeof(*space), GFP_KERNEL_ACCOUNT);
+
+	if (!space)
+		return ERR_PTR(-ENOMEM);
+	space->mm = mm;
+	space->table = uintr_table_get(attaching);
+	__module_get(THIS_MODULE);
+	return &space->notifier;
+}
+
+static void space_bury(struct uintr_remains *remains)
+{
+	struct space *space = container_of(remains, struct space, remains);
+
+	uintr_table_put(space->table);
+	kfree(space);
+	module_put(THIS_MODULE);
+}
+
+/* In a callback of SRCU: the bottom half is off. */
+static void space_free(struct mmu_notifier *notifier)
+{
+	struct space *space = container_of(notifier, struct space, notifier);
+
+	space->remains.bury = space_bury;
+	uintr_bury(&space->remains);
+}
+
+/* The address space has ended. */
+static void space_release(struct mmu_notifier *notifier, struct mm_struct *mm)
+{
+	struct space *space = container_of(notifier, struct space, notifier);
+	struct uintr_table *table = space->table;
+
+	spin_lock(&spaces_lock);
+	hash_del_rcu(&space->link);
+	spin_unlock(&spaces_lock);
+
+	mutex_lock(&table->lock);
+	list_del(&space->sibling);
+	disown(table);
+	mutex_unlock(&table->lock);
+	mmu_notifier_put(&space->notifier);
+}
+
+static const struct mmu_notifier_ops space_ops = {
+	.release = space_release,
+	.alloc_notifier = space_alloc,
+	.free_notifier = space_free,
 };
-
-struct uintr_table *uintr_table_get(struct uintr_table *table)
-{
-	refcount_inc(&table->refs);
-	return table;
-}
-
-void uintr_table_put(struct uintr_table *table)
-{
-	if (refcount_dec_and_test(&table->refs))
-		mmu_notifier_put(&table->notifier);
-}
 
 struct uintr_uitte *uintr_table_entries(struct uintr_table *table)
 {
@@ -160,14 +210,15 @@ struct uintr_uitte *uintr_table_entries(struct uintr_table *table)
 struct uintr_table *uintr_table_current(void)
 {
 	struct mm_struct *mm = current->mm;
-	struct uintr_table *table, *found = NULL;
+	struct uintr_table *found = NULL;
+	struct space *space;
 
 	if (!mm)
 		return NULL;
 	rcu_read_lock();
-	hash_for_each_possible_rcu(tables, table, link, (unsigned long)mm) {
-		if (table->mm == mm) {
-			found = table;
+	hash_for_each_possible_rcu(spaces, space, link, (unsigned long)mm) {
+		if (space->mm == mm) {
+			found = space->table;
 			break;
 		}
 	}
@@ -175,29 +226,61 @@ struct uintr_table *uintr_table_current(void)
 	return found;
 }
 
+/* The current address space has no table; attach_lock is held. */
+static int attach(struct uintr_table *table)
+{
+	struct mmu_notifier *notifier;
+	struct space *space;
+
+	attaching = table;
+	notifier = mmu_notifier_get(&space_ops, current->mm);
+	/* Registering a notifier gives up when a signal is pending; the caller comes again after it. */
+	if (IS_ERR(notifier))
+		return PTR_ERR(notifier) == -EINTR ? -ERESTARTNOINTR : PTR_ERR(notifier);
+	space = container_of(notifier, struct space, notifier);
+	mutex_lock(&table->lock);
+	list_add(&space->sibling, &table->spaces);
+	table->owners++;
+	mutex_unlock(&table->lock);
+	spin_lock(&spaces_lock);
+	hash_add_rcu(spaces, &space->link, (unsigned long)space->mm);
+	spin_unlock(&spaces_lock);
+	return 0;
+}
+
+int uintr_table_attach(struct uintr_table *table)
+{
+	int error;
+
+	mutex_lock(&attach_lock);
+	error = uintr_table_current() ? -EBUSY : attach(table);
+	mutex_unlock(&attach_lock);
+	return error;
+}
+
 struct uintr_table *uintr_table_make(void)
 {
 	struct uintr_table *table = uintr_table_current();
-	struct mmu_notifier *notifier;
+	int error;
 
 	if (table)
 		return table;
-	mutex_lock(&make_lock);
+	mutex_lock(&attach_lock);
 	table = uintr_table_current();
 	if (table)
 		goto out;
-	notifier = mmu_notifier_get(&table_ops, current->mm);
-	if (IS_ERR(notifier)) {
-		/* Registering a notifier gives up when a signal is pending; the caller comes again after it. */
-		table = PTR_ERR(notifier) == -EINTR ? ERR_PTR(-ERESTARTNOINTR) : ERR_CAST(notifier);
+	table = table_new();
+	if (!table) {
+		table = ERR_PTR(-ENOMEM);
 		goto out;
 	}
-	table = container_of(notifier, struct uintr_table, notifier);
-	spin_lock(&tables_lock);
-	hash_add_rcu(tables, &table->link, (unsigned long)table->mm);
-	spin_unlock(&tables_lock);
+	error = attach(table);
+	/* From now on it is the address space's. */
+	uintr_table_put(table);
+	if (error)
+		table = ERR_PTR(error);
 out:
-	mutex_unlock(&make_lock);
+	mutex_unlock(&attach_lock);
 	return table;
 }
 
@@ -241,6 +324,7 @@ static void answer(void *unused)
 int uintr_table_remove(struct uintr_table *table, unsigned int index)
 {
 	struct uintr_receiver *receiver = NULL;
+	struct space *space;
 	int result = 0;
 
 	if (index >= UINTR_SENDERS)
@@ -255,7 +339,8 @@ int uintr_table_remove(struct uintr_table *table, unsigned int index)
 		WRITE_ONCE(table->entries[index].target, 0);
 		/* The store before the reading of the mask: see the head of this file. */
 		smp_mb();
-		on_each_cpu_mask(mm_cpumask(table->mm), answer, NULL, 1);
+		list_for_each_entry(space, &table->spaces, sibling)
+			on_each_cpu_mask(mm_cpumask(space->mm), answer, NULL, 1);
 		WRITE_ONCE(table->entries[index].upid, (u64)&nobody);
 	}
 	mutex_unlock(&table->lock);

@@ -11,6 +11,7 @@
  *   thread.c     what a thread carries from CPU to CPU, and when it gives it up
  *   hooks.c      the events of the stock kernel by which the core learns of exec, first sends, hotplug and suspend
  *   vector_fd.c  descriptors of vectors
+ *   table_fd.c   descriptors of tables of senders (in the kernel, not in the module)
  *   burial.c     freeing what died where nothing may sleep
  *   calls.c      the functions below
  */
@@ -37,6 +38,10 @@ int uintr_vector_fd(unsigned int vector);
 int uintr_register_sender(int fd);
 int uintr_register_self(unsigned int vector);
 int uintr_unregister_sender(unsigned int index);
+/* A new close-on-exec descriptor of the address space's table, made if there is none; another address space takes the
+ * table by UIPI_SET_TARGET_TABLE.
+ */
+int uintr_table_fd(void);
 
 void uintr_read_info(struct uintr_info *info);
 int uintr_read_stats(struct uintr_stats *stats);

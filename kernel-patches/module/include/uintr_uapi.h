@@ -97,4 +97,9 @@ struct uintr_stats {
 #define UINTR_IOC_REGISTER_SELF		_IOW(UINTR_IOC_MAGIC, 0x17, struct uintr_vector)
 #define UINTR_IOC_STATS			_IOR(UINTR_IOC_MAGIC, 0x18, struct uintr_stats)
 
+/* Of the descriptors that the system call uintr_ipi_fd gives: has the calling process send by the table that the
+ * descriptor stands for. Errors: EBUSY (it has a table already), ENOMEM.
+ */
+#define UIPI_SET_TARGET_TABLE		_IO(UINTR_IOC_MAGIC, 0x00)
+
 #endif

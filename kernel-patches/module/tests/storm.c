@@ -188,7 +188,7 @@ static void life(void)
 
 int role(const char *name)
 {
-	device = open("/dev/uintr", O_RDWR | O_CLOEXEC);
+	device = open_device();
 	if (strcmp(name, "life") || device < 0)
 		return 3;
 	seed = argument("SEED", 1) + 0x9e3779b97f4a7c15;

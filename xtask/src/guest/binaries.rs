@@ -45,7 +45,7 @@ pub fn rust(programs: &BTreeSet<Program>) -> Result<BTreeMap<Program, PathBuf>, 
                 libs.extend(["-p", package]);
                 wanted.insert((id(package)?, "lib", String::new()), wish.clone());
             }
-            Program::C { .. } | Program::Script { .. } => {}
+            Program::C { .. } | Program::Selftest { .. } | Program::Script { .. } => {}
         }
     }
     let mut built = BTreeMap::new();
@@ -97,6 +97,23 @@ fn cargo(command: &str, more: &[&str], words: &[&str]) -> Result<Vec<Value>, Str
         .stderr(Stdio::inherit());
     let output = child::output(cargo, "building the guest's programs")?;
     Ok(output.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
+}
+
+/// Builds one of the tests that the kernel's tree has of its own, beside the module.
+///
+/// # Errors
+/// When the tree has no such test, or it does not build.
+pub fn selftest(kernel: &Built, name: &str, tools: &Tools, dir: &Path) -> Result<PathBuf, String> {
+    let to = dir.join(format!("selftest-{name}"));
+    cache::make_dir(&to)?;
+    // Against the C library's headers: the tree's are not installed.
+    let script = format!(
+        "make -C '{}/tools/testing/selftests/{name}' OUTPUT='{}' LDFLAGS=-static KHDR_INCLUDES=' '",
+        kernel.headers.display(),
+        to.display()
+    );
+    shell(&script, tools, &dir.join(format!("selftest-{name}.log")), "building the kernel's own tests")?;
+    Ok(to.join(name))
 }
 
 /// Builds the module against this kernel; beside it, the C programs asked for.

@@ -2,7 +2,7 @@
 //!
 //! Init writes lines that begin with `MARK`: `up`, `module`, `begin NAME`, `kernel NAME`, `end NAME STATUS` and `done`. Between
 //! `begin` and `end` are the lines of the test's own harness: libtest's, or `ok NAME` and `FAILED NAME: why` with a closing
-//! `N passed, N failed`.
+//! `N passed, N failed`, or those of the kernel's own tests, `ok N NAME` and `not ok N NAME` with a closing `# Totals:`.
 
 use crate::child::Counts;
 
@@ -115,7 +115,7 @@ fn entry(log: &str, name: &str, cut: &str, verdict: &mut Verdict) {
     let mut closing: Option<Counts> = None;
     let mut running: Option<&str> = None;
     for line in output {
-        if let Some(counts) = Counts::of_line(line) {
+        if let Some(counts) = Counts::of_line(line).or_else(|| totals(line)) {
             closing = Some(closing.unwrap_or_default().plus(counts));
             continue;
         }
@@ -158,6 +158,23 @@ fn entry(log: &str, name: &str, cut: &str, verdict: &mut Verdict) {
     }
 }
 
+/// The closing line of the kernel's own tests. What was left out, or ended otherwise than it should, is a failure here.
+fn totals(line: &str) -> Option<Counts> {
+    let mut counts = Counts::default();
+    for word in line.strip_prefix("# Totals: ")?.split_whitespace() {
+        let (kind, number) = word.split_once(':')?;
+        let number: u64 = number.parse().ok()?;
+        *(if kind == "pass" { &mut counts.passed } else { &mut counts.failed }) += number;
+    }
+    Some(counts)
+}
+
+/// `N NAME` of a result's line, the name alone.
+fn unnumbered(rest: &str) -> Option<&str> {
+    let (number, name) = rest.split_once(' ')?;
+    number.parse::<u32>().ok().map(|_| name)
+}
+
 /// The name of the test that a line of libtest says to begin.
 fn begun(line: &str) -> Option<&str> {
     let (name, _) = line.strip_prefix("test ")?.split_once(" ...")?;
@@ -169,8 +186,13 @@ fn result<'a>(line: &'a str, running: Option<&'a str>) -> Option<(&'a str, Optio
     if let Some((test, why)) = line.strip_prefix("FAILED ").and_then(|rest| rest.split_once(": ")) {
         return Some((test, Some(why)));
     }
+    if let Some(test) = line.strip_prefix("not ok ").and_then(unnumbered) {
+        return Some((test, Some("see its output")));
+    }
     if let Some(test) = line.strip_prefix("ok ") {
-        return Some((test, None));
+        let test = unnumbered(test).unwrap_or(test);
+        // It was left out: all that a guest is given has to run.
+        return Some((test, test.contains(" # SKIP").then_some("skipped")));
     }
     let test = running?;
     let word = line.rsplit_once("... ").map_or(line, |(_, last)| last);
@@ -213,6 +235,28 @@ mod tests {
         assert_eq!(numbers(&verdict), (5, 0), "{}", failures(&verdict));
         let names: Vec<&str> = verdict.lines.iter().map(|l| l.name.as_str()).collect();
         assert_eq!(names, ["boot", "a::x", "a::y", "b::one", "b::two"]);
+    }
+
+    #[test]
+    fn the_kernels_own_tests_are_read() {
+        let log = |lines: &str, totals: &str, status: u32| {
+            format!(
+                "{UP}@@tocsin begin a\nTAP version 13\n1..2\n{lines}# Totals: {totals}\n@@tocsin end a {status}\n@@tocsin done\n"
+            )
+        };
+        let good = of(
+            &log("ok 1 one\n# said\nok 2 two\n", "pass:2 fail:0 xfail:0 xpass:0 skip:0 error:0", 0),
+            &["a"],
+            None,
+        );
+        assert_eq!((numbers(&good), good.lines[1].name.as_str()), ((3, 0), "a::one"), "{}", failures(&good));
+        let bad = of(
+            &log("not ok 1 one\nok 2 two # SKIP\n", "pass:0 fail:1 xfail:0 xpass:0 skip:1 error:0", 1),
+            &["a"],
+            None,
+        );
+        assert_eq!(numbers(&bad), (1, 2));
+        assert!(failures(&bad).contains("a::two # SKIP: skipped"));
     }
 
     #[test]

@@ -68,6 +68,8 @@ pub enum Program {
     Bin { package: String, target: String },
     /// A C program of `kernel-patches/module/tests`.
     C { file: String },
+    /// The tests of that name among the patched kernel's own, `tools/testing/selftests`.
+    Selftest { name: String },
     /// A shell script of `kernel-patches/guest`.
     Script { file: String },
 }
@@ -84,6 +86,7 @@ impl Program {
             "bin" => target().map(|(package, target)| Program::Bin { package, target }),
             "lib" => Ok(Program::Lib { package: what.to_owned() }),
             "c" => Ok(Program::C { file: what.to_owned() }),
+            "selftest" => Ok(Program::Selftest { name: what.to_owned() }),
             "sh" => Ok(Program::Script { file: what.to_owned() }),
             _ => Err(format!("no kind of line is called {kind}")),
         }
@@ -96,6 +99,7 @@ impl Program {
                 format!("{package}-{target}")
             }
             Program::Lib { package } => format!("{package}-unit"),
+            Program::Selftest { name } => format!("selftest-{name}"),
             Program::C { file } | Program::Script { file } => file.clone(),
         }
     }

@@ -25,7 +25,9 @@ pub fn find(archive: &Archive, tools: &Tools) -> Result<Built, String> {
     contents(&series, &mut parts)?;
     if series.is_dir() {
         // It takes the core's source from the module.
-        contents(&cargo::root().join("kernel-patches/module/core"), &mut parts)?;
+        for part in ["core", "include"] {
+            contents(&cargo::root().join("kernel-patches/module").join(part), &mut parts)?;
+        }
     }
     let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
     let dir = cache::once(&cache::key("linux", &parts), |dir, _| {
@@ -39,7 +41,7 @@ pub fn find(archive: &Archive, tools: &Tools) -> Result<Built, String> {
     })
 }
 
-/// All files below, in order; a directory that is not there has none.
+/// All files below that bear on the kernel, in order; a directory that is not there has none.
 fn contents(dir: &Path, parts: &mut Vec<String>) -> Outcome {
     let Ok(entries) = fs::read_dir(dir) else { return Ok(()) };
     let mut files: Vec<_> = entries.filter_map(|e| e.ok().map(|e| e.path())).collect();
@@ -47,7 +49,7 @@ fn contents(dir: &Path, parts: &mut Vec<String>) -> Outcome {
     for file in files {
         if file.is_dir() {
             contents(&file, parts)?;
-        } else {
+        } else if file.extension().is_none_or(|e| e != "md") {
             let bytes = fs::read(&file).map_err(|e| format!("cannot read {}: {e}", file.display()))?;
             parts.push(file.file_name().unwrap_or_default().to_string_lossy().into_owned());
             parts.push(String::from_utf8_lossy(&bytes).into_owned());

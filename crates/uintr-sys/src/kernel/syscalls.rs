@@ -82,6 +82,10 @@ impl Kernel for Syscalls {
     }
 
     unsafe fn alt_stack(&self, stack: Option<(usize, usize)>) -> Result<(), Error> {
+        // An address of 0 takes the stack away, whatever the size.
+        if stack.is_some_and(|(low, _)| low == 0) {
+            return Err(Error::BadStack);
+        }
         let (low, size) = stack.unwrap_or((0, 0));
         if call(ALT_STACK, low, size, 0) < 0 {
             return Err(match errno::get() {

@@ -3,7 +3,8 @@
 //! On a machine that has them these run for real; elsewhere by the emulation (a case that needs the real thing is
 //! then left out). With `TOCSIN_TEST_UINTR_REQUIRED=1` only the real thing will do. Each case runs in a process of its own
 //! under a time limit. `cargo test -p tocsin-uintr-sys --test guest [-- FILTER]`.
-//! `TOCSIN_TEST_RINGS` sets the number of rings.
+//! `TOCSIN_TEST_RINGS` sets the number of rings, `TOCSIN_TEST_PATIENCE` multiplies every time limit (a kernel with checkers
+//! is slow at making processes).
 #![allow(clippy::unwrap_used)] // clippy knows a test by its harness; this one has its own
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -133,6 +134,7 @@ fn main() {
         }
     }
     let filter: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
+    let patience = std::env::var("TOCSIN_TEST_PATIENCE").ok().and_then(|n| n.parse().ok()).unwrap_or(1u32);
     let (mut run, mut failed) = (0, Vec::new());
     for case in CASES {
         let wanted = filter.is_empty() || filter.iter().any(|f| case.name.contains(f.as_str()));
@@ -143,7 +145,7 @@ fn main() {
         let start = std::time::Instant::now();
         let answer = common::fork(|| {
             // SAFETY: SIGALRM's default action ends the process: the time limit.
-            unsafe { libc::alarm(case.seconds) };
+            unsafe { libc::alarm(case.seconds * patience) };
             (case.run)();
         })
         .wait();
@@ -151,7 +153,7 @@ fn main() {
         match answer {
             common::Ended::Exit(0) => println!("test {} ... ok ({ms} ms)", case.name),
             common::Ended::Killed(libc::SIGALRM) => {
-                println!("test {} ... FAILED: no end within {} s", case.name, case.seconds);
+                println!("test {} ... FAILED: no end within {} s", case.name, case.seconds * patience);
                 failed.push(case.name);
             }
             other => {
