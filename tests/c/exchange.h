@@ -199,6 +199,25 @@ static void requests(tocsin_comm *comm, int rank, int size) {
     CHECK(request == NULL && status.source == before);
     wait_for(two[0]);
 
+    /* Looking frees nothing. */
+    OK(tocsin_irecv(comm, got, sizeof got[0], before, 26, &request));
+    OK(tocsin_is_done(request, &done));
+    CHECK(done == 0 && request != NULL);
+    OK(tocsin_ibarrier(comm, NULL, &two[1]));
+    wait_for(two[1]);
+    two[1] = NULL;
+    OK(tocsin_send(comm, &value, sizeof value, next, 26));
+    OK(tocsin_wait(&request, &status));
+    OK(tocsin_is_done(request, &done));
+    CHECK(done == 1 && got[0] == before && status.tag == 26);
+
+    /* Blocking. */
+    if (rank == 0) OK(tocsin_send(comm, &value, sizeof value, next, 27));
+    OK(tocsin_recv(comm, &got[1], sizeof got[1], before, 27, &status));
+    CHECK(got[1] == before && status.source == before && status.bytes == sizeof value);
+    if (rank != 0) OK(tocsin_send(comm, &value, sizeof value, next, 27));
+    FAILS(TOCSIN_ERROR_RANK, tocsin_send(comm, &value, sizeof value, size, 27));
+
     /* A message longer than the buffer: an error of this receive and of nothing else. */
     OK(tocsin_irecv(comm, got, 1, before, 25, &request));
     OK(tocsin_isend(comm, &value, sizeof value, next, 25, &two[0]));

@@ -320,6 +320,12 @@ int tocsin_test(tocsin_request **request,
                 int *done,
                 tocsin_status *status);
 
+// Looks whether the operation is complete, for who computes and looks at it between: `done` becomes 1 or 0. Does not wait
+// and runs no callback; a few loads, but the first time that it is pending: from then on its message interrupts this
+// rank, as those of collectives always do. Frees nothing: tocsin_wait or tocsin_test does. A NULL request is complete.
+int tocsin_is_done(const tocsin_request *request,
+                   int *done);
+
 // Waits until the operation is complete, frees the request and sets it to NULL. Returns the operation's own error.
 // `status` may be NULL. A NULL request is complete.
 int tocsin_wait(tocsin_request **request,
@@ -382,6 +388,17 @@ int tocsin_irecv(const tocsin_comm *comm,
                  int source,
                  int tag,
                  tocsin_request **request);
+
+// Sends `bytes` bytes to a rank and waits until the buffer may be used again.
+int tocsin_send(const tocsin_comm *comm, const void *buffer, size_t bytes, int dest, int tag);
+
+// Receives as tocsin_irecv and waits for it. `status` may be NULL.
+int tocsin_recv(const tocsin_comm *comm,
+                void *buffer,
+                size_t bytes,
+                int source,
+                int tag,
+                tocsin_status *status);
 
 // Sends and receives at the same time and waits for both. The buffers do not overlap. `status` (may be NULL) is the
 // receive's.

@@ -95,6 +95,45 @@ pub unsafe extern "C" fn tocsin_irecv(
     })
 }
 
+/// Sends `bytes` bytes to a rank and waits until the buffer may be used again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tocsin_send(
+    comm: Option<&Comm>,
+    buffer: *const c_void,
+    bytes: usize,
+    dest: c_int,
+    tag: c_int,
+) -> c_int {
+    guarded("tocsin_send", || {
+        let comm = given(comm, "comm")?;
+        let buffer = readable(buffer.cast(), bytes, "buffer")?;
+        let dest = rank(dest, "dest")?;
+        // SAFETY: - readable and unchanged during the call: the header's contract.
+        Ok(unsafe { comm.raw.send_raw(buffer, dest, tag, Mode::Standard) }.map(drop)?)
+    })
+}
+
+/// Receives as tocsin_irecv and waits for it. `status` may be NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tocsin_recv(
+    comm: Option<&Comm>,
+    buffer: *mut c_void,
+    bytes: usize,
+    source: c_int,
+    tag: c_int,
+    status: Option<&mut MaybeUninit<Status>>,
+) -> c_int {
+    guarded("tocsin_recv", || {
+        let comm = given(comm, "comm")?;
+        let buffer = writable(buffer.cast(), bytes, "buffer")?;
+        let source = source_of(source)?;
+        // SAFETY: - writable and ours alone during the call: the header's contract.
+        let outcome = unsafe { comm.raw.recv_raw(buffer, source, tag_of(tag)) };
+        write(status, Status::of(&outcome));
+        Ok(outcome.map(drop)?)
+    })
+}
+
 /// Sends and receives at the same time and waits for both. The buffers do not overlap. `status` (may be NULL) is the
 /// receive's.
 #[unsafe(no_mangle)]
