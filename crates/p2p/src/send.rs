@@ -49,6 +49,42 @@ impl<T: Transport> P2p<T> {
         Ok(id)
     }
 
+    /// Sends a plain message at once and without a request, if it travels eagerly and there is room in the lane. False: it
+    /// takes an [`isend`](Self::isend). User threads only; copies at most `eager_max` bytes.
+    ///
+    /// # Errors
+    /// As [`isend`](Self::isend).
+    ///
+    /// # Safety
+    /// What the buffer describes is readable during the call.
+    pub unsafe fn send_now(&mut self, args: &SendArgs) -> Result<bool, Error> {
+        self.context = Context::User;
+        let bytes = self.check(args.class, args.context, &args.buf.layout)?;
+        let small = args.class == Class::Eager && bytes <= self.eager_max(Class::Eager);
+        if !small || args.mode == Mode::Synchronous {
+            return Ok(false);
+        }
+        self.refresh_epoch();
+        let Some(peer) = self.peers.get(args.dest as usize) else { return Ok(false) };
+        let [waiting, _] = &peer.queues;
+        if !peer.connected || peer.fate.no_more_to().is_some() || !waiting.is_empty() {
+            return Ok(false);
+        }
+        let header = Header {
+            kind: kind::EAGER,
+            context: args.context,
+            tag: args.tag,
+            a: bytes as u64,
+            ..Header::default()
+        };
+        let sent = self.transmit(args.dest, Class::Eager, Urgency::Plain, &header, &args.buf, 0, bytes)
+            == SendOutcome::Sent;
+        if sent {
+            self.count_put(args.dest, Class::Eager);
+        }
+        Ok(sent)
+    }
+
     /// Starts a reserved request as a send; its peer was [prepared](Self::prepare_peer). What [`isend`](Self::isend)
     /// answers with an error, the request ends with here. Ignored if the request is in use. Handler-safe; copies at
     /// most `eager_max` bytes.

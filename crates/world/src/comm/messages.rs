@@ -143,7 +143,11 @@ impl Comm {
         let tag = Comm::tag(operation, tag)?;
         let args = SendArgs { context: self.context(), dest, tag, buf, mode, class: Class::Eager, cookie: 0 };
         let mut state = self.shared().enter_open(operation)?;
-        // SAFETY: - the buffer: promised by the caller for the time of the call, which ends when the request has.
+        // SAFETY: - the buffer: promised by the caller for the time of the call.
+        if unsafe { state.p2p.send_now(&args) }.map_err(|e| message_error(operation, e))? {
+            return Ok(Status { source: self.rank(), tag, bytes: buf.layout.bytes() });
+        }
+        // SAFETY: - as above; the call ends when the request has.
         let id = unsafe { state.p2p.isend(args) }.map_err(|e| message_error(operation, e))?;
         self.finish(state, operation, Kind::Send { tag, bytes: buf.layout.bytes() }, id)
     }
