@@ -372,3 +372,42 @@ fn operations_that_race_with_the_end_touch_nothing() {
         assert_eq!(after, 0, "{backend}: packets were taken in after the rank had left");
     }
 }
+
+/// The news of a death that comes with the start of another operation reaches the collective that waits.
+#[test]
+fn a_death_that_another_operation_learns_of_ends_a_collective() {
+    for backend in ["signal", "thread", "poll"] {
+        let ended = Mutex::new(None);
+        let (dead, over) = (AtomicBool::new(false), AtomicBool::new(false));
+        let ends = World::threads_with(3, &config(&[("TOCSIN_BACKEND", backend)]), |comm| {
+            let other = comm.dup().unwrap();
+            comm.barrier().unwrap();
+            match comm.rank() {
+                0 => {
+                    let barrier = other.ibarrier().unwrap();
+                    // Rank 2 says that rank 1 has died. Until then this rank does not enter the library.
+                    while !dead.load(Ordering::Acquire) {
+                        std::hint::spin_loop();
+                    }
+                    let never = comm.irecv(vec![0u8; 8], 2, 1).unwrap();
+                    *ended.lock().unwrap() = Some(barrier.wait().map(drop));
+                    drop(never);
+                    over.store(true, Ordering::Release);
+                }
+                1 => panic!("dies"),
+                _ => {
+                    let end = comm.irecv(vec![0u8; 8], 1, 1).and_then(|request| request.wait());
+                    assert!(matches!(end, Err(Error::PeerDead { rank: 1, .. })), "{backend}: {end:?}");
+                    dead.store(true, Ordering::Release);
+                    // It must not be gone, too.
+                    while !over.load(Ordering::Acquire) {
+                        std::thread::yield_now();
+                    }
+                }
+            }
+        });
+        assert!(ends.is_err(), "rank 1 died");
+        let ended = ended.into_inner().unwrap();
+        assert!(matches!(ended, Some(Err(Error::PeerDead { rank: 1, .. }))), "{backend}: {ended:?}");
+    }
+}

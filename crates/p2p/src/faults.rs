@@ -44,6 +44,12 @@ impl Faults {
         self.draining > 0
     }
 
+    /// Whether a pass would learn of an end, or look whether one is complete.
+    #[inline]
+    pub(crate) fn has_news(&self, epoch: u64) -> bool {
+        self.epoch != epoch || self.draining > 0
+    }
+
     #[inline]
     pub(crate) fn is_sweeping(&self) -> bool {
         self.sweeping
@@ -86,6 +92,8 @@ impl<T: Transport> P2p<T> {
         self.refresh_epoch();
         if self.faults.is_draining() {
             self.progress(&mut Budget::user());
+            // Of what this completed the collectives have yet to hear.
+            self.again = true;
         }
     }
 
@@ -298,7 +306,7 @@ impl<T: Transport> P2p<T> {
     }
 
     /// The peer of a pending request that has ended behind a blocked lane.
-    fn ended_peer(&self, id: Id) -> Option<u32> {
+    pub(crate) fn ended_peer(&self, id: Id) -> Option<u32> {
         let request = self.requests.get(id).filter(|r| r.is_pending())?;
         let needed = |rank: u32| {
             request.peer == rank

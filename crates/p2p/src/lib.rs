@@ -365,6 +365,8 @@ impl<T: Transport> P2p<T> {
     /// While a lane waits for room among the unexpected messages the transport counts it as work, so this stays true.
     pub fn work_left(&self) -> bool {
         self.again
+            || !self.completed.is_empty()
+            || self.faults.has_news(self.transport.epoch())
             || self.faults.is_sweeping()
             || self.transport.work_left()
             || self.copies_left(Context::User)
@@ -385,6 +387,11 @@ impl<T: Transport> P2p<T> {
     /// What was moved since the start. Handler-safe.
     pub fn counters(&self) -> Counters {
         self.counters
+    }
+
+    /// Bytes copied so far, by whoever ran the engine.
+    pub(crate) fn bytes_copied(&self) -> u64 {
+        self.counters.bytes_copied.iter().fold(0, |sum, bytes| sum.wrapping_add(*bytes))
     }
 
     /// Ends every pending request with `code` and `detail`: this rank leaves, and no buffer is touched any more. User

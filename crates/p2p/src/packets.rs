@@ -5,7 +5,7 @@ use tocsin_transport::transfer::RECORDS;
 use tocsin_transport::{Class, Header, Packet, Recv, Transport, kind};
 
 use crate::P2p;
-use crate::peer::Fate;
+use crate::peer::{Drops, Fate};
 use crate::request::{HOLDS_RECORD, Member, SHARED, State};
 use crate::transfers::{FLAG_LOOK, FLAG_SHARED, Offer, TICKETS};
 use crate::unexpected::{Arrival, Envelope};
@@ -111,17 +111,28 @@ impl<T: Transport> P2p<T> {
             self.done_with(&envelope);
             return Ok(Step::Taken);
         }
+        let index = usize::from(class == Class::Coll);
+        let drops = self.peers.get(peer as usize).and_then(|p| p.drops.get(index)).copied();
+        if drops == Some(Drops::Begun) {
+            self.done_with(&envelope);
+            return Ok(Step::Taken);
+        }
         // A packet goes whole; one that is longer than what is left waits for a fresh budget.
         if len > budget.bytes_left() && budget.bytes_left() < self.eager_max(class) {
             return Ok(Step::Spent);
         }
-        let index = usize::from(class == Class::Coll);
         let Some(matching) = self.matching.get_mut(index) else { return Err(Nonsense) };
         let Some(id) = matching.posted.find(&self.requests, header.context, peer, header.tag) else {
             // SAFETY: the transport vouches for the payload until it is consumed.
             if !unsafe { matching.unexpected.keep(envelope, packet.payload, len) } {
-                let dropped = self.peers.get(peer as usize).is_some_and(|p| p.drops[index]);
-                return Ok(if dropped { Step::Taken } else { Step::Blocked });
+                if drops != Some(Drops::Allowed) {
+                    return Ok(Step::Blocked);
+                }
+                if let Some(drops) = self.peers.get_mut(peer as usize).and_then(|p| p.drops.get_mut(index)) {
+                    *drops = Drops::Begun;
+                }
+                self.done_with(&envelope);
+                return Ok(Step::Taken);
             }
             self.count_copy(len);
             budget.take_bytes(len);

@@ -63,8 +63,8 @@ pub(crate) struct Peer {
     pub(crate) may_abort_late: bool,
     /// The head of its lane waits for room among the unexpected messages, per class.
     pub(crate) blocked: [bool; 2],
-    /// What its lanes bring that there is no room for is dropped, per class.
-    pub(crate) drops: [bool; 2],
+    /// Whether what its lanes bring may be dropped, per class.
+    pub(crate) drops: [Drops; 2],
     /// Lanes that this pass looks into: a bit per class.
     pub(crate) arrived: u8,
     /// Bytes already copied of the packet at the head of its bulk lane.
@@ -77,6 +77,17 @@ pub(crate) struct Peer {
     pub(crate) owes_look: bool,
     pub(crate) connected: bool,
     pub(crate) bulk_connected: bool,
+}
+
+/// What becomes of messages that there is no room for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Drops {
+    /// They stay in the lane.
+    No,
+    /// The first is dropped.
+    Allowed,
+    /// One was: so is all that comes after it, lest it overtakes.
+    Begun,
 }
 
 impl Peer {
@@ -95,7 +106,7 @@ impl Peer {
             stale: false,
             may_abort_late: false,
             blocked: [false; 2],
-            drops: [false; 2],
+            drops: [Drops::No; 2],
             arrived: 0,
             partial: 0,
             records: Records::default(),

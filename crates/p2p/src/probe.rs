@@ -4,7 +4,7 @@ use tocsin_progress::{Budget, Context, Id};
 use tocsin_transport::{Class, Transport};
 
 use crate::pattern::Pattern;
-use crate::peer::{Fate, Peer};
+use crate::peer::{Drops, Fate, Peer};
 use crate::request::WANTS;
 use crate::{Error, MessageId, P2p, Status};
 
@@ -61,6 +61,8 @@ impl<T: Transport> P2p<T> {
         // Who probes for a message behind a blocked head would look for ever.
         while found.is_none() && self.blocked > 0 && self.grow_unexpected() == Grown::Room {
             self.progress(&mut Budget::user());
+            // Of what this completed the collectives have yet to hear.
+            self.again = true;
             found = self.find(&pattern);
         }
         if found.is_none()
@@ -154,7 +156,7 @@ impl<T: Transport> P2p<T> {
             if grown == Grown::Full {
                 for peer in self.peers.iter_mut().filter(|p| waits(p) && p.fate == Fate::Dying) {
                     if let Some(drops) = peer.drops.get_mut(index) {
-                        *drops = true;
+                        *drops = (*drops).max(Drops::Allowed);
                         self.again = true;
                         grown = Grown::Room;
                     }
@@ -165,10 +167,25 @@ impl<T: Transport> P2p<T> {
         all
     }
 
+    /// Whether a pending request needs a peer that has ended behind a blocked lane. Handler-safe; bounded by the number of
+    /// ranks.
+    pub fn needs_end(&self, id: Id) -> bool {
+        self.blocked > 0 && self.ended_peer(id).is_some()
+    }
+
+    /// [`needs_end`](Self::needs_end) of any message of a collective. Bounded by the number of requests times that of ranks.
+    pub fn collectives_need_end(&self) -> bool {
+        let all = (0..self.requests.capacity() as u32).filter_map(|at| self.requests.by_index(at));
+        let mut of_collectives =
+            all.filter(|id| self.requests.get(*id).is_some_and(|request| request.class == Class::Coll));
+        self.is_end_blocked() && of_collectives.any(|id| self.needs_end(id))
+    }
+
     /// Nobody receives plain messages here any more: those that there is no room for are dropped. User threads only.
     pub fn drop_unexpected(&mut self) {
         for peer in &mut self.peers {
-            peer.drops = [true, peer.drops[1]];
+            let [plain, _] = &mut peer.drops;
+            *plain = (*plain).max(Drops::Allowed);
         }
         self.again |= self.blocked > 0;
     }

@@ -290,8 +290,10 @@ impl<T: Transport> P2p<T> {
             if !budget.packet() {
                 return Attempt::Spent;
             }
+            let before = self.bytes_copied();
             match self.try_first_packet(id) {
-                Attempt::Done => budget.take_bytes(len),
+                // A long message may travel eagerly now though it would not have a moment ago.
+                Attempt::Done => budget.take_bytes(self.bytes_copied().wrapping_sub(before) as usize),
                 other => {
                     budget.in_vain();
                     return other;

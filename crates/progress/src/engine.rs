@@ -451,8 +451,9 @@ impl<W: Work> Entered<'_, W> {
     pub fn linger(&mut self, looks: u32, mut done: impl FnMut() -> bool) -> bool {
         for _ in 0..looks {
             let asked = self.engine.token.is_requested();
-            if asked || self.work_left() {
-                self.pass();
+            if (asked || self.work_left()) && self.pass() != Pass::Idle {
+                // Whom it has answered may wait for that.
+                self.leave();
             }
             if done() {
                 return true;

@@ -277,8 +277,9 @@ unsafe impl Transport for ShmTransport {
     }
 
     fn begin_pass(&mut self) {
-        let mut cleared = self.own.take() != 0 || self.seen_epoch != self.segment.epoch();
-        self.seen_epoch = self.segment.epoch();
+        let epoch = self.segment.epoch();
+        let mut cleared = self.own.take() != 0 || self.seen_epoch != epoch;
+        self.seen_epoch = epoch;
         self.learn();
         if self.starved {
             self.starved = false;

@@ -302,6 +302,14 @@ impl Rank {
         }
     }
 
+    /// Whether it needs a peer that has ended behind a blocked lane.
+    fn needs_end(state: &Entered<'_, RankState>, need: Need) -> bool {
+        match need {
+            Need::Message { id, .. } => state.p2p.needs_end(id),
+            Need::Collective => state.p2p.collectives_need_end(),
+        }
+    }
+
     fn grow(state: &mut Entered<'_, RankState>, need: &[Need]) -> Grown {
         let mut all = Grown::NotNeeded;
         for need in need {
@@ -314,8 +322,16 @@ impl Rank {
             });
         }
         if state.p2p.is_end_blocked() {
-            // Whatever is waited for may need the news of that end.
-            all = all.max(state.p2p.grow_for_ends());
+            // Whatever is waited for may need the news of that end. Asked again only when the answer may be another.
+            let now = state.p2p.unexpected_freed();
+            if state.ends_refused_at != Some(now) {
+                let grown = state.p2p.grow_for_ends();
+                state.ends_refused_at = (grown == Grown::Full).then_some(now);
+                all = all.max(if grown == Grown::Room { grown } else { Grown::NotNeeded });
+            }
+            if state.ends_refused_at == Some(now) && need.iter().any(|need| Self::needs_end(state, *need)) {
+                all = all.max(Grown::Full);
+            }
         }
         all
     }

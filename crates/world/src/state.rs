@@ -20,6 +20,8 @@ pub(crate) struct RankState {
     blocked: Arc<AtomicBool>,
     /// [`P2p::unexpected_freed`] when there was no more room to make for those who only want to hear of messages.
     pub(crate) refused_at: Option<u64>,
+    /// The same when there was no more for what peers that have ended had sent.
+    pub(crate) ends_refused_at: Option<u64>,
 }
 
 impl RankState {
@@ -28,7 +30,7 @@ impl RankState {
         closed: Arc<AtomicBool>,
         blocked: Arc<AtomicBool>,
     ) -> RankState {
-        RankState { p2p, nbc: Nbc::new(), closed, blocked, refused_at: None }
+        RankState { p2p, nbc: Nbc::new(), closed, blocked, refused_at: None, ends_refused_at: None }
     }
 
     /// Sends and collectives that finalize has to see through.
@@ -97,7 +99,8 @@ unsafe impl Work for RankState {
 
     #[inline]
     fn work_left(&self) -> bool {
-        let steps = || self.nbc.work_left() || self.nbc.has_deferred_user_steps();
+        let steps =
+            || self.nbc.work_left() || self.nbc.has_deferred_user_steps() || self.nbc.has_news(&self.p2p);
         !self.is_closed() && (self.p2p.work_left() || steps())
     }
 }

@@ -290,6 +290,11 @@ impl Nbc {
         !self.ready.is_empty()
     }
 
+    /// Whether members of running collectives may have ended since the last pass. Handler-safe.
+    pub fn has_news<M: Messages>(&self, messages: &M) -> bool {
+        self.failures != messages.failures()
+    }
+
     /// Bytes copied and combined so far, by who did it.
     pub fn copied(&self) -> Copied {
         self.copied

@@ -40,6 +40,8 @@ pub(super) fn yield_now() {
 struct Polling<'a> {
     own: &'a Own,
     on: bool,
+    /// The last visit left work.
+    more: bool,
 }
 
 impl Polling<'_> {
@@ -108,13 +110,16 @@ impl<W: Work> Engine<W> {
             return true;
         }
         let ends = timeout.map(|t| now_ns().saturating_add(u64::try_from(t.as_nanos()).unwrap_or(u64::MAX)));
-        let mut polling = Polling { own: self.own(), on: false };
+        let mut polling = Polling { own: self.own(), on: false, more: false };
         if announce {
             polling.begin();
         }
         let finished = self.wait_polling(context, &mut done, ends, &mut polling);
         if !polling.on {
-            // Nobody has left anything to this thread.
+            // Nobody has left anything to this thread, which leaves nothing behind either.
+            if polling.more && self.look(context) == Some(Pass::More) {
+                self.come_back(USER_CONTINUE_NS);
+            }
             return finished || done();
         }
         polling.end();
@@ -139,6 +144,7 @@ impl<W: Work> Engine<W> {
         let mut found = None;
         loop {
             found = self.visit(context, found == Some(Pass::More));
+            polling.more = found == Some(Pass::More);
             if done() {
                 return true;
             }
