@@ -254,3 +254,42 @@ fn a_forwarding_handler_keeps_to_its_budget() {
         }
     }
 }
+
+/// Room that was refused for one peer's end is asked for again when another ends.
+#[test]
+fn a_death_after_another_end_behind_a_full_pool_is_seen() {
+    for backend in ["signal", "thread", "poll"] {
+        let settings = config(&[("TOCSIN_BACKEND", backend), ("TOCSIN_UNEXPECTED_MAX", "64K")]);
+        let (refused, end) = (AtomicBool::new(false), Mutex::new(None));
+        let ends = World::threads_with(3, &settings, |comm| {
+            comm.barrier().unwrap();
+            match comm.rank() {
+                0 => {
+                    let mut receive = comm.irecv(vec![0u8; 8], 2, 9).unwrap();
+                    // Once this is refused, rank 1 is known to have finalized, its last messages behind the pool.
+                    while comm.isend(Vec::<u8>::new(), 1, 1).is_ok_and(|send| send.wait().is_ok()) {
+                        assert!(receive.test().is_none());
+                        std::thread::yield_now();
+                    }
+                    assert!(receive.wait_timeout(Duration::from_millis(20)).is_none());
+                    refused.store(true, Ordering::Release);
+                    *end.lock().unwrap() = Some(receive.wait().map(drop));
+                }
+                1 => {
+                    let sends: Vec<_> = (0..1150).map(|_| comm.isend(vec![1u8; 64], 0, 1).unwrap()).collect();
+                    sends.into_iter().for_each(|send| drop(send.wait().unwrap()));
+                }
+                _ => {
+                    while !refused.load(Ordering::Acquire) {
+                        std::thread::yield_now();
+                    }
+                    comm.send(&[1u8; 64], 0, 1).unwrap();
+                    panic!("dies");
+                }
+            }
+        });
+        assert!(ends.is_err(), "rank 2 died");
+        let end = end.into_inner().unwrap();
+        assert!(matches!(end, Some(Err(Error::PeerDead { rank: 2, .. }))), "{backend}: {end:?}");
+    }
+}

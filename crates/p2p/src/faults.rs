@@ -83,6 +83,7 @@ impl<T: Transport> P2p<T> {
                 self.faults.draining = self.faults.draining.wrapping_add(1);
             }
             peer.fate = fate;
+            self.hindrances = self.hindrances.wrapping_add(1);
         }
     }
 

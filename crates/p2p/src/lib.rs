@@ -129,6 +129,8 @@ pub struct P2p<T> {
     owed: usize,
     /// Unexpected messages that were freed.
     freed: u64,
+    /// Lanes that became blocked, and peers that ended.
+    hindrances: u64,
     faults: faults::Faults,
     counters: Counters,
     /// Who runs the engine now.
@@ -201,6 +203,7 @@ impl<T: Transport> P2p<T> {
             sends: 0,
             owed: 0,
             freed: 0,
+            hindrances: 0,
             faults: faults::Faults::new(),
             counters: Counters::default(),
             context: Context::User,
@@ -230,6 +233,7 @@ impl<T: Transport> P2p<T> {
     /// # Errors
     /// [`Error::OutOfMemory`].
     pub fn reserve_request(&mut self) -> Result<Id, Error> {
+        self.context = Context::User;
         let id = match self.requests.alloc() {
             Some(id) => id,
             None => {
@@ -249,6 +253,8 @@ impl<T: Transport> P2p<T> {
     /// # Errors
     /// [`Error::NoSuchRank`], [`Error::Transport`].
     pub fn prepare_peer(&mut self, peer: u32, max_bytes: usize) -> Result<(), Error> {
+        // What is started now is copied by this thread: a collective is started by what follows.
+        self.context = Context::User;
         let size = self.size;
         let large = self.eager_max.iter().any(|limit| max_bytes > *limit);
         let Some(state) = self.peers.get_mut(peer as usize) else {

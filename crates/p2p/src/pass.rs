@@ -148,6 +148,7 @@ impl<T: Transport> P2p<T> {
             return false;
         }
         *blocked = now;
+        self.hindrances = self.hindrances.wrapping_add(u64::from(now));
         self.blocked = if now { self.blocked.wrapping_add(1) } else { self.blocked.saturating_sub(1) };
         now
     }

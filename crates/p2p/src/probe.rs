@@ -227,6 +227,11 @@ impl<T: Transport> P2p<T> {
     pub fn unexpected_freed(&self) -> u64 {
         self.freed
     }
+
+    /// What a refusal of more room depends on: as long as it is the same, asking again gets the same answer. Handler-safe.
+    pub fn room_asked_at(&self) -> (u64, u64) {
+        (self.freed, self.hindrances)
+    }
 }
 
 /// What became of an attempt to add room among the unexpected messages.

@@ -70,6 +70,7 @@ impl<T: Transport> P2p<T> {
         if !peer.connected || peer.fate.no_more_to().is_some() || !waiting.is_empty() {
             return Ok(false);
         }
+        self.transport.prepare_rings(args.dest);
         let header = Header {
             kind: kind::EAGER,
             context: args.context,

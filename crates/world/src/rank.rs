@@ -323,7 +323,7 @@ impl Rank {
         }
         if state.p2p.is_end_blocked() {
             // Whatever is waited for may need the news of that end. Asked again only when the answer may be another.
-            let now = state.p2p.unexpected_freed();
+            let now = state.p2p.room_asked_at();
             if state.ends_refused_at != Some(now) {
                 let grown = state.p2p.grow_for_ends();
                 state.ends_refused_at = (grown == Grown::Full).then_some(now);
@@ -365,7 +365,7 @@ impl Rank {
         }
         let mut state = self.enter();
         let grown = state.p2p.grow_for_wanted();
-        state.refused_at = (grown == Grown::Full).then(|| state.p2p.unexpected_freed());
+        state.refused_at = (grown == Grown::Full).then(|| state.p2p.room_asked_at());
         drop(state);
         if grown == Grown::Room {
             self.engine.poke(Context::User);

@@ -18,10 +18,10 @@ pub(crate) struct RankState {
     closed: Arc<AtomicBool>,
     /// A lane waits for room among the unexpected messages, as of the last pass: so that waiters need not enter to see.
     blocked: Arc<AtomicBool>,
-    /// [`P2p::unexpected_freed`] when there was no more room to make for those who only want to hear of messages.
-    pub(crate) refused_at: Option<u64>,
+    /// [`P2p::room_asked_at`] when there was no more room to make for those who only want to hear of messages.
+    pub(crate) refused_at: Option<(u64, u64)>,
     /// The same when there was no more for what peers that have ended had sent.
-    pub(crate) ends_refused_at: Option<u64>,
+    pub(crate) ends_refused_at: Option<(u64, u64)>,
 }
 
 impl RankState {
@@ -94,7 +94,7 @@ unsafe impl Work for RankState {
             let blocked = || self.p2p.is_coll_blocked() || self.p2p.is_end_blocked();
             self.p2p.wants_plain() || self.nbc.outstanding() > 0 && blocked()
         };
-        self.p2p.is_blocked() && wanted() && self.refused_at != Some(self.p2p.unexpected_freed())
+        self.p2p.is_blocked() && wanted() && self.refused_at != Some(self.p2p.room_asked_at())
     }
 
     #[inline]

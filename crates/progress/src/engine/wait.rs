@@ -144,7 +144,8 @@ impl<W: Work> Engine<W> {
         let mut found = None;
         loop {
             found = self.visit(context, found == Some(Pass::More));
-            polling.more = found == Some(Pass::More);
+            // Somebody else inside may have been there only to post something.
+            polling.more = found.map_or(polling.more, |pass| pass == Pass::More);
             if done() {
                 return true;
             }
