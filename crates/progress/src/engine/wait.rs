@@ -4,6 +4,8 @@
 //! A waiter is at any time counted as poller or as sleeper in the attention word, or has withdrawn both and
 //! looks once more before it goes away. It becomes a sleeper *before* it stops being a poller, so that no
 //! ringer finds a moment at which this thread would have to be interrupted.
+//! One that waits for what nobody rings for is neither while it spins ([`Engine::wait_unannounced`]): rings reach it as
+//! they reach a computing rank, and it becomes a poller before it yields or sleeps.
 //!
 //! - *A peer's message*: the doorbell's protocol (publish, fence, read attention against attention, fence,
 //!   look).
