@@ -120,6 +120,48 @@ fn a_pool_at_its_limit_fails_no_receive_while_others_receive() {
     }
 }
 
+/// A wait that was held up by a full pool goes on when there is room, and lasts as long as it may.
+#[test]
+fn a_wait_behind_a_pool_that_was_full_does_not_end_early() {
+    const FLOOD: usize = 20_000;
+    let pass_time = |ms| {
+        let end = std::time::Instant::now() + Duration::from_millis(ms);
+        while std::time::Instant::now() < end {}
+    };
+    for result in World::threads_with(2, &config(&[("TOCSIN_UNEXPECTED_MAX", "64K")]), |comm| {
+        if comm.rank() == 0 {
+            let sent: Vec<_> =
+                (0..FLOOD).map(|_| comm.isend(vec![1u8; 64], 1, 1)).collect::<Result<_, Error>>()?;
+            for request in sent {
+                request.wait()?;
+            }
+            comm.recv(&mut [0u8], 1, 3)?;
+            comm.send(&[2u8; 64], 1, 2)?;
+            return comm.barrier();
+        }
+        std::thread::scope(|threads| {
+            let waiter = threads.spawn(|| {
+                let mut wanted = comm.irecv(vec![0u8; 64], 0, 2)?;
+                wanted.wait_timeout(LONG).expect("the wait ended before its time")?;
+                wanted.wait()
+            });
+            // The waiter comes to see the full pool, then one with room, and waits longer than it would watch that.
+            pass_time(50);
+            for _ in 0..FLOOD {
+                comm.recv(&mut [0u8; 64], 0, 1)?;
+            }
+            pass_time(300);
+            comm.send(&[0u8], 0, 3)?;
+            assert_eq!(waiter.join().unwrap()?, [2; 64]);
+            comm.barrier()
+        })
+    })
+    .unwrap()
+    {
+        result.unwrap();
+    }
+}
+
 #[test]
 fn a_pool_that_stays_full_ends_the_wait_behind_it() {
     for result in World::threads_with(2, &config(&[("TOCSIN_UNEXPECTED_MAX", "64K")]), |comm| {

@@ -278,7 +278,8 @@ impl Rank {
             if over && !newly_full {
                 return true;
             }
-            if !newly_full && (full.is_none() || ends.is_some_and(|end| Instant::now() >= end)) {
+            // Only this wait's own end is one: a slice may have begun behind a pool that has room since.
+            if !newly_full && ends.is_some_and(|end| Instant::now() >= end) {
                 return false;
             }
         }

@@ -55,7 +55,19 @@ impl Drop for Model {
     }
 }
 
-fn run(slots: u32, data: u32, len: usize, packets: u64, broken: bool) {
+/// What is left out.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Variant {
+    /// Nothing.
+    Ships,
+    /// The producer's fence.
+    Unfenced,
+    /// The producer's notice of a starving flag that was taken.
+    Forgetful,
+}
+
+/// Packets of the given lengths.
+fn run(slots: u32, data: u32, lengths: &'static [usize], variant: Variant) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(builder.preemption_bound.unwrap_or(3));
     let executions = std::sync::Arc::new(real::AtomicU64::new(0));
@@ -68,15 +80,21 @@ fn run(slots: u32, data: u32, len: usize, packets: u64, broken: bool) {
             loom::thread::spawn(move || {
                 // SAFETY: the only producer, on a fresh lane that lives in `model`.
                 let mut lane = unsafe { SendLane::new(model.place()) };
-                lane.broken = broken;
-                for n in 0..packets {
-                    let header = Header { kind: 1, a: n, ..Header::default() };
-                    let payload = [n as u8 + 1; 64];
+                lane.broken = variant == Variant::Unfenced;
+                lane.forgets = variant == Variant::Forgetful;
+                for (n, len) in lengths.iter().enumerate() {
+                    let header = Header { kind: 1, a: n as u64, ..Header::default() };
+                    let payload = [n as u8 + 1; 128];
                     loop {
                         // SAFETY: `payload` has `len` bytes.
-                        match unsafe { lane.try_push(&header, payload.as_ptr(), len) } {
+                        match unsafe { lane.try_push(&header, payload.as_ptr(), *len) } {
                             Push::Sent => break,
-                            Push::Full => model.to_producer.wait(),
+                            // As a rank: who wakes looks before it passes.
+                            Push::Full => {
+                                while !lane.retry_is_due() {
+                                    model.to_producer.wait();
+                                }
+                            }
                             Push::Corrupt => panic!("an honest lane is corrupt"),
                         }
                     }
@@ -88,11 +106,11 @@ fn run(slots: u32, data: u32, len: usize, packets: u64, broken: bool) {
         // SAFETY: the only consumer, on a fresh lane that lives in `model`.
         let mut lane = unsafe { RecvLane::new(model.place()) };
         let mut next = 0;
-        while next < packets {
+        while let Some(len) = lengths.get(next).copied() {
             match lane.peek() {
                 Peek::Empty => model.to_consumer.wait(),
                 Peek::Packet(header, got, payload) => {
-                    assert_eq!((header.a, got), (next, len), "lost, doubled or out of order");
+                    assert_eq!((header.a, got), (next as u64, len), "lost, doubled or out of order");
                     if len > 16 {
                         // SAFETY: the payload is readable until it is consumed.
                         assert_eq!(unsafe { payload.read() }, next as u8 + 1);
@@ -109,30 +127,46 @@ fn run(slots: u32, data: u32, len: usize, packets: u64, broken: bool) {
         }
         producer.join().unwrap();
     });
-    println!("{slots} slots, {packets} packets: {} executions", executions.load(Ordering::Relaxed));
+    println!("{slots} slots, {lengths:?} bytes: {} executions", executions.load(Ordering::Relaxed));
 }
 
 #[test]
 fn loom_one_slot() {
-    run(1, 0, 0, 3, false);
+    run(1, 0, &[0; 3], Variant::Ships);
 }
 
 #[test]
 fn loom_two_slots() {
-    run(2, 0, 0, 4, false);
+    run(2, 0, &[0; 4], Variant::Ships);
 }
 
 #[test]
 fn loom_data_ring() {
-    run(8, 128, 64, 4, false);
+    run(8, 128, &[64; 4], Variant::Ships);
 }
 
+/// One packet given back is not room enough for the last.
+const SHORT_AND_LONG: &[usize] = &[64, 64, 64, 128];
+
 #[test]
-fn loom_catches_a_missing_fence() {
-    let caught = std::panic::catch_unwind(|| run(1, 0, 0, 2, true));
-    let said = caught.err().and_then(|e| e.downcast::<String>().ok());
+fn loom_room_that_is_too_small() {
+    run(8, 256, SHORT_AND_LONG, Variant::Ships);
+}
+
+fn is_caught(run: impl FnOnce() + std::panic::UnwindSafe) {
+    let said = std::panic::catch_unwind(run).err().and_then(|e| e.downcast::<String>().ok());
     assert!(
         said.as_ref().is_some_and(|s| s.contains("deadlock")),
         "the model does not notice that a starving producer is forgotten: {said:?}"
     );
+}
+
+#[test]
+fn loom_catches_a_missing_fence() {
+    is_caught(|| run(1, 0, &[0; 2], Variant::Unfenced));
+}
+
+#[test]
+fn loom_catches_a_flag_that_is_not_set_anew() {
+    is_caught(|| run(8, 256, SHORT_AND_LONG, Variant::Forgetful));
 }

@@ -1,4 +1,4 @@
-use tocsin_sync::atomic::Ordering;
+use tocsin_sync::atomic::{Ordering, fence_after_rmw};
 use tocsin_transport::{Header, wire};
 
 use super::{Place, piece};
@@ -158,7 +158,11 @@ impl RecvLane {
             return false;
         }
         self.consumed = false;
-        lane.starving.0.swap(0, Ordering::Relaxed) != 0
+        let waits = lane.starving.0.swap(0, Ordering::Relaxed) != 0;
+        // SYNC POINT: the flag is taken, fence, then the ring reads the producer's attention; a producer that goes to sleep
+        // says so, fences, and looks at the flag (`retry_is_due`).
+        fence_after_rmw();
+        waits
     }
 
     /// Whether more than three quarters of the slots are certainly still filled: the one three quarters ahead

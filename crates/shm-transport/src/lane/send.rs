@@ -25,6 +25,9 @@ pub(crate) struct SendLane {
     /// Leaves out the fence, so that the model can show that it notices.
     #[cfg(loom)]
     pub(crate) broken: bool,
+    /// Takes no notice of a starving flag that was taken, likewise.
+    #[cfg(loom)]
+    pub(crate) forgets: bool,
 }
 
 impl SendLane {
@@ -41,6 +44,8 @@ impl SendLane {
             closed: false,
             #[cfg(loom)]
             broken: false,
+            #[cfg(loom)]
+            forgets: false,
         }
     }
 
@@ -141,9 +146,20 @@ impl SendLane {
         (word as u32, (word >> 32) as u32)
     }
 
-    /// Whether the consumer has given something back since the last push that found no room.
-    pub(crate) fn room_again(&self) -> bool {
-        !self.closed && self.consumed() != (self.head, self.data_head)
+    /// Whether the push that found no room is due again: the consumer has given something back since, or has taken the
+    /// starving flag. It may have done that for less room than the push needs and that this side knew of; nobody would
+    /// say more unless the push sets the flag anew.
+    pub(crate) fn retry_is_due(&self) -> bool {
+        if self.closed {
+            return false;
+        }
+        // SAFETY: the lane is mapped (promise of `new`).
+        let lane = unsafe { self.place.head() };
+        // SYNC POINT: Relaxed: who took the flag has this rank look (again) after that.
+        let taken = lane.starving.0.load(Ordering::Relaxed) == 0;
+        #[cfg(loom)]
+        let taken = taken && !self.forgets;
+        taken || self.consumed() != (self.head, self.data_head)
     }
 
     pub(crate) fn close(&mut self) {

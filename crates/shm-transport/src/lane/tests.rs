@@ -147,7 +147,7 @@ fn a_lying_consumer_is_found_out() {
         assert_eq!(push(&mut send, 5, 4), Push::Corrupt, "{slots} slots, {data} bytes given back");
         lane.set_consumed(1, 64);
         assert_eq!(push(&mut send, 6, 4), Push::Corrupt, "a closed lane stays closed");
-        assert!(!send.room_again());
+        assert!(!send.retry_is_due());
     }
 }
 

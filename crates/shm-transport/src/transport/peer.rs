@@ -153,6 +153,6 @@ impl Peer {
             return true;
         }
         let mut lanes = self.send.iter().enumerate();
-        self.starved != 0 && lanes.any(|(i, lane)| self.starved & (1 << i) != 0 && lane.room_again())
+        self.starved != 0 && lanes.any(|(i, lane)| self.starved & (1 << i) != 0 && lane.retry_is_due())
     }
 }

@@ -84,6 +84,32 @@ fn a_full_lane_gets_room_in_quarters() {
     assert_eq!(rings, [32], "one ring, when a quarter is free");
 }
 
+/// The consumer's answer may come for room that is too small and that the sender had seen: the sender has to ask again.
+#[test]
+fn who_was_told_of_room_tries_again() {
+    const LONG: usize = 64 << 10;
+    let mut ends = world(2);
+    ends[0].connect(1).unwrap();
+    ends[1].begin_pass();
+    for (n, len) in [(0, 64), (1, LONG), (2, LONG / 2)] {
+        assert_eq!(conformance::send(&mut ends[0], 1, Class::Coll, n, len), SendOutcome::Sent);
+    }
+    assert!(conformance::receive(&mut ends[1], 0, Class::Coll, 0));
+    assert_eq!(conformance::send(&mut ends[0], 1, Class::Coll, 3, LONG), SendOutcome::Full);
+    assert!(!ends[0].work_left());
+    fence(Ordering::SeqCst);
+    assert!(ends[1].peers[0].takes_waiting_sender());
+    assert!(ends[0].work_left(), "nobody would tell of the room to come");
+    ends[0].begin_pass();
+    assert_eq!(conformance::send(&mut ends[0], 1, Class::Coll, 3, LONG), SendOutcome::Full);
+    assert!(!ends[0].work_left());
+    assert!(conformance::receive(&mut ends[1], 0, Class::Coll, 1));
+    fence(Ordering::SeqCst);
+    assert!(ends[1].peers[0].takes_waiting_sender());
+    assert!(ends[0].work_left());
+    assert_eq!(conformance::send(&mut ends[0], 1, Class::Coll, 3, LONG), SendOutcome::Sent);
+}
+
 #[test]
 fn the_memory_of_unconnected_pairs_is_never_touched() {
     let blocks = |end: &ShmTransport| {
