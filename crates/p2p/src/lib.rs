@@ -378,6 +378,12 @@ impl<T: Transport> P2p<T> {
             || self.copies_left(Context::User)
     }
 
+    /// Whether there is room since the last pass among the unexpected messages for the head of a blocked lane: nobody but
+    /// this rank knows. Handler-safe.
+    pub fn has_room_again(&self) -> bool {
+        self.again && self.blocked > 0
+    }
+
     /// Whether a large message waits for this rank to go on, and not for a peer that waits in the library: who leaves the
     /// library for long must come back. Handler-safe; after a flush.
     pub fn is_unfinished(&self) -> bool {

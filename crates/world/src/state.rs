@@ -61,8 +61,9 @@ unsafe impl Work for RankState {
         }
         match (messages, collectives) {
             (Pass::More, _) | (_, Pass::More) => Pass::More,
-            // A step has met a large message that was announced before: the copying begins with the next pass.
-            (_, Pass::Worked) if self.p2p.is_unfinished() => Pass::More,
+            // A step has met a message that was here before: of a large one the copying begins with the next pass, and the
+            // room of one that was kept lets a blocked lane go on.
+            (_, Pass::Worked) if self.p2p.is_unfinished() || self.p2p.has_room_again() => Pass::More,
             (Pass::Idle, Pass::Idle) => Pass::Idle,
             _ => Pass::Worked,
         }
