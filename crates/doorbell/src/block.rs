@@ -141,6 +141,13 @@ impl Block {
     ///
     /// On its own thread. Bounded: [`PASSES`] runs.
     pub(crate) fn enter(&self, cause: Cause) {
+        let _fp = fpenv::DefaultFp::enter();
+        self.enter_in_default_fp(cause);
+    }
+
+    /// [`enter`](Self::enter) by who has set the default floating-point environment.
+    #[inline]
+    pub(crate) fn enter_in_default_fp(&self, cause: Cause) {
         let mut cause = cause;
         let _errno = errno::Saved::save();
         for _ in 0..PASSES {
@@ -155,7 +162,6 @@ impl Block {
                     self.defer(cause);
                     return;
                 }
-                let _fp = fpenv::DefaultFp::enter();
                 self.run(cause);
             }
             // The scope is closed: who comes from here on runs by itself. Who came before left a note.

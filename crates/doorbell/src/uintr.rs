@@ -75,8 +75,9 @@ impl Backend for Uintr {
 unsafe extern "C" fn on_user_interrupt(_vector: u64, _frame: *mut Frame, context: *const core::ffi::c_void) {
     // SAFETY: `install` passes a static block, which is this thread's while its receiver is installed.
     let block = unsafe { &*context.cast::<Block>() };
-    // `Block::arrived` is not asked: it would count signals that are still on their way as seen. `enter` keeps errno.
-    block.enter(Cause::Ring);
+    // `Block::arrived` is not asked: it would count signals that are still on their way as seen. `enter` keeps errno, the
+    // trampoline has set the default floating-point environment.
+    block.enter_in_default_fp(Cause::Ring);
 }
 
 /// Receivers of this process, for ringers of the same process.

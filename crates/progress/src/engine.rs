@@ -248,7 +248,7 @@ impl<W: Work> Engine<W> {
         if context == Context::User {
             self.lift_throttle();
         }
-        if !self.token.request_or_lock() {
+        if !self.token.lock_or_request() {
             return Pass::Idle;
         }
         // SAFETY: the token is ours.

@@ -4,7 +4,7 @@
 //! Two bits. `BUSY`: somebody is inside. `AGAIN`: somebody asked for a pass since the last one began.
 //!
 //! - *Request*: `lock or AGAIN`. *Try*: `lock bts BUSY`. Who wants a pass does both, in this order, and goes
-//!   away when the second fails.
+//!   away when the second fails. Who makes the pass itself may try once before: what it wants is done if that succeeds.
 //! - The holder, *before* each pass, clears `AGAIN`; *to leave*, it does one compare-and-swap
 //!   `BUSY -> 0`, which fails exactly when `AGAIN` is set; then it makes another pass.
 //!
@@ -73,6 +73,13 @@ impl Token {
     pub fn request_or_lock(&self) -> bool {
         self.request();
         self.try_lock()
+    }
+
+    /// Takes the token if it is free; asks for a pass and tries again if it is not. False: the holder will make the pass.
+    /// For who makes one itself once inside. One `lock bts`, or two and a `lock or`.
+    #[inline]
+    pub fn lock_or_request(&self) -> bool {
+        self.try_lock() || self.request_or_lock()
     }
 
     /// Whether somebody is inside: a hint for those who spin. One load.

@@ -74,6 +74,18 @@ impl Shared {
         }
     }
 
+    /// Post, then look at once, as handlers do, or leave the look to the holder.
+    fn post_and_look(&self) {
+        self.posted.fetch_add(1, Ordering::Relaxed);
+        if self.token.lock_or_request() {
+            if self.token.is_requested() {
+                self.token.take_requests();
+            }
+            self.pass();
+            self.drain(8, |_| ());
+        }
+    }
+
     fn finish(&self, expected: u32) {
         if self.armed.load(Ordering::Relaxed) > 0 && self.token.request_or_lock() {
             // The timer.
@@ -163,6 +175,22 @@ fn a_bounded_stay_leaves_its_request_to_the_timer() {
         if shared.token.request_or_lock() {
             shared.drain(1, |_| ());
         }
+        threads.into_iter().for_each(|t| t.join().unwrap());
+        shared.finish(3);
+    });
+}
+
+#[test]
+fn trying_before_asking_loses_nothing() {
+    check(|| {
+        let shared = Shared::new();
+        let threads: Vec<_> = (0..2)
+            .map(|_| {
+                let other = shared.clone();
+                loom::thread::spawn(move || other.post_and_look())
+            })
+            .collect();
+        shared.post();
         threads.into_iter().for_each(|t| t.join().unwrap());
         shared.finish(3);
     });

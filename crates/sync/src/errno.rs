@@ -7,22 +7,26 @@
 #[must_use = "errno is restored when this is dropped"]
 pub struct Saved {
     value: i32,
-    // errno belongs to one thread: the guard may not move to another.
-    _not_send: core::marker::PhantomData<*const ()>,
+    /// The thread's `errno`, asked for once. It belongs to one thread: the guard may not move to another.
+    location: *mut i32,
 }
 
 impl Saved {
     /// Notes the calling thread's `errno`.
     #[inline]
     pub fn save() -> Saved {
-        Saved { value: get(), _not_send: core::marker::PhantomData }
+        // SAFETY: the C library returns a valid pointer to the calling thread's errno.
+        let location = unsafe { libc::__errno_location() };
+        // SAFETY: as above.
+        Saved { value: unsafe { *location }, location }
     }
 }
 
 impl Drop for Saved {
     #[inline]
     fn drop(&mut self) {
-        set(self.value);
+        // SAFETY: the thread that saved it, which the guard cannot leave, has its errno there as long as it lives.
+        unsafe { *self.location = self.value };
     }
 }
 

@@ -45,7 +45,7 @@ impl<W: Work> Engine<W> {
             self.own.suppress(false);
             // SYNC POINT: attention word, fence, look; a ringer publishes, fences, reads the attention word.
             fence(Ordering::SeqCst);
-            if self.token.request_or_lock() {
+            if self.token.lock_or_request() {
                 let budget = if begun == 0 { Budget::handler() } else { Budget::handler_since(begun) };
                 // SAFETY: the token is ours.
                 unsafe { self.inside(Context::Handler, true, false, budget) }

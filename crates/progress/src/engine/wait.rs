@@ -215,7 +215,7 @@ impl<W: Work> Engine<W> {
     /// The look-once-more, after a full fence: a pass if there is something. None: somebody is inside and
     /// will make a pass that began after this call.
     fn look(&self, context: Context) -> Option<Pass> {
-        if !self.token.try_lock() && !self.token.request_or_lock() {
+        if !self.token.lock_or_request() {
             return None;
         }
         // SAFETY: the token is ours; the reference ends before `inside`.
