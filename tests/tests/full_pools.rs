@@ -293,3 +293,59 @@ fn a_death_after_another_end_behind_a_full_pool_is_seen() {
         assert!(matches!(end, Some(Err(Error::PeerDead { rank: 2, .. }))), "{backend}: {end:?}");
     }
 }
+
+/// A peer that sends more than is kept from the start, blocking, before it comes to what this rank waits for.
+#[test]
+fn a_wait_for_something_else_makes_room_for_sends() {
+    const SENDS: usize = 5_000;
+    for end in World::threads(2, |comm| {
+        if comm.rank() == 0 {
+            for _ in 0..SENDS {
+                comm.send(&[1u8; 64], 1, 1)?;
+            }
+            return comm.barrier();
+        }
+        let mut barrier = comm.ibarrier()?;
+        barrier.wait_timeout(Duration::from_secs(30)).expect("the sender waits for room")?;
+        for _ in 0..SENDS {
+            comm.recv(&mut [0u8; 64], 0, 1)?;
+        }
+        Ok(())
+    })
+    .unwrap()
+    {
+        end.unwrap();
+    }
+}
+
+/// A wait behind a pool that stays full comes to rest.
+#[test]
+fn a_wait_behind_a_full_pool_sleeps() {
+    let cpu = || {
+        let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: a live timespec.
+        unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut now) };
+        Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+    };
+    const SENDS: usize = 3_000;
+    for end in World::threads_with(2, &config(&[("TOCSIN_UNEXPECTED_MAX", "64K")]), |comm| {
+        if comm.rank() == 0 {
+            let sent = (0..SENDS).map(|_| comm.isend(vec![1u8; 64], 1, 1)).collect::<Result<Vec<_>, _>>()?;
+            sent.into_iter().try_for_each(|request| request.wait().map(drop))?;
+            return comm.barrier();
+        }
+        let (wall, before) = (Instant::now(), cpu());
+        let outcome = comm.irecv(vec![0u8; 8], 0, 2)?.wait();
+        assert!(matches!(outcome, Err(tocsin::Error::TooManyUnexpected { .. })), "{outcome:?}");
+        let (took, waited) = (cpu() - before, wall.elapsed());
+        assert!(took < waited / 4, "{took:?} of CPU in a wait of {waited:?}");
+        for _ in 0..SENDS {
+            comm.recv(&mut [0u8; 64], 0, 1)?;
+        }
+        comm.barrier()
+    })
+    .unwrap()
+    {
+        end.unwrap();
+    }
+}

@@ -4,7 +4,8 @@
  * - A function returns TOCSIN_OK (0) or one of the TOCSIN_ERROR_ codes. tocsin_strerror names the code;
  *   tocsin_last_error says what was wrong in this thread's last failing call, and what to do.
  * - A pointer is NULL or valid. NULL where something is needed is an error; where it may be NULL, it is said so.
- *   Outputs are written on success only, but for flags and handles that a failure clears.
+ *   Outputs are written on success only, but for flags and handles that a failure clears, and for a status, which a
+ *   failed operation fills as far as it is known.
  * - A handle is freed by the call that takes its address (wait, test, finalize, ..._free), which also sets it to NULL.
  *   Freeing NULL does nothing.
  * - A buffer belongs to the library from the call that starts an operation to the operation's completion. Waiting, or
@@ -360,7 +361,8 @@ int tocsin_cancel(tocsin_request *request,
 int tocsin_request_free(tocsin_request **request);
 
 // Has `callback` called once when the operation is complete, at once if it is already. The request must be waited for
-// or freed as without it. The callback may start operations but must not wait for any.
+// or freed as without it. The callback may start operations but must not wait for any, and
+// should be short: where a thread that waits runs it, the rank makes no progress meanwhile.
 int tocsin_on_complete(tocsin_request *request,
                        tocsin_callback callback,
                        void *argument);

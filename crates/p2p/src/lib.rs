@@ -378,10 +378,11 @@ impl<T: Transport> P2p<T> {
             || self.copies_left(Context::User)
     }
 
-    /// Whether there is room since the last pass among the unexpected messages for the head of a blocked lane: nobody but
-    /// this rank knows. Handler-safe.
-    pub fn has_room_again(&self) -> bool {
-        self.again && self.blocked > 0
+    /// Whether another pass would go on at once, and nobody but this rank knows: there is room again among the unexpected
+    /// messages for the head of a blocked lane, or requests have ended that their owner has not been told of.
+    /// Handler-safe.
+    pub fn is_left_over(&self) -> bool {
+        self.again && self.blocked > 0 || !self.completed.is_empty()
     }
 
     /// Whether a large message waits for this rank to go on, and not for a peer that waits in the library: who leaves the

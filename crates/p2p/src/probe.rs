@@ -92,10 +92,17 @@ impl<T: Transport> P2p<T> {
         self.blocked > 0 && self.blocking_source(id).is_some()
     }
 
-    /// Whether a collective's lane is blocked, so that [`grow_for_collective`](Self::grow_for_collective) would do
-    /// something. Handler-safe; bounded by the number of ranks.
-    pub fn is_coll_blocked(&self) -> bool {
-        self.blocked > 0 && self.peers.iter().any(|p| p.blocked.get(1).copied().unwrap_or(false))
+    /// The class whose room the message of a posted receive waits for, if it may be behind a blocked lane. Handler-safe;
+    /// bounded by the number of ranks.
+    pub fn blocking_class(&self, id: Id) -> Option<Class> {
+        self.requests.get(id).map(|request| request.class).filter(|_| self.is_behind_blocked(id))
+    }
+
+    /// Whether some lane of a class is blocked, so that [`grow_class`](Self::grow_class) would do something.
+    /// Handler-safe; bounded by the number of ranks.
+    pub fn is_class_blocked(&self, class: Class) -> bool {
+        let index = usize::from(class == Class::Coll);
+        self.blocked > 0 && self.peers.iter().any(|p| p.blocked.get(index).copied().unwrap_or(false))
     }
 
     /// Adds room among the unexpected messages for all lanes that wait for it. User threads that wait call it; it
@@ -190,9 +197,10 @@ impl<T: Transport> P2p<T> {
         self.again |= self.blocked > 0;
     }
 
-    fn grow_class(&mut self, class: Class) -> Grown {
+    /// As [`grow_unexpected`](Self::grow_unexpected), for one class.
+    pub fn grow_class(&mut self, class: Class) -> Grown {
         let index = usize::from(class == Class::Coll);
-        if self.blocked == 0 || !self.peers.iter().any(|p| p.blocked.get(index).copied().unwrap_or(false)) {
+        if !self.is_class_blocked(class) {
             return Grown::NotNeeded;
         }
         let longest = self.longest;

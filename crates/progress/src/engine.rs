@@ -300,7 +300,7 @@ impl<W: Work> Engine<W> {
             left.more = true;
         } else if unfinished && !left.more {
             // If the thread waits, it is done before that.
-            self.arm(UNFINISHED_NS);
+            self.arm_unless_sooner(UNFINISHED_NS);
         }
         if left.worked || left.more || touched {
             // SYNC POINT: the token was left by a read-modify-write, after all that was completed here; pairs with the
@@ -353,13 +353,20 @@ impl<W: Work> Engine<W> {
         work.work_left()
     }
 
-    /// Has this rank come back to those who may not have heard it. A timer that is set already comes soon enough, and
-    /// its pass sets this one again.
+    /// Has this rank come back to those who may not have heard it.
     #[cold]
     fn remind(&self) {
+        self.arm_unless_sooner(REMIND_NS);
+    }
+
+    /// As [`arm`](Self::arm), unless the timer goes off before that anyway: there is one, and who asks for it again and
+    /// again must not put it off each time. Whatever its pass leaves sets it again.
+    fn arm_unless_sooner(&self, delay_ns: u64) {
+        let now = tocsin_sync::clock::now_ns();
         // SYNC POINT: Relaxed: two threads that both find no timer set it twice, for the same time.
-        if tocsin_sync::clock::now_ns() >= self.timer.load(Ordering::Relaxed) {
-            self.arm(REMIND_NS);
+        let left = self.timer.load(Ordering::Relaxed).saturating_sub(now);
+        if left == 0 || left > delay_ns {
+            self.arm(delay_ns);
         }
     }
 

@@ -364,6 +364,12 @@ unsafe impl Transport for ShmTransport {
             Push::Full => {
                 state.starved |= bit(class);
                 self.starved = true;
+                if state.send_lane(class).has_asked() {
+                    // Plain packets that did not ring are in the way of others. One ring, until the peer has made room.
+                    state.sent = true;
+                    state.urgent = true;
+                    self.mark_dirty(peer);
+                }
                 SendOutcome::Full
             }
             Push::Corrupt => {
@@ -468,7 +474,7 @@ unsafe impl Transport for ShmTransport {
     }
 
     fn awaits_answer(&self) -> bool {
-        self.unanswered
+        self.unanswered || self.retry
     }
 
     fn peer_state(&self, peer: u32) -> PeerState {

@@ -153,12 +153,17 @@ impl<'scope, 'env> Scope<'scope, 'env> {
     /// Receives a message that [`Comm::improbe`] took, into a borrowed buffer.
     ///
     /// # Errors
-    /// As [`Comm::irecv`].
+    /// As [`Comm::irecv`]; [`Error::InvalidArgument`] for a message of another communicator than the scope's, which is
+    /// dropped then: the scope's end could not end it.
     pub fn mrecv<T: Element>(
         &'scope self,
         message: Message,
         buf: &'scope mut [T],
     ) -> Result<ScopedRequest<'scope, &'scope mut [T]>, Error> {
+        if !message.raw.is_of(self.comm.raw()) {
+            let what = "the message was probed in another communicator: receive it by Comm::mrecv".into();
+            return Err(Error::InvalidArgument { operation: "mrecv", what });
+        }
         // SAFETY: - as in `irecv`.
         let raw = unsafe { self.comm.raw().mrecv_raw(message.raw, mut_buf(buf))? };
         Ok(self.keep(raw, buf))

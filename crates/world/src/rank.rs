@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tocsin_doorbell::{Own, Receiver};
-use tocsin_p2p::{Grown, P2p};
+use tocsin_p2p::{Class, Grown, P2p};
 use tocsin_progress::engine::{Engine, EngineConfig, Entered};
 use tocsin_progress::stats::{Snapshot, Stats};
 use tocsin_progress::{Code, Context, Id, Outcome, ProgressThread, Trace};
@@ -311,20 +311,38 @@ impl Rank {
         }
     }
 
+    /// Room in every class that a lane waits for, up to the limit: a waiter's own message may be behind such a lane, or its
+    /// peer may wait for room before it does what this waiter waits for. That there is no more concerns those alone who
+    /// wait behind it.
+    ///
+    /// Entered for writing, and asked again, only when the answer may be another: writing wakes who sleeps, this very
+    /// waiter included, which would never come to rest.
     fn grow(state: &mut Entered<'_, RankState>, need: &[Need]) -> Grown {
         let mut all = Grown::NotNeeded;
-        for need in need {
-            // Entered for writing only if there is something to change: that wakes who sleeps, this very waiter
-            // included, which would never come to rest behind a lane that it does not wait for.
-            all = all.max(match *need {
-                Need::Message { id, .. } if state.p2p.is_behind_blocked(id) => state.p2p.grow_for_message(id),
-                Need::Collective if state.p2p.is_coll_blocked() => state.p2p.grow_for_collective(),
-                Need::Message { .. } | Need::Collective => Grown::NotNeeded,
-            });
+        let now = state.p2p.room_asked_at();
+        let classes = [Class::Eager, Class::Coll];
+        for (class, refused) in classes.into_iter().zip(state.class_refused_at) {
+            if !state.p2p.is_class_blocked(class) {
+                continue;
+            }
+            let full = refused == Some(now) || {
+                let grown = state.p2p.grow_class(class);
+                let full = grown == Grown::Full;
+                let [eager, coll] = &mut state.class_refused_at;
+                *(if class == Class::Coll { coll } else { eager }) = full.then_some(now);
+                all = all.max(if full { Grown::NotNeeded } else { grown });
+                full
+            };
+            let waits = |need: &Need| match *need {
+                Need::Message { id, .. } => state.p2p.blocking_class(id) == Some(class),
+                Need::Collective => class == Class::Coll,
+            };
+            if full && need.iter().any(waits) {
+                all = all.max(Grown::Full);
+            }
         }
         if state.p2p.is_end_blocked() {
-            // Whatever is waited for may need the news of that end. Asked again only when the answer may be another.
-            let now = state.p2p.room_asked_at();
+            // Whatever is waited for may need the news of that end.
             if state.ends_refused_at != Some(now) {
                 let grown = state.p2p.grow_for_ends();
                 state.ends_refused_at = (grown == Grown::Full).then_some(now);

@@ -317,9 +317,11 @@ impl RawRequest {
                 Then::Happened => {}
             }
         });
-        let set = self.meaning.comm.shared().engine.callbacks().set(self.completion(), call);
         self.after = Some(after.clone());
-        self.meaning.comm.shared().look_for_wanted();
+        let comm = self.meaning.comm.clone();
+        // From here on it may run, and it may free this request.
+        let set = comm.shared().engine.callbacks().set(self.completion(), call);
+        comm.shared().look_for_wanted();
         if set.is_err() {
             let then = {
                 let mut slot = after.lock().unwrap_or_else(PoisonError::into_inner);

@@ -7,7 +7,7 @@ use tocsin_p2p::P2p;
 use tocsin_progress::{Budget, Pass, Work};
 use tocsin_shm_transport::ShmTransport;
 use tocsin_sync::atomic::{AtomicBool, Ordering};
-use tocsin_transport::Transport;
+use tocsin_transport::{Class, Transport};
 
 /// Point to point and collectives of one rank, under its engine's token.
 #[derive(Debug)]
@@ -22,6 +22,8 @@ pub(crate) struct RankState {
     pub(crate) refused_at: Option<(u64, u64)>,
     /// The same when there was no more for what peers that have ended had sent.
     pub(crate) ends_refused_at: Option<(u64, u64)>,
+    /// The same when there was no more in a class: Eager, Coll.
+    pub(crate) class_refused_at: [Option<(u64, u64)>; 2],
 }
 
 impl RankState {
@@ -30,7 +32,15 @@ impl RankState {
         closed: Arc<AtomicBool>,
         blocked: Arc<AtomicBool>,
     ) -> RankState {
-        RankState { p2p, nbc: Nbc::new(), closed, blocked, refused_at: None, ends_refused_at: None }
+        RankState {
+            p2p,
+            nbc: Nbc::new(),
+            closed,
+            blocked,
+            refused_at: None,
+            ends_refused_at: None,
+            class_refused_at: [None; 2],
+        }
     }
 
     /// Sends and collectives that finalize has to see through.
@@ -61,10 +71,11 @@ unsafe impl Work for RankState {
         }
         match (messages, collectives) {
             (Pass::More, _) | (_, Pass::More) => Pass::More,
-            // A step has met a message that was here before: of a large one the copying begins with the next pass, and the
-            // room of one that was kept lets a blocked lane go on.
-            (_, Pass::Worked) if self.p2p.is_unfinished() || self.p2p.has_room_again() => Pass::More,
+            // A step has met a large message that was announced before: the copying begins with the next pass.
+            (_, Pass::Worked) if self.p2p.is_unfinished() => Pass::More,
             (Pass::Idle, Pass::Idle) => Pass::Idle,
+            // Room that was freed after the lanes had been looked into lets a blocked one go on.
+            _ if self.p2p.is_left_over() => Pass::More,
             _ => Pass::Worked,
         }
     }
@@ -76,7 +87,7 @@ unsafe impl Work for RankState {
 
     #[inline]
     fn is_unfinished(&self) -> bool {
-        !self.is_closed() && self.p2p.is_unfinished()
+        !self.is_closed() && (self.p2p.is_unfinished() || self.p2p.is_left_over())
     }
 
     #[inline]
@@ -92,7 +103,7 @@ unsafe impl Work for RankState {
     #[inline]
     fn wants_chore(&self) -> bool {
         let wanted = || {
-            let blocked = || self.p2p.is_coll_blocked() || self.p2p.is_end_blocked();
+            let blocked = || self.p2p.is_class_blocked(Class::Coll) || self.p2p.is_end_blocked();
             self.p2p.wants_plain() || self.nbc.outstanding() > 0 && blocked()
         };
         self.p2p.is_blocked() && wanted() && self.refused_at != Some(self.p2p.room_asked_at())

@@ -136,6 +136,8 @@ fn connect(rung_by: &Rung, mechanism: Mechanism) -> Result<Option<Connection>, E
 
 #[derive(Default)]
 struct Counted {
+    /// The loop of known length, just before each ring.
+    known: Times,
     to_handler: Times,
     in_handler: Times,
     to_resumed: Times,
@@ -145,7 +147,7 @@ struct Counted {
 fn ring_once(rung_by: &Rung, mark: &Mark, counted: &mut Counted, to_oneself: bool) {
     // Handlers may take half of a rank's time: less, so that they are not held back.
     for _ in 0..PAUSE {
-        known_loop();
+        counted.known.add(known_loop());
     }
     let before = rung_by.count.load(Ordering::Acquire);
     mark.clear_if_set();
@@ -223,23 +225,23 @@ pub(super) fn rows(mechanisms: &[Mechanism], rounds: u64) -> Result<Vec<Row>, Er
         return Err(Error::Failed("latency is measured between two cores of one NUMA node".into()));
     };
     tocsin_topology::bind_thread(here).map_err(Error::failed)?;
-    let mut known = Times::default();
-    (0..rounds.min(100)).for_each(|_| known.add(known_loop()));
     let mut rows = Vec::new();
     for &mechanism in mechanisms {
         if !matches!(mechanism, Mechanism::Uintr | Mechanism::Signal) {
             continue;
         }
-        for (target, counted) in
-            [("self", to_oneself(mechanism, rounds)?), ("cross", to_another(mechanism, rounds, there)?)]
-        {
+        for target in ["self", "cross"] {
+            let counted = match target {
+                "self" => to_oneself(mechanism, rounds)?,
+                _ => to_another(mechanism, rounds, there)?,
+            };
             rows.push(
                 Row::new("latency")
                     .set("mechanism", mechanism.to_string())
                     .set("target", target)
                     .set("rounds", rounds)
                     .set("loop_instructions", 2 * LOOP_STEPS)
-                    .number("loop_ticks", known.median())
+                    .number("loop_ticks", counted.known.median())
                     .number("handler_ticks_min", counted.to_handler.min())
                     .number("handler_ticks_p50", counted.to_handler.median())
                     .number("resumed_ticks_min", counted.to_resumed.min())

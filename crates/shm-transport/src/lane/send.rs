@@ -22,6 +22,8 @@ pub(crate) struct SendLane {
     head: u32,
     data_head: u32,
     closed: bool,
+    /// The last push that found no room set the starving flag anew.
+    asked: bool,
     /// Leaves out the fence, so that the model can show that it notices.
     #[cfg(loom)]
     pub(crate) broken: bool,
@@ -42,6 +44,7 @@ impl SendLane {
             head: 0,
             data_head: 0,
             closed: false,
+            asked: false,
             #[cfg(loom)]
             broken: false,
             #[cfg(loom)]
@@ -72,6 +75,7 @@ impl SendLane {
                 // SYNC POINT: store the flag, fence, look again; the consumer stores its word, fences, looks
                 // at the flag (`wakes_producer`). By the two fences one of them sees the other's store: the
                 // consumer the flag, and rings; or this side the room.
+                self.asked = lane.starving.0.load(Ordering::Relaxed) == 0;
                 lane.starving.0.store(1, Ordering::Relaxed);
                 #[cfg(loom)]
                 let fenced = !self.broken;
@@ -160,6 +164,12 @@ impl SendLane {
         #[cfg(loom)]
         let taken = taken && !self.forgets;
         taken || self.consumed() != (self.head, self.data_head)
+    }
+
+    /// Whether the last push that found no room was the first to say so: the consumer may have been told of nothing that
+    /// lies here, and what is behind may be urgent.
+    pub(crate) fn has_asked(&self) -> bool {
+        self.asked
     }
 
     pub(crate) fn close(&mut self) {

@@ -25,6 +25,13 @@ pub struct Message {
     id: Option<MessageId>,
 }
 
+impl Message {
+    /// Whether it was probed in this communicator.
+    pub fn is_of(&self, comm: &Comm) -> bool {
+        std::ptr::eq(self.comm.shared(), comm.shared()) && self.comm.context() == comm.context()
+    }
+}
+
 impl Drop for Message {
     fn drop(&mut self) {
         let Some(id) = self.id.take() else { return };
@@ -281,7 +288,8 @@ impl Comm {
         Status { source: self.rank_of(found.source), tag: found.tag, bytes: found.bytes }
     }
 
-    /// Receives a message that [`improbe`](Self::improbe) took.
+    /// Receives a message that [`improbe`](Self::improbe) took, in the communicator where it was probed: the status names
+    /// its source there.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for a message that another rank has probed, which is dropped then; refusals of memory.
@@ -303,7 +311,8 @@ impl Comm {
             // Received, or of no more use; where memory was refused, its drop discards it.
             message.id = None;
         }
+        let comm = message.comm.clone();
         // On an error `state` is dropped before the message, whose drop enters.
-        self.request(state, operation, Kind::Receive { room: buf.layout.bytes() }, id?)
+        comm.request(state, operation, Kind::Receive { room: buf.layout.bytes() }, id?)
     }
 }

@@ -76,7 +76,7 @@ pub static VARIABLES: &[Variable] = &[
         name: "TOCSIN_UNEXPECTED_MAX",
         values: "a size from 64K on, such as 64M",
         default: "64M",
-        meaning: "memory that messages nobody has received yet may take in one rank; beyond it senders wait, and a wait behind it ends with an error once nobody has received anything for a second",
+        meaning: "memory in one rank for messages that nobody has received yet, of users and of collectives each, beside the places of the first 1024; beyond it senders wait, and a receive that waits behind it ends with an error once nobody has received anything for a second",
         internal: false,
         set: |c, v| {
             c.unexpected_max = parse_size(v).filter(|&n| n >= 64 << 10)?;

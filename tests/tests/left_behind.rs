@@ -1,0 +1,204 @@
+//! What a call leaves behind when its thread goes back to computing: nothing stays undone for want of another call.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use tocsin_tests as _; // Links the tripwire allocator.
+
+use std::time::{Duration, Instant};
+
+use tocsin::{Comm, Config, Error, World};
+use tocsin_sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+fn signal() -> Config {
+    let mut config = Config::default();
+    config.set("TOCSIN_BACKEND", "signal").unwrap();
+    config
+}
+
+/// Runs the ranks, as threads.
+fn ranks(count: u32, run: impl Fn(Comm) -> Result<(), Error> + Sync) {
+    for result in World::threads_with(count, &signal(), run).unwrap() {
+        result.unwrap();
+    }
+}
+
+/// Computes, and calls nothing of the library, until `done`.
+fn compute_until(what: &str, done: &AtomicBool) {
+    let begun = Instant::now();
+    while !done.load(Ordering::Acquire) {
+        assert!(
+            begun.elapsed() < Duration::from_secs(30),
+            "{what}: it waits for this rank to call the library"
+        );
+        std::hint::spin_loop();
+    }
+}
+
+/// Receives that are served from a full pool make room for the message behind it, whose receive is posted.
+#[test]
+fn room_that_receives_have_freed_is_used() {
+    let (posted, matched) = (AtomicBool::new(false), AtomicBool::new(false));
+    ranks(2, |comm| {
+        if comm.rank() == 0 {
+            // With pauses, so that the pool takes them in: more than it holds.
+            let mut sent = Vec::new();
+            for _ in 0..5 {
+                for _ in 0..200 {
+                    sent.push(comm.isend(vec![1u8; 64], 1, 1)?);
+                }
+                comm.issend(vec![3u8; 8], 1, 3)?.wait()?;
+            }
+            for _ in 0..34 {
+                sent.push(comm.isend(vec![1u8; 64], 1, 1)?);
+            }
+            let urgent = comm.issend(vec![2u8; 64], 1, 2)?;
+            posted.store(true, Ordering::Release);
+            urgent.wait()?;
+            matched.store(true, Ordering::Release);
+            sent.into_iter().try_for_each(|request| request.wait().map(drop))?;
+            return comm.barrier();
+        }
+        let wanted = comm.irecv(vec![0u8; 64], 0, 2)?;
+        let pauses = (0..5).map(|_| comm.irecv(vec![0u8; 8], 0, 3)).collect::<Result<Vec<_>, _>>()?;
+        compute_until("the sender", &posted);
+        for _ in 0..700 {
+            comm.irecv(vec![0u8; 64], 0, 1)?.wait()?;
+        }
+        compute_until("a message behind a pool that has room again", &matched);
+        wanted.wait()?;
+        pauses.into_iter().try_for_each(|request| request.wait().map(drop))?;
+        for _ in 0..334 {
+            comm.recv(&mut [0u8; 64], 0, 1)?;
+        }
+        comm.barrier()
+    });
+}
+
+/// The timer that has a rank come back is not put off by what it posts meanwhile.
+#[test]
+fn posts_do_not_put_a_large_message_off() {
+    const BYTES: usize = 16 << 20;
+    let (begun, done) = (AtomicBool::new(false), AtomicBool::new(false));
+    ranks(2, |comm| {
+        if comm.rank() == 0 {
+            while !begun.load(Ordering::Acquire) {
+                std::hint::spin_loop();
+            }
+            comm.ibcast(vec![1u8; BYTES], 0)?.wait()?;
+            done.store(true, Ordering::Release);
+            return comm.barrier();
+        }
+        let large = comm.ibcast(vec![0u8; BYTES], 0)?;
+        begun.store(true, Ordering::Release);
+        let (start, mut posts) = (Instant::now(), Vec::new());
+        while !done.load(Ordering::Acquire) {
+            assert!(start.elapsed() < Duration::from_secs(30), "posts put the message off");
+            let pause = Instant::now();
+            while pause.elapsed() < Duration::from_micros(100) {}
+            posts.push(comm.irecv(vec![0u8; 8], 0, 77)?);
+        }
+        large.wait()?;
+        posts.iter_mut().for_each(|post| assert!(post.cancel()));
+        comm.barrier()
+    });
+}
+
+/// A message that must be heard is heard behind more plain ones than a lane has slots for.
+#[test]
+fn an_urgent_message_behind_a_full_lane_interrupts() {
+    for plain in [200usize, 300, 1000] {
+        for blocking in [false, true] {
+            let (ready, matched) = (AtomicBool::new(false), AtomicBool::new(false));
+            ranks(2, |comm| {
+                if comm.rank() == 0 {
+                    while !ready.load(Ordering::Acquire) {
+                        std::hint::spin_loop();
+                    }
+                    let mut sent = Vec::new();
+                    for _ in 0..plain {
+                        if blocking {
+                            comm.send(&[1u8; 64], 1, 1)?;
+                        } else {
+                            sent.push(comm.isend(vec![1u8; 64], 1, 1)?);
+                        }
+                    }
+                    comm.issend(vec![2u8; 64], 1, 2)?.wait()?;
+                    matched.store(true, Ordering::Release);
+                    sent.into_iter().try_for_each(|request| request.wait().map(drop))?;
+                    return comm.barrier();
+                }
+                let wanted = comm.irecv(vec![0u8; 64], 0, 2)?;
+                let plain_ones =
+                    (0..plain).map(|_| comm.irecv(vec![0u8; 64], 0, 1)).collect::<Result<Vec<_>, _>>()?;
+                ready.store(true, Ordering::Release);
+                compute_until("a message behind a full lane", &matched);
+                wanted.wait()?;
+                plain_ones.into_iter().try_for_each(|request| request.wait().map(drop))?;
+                comm.barrier()
+            });
+        }
+    }
+}
+
+/// A probe that takes in a collective's message behind a full pool leaves the collective's next step to this rank.
+#[test]
+fn a_probe_leaves_no_collective_behind() {
+    const FLOOD: usize = 1074;
+    let (stage, got) = (AtomicU32::new(0), AtomicBool::new(false));
+    ranks(3, |comm| {
+        let other = comm.dup()?;
+        let pair = other.split(Some(u32::from(comm.rank() == 2)), 0)?.unwrap();
+        let chain = comm.with_algorithm("chain");
+        comm.barrier()?;
+        match comm.rank() {
+            0 => {
+                let flood =
+                    (0..FLOOD).map(|_| pair.ibcast(vec![7u8; 8], 0)).collect::<Result<Vec<_>, _>>()?;
+                while stage.load(Ordering::Acquire) < 1 {
+                    std::hint::spin_loop();
+                }
+                let broadcast = chain.ibcast(vec![9u8; 8], 0)?;
+                stage.store(2, Ordering::Release);
+                broadcast.wait()?;
+                flood.into_iter().try_for_each(|request| request.wait().map(drop))?;
+            }
+            1 => {
+                let broadcast = chain.ibcast(vec![0u8; 8], 0)?;
+                // The flood arrives and is taken in as far as there is room.
+                let begun = Instant::now();
+                while begun.elapsed() < Duration::from_millis(50) {}
+                stage.store(1, Ordering::Release);
+                while stage.load(Ordering::Acquire) < 2 {
+                    std::hint::spin_loop();
+                }
+                assert!(comm.iprobe(0, 99)?.is_none());
+                compute_until("the rank behind this one in a chain", &got);
+                broadcast.wait()?;
+                for _ in 0..FLOOD {
+                    pair.ibcast(vec![0u8; 8], 0)?.wait()?;
+                }
+            }
+            _ => {
+                chain.ibcast(vec![0u8; 8], 0)?.wait()?;
+                got.store(true, Ordering::Release);
+            }
+        }
+        comm.barrier()
+    });
+}
+
+/// A probed message is received where it was probed, whichever communicator the call names.
+#[test]
+fn a_probed_message_keeps_its_communicator() {
+    ranks(3, |comm| {
+        let reverse = comm.split(Some(0), -(comm.rank() as i32))?.unwrap();
+        if comm.rank() == 0 {
+            comm.send(&[5u8; 8], 2, 4)?;
+        }
+        if comm.rank() == 2 {
+            let (message, seen) = comm.mprobe(0, 4)?;
+            let (_, status) = reverse.mrecv(message, vec![0u8; 8])?.wait_with_status()?;
+            assert_eq!((seen.source, status.source), (0, 0));
+        }
+        comm.barrier()
+    });
+}
