@@ -205,7 +205,9 @@ fn looking_runs_no_callback() {
             let list = Arc::new(Mutex::new(Vec::new()));
             let theirs = list.clone();
             comm.irecv(vec![0u8; 8], 0, 1)?.on_complete(move |_| theirs.lock().unwrap().clear());
-            list.lock().unwrap().push(comm.irecv(vec![0u8; 8], 0, 2)?);
+            // Outside the lock: posting runs callbacks.
+            let second = comm.irecv(vec![0u8; 8], 0, 2)?;
+            list.lock().unwrap().push(second);
             while !list.lock().unwrap().iter().all(|request| request.is_done()) {
                 std::thread::yield_now();
             }
