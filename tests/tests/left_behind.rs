@@ -3,9 +3,10 @@
 
 use tocsin_tests as _; // Links the tripwire allocator.
 
+use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-use tocsin::{Comm, Config, Error, World};
+use tocsin::{Comm, Config, Error, Op, UserOp, World};
 use tocsin_sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 fn signal() -> Config {
@@ -139,6 +140,80 @@ fn an_urgent_message_behind_a_full_lane_interrupts() {
     }
 }
 
+thread_local!(static HOLDS_PASSES: Cell<bool> = const { Cell::new(false) });
+/// How far the two ranks of the next test are.
+static STAGE: AtomicU32 = AtomicU32::new(0);
+
+/// Holds the receiver's first pass open until the lane is full, and its second until the lane has been refilled.
+fn sum_slowly(a: u64, b: u64) -> u64 {
+    if HOLDS_PASSES.get() {
+        if STAGE.load(Ordering::Acquire) == 0 {
+            STAGE.store(1, Ordering::Release);
+            while STAGE.load(Ordering::Acquire) < 2 {
+                std::hint::spin_loop();
+            }
+        } else {
+            STAGE.store(3, Ordering::Release);
+            let begun = Instant::now();
+            while begun.elapsed() < Duration::from_millis(200) {}
+        }
+    }
+    a + b
+}
+
+/// The same when the lane is refilled within the receiver's pass, which then finds the sender waiting and the lane full.
+#[test]
+fn an_urgent_message_behind_a_lane_that_was_refilled_interrupts() {
+    // So that the data ring is full before the slots are, but not much.
+    const PLAIN: usize = 700;
+    const BYTES: usize = 300;
+    let sum = || Op::User(UserOp::commutative(sum_slowly));
+    let (posted, matched) = (AtomicBool::new(false), AtomicBool::new(false));
+    ranks(2, |comm| {
+        let by_doubling = comm.with_algorithm("recursive-doubling");
+        comm.barrier()?;
+        if comm.rank() == 0 {
+            while !posted.load(Ordering::Acquire) {
+                std::hint::spin_loop();
+            }
+            let first = by_doubling.iallreduce(vec![1u64], sum())?;
+            while STAGE.load(Ordering::Acquire) < 1 {
+                std::hint::spin_loop();
+            }
+            let sent =
+                (0..PLAIN).map(|_| comm.isend(vec![1u8; BYTES], 1, 1)).collect::<Result<Vec<_>, _>>()?;
+            let urgent = comm.issend(vec![2u8; 8], 1, 2)?;
+            let second = by_doubling.iallreduce(vec![1u64], sum())?;
+            STAGE.store(2, Ordering::Release);
+            while STAGE.load(Ordering::Acquire) < 3 {
+                std::hint::spin_loop();
+            }
+            urgent.wait()?;
+            matched.store(true, Ordering::Release);
+            sent.into_iter().try_for_each(|request| request.wait().map(drop))?;
+            first.wait()?;
+            second.wait()?;
+            return comm.barrier();
+        }
+        HOLDS_PASSES.set(true);
+        let wanted = comm.irecv(vec![0u8; 8], 0, 2)?;
+        let plain = (0..PLAIN).map(|_| comm.irecv(vec![0u8; BYTES], 0, 1)).collect::<Result<Vec<_>, _>>()?;
+        let mut first = by_doubling.iallreduce(vec![1u64], sum())?;
+        let second = by_doubling.iallreduce(vec![1u64], sum())?;
+        posted.store(true, Ordering::Release);
+        // Its operator waits for a call: this one makes the passes.
+        while STAGE.load(Ordering::Acquire) < 3 {
+            drop(first.test());
+        }
+        compute_until("a message behind a lane that was refilled", &matched);
+        first.wait()?;
+        second.wait()?;
+        wanted.wait()?;
+        plain.into_iter().try_for_each(|request| request.wait().map(drop))?;
+        comm.barrier()
+    });
+}
+
 /// A probe that takes in a collective's message behind a full pool leaves the collective's next step to this rank.
 #[test]
 fn a_probe_leaves_no_collective_behind() {
@@ -153,21 +228,25 @@ fn a_probe_leaves_no_collective_behind() {
             0 => {
                 let flood =
                     (0..FLOOD).map(|_| pair.ibcast(vec![7u8; 8], 0)).collect::<Result<Vec<_>, _>>()?;
-                while stage.load(Ordering::Acquire) < 1 {
+                stage.store(1, Ordering::Release);
+                while stage.load(Ordering::Acquire) < 2 {
                     std::hint::spin_loop();
                 }
                 let broadcast = chain.ibcast(vec![9u8; 8], 0)?;
-                stage.store(2, Ordering::Release);
+                stage.store(3, Ordering::Release);
                 broadcast.wait()?;
                 flood.into_iter().try_for_each(|request| request.wait().map(drop))?;
             }
             1 => {
                 let broadcast = chain.ibcast(vec![0u8; 8], 0)?;
-                // The flood arrives and is taken in as far as there is room.
+                while stage.load(Ordering::Acquire) < 1 {
+                    std::hint::spin_loop();
+                }
+                // The flood is taken in as far as there is room.
                 let begun = Instant::now();
                 while begun.elapsed() < Duration::from_millis(50) {}
-                stage.store(1, Ordering::Release);
-                while stage.load(Ordering::Acquire) < 2 {
+                stage.store(2, Ordering::Release);
+                while stage.load(Ordering::Acquire) < 3 {
                     std::hint::spin_loop();
                 }
                 assert!(comm.iprobe(0, 99)?.is_none());

@@ -108,7 +108,7 @@ pub struct Engine<W> {
     config: EngineConfig,
     /// Somebody who was rung may not have heard it ([`Work::awaits_answer`]).
     unheard: AtomicBool,
-    /// When the timer goes off that was set last.
+    /// When the timer goes off that was set last; 0 once a handler has run since.
     timer: AtomicU64,
 }
 
@@ -363,7 +363,8 @@ impl<W: Work> Engine<W> {
     /// again must not put it off each time. Whatever its pass leaves sets it again.
     fn arm_unless_sooner(&self, delay_ns: u64) {
         let now = tocsin_sync::clock::now_ns();
-        // SYNC POINT: Relaxed: two threads that both find no timer set it twice, for the same time.
+        // SYNC POINT: Relaxed: two threads that set the timer at once may leave the other's time here; it is forgotten when
+        // the timer goes off.
         let left = self.timer.load(Ordering::Relaxed).saturating_sub(now);
         if left == 0 || left > delay_ns {
             self.arm(delay_ns);

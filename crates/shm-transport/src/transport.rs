@@ -365,7 +365,7 @@ unsafe impl Transport for ShmTransport {
                 state.starved |= bit(class);
                 self.starved = true;
                 if state.send_lane(class).has_asked() {
-                    // Plain packets that did not ring are in the way of others. One ring, until the peer has made room.
+                    // Plain packets that did not ring are in the way of others.
                     state.sent = true;
                     state.urgent = true;
                     self.mark_dirty(peer);

@@ -261,7 +261,9 @@ impl Rank {
                         done()
                     }
                     Grown::Full => match &mut full {
-                        Some(pool) => pool.is_stuck(self) && self.give_up(need) && done(),
+                        Some(pool) => {
+                            pool.is_stuck(self) && !self.grow_anew(need) && self.give_up(need) && done()
+                        }
                         None => {
                             full = Some(FullPool::new(self));
                             newly_full = true;
@@ -353,6 +355,14 @@ impl Rank {
             }
         }
         all
+    }
+
+    /// Asks for room once more whatever was refused: memory may have been short for a moment. Whether there is more.
+    fn grow_anew(&self, need: &[Need]) -> bool {
+        let mut state = self.enter();
+        state.class_refused_at = [None; 2];
+        state.ends_refused_at = None;
+        Self::grow(&mut state, need) == Grown::Room
     }
 
     /// Somebody waits for a callback or a waker: if its message is behind a full pool already, no message will come

@@ -27,6 +27,8 @@ impl<W: Work> Engine<W> {
 
     fn interrupted(&self, cause: Cause) {
         stats::add(&self.stats.interrupts, 1);
+        // It may have been the timer. One that stands all the same is set once more than needed, at the worst.
+        self.timer.store(0, Ordering::Relaxed);
         // Most entries of a rank that is not flooded find little or nothing: those read the clock when work begins, or not
         // at all, which is a good part of what they take. 0: not read.
         let begun = if self.trace().is_none() && self.duty.is_far() { 0 } else { now_ns() };

@@ -22,8 +22,10 @@ pub(crate) struct SendLane {
     head: u32,
     data_head: u32,
     closed: bool,
-    /// The last push that found no room set the starving flag anew.
+    /// The last push that found no room is news to the consumer.
     asked: bool,
+    /// The tail when it was last told: it has taken less than what lay there then, and comes back for the rest.
+    asked_at: u32,
     /// Leaves out the fence, so that the model can show that it notices.
     #[cfg(loom)]
     pub(crate) broken: bool,
@@ -45,6 +47,7 @@ impl SendLane {
             data_head: 0,
             closed: false,
             asked: false,
+            asked_at: 0,
             #[cfg(loom)]
             broken: false,
             #[cfg(loom)]
@@ -75,7 +78,7 @@ impl SendLane {
                 // SYNC POINT: store the flag, fence, look again; the consumer stores its word, fences, looks
                 // at the flag (`wakes_producer`). By the two fences one of them sees the other's store: the
                 // consumer the flag, and rings; or this side the room.
-                self.asked = lane.starving.0.load(Ordering::Relaxed) == 0;
+                let newly = lane.starving.0.load(Ordering::Relaxed) == 0;
                 lane.starving.0.store(1, Ordering::Relaxed);
                 #[cfg(loom)]
                 let fenced = !self.broken;
@@ -86,6 +89,12 @@ impl SendLane {
                 }
                 self.refresh();
                 if !self.closed && !self.fits(end) {
+                    // A flag that stands from before says that the consumer comes back, unless it has taken all that lay
+                    // here then and found the lane refilled when it looked at the flag.
+                    self.asked = newly || self.head.wrapping_sub(self.asked_at).cast_signed() >= 0;
+                    if self.asked {
+                        self.asked_at = self.tail;
+                    }
                     return Push::Full;
                 }
             }
@@ -166,8 +175,8 @@ impl SendLane {
         taken || self.consumed() != (self.head, self.data_head)
     }
 
-    /// Whether the last push that found no room was the first to say so: the consumer may have been told of nothing that
-    /// lies here, and what is behind may be urgent.
+    /// Whether the consumer is to be rung for the last push that found no room: it may have been told of nothing that lies
+    /// here, and what is behind may be urgent. Once for what a lane holds.
     pub(crate) fn has_asked(&self) -> bool {
         self.asked
     }
@@ -180,5 +189,6 @@ impl SendLane {
     #[cfg(test)]
     pub(crate) fn start_at(&mut self, position: u32, data: u32) {
         (self.tail, self.head, self.data_tail, self.data_head) = (position, position, data, data);
+        self.asked_at = position;
     }
 }

@@ -110,6 +110,31 @@ fn who_was_told_of_room_tries_again() {
     assert_eq!(conformance::send(&mut ends[0], 1, Class::Coll, 3, LONG), SendOutcome::Sent);
 }
 
+/// A lane that was refilled before the consumer looked at the flag: the flag stands, and nobody would come back.
+#[test]
+fn a_lane_that_is_refilled_rings_again() {
+    let mut ends = world(2);
+    ends[0].connect(1).unwrap();
+    ends[1].begin_pass();
+    let fill = |end: &mut ShmTransport, mut n| {
+        while conformance::send(end, 1, Class::Eager, n, 0) == SendOutcome::Sent {
+            n += 1;
+        }
+        (n, end.peers[1].send_lane(Class::Eager).has_asked())
+    };
+    let (sent, told) = fill(&mut ends[0], 0);
+    assert!(told && sent == 256);
+    assert_eq!(fill(&mut ends[0], sent), (sent, false), "once for what it holds");
+    assert!(conformance::receive(&mut ends[1], 0, Class::Eager, 0));
+    assert_eq!(fill(&mut ends[0], sent), (sent + 1, false));
+    for n in 1..sent {
+        assert!(conformance::receive(&mut ends[1], 0, Class::Eager, n));
+    }
+    assert_eq!(fill(&mut ends[0], sent + 1), (2 * sent, true));
+    fence(Ordering::SeqCst);
+    assert!(!ends[1].peers[0].takes_waiting_sender(), "most of it is filled");
+}
+
 #[test]
 fn the_memory_of_unconnected_pairs_is_never_touched() {
     let blocks = |end: &ShmTransport| {
