@@ -6,6 +6,7 @@ use crate::common::{
 };
 use core::arch::{asm, naked_asm};
 use core::ffi::c_void;
+use std::time::{Duration, Instant};
 use tocsin_sync::atomic::real::{AtomicU64, AtomicUsize, Ordering};
 use tocsin_uintr_sys::{Config, Frame, Sender, Stack, heal, heal_here, instructions};
 
@@ -182,7 +183,11 @@ extern "C" fn signal_with_canaries(_: i32, _: *mut libc::siginfo_t, _: *mut c_vo
 }
 
 pub fn signals_and_handlers_at_random() {
+    /// Signals and rings between two looks at whether the disturbed thread still comes to its ordinary code: it would not,
+    /// where they come in faster than their handlers run.
+    const BURST: u32 = 32;
     static STOP: AtomicU64 = AtomicU64::new(0);
+    static LOOKS: AtomicU64 = AtomicU64::new(0);
     for stack in [Some(Stack::Own(64 * 1024)), Some(Stack::Kernel(64 * 1024)), None] {
         let child = fork(|| {
             let (low, size) = signal_stack();
@@ -193,25 +198,45 @@ pub fn signals_and_handlers_at_random() {
             let sender = receiver.vector(0).unwrap().fd().unwrap().sender().unwrap();
             // SAFETY: neither has a precondition.
             let (pid, tid) = unsafe { (libc::getpid(), libc::gettid()) };
+            let stopped = || STOP.load(Ordering::Relaxed) != 0;
             let disturber = std::thread::spawn(move || {
                 let mut random = 1u32;
-                while STOP.load(Ordering::Relaxed) == 0 {
-                    random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-                    match random >> 30 {
-                        0 | 1 => assert!(sender.send()),
-                        which => {
-                            let signal = if which == 2 { libc::SIGUSR1 } else { libc::SIGUSR2 };
-                            // SAFETY: no memory is involved.
-                            unsafe { libc::syscall(libc::SYS_tgkill, pid, tid, signal) };
+                while !stopped() {
+                    let looks = LOOKS.load(Ordering::Relaxed);
+                    for _ in 0..BURST {
+                        random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                        match random >> 30 {
+                            0 | 1 => assert!(sender.send()),
+                            which => {
+                                let signal = if which == 2 { libc::SIGUSR1 } else { libc::SIGUSR2 };
+                                // SAFETY: no memory is involved.
+                                unsafe { libc::syscall(libc::SYS_tgkill, pid, tid, signal) };
+                            }
+                        }
+                        for _ in 0..(random >> 8) % 400 {
+                            core::hint::spin_loop();
                         }
                     }
-                    for _ in 0..(random >> 8) % 400 {
-                        core::hint::spin_loop();
+                    while LOOKS.load(Ordering::Relaxed) == looks && !stopped() {
+                        std::thread::yield_now();
                     }
                 }
             });
             let rounds = 3_000;
-            until("signals and rings come in", || signals() > rounds && runs() > rounds);
+            let deadline = Instant::now() + Duration::from_secs(60);
+            while signals() <= rounds || runs() <= rounds {
+                LOOKS.fetch_add(1, Ordering::Relaxed);
+                for _ in 0..100 {
+                    core::hint::spin_loop();
+                }
+                assert!(
+                    Instant::now() < deadline,
+                    "{} signals and {} rings came in; unmasked: {}",
+                    signals(),
+                    runs(),
+                    unmasked()
+                );
+            }
             STOP.store(1, Ordering::Relaxed);
             disturber.join().unwrap();
             assert_eq!(BROKEN.load(Ordering::Relaxed), 0);
