@@ -448,6 +448,7 @@ impl<T: Transport> P2p<T> {
     fn retire(&mut self, id: Id) {
         self.unlink(id);
         self.free_record(id);
+        self.done_with_publication(id);
         let Some(request) = self.requests.get_mut(id) else { return };
         if request.is_send() && request.peer != self.me {
             self.sends = self.sends.saturating_sub(1);

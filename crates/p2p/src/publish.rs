@@ -34,6 +34,8 @@ pub(crate) struct Published {
     /// The receive that is published.
     receive: Option<Id>,
     ticket: u32,
+    /// The receive that was published and found, until it ends: the publication's record is its transfer's.
+    found: Option<Id>,
     /// The sender has said that all is copied, before its announcement was read.
     finished: bool,
 }
@@ -70,7 +72,9 @@ impl<T: Transport> P2p<T> {
         let any_source = self.matching.first().is_none_or(|matching| matching.posted.any_source() > 0);
         let Some(state) = self.peers.get(peer as usize) else { return };
         let alone = state.published.posted == 1 && state.published.receive.is_none();
-        if any_source || !alone || state.fate.no_more_to().is_some() {
+        // Between two chunks a record looks as if it were at rest: only its receive's end says that it is.
+        let free = state.published.found.is_none();
+        if any_source || !alone || !free || state.fate.no_more_to().is_some() {
             return;
         }
         let notice = Notice {
@@ -170,6 +174,7 @@ impl<T: Transport> P2p<T> {
         let Some(request) = self.requests.get_mut(id) else { return };
         let Some(state) = self.peers.get_mut(request.peer as usize) else { return };
         state.published.receive = None;
+        state.published.found = Some(id);
         request.slot = RECORDS as u8;
         request.ticket = state.published.ticket;
         request.flags |= SHARED;
@@ -184,6 +189,16 @@ impl<T: Transport> P2p<T> {
         state.published.posted = state.published.posted.saturating_sub(1);
         if state.published.receive == Some(id) {
             state.published.receive = None;
+        }
+    }
+
+    /// A receive has ended: the publication serves the next.
+    pub(crate) fn done_with_publication(&mut self, id: Id) {
+        let Some(request) = self.requests.get(id).filter(|request| !request.is_send()) else { return };
+        if let Some(state) = self.peers.get_mut(request.peer as usize)
+            && state.published.found == Some(id)
+        {
+            state.published.found = None;
         }
     }
 

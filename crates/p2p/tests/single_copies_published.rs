@@ -144,6 +144,36 @@ fn an_earlier_receive_of_the_same_source_comes_first() {
     assert_eq!(b.bytes(), other);
 }
 
+/// Between two chunks all that is claimed is copied: the record is not another receive's for that.
+#[test]
+fn a_receive_posted_in_the_midst_of_a_transfer() {
+    for [sender, receiver] in [[1, 1], [2, 1], [1, 2], [0, 3], [3, 0], [1, 20], [20, 1]] {
+        for late_send in [false, true] {
+            let mut w = pair();
+            let texts = [text(1, LARGE), text(2, LARGE)];
+            let mut targets = [Target::new(LARGE), Target::new(LARGE)];
+            let [first, second] = &mut targets;
+            let mut received = vec![w.irecv(1, Some(0), Some(1), first)];
+            let mut sent = vec![w.isend(0, 1, 1, &texts[0])];
+            (0..sender).for_each(|_| drop(pass_of_one_chunk(&mut w, 0)));
+            (0..receiver).for_each(|_| drop(pass_of_one_chunk(&mut w, 1)));
+            received.push(w.irecv(1, Some(0), Some(1), second));
+            if late_send {
+                pass_of_one_chunk(&mut w, 0);
+            }
+            sent.push(w.isend(0, 1, 1, &texts[1]));
+            w.settle();
+            for (rank, ids) in [(0, &sent), (1, &received)] {
+                let codes: Vec<_> = ids.iter().map(|id| w.code(rank, *id)).collect();
+                assert_eq!(codes, [Some(Code::Ok); 2], "rank {rank}, {sender} and {receiver} passes");
+            }
+            for (target, text) in targets.iter().zip(&texts) {
+                assert_eq!(target.bytes(), text);
+            }
+        }
+    }
+}
+
 #[test]
 fn a_cancel_at_every_moment() {
     for passes in 0..6 {
