@@ -85,7 +85,7 @@ pub struct Config {
     /// Bytes that unexpected messages may take at most, per class.
     pub unexpected_limit: usize,
     /// Whether receives that are posted before their messages publish their buffers, so that senders copy there with no
-    /// handshake. Experimental: a second receive from the same rank may not be posted before the first has ended.
+    /// handshake. Experimental: worlds leave it off until all of their tests have run with it for long enough.
     pub publish: bool,
 }
 
