@@ -155,8 +155,11 @@ fn a_receive_posted_in_the_midst_of_a_transfer() {
             let [first, second] = &mut targets;
             let mut received = vec![w.irecv(1, Some(0), Some(1), first)];
             let mut sent = vec![w.isend(0, 1, 1, &texts[0])];
-            (0..sender).for_each(|_| drop(pass_of_one_chunk(&mut w, 0)));
-            (0..receiver).for_each(|_| drop(pass_of_one_chunk(&mut w, 1)));
+            for (rank, passes) in [(0, sender), (1, receiver)] {
+                for _ in 0..passes {
+                    pass_of_one_chunk(&mut w, rank);
+                }
+            }
             received.push(w.irecv(1, Some(0), Some(1), second));
             if late_send {
                 pass_of_one_chunk(&mut w, 0);
