@@ -2,8 +2,8 @@
 //! of ranks and one class.
 //!
 //! - *Progress class*: wait-free. [`SendLane::try_push`]: at most 8 stores into the slot, 2 loads of the
-//!   consumer's word, 1 store of the starving flag, 1 fence, plus the payload's copy. [`RecvLane::peek`]: 8
-//!   loads. [`RecvLane::consume`]: 1 store. [`RecvLane::wakes_producer`]: 2 loads, 1 exchange.
+//!   consumer's word, a load and a store of the starving flag, 1 fence, plus the payload's copy. [`RecvLane::peek`]: 8
+//!   loads. [`RecvLane::consume`]: 1 store. [`RecvLane::wakes_producer`]: 2 loads, 1 exchange, 1 fence.
 //! - *Memory*: 64 bytes a slot, the data ring, 256 bytes of head.
 //! - *Who may call*: who holds the rank's engine token; handlers may.
 //! - *Shown by*: the loom model (`loom_tests.rs`, FIFO, starving never lost), the transport conformance

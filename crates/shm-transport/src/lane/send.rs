@@ -75,7 +75,8 @@ impl SendLane {
             if !self.closed && !self.fits(end) {
                 // SAFETY: the lane is mapped (promise of `new`).
                 let lane = unsafe { self.place.head() };
-                // SYNC POINT: store the flag, fence, look again; the consumer stores its word, fences, looks
+                // SYNC POINT: Relaxed load: whether to ring, no more; a flag that is taken after it is seen by the second look.
+                // Then: store the flag, fence, look again; the consumer stores its word, fences, looks
                 // at the flag (`wakes_producer`). By the two fences one of them sees the other's store: the
                 // consumer the flag, and rings; or this side the room.
                 let newly = lane.starving.0.load(Ordering::Relaxed) == 0;
