@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
 # A newcomer's machine: a new Debian 12 in a chroot, with a C compiler and rustup's toolchain and nothing else, where an
 # ordinary user clones the project and runs the two commands. With arguments, runs those instead, as in
-# `ci/fresh.sh cargo test -p tocsin-sync`. KEEP=1 leaves the chroot there and tells where it is.
+# `ci/fresh.sh cargo test -p tocsin-sync`; AS=root runs them as root, who may install packages, as `AS=root ci/fresh.sh .ci/run`
+# wants. KEEP=1 leaves the chroot there and tells where it is.
 #
 # Wants root, for the chroot; what is committed is what is cloned.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 suite=bookworm
 user=newcomer
+as=${AS:-$user}
 
 if [[ "$(id -u)" != 0 ]]; then
     echo "error: a chroot needs root; run: sudo --preserve-env=PATH,HOME ci/fresh.sh" >&2
@@ -112,12 +114,12 @@ for file in config.toml config; do
     fi
 done
 git clone --quiet --no-hardlinks "$root" "$home/tocsin"
-chroot "$chroot" chown -R "$user:$user" "$inside_home"
+chroot "$chroot" chown -R "$as:$as" "$inside_home"
 echo "##### debootstrap of $suite: $((SECONDS - start)) s"
 
 # Only what says how to reach a network goes in with the user.
-environment=(HOME="$inside_home" USER="$user" LANG=C.UTF-8 TERM=dumb
-    PATH="$inside_home/.cargo/bin:/usr/local/bin:/usr/bin:/bin")
+environment=(HOME="$inside_home" USER="$as" LANG=C.UTF-8 TERM=dumb
+    PATH="$inside_home/.cargo/bin:/usr/local/bin:/usr/bin:/bin${AS:+:/usr/sbin:/sbin}")
 for name in http_proxy https_proxy no_proxy HTTP_PROXY HTTPS_PROXY NO_PROXY SSL_CERT_FILE SSL_CERT_DIR \
     CARGO_HTTP_CAINFO CARGO_HTTP_PROXY RUSTUP_DIST_SERVER; do
     if [[ -n "${!name:-}" ]]; then
@@ -129,7 +131,7 @@ inside() {
     shift
     # A process namespace of its own: nothing that the commands leave behind survives them.
     timeout --kill-after=20 "$limit" unshare --pid --fork --mount-proc="$chroot/proc" --kill-child \
-        chroot --userspec="$user:$user" "$chroot" env -i "${environment[@]}" \
+        chroot --userspec="$as:$as" "$chroot" env -i "${environment[@]}" \
         bash -c 'cd ~/tocsin && exec "$@"' bash "$@" </dev/null
 }
 

@@ -38,6 +38,9 @@ use options::Kernel;
 pub use options::Options;
 use tools::Tools;
 
+/// Whether guests are built on this kind of machine.
+pub const CAN_RUN: bool = cfg!(all(target_arch = "x86_64", target_os = "linux"));
+
 /// How much of the serial log a failure shows.
 const TAIL: usize = 40;
 
@@ -90,7 +93,7 @@ pub fn everyday_entries() -> Result<Vec<Entry>, String> {
 /// # Errors
 /// When something cannot be built, or a test failed.
 pub fn run(options: &Options) -> Outcome {
-    if !cfg!(all(target_arch = "x86_64", target_os = "linux")) {
+    if !CAN_RUN {
         return Err("the guest is built on Linux on x86-64 only".to_owned());
     }
     let mut list = list()?;

@@ -138,6 +138,30 @@ fn steps_on_hardware() -> Result<Vec<Step>, String> {
     Ok(steps)
 }
 
+/// Tests on hardware want what they test.
+fn check_hardware() -> Outcome {
+    let limit = Duration::from_secs(900);
+    let build_and_ask = ["run", "--release", "--locked", "--quiet", "--bin", "tocsin", "--", "info", "--json"];
+    let told = child::output(child::command(&program(), &build_and_ask, limit), "tocsin info")?;
+    let info = serde_json::from_str(&told).map_err(|e| format!("tocsin info printed no JSON: {e}"))?;
+    match why_no_uintr(&info) {
+        None => Ok(()),
+        Some(why) => Err(format!(
+            "these tests are for a machine with user interrupts, and here is none: {why}. How to load the module: \
+             kernel-patches/README.md. Without such a machine: cargo xtask guest"
+        )),
+    }
+}
+
+/// What `tocsin info --json` says against user interrupts.
+fn why_no_uintr(info: &serde_json::Value) -> Option<&str> {
+    match items(info, "backends").iter().find(|b| text(b, "name") == "uintr") {
+        Some(backend) if backend["usable"] == true => None,
+        Some(backend) => Some(text(backend, "why_not")),
+        None => Some("tocsin info does not list them"),
+    }
+}
+
 fn steps(deep: bool) -> Result<Vec<Step>, String> {
     // Debug assertions and overflow checks on: a handler that would panic does so here.
     let mut steps = vec![
@@ -161,14 +185,25 @@ fn steps(deep: bool) -> Result<Vec<Step>, String> {
             step.limit *= 12;
             step.environment.push(("TOCSIN_TEST_DEEP".to_owned(), "1".to_owned()));
         }
-        // On a machine without caches the emulator is built first.
-        steps.push(Step::new("guest", 60, &xtask, "guest --full"));
-        steps.push(Step::new("guest, Linux 6.12", 60, &xtask, "guest --full --kernel stock-6.12"));
-        steps.push(Step::new("guest, checked kernel", 120, &xtask, "guest --full --kernel patched"));
         steps.push(Step::new("shuttle", 120, "bash", "ci/shuttle.sh"));
         steps.push(Step::new("miri", 240, "bash", "ci/miri.sh").with("TOCSIN_TEST_DEEP", "1"));
     }
+    if guest::CAN_RUN {
+        steps.extend(guests(deep, &xtask));
+    }
     Ok(steps)
+}
+
+/// The emulated machines with user interrupts. Where nothing is cached the emulator is built first, which takes minutes.
+fn guests(deep: bool, xtask: &str) -> Vec<Step> {
+    if !deep {
+        return vec![Step::new("guest", 25, xtask, "guest")];
+    }
+    vec![
+        Step::new("guest", 60, xtask, "guest --full"),
+        Step::new("guest, Linux 6.12", 60, xtask, "guest --full --kernel stock-6.12"),
+        Step::new("guest, checked kernel", 120, xtask, "guest --full --kernel patched"),
+    ]
 }
 
 fn check_prerequisites(deep: bool) -> Outcome {
@@ -188,6 +223,9 @@ fn check_prerequisites(deep: bool) -> Outcome {
 pub fn run(selection: &Selection) -> Outcome {
     let start = Instant::now();
     check_prerequisites(selection.deep)?;
+    if selection.on_hardware {
+        check_hardware()?;
+    }
     let mut steps = if selection.on_hardware { steps_on_hardware()? } else { steps(selection.deep)? };
     if let Some(name) = &selection.name {
         let known: Vec<String> = steps.iter().map(|s| s.name.clone()).collect();
@@ -249,6 +287,16 @@ mod unit {
             );
         }
         assert!(!of("uintr-sys").is_empty() && !of("conformance").is_empty() && !of("calls").is_empty());
+    }
+
+    #[test]
+    fn hardware_that_is_not_there_is_told_of() {
+        let none = serde_json::json!({"backends": [{"name": "signal", "usable": true},
+            {"name": "uintr", "usable": false, "why_not": "this CPU has none"}]});
+        assert_eq!(why_no_uintr(&none), Some("this CPU has none"));
+        let some = serde_json::json!({"backends": [{"name": "uintr", "usable": true}]});
+        assert_eq!(why_no_uintr(&some), None);
+        assert!(why_no_uintr(&serde_json::json!({})).is_some());
     }
 
     #[test]
