@@ -141,7 +141,8 @@ fn steps_on_hardware() -> Result<Vec<Step>, String> {
 /// Tests on hardware want what they test.
 fn check_hardware() -> Outcome {
     let limit = Duration::from_secs(900);
-    let build_and_ask = ["run", "--release", "--locked", "--quiet", "--bin", "tocsin", "--", "info", "--json"];
+    let build_and_ask =
+        ["run", "--release", "--locked", "--quiet", "--bin", "tocsin", "--", "info", "--json"];
     let told = child::output(child::command(&program(), &build_and_ask, limit), "tocsin info")?;
     let info = serde_json::from_str(&told).map_err(|e| format!("tocsin info printed no JSON: {e}"))?;
     match why_no_uintr(&info) {
