@@ -96,9 +96,12 @@ pub fn preempted_by_a_hog() {
         .collect();
     let ringer = std::thread::spawn(move || {
         pin(0, last);
-        let mut round = 0;
+        let (mut round, mut pause) = (0, 1u64);
         while STOP.load(Ordering::Relaxed) == 0 {
             round += 1;
+            // At any moment of the hogs' time, not only in the receiver's last moment before theirs.
+            pause = pause.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            (0..pause >> 48).for_each(|_| core::hint::spin_loop());
             sender.send();
             until("the ring is seen", || runs() >= round || STOP.load(Ordering::Relaxed) != 0);
         }
