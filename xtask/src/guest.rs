@@ -77,15 +77,12 @@ fn list() -> Result<List, String> {
         .map_err(|e| format!("kernel-patches/guest/tests.txt, {e}"))
 }
 
-/// What runs in the first of the guests: all that an ordinary machine with user interrupts should run.
+/// What a real machine with user interrupts runs: at full size, as its ordinary user.
 ///
 /// # Errors
 /// When the list cannot be read.
-pub fn everyday_entries() -> Result<Vec<Entry>, String> {
-    let list = list()?;
-    let boot = list.boots.first().ok_or("the list has no guest")?;
-    let here = list.entries.into_iter().filter(|e| e.boots.contains(&boot.name));
-    Ok(here.map(|e| e.sized(true)).collect())
+pub fn hardware_entries() -> Result<Vec<Entry>, String> {
+    Ok(list()?.entries.into_iter().filter(|e| e.hardware).map(|e| e.sized(true)).collect())
 }
 
 /// Boots the guests and runs what the list says; the last line is `N passed, N failed`.
@@ -146,26 +143,28 @@ struct Machine<'a> {
 /// The boots and entries that were asked for.
 fn select<'a>(list: &'a List, options: &Options) -> Result<Vec<Machine<'a>>, String> {
     let patched = options.kernel == Kernel::Patched;
-    let of_kernel = list.boots.iter().filter(|b| b.patched == patched);
-    let of_boot =
-        |boot: &Boot| list.entries.iter().filter(|e| e.boots.contains(&boot.name)).collect::<Vec<_>>();
-    let mut machines: Vec<Machine<'_>> = if options.own_machine() {
-        let ordinary: Vec<&Boot> = of_kernel.filter(|b| !b.unloaded).collect();
-        let runs = |e: &&Entry| ordinary.iter().any(|b| e.boots.contains(&b.name));
-        let mut boot = Boot::new("own");
-        boot.cpus = options.cpus.unwrap_or(boot.cpus);
-        boot.quantum = options.quantum.unwrap_or(boot.quantum);
-        (boot.x2apic, boot.patched) = (options.x2apic, patched);
-        vec![Machine { boot, entries: list.entries.iter().filter(runs).collect() }]
-    } else {
-        of_kernel.map(|boot| Machine { boot: boot.clone(), entries: of_boot(boot) }).collect()
+    let of_kernel = || list.boots.iter().filter(|b| b.patched == patched);
+    let of_boot = |boot: &Boot| -> Vec<&Entry> {
+        let named = |e: &&Entry| match &options.filter {
+            Some(name) if boot.name != *name => e.name().contains(name.as_str()),
+            _ => true,
+        };
+        list.entries.iter().filter(|e| e.boots.contains(&boot.name)).filter(named).collect()
     };
-    if let Some(name) = &options.filter {
-        for machine in machines.iter_mut().filter(|m| m.boot.name != *name) {
-            machine.entries.retain(|e| e.name().contains(name.as_str()));
+    let ordinary = || of_kernel().filter(|b| !b.unloaded);
+    let mut machines: Vec<Machine<'_>> = match ordinary().next().filter(|_| options.own_machine()) {
+        Some(first) => {
+            // What is not named for it runs as in the first machine; a name finds what only others run.
+            let of = ordinary().find(|b| options.filter.is_none() || !of_boot(b).is_empty()).unwrap_or(first);
+            let mut boot = Boot::new("own");
+            boot.cpus = options.cpus.unwrap_or(boot.cpus);
+            boot.quantum = options.quantum.unwrap_or(boot.quantum);
+            (boot.x2apic, boot.patched, boot.append) = (options.x2apic, patched, of.append.clone());
+            vec![Machine { boot, entries: of_boot(of) }]
         }
-        machines.retain(|m| !m.entries.is_empty());
-    }
+        None => of_kernel().map(|boot| Machine { boot: boot.clone(), entries: of_boot(boot) }).collect(),
+    };
+    machines.retain(|m| !m.entries.is_empty());
     if machines.is_empty() {
         let boots: Vec<&str> = list.boots.iter().map(|b| b.name.as_str()).collect();
         let entries: Vec<String> = list.entries.iter().map(Entry::name).collect();

@@ -154,7 +154,8 @@ static void outsider(void *argument)
 	int process;
 
 	AWAIT(LOAD(shared->stage) == 1);
-	CHECK(!setgroups(0, NULL) && !setresgid(65534, 65534, 65534) && !setresuid(65534, 65534, 65534));
+	if (!geteuid())
+		CHECK(!setgroups(0, NULL) && !setresgid(65534, 65534, 65534) && !setresuid(65534, 65534, 65534));
 	CHECK(close(device) == 0);
 	device = open("/dev/uintr", O_RDWR);
 	CHECK(device >= 0, "everybody may open the device: %s", strerror(errno));
@@ -199,6 +200,9 @@ TEST(unprivileged_outsiders_cannot_ring)
 	struct shared *shared = share();
 	pid_t pid = child(outsider, shared);
 
+	/* An ordinary user's child cannot become somebody else: it is kept out as from a process that holds secrets. */
+	if (geteuid())
+		CHECK(!prctl(PR_SET_DUMPABLE, 0, 0, 0, 0));
 	become_receiver(note);
 	unmask();
 	/* A number that the child has not open itself. */
