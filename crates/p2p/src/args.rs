@@ -85,7 +85,7 @@ pub struct Config {
     /// Bytes that unexpected messages may take at most, per class.
     pub unexpected_limit: usize,
     /// Whether receives that are posted before their messages publish their buffers, so that senders copy there with no
-    /// handshake. Experimental: worlds leave it off until all of their tests have run with it for long enough.
+    /// handshake and no interrupt.
     pub publish: bool,
 }
 
@@ -98,7 +98,7 @@ impl Default for Config {
             unexpected_messages: 1024,
             unexpected_blocks: 1024,
             unexpected_limit: 256 << 20,
-            publish: false,
+            publish: true,
         }
     }
 }
