@@ -1,5 +1,7 @@
 //! What the owner is doing, and so whether to ring: one shared word.
 
+use crate::kind::Urgency;
+
 /// One reading of a descriptor's attention word.
 ///
 /// | bits | field |
@@ -8,6 +10,7 @@
 /// | 12..24 | threads that sleep: wake them |
 /// | 24 | throttled (the user interrupt descriptor's SN): don't ring |
 /// | 25 | plain messages should ring, too |
+/// | 26 | offers should ring, too |
 /// | 32..64 | thread id of the interruptible thread, 0 = none yet |
 ///
 /// Neither pollers nor sleepers means that the thread computes: it may be interrupted.
@@ -20,6 +23,7 @@ impl Attention {
     const COUNT: u64 = 0xFFF;
     pub(crate) const THROTTLED: u64 = 1 << 24;
     pub(crate) const WANTS_PLAIN: u64 = 1 << 25;
+    pub(crate) const WANTS_OFFERS: u64 = 1 << 26;
     pub(crate) const TID_SHIFT: u32 = 32;
     /// Everything but the thread id.
     pub(crate) const LOW: u64 = 0xFFFF_FFFF;
@@ -48,6 +52,22 @@ impl Attention {
         self.0 & Self::WANTS_PLAIN != 0
     }
 
+    /// Whether offers should ring, too.
+    #[inline]
+    pub fn wants_offers(self) -> bool {
+        self.0 & Self::WANTS_OFFERS != 0
+    }
+
+    /// Whether the owner wants to be interrupted for a message of this urgency.
+    #[inline]
+    pub fn wants(self, urgency: Urgency) -> bool {
+        match urgency {
+            Urgency::Plain => self.wants_plain(),
+            Urgency::Offer => self.wants_plain() || self.wants_offers(),
+            Urgency::Urgent => true,
+        }
+    }
+
     /// The interruptible thread; 0 when there is none.
     #[inline]
     pub fn tid(self) -> u32 {
@@ -62,6 +82,7 @@ impl core::fmt::Debug for Attention {
             .field("sleepers", &self.sleepers())
             .field("throttled", &self.throttled())
             .field("wants_plain", &self.wants_plain())
+            .field("wants_offers", &self.wants_offers())
             .field("tid", &self.tid())
             .finish()
     }

@@ -66,11 +66,14 @@ impl core::str::FromStr for BackendKind {
     }
 }
 
-/// Whether a message must interrupt a computing rank.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// Whether a message must interrupt a computing rank. Of two, the greater holds for both.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Urgency {
     /// It can wait until the rank looks by itself, unless the rank wants plain messages announced, too.
     Plain,
+    /// It offers something that only a rank which has asked for such a thing can take: the others find it when they
+    /// ask.
+    Offer,
     /// Somebody waits for what the rank will do about it.
     Urgent,
 }

@@ -135,6 +135,13 @@ impl Own {
         self.set_flag(Attention::WANTS_PLAIN, on)
     }
 
+    /// Says whether offers ([`Urgency::Offer`](crate::Urgency::Offer)) should ring. Answer, contract and cost as
+    /// [`set_wants_plain`](Self::set_wants_plain).
+    #[inline]
+    pub fn set_wants_offers(&self, on: bool) -> bool {
+        self.set_flag(Attention::WANTS_OFFERS, on)
+    }
+
     /// Throttles: while `on`, ringers leave the thread alone (sleepers are still woken). After `false` the
     /// caller must `fence(SeqCst)` and look once more. One caller at a time (whoever holds the engine).
     ///

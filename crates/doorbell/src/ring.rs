@@ -69,10 +69,10 @@ impl Variant for Real {}
 /// **Precondition**: the data is published and the caller has executed `fence(SeqCst)` since. `mark` is the
 /// one from the calling rank to the target, used by one context at a time (the engine's token sees to it).
 ///
-/// Asks the attention word: pollers look by themselves; sleepers are woken; a throttled thread and, for a
-/// plain message, one that does not want plain messages is left alone; otherwise the thread is interrupted,
-/// unless this ringer has rung within the last millisecond and the owner has not looked since. Posts `vector`
-/// (0 to 62; more is cut to 6 bits) for those it does not leave alone.
+/// Asks the attention word: pollers look by themselves; sleepers are woken; a throttled thread is left alone, and
+/// one that does not want messages of this urgency; otherwise the thread is interrupted, unless this ringer has
+/// rung within the last millisecond and the owner has not looked since. Posts `vector` (0 to 62; more is cut to
+/// 6 bits) for those it does not leave alone.
 ///
 /// Progress class: wait-free: at most 3 read-modify-writes, 6 loads, 1 store, 1 clock reading, 1 system call.
 /// Handlers may call it; it may change `errno`.
@@ -99,15 +99,14 @@ pub fn ring_as<V: Variant>(
         return Ok(RingOutcome::Gone);
     }
     // SYNC POINT: ordered after the data by the caller's fence(SeqCst), which pairs with the owner's after
-    // `end_poll` / `suppress(false)` / `set_wants_plain(true)`. Acquire: a thread id comes with the pid,
-    // signal and backend that were stored before it.
+    // `end_poll` / `suppress(false)` / `set_wants_plain(true)` / `set_wants_offers(true)`. Acquire: a thread id comes
+    // with the pid, signal and backend that were stored before it.
     let attention = Attention(target.attention.load(Ordering::Acquire));
     variant.at(Step::AttentionRead)?;
     if attention.pollers() > 0 {
         return Ok(RingOutcome::NotNeeded);
     }
-    let plain_unwanted = matches!(urgency, Urgency::Plain) && !attention.wants_plain();
-    let left_alone = attention.throttled() || plain_unwanted || attention.tid() == 0;
+    let left_alone = attention.throttled() || !attention.wants(urgency) || attention.tid() == 0;
     if attention.sleepers() == 0 && left_alone {
         return Ok(RingOutcome::NotNeeded);
     }

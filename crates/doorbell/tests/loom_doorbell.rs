@@ -94,12 +94,16 @@ impl Shared {
 
     /// A message from a ringer, who may stop for ever on the way.
     fn send<P: Protocol>(&self, variant: &impl Variant, ringer: usize, message: u64) {
+        self.send_as::<P>(variant, ringer, message, Urgency::Urgent);
+    }
+
+    fn send_as<P: Protocol>(&self, variant: &impl Variant, ringer: usize, message: u64, urgency: Urgency) {
         self.sent[ringer].store(message, Ordering::Relaxed);
         if P::RINGER_FENCE {
             fence(Ordering::SeqCst);
         }
         let mark = &self.marks[if P::OWN_MARKS { ringer } else { 0 }];
-        let _outcome_or_stopped = ring_as(variant, &self.descriptor, mark, ringer as u8, Urgency::Urgent);
+        let _outcome_or_stopped = ring_as(variant, &self.descriptor, mark, ringer as u8, urgency);
     }
 
     /// The owner computes: a pending signal is delivered at this point, and its handler looks.
@@ -265,6 +269,25 @@ fn throttle<P: Protocol>(kind: BackendKind) {
     assert_eq!(seen[0], 1, "lost");
 }
 
+/// The owner asks for offers, then computes, while a ringer has one.
+fn offer<P: Protocol>(kind: BackendKind) {
+    let shared = Shared::new(kind);
+    let ringer = thread::spawn({
+        let shared = shared.clone();
+        move || shared.send_as::<P>(&StopsAt(None), 0, 1, Urgency::Offer)
+    });
+    let mut seen = [0; 2];
+    assert!(shared.own().set_wants_offers(true));
+    if P::LOOK_ONCE_MORE {
+        // The contract: fence (the look's own), look.
+        seen = shared.look::<P>();
+    }
+    shared.compute::<P>(&mut seen);
+    ringer.join().unwrap();
+    shared.compute::<P>(&mut seen);
+    assert_eq!(seen[0], 1, "lost");
+}
+
 /// A thread of the rank completes something and wakes its own sleepers.
 fn wake_own(kind: BackendKind) {
     let shared = Shared::new(kind);
@@ -340,6 +363,11 @@ fn models(kind: BackendKind) {
     check(&name("throttle"), move || throttle::<Real>(kind));
     must_be_caught(&name("throttle; no fence in the ringer"), move || throttle::<NoRingerFence>(kind));
     must_be_caught(&name("throttle; no fence before the look"), move || throttle::<NoLookFence>(kind));
+
+    check(&name("offer"), move || offer::<Real>(kind));
+    must_be_caught(&name("offer; no fence in the ringer"), move || offer::<NoRingerFence>(kind));
+    must_be_caught(&name("offer; no fence before the look"), move || offer::<NoLookFence>(kind));
+    must_be_caught(&name("offer; no look after asking"), move || offer::<NoLookOnceMore>(kind));
 
     check(&name("sleep"), move || sleep(kind, &Real));
     must_be_caught(&name("sleep; no fence in the ringer"), move || sleep(kind, &NoRingerFence));

@@ -62,6 +62,7 @@ static CASES: &[Case] = cases! {
     rings::ring_inside_the_handler 10;
     rings::alternate_stack (interrupts) 10;
     rings::plain_waits_until_wanted 10;
+    rings::offers_wait_until_wanted 10;
     rings::throttled_is_left_alone 10;
     rings::old_mark_does_not_suppress 10;
     rings::timer (interrupts) 10;

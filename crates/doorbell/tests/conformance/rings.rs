@@ -117,6 +117,27 @@ pub fn plain_waits_until_wanted(shared: &'static Shared, kind: BackendKind) {
     assert!(!shared.descriptor.attention().wants_plain());
 }
 
+pub fn offers_wait_until_wanted(shared: &'static Shared, kind: BackendKind) {
+    let rank = Rank::start(shared, kind);
+    if kind != BackendKind::Thread {
+        assert_eq!(shared.send(0, Urgency::Offer), RingOutcome::NotNeeded);
+        assert_eq!((shared.seen(0), shared.runs()), (0, 0));
+    }
+    assert!(shared.own().set_wants_offers(true));
+    assert!(!shared.own().set_wants_offers(true), "not newly");
+    if kind != BackendKind::Thread {
+        assert_eq!(shared.send(0, Urgency::Plain), RingOutcome::NotNeeded, "plain ones are not asked for");
+    }
+    let _any = shared.send(0, Urgency::Offer);
+    rank.compute_until_all_seen();
+    assert!(!shared.own().set_wants_offers(false));
+    assert!(!shared.descriptor.attention().wants_offers());
+    // Who wants even plain messages wants these.
+    assert!(shared.own().set_wants_plain(true));
+    let _any = shared.send(0, Urgency::Offer);
+    rank.compute_until_all_seen();
+}
+
 pub fn throttled_is_left_alone(shared: &'static Shared, kind: BackendKind) {
     let rank = Rank::start(shared, kind);
     shared.own().suppress(true);
