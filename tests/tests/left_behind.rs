@@ -140,6 +140,73 @@ fn an_urgent_message_behind_a_full_lane_interrupts() {
     }
 }
 
+/// Past what travels in one packet.
+const LARGE: usize = 256 << 10;
+
+/// Lets a signal that is pending come in.
+fn let_signals_in() {
+    std::thread::yield_now();
+}
+
+/// A large message for which no receive is posted interrupts nobody: whoever posts the receive finds it, and may compute
+/// again at once.
+#[test]
+fn an_announcement_waits_for_its_receive() {
+    let [quiet, ready, announced, done] = [(); 4].map(|()| AtomicBool::new(false));
+    ranks(2, |comm| {
+        comm.barrier()?;
+        if comm.rank() == 0 {
+            quiet.store(true, Ordering::Release);
+            compute_until("the receiver", &ready);
+            let send = comm.isend(vec![7u8; LARGE], 1, 5)?;
+            announced.store(true, Ordering::Release);
+            send.wait()?;
+            done.store(true, Ordering::Release);
+            return comm.barrier();
+        }
+        compute_until("the sender's barrier", &quiet);
+        let_signals_in();
+        let before = comm.stats().interrupts;
+        ready.store(true, Ordering::Release);
+        compute_until("the announcement", &announced);
+        let_signals_in();
+        assert_eq!(comm.stats().interrupts, before, "nothing could be done about it");
+        let receive = comm.irecv(vec![0u8; LARGE], 0, 5)?;
+        compute_until("a message that was there before its receive", &done);
+        let bytes = receive.wait()?;
+        assert!(bytes.iter().all(|byte| *byte == 7));
+        comm.barrier()
+    });
+}
+
+/// One for which a receive is posted that its sender does not find goes on while the receiver computes.
+#[test]
+fn an_announcement_reaches_who_computes_after_its_receive() {
+    let [posted, done] = [(); 2].map(|()| AtomicBool::new(false));
+    ranks(2, |comm| {
+        comm.barrier()?;
+        if comm.rank() == 0 {
+            compute_until("the receiver", &posted);
+            for tag in [2, 1, 3] {
+                comm.send(&vec![tag as u8; LARGE], 1, tag)?;
+            }
+            done.store(true, Ordering::Release);
+            return comm.barrier();
+        }
+        let receives = [1, 2].map(|tag| comm.irecv(vec![0u8; LARGE], 0, tag));
+        let any = comm.irecv(vec![0u8; LARGE], tocsin::ANY_SOURCE, 3)?;
+        posted.store(true, Ordering::Release);
+        compute_until("messages whose receives are posted", &done);
+        for (tag, receive) in [1u8, 2].into_iter().zip(receives) {
+            let bytes = receive?.wait()?;
+            assert!(bytes.iter().all(|byte| *byte == tag));
+        }
+        let bytes = any.wait()?;
+        assert!(bytes.iter().all(|byte| *byte == 3));
+        comm.barrier()
+    });
+}
+
 thread_local!(static HOLDS_PASSES: Cell<bool> = const { Cell::new(false) });
 /// How far the two ranks of the next test are.
 static STAGE: AtomicU32 = AtomicU32::new(0);

@@ -66,6 +66,10 @@ unsafe impl Work for Counting {
         self.wants > 0 && self.seen.handled.load(Ordering::Relaxed).is_multiple_of(2)
     }
 
+    fn wants_offers(&self) -> bool {
+        false
+    }
+
     fn work_left(&self) -> bool {
         self.seen.handled.load(Ordering::Relaxed) != self.seen.posted.load(Ordering::Relaxed)
     }

@@ -57,6 +57,10 @@ unsafe impl Work for Whole {
         self.p2p.wants_plain()
     }
 
+    fn wants_offers(&self) -> bool {
+        self.p2p.wants_offers()
+    }
+
     fn work_left(&self) -> bool {
         self.p2p.work_left() || self.nbc.work_left()
     }

@@ -124,6 +124,8 @@ pub struct P2p<T> {
     first: usize,
     /// Requests whose completion should be rung for.
     wants: usize,
+    /// Posted receives that announced messages may meet.
+    awaits_offers: usize,
     sends: usize,
     /// Answers and revocations that are not in their lane yet.
     owed: usize,
@@ -200,6 +202,7 @@ impl<T: Transport> P2p<T> {
             retry_from: 0,
             first: 0,
             wants: 0,
+            awaits_offers: 0,
             sends: 0,
             owed: 0,
             freed: 0,
@@ -366,6 +369,12 @@ impl<T: Transport> P2p<T> {
         self.wants > 0
     }
 
+    /// Whether announcements should ring: a receive is posted that one of them may meet. One that is longer than the
+    /// longest receive there is waits until this rank looks, to be truncated. Handler-safe.
+    pub fn wants_offers(&self) -> bool {
+        self.awaits_offers > 0
+    }
+
     /// Whether a pass might find something to do. Handler-safe.
     ///
     /// While a lane waits for room among the unexpected messages the transport counts it as work, so this stays true.
@@ -375,7 +384,7 @@ impl<T: Transport> P2p<T> {
             || self.faults.has_news(self.transport.epoch())
             || self.faults.is_sweeping()
             || self.transport.work_left()
-            || self.copies_left(Context::User)
+            || self.copies_left(false)
     }
 
     /// Whether another pass would go on at once, and nobody but this rank knows: there is room again among the unexpected
@@ -388,7 +397,7 @@ impl<T: Transport> P2p<T> {
     /// Whether a large message waits for this rank to go on, and not for a peer that waits in the library: who leaves the
     /// library for long must come back. Handler-safe; after a flush.
     pub fn is_unfinished(&self) -> bool {
-        self.copies_left(Context::Handler)
+        self.copies_left(true)
     }
 
     /// Sends to others that are not complete, and answers that are not in their lane: what a clean end waits for.

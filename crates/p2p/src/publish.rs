@@ -184,6 +184,9 @@ impl<T: Transport> P2p<T> {
     pub(crate) fn unposted(&mut self, id: Id) {
         // What is taken here without its announcement was taken by a peer that lies, and writes where it was let.
         self.withdraw(id);
+        if self.awaits_offer(id) {
+            self.awaits_offers = self.awaits_offers.saturating_sub(1);
+        }
         let Some(request) = self.requests.get(id).filter(|r| r.class == Class::Eager) else { return };
         let Some(state) = self.peers.get_mut(request.peer as usize) else { return };
         state.published.posted = state.published.posted.saturating_sub(1);

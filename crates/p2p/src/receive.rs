@@ -80,6 +80,9 @@ impl<T: Transport> P2p<T> {
         if let Some(matching) = self.matching.get_mut(class) {
             matching.posted.insert(&mut self.requests, id);
         }
+        if self.awaits_offer(id) {
+            self.awaits_offers = self.awaits_offers.wrapping_add(1);
+        }
         if class == 0
             && let Some(state) = args.source.and_then(|source| self.peers.get_mut(source as usize))
         {
@@ -90,6 +93,12 @@ impl<T: Transport> P2p<T> {
         }
         // It may be what the head of a blocked lane waits for.
         self.again |= self.blocked > 0;
+    }
+
+    /// Whether announced messages of users, of those that fit, may meet the receive.
+    pub(crate) fn awaits_offer(&self, id: Id) -> bool {
+        let eager = self.eager_max(Class::Eager);
+        self.requests.get(id).is_some_and(|r| r.class == Class::Eager && r.layout.bytes() > eager)
     }
 
     /// Receives a probed message. User threads only: it may allocate.

@@ -169,10 +169,11 @@ impl<T: Transport> P2p<T> {
         if !eager || synchronous {
             header.b = Self::wire_name(id, request.serial);
         }
-        let urgency = if eager && !synchronous && class == Class::Eager || found.is_some() {
-            Urgency::Plain
-        } else {
-            Urgency::Urgent
+        // A message that goes on only with its receive interrupts nobody who has not posted that: who posts it looks.
+        let urgency = match class {
+            Class::Eager if found.is_some() || eager && !synchronous => Urgency::Plain,
+            Class::Eager if !eager => Urgency::Offer,
+            _ => Urgency::Urgent,
         };
         let (mut len, mut buf) = (if eager { total } else { 0 }, request.source_buf());
         let tickets =

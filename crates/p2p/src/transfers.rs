@@ -7,10 +7,10 @@
 //! | copy | whoever waits | claims a chunk, pulls or pushes it, counts it |
 //! | end | who counts the last | tells the other (FIN) and ends its own request |
 //!
-//! **Who copies.** A user's thread inside the library and a progress thread copy what they find. A handler leaves the
-//! copying to a peer that waits: that one sees the CTS, or has it already, and whoever leaves the library with chunks
-//! unclaimed arms its own timer, so that its handler goes on. When nobody waits, handlers copy within their budget and
-//! come back. Messages of collectives are only pulled: a collective that fails in a handler gives its buffers back there,
+//! **Who copies.** A user's thread that waits in the library and a progress thread copy what they find. A handler, and a
+//! user's thread that only posts something, leave the copying to a peer that waits: that one sees the CTS, or has it
+//! already, and whoever leaves the library with chunks unclaimed arms its own timer, so that its handler goes on. When
+//! nobody waits, handlers copy within their budget and come back. Messages of collectives are only pulled: a collective that fails in a handler gives its buffers back there,
 //! where it could not wait for a peer's push; a peer's pull from a buffer that was given back fails in the kernel.
 //!
 //! **Ends before the end.** Who breaks a transfer off closes its record and gives the buffer back once no claim of the
@@ -19,7 +19,7 @@
 
 use core::ptr::NonNull;
 
-use tocsin_progress::{Budget, Code, Context, Id, Outcome};
+use tocsin_progress::{Budget, Code, Id, Outcome};
 use tocsin_sync::atomic::{Ordering, fence};
 use tocsin_transport::transfer::{Claim, RECORDS, chunk_bytes, chunks};
 use tocsin_transport::{Class, Header, PeerState, Reach, Record, SendOutcome, Transport, Urgency, kind};
@@ -172,7 +172,7 @@ impl<T: Transport> P2p<T> {
         }
         // A peer that sleeps hears of it before the copying, not after.
         self.transport.flush();
-        if budget.context() == Context::Handler {
+        if budget.is_in_passing() {
             // SYNC POINT: the CTS is published, fence, then the peer's attention is read: a peer that is seen waiting
             // looks once more, after a fence of its own, before it computes again.
             fence(Ordering::SeqCst);
@@ -209,7 +209,6 @@ impl<T: Transport> P2p<T> {
             return part;
         };
         let record = NonNull::from(record);
-        let leaves = self.leaves_to_peer(request, budget.context());
         let chunk = chunk_bytes(total);
         // SAFETY: the transport keeps records as long as it lives.
         let record = unsafe { record.as_ref() };
@@ -231,7 +230,8 @@ impl<T: Transport> P2p<T> {
                     return part;
                 }
             }
-            if leaves {
+            // Asked for each chunk: the peer may have come to wait meanwhile.
+            if self.requests.get(id).is_none_or(|r| self.leaves_to_peer(r, budget.is_in_passing())) {
                 return part;
             }
             let left = budget.bytes_left();
@@ -314,17 +314,17 @@ impl<T: Transport> P2p<T> {
         true
     }
 
-    /// Whether this rank leaves the chunks that are left to its peer.
-    fn leaves_to_peer(&self, request: &Request, context: Context) -> bool {
+    /// Whether this rank leaves the chunks that are left to its peer. `passing`: who runs the engine goes away afterwards.
+    fn leaves_to_peer(&self, request: &Request, passing: bool) -> bool {
         match (request.class, request.state) {
             (Class::Coll, State::SendShared) => true,
             (Class::Coll, _) => false,
-            _ => context == Context::Handler && self.transport.is_waiting(request.peer),
+            _ => passing && self.transport.is_waiting(request.peer),
         }
     }
 
     /// Whether a pass would find a transfer to go on with. Bounded by the number of records of the connected pairs.
-    pub(crate) fn copies_left(&self, context: Context) -> bool {
+    pub(crate) fn copies_left(&self, passing: bool) -> bool {
         let mut next = self.transfers.first(&self.requests);
         while let Some(id) = next {
             let Some(request) = self.requests.get(id) else { return false };
@@ -332,7 +332,7 @@ impl<T: Transport> P2p<T> {
                 State::SendClosing | State::RecvClosing => self.is_over(request),
                 _ => match (self.record_of(request), chunks(request.total)) {
                     (Some((record, ticket)), Some(count)) => match record.look(ticket, count) {
-                        Claim::Chunk(_) => !self.leaves_to_peer(request, context),
+                        Claim::Chunk(_) => !self.leaves_to_peer(request, passing),
                         Claim::Closed { failed } => !failed || !request.has(TOLD),
                         Claim::Over => Self::is_untouched(request),
                         Claim::NoneLeft | Claim::Busy => false,

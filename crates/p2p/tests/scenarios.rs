@@ -373,6 +373,31 @@ fn wants_follow_the_request() {
     assert!(!w.ranks[1].wants_plain(), "complete already");
 }
 
+/// Announcements interrupt only who has posted a receive for which one might come.
+#[test]
+fn offers_are_wanted_while_a_long_receive_is_posted() {
+    let mut w = World::new(2);
+    let eager = w.ranks[1].eager_max(Class::Eager);
+    let (mut small, mut large, mut other) =
+        (Target::new(eager), Target::new(eager + 1), Target::new(eager + 1));
+    w.irecv(1, Some(0), Some(1), &mut small);
+    assert!(!w.ranks[1].wants_offers(), "what fits is not announced");
+    for source in [Some(0), None] {
+        let first = w.irecv(1, source, Some(2), &mut large);
+        let second = w.irecv(1, source, Some(3), &mut other);
+        assert!(w.ranks[1].wants_offers());
+        assert!(w.ranks[1].cancel(first));
+        assert!(w.ranks[1].wants_offers(), "one is left");
+        let data = text(1, eager + 1);
+        let send = w.isend(0, 1, 3, &data);
+        w.settle();
+        assert_eq!((w.code(0, send), w.code(1, second)), (Some(Code::Ok), Some(Code::Ok)));
+        assert!(!w.ranks[1].wants_offers(), "met");
+        w.ranks[1].release(first);
+        w.ranks[1].release(second);
+    }
+}
+
 #[test]
 fn bad_input_is_refused() {
     let mut w = World::new(2);

@@ -66,6 +66,27 @@ fn both_copy() {
     assert!((0..2).all(|rank| w.ranks[rank].counters().bytes_copied[1] > 0));
 }
 
+/// A thread that posts and goes on leaves the copying to a peer that waits; when none does, it copies itself.
+#[test]
+fn who_passes_by_leaves_the_copying_to_who_waits() {
+    for waits in [true, false] {
+        let mut w = pair();
+        let (data, mut target) = (text(3, LARGE), Target::new(LARGE));
+        let send = w.isend(0, 1, 1, &data);
+        let recv = w.irecv(1, Some(0), Some(1), &mut target);
+        w.ranks[1].transport_mut().set_waiting(0, waits);
+        w.pass_with(1, &mut Budget::user().in_passing());
+        let copied = if waits { 0 } else { LARGE as u64 };
+        assert_eq!(w.ranks[1].counters().bytes_copied, [copied, 0, 0]);
+        assert!(!w.ranks[1].is_unfinished(), "the peer goes on, or nothing is left");
+        w.pass_with(0, &mut Budget::user());
+        assert_eq!(w.ranks[0].counters().bytes_copied, [LARGE as u64 - copied, 0, 0]);
+        w.settle();
+        assert_eq!((w.code(0, send), w.code(1, recv)), (Some(Code::Ok), Some(Code::Ok)));
+        assert_eq!(target.bytes(), data);
+    }
+}
+
 #[test]
 fn an_earlier_message_in_the_lane_comes_first() {
     for size in [10, LARGE] {

@@ -49,6 +49,8 @@ pub enum Pass {
 #[derive(Debug)]
 pub struct Budget {
     context: Context,
+    /// Who runs the pass does not wait for what it does.
+    passing: bool,
     packets: u32,
     bytes: usize,
     /// 0: none. [`UNSET`]: when work begins.
@@ -73,6 +75,7 @@ impl Budget {
     pub fn handler_since(now: u64) -> Budget {
         Budget {
             context: Context::Handler,
+            passing: true,
             packets: HANDLER_PACKETS,
             bytes: HANDLER_BYTES,
             deadline_ns: now.wrapping_add(HANDLER_NS),
@@ -87,6 +90,7 @@ impl Budget {
     pub fn user() -> Budget {
         Budget {
             context: Context::User,
+            passing: false,
             packets: USER_PACKETS,
             bytes: USER_BYTES,
             deadline_ns: 0,
@@ -107,7 +111,35 @@ impl Budget {
 
     /// A budget of the given size without a deadline; for tests that want to see a pass end early.
     pub fn limited(context: Context, packets: u32, bytes: usize) -> Budget {
-        Budget { context, packets, bytes, deadline_ns: 0, begun: false, first: false, overdue: false }
+        let passing = context == Context::Handler;
+        Budget {
+            context,
+            passing,
+            packets,
+            bytes,
+            deadline_ns: 0,
+            begun: false,
+            first: false,
+            overdue: false,
+        }
+    }
+
+    /// Says that who runs the pass goes away after it, as handlers do: a user's thread that has posted something.
+    #[must_use]
+    pub fn in_passing(self) -> Budget {
+        Budget { passing: true, ..self }
+    }
+
+    /// Whether who runs the pass goes away after it: what a peer that waits would do is better left to that one.
+    #[inline]
+    pub fn is_in_passing(&self) -> bool {
+        self.passing
+    }
+
+    /// Another pass by the same.
+    #[inline]
+    pub(crate) fn renew(&mut self) {
+        *self = Budget { passing: self.passing, ..Budget::of(self.context) };
     }
 
     /// Takes one packet from the budget. False when it is spent: leave the packet where it is and answer
@@ -241,6 +273,10 @@ pub unsafe trait Work: Send {
     /// Whether plain (not urgent) messages should interrupt this rank too, because something it waits for
     /// may come that way. Published in the attention word.
     fn wants_plain(&self) -> bool;
+
+    /// Whether offers should interrupt this rank, because it has asked for what they may offer
+    /// ([`Urgency::Offer`](tocsin_doorbell::Urgency::Offer)). Published as [`wants_plain`](Self::wants_plain).
+    fn wants_offers(&self) -> bool;
 
     /// Whether [`leave`](Self::leave) should be called again within a millisecond, because somebody who was rung may
     /// not have heard it. Handler-safe.

@@ -8,8 +8,8 @@
 //! # Implementation details
 //! **Entering** is [`crate::token`]'s protocol, where the reason stands why no request for a pass is lost.
 //!
-//! **Leaving** flushes the rings, publishes whether plain messages should interrupt (newly so: fence, and one
-//! more pass, because a peer that looked before saw the old answer), and tries to leave; a request that came
+//! **Leaving** flushes the rings, publishes whether plain messages and offers should interrupt (newly so: fence,
+//! and one more pass, because a peer that looked before saw the old answer), and tries to leave; a request that came
 //! in meanwhile causes another pass. Passes are bounded: a handler makes at most [`HANDLER_PASSES`] within one
 //! budget, others at most [`USER_PASSES`]. Who leaves with work or a request standing makes sure that somebody
 //! comes back, in each context:
@@ -17,7 +17,8 @@
 //!   handlers have had their share, suppresses the doorbell and arms the timer for the end of the window;
 //! - *user thread*: arms the timer, if its rank has one, and wakes the rank's sleepers (a progress thread is
 //!   one, when it is not polling). A rank without timer and sleepers has nobody who could be waiting but
-//!   threads that poll, and `poll` ranks that look at their next call: that is what `poll` means;
+//!   threads that poll, and `poll` ranks that look at their next call: that is what `poll` means. One that waits
+//!   next ([`Entered::stay`]) sets no timer for what it has begun;
 //! - *progress thread, and any thread in* [`Engine::wait_until`]: it looks again itself; before it sleeps or
 //!   returns it looks once more with "I am looking" withdrawn.
 //!
@@ -218,7 +219,7 @@ impl<W: Work> Engine<W> {
                 }
             }
         }
-        Entered { engine: self, context: Context::User, touched: false, _not_send: PhantomData }
+        Entered { engine: self, context: Context::User, touched: false, stays: false, _not_send: PhantomData }
     }
 
     /// Enters if nobody is inside; otherwise the holder makes another pass before it leaves. After success,
@@ -236,7 +237,7 @@ impl<W: Work> Engine<W> {
             }
             return None;
         }
-        Some(Entered { engine: self, context, touched: false, _not_send: PhantomData })
+        Some(Entered { engine: self, context, touched: false, stays: false, _not_send: PhantomData })
     }
 
     /// One bounded visit: enter, a pass, leave. [`Pass::Idle`] also when somebody else is inside (who then
@@ -277,20 +278,22 @@ impl<W: Work> Engine<W> {
         let handler = context == Context::Handler;
         let (mut chore, mut unheard) = (false, false);
         let limit = if handler { HANDLER_PASSES } else { USER_PASSES };
+        // Who stays in the library goes on by itself.
+        let leaves = touched && !handler && budget.is_in_passing();
         let mut unfinished = false;
         let clean = self.token.drain(
             work,
             limit,
             |work| {
                 work.leave();
-                unfinished = touched && !handler && work.is_unfinished();
+                unfinished = leaves && work.is_unfinished();
                 chore = work.wants_chore();
                 unheard = work.awaits_answer();
                 self.publish_wants(work)
             },
             |work| {
                 if !handler {
-                    budget = Budget::of(context);
+                    budget.renew();
                 }
                 self.pass(work, &mut budget, &mut left);
                 !handler || !budget.is_over()
@@ -345,7 +348,9 @@ impl<W: Work> Engine<W> {
     /// already that nobody announced.
     #[inline]
     fn publish_wants(&self, work: &mut W) -> bool {
-        if !self.own.set_wants_plain(work.wants_plain()) {
+        let plain = self.own.set_wants_plain(work.wants_plain());
+        let offers = self.own.set_wants_offers(work.wants_offers());
+        if !plain && !offers {
             return false;
         }
         // SYNC POINT: attention word, fence, look; a ringer publishes, fences, reads the attention word.
@@ -441,6 +446,8 @@ pub struct Entered<'a, W: Work> {
     engine: &'a Engine<W>,
     context: Context,
     touched: bool,
+    /// The thread waits for what it has posted.
+    stays: bool,
     _not_send: PhantomData<*const ()>,
 }
 
@@ -449,6 +456,13 @@ impl<W: Work> Entered<'_, W> {
     #[inline]
     pub fn context(&self) -> Context {
         self.context
+    }
+
+    /// Says that this thread calls [`Engine::wait_until`] next, or until then what it has posted is done: nobody else
+    /// need come back for it.
+    #[inline]
+    pub fn stay(&mut self) {
+        self.stays = true;
     }
 
     /// Looks until `done`, and makes passes when there is something, without leaving: for what may come within a
@@ -514,6 +528,7 @@ impl<W: Work> Drop for Entered<'_, W> {
     #[inline]
     fn drop(&mut self) {
         let begun = Budget::of(self.context);
+        let begun = if self.stays { begun } else { begun.in_passing() };
         // SAFETY: the token is ours, and the references lent end with `self`.
         let left = unsafe { self.engine.inside(self.context, false, self.touched, begun) };
         if left.more {

@@ -36,6 +36,10 @@ unsafe impl Work for Finishing {
         false
     }
 
+    fn wants_offers(&self) -> bool {
+        false
+    }
+
     fn work_left(&self) -> bool {
         self.0.posted.load(Ordering::Relaxed) > 0 && !self.0.completion.is_done()
     }

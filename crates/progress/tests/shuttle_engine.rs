@@ -157,6 +157,10 @@ unsafe impl Work for Finishing {
         false
     }
 
+    fn wants_offers(&self) -> bool {
+        false
+    }
+
     fn work_left(&self) -> bool {
         let lanes = self.rank.posted.iter().zip(&self.rank.completions);
         lanes.into_iter().any(|(posted, completions)| {

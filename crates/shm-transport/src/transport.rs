@@ -357,7 +357,7 @@ unsafe impl Transport for ShmTransport {
         match unsafe { state.send_lane(class).try_push(header, payload, len) } {
             Push::Sent => {
                 state.sent = true;
-                state.urgent |= urgency == Urgency::Urgent;
+                state.urgency = state.urgency.max(urgency);
                 self.mark_dirty(peer);
                 SendOutcome::Sent
             }
@@ -367,7 +367,7 @@ unsafe impl Transport for ShmTransport {
                 if state.send_lane(class).has_asked() {
                     // Plain packets that did not ring are in the way of others.
                     state.sent = true;
-                    state.urgent = true;
+                    state.urgency = Urgency::Urgent;
                     self.mark_dirty(peer);
                 }
                 SendOutcome::Full
@@ -441,7 +441,7 @@ unsafe impl Transport for ShmTransport {
             let Some(state) = self.peers.get_mut(peer as usize) else { continue };
             // Who waits for room has requests that cannot go on: that is urgent.
             let frees = state.takes_waiting_sender();
-            let urgency = if state.urgent || frees { Urgency::Urgent } else { Urgency::Plain };
+            let urgency = if frees { Urgency::Urgent } else { state.urgency };
             let vector = (self.rank % VECTORS) as u8;
             // SAFETY: the pair is connected, so that its head is allocated, and the block of a rank always is; both
             // are made of atomics and outlive the endpoint. The fence above is the one that `ring` asks for.
@@ -461,7 +461,7 @@ unsafe impl Transport for ShmTransport {
             state.dirty = again || state.unanswered;
             // What must be said stays to be said: `sent` stands for any reason to ring.
             state.sent = again;
-            state.urgent = again && urgency == Urgency::Urgent;
+            state.urgency = if again { urgency } else { Urgency::Plain };
             self.retry |= again;
             if state.dirty
                 && let Some(entry) = self.dirty.get_mut(kept)

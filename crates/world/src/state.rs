@@ -96,6 +96,11 @@ unsafe impl Work for RankState {
     }
 
     #[inline]
+    fn wants_offers(&self) -> bool {
+        self.p2p.wants_offers()
+    }
+
+    #[inline]
     fn awaits_answer(&self) -> bool {
         self.p2p.transport().awaits_answer()
     }

@@ -67,6 +67,10 @@ unsafe impl Work for Nothing {
         false
     }
 
+    fn wants_offers(&self) -> bool {
+        false
+    }
+
     fn work_left(&self) -> bool {
         false
     }

@@ -18,6 +18,8 @@ struct Shared {
     inside: AtomicBool,
     handled_by_handler: AtomicU64,
     wants_plain: AtomicBool,
+    wants_offers: AtomicBool,
+    unfinished: AtomicBool,
 }
 
 impl Shared {
@@ -30,6 +32,8 @@ impl Shared {
             inside: AtomicBool::new(false),
             handled_by_handler: AtomicU64::new(0),
             wants_plain: AtomicBool::new(true),
+            wants_offers: AtomicBool::new(false),
+            unfinished: AtomicBool::new(false),
         })
     }
 
@@ -85,6 +89,14 @@ unsafe impl Work for Counting {
 
     fn wants_plain(&self) -> bool {
         self.shared.wants_plain.load(Ordering::Relaxed)
+    }
+
+    fn is_unfinished(&self) -> bool {
+        self.shared.unfinished.load(Ordering::Relaxed)
+    }
+
+    fn wants_offers(&self) -> bool {
+        self.shared.wants_offers.load(Ordering::Relaxed)
     }
 
     fn work_left(&self) -> bool {
@@ -252,20 +264,45 @@ fn a_flood_leaves_half_of_the_time() {
     drop(receiver);
 }
 
-/// `wants_plain` that comes up while a plain message is there already must not leave it lying.
+/// What comes to be wanted while it is there already must not be left lying.
 #[test]
-fn wanting_plain_messages_looks_once_more() {
-    let shared = Shared::new();
-    shared.wants_plain.store(false, SeqCst);
-    let engine = engine(&shared, 0);
-    let receiver = install(&shared, &engine, BackendKind::Signal);
-    shared.post(0, Urgency::Plain);
-    std::thread::sleep(Duration::from_millis(5));
-    assert_eq!(shared.handled.load(SeqCst), 0, "a plain message must not interrupt");
-    shared.wants_plain.store(true, SeqCst);
-    drop(engine.enter());
-    assert_eq!(shared.handled.load(SeqCst), 1);
-    drop(receiver);
+fn wanting_more_messages_looks_once_more() {
+    for urgency in [Urgency::Plain, Urgency::Offer] {
+        let shared = Shared::new();
+        shared.wants_plain.store(false, SeqCst);
+        let engine = engine(&shared, 0);
+        let receiver = install(&shared, &engine, BackendKind::Signal);
+        shared.post(0, urgency);
+        std::thread::sleep(Duration::from_millis(5));
+        assert_eq!(shared.handled.load(SeqCst), 0, "{urgency:?}: it must not interrupt");
+        let wants = if urgency == Urgency::Plain { &shared.wants_plain } else { &shared.wants_offers };
+        wants.store(true, SeqCst);
+        drop(engine.enter());
+        assert_eq!(shared.handled.load(SeqCst), 1);
+        drop(receiver);
+    }
+}
+
+/// Who leaves with something unfinished has the timer bring it back; who waits next needs no timer.
+#[test]
+fn who_stays_sets_no_timer() {
+    for stays in [false, true] {
+        let shared = Shared::new();
+        shared.unfinished.store(true, SeqCst);
+        let engine = engine(&shared, 0);
+        let receiver = install(&shared, &engine, BackendKind::Signal);
+        let mut inside = engine.enter();
+        // As a post does.
+        let _work: &mut Counting = &mut inside;
+        if stays {
+            inside.stay();
+        }
+        let before = engine.timer.load(SeqCst);
+        drop(inside);
+        let armed = engine.timer.load(SeqCst) != before || engine.stats().snapshot().interrupts > 0;
+        assert_eq!(armed, !stays);
+        drop(receiver);
+    }
 }
 
 /// Threads that wait are woken by whoever completes what they wait for.

@@ -1,5 +1,5 @@
 use tocsin_doorbell::Connection;
-use tocsin_transport::Class;
+use tocsin_transport::{Class, Urgency};
 
 use crate::Segment;
 use crate::lane::{RecvLane, SendLane};
@@ -40,9 +40,9 @@ pub(super) struct Peer {
     pub bulk: bool,
     /// Listed for `flush`.
     pub dirty: bool,
-    /// Something was sent since the last `flush`, something urgent.
+    /// Something was sent since the last `flush`, and how urgent the most urgent of it is.
     pub sent: bool,
-    pub urgent: bool,
+    pub urgency: Urgency,
     /// Classes from which something was consumed and whose sender has not been looked after.
     pub consumed: u8,
     /// Classes that had no room since the last `begin_pass`.
@@ -81,7 +81,7 @@ impl Peer {
             bulk: false,
             dirty: false,
             sent: false,
-            urgent: false,
+            urgency: Urgency::Plain,
             consumed: 0,
             starved: 0,
             honesty: Honesty::Honest,

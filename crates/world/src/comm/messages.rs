@@ -100,15 +100,16 @@ impl Comm {
         kind: Kind,
         id: Id,
     ) -> Result<RawRequest, Error> {
-        let (completion, outcome) = Self::leave_with(state, id)?;
+        let (completion, outcome) = Self::leave_with(state, id, false)?;
         Ok(RawRequest::new(self.clone(), operation, kind, id, completion, outcome))
     }
 
     /// Leaves the engine. With the outcome, if there is one, the slot is somebody else's: most small messages need not
-    /// enter once more to give it back.
+    /// enter once more to give it back. `waits`: the caller waits for it next.
     fn leave_with(
         mut state: Entered<'_, RankState>,
         id: Id,
+        waits: bool,
     ) -> Result<(NonNull<Completion>, Option<Outcome>), Error> {
         // A request that was just made has a completion.
         let completion = state.p2p.completion(id).ok_or_else(|| Error::System {
@@ -119,6 +120,8 @@ impl Comm {
         let outcome = unsafe { completion.as_ref() }.outcome();
         if outcome.is_some() {
             state.p2p.release(id);
+        } else if waits {
+            state.stay();
         }
         Ok((completion, outcome))
     }
@@ -131,7 +134,7 @@ impl Comm {
         kind: Kind,
         id: Id,
     ) -> Result<Status, Error> {
-        match Self::leave_with(state, id)? {
+        match Self::leave_with(state, id, true)? {
             (_, Some(outcome)) => kind.read(self, operation, outcome),
             (completion, None) => RawRequest::new(self.clone(), operation, kind, id, completion, None).wait(),
         }
