@@ -2,9 +2,12 @@
 
 pub mod coll;
 pub mod idle;
+pub mod outstanding;
 pub mod overlap;
+pub mod pairs;
 pub mod pingpong;
 mod progress;
+pub mod ring;
 mod session;
 
 pub use session::Session;
@@ -47,6 +50,15 @@ pub(crate) fn two_ranks(common: &Common, bench: &str) -> Result<u32, Error> {
     match ranks(common, 2)[..] {
         [2] => Ok(2),
         _ => Err(Error::Usage(format!("bench {bench} is between 2 ranks: leave --ranks out"))),
+    }
+}
+
+/// The numbers of ranks of a bench of two or more.
+fn from_two_ranks(common: &Common, bench: &str, default: u64) -> Result<Vec<u32>, Error> {
+    let all = ranks(common, default);
+    match all.iter().all(|n| *n >= 2) {
+        true => Ok(all),
+        false => Err(Error::Usage(format!("bench {bench} needs 2 ranks or more"))),
     }
 }
 

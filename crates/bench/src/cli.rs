@@ -1,8 +1,8 @@
 //! The command line.
 
 use crate::values::{
-    Backend, Case, ComputeTime, Kind, Lmt, Mechanism, Mode, OnFailure, Operation, Progress, Sizes,
-    compute_times, counts, sizes, word,
+    Backend, Case, Completion, ComputeTime, Kind, Lmt, Mechanism, Mode, OnFailure, Operation, Progress,
+    Sizes, compute_times, counts, requests, sizes, word,
 };
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
@@ -95,9 +95,20 @@ pub(crate) enum BenchCommand {
     /// Time from a notification to the first instruction that sees it
     #[command(after_help = "Example: tocsin bench latency --kind thread --rounds 20000 --plot plots")]
     Latency(Latency),
-    /// Half round trip and bandwidth
+    /// Half round trip and bandwidth; ranks beyond two wait meanwhile
     #[command(after_help = "Example: tocsin bench pingpong --backend signal,poll --sizes 0,64,1K..4M")]
     Pingpong(Pingpong),
+    /// A message goes round all ranks: time from one to the next
+    #[command(after_help = "Example: tocsin bench ring --ranks 4 --sizes 1K --backend signal,poll")]
+    Ring(Ring),
+    /// Time per completed request with many receives outstanding
+    #[command(
+        after_help = "Example: tocsin bench outstanding --count 10,100,1000,10000 --completion wait,callback"
+    )]
+    Outstanding(Outstanding),
+    /// Every rank sends to every other: set-up, memory per rank and per pair, time
+    #[command(after_help = "Example: tocsin bench pairs --kind thread --ranks 256")]
+    Pairs(Pairs),
     /// How much of a message's time hides behind computing
     #[command(
         after_help = "Example: tocsin bench overlap --case recv --compute-us 1x,4x --sizes 64K,1M --plot plots"
@@ -163,6 +174,37 @@ pub(crate) struct Latency {
 
 #[derive(Debug, Args)]
 pub(crate) struct Pingpong {
+    #[command(flatten)]
+    pub common: Common,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Ring {
+    #[command(flatten)]
+    pub common: Common,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Outstanding {
+    #[command(flatten)]
+    pub common: Common,
+    /// Receives outstanding at once; a list measures each, and compares it with the first
+    #[arg(long, value_name = "LIST", value_parser = requests, default_value = "10,100,1000,10000")]
+    pub count: Sizes,
+    /// How one learns of a completion: wait (for all, in the order of posting), callback (one per request, which runs
+    /// while the rank sleeps outside of the library); a list measures each
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_parser = word::<Completion>,
+        value_delimiter = ',',
+        default_value = "wait,callback"
+    )]
+    pub completion: Vec<Completion>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Pairs {
     #[command(flatten)]
     pub common: Common,
 }

@@ -22,7 +22,9 @@ mod values;
 pub use cli::Cli;
 pub use compute::{Speed, compute};
 pub use error::Error;
-pub use values::{Backend, Case, ComputeTime, Kind, Lmt, Mechanism, Mode, OnFailure, Operation, Sizes};
+pub use values::{
+    Backend, Case, Completion, ComputeTime, Kind, Lmt, Mechanism, Mode, OnFailure, Operation, Sizes,
+};
 
 use cli::{BenchCommand, Command};
 use std::process::ExitCode;
@@ -39,6 +41,9 @@ pub fn run(cli: &Cli) -> ExitCode {
         Command::Bench(args) => match &args.bench {
             BenchCommand::Latency(args) => latency::run(args),
             BenchCommand::Pingpong(args) => bench::pingpong::run(args),
+            BenchCommand::Ring(args) => bench::ring::run(args),
+            BenchCommand::Outstanding(args) => bench::outstanding::run(args),
+            BenchCommand::Pairs(args) => bench::pairs::run(args),
             BenchCommand::Overlap(args) => bench::overlap::run(args),
             BenchCommand::Coll(args) => bench::coll::run(args),
             BenchCommand::Idle(args) => bench::idle::run(args),

@@ -2,13 +2,18 @@
 
 mod buffer;
 mod coll;
+mod exchange;
+mod memory;
 mod messages;
+mod outstanding;
+mod ring;
 
 use crate::compute::compute;
 use crate::error::Error;
 use crate::fleet::block::{Block, Measured, Task};
 use buffer::Buffer;
 pub(crate) use coll::elements;
+pub(crate) use memory::Memory;
 use std::hint::black_box;
 use tocsin_sync::atomic::Ordering;
 use tocsin_sync::clock::now_ns;
@@ -115,6 +120,11 @@ impl<'a> Member<'a> {
                 Ok(Measured { t_comp, verified: 1, ..Measured::default() })
             }
             Task::CopyCost { bytes } => Ok(self.copy_cost(bytes as usize)),
+            Task::Ring { bytes, laps } => self.ring(bytes as usize, laps),
+            Task::Outstanding { bytes, count, batches, callbacks } => {
+                self.outstanding(bytes as usize, count as usize, batches, callbacks)
+            }
+            Task::Exchange { bytes, reach } => self.exchange(bytes as usize, reach as u32),
         }
     }
 

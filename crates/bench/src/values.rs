@@ -143,6 +143,15 @@ words! {
     }
 }
 words! {
+    /// How one learns that a request is complete.
+    Completion, "way to learn of a completion" {
+        /// By waiting for it.
+        Wait = "wait",
+        /// By a callback.
+        Callback = "callback",
+    }
+}
+words! {
     /// How much a collective's bench computes.
     Mode, "mode" {
         /// As long as the communication takes.
@@ -260,6 +269,18 @@ pub(crate) fn counts(text: &str) -> Result<Sizes, String> {
     }
 }
 
+/// A list of numbers of requests.
+pub(crate) fn requests(text: &str) -> Result<Sizes, String> {
+    let all = sizes(text)?;
+    match all.0.iter().find(|n| **n == 0 || **n > MAX_REQUESTS) {
+        Some(n) => Err(format!("{n} requests: at least 1 and at most {MAX_REQUESTS}")),
+        None => Ok(all),
+    }
+}
+
+/// Most requests that a bench has outstanding at once: far more than anybody has, and their tags are numbers still.
+pub(crate) const MAX_REQUESTS: u64 = 1 << 20;
+
 fn list(text: &str, next: impl Fn(u64) -> u64) -> Result<Sizes, String> {
     let mut all = Vec::new();
     for item in text.split(',').map(str::trim) {
@@ -306,6 +327,8 @@ mod tests {
             assert!(sizes(bad).is_err(), "{bad}");
         }
         assert!(counts("0..2").is_err() && counts("5000").is_err());
+        assert_eq!(requests("10,1K").unwrap().0, [10, 1024]);
+        assert!(requests("0").is_err() && requests("2M").is_err());
     }
 
     #[test]

@@ -48,6 +48,13 @@ fn usage_is_2_and_failure_is_1() {
         ("bench coll --ranks 1 --late-rank 0 --late-us 5", 2, "2 or more"),
         ("bench coll --late-rank 0 --late-us 5 --mode equivalent", 2, "--mode"),
         ("bench latency --ranks 3", 2, "between 2 ranks"),
+        ("bench pingpong --ranks 1", 2, "2 ranks or more"),
+        ("bench ring --ranks 4,1", 2, "2 ranks or more"),
+        ("bench pairs --ranks 1", 2, "2 ranks or more"),
+        ("bench outstanding --ranks 4", 2, "between 2 ranks"),
+        ("bench outstanding --count 0", 2, "at least 1"),
+        ("bench outstanding --completion smoke", 2, "wait, callback"),
+        ("bench outstanding --count 10000 --sizes 1M", 2, "more than 1 GiB"),
         ("run -n 1 -- /nonexistent/program", 1, "/nonexistent/program"),
     ] {
         let out = tocsin(line);
@@ -128,6 +135,76 @@ fn pingpong() {
     ) {
         has(&row, "bench backend kind ranks lmt size_bytes rounds half_rtt_us_min half_rtt_us_p50");
     }
+}
+
+/// Two play, the others wait inside the library.
+#[test]
+fn pingpong_of_more_than_two() {
+    let rows =
+        rows("bench pingpong --json --rounds 2 --warmup 0 --sizes 8,100K --ranks 2,4 --backend signal,poll");
+    assert_eq!(rows.len(), 2 * 2 * 2);
+    assert_eq!(rows.iter().filter(|row| row["ranks"] == 4).count(), 4);
+    rows.iter().for_each(|row| has(row, "half_rtt_us_min half_rtt_us_p50 verified"));
+}
+
+#[test]
+fn ring() {
+    let line = "bench ring --json --rounds 2 --warmup 0 --sizes 0,8,100K --ranks 2,3 --kind process,thread";
+    let rows = rows(&format!("{line} --backend signal,thread,poll"));
+    assert_eq!(rows.len(), 3 * 2 * 2 * 3);
+    for row in &rows {
+        has(row, "bench backend kind ranks lmt size_bytes rounds laps hop_us_min hop_us_p50 verified");
+        assert!(row["hop_us_min"].as_f64().unwrap() > 0.0);
+    }
+}
+
+/// Every way to learn of a completion, with eager messages and with large ones.
+#[test]
+fn outstanding() {
+    let line =
+        "bench outstanding --json --rounds 2 --warmup 0 --count 3,100,2000 --sizes 8 --kind process,thread";
+    let mut all = rows(&format!("{line} --backend signal,thread,poll"));
+    assert_eq!(all.len(), 3 * 2 * 2 * 3);
+    all.extend(rows(
+        "bench outstanding --json --rounds 1 --warmup 0 --count 20 --sizes 0,100K --backend signal,poll",
+    ));
+    assert_eq!(all.len(), 36 + 2 * 2 * 2);
+    for row in &all {
+        has(row, "bench backend kind ranks lmt size_bytes rounds outstanding completion batches");
+        has(row, "request_ns_min request_ns_p50 post_ns_p50 to_first interrupts verified");
+        // The first is compared with itself.
+        let first = [3, 20].contains(&row["outstanding"].as_i64().unwrap());
+        assert!(!first || (row["to_first"].as_f64().unwrap() - 1.0).abs() < 0.001, "{row}");
+        assert!(row["completion"] == "wait" || row["completion"] == "callback");
+    }
+}
+
+/// What is allocated of the segment is exact: a pair that talks takes its lanes, one that is silent nothing.
+#[test]
+fn pairs() {
+    let line = "bench pairs --json --rounds 1 --warmup 0 --backend signal,poll";
+    for row in rows(&format!("{line} --ranks 12 --kind process,thread")) {
+        has(
+            &row,
+            "bench backend kind ranks lmt size_bytes rounds setup_ms rank_bytes_shared rank_bytes_private",
+        );
+        has(&row, "silent_pair_bytes_shared silent_pair_bytes_private silent_pair_bytes_heap");
+        has(&row, "neighbour_pair_bytes_shared pair_bytes_shared pair_bytes_private");
+        has(&row, "first_exchange_ms exchange_ms_p50 verified");
+        let number = |key: &str| row[key].as_f64().unwrap();
+        // Worlds of 6, 9 and 12 ranks end within a page each.
+        assert!(number("silent_pair_bytes_shared").abs() <= 2.0 * 4.0 * 4096.0 / 18.0, "{row}");
+        assert!(number("pair_bytes_shared") >= 4096.0, "{row}");
+        assert!(
+            (number("neighbour_pair_bytes_shared") / number("pair_bytes_shared") - 1.0).abs() < 0.01,
+            "{row}"
+        );
+    }
+    // Two ranks are one pair, and have no smaller worlds to compare with.
+    let row = &rows(&format!("{line} --ranks 2"))[0];
+    assert!(
+        row.get("silent_pair_bytes_shared").is_none() && row["pair_bytes_shared"].as_f64().unwrap() > 0.0
+    );
 }
 
 #[test]

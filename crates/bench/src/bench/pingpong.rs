@@ -1,9 +1,10 @@
 //! `tocsin bench pingpong`: half round trip and bandwidth.
 //!
 //! malloc'ed buffers; the sender rewrites its buffer (a store in every 64-byte line) before each send. A round is a
-//! batch of 500 round trips, 20 above 64 KiB; `min` and `p50` are over the batches' means.
+//! batch of 500 round trips, 20 above 64 KiB; `min` and `p50` are over the batches' means. Of more than two ranks, two play
+//! and the others wait for a message, inside the library.
 
-use super::{check, progress, row, sizes, two_ranks, us};
+use super::{check, from_two_ranks, progress, row, sizes, us};
 use crate::cli::Pingpong;
 use crate::error::Error;
 use crate::fleet::block::Task;
@@ -21,14 +22,36 @@ const BATCHES: u64 = 40;
 const UNIT: f64 = 100.0;
 
 pub(crate) fn run(args: &Pingpong) -> Result<(), Error> {
-    let ranks = two_ranks(&args.common, "pingpong")?;
+    let mut sink = Sink::new(args.common.json);
+    let mut series = Vec::new();
+    for ranks in from_two_ranks(&args.common, "pingpong", 2)? {
+        series.extend(measure(args, ranks, &mut sink)?);
+    }
+    if let Some(dir) = &args.common.plot {
+        let chart = curves::Chart {
+            file: "pingpong",
+            title: "How long a message takes",
+            subtitle: "Half a round trip between two ranks (median of batches); lower is better",
+            x: "message size",
+            y: "half round trip (µs)",
+            x_is_bytes: true,
+        };
+        plot::announce(&curves::draw(dir, &chart, &series)?);
+    }
+    Ok(())
+}
+
+/// The rows of one number of ranks, and the curves of its plans.
+fn measure(args: &Pingpong, ranks: u32, sink: &mut Sink) -> Result<Vec<curves::Series>, Error> {
     let plans = Plan::all(&args.common, ranks, &[Backend::Auto])?;
     let sizes = sizes(&args.common, &[0, 8, 64, 512, 4 << 10, 64 << 10, 1 << 20, 4 << 20]);
     let rounds = args.common.rounds.unwrap_or(BATCHES);
     let mut fleet = Fleet::start(&plans)?;
-    let mut sink = Sink::new(args.common.json);
-    let mut series: Vec<curves::Series> =
-        plans.iter().map(|p| curves::Series::new(format!("{} ({})", p.backend_name(), p.kind))).collect();
+    let named = |plan: &Plan| match plan.ranks {
+        2 => format!("{} ({})", plan.backend_name(), plan.kind),
+        ranks => format!("{} ({}, {ranks} ranks)", plan.backend_name(), plan.kind),
+    };
+    let mut series: Vec<curves::Series> = plans.iter().map(|p| curves::Series::new(named(p))).collect();
     let bar = progress::bar(sizes.len() as u64 * rounds, "ping-pong");
     for &bytes in &sizes {
         let trips = if bytes > 64 << 10 { 20 } else { 500 };
@@ -59,16 +82,5 @@ pub(crate) fn run(args: &Pingpong) -> Result<(), Error> {
     }
     bar.finish_and_clear();
     fleet.stop()?;
-    if let Some(dir) = &args.common.plot {
-        let chart = curves::Chart {
-            file: "pingpong",
-            title: "How long a message takes",
-            subtitle: "Half a round trip between two ranks (median of batches); lower is better",
-            x: "message size",
-            y: "half round trip (µs)",
-            x_is_bytes: true,
-        };
-        plot::announce(&curves::draw(dir, &chart, &series)?);
-    }
-    Ok(())
+    Ok(series)
 }

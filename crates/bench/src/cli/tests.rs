@@ -27,7 +27,7 @@ fn every_help_has_an_example() {
     }
     let mut leaves = 0;
     visit(&Cli::command(), &mut leaves);
-    assert_eq!(leaves, 7);
+    assert_eq!(leaves, 10);
 }
 
 #[test]
@@ -44,6 +44,8 @@ fn unknown_values_say_which_exist() {
         ("tocsin bench coll --op iscan", "not yet"),
         ("tocsin bench latency --mechanism pigeon", "uintr, signal, futex, eventfd, cacheline"),
         ("tocsin run -n 2 --on-failure cry -- true", "kill, report"),
+        ("tocsin bench outstanding --completion smoke", "wait, callback"),
+        ("tocsin bench outstanding --count 0", "at least 1"),
     ] {
         let error = parse(line).unwrap_err();
         assert!(error.to_string().contains(wanted), "{line}: {error}");
@@ -59,6 +61,9 @@ fn the_issues_commands_parse() {
         "tocsin bench coll --op ibcast --algorithm binomial --ranks 4 --sizes 1K,64K --late-rank 2 --late-us 10000 --backend signal,poll --json",
         "tocsin bench overlap --case recv,both --compute-us 100,4x --sizes 64K,1M --plot out",
         "tocsin bench pingpong --sizes 0,8..4M",
+        "tocsin bench outstanding --count 10,100,1000,10000 --completion wait,callback --json",
+        "tocsin bench pairs --kind thread --ranks 256 --json",
+        "tocsin bench ring --ranks 4 --sizes 1K --json",
         "tocsin bench idle",
         "tocsin bench latency",
     ] {

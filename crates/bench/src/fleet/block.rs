@@ -23,8 +23,14 @@ pub(crate) const COPY_WORDS: usize = 1 << 17;
 pub(crate) enum Task {
     /// Leave the world.
     Quit,
-    /// `trips` round trips of `bytes`.
+    /// `trips` round trips of `bytes` between ranks 0 and 1; the others wait in the library.
     Pingpong { bytes: u64, trips: u64 },
+    /// A message goes round all ranks `laps` times.
+    Ring { bytes: u64, laps: u64 },
+    /// `batches` times: rank 1 has `count` receives, which rank 0's messages meet in shuffled order of tags.
+    Outstanding { bytes: u64, count: u64, batches: u64, callbacks: bool },
+    /// Every rank sends to the `reach` ranks after it; 0: nobody does. What memory there is after it.
+    Exchange { bytes: u64, reach: u64 },
     /// One round of overlap: communication alone, computing alone (twice), both. `work` 0: communication alone only.
     Overlap { bytes: u64, case: Case, work: u64 },
     /// The same with a collective.
@@ -53,6 +59,11 @@ impl Task {
             Task::Late { op, bytes, root, rank, work } => [4, bytes, number(op), root, work, rank],
             Task::Compute { work } => [5, work, 0, 0, 0, 0],
             Task::CopyCost { bytes } => [6, bytes, 0, 0, 0, 0],
+            Task::Ring { bytes, laps } => [7, bytes, laps, 0, 0, 0],
+            Task::Outstanding { bytes, count, batches, callbacks } => {
+                [8, bytes, count, batches, u64::from(callbacks), 0]
+            }
+            Task::Exchange { bytes, reach } => [9, bytes, reach, 0, 0, 0],
         }
     }
 
@@ -67,6 +78,9 @@ impl Task {
             4 => Task::Late { op, bytes, root: b, rank: d, work: c },
             5 => Task::Compute { work: bytes },
             6 => Task::CopyCost { bytes },
+            7 => Task::Ring { bytes, laps: a },
+            8 => Task::Outstanding { bytes, count: a, batches: b, callbacks: c != 0 },
+            9 => Task::Exchange { bytes, reach: a },
             _ => Task::Quit,
         }
     }
@@ -88,12 +102,16 @@ pub(crate) struct Measured {
     pub copied_user: u64,
     pub copied_handler: u64,
     pub copied_progress: u64,
+    /// Memory, in bytes: the world's segment; this process's own that is resident, and what of it is on its heap.
+    pub segment: u64,
+    pub resident: u64,
+    pub heap: u64,
     /// Whether all data was right.
     pub verified: u64,
 }
 
 impl Measured {
-    fn words(&mut self) -> [&mut u64; 12] {
+    fn words(&mut self) -> [&mut u64; 15] {
         [
             &mut self.t_comm,
             &mut self.t_comp,
@@ -106,6 +124,9 @@ impl Measured {
             &mut self.copied_user,
             &mut self.copied_handler,
             &mut self.copied_progress,
+            &mut self.segment,
+            &mut self.resident,
+            &mut self.heap,
             &mut self.verified,
         ]
     }
@@ -240,6 +261,9 @@ mod tests {
             Task::Late { op: Operation::Ibcast, bytes: 5, root: 0, rank: 2, work: 7 },
             Task::Compute { work: 6 },
             Task::CopyCost { bytes: 1 << 20 },
+            Task::Ring { bytes: 4, laps: 5 },
+            Task::Outstanding { bytes: 8, count: 10, batches: 3, callbacks: true },
+            Task::Exchange { bytes: 8, reach: 2 },
         ] {
             assert_eq!(Task::decode(task.encode()), task);
         }

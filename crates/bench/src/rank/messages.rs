@@ -9,6 +9,8 @@ use tocsin_sync::clock::now_ns;
 use tocsin_world::{ConstBuf, Mode, MutBuf, RawRequest};
 
 const TAG: i32 = 7;
+/// Of the message for which ranks wait that have no part in a measurement.
+const OVER: i32 = 8;
 
 impl Member<'_> {
     /// Starts sending the whole send buffer.
@@ -29,7 +31,7 @@ impl Member<'_> {
     }
 
     /// Sends the whole send buffer.
-    fn send(&self, to: u32) -> Result<(), Error> {
+    pub(super) fn send(&self, to: u32) -> Result<(), Error> {
         let bytes = self.send.as_bytes().len();
         let buf = ConstBuf::contiguous(self.send.as_ptr(), bytes);
         // SAFETY: the buffer is borrowed during the call.
@@ -37,11 +39,29 @@ impl Member<'_> {
     }
 
     /// Receives into the whole receive buffer.
-    fn receive(&mut self, from: u32) -> Result<(), Error> {
+    pub(super) fn receive(&mut self, from: u32) -> Result<(), Error> {
         let bytes = self.recv.as_bytes().len();
         let buf = MutBuf::contiguous(self.recv.as_mut_ptr(), bytes);
         // SAFETY: the buffer is borrowed during the call.
         unsafe { self.comm()?.recv_raw(buf, Some(from), Some(TAG)) }.map(drop).map_err(Error::failed)
+    }
+
+    /// Where ranks from 2 on wait, in the library as in a program's receive; rank 0 ends it.
+    fn others_wait(&self) -> Result<(), Error> {
+        let comm = self.comm()?;
+        let nothing = std::ptr::NonNull::<u8>::dangling().as_ptr();
+        if self.rank == 0 {
+            for other in 2..comm.size() {
+                let buf = ConstBuf::contiguous(nothing, 0);
+                // SAFETY: a buffer of no bytes is never read.
+                unsafe { comm.send_raw(buf, other, OVER, Mode::Standard) }.map_err(Error::failed)?;
+            }
+        } else if self.rank > 1 {
+            let buf = MutBuf::contiguous(nothing, 0);
+            // SAFETY: a buffer of no bytes is never written.
+            unsafe { comm.recv_raw(buf, Some(0), Some(OVER)) }.map_err(Error::failed)?;
+        }
+        Ok(())
     }
 
     /// `trips` round trips; rank 0's time is the result.
@@ -71,6 +91,7 @@ impl Member<'_> {
             right &= self.recv.is_touched_at_ends(stamp);
         }
         let t_comm = now_ns() - start;
+        self.others_wait()?;
         if self.rank < 2 && trips > 0 {
             right &= self.recv.is_touched(((trips - 1) % 251) as u8 + 1);
         }
