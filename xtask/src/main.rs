@@ -31,8 +31,9 @@ usage: cargo xtask COMMAND
                         boots emulated machines that have user interrupts and runs the tests of
                         kernel-patches/guest/tests.txt in them, or those whose name contains NAME; --shell boots one to
                         play with
-  peers [--rounds N] [--json]
-                        tocsin beside Debian's Open MPI and MPICH on two cores, interleaved: half round trips, overlap
+  peers [--rounds N] [--json] [NAME]
+                        tocsin beside Debian's Open MPI and MPICH and Intel MPI on two cores, interleaved: half round trips,
+                        overlap, four ranks. With NAME, only the experiments whose name contains it
   licences              checks the licence of every dependency
   disasm [BINARY]       checks the machine code of the functions listed in ci/wait-free.txt, in the release `tocsin`
 ";

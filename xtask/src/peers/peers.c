@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// What `tocsin bench pingpong` and `tocsin bench overlap` do, by MPI: run as `peers pingpong|overlap SIZE...` on two
-// ranks; prints one JSON object per line.
+// What `tocsin bench pingpong`, `ring` and `overlap` do, by MPI: run as `peers pingpong|ring|overlap SIZE...`; prints one
+// JSON object per line. Overlap is between two ranks; of a ping-pong of more, two play and the others wait in MPI_Recv.
 
 #include <mpi.h>
 #include <stdint.h>
@@ -10,9 +10,9 @@
 #include <string.h>
 #include <time.h>
 
-enum { TAG = 7, BATCHES = 40, ROUNDS = 200, PILOT_ROUNDS = 20 };
+enum { TAG = 7, OVER = 8, BATCHES = 40, LAPS = 50, BUDGET_US = 3000000, LEAST_BATCHES = 3, ROUNDS = 200, PILOT_ROUNDS = 20 };
 
-static int rank;
+static int rank, ranks;
 static double work_per_us;
 
 static double now_us(void)
@@ -74,6 +74,25 @@ static void touch(char *buffer, size_t bytes, char value)
 		((volatile char *)buffer)[at] = value;
 }
 
+static void check(const char *in, size_t bytes, char value)
+{
+	if (bytes > 0 && in[bytes - 1 & ~(size_t)63] != value) {
+		fprintf(stderr, "wrong bytes\n");
+		MPI_Abort(MPI_COMM_WORLD, 1);
+	}
+}
+
+// Where ranks from 2 on wait; rank 0 ends it.
+static void others_wait(void)
+{
+	char nothing;
+	if (rank == 0)
+		for (int other = 2; other < ranks; other++)
+			MPI_Send(&nothing, 0, MPI_BYTE, other, OVER, MPI_COMM_WORLD);
+	else if (rank > 1)
+		MPI_Recv(&nothing, 0, MPI_BYTE, 0, OVER, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+}
+
 static void pingpong(size_t bytes)
 {
 	char *out = malloc(bytes + 1), *in = malloc(bytes + 1);
@@ -83,23 +102,59 @@ static void pingpong(size_t bytes)
 	for (int batch = -2; batch < BATCHES; batch++) {
 		MPI_Barrier(MPI_COMM_WORLD);
 		double start = now_us();
-		for (int trip = 0; trip < trips; trip++) {
+		for (int trip = 0; trip < trips && rank < 2; trip++) {
 			if (rank == 1)
 				MPI_Recv(in, bytes, MPI_BYTE, 0, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 			touch(out, bytes, (char)trip);
 			MPI_Send(out, bytes, MPI_BYTE, 1 - rank, TAG, MPI_COMM_WORLD);
 			if (rank == 0)
 				MPI_Recv(in, bytes, MPI_BYTE, 1, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-			if (bytes > 0 && in[bytes - 1 & ~(size_t)63] != (char)trip) {
-				fprintf(stderr, "wrong bytes\n");
-				MPI_Abort(MPI_COMM_WORLD, 1);
-			}
+			check(in, bytes, (char)trip);
 		}
 		if (batch >= 0)
 			halves[batch] = (now_us() - start) / trips / 2;
+		others_wait();
 	}
 	if (rank == 0)
-		printf("{\"bench\":\"pingpong\",\"size_bytes\":%zu,\"half_rtt_us_p50\":%.4f}\n", bytes, median(halves, BATCHES));
+		printf("{\"bench\":\"pingpong\",\"ranks\":%d,\"size_bytes\":%zu,\"half_rtt_us_p50\":%.4f}\n", ranks, bytes,
+		       median(halves, BATCHES));
+	free(out);
+	free(in);
+}
+
+// A message goes round all ranks, each of which rewrites its own before it sends that on.
+static void ring(size_t bytes)
+{
+	char *out = malloc(bytes + 1), *in = malloc(bytes + 1);
+	int before = (rank + ranks - 1) % ranks, after = (rank + 1) % ranks;
+	double hops[BATCHES];
+	int batches = BATCHES;
+	memset(in, 0, bytes + 1);
+	for (int batch = -2; batch < batches; batch++) {
+		MPI_Barrier(MPI_COMM_WORLD);
+		double start = now_us();
+		for (int lap = 0; lap < LAPS; lap++) {
+			if (rank != 0)
+				MPI_Recv(in, bytes, MPI_BYTE, before, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+			touch(out, bytes, (char)lap);
+			MPI_Send(out, bytes, MPI_BYTE, after, TAG, MPI_COMM_WORLD);
+			if (rank == 0)
+				MPI_Recv(in, bytes, MPI_BYTE, before, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+			check(in, bytes, (char)lap);
+		}
+		double took = now_us() - start;
+		if (batch >= 0)
+			hops[batch] = took / LAPS / ranks;
+		// Ranks that never give their core up, where there are more of them than cores, take a time slice per hop.
+		if (batch == -1) {
+			double fit = BUDGET_US / took;
+			batches = fit > BATCHES ? BATCHES : fit < LEAST_BATCHES ? LEAST_BATCHES : (int)fit;
+			MPI_Bcast(&batches, 1, MPI_INT, 0, MPI_COMM_WORLD);
+		}
+	}
+	if (rank == 0)
+		printf("{\"bench\":\"ring\",\"ranks\":%d,\"size_bytes\":%zu,\"hop_us_p50\":%.4f}\n", ranks, bytes,
+		       median(hops, batches));
 	free(out);
 	free(in);
 }
@@ -164,7 +219,7 @@ static void overlap(size_t bytes, const char *who)
 		blocked[i] = most(both || !mine ? m.waited : 0);
 	}
 	if (rank == 0)
-		printf("{\"bench\":\"overlap\",\"case\":\"%s\",\"size_bytes\":%zu,\"t_comm_us\":%.3f,\"ratio\":%.4f,"
+		printf("{\"bench\":\"overlap\",\"ranks\":2,\"case\":\"%s\",\"size_bytes\":%zu,\"t_comm_us\":%.3f,\"ratio\":%.4f,"
 		       "\"null_ratio\":%.4f,\"peer_blocked_us\":%.3f}\n",
 		       who, bytes, median(comm, ROUNDS), median(ratio, ROUNDS), median(null_ratio, ROUNDS),
 		       median(blocked, ROUNDS));
@@ -176,8 +231,9 @@ int main(int count, char **words)
 	static const char *const cases[] = { "recv", "send", "both" };
 	MPI_Init(&count, &words);
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+	MPI_Comm_size(MPI_COMM_WORLD, &ranks);
 	if (count < 3) {
-		fprintf(stderr, "usage: peers pingpong|overlap SIZE...\n");
+		fprintf(stderr, "usage: peers pingpong|ring|overlap SIZE...\n");
 		MPI_Abort(MPI_COMM_WORLD, 2);
 	}
 	calibrate();
@@ -185,6 +241,8 @@ int main(int count, char **words)
 		size_t bytes = strtoull(words[i], NULL, 10);
 		if (strcmp(words[1], "pingpong") == 0)
 			pingpong(bytes);
+		else if (strcmp(words[1], "ring") == 0)
+			ring(bytes);
 		else
 			for (int c = 0; c < 3; c++)
 				overlap(bytes, cases[c]);

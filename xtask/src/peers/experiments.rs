@@ -1,0 +1,164 @@
+//! What is compared, and what is asked of it.
+
+use std::process::Command;
+use std::time::Duration;
+
+use crate::{cargo, child};
+
+/// One run of one program.
+pub const RUN: Duration = Duration::from_secs(300);
+
+/// Something to measure in tocsin and in each peer.
+pub struct Experiment {
+    /// For people.
+    pub name: &'static str,
+    /// The word for `tocsin bench` and for `peers.c`.
+    pub bench: &'static str,
+    pub ranks: u32,
+    /// tocsin's ranks are threads; a peer's are processes always.
+    pub threads: bool,
+    pub sizes: &'static [u64],
+}
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+
+/// In the order of the report.
+pub const EXPERIMENTS: [Experiment; 5] = [
+    Experiment {
+        name: "pingpong",
+        bench: "pingpong",
+        ranks: 2,
+        threads: false,
+        sizes: &[8, KIB, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB],
+    },
+    Experiment { name: "pingpong-threads", bench: "pingpong", ranks: 2, threads: true, sizes: &[MIB] },
+    Experiment { name: "pingpong-of-4", bench: "pingpong", ranks: 4, threads: false, sizes: &[KIB] },
+    Experiment { name: "ring-of-4", bench: "ring", ranks: 4, threads: false, sizes: &[KIB] },
+    Experiment {
+        name: "overlap",
+        bench: "overlap",
+        ranks: 2,
+        threads: false,
+        sizes: &[64 * KIB, 256 * KIB, MIB, 4 * MIB],
+    },
+];
+
+/// Figures that are compared; less is better in all of them.
+pub const FIGURES: [&str; 6] =
+    ["half_rtt_us_p50", "hop_us_p50", "ratio", "null_ratio", "peer_blocked_us", "t_comm_us"];
+
+impl Experiment {
+    /// More ranks than the two cores that it runs on.
+    pub fn is_crowded(&self) -> bool {
+        self.ranks > 2
+    }
+
+    /// tocsin's side of it.
+    pub fn tocsin(&self) -> Command {
+        let program = cargo::target_dir().join("release/tocsin").display().to_string();
+        let sizes = self.size_words().join(",");
+        let ranks = self.ranks.to_string();
+        let kind = if self.threads { "thread" } else { "process" };
+        let mut words = vec!["bench", self.bench, "--backend", "signal", "--json", "--kind", kind];
+        words.extend(["--ranks", &ranks, "--sizes", &sizes]);
+        if self.bench == "overlap" {
+            words.extend(["--case", "recv,send,both", "--compute-us", "4x", "--rounds", "200"]);
+        }
+        if self.is_crowded() {
+            words.extend(["--bind", "none"]);
+        }
+        self.on_two_cores(&program, &words)
+    }
+
+    pub fn size_words(&self) -> Vec<String> {
+        self.sizes.iter().map(u64::to_string).collect()
+    }
+
+    /// The command; a crowded one is kept to two cores where there are more.
+    pub fn on_two_cores(&self, program: &str, words: &[&str]) -> Command {
+        let cores = if self.is_crowded() { two_of_many() } else { None };
+        match &cores {
+            None => child::command(program, words, RUN),
+            Some(list) => {
+                let all: Vec<&str> = ["-c", list, program].into_iter().chain(words.iter().copied()).collect();
+                child::command("taskset", &all, RUN)
+            }
+        }
+    }
+
+    /// What is asked of tocsin's figure against the best peer's, or of the figure itself.
+    pub fn asked(&self, case: &str, size: u64, figure: &str) -> Option<Asked> {
+        let of_best = |most| Some(Asked::OfBest(most));
+        match (self.name, case, figure) {
+            // Bandwidths are the inverse of these.
+            ("pingpong", _, "half_rtt_us_p50") => match size {
+                ..=8 => of_best(0.75),
+                ..65_536 => of_best(1.05),
+                ..MIB => of_best(1.0),
+                _ => of_best(1.0 / 1.2),
+            },
+            ("pingpong-threads", _, "half_rtt_us_p50") => of_best(1.0 / 1.5),
+            ("pingpong-of-4" | "ring-of-4", ..) => of_best(1.15),
+            ("overlap", "recv", "ratio") => Some(Asked::AtMost(if size > 65_536 { 0.10 } else { 0.20 })),
+            ("overlap", "send", "ratio") if size > 65_536 => Some(Asked::AtMost(0.10)),
+            _ => None,
+        }
+    }
+}
+
+/// Most that a figure may be.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Asked {
+    /// As a part of the best peer's.
+    OfBest(f64),
+    /// By itself.
+    AtMost(f64),
+}
+
+/// Two processors of different cores, as a list for `taskset`; none where there are no more than two.
+fn two_of_many() -> Option<String> {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let siblings = (0..processors).filter_map(|n| {
+        let file = format!("/sys/devices/system/cpu/cpu{n}/topology/thread_siblings_list");
+        std::fs::read_to_string(file).ok().map(|list| (n, list))
+    });
+    two_cores(&siblings.collect::<Vec<_>>()).filter(|_| processors > 2)
+}
+
+/// The first processors of the first two cores; each processor comes with those of its core.
+fn two_cores(processors: &[(usize, String)]) -> Option<String> {
+    let (first, its) = processors.first()?;
+    let (second, _) = processors.iter().find(|(_, of)| of != its)?;
+    Some(format!("{first},{second}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_asked() {
+        let asked = |name: &str, case: &str, size, figure: &str| {
+            let experiment = EXPERIMENTS.iter().find(|e| e.name == name).expect("there is one");
+            experiment.asked(case, size, figure)
+        };
+        assert_eq!(asked("pingpong", "", 8, "half_rtt_us_p50"), Some(Asked::OfBest(0.75)));
+        assert_eq!(asked("pingpong", "", 16 * KIB, "half_rtt_us_p50"), Some(Asked::OfBest(1.05)));
+        assert_eq!(asked("pingpong", "", 256 * KIB, "half_rtt_us_p50"), Some(Asked::OfBest(1.0)));
+        assert_eq!(asked("pingpong", "", 4 * MIB, "half_rtt_us_p50"), Some(Asked::OfBest(1.0 / 1.2)));
+        assert_eq!(asked("ring-of-4", "", KIB, "hop_us_p50"), Some(Asked::OfBest(1.15)));
+        assert_eq!(asked("overlap", "recv", 64 * KIB, "ratio"), Some(Asked::AtMost(0.20)));
+        assert_eq!(asked("overlap", "send", 64 * KIB, "ratio"), None);
+        assert_eq!(asked("overlap", "recv", MIB, "null_ratio"), None);
+    }
+
+    #[test]
+    fn two_processors_of_one_core_are_no_two_cores() {
+        let of = |lists: &[&str]| -> Vec<_> { lists.iter().map(|&l| l.to_owned()).enumerate().collect() };
+        assert_eq!(two_cores(&of(&["0-1", "0-1", "2-3", "2-3"])).as_deref(), Some("0,2"));
+        assert_eq!(two_cores(&of(&["0,4", "1,5", "0,4", "1,5"])).as_deref(), Some("0,1"));
+        assert_eq!(two_cores(&of(&["0-1", "0-1"])), None);
+        assert_eq!(two_cores(&[]), None);
+    }
+}

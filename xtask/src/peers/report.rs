@@ -1,0 +1,205 @@
+//! The figures of all rounds, as a table or as JSON: medians, and tocsin's against the best peer's.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::experiments::{Asked, EXPERIMENTS, Experiment, FIGURES};
+use super::mpi::{PEERS, Peer};
+use crate::{Outcome, cargo};
+
+/// A peer that is not there.
+pub struct Missing {
+    pub name: &'static str,
+    pub why: String,
+}
+
+/// Position of the experiment, case, size, figure.
+type Place = (usize, String, u64, &'static str);
+
+/// By what was measured, and then by program, the values of the rounds.
+#[derive(Default)]
+pub struct Figures(BTreeMap<Place, BTreeMap<&'static str, Vec<f64>>>);
+
+impl Figures {
+    /// Takes what a program printed: a JSON object per line; other lines are the launchers'.
+    ///
+    /// # Errors
+    /// When an object is none.
+    pub fn note(&mut self, experiment: &Experiment, who: &'static str, output: &str) -> Outcome {
+        let at = EXPERIMENTS.iter().position(|e| e.name == experiment.name).unwrap_or(0);
+        for line in output.lines().filter(|line| line.starts_with('{')) {
+            let row: Value =
+                serde_json::from_str(line).map_err(|e| format!("{who} printed no JSON: {e}: {line}"))?;
+            let size = row.get("size_bytes").and_then(Value::as_u64).unwrap_or(0);
+            for figure in FIGURES {
+                if let Some(value) = row.get(figure).and_then(Value::as_f64) {
+                    let place = (at, cargo::text(&row, "case").to_owned(), size, figure);
+                    self.0.entry(place).or_default().entry(who).or_default().push(value);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn median(values: &[f64]) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len() / 2).copied()
+}
+
+/// One figure of all programs.
+struct Line<'a> {
+    experiment: &'a Experiment,
+    case: &'a str,
+    size: u64,
+    figure: &'static str,
+    tocsin: Option<f64>,
+    peers: Vec<Option<f64>>,
+}
+
+impl Line<'_> {
+    /// The best peer is that of the lowest median.
+    fn best(&self) -> Option<(&'static str, f64)> {
+        let known = PEERS.iter().zip(&self.peers).filter_map(|(mpi, value)| Some((mpi.name, (*value)?)));
+        known.min_by(|(_, a), (_, b)| a.total_cmp(b))
+    }
+
+    fn to_best(&self) -> Option<f64> {
+        // A ratio's ratio says nothing.
+        let says = !self.figure.ends_with("ratio");
+        self.tocsin.zip(self.best()).filter(|_| says).map(|(ours, (_, best))| ours / best)
+    }
+
+    fn asked(&self) -> Option<Asked> {
+        self.experiment.asked(self.case, self.size, self.figure)
+    }
+
+    fn json(&self) -> Value {
+        let kind = if self.experiment.threads { "thread" } else { "process" };
+        let mut row = json!({
+            "bench": self.experiment.bench, "experiment": self.experiment.name, "ranks": self.experiment.ranks,
+            "kind": kind, "size_bytes": self.size, "figure": self.figure,
+        });
+        let mut set = |key: &str, value: Value| {
+            if let (Some(row), false) = (row.as_object_mut(), value.is_null()) {
+                row.insert(key.to_owned(), value);
+            }
+        };
+        if !self.case.is_empty() {
+            set("case", json!(self.case));
+        }
+        set("tocsin", json!(self.tocsin));
+        for (mpi, value) in PEERS.iter().zip(&self.peers) {
+            set(mpi.name, json!(value));
+        }
+        set("best_peer", json!(self.best().map(|(name, _)| name)));
+        set("ratio_to_best", json!(self.to_best()));
+        match self.asked() {
+            Some(Asked::OfBest(most)) => set("asked_ratio_to_best", json!(most)),
+            Some(Asked::AtMost(most)) => set("asked_at_most", json!(most)),
+            None => {}
+        }
+        row
+    }
+
+    fn text(&self) -> String {
+        let number = |value: Option<f64>| value.map_or("-".to_owned(), |v| format!("{v:.3}"));
+        let mut line = format!(
+            "{:16} {:5} {:>8} {:16} {:>10}",
+            self.experiment.name,
+            self.case,
+            self.size,
+            self.figure,
+            number(self.tocsin)
+        );
+        for value in &self.peers {
+            line += &format!(" {:>10}", number(*value));
+        }
+        let to_best = self.to_best().map_or(String::new(), |ratio| format!("{ratio:.2}"));
+        let asked = match self.asked() {
+            Some(Asked::OfBest(most)) => format!("{most:.2} of best"),
+            Some(Asked::AtMost(most)) => format!("{most:.2}"),
+            None => String::new(),
+        };
+        format!("{line} {to_best:>8}  {asked}").trim_end().to_owned()
+    }
+}
+
+/// A line per figure; then how the peers wait, and which are not there.
+pub fn print(figures: &Figures, peers: &[Peer], missing: &[Missing], as_json: bool) {
+    if !as_json {
+        let mut head =
+            format!("{:16} {:5} {:>8} {:16} {:>10}", "experiment", "case", "bytes", "figure", "tocsin");
+        PEERS.iter().for_each(|mpi| head += &format!(" {:>10}", mpi.name));
+        println!("{head} {:>8}  asked at most", "to best");
+    }
+    for ((at, case, size, figure), by) in &figures.0 {
+        let of = |who: &str| by.get(who).and_then(|values| median(values));
+        let line = Line {
+            experiment: &EXPERIMENTS[*at],
+            case,
+            size: *size,
+            figure,
+            tocsin: of("tocsin"),
+            peers: PEERS.iter().map(|mpi| of(mpi.name)).collect(),
+        };
+        if as_json {
+            println!("{}", line.json());
+        } else {
+            println!("{}", line.text());
+        }
+    }
+    let crowded = figures.0.keys().any(|(at, ..)| EXPERIMENTS[*at].is_crowded());
+    for peer in peers.iter().filter(|_| crowded) {
+        let (name, waits) = (peer.mpi.name, peer.mpi.waits);
+        if as_json {
+            println!("{}", json!({"peer": name, "waits_when_crowded": waits}));
+        } else {
+            println!("4 ranks on 2 cores, {name}: {waits}");
+        }
+    }
+    for Missing { name, why } in missing {
+        if as_json {
+            println!("{}", json!({"peer": name, "missing": why}));
+        } else {
+            println!("without {name}: {why}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_best_peer_is_that_of_the_lowest_median() {
+        let mut figures = Figures::default();
+        let ping = &EXPERIMENTS[0];
+        let row = |us: f64| {
+            format!(
+                "a launcher's line\n{{\"bench\":\"pingpong\",\"size_bytes\":8,\"half_rtt_us_p50\":{us}}}\n"
+            )
+        };
+        for (ours, first, second) in [(3.0, 1.0, 4.0), (3.0, 9.0, 4.0), (2.0, 9.0, 4.0)] {
+            for (who, us) in [("tocsin", ours), (PEERS[0].name, first), (PEERS[1].name, second)] {
+                figures.note(ping, who, &row(us)).expect("JSON");
+            }
+        }
+        let by = figures.0.values().next().expect("one figure");
+        let of = |who: &str| by.get(who).and_then(|values| median(values));
+        let peers = PEERS.iter().map(|mpi| of(mpi.name)).collect();
+        let line =
+            Line { experiment: ping, case: "", size: 8, figure: FIGURES[0], tocsin: of("tocsin"), peers };
+        assert_eq!(line.best(), Some((PEERS[1].name, 4.0)));
+        let json = line.json();
+        assert_eq!(
+            (json["ratio_to_best"].as_f64(), json["best_peer"].as_str()),
+            (Some(0.75), Some(PEERS[1].name))
+        );
+        assert!(json.get(PEERS[2].name).is_none());
+        assert!(line.text().ends_with("0.75  0.75 of best"), "{}", line.text());
+        assert!(figures.note(ping, "tocsin", "{no").is_err());
+    }
+}
