@@ -2,8 +2,8 @@
 //!
 //! Rank 1 posts receives with tags of their own; rank 0 then sends as many messages in shuffled order of tags. The time
 //! is that from before the first send to after the last completion, over the number of requests; posting is timed apart.
-//! A round has batches enough for 10 000 requests, and its time is their median, so that few outstanding are measured as
-//! well as many. The numbers take turns, and `to_first` is the median over the rounds of what one has against the first
+//! A round has several batches of few requests, and its time is their median, so that few outstanding are measured as well
+//! as many. The numbers take turns, and `to_first` is the median over the rounds of what one has against the first
 //! number of the same round.
 
 use super::{check, ignored, progress, row, sizes, two_ranks};
@@ -17,8 +17,9 @@ use crate::values::{Backend, Completion};
 
 /// Rounds when nothing else is asked for.
 const ROUNDS: u64 = 20;
-/// Requests per round at least.
+/// A round has batches enough for so many requests, but at most so many batches.
 const REQUESTS: u64 = 10_000;
+const MOST_BATCHES: u64 = 100;
 /// Most that all the receives together may hold.
 const MOST_BYTES: u64 = 1 << 30;
 /// Times per request are kept in hundredths of a nanosecond.
@@ -42,6 +43,10 @@ pub(crate) fn run(args: &Outstanding) -> Result<(), Error> {
         }
     }
     fleet.stop()
+}
+
+fn batches_of(count: u64) -> u64 {
+    REQUESTS.div_ceil(count).min(MOST_BATCHES)
 }
 
 /// What the rounds of one number of requests in one world add up to.
@@ -69,7 +74,7 @@ fn measure(
     let bar = progress::bar(rounds, &format!("outstanding, {completion}"));
     fleet.rounds(args.common.warmup, rounds, |at, is_measured, world| {
         for (which, &count) in counts.iter().enumerate() {
-            let batches = REQUESTS.div_ceil(count);
+            let batches = batches_of(count);
             let callbacks = completion == Completion::Callback;
             let measured = world.run(Task::Outstanding { bytes, count, batches, callbacks })?;
             check(&measured, &world.plan, "outstanding receives")?;
@@ -87,7 +92,7 @@ fn measure(
     let mut rows = Vec::new();
     for (world, sums) in fleet.worlds.iter().zip(&sums) {
         for (&count, sum) in counts.iter().zip(sums) {
-            let batches = REQUESTS.div_ceil(count);
+            let batches = batches_of(count);
             rows.push(
                 row("outstanding", &world.plan)
                     .set("size_bytes", bytes)
