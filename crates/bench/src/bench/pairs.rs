@@ -73,22 +73,21 @@ impl Watched {
     }
 
     fn taken(&self, measured: &[Measured]) -> Taken {
-        let (sum, before): (fn(&[Measured], fn(&Measured) -> u64) -> u64, Memory) = match self.world.plan.kind
-        {
-            Kind::Process => (|all, of| all.iter().map(of).sum(), Memory::default()),
-            Kind::Thread => (most_of, self.before),
+        // Threads are of one process, and each has seen all of it.
+        let (of_all, before) = match self.world.plan.kind {
+            Kind::Process => (true, Memory::default()),
+            Kind::Thread => (false, self.before),
         };
-        let less = |now: u64, before: u64| now as f64 - before as f64;
+        let own = |of: fn(&Measured) -> u64, before: u64| {
+            let now = if of_all { measured.iter().map(of).sum() } else { most(measured, of) };
+            now as f64 - before as f64
+        };
         Taken {
-            segment: less(most(measured, |m| m.segment), self.before.segment),
-            resident: less(sum(measured, |m| m.resident), before.resident),
-            heap: less(sum(measured, |m| m.heap), before.heap),
+            segment: most(measured, |m| m.segment) as f64 - self.before.segment as f64,
+            resident: own(|m| m.resident, before.resident),
+            heap: own(|m| m.heap, before.heap),
         }
     }
-}
-
-fn most_of(all: &[Measured], of: fn(&Measured) -> u64) -> u64 {
-    most(all, of)
 }
 
 /// What a world of so many ranks takes when nobody talks.
