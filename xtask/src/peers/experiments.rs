@@ -94,8 +94,8 @@ impl Experiment {
             // Bandwidths are the inverse of these.
             ("pingpong", _, "half_rtt_us_p50") => match size {
                 ..=8 => of_best(0.75),
-                ..65_536 => of_best(1.05),
-                ..MIB => of_best(1.0),
+                9..65_536 => of_best(1.05),
+                65_536..MIB => of_best(1.0),
                 _ => of_best(1.0 / 1.2),
             },
             ("pingpong-threads", _, "half_rtt_us_p50") => of_best(1.0 / 1.5),
