@@ -27,6 +27,7 @@
 //! | `request`, `list` | pending operations; the lists they are in |
 //! | `pattern`, `posted`, `unexpected` | matching |
 //! | `send`, `receive`, `probe` | the operations, from posting to their end |
+//! | `in_hand` | receives whose thread waits inside the engine |
 //! | `packets` | what arrives, checked before it is used |
 //! | `transfers`, `publish` | large messages in one copy; receives that their sender finds |
 //! | `pass` | one bounded pass: drain, retry, sweep |
@@ -42,6 +43,7 @@ mod args;
 mod contexts;
 mod error;
 mod faults;
+mod in_hand;
 mod layout;
 mod list;
 mod packets;
@@ -59,6 +61,7 @@ mod unexpected;
 
 pub use args::{Config, Counters, MessageId, Mode, RecvArgs, SendArgs, Status};
 pub use error::Error;
+pub use in_hand::Glance;
 pub use layout::{ConstBuf, Layout, MutBuf};
 pub use probe::Grown;
 pub use tocsin_progress::{Budget, Code, Completion, Id, Outcome, Pass};
@@ -135,6 +138,8 @@ pub struct P2p<T> {
     hindrances: u64,
     faults: faults::Faults,
     counters: Counters,
+    /// The receive whose thread waits inside the engine.
+    hand: in_hand::Hand,
     /// Who runs the engine now.
     context: Context,
 }
@@ -209,6 +214,7 @@ impl<T: Transport> P2p<T> {
             hindrances: 0,
             faults: faults::Faults::new(),
             counters: Counters::default(),
+            hand: in_hand::Hand::Empty,
             context: Context::User,
             transport,
         })

@@ -5,6 +5,7 @@ use tocsin_transport::transfer::RECORDS;
 use tocsin_transport::{Class, Header, Packet, Recv, Transport, kind};
 
 use crate::P2p;
+use crate::in_hand::Hand;
 use crate::peer::{Drops, Fate};
 use crate::request::{HOLDS_RECORD, Member, SHARED, State};
 use crate::transfers::{FLAG_LOOK, FLAG_SHARED, Offer, TICKETS};
@@ -123,6 +124,20 @@ impl<T: Transport> P2p<T> {
         }
         let Some(matching) = self.matching.get_mut(index) else { return Err(Nonsense) };
         let Some(id) = matching.posted.find(&self.requests, header.context, peer, header.tag) else {
+            if index == 0
+                && let Hand::Waiting(hand) = &self.hand
+                && hand.meets(&envelope)
+            {
+                if arrival == Arrival::Eager {
+                    // SAFETY: it is the packet at the head of the lane.
+                    self.hand = Hand::Met(unsafe { hand.receive(&envelope, packet) });
+                    self.count_copy(len);
+                    budget.take_bytes(len);
+                    return Ok(Step::Taken);
+                }
+                // Its end takes a request. What comes after it must not overtake.
+                self.hand = Hand::Empty;
+            }
             // SAFETY: the transport vouches for the payload until it is consumed.
             if !unsafe { matching.unexpected.keep(envelope, packet.payload, len) } {
                 if drops != Some(Drops::Allowed) {

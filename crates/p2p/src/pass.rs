@@ -140,7 +140,7 @@ impl<T: Transport> P2p<T> {
     }
 
     /// Keeps count of the lanes that wait for room among the unexpected messages. Whether this one is newly blocked.
-    fn set_blocked(&mut self, peer: u32, class: Class, step: Step) -> bool {
+    pub(crate) fn set_blocked(&mut self, peer: u32, class: Class, step: Step) -> bool {
         let Some(state) = self.peers.get_mut(peer as usize) else { return false };
         let Some(blocked) = state.blocked.get_mut(class.index()) else { return false };
         let now = step == Step::Blocked || step == Step::Spent && *blocked;

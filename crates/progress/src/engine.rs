@@ -63,6 +63,9 @@ const UNFINISHED_NS: u64 = 200_000;
 /// How long somebody who was rung may take to look before it is rung by other means.
 const REMIND_NS: u64 = tocsin_doorbell::MARK_LIFE_NS;
 
+/// Glances between two looks at everything: some 100 ns.
+const GLANCES: u32 = if cfg!(loom) { 1 } else { 32 };
+
 /// How an engine behaves.
 #[derive(Clone, Debug)]
 pub struct EngineConfig {
@@ -437,6 +440,17 @@ impl<W: Work> Engine<W> {
     }
 }
 
+/// What a glance of [`Entered::linger`] found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Lingering {
+    /// Nothing.
+    Nothing,
+    /// Something that others may wait to hear of.
+    Worked,
+    /// What it is for, or that it does not come this way.
+    Over,
+}
+
 /// Being inside an engine. Dereferences to the work. Its drop makes the passes that were asked for, flushes,
 /// leaves, wakes who sleeps, and outside handlers runs callbacks: hold no lock that a callback may want.
 ///
@@ -465,26 +479,36 @@ impl<W: Work> Entered<'_, W> {
         self.stays = true;
     }
 
-    /// Looks until `done`, and makes passes when there is something, without leaving: for what may come within a
-    /// microsecond. Whether it is done; gives up after `looks`, or when somebody else wants the engine.
+    /// Glances until there is nothing to wait for, and makes passes when there is something else, without leaving: for
+    /// what may come within a microsecond. A glance is cheap, and all that is done between two looks at the rest, so that
+    /// nothing in it delays what it is for. Whether it is over; gives up after `looks`, or when somebody else wants the
+    /// engine.
     ///
-    /// User threads only. Wait-free: bounded by `looks` passes.
+    /// User threads only. Wait-free: bounded by `looks` passes and `looks * GLANCES` glances.
     #[inline]
-    pub fn linger(&mut self, looks: u32, mut done: impl FnMut() -> bool) -> bool {
+    pub fn linger(&mut self, looks: u32, mut glance: impl FnMut(&mut W) -> Lingering) -> bool {
+        self.touched = true;
         for _ in 0..looks {
+            for _ in 0..GLANCES {
+                // SAFETY: the token is ours; the reference ends with the call.
+                match glance(unsafe { &mut *self.engine.work.get() }) {
+                    Lingering::Nothing => {}
+                    Lingering::Worked => self.leave(),
+                    Lingering::Over => return true,
+                }
+            }
             let asked = self.engine.token.is_requested();
             if (asked || self.work_left()) && self.pass() != Pass::Idle {
                 // Whom it has answered may wait for that.
                 self.leave();
             }
-            if done() {
-                return true;
-            }
             if asked {
                 break;
             }
         }
-        false
+        // The last pass may have brought it.
+        // SAFETY: as above.
+        glance(unsafe { &mut *self.engine.work.get() }) == Lingering::Over
     }
 
     /// Makes a pass now instead of at the drop; requests so far are served by it.

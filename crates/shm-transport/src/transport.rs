@@ -330,6 +330,12 @@ unsafe impl Transport for ShmTransport {
     }
 
     #[inline]
+    fn has_arrived(&self, peer: u32, class: Class) -> bool {
+        let known = has(if class == Class::Bulk { &self.known_bulk } else { &self.known }, peer);
+        known && self.peers.get(peer as usize).is_some_and(|state| state.has_arrived(class))
+    }
+
+    #[inline]
     fn connected(&self) -> &[u32] {
         self.connected.get(..self.connected_len).unwrap_or(&[])
     }

@@ -111,6 +111,12 @@ pub unsafe trait Transport: Send {
         u8::MAX
     }
 
+    /// Whether there is something to peek at in one lane: its bit of [`arrivals`](Self::arrivals), for who waits for that
+    /// lane alone.
+    fn has_arrived(&self, peer: u32, class: Class) -> bool {
+        self.arrivals(peer) >> class.index() & 1 != 0
+    }
+
     /// Ranks that may have sent something, in rank order, as of the last [`begin_pass`](Self::begin_pass).
     fn connected(&self) -> &[u32];
 

@@ -146,6 +146,19 @@ impl Peer {
             .fold(0, |bits, (class, is_there)| bits | u8::from(is_there) << class)
     }
 
+    /// See [`Transport::has_arrived`](tocsin_transport::Transport::has_arrived).
+    #[inline]
+    pub(super) fn has_arrived(&self, class: Class) -> bool {
+        let [eager, coll, control, bulk] = &self.recv;
+        let lane = match class {
+            Class::Eager => eager,
+            Class::Coll => coll,
+            Class::Control => control,
+            Class::Bulk => bulk,
+        };
+        lane.has_packet() || self.honesty == Honesty::Caught
+    }
+
     /// Whether a pass would find something from this connected peer.
     #[inline]
     pub(super) fn work_left(&self, bulk: bool) -> bool {

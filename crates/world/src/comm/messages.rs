@@ -2,7 +2,8 @@
 
 use std::ptr::NonNull;
 
-use tocsin_p2p::{Class, MessageId, RecvArgs, SendArgs};
+use tocsin_p2p::{Class, Glance, MessageId, RecvArgs, SendArgs};
+use tocsin_progress::engine::Lingering;
 use tocsin_progress::{Completion, Entered, Id, Outcome};
 
 use super::Comm;
@@ -12,8 +13,8 @@ use crate::request::{Kind, RawRequest, Status};
 use crate::state::RankState;
 use crate::{ConstBuf, Mode, MutBuf};
 
-/// How often a receive of a small message looks for it before it leaves the engine: a microsecond or two.
-const LOOKS: u32 = 128;
+/// How often a receive of a small message looks at everything before it leaves the engine: a microsecond or two.
+const LOOKS: u32 = 16;
 
 /// A message that [`Comm::improbe`] took out of matching, to be received once by [`Comm::mrecv_raw`]. Dropping it
 /// receives it into nothing: its memory is free, and a sender that waits for the receiver goes on.
@@ -178,16 +179,25 @@ impl Comm {
         let (source, tag) = self.selection("recv", source, tag)?;
         let args = RecvArgs { context: self.context(), source, tag, buf, class: Class::Eager, cookie: 0 };
         let mut state = self.shared().enter_open("recv")?;
+        let room = buf.layout.bytes();
+        let kind = Kind::Receive { room };
+        // SAFETY: - the buffer: promised by the caller for the time of the call; it is put down below.
+        if room <= self.shared().eager_max
+            && unsafe { state.p2p.take_in_hand(&args) }.map_err(|e| message_error("recv", e))?
+        {
+            state.linger(LOOKS, |state| match state.p2p.glance() {
+                Glance::Nothing => Lingering::Nothing,
+                Glance::Other => Lingering::Worked,
+                Glance::Over => Lingering::Over,
+            });
+            if let Some(outcome) = state.p2p.put_down() {
+                drop(state);
+                return kind.read(self, "recv", outcome);
+            }
+        }
         // SAFETY: - the buffer: promised by the caller for the time of the call, which ends when the request has.
         let id = unsafe { state.p2p.irecv(args) }.map_err(|e| message_error("recv", e))?;
-        let room = buf.layout.bytes();
-        if room <= self.shared().eager_max
-            && let Some(completion) = state.p2p.completion(id)
-        {
-            // SAFETY: - it lies in a slab that lives as long as the engine.
-            state.linger(LOOKS, || unsafe { completion.as_ref() }.is_done());
-        }
-        self.finish(state, "recv", Kind::Receive { room }, id)
+        self.finish(state, "recv", kind, id)
     }
 
     /// Starts a receive; `None` matches any.

@@ -1,0 +1,137 @@
+//! A receive that its thread waits for inside the engine, without a request.
+//!
+//! It stands behind all posted receives and is gone before the engine is left, so it never meets anything that a receive
+//! posted in its place would not have met. What it cannot end at once (an announced message, one whose sender waits for
+//! an answer) is kept as an unexpected one, and the thread posts its receive after all.
+
+use tocsin_progress::{Budget, Code, Context, Outcome};
+use tocsin_transport::{Class, Packet, Transport};
+
+use crate::packets::Step;
+use crate::pattern::Pattern;
+use crate::unexpected::Envelope;
+use crate::{Error, MutBuf, P2p, RecvArgs};
+
+/// What has become of the receive that a thread waits for.
+#[derive(Debug)]
+pub(crate) enum Hand {
+    /// There is none.
+    Empty,
+    /// It waits.
+    Waiting(InHand),
+    /// Its message is in the buffer.
+    Met(Outcome),
+}
+
+#[derive(Debug)]
+pub(crate) struct InHand {
+    context: u32,
+    source: u32,
+    tag: Option<i32>,
+    buf: MutBuf,
+}
+
+// SAFETY: the buffer's address is only followed under the engine's token, by the thread that lent it.
+unsafe impl Send for InHand {}
+
+/// What a [`glance`](P2p::glance) found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Glance {
+    /// Nothing has come from that sender.
+    Nothing,
+    /// Something was taken in that others may wait for.
+    Other,
+    /// There is nothing to wait for any more: [`put_down`](P2p::put_down) tells.
+    Over,
+}
+
+impl InHand {
+    #[inline]
+    pub(crate) fn meets(&self, envelope: &Envelope) -> bool {
+        self.context == envelope.context
+            && self.source == envelope.source
+            && self.tag.is_none_or(|tag| tag == envelope.tag)
+    }
+
+    /// Copies an eager message into the buffer.
+    ///
+    /// # Safety
+    /// The packet is the one that the transport lends now.
+    #[inline]
+    pub(crate) unsafe fn receive(&self, envelope: &Envelope, packet: &Packet) -> Outcome {
+        let room = self.buf.layout.bytes();
+        // SAFETY: who took the receive in hand vouched for the buffer; the caller for the payload.
+        unsafe { self.buf.unpack(0, packet.len.min(room), packet.payload) };
+        let truncated = packet.len > room;
+        Outcome {
+            code: if truncated { Code::Truncated } else { Code::Ok },
+            source: envelope.source,
+            tag: envelope.tag,
+            bytes: packet.len as u64,
+            detail: if truncated { room as u64 } else { 0 },
+        }
+    }
+}
+
+impl<T: Transport> P2p<T> {
+    /// Takes a receive of a plain message from one source in hand, to be looked for by [`glance`](Self::glance) and by
+    /// passes. False: it takes an [`irecv`](Self::irecv). User threads only.
+    ///
+    /// # Errors
+    /// As [`irecv`](Self::irecv).
+    ///
+    /// # Safety
+    /// The buffer is writable as its layout says, and not otherwise used, until [`put_down`](Self::put_down), which the
+    /// caller calls before it leaves the engine.
+    #[inline]
+    pub unsafe fn take_in_hand(&mut self, args: &RecvArgs) -> Result<bool, Error> {
+        self.context = Context::User;
+        self.check(args.class, args.context, &args.buf.layout)?;
+        let (Some(source), Class::Eager) = (args.source, args.class) else { return Ok(false) };
+        self.refresh_epoch();
+        let Some(peer) = self.peers.get(source as usize) else { return Ok(false) };
+        // Who has ended, and what is behind a full pool, is the general way's to see to.
+        if peer.fate.no_more_to().is_some() || self.blocked > 0 || !self.transport.is_connected(source) {
+            return Ok(false);
+        }
+        let pattern = Pattern { context: args.context, source: args.source, tag: args.tag };
+        let [plain, _] = &self.matching;
+        if plain.unexpected.find(&pattern).is_some() {
+            return Ok(false);
+        }
+        self.hand = Hand::Waiting(InHand { context: args.context, source, tag: args.tag, buf: args.buf });
+        Ok(true)
+    }
+
+    /// Looks for the message of the receive in hand, and takes in at most one packet of its sender. User threads only;
+    /// copies at most one packet.
+    #[inline]
+    pub fn glance(&mut self) -> Glance {
+        let Hand::Waiting(hand) = &self.hand else { return Glance::Over };
+        let source = hand.source;
+        if !self.transport.has_arrived(source, Class::Eager) {
+            return Glance::Nothing;
+        }
+        let step = self.step(source, Class::Eager, &mut Budget::user());
+        self.set_blocked(source, Class::Eager, step);
+        match (&self.hand, step) {
+            (Hand::Waiting(_), Step::Taken) => Glance::Other,
+            // It stays where it is: more than glances must be done.
+            (Hand::Waiting(_), _) => {
+                self.hand = Hand::Empty;
+                Glance::Over
+            }
+            _ => Glance::Over,
+        }
+    }
+
+    /// Puts the receive down. Its outcome, if its message came; if not, the buffer is not touched any more, and nothing has
+    /// been received for it.
+    #[inline]
+    pub fn put_down(&mut self) -> Option<Outcome> {
+        match core::mem::replace(&mut self.hand, Hand::Empty) {
+            Hand::Met(outcome) => Some(outcome),
+            Hand::Waiting(_) | Hand::Empty => None,
+        }
+    }
+}
