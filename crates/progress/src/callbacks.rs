@@ -83,6 +83,7 @@ struct List {
 }
 
 impl List {
+    #[inline]
     fn is_empty(&self) -> bool {
         self.head.load(Ordering::Relaxed).is_null()
     }

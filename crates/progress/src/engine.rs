@@ -204,10 +204,19 @@ impl<W: Work> Engine<W> {
     /// the process with a message rather than hang it. Not reentrant.
     ///
     /// Progress class: blocking.
+    #[inline]
     pub fn enter(&self) -> Entered<'_, W> {
         self.lift_throttle();
+        if !self.token.try_lock() {
+            self.wait_for_token();
+        }
+        Entered { engine: self, context: Context::User, touched: false, stays: false, _not_send: PhantomData }
+    }
+
+    #[cold]
+    fn wait_for_token(&self) {
         let mut tries = 0u32;
-        while !self.token.try_lock() {
+        loop {
             if thread::in_handler() {
                 abort_waiting_in_handler();
             }
@@ -221,8 +230,10 @@ impl<W: Work> Engine<W> {
                     wait::yield_now();
                 }
             }
+            if self.token.try_lock() {
+                return;
+            }
         }
-        Entered { engine: self, context: Context::User, touched: false, stays: false, _not_send: PhantomData }
     }
 
     /// Enters if nobody is inside; otherwise the holder makes another pass before it leaves. After success,
@@ -261,6 +272,35 @@ impl<W: Work> Engine<W> {
             self.come_back(USER_CONTINUE_NS);
         }
         left.pass()
+    }
+
+    /// [`inside`](Self::inside) for most stays: nobody has asked for a pass, and nothing is to be seen to after it but
+    /// sleepers. False: still inside, with all of that to do.
+    ///
+    /// # Safety
+    /// As [`inside`](Self::inside), if it answers true.
+    #[inline]
+    unsafe fn leave_at_once(&self, touched: bool) -> bool {
+        // SAFETY: the token is ours until `try_leave`, after which `work` is not used.
+        let work = unsafe { &mut *self.work.get() };
+        work.leave();
+        if work.wants_chore() || work.awaits_answer() || touched && work.is_unfinished() {
+            return false;
+        }
+        if self.publish_wants(work) {
+            // The pass that is due.
+            self.token.request();
+            return false;
+        }
+        if !self.callbacks.is_empty() || self.unheard.load(Ordering::Relaxed) || !self.token.try_leave() {
+            return false;
+        }
+        if touched {
+            // SYNC POINT: as in `inside`.
+            fence_after_rmw();
+            self.own.wake_own_after_fence();
+        }
+        true
     }
 
     /// The rest of a stay inside: passes as needed, leaving, and what must follow. Does not see to somebody
@@ -551,6 +591,10 @@ impl<W: Work> DerefMut for Entered<'_, W> {
 impl<W: Work> Drop for Entered<'_, W> {
     #[inline]
     fn drop(&mut self) {
+        // SAFETY: the token is ours, and the references lent end with `self`.
+        if unsafe { self.engine.leave_at_once(self.touched) } {
+            return;
+        }
         let begun = Budget::of(self.context);
         let begun = if self.stays { begun } else { begun.in_passing() };
         // SAFETY: the token is ours, and the references lent end with `self`.

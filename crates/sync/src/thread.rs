@@ -88,11 +88,17 @@ fn place(home: usize, distance: usize) -> &'static Entry {
 #[inline]
 fn find(key: usize) -> Option<&'static Entry> {
     let start = home(key);
+    let first = place(start, 0);
+    // Only the thread itself looks for its key, so what it wrote is what it sees: Relaxed.
+    if first.key.load(Ordering::Relaxed) == key { Some(first) } else { find_behind(start, key) }
+}
+
+#[cold]
+fn find_behind(start: usize, key: usize) -> Option<&'static Entry> {
     let deepest = DEEPEST.load(Ordering::Relaxed);
-    let mut distance = 0;
+    let mut distance = 1;
     while distance <= deepest {
         let entry = place(start, distance);
-        // Only the thread itself looks for its key, so what it wrote is what it sees: Relaxed.
         if entry.key.load(Ordering::Relaxed) == key {
             return Some(entry);
         }

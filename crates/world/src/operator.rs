@@ -19,6 +19,7 @@ impl InsideOperator {
         InsideOperator(())
     }
 
+    #[inline]
     pub(crate) fn is_here() -> bool {
         DEPTH.with(Cell::get) > 0
     }

@@ -167,7 +167,23 @@ fn doorbell_error(backend: BackendKind, error: &tocsin_doorbell::Error) -> Error
 
 impl Rank {
     /// Checks that an operation may start.
+    #[inline]
     pub(crate) fn open(&self, operation: &'static str) -> Result<(), Error> {
+        let callable = !tocsin_sync::thread::in_handler()
+            && !crate::operator::InsideOperator::is_here()
+            && !tocsin_doorbell::fork::disowned();
+        if callable && self.is_open() { Ok(()) } else { self.refuse(operation) }
+    }
+
+    /// Whether operations may start, as far as the rank goes.
+    #[inline]
+    fn is_open(&self) -> bool {
+        self.segment.aborted().is_none() && !self.closing.load(Ordering::Acquire)
+    }
+
+    /// Why an operation may not start.
+    #[cold]
+    fn refuse(&self, operation: &'static str) -> Result<(), Error> {
         if tocsin_sync::thread::in_handler() || crate::operator::InsideOperator::is_here() {
             return Err(Error::InHandler { operation });
         }
@@ -179,6 +195,7 @@ impl Rank {
         self.still_open(operation)
     }
 
+    #[cold]
     fn still_open(&self, operation: &'static str) -> Result<(), Error> {
         if let Some(code) = self.segment.aborted() {
             return Err(Error::Aborted { operation, code });
@@ -204,10 +221,13 @@ impl Rank {
     /// Enters for an operation that needs an open rank: one that lends the engine a buffer or makes it look at its
     /// lanes. Asked again under the token, because another thread may have closed the rank while this one waited, and
     /// freed the buffers that a pass would write to.
+    #[inline]
     pub(crate) fn enter_open(&self, operation: &'static str) -> Result<Entered<'_, RankState>, Error> {
         self.open(operation)?;
-        let state = self.enter();
-        self.still_open(operation)?;
+        let state = self.engine.enter();
+        if !self.is_open() {
+            self.still_open(operation)?;
+        }
         Ok(state)
     }
 

@@ -7,7 +7,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use tocsin_p2p::Grown;
-use tocsin_progress::{Completion, Context, Id, Outcome};
+use tocsin_progress::{Code, Completion, Context, Id, Outcome};
 use tocsin_sync::atomic::{AtomicBool, Ordering};
 
 use crate::comm::Comm;
@@ -60,20 +60,15 @@ impl Meaning {
 
 impl Kind {
     /// What an outcome means to who started the operation.
+    #[inline]
     pub(crate) fn read(
         self,
         comm: &Comm,
         operation: &'static str,
         outcome: Outcome,
     ) -> Result<Status, Error> {
-        let room = match self {
-            Kind::Receive { room } => room,
-            _ => 0,
-        };
-        if let Err(error) = crate::outcome::check(operation, outcome, room, |world| comm.rank_of(world)) {
-            // A rank that aborts dies of it: the abort is the cause to report.
-            let code = comm.shared().segment.aborted();
-            return Err(code.map_or(error, |code| Error::Aborted { operation, code }));
+        if outcome.code != Code::Ok {
+            self.check(comm, operation, outcome)?;
         }
         Ok(match self {
             Kind::Send { tag, bytes } => Status { source: comm.rank(), tag, bytes },
@@ -83,6 +78,20 @@ impl Kind {
                 bytes: outcome.bytes as usize,
             },
             Kind::Collective => Status { source: comm.rank(), tag: 0, bytes: 0 },
+        })
+    }
+
+    /// The error that an outcome means, if any.
+    #[cold]
+    fn check(self, comm: &Comm, operation: &'static str, outcome: Outcome) -> Result<(), Error> {
+        let room = match self {
+            Kind::Receive { room } => room,
+            _ => 0,
+        };
+        crate::outcome::check(operation, outcome, room, |world| comm.rank_of(world)).map_err(|error| {
+            // A rank that aborts dies of it: the abort is the cause to report.
+            let code = comm.shared().segment.aborted();
+            code.map_or(error, |code| Error::Aborted { operation, code })
         })
     }
 }
