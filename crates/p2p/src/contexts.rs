@@ -21,9 +21,15 @@ impl Contexts {
     }
 
     /// User threads only.
+    #[inline]
     pub(crate) fn make_room(&mut self) -> bool {
         let spare = self.revoked.capacity().saturating_sub(self.revoked.len());
-        spare >= SPARE / 2 || self.revoked.try_reserve(SPARE).is_ok()
+        spare >= SPARE / 2 || self.add_room()
+    }
+
+    #[cold]
+    fn add_room(&mut self) -> bool {
+        self.revoked.try_reserve(SPARE).is_ok()
     }
 
     /// Handler-safe; a binary search.

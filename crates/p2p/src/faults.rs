@@ -64,11 +64,16 @@ impl Faults {
 
 impl<T: Transport> P2p<T> {
     /// Learns who died or finalized. Bounded by the number of ranks, and only when the epoch has changed.
+    #[inline]
     pub(crate) fn refresh_epoch(&mut self) {
         let epoch = self.transport.epoch();
-        if epoch == self.faults.epoch {
-            return;
+        if epoch != self.faults.epoch {
+            self.learn_states(epoch);
         }
+    }
+
+    #[cold]
+    fn learn_states(&mut self, epoch: u64) {
         self.faults.epoch = epoch;
         for (rank, peer) in (0u32..).zip(self.peers.iter_mut()) {
             if peer.fate != Fate::Alive && peer.fate != Fate::Leaving {

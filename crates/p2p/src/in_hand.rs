@@ -5,11 +5,10 @@
 //! an answer) is kept as an unexpected one, and the thread posts its receive after all.
 
 use tocsin_progress::{Budget, Code, Context, Outcome};
-use tocsin_transport::{Class, Packet, Transport};
+use tocsin_transport::{Class, Packet, Recv, Transport, kind};
 
 use crate::packets::Step;
 use crate::pattern::Pattern;
-use crate::unexpected::Envelope;
 use crate::{Error, MutBuf, P2p, RecvArgs};
 
 /// What has become of the receive that a thread waits for.
@@ -47,10 +46,8 @@ pub enum Glance {
 
 impl InHand {
     #[inline]
-    pub(crate) fn meets(&self, envelope: &Envelope) -> bool {
-        self.context == envelope.context
-            && self.source == envelope.source
-            && self.tag.is_none_or(|tag| tag == envelope.tag)
+    pub(crate) fn meets(&self, context: u32, source: u32, tag: i32) -> bool {
+        self.context == context && self.source == source && self.tag.is_none_or(|wanted| wanted == tag)
     }
 
     /// Copies an eager message into the buffer.
@@ -58,15 +55,15 @@ impl InHand {
     /// # Safety
     /// The packet is the one that the transport lends now.
     #[inline]
-    pub(crate) unsafe fn receive(&self, envelope: &Envelope, packet: &Packet) -> Outcome {
+    pub(crate) unsafe fn receive(&self, source: u32, packet: &Packet) -> Outcome {
         let room = self.buf.layout.bytes();
         // SAFETY: who took the receive in hand vouched for the buffer; the caller for the payload.
         unsafe { self.buf.unpack(0, packet.len.min(room), packet.payload) };
         let truncated = packet.len > room;
         Outcome {
             code: if truncated { Code::Truncated } else { Code::Ok },
-            source: envelope.source,
-            tag: envelope.tag,
+            source,
+            tag: packet.header.tag,
             bytes: packet.len as u64,
             detail: if truncated { room as u64 } else { 0 },
         }
@@ -112,6 +109,9 @@ impl<T: Transport> P2p<T> {
         if !self.transport.has_arrived(source, Class::Eager) {
             return Glance::Nothing;
         }
+        if self.receive_plain() {
+            return Glance::Over;
+        }
         let step = self.step(source, Class::Eager, &mut Budget::user());
         self.set_blocked(source, Class::Eager, step);
         match (&self.hand, step) {
@@ -123,6 +123,32 @@ impl<T: Transport> P2p<T> {
             }
             _ => Glance::Over,
         }
+    }
+
+    /// What [`step`](Self::step) comes to for most packets: a plain message that meets the receive in hand and no other.
+    #[inline]
+    fn receive_plain(&mut self) -> bool {
+        let Hand::Waiting(hand) = &self.hand else { return false };
+        let source = hand.source;
+        let Recv::Packet(packet) = self.transport.peek(source, Class::Eager) else { return false };
+        let header = &packet.header;
+        let is_plain = header.kind == kind::EAGER && header.flags == 0 && header.a == packet.len as u64;
+        let [posted, _] = &self.matching;
+        if !is_plain
+            || !hand.meets(header.context, source, header.tag)
+            || !posted.posted.is_empty()
+            || self.contexts.is_revoked(header.context)
+            || self.peers.get(source as usize).is_none_or(|p| !p.is_plain())
+        {
+            return false;
+        }
+        // SAFETY: it is the packet at the head of the lane.
+        self.hand = Hand::Met(unsafe { hand.receive(source, &packet) });
+        self.count_copy(packet.len);
+        self.count_packet(packet.len);
+        self.transport.consume(source, Class::Eager);
+        self.count_taken(source, Class::Eager);
+        true
     }
 
     /// Puts the receive down. Its outcome, if its message came; if not, the buffer is not touched any more, and nothing has

@@ -1,5 +1,7 @@
 //! Buffers are layouts: where a message's bytes lie in the user's memory.
 
+use tocsin_transport::short;
+
 /// How the bytes of a message are spread from its base address on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Layout {
@@ -136,7 +138,7 @@ impl MutBuf {
         let base = self.base;
         self.layout.runs(offset, len, |to, at, run| {
             // SAFETY: `runs` stays inside the layout and inside `offset..offset + len`; the caller vouches for both.
-            unsafe { core::ptr::copy_nonoverlapping(from.wrapping_add(at), base.wrapping_offset(to), run) };
+            unsafe { short::copy(from.wrapping_add(at), base.wrapping_offset(to), run) };
         });
     }
 }

@@ -221,11 +221,13 @@ impl<T: Transport> P2p<T> {
     }
 
     /// The transport. Handler-safe.
+    #[inline]
     pub fn transport(&self) -> &T {
         &self.transport
     }
 
     /// The transport. Handler-safe. Packets must not be taken past this layer.
+    #[inline]
     pub fn transport_mut(&mut self) -> &mut T {
         &mut self.transport
     }
@@ -371,6 +373,7 @@ impl<T: Transport> P2p<T> {
     }
 
     /// Whether plain messages should ring. Handler-safe.
+    #[inline]
     pub fn wants_plain(&self) -> bool {
         self.wants > 0
     }
@@ -396,12 +399,14 @@ impl<T: Transport> P2p<T> {
     /// Whether another pass would go on at once, and nobody but this rank knows: there is room again among the unexpected
     /// messages for the head of a blocked lane, or requests have ended that their owner has not been told of.
     /// Handler-safe.
+    #[inline]
     pub fn is_left_over(&self) -> bool {
         self.again && self.blocked > 0 || !self.completed.is_empty()
     }
 
     /// Whether a large message waits for this rank to go on, and not for a peer that waits in the library: who leaves the
     /// library for long must come back. Handler-safe; after a flush.
+    #[inline]
     pub fn is_unfinished(&self) -> bool {
         self.copies_left(true)
     }

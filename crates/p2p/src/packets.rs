@@ -61,14 +61,19 @@ impl<T: Transport> P2p<T> {
             Step::Taken
         });
         if step == Step::Taken {
-            self.counters.packets_received = self.counters.packets_received.wrapping_add(1);
-            self.counters.bytes_received = self.counters.bytes_received.wrapping_add(packet.len as u64);
+            self.count_packet(packet.len);
             self.transport.consume(peer, class);
             self.count_taken(peer, class);
         } else {
             budget.in_vain();
         }
         step
+    }
+
+    #[inline]
+    pub(crate) fn count_packet(&mut self, len: usize) {
+        self.counters.packets_received = self.counters.packets_received.wrapping_add(1);
+        self.counters.bytes_received = self.counters.bytes_received.wrapping_add(len as u64);
     }
 
     /// An eager message or an announcement.
@@ -126,11 +131,11 @@ impl<T: Transport> P2p<T> {
         let Some(id) = matching.posted.find(&self.requests, header.context, peer, header.tag) else {
             if index == 0
                 && let Hand::Waiting(hand) = &self.hand
-                && hand.meets(&envelope)
+                && hand.meets(header.context, peer, header.tag)
             {
                 if arrival == Arrival::Eager {
                     // SAFETY: it is the packet at the head of the lane.
-                    self.hand = Hand::Met(unsafe { hand.receive(&envelope, packet) });
+                    self.hand = Hand::Met(unsafe { hand.receive(peer, packet) });
                     self.count_copy(len);
                     budget.take_bytes(len);
                     return Ok(Step::Taken);

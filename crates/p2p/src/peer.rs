@@ -117,6 +117,14 @@ impl Peer {
         }
     }
 
+    /// Whether nothing stands between its plain messages and their receives.
+    #[inline]
+    pub(crate) fn is_plain(&self) -> bool {
+        let [drops, _] = self.drops;
+        let [blocked, _] = self.blocked;
+        self.fate != Fate::Broken && drops != Drops::Begun && !blocked
+    }
+
     /// Whether something waits to be sent to it.
     #[inline]
     pub(crate) fn has_outgoing(&self) -> bool {

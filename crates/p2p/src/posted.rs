@@ -45,6 +45,11 @@ impl Posted {
         }
     }
 
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.counts == [0; KINDS]
+    }
+
     /// Receives of any source.
     pub(crate) fn any_source(&self) -> usize {
         let counts = self.counts.iter().enumerate();

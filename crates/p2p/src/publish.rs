@@ -120,6 +120,7 @@ impl<T: Transport> P2p<T> {
     }
 
     /// A message was put into a peer's Eager lane.
+    #[inline]
     pub(crate) fn count_put(&mut self, peer: u32, class: Class) {
         if let Some(state) = self.peers.get_mut(peer as usize).filter(|_| class == Class::Eager) {
             state.published.put = state.published.put.wrapping_add(1);
@@ -127,6 +128,7 @@ impl<T: Transport> P2p<T> {
     }
 
     /// A message was taken from a peer's Eager lane.
+    #[inline]
     pub(crate) fn count_taken(&mut self, peer: u32, class: Class) {
         let Some(state) = self.peers.get_mut(peer as usize).filter(|_| class == Class::Eager) else { return };
         state.published.taken = state.published.taken.wrapping_add(1);

@@ -135,6 +135,7 @@ impl<T: Transport> P2p<T> {
     }
 
     /// What all posts check. Answers the message's length.
+    #[inline]
     pub(crate) fn check(&mut self, class: Class, context: u32, layout: &Layout) -> Result<usize, Error> {
         if !matches!(class, Class::Eager | Class::Coll) {
             return Err(Error::WrongClass { class });

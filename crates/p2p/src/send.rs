@@ -57,6 +57,7 @@ impl<T: Transport> P2p<T> {
     ///
     /// # Safety
     /// What the buffer describes is readable during the call.
+    #[inline]
     pub unsafe fn send_now(&mut self, args: &SendArgs) -> Result<bool, Error> {
         self.context = Context::User;
         let bytes = self.check(args.class, args.context, &args.buf.layout)?;
@@ -213,6 +214,7 @@ impl<T: Transport> P2p<T> {
     }
 
     /// One packet whose payload is a part of a buffer.
+    #[inline]
     #[allow(clippy::too_many_arguments)] // the transport's, and where in the buffer
     fn transmit(
         &mut self,

@@ -324,7 +324,12 @@ impl<T: Transport> P2p<T> {
     }
 
     /// Whether a pass would find a transfer to go on with. Bounded by the number of records of the connected pairs.
+    #[inline]
     pub(crate) fn copies_left(&self, passing: bool) -> bool {
+        !self.transfers.is_empty() && self.some_copy_left(passing)
+    }
+
+    fn some_copy_left(&self, passing: bool) -> bool {
         let mut next = self.transfers.first(&self.requests);
         while let Some(id) = next {
             let Some(request) = self.requests.get(id) else { return false };

@@ -28,6 +28,7 @@ pub mod kind;
 pub mod loopback;
 mod packet;
 pub mod publication;
+pub mod short;
 pub mod transfer;
 pub mod wire;
 
