@@ -71,6 +71,7 @@ impl Geometry {
     }
 
     /// Number of ranks.
+    #[inline]
     pub fn ranks(&self) -> u32 {
         self.ranks
     }
@@ -122,6 +123,7 @@ impl Geometry {
     }
 
     /// Offset of a rank's block. `rank` is below the number of ranks, here and below.
+    #[inline]
     pub(crate) fn rank_block(&self, rank: u32) -> u64 {
         self.rank_blocks + u64::from(rank) * size_of::<RankBlock>() as u64
     }

@@ -146,6 +146,7 @@ impl Segment {
     }
 
     /// Number of ranks.
+    #[inline]
     pub fn ranks(&self) -> u32 {
         self.geometry.ranks()
     }
@@ -156,6 +157,7 @@ impl Segment {
     }
 
     /// What became of a rank; `Absent` for one that does not exist. Handler-safe.
+    #[inline]
     pub fn life(&self, rank: u32) -> Life {
         // SYNC POINT: Acquire pairs with the Release of `set_life`: who sees the end of a rank sees all it
         // has sent.
@@ -193,6 +195,7 @@ impl Segment {
     }
 
     /// Counts deaths, finalizes and aborts. Handler-safe.
+    #[inline]
     pub fn epoch(&self) -> u64 {
         self.header().shared.epoch.load(Ordering::Acquire)
     }
@@ -212,6 +215,7 @@ impl Segment {
     }
 
     /// The code of an abort. Handler-safe.
+    #[inline]
     pub fn aborted(&self) -> Option<i32> {
         let word = self.header().shared.abort.load(Ordering::Acquire);
         (word & ABORTED != 0).then_some(word as u32 as i32)
@@ -228,11 +232,13 @@ impl Segment {
         }
     }
 
+    #[inline]
     fn header(&self) -> &Header {
         // SAFETY: the mapping starts with a header, page-aligned, made of atomics, and outlives `self`.
         unsafe { self.base.cast::<Header>().as_ref() }
     }
 
+    #[inline]
     pub(crate) fn block(&self, rank: u32) -> Option<&RankBlock> {
         if rank >= self.ranks() {
             return None;
@@ -293,6 +299,7 @@ impl Segment {
         })
     }
 
+    #[inline]
     fn at(&self, offset: u64) -> *mut u8 {
         debug_assert!(offset < self.geometry.bytes());
         self.base.as_ptr().wrapping_add(offset as usize)

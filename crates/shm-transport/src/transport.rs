@@ -135,10 +135,77 @@ impl ShmTransport {
         word.is_some_and(|word| word.load(Ordering::Acquire) & (1 << (from % 64)) != 0)
     }
 
+    /// See [`Transport::prepare_rings`].
+    #[cold]
+    fn learn_bell(&mut self, peer: u32) {
+        let (Some(state), Some(theirs)) = (self.peers.get_mut(peer as usize), self.segment.block(peer))
+        else {
+            return;
+        };
+        state.bell = match theirs.descriptor.backend() {
+            None => Bell::Unknown,
+            Some(BackendKind::Uintr) => match tocsin_doorbell::connect(&theirs.descriptor) {
+                Ok(connection) => Bell::Connected(connection),
+                Err(tocsin_doorbell::Error::NotInstalled) => Bell::Unknown,
+                // Rings go by signal then, as the doorbell's text says; asking again would not help.
+                Err(_) => Bell::Plain,
+            },
+            Some(_) => Bell::Plain,
+        };
+    }
+
+    /// Rings whom there is something to say to.
+    fn ring_dirty(&mut self) {
+        // SYNC POINT: publish (stamps, consumers' words), fence, then read marks, attention words and
+        // starving flags: the sender's half of the doorbell's protocol and the consumer's half of the lanes',
+        // for all peers at once.
+        fence(Ordering::SeqCst);
+        self.retry = false;
+        self.unanswered = false;
+        let listed = self.dirty_len;
+        let mut kept = 0usize;
+        for i in 0..listed {
+            let Some(peer) = self.dirty.get(i).copied() else { break };
+            let Some(state) = self.peers.get_mut(peer as usize) else { continue };
+            // Who waits for room has requests that cannot go on: that is urgent.
+            let frees = state.takes_waiting_sender();
+            let urgency = if frees { Urgency::Urgent } else { state.urgency };
+            let vector = (self.rank % VECTORS) as u8;
+            // SAFETY: the pair is connected, so that its head is allocated, and the block of a rank always is; both
+            // are made of atomics and outlive the endpoint. The fence above is the one that `ring` asks for.
+            let (descriptor, mark) = unsafe { (&(*state.block).descriptor, &(*state.to).mark.0) };
+            let outcome = if state.sent || frees {
+                Some(ring(descriptor, mark, vector, urgency))
+            } else if state.unanswered {
+                remind(descriptor, mark, vector, Urgency::Urgent)
+            } else {
+                None
+            };
+            let again = outcome == Some(RingOutcome::Retry);
+            // A user interrupt waits where a signal does not: until the peer has looked, it may need the other.
+            state.unanswered = matches!(outcome, Some(RingOutcome::Rang | RingOutcome::Suppressed))
+                && descriptor.backend() == Some(BackendKind::Uintr);
+            self.unanswered |= state.unanswered;
+            state.dirty = again || state.unanswered;
+            // What must be said stays to be said: `sent` stands for any reason to ring.
+            state.sent = again;
+            state.urgency = if again { urgency } else { Urgency::Plain };
+            self.retry |= again;
+            if state.dirty
+                && let Some(entry) = self.dirty.get_mut(kept)
+            {
+                *entry = peer;
+                kept = kept.wrapping_add(1);
+            }
+        }
+        self.dirty_len = kept;
+    }
+
     fn no_memory(&self, peer: u32, (bytes, source): (u64, std::io::Error)) -> TransportError {
         TransportError::NoMemory { rank: self.rank, peer, bytes, source }
     }
 
+    #[inline]
     fn mark_dirty(&mut self, peer: u32) {
         let Some(state) = self.peers.get_mut(peer as usize) else { return };
         if !state.dirty {
@@ -152,6 +219,7 @@ impl ShmTransport {
     }
 }
 
+#[inline]
 fn has(ranks: &RanksCopy, rank: u32) -> bool {
     ranks.get(rank as usize / 64).is_some_and(|word| word & (1 << (rank % 64)) != 0)
 }
@@ -252,26 +320,14 @@ unsafe impl Transport for ShmTransport {
         Ok(())
     }
 
+    #[inline]
     fn prepare_rings(&mut self, peer: u32) {
-        let (Some(state), Some(theirs)) = (self.peers.get_mut(peer as usize), self.segment.block(peer))
-        else {
-            return;
-        };
-        if !matches!(state.bell, Bell::Unknown) {
-            return;
+        if self.peers.get(peer as usize).is_some_and(|state| matches!(state.bell, Bell::Unknown)) {
+            self.learn_bell(peer);
         }
-        state.bell = match theirs.descriptor.backend() {
-            None => Bell::Unknown,
-            Some(BackendKind::Uintr) => match tocsin_doorbell::connect(&theirs.descriptor) {
-                Ok(connection) => Bell::Connected(connection),
-                Err(tocsin_doorbell::Error::NotInstalled) => Bell::Unknown,
-                // Rings go by signal then, as the doorbell's text says; asking again would not help.
-                Err(_) => Bell::Plain,
-            },
-            Some(_) => Bell::Plain,
-        };
     }
 
+    #[inline]
     fn is_connected(&self, peer: u32) -> bool {
         has(&self.known, peer)
     }
@@ -340,6 +396,7 @@ unsafe impl Transport for ShmTransport {
         self.connected.get(..self.connected_len).unwrap_or(&[])
     }
 
+    #[inline]
     unsafe fn try_send(
         &mut self,
         peer: u32,
@@ -385,6 +442,7 @@ unsafe impl Transport for ShmTransport {
         }
     }
 
+    #[inline]
     fn peek(&mut self, peer: u32, class: Class) -> Recv {
         let known = if class == Class::Bulk { &self.known_bulk } else { &self.known };
         if !has(known, peer) {
@@ -405,6 +463,7 @@ unsafe impl Transport for ShmTransport {
         }
     }
 
+    #[inline]
     fn consume(&mut self, peer: u32, class: Class) {
         let Some(state) = self.peers.get_mut(peer as usize) else { return };
         if state.recv_lane(class).consume() {
@@ -430,55 +489,14 @@ unsafe impl Transport for ShmTransport {
         })
     }
 
+    #[inline]
     fn flush(&mut self) {
-        if self.dirty_len == 0 {
-            return;
+        if self.dirty_len > 0 {
+            self.ring_dirty();
         }
-        // SYNC POINT: publish (stamps, consumers' words), fence, then read marks, attention words and
-        // starving flags: the sender's half of the doorbell's protocol and the consumer's half of the lanes',
-        // for all peers at once.
-        fence(Ordering::SeqCst);
-        self.retry = false;
-        self.unanswered = false;
-        let listed = self.dirty_len;
-        let mut kept = 0usize;
-        for i in 0..listed {
-            let Some(peer) = self.dirty.get(i).copied() else { break };
-            let Some(state) = self.peers.get_mut(peer as usize) else { continue };
-            // Who waits for room has requests that cannot go on: that is urgent.
-            let frees = state.takes_waiting_sender();
-            let urgency = if frees { Urgency::Urgent } else { state.urgency };
-            let vector = (self.rank % VECTORS) as u8;
-            // SAFETY: the pair is connected, so that its head is allocated, and the block of a rank always is; both
-            // are made of atomics and outlive the endpoint. The fence above is the one that `ring` asks for.
-            let (descriptor, mark) = unsafe { (&(*state.block).descriptor, &(*state.to).mark.0) };
-            let outcome = if state.sent || frees {
-                Some(ring(descriptor, mark, vector, urgency))
-            } else if state.unanswered {
-                remind(descriptor, mark, vector, Urgency::Urgent)
-            } else {
-                None
-            };
-            let again = outcome == Some(RingOutcome::Retry);
-            // A user interrupt waits where a signal does not: until the peer has looked, it may need the other.
-            state.unanswered = matches!(outcome, Some(RingOutcome::Rang | RingOutcome::Suppressed))
-                && descriptor.backend() == Some(BackendKind::Uintr);
-            self.unanswered |= state.unanswered;
-            state.dirty = again || state.unanswered;
-            // What must be said stays to be said: `sent` stands for any reason to ring.
-            state.sent = again;
-            state.urgency = if again { urgency } else { Urgency::Plain };
-            self.retry |= again;
-            if state.dirty
-                && let Some(entry) = self.dirty.get_mut(kept)
-            {
-                *entry = peer;
-                kept = kept.wrapping_add(1);
-            }
-        }
-        self.dirty_len = kept;
     }
 
+    #[inline]
     fn awaits_answer(&self) -> bool {
         self.unanswered || self.retry
     }
@@ -492,10 +510,12 @@ unsafe impl Transport for ShmTransport {
         }
     }
 
+    #[inline]
     fn epoch(&self) -> u64 {
         self.segment.epoch()
     }
 
+    #[inline]
     fn aborted(&self) -> Option<i32> {
         self.segment.aborted()
     }

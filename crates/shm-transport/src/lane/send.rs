@@ -1,5 +1,5 @@
 use tocsin_sync::atomic::{Ordering, fence};
-use tocsin_transport::{Header, wire};
+use tocsin_transport::{Header, short, wire};
 
 use super::{Place, piece};
 
@@ -60,6 +60,7 @@ impl SendLane {
     /// # Safety
     /// `payload` is readable for `len` bytes if `len` is not 0, and `len` is at most the lane's longest
     /// payload.
+    #[inline]
     pub(crate) unsafe fn try_push(&mut self, header: &Header, payload: *const u8, len: usize) -> Push {
         if self.closed {
             return Push::Corrupt;
@@ -70,45 +71,15 @@ impl SendLane {
         } else {
             piece(self.data_tail, len as u32, self.place.shape.data)
         };
-        if !self.fits(end) {
-            self.refresh();
-            if !self.closed && !self.fits(end) {
-                // SAFETY: the lane is mapped (promise of `new`).
-                let lane = unsafe { self.place.head() };
-                // SYNC POINT: Relaxed load: whether to ring, no more; a flag that is taken after it is seen by the second look.
-                // Then: store the flag, fence, look again; the consumer stores its word, fences, looks
-                // at the flag (`wakes_producer`). By the two fences one of them sees the other's store: the
-                // consumer the flag, and rings; or this side the room.
-                let newly = lane.starving.0.load(Ordering::Relaxed) == 0;
-                lane.starving.0.store(1, Ordering::Relaxed);
-                #[cfg(loom)]
-                let fenced = !self.broken;
-                #[cfg(not(loom))]
-                let fenced = true;
-                if fenced {
-                    fence(Ordering::SeqCst);
-                }
-                self.refresh();
-                if !self.closed && !self.fits(end) {
-                    // A flag that stands from before says that the consumer comes back, unless it has taken all that lay
-                    // here then and found the lane refilled when it looked at the flag.
-                    self.asked = newly || self.head.wrapping_sub(self.asked_at).cast_signed() >= 0;
-                    if self.asked {
-                        self.asked_at = self.tail;
-                    }
-                    return Push::Full;
-                }
-            }
-            if self.closed {
-                return Push::Corrupt;
-            }
+        if !self.fits(end)
+            && let Some(refusal) = self.make_room(end)
+        {
+            return refusal;
         }
         let (meta, content) = if inline {
             let mut words = [0u64; 2];
-            if len > 0 {
-                // SAFETY: the caller vouches for `payload`; `len` is at most 16, the size of `words`.
-                unsafe { std::ptr::copy_nonoverlapping(payload, words.as_mut_ptr().cast::<u8>(), len) };
-            }
+            // SAFETY: the caller vouches for `payload`; `len` is at most 16, the size of `words`.
+            unsafe { short::copy(payload, words.as_mut_ptr().cast::<u8>(), len) };
             wire::pack_inline(header, words, len)
         } else {
             let offset = start & self.place.shape.data.wrapping_sub(1);
@@ -133,7 +104,42 @@ impl SendLane {
         Push::Sent
     }
 
+    /// Reads what the consumer has given back since. What the push answers, if that is not enough.
+    #[cold]
+    fn make_room(&mut self, end: u32) -> Option<Push> {
+        self.refresh();
+        if !self.closed && !self.fits(end) {
+            // SAFETY: the lane is mapped (promise of `new`).
+            let lane = unsafe { self.place.head() };
+            // SYNC POINT: Relaxed load: whether to ring, no more; a flag that is taken after it is seen by the second look.
+            // Then: store the flag, fence, look again; the consumer stores its word, fences, looks
+            // at the flag (`wakes_producer`). By the two fences one of them sees the other's store: the
+            // consumer the flag, and rings; or this side the room.
+            let newly = lane.starving.0.load(Ordering::Relaxed) == 0;
+            lane.starving.0.store(1, Ordering::Relaxed);
+            #[cfg(loom)]
+            let fenced = !self.broken;
+            #[cfg(not(loom))]
+            let fenced = true;
+            if fenced {
+                fence(Ordering::SeqCst);
+            }
+            self.refresh();
+            if !self.closed && !self.fits(end) {
+                // A flag that stands from before says that the consumer comes back, unless it has taken all that lay
+                // here then and found the lane refilled when it looked at the flag.
+                self.asked = newly || self.head.wrapping_sub(self.asked_at).cast_signed() >= 0;
+                if self.asked {
+                    self.asked_at = self.tail;
+                }
+                return Some(Push::Full);
+            }
+        }
+        self.closed.then_some(Push::Corrupt)
+    }
+
     /// Whether a slot is free and the data ring has room up to `end`.
+    #[inline]
     fn fits(&self, end: u32) -> bool {
         self.tail.wrapping_sub(self.head) < self.place.shape.slots
             && end.wrapping_sub(self.data_head) <= self.place.shape.data

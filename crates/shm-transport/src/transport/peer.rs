@@ -93,6 +93,7 @@ impl Peer {
         })
     }
 
+    #[inline]
     pub(super) fn send_lane(&mut self, class: Class) -> &mut SendLane {
         let [eager, coll, control, bulk] = &mut self.send;
         match class {
@@ -103,6 +104,7 @@ impl Peer {
         }
     }
 
+    #[inline]
     pub(super) fn recv_lane(&mut self, class: Class) -> &mut RecvLane {
         let [eager, coll, control, bulk] = &mut self.recv;
         match class {
