@@ -181,10 +181,13 @@ impl Comm {
         let mut state = self.shared().enter_open("recv")?;
         let room = buf.layout.bytes();
         let kind = Kind::Receive { room };
-        // SAFETY: - the buffer: promised by the caller for the time of the call; it is put down below.
-        if room <= self.shared().eager_max
-            && unsafe { state.p2p.take_in_hand(&args) }.map_err(|e| message_error("recv", e))?
-        {
+        let in_hand = if room <= self.shared().eager_max {
+            // SAFETY: - the buffer: promised by the caller for the time of the call; it is put down below.
+            unsafe { state.p2p.take_in_hand(&args) }.map_err(|e| message_error("recv", e))?
+        } else {
+            false
+        };
+        if in_hand {
             state.linger(LOOKS, |state| match state.p2p.glance() {
                 Glance::Nothing => Lingering::Nothing,
                 Glance::Other => Lingering::Worked,
