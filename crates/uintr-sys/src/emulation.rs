@@ -41,6 +41,12 @@ pub fn start() -> bool {
     })
 }
 
+/// Has emulated delivery set the trap flag, so that the trampoline is stepped through from its first instruction: the CPU's
+/// delivery clears the flag.
+pub fn step_into_handlers(on: bool) {
+    cpu::STEPS.store(u32::from(on), tocsin_sync::atomic::real::Ordering::Relaxed);
+}
+
 /// Whether this process uses the emulation.
 pub fn on() -> bool {
     crate::kernel::kernel().is_ok_and(|k| k.name() == kernel::NAME)
@@ -51,8 +57,9 @@ pub fn on() -> bool {
 pub fn rseq_area(private: bool) -> *mut core::ffi::c_void {
     let Some(thread) = crate::thread::current() else { return core::ptr::null_mut() };
     if private || on() {
-        let own = Box::leak(Box::new([0u64; 8]));
-        thread.rseq.set(own.as_mut_ptr().cast());
+        let own = crate::rseq::nobodys();
+        crate::rseq::look_at(own);
+        thread.rseq.set(own);
     }
     thread.rseq.get().cast()
 }

@@ -155,12 +155,14 @@ impl Receiver {
             handler: Cell::new(handler),
             context: Cell::new(context),
             rseq: Cell::new(rseq::area()),
+            known: rseq::Known::new(),
             masked: Cell::new(0),
             was_unmasked: Cell::new(false),
             runs: Cell::new(0),
             aborted: Cell::new(0),
             healed: Cell::new(0),
         });
+        rseq::look_at(thread.rseq.get());
         // Posts that came in before the return find the thread set up, or masked.
         // SAFETY: alive until `drop` sets null.
         unsafe { thread::set(&raw const *thread) };

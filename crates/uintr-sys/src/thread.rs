@@ -48,6 +48,8 @@ pub(crate) struct Thread {
     pub(crate) context: Cell<*const c_void>,
     /// The thread's restartable-sequences area; null: the C library registered none.
     pub(crate) rseq: Cell<*mut crate::rseq::Area>,
+    /// Restartable sequences that its handlers have interrupted.
+    pub(crate) known: crate::rseq::Known,
     /// Guards that mask, and what the outermost one found.
     pub(crate) masked: Cell<u32>,
     pub(crate) was_unmasked: Cell<bool>,

@@ -1,7 +1,7 @@
 //! From delivery to Rust and back.
 //!
-//! The CPU saves RIP, RFLAGS, RSP and the vector. Everything else is still the interrupted code's: this saves the
-//! general registers, clears the direction flag, goes to a stack that is safe, saves the extended state (vector and
+//! The CPU saves RIP, RFLAGS, RSP and the vector. Everything else is still the interrupted code's: this notes its
+//! restartable sequence before anything can end that (see [`crate::rseq`]), saves the general registers, clears the direction flag, goes to a stack that is safe, saves the extended state (vector and
 //! mask registers, x87, MXCSR; not AMX tiles, which no handler uses), sets the default floating-point environment,
 //! runs [`dispatch`], puts everything back, and returns by UIRET, which unmasks.
 //!
@@ -36,8 +36,8 @@ use crate::thread::Thread;
 use core::arch::naked_asm;
 use core::mem::offset_of;
 
-/// General registers below the frame.
-const SAVED: usize = 12 * 8;
+/// General registers, and the interrupted code's restartable sequence, below the frame.
+const SAVED: usize = 13 * 8;
 
 /// The entry point that a receiver registers. `EXTENDED` false leaves the extended state out, which is wrong: tests show
 /// that they would notice.
@@ -49,7 +49,12 @@ pub(crate) unsafe extern "C" fn enter<const EXTENDED: bool>() {
     naked_asm!(
         // Indirect branch tracking, where it is on, wants this first.
         "endbr64",
-        "push rax", "push rcx", "push rdx", "push rsi", "push rdi", "push r8", "push r9", "push r10",
+        // First of all what the interrupted code's restartable sequence is: see `rseq` for what each instruction before
+        // this load costs.
+        "push rax",
+        "mov rax, qword ptr [rip + {section_at}]",
+        "push qword ptr fs:[rax]",
+        "push rcx", "push rdx", "push rsi", "push rdi", "push r8", "push r9", "push r10",
         "push r11", "push rbx", "push rbp", "push r12",
         "cld",
         "mov rbp, rsp",
@@ -134,6 +139,7 @@ pub(crate) unsafe extern "C" fn enter<const EXTENDED: bool>() {
         ".endif",
         "mov rdi, rbx",
         "lea rsi, [rbp + {saved}]",
+        "mov rdx, qword ptr [rbp + {section}]",
         "call {dispatch}",
         ".if {extended}",
         "mov eax, dword ptr [rbx + {mask}]", "mov edx, dword ptr [rbx + {mask} + 4]",
@@ -143,7 +149,9 @@ pub(crate) unsafe extern "C" fn enter<const EXTENDED: bool>() {
         "mov rsp, rbp",
         "90:",
         "pop r12", "pop rbp", "pop rbx", "pop r11",
-        "pop r10", "pop r9", "pop r8", "pop rdi", "pop rsi", "pop rdx", "pop rcx", "pop rax",
+        "pop r10", "pop r9", "pop r8", "pop rdi", "pop rsi", "pop rdx", "pop rcx",
+        // The sequence, then what it was put above.
+        "pop rax", "pop rax",
         // The vector.
         "add rsp, 8",
         "uiret",
@@ -158,6 +166,8 @@ pub(crate) unsafe extern "C" fn enter<const EXTENDED: bool>() {
         busy = const offset_of!(Thread, busy),
         area = const offset_of!(Thread, area),
         saved = const SAVED,
+        section = const SAVED - 16,
+        section_at = sym crate::rseq::SECTION_AT,
         frame = const size_of::<Frame>(),
         red_zone = const crate::layout::RED_ZONE,
         sigaltstack = const libc::SYS_sigaltstack,
@@ -183,11 +193,11 @@ pub(crate) fn length(entry: *const ()) -> usize {
     offset.wrapping_add(UIRET.len())
 }
 
-/// The one Rust function that the trampoline runs.
-extern "C" fn dispatch(thread: &Thread, frame: &mut Frame) {
+/// The one Rust function that the trampoline runs. `section`: what the area named in the trampoline's first instructions.
+extern "C" fn dispatch(thread: &Thread, frame: &mut Frame, section: u64) {
     // SAFETY: the thread's own area, noted by its receiver; the C library and the compiler keep the descriptors that
-    // it points to alive, as the kernel demands.
-    if unsafe { crate::rseq::abort_if_inside(thread.rseq.get(), frame) } {
+    // it points to alive, as the kernel demands. No handler runs inside this: user interrupts are masked.
+    if unsafe { crate::rseq::abort_if_inside(thread.rseq.get(), section, &thread.known, frame) } {
         thread.aborted.set(thread.aborted.get().wrapping_add(1));
     }
     thread.runs.set(thread.runs.get().wrapping_add(1));

@@ -4,7 +4,7 @@ use super::NOTIFY;
 use super::kernel::{HAS_TABLE, RECEIVER, TABLE, Upid};
 use crate::layout::RED_ZONE;
 use core::cell::Cell;
-use tocsin_sync::atomic::real::Ordering;
+use tocsin_sync::atomic::real::{AtomicU32, Ordering};
 use tocsin_sync::errno;
 
 std::thread_local! {
@@ -13,6 +13,9 @@ std::thread_local! {
     /// Vectors that the CPU has taken over from the descriptor (UIRR).
     static REQUESTS: Cell<u64> = const { Cell::new(0) };
 }
+
+/// See [`super::step_into_handlers`].
+pub(super) static STEPS: AtomicU32 = AtomicU32::new(0);
 
 const CARRY: i64 = 1;
 /// What TESTUI clears: OF, SF, ZF, AF, PF; and CF, which it sets anew.
@@ -185,4 +188,7 @@ fn deliver(context: &mut libc::ucontext_t) {
     registers[RSP] = top as i64;
     registers[RIP] = receiver.entry as i64;
     registers[RFLAGS] &= !(TRAP | RESUME);
+    if STEPS.load(Ordering::Relaxed) != 0 {
+        registers[RFLAGS] |= TRAP;
+    }
 }

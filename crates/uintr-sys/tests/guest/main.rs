@@ -24,6 +24,8 @@ mod rings;
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 mod scheduling;
 #[cfg(all(target_arch = "x86_64", not(miri)))]
+mod sequences;
+#[cfg(all(target_arch = "x86_64", not(miri)))]
 mod stacks;
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 mod state;
@@ -86,6 +88,8 @@ static CASES: &[Case] = cases! {
     state::direction_flag_is_clear 20;
     state::restartable_sequence_is_aborted 60;
     state::restartable_sequence_that_says_no 60;
+    sequences::forgotten_at_each_instruction 60;
+    sequences::preempted_at_any_instruction (real) 120;
     nesting::signal_in_handler 20;
     nesting::handler_in_signal 20;
     nesting::signal_in_handler_in_signal 20;

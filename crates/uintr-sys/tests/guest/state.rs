@@ -147,7 +147,7 @@ fn live(damage: &mut Damage) {
     }
 }
 
-static STOP: AtomicU32 = AtomicU32::new(0);
+pub static STOP: AtomicU32 = AtomicU32::new(0);
 
 /// Keeps everything live while another thread rings.
 fn interrupted(config: &Config, deliveries: u64) -> Damage {
@@ -281,14 +281,21 @@ pub fn direction_flag_is_clear() {
 
 /// The kernel's `struct rseq_cs`.
 #[repr(C, align(32))]
-struct Section {
+pub struct Section {
     version: u32,
     flags: u32,
-    words: [u64; 3],
+    /// Start, length, abort address.
+    pub words: [u64; 3],
+}
+
+impl Section {
+    pub fn new(flags: u32) -> Section {
+        Section { version: 0, flags, words: [0; 3] }
+    }
 }
 
 /// One critical section that only an abort or the stop word ends: whether it was aborted.
-fn section(area: *mut c_void, section: &mut Section) -> bool {
+pub fn section(area: *mut c_void, section: &mut Section) -> bool {
     let aborted: u64;
     // SAFETY: the descriptor and the area are live; the code between the labels keeps to the rules of restartable
     // sequences.
@@ -321,7 +328,7 @@ fn ring_during_sections(receiver: &Receiver, area: *mut c_void, flags: u32, roun
         }
         STOP.store(1, Ordering::Relaxed);
     });
-    let mut descriptor = Section { version: 0, flags, words: [0; 3] };
+    let mut descriptor = Section::new(flags);
     let mut aborted = 0;
     while STOP.load(Ordering::Relaxed) == 0 {
         aborted += u64::from(section(area, &mut descriptor));
