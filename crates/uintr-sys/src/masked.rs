@@ -12,7 +12,8 @@ use core::marker::PhantomData;
 #[derive(Debug)]
 #[must_use = "the thread is masked until this is dropped"]
 pub struct Masked {
-    held: bool,
+    /// Of the receiver that it counts with; 0: there was none.
+    serial: u64,
     _not_send: PhantomData<*const ()>,
 }
 
@@ -21,7 +22,7 @@ impl Masked {
     #[inline]
     pub fn new() -> Masked {
         let Some(thread) = thread::current() else {
-            return Masked { held: false, _not_send: PhantomData };
+            return Masked { serial: 0, _not_send: PhantomData };
         };
         // SAFETY: a receiver is installed, so the instructions are there.
         let was_unmasked = unsafe { testui() };
@@ -32,7 +33,7 @@ impl Masked {
             thread.was_unmasked.set(was_unmasked);
         }
         thread.masked.set(thread.masked.get().wrapping_add(1));
-        Masked { held: true, _not_send: PhantomData }
+        Masked { serial: thread.serial.get(), _not_send: PhantomData }
     }
 }
 
@@ -45,8 +46,11 @@ impl Default for Masked {
 impl Drop for Masked {
     #[inline]
     fn drop(&mut self) {
-        // The receiver may be gone, or be another one that has no guards.
-        let Some(thread) = thread::current().filter(|t| self.held && t.masked.get() > 0) else { return };
+        // The receiver may be gone, or be another one, which has guards of its own. A child of fork() keeps its copy.
+        let Some(thread) = thread::current().filter(|t| self.serial == t.serial.get() && t.masked.get() > 0)
+        else {
+            return;
+        };
         thread.masked.set(thread.masked.get().wrapping_sub(1));
         if thread.masked.get() == 0 && thread.was_unmasked.get() {
             // SAFETY: a receiver is installed; its handler may run.

@@ -13,6 +13,7 @@ use core::cell::Cell;
 use core::ffi::c_void;
 use core::marker::PhantomData;
 use std::os::fd::OwnedFd;
+use tocsin_sync::atomic::real::{AtomicU64, Ordering};
 
 /// What runs when a vector is delivered: on the receiving thread, between two of its instructions, with user
 /// interrupts masked (UIF clear), the default floating-point environment, and every register the interrupted code's
@@ -37,7 +38,8 @@ pub enum Stack {
     Given(usize, usize),
     /// As [`Stack::Own`], but the CPU goes to a small stack of the receiver's first, so that nothing is written to
     /// the interrupted stack. The thread's signal stack, if it has one, is set to disarm itself while in use; other
-    /// code that sets one later ought to do the same.
+    /// code that sets one later ought to do the same. A signal's handler that is left by `siglongjmp` then leaves its thread
+    /// without a signal stack: the kernel arms it again only when the handler returns. Such code must set its signal stack anew.
     Kernel(usize),
 }
 
@@ -75,6 +77,9 @@ impl Config {
         Config { stack, ..Config::default() }
     }
 }
+
+/// See [`Thread::serial`].
+static NEXT_SERIAL: AtomicU64 = AtomicU64::new(1);
 
 /// The calling thread, registered. Stays on its thread; one per thread.
 ///
@@ -156,6 +161,8 @@ impl Receiver {
             context: Cell::new(context),
             rseq: Cell::new(rseq::area()),
             known: rseq::Known::new(),
+            // SYNC POINT: Relaxed: only its being another number each time matters.
+            serial: Cell::new(NEXT_SERIAL.fetch_add(1, Ordering::Relaxed)),
             masked: Cell::new(0),
             was_unmasked: Cell::new(false),
             runs: Cell::new(0),
@@ -327,15 +334,30 @@ pub fn installed() -> bool {
 /// Finds user interrupts that are masked though nothing of ours masks them, and unmasks them: whether it did.
 ///
 /// A signal may interrupt a handler. If the signal's handler leaves by `siglongjmp`, the handler never ends, and the
-/// flag that delivery cleared stays clear. What tells: the thread runs (`rsp` and `rip`: the caller's, or in a signal's
-/// handler those of the code it interrupted) on its ordinary stack, where no handler runs and where none can have
+/// flag that delivery cleared stays clear. What tells: the thread runs (`rsp` and `rip`: those of the code that a signal
+/// interrupted) on its ordinary stack, where no handler runs and where none can have
 /// called from, and not in the trampoline, which begins and ends there; and no [`Masked`](crate::Masked) guard is
 /// held. So this needs a stack other than [`Stack::Interrupted`]; on other stacks (coroutines) and on threads without
-/// receiver it does nothing. It cannot tell a CLUI of other code, and undoes it.
+/// receiver it does nothing.
+///
+/// What it cannot tell:
+/// - a CLUI of other code: that is undone;
+/// - a signal's handler without `SA_ONSTACK` that interrupted the trampoline and is itself interrupted by the signal whose
+///   handler asks. Its code lies on the ordinary stack, too, and nothing tells whether it will return. Then the handler may be
+///   interrupted by another delivery before it has ended, and must bear that, as the doorbell's does: it defers.
 ///
 /// Wait-free: a few loads, one TESTUI. Handlers may call it.
+///
+/// # Safety
+/// `rsp` and `rip` are what the kernel gave to the calling thread's signal handler as the interrupted code's. (A handler
+/// that passed others would unmask itself.)
 #[inline]
-pub fn heal(rsp: usize, rip: usize) -> bool {
+pub unsafe fn heal(rsp: usize, rip: usize) -> bool {
+    heal_at(rsp, rip)
+}
+
+#[inline]
+fn heal_at(rsp: usize, rip: usize) -> bool {
     let Some(thread) = thread::current() else { return false };
     let ordinary = rsp.wrapping_sub(thread.ordinary_low.get()) < thread.ordinary_size.get()
         && rip.wrapping_sub(thread.entry.get()) >= thread.entry_size.get();
@@ -350,8 +372,8 @@ pub fn heal(rsp: usize, rip: usize) -> bool {
     true
 }
 
-/// [`heal`] for whoever calls from ordinary code.
+/// [`heal`] for whoever calls from ordinary code: in a handler it does nothing, whose own stack it finds itself on.
 #[inline]
 pub fn heal_here() -> bool {
-    heal(thread::stack_pointer(), heal as *const () as usize)
+    heal_at(thread::stack_pointer(), heal_here as *const () as usize)
 }

@@ -50,6 +50,8 @@ pub(crate) struct Thread {
     pub(crate) rseq: Cell<*mut crate::rseq::Area>,
     /// Restartable sequences that its handlers have interrupted.
     pub(crate) known: crate::rseq::Known,
+    /// Which receiver this is, of all that the process ever had. Never 0.
+    pub(crate) serial: Cell<u64>,
     /// Guards that mask, and what the outermost one found.
     pub(crate) masked: Cell<u32>,
     pub(crate) was_unmasked: Cell<bool>,

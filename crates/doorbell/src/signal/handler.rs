@@ -40,7 +40,8 @@ extern "C" fn on<const NUMBER: usize>(signal: i32, info: *mut libc::siginfo_t, c
 }
 
 /// A signal that found nobody to answer user interrupts may come from a thread whose user interrupts are masked for
-/// ever: other code's signal handler jumped out of one that it had interrupted.
+/// ever: by a CLUI of other code, or because other code's signal handler jumped out of the trampoline. A jump out of an entry is
+/// forbidden, and not mended: nobody can tell the depth that it left behind from one that is still to be returned to.
 #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
 fn heal_user_interrupts(context: *const libc::c_void) {
     if tocsin_uintr_sys::installed() {
@@ -48,7 +49,8 @@ fn heal_user_interrupts(context: *const libc::c_void) {
         if let Some(context) = unsafe { context.cast::<libc::ucontext_t>().as_ref() } {
             let registers = &context.uc_mcontext.gregs;
             let (rsp, rip) = (registers[libc::REG_RSP as usize], registers[libc::REG_RIP as usize]);
-            tocsin_uintr_sys::heal(rsp as usize, rip as usize);
+            // SAFETY: what the kernel says of the code that this signal interrupted.
+            unsafe { tocsin_uintr_sys::heal(rsp as usize, rip as usize) };
         }
     }
 }

@@ -99,6 +99,7 @@ static CASES: &[Case] = cases! {
     nesting::breakpoint_in_a_handler 20;
     nesting::single_steps_through_a_handler 60;
     masked::guards_nest 10;
+    masked::a_guard_of_an_earlier_receiver 10;
     masked::nothing_runs_while_masked 20;
     masked::a_guard_in_a_handler_keeps_it_masked 10;
     scheduling::in_the_kernel 60;

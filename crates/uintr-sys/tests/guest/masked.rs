@@ -28,6 +28,22 @@ pub fn guards_nest() {
     drop(outlives);
 }
 
+/// A guard that outlived its receiver is nobody's: not even the next receiver's.
+pub fn a_guard_of_an_earlier_receiver() {
+    let earlier = receiver();
+    let outlives = Masked::new();
+    drop(earlier);
+    let receiver = receiver();
+    let sender = receiver.vector(0).unwrap().sender().unwrap();
+    let mine = Masked::new();
+    sender.send();
+    drop(outlives);
+    assert!(!unmasked() && runs() == 0, "the receiver's own guard lives");
+    drop(mine);
+    until("the ring is seen", || runs() == 1);
+    assert!(unmasked());
+}
+
 /// The ringer waits for each ring's answer, and then for a while that varies. One that rings sooner than the handler ends
 /// interrupts the receiver again at every UIRET, and leaves it an instruction between two runs, or none.
 pub fn nothing_runs_while_masked() {

@@ -281,7 +281,8 @@ extern "C" fn jumps_out(signal: i32, _: *mut libc::siginfo_t, context: *mut c_vo
     let interrupted = unsafe { (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
     let (rsp, rip) = (interrupted[libc::REG_RSP as usize], interrupted[libc::REG_RIP as usize]);
     // The handler below is alive: nothing to heal.
-    if heal(rsp as usize, rip as usize) || heal_here() {
+    // SAFETY: the kernel's ucontext of this signal.
+    if unsafe { heal(rsp as usize, rip as usize) } || heal_here() {
         BROKEN.fetch_add(1, Ordering::Relaxed);
     }
     SIGNALS.fetch_add(1, Ordering::Relaxed);
