@@ -16,6 +16,8 @@
  *   TOCSIN_ERROR_INTERNAL. A C++ exception must not leave a callback: it ends the process.
  * - While a world exists, the thread that made it is interrupted by a signal (SIGURG, unless TOCSIN_SIGNAL says
  *   otherwise); interrupted system calls are restarted where the kernel allows it.
+ * - A signal handler that may interrupt the library, or an interrupt's work, must return: leaving it by siglongjmp (or
+ *   longjmp, or an exception) leaves the rank unusable. Block the signal, or note it and jump from ordinary code.
  */
 
 

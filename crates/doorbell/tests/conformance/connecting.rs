@@ -139,12 +139,13 @@ pub fn nobody_there(shared: &'static Shared, kind: BackendKind) {
     assert!(connect(&shared.descriptor).is_err(), "its process is gone");
 }
 
-/// What siglongjmp does, for a signal that interrupted our handler.
-pub fn a_jump_out_of_a_signal_heals(shared: &'static Shared, kind: BackendKind) {
+/// Other code masks user interrupts, and does not unmask them. (A jump out of a handler, which leaves more behind, is
+/// forbidden.)
+pub fn a_mask_left_behind_heals(shared: &'static Shared, kind: BackendKind) {
     let rank = Rank::start(shared, kind);
     let _connection = connected(shared);
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: what a handler that is never returned to leaves behind.
+    // SAFETY: a receiver is installed.
     unsafe {
         tocsin_uintr_sys::instructions::clui();
     }

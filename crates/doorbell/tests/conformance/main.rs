@@ -74,7 +74,7 @@ static CASES: &[Case] = cases! {
     connecting::connections_are_counted (uintr) 10;
     connecting::dropped_while_rung (uintr) 30;
     connecting::nobody_there (uintr) 10;
-    connecting::a_jump_out_of_a_signal_heals (uintr) 10;
+    connecting::a_mask_left_behind_heals (uintr) 10;
     masking::ring_while_masked 10;
     masking::guards_nest 10;
     masking::ring_during_the_unmask_run (interrupts) 10;
