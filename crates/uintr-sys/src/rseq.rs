@@ -28,9 +28,9 @@ use tocsin_sync::atomic::real::{AtomicUsize, Ordering};
 
 mod known;
 
-pub(crate) use known::Known;
 #[cfg(doc)]
 use known::KNOWN;
+pub(crate) use known::Known;
 
 /// The start of the kernel's `struct rseq`.
 #[repr(C)]
@@ -106,7 +106,8 @@ pub(crate) static SECTION_AT: AtomicUsize = AtomicUsize::new(0);
 /// Has the trampoline look at the area that the C library registered, or where it registered none at one that names no section.
 pub(crate) fn look_at(area: *mut Area) {
     let area = if area.is_null() { nobodys() } else { area };
-    let offset = area.addr().wrapping_sub(tocsin_sync::thread::pointer()).wrapping_add(offset_of!(Area, section));
+    let offset =
+        area.addr().wrapping_sub(tocsin_sync::thread::pointer()).wrapping_add(offset_of!(Area, section));
     // SYNC POINT: Relaxed: the trampoline reads it on a thread that has stored it itself, and all store the same.
     SECTION_AT.store(offset, Ordering::Relaxed);
 }

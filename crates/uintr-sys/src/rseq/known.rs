@@ -72,7 +72,9 @@ mod tests {
         assert!(!known.may_contain(0) && known.find(0).is_none());
         known.note(section(1000, 10));
         known.note(section(5000, 1));
-        for (rip, start) in [(999, None), (1000, Some(1000)), (1009, Some(1000)), (1010, None), (5000, Some(5000))] {
+        for (rip, start) in
+            [(999, None), (1000, Some(1000)), (1009, Some(1000)), (1010, None), (5000, Some(5000))]
+        {
             assert_eq!(known.find(rip).map(|s| s.start), start, "{rip}");
             assert!(start.is_none() || known.may_contain(rip));
         }

@@ -107,7 +107,11 @@ fn pin_to(cpu: usize) {
 fn real_time() {
     let priority = libc::sched_param { sched_priority: 10 };
     // SAFETY: a live local.
-    assert_eq!(unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const priority) }, 0, "needs root");
+    assert_eq!(
+        unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const priority) },
+        0,
+        "needs root"
+    );
 }
 
 fn sleep_ns(ns: i64) {
@@ -178,7 +182,10 @@ pub fn preempted_at_any_instruction() {
     });
     let ours = receiver.statistics().aborted_sequences;
     let inside = STILL_INSIDE.load(Ordering::Relaxed);
-    println!("{} runs, {wakeups} preemptions, {ours} aborts by handlers of {aborted}, {inside} left inside", runs());
+    println!(
+        "{} runs, {wakeups} preemptions, {ours} aborts by handlers of {aborted}, {inside} left inside",
+        runs()
+    );
     assert!(ours > 100 && wakeups > 100, "{ours} {wakeups}");
     assert_eq!(inside, 0, "handlers left the section un-aborted");
 }
