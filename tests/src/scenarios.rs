@@ -20,6 +20,7 @@ pub const ALL: &[(&str, Scenario)] = &[
     ("mixed", collectives::mixed),
     ("flow-control", flow::sends_then_barrier),
     ("flood", flow::flood),
+    ("rings", flow::rings_who_computes),
     ("threads", threads::post_wait_and_test),
     ("test-behind-flood", threads::test_behind_a_flood),
     ("rest-behind-flood", threads::rest_behind_a_flood),

@@ -22,6 +22,7 @@ const SAMPLES: &[Sample] = &[
     ("collectives_7", 7, "collectives", &[("seed", 5), ("rounds", 1), ("outstanding", 3), ("max", 4_000)]),
     ("mixed", 3, "mixed", &[("seed", 6), ("operations", 400), ("max", 10_000)]),
     ("flow_control", 2, "flow-control", &[("count", 3_000)]),
+    ("rings", 3, "rings", &[("rounds", 20)]),
     ("threads", 2, "threads", &[("seed", 7), ("rounds", 8), ("threads", 3), ("max", 20_000)]),
     ("callbacks", 2, "callbacks", &[("rounds", 3)]),
     ("communicators", 3, "make-communicators", &[("seed", 8), ("rounds", 6)]),
@@ -66,6 +67,8 @@ fn run(kind: Kind, ranks: u32, backend: BackendKind, scenario: &str, numbers: &[
     let Ok(program) = std::env::current_exe() else { panic!("this program is not to be found") };
     let program: &Path = &program;
     let arguments = numbers.iter().fold(Arguments::new(), |all, (name, value)| all.with(name, value));
+    // Nobody may fall back to signals where the backend is user interrupts.
+    let arguments = arguments.with("uintr", u32::from(backend == BackendKind::Uintr));
     Case { program, kind, ranks, backend, scenario, arguments, limit_s: 120 }.pass();
 }
 

@@ -422,6 +422,11 @@ impl<T: Transport> P2p<T> {
         self.counters
     }
 
+    /// How often this rank has interrupted others.
+    pub fn rings(&self) -> tocsin_transport::Rings {
+        self.transport.rings()
+    }
+
     /// Bytes copied so far, by whoever ran the engine.
     pub(crate) fn bytes_copied(&self) -> u64 {
         self.counters.bytes_copied.iter().fold(0, |sum, bytes| sum.wrapping_add(*bytes))

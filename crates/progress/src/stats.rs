@@ -73,6 +73,12 @@ counters! {
     bytes_copied_handler,
     /// Bytes copied by progress threads.
     bytes_copied_progress,
+    /// Times that this rank interrupted another by user interrupt.
+    rings_by_user_interrupt,
+    /// Times that it interrupted another by signal alone.
+    rings_by_signal,
+    /// Ranks with user interrupts that refused this one's connection: they are rung by signal.
+    ranks_without_user_interrupts,
     /// Callbacks run.
     callbacks,
 }

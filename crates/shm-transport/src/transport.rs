@@ -16,7 +16,7 @@ use tocsin_doorbell::{BackendKind, Own, RingOutcome, remind, ring};
 use tocsin_sync::atomic::{Ordering, fence};
 use tocsin_transport::{
     Capabilities, Class, Error as TransportError, Header, Packet, PeerState, Publication, Reach, Record,
-    Recv, SendOutcome, Transport, Urgency,
+    Recv, Rings, SendOutcome, Transport, Urgency,
 };
 
 use crate::lane::{Peek, Push};
@@ -53,6 +53,7 @@ pub struct ShmTransport {
     retry: bool,
     /// Some peer was rung by user interrupt and has not looked since.
     unanswered: bool,
+    rings: Rings,
     seen_epoch: u64,
     strategies: Strategies,
 }
@@ -97,6 +98,7 @@ impl ShmTransport {
             starved: false,
             retry: false,
             unanswered: false,
+            rings: Rings::default(),
             seen_epoch: segment.epoch(),
             strategies: Strategies::default(),
             segment,
@@ -148,7 +150,10 @@ impl ShmTransport {
                 Ok(connection) => Bell::Connected(connection),
                 Err(tocsin_doorbell::Error::NotInstalled) => Bell::Unknown,
                 // Rings go by signal then, as the doorbell's text says; asking again would not help.
-                Err(_) => Bell::Plain,
+                Err(_) => {
+                    self.rings.refused = self.rings.refused.wrapping_add(1);
+                    Bell::Plain
+                }
             },
             Some(_) => Bell::Plain,
         };
@@ -181,6 +186,13 @@ impl ShmTransport {
             } else {
                 None
             };
+            if outcome == Some(RingOutcome::Rang) {
+                let count = match state.bell {
+                    Bell::Connected(_) => &mut self.rings.by_user_interrupt,
+                    Bell::Unknown | Bell::Plain => &mut self.rings.by_signal,
+                };
+                *count = count.wrapping_add(1);
+            }
             let again = outcome == Some(RingOutcome::Retry);
             // A user interrupt waits where a signal does not: until the peer has looked, it may need the other.
             state.unanswered = matches!(outcome, Some(RingOutcome::Rang | RingOutcome::Suppressed))
@@ -325,6 +337,10 @@ unsafe impl Transport for ShmTransport {
         if self.peers.get(peer as usize).is_some_and(|state| matches!(state.bell, Bell::Unknown)) {
             self.learn_bell(peer);
         }
+    }
+
+    fn rings(&self) -> Rings {
+        self.rings
     }
 
     #[inline]

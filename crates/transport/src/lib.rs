@@ -28,6 +28,7 @@ pub mod kind;
 pub mod loopback;
 mod packet;
 pub mod publication;
+mod rings;
 pub mod short;
 pub mod transfer;
 pub mod wire;
@@ -35,6 +36,7 @@ pub mod wire;
 pub use error::Error;
 pub use packet::{Capabilities, Class, Header, Packet, PeerState, Recv, SendOutcome};
 pub use publication::{Notice, Publication};
+pub use rings::Rings;
 pub use tocsin_doorbell::Urgency;
 pub use transfer::{Reach, Record};
 
@@ -81,6 +83,11 @@ pub unsafe trait Transport: Send {
     /// Makes rings to `peer` as fast as they can be, if it has joined: what needs a system call per peer. User threads
     /// only; cheap once it is done, and again and again until the peer has joined.
     fn prepare_rings(&mut self, _peer: u32) {}
+
+    /// How often this rank has interrupted others, and how. Not for handlers.
+    fn rings(&self) -> Rings {
+        Rings::default()
+    }
 
     /// Whether this rank may send to `peer` in the Eager, Coll and Control classes: one of the two has
     /// connected, and this rank knows. Handler-safe.

@@ -450,9 +450,9 @@ impl Rank {
     /// Statistics so far.
     pub(crate) fn stats(&self) -> Snapshot {
         let mut all = self.engine.stats().snapshot();
-        let (messages, collectives) = {
+        let (messages, collectives, rings) = {
             let state = self.enter();
-            (state.p2p.counters(), state.nbc.copied())
+            (state.p2p.counters(), state.nbc.copied(), state.p2p.rings())
         };
         all.packets_sent += messages.packets_sent;
         all.packets_received += messages.packets_received;
@@ -461,6 +461,9 @@ impl Rank {
         all.bytes_copied_user += messages.bytes_copied[0] + collectives.user;
         all.bytes_copied_handler += messages.bytes_copied[1] + collectives.handler;
         all.bytes_copied_progress += messages.bytes_copied[2] + collectives.progress;
+        all.rings_by_user_interrupt += rings.by_user_interrupt;
+        all.rings_by_signal += rings.by_signal;
+        all.ranks_without_user_interrupts += rings.refused;
         all
     }
 

@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use tocsin_sync::atomic::AtomicU32;
 use tocsin_transport::conformance;
 
 use super::*;
@@ -133,6 +134,29 @@ fn a_lane_that_is_refilled_rings_again() {
     assert_eq!(fill(&mut ends[0], sent + 1), (2 * sent, true));
     fence(Ordering::SeqCst);
     assert!(!ends[1].peers[0].takes_waiting_sender(), "most of it is filled");
+}
+
+/// A rank of backend `uintr` that cannot be connected to is rung by signal, and that is said.
+#[test]
+fn a_refused_connection_is_counted_once() {
+    let mut ends = world(3);
+    let segment = ends[0].segment().clone();
+    let descriptor = &raw const segment.block(1).unwrap().descriptor;
+    // What a peer may write there. No process has this number, so that there is no vector to take.
+    let lies =
+        [(2, u32::MAX), (3, u32::MAX), (5, BackendKind::Uintr as u32), (6, 0x3FFF_FFFF), (9, 5), (10, 7)];
+    for (word, lie) in lies {
+        // SAFETY: the descriptor has 32 words, which are atomic, in memory that peers write.
+        unsafe { (*descriptor.cast::<AtomicU32>().add(word)).store(lie, Ordering::Relaxed) };
+    }
+    for _ in 0..3 {
+        ends[0].prepare_rings(1);
+        ends[0].prepare_rings(2);
+    }
+    let rings = ends[0].rings();
+    assert_eq!((rings.refused, rings.by_user_interrupt, rings.by_signal), (1, 0, 0));
+    assert!(matches!(ends[0].peers[1].bell, Bell::Plain));
+    assert!(matches!(ends[0].peers[2].bell, Bell::Unknown));
 }
 
 #[test]
