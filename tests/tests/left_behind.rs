@@ -34,6 +34,15 @@ fn compute_until(what: &str, done: &AtomicBool) {
     }
 }
 
+/// Waits for a count of the library's that this thread can read without a look at any lane.
+fn counted(what: &str, enough: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !enough() {
+        assert!(begun.elapsed() < Duration::from_secs(30), "{what}: it does not come about");
+        std::hint::spin_loop();
+    }
+}
+
 /// Receives that are served from a full pool make room for the message behind it, whose receive is posted.
 #[test]
 fn room_that_receives_have_freed_is_used() {
@@ -284,7 +293,10 @@ fn an_urgent_message_behind_a_lane_that_was_refilled_interrupts() {
 /// A probe that takes in a collective's message behind a full pool leaves the collective's next step to this rank.
 #[test]
 fn a_probe_leaves_no_collective_behind() {
-    const FLOOD: usize = 1074;
+    /// What a pool holds before room is made in it.
+    const POOL: usize = 1024;
+    /// The rest is less than a lane holds.
+    const FLOOD: usize = POOL + 50;
     let (stage, got) = (AtomicU32::new(0), AtomicBool::new(false));
     ranks(3, |comm| {
         let other = comm.dup()?;
@@ -293,29 +305,27 @@ fn a_probe_leaves_no_collective_behind() {
         comm.barrier()?;
         match comm.rank() {
             0 => {
+                counted("the middle of the chain", || stage.load(Ordering::Acquire) == 1);
+                let before = comm.stats().packets_sent;
+                let sent = |packets: usize| {
+                    counted("packets of the root", || comm.stats().packets_sent - before >= packets as u64);
+                };
                 let flood =
                     (0..FLOOD).map(|_| pair.ibcast(vec![7u8; 8], 0)).collect::<Result<Vec<_>, _>>()?;
-                stage.store(1, Ordering::Release);
-                while stage.load(Ordering::Acquire) < 2 {
-                    std::hint::spin_loop();
-                }
+                sent(FLOOD);
                 let broadcast = chain.ibcast(vec![9u8; 8], 0)?;
-                stage.store(3, Ordering::Release);
+                sent(FLOOD + 1);
+                stage.store(2, Ordering::Release);
                 broadcast.wait()?;
                 flood.into_iter().try_for_each(|request| request.wait().map(drop))?;
             }
             1 => {
                 let broadcast = chain.ibcast(vec![0u8; 8], 0)?;
-                while stage.load(Ordering::Acquire) < 1 {
-                    std::hint::spin_loop();
-                }
-                // The flood is taken in as far as there is room.
-                let begun = Instant::now();
-                while begun.elapsed() < Duration::from_millis(50) {}
-                stage.store(2, Ordering::Release);
-                while stage.load(Ordering::Acquire) < 3 {
-                    std::hint::spin_loop();
-                }
+                let before = comm.stats().packets_received;
+                stage.store(1, Ordering::Release);
+                // The flood is taken in as far as there is room; the rest and the broadcast are in the lane behind it.
+                counted("a full pool", || comm.stats().packets_received - before >= POOL as u64);
+                counted("the root", || stage.load(Ordering::Acquire) == 2);
                 assert!(comm.iprobe(0, 99)?.is_none());
                 compute_until("the rank behind this one in a chain", &got);
                 broadcast.wait()?;
