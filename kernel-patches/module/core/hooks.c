@@ -13,6 +13,7 @@
  */
 #include "private.h"
 
+#include <linux/cpu.h>
 #include <linux/cpuhotplug.h>
 #include <linux/kdebug.h>
 #include <linux/preempt.h>
@@ -137,11 +138,16 @@ static int hotplug_init(void)
 	return 0;
 }
 
+/*
+ * The lock over both: a CPU that came up in between would be without CR4.UINTR, and to clear what it does not have is an
+ * undefined instruction. One that comes up afterwards is not enabled; one that is down has nothing to disable.
+ */
 static void hotplug_exit(void)
 {
-	cpuhp_remove_state(hotplug_state);
-	/* A CPU that comes up from here on is not enabled; one that is down has nothing to disable. */
+	cpus_read_lock();
+	cpuhp_remove_state_nocalls_cpuslocked(hotplug_state);
 	on_each_cpu(uintr_cpu_disable, NULL, 1);
+	cpus_read_unlock();
 }
 
 /* ---- suspend --------------------------------------------------------------------------------------------------- */
