@@ -32,6 +32,7 @@
 #include <linux/hashtable.h>
 #include <linux/list.h>
 #include <linux/mm.h>
+#include <linux/mmap_lock.h>
 #include <linux/mmu_notifier.h>
 #include <linux/module.h>
 #include <linux/mutex.h>
@@ -68,10 +69,6 @@ struct space {
 
 static DEFINE_HASHTABLE(spaces, 8);
 static DEFINE_SPINLOCK(spaces_lock);
-/* Of giving address spaces their tables; mmap_lock is taken inside. */
-static DEFINE_MUTEX(attach_lock);
-/* The table that is being given, for MMU notifiers are allocated by a call without an argument. */
-static struct uintr_table *attaching;
 static atomic_long_t existing;
 /* Where entries in nobody's use point to. */
 static struct uintr_upid nobody;
@@ -156,7 +153,6 @@ static struct mmu_notifier *space_alloc(struct mm_struct *mm)
 	if (!space)
 		return ERR_PTR(-ENOMEM);
 	space->mm = mm;
-	space->table = uintr_table_get(attaching);
 	__module_get(THIS_MODULE);
 	return &space->notifier;
 }
@@ -165,7 +161,9 @@ static void space_bury(struct uintr_remains *remains)
 {
 	struct space *space = container_of(remains, struct space, remains);
 
-	uintr_table_put(space->table);
+	/* None when its notifier could not be registered. */
+	if (space->table)
+		uintr_table_put(space->table);
 	kfree(space);
 	module_put(THIS_MODULE);
 }
@@ -226,18 +224,23 @@ struct uintr_table *uintr_table_current(void)
 	return found;
 }
 
-/* The current address space has no table; attach_lock is held. */
+/*
+ * Giving address spaces their tables. Each has its mmap_lock for it, and none has a lock that others share: a program can
+ * have its own mmap_lock held for as long as it likes, and waits for it alone, and can be killed while it waits.
+ */
+
+/* The current address space has no table; its mmap_lock is held for writing. */
 static int attach(struct uintr_table *table)
 {
-	struct mmu_notifier *notifier;
+	struct mmu_notifier *notifier = mmu_notifier_get_locked(&space_ops, current->mm);
 	struct space *space;
 
-	attaching = table;
-	notifier = mmu_notifier_get(&space_ops, current->mm);
 	/* Registering a notifier gives up when a signal is pending; the caller comes again after it. */
 	if (IS_ERR(notifier))
 		return PTR_ERR(notifier) == -EINTR ? -ERESTARTNOINTR : PTR_ERR(notifier);
 	space = container_of(notifier, struct space, notifier);
+	/* Whom the notifier calls looks at the table: not before the address space ends, which the caller runs in. */
+	space->table = uintr_table_get(table);
 	mutex_lock(&table->lock);
 	list_add(&space->sibling, &table->spaces);
 	table->owners++;
@@ -250,11 +253,12 @@ static int attach(struct uintr_table *table)
 
 int uintr_table_attach(struct uintr_table *table)
 {
-	int error;
+	int error = mmap_write_lock_killable(current->mm);
 
-	mutex_lock(&attach_lock);
+	if (error)
+		return error;
 	error = uintr_table_current() ? -EBUSY : attach(table);
-	mutex_unlock(&attach_lock);
+	mmap_write_unlock(current->mm);
 	return error;
 }
 
@@ -265,7 +269,9 @@ struct uintr_table *uintr_table_make(void)
 
 	if (table)
 		return table;
-	mutex_lock(&attach_lock);
+	error = mmap_write_lock_killable(current->mm);
+	if (error)
+		return ERR_PTR(error);
 	table = uintr_table_current();
 	if (table)
 		goto out;
@@ -280,7 +286,7 @@ struct uintr_table *uintr_table_make(void)
 	if (error)
 		table = ERR_PTR(error);
 out:
-	mutex_unlock(&attach_lock);
+	mmap_write_unlock(current->mm);
 	return table;
 }
 
