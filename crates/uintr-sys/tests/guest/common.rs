@@ -93,6 +93,26 @@ pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
+/// sched_setaffinity(2) to one CPU.
+pub fn pin(tid: i32, cpu: usize) {
+    // SAFETY: zeroed is the empty set; CPU numbers below 1024.
+    unsafe {
+        let mut set: libc::cpu_set_t = core::mem::zeroed();
+        libc::CPU_SET(cpu, &mut set);
+        assert_eq!(libc::sched_setaffinity(tid, size_of_val(&set), &raw const set), 0);
+    }
+}
+
+/// Those that the calling thread may run on.
+pub fn cpus() -> Vec<usize> {
+    // SAFETY: zeroed is the empty set.
+    unsafe {
+        let mut set: libc::cpu_set_t = core::mem::zeroed();
+        assert_eq!(libc::sched_getaffinity(0, size_of_val(&set), &raw mut set), 0);
+        (0..1024).filter(|&cpu| libc::CPU_ISSET(cpu, &set)).collect()
+    }
+}
+
 /// Memory that children by fork share.
 pub fn shared<T>() -> &'static T {
     // SAFETY: a new zeroed mapping, never unmapped; the callers' types are arrays of atomics.

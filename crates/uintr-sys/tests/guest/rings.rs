@@ -1,6 +1,6 @@
 //! Many rings.
 
-use crate::common::{RUNS, install, runs, scaled, until};
+use crate::common::{RUNS, cpus, install, pin, runs, scaled, until};
 use core::ffi::c_void;
 use std::sync::mpsc::channel;
 use tocsin_sync::atomic::real::{AtomicPtr, AtomicU64, Ordering};
@@ -19,11 +19,17 @@ unsafe extern "C" fn look(_vector: u64, _frame: *mut Frame, _context: *const c_v
     RUNS.fetch_add(1, Ordering::Relaxed);
 }
 
-/// A ringer, while this thread computes.
+/// A ringer, while this thread computes: on two CPUs, where there are as many.
 fn rung(ringer: impl FnOnce(Sender) + Send + 'static) -> Receiver {
+    let cpus = cpus();
+    let (first, last) = (cpus[0], cpus[cpus.len() - 1]);
+    pin(0, first);
     let receiver = install(&Config::default(), look);
     let sender = receiver.vector(0).unwrap().fd().unwrap().sender().unwrap();
-    let thread = std::thread::spawn(move || ringer(sender));
+    let thread = std::thread::spawn(move || {
+        pin(0, last);
+        ringer(sender);
+    });
     while !thread.is_finished() {
         core::hint::spin_loop();
     }

@@ -1,6 +1,6 @@
 //! Receivers that are in the kernel, asleep, off their CPU, or on another one.
 
-use crate::common::{receiver, runs, scaled, until};
+use crate::common::{cpus, pin, receiver, runs, scaled, until};
 use std::os::fd::AsRawFd;
 use tocsin_sync::atomic::real::{AtomicU64, Ordering};
 
@@ -55,25 +55,6 @@ pub fn blocked() {
         until("the ring is seen", || runs() == round);
     }
     ringer.join().unwrap();
-}
-
-/// sched_setaffinity(2) to one CPU.
-fn pin(tid: i32, cpu: usize) {
-    // SAFETY: zeroed is the empty set; CPU numbers below 1024.
-    unsafe {
-        let mut set: libc::cpu_set_t = core::mem::zeroed();
-        libc::CPU_SET(cpu, &mut set);
-        assert_eq!(libc::sched_setaffinity(tid, size_of_val(&set), &raw const set), 0);
-    }
-}
-
-fn cpus() -> Vec<usize> {
-    // SAFETY: zeroed is the empty set.
-    unsafe {
-        let mut set: libc::cpu_set_t = core::mem::zeroed();
-        assert_eq!(libc::sched_getaffinity(0, size_of_val(&set), &raw mut set), 0);
-        (0..1024).filter(|&cpu| libc::CPU_ISSET(cpu, &set)).collect()
-    }
 }
 
 static STOP: AtomicU64 = AtomicU64::new(0);
