@@ -358,3 +358,58 @@ fn a_probed_message_keeps_its_communicator() {
         comm.barrier()
     });
 }
+
+/// A rank that receives one message after the other, each there already, goes on with what else it has to do.
+#[test]
+fn receives_that_find_their_messages_let_sends_go_on() {
+    // More than a lane has slots.
+    const SENDS: u32 = 300;
+    const RECEIVES: usize = 200;
+    let (stage, received) = (AtomicU32::new(0), AtomicU32::new(0));
+    let until = |stage: &AtomicU32, wanted: u32| {
+        let begun = Instant::now();
+        while stage.load(Ordering::Acquire) < wanted {
+            assert!(begun.elapsed() < Duration::from_secs(30), "not {wanted}");
+            std::thread::yield_now();
+        }
+    };
+    let mut config = Config::default();
+    config.set("TOCSIN_BACKEND", "poll").unwrap();
+    for end in World::threads_with(3, &config, |comm| {
+        comm.barrier()?;
+        match comm.rank() {
+            0 => {
+                comm.send(&[9u8; 8], 1, 7)?;
+                until(&stage, 1);
+                (0..RECEIVES).try_for_each(|_| comm.send(&[1u8; 8], 1, 1))?;
+                stage.store(2, Ordering::Release);
+            }
+            1 => {
+                comm.recv(&mut [0u8; 8], 0, 7)?;
+                let sends =
+                    (0..SENDS).map(|_| comm.isend(vec![2u8; 8], 2, 2)).collect::<Result<Vec<_>, _>>()?;
+                stage.store(1, Ordering::Release);
+                until(&stage, 2);
+                // The lane is empty by then, and the rest is queued here.
+                until(&received, 256);
+                for _ in 0..RECEIVES {
+                    comm.recv(&mut [0u8; 8], 0, 1)?;
+                }
+                until(&received, SENDS);
+                sends.into_iter().try_for_each(|send| send.wait().map(drop))?;
+            }
+            _ => {
+                until(&stage, 1);
+                for _ in 0..SENDS {
+                    comm.recv(&mut [0u8; 8], 1, 2)?;
+                    received.fetch_add(1, Ordering::Release);
+                }
+            }
+        }
+        comm.barrier()
+    })
+    .unwrap()
+    {
+        end.unwrap();
+    }
+}

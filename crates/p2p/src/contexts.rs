@@ -38,6 +38,12 @@ impl Contexts {
         !self.revoked.is_empty() && self.revoked.binary_search(&(context & !COLLECTIVE)).is_ok()
     }
 
+    /// Whether any is. Handler-safe.
+    #[inline]
+    pub(crate) fn some_revoked(&self) -> bool {
+        !self.revoked.is_empty()
+    }
+
     /// Notes that a context is revoked, both halves. Some(true): it was not before. None: no room. Handler-safe:
     /// moves words inside the capacity.
     pub(crate) fn revoke(&mut self, context: u32) -> Option<bool> {

@@ -11,6 +11,9 @@ use crate::packets::Step;
 use crate::pattern::Pattern;
 use crate::{Error, MutBuf, P2p, RecvArgs};
 
+/// Receives met in hand from one pass to the next, if there is work for one.
+const MET_PER_PASS: u32 = 8;
+
 /// What has become of the receive that a thread waits for.
 #[derive(Debug)]
 pub(crate) enum Hand {
@@ -96,6 +99,7 @@ impl<T: Transport> P2p<T> {
         if plain.unexpected.find(&pattern).is_some() {
             return Ok(false);
         }
+        self.transport.prepare_rings(source);
         self.hand = Hand::Waiting(InHand { context: args.context, source, tag: args.tag, buf: args.buf });
         Ok(true)
     }
@@ -151,12 +155,22 @@ impl<T: Transport> P2p<T> {
         true
     }
 
+    /// Whether so many receives were met in hand that a pass is due for everybody else, if there is something to do: who
+    /// receives one message after the other goes on with all else, too.
+    #[inline]
+    pub fn owes_a_pass(&self) -> bool {
+        self.met_in_hand >= MET_PER_PASS
+    }
+
     /// Puts the receive down. Its outcome, if its message came; if not, the buffer is not touched any more, and nothing has
     /// been received for it.
     #[inline]
     pub fn put_down(&mut self) -> Option<Outcome> {
         match core::mem::replace(&mut self.hand, Hand::Empty) {
-            Hand::Met(outcome) => Some(outcome),
+            Hand::Met(outcome) => {
+                self.met_in_hand = self.met_in_hand.wrapping_add(1);
+                Some(outcome)
+            }
             Hand::Waiting(_) | Hand::Empty => None,
         }
     }

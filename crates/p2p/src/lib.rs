@@ -140,6 +140,8 @@ pub struct P2p<T> {
     counters: Counters,
     /// The receive whose thread waits inside the engine.
     hand: in_hand::Hand,
+    /// Receives met in hand since the last pass.
+    met_in_hand: u32,
     /// Who runs the engine now.
     context: Context,
 }
@@ -215,6 +217,7 @@ impl<T: Transport> P2p<T> {
             faults: faults::Faults::new(),
             counters: Counters::default(),
             hand: in_hand::Hand::Empty,
+            met_in_hand: 0,
             context: Context::User,
             transport,
         })
@@ -378,10 +381,11 @@ impl<T: Transport> P2p<T> {
         self.wants > 0
     }
 
-    /// Whether announcements should ring: a receive is posted that one of them may meet. One that is longer than the
-    /// longest receive there is waits until this rank looks, to be truncated. Handler-safe.
+    /// Whether announcements should ring: a receive is posted that one of them may meet, or one may be for a communicator
+    /// that is revoked, of which its sender must hear. One that is longer than the longest receive there is waits until
+    /// this rank looks, to be truncated. Handler-safe.
     pub fn wants_offers(&self) -> bool {
-        self.awaits_offers > 0
+        self.awaits_offers > 0 || self.contexts.some_revoked()
     }
 
     /// Whether a pass might find something to do. Handler-safe.

@@ -36,6 +36,7 @@ impl<T: Transport> P2p<T> {
     pub fn progress(&mut self, budget: &mut Budget) -> Pass {
         self.context = budget.context();
         self.again = false;
+        self.met_in_hand = 0;
         // Who is gone must be known before the pass looks at what they sent and whether they had connected.
         self.refresh_epoch();
         self.transport.begin_pass();

@@ -321,8 +321,8 @@ impl<W: Work> Engine<W> {
         let handler = context == Context::Handler;
         let (mut chore, mut unheard) = (false, false);
         let limit = if handler { HANDLER_PASSES } else { USER_PASSES };
-        // Who stays in the library goes on by itself.
-        let leaves = touched && !handler && budget.is_in_passing();
+        // Who stays in the library goes on by itself, but after the callbacks, which may take their time.
+        let leaves = touched && !handler && (budget.is_in_passing() || !self.callbacks.is_empty());
         let mut unfinished = false;
         let clean = self.token.drain(
             work,
@@ -533,7 +533,11 @@ impl<W: Work> Entered<'_, W> {
                 // SAFETY: the token is ours; the reference ends with the call.
                 match glance(unsafe { &mut *self.engine.work.get() }) {
                     Lingering::Nothing => {}
-                    Lingering::Worked => self.leave(),
+                    Lingering::Worked => {
+                        self.leave();
+                        // Others may want the engine by now.
+                        break;
+                    }
                     Lingering::Over => return true,
                 }
             }

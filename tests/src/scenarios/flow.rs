@@ -106,38 +106,21 @@ pub fn flood(comm: &Comm, arguments: &Arguments) {
     wait(comm.ibarrier_raw(None));
 }
 
-/// `rounds`, `uintr`: in each round every other rank sends a message that needs rank 0 at once, while rank 0 computes until
-/// they are there. With `uintr=1` they must have interrupted it by user interrupt, and everybody must be able to.
+/// `rounds`, `uintr`: in each round rank 0 computes until a barrier is over that the others enter later. With `uintr=1` they
+/// must have interrupted it by user interrupt, and everybody must be able to.
 pub fn rings_who_computes(comm: &Comm, arguments: &Arguments) {
-    const BYTES: usize = 100_000;
-    for round in 0..arguments.number("rounds") {
-        let content = vec![round as u8; BYTES];
-        if comm.rank() == 0 {
-            let mut buffers = vec![vec![0xFF_u8; BYTES]; comm.size() as usize - 1];
-            let mut requests: Vec<RawRequest> = (1u32..)
-                .zip(&mut buffers)
-                .map(|(source, buffer)| {
-                    let buffer = MutBuf::contiguous(buffer.as_mut_ptr(), BYTES);
-                    // SAFETY: `buffers` lives, untouched, until the wait below.
-                    unsafe { comm.irecv_raw(buffer, Some(source), Some(1)) }.unwrap_or_else(|e| panic!("{e}"))
-                })
-                .collect();
-            wait(comm.ibarrier_raw(None));
-            let begun = std::time::Instant::now();
-            while !requests.iter().all(RawRequest::is_over) && begun.elapsed().as_secs() < 60 {
-                black_box(compute(1000));
-            }
-            assert!(requests.iter().all(RawRequest::is_over), "nobody interrupted the computation");
-            wait_all(&mut requests.iter_mut().collect::<Vec<_>>()).unwrap_or_else(|e| panic!("{e}"));
-            assert!(buffers.iter().all(|buffer| *buffer == content));
-        } else {
-            wait(comm.ibarrier_raw(None));
-            // Rank 0 has left the barrier by then, most likely, and computes.
+    for _ in 0..arguments.number("rounds") {
+        if comm.rank() != 0 {
+            // Rank 0 has left the last barrier by then, most likely, and computes.
             std::thread::sleep(std::time::Duration::from_millis(5));
-            let buffer = ConstBuf::contiguous(content.as_ptr(), BYTES);
-            // SAFETY: `content` lives, unchanged, until the wait.
-            wait(unsafe { comm.isend_raw(buffer, 0, 1, Mode::Standard) });
         }
+        let mut barrier = comm.ibarrier_raw(None).unwrap_or_else(|e| panic!("{e}"));
+        let begun = std::time::Instant::now();
+        while comm.rank() == 0 && !barrier.is_over() {
+            assert!(begun.elapsed().as_secs() < 60, "nobody interrupted the computation");
+            black_box(compute(1000));
+        }
+        wait_all(&mut [&mut barrier]).unwrap_or_else(|e| panic!("{e}"));
     }
     wait(comm.ibarrier_raw(None));
     let stats = comm.stats();

@@ -104,14 +104,13 @@ fn pin_to(cpu: usize) {
     }
 }
 
+/// For root; another user's thread preempts whenever the scheduler lets who has slept go first.
 fn real_time() {
     let priority = libc::sched_param { sched_priority: 10 };
     // SAFETY: a live local.
-    assert_eq!(
-        unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const priority) },
-        0,
-        "needs root"
-    );
+    let refused = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const priority) } != 0;
+    // SAFETY: no precondition.
+    assert!(!refused || unsafe { libc::geteuid() } != 0, "root may");
 }
 
 fn sleep_ns(ns: i64) {
@@ -124,6 +123,8 @@ fn sleep_ns(ns: i64) {
 /// above code that is still inside.
 pub fn preempted_at_any_instruction() {
     const ROUNDS: u64 = 5_000;
+    const PREEMPTIONS: u64 = 200;
+    let preemptions = AtomicU64::new(0);
     if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
         println!("left out: one CPU");
         return;
@@ -151,21 +152,19 @@ pub fn preempted_at_any_instruction() {
     LENGTH.store(descriptor.words[1], Ordering::Relaxed);
     STOP.store(0, Ordering::Relaxed);
     pin_to(0);
-    let (aborted, wakeups) = std::thread::scope(|scope| {
-        let preemptor = scope.spawn(|| {
+    let aborted = std::thread::scope(|scope| {
+        scope.spawn(|| {
             pin_to(0);
             real_time();
-            let mut wakeups = 0u64;
             while STOP.load(Ordering::Relaxed) == 0 {
+                let wakeups = preemptions.fetch_add(1, Ordering::Relaxed);
                 sleep_ns(400_000 + (wakeups * 7919 % 200_000) as i64);
-                wakeups += 1;
             }
-            wakeups
         });
         scope.spawn(|| {
             pin_to(1);
             let mut random = 1u32;
-            while runs() < ROUNDS {
+            while runs() < ROUNDS || preemptions.load(Ordering::Relaxed) < PREEMPTIONS {
                 sender.send();
                 random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
                 for _ in 0..100 + (random >> 20) % 300 {
@@ -178,14 +177,14 @@ pub fn preempted_at_any_instruction() {
         while STOP.load(Ordering::Relaxed) == 0 {
             aborted += u64::from(section(area, &mut descriptor));
         }
-        (aborted, preemptor.join().unwrap())
+        aborted
     });
     let ours = receiver.statistics().aborted_sequences;
     let inside = STILL_INSIDE.load(Ordering::Relaxed);
     println!(
-        "{} runs, {wakeups} preemptions, {ours} aborts by handlers of {aborted}, {inside} left inside",
+        "{} runs, {preemptions:?} preemptions, {ours} aborts by handlers of {aborted}, {inside} left inside",
         runs()
     );
-    assert!(ours > 100 && wakeups > 100, "{ours} {wakeups}");
+    assert!(ours > 100, "{ours}");
     assert_eq!(inside, 0, "handlers left the section un-aborted");
 }

@@ -3,6 +3,7 @@
 use std::ptr::NonNull;
 
 use tocsin_p2p::{Class, Glance, MessageId, RecvArgs, SendArgs};
+use tocsin_progress::Work;
 use tocsin_progress::engine::Lingering;
 use tocsin_progress::{Completion, Entered, Id, Outcome};
 
@@ -194,8 +195,15 @@ impl Comm {
                 Glance::Over => Lingering::Over,
             });
             if let Some(outcome) = state.p2p.put_down() {
+                if state.p2p.owes_a_pass() && state.work_left() {
+                    state.pass();
+                }
                 drop(state);
                 return kind.read(self, "recv", outcome);
+            }
+            // What a glance came upon, a full pool or a peer that talks nonsense, is a pass's to see to.
+            if state.work_left() {
+                state.pass();
             }
         }
         // SAFETY: - the buffer: promised by the caller for the time of the call, which ends when the request has.
