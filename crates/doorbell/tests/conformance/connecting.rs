@@ -1,5 +1,6 @@
 //! Backend `uintr`: who is connected rings without the kernel, who is not by signal.
 
+use crate::random::from_environment;
 use crate::rank::{self, CONNECTS, Ended, Rank, Shared, until};
 use tocsin_doorbell::{BackendKind, Connection, Error, RingOutcome, Urgency, connect};
 use tocsin_sync::atomic::real::Ordering;
@@ -116,7 +117,7 @@ pub fn dropped_while_rung(shared: &'static Shared, kind: BackendKind) {
         })
         .collect();
     // An index that is used after its end faults.
-    for _ in 0..2000 {
+    for _ in 0..from_environment("TOCSIN_TEST_DROPS", 2000) {
         drop(connected(shared));
     }
     shared.stop.store(true, Ordering::Relaxed);

@@ -2,7 +2,8 @@
 //!
 //! Each case runs in a process of its own with a time limit, so that a case may change dispositions, limits
 //! or die, and none can hang. `cargo test -p tocsin-doorbell --test conformance [-- FILTER]`.
-//! `TOCSIN_TEST_STEPS` sets the number of random steps, `TOCSIN_TEST_SEED` their seed.
+//! `TOCSIN_TEST_STEPS` sets the number of random steps, `TOCSIN_TEST_SEED` their seed; `TOCSIN_TEST_DROPS` how many connections
+//! are dropped under ringing threads.
 //! Backend `uintr` runs for real where the machine has user interrupts, elsewhere by an emulation with signals; with
 //! `TOCSIN_TEST_UINTR_REQUIRED=1` only the real thing will do.
 #![cfg_attr(loom, allow(dead_code, unused_imports))]

@@ -17,7 +17,7 @@ impl Random {
     }
 }
 
-fn from_environment(name: &str, otherwise: u64) -> u64 {
+pub fn from_environment(name: &str, otherwise: u64) -> u64 {
     std::env::var(name).map_or(otherwise, |value| value.parse().unwrap())
 }
 
