@@ -104,18 +104,21 @@ impl<W: Work> Engine<W> {
             return false;
         }
         self.lift_throttle();
-        // The attention word is not touched by what is over after one pass.
-        if self.visit(context, false) == Some(Pass::More) {
-            self.come_back(USER_CONTINUE_NS);
-        }
-        if done() {
-            return true;
-        }
-        let ends = timeout.map(|t| now_ns().saturating_add(u64::try_from(t.as_nanos()).unwrap_or(u64::MAX)));
         let mut polling = Polling { own: self.own(), on: false, more: false };
         if announce {
+            // Before the first pass, which may copy for long: a peer that only posts what this thread waits for, and does
+            // not see it waiting, would begin to copy, too.
             polling.begin();
+        } else {
+            // The attention word is not touched by what is over after one pass.
+            if self.visit(context, false) == Some(Pass::More) {
+                self.come_back(USER_CONTINUE_NS);
+            }
+            if done() {
+                return true;
+            }
         }
+        let ends = timeout.map(|t| now_ns().saturating_add(u64::try_from(t.as_nanos()).unwrap_or(u64::MAX)));
         let finished = self.wait_polling(context, &mut done, ends, &mut polling);
         if !polling.on {
             // Nobody has left anything to this thread, which leaves nothing behind either.
