@@ -6,6 +6,7 @@
 //! (see Cargo.toml).
 #![allow(clippy::unwrap_used)]
 
+use std::io::{Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -188,14 +189,21 @@ fn a_killed_process_is_dead() {
             end.flush();
         }
     });
-    let survivor = rank(&segment, 1, |mut end| {
+    let (mut told, teller) = std::io::pipe().unwrap();
+    let survivor = rank(&segment, 1, move |mut end| {
         let mut n = 0;
         let start = end.epoch();
+        let mut teller = Some(teller);
         until(&mut end, |end| {
             // The order matters: state first, then the last look.
             let dead = end.peer_state(2) == PeerState::Dead;
             while conformance::receive(end, 2, Class::Eager, n) {
                 n += 1;
+            }
+            if n > 0
+                && let Some(mut teller) = teller.take()
+            {
+                teller.write_all(&[1]).unwrap();
             }
             dead
         });
@@ -206,7 +214,8 @@ fn a_killed_process_is_dead() {
     watcher.watch(1, survivor).unwrap();
     watcher.watch(2, victim).unwrap();
     assert!(matches!(watcher.watch(3, victim), Err(Error::NoSuchRank { .. })));
-    assert!(watcher.poll(Some(Duration::from_millis(100))).unwrap().is_empty());
+    told.read_exact(&mut [0]).unwrap();
+    assert!(watcher.poll(Some(Duration::ZERO)).unwrap().is_empty());
     watcher.kill(2, libc::SIGKILL).unwrap();
     let deaths = watcher.poll(Some(Duration::from_secs(10))).unwrap();
     assert_eq!(deaths.len(), 1);
