@@ -167,6 +167,7 @@ impl Receiver {
             was_unmasked: Cell::new(false),
             runs: Cell::new(0),
             aborted: Cell::new(0),
+            forgotten: Cell::new(0),
             healed: Cell::new(0),
         });
         rseq::look_at(thread.rseq.get());
@@ -205,6 +206,7 @@ impl Receiver {
         Statistics {
             runs: self.thread.runs.get(),
             aborted_sequences: self.thread.aborted.get(),
+            forgotten_sequences: self.thread.forgotten.get(),
             healed: self.thread.healed.get(),
             switches: self.kernel.switches().ok(),
         }
@@ -288,6 +290,8 @@ pub struct Statistics {
     pub runs: u64,
     /// Interrupted restartable sequences (rseq) that were sent to their abort addresses.
     pub aborted_sequences: u64,
+    /// Of those, the ones that the kernel had forgotten before the handler looked.
+    pub forgotten_sequences: u64,
     /// Times that [`heal`] found user interrupts masked for ever.
     pub healed: u64,
     /// What the kernel counts, where it does.

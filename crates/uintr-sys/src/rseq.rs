@@ -9,13 +9,14 @@
 //! - the trampoline loads the section's address in its first instructions (ENDBR64, two pushes, the second of which is the
 //!   load, and a MOV between them), and carries it: what the kernel forgets later does no harm;
 //! - each section that was ever loaded is remembered ([`Known`]), by its range. Code that was interrupted in a known range while the
-//!   area names no section was preempted in those first instructions: between a section's bounds the area names it, until the
-//!   kernel forgets it. It is aborted all the same.
+//!   area names no section, or another (of a signal handler that ran meanwhile), was preempted in those first instructions: between a
+//!   section's bounds the area names it, until the kernel forgets it. It is aborted all the same.
 //!
 //! What remains: a section that goes on, un-aborted, on a thread that was preempted, signalled or migrated at one of the four
 //! instruction boundaries before the load has been executed, if no handler of that receiver has seen the section's descriptor before,
-//! or has seen [`KNOWN`] others since. The CPU offers no delivery that loads the word, and user code cannot learn
-//! otherwise which ranges are sections: only a kernel that aborts sections at the trampoline's address could close this.
+//! or has seen [`KNOWN`] others since. The CPU offers no delivery that loads the word. Most libraries have the linker gather
+//! their descriptors (ELF section `__rseq_cs`), but nothing obliges them to, and code that is generated cannot: only a kernel that
+//! aborts sections at the trampoline's address could close this.
 //!
 //! What is remembered outlives the code that it describes. A program that unloads code with sections, and loads other code
 //! at the same addresses, has the word before the abort address compared with the signature, as the kernel does; it must not
@@ -138,46 +139,60 @@ impl Section {
     }
 }
 
-/// Sends the interrupted code to its abort address if it is inside a critical section. Whether it did. `at`: the section's
+/// How an interrupted section was ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Aborted {
+    /// The area named it.
+    Named,
+    /// The area did not, any more; it was known.
+    Forgotten,
+}
+
+/// Sends the interrupted code to its abort address if it is inside a critical section. `None`: it is not. `at`: the section's
 /// address as the trampoline found it.
 ///
-/// Wait-free: at most [`KNOWN`] looks. For handlers.
+/// Wait-free: at most two times [`KNOWN`] looks. For handlers.
 ///
 /// # Safety
 /// `area` is null or the calling thread's; what its section points to is, as the kernel demands, null or a live
 /// descriptor; `known` is the calling thread's, and nobody else uses it during the call.
-pub(crate) unsafe fn abort_if_inside(area: *mut Area, at: u64, known: &Known, frame: &mut Frame) -> bool {
+pub(crate) unsafe fn abort_if_inside(
+    area: *mut Area,
+    at: u64,
+    known: &Known,
+    frame: &mut Frame,
+) -> Option<Aborted> {
     if at == 0 && !known.may_contain(frame.rip) || area.is_null() {
-        return false;
+        return None;
     }
     // SAFETY: the caller's promise. Volatile: the kernel and the interrupted code write these.
     let (cpu, flags) =
         unsafe { ((&raw const (*area).cpu_id).read_volatile(), (&raw const (*area).flags).read_volatile()) };
     if cpu == REGISTRATION_FAILED || cpu == UNINITIALIZED {
-        return false;
+        return None;
     }
-    let section = if at == 0 {
-        known.find(frame.rip)
-    } else {
+    let mut named = None;
+    if at != 0 {
         // SAFETY: the caller's promise: the code that named it is interrupted, and has not gone on since.
         let section = unsafe { core::ptr::with_exposed_provenance::<Section>(at as usize).read_volatile() };
         if section.is_sound() {
             known.note(section);
+            named = section.contains(frame.rip).then_some((section, Aborted::Named));
         }
-        Some(section)
-    };
-    let Some(section) = section.filter(|s| s.is_sound() && s.contains(frame.rip)) else { return false };
+    }
+    let (section, how) =
+        named.or_else(|| known.find(frame.rip).map(|section| (section, Aborted::Forgotten)))?;
     if (flags | section.flags) & NO_RESTART_ON_SIGNAL != 0 {
-        return false;
+        return None;
     }
     let signature = core::ptr::with_exposed_provenance::<u32>((section.abort as usize).wrapping_sub(4));
     // SAFETY: code of the program precedes an abort address; the kernel reads the same word.
     if unsafe { signature.read_unaligned() } != SIGNATURE {
-        return false;
+        return None;
     }
     frame.rip = section.abort;
     // SAFETY: the calling thread's own word.
     unsafe { (&raw mut (*area).section).write_volatile(0) };
     compiler_fence(Ordering::SeqCst);
-    true
+    Some(how)
 }

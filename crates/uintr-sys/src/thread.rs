@@ -59,6 +59,7 @@ pub(crate) struct Thread {
     pub(crate) runs: Cell<u64>,
     /// Interrupted restartable sequences that were sent to their abort addresses.
     pub(crate) aborted: Cell<u64>,
+    pub(crate) forgotten: Cell<u64>,
     /// Times that a flag left clear was found and set.
     pub(crate) healed: Cell<u64>,
 }

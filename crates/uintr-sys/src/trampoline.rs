@@ -32,6 +32,7 @@
 //! use (`SS_AUTODISARM`). Nothing stays on the alternate stack, so that a nested delivery may start at its top.
 
 use crate::layout::Frame;
+use crate::rseq::Aborted;
 use crate::thread::Thread;
 use core::arch::naked_asm;
 use core::mem::offset_of;
@@ -197,8 +198,12 @@ pub(crate) fn length(entry: *const ()) -> usize {
 extern "C" fn dispatch(thread: &Thread, frame: &mut Frame, section: u64) {
     // SAFETY: the thread's own area, noted by its receiver; the C library and the compiler keep the descriptors that
     // it points to alive, as the kernel demands. No handler runs inside this: user interrupts are masked.
-    if unsafe { crate::rseq::abort_if_inside(thread.rseq.get(), section, &thread.known, frame) } {
+    let aborted = unsafe { crate::rseq::abort_if_inside(thread.rseq.get(), section, &thread.known, frame) };
+    if let Some(how) = aborted {
         thread.aborted.set(thread.aborted.get().wrapping_add(1));
+        if how == Aborted::Forgotten {
+            thread.forgotten.set(thread.forgotten.get().wrapping_add(1));
+        }
     }
     thread.runs.set(thread.runs.get().wrapping_add(1));
     // SAFETY: `Receiver::install`'s caller lets us call it with this context on this thread.

@@ -3,7 +3,8 @@
 use super::Section;
 use core::cell::Cell;
 
-/// How many are remembered: more than the libraries that use restartable sequences have (memory allocators, tracers).
+/// How many are remembered: the last ones that were interrupted. Memory allocators and tracers have one for each kind of
+/// operation, or for each place where it is inlined.
 pub(crate) const KNOWN: usize = 16;
 
 /// One thread's; its handlers alone use it, with user interrupts masked.

@@ -1,9 +1,9 @@
 //! Restartable sequences that the kernel forgets between delivery and the handler, as it does when it preempts there.
 
-use crate::common::{RUNS, install, on_signal, receiver, runs, signal_stack, until};
+use crate::common::{RUNS, cpus, install, on_signal, receiver, runs, signal_stack, until};
 use crate::state::{STOP, Section, section};
 use core::ffi::c_void;
-use tocsin_sync::atomic::real::{AtomicU64, AtomicUsize, Ordering};
+use tocsin_sync::atomic::real::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use tocsin_uintr_sys::{Config, Frame, emulation};
 
 /// Where an area names its section.
@@ -17,6 +17,8 @@ static AREA: AtomicUsize = AtomicUsize::new(0);
 /// Instructions of the trampoline before the section is forgotten; 0: it is not.
 static FORGET_AFTER: AtomicU64 = AtomicU64::new(0);
 static STEPS: AtomicU64 = AtomicU64::new(0);
+/// What is named then: no section, or another, as a signal's handler leaves one of its own.
+static NAMED_THEN: AtomicU64 = AtomicU64::new(0);
 
 fn named_section() -> *mut u64 {
     core::ptr::with_exposed_provenance_mut(AREA.load(Ordering::Relaxed).wrapping_add(SECTION_WORD))
@@ -30,7 +32,7 @@ extern "C" fn forgets(_: i32, _: *mut libc::siginfo_t, context: *mut c_void) {
         // SAFETY: the kernel's ucontext; this thread's area.
         unsafe {
             (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs[libc::REG_EFL as usize] &= !TRAP;
-            named_section().write_volatile(0);
+            named_section().write_volatile(NAMED_THEN.load(Ordering::Relaxed));
         }
     }
 }
@@ -66,20 +68,28 @@ pub fn forgotten_at_each_instruction() {
     }
     signal_stack();
     on_signal(libc::SIGTRAP, libc::SA_ONSTACK, forgets);
-    let mut lost = 0;
-    for forget_after in 1..=LOOKED_AT {
-        let receiver = receiver();
-        AREA.store(emulation::rseq_area(true).expose_provenance(), Ordering::Relaxed);
-        // The first delivery into a section that no handler has seen: this much remains, and no more.
-        let aborted = delivered(&receiver, forget_after);
-        assert_eq!(aborted, forget_after >= LOADED, "after {forget_after} instructions");
-        lost += u64::from(!aborted);
-        // Once it was seen it is not lost again.
-        assert!(delivered(&receiver, 0));
-        assert!(delivered(&receiver, forget_after), "after {forget_after} instructions");
-        assert_eq!(receiver.statistics().aborted_sequences, 2 + u64::from(aborted));
+    let mut another = Section::new(0);
+    // Nobody's code; the abort address lies outside.
+    another.words = [0, 1, 8];
+    for named_then in [0, (&raw const another).expose_provenance() as u64] {
+        NAMED_THEN.store(named_then, Ordering::Relaxed);
+        let mut lost = 0;
+        for forget_after in 1..=LOOKED_AT {
+            let receiver = receiver();
+            AREA.store(emulation::rseq_area(true).expose_provenance(), Ordering::Relaxed);
+            // The first delivery into a section that no handler has seen: this much remains, and no more.
+            let aborted = delivered(&receiver, forget_after);
+            assert_eq!(aborted, forget_after >= LOADED, "after {forget_after} instructions");
+            lost += u64::from(!aborted);
+            // Once it was seen it is not lost again.
+            assert!(delivered(&receiver, 0));
+            assert!(delivered(&receiver, forget_after), "after {forget_after} instructions");
+            let statistics = receiver.statistics();
+            assert_eq!(statistics.aborted_sequences, 2 + u64::from(aborted));
+            assert_eq!(statistics.forgotten_sequences, u64::from(!aborted));
+        }
+        assert_eq!(lost, LOADED - 1);
     }
-    assert_eq!(lost, LOADED - 1);
 }
 
 static LOW: AtomicU64 = AtomicU64::new(0);
@@ -120,15 +130,19 @@ fn sleep_ns(ns: i64) {
 }
 
 /// Deliveries into a section while a real-time thread preempts the receiver at any instruction: no handler finds itself
-/// above code that is still inside.
+/// above code that is still inside. Goes on until so many of those sections were forgotten before the trampoline had looked as
+/// `TOCSIN_TEST_FORGOTTEN` says: none but where a CPU's turn may end after any instruction.
 pub fn preempted_at_any_instruction() {
     const ROUNDS: u64 = 5_000;
     const PREEMPTIONS: u64 = 200;
-    let preemptions = AtomicU64::new(0);
-    if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
+    const SHORTEST_PAUSE_NS: i64 = 400_000;
+    const RUNS_BETWEEN: u64 = 5;
+    let wanted = std::env::var("TOCSIN_TEST_FORGOTTEN").map_or(0, |number| number.parse().unwrap());
+    let (preemptions, enough) = (AtomicU64::new(0), AtomicBool::new(wanted == 0));
+    let [here, there, ..] = cpus()[..] else {
         println!("left out: one CPU");
         return;
-    }
+    };
     let receiver = install(&Config::default(), looks_where);
     let area = emulation::rseq_area(false);
     assert!(!area.is_null(), "this C library registers no restartable sequences");
@@ -137,34 +151,46 @@ pub fn preempted_at_any_instruction() {
     // One delivery with nobody else about: the section is known from here on.
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            pin_to(1);
+            pin_to(there);
             while runs() == 0 {
                 sender.send();
                 sleep_ns(1_000_000);
             }
             STOP.store(1, Ordering::Relaxed);
         });
-        while STOP.load(Ordering::Relaxed) == 0 {
+        loop {
             section(area, &mut descriptor);
+            if STOP.load(Ordering::Relaxed) != 0 {
+                break;
+            }
         }
     });
+    assert!(descriptor.words[1] > 0, "the section has a length");
     LOW.store(descriptor.words[0], Ordering::Relaxed);
     LENGTH.store(descriptor.words[1], Ordering::Relaxed);
     STOP.store(0, Ordering::Relaxed);
-    pin_to(0);
+    pin_to(here);
     let aborted = std::thread::scope(|scope| {
         scope.spawn(|| {
-            pin_to(0);
+            pin_to(here);
             real_time();
+            let (mut pause, mut before) = (SHORTEST_PAUSE_NS, 0);
             while STOP.load(Ordering::Relaxed) == 0 {
                 let wakeups = preemptions.fetch_add(1, Ordering::Relaxed);
-                sleep_ns(400_000 + (wakeups * 7919 % 200_000) as i64);
+                // A slow machine would have time for nothing but these.
+                let enough = runs() - before >= RUNS_BETWEEN;
+                pause = if enough { SHORTEST_PAUSE_NS.max(pause / 2) } else { pause * 2 };
+                before = runs();
+                sleep_ns(pause + (wakeups * 7919 % 200_000) as i64);
             }
         });
         scope.spawn(|| {
-            pin_to(1);
+            pin_to(there);
             let mut random = 1u32;
-            while runs() < ROUNDS || preemptions.load(Ordering::Relaxed) < PREEMPTIONS {
+            while runs() < ROUNDS
+                || preemptions.load(Ordering::Relaxed) < PREEMPTIONS
+                || !enough.load(Ordering::Relaxed)
+            {
                 sender.send();
                 random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
                 for _ in 0..100 + (random >> 20) % 300 {
@@ -176,13 +202,16 @@ pub fn preempted_at_any_instruction() {
         let mut aborted = 0u64;
         while STOP.load(Ordering::Relaxed) == 0 {
             aborted += u64::from(section(area, &mut descriptor));
+            enough.store(receiver.statistics().forgotten_sequences >= wanted, Ordering::Relaxed);
         }
         aborted
     });
-    let ours = receiver.statistics().aborted_sequences;
+    let (ours, forgotten) =
+        (receiver.statistics().aborted_sequences, receiver.statistics().forgotten_sequences);
     let inside = STILL_INSIDE.load(Ordering::Relaxed);
     println!(
-        "{} runs, {preemptions:?} preemptions, {ours} aborts by handlers of {aborted}, {inside} left inside",
+        "{} runs, {preemptions:?} preemptions, {ours} aborts by handlers of {aborted}, {forgotten} of them forgotten, \
+         {inside} left inside",
         runs()
     );
     assert!(ours > 100, "{ours}");
