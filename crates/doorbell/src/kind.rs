@@ -88,11 +88,22 @@ pub enum RingOutcome {
     Suppressed,
     /// Sleepers were woken.
     Woke,
-    /// The thread is being interrupted.
+    /// The thread is being interrupted: by a user interrupt, if it has those.
     Rang,
+    /// The thread has user interrupts, but is being interrupted by the signal: this process is not connected to it, or it has
+    /// not answered an earlier ring.
+    RangBySignal,
     /// The kernel could not take the signal now (only real-time signals know this). The mark is clear: ring
     /// again at the next occasion.
     Retry,
     /// The thread no longer exists, or this process must not ring (a child of fork, see [`crate::fork`]).
     Gone,
+}
+
+impl RingOutcome {
+    /// Whether the thread is being interrupted, by whatever means.
+    #[inline]
+    pub const fn rang(self) -> bool {
+        matches!(self, RingOutcome::Rang | RingOutcome::RangBySignal)
+    }
 }

@@ -164,7 +164,7 @@ fn interrupt<V: Variant>(
         BackendKind::Uintr => user_interrupt(variant, target, attention, set != 0)?,
         _ => kick(variant, target, attention)?,
     };
-    if !matches!(outcome, RingOutcome::Rang) {
+    if !outcome.rang() {
         // Nobody was told, so nothing may be suppressed.
         mark.0.store(0, Ordering::Relaxed);
     }
@@ -187,7 +187,8 @@ fn user_interrupt<V: Variant>(
         variant.at(Step::Signalled)?;
         return Ok(RingOutcome::Rang);
     }
-    kick(variant, target, attention)
+    let outcome = kick(variant, target, attention)?;
+    Ok(if outcome.rang() { RingOutcome::RangBySignal } else { outcome })
 }
 
 /// Rings again if the last ring with this mark was not answered: `None` when it was. For who waits for the answer of a

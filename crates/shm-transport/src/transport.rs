@@ -186,16 +186,19 @@ impl ShmTransport {
             } else {
                 None
             };
-            if outcome == Some(RingOutcome::Rang) {
-                let count = match state.bell {
-                    Bell::Connected(_) => &mut self.rings.by_user_interrupt,
-                    Bell::Unknown | Bell::Plain => &mut self.rings.by_signal,
+            if let Some(outcome) = outcome.filter(|o| o.rang()) {
+                let by_user_interrupt =
+                    outcome == RingOutcome::Rang && matches!(state.bell, Bell::Connected(_));
+                let count = if by_user_interrupt {
+                    &mut self.rings.by_user_interrupt
+                } else {
+                    &mut self.rings.by_signal
                 };
                 *count = count.wrapping_add(1);
             }
             let again = outcome == Some(RingOutcome::Retry);
             // A user interrupt waits where a signal does not: until the peer has looked, it may need the other.
-            state.unanswered = matches!(outcome, Some(RingOutcome::Rang | RingOutcome::Suppressed))
+            state.unanswered = outcome.is_some_and(|o| o.rang() || o == RingOutcome::Suppressed)
                 && descriptor.backend() == Some(BackendKind::Uintr);
             self.unanswered |= state.unanswered;
             state.dirty = again || state.unanswered;
