@@ -140,14 +140,14 @@ struct Machine<'a> {
     entries: Vec<&'a Entry>,
 }
 
-/// The boots and entries that were asked for.
+/// The boots and entries that were asked for. A name finds entries of full runs, too.
 fn select<'a>(list: &'a List, options: &Options) -> Result<Vec<Machine<'a>>, String> {
     let patched = options.kernel == Kernel::Patched;
     let of_kernel = || list.boots.iter().filter(|b| b.patched == patched);
     let of_boot = |boot: &Boot| -> Vec<&Entry> {
         let named = |e: &&Entry| match &options.filter {
             Some(name) if boot.name != *name => e.name().contains(name.as_str()),
-            _ => true,
+            _ => options.full || !e.full,
         };
         list.entries.iter().filter(|e| e.boots.contains(&boot.name)).filter(named).collect()
     };
@@ -302,6 +302,9 @@ fn guest(machine: &Machine<'_>, parts: &Parts, keep: bool) -> Result<Counts, Str
     if failed > 0 {
         out.push_str(&format!(", {}", dir.join("serial.log").display()));
     }
+    let parts: Vec<String> =
+        ended.parts.iter().map(|(name, time)| format!("{name} {:.1}", time.as_secs_f64())).collect();
+    out.push_str(&format!("\n    seconds: {}", parts.join(", ")));
     println!("{out}");
     if failed == 0 && !keep {
         fs::remove_file(&image)

@@ -25,6 +25,8 @@ pub struct Ended {
     pub log: String,
     pub stopped: Option<String>,
     pub time: Duration,
+    /// What came up to init, and each entry, in order.
+    pub parts: Vec<(String, Duration)>,
 }
 
 /// Boots the image and waits for power-off. Everything that the guest prints goes to `serial.log` in `dir`.
@@ -58,19 +60,20 @@ pub fn run(bochs: &Bochs, boot: &Boot, image: &Path, dir: &Path) -> Result<Ended
             line.clear();
         }
     });
-    let (mut log, stopped) = watch(&lines);
+    let (mut log, stopped, parts) = watch(&lines);
     if stopped.is_some() {
         end(&child);
     }
     child.wait().map_err(|e| format!("cannot wait for the emulator: {e}"))?;
     let _ = reader.join();
     log.extend(lines.try_iter());
-    Ok(Ended { log, stopped, time: start.elapsed() })
+    Ok(Ended { log, stopped, time: start.elapsed(), parts })
 }
 
-/// Collects lines until the guest ends or a time limit has passed.
-fn watch(lines: &Receiver<String>) -> (String, Option<String>) {
+/// Collects lines until the guest ends or a time limit has passed, and how long what they tell of took.
+fn watch(lines: &Receiver<String>) -> (String, Option<String>, Vec<(String, Duration)>) {
     let mut log = String::new();
+    let (mut parts, mut since) = (Vec::new(), Instant::now());
     let mut allowed = BETWEEN;
     let mut deadline = Instant::now() + allowed;
     loop {
@@ -82,14 +85,18 @@ fn watch(lines: &Receiver<String>) -> (String, Option<String>) {
                 } else if let Some(mark) = line.strip_prefix(MARK) {
                     allowed = patience(mark);
                     deadline = Instant::now() + allowed;
+                    if let Some(part) = ended(mark) {
+                        parts.push((part.to_owned(), since.elapsed()));
+                    }
+                    since = Instant::now();
                 }
                 log.push_str(&line);
             }
             Err(RecvTimeoutError::Timeout) => {
                 let why = format!("a hang: no sign of init for {} s", allowed.as_secs());
-                return (log, Some(why));
+                return (log, Some(why), parts);
             }
-            Err(RecvTimeoutError::Disconnected) => return (log, None),
+            Err(RecvTimeoutError::Disconnected) => return (log, None, parts),
         }
     }
 }
@@ -103,6 +110,15 @@ fn patience(mark: &str) -> Duration {
             BETWEEN + seconds.parse().map_or(Duration::ZERO, Duration::from_secs) * 3
         }
         _ => BETWEEN,
+    }
+}
+
+/// What of a guest's run one of init's lines ends.
+fn ended(mark: &str) -> Option<&str> {
+    match mark.split_whitespace().collect::<Vec<_>>().as_slice() {
+        ["up", ..] => Some("boot"),
+        ["end", name, ..] => Some(name),
+        _ => None,
     }
 }
 
@@ -172,12 +188,14 @@ mod tests {
     #[test]
     fn lines_are_collected_to_the_end() {
         let (send, lines) = channel();
-        for line in ["one\n", "two\n"] {
+        let all = ["one\n", "@@tocsin up cpus=2\n", "@@tocsin begin a 60\n", "@@tocsin end a 0\n", "two\n"];
+        for line in all {
             send.send(line.to_owned()).expect("the receiver is there");
         }
         drop(send);
-        let (log, stopped) = watch(&lines);
-        assert_eq!((log.as_str(), stopped), ("one\ntwo\n", None));
+        let (log, stopped, parts) = watch(&lines);
+        assert_eq!((log, stopped), (all.concat(), None));
+        assert_eq!(parts.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["boot", "a"]);
     }
 
     #[test]
@@ -185,7 +203,7 @@ mod tests {
         let (send, lines) = channel();
         send.send("[ 1.0] Kernel panic - not syncing: test\n".to_owned()).expect("the receiver is there");
         let start = Instant::now();
-        let (_, stopped) = watch(&lines);
+        let (_, stopped, _) = watch(&lines);
         assert!(stopped.is_some() && start.elapsed() < BETWEEN / 2);
         drop(send);
     }

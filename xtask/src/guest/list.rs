@@ -119,6 +119,8 @@ pub struct Entry {
     pub arguments: Vec<String>,
     /// For a real machine with user interrupts, too, and for its ordinary users.
     pub hardware: bool,
+    /// For full runs alone.
+    pub full: bool,
 }
 
 /// `SIZE/FACTOR` as the size that a run takes; anything else as it is.
@@ -160,12 +162,14 @@ impl Entry {
             environment: Vec::new(),
             arguments: Vec::new(),
             hardware: false,
+            full: false,
         };
         let mut settings = settings.iter();
         for word in settings.by_ref() {
             match word.split_once('=') {
                 None if *word == "--" => break,
                 None if *word == "hardware" => entry.hardware = true,
+                None if *word == "full" => entry.full = true,
                 Some(("in", boots)) => entry.boots = boots.split(',').map(str::to_owned).collect(),
                 Some(("seconds", n)) => entry.limit = Duration::from_secs(number(n)?.into()),
                 Some(("label", label)) => entry.label = label.to_owned(),
@@ -253,7 +257,8 @@ mod tests {
     #[test]
     fn a_list_is_read() {
         let text = "# comment\nboot two cpus=2 # and more\nboot fine cpus=4 quantum=1 x2apic append=a=b append=c\n\
-                    test p:t in=two,fine seconds=30 hardware A_B=c=d -- --skip x\nlib p in=two seconds=1\nc storm label=10 in=two seconds=9 -- 10";
+                    test p:t in=two,fine seconds=30 hardware A_B=c=d -- --skip x\nlib p in=two seconds=1\n\
+                    c storm label=10 in=two seconds=9 full -- 10";
         let list = List::parse(text).expect("valid");
         let fine = &list.boots[1];
         assert_eq!((fine.cpus, fine.quantum, fine.x2apic, fine.append.as_str()), (4, 1, true, "a=b c "));
@@ -262,6 +267,7 @@ mod tests {
         assert_eq!(first.environment, [("A_B".to_owned(), "c=d".to_owned())]);
         assert_eq!(first.arguments, ["--skip", "x"]);
         assert!(first.hardware && !list.entries[1].hardware);
+        assert!(!first.full && list.entries[2].full);
         assert_eq!(list.entries[2].name(), "storm[10]");
     }
 
