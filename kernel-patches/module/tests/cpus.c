@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /* CPUs that go and come while threads on them receive and send. */
 #include "harness.h"
+#include "settings.h"
 
-#include <fcntl.h>
 #include <pthread.h>
-#include <sched.h>
 
 struct counters {
 	uint64_t posted, taken;
@@ -26,21 +25,6 @@ UINTR static void unmask(void)
 UINTR static void ring(uint64_t index)
 {
 	_senduipi(index);
-}
-
-static bool set_online(int cpu, bool online)
-{
-	char path[64];
-	bool done;
-	int fd;
-
-	snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%d/online", cpu);
-	fd = open(path, O_WRONLY);
-	if (fd < 0)
-		return false;
-	done = write(fd, online ? "1" : "0", 1) == 1;
-	close(fd);
-	return done;
 }
 
 static void *send_until_stopped(void *data)
@@ -74,9 +58,9 @@ TEST(cpus_off_and_on_while_rung)
 		/* Both kinds: the receiver on the CPU that goes, or elsewhere. */
 		pin(round % 2 ? cpu : 0);
 		taken = LOAD(counters.taken);
-		CHECK(set_online(cpu, false), "CPU %d off: %s", cpu, strerror(errno));
+		set_online(cpu, false);
 		AWAIT(LOAD(counters.taken) > taken + 3);
-		CHECK(set_online(cpu, true), "CPU %d on: %s", cpu, strerror(errno));
+		set_online(cpu, true);
 		pin(cpu);
 		taken = LOAD(counters.taken);
 		AWAIT(LOAD(counters.taken) > taken + 3);
@@ -119,10 +103,10 @@ TEST(cpu_off_under_a_sender)
 		ready = false;
 		CHECK(!pthread_create(&sender, NULL, sends_from, &fd));
 		AWAIT(LOAD(ready));
-		CHECK(set_online(1, false), "%s", strerror(errno));
+		set_online(1, false);
 		taken = LOAD(counters.taken);
 		AWAIT(LOAD(counters.taken) > taken + 3);
-		CHECK(set_online(1, true), "%s", strerror(errno));
+		set_online(1, true);
 		STORE(counters.stop, true);
 		CHECK(!pthread_join(sender, NULL));
 		close(fd);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 #include "harness.h"
+#include "settings.h"
 
 #include <fcntl.h>
 #include <sched.h>
@@ -19,6 +20,7 @@ static char **arguments;
 /* Where a test leaves its reason; shared with the processes it makes. */
 static char *reason;
 static struct uintr_info before;
+static cpu_set_t given;
 
 #define REASON_SIZE 512
 
@@ -202,18 +204,32 @@ int sender_of(int fd)
 	return index;
 }
 
-void pin(int cpu)
+int cpus(void)
 {
+	return CPU_COUNT(&given);
+}
+
+int cpu_number(int cpu)
+{
+	CHECK(cpu < cpus(), "it takes %d CPUs", cpu + 1);
+	for (int number = 0;; number++)
+		if (CPU_ISSET(number, &given) && cpu-- == 0)
+			return number;
+}
+
+void pin_thread(pid_t thread, int cpu)
+{
+	int number = cpu_number(cpu);
 	cpu_set_t set;
 
 	CPU_ZERO(&set);
-	CPU_SET(cpu, &set);
-	CHECK(!sched_setaffinity(0, sizeof(set), &set), "CPU %d: %s", cpu, strerror(errno));
+	CPU_SET(number, &set);
+	CHECK(!sched_setaffinity(thread, sizeof(set), &set), "CPU %d: %s", number, strerror(errno));
 }
 
-int cpus(void)
+void pin(int cpu)
 {
-	return sysconf(_SC_NPROCESSORS_ONLN);
+	pin_thread(0, cpu);
 }
 
 uint64_t nanoseconds(void)
@@ -263,28 +279,35 @@ void expect_end(pid_t child, int status)
 	CHECK(ended == status, "the child's status is %#x, not %#x", ended, status);
 }
 
-static bool counters_are_back(struct uintr_info *now)
+static bool no_more_than(struct uintr_info most, struct uintr_info *now)
 {
 	*now = read_info();
 	/* Fewer there may be: what an earlier program has left is freed a little later, too. */
-	return now->receivers <= before.receivers && now->upids <= before.upids && now->tables <= before.tables;
+	return now->receivers <= most.receivers && now->upids <= most.upids && now->tables <= most.tables;
 }
 
-void expect_counters_back(void)
+void expect_counters(struct uintr_info most)
 {
 	uint64_t limit = nanoseconds() + 60000000000ull;
 	struct timespec pause = { .tv_nsec = 10000000 };
 	struct uintr_info now;
 
-	while (!counters_are_back(&now)) {
-		CHECK(nanoseconds() < limit, "receivers %llu, upids %llu, tables %llu; before: %llu, %llu, %llu",
-		      now.receivers, now.upids, now.tables, before.receivers, before.upids, before.tables);
+	while (!no_more_than(most, &now)) {
+		CHECK(nanoseconds() < limit,
+		      "receivers %llu, upids %llu, tables %llu; at most %llu, %llu, %llu, unless somebody else has come",
+		      now.receivers, now.upids, now.tables, most.receivers, most.upids, most.tables);
 		nanosleep(&pause, NULL);
 	}
 }
 
+void expect_counters_back(void)
+{
+	expect_counters(before);
+}
+
 static bool passes(const struct test *test, long limit)
 {
+	const char *changed;
 	int status;
 	pid_t child;
 
@@ -307,11 +330,14 @@ static bool passes(const struct test *test, long limit)
 	kill(-child, SIGKILL);
 	while (waitpid(-1, NULL, 0) > 0)
 		;
+	changed = restore_settings();
 	if (!reason[0] && WIFSIGNALED(status))
 		snprintf(reason, REASON_SIZE, WTERMSIG(status) == SIGALRM ? "hangs (%ld s)" : "killed by signal %ld",
 			 WTERMSIG(status) == SIGALRM ? limit : (long)WTERMSIG(status));
 	else if (!reason[0] && status)
 		snprintf(reason, REASON_SIZE, "ended with status %#x", status);
+	else if (!reason[0] && changed)
+		snprintf(reason, REASON_SIZE, "cannot restore %s", changed);
 	if (reason[0])
 		printf("FAILED %s: %s\n", test->name, reason);
 	else
@@ -335,6 +361,8 @@ int main(int count, char **values)
 	count_arguments = count;
 	arguments = values;
 	reason = shared_memory(REASON_SIZE);
+	prepare_settings();
+	CHECK(!sched_getaffinity(0, sizeof(given), &given), "%s", strerror(errno));
 	if (role && text_argument("ROLE", NULL))
 		return role(text_argument("ROLE", NULL));
 	limit = argument("LIMIT", 300);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * A tiny harness: each test runs in a process of its own under a time limit; one line for each, then the sum; last,
- * the module's counters must have returned to what they were. Statements wait for events, and only where the kernel
- * offers none (its counters) poll.
+ * the module's counters must have returned to what they were. After each, settings of the machine are what they were
+ * (settings.h). Statements wait for events, and only where the kernel offers none (its counters) poll.
  */
 #ifndef HARNESS_H
 #define HARNESS_H
@@ -89,13 +89,19 @@ void become_receiver(void *handler);
 int own_vector(unsigned int number);
 int sender_of(int fd);
 
-void pin(int cpu);
+/* CPUs are those that the test program was given, numbered from 0. */
 int cpus(void);
+void pin(int cpu);
+void pin_thread(pid_t thread, int cpu);
+/* The kernel's number of one. */
+int cpu_number(int cpu);
 uint64_t nanoseconds(void);
 uint64_t random_number(uint64_t *state);
 /* Waits for a child that must end with a status (as waitpid gives it). */
 void expect_end(pid_t child, int status);
-/* Waits, with a limit, until the counters are those of before the test program. */
+/* Waits, with a limit, until the counters, which are the whole machine's, are no higher than these. */
+void expect_counters(struct uintr_info most);
+/* Than before the test program. */
 void expect_counters_back(void);
 
 /* Spins until the condition holds, letting others run; the harness's time limit ends it. */

@@ -4,6 +4,7 @@
  * what was waiting comes at the worst moment. As root, on four CPUs, where the kernel's preemption can be chosen.
  */
 #include "harness.h"
+#include "settings.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -21,28 +22,13 @@ static struct shared {
 	int tid;
 } *shared;
 
-static void set(const char *path, const char *text)
-{
-	int fd = open(path, O_WRONLY);
-
-	CHECK(fd >= 0, "%s: %s", path, strerror(errno));
-	CHECK(write(fd, text, strlen(text)) == (ssize_t)strlen(text), "%s of %s: %s", text, path, strerror(errno));
-	close(fd);
-}
-
 static void prepare(void)
 {
 	CHECK(cpus() >= 4, "it takes 4 CPUs");
 	/* In the kernel, too; and without mercy for what has no priority. */
-	set("/sys/kernel/debug/sched/preempt", "full");
-	set("/proc/sys/kernel/sched_rt_runtime_us", "-1");
+	change_setting("/sys/kernel/debug/sched/preempt", "full");
+	change_setting("/proc/sys/kernel/sched_rt_runtime_us", "-1");
 	shared = shared_memory(sizeof(*shared));
-}
-
-static void restore(void)
-{
-	set("/sys/kernel/debug/sched/preempt", "voluntary");
-	set("/proc/sys/kernel/sched_rt_runtime_us", "950000");
 }
 
 static void doze(long microseconds)
@@ -112,11 +98,6 @@ static bool sleeps_in(pid_t pid, int tid, const char *function)
 
 enum { UNLOADS, COMES_UP };
 
-static void online(bool is)
-{
-	set("/sys/devices/system/cpu/cpu1/online", is ? "1" : "0");
-}
-
 /* Holds the lock of all states of hotplug most of the time. */
 static void reads_states(void)
 {
@@ -144,7 +125,7 @@ static void comes_up(void)
 	come_first();
 	while (!LOAD(shared->start[COMES_UP]))
 		doze(1000);
-	online(true);
+	set_online(1, true);
 	STORE(shared->done[COMES_UP], true);
 }
 
@@ -172,7 +153,7 @@ TEST(a_cpu_comes_up_while_the_module_goes)
 	pin(2);
 	hogs = process(3, hog);
 	reads = process(3, reads_states);
-	online(false);
+	set_online(1, false);
 	while (!met) {
 		pid_t goes, comes;
 
@@ -194,12 +175,11 @@ TEST(a_cpu_comes_up_while_the_module_goes)
 		load_again();
 		expect_end(process(1, unmasks), 0);
 		if (!met)
-			online(false);
+			set_online(1, false);
 	}
 	end(reads);
 	end(hogs);
 	device = open_device();
-	restore();
 }
 
 /* ---- an address space that cannot change ------------------------------------------------------------------------- */
@@ -276,5 +256,4 @@ TEST(who_waits_for_its_own_memory_holds_up_nobody)
 		expect_end(passes, 0);
 	}
 	end(hogs);
-	restore();
 }
