@@ -149,13 +149,8 @@ static void *move(void *data)
 	pid_t thread = *(pid_t *)data;
 	uint64_t random = 2463534242;
 
-	while (!LOAD(counters->stop)) {
-		cpu_set_t set;
-
-		CPU_ZERO(&set);
-		CPU_SET(random_number(&random) % cpus(), &set);
-		CHECK(!sched_setaffinity(thread, sizeof(set), &set));
-	}
+	while (!LOAD(counters->stop))
+		pin_thread(thread, random_number(&random) % cpus());
 	return NULL;
 }
 
