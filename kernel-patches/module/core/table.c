@@ -225,8 +225,10 @@ struct uintr_table *uintr_table_current(void)
 }
 
 /*
- * Giving address spaces their tables. Each has its mmap_lock for it, and none has a lock that others share: a program can
- * have its own mmap_lock held for as long as it likes, and waits for it alone, and can be killed while it waits.
+ * Giving address spaces their tables. Each has its mmap_lock for it: a program can have its own held for as long as it
+ * likes, and waits for it alone, and can be killed while it waits. Only then mmu_notifier_get_locked() takes a lock that
+ * all share, mm_all_locks_mutex, and those of all that this address space maps: a time that grows with the number of
+ * its mappings, as for each virtual machine that KVM makes.
  */
 
 /* The current address space has no table; its mmap_lock is held for writing. */
