@@ -15,7 +15,7 @@ use crate::{Outcome, child};
 
 /// For all of it, to be sure of an end.
 const WHOLE: Duration = Duration::from_secs(3600);
-/// From power-on to init, and between entries: real time of a busy machine.
+/// For the next line on the way to init, and between entries: real time of a busy machine.
 const BETWEEN: Duration = Duration::from_secs(240);
 /// Time for a panic's last lines.
 const PANIC: Duration = Duration::from_secs(5);
@@ -89,6 +89,9 @@ fn watch(lines: &Receiver<String>) -> (String, Option<String>, Vec<(String, Dura
                         parts.push((part.to_owned(), since.elapsed()));
                     }
                     since = Instant::now();
+                } else if allowed == BETWEEN && parts.is_empty() {
+                    // On its way to init, however slowly.
+                    deadline = Instant::now() + allowed;
                 }
                 log.push_str(&line);
             }
