@@ -81,6 +81,11 @@ pub fn scaled(real: u64, emulated: u64) -> u64 {
     if emulation::on() { emulated } else { real }
 }
 
+/// A size that the environment may set.
+pub fn size(name: &str, otherwise: u64) -> u64 {
+    std::env::var(name).map_or(otherwise, |n| n.parse().unwrap())
+}
+
 /// Computes, without a system call where that may last, until the condition holds.
 pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(60);

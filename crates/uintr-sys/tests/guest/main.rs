@@ -3,8 +3,8 @@
 //! On a machine that has them these run for real; elsewhere by the emulation (a case that needs the real thing is
 //! then left out). With `TOCSIN_TEST_UINTR_REQUIRED=1` only the real thing will do. Each case runs in a process of its own
 //! under a time limit. `cargo test -p tocsin-uintr-sys --test guest [-- FILTER]`.
-//! `TOCSIN_TEST_RINGS` sets the number of rings, `TOCSIN_TEST_PATIENCE` multiplies every time limit (a kernel with checkers
-//! is slow at making processes).
+//! `TOCSIN_TEST_RINGS`, `TOCSIN_TEST_MIGRATIONS` and `TOCSIN_TEST_KILLS` set how many rings, migrations and killed processes there
+//! are; `TOCSIN_TEST_PATIENCE` multiplies every time limit (a kernel with checkers is slow at making processes).
 #![allow(clippy::unwrap_used)] // clippy knows a test by its harness; this one has its own
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]

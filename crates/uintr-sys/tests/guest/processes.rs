@@ -1,6 +1,6 @@
 //! Several processes.
 
-use crate::common::{Child, Ended, count, fork, install, receiver, runs, scaled, shared, until};
+use crate::common::{Child, Ended, count, fork, install, receiver, runs, scaled, shared, size, until};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use tocsin_sync::atomic::real::{AtomicU64, Ordering};
@@ -117,7 +117,7 @@ pub fn descriptor_by_pidfd_getfd() {
 }
 
 pub fn receiver_killed_while_rung() {
-    for round in 0..scaled(50, 20) {
+    for round in 0..size("TOCSIN_TEST_KILLS", scaled(50, 20)) {
         let (here, there) = UnixStream::pair().unwrap();
         let seen: &AtomicU64 = shared();
         let child = fork(|| {
@@ -156,7 +156,7 @@ pub fn sender_killed() {
     let receiver = receiver();
     let fd = receiver.vector(0).unwrap().fd().unwrap();
     let mine = fd.sender().unwrap();
-    for _ in 0..scaled(50, 10) {
+    for _ in 0..size("TOCSIN_TEST_KILLS", scaled(50, 10)) {
         let children: Vec<_> = (0..2)
             .map(|_| {
                 fork(|| {

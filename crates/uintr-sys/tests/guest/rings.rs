@@ -1,13 +1,13 @@
 //! Many rings.
 
-use crate::common::{RUNS, cpus, install, pin, runs, scaled, until};
+use crate::common::{RUNS, cpus, install, pin, runs, scaled, size, until};
 use core::ffi::c_void;
 use std::sync::mpsc::channel;
 use tocsin_sync::atomic::real::{AtomicPtr, AtomicU64, Ordering};
 use tocsin_uintr_sys::{Config, Frame, Receiver, Sender, VectorFd};
 
 fn rings() -> u64 {
-    std::env::var("TOCSIN_TEST_RINGS").map_or_else(|_| scaled(1_000_000, 20_000), |n| n.parse().unwrap())
+    size("TOCSIN_TEST_RINGS", scaled(1_000_000, 20_000))
 }
 
 /// What the sender has posted, and what the handler has seen of it.
