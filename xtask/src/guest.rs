@@ -221,8 +221,8 @@ fn machinery(kernel: Kernel, c_programs: &BTreeSet<String>) -> Result<Parts, Str
     let tools = Tools::find(&archive, kernel == Kernel::Patched)?;
     let (built, emulator, boot_files) = std::thread::scope(|scope| {
         let built = scope.spawn(|| match kernel {
-            Kernel::Stock61 => kernel::stock("bookworm", &archive),
-            Kernel::Stock612 => kernel::stock("trixie", &archive),
+            Kernel::Stock61 => kernel::stock("bookworm", &archive, &tools),
+            Kernel::Stock612 => kernel::stock("trixie", &archive, &tools),
             Kernel::Patched => patched::find(&archive, &tools),
         });
         let emulator = Bochs::find(&tools, &archive);
@@ -256,7 +256,7 @@ fn pack(machine: &Machine<'_>, parts: &Parts, shell: bool) -> Result<(PathBuf, P
         boot: &machine.boot,
         entries: &entries,
         module: &parts.module.join("module/uintr.ko"),
-        kernel: &parts.kernel.image,
+        kernel: &parts.kernel,
         shell,
     };
     Ok((image::pack(&contents, &parts.boot_files, &parts.tools, &dir)?, dir))

@@ -11,7 +11,7 @@ use crate::{Outcome, child};
 const VERSION: &str = "3.0+dfsg-1";
 /// AMX is off: Bochs has it without XFD, and Linux does not start without that.
 const FLAGS: &str = "--enable-x86-64 --enable-cpu-level=6 --enable-smp --enable-all-optimizations --enable-avx --enable-evex \
-    --enable-cet --enable-protection-keys --enable-uintr --enable-memtype --enable-monitor-mwait \
+    --enable-cet --enable-protection-keys --enable-uintr --enable-vmx=2 --enable-memtype --enable-monitor-mwait \
     --disable-large-ramfile --disable-docbook --disable-plugins --with-nogui";
 /// No -g: half of the time would be spent on what is stripped.
 const CXXFLAGS: &str = "-O2";

@@ -1,5 +1,6 @@
 //! The guest's disk: a CD with isolinux, the kernel and an initramfs that holds all that runs.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
@@ -7,6 +8,7 @@ use std::time::Duration;
 
 use super::apt::Archive;
 use super::cpio::Archive as Cpio;
+use super::kernel::Built;
 use super::list::{Boot, Entry};
 use super::tools::Tools;
 use super::{cache, quietly, recipe};
@@ -51,7 +53,7 @@ pub struct Contents<'a> {
     pub boot: &'a Boot,
     pub entries: &'a [(&'a Entry, PathBuf)],
     pub module: &'a Path,
-    pub kernel: &'a Path,
+    pub kernel: &'a Built,
     pub shell: bool,
 }
 
@@ -68,7 +70,7 @@ pub fn pack(
     let cd = dir.join("cd");
     cache::make_dir(&cd)?;
     initramfs(contents, files, &cd.join("initrd"))?;
-    cache::copy(contents.kernel, &cd.join("vmlinuz"))?;
+    cache::copy(&contents.kernel.image, &cd.join("vmlinuz"))?;
     cache::copy(&files.dir.join("usr/lib/ISOLINUX/isolinux.bin"), &cd.join("isolinux.bin"))?;
     cache::copy(&files.dir.join("usr/lib/syslinux/modules/bios/ldlinux.c32"), &cd.join("ldlinux.c32"))?;
     let append = format!("{BOCHS} {SHORT} {STRICT} {}", contents.boot.append);
@@ -107,7 +109,7 @@ fn initramfs(contents: &Contents<'_>, files: &BootFiles, to: &Path) -> Outcome {
     let failed = |e: std::io::Error| format!("cannot write {}: {e}", to.display());
     let data = |file: &Path| fs::read(file).map_err(|e| format!("cannot read {}: {e}", file.display()));
     let mut archive = Cpio::new(BufWriter::new(File::create(to).map_err(failed)?));
-    for name in ["bin", "dev", "etc", "proc", "root", "sys", "t", "tmp"] {
+    for name in ["bin", "dev", "etc", "k", "proc", "root", "sys", "t", "tmp"] {
         archive.directory(name).map_err(failed)?;
     }
     archive.device("dev/console", 5, 1).map_err(failed)?;
@@ -125,6 +127,12 @@ fn initramfs(contents: &Contents<'_>, files: &BootFiles, to: &Path) -> Outcome {
             archive.file(&format!("t/{name}"), &data(file)?).map_err(failed)?;
             done.push(name);
         }
+    }
+    let modules: BTreeSet<&str> =
+        contents.entries.iter().flat_map(|(e, _)| &e.modules).map(String::as_str).collect();
+    for name in modules {
+        let kept = contents.kernel.modules.as_ref().ok_or("this kernel's own modules are not kept")?;
+        archive.file(&format!("k/{name}.ko"), &data(&kept.join(format!("{name}.ko")))?).map_err(failed)?;
     }
     archive.finish().map(drop).map_err(failed)
 }
@@ -169,8 +177,10 @@ mod tests {
         let text = "boot two\ntest p:t in=two seconds=7 A=it's -- --skip x";
         let list = List::parse(text).expect("valid");
         let entries = [(&list.entries[0], PathBuf::new())];
-        let (module, kernel) = (Path::new(""), Path::new(""));
-        let contents = Contents { boot: &list.boots[0], entries: &entries, module, kernel, shell: false };
+        let (image, headers, settings) = (PathBuf::new(), PathBuf::new(), Vec::new());
+        let kernel = Built { image, headers, settings, modules: None };
+        let (boot, module) = (&list.boots[0], Path::new(""));
+        let contents = Contents { boot, entries: &entries, module, kernel: &kernel, shell: false };
         assert_eq!(
             plan(&contents),
             "entry module-loads 60 /t/load.sh\nentry 'p-t' 7 env 'A=it'\\''s' '/t/p-t' '--skip' 'x'\n\

@@ -2,11 +2,13 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use std::{fs, io::Read};
 
 use super::apt::{Apt, Archive};
 use super::cache;
-use crate::Outcome;
+use super::tools::Tools;
+use crate::{Outcome, child};
 
 /// A kernel that can be booted and built against.
 #[derive(Clone)]
@@ -17,16 +19,21 @@ pub struct Built {
     pub headers: PathBuf,
     /// What its `make` wants to be told.
     pub settings: Vec<String>,
+    /// Where some of its own modules are, if they are kept.
+    pub modules: Option<PathBuf>,
 }
+
+/// Modules of stock kernels that tests load, in an order in which they can be.
+const MODULES: [&str; 3] = ["irqbypass", "kvm", "kvm-intel"];
 
 /// The newest kernel for clouds that `suite` has.
 ///
 /// # Errors
 /// When its packages cannot be fetched, or are laid out in another way than we know.
-pub fn stock(suite: &str, archive: &Archive) -> Result<Built, String> {
-    let dir = cache::once(&cache::key("kernel", &["3", suite]), |dir, place| {
+pub fn stock(suite: &str, archive: &Archive, tools: &Tools) -> Result<Built, String> {
+    let dir = cache::once(&cache::key("kernel", &["4", suite]), |dir, place| {
         println!("fetching the stock kernel of {suite}");
-        fetch(archive.suite(suite)?, suite, dir, place)
+        fetch(archive.suite(suite)?, suite, tools, dir, place)
     })?;
     let release = cache::read(&dir.join("release"))?;
     Ok(Built {
@@ -36,10 +43,11 @@ pub fn stock(suite: &str, archive: &Archive) -> Result<Built, String> {
         settings: ["CC=cc", "CONFIG_CC_HAS_MIN_FUNCTION_ALIGNMENT=", "CONFIG_DEBUG_INFO_BTF_MODULES="]
             .map(str::to_owned)
             .to_vec(),
+        modules: Some(dir.join("modules")),
     })
 }
 
-fn fetch(apt: &Apt, suite: &str, dir: &Path, place: &Path) -> Outcome {
+fn fetch(apt: &Apt, suite: &str, tools: &Tools, dir: &Path, place: &Path) -> Outcome {
     let starting_with = |package: &str, prefix: &str| {
         let found = apt.depends(package)?.into_iter().find(|name| name.starts_with(prefix));
         found.ok_or_else(|| format!("{package} of {suite} depends on no {prefix}*"))
@@ -57,6 +65,7 @@ fn fetch(apt: &Apt, suite: &str, dir: &Path, place: &Path) -> Outcome {
     let boot = dir.join("boot");
     apt.unpack(&[&image], &boot)?;
     cache::copy(&boot.join(format!("boot/vmlinuz-{release}")), &dir.join("image"))?;
+    keep_modules(&boot, tools, &dir.join("modules"))?;
     cache::remove(&boot)?;
 
     let root = dir.join("tree");
@@ -71,6 +80,27 @@ fn fetch(apt: &Apt, suite: &str, dir: &Path, place: &Path) -> Outcome {
     apt.unpack(&["libc6", elf, "zlib1g", "libzstd1"], &libraries)?;
     wrap_programs(&root.join("usr/lib").join(&kbuild), &place.join("libraries"))?;
     cache::write(&dir.join("release"), release)
+}
+
+/// Copies what tests load from below `package`, where newer kernels have it compressed.
+fn keep_modules(package: &Path, tools: &Tools, to: &Path) -> Outcome {
+    cache::make_dir(to)?;
+    let name = |file: &str| format!("-name '{file}.ko' -o -name '{file}.ko.xz'");
+    let names: Vec<String> = MODULES.iter().map(|file| name(file)).collect();
+    let script = format!(
+        "set -e; find '{}' {} | while read -r file; do cp \"$file\" '{to}'; done; \
+         for file in '{to}'/*.xz; do [ ! -e \"$file\" ] || xz -d \"$file\"; done",
+        package.display(),
+        names.join(" -o "),
+        to = to.display()
+    );
+    let mut command = child::command("sh", &["-c", &script], Duration::from_secs(60));
+    tools.add_to(&mut command);
+    child::output(command, "keeping modules")?;
+    match MODULES.iter().find(|file| !to.join(format!("{file}.ko")).is_file()) {
+        Some(file) => Err(format!("the stock kernel has no module {file}")),
+        None => Ok(()),
+    }
 }
 
 /// Has each program below `dir` started with the libraries it was built for: those of this machine may be older.

@@ -121,6 +121,8 @@ pub struct Entry {
     pub hardware: bool,
     /// For full runs alone.
     pub full: bool,
+    /// Modules of the stock kernel's own that it wants to find in /k.
+    pub modules: Vec<String>,
 }
 
 /// `SIZE/FACTOR` as the size that a run takes; anything else as it is.
@@ -163,6 +165,7 @@ impl Entry {
             arguments: Vec::new(),
             hardware: false,
             full: false,
+            modules: Vec::new(),
         };
         let mut settings = settings.iter();
         for word in settings.by_ref() {
@@ -173,6 +176,7 @@ impl Entry {
                 Some(("in", boots)) => entry.boots = boots.split(',').map(str::to_owned).collect(),
                 Some(("seconds", n)) => entry.limit = Duration::from_secs(number(n)?.into()),
                 Some(("label", label)) => entry.label = label.to_owned(),
+                Some(("modules", names)) => entry.modules = names.split(',').map(str::to_owned).collect(),
                 Some((name, value)) if name.starts_with(|c: char| c.is_ascii_uppercase()) => {
                     entry.environment.push((name.to_owned(), value.to_owned()));
                 }
@@ -258,7 +262,7 @@ mod tests {
     fn a_list_is_read() {
         let text = "# comment\nboot two cpus=2 # and more\nboot fine cpus=4 quantum=1 x2apic append=a=b append=c\n\
                     test p:t in=two,fine seconds=30 hardware A_B=c=d -- --skip x\nlib p in=two seconds=1\n\
-                    c storm label=10 in=two seconds=9 full -- 10";
+                    c storm label=10 in=two seconds=9 full modules=a,b -- 10";
         let list = List::parse(text).expect("valid");
         let fine = &list.boots[1];
         assert_eq!((fine.cpus, fine.quantum, fine.x2apic, fine.append.as_str()), (4, 1, true, "a=b c "));
@@ -268,6 +272,7 @@ mod tests {
         assert_eq!(first.arguments, ["--skip", "x"]);
         assert!(first.hardware && !list.entries[1].hardware);
         assert!(!first.full && list.entries[2].full);
+        assert_eq!(list.entries[2].modules, ["a", "b"]);
         assert_eq!(list.entries[2].name(), "storm[10]");
     }
 

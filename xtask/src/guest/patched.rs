@@ -38,6 +38,7 @@ pub fn find(archive: &Archive, tools: &Tools) -> Result<Built, String> {
         image: dir.join("tree/arch/x86/boot/bzImage"),
         headers: dir.join("tree"),
         settings: vec!["CC=cc".to_owned()],
+        modules: None,
     })
 }
 
