@@ -13,6 +13,28 @@ pub enum Error {
     /// A placement policy that does not exist.
     #[error("unknown placement policy `{0}`: use none, scatter or scatter_numa")]
     UnknownPolicy(String),
+    /// A placement of progress threads that does not exist.
+    #[error("unknown placement of progress threads `{0}`: use none, bind, numa, smt or odd_even")]
+    UnknownProgressPolicy(String),
+    /// A placement of progress threads that cannot be had here.
+    #[error("progress threads cannot be placed by {policy}: {why}")]
+    Progress {
+        /// The policy's name.
+        policy: &'static str,
+        /// The reason, and what to do.
+        why: String,
+    },
+    /// A split tree that is none.
+    #[error("{ranks} ranks on {cores} cores: split-tree needs a rank and at least as many cores as ranks")]
+    SplitTree {
+        /// Ranks asked for.
+        ranks: u32,
+        /// Cores there are.
+        cores: u32,
+    },
+    /// A processor that the topology does not have.
+    #[error("the topology has no cpu {0}")]
+    NoSuchCpu(usize),
     /// The kernel refused to tell or to change a thread's affinity mask.
     #[error("cannot {action}: {source}; look at `taskset -p $$` and at the container's cpuset")]
     Affinity {

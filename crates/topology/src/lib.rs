@@ -2,7 +2,8 @@
 //!
 //! For users: [`Topology::machine`] describes the processors this thread may run on (its affinity mask, hence a
 //! container's cpuset, is honoured); [`Synthetic`] describes a machine one does not have, so that every placement
-//! policy is testable anywhere; [`placement`] says which processor each rank is bound to.
+//! policy is testable anywhere; [`placement`] says which processor each rank is bound to, [`Topology::seats`] where its
+//! progress thread runs; [`split_tree`] says how much of a tree collective the progress threads should do.
 //!
 //! ```
 //! use tocsin_topology::{Policy, Topology};
@@ -20,6 +21,8 @@ mod error;
 mod model;
 mod pairs;
 mod policy;
+mod progress;
+pub mod split_tree;
 mod synthetic;
 mod sys;
 
@@ -28,5 +31,6 @@ pub use error::Error;
 pub use model::{Cache, CacheKind, Core, Discover, Node, Topology};
 pub use pairs::Distance;
 pub use policy::{Policy, placement};
+pub use progress::{ProgressPolicy, Seat};
 pub use synthetic::Synthetic;
 pub use sys::Sys;
