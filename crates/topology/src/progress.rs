@@ -11,7 +11,7 @@ use std::str::FromStr;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ProgressPolicy {
-    /// Nowhere in particular: they are not bound by this library.
+    /// Not bound: such a thread starts with its rank's binding, if that has one.
     #[default]
     None,
     /// On their rank's processor.

@@ -12,7 +12,7 @@ use tocsin_shm_transport::rendezvous_socket::{RendezvousSocket, recv_segment, se
 use tocsin_sync::atomic::{AtomicBool, Ordering};
 
 use crate::VERSION;
-use crate::config::BOOTSTRAP_FD;
+use crate::config::{BOOTSTRAP_FD, Seat};
 use crate::error::Error;
 
 /// First line of the launcher's message.
@@ -33,6 +33,8 @@ pub struct Place {
     pub rank: u32,
     /// The processor that the rank is bound to.
     pub cpu: Option<usize>,
+    /// The processor that its progress thread is to be bound to, if it has one.
+    pub progress: Option<usize>,
     /// Process id of the launcher.
     pub launcher: Option<i32>,
 }
@@ -40,7 +42,7 @@ pub struct Place {
 impl Place {
     /// The place of `rank` in `segment`.
     pub fn new(segment: Arc<Segment>, rank: u32) -> Place {
-        Place { segment, rank, cpu: None, launcher: None }
+        Place { segment, rank, cpu: None, progress: None, launcher: None }
     }
 }
 
@@ -129,7 +131,8 @@ impl Bootstrap for LauncherSocket {
         Ok(Place {
             segment: Arc::new(segment),
             rank: hello.rank,
-            cpu: hello.cpu,
+            cpu: hello.seat.cpu,
+            progress: hello.seat.progress,
             launcher: Some(hello.launcher),
         })
     }
@@ -169,15 +172,16 @@ pub(crate) struct Hello {
     pub rank: u32,
     pub ranks: u32,
     pub launcher: i32,
-    pub cpu: Option<usize>,
+    pub seat: Seat,
 }
 
 impl Hello {
     /// Says everything that a rank needs; the socket's buffer holds it until the rank reads.
     pub(crate) fn send(&self, socket: &RendezvousSocket, segment: &Segment) -> Result<(), Error> {
-        let cpu = self.cpu.map_or_else(|| "-".to_owned(), |c| c.to_string());
-        let text =
-            format!("{GREETING}\n{VERSION}\n{}\n{}\n{}\n{cpu}\n", self.rank, self.ranks, self.launcher);
+        let place = |cpu: Option<usize>| cpu.map_or_else(|| "-".to_owned(), |c| c.to_string());
+        let (cpu, progress) = (place(self.seat.cpu), place(self.seat.progress));
+        let (rank, ranks, launcher) = (self.rank, self.ranks, self.launcher);
+        let text = format!("{GREETING}\n{VERSION}\n{rank}\n{ranks}\n{launcher}\n{cpu}\n{progress}\n");
         socket.send(text.as_bytes(), None).map_err(segment_error)?;
         send_segment(socket, segment).map_err(segment_error)
     }
@@ -195,8 +199,9 @@ impl Hello {
         }
         let mut number = || lines.next().and_then(|l| l.parse::<u32>().ok()).ok_or_else(nonsense);
         let (rank, ranks, launcher) = (number()?, number()?, number()?);
-        let cpu = lines.next().and_then(|l| l.parse().ok());
-        Ok(Hello { rank, ranks, launcher: launcher as i32, cpu })
+        let mut place = || lines.next().and_then(|l| l.parse().ok());
+        let seat = Seat { cpu: place(), progress: place() };
+        Ok(Hello { rank, ranks, launcher: launcher as i32, seat })
     }
 }
 
@@ -223,8 +228,13 @@ mod tests {
         let other = b"tocsin-launch\n99.0.0\n0\n1\n1\n-\n";
         let text = Hello::parse(other).err().unwrap().to_string();
         assert!(text.contains("99.0.0") && text.contains(VERSION), "{text}");
-        let good = format!("tocsin-launch\n{VERSION}\n1\n2\n77\n3\n");
-        let hello = Hello::parse(good.as_bytes()).unwrap();
-        assert_eq!((hello.rank, hello.ranks, hello.launcher, hello.cpu), (1, 2, 77, Some(3)));
+        for (cpu, progress) in [(Some(3), Some(4)), (Some(3), None), (None, None)] {
+            let place = |cpu: Option<usize>| cpu.map_or("-".to_owned(), |c| c.to_string());
+            let seat = format!("{}\n{}\n", place(cpu), place(progress));
+            let good = format!("tocsin-launch\n{VERSION}\n1\n2\n77\n{seat}");
+            let hello = Hello::parse(good.as_bytes()).unwrap();
+            assert_eq!((hello.rank, hello.ranks, hello.launcher), (1, 2, 77));
+            assert_eq!(hello.seat, Seat { cpu, progress });
+        }
     }
 }

@@ -3,6 +3,7 @@
 //! [`VARIABLES`] is the table that the README and a test print; [`Config::set`] is the one parser, used for
 //! the environment and for command-line options of the same names alike.
 
+mod placement;
 mod size;
 mod variables;
 
@@ -14,6 +15,10 @@ use crate::error::Error;
 pub use size::parse_size;
 /// Where ranks run.
 pub use tocsin_topology::Policy as Bind;
+/// Where progress threads of the backend `thread` run.
+pub use tocsin_topology::ProgressPolicy as ProgressPlacement;
+/// Where a rank and its progress thread run.
+pub use tocsin_topology::Seat;
 pub(crate) use variables::{BOOTSTRAP_FD, BOOTSTRAP_WORLD, CHILD};
 pub use variables::{VARIABLES, Variable};
 
@@ -50,17 +55,6 @@ impl Lmt {
     }
 }
 
-/// Where progress threads of the backend `thread` run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum ProgressPlacement {
-    /// Wherever the kernel puts them.
-    #[default]
-    None,
-    /// On their rank's core.
-    Bind,
-}
-
 /// What a rank needs to know before it joins a world.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -79,6 +73,8 @@ pub struct Config {
     pub bind: Bind,
     /// Placement of progress threads.
     pub progress: ProgressPlacement,
+    /// The machine as placement sees it, in the notation of [`tocsin_topology::Synthetic`]; `None` is the machine.
+    pub topology: Option<String>,
     /// File for the trace. A rank that was not started by this library's launcher or [`threads`](crate::threads())
     /// writes its own, with its number before the extension.
     pub trace: Option<PathBuf>,
@@ -94,6 +90,7 @@ impl Default for Config {
             lmt: Lmt::default(),
             bind: Bind::None,
             progress: ProgressPlacement::default(),
+            topology: None,
             trace: None,
         }
     }

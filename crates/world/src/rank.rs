@@ -86,7 +86,7 @@ pub(crate) fn join(place: Place, config: &Config) -> Result<(Arc<Rank>, Bound), 
 }
 
 fn try_join(place: Place, config: &Config) -> Result<(Arc<Rank>, Bound), Error> {
-    let Place { segment, rank, cpu, launcher } = place;
+    let Place { segment, rank, cpu, progress, launcher } = place;
     let backend = config.usable_backend()?;
     if let Some(launcher) = launcher {
         // Under Yama, lets the launcher's descendants (the other ranks) read this one's memory. Elsewhere an error
@@ -132,8 +132,12 @@ fn try_join(place: Place, config: &Config) -> Result<(Arc<Rank>, Bound), Error> 
     engine.attach(receiver.control());
     let progress_thread = match backend {
         BackendKind::Thread => {
-            let cpu = if config.progress == ProgressPlacement::Bind { cpu } else { None };
-            let thread = ProgressThread::spawn(engine.clone(), cpu);
+            let at = match config.progress {
+                ProgressPlacement::None => None,
+                ProgressPlacement::Bind => cpu,
+                _ => progress,
+            };
+            let thread = ProgressThread::spawn(engine.clone(), at);
             Some(thread.map_err(|e| Error::os("starting the progress thread", e))?)
         }
         _ => None,

@@ -8,7 +8,7 @@ use tocsin_shm_transport::Segment;
 
 use crate::bootstrap::{Bootstrap, InProcess, Place, segment_error};
 use crate::comm::Comm;
-use crate::config::Config;
+use crate::config::{Config, Seat};
 use crate::error::Error;
 use crate::trace;
 use crate::world::World;
@@ -37,8 +37,8 @@ pub fn threads_each<R: Send, F: Fn(Comm) -> R + Sync>(
         let what = "0 ranks make no world: start at least 1".into();
         return Err(Error::InvalidArgument { operation: "threads", what });
     }
+    let seats = config.seats(ranks)?;
     let segment = Arc::new(Segment::create(ranks).map_err(segment_error)?);
-    let cpus = tocsin_topology::placement(config.bind, ranks as usize);
     let mut of_ranks = config.clone();
     of_ranks.trace = of_ranks.trace.map(|path| trace::part(&path));
     let (f, of_ranks) = (&f, &of_ranks);
@@ -46,12 +46,12 @@ pub fn threads_each<R: Send, F: Fn(Comm) -> R + Sync>(
     let results = std::thread::scope(|scope| {
         let mut handles = Vec::with_capacity(ranks as usize);
         for rank in 0..ranks {
-            let seat =
-                Seat { segment: segment.clone(), rank, cpu: cpus.get(rank as usize).copied().flatten() };
+            let at = seats.get(rank as usize).copied().unwrap_or_default();
+            let member = Member { segment: segment.clone(), rank, at };
             let started =
                 std::thread::Builder::new().name(format!("rank-{rank}")).spawn_scoped(scope, move || {
                     match gate.pass() {
-                        true => seat.run(of_ranks, f),
+                        true => member.run(of_ranks, f),
                         // Nobody reads it: who started the threads gives its own error.
                         false => Err(Error::Finalized { operation: "threads" }),
                     }
@@ -117,23 +117,23 @@ impl Gate {
     }
 }
 
-struct Seat {
+struct Member {
     segment: Arc<Segment>,
     rank: u32,
-    cpu: Option<usize>,
+    at: Seat,
 }
 
-impl Bootstrap for &Seat {
+impl Bootstrap for &Member {
     fn place(self) -> Result<Place, Error> {
         let mut place = InProcess { segment: self.segment.clone(), rank: self.rank }.place()?;
-        place.cpu = self.cpu;
+        (place.cpu, place.progress) = (self.at.cpu, self.at.progress);
         Ok(place)
     }
 }
 
-impl Seat {
+impl Member {
     fn run<R>(self, config: &Config, f: &impl Fn(Comm) -> R) -> Result<R, Error> {
-        if let Some(cpu) = self.cpu {
+        if let Some(cpu) = self.at.cpu {
             // Placement is a wish, never a reason to fail.
             let _refused = tocsin_topology::bind_thread(cpu);
         }

@@ -15,7 +15,8 @@ fn right_values_are_taken_and_survive_the_way_to_another_process() {
         ("TOCSIN_UNEXPECTED_MAX", &["64K", "64M", "1G"]),
         ("TOCSIN_LMT", &["auto", "direct", "cma", "double"]),
         ("TOCSIN_BIND", &["none", "scatter", "scatter_numa"]),
-        ("TOCSIN_PROGRESS", &["none", "bind"]),
+        ("TOCSIN_PROGRESS", &["none", "bind", "numa", "smt", "odd_even"]),
+        ("TOCSIN_TOPOLOGY", &["numa:2 core:4 pu:1", "pu:3"]),
         ("TOCSIN_TRACE", &["trace.json", "/tmp/trace.json"]),
     ];
     let public: Vec<_> = VARIABLES.iter().filter(|v| !v.internal).map(|v| v.name).collect();
@@ -51,6 +52,9 @@ fn wrong_values_name_the_right_ones() {
         ("TOCSIN_LMT", "vmsplice"),
         ("TOCSIN_BIND", "everywhere"),
         ("TOCSIN_PROGRESS", "fast"),
+        ("TOCSIN_TOPOLOGY", ""),
+        ("TOCSIN_TOPOLOGY", "core:0"),
+        ("TOCSIN_TOPOLOGY", "brain:2"),
         ("TOCSIN_TRACE", ""),
         ("TOCSIN_TRACE", "/no/such/directory/trace"),
     ];
@@ -76,6 +80,24 @@ fn unknown_variables_are_errors_that_list_the_known_ones() {
 fn other_variables_are_none_of_our_business() {
     assert_eq!(read("TOCSINX", "poll").unwrap(), Config::default());
     assert_eq!(read("PATH", "/bin").unwrap(), Config::default());
+}
+
+#[test]
+fn seats() {
+    let mut config = read("TOCSIN_TOPOLOGY", "numa:2 core:4 pu:1").unwrap();
+    assert_eq!(config.seats(2).unwrap(), [Seat::default(); 2]);
+    config.bind = Bind::ScatterNuma;
+    config.progress = ProgressPlacement::Numa;
+    let at = |cpu, progress| Seat { cpu: Some(cpu), progress: Some(progress) };
+    assert_eq!(config.seats(3).unwrap(), [at(0, 1), at(2, 3), at(4, 5)]);
+    // Refused, and only where it would be of use.
+    config.progress = ProgressPlacement::Smt;
+    assert_eq!(config.seats(1).unwrap(), [Seat { cpu: Some(0), progress: None }]);
+    config.backend = Some(BackendKind::Thread);
+    let text = config.seats(1).unwrap_err().to_string();
+    assert!(text.contains("smt") && text.contains("hardware thread"), "{text}");
+    config.topology = Some("core:x".into());
+    assert!(config.seats(1).unwrap_err().to_string().contains("core:x"));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The table of environment variables.
 
-use super::{Config, Lmt, ProgressPlacement};
+use super::{Config, Lmt};
 use crate::BackendKind;
 use crate::config::size::parse_size;
 use crate::error::Error;
@@ -126,27 +126,28 @@ pub static VARIABLES: &[Variable] = &[
     },
     Variable {
         name: "TOCSIN_PROGRESS",
-        values: "none, bind",
+        values: "none, bind, numa, smt, odd_even",
         default: "none",
-        meaning: "which core the progress threads of the backend thread are bound to",
+        meaning: "which core the progress threads of the backend thread are bound to: none, their rank's, free ones of its NUMA node, another hardware thread of its core, or two for all (`tocsin plan placement` shows it)",
         internal: false,
         set: |c, v| {
-            c.progress = match v {
-                "none" => ProgressPlacement::None,
-                "bind" => ProgressPlacement::Bind,
-                _ => return None,
-            };
+            c.progress = v.parse().ok()?;
             Some(())
         },
-        get: |c| {
-            Some(
-                match c.progress {
-                    ProgressPlacement::None => "none",
-                    ProgressPlacement::Bind => "bind",
-                }
-                .into(),
-            )
+        get: |c| Some(c.progress.to_string()),
+    },
+    Variable {
+        name: "TOCSIN_TOPOLOGY",
+        values: "a synthetic description such as `numa:2 core:4 pu:1` (levels: package, numa, l3, l2, core, pu)",
+        default: "this machine",
+        meaning: "the machine as placement sees it; a core of it that this machine does not have is not bound to",
+        internal: false,
+        set: |c, v| {
+            tocsin_topology::Topology::synthetic(v).ok()?;
+            c.topology = Some(v.to_owned());
+            Some(())
         },
+        get: |c| c.topology.clone(),
     },
     Variable {
         name: "TOCSIN_TRACE",

@@ -10,7 +10,7 @@ use tocsin_shm_transport::Segment;
 use tocsin_shm_transport::rendezvous_socket::RendezvousSocket;
 
 use crate::bootstrap::Hello;
-use crate::config::{BOOTSTRAP_FD, BOOTSTRAP_WORLD, CHILD, VARIABLES};
+use crate::config::{BOOTSTRAP_FD, BOOTSTRAP_WORLD, CHILD, Seat, VARIABLES};
 use crate::error::Error;
 use crate::launcher::descendants::Mark;
 use crate::launcher::{Launch, signals};
@@ -25,14 +25,14 @@ pub(super) fn start(
     segment: &Segment,
     mark: &Mark,
     rank: u32,
-    cpu: Option<usize>,
+    seat: Seat,
 ) -> Result<(Child, UnixStream), Error> {
     let (ours, theirs) = UnixStream::pair().map_err(|e| Error::os("socketpair", e))?;
     let lifeline = ours.try_clone().map_err(|e| Error::os("keeping the rank's socket", e))?;
     let socket = RendezvousSocket::new(ours, PATIENCE).map_err(crate::bootstrap::segment_error)?;
     // SAFETY: - neither call has a precondition.
     let launcher = unsafe { libc::getpid() };
-    Hello { rank, ranks: launch.ranks, launcher, cpu }.send(&socket, segment)?;
+    Hello { rank, ranks: launch.ranks, launcher, seat }.send(&socket, segment)?;
     let theirs = OwnedFd::from(theirs);
 
     let mut command = Command::new(&launch.program);
@@ -57,7 +57,7 @@ pub(super) fn start(
         command.stdin(Stdio::null());
     }
     let inherited = theirs.as_raw_fd();
-    let set = cpu.and_then(cpu_set);
+    let set = seat.cpu.and_then(cpu_set);
     let unblock = launch.forward_signals;
     // SAFETY: - between fork and exec only prctl, getppid, pthread_sigmask, fcntl, sched_setaffinity and _exit
     //           are called, all

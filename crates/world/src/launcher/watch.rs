@@ -15,6 +15,7 @@ use super::descendants::Mark;
 use super::output::Outputs;
 use super::{Launch, OnFailure, Order, Report, child, signals};
 use crate::bootstrap::segment_error;
+use crate::config::Seat;
 use crate::error::Error;
 use crate::trace;
 
@@ -75,8 +76,8 @@ pub(super) fn run(
 
 impl<'a> World<'a> {
     fn start(launch: &'a Launch) -> Result<World<'a>, Error> {
+        let seats = launch.config.seats(launch.ranks)?;
         let segment = Arc::new(Segment::create(launch.ranks).map_err(segment_error)?);
-        let cpus = tocsin_topology::placement(launch.config.bind, launch.ranks as usize);
         let outputs = launch.tag_output.then(Outputs::new);
         let mut world = World {
             launch,
@@ -94,8 +95,8 @@ impl<'a> World<'a> {
             deadline: None,
         };
         for rank in 0..launch.ranks {
-            let cpu = cpus.get(rank as usize).copied().flatten();
-            if let Err(error) = world.start_rank(rank, cpu) {
+            let seat = seats.get(rank as usize).copied().unwrap_or_default();
+            if let Err(error) = world.start_rank(rank, seat) {
                 world.kill_all();
                 world.finish();
                 return Err(error);
@@ -104,8 +105,8 @@ impl<'a> World<'a> {
         Ok(world)
     }
 
-    fn start_rank(&mut self, rank: u32, cpu: Option<usize>) -> Result<(), Error> {
-        let (mut child, lifeline) = child::start(self.launch, &self.segment, &self.mark, rank, cpu)?;
+    fn start_rank(&mut self, rank: u32, seat: Seat) -> Result<(), Error> {
+        let (mut child, lifeline) = child::start(self.launch, &self.segment, &self.mark, rank, seat)?;
         let (out, err) = (child.stdout.take(), child.stderr.take());
         let watched = self.watcher.watch(rank, child.id()).map_err(segment_error);
         if watched.is_err() {

@@ -1,0 +1,50 @@
+//! Where the ranks of a world and their progress threads run.
+
+use super::{Bind, Config, ProgressPlacement, Seat};
+use crate::BackendKind;
+use crate::error::Error;
+use tocsin_topology::Topology;
+
+impl Config {
+    /// The machine as placement sees it: [`Config::topology`], or what the kernel says of this one.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for a description that does not parse; a refusal of the kernel.
+    pub fn machine(&self) -> Result<Topology, Error> {
+        match &self.topology {
+            Some(text) => Topology::synthetic(text).map_err(|e| refused(&e)),
+            None => Topology::machine().map_err(|e| Error::System {
+                operation: "describing this machine".into(),
+                reason: e.to_string(),
+            }),
+        }
+    }
+
+    /// Where each of `ranks` ranks and its progress thread run.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] when [`Config::topology`] does not parse, or when the backend is `thread` and its
+    /// threads cannot be placed as [`Config::progress`] says.
+    pub fn seats(&self, ranks: u32) -> Result<Vec<Seat>, Error> {
+        let ranks = ranks as usize;
+        if (self.bind, self.progress) == (Bind::None, ProgressPlacement::None) {
+            return Ok(vec![Seat::default(); ranks]);
+        }
+        let machine = match self.machine() {
+            Ok(machine) => machine,
+            Err(error) if self.topology.is_some() => return Err(error),
+            // Placement on a machine that cannot be described is a wish, never a reason to fail.
+            Err(_) => return Ok(vec![Seat::default(); ranks]),
+        };
+        match machine.seats(self.bind, self.progress, ranks) {
+            Err(error) if self.backend == Some(BackendKind::Thread) => Err(refused(&error)),
+            // Nobody has a progress thread.
+            Err(_) => machine.seats(self.bind, ProgressPlacement::None, ranks).map_err(|e| refused(&e)),
+            Ok(seats) => Ok(seats),
+        }
+    }
+}
+
+fn refused(error: &tocsin_topology::Error) -> Error {
+    Error::InvalidArgument { operation: "placing ranks", what: error.to_string() }
+}
