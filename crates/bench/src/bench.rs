@@ -25,6 +25,7 @@ fn row(bench: &'static str, plan: &Plan) -> Row {
         .set("kind", plan.kind.to_string())
         .set("ranks", plan.ranks)
         .set("lmt", effective_lmt(plan))
+        .set("progress", plan.progress.map(|policy| policy.name()))
 }
 
 /// How large messages travel between the ranks of a plan: what was asked for, or the best, where it works.

@@ -1,12 +1,14 @@
 //! The command line.
 
+mod plan;
+
 use crate::values::{
-    Backend, Case, Completion, ComputeTime, Kind, Lmt, Mechanism, Mode, OnFailure, Operation, Progress,
-    Sizes, compute_times, counts, requests, sizes, word,
+    Backend, Case, Completion, ComputeTime, Kind, Lmt, Mechanism, Mode, OnFailure, Operation, Sizes,
+    compute_times, counts, requests, sizes, word,
 };
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
-use tocsin_topology::Policy;
+use tocsin_topology::{Policy, ProgressPolicy};
 use tocsin_world::launcher::MAX_RANKS;
 
 /// Communication that makes progress by interrupt: run programs, measure, plot.
@@ -33,6 +35,11 @@ pub(crate) enum Command {
     /// Measure
     #[command(after_help = "Example: tocsin bench overlap --backend signal,poll --plot plots")]
     Bench(Bench),
+    /// What the placement policies, the cost model and the simulator decide, on this machine or on one you do not have
+    #[command(
+        after_help = "Example: tocsin plan placement --topology 'numa:2 core:4' --ranks 6 --progress numa"
+    )]
+    Plan(plan::Plan),
     /// A rank that a bench started: not for people
     #[command(hide = true)]
     Rank(crate::rank::Start),
@@ -56,10 +63,11 @@ pub(crate) struct Run {
     /// Which core each rank is bound to: none, scatter, scatter_numa [default: scatter while ranks <= cores]
     #[arg(long, value_name = "P")]
     pub bind: Option<Policy>,
-    /// Where progress threads run (thread backend): none (wherever the kernel puts them), bind (on their rank's core)
-    /// [default: none]
-    #[arg(long, value_name = "P", value_parser = word::<Progress>)]
-    pub progress: Option<Progress>,
+    /// Where progress threads run (thread backend): none (not bound: a thread starts with its rank's
+    /// binding, if that has one), bind (on their rank's core), numa (on free cores of
+    /// its NUMA node), smt (on another hardware thread of its core), odd_even (two cores for all) [default: none]
+    #[arg(long, value_name = "P")]
+    pub progress: Option<ProgressPolicy>,
     /// How a rank is notified: auto, uintr, signal, thread, poll [default: auto]
     #[arg(long, value_name = "B", value_parser = word::<Backend>)]
     pub backend: Option<Backend>,
@@ -152,6 +160,10 @@ pub(crate) struct Common {
     /// Which core each rank is bound to: none, scatter, scatter_numa [default: scatter while ranks <= cores]
     #[arg(long, value_name = "POLICY")]
     pub bind: Option<Policy>,
+    /// Where progress threads run (thread backend): none, bind, numa, smt, odd_even; a list is measured interleaved in
+    /// one run [default: none]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub progress: Vec<ProgressPolicy>,
     /// Write plots (SVG and PNG) into this directory
     #[arg(long, value_name = "DIR")]
     pub plot: Option<PathBuf>,
@@ -260,6 +272,8 @@ pub(crate) struct Idle {
     #[arg(long, value_name = "US", default_value_t = 4000, value_parser = clap::value_parser!(u64).range(10..))]
     pub slice_us: u64,
 }
+
+pub(crate) use plan::{Placement, PlanCommand, Schedule, SplitTree};
 
 #[cfg(test)]
 mod tests;

@@ -16,9 +16,9 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use tocsin_topology::{Policy, Topology};
+use tocsin_topology::{Policy, ProgressPolicy};
 use tocsin_world::launcher::Launch;
-use tocsin_world::{BackendKind, Bind, Config};
+use tocsin_world::{BackendKind, Config};
 
 /// What a world is made of.
 #[derive(Clone, Debug)]
@@ -30,12 +30,15 @@ pub(crate) struct Plan {
     pub bind: Policy,
     pub lmt: Lmt,
     pub algorithm: Option<String>,
+    /// Where progress threads run, if the command line says it.
+    pub progress: Option<ProgressPolicy>,
 }
 
 impl Plan {
     /// The plans a command line means: every backend of every kind, for one number of ranks.
     pub(crate) fn all(common: &Common, ranks: u32, default_backends: &[Backend]) -> Result<Vec<Plan>, Error> {
-        let machine = Topology::machine().map_err(Error::failed)?;
+        let environment = Config::from_env().map_err(|e| Error::Usage(e.to_string()))?;
+        let machine = environment.machine().map_err(Error::failed)?;
         let fits = ranks as usize <= machine.cores.len();
         let bind = common.bind.unwrap_or(if fits { Policy::Scatter } else { Policy::None });
         common.lmt.check()?;
@@ -51,13 +54,35 @@ impl Plan {
                     bind,
                     lmt: common.lmt,
                     algorithm: None,
+                    progress: None,
                 };
-                if !plans.iter().any(|p| (p.backend, p.kind) == (plan.backend, plan.kind)) {
-                    plans.push(plan);
+                for plan in plan.placed(&common.progress)? {
+                    let same = |p: &Plan| {
+                        (p.backend, p.kind, p.progress) == (plan.backend, plan.kind, plan.progress)
+                    };
+                    if !plans.iter().any(same) {
+                        plans.push(plan);
+                    }
                 }
             }
         }
+        if !common.progress.is_empty() && plans.iter().all(|plan| plan.progress.is_none()) {
+            eprintln!("tocsin bench: --progress applies to the backend thread only and is ignored");
+        }
         Ok(plans)
+    }
+
+    /// This plan with each placement of progress threads, if it has any.
+    fn placed(self, progress: &[ProgressPolicy]) -> Result<Vec<Plan>, Error> {
+        if self.backend != Some(BackendKind::Thread) || progress.is_empty() {
+            return Ok(vec![self]);
+        }
+        let plans = progress.iter().map(|policy| {
+            let plan = Plan { progress: Some(*policy), ..self.clone() };
+            plan.config()?.seats(plan.ranks).map_err(|e| Error::Usage(e.to_string()))?;
+            Ok(plan)
+        });
+        plans.collect()
     }
 
     /// The name in rows; `none` for a world without the library.
@@ -65,11 +90,22 @@ impl Plan {
         self.backend.map_or_else(|| "none".into(), |backend| backend.to_string())
     }
 
+    /// What tells it from other plans of its kind in a plot.
+    pub(crate) fn label(&self) -> String {
+        match self.progress {
+            Some(policy) => format!("{}, {policy}", self.backend_name()),
+            None => self.backend_name(),
+        }
+    }
+
     /// The library's configuration: that of the environment, with what the command line says on top.
     fn config(&self) -> Result<Config, Error> {
         let mut config = Config::from_env().map_err(|e| Error::Usage(e.to_string()))?;
         config.backend = self.backend;
-        config.bind = bind(self.bind);
+        config.bind = self.bind;
+        if let Some(progress) = self.progress {
+            config.progress = progress;
+        }
         config.lmt = match self.lmt {
             Lmt::Direct => tocsin_world::Lmt::Direct,
             Lmt::Cma => tocsin_world::Lmt::Cma,
@@ -77,15 +113,6 @@ impl Plan {
             Lmt::Auto | Lmt::Vmsplice => tocsin_world::Lmt::Auto,
         };
         Ok(config)
-    }
-}
-
-/// The library's word for a placement policy.
-pub(crate) fn bind(policy: Policy) -> Bind {
-    match policy {
-        Policy::None => Bind::None,
-        Policy::Scatter => Bind::Scatter,
-        Policy::ScatterNuma => Bind::ScatterNuma,
     }
 }
 

@@ -61,6 +61,7 @@ pub(crate) fn run(args: &Latency) -> Result<(), Error> {
             ("--lmt", common.lmt != Lmt::Auto),
             ("--sizes", common.sizes.is_some()),
             ("--bind", common.bind.is_some()),
+            ("--progress", !common.progress.is_empty()),
         ],
     );
     let rounds = common.rounds.unwrap_or(5000);

@@ -16,6 +16,7 @@ pub mod plot;
 mod rank;
 pub mod row;
 mod shared;
+pub mod simulate;
 pub mod stats;
 mod values;
 
@@ -23,7 +24,7 @@ pub use cli::Cli;
 pub use compute::{Speed, compute};
 pub use error::Error;
 pub use values::{
-    Backend, Case, Completion, ComputeTime, Kind, Lmt, Mechanism, Mode, OnFailure, Operation, Sizes,
+    Backend, Case, Completion, ComputeTime, Kind, Lmt, Mechanism, Mode, OnFailure, Operation, Shape, Sizes,
 };
 
 use cli::{BenchCommand, Command};
@@ -36,6 +37,7 @@ pub fn run(cli: &Cli) -> ExitCode {
     let done = match &cli.command {
         Command::Info(args) => commands::info::run(args).map(|()| 0),
         Command::Run(args) => commands::run::run(args),
+        Command::Plan(args) => commands::plan::run(&args.plan).map(|()| 0),
         Command::Rank(start) => rank::run(start).map(|()| 0),
         Command::Peer(args) => latency::peer(args).map(|()| 0),
         Command::Bench(args) => match &args.bench {

@@ -32,8 +32,7 @@ impl Row {
         if !value.is_finite() {
             return self;
         }
-        let scale = 10f64.powi(5 - value.abs().max(1e-9).log10().floor() as i32);
-        self.set(key, (value * scale).round() / scale)
+        self.set(key, rounded(value))
     }
 
     /// The value of a key.
@@ -60,6 +59,12 @@ impl Serialize for Row {
         }
         map.end()
     }
+}
+
+/// A number to six significant digits.
+pub(crate) fn rounded(value: f64) -> f64 {
+    let scale = 10f64.powi(5 - value.abs().max(1e-9).log10().floor() as i32);
+    (value * scale).round() / scale
 }
 
 /// Where rows go: standard output.

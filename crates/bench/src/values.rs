@@ -93,15 +93,6 @@ words! {
         Double = "double",
     }
 }
-words! {
-    /// Where progress threads run.
-    Progress, "placement of progress threads" {
-        /// Wherever the kernel puts them.
-        None = "none",
-        /// On their rank's core.
-        Bind = "bind",
-    }
-}
 impl Lmt {
     /// An error unless this version has it.
     pub(crate) fn check(self) -> Result<(), Error> {
@@ -158,6 +149,15 @@ words! {
         CpuExploit = "cpu-exploit",
         /// A fixed global amount, split over the ranks.
         Equivalent = "equivalent",
+    }
+}
+words! {
+    /// What a message of a tree weighs, by its level.
+    Shape, "shape" {
+        /// The same on all levels: reduce, broadcast.
+        Constant = "constant",
+        /// Twice as much on each level, towards the root: gather, scatter.
+        Doubling = "doubling",
     }
 }
 words! {
@@ -269,6 +269,21 @@ pub(crate) fn counts(text: &str) -> Result<Sizes, String> {
     }
 }
 
+/// A list of numbers of ranks that nobody starts: those of a model.
+pub(crate) fn planned(text: &str) -> Result<Sizes, String> {
+    let all = list(text, |at| at + 1)?;
+    match all.0.iter().find(|n| **n == 0 || **n > MAX_PLANNED) {
+        Some(n) => Err(format!("{n} ranks: at least 1 and at most {MAX_PLANNED}")),
+        None => Ok(all),
+    }
+}
+
+/// Most ranks of a model: what is reckoned for each has to fit the memory.
+pub(crate) const MAX_PLANNED: u64 = 100_000;
+
+/// Most numbers that a range stands for.
+const MOST_VALUES: usize = 10_000;
+
 /// A list of numbers of requests.
 pub(crate) fn requests(text: &str) -> Result<Sizes, String> {
     let all = sizes(text)?;
@@ -293,7 +308,10 @@ fn list(text: &str, next: impl Fn(u64) -> u64) -> Result<Sizes, String> {
             return Err(format!("`{item}` ends before it begins"));
         }
         let mut at = first;
-        while at < last && all.len() < 10_000 {
+        while at < last {
+            if all.len() >= MOST_VALUES {
+                return Err(format!("`{item}` is a range of more than {MOST_VALUES} numbers"));
+            }
             all.push(at);
             at = next(at);
         }
@@ -327,6 +345,8 @@ mod tests {
             assert!(sizes(bad).is_err(), "{bad}");
         }
         assert!(counts("0..2").is_err() && counts("5000").is_err());
+        assert_eq!(planned("2..4,100000").unwrap().0, [2, 3, 4, 100_000]);
+        assert!(planned("0").is_err() && planned("100001").is_err() && planned("1..20000").is_err());
         assert_eq!(requests("10,1K").unwrap().0, [10, 1024]);
         assert!(requests("0").is_err() && requests("2M").is_err());
     }

@@ -40,7 +40,8 @@ fn usage_is_2_and_failure_is_1() {
         ("bench overlap --backend telegraph", 2, "auto, uintr, signal, thread, poll"),
         ("bench overlap --lmt vmsplice", 1, "auto, direct, cma, double"),
         ("run -n 2 --progress nowhere -- true", 2, "nowhere"),
-        ("run -n 2 --progress smt -- true", 2, "none, bind"),
+        ("run -n 2 --bind none --backend thread --progress numa -- true", 2, "scatter_numa"),
+        ("bench pingpong --bind none --backend thread --progress bind,numa", 2, "scatter_numa"),
         ("run -n 2 --lmt vmsplice -- true", 1, "auto, direct, cma, double"),
         ("run -n 2 --trace /no/such/directory/trace -- true", 2, "--trace"),
         ("run -n 0 -- true", 2, "1..=1024"),
@@ -87,6 +88,38 @@ fn run_ends_with_the_first_failing_ranks_status() {
     }
 }
 
+/// Every placement of progress threads works, or is refused before anything starts.
+#[test]
+fn progress_threads_are_placed() {
+    let all = "none,bind,numa,smt,odd_even";
+    // A second hardware thread per core, which this machine may not have: then nobody is bound to it.
+    let line = format!("bench pingpong --json --rounds 1 --warmup 0 --sizes 100K --progress {all}");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tocsin"));
+    command.args(line.split_whitespace()).args(["--kind", "process,thread", "--backend", "signal,thread"]);
+    let out = command.env("TOCSIN_TOPOLOGY", "core:2 pu:2").output().unwrap();
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let text = String::from_utf8(out.stdout).unwrap();
+    let rows: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    for kind in ["process", "thread"] {
+        let of = |row: &&Value| row["kind"] == kind;
+        for policy in all.split(',') {
+            let mine = |row: &Value| row["backend"] == "thread" && row["progress"] == policy;
+            assert_eq!(rows.iter().filter(of).filter(|row| mine(row)).count(), 1, "{kind}, {policy}: {text}");
+        }
+        // The others have no progress threads to place.
+        assert_eq!(rows.iter().filter(of).filter(|row| row.get("progress").is_none()).count(), 1);
+    }
+    for line in
+        ["run -n 2 --backend thread --progress smt -- true", "bench ring --backend thread --progress smt"]
+    {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tocsin"));
+        let out = command.args(line.split_whitespace()).env("TOCSIN_TOPOLOGY", "core:4").output().unwrap();
+        let stderr = String::from_utf8_lossy(&out.stderr);
+        assert_eq!(out.status.code(), Some(2), "{line}: {stderr}");
+        assert!(stderr.contains("only hardware thread"), "{line}: {stderr}");
+    }
+}
+
 #[test]
 fn traces_are_one_file_for_all_ranks() {
     let dir = std::env::temp_dir().join(format!("tocsin-run-trace-{}", std::process::id()));
@@ -110,6 +143,17 @@ fn options_that_mean_nothing_are_said_to() {
     let out = tocsin("bench latency --json --rounds 5 --mechanism cacheline --sizes 8 --backend poll");
     let stderr = String::from_utf8_lossy(&out.stderr);
     assert!(stderr.contains("--sizes does not apply") && stderr.contains("--backend"), "{stderr}");
+    for line in [
+        "run -n 1 --backend poll --progress bind -- true",
+        "bench pingpong --json --rounds 1 --warmup 0 --sizes 100K --backend poll --progress bind",
+    ] {
+        let out = tocsin(line);
+        let stderr = String::from_utf8_lossy(&out.stderr);
+        assert!(
+            out.status.success() && stderr.contains("--progress applies to the backend thread only"),
+            "{stderr}"
+        );
+    }
 }
 
 #[test]

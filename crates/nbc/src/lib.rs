@@ -30,6 +30,7 @@ mod op;
 pub mod order;
 mod schedule;
 pub mod table;
+mod view;
 
 pub use datatype::{DataType, ValueIndex32, ValueIndex64};
 pub use error::Error;
@@ -37,3 +38,4 @@ pub use executor::{Copied, Nbc};
 pub use group::Group;
 pub use op::{Op, UserFunction, UserOp};
 pub use schedule::Schedule;
+pub use view::{Action, StepView};

@@ -48,8 +48,8 @@ fn measure(args: &Pingpong, ranks: u32, sink: &mut Sink) -> Result<Vec<curves::S
     let rounds = args.common.rounds.unwrap_or(BATCHES);
     let mut fleet = Fleet::start(&plans)?;
     let named = |plan: &Plan| match plan.ranks {
-        2 => format!("{} ({})", plan.backend_name(), plan.kind),
-        ranks => format!("{} ({}, {ranks} ranks)", plan.backend_name(), plan.kind),
+        2 => format!("{} ({})", plan.label(), plan.kind),
+        ranks => format!("{} ({}, {ranks} ranks)", plan.label(), plan.kind),
     };
     let mut series: Vec<curves::Series> = plans.iter().map(|p| curves::Series::new(named(p))).collect();
     let bar = progress::bar(sizes.len() as u64 * rounds, "ping-pong");

@@ -25,7 +25,7 @@ impl Session {
         let bind = if cores >= 2 { Policy::Scatter } else { Policy::None };
         let plan = |backend: &Backend| {
             let backend = Some(usable(*backend)?);
-            Ok(Plan { backend, kind, ranks: 2, bind, lmt: Lmt::Auto, algorithm: None })
+            Ok(Plan { backend, kind, ranks: 2, bind, lmt: Lmt::Auto, algorithm: None, progress: None })
         };
         let plans = backends.iter().map(plan).collect::<Result<Vec<_>, Error>>()?;
         Ok(Session { fleet: Fleet::start(&plans)? })

@@ -27,7 +27,7 @@ fn every_help_has_an_example() {
     }
     let mut leaves = 0;
     visit(&Cli::command(), &mut leaves);
-    assert_eq!(leaves, 10);
+    assert_eq!(leaves, 13);
 }
 
 #[test]
@@ -46,6 +46,17 @@ fn unknown_values_say_which_exist() {
         ("tocsin run -n 2 --on-failure cry -- true", "kill, report"),
         ("tocsin bench outstanding --completion smoke", "wait, callback"),
         ("tocsin bench outstanding --count 0", "at least 1"),
+        ("tocsin bench overlap --progress left", "none, bind, numa, smt or odd_even"),
+        ("tocsin run -n 2 --progress left -- true", "none, bind, numa, smt or odd_even"),
+        ("tocsin plan placement --bind left", "none, scatter or scatter_numa"),
+        ("tocsin plan placement --progress left", "none, bind, numa, smt or odd_even"),
+        ("tocsin plan placement --ranks 0", "at least 1 and at most 100000"),
+        ("tocsin plan schedule --op igossip", "ibarrier, ibcast"),
+        ("tocsin plan schedule --op ibcast --model speed=3", "latency=1000"),
+        ("tocsin plan schedule --op ibcast --model latency=-3", "no time up to a second"),
+        ("tocsin plan split-tree --shape oak", "constant, doubling"),
+        ("tocsin plan split-tree --ranks 1..99999", "more than 10000"),
+        ("tocsin plan split-tree --cores 0", "0"),
     ] {
         let error = parse(line).unwrap_err();
         assert!(error.to_string().contains(wanted), "{line}: {error}");
@@ -65,6 +76,9 @@ fn the_issues_commands_parse() {
         "tocsin bench pairs --kind thread --ranks 256 --json",
         "tocsin bench ring --ranks 4 --sizes 1K --json",
         "tocsin bench idle",
+        "tocsin bench coll --op ibcast --backend thread --progress numa,bind --json",
+        "tocsin plan split-tree --cores 64 --ranks 2..63 --shape doubling --json",
+        "tocsin plan placement --ranks 6 --bind scatter_numa --progress odd_even --json",
         "tocsin bench latency",
     ] {
         parse(line).unwrap();

@@ -1,13 +1,14 @@
 //! `tocsin run`: a thin layer over the library's launcher.
 
 use crate::cli::Run;
+use crate::commands::default_bind;
 use crate::error::Error;
-use crate::fleet::{bind, kind};
+use crate::fleet::kind;
 use crate::row::{Row, Sink};
 use crate::values;
-use tocsin_topology::{Policy, Topology};
-use tocsin_world::Config;
+use tocsin_topology::Policy;
 use tocsin_world::launcher::{Launch, OnFailure};
+use tocsin_world::{BackendKind, Config};
 
 /// Runs the program; its exit status.
 pub(crate) fn run(args: &Run) -> Result<u8, Error> {
@@ -55,21 +56,19 @@ fn config(args: &Run) -> Result<Config, Error> {
     if let Some(backend) = args.backend {
         config.backend = kind(backend);
     }
-    let environment_binds = std::env::var_os("TOCSIN_BIND").is_some();
-    match args.bind {
-        Some(policy) => config.bind = bind(policy),
-        None if environment_binds => {}
-        None => {
-            let cores = Topology::machine().map_or(0, |machine| machine.cores.len());
-            config.bind = bind(if args.ranks as usize <= cores { Policy::Scatter } else { Policy::None });
-        }
-    }
+    // A machine that cannot be described binds nobody.
+    config.bind = config
+        .machine()
+        .map_or(Policy::None, |machine| default_bind(args.bind, &config, &machine, args.ranks as usize));
     if let Some(lmt) = args.lmt {
         lmt.check()?;
         config.set("TOCSIN_LMT", &lmt.to_string()).map_err(usage)?;
     }
     if let Some(progress) = args.progress {
-        config.set("TOCSIN_PROGRESS", &progress.to_string()).map_err(usage)?;
+        config.progress = progress;
+        if config.backend != Some(BackendKind::Thread) {
+            eprintln!("tocsin run: --progress applies to the backend thread only and is ignored");
+        }
     }
     if let Some(trace) = &args.trace {
         let wrong =
@@ -77,6 +76,7 @@ fn config(args: &Run) -> Result<Config, Error> {
         config.set("TOCSIN_TRACE", &trace.to_string_lossy()).map_err(wrong)?;
     }
     config.usable_backend().map_err(Error::failed)?;
+    config.seats(args.ranks).map_err(usage)?;
     Ok(config)
 }
 

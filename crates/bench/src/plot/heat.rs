@@ -69,7 +69,11 @@ impl Map {
         computes.sort_by(|a, b| order(a).partial_cmp(&order(b)).unwrap_or(std::cmp::Ordering::Equal));
         let mut noise = 0.0f64;
         for row in rows {
-            let key = (text(row, "case"), text(row, "backend"), text(row, "kind"));
+            let kind = match row.as_text("progress") {
+                Some(policy) => format!("{}, {policy}", text(row, "kind")),
+                None => text(row, "kind"),
+            };
+            let key = (text(row, "case"), text(row, "backend"), kind);
             let same = |p: &&mut Panel| (&p.case, &p.backend, &p.kind) == (&key.0, &key.1, &key.2);
             let (Some(x), Some(y)) = (
                 sizes.iter().position(|s| *s == size(row)),

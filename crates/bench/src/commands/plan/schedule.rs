@@ -1,0 +1,56 @@
+//! `tocsin plan schedule`: a row per algorithm, number of ranks and size.
+
+use crate::cli::Schedule;
+use crate::error::Error;
+use crate::row::{Row, Sink};
+use crate::simulate::Collective;
+use tocsin_nbc::table::{self, Operation};
+
+pub(crate) fn run(args: &Schedule) -> Result<(), Error> {
+    let algorithms = algorithms(args)?;
+    // A barrier has no size.
+    let sizes = if args.op == Operation::Ibarrier { &[0][..] } else { &args.sizes.0 };
+    let mut sink = Sink::new(args.json);
+    for &ranks in &args.ranks.0 {
+        for &bytes in sizes {
+            for &algorithm in &algorithms {
+                let (ranks, bytes) = (ranks as u32, bytes as usize);
+                let collective = Collective { operation: args.op, algorithm, ranks, bytes, root: args.root };
+                match collective.algorithm() {
+                    // Of all, those that can.
+                    Err(_) if algorithms.len() > 1 => {}
+                    Err(error) => return Err(error),
+                    Ok(_) => sink.row(&row(&collective, args)?),
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Those to simulate; `None` is what the library chooses.
+fn algorithms(args: &Schedule) -> Result<Vec<Option<&'static str>>, Error> {
+    match args.algorithm.as_deref() {
+        None => Ok(vec![None]),
+        Some("all") => Ok(table::of(args.op).map(|algorithm| Some(algorithm.name)).collect()),
+        Some(name) => {
+            let found = table::find(args.op, name).map_err(|e| Error::Usage(e.to_string()))?;
+            Ok(vec![Some(found.name)])
+        }
+    }
+}
+
+fn row(collective: &Collective, args: &Schedule) -> Result<Row, Error> {
+    let totals = collective.simulate(&args.model)?;
+    let row = Row::new("plan schedule")
+        .set("op", args.op.name())
+        .set("algorithm", collective.algorithm()?.name)
+        .set("ranks", collective.ranks)
+        .set("size_bytes", collective.bytes)
+        .set("steps", totals.steps)
+        .set("messages", totals.messages)
+        .set("bytes", totals.bytes)
+        .set("critical_messages", totals.chain)
+        .number("critical_path_us", totals.time_ps as f64 / 1e6);
+    Ok(if args.json { row.set("model", args.model.to_string()) } else { row })
+}

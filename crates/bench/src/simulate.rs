@@ -1,0 +1,136 @@
+//! The library's schedules over a simulated network, for more ranks than one machine has.
+//!
+//! The schedule of each rank is compiled by the library as it would be for a real one, reduced to what matters here, and
+//! run: a step starts when its dependencies are done and its rank's core is free; messages take what the [`Model`] says.
+//! Nothing depends on chance or on this machine: the same arguments give the same numbers.
+//!
+//! Memory is some 30 bytes per step, for all ranks at once, because all of them are under way at once; more than
+//! [`MOST_STEPS`] are refused.
+
+mod engine;
+mod model;
+mod program;
+
+pub use model::Model;
+
+use crate::error::Error;
+use engine::Engine;
+use program::Program;
+use std::sync::Arc;
+use tocsin_nbc::table::{self, Algorithm, Arguments, Operation};
+use tocsin_nbc::{DataType, Group, Op};
+
+/// Steps of all ranks together: some GiB.
+pub const MOST_STEPS: usize = 40_000_000;
+
+/// Most bytes of a buffer of one rank: temporaries are as long, and there is one set of them at a time.
+const MOST_BYTES: usize = 1 << 30;
+
+/// A collective to simulate.
+#[derive(Clone, Copy, Debug)]
+pub struct Collective {
+    /// Which.
+    pub operation: Operation,
+    /// `None`: the one that the library chooses.
+    pub algorithm: Option<&'static str>,
+    /// Number of ranks.
+    pub ranks: u32,
+    /// The whole buffer, or the block per rank.
+    pub bytes: usize,
+    /// Of those that have one.
+    pub root: u32,
+}
+
+/// What a simulation found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Totals {
+    /// Steps of all ranks.
+    pub steps: u64,
+    /// Messages.
+    pub messages: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Messages on the longest chain in which each waits for the one before.
+    pub chain: u32,
+    /// From the start, at the same time on all ranks, to the last step's end: picoseconds.
+    pub time_ps: u64,
+}
+
+impl Collective {
+    /// The algorithm that is simulated.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] when there is none of that name, or it cannot do this.
+    pub fn algorithm(&self) -> Result<&'static Algorithm, Error> {
+        let arguments = self.arguments()?;
+        let Some(name) = self.algorithm else { return Ok(table::choose(&arguments, self.ranks)) };
+        let found = table::find(self.operation, name).map_err(usage)?;
+        match found.restrictions.refusal(&arguments, self.ranks) {
+            Some(why) => Err(Error::Usage(format!("{name} of {} {why}", self.operation))),
+            None => Ok(found),
+        }
+    }
+
+    /// Addresses that nothing is ever read from or written to: compiling a schedule only reckons with them.
+    fn arguments(&self) -> Result<Arguments, Error> {
+        let (send, recv) = (std::ptr::without_provenance(1 << 30), std::ptr::without_provenance_mut(1 << 60));
+        let (bytes, root) = (self.bytes, self.root);
+        let blocks = if self.operation == Operation::Ialltoall { self.ranks as usize } else { 1 };
+        if bytes.saturating_mul(blocks) > MOST_BYTES {
+            return Err(Error::Usage(format!(
+                "{} of {bytes} bytes with {} ranks: a rank's buffer has more than 1 GiB",
+                self.operation, self.ranks
+            )));
+        }
+        Ok(match self.operation {
+            Operation::Ibarrier => Arguments::Ibarrier,
+            Operation::Ibcast => Arguments::Ibcast { buffer: recv, bytes, root },
+            Operation::Iallreduce => Arguments::Iallreduce {
+                send: Some(send),
+                recv,
+                count: bytes,
+                data_type: DataType::U8,
+                op: Op::Sum,
+            },
+            Operation::Ialltoall => Arguments::Ialltoall { send: Some(send), recv, block: bytes },
+            other => return Err(Error::Usage(format!("{other} cannot be simulated yet"))),
+        })
+    }
+
+    /// Compiles the schedule of every rank and runs them.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for arguments that do not fit together or are too much; [`Error::Failed`] when a schedule never
+    /// ends, which is an error of its algorithm.
+    pub fn simulate(&self, model: &Model) -> Result<Totals, Error> {
+        let name = self.algorithm()?.name;
+        let arguments = self.arguments()?;
+        let ranks: Arc<[u32]> = (0..self.ranks).collect();
+        let mut programs = Vec::with_capacity(self.ranks as usize);
+        let (mut steps, mut longest) = (0, 0);
+        for rank in 0..self.ranks {
+            let group = Group::new(Arc::clone(&ranks), rank).map_err(usage)?;
+            let schedule = table::compile(&group, &arguments, Some(name)).map_err(usage)?;
+            steps += schedule.len();
+            longest = longest.max(schedule.len());
+            // What the others will need is guessed from some, without the one that may be the root, and generously: ranks
+            // may stand aside.
+            let guess = (steps - longest) / rank.max(1) as usize * self.ranks as usize / 2;
+            if steps > MOST_STEPS || rank >= 64 && guess > MOST_STEPS {
+                return Err(Error::Usage(format!(
+                    "{name} of {} with {} ranks has more than {MOST_STEPS} steps: take fewer ranks",
+                    self.operation, self.ranks
+                )));
+            }
+            programs.push(Program::new(&schedule)?);
+        }
+        Engine::new(*model, programs).run()
+    }
+}
+
+fn usage(error: impl std::fmt::Display) -> Error {
+    Error::Usage(error.to_string())
+}
+
+#[cfg(test)]
+mod tests;

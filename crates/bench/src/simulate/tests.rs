@@ -1,0 +1,174 @@
+use super::*;
+
+/// Nanoseconds; the picoseconds of the model are too fine to read.
+const NS: u64 = 1000;
+
+const MODEL: Model =
+    Model { latency: 1000 * NS, overhead: 100 * NS, gap: 50 * NS, byte: 200, compute: 300, cores: 1 };
+
+fn collective(operation: Operation, algorithm: &'static str, ranks: u32, bytes: usize) -> Collective {
+    Collective { operation, algorithm: Some(algorithm), ranks, bytes, root: 0 }
+}
+
+fn run(operation: Operation, algorithm: &'static str, ranks: u32, bytes: usize, model: &Model) -> Totals {
+    collective(operation, algorithm, ranks, bytes).simulate(model).unwrap()
+}
+
+fn log2_ceil(ranks: u32) -> u64 {
+    u64::from(ranks.next_power_of_two().trailing_zeros())
+}
+
+/// One message from a core to another, received: `2 o + L + n G`.
+fn message(bytes: u64) -> u64 {
+    2 * MODEL.overhead + MODEL.latency + bytes * MODEL.byte
+}
+
+#[test]
+fn binomial_broadcasts_in_ceil_log2_rounds() {
+    // A rank sends one message per round, and a round is as long as a message takes.
+    let rounds = Model { latency: 10 * NS, overhead: 0, gap: 10 * NS, byte: 0, compute: 0, cores: 1 };
+    for ranks in 1..=200 {
+        let totals = run(Operation::Ibcast, "binomial", ranks, 8, &rounds);
+        assert_eq!(totals.time_ps, log2_ceil(ranks) * 10 * NS, "{ranks} ranks");
+        let messages = u64::from(ranks) - 1;
+        assert_eq!((totals.messages, totals.bytes), (messages, 8 * messages));
+        // A rank hears through as many others as its number has ones.
+        let most = (0..ranks).map(u32::count_ones).max().unwrap();
+        assert_eq!(totals.chain, most, "{ranks} ranks");
+    }
+    for power in 1..=10 {
+        let totals = run(Operation::Ibcast, "binomial", 1 << power, 4096, &MODEL);
+        assert_eq!(totals.time_ps, power * message(4096));
+    }
+}
+
+#[test]
+fn linear_broadcast_waits_for_one_interface() {
+    for (ranks, bytes) in [(2, 0), (9, 1), (9, 100), (9, 1000), (100, 65536)] {
+        let totals = run(Operation::Ibcast, "linear", ranks, bytes.max(1), &MODEL);
+        let bytes = bytes.max(1) as u64;
+        let each = MODEL.overhead.max(MODEL.gap).max(bytes * MODEL.byte);
+        assert_eq!(totals.time_ps, (u64::from(ranks) - 2) * each + message(bytes), "{ranks} ranks, {bytes}");
+        assert_eq!(totals.chain, 1);
+    }
+}
+
+#[test]
+fn a_chain_is_a_pipeline() {
+    let wire = Model { latency: 0, overhead: 0, gap: 0, byte: 1, compute: 0, cores: 1 };
+    for (ranks, segments) in [(2, 1), (5, 1), (5, 8), (64, 32)] {
+        let totals = run(Operation::Ibcast, "chain", ranks, segments << 15, &wire);
+        assert_eq!(totals.time_ps, (u64::from(ranks) - 2 + segments as u64) << 15);
+        assert_eq!(totals.messages, u64::from(ranks - 1) * segments as u64);
+        assert_eq!(totals.chain, ranks - 1);
+    }
+}
+
+#[test]
+fn dissemination_takes_ceil_log2_rounds() {
+    for ranks in (2..=130).chain([1000, 4096]) {
+        let totals = run(Operation::Ibarrier, "dissemination", ranks, 0, &MODEL);
+        let rounds = log2_ceil(ranks);
+        assert_eq!(totals.messages, rounds * u64::from(ranks));
+        assert_eq!((totals.time_ps, u64::from(totals.chain)), (rounds * message(0), rounds), "{ranks} ranks");
+    }
+}
+
+#[test]
+fn recursive_doubling_and_the_ring_reduce_as_their_formulas_say() {
+    for power in 1..=8u64 {
+        let totals = run(Operation::Iallreduce, "recursive-doubling", 1 << power, 1000, &MODEL);
+        assert_eq!(totals.time_ps, power * (message(1000) + 1000 * MODEL.compute));
+        assert_eq!((totals.messages, u64::from(totals.chain)), (power << power, power));
+    }
+    for ranks in [2, 3, 7, 16] {
+        let block = 100;
+        let totals = run(Operation::Iallreduce, "ring", ranks, block * ranks as usize, &MODEL);
+        let (block, steps) = (block as u64, u64::from(ranks) - 1);
+        assert_eq!(totals.time_ps, 2 * steps * message(block) + steps * block * MODEL.compute);
+        assert_eq!(totals.messages, 2 * steps * u64::from(ranks));
+        assert_eq!(u64::from(totals.chain), 2 * steps);
+    }
+}
+
+#[test]
+fn alltoall_in_pairs() {
+    for ranks in [2, 3, 8, 13] {
+        let totals = run(Operation::Ialltoall, "pairwise", ranks, 500, &Model { compute: 0, ..MODEL });
+        let steps = u64::from(ranks) - 1;
+        assert_eq!(totals.time_ps, steps * message(500));
+        assert_eq!(totals.messages, steps * u64::from(ranks));
+        // Bruck: fewer messages, more bytes.
+        let bruck = run(Operation::Ialltoall, "bruck", ranks, 500, &MODEL);
+        assert_eq!(bruck.messages, log2_ceil(ranks) * u64::from(ranks));
+        assert!(bruck.bytes >= totals.bytes);
+    }
+}
+
+#[test]
+fn within_a_node_there_is_no_network() {
+    let node = Model { cores: 16, ..MODEL };
+    let totals = run(Operation::Ibcast, "binomial", 16, 1000, &node);
+    assert_eq!(totals.time_ps, 4 * (2 * MODEL.overhead + 1000 * MODEL.byte));
+    // Two nodes: of the root's messages one goes to the other node, the first.
+    let totals = run(Operation::Ibcast, "binomial", 16, 1000, &Model { cores: 8, ..MODEL });
+    assert_eq!(totals.time_ps, message(1000) + 3 * (2 * MODEL.overhead + 1000 * MODEL.byte));
+    // Ranks of a node share its interface, both ways.
+    let wire = Model { latency: 0, overhead: 0, gap: 0, byte: 10, compute: 0, cores: 8 };
+    let totals = run(Operation::Ialltoall, "pairwise", 16, 100, &wire);
+    assert!(totals.time_ps >= 64 * 100 * 10, "64 blocks each way, one after another: {totals:?}");
+}
+
+/// Every algorithm ends on any number of ranks, and sends what its schedules say.
+#[test]
+fn every_algorithm_ends() {
+    for algorithm in table::ALGORITHMS {
+        for ranks in (1..=33).chain([100]) {
+            let one = collective(algorithm.operation, algorithm.name, ranks, 40_000);
+            let Ok(arguments) = one.arguments() else { continue };
+            let sent = |rank: u32| {
+                let group = Group::new((0..ranks).collect(), rank).unwrap();
+                table::compile(&group, &arguments, Some(algorithm.name)).unwrap().sent()
+            };
+            let (messages, bytes) = (0..ranks).map(sent).fold((0, 0), |(n, b), (m, c)| (n + m, b + c));
+            let totals = one.simulate(&Model { cores: 4, ..MODEL }).unwrap();
+            assert_eq!((totals.messages, totals.bytes), (messages as u64, bytes as u64), "{one:?}");
+            assert_eq!(totals, one.simulate(&Model { cores: 4, ..MODEL }).unwrap(), "not by chance");
+        }
+    }
+}
+
+#[test]
+fn a_hundred_thousand_ranks() {
+    let totals = run(Operation::Ibcast, "binomial", 100_000, 8, &MODEL);
+    assert_eq!((totals.messages, totals.chain), (99_999, 16));
+    let totals = run(Operation::Ibarrier, "dissemination", 100_000, 0, &MODEL);
+    assert_eq!(totals.time_ps, 17 * message(0));
+}
+
+#[test]
+fn models_are_read_and_written() {
+    for text in ["latency=1000", "cores=4", "latency=0.5,overhead=1,gap=0,byte=0.001,compute=2,cores=36"] {
+        let model: Model = text.parse().unwrap();
+        assert_eq!(model.to_string().parse::<Model>().unwrap(), model);
+    }
+    assert_eq!("latency=2.5".parse::<Model>().unwrap(), Model { latency: 2500, ..Model::default() });
+    for text in
+        ["", "latency", "latency=x", "latency=-1", "latency=1e12", "latency=NaN", "speed=1", "cores=0"]
+    {
+        assert!(text.parse::<Model>().unwrap_err().contains("cores=4"), "{text}");
+    }
+}
+
+#[test]
+fn refuses() {
+    for (one, says) in [
+        (collective(Operation::Ibcast, "rumour", 4, 8), "binomial"),
+        (collective(Operation::Iallreduce, "ring", 50_000, 8), "rounds"),
+        (collective(Operation::Ialltoall, "pairwise", 2000, 1 << 20), "1 GiB"),
+        (Collective { root: 9, ..collective(Operation::Ibcast, "binomial", 9, 8) }, "root 9"),
+    ] {
+        let error = one.simulate(&MODEL).unwrap_err();
+        assert!(matches!(&error, Error::Usage(text) if text.contains(says)), "{error}");
+    }
+}
