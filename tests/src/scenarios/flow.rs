@@ -106,26 +106,19 @@ pub fn flood(comm: &Comm, arguments: &Arguments) {
     wait(comm.ibarrier_raw(None));
 }
 
-/// `rounds`, `uintr`: in each round rank 0 computes until a barrier is over that the others enter later. With `uintr=1` its
-/// thread has the signal blocked, so that only user interrupts reach it, and everybody must be able to send them.
+/// `rounds`, `uintr`: in each round rank 0 computes until a barrier is over that the others enter later. With `uintr=1` they
+/// must have interrupted it by user interrupt, and everybody must be able to.
 pub fn rings_who_computes(comm: &Comm, arguments: &Arguments) {
-    let deaf_to_signals = arguments.number("uintr") == 1 && comm.rank() == 0;
     for _ in 0..arguments.number("rounds") {
         if comm.rank() != 0 {
             // Rank 0 has left the last barrier by then, most likely, and computes.
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
         let mut barrier = comm.ibarrier_raw(None).unwrap_or_else(|e| panic!("{e}"));
-        if deaf_to_signals {
-            mask_the_signal(libc::SIG_BLOCK);
-        }
         let begun = std::time::Instant::now();
         while comm.rank() == 0 && !barrier.is_over() {
             assert!(begun.elapsed().as_secs() < 60, "nobody interrupted the computation");
             black_box(compute(1000));
-        }
-        if deaf_to_signals {
-            mask_the_signal(libc::SIG_UNBLOCK);
         }
         wait_all(&mut [&mut barrier]).unwrap_or_else(|e| panic!("{e}"));
     }
@@ -139,17 +132,6 @@ pub fn rings_who_computes(comm: &Comm, arguments: &Arguments) {
     } else {
         assert!(comm.rank() == 0 || by_signal > 0, "rank 0 was not rung");
     }
-}
-
-/// Blocks the signal by which ranks are notified, for this thread, or lets it through.
-fn mask_the_signal(how: i32) {
-    // SAFETY: a zeroed set is empty; both live during the calls.
-    let refused = unsafe {
-        let mut set: libc::sigset_t = core::mem::zeroed();
-        libc::sigaddset(&raw mut set, tocsin_world::DEFAULT_SIGNAL);
-        libc::pthread_sigmask(how, &raw const set, core::ptr::null_mut())
-    };
-    assert_eq!(refused, 0);
 }
 
 /// This thread's CPU time in seconds: handlers run on it and are counted, other ranks' use of the core is not.
