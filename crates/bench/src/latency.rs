@@ -288,9 +288,15 @@ impl Pair {
                 let target = self.descriptor();
                 self.mark.clear_if_set();
                 fence(Ordering::SeqCst);
-                match tocsin_doorbell::ring(target, &self.mark, 0, Urgency::Urgent) {
-                    RingOutcome::Rang => {}
-                    outcome => return Err(Error::Failed(format!("the doorbell did not ring: {outcome:?}"))),
+                let outcome = tocsin_doorbell::ring(target, &self.mark, 0, Urgency::Urgent);
+                let rang = match mechanism {
+                    Mechanism::Uintr => outcome == RingOutcome::Rang,
+                    _ => outcome.rang(),
+                };
+                if !rang {
+                    return Err(Error::Failed(format!(
+                        "the doorbell did not ring by {mechanism:?}: {outcome:?}"
+                    )));
                 }
             }
             Mechanism::Futex => {
