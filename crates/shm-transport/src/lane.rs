@@ -3,7 +3,7 @@
 //!
 //! - *Progress class*: wait-free. [`SendLane::try_push`]: at most 8 stores into the slot, 2 loads of the
 //!   consumer's word, a load and a store of the starving flag, 1 fence, plus the payload's copy. [`RecvLane::peek`]: 8
-//!   loads. [`RecvLane::consume`]: 1 store. [`RecvLane::wakes_producer`]: 2 loads, 1 exchange, 1 fence.
+//!   loads. [`RecvLane::consume`]: at most 1 store. [`RecvLane::wakes_producer`]: 2 loads, 1 exchange, 1 fence.
 //! - *Memory*: 64 bytes a slot, the data ring, 256 bytes of head.
 //! - *Who may call*: who holds the rank's engine token; handlers may.
 //! - *Shown by*: the loom model (`loom_tests.rs`, FIFO, starving never lost), the transport conformance
@@ -13,7 +13,7 @@
 //!
 //! The producer's tail is its own; slots say themselves that they are full: word 0 of the slot at position
 //! `p` has `p + 1` in its low half, written last. The consumer publishes one word, how many slots and how
-//! many bytes of data it has given back. A payload of more than 16 bytes lies in one piece in the data ring,
+//! many bytes of data it has given back: a quarter of the slots at a time, and with every packet that has data. A payload of more than 16 bytes lies in one piece in the data ring,
 //! rounded up to 64 bytes; a piece that does not fit before the ring's end starts at its beginning. Both
 //! sides compute that place, so the consumer compares and never follows.
 //!
@@ -31,7 +31,7 @@ mod tests;
 
 use tocsin_sync::atomic::{AtomicU32, AtomicU64};
 
-pub(crate) use recv::{Peek, RecvLane};
+pub(crate) use recv::{Consumed, Peek, RecvLane};
 pub(crate) use send::{Push, SendLane};
 
 /// Pieces of the data ring are multiples of this many bytes: a cache line.
@@ -88,6 +88,7 @@ pub(crate) struct Place {
 impl Place {
     /// # Safety
     /// The lane's slots are mapped and outlive `'a`.
+    #[inline]
     unsafe fn slot<'a>(&self, position: u32) -> &'a Slot {
         let index = position & self.shape.slots.wrapping_sub(1);
         // SAFETY: the index is masked to the number of slots; the caller vouches for the mapping. Only
@@ -97,6 +98,7 @@ impl Place {
 
     /// # Safety
     /// The lane's head is mapped and outlives `'a`.
+    #[inline]
     unsafe fn head<'a>(&self) -> &'a LaneHead {
         // SAFETY: the caller vouches for the mapping. Only atomics are referred to.
         unsafe { &*self.head }
@@ -105,6 +107,7 @@ impl Place {
 
 /// Where a piece of `len` bytes starts that follows the free-running position `tail`, and where the next one
 /// may.
+#[inline]
 fn piece(tail: u32, len: u32, ring: u32) -> (u32, u32) {
     let size = len.wrapping_add(PIECE - 1) & !(PIECE - 1);
     let offset = tail & ring.wrapping_sub(1);

@@ -19,7 +19,7 @@ use tocsin_transport::{
     Recv, Rings, SendOutcome, Transport, Urgency,
 };
 
-use crate::lane::{Peek, Push};
+use crate::lane::{Consumed, Peek, Push};
 use crate::segment::layout::{RANK_WORDS, Ranks, RanksCopy};
 use crate::segment::set_bit;
 use crate::{Error, Life, Segment};
@@ -485,7 +485,7 @@ unsafe impl Transport for ShmTransport {
     #[inline]
     fn consume(&mut self, peer: u32, class: Class) {
         let Some(state) = self.peers.get_mut(peer as usize) else { return };
-        if state.recv_lane(class).consume() {
+        if state.recv_lane(class).consume() == Consumed::GivenBack {
             state.consumed |= bit(class);
             self.mark_dirty(peer);
         }

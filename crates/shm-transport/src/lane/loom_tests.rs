@@ -64,6 +64,10 @@ enum Variant {
     Unfenced,
     /// The producer's notice of a starving flag that was taken.
     Forgetful,
+    /// Nothing, but slots are given back two at a time.
+    Grained,
+    /// That slots are given back before there are no others left.
+    Greedy,
 }
 
 /// Packets of the given lengths.
@@ -105,6 +109,11 @@ fn run(slots: u32, data: u32, lengths: &'static [usize], variant: Variant) {
         };
         // SAFETY: the only consumer, on a fresh lane that lives in `model`.
         let mut lane = unsafe { RecvLane::new(model.place()) };
+        lane.grain = match variant {
+            Variant::Grained => 2,
+            Variant::Greedy => slots + 1,
+            _ => 1,
+        };
         let mut next = 0;
         while let Some(len) = lengths.get(next).copied() {
             match lane.peek() {
@@ -116,7 +125,12 @@ fn run(slots: u32, data: u32, lengths: &'static [usize], variant: Variant) {
                         assert_eq!(unsafe { payload.read() }, next as u8 + 1);
                     }
                     next += 1;
-                    assert!(lane.consume());
+                    match lane.consume() {
+                        Consumed::Nothing => panic!("it was peeked at"),
+                        // As a rank, which flushes for what is given back.
+                        Consumed::Kept => continue,
+                        Consumed::GivenBack => {}
+                    }
                     fence(Ordering::SeqCst);
                     if lane.wakes_producer() {
                         model.to_producer.notify();
@@ -153,6 +167,18 @@ fn loom_room_that_is_too_small() {
     run(8, 256, SHORT_AND_LONG, Variant::Ships);
 }
 
+/// As coarse as can be: all slots at a time.
+#[test]
+fn loom_slots_given_back_together() {
+    run(2, 0, &[0; 5], Variant::Grained);
+}
+
+/// Some are given back with the data, in between.
+#[test]
+fn loom_slots_given_back_with_data() {
+    run(2, 128, &[0, 64, 0, 0, 64], Variant::Grained);
+}
+
 fn is_caught(run: impl FnOnce() + std::panic::UnwindSafe) {
     let said = std::panic::catch_unwind(run).err().and_then(|e| e.downcast::<String>().ok());
     assert!(
@@ -164,6 +190,11 @@ fn is_caught(run: impl FnOnce() + std::panic::UnwindSafe) {
 #[test]
 fn loom_catches_a_missing_fence() {
     is_caught(|| run(1, 0, &[0; 2], Variant::Unfenced));
+}
+
+#[test]
+fn loom_catches_slots_that_are_kept() {
+    is_caught(|| run(2, 0, &[0; 3], Variant::Greedy));
 }
 
 #[test]

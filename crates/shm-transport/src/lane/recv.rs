@@ -13,6 +13,17 @@ pub(crate) enum Peek {
     Corrupt,
 }
 
+/// Answer of [`RecvLane::consume`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Consumed {
+    /// No packet was peeked at.
+    Nothing,
+    /// The producer is told later.
+    Kept,
+    /// The producer is told, and may wait for that: see [`RecvLane::wakes_producer`].
+    GivenBack,
+}
+
 /// The consumer's side.
 #[derive(Debug)]
 pub(crate) struct RecvLane {
@@ -22,9 +33,13 @@ pub(crate) struct RecvLane {
     old: u32,
     first_lap: bool,
     data_head: u32,
+    /// The head as the producer knows it.
+    given_back: u32,
+    /// Slots given back at a time.
+    pub(super) grain: u32,
     /// `data_head` once the packet that was peeked is consumed.
     peeked: Option<u32>,
-    /// Consumed since the last `wakes_producer` that had nothing more to say.
+    /// Given back since the last `wakes_producer` that had nothing more to say.
     consumed: bool,
     closed: bool,
 }
@@ -40,6 +55,8 @@ impl RecvLane {
             old: 0,
             first_lap: true,
             data_head: 0,
+            given_back: 0,
+            grain: if place.shape.slots < 8 { 1 } else { place.shape.slots / 4 },
             peeked: None,
             consumed: false,
             closed: false,
@@ -55,12 +72,14 @@ impl RecvLane {
     }
 
     /// Learns what the slot at the head holds before it is filled.
+    #[inline]
     fn expect(&mut self) {
         let slots = self.place.shape.slots;
         self.first_lap &= self.head < slots;
         self.old = if self.first_lap { 0 } else { self.head.wrapping_add(1).wrapping_sub(slots) };
     }
 
+    #[inline]
     pub(crate) fn peek(&mut self) -> Peek {
         if self.closed {
             return Peek::Empty;
@@ -94,6 +113,7 @@ impl RecvLane {
     }
 
     /// Checks a copied slot: header, length, where the payload is, and the data position after it.
+    #[inline]
     fn locate(&self, meta: u32, content: &wire::Content) -> Option<(Header, usize, *const u8, u32)> {
         let (header, len, place) = wire::unpack(meta, content)?;
         if len > self.place.shape.max_payload {
@@ -121,26 +141,33 @@ impl RecvLane {
         }
     }
 
-    /// Gives back the slot and the data of the packet that was peeked; false if none was.
-    pub(crate) fn consume(&mut self) -> bool {
-        let Some(end) = self.peeked.take() else { return false };
+    /// Takes out the packet that was peeked. Slots are given back some at a time, which saves the producer's look for room,
+    /// and this rank the fence and the look at the starving flag: a producer that starves meanwhile has filled all slots
+    /// but those, and they must be consumed anyhow. Data are given back at once: what starves for them may need all.
+    #[inline]
+    pub(crate) fn consume(&mut self) -> Consumed {
+        let Some(end) = self.peeked.take() else { return Consumed::Nothing };
         self.head = self.head.wrapping_add(1);
         self.expect();
+        if end == self.data_head && self.head.wrapping_sub(self.given_back) < self.grain {
+            return Consumed::Kept;
+        }
         self.data_head = end;
+        self.given_back = self.head;
         self.consumed = true;
         // SAFETY: the lane is mapped (promise of `new`).
         let lane = unsafe { self.place.head() };
         // SYNC POINT: Release, so that the slot and the payload have been read before the producer (Acquire
         // in `SendLane::refresh`) writes them again.
         lane.consumed.0.store(u64::from(self.head) | (u64::from(end) << 32), Ordering::Release);
-        true
+        Consumed::GivenBack
     }
 
     /// Whether the producer waits for room and is to be rung. The caller has executed a SeqCst fence since
     /// the last `consume`.
     ///
     /// A producer that still has most of the lane filled is left alone, so that it is not rung for every
-    /// slot: its flag stays, and the next call after a `consume` looks again. A quarter of the lane or an
+    /// slot: its flag stays, and the next call after slots are given back looks again. A quarter of the lane or an
     /// empty lane comes sooner or later, since the packets that are left must be consumed anyhow.
     pub(crate) fn wakes_producer(&mut self) -> bool {
         if !self.consumed {
@@ -183,7 +210,7 @@ impl RecvLane {
     /// As if so much had gone through already.
     #[cfg(test)]
     pub(crate) fn start_at(&mut self, position: u32, data: u32) {
-        (self.head, self.data_head) = (position, data);
+        (self.head, self.given_back, self.data_head) = (position, position, data);
         self.expect();
     }
 }
