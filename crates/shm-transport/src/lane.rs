@@ -76,6 +76,13 @@ pub(crate) struct Shape {
     pub max_payload: u32,
 }
 
+impl Shape {
+    /// Slots that the consumer gives back at a time, if no data makes it do so sooner.
+    const fn grain(&self) -> u32 {
+        if self.slots < 4 { 1 } else { self.slots / 4 }
+    }
+}
+
 /// Where a lane lies in this process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {

@@ -56,7 +56,7 @@ impl RecvLane {
             first_lap: true,
             data_head: 0,
             given_back: 0,
-            grain: if place.shape.slots < 8 { 1 } else { place.shape.slots / 4 },
+            grain: place.shape.grain(),
             peeked: None,
             consumed: false,
             closed: false,

@@ -127,8 +127,10 @@ impl SendLane {
             self.refresh();
             if !self.closed && !self.fits(end) {
                 // A flag that stands from before says that the consumer comes back, unless it has taken all that lay
-                // here then and found the lane refilled when it looked at the flag.
-                self.asked = newly || self.head.wrapping_sub(self.asked_at).cast_signed() >= 0;
+                // here then and found the lane refilled when it looked at the flag. It may have taken more than it has
+                // given back.
+                let taken = self.head.wrapping_add(self.place.shape.grain().wrapping_sub(1));
+                self.asked = newly || taken.wrapping_sub(self.asked_at).cast_signed() >= 0;
                 if self.asked {
                     self.asked_at = self.tail;
                 }

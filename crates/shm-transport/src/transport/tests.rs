@@ -114,26 +114,53 @@ fn who_was_told_of_room_tries_again() {
 /// A lane that was refilled before the consumer looked at the flag: the flag stands, and nobody would come back.
 #[test]
 fn a_lane_that_is_refilled_rings_again() {
+    // Length of the first packet, and the slots that all but the last grain are, given back.
+    for (len, given_back) in [(0, 256), (17, 193)] {
+        let mut ends = world(2);
+        ends[0].connect(1).unwrap();
+        ends[1].begin_pass();
+        let fill = |end: &mut ShmTransport, mut n| {
+            while conformance::send(end, 1, Class::Eager, n, if n == 0 { len } else { 0 }) == SendOutcome::Sent
+            {
+                n += 1;
+            }
+            (n, end.peers[1].send_lane(Class::Eager).has_asked())
+        };
+        let (sent, told) = fill(&mut ends[0], 0);
+        assert!(told && sent == 256);
+        assert_eq!(fill(&mut ends[0], sent), (sent, false), "once for what it holds");
+        let quarter = sent / 4;
+        for n in 0..quarter {
+            assert!(conformance::receive(&mut ends[1], 0, Class::Eager, n));
+        }
+        let room = if len == 0 { quarter } else { 1 };
+        assert_eq!(fill(&mut ends[0], sent), (sent + room, false));
+        for n in quarter..sent {
+            assert!(conformance::receive(&mut ends[1], 0, Class::Eager, n));
+        }
+        assert_eq!(fill(&mut ends[0], sent + room), (sent + given_back, true));
+        fence(Ordering::SeqCst);
+        assert!(!ends[1].peers[0].takes_waiting_sender(), "most of it is filled");
+    }
+}
+
+/// The consumer tells of slots a quarter at a time, so that a sender that has room is not looked after for each.
+#[test]
+fn slots_come_back_a_quarter_at_a_time() {
     let mut ends = world(2);
     ends[0].connect(1).unwrap();
     ends[1].begin_pass();
-    let fill = |end: &mut ShmTransport, mut n| {
-        while conformance::send(end, 1, Class::Eager, n, 0) == SendOutcome::Sent {
-            n += 1;
-        }
-        (n, end.peers[1].send_lane(Class::Eager).has_asked())
-    };
-    let (sent, told) = fill(&mut ends[0], 0);
-    assert!(told && sent == 256);
-    assert_eq!(fill(&mut ends[0], sent), (sent, false), "once for what it holds");
-    assert!(conformance::receive(&mut ends[1], 0, Class::Eager, 0));
-    assert_eq!(fill(&mut ends[0], sent), (sent + 1, false));
-    for n in 1..sent {
+    let mut sent = 0;
+    while conformance::send(&mut ends[0], 1, Class::Eager, sent, 0) == SendOutcome::Sent {
+        sent += 1;
+    }
+    for n in 0..sent / 4 {
+        assert!(!ends[0].work_left(), "{n}");
         assert!(conformance::receive(&mut ends[1], 0, Class::Eager, n));
     }
-    assert_eq!(fill(&mut ends[0], sent + 1), (2 * sent, true));
+    assert!(ends[0].work_left());
     fence(Ordering::SeqCst);
-    assert!(!ends[1].peers[0].takes_waiting_sender(), "most of it is filled");
+    assert!(ends[1].peers[0].takes_waiting_sender(), "a quarter is room enough to ring for");
 }
 
 /// A rank of backend `uintr` that cannot be connected to is rung by signal, and that is said.
