@@ -14,7 +14,7 @@ use crate::request::{Kind, RawRequest, Status};
 use crate::state::RankState;
 use crate::{ConstBuf, Mode, MutBuf};
 
-/// How often a receive of a small message looks at everything before it leaves the engine: a microsecond or two.
+/// How often a receive of a small message looks at everything before it leaves the engine: for up to some 3 us.
 const LOOKS: u32 = 16;
 
 /// A message that [`Comm::improbe`] took out of matching, to be received once by [`Comm::mrecv_raw`]. Dropping it
