@@ -44,7 +44,7 @@ impl Geometry {
     /// data for Coll, above, fewer of all, so that a pair takes 172 or 50 KiB instead of 236.
     pub fn for_ranks(ranks: u32) -> Geometry {
         let ranks = ranks.clamp(1, MAX_RANKS);
-        let shape = |slots, data, max_payload| Shape { slots, data, max_payload };
+        let shape = Shape::new;
         let [eager, coll, control] = match ranks {
             ..=32 => [shape(256, 64 << 10, 32 << 10), shape(128, 128 << 10, 64 << 10), shape(256, 0, 16)],
             33..=64 => [shape(256, 64 << 10, 32 << 10), shape(128, 64 << 10, 32 << 10), shape(256, 0, 16)],

@@ -13,9 +13,10 @@
 //!
 //! The producer's tail is its own; slots say themselves that they are full: word 0 of the slot at position
 //! `p` has `p + 1` in its low half, written last. The consumer publishes one word, how many slots and how
-//! many bytes of data it has given back: a quarter of the slots at a time, and with every packet that has data. A payload of more than 16 bytes lies in one piece in the data ring,
-//! rounded up to 64 bytes; a piece that does not fit before the ring's end starts at its beginning. Both
-//! sides compute that place, so the consumer compares and never follows.
+//! many bytes of data it has given back: a quarter of the slots at a time, and with every packet that has data.
+//! A payload of more than 16 bytes lies in one piece in the data ring, rounded up to 64 bytes; a piece that
+//! does not fit before the ring's end starts at its beginning. Both sides compute that place, so the consumer
+//! compares and never follows.
 //!
 //! Nothing that is read from the other side is used before it is checked: a stamp is the expected one, or the
 //! previous lap's, or the lane is closed; the consumer's word never runs ahead of the producer's tail, or the
@@ -74,12 +75,14 @@ pub(crate) struct Shape {
     pub data: u32,
     /// Longest payload in bytes.
     pub max_payload: u32,
+    /// Slots that the consumer gives back at a time, if no data makes it do so sooner.
+    pub grain: u32,
 }
 
 impl Shape {
-    /// Slots that the consumer gives back at a time, if no data makes it do so sooner.
-    const fn grain(&self) -> u32 {
-        if self.slots < 4 { 1 } else { self.slots / 4 }
+    /// A lane whose slots are given back a quarter at a time.
+    pub(crate) const fn new(slots: u32, data: u32, max_payload: u32) -> Shape {
+        Shape { slots, data, max_payload, grain: if slots < 4 { 1 } else { slots / 4 } }
     }
 }
 

@@ -27,12 +27,13 @@ unsafe impl Send for Model {}
 unsafe impl Sync for Model {}
 
 impl Model {
-    fn new(slots: u32, data: u32) -> Arc<Model> {
+    fn new(shape: Shape) -> Arc<Model> {
+        let Shape { slots, data, .. } = shape;
         Arc::new(Model {
             head: LaneHead::new(),
             slots: (0..slots).map(|_| Slot(std::array::from_fn(|_| AtomicU64::new(0)))).collect(),
             data: Box::into_raw(vec![0u64; data as usize / 8].into_boxed_slice()),
-            shape: Shape { slots, data, max_payload: data / 2 },
+            shape,
             to_consumer: Notify::new(),
             to_producer: Notify::new(),
         })
@@ -64,34 +65,80 @@ enum Variant {
     Unfenced,
     /// The producer's notice of a starving flag that was taken.
     Forgetful,
-    /// Nothing, but slots are given back two at a time.
-    Grained,
-    /// That slots are given back before there are no others left.
-    Greedy,
+    /// The producer's notice that slots may be taken and not given back.
+    Trusting,
 }
 
-/// Packets of the given lengths.
-fn run(slots: u32, data: u32, lengths: &'static [usize], variant: Variant) {
+/// A lane whose slots are given back one at a time.
+fn fine(slots: u32, data: u32) -> Shape {
+    Shape { grain: 1, ..Shape::new(slots, data, data / 2) }
+}
+
+/// A lane whose slots are given back two at a time.
+fn coarse(slots: u32, data: u32) -> Shape {
+    Shape { grain: 2, ..fine(slots, data) }
+}
+
+/// The shipped text between two threads, under every interleaving with at most so many preemptions.
+fn check(preemptions: usize, what: &str, run: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(builder.preemption_bound.unwrap_or(3));
+    builder.preemption_bound =
+        Some(builder.preemption_bound.map_or(preemptions, |bound| bound.min(preemptions)));
     let executions = std::sync::Arc::new(real::AtomicU64::new(0));
     let counter = executions.clone();
     builder.check(move || {
         counter.fetch_add(1, Ordering::Relaxed);
-        let model = Model::new(slots, data);
-        let producer = {
+        run();
+    });
+    println!("{what}: {} executions", executions.load(Ordering::Relaxed));
+}
+
+/// The producer's end, as it leaves out what the variant does.
+fn producer(model: &Model, variant: Variant) -> SendLane {
+    // SAFETY: the only producer, on a fresh lane that lives in `model`.
+    let mut lane = unsafe { SendLane::new(model.place()) };
+    lane.broken = variant == Variant::Unfenced;
+    lane.forgets = variant == Variant::Forgetful;
+    lane.trusts = variant == Variant::Trusting;
+    lane
+}
+
+fn push(lane: &mut SendLane, n: usize, len: usize) -> Push {
+    let header = Header { kind: 1, a: n as u64, ..Header::default() };
+    let payload = [n as u8 + 1; 128];
+    // SAFETY: `payload` has `len` bytes.
+    unsafe { lane.try_push(&header, payload.as_ptr(), len) }
+}
+
+/// Takes the packet `n` out, if it is there.
+fn take(lane: &mut RecvLane, n: usize, len: usize) -> Option<Consumed> {
+    match lane.peek() {
+        Peek::Empty => None,
+        Peek::Packet(header, got, payload) => {
+            assert_eq!((header.a, got), (n as u64, len), "lost, doubled or out of order");
+            if len > 16 {
+                // SAFETY: the payload is readable until it is consumed.
+                assert_eq!(unsafe { payload.read() }, n as u8 + 1);
+            }
+            let consumed = lane.consume();
+            assert_ne!(consumed, Consumed::Nothing, "it was peeked at");
+            Some(consumed)
+        }
+        Peek::Corrupt => panic!("an honest lane is corrupt"),
+    }
+}
+
+/// Packets of the given lengths, each of which the consumer is told of.
+fn run(shape: Shape, lengths: &'static [usize], variant: Variant) {
+    check(3, &format!("{shape:?}, {lengths:?} bytes"), move || {
+        let model = Model::new(shape);
+        let sender = {
             let model = model.clone();
             loom::thread::spawn(move || {
-                // SAFETY: the only producer, on a fresh lane that lives in `model`.
-                let mut lane = unsafe { SendLane::new(model.place()) };
-                lane.broken = variant == Variant::Unfenced;
-                lane.forgets = variant == Variant::Forgetful;
+                let mut lane = producer(&model, variant);
                 for (n, len) in lengths.iter().enumerate() {
-                    let header = Header { kind: 1, a: n as u64, ..Header::default() };
-                    let payload = [n as u8 + 1; 128];
                     loop {
-                        // SAFETY: `payload` has `len` bytes.
-                        match unsafe { lane.try_push(&header, payload.as_ptr(), *len) } {
+                        match push(&mut lane, n, *len) {
                             Push::Sent => break,
                             // As a rank: who wakes looks before it passes.
                             Push::Full => {
@@ -109,54 +156,105 @@ fn run(slots: u32, data: u32, lengths: &'static [usize], variant: Variant) {
         };
         // SAFETY: the only consumer, on a fresh lane that lives in `model`.
         let mut lane = unsafe { RecvLane::new(model.place()) };
-        lane.grain = match variant {
-            Variant::Grained => 2,
-            Variant::Greedy => slots + 1,
-            _ => 1,
-        };
         let mut next = 0;
         while let Some(len) = lengths.get(next).copied() {
-            match lane.peek() {
-                Peek::Empty => model.to_consumer.wait(),
-                Peek::Packet(header, got, payload) => {
-                    assert_eq!((header.a, got), (next as u64, len), "lost, doubled or out of order");
-                    if len > 16 {
-                        // SAFETY: the payload is readable until it is consumed.
-                        assert_eq!(unsafe { payload.read() }, next as u8 + 1);
-                    }
+            match take(&mut lane, next, len) {
+                None => model.to_consumer.wait(),
+                Some(consumed) => {
                     next += 1;
-                    match lane.consume() {
-                        Consumed::Nothing => panic!("it was peeked at"),
-                        // As a rank, which flushes for what is given back.
-                        Consumed::Kept => continue,
-                        Consumed::GivenBack => {}
-                    }
-                    fence(Ordering::SeqCst);
-                    if lane.wakes_producer() {
-                        model.to_producer.notify();
+                    // As a rank, which flushes for what is given back.
+                    if consumed == Consumed::GivenBack {
+                        fence(Ordering::SeqCst);
+                        if lane.wakes_producer() {
+                            model.to_producer.notify();
+                        }
                     }
                 }
-                Peek::Corrupt => panic!("an honest lane is corrupt"),
             }
         }
-        producer.join().unwrap();
+        sender.join().unwrap();
     });
-    println!("{slots} slots, {lengths:?} bytes: {} executions", executions.load(Ordering::Relaxed));
+}
+
+/// The producer's end on its way to its thread.
+struct Sends(SendLane);
+
+// SAFETY: the lane lives as long as the model, which the thread holds; one thread at a time has the end.
+unsafe impl Send for Sends {}
+
+/// Packets that the consumer is not told of, as plain ones, but when it is asked for room, and at the end. A lane of the
+/// shape that ships was full, with the first packet's data, and the consumer asked. It has taken everything out, the last
+/// slot of which it has not given back, and has yet to look after the producer.
+fn run_untold(variant: Variant) {
+    const SLOTS: usize = 8;
+    const PACKETS: usize = 2 * SLOTS;
+    let shape = Shape::new(SLOTS as u32, 128, 64);
+    assert_eq!(shape.grain, 2);
+    let len = |n| if n == 0 { 64 } else { 0 };
+    check(2, "untold", move || {
+        let model = Model::new(shape);
+        let mut lane = producer(&model, variant);
+        for n in 0..SLOTS {
+            assert_eq!(push(&mut lane, n, len(n)), Push::Sent);
+        }
+        assert!(push(&mut lane, SLOTS, 0) == Push::Full && lane.has_asked());
+        let sends = Sends(lane);
+        // SAFETY: the only consumer, on a fresh lane that lives in `model`.
+        let mut lane = unsafe { RecvLane::new(model.place()) };
+        let mut next = 0;
+        while take(&mut lane, next, len(next)).is_some() {
+            next += 1;
+        }
+        assert_eq!(next, SLOTS);
+        let sender = {
+            let model = model.clone();
+            loom::thread::spawn(move || {
+                let Sends(mut lane) = { sends };
+                for n in SLOTS..PACKETS {
+                    while push(&mut lane, n, 0) != Push::Sent {
+                        if lane.has_asked() {
+                            model.to_consumer.notify();
+                        }
+                        while !lane.retry_is_due() {
+                            model.to_producer.wait();
+                        }
+                    }
+                }
+                fence(Ordering::SeqCst);
+                model.to_consumer.notify();
+            })
+        };
+        loop {
+            // As a rank at the end of a pass.
+            fence(Ordering::SeqCst);
+            if lane.wakes_producer() {
+                model.to_producer.notify();
+            }
+            if next == PACKETS {
+                break;
+            }
+            model.to_consumer.wait();
+            while next < PACKETS && take(&mut lane, next, 0).is_some() {
+                next += 1;
+            }
+        }
+        sender.join().unwrap();
+    });
 }
 
 #[test]
 fn loom_one_slot() {
-    run(1, 0, &[0; 3], Variant::Ships);
+    run(fine(1, 0), &[0; 3], Variant::Ships);
 }
 
 #[test]
 fn loom_two_slots() {
-    run(2, 0, &[0; 4], Variant::Ships);
+    run(fine(2, 0), &[0; 4], Variant::Ships);
 }
 
 #[test]
 fn loom_data_ring() {
-    run(8, 128, &[64; 4], Variant::Ships);
+    run(fine(8, 128), &[64; 4], Variant::Ships);
 }
 
 /// One packet given back is not room enough for the last.
@@ -164,19 +262,24 @@ const SHORT_AND_LONG: &[usize] = &[64, 64, 64, 128];
 
 #[test]
 fn loom_room_that_is_too_small() {
-    run(8, 256, SHORT_AND_LONG, Variant::Ships);
+    run(fine(8, 256), SHORT_AND_LONG, Variant::Ships);
 }
 
 /// As coarse as can be: all slots at a time.
 #[test]
 fn loom_slots_given_back_together() {
-    run(2, 0, &[0; 5], Variant::Grained);
+    run(coarse(2, 0), &[0; 5], Variant::Ships);
 }
 
 /// Some are given back with the data, in between.
 #[test]
 fn loom_slots_given_back_with_data() {
-    run(2, 128, &[0, 64, 0, 0, 64], Variant::Grained);
+    run(coarse(2, 128), &[0, 64, 0, 0, 64], Variant::Ships);
+}
+
+#[test]
+fn loom_packets_that_tell_nobody() {
+    run_untold(Variant::Ships);
 }
 
 fn is_caught(run: impl FnOnce() + std::panic::UnwindSafe) {
@@ -189,15 +292,21 @@ fn is_caught(run: impl FnOnce() + std::panic::UnwindSafe) {
 
 #[test]
 fn loom_catches_a_missing_fence() {
-    is_caught(|| run(1, 0, &[0; 2], Variant::Unfenced));
+    is_caught(|| run(fine(1, 0), &[0; 2], Variant::Unfenced));
 }
 
 #[test]
 fn loom_catches_slots_that_are_kept() {
-    is_caught(|| run(2, 0, &[0; 3], Variant::Greedy));
+    let all_and_more = Shape { grain: 3, ..fine(2, 0) };
+    is_caught(move || run(all_and_more, &[0; 3], Variant::Ships));
+}
+
+#[test]
+fn loom_catches_a_producer_that_counts_only_what_is_given_back() {
+    is_caught(|| run_untold(Variant::Trusting));
 }
 
 #[test]
 fn loom_catches_a_flag_that_is_not_set_anew() {
-    is_caught(|| run(8, 256, SHORT_AND_LONG, Variant::Forgetful));
+    is_caught(|| run(fine(8, 256), SHORT_AND_LONG, Variant::Forgetful));
 }

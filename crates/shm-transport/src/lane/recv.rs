@@ -35,8 +35,6 @@ pub(crate) struct RecvLane {
     data_head: u32,
     /// The head as the producer knows it.
     given_back: u32,
-    /// Slots given back at a time.
-    pub(super) grain: u32,
     /// `data_head` once the packet that was peeked is consumed.
     peeked: Option<u32>,
     /// Given back since the last `wakes_producer` that had nothing more to say.
@@ -56,7 +54,6 @@ impl RecvLane {
             first_lap: true,
             data_head: 0,
             given_back: 0,
-            grain: place.shape.grain(),
             peeked: None,
             consumed: false,
             closed: false,
@@ -149,7 +146,7 @@ impl RecvLane {
         let Some(end) = self.peeked.take() else { return Consumed::Nothing };
         self.head = self.head.wrapping_add(1);
         self.expect();
-        if end == self.data_head && self.head.wrapping_sub(self.given_back) < self.grain {
+        if end == self.data_head && self.head.wrapping_sub(self.given_back) < self.place.shape.grain {
             return Consumed::Kept;
         }
         self.data_head = end;

@@ -24,14 +24,18 @@ pub(crate) struct SendLane {
     closed: bool,
     /// The last push that found no room is news to the consumer.
     asked: bool,
-    /// The tail when it was last told: it has taken less than what lay there then, and comes back for the rest.
+    /// The tails when it was last told: it comes back as long as it has not taken all that lay there then.
     asked_at: u32,
+    asked_at_data: u32,
     /// Leaves out the fence, so that the model can show that it notices.
     #[cfg(loom)]
     pub(crate) broken: bool,
     /// Takes no notice of a starving flag that was taken, likewise.
     #[cfg(loom)]
     pub(crate) forgets: bool,
+    /// Takes what is given back for all that is taken, likewise.
+    #[cfg(loom)]
+    pub(crate) trusts: bool,
 }
 
 impl SendLane {
@@ -48,10 +52,13 @@ impl SendLane {
             closed: false,
             asked: false,
             asked_at: 0,
+            asked_at_data: 0,
             #[cfg(loom)]
             broken: false,
             #[cfg(loom)]
             forgets: false,
+            #[cfg(loom)]
+            trusts: false,
         }
     }
 
@@ -127,17 +134,31 @@ impl SendLane {
             self.refresh();
             if !self.closed && !self.fits(end) {
                 // A flag that stands from before says that the consumer comes back, unless it has taken all that lay
-                // here then and found the lane refilled when it looked at the flag. It may have taken more than it has
-                // given back.
-                let taken = self.head.wrapping_add(self.place.shape.grain().wrapping_sub(1));
-                self.asked = newly || taken.wrapping_sub(self.asked_at).cast_signed() >= 0;
+                // here then and found the lane refilled when it looked at the flag.
+                self.asked = newly || !self.comes_back();
                 if self.asked {
                     self.asked_at = self.tail;
+                    self.asked_at_data = self.data_tail;
                 }
                 return Some(Push::Full);
             }
         }
         self.closed.then_some(Push::Corrupt)
+    }
+
+    /// Whether the consumer is sure to give something back yet of what lay here when it was last told. Data are given
+    /// back with their packet; of other slots, less than a grain may be taken and not given back.
+    fn comes_back(&self) -> bool {
+        // How far `asked` is ahead of what is given back. Beyond the tail: it is from another lap.
+        let ahead = |asked: u32, head: u32, tail: u32| {
+            let ahead = asked.wrapping_sub(head);
+            if ahead > tail.wrapping_sub(head) { 0 } else { ahead }
+        };
+        let grain = self.place.shape.grain;
+        #[cfg(loom)]
+        let grain = if self.trusts { 1 } else { grain };
+        ahead(self.asked_at, self.head, self.tail) >= grain
+            || ahead(self.asked_at_data, self.data_head, self.data_tail) > 0
     }
 
     /// Whether a slot is free and the data ring has room up to `end`.
@@ -198,6 +219,6 @@ impl SendLane {
     #[cfg(test)]
     pub(crate) fn start_at(&mut self, position: u32, data: u32) {
         (self.tail, self.head, self.data_tail, self.data_head) = (position, position, data, data);
-        self.asked_at = position;
+        (self.asked_at, self.asked_at_data) = (position, data);
     }
 }

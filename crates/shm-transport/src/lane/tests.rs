@@ -15,7 +15,7 @@ impl Private {
         let lines = size_of::<LaneHead>() / 64 + 1 + slots as usize + data as usize / 64;
         let memory: Box<[Slot]> =
             (0..lines).map(|_| Slot(std::array::from_fn(|_| AtomicU64::new(0)))).collect();
-        Private { memory: Box::into_raw(memory), shape: Shape { slots, data, max_payload: data.max(32) / 2 } }
+        Private { memory: Box::into_raw(memory), shape: Shape::new(slots, data, data.max(32) / 2) }
     }
 
     fn place(&self) -> Place {

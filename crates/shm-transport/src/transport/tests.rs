@@ -120,7 +120,8 @@ fn a_lane_that_is_refilled_rings_again() {
         ends[0].connect(1).unwrap();
         ends[1].begin_pass();
         let fill = |end: &mut ShmTransport, mut n| {
-            while conformance::send(end, 1, Class::Eager, n, if n == 0 { len } else { 0 }) == SendOutcome::Sent
+            while conformance::send(end, 1, Class::Eager, n, if n == 0 { len } else { 0 })
+                == SendOutcome::Sent
             {
                 n += 1;
             }
@@ -161,6 +162,32 @@ fn slots_come_back_a_quarter_at_a_time() {
     assert!(ends[0].work_left());
     fence(Ordering::SeqCst);
     assert!(ends[1].peers[0].takes_waiting_sender(), "a quarter is room enough to ring for");
+}
+
+/// Few packets fill the data, with nearly all slots free. The consumer is told once of what lies there, however often the
+/// sender tries.
+#[test]
+fn long_packets_ask_for_room_once() {
+    for len in [8 << 10, 16 << 10] {
+        let mut ends = world(2);
+        ends[0].connect(1).unwrap();
+        ends[1].begin_pass();
+        let held = (64 << 10) / len;
+        let mut sent = 0;
+        for given_back in 0..3 * held {
+            let mut rings = 0;
+            for _ in 0..held + 10 {
+                if conformance::send(&mut ends[0], 1, Class::Eager, sent, len) == SendOutcome::Sent {
+                    sent += 1;
+                } else {
+                    rings += u32::from(ends[0].peers[1].send_lane(Class::Eager).has_asked());
+                }
+            }
+            assert_eq!(sent as usize, held + given_back);
+            assert_eq!(rings, u32::from(given_back % held == 0), "{len} bytes, {given_back} given back");
+            assert!(conformance::receive(&mut ends[1], 0, Class::Eager, given_back as u64));
+        }
+    }
 }
 
 /// A rank of backend `uintr` that cannot be connected to is rung by signal, and that is said.
