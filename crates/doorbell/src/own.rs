@@ -126,20 +126,26 @@ impl Own {
         }
     }
 
-    /// Says whether plain messages should ring. True if this call switched it on: then the caller must
-    /// `fence(SeqCst)` and look once more. One caller at a time (whoever holds the engine).
+    /// Says whether plain messages should ring, and whether offers ([`Urgency::Offer`](crate::Urgency::Offer)) should.
+    /// True if this call switched one of them on: then the caller must `fence(SeqCst)` and look once more. One caller at
+    /// a time (whoever holds the engine).
     ///
     /// Wait-free (a load, at most one locked operation); handlers may call it.
     #[inline]
-    pub fn set_wants_plain(&self, on: bool) -> bool {
-        self.set_flag(Attention::WANTS_PLAIN, on)
-    }
-
-    /// Says whether offers ([`Urgency::Offer`](crate::Urgency::Offer)) should ring. Answer, contract and cost as
-    /// [`set_wants_plain`](Self::set_wants_plain).
-    #[inline]
-    pub fn set_wants_offers(&self, on: bool) -> bool {
-        self.set_flag(Attention::WANTS_OFFERS, on)
+    pub fn set_wants(&self, plain: bool, offers: bool) -> bool {
+        let wanted =
+            if plain { Attention::WANTS_PLAIN } else { 0 } | if offers { Attention::WANTS_OFFERS } else { 0 };
+        let word = &self.descriptor().attention;
+        // These flags have one writer at a time, so the plain load decides; the common "no change" writes nothing.
+        let was = word.load(Ordering::Relaxed) & (Attention::WANTS_PLAIN | Attention::WANTS_OFFERS);
+        let changed = was ^ wanted;
+        if changed == 0 || fork::disowned() {
+            return false;
+        }
+        // The result is unused, so this is `lock xor`, not a compare-and-swap loop.
+        // SYNC POINT: Relaxed: the caller's fence orders it before the look that must follow.
+        word.fetch_xor(changed, Ordering::Relaxed);
+        changed & wanted != 0
     }
 
     /// Throttles: while `on`, ringers leave the thread alone (sleepers are still woken). After `false` the
@@ -148,25 +154,18 @@ impl Own {
     /// Wait-free (a load, at most one locked operation); handlers may call it.
     #[inline]
     pub fn suppress(&self, on: bool) {
-        self.set_flag(Attention::THROTTLED, on);
-    }
-
-    /// Whether it was newly set.
-    #[inline]
-    fn set_flag(&self, flag: u64, on: bool) -> bool {
         let word = &self.descriptor().attention;
-        // Flags have one writer at a time, so the plain load decides; the common "no change" writes nothing.
-        let was = word.load(Ordering::Relaxed) & flag != 0;
+        let was = word.load(Ordering::Relaxed) & Attention::THROTTLED != 0;
         if was == on || fork::disowned() {
-            return false;
+            return;
         }
+        // Two that do this at once do the same: no exclusive or.
         // SYNC POINT: Relaxed: the caller's fence orders it before the look that must follow.
         if on {
-            word.fetch_or(flag, Ordering::Relaxed);
+            word.fetch_or(Attention::THROTTLED, Ordering::Relaxed);
         } else {
-            word.fetch_and(!flag, Ordering::Relaxed);
+            word.fetch_and(!Attention::THROTTLED, Ordering::Relaxed);
         }
-        on
     }
 
     /// Takes the posted vectors. Wait-free (one load, one `xchg` if there are any); handlers may call it.

@@ -99,8 +99,8 @@ pub fn ring_as<V: Variant>(
         return Ok(RingOutcome::Gone);
     }
     // SYNC POINT: ordered after the data by the caller's fence(SeqCst), which pairs with the owner's after
-    // `end_poll` / `suppress(false)` / `set_wants_plain(true)` / `set_wants_offers(true)`. Acquire: a thread id comes
-    // with the pid, signal and backend that were stored before it.
+    // `end_poll` / `suppress(false)` / `set_wants` that asks for more. Acquire: a thread id comes with the pid, signal
+    // and backend that were stored before it.
     let attention = Attention(target.attention.load(Ordering::Acquire));
     variant.at(Step::AttentionRead)?;
     if attention.pollers() > 0 {

@@ -277,7 +277,7 @@ fn offer<P: Protocol>(kind: BackendKind) {
         move || shared.send_as::<P>(&StopsAt(None), 0, 1, Urgency::Offer)
     });
     let mut seen = [0; 2];
-    assert!(shared.own().set_wants_offers(true));
+    assert!(shared.own().set_wants(false, true));
     if P::LOOK_ONCE_MORE {
         // The contract: fence (the look's own), look.
         seen = shared.look::<P>();

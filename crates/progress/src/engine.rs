@@ -391,9 +391,7 @@ impl<W: Work> Engine<W> {
     /// already that nobody announced.
     #[inline]
     fn publish_wants(&self, work: &mut W) -> bool {
-        let plain = self.own.set_wants_plain(work.wants_plain());
-        let offers = self.own.set_wants_offers(work.wants_offers());
-        if !plain && !offers {
+        if !self.own.set_wants(work.wants_plain(), work.wants_offers()) {
             return false;
         }
         // SYNC POINT: attention word, fence, look; a ringer publishes, fences, reads the attention word.

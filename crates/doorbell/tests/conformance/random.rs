@@ -67,7 +67,7 @@ pub fn steps(shared: &'static Shared, kind: BackendKind) {
                     shared.look();
                 }
                 6 => {
-                    if own.set_wants_plain(random.below(2) == 0) {
+                    if own.set_wants(random.below(2) == 0, random.below(2) == 0) {
                         fence(Ordering::SeqCst);
                         shared.look();
                     }

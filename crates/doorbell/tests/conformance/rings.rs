@@ -109,11 +109,11 @@ pub fn plain_waits_until_wanted(shared: &'static Shared, kind: BackendKind) {
         assert_eq!(shared.send(0, Urgency::Plain), RingOutcome::NotNeeded);
         assert_eq!((shared.seen(0), shared.runs()), (0, 0));
     }
-    assert!(shared.own().set_wants_plain(true));
-    assert!(!shared.own().set_wants_plain(true), "not newly");
+    assert!(shared.own().set_wants(true, false));
+    assert!(!shared.own().set_wants(true, false), "not newly");
     let _any = shared.send(0, Urgency::Plain);
     rank.compute_until_all_seen();
-    assert!(!shared.own().set_wants_plain(false));
+    assert!(!shared.own().set_wants(false, false));
     assert!(!shared.descriptor.attention().wants_plain());
 }
 
@@ -123,17 +123,20 @@ pub fn offers_wait_until_wanted(shared: &'static Shared, kind: BackendKind) {
         assert_eq!(shared.send(0, Urgency::Offer), RingOutcome::NotNeeded);
         assert_eq!((shared.seen(0), shared.runs()), (0, 0));
     }
-    assert!(shared.own().set_wants_offers(true));
-    assert!(!shared.own().set_wants_offers(true), "not newly");
+    assert!(shared.own().set_wants(false, true));
+    assert!(!shared.own().set_wants(false, true), "not newly");
     if kind != BackendKind::Thread {
         assert_eq!(shared.send(0, Urgency::Plain), RingOutcome::NotNeeded, "plain ones are not asked for");
     }
     let _any = shared.send(0, Urgency::Offer);
     rank.compute_until_all_seen();
-    assert!(!shared.own().set_wants_offers(false));
+    assert!(!shared.own().set_wants(false, false));
     assert!(!shared.descriptor.attention().wants_offers());
     // Who wants even plain messages wants these.
-    assert!(shared.own().set_wants_plain(true));
+    assert!(shared.own().set_wants(true, true));
+    assert!(!shared.own().set_wants(false, true), "less than before");
+    assert!(shared.own().set_wants(true, false));
+    assert!(shared.descriptor.attention().wants_plain() && !shared.descriptor.attention().wants_offers());
     let _any = shared.send(0, Urgency::Offer);
     rank.compute_until_all_seen();
 }
