@@ -11,8 +11,8 @@ use crate::packets::Step;
 use crate::pattern::Pattern;
 use crate::{Error, MutBuf, P2p, RecvArgs};
 
-/// Receives met in hand from one pass to the next, if there is work for one.
-const MET_PER_PASS: u32 = 8;
+/// Receives met in hand from one look at everything else to the next.
+const MET_PER_LOOK: u32 = 8;
 
 /// What has become of the receive that a thread waits for.
 #[derive(Debug)]
@@ -155,11 +155,17 @@ impl<T: Transport> P2p<T> {
         true
     }
 
-    /// Whether so many receives were met in hand that a pass is due for everybody else, if there is something to do: who
-    /// receives one message after the other goes on with all else, too.
+    /// Whether so many receives were met in hand since somebody looked at all else that the caller must: who receives one
+    /// message after the other makes a pass for everybody else, if there is work for one. Counts one more. `looked`: the
+    /// caller has, while the receive was in hand.
     #[inline]
-    pub fn owes_a_pass(&self) -> bool {
-        self.met_in_hand >= MET_PER_PASS
+    pub fn owes_a_look(&mut self, looked: bool) -> bool {
+        self.met_in_hand = if looked { 0 } else { self.met_in_hand.wrapping_add(1) };
+        let owed = self.met_in_hand >= MET_PER_LOOK;
+        if owed {
+            self.met_in_hand = 0;
+        }
+        owed
     }
 
     /// Puts the receive down. Its outcome, if its message came; if not, the buffer is not touched any more, and nothing has
@@ -167,10 +173,7 @@ impl<T: Transport> P2p<T> {
     #[inline]
     pub fn put_down(&mut self) -> Option<Outcome> {
         match core::mem::replace(&mut self.hand, Hand::Empty) {
-            Hand::Met(outcome) => {
-                self.met_in_hand = self.met_in_hand.wrapping_add(1);
-                Some(outcome)
-            }
+            Hand::Met(outcome) => Some(outcome),
             Hand::Waiting(_) | Hand::Empty => None,
         }
     }

@@ -140,7 +140,7 @@ pub struct P2p<T> {
     counters: Counters,
     /// The receive whose thread waits inside the engine.
     hand: in_hand::Hand,
-    /// Receives met in hand since the last pass.
+    /// Receives met in hand since the last look at everything else.
     met_in_hand: u32,
     /// Who runs the engine now.
     context: Context,
@@ -384,6 +384,7 @@ impl<T: Transport> P2p<T> {
     /// Whether announcements should ring: a receive is posted that one of them may meet, or one may be for a communicator
     /// that is revoked, of which its sender must hear. One that is longer than the longest receive there is waits until
     /// this rank looks, to be truncated. Handler-safe.
+    #[inline]
     pub fn wants_offers(&self) -> bool {
         self.awaits_offers > 0 || self.contexts.some_revoked()
     }

@@ -519,13 +519,14 @@ impl<W: Work> Entered<'_, W> {
 
     /// Glances until there is nothing to wait for, and makes passes when there is something else, without leaving: for
     /// what may come within a microsecond. A glance is cheap, and all that is done between two looks at the rest, so that
-    /// nothing in it delays what it is for. Whether it is over; gives up after `looks`, or when somebody else wants the
-    /// engine.
+    /// nothing in it delays what it is for. Gives up after `looks`, or when somebody else wants the engine. Whether it has
+    /// looked at the rest: what was there has had its pass.
     ///
     /// User threads only. Wait-free: bounded by `looks` passes and `looks * GLANCES` glances.
     #[inline]
     pub fn linger(&mut self, looks: u32, mut glance: impl FnMut(&mut W) -> Lingering) -> bool {
         self.touched = true;
+        let mut looked = false;
         for _ in 0..looks {
             for _ in 0..GLANCES {
                 // SAFETY: the token is ours; the reference ends with the call.
@@ -536,7 +537,7 @@ impl<W: Work> Entered<'_, W> {
                         // Others may want the engine by now.
                         break;
                     }
-                    Lingering::Over => return true,
+                    Lingering::Over => return looked,
                 }
             }
             let asked = self.engine.token.is_requested();
@@ -544,13 +545,15 @@ impl<W: Work> Entered<'_, W> {
                 // Whom it has answered may wait for that.
                 self.leave();
             }
+            looked = true;
             if asked {
                 break;
             }
         }
         // The last pass may have brought it.
         // SAFETY: as above.
-        glance(unsafe { &mut *self.engine.work.get() }) == Lingering::Over
+        let _over_or_not = glance(unsafe { &mut *self.engine.work.get() });
+        looked
     }
 
     /// Makes a pass now instead of at the drop; requests so far are served by it.

@@ -189,13 +189,13 @@ impl Comm {
             false
         };
         if in_hand {
-            state.linger(LOOKS, |state| match state.p2p.glance() {
+            let looked = state.linger(LOOKS, |state| match state.p2p.glance() {
                 Glance::Nothing => Lingering::Nothing,
                 Glance::Other => Lingering::Worked,
                 Glance::Over => Lingering::Over,
             });
             if let Some(outcome) = state.p2p.put_down() {
-                if state.p2p.owes_a_pass() && state.work_left() {
+                if state.p2p.owes_a_look(looked) && state.work_left() {
                     state.pass();
                 }
                 drop(state);
