@@ -22,7 +22,33 @@ pub(crate) enum Hand {
     /// It waits.
     Waiting(InHand),
     /// Its message is in the buffer.
-    Met(Outcome),
+    Met(Met),
+}
+
+/// The message that a receive in hand has met. Three words that are read as they were written, rather than an
+/// [`Outcome`] whose copy would wait for them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Met {
+    /// World rank of its sender.
+    pub source: u32,
+    /// Its tag.
+    pub tag: i32,
+    /// Its length, which may be more than there was room for.
+    pub bytes: usize,
+}
+
+impl Met {
+    /// What the receive of at most `room` bytes ended with.
+    pub fn outcome(self, room: usize) -> Outcome {
+        let truncated = self.bytes > room;
+        Outcome {
+            code: if truncated { Code::Truncated } else { Code::Ok },
+            source: self.source,
+            tag: self.tag,
+            bytes: self.bytes as u64,
+            detail: if truncated { room as u64 } else { 0 },
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -53,23 +79,16 @@ impl InHand {
         self.context == context && self.source == source && self.tag.is_none_or(|wanted| wanted == tag)
     }
 
-    /// Copies an eager message into the buffer.
+    /// Copies an eager message into the buffer. Inlined, so that the packet need not be written to memory to be read again.
     ///
     /// # Safety
     /// The packet is the one that the transport lends now.
-    #[inline]
-    pub(crate) unsafe fn receive(&self, source: u32, packet: &Packet) -> Outcome {
-        let room = self.buf.layout.bytes();
-        // SAFETY: who took the receive in hand vouched for the buffer; the caller for the payload.
-        unsafe { self.buf.unpack(0, packet.len.min(room), packet.payload) };
-        let truncated = packet.len > room;
-        Outcome {
-            code: if truncated { Code::Truncated } else { Code::Ok },
-            source,
-            tag: packet.header.tag,
-            bytes: packet.len as u64,
-            detail: if truncated { room as u64 } else { 0 },
-        }
+    #[inline(always)]
+    pub(crate) unsafe fn receive(&self, source: u32, packet: &Packet) -> Met {
+        // SAFETY: who took the receive in hand vouched for the buffer, and `unpack` stays inside it; the caller vouches for
+        // the payload.
+        unsafe { self.buf.unpack(0, packet.len, packet.payload) };
+        Met { source, tag: packet.header.tag, bytes: packet.len }
     }
 }
 
@@ -168,13 +187,15 @@ impl<T: Transport> P2p<T> {
         owed
     }
 
-    /// Puts the receive down. Its outcome, if its message came; if not, the buffer is not touched any more, and nothing has
-    /// been received for it.
+    /// Puts the receive down. Its message, if it came; if not, the buffer is not touched any more, and nothing has been
+    /// received for it.
     #[inline]
-    pub fn put_down(&mut self) -> Option<Outcome> {
-        match core::mem::replace(&mut self.hand, Hand::Empty) {
-            Hand::Met(outcome) => Some(outcome),
+    pub fn put_down(&mut self) -> Option<Met> {
+        let met = match &self.hand {
+            Hand::Met(met) => Some(*met),
             Hand::Waiting(_) | Hand::Empty => None,
-        }
+        };
+        self.hand = Hand::Empty;
+        met
     }
 }

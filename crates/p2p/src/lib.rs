@@ -61,7 +61,7 @@ mod unexpected;
 
 pub use args::{Config, Counters, MessageId, Mode, RecvArgs, SendArgs, Status};
 pub use error::Error;
-pub use in_hand::Glance;
+pub use in_hand::{Glance, Met};
 pub use layout::{ConstBuf, Layout, MutBuf};
 pub use probe::Grown;
 pub use tocsin_progress::{Budget, Code, Completion, Id, Outcome, Pass};

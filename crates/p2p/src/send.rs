@@ -6,7 +6,7 @@ use tocsin_transport::{Class, Header, SendOutcome, Transport, Urgency, kind};
 use crate::packets::{FLAG_LONG, FLAG_SYNCHRONOUS};
 use crate::request::{HOLDS_RECORD, Member, Request, SHARED, SYNCHRONOUS, State};
 use crate::transfers::TICKETS;
-use crate::{Error, Mode, P2p, SendArgs};
+use crate::{ConstBuf, Error, Mode, P2p, SendArgs};
 
 /// Smallest piece of a large message that is worth a packet of its own when the budget is nearly spent.
 const SMALL_PIECE: usize = 16 * 1024;
@@ -52,37 +52,43 @@ impl<T: Transport> P2p<T> {
     /// Sends a plain message at once and without a request, if it travels eagerly and there is room in the lane. False: it
     /// takes an [`isend`](Self::isend). User threads only; copies at most `eager_max` bytes.
     ///
+    /// Each part by itself, and not as [`SendArgs`]: what the caller has just written is read as it was written, which
+    /// costs no wait for its stores.
+    ///
     /// # Errors
     /// As [`isend`](Self::isend).
     ///
     /// # Safety
     /// What the buffer describes is readable during the call.
     #[inline]
-    pub unsafe fn send_now(&mut self, args: &SendArgs) -> Result<bool, Error> {
+    pub unsafe fn send_now(
+        &mut self,
+        context: u32,
+        dest: u32,
+        tag: i32,
+        buf: &ConstBuf,
+    ) -> Result<bool, Error> {
         self.context = Context::User;
-        let bytes = self.check(args.class, args.context, &args.buf.layout)?;
-        let small = args.class == Class::Eager && bytes <= self.eager_max(Class::Eager);
-        if !small || args.mode == Mode::Synchronous {
+        let bytes = self.check(Class::Eager, context, &buf.layout)?;
+        if bytes > self.eager_max(Class::Eager) {
             return Ok(false);
         }
         self.refresh_epoch();
-        let Some(peer) = self.peers.get(args.dest as usize) else { return Ok(false) };
+        let Some(peer) = self.peers.get(dest as usize) else { return Ok(false) };
         let [waiting, _] = &peer.queues;
         if !peer.connected || peer.fate.no_more_to().is_some() || !waiting.is_empty() {
             return Ok(false);
         }
-        self.transport.prepare_rings(args.dest);
-        let header = Header {
-            kind: kind::EAGER,
-            context: args.context,
-            tag: args.tag,
-            a: bytes as u64,
-            ..Header::default()
+        self.transport.prepare_rings(dest);
+        let header = Header { kind: kind::EAGER, context, tag, a: bytes as u64, ..Header::default() };
+        let outcome = match buf.run_at(0) {
+            // SAFETY: `payload` is the sender's buffer, of `bytes` bytes in one run.
+            Some(payload) => unsafe { self.put(dest, Class::Eager, Urgency::Plain, &header, payload, bytes) },
+            None => self.transmit(dest, Class::Eager, Urgency::Plain, &header, buf, 0, bytes),
         };
-        let sent = self.transmit(args.dest, Class::Eager, Urgency::Plain, &header, &args.buf, 0, bytes)
-            == SendOutcome::Sent;
+        let sent = outcome == SendOutcome::Sent;
         if sent {
-            self.count_put(args.dest, Class::Eager);
+            self.count_put(dest, Class::Eager);
         }
         Ok(sent)
     }
@@ -182,7 +188,7 @@ impl<T: Transport> P2p<T> {
         if let Some(offer) = offer {
             header.flags = offer.slot.wrapping_add(1);
             header.c = offer.address;
-            (len, buf) = (TICKETS, crate::ConstBuf::contiguous(tickets.as_ptr().cast(), TICKETS));
+            (len, buf) = (TICKETS, ConstBuf::contiguous(tickets.as_ptr().cast(), TICKETS));
         }
         match self.transmit(peer, class, urgency, &header, &buf, 0, len) {
             SendOutcome::Full => return Attempt::Full,
@@ -222,7 +228,7 @@ impl<T: Transport> P2p<T> {
         class: Class,
         urgency: Urgency,
         header: &Header,
-        buf: &crate::ConstBuf,
+        buf: &ConstBuf,
         offset: usize,
         len: usize,
     ) -> SendOutcome {
@@ -239,6 +245,24 @@ impl<T: Transport> P2p<T> {
         };
         // SAFETY: `payload` is readable for `len` bytes: scratch, or the sender's buffer from `offset` on, inside its
         // layout, which the poster vouched for.
+        unsafe { self.put(peer, class, urgency, header, payload, len) }
+    }
+
+    /// One packet, counted. Inlined, so that the header need not be written to memory to be read again.
+    ///
+    /// # Safety
+    /// `payload` is readable for `len` bytes.
+    #[inline(always)]
+    unsafe fn put(
+        &mut self,
+        peer: u32,
+        class: Class,
+        urgency: Urgency,
+        header: &Header,
+        payload: *const u8,
+        len: usize,
+    ) -> SendOutcome {
+        // SAFETY: the caller vouches for the payload.
         let outcome = unsafe { self.transport.try_send(peer, class, urgency, header, payload, len) };
         if outcome == SendOutcome::Sent {
             self.counters.packets_sent = self.counters.packets_sent.wrapping_add(1);
@@ -263,7 +287,7 @@ impl<T: Transport> P2p<T> {
         header: &Header,
         urgency: Urgency,
     ) -> SendOutcome {
-        let nothing = crate::ConstBuf::contiguous(core::ptr::null(), 0);
+        let nothing = ConstBuf::contiguous(core::ptr::null(), 0);
         self.transmit(peer, Class::Control, urgency, header, &nothing, 0, 0)
     }
 

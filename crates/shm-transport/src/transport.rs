@@ -415,7 +415,8 @@ unsafe impl Transport for ShmTransport {
         self.connected.get(..self.connected_len).unwrap_or(&[])
     }
 
-    #[inline]
+    // Else the header would be written to memory in other pieces than it is read in, which has to wait for the writes.
+    #[inline(always)]
     unsafe fn try_send(
         &mut self,
         peer: u32,

@@ -225,7 +225,9 @@ impl Rank {
     /// Enters for an operation that needs an open rank: one that lends the engine a buffer or makes it look at its
     /// lanes. Asked again under the token, because another thread may have closed the rank while this one waited, and
     /// freed the buffers that a pass would write to.
-    #[inline]
+    ///
+    /// Inlined: what a call returns through memory, in pieces, is copied from there before they have got there.
+    #[inline(always)]
     pub(crate) fn enter_open(&self, operation: &'static str) -> Result<Entered<'_, RankState>, Error> {
         self.open(operation)?;
         let state = self.engine.enter();

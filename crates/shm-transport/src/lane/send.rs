@@ -67,7 +67,8 @@ impl SendLane {
     /// # Safety
     /// `payload` is readable for `len` bytes if `len` is not 0, and `len` is at most the lane's longest
     /// payload.
-    #[inline]
+    // As `try_send`, in which it is.
+    #[inline(always)]
     pub(crate) unsafe fn try_push(&mut self, header: &Header, payload: *const u8, len: usize) -> Push {
         if self.closed {
             return Push::Corrupt;

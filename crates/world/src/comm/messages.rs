@@ -153,12 +153,15 @@ impl Comm {
         let operation = if mode == Mode::Synchronous { "ssend" } else { "send" };
         let dest = self.peer(operation, dest)?;
         let tag = Comm::tag(operation, tag)?;
-        let args = SendArgs { context: self.context(), dest, tag, buf, mode, class: Class::Eager, cookie: 0 };
         let mut state = self.shared().enter_open(operation)?;
-        // SAFETY: - the buffer: promised by the caller for the time of the call.
-        if unsafe { state.p2p.send_now(&args) }.map_err(|e| message_error(operation, e))? {
-            return Ok(Status { source: self.rank(), tag, bytes: buf.layout.bytes() });
+        if mode != Mode::Synchronous {
+            // SAFETY: - the buffer: promised by the caller for the time of the call.
+            let sent = unsafe { state.p2p.send_now(self.context(), dest, tag, &buf) };
+            if sent.map_err(|e| message_error(operation, e))? {
+                return Ok(Status { source: self.rank(), tag, bytes: buf.layout.bytes() });
+            }
         }
+        let args = SendArgs { context: self.context(), dest, tag, buf, mode, class: Class::Eager, cookie: 0 };
         // SAFETY: - as above; the call ends when the request has.
         let id = unsafe { state.p2p.isend(args) }.map_err(|e| message_error(operation, e))?;
         self.finish(state, operation, Kind::Send { tag, bytes: buf.layout.bytes() }, id)
@@ -194,12 +197,15 @@ impl Comm {
                 Glance::Other => Lingering::Worked,
                 Glance::Over => Lingering::Over,
             });
-            if let Some(outcome) = state.p2p.put_down() {
+            if let Some(met) = state.p2p.put_down() {
                 if state.p2p.owes_a_look(looked) && state.work_left() {
                     state.pass();
                 }
                 drop(state);
-                return kind.read(self, "recv", outcome);
+                if met.bytes <= room {
+                    return Ok(Status { source: self.rank_of(met.source), tag: met.tag, bytes: met.bytes });
+                }
+                return kind.read(self, "recv", met.outcome(room));
             }
             // What a glance came upon, a full pool or a peer that talks nonsense, is a pass's to see to.
             if state.work_left() {
