@@ -75,14 +75,30 @@ pub(crate) struct Shape {
     pub data: u32,
     /// Longest payload in bytes.
     pub max_payload: u32,
-    /// Slots that the consumer gives back at a time, if no data makes it do so sooner.
-    pub grain: u32,
+    /// Slots that the consumer gives back at a time, if no data makes it do so sooner: at least a quarter.
+    grain: u32,
 }
 
 impl Shape {
     /// A lane whose slots are given back a quarter at a time.
     pub(crate) const fn new(slots: u32, data: u32, max_payload: u32) -> Shape {
-        Shape { slots, data, max_payload, grain: if slots < 4 { 1 } else { slots / 4 } }
+        let grain = if slots < 4 { 1 } else { slots / 4 };
+        Shape { slots, data, max_payload, grain }
+    }
+
+    /// The same with another grain, which must be a quarter of the slots or more.
+    #[cfg(test)]
+    pub(crate) fn with_grain(self, grain: u32) -> Shape {
+        assert!(
+            grain > 0 && grain >= self.slots / 4,
+            "{self:?}: a grain of {grain} leaves the lane mostly full"
+        );
+        Shape { grain, ..self }
+    }
+
+    /// Three quarters of the slots: with more than that filled, a producer that starves is left alone.
+    const fn mostly(self) -> u32 {
+        self.slots.wrapping_sub(self.slots / 4)
     }
 }
 

@@ -67,16 +67,18 @@ enum Variant {
     Forgetful,
     /// The producer's notice that slots may be taken and not given back.
     Trusting,
+    /// The producer's notice that the lane may be mostly full still when data are given back.
+    CountingData,
 }
 
-/// A lane whose slots are given back one at a time.
-fn fine(slots: u32, data: u32) -> Shape {
-    Shape { grain: 1, ..Shape::new(slots, data, data / 2) }
+/// A lane as it ships.
+fn ships(slots: u32, data: u32) -> Shape {
+    Shape::new(slots, data, data / 2)
 }
 
-/// A lane whose slots are given back two at a time.
+/// A lane whose slots are given back two at a time, though fewer are a quarter.
 fn coarse(slots: u32, data: u32) -> Shape {
-    Shape { grain: 2, ..fine(slots, data) }
+    ships(slots, data).with_grain(2)
 }
 
 /// The shipped text between two threads, under every interleaving with at most so many preemptions.
@@ -100,6 +102,7 @@ fn producer(model: &Model, variant: Variant) -> SendLane {
     lane.broken = variant == Variant::Unfenced;
     lane.forgets = variant == Variant::Forgetful;
     lane.trusts = variant == Variant::Trusting;
+    lane.counts_data = variant == Variant::CountingData;
     lane
 }
 
@@ -183,15 +186,15 @@ struct Sends(SendLane);
 unsafe impl Send for Sends {}
 
 /// Packets that the consumer is not told of, as plain ones, but when it is asked for room, and at the end. A lane of the
-/// shape that ships was full, with the first packet's data, and the consumer asked. It has taken everything out, the last
-/// slot of which it has not given back, and has yet to look after the producer.
-fn run_untold(variant: Variant) {
+/// shape that ships was full, with data of the first packet and perhaps of another one, and the consumer asked. It has
+/// taken some out, and is in the middle of its pass.
+fn run_untold(variant: Variant, taken: usize, with_data: usize) {
     const SLOTS: usize = 8;
     const PACKETS: usize = 2 * SLOTS;
-    let shape = Shape::new(SLOTS as u32, 128, 64);
+    let shape = ships(SLOTS as u32, 128);
     assert_eq!(shape.grain, 2);
-    let len = |n| if n == 0 { 64 } else { 0 };
-    check(2, "untold", move || {
+    let len = move |n| if n == 0 || n == with_data { 64 } else { 0 };
+    check(2, &format!("untold, {taken} taken, data of {with_data}"), move || {
         let model = Model::new(shape);
         let mut lane = producer(&model, variant);
         for n in 0..SLOTS {
@@ -202,10 +205,10 @@ fn run_untold(variant: Variant) {
         // SAFETY: the only consumer, on a fresh lane that lives in `model`.
         let mut lane = unsafe { RecvLane::new(model.place()) };
         let mut next = 0;
-        while take(&mut lane, next, len(next)).is_some() {
+        while next < taken && take(&mut lane, next, len(next)).is_some() {
             next += 1;
         }
-        assert_eq!(next, SLOTS);
+        assert_eq!(next, taken);
         let sender = {
             let model = model.clone();
             loom::thread::spawn(move || {
@@ -225,6 +228,9 @@ fn run_untold(variant: Variant) {
             })
         };
         loop {
+            while next < PACKETS && take(&mut lane, next, len(next)).is_some() {
+                next += 1;
+            }
             // As a rank at the end of a pass.
             fence(Ordering::SeqCst);
             if lane.wakes_producer() {
@@ -234,9 +240,6 @@ fn run_untold(variant: Variant) {
                 break;
             }
             model.to_consumer.wait();
-            while next < PACKETS && take(&mut lane, next, 0).is_some() {
-                next += 1;
-            }
         }
         sender.join().unwrap();
     });
@@ -244,17 +247,17 @@ fn run_untold(variant: Variant) {
 
 #[test]
 fn loom_one_slot() {
-    run(fine(1, 0), &[0; 3], Variant::Ships);
+    run(ships(1, 0), &[0; 3], Variant::Ships);
 }
 
 #[test]
 fn loom_two_slots() {
-    run(fine(2, 0), &[0; 4], Variant::Ships);
+    run(ships(2, 0), &[0; 4], Variant::Ships);
 }
 
 #[test]
 fn loom_data_ring() {
-    run(fine(8, 128), &[64; 4], Variant::Ships);
+    run(ships(8, 128), &[64; 4], Variant::Ships);
 }
 
 /// One packet given back is not room enough for the last.
@@ -262,7 +265,7 @@ const SHORT_AND_LONG: &[usize] = &[64, 64, 64, 128];
 
 #[test]
 fn loom_room_that_is_too_small() {
-    run(fine(8, 256), SHORT_AND_LONG, Variant::Ships);
+    run(ships(8, 256), SHORT_AND_LONG, Variant::Ships);
 }
 
 /// As coarse as can be: all slots at a time.
@@ -277,9 +280,16 @@ fn loom_slots_given_back_with_data() {
     run(coarse(2, 128), &[0, 64, 0, 0, 64], Variant::Ships);
 }
 
+/// All eight are taken, the last slot of which is not given back, and the consumer has yet to look after the producer.
 #[test]
 fn loom_packets_that_tell_nobody() {
-    run_untold(Variant::Ships);
+    run_untold(Variant::Ships, 8, 0);
+}
+
+/// The eighth, which has data, is taken while the producer fills what the seven others left.
+#[test]
+fn loom_data_given_back_while_the_lane_is_filled() {
+    run_untold(Variant::Ships, 7, 7);
 }
 
 fn is_caught(run: impl FnOnce() + std::panic::UnwindSafe) {
@@ -292,21 +302,26 @@ fn is_caught(run: impl FnOnce() + std::panic::UnwindSafe) {
 
 #[test]
 fn loom_catches_a_missing_fence() {
-    is_caught(|| run(fine(1, 0), &[0; 2], Variant::Unfenced));
+    is_caught(|| run(ships(1, 0), &[0; 2], Variant::Unfenced));
 }
 
 #[test]
 fn loom_catches_slots_that_are_kept() {
-    let all_and_more = Shape { grain: 3, ..fine(2, 0) };
+    let all_and_more = ships(2, 0).with_grain(3);
     is_caught(move || run(all_and_more, &[0; 3], Variant::Ships));
 }
 
 #[test]
 fn loom_catches_a_producer_that_counts_only_what_is_given_back() {
-    is_caught(|| run_untold(Variant::Trusting));
+    is_caught(|| run_untold(Variant::Trusting, 8, 0));
+}
+
+#[test]
+fn loom_catches_a_producer_that_counts_on_data_in_a_lane_that_is_mostly_full() {
+    is_caught(|| run_untold(Variant::CountingData, 7, 7));
 }
 
 #[test]
 fn loom_catches_a_flag_that_is_not_set_anew() {
-    is_caught(|| run(fine(8, 256), SHORT_AND_LONG, Variant::Forgetful));
+    is_caught(|| run(ships(8, 256), SHORT_AND_LONG, Variant::Forgetful));
 }

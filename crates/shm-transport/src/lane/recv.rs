@@ -192,8 +192,7 @@ impl RecvLane {
     /// Whether more than three quarters of the slots are certainly still filled: the one three quarters ahead
     /// is.
     fn mostly_full(&self) -> bool {
-        let slots = self.place.shape.slots;
-        let ahead = self.head.wrapping_add(slots.wrapping_sub(slots / 4));
+        let ahead = self.head.wrapping_add(self.place.shape.mostly());
         // SAFETY: the lane is mapped (promise of `new`).
         let [stamp, ..] = unsafe { &self.place.slot(ahead).0 };
         stamp.load(Ordering::Relaxed) as u32 == ahead.wrapping_add(1)

@@ -36,6 +36,9 @@ pub(crate) struct SendLane {
     /// Takes what is given back for all that is taken, likewise.
     #[cfg(loom)]
     pub(crate) trusts: bool,
+    /// Counts on data that are to come back however full the lane is, likewise.
+    #[cfg(loom)]
+    pub(crate) counts_data: bool,
 }
 
 impl SendLane {
@@ -59,6 +62,8 @@ impl SendLane {
             forgets: false,
             #[cfg(loom)]
             trusts: false,
+            #[cfg(loom)]
+            counts_data: false,
         }
     }
 
@@ -147,8 +152,10 @@ impl SendLane {
         self.closed.then_some(Push::Corrupt)
     }
 
-    /// Whether the consumer is sure to give something back yet of what lay here when it was last told. Data are given
-    /// back with their packet; of other slots, less than a grain may be taken and not given back.
+    /// Whether the consumer is sure to give something back yet of what lay here when it was last told, and to find then
+    /// that this side is to be rung. Data are given back with their packet; of other slots, less than a grain may be taken
+    /// and not given back. A grain, at least a quarter, leaves at most three quarters filled. A packet with data may leave
+    /// more: the consumer leaves the flag alone then (`wakes_producer`), and need not look again.
     fn comes_back(&self) -> bool {
         // How far `asked` is ahead of what is given back. Beyond the tail: it is from another lap.
         let ahead = |asked: u32, head: u32, tail: u32| {
@@ -158,8 +165,11 @@ impl SendLane {
         let grain = self.place.shape.grain;
         #[cfg(loom)]
         let grain = if self.trusts { 1 } else { grain };
+        let mostly_full = self.tail.wrapping_sub(self.head) > self.place.shape.mostly();
+        #[cfg(loom)]
+        let mostly_full = mostly_full && !self.counts_data;
         ahead(self.asked_at, self.head, self.tail) >= grain
-            || ahead(self.asked_at_data, self.data_head, self.data_tail) > 0
+            || !mostly_full && ahead(self.asked_at_data, self.data_head, self.data_tail) > 0
     }
 
     /// Whether a slot is free and the data ring has room up to `end`.
