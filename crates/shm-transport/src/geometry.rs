@@ -108,7 +108,7 @@ impl Geometry {
             RECORD_BYTES,
         ];
         parts.extend(self.slots.iter().chain(&self.data));
-        parts.extend(self.shapes.iter().flat_map(|s| [s.slots, s.data, s.max_payload].map(u64::from)));
+        parts.extend(self.shapes.iter().flat_map(|s| s.agreed().map(u64::from)));
         // FNV-1a over words: tells layouts apart, protects against nothing else.
         parts.iter().fold(0xcbf2_9ce4_8422_2325, |hash, part| (hash ^ part).wrapping_mul(0x0100_0000_01b3))
     }
@@ -188,5 +188,16 @@ mod tests {
         let digests: std::collections::HashSet<u64> =
             (1..=MAX_RANKS).map(|n| Geometry::for_ranks(n).digest()).collect();
         assert_eq!(digests.len(), MAX_RANKS as usize);
+    }
+
+    #[test]
+    fn lanes_given_back_otherwise_have_another_digest() {
+        let ships = Geometry::for_ranks(2);
+        for class in Class::ALL {
+            let mut other = ships;
+            let shape = &mut other.shapes[class.index()];
+            *shape = shape.with_grain(shape.slots);
+            assert_ne!(other.digest(), ships.digest(), "{class:?}");
+        }
     }
 }

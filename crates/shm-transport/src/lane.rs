@@ -100,6 +100,12 @@ impl Shape {
     const fn mostly(self) -> u32 {
         self.slots.wrapping_sub(self.slots / 4)
     }
+
+    /// All that both sides must agree on.
+    pub(crate) const fn agreed(self) -> [u32; 4] {
+        let Shape { slots, data, max_payload, grain } = self;
+        [slots, data, max_payload, grain]
+    }
 }
 
 /// Where a lane lies in this process.
