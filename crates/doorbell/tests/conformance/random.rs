@@ -39,15 +39,20 @@ pub fn steps(shared: &'static Shared, kind: BackendKind) {
             });
             for _ in 0..ROUND {
                 let lane = random.below(2) as usize;
-                let urgency = if random.below(2) == 0 { Urgency::Plain } else { Urgency::Urgent };
+                let urgency = match random.below(3) {
+                    0 => Urgency::Plain,
+                    1 => Urgency::Offer,
+                    _ => Urgency::Urgent,
+                };
                 let outcome = shared.send(lane, urgency);
                 assert!(!matches!(outcome, RingOutcome::Gone | RingOutcome::Retry), "{outcome:?}");
                 for _ in 0..random.below(40) {
                     core::hint::spin_loop();
                 }
             }
-            // The last message is urgent: who computes must be interrupted for it.
-            let _any = shared.send(0, Urgency::Urgent);
+            // The last message is urgent or an offer: who computes must be interrupted for either.
+            let urgency = if random.below(2) == 0 { Urgency::Offer } else { Urgency::Urgent };
+            let _any = shared.send(0, urgency);
             shared.flag.store(2 * round + 2, Ordering::Release);
         }
     });
@@ -96,9 +101,14 @@ pub fn steps(shared: &'static Shared, kind: BackendKind) {
             }
         }
         masks.clear();
+        // The last message may be an offer.
+        if own.set_wants(random.below(4) == 0, true) {
+            fence(Ordering::SeqCst);
+            shared.look();
+        }
         until("the sender did not finish the round", || shared.flag.load(Ordering::Acquire) == 2 * round + 2);
         // Only computing from here on: what is not seen now was lost. (Unwanted plain messages before the
-        // last urgent one are seen with it.)
+        // last one are seen with it.)
         rank.compute_until_all_seen();
     }
     sender.join().unwrap();
