@@ -288,6 +288,39 @@ fn offer<P: Protocol>(kind: BackendKind) {
     assert_eq!(seen[0], 1, "lost");
 }
 
+/// The owner goes from plain messages to offers alone, then computes, while another thread of its rank polls and stops
+/// to, and a ringer has an offer.
+fn offer_while_polling<P: Protocol>(kind: BackendKind) {
+    let shared = Shared::new(kind);
+    assert!(shared.own().set_wants(true, false));
+    let ringer = thread::spawn({
+        let shared = shared.clone();
+        move || shared.send_as::<P>(&StopsAt(None), 0, 1, Urgency::Offer)
+    });
+    let polling = thread::spawn({
+        let shared = shared.clone();
+        move || {
+            shared.own().begin_poll();
+            let seen = shared.look::<P>();
+            shared.own().end_poll_as::<P>();
+            if P::LOOK_ONCE_MORE { shared.look::<P>() } else { seen }
+        }
+    });
+    let mut seen = [0; 2];
+    assert!(shared.own().set_wants(false, true));
+    if P::LOOK_ONCE_MORE {
+        // The contract: fence (the look's own), look.
+        seen = shared.look::<P>();
+    }
+    shared.compute::<P>(&mut seen);
+    let [seen_polling, _] = polling.join().unwrap();
+    ringer.join().unwrap();
+    shared.compute::<P>(&mut seen);
+    assert_eq!(seen[0].max(seen_polling), 1, "lost");
+    let attention = shared.descriptor.attention();
+    assert_eq!((attention.pollers(), attention.wants_plain(), attention.wants_offers()), (0, false, true));
+}
+
 /// A thread of the rank completes something and wakes its own sleepers.
 fn wake_own(kind: BackendKind) {
     let shared = Shared::new(kind);
@@ -368,6 +401,17 @@ fn models(kind: BackendKind) {
     must_be_caught(&name("offer; no fence in the ringer"), move || offer::<NoRingerFence>(kind));
     must_be_caught(&name("offer; no fence before the look"), move || offer::<NoLookFence>(kind));
     must_be_caught(&name("offer; no look after asking"), move || offer::<NoLookOnceMore>(kind));
+
+    check(&name("offer while polling"), move || offer_while_polling::<Real>(kind));
+    must_be_caught(&name("offer while polling; no fence in the ringer"), move || {
+        offer_while_polling::<NoRingerFence>(kind);
+    });
+    must_be_caught(&name("offer while polling; no fence in the owner"), move || {
+        offer_while_polling::<NoOwnerFence>(kind);
+    });
+    must_be_caught(&name("offer while polling; no last look"), move || {
+        offer_while_polling::<NoLookOnceMore>(kind);
+    });
 
     check(&name("sleep"), move || sleep(kind, &Real));
     must_be_caught(&name("sleep; no fence in the ringer"), move || sleep(kind, &NoRingerFence));
