@@ -436,3 +436,19 @@ fn bad_input_is_refused() {
     assert!(!w.ranks[0].cancel(stale) && w.ranks[0].completion(stale).is_none());
     assert!(w.ranks[0].transport().rank() == 0);
 }
+
+/// Eight receives in hand, one after the other, and the next look at all else is the caller's.
+#[test]
+fn receives_in_hand_owe_a_look() {
+    let mut w = World::new(2);
+    let p2p = &mut w.ranks[0];
+    let eight = [false, false, false, false, false, false, false, true];
+    for _ in 0..3 {
+        assert_eq!(eight.map(|_| p2p.owes_a_look(false)), eight);
+    }
+    assert!((0..7).all(|_| !p2p.owes_a_look(false)) && !p2p.owes_a_look(true), "it has looked");
+    assert_eq!(eight.map(|_| p2p.owes_a_look(false)), eight);
+    assert!((0..7).all(|_| !p2p.owes_a_look(false)));
+    w.pass(0);
+    assert_eq!(eight.map(|_| w.ranks[0].owes_a_look(false)), eight, "a pass has looked");
+}

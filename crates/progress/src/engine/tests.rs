@@ -305,6 +305,46 @@ fn who_stays_sets_no_timer() {
     }
 }
 
+/// Who lingers learns whether it has looked at all else: then what lay there has had its pass.
+#[test]
+fn who_lingers_learns_whether_it_looked() {
+    const LOOKS: u32 = 3;
+    // What the glances find, the last again and again; whether somebody asks for the engine; glances in all, and looks.
+    let table: [(&str, &[(u32, Lingering)], bool, u32, bool); 6] = [
+        ("over at once", &[(1, Lingering::Over)], false, 1, false),
+        (
+            "over before the first look",
+            &[(GLANCES - 1, Lingering::Nothing), (1, Lingering::Over)],
+            false,
+            GLANCES,
+            false,
+        ),
+        ("over after it", &[(GLANCES, Lingering::Nothing), (1, Lingering::Over)], false, GLANCES + 1, true),
+        ("news for others, then over", &[(1, Lingering::Worked), (1, Lingering::Over)], false, 2, true),
+        ("never over", &[(1, Lingering::Nothing)], false, LOOKS * GLANCES + 1, true),
+        ("asked to leave", &[(1, Lingering::Nothing)], true, GLANCES + 1, true),
+    ];
+    for (what, found, asked, glances, looked) in table {
+        let shared = Shared::new();
+        let engine = engine(&shared, 0);
+        let mut found =
+            found.iter().flat_map(|(times, answer)| std::iter::repeat_n(*answer, *times as usize));
+        let (mut last, mut count) = (Lingering::Nothing, 0);
+        let mut inside = engine.enter();
+        shared.post(0, Urgency::Plain);
+        if asked {
+            engine.token.request();
+        }
+        let has_looked = inside.linger(LOOKS, |_| {
+            count += 1;
+            last = found.next().unwrap_or(last);
+            last
+        });
+        assert_eq!((has_looked, count), (looked, glances), "{what}");
+        assert_eq!(shared.handled.load(SeqCst), u64::from(looked), "{what}: the pass for all else");
+    }
+}
+
 /// Threads that wait are woken by whoever completes what they wait for.
 #[test]
 fn waiters_are_woken_by_other_contexts() {
