@@ -73,18 +73,27 @@ fn pull(lane: &mut RecvLane) -> Option<Result<(u64, usize), ()>> {
     }
 }
 
-#[test]
-fn positions_wrap_at_32_bits() {
-    let lane = Private::new(4, 256);
+/// Slots of the lanes here, of which the consumer gives back two at a time.
+const SLOTS: u32 = 8;
+const DATA: u32 = 256;
+
+/// Ends as if so many packets and bytes had gone through, with the last lap's stamps in all slots.
+fn ends_at(lane: &Private, position: u32, data: u32) -> (SendLane, RecvLane) {
     let (mut send, mut recv) = lane.ends();
-    // As if 2^32 - 2 packets and 2^32 - 128 bytes had gone through, and all slots held the last lap's stamps.
-    send.start_at(u32::MAX - 1, u32::MAX - 127);
-    recv.start_at(u32::MAX - 1, u32::MAX - 127);
-    lane.set_consumed(u32::MAX - 1, u32::MAX - 127);
-    for position in 0..4 {
-        let position = (u32::MAX - 5).wrapping_add(position);
+    send.start_at(position, data);
+    recv.start_at(position, data);
+    lane.set_consumed(position, data);
+    for old in 0..SLOTS {
+        let position = position.wrapping_sub(SLOTS).wrapping_add(old);
         lane.slot(position).0[0].store(u64::from(position.wrapping_add(1)), Ordering::Relaxed);
     }
+    (send, recv)
+}
+
+#[test]
+fn positions_wrap_at_32_bits() {
+    let lane = Private::new(SLOTS, DATA);
+    let (mut send, mut recv) = ends_at(&lane, u32::MAX - 1, u32::MAX - 127);
     let (mut sent, mut received) = (0, 0);
     for _ in 0..10 {
         assert!(pull(&mut recv).is_none());
@@ -100,6 +109,92 @@ fn positions_wrap_at_32_bits() {
     assert!(sent >= 20);
 }
 
+/// A lane whose slots were all filled when the consumer was told, near the wrap of slots and data.
+struct Told {
+    lane: Private,
+    send: SendLane,
+    recv: RecvLane,
+    sent: u64,
+}
+
+/// With data in the packets of these numbers.
+const WITH_DATA: [u64; 3] = [0, 7, 16];
+
+impl Told {
+    fn before_wrap(slots: u32, data: u32) -> Told {
+        let lane = Private::new(SLOTS, DATA);
+        let (send, recv) = ends_at(&lane, 0u32.wrapping_sub(slots), 0u32.wrapping_sub(data));
+        let mut told = Told { lane, send, recv, sent: 0 };
+        assert_eq!(told.fill(), (8, true));
+        told
+    }
+
+    /// Packets that fit, and whether the consumer is to be told that no more do.
+    fn fill(&mut self) -> (u32, bool) {
+        let mut filled = 0;
+        while push(&mut self.send, self.sent, if WITH_DATA.contains(&self.sent) { 60 } else { 4 })
+            == Push::Sent
+        {
+            filled += 1;
+            self.sent += 1;
+        }
+        (filled, self.send.has_asked())
+    }
+
+    fn pull(&mut self, packets: u32) {
+        for _ in 0..packets {
+            assert!(matches!(pull(&mut self.recv), Some(Ok(_))));
+        }
+    }
+
+    fn flag(&self) -> u32 {
+        // SAFETY: the lane lives as long as `self`; only atomics.
+        unsafe { self.lane.place().head() }.starving.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Over and over the wrap of slots and of data, with the flag that stands from the first time on.
+#[test]
+fn a_full_lane_asks_once_for_what_it_holds() {
+    for (slots, data) in (1..=2 * SLOTS).flat_map(|slots| [0, 64, 128, 192].map(|data| (slots, data))) {
+        let mut told = Told::before_wrap(slots, data);
+        assert_eq!(told.fill(), (0, false), "told already");
+        // The first packet has data and is given back at once.
+        told.pull(1);
+        assert_eq!(told.fill(), (1, false), "six and more are to come back");
+        told.pull(1);
+        assert_eq!(told.fill(), (0, false), "less than a grain is kept");
+        told.pull(3);
+        assert_eq!(told.fill(), (4, false), "three are to come back, with data");
+        told.pull(3);
+        assert_eq!(told.fill(), (3, true), "the consumer may have looked at a lane that was full");
+        assert_eq!(told.flag(), 1, "nobody took it");
+        // Of sixteen, eight are taken, and given back: what it was told of last lies there still.
+        told.pull(4);
+        assert_eq!(told.fill(), (4, false));
+        // As at the end of a pass that found nothing more.
+        told.pull(2);
+        assert!(told.recv.wakes_producer() && told.flag() == 0, "a quarter is free");
+        assert_eq!(told.fill(), (2, true), "the flag is new");
+    }
+}
+
+/// A packet with data gives back less than a quarter, for which a consumer that looks rings nobody.
+#[test]
+fn data_alone_do_not_bring_the_consumer_back() {
+    for (slots, data) in (1..=2 * SLOTS).flat_map(|slots| [0, 64, 128, 192].map(|data| (slots, data))) {
+        let mut told = Told::before_wrap(slots, data);
+        // All but the eighth, which has data: seven are given back.
+        told.pull(7);
+        assert_eq!(told.fill(), (7, true), "the eighth gives back one slot, no more");
+        told.pull(1);
+        assert!(!told.recv.wakes_producer() && told.flag() == 1, "mostly full");
+        // Told anew, it takes out all there is.
+        told.pull(7);
+        assert!(told.recv.wakes_producer() && told.flag() == 0);
+    }
+}
+
 #[test]
 fn a_lying_producer_is_found_out() {
     let content = |meta: u32, len: u32, position: u32| {
@@ -109,7 +204,7 @@ fn a_lying_producer_is_found_out() {
     let outside = wire::pack_data(&header, 0, 0).0;
     let inline = wire::pack_inline(&header, [0; 2], 3).0;
     let table: [(&str, u32, (u32, wire::Content)); 10] = [
-        ("stamp of the next lap", 5, content(inline, 3, 0)),
+        ("stamp of the next lap", SLOTS + 1, content(inline, 3, 0)),
         ("stamp far ahead", 0x8000_0000, content(inline, 3, 0)),
         ("inline length that differs", 1, content(inline, 4, 0)),
         ("no kind", 1, content(inline & !0xff, 3, 0)),
@@ -121,7 +216,7 @@ fn a_lying_producer_is_found_out() {
         ("short payload outside the slot", 1, content(outside, 16, 0)),
     ];
     for (what, stamp, (meta, content)) in table {
-        let lane = Private::new(4, 256);
+        let lane = Private::new(SLOTS, DATA);
         let (_, mut recv) = lane.ends();
         for (word, value) in lane.slot(0).0[1..].iter().zip(content) {
             word.store(value, Ordering::Relaxed);
@@ -136,17 +231,17 @@ fn a_lying_producer_is_found_out() {
 
 #[test]
 fn a_lying_consumer_is_found_out() {
-    for (slots, data) in [(5, 0), (u32::MAX, 0), (0, 192), (0x8000_0000, 0), (1, u32::MAX)] {
-        let lane = Private::new(4, 256);
+    for (slots, data) in [(9, 0), (u32::MAX, 0), (0, 192), (0x8000_0000, 0), (1, u32::MAX)] {
+        let lane = Private::new(SLOTS, DATA);
         let (mut send, _) = lane.ends();
-        for n in 0..4 {
+        for n in 0..8 {
             assert_eq!(push(&mut send, n, if n < 2 { 60 } else { 4 }), Push::Sent);
         }
-        assert_eq!(push(&mut send, 4, 4), Push::Full);
+        assert_eq!(push(&mut send, 8, 4), Push::Full);
         lane.set_consumed(slots, data);
-        assert_eq!(push(&mut send, 5, 4), Push::Corrupt, "{slots} slots, {data} bytes given back");
+        assert_eq!(push(&mut send, 9, 4), Push::Corrupt, "{slots} slots, {data} bytes given back");
         lane.set_consumed(1, 64);
-        assert_eq!(push(&mut send, 6, 4), Push::Corrupt, "a closed lane stays closed");
+        assert_eq!(push(&mut send, 10, 4), Push::Corrupt, "a closed lane stays closed");
         assert!(!send.retry_is_due());
     }
 }
@@ -158,9 +253,9 @@ proptest! {
     #[test]
     fn flipped_bytes_never_crash(
         lens in prop::collection::vec(0usize..128, 1..24),
-        flips in prop::collection::vec((0usize..256 + 4 * 64 + 256, 1u8..), 1..12),
+        flips in prop::collection::vec((0usize..256 + 8 * 64 + 256, 1u8..), 1..12),
     ) {
-        let lane = Private::new(4, 256);
+        let lane = Private::new(SLOTS, DATA);
         let (mut send, mut recv) = lane.ends();
         let mut flips = flips.iter();
         for (n, len) in lens.into_iter().enumerate() {
@@ -177,13 +272,13 @@ proptest! {
         }
         // An end comes: at most a lap of packets, then empty or corrupt.
         let left = std::iter::from_fn(|| pull(&mut recv)).take(100).count();
-        prop_assert!(left <= 5, "{left} packets in a lane of 4");
+        prop_assert!(left <= 9, "{left} packets in a lane of 8");
     }
 
     /// Against a queue as the model, with sizes around every border.
     #[test]
     fn fifo_of_any_sizes(steps in prop::collection::vec((any::<bool>(), 0usize..=128), 1..400)) {
-        let lane = Private::new(8, 256);
+        let lane = Private::new(SLOTS, DATA);
         let (mut send, mut recv) = lane.ends();
         let mut model = std::collections::VecDeque::new();
         for (n, (pushes, len)) in steps.into_iter().enumerate() {
