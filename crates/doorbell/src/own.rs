@@ -136,7 +136,8 @@ impl Own {
         let wanted =
             if plain { Attention::WANTS_PLAIN } else { 0 } | if offers { Attention::WANTS_OFFERS } else { 0 };
         let word = &self.descriptor().attention;
-        // These flags have one writer at a time, so the plain load decides; the common "no change" writes nothing.
+        // These flags have one writer at a time, so the plain load decides, and an exclusive or may follow it: two writers
+        // that found the same change due would undo it. The common "no change" writes nothing.
         let was = word.load(Ordering::Relaxed) & (Attention::WANTS_PLAIN | Attention::WANTS_OFFERS);
         let changed = was ^ wanted;
         if changed == 0 || fork::disowned() {
@@ -149,7 +150,8 @@ impl Own {
     }
 
     /// Throttles: while `on`, ringers leave the thread alone (sleepers are still woken). After `false` the
-    /// caller must `fence(SeqCst)` and look once more. One caller at a time (whoever holds the engine).
+    /// caller must `fence(SeqCst)` and look once more. Any thread of the rank and its handler, at any time: who enters the
+    /// engine lifts a throttle that is over before it holds it. The last one decides.
     ///
     /// Wait-free (a load, at most one locked operation); handlers may call it.
     #[inline]
@@ -159,7 +161,7 @@ impl Own {
         if was == on || fork::disowned() {
             return;
         }
-        // Two that do this at once do the same: no exclusive or.
+        // Two may do the same at once, so no exclusive or.
         // SYNC POINT: Relaxed: the caller's fence orders it before the look that must follow.
         if on {
             word.fetch_or(Attention::THROTTLED, Ordering::Relaxed);
