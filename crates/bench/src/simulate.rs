@@ -72,7 +72,7 @@ impl Collective {
     }
 
     /// Addresses that nothing is ever read from or written to: compiling a schedule only reckons with them.
-    fn arguments(&self) -> Result<Arguments, Error> {
+    fn arguments(&self) -> Result<Arguments<'_>, Error> {
         let (send, recv) = (std::ptr::without_provenance(1 << 30), std::ptr::without_provenance_mut(1 << 60));
         let (bytes, root) = (self.bytes, self.root);
         let blocks = if self.operation == Operation::Ialltoall { self.ranks as usize } else { 1 };

@@ -55,6 +55,19 @@ pub enum Error {
         /// Bytes of each.
         size: usize,
     },
+    /// A list of blocks that is not one per rank.
+    #[error("the {what} buffer has {given} blocks: give one for each of the {size} ranks")]
+    Blocks {
+        /// "send" or "receive".
+        what: &'static str,
+        /// Blocks given.
+        given: usize,
+        /// Number of ranks.
+        size: u32,
+    },
+    /// Buffers that do not go together.
+    #[error("{0}")]
+    Buffers(&'static str),
     /// A schedule that is not a valid graph: an error of the algorithm that built it.
     #[error("schedule refused: {0}; this is an error in the algorithm that built it, please report it")]
     BadSchedule(&'static str),

@@ -19,6 +19,7 @@
 #![warn(missing_debug_implementations)]
 
 mod algorithms;
+mod arguments;
 pub mod builder;
 mod datatype;
 mod error;
@@ -27,6 +28,7 @@ mod group;
 mod kernels;
 pub mod messages;
 mod op;
+mod operation;
 pub mod order;
 mod schedule;
 pub mod table;

@@ -4,155 +4,10 @@
 use crate::builder::ScheduleBuilder;
 use crate::order::{Shape, Share};
 use crate::schedule::Schedule;
-use crate::{DataType, Error, Group, Op, algorithms};
-use std::fmt;
-use std::str::FromStr;
+use crate::{Error, Group, algorithms};
 
-/// A collective operation.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[non_exhaustive]
-pub enum Operation {
-    /// Barrier.
-    Ibarrier,
-    /// Broadcast.
-    Ibcast,
-    /// Reduction whose result all ranks get.
-    Iallreduce,
-    /// Every rank sends a block to every rank.
-    Ialltoall,
-}
-
-impl Operation {
-    /// All operations.
-    pub const ALL: &'static [Operation] =
-        &[Operation::Ibarrier, Operation::Ibcast, Operation::Iallreduce, Operation::Ialltoall];
-
-    /// The name used in messages and on the command line.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Operation::Ibarrier => "ibarrier",
-            Operation::Ibcast => "ibcast",
-            Operation::Iallreduce => "iallreduce",
-            Operation::Ialltoall => "ialltoall",
-        }
-    }
-}
-
-impl fmt::Display for Operation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-/// A name that is no operation.
-#[derive(Debug, thiserror::Error)]
-#[error("unknown operation `{name}`; there are: ibarrier, ibcast, iallreduce, ialltoall")]
-pub struct UnknownOperation {
-    name: String,
-}
-
-impl FromStr for Operation {
-    type Err = UnknownOperation;
-
-    fn from_str(name: &str) -> Result<Operation, UnknownOperation> {
-        let found = Operation::ALL.iter().find(|o| o.name() == name);
-        found.copied().ok_or_else(|| UnknownOperation { name: name.to_owned() })
-    }
-}
-
-/// The arguments of a call, as untyped memory. `send: None` is the in-place form: the input stands in `recv`.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub enum Arguments {
-    /// Barrier.
-    Ibarrier,
-    /// Broadcast of `bytes` from `root`'s `buffer` into everybody's.
-    Ibcast {
-        /// Read at the root, written elsewhere.
-        buffer: *mut u8,
-        /// Its length.
-        bytes: usize,
-        /// The rank that sends.
-        root: u32,
-    },
-    /// Reduction.
-    Iallreduce {
-        /// Input, or in place.
-        send: Option<*const u8>,
-        /// Result.
-        recv: *mut u8,
-        /// Elements.
-        count: usize,
-        /// Their type.
-        data_type: DataType,
-        /// The operator.
-        op: Op,
-    },
-    /// Exchange of blocks.
-    Ialltoall {
-        /// One block per rank, or in place.
-        send: Option<*const u8>,
-        /// One block per rank.
-        recv: *mut u8,
-        /// Bytes of a block.
-        block: usize,
-    },
-}
-
-impl Arguments {
-    /// The operation these arguments are for.
-    pub const fn operation(&self) -> Operation {
-        match self {
-            Arguments::Ibarrier => Operation::Ibarrier,
-            Arguments::Ibcast { .. } => Operation::Ibcast,
-            Arguments::Iallreduce { .. } => Operation::Iallreduce,
-            Arguments::Ialltoall { .. } => Operation::Ialltoall,
-        }
-    }
-
-    /// The size by which an algorithm is chosen: the whole buffer, or the block per rank of an all-to-all.
-    fn size_bytes(&self) -> usize {
-        match self {
-            Arguments::Ibarrier => 0,
-            Arguments::Ibcast { bytes, .. } => *bytes,
-            Arguments::Iallreduce { count, data_type, .. } => count.saturating_mul(data_type.size()),
-            Arguments::Ialltoall { block, .. } => *block,
-        }
-    }
-
-    fn is_commutative(&self) -> bool {
-        match self {
-            Arguments::Iallreduce { op, .. } => op.is_commutative(),
-            _ => true,
-        }
-    }
-
-    fn check(&self, group: &Group) -> Result<(), Error> {
-        match *self {
-            Arguments::Ibarrier => Ok(()),
-            Arguments::Ibcast { root, bytes, .. } => {
-                if root >= group.size() {
-                    return Err(Error::NoSuchRank { what: "root", rank: root, size: group.size() });
-                }
-                fits(bytes, 1)
-            }
-            Arguments::Iallreduce { count, data_type, op, .. } => {
-                crate::kernels::Operator::new(op, data_type)?;
-                fits(count, data_type.size())
-            }
-            Arguments::Ialltoall { block, .. } => fits(group.size() as usize, block),
-        }
-    }
-}
-
-/// No allocation is longer than `isize::MAX`; temporaries need at most a few times as much as the user's buffers,
-/// and the builder checks them by itself.
-fn fits(count: usize, size: usize) -> Result<(), Error> {
-    match count.checked_mul(size) {
-        Some(bytes) if isize::try_from(bytes).is_ok() => Ok(()),
-        _ => Err(Error::TooLarge { count, size }),
-    }
-}
+pub use crate::arguments::{Arguments, Block};
+pub use crate::operation::{Operation, UnknownOperation};
 
 /// What an algorithm cannot do.
 #[derive(Clone, Copy, Debug)]
@@ -161,11 +16,14 @@ pub struct Restrictions {
     pub commutative: bool,
     /// Most ranks it takes.
     pub max_ranks: u32,
+    /// Needs a number of ranks that is a power of two.
+    pub power_of_two: bool,
 }
 
 impl Restrictions {
     /// None at all.
-    pub const NONE: Restrictions = Restrictions { commutative: false, max_ranks: u32::MAX };
+    pub const NONE: Restrictions =
+        Restrictions { commutative: false, max_ranks: u32::MAX, power_of_two: false };
 
     /// Why these arguments are excluded, if they are.
     pub fn refusal(&self, arguments: &Arguments, ranks: u32) -> Option<&'static str> {
@@ -174,6 +32,9 @@ impl Restrictions {
         }
         if ranks > self.max_ranks {
             return Some("has more rounds than a message tag can number with so many ranks");
+        }
+        if self.power_of_two && !ranks.is_power_of_two() {
+            return Some("needs a number of ranks that is a power of two");
         }
         None
     }
@@ -198,23 +59,45 @@ pub struct Algorithm {
     pub restrictions: Restrictions,
     /// How it does it.
     pub compile: Compile,
-    /// Reductions: the documented combination order, for each range of elements; all ranks get the same.
+    /// Reductions: the documented combination order of what a rank gets, for each range of its elements.
     pub order: Option<fn(&Shape) -> Vec<Share>>,
 }
 
 /// All algorithms; the first of each operation has no restriction.
 pub static ALGORITHMS: &[Algorithm] = &[
     algorithms::ibarrier_dissemination::ALGORITHM,
+    algorithms::ibarrier_tree::ALGORITHM,
+    algorithms::ibarrier_linear::ALGORITHM,
     algorithms::ibcast_binomial::ALGORITHM,
+    algorithms::ibcast_quaternary::ALGORITHM,
     algorithms::ibcast_chain::ALGORITHM,
+    algorithms::ibcast_scatter_allgather::ALGORITHM,
     algorithms::ibcast_linear::ALGORITHM,
+    algorithms::iscatter_binomial::ALGORITHM,
+    algorithms::iscatter_linear::ALGORITHM,
+    algorithms::iscatter_linear::DISPLACED,
+    algorithms::igather_binomial::ALGORITHM,
+    algorithms::igather_linear::ALGORITHM,
+    algorithms::igather_linear::DISPLACED,
+    algorithms::iallgather_linear::ALGORITHM,
+    algorithms::iallgather_ring::ALGORITHM,
+    algorithms::iallgather_recursive_doubling::ALGORITHM,
+    algorithms::iallgather_bruck::ALGORITHM,
+    algorithms::iallgather_linear::DISPLACED,
+    algorithms::iallgather_ring::DISPLACED,
+    algorithms::iallgather_recursive_doubling::DISPLACED,
+    algorithms::iallgather_bruck::DISPLACED,
+    algorithms::ialltoall_linear::ALGORITHM,
+    algorithms::ialltoall_pairwise::ALGORITHM,
+    algorithms::ialltoall_bruck::ALGORITHM,
+    algorithms::ialltoallv_linear::ALGORITHM,
+    algorithms::ialltoallv_pairwise::ALGORITHM,
+    algorithms::ialltoallv_linear::TYPED,
+    algorithms::ialltoallv_pairwise::TYPED,
     algorithms::iallreduce_recursive_doubling::ALGORITHM,
     algorithms::iallreduce_reduce_bcast::ALGORITHM,
     algorithms::iallreduce_rabenseifner::ALGORITHM,
     algorithms::iallreduce_ring::ALGORITHM,
-    algorithms::ialltoall_linear::ALGORITHM,
-    algorithms::ialltoall_pairwise::ALGORITHM,
-    algorithms::ialltoall_bruck::ALGORITHM,
 ];
 
 /// The algorithms of an operation.
@@ -243,6 +126,17 @@ pub fn choose(arguments: &Arguments, ranks: u32) -> &'static Algorithm {
         Operation::Ibarrier => "dissemination",
         Operation::Ibcast if ranks > 2 && bytes >= 512 << 10 => "chain",
         Operation::Ibcast => "binomial",
+        // The root alone, while its messages are few: blocks move once.
+        Operation::Iscatter | Operation::Igather if ranks <= 4 || bytes >= 16 << 10 => "linear",
+        Operation::Iscatter | Operation::Igather => "binomial",
+        Operation::Iscatterv | Operation::Igatherv => "linear",
+        // Few ranks: all at once. Above, few messages for short blocks, neighbours only for long ones.
+        Operation::Iallgather | Operation::Iallgatherv if ranks <= 4 => "linear",
+        Operation::Iallgather | Operation::Iallgatherv if bytes >= 32 << 10 => "ring",
+        Operation::Iallgather | Operation::Iallgatherv if ranks.is_power_of_two() => "recursive-doubling",
+        Operation::Iallgather | Operation::Iallgatherv => "bruck",
+        // No rank knows how long the others' blocks are.
+        Operation::Ialltoallv | Operation::Ialltoallw => "linear",
         Operation::Iallreduce if bytes <= 16 << 10 || ranks <= 2 => "recursive-doubling",
         Operation::Iallreduce if bytes >= 1 << 20 && (ranks as usize) <= bytes >> 16 => "ring",
         Operation::Iallreduce => "rabenseifner",

@@ -3,10 +3,10 @@
 
 mod common;
 
-use common::Random;
 use common::driver::Machine;
 use common::model::{AFFINE, Case, affine_op};
 use common::network::network;
+use common::{Random, has_blocks};
 use tocsin_nbc::table::{self, Operation};
 use tocsin_nbc::{DataType, Op};
 
@@ -35,18 +35,23 @@ fn operator(random: &mut Random) -> (DataType, Op) {
 
 fn case(random: &mut Random, ranks: u32, operation: Operation, algorithm: Option<&'static str>) -> Case {
     let (mut data_type, mut op) = operator(random);
-    if algorithm == Some("ring") {
-        while !op.is_commutative() {
-            (data_type, op) = operator(random);
-        }
+    let commutative = algorithm.is_some_and(|a| table::find(operation, a).unwrap().restrictions.commutative);
+    while commutative && !op.is_commutative() {
+        (data_type, op) = operator(random);
     }
     // A million bytes for one rank, less for many: the whole stays testable.
     let most = (1 << 20) / ranks as usize;
     let bytes = (*random.pick(&BYTES)).min(most);
-    let bytes = if operation == Operation::Ialltoall { bytes / ranks as usize } else { bytes };
+    let bytes = if has_blocks(operation) { bytes / ranks as usize } else { bytes };
     let root = random.below(ranks as usize) as u32;
     let count = bytes / data_type.size();
-    Case { operation, algorithm, root, data_type, op, count, in_place: random.chance(40) }
+    let (in_place, layout) = (random.chance(40), random.word());
+    Case { operation, algorithm, root, data_type, op, count, in_place, layout }
+}
+
+/// Whether the algorithm takes so many ranks.
+fn takes(algorithm: &table::Algorithm, ranks: u32) -> bool {
+    !algorithm.restrictions.power_of_two || ranks.is_power_of_two()
 }
 
 #[test]
@@ -54,7 +59,7 @@ fn every_algorithm_on_all_rank_counts() {
     let seed = 0x70c5_0001;
     let mut random = Random(seed);
     for algorithm in table::ALGORITHMS {
-        for ranks in RANKS {
+        for ranks in RANKS.into_iter().filter(|ranks| takes(algorithm, *ranks)) {
             for _ in 0..if ranks > 8 { 4 } else { 12 } {
                 let case = case(&mut random, ranks, algorithm.operation, Some(algorithm.name));
                 Machine::new(network(ranks, random.word()), random.word()).run(&[case]);
@@ -66,10 +71,10 @@ fn every_algorithm_on_all_rank_counts() {
 #[test]
 fn every_root() {
     let mut random = Random(0x70c5_0002);
-    for algorithm in table::of(Operation::Ibcast) {
+    for algorithm in table::ALGORITHMS.iter().filter(|a| a.operation.has_root()) {
         for ranks in 1..=9 {
             for root in 0..ranks {
-                let mut case = case(&mut random, ranks, Operation::Ibcast, Some(algorithm.name));
+                let mut case = case(&mut random, ranks, algorithm.operation, Some(algorithm.name));
                 case.root = root;
                 Machine::new(network(ranks, random.word()), random.word()).run(&[case]);
             }
@@ -112,6 +117,7 @@ fn every_operator_and_type() {
                     op,
                     count,
                     in_place: random.chance(50),
+                    layout: 0,
                 };
                 Machine::new(network(5, random.word()), random.word()).run(&[case]);
             }
@@ -144,7 +150,7 @@ fn several_outstanding_in_any_order() {
 fn started_again_and_again() {
     let mut random = Random(0x70c5_0005);
     for algorithm in table::ALGORITHMS {
-        for ranks in [1, 2, 3, 5, 8] {
+        for ranks in [1, 2, 3, 5, 8].into_iter().filter(|ranks| takes(algorithm, *ranks)) {
             let mut case = case(&mut random, ranks, algorithm.operation, Some(algorithm.name));
             case.count = case.count.min(5000);
             Machine::new(network(ranks, random.word()), random.word()).run_again(case, 4);

@@ -15,7 +15,7 @@ use tocsin_progress::completion::Code;
 
 fn case(operation: Operation) -> Case {
     let (data_type, op) = (DataType::U32, Op::Sum);
-    Case { operation, algorithm: None, root: 0, data_type, op, count: 3000, in_place: false }
+    Case { operation, algorithm: None, root: 0, data_type, op, count: 3000, in_place: false, layout: 9 }
 }
 
 /// Every survivor's pending collectives fail, at any moment of the death; what had ended stays as it was.

@@ -4,9 +4,9 @@
 
 mod common;
 
-use common::Random;
 use common::driver::{Lower, Machine, Rank};
 use common::model::{AFFINE, Case, affine_op};
+use common::{Random, has_blocks};
 use tocsin_nbc::table::{self, Operation};
 use tocsin_nbc::{DataType, Op};
 use tocsin_p2p::{Config, P2p};
@@ -54,14 +54,21 @@ const TYPES: [(DataType, Op); 5] = [
 ];
 
 fn case(random: &mut Random, ranks: u32, operation: Operation, algorithm: Option<&'static str>) -> Case {
-    let user = random.chance(20) && algorithm != Some("ring");
+    let commutative = algorithm.is_some_and(|a| table::find(operation, a).unwrap().restrictions.commutative);
+    let user = random.chance(20) && !commutative;
     let (data_type, op) = if user { (AFFINE, affine_op()) } else { *random.pick(&TYPES) };
     let most = (1 << 20) / ranks as usize;
     let bytes = (*random.pick(&BYTES)).min(most);
-    let bytes = if operation == Operation::Ialltoall { bytes / ranks as usize } else { bytes };
+    let bytes = if has_blocks(operation) { bytes / ranks as usize } else { bytes };
     let count = bytes / data_type.size();
     let root = random.below(ranks as usize) as u32;
-    Case { operation, algorithm, root, data_type, op, count, in_place: random.chance(40) }
+    let (in_place, layout) = (random.chance(40), random.word());
+    Case { operation, algorithm, root, data_type, op, count, in_place, layout }
+}
+
+/// Whether the algorithm takes so many ranks.
+fn takes(algorithm: &table::Algorithm, ranks: u32) -> bool {
+    !algorithm.restrictions.power_of_two || ranks.is_power_of_two()
 }
 
 fn with_thread(test: impl FnOnce()) {
@@ -74,7 +81,7 @@ fn every_algorithm_on_all_rank_counts() {
     with_thread(|| {
         let mut random = Random(0x10b_0001);
         for algorithm in table::ALGORITHMS {
-            for ranks in RANKS {
+            for ranks in RANKS.into_iter().filter(|ranks| takes(algorithm, *ranks)) {
                 for _ in 0..if ranks > 8 { 2 } else { 8 } {
                     let case = case(&mut random, ranks, algorithm.operation, Some(algorithm.name));
                     machine(ranks, random.word()).run(&[case]);
@@ -110,7 +117,7 @@ fn started_again_and_again() {
     with_thread(|| {
         let mut random = Random(0x10b_0003);
         for algorithm in table::ALGORITHMS {
-            for ranks in [1, 2, 5, 8] {
+            for ranks in [1, 2, 5, 8].into_iter().filter(|ranks| takes(algorithm, *ranks)) {
                 let mut case = case(&mut random, ranks, algorithm.operation, Some(algorithm.name));
                 case.count = case.count.min(20_000);
                 machine(ranks, random.word()).run_again(case, 3);
@@ -135,6 +142,7 @@ fn handlers_alone_carry_a_rank_that_has_posted() {
                     op,
                     count: bytes / 8,
                     in_place: false,
+                    layout: random.word(),
                 };
                 let mut machine = machine(4, random.word());
                 machine.only_handlers = Some(2);

@@ -17,7 +17,7 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     name: "ring",
     source: "Patarasuk, Yuan 2009",
     cost: "2 (p-1) a + 2 (p-1)/p n b + (p-1)/p n g",
-    restrictions: Restrictions { commutative: true, max_ranks: 1 << (ROUND_BITS - 1) },
+    restrictions: Restrictions { commutative: true, max_ranks: 1 << (ROUND_BITS - 1), ..Restrictions::NONE },
     compile,
     order: Some(combination_order),
 };

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::schedule::Kind;
-use crate::{Op, UserOp};
+use crate::{DataType, Op, UserOp};
 use std::collections::BTreeMap;
 
 // Addresses that nobody follows: compiling looks at no memory.
@@ -14,17 +14,49 @@ fn group(ranks: u32, me: u32) -> Group {
     Group::new((0..ranks).map(|r| 7 + 3 * r).collect::<Vec<_>>().into(), me).unwrap()
 }
 
-fn arguments(operation: Operation, bytes: usize, root: u32, in_place: bool) -> Arguments {
-    let send = (!in_place).then_some(SEND as *const u8);
-    let recv = RECV as *mut u8;
+/// Blocks in reverse order with gaps. Where each pair of ranks has a length of its own, all are alike here.
+fn blocks(operation: Operation, ranks: u32, bytes: usize) -> Vec<Block> {
+    let exchange = matches!(operation, Operation::Ialltoallv | Operation::Ialltoallw);
+    let length = |rank: u32| if exchange { bytes } else { [bytes, 0, bytes / 2][rank as usize % 3] };
+    let place = |rank: u32| Block { offset: (ranks - rank) as usize * (bytes + 8), bytes: length(rank) };
+    (0..ranks).map(place).collect()
+}
+
+/// The arguments of rank `me`; `at` are [`blocks`]. A root's part is in place with `in_place`, nobody else's.
+fn arguments(
+    operation: Operation,
+    bytes: usize,
+    root: u32,
+    in_place: bool,
+    me: u32,
+    at: &[Block],
+) -> Arguments<'_> {
+    let in_place = in_place && (!operation.has_root() || root == me);
+    let (from, recv) = (SEND as *const u8, RECV as *mut u8);
+    let (send, to) = ((!in_place).then_some(from), (!in_place).then_some(recv));
+    let own = at.get(me as usize).map_or(0, |b| b.bytes);
+    let exchanged = send.map(|send| (send, at));
+    let (data_type, op) = (DataType::U8, Op::Sum);
     match operation {
         Operation::Ibarrier => Arguments::Ibarrier,
         Operation::Ibcast => Arguments::Ibcast { buffer: recv, bytes, root },
-        Operation::Iallreduce => {
-            Arguments::Iallreduce { send, recv, count: bytes, data_type: DataType::U8, op: Op::Sum }
-        }
+        Operation::Iscatter => Arguments::Iscatter { send: from, recv: to, block: bytes, root },
+        Operation::Iscatterv => Arguments::Iscatterv { send: from, blocks: at, recv: to, bytes: own, root },
+        Operation::Igather => Arguments::Igather { send, recv, block: bytes, root },
+        Operation::Igatherv => Arguments::Igatherv { send, bytes: own, recv, blocks: at, root },
+        Operation::Iallgather => Arguments::Iallgather { send, recv, block: bytes },
+        Operation::Iallgatherv => Arguments::Iallgatherv { send, recv, blocks: at },
         Operation::Ialltoall => Arguments::Ialltoall { send, recv, block: bytes },
+        Operation::Ialltoallv => Arguments::Ialltoallv { send: exchanged, recv, blocks: at },
+        Operation::Ialltoallw => Arguments::Ialltoallw { send: exchanged, recv, blocks: at },
+        Operation::Iallreduce => Arguments::Iallreduce { send, recv, count: bytes, data_type, op },
     }
+}
+
+/// Whether the algorithm takes so many ranks.
+fn takes(algorithm: &Algorithm, ranks: u32) -> bool {
+    ranks <= algorithm.restrictions.max_ranks
+        && (!algorithm.restrictions.power_of_two || ranks.is_power_of_two())
 }
 
 /// Ranges that a step reads and writes.
@@ -100,15 +132,16 @@ fn check_messages(schedules: &[Box<Schedule>], what: &str) {
 #[test]
 fn schedules_have_no_races_and_no_lost_messages() {
     for algorithm in ALGORITHMS {
-        for ranks in (1..=17).chain([32, 33]) {
+        for ranks in (1..=17).chain([32, 33]).filter(|ranks| takes(algorithm, *ranks)) {
             let sizes: &[usize] = if ranks <= 9 { &[0, 1, 5, 100, 70_000, 200_000] } else { &[5, 70_000] };
             for &bytes in sizes {
                 for in_place in [false, true] {
                     let root = (ranks * 2 / 3) % ranks;
-                    let arguments = arguments(algorithm.operation, bytes, root, in_place);
-                    let what = format!("{arguments:?} by {} on {ranks} ranks", algorithm.name);
+                    let at = blocks(algorithm.operation, ranks, bytes);
+                    let of = |me| arguments(algorithm.operation, bytes, root, in_place, me, &at);
+                    let what = format!("{:?} by {} on {ranks} ranks", of(0), algorithm.name);
                     let schedules: Vec<_> = (0..ranks)
-                        .map(|me| compile(&group(ranks, me), &arguments, Some(algorithm.name)).unwrap())
+                        .map(|me| compile(&group(ranks, me), &of(me), Some(algorithm.name)).unwrap())
                         .collect();
                     check_messages(&schedules, &what);
                     for schedule in &schedules {
@@ -125,12 +158,18 @@ fn logarithmic_algorithms_are() {
     for ranks in 1..=130u32 {
         let log = ranks.next_power_of_two().trailing_zeros() as usize;
         let most = |operation, name| {
-            let arguments = arguments(operation, 1000, 0, false);
-            let sent = |me| compile(&group(ranks, me), &arguments, Some(name)).unwrap().sent().0;
+            let of = |me| arguments(operation, 1000, 0, false, me, &[]);
+            let sent = |me| compile(&group(ranks, me), &of(me), Some(name)).unwrap().sent().0;
             (0..ranks).map(sent).max().unwrap()
         };
         assert_eq!(most(Operation::Ibarrier, "dissemination"), log);
         assert_eq!(most(Operation::Ibcast, "binomial"), log);
+        assert_eq!(most(Operation::Iscatter, "binomial"), log);
+        assert!(most(Operation::Igather, "binomial") <= 1);
+        assert_eq!(most(Operation::Iallgather, "bruck"), log);
+        if ranks.is_power_of_two() {
+            assert_eq!(most(Operation::Iallgather, "recursive-doubling"), log);
+        }
         assert_eq!(most(Operation::Ialltoall, "bruck"), log);
         assert_eq!(most(Operation::Iallreduce, "recursive-doubling"), log);
         assert!(most(Operation::Iallreduce, "rabenseifner") <= 2 * log + 1);
@@ -141,7 +180,7 @@ fn logarithmic_algorithms_are() {
 fn orders_cover_all_elements_and_ranks() {
     for algorithm in ALGORITHMS {
         let Some(order) = algorithm.order else {
-            assert_ne!(algorithm.operation, Operation::Iallreduce, "a reduction states its order");
+            assert!(!algorithm.operation.is_reduction(), "a reduction states its order");
             continue;
         };
         for ranks in 1..40 {
@@ -168,16 +207,17 @@ fn the_table_is_well_formed() {
     for operation in Operation::ALL {
         assert_eq!(operation.name().parse::<Operation>().unwrap(), *operation);
         let mut names: Vec<_> = of(*operation).map(|a| a.name).collect();
-        assert!(of(*operation).next().unwrap().restrictions.max_ranks == u32::MAX);
-        assert!(!of(*operation).next().unwrap().restrictions.commutative);
+        let first = of(*operation).next().unwrap().restrictions;
+        assert!(first.max_ranks == u32::MAX && !first.commutative && !first.power_of_two);
         names.sort_unstable();
         let before = names.len();
         names.dedup();
         assert_eq!(before, names.len());
         for ranks in [1, 2, 3, 8, 1000, 100_000] {
             for bytes in [0, 1, 1 << 12, 1 << 20, 1 << 27] {
-                let arguments = arguments(*operation, bytes, 0, false);
-                assert_eq!(choose(&arguments, ranks).operation, *operation);
+                let chosen = choose(&arguments(*operation, bytes, 0, false, 0, &[]), ranks);
+                assert_eq!(chosen.operation, *operation);
+                assert!(takes(chosen, ranks));
             }
         }
     }
@@ -199,11 +239,30 @@ fn bad_arguments_are_clear_errors() {
     };
     let bcast = |root, bytes| Arguments::Ibcast { buffer: RECV as *mut u8, bytes, root };
     let huge = isize::MAX as usize;
+    let four = [0, 8, 16, 24].map(|offset| Block { offset, bytes: 8 });
+    let twice = [0, 8, 15, 24].map(|offset| Block { offset, bytes: 8 });
+    let far = [0, 8, huge - 3, 24].map(|offset| Block { offset, bytes: 8 });
+    fn scatterv(blocks: &[Block], bytes: usize) -> Arguments<'_> {
+        Arguments::Iscatterv { send: SEND as *const u8, blocks, recv: Some(RECV as *mut u8), bytes, root: 0 }
+    }
+    fn allgatherv(send: Option<usize>, blocks: &[Block]) -> Arguments<'_> {
+        let send = send.map(|address| address as *const u8);
+        Arguments::Iallgatherv { send, recv: RECV as *mut u8, blocks }
+    }
+    let gather = |send, root| Arguments::Igather { send, recv: RECV as *mut u8, block: 8, root };
     let table: &[(Arguments, Option<&str>, &str)] = &[
         (bcast(4, 1), None, "root 4 does not exist: this communicator has ranks 0 to 3"),
         (bcast(0, huge + 1), None, "does not fit the address space"),
-        (bcast(0, 8), Some("tree"), "ibcast has no algorithm `tree`; it has: binomial, chain, linear"),
-        (Arguments::Ibarrier, Some("ring"), "ibarrier has no algorithm `ring`; it has: dissemination"),
+        (
+            bcast(0, 8),
+            Some("tree"),
+            "ibcast has no algorithm `tree`; it has: binomial, 4-ary, chain, scatter-allgather, linear",
+        ),
+        (
+            Arguments::Ibarrier,
+            Some("ring"),
+            "ibarrier has no algorithm `ring`; it has: dissemination, tree, linear",
+        ),
         (reduce(1, DataType::F64, Op::BAnd), None, "operator band does not exist for elements of type f64"),
         (reduce(1, DataType::F32, Op::LOr), None, "logical operators take integers"),
         (reduce(1, DataType::Byte, Op::Sum), None, "operator sum does not exist for elements of type byte"),
@@ -213,6 +272,14 @@ fn bad_arguments_are_clear_errors() {
         (reduce(huge, DataType::F64, Op::Sum), None, "does not fit the address space"),
         (reduce(9, DataType::F64, ordered), Some("ring"), "needs a commutative operator; leave the choice"),
         (Arguments::Ialltoall { send: None, recv: RECV as *mut u8, block: huge }, None, "does not fit"),
+        (scatterv(&four[..3], 8), None, "the send buffer has 3 blocks: give one for each of the 4 ranks"),
+        (scatterv(&four, 7), None, "is sent with another length than it is received"),
+        (scatterv(&far, 8), None, "does not fit the address space"),
+        (allgatherv(None, &twice), None, "two blocks of the receive buffer overlap"),
+        (allgatherv(Some(RECV + 12), &four), None, "the send and the receive buffer overlap"),
+        (gather(None, 1), None, "only the root has an in-place form"),
+        (gather(Some(SEND as *const u8), 9), None, "root 9 does not exist"),
+        (gather(Some((RECV + 4) as *const u8), 0), None, "the send and the receive buffer overlap"),
         (reduce(huge / 8, DataType::F64, Op::Sum), Some("reduce-bcast"), "no memory for a schedule"),
     ];
     for (arguments, algorithm, message) in table {

@@ -1,11 +1,11 @@
 //! Drives all ranks in one thread, in random order, with random budgets and contexts.
 
 use super::Random;
-use super::model::{Case, contents};
+use super::model::{Case, Sides, contents, extent};
 use super::network::End;
 use std::cell::Cell;
 use tocsin_nbc::messages::Messages;
-use tocsin_nbc::table::{self, Algorithm, Arguments, Operation};
+use tocsin_nbc::table::{self, Algorithm, Arguments, Block, Operation};
 use tocsin_nbc::{Group, Nbc, Schedule};
 use tocsin_progress::budget::{Budget, Context, Pass};
 use tocsin_progress::completion::{Code, Outcome};
@@ -102,80 +102,127 @@ pub struct Call {
     pub ids: Vec<Option<Id>>,
     send: Vec<Buffer>,
     recv: Vec<Buffer>,
-    inputs: Vec<Vec<u8>>,
+    sides: Vec<Sides>,
+    /// What each rank's blocks hold.
+    inputs: Vec<Vec<Vec<u8>>>,
+    /// The receive buffers before the start.
+    before: Vec<Vec<u8>>,
     sequence: u32,
 }
 
 impl Call {
     fn new(case: Case, ranks: u32, random: &mut Random, sequence: u32) -> Call {
-        let (_, recv_bytes) = case.bytes(ranks);
-        let size = case.data_type.size();
         let mut call = Call {
             case,
             algorithm: table::choose(&Arguments::Ibarrier, 1),
             ids: vec![None; ranks as usize],
             send: Vec::new(),
             recv: Vec::new(),
-            inputs: Vec::new(),
+            sides: (0..ranks as usize).map(|rank| case.sides(rank, ranks as usize)).collect(),
+            inputs: vec![Vec::new(); ranks as usize],
+            before: vec![Vec::new(); ranks as usize],
             sequence,
         };
-        for _ in 0..ranks {
-            let input = contents(random, case.data_type, recv_bytes / size);
+        for sides in &call.sides {
             let (send, recv) = (random.below(8), random.below(8));
-            call.send.push(Buffer::new(&input, send));
-            call.recv.push(Buffer::new(&input, recv));
-            call.inputs.push(input);
+            call.send.push(Buffer::new(&vec![0x5b; extent(&sides.send)], send));
+            call.recv.push(Buffer::new(&vec![0x5b; extent(&sides.recv)], recv));
         }
         call.fill_in(random);
         let arguments = call.arguments(0);
-        call.algorithm = match case.algorithm {
+        let chosen = match case.algorithm {
             Some(name) => table::find(case.operation, name).unwrap(),
             None => table::choose(&arguments, ranks),
         };
+        call.algorithm = chosen;
         call
     }
 
     /// New inputs in the same buffers, as before each start of a persistent collective.
     fn fill_in(&mut self, random: &mut Random) {
+        let (case, size) = (self.case, self.case.data_type.size());
         for rank in 0..self.inputs.len() {
-            let size = self.case.data_type.size();
-            let input = contents(random, self.case.data_type, self.inputs[rank].len() / size);
-            let is_input = match self.case.operation {
-                Operation::Ibcast => rank == self.case.root as usize,
-                _ => self.case.in_place,
-            };
-            self.send[rank].set(&input);
-            let before = if is_input { input.clone() } else { vec![0x5b; input.len()] };
+            let sides = &self.sides[rank];
+            let is_bcast = case.operation == Operation::Ibcast;
+            let given = if is_bcast { &sides.recv } else { &sides.send };
+            let inputs: Vec<Vec<u8>> =
+                given.iter().map(|b| contents(random, case.data_type, b.bytes / size)).collect();
+            let mut before = vec![0x5b; extent(&sides.recv)];
+            if case.is_in_place(rank) || is_bcast && rank == case.root as usize {
+                let first = case.input_at(rank).unwrap_or(usize::MAX);
+                for (block, input) in sides.recv.iter().skip(first).zip(&inputs) {
+                    before[block.offset..block.offset + block.bytes].copy_from_slice(input);
+                }
+            }
+            if !is_bcast {
+                let mut send = vec![0x5b; extent(&sides.send)];
+                for (block, input) in sides.send.iter().zip(&inputs) {
+                    send[block.offset..block.offset + block.bytes].copy_from_slice(input);
+                }
+                self.send[rank].set(&send);
+            }
             self.recv[rank].set(&before);
-            self.inputs[rank] = input;
+            self.before[rank] = before;
+            self.inputs[rank] = inputs;
         }
     }
 
-    fn arguments(&mut self, rank: usize) -> Arguments {
-        let Case { operation, root, data_type, op, count, in_place, .. } = self.case;
-        let send = (!in_place).then(|| self.send[rank].pointer().cast_const());
-        let recv = self.recv[rank].pointer();
+    fn arguments(&mut self, rank: usize) -> Arguments<'_> {
+        let Case { operation, root, data_type, op, count, .. } = self.case;
+        let in_place = self.case.is_in_place(rank);
+        let (from, recv) = (self.send[rank].pointer().cast_const(), self.recv[rank].pointer());
+        let (send, to) = ((!in_place).then_some(from), (!in_place).then_some(recv));
+        let sides = &self.sides[rank];
+        let block = count * data_type.size();
+        let own = |blocks: &[Block]| match blocks {
+            [one] => one.bytes,
+            all => all.get(rank).map_or(0, |b| b.bytes),
+        };
+        let exchanged = send.map(|send| (send, &sides.send[..]));
         match operation {
             Operation::Ibarrier => Arguments::Ibarrier,
-            Operation::Ibcast => Arguments::Ibcast { buffer: recv, bytes: count * data_type.size(), root },
-            Operation::Iallreduce => Arguments::Iallreduce { send, recv, count, data_type, op },
-            _ => Arguments::Ialltoall { send, recv, block: count * data_type.size() },
+            Operation::Ibcast => Arguments::Ibcast { buffer: recv, bytes: block, root },
+            Operation::Iscatter => Arguments::Iscatter { send: from, recv: to, block, root },
+            Operation::Iscatterv => Arguments::Iscatterv {
+                send: from,
+                blocks: &sides.send,
+                recv: to,
+                bytes: own(&sides.recv),
+                root,
+            },
+            Operation::Igather => Arguments::Igather { send, recv, block, root },
+            Operation::Igatherv => {
+                Arguments::Igatherv { send, bytes: own(&sides.send), recv, blocks: &sides.recv, root }
+            }
+            Operation::Iallgather => Arguments::Iallgather { send, recv, block },
+            Operation::Iallgatherv => Arguments::Iallgatherv { send, recv, blocks: &sides.recv },
+            Operation::Ialltoall => Arguments::Ialltoall { send, recv, block },
+            Operation::Ialltoallv => Arguments::Ialltoallv { send: exchanged, recv, blocks: &sides.recv },
+            Operation::Ialltoallw => Arguments::Ialltoallw { send: exchanged, recv, blocks: &sides.recv },
+            _ => Arguments::Iallreduce { send, recv, count, data_type, op },
         }
     }
 
     fn compile(&mut self, group: &Group) -> Box<Schedule> {
+        let algorithm = self.case.algorithm;
         let arguments = self.arguments(group.rank() as usize);
-        table::compile(group, &arguments, self.case.algorithm).unwrap()
+        table::compile(group, &arguments, algorithm).unwrap()
     }
 
     fn check(&self) {
-        let expected = self.case.expected(self.algorithm, &self.inputs);
-        for (rank, expected) in expected.iter().enumerate() {
-            let (got, name) = (self.recv[rank].contents(), self.algorithm.name);
-            let first = got.iter().zip(expected).position(|(a, b)| a != b);
-            assert_eq!(first, None, "rank {rank}: first wrong byte; {:?} by {name}", self.case);
-            if !self.case.in_place {
-                assert_eq!(self.send[rank].contents(), self.inputs[rank], "the input was changed");
+        let (case, name) = (&self.case, self.algorithm.name);
+        for rank in 0..self.inputs.len() {
+            let mut expected = self.before[rank].clone();
+            let results = case.results(rank, self.algorithm, &self.inputs).unwrap_or_default();
+            for (block, result) in self.sides[rank].recv.iter().zip(&results) {
+                expected[block.offset..block.offset + block.bytes].copy_from_slice(result);
+            }
+            let got = self.recv[rank].contents();
+            let first = got.iter().zip(&expected).position(|(a, b)| a != b);
+            assert_eq!(first, None, "rank {rank}: first wrong byte; {case:?} by {name}");
+            for (block, input) in self.sides[rank].send.iter().zip(&self.inputs[rank]) {
+                let sent = &self.send[rank].contents()[block.offset..block.offset + block.bytes];
+                assert_eq!(sent, input, "the input was changed");
             }
         }
     }

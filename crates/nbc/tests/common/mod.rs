@@ -30,3 +30,8 @@ impl Random {
         &items[self.below(items.len())]
     }
 }
+
+/// Whether the size of a case is that of the block of one rank.
+pub fn has_blocks(operation: tocsin_nbc::table::Operation) -> bool {
+    operation != tocsin_nbc::table::Operation::Ibcast && !operation.is_reduction()
+}

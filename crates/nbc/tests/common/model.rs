@@ -1,7 +1,7 @@
 //! The sequential model: what each rank's buffers hold afterwards, computed without the crate's kernels.
 
 use super::Random;
-use tocsin_nbc::table::{Algorithm, Operation};
+use tocsin_nbc::table::{Algorithm, Block, Operation};
 use tocsin_nbc::{DataType, Op, UserOp, order::Shape};
 
 /// The operator of an affine map: `x -> a x + b` in wrapping arithmetic, composed: associative, not commutative.
@@ -168,31 +168,136 @@ pub struct Case {
     pub op: Op,
     pub count: usize,
     pub in_place: bool,
+    /// Of the lengths of blocks and where they stand.
+    pub layout: u64,
+}
+
+/// Where a rank's blocks stand, in the form that is not in place.
+#[derive(Clone, Debug, Default)]
+pub struct Sides {
+    pub send: Vec<Block>,
+    pub recv: Vec<Block>,
+}
+
+/// Bytes of a buffer with these blocks.
+pub fn extent(blocks: &[Block]) -> usize {
+    blocks.iter().map(|b| b.offset + b.bytes).max().unwrap_or(0)
 }
 
 impl Case {
-    /// Bytes of the (send, receive) buffers on `ranks` ranks.
-    pub fn bytes(&self, ranks: u32) -> (usize, usize) {
-        let bytes = self.count * self.data_type.size();
-        match self.operation {
-            Operation::Ibarrier => (0, 0),
-            Operation::Ibcast => (0, bytes),
-            Operation::Iallreduce => (bytes, bytes),
-            _ => (bytes * ranks as usize, bytes * ranks as usize),
+    /// Bytes of the vector, or of an equal block.
+    fn unit(&self) -> usize {
+        self.count * self.data_type.size()
+    }
+
+    fn word(&self, a: usize, b: usize) -> u64 {
+        Random(self.layout ^ (a as u64) << 32 ^ (b as u64) << 8).word()
+    }
+
+    /// Elements of an uneven block between two ranks; both directions are alike, as the in-place forms need it.
+    fn uneven(&self, a: usize, b: usize) -> usize {
+        match self.word(a.min(b), a.max(b)) % 4 {
+            0 => 0,
+            1 => self.count,
+            2 => self.count / 2,
+            _ => self.count.min(1),
         }
     }
 
-    /// What the receive buffers hold at the end, given what each rank contributes.
-    pub fn expected(&self, algorithm: &Algorithm, inputs: &[Vec<u8>]) -> Vec<Vec<u8>> {
-        let ranks = inputs.len();
+    /// Blocks of these lengths, anywhere: in rank order or not, with gaps or without.
+    fn placed(&self, lengths: Vec<usize>, owner: usize, side: usize) -> Vec<Block> {
+        let word = self.word(owner, 0x7000 + side);
+        let (gaps, backwards, n) = (word % 4 > 0, word & 16 > 0 && word % 4 > 0, lengths.len());
+        let mut blocks = vec![Block::default(); n];
+        let mut offset = 0;
+        for i in 0..n {
+            let rank = if backwards { n - 1 - i } else { i };
+            let bytes = lengths[rank] * self.data_type.size();
+            offset += if gaps { self.word(owner, 0x7100 + i) as usize % 3 * 8 } else { 0 };
+            blocks[rank] = Block { offset, bytes };
+            offset += bytes;
+        }
+        blocks
+    }
+
+    fn equal(&self, blocks: usize) -> Vec<Block> {
+        (0..blocks).map(|i| Block { offset: i * self.unit(), bytes: self.unit() }).collect()
+    }
+
+    /// One block of so many elements.
+    fn single(&self, elements: usize) -> Vec<Block> {
+        vec![Block { offset: 0, bytes: elements * self.data_type.size() }]
+    }
+
+    pub fn sides(&self, rank: usize, ranks: usize) -> Sides {
+        let is_root = rank == self.root as usize;
+        let all = |uneven: bool| match uneven {
+            true => self.placed((0..ranks).map(|r| self.uneven(r, r)).collect(), rank, 0),
+            false => self.equal(ranks),
+        };
+        let at_root = |uneven: bool| if is_root { all(uneven) } else { Vec::new() };
+        let one = |uneven: bool| self.single(if uneven { self.uneven(rank, rank) } else { self.count });
+        let pairs =
+            |side: usize| self.placed((0..ranks).map(|other| self.uneven(rank, other)).collect(), rank, side);
+        let (send, recv) = match self.operation {
+            Operation::Ibarrier => (Vec::new(), Vec::new()),
+            Operation::Ibcast => (Vec::new(), one(false)),
+            Operation::Iscatter => (at_root(false), one(false)),
+            Operation::Iscatterv => (at_root(true), one(true)),
+            Operation::Igather => (one(false), at_root(false)),
+            Operation::Igatherv => (one(true), at_root(true)),
+            Operation::Iallgather => (one(false), all(false)),
+            Operation::Iallgatherv => (one(true), all(true)),
+            Operation::Ialltoall => (all(false), all(false)),
+            Operation::Ialltoallv | Operation::Ialltoallw => (pairs(0), pairs(1)),
+            _ => (one(false), one(false)),
+        };
+        Sides { send, recv }
+    }
+
+    /// Whether this rank makes the call in its in-place form.
+    pub fn is_in_place(&self, rank: usize) -> bool {
         match self.operation {
-            Operation::Ibarrier => vec![Vec::new(); ranks],
-            Operation::Ibcast => vec![inputs[self.root as usize].clone(); ranks],
-            Operation::Iallreduce => vec![self.reduced(algorithm, inputs); ranks],
+            Operation::Ibarrier | Operation::Ibcast => false,
+            _ => self.in_place && (!self.operation.has_root() || rank == self.root as usize),
+        }
+    }
+
+    /// Which of a rank's receive blocks its first send block stands in, in the in-place form. None: a scatter's root
+    /// sends from where the blocks are anyway.
+    pub fn input_at(&self, rank: usize) -> Option<usize> {
+        match self.operation {
+            Operation::Iscatter | Operation::Iscatterv => None,
+            Operation::Igather | Operation::Igatherv => Some(rank),
+            Operation::Iallgather | Operation::Iallgatherv => Some(rank),
+            _ => Some(0),
+        }
+    }
+
+    /// What a rank's receive blocks hold at the end, given what each rank's send blocks hold (the root's buffer, for a
+    /// broadcast). `None`: nothing is received.
+    pub fn results(
+        &self,
+        rank: usize,
+        algorithm: &Algorithm,
+        inputs: &[Vec<Vec<u8>>],
+    ) -> Option<Vec<Vec<u8>>> {
+        let (ranks, root) = (inputs.len(), self.root as usize);
+        let gathered = || inputs.iter().map(|blocks| blocks[0].clone()).collect();
+        match self.operation {
+            Operation::Ibarrier => None,
+            Operation::Ibcast => Some(inputs[root].clone()),
+            Operation::Iscatter | Operation::Iscatterv => {
+                (!self.is_in_place(rank)).then(|| vec![inputs[root][rank].clone()])
+            }
+            Operation::Igather | Operation::Igatherv => (rank == root).then(gathered),
+            Operation::Iallgather | Operation::Iallgatherv => Some(gathered()),
+            Operation::Ialltoall | Operation::Ialltoallv | Operation::Ialltoallw => {
+                Some((0..ranks).map(|from| inputs[from][rank].clone()).collect())
+            }
             _ => {
-                let block = self.count * self.data_type.size();
-                let of = |from: usize, to: usize| &inputs[from][to * block..(to + 1) * block];
-                (0..ranks).map(|to| (0..ranks).flat_map(|from| of(from, to).to_vec()).collect()).collect()
+                let all: Vec<Vec<u8>> = gathered();
+                Some(vec![self.reduced(algorithm, &all)])
             }
         }
     }

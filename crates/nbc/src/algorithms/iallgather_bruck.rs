@@ -1,0 +1,58 @@
+//! Allgather in a logarithmic number of messages for any number of ranks (Bruck, Ho, Kipnis, Upfal and Weathersby 1997).
+//!
+//! Each rank collects blocks in the order rank, rank + 1, ...; in round k it hands what it has, up to what is missing, to
+//! the rank 2^k below it. In the end each block is copied to its place.
+
+use super::iallgather_linear::Call;
+use super::places::put;
+use crate::Error;
+use crate::builder::{ScheduleBuilder, StepId};
+use crate::table::{Algorithm, Arguments, Operation, Restrictions};
+
+pub(crate) const ALGORITHM: Algorithm = Algorithm {
+    operation: Operation::Iallgather,
+    name: "bruck",
+    source: "Bruck, Ho, Kipnis, Upfal, Weathersby 1997",
+    cost: "ceil(log2 p) a + (p-1) n b",
+    restrictions: Restrictions::NONE,
+    compile,
+    order: None,
+};
+
+pub(crate) const DISPLACED: Algorithm = Algorithm { operation: Operation::Iallgatherv, ..ALGORITHM };
+
+fn compile(arguments: &Arguments, b: &mut ScheduleBuilder) -> Result<(), Error> {
+    let call = Call::new(arguments, b)?;
+    let (rank, size) = (b.rank(), b.size());
+    call.keep(b);
+    if size == 1 {
+        return Ok(());
+    }
+    // offsets[i]: where the block of rank + i starts.
+    let mut offsets = vec![0];
+    for i in 0..size {
+        offsets.push(offsets[i as usize] + call.all.bytes((rank + i) % size));
+    }
+    let collected = b.temp(offsets[size as usize]);
+    let mut ready: Vec<StepId> = Vec::new();
+    ready.extend(put(b, call.own, collected, call.all.bytes(rank), &[]));
+    let mut have = 1u32;
+    while have < size {
+        let more = have.min(size - have);
+        let (to, from) = ((rank + (size - have)) % size, (rank + have) % size);
+        let out = offsets[more as usize];
+        let (start, end) = (offsets[have as usize], offsets[(have + more) as usize]);
+        if out > 0 {
+            b.send(to, 0, collected, out, &ready);
+        }
+        if end > start {
+            ready.push(b.recv(from, 0, collected.at(start), end - start, &[]));
+        }
+        have += more;
+    }
+    for i in 1..size {
+        let other = (rank + i) % size;
+        put(b, collected.at(offsets[i as usize]), call.all.at(other), call.all.bytes(other), &ready);
+    }
+    Ok(())
+}

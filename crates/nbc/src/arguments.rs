@@ -1,0 +1,196 @@
+//! What a call is about, as untyped memory.
+
+use crate::operation::Operation;
+use crate::{DataType, Op};
+
+mod check;
+
+/// A block of a buffer whose blocks stand anywhere in it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Block {
+    /// Bytes from the start of the buffer.
+    pub offset: usize,
+    /// Its length.
+    pub bytes: usize,
+}
+
+impl Block {
+    /// The first byte after it.
+    fn end(&self) -> Option<usize> {
+        self.offset.checked_add(self.bytes)
+    }
+}
+
+/// The arguments of a call, as untyped memory. Where a buffer is an `Option`, `None` is the in-place form: the other
+/// buffer holds the input where the result will stand. Lists of blocks have one entry per rank.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Arguments<'a> {
+    /// Barrier.
+    Ibarrier,
+    /// Broadcast of `bytes` from `root`'s `buffer` into everybody's.
+    Ibcast {
+        /// Read at the root, written elsewhere.
+        buffer: *mut u8,
+        /// Its length.
+        bytes: usize,
+        /// The rank that sends.
+        root: u32,
+    },
+    /// A block for each rank, from the root.
+    Iscatter {
+        /// One block per rank; used at the root only.
+        send: *const u8,
+        /// One block; `None`, at the root only: the root's block stays where it is.
+        recv: Option<*mut u8>,
+        /// Bytes of a block.
+        block: usize,
+        /// The rank that sends.
+        root: u32,
+    },
+    /// The same with blocks of different lengths.
+    Iscatterv {
+        /// The blocks; used at the root only.
+        send: *const u8,
+        /// Where they stand; used at the root only.
+        blocks: &'a [Block],
+        /// One block; `None`, at the root only: the root's block stays where it is.
+        recv: Option<*mut u8>,
+        /// Bytes of this rank's block.
+        bytes: usize,
+        /// The rank that sends.
+        root: u32,
+    },
+    /// A block of each rank, for the root.
+    Igather {
+        /// One block; `None`, at the root only: it stands among the others.
+        send: Option<*const u8>,
+        /// One block per rank; used at the root only.
+        recv: *mut u8,
+        /// Bytes of a block.
+        block: usize,
+        /// The rank that receives.
+        root: u32,
+    },
+    /// The same with blocks of different lengths.
+    Igatherv {
+        /// One block; `None`, at the root only: it stands among the others.
+        send: Option<*const u8>,
+        /// Bytes of this rank's block.
+        bytes: usize,
+        /// The blocks; used at the root only.
+        recv: *mut u8,
+        /// Where they go; used at the root only.
+        blocks: &'a [Block],
+        /// The rank that receives.
+        root: u32,
+    },
+    /// A block of each rank, for all.
+    Iallgather {
+        /// One block, or in place.
+        send: Option<*const u8>,
+        /// One block per rank.
+        recv: *mut u8,
+        /// Bytes of a block.
+        block: usize,
+    },
+    /// The same with blocks of different lengths.
+    Iallgatherv {
+        /// As long as this rank's block in `recv`, or in place.
+        send: Option<*const u8>,
+        /// The blocks.
+        recv: *mut u8,
+        /// Where they go. Their lengths are the same on all ranks.
+        blocks: &'a [Block],
+    },
+    /// Exchange of blocks.
+    Ialltoall {
+        /// One block per rank, or in place.
+        send: Option<*const u8>,
+        /// One block per rank.
+        recv: *mut u8,
+        /// Bytes of a block.
+        block: usize,
+    },
+    /// Exchange of blocks of different lengths: what a rank sends to another is as long as what that one receives.
+    Ialltoallv {
+        /// The blocks to send and where they stand. `None`: they stand in `recv`, as long as what takes their place.
+        send: Option<(*const u8, &'a [Block])>,
+        /// The blocks.
+        recv: *mut u8,
+        /// Where they go.
+        blocks: &'a [Block],
+    },
+    /// The same, where blocks differ in type too.
+    Ialltoallw {
+        /// As in `Ialltoallv`.
+        send: Option<(*const u8, &'a [Block])>,
+        /// The blocks.
+        recv: *mut u8,
+        /// Where they go.
+        blocks: &'a [Block],
+    },
+    /// Reduction.
+    Iallreduce {
+        /// Input, or in place.
+        send: Option<*const u8>,
+        /// Result.
+        recv: *mut u8,
+        /// Elements.
+        count: usize,
+        /// Their type.
+        data_type: DataType,
+        /// The operator.
+        op: Op,
+    },
+}
+
+impl Arguments<'_> {
+    /// The operation these arguments are for.
+    pub const fn operation(&self) -> Operation {
+        match self {
+            Arguments::Ibarrier => Operation::Ibarrier,
+            Arguments::Ibcast { .. } => Operation::Ibcast,
+            Arguments::Iscatter { .. } => Operation::Iscatter,
+            Arguments::Iscatterv { .. } => Operation::Iscatterv,
+            Arguments::Igather { .. } => Operation::Igather,
+            Arguments::Igatherv { .. } => Operation::Igatherv,
+            Arguments::Iallgather { .. } => Operation::Iallgather,
+            Arguments::Iallgatherv { .. } => Operation::Iallgatherv,
+            Arguments::Ialltoall { .. } => Operation::Ialltoall,
+            Arguments::Ialltoallv { .. } => Operation::Ialltoallv,
+            Arguments::Ialltoallw { .. } => Operation::Ialltoallw,
+            Arguments::Iallreduce { .. } => Operation::Iallreduce,
+        }
+    }
+
+    /// The size by which an algorithm is chosen, as far as all ranks know it: the whole buffer of a broadcast or
+    /// reduction, the block per rank of the others, on average where lengths differ.
+    pub(crate) fn size_bytes(&self) -> usize {
+        match self {
+            Arguments::Ibarrier => 0,
+            Arguments::Ibcast { bytes, .. } => *bytes,
+            Arguments::Iscatter { block, .. }
+            | Arguments::Igather { block, .. }
+            | Arguments::Iallgather { block, .. }
+            | Arguments::Ialltoall { block, .. } => *block,
+            Arguments::Iallgatherv { blocks, .. } => {
+                let sum = blocks.iter().fold(0usize, |sum, b| sum.saturating_add(b.bytes));
+                sum / blocks.len().max(1)
+            }
+            // Only the root, or each pair of ranks for itself, knows the lengths.
+            Arguments::Iscatterv { .. }
+            | Arguments::Igatherv { .. }
+            | Arguments::Ialltoallv { .. }
+            | Arguments::Ialltoallw { .. } => 0,
+            Arguments::Iallreduce { count, data_type, .. } => count.saturating_mul(data_type.size()),
+        }
+    }
+
+    pub(crate) fn is_commutative(&self) -> bool {
+        match self {
+            Arguments::Iallreduce { op, .. } => op.is_commutative(),
+            _ => true,
+        }
+    }
+}
