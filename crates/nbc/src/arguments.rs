@@ -130,11 +130,78 @@ pub enum Arguments<'a> {
         /// Where they go.
         blocks: &'a [Block],
     },
+    /// Reduction to the root.
+    Ireduce {
+        /// Input; `None`, at the root only: it stands in `recv`.
+        send: Option<*const u8>,
+        /// Result; used at the root only.
+        recv: *mut u8,
+        /// Elements.
+        count: usize,
+        /// Their type.
+        data_type: DataType,
+        /// The operator.
+        op: Op,
+        /// The rank that gets the result.
+        root: u32,
+    },
     /// Reduction.
     Iallreduce {
         /// Input, or in place.
         send: Option<*const u8>,
         /// Result.
+        recv: *mut u8,
+        /// Elements.
+        count: usize,
+        /// Their type.
+        data_type: DataType,
+        /// The operator.
+        op: Op,
+    },
+    /// Reduction of which every rank gets a part.
+    IreduceScatter {
+        /// Input: the parts of all ranks, one after the other. In place, it stands in `recv`.
+        send: Option<*const u8>,
+        /// This rank's part; in place, at the start of what holds the input.
+        recv: *mut u8,
+        /// Elements of each rank's part, the same on all ranks.
+        counts: &'a [usize],
+        /// Their type.
+        data_type: DataType,
+        /// The operator.
+        op: Op,
+    },
+    /// The same with parts of one length.
+    IreduceScatterBlock {
+        /// As in `IreduceScatter`.
+        send: Option<*const u8>,
+        /// As in `IreduceScatter`.
+        recv: *mut u8,
+        /// Elements of one part.
+        count: usize,
+        /// Their type.
+        data_type: DataType,
+        /// The operator.
+        op: Op,
+    },
+    /// Reduction of the ranks up to this one.
+    Iscan {
+        /// Input, or in place.
+        send: Option<*const u8>,
+        /// Result.
+        recv: *mut u8,
+        /// Elements.
+        count: usize,
+        /// Their type.
+        data_type: DataType,
+        /// The operator.
+        op: Op,
+    },
+    /// Reduction of the ranks before this one.
+    Iexscan {
+        /// Input, or in place.
+        send: Option<*const u8>,
+        /// Result; on rank 0 it stays as it is.
         recv: *mut u8,
         /// Elements.
         count: usize,
@@ -160,12 +227,17 @@ impl Arguments<'_> {
             Arguments::Ialltoall { .. } => Operation::Ialltoall,
             Arguments::Ialltoallv { .. } => Operation::Ialltoallv,
             Arguments::Ialltoallw { .. } => Operation::Ialltoallw,
+            Arguments::Ireduce { .. } => Operation::Ireduce,
             Arguments::Iallreduce { .. } => Operation::Iallreduce,
+            Arguments::IreduceScatter { .. } => Operation::IreduceScatter,
+            Arguments::IreduceScatterBlock { .. } => Operation::IreduceScatterBlock,
+            Arguments::Iscan { .. } => Operation::Iscan,
+            Arguments::Iexscan { .. } => Operation::Iexscan,
         }
     }
 
     /// The size by which an algorithm is chosen, as far as all ranks know it: the whole buffer of a broadcast or
-    /// reduction, the block per rank of the others, on average where lengths differ.
+    /// reduction, the block or part per rank of the others, on average where lengths differ.
     pub(crate) fn size_bytes(&self) -> usize {
         match self {
             Arguments::Ibarrier => 0,
@@ -183,13 +255,28 @@ impl Arguments<'_> {
             | Arguments::Igatherv { .. }
             | Arguments::Ialltoallv { .. }
             | Arguments::Ialltoallw { .. } => 0,
-            Arguments::Iallreduce { count, data_type, .. } => count.saturating_mul(data_type.size()),
+            Arguments::Ireduce { count, data_type, .. }
+            | Arguments::Iallreduce { count, data_type, .. }
+            | Arguments::Iscan { count, data_type, .. }
+            | Arguments::Iexscan { count, data_type, .. }
+            | Arguments::IreduceScatterBlock { count, data_type, .. } => {
+                count.saturating_mul(data_type.size())
+            }
+            Arguments::IreduceScatter { counts, data_type, .. } => {
+                let sum = counts.iter().fold(0usize, |sum, count| sum.saturating_add(*count));
+                (sum / counts.len().max(1)).saturating_mul(data_type.size())
+            }
         }
     }
 
     pub(crate) fn is_commutative(&self) -> bool {
         match self {
-            Arguments::Iallreduce { op, .. } => op.is_commutative(),
+            Arguments::Ireduce { op, .. }
+            | Arguments::Iallreduce { op, .. }
+            | Arguments::IreduceScatter { op, .. }
+            | Arguments::IreduceScatterBlock { op, .. }
+            | Arguments::Iscan { op, .. }
+            | Arguments::Iexscan { op, .. } => op.is_commutative(),
             _ => true,
         }
     }

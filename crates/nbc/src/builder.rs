@@ -125,6 +125,12 @@ impl ScheduleBuilder {
         self.push(Draft::Join, after)
     }
 
+    /// A step after all others so far.
+    pub fn all(&mut self) -> StepId {
+        let so_far: Vec<StepId> = (0..self.drafts.len() as u32).map(StepId).collect();
+        self.join(&so_far)
+    }
+
     /// Adds a dependency between steps that both exist.
     pub fn order(&mut self, before: StepId, after: StepId) {
         self.edges.push((before.0, after.0));

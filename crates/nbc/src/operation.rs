@@ -45,14 +45,32 @@ operations! {
     Ialltoallv = "ialltoallv",
     /// The same where each block has a type of its own: in bytes, as here, no different from `ialltoallv`.
     Ialltoallw = "ialltoallw",
+    /// Reduction whose result the root gets.
+    Ireduce = "ireduce",
     /// Reduction whose result all ranks get.
     Iallreduce = "iallreduce",
+    /// Reduction of which every rank gets a part.
+    IreduceScatter = "ireduce_scatter",
+    /// The same with parts of one length.
+    IreduceScatterBlock = "ireduce_scatter_block",
+    /// Every rank gets the reduction of the ranks up to itself.
+    Iscan = "iscan",
+    /// Every rank gets the reduction of the ranks before it; rank 0 gets nothing.
+    Iexscan = "iexscan",
 }
 
 impl Operation {
     /// Whether it combines elements, in an order that each of its algorithms states.
     pub const fn is_reduction(self) -> bool {
-        matches!(self, Operation::Iallreduce)
+        matches!(
+            self,
+            Operation::Ireduce
+                | Operation::Iallreduce
+                | Operation::IreduceScatter
+                | Operation::IreduceScatterBlock
+                | Operation::Iscan
+                | Operation::Iexscan
+        )
     }
 
     /// Whether one of the ranks has a part of its own.
@@ -64,6 +82,7 @@ impl Operation {
                 | Operation::Iscatterv
                 | Operation::Igather
                 | Operation::Igatherv
+                | Operation::Ireduce
         )
     }
 }

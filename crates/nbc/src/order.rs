@@ -8,8 +8,12 @@ use std::ops::Range;
 pub struct Shape {
     /// Number of ranks.
     pub ranks: u32,
-    /// Elements of the vector.
+    /// Elements of the result: of the whole vector, or of the part that a rank gets.
     pub count: usize,
+    /// The rank that gets the result, where one does.
+    pub root: u32,
+    /// The rank whose result it is, where ranks get different ones.
+    pub rank: u32,
 }
 
 /// An expression over the contributions of the ranks.
@@ -72,6 +76,11 @@ pub(crate) fn doubling(items: Vec<Combination>) -> Option<Combination> {
         level = next;
     }
     level.pop()
+}
+
+/// From left to right, one after the other.
+pub(crate) fn in_turn(ranks: impl Iterator<Item = u32>) -> Option<Combination> {
+    ranks.map(Combination::Rank).reduce(Combination::join)
 }
 
 /// One order for all elements.

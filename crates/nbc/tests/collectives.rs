@@ -105,19 +105,19 @@ fn every_operator_and_type() {
             if matches!(data_type, DataType::F16 | DataType::Bf16) {
                 continue;
             }
-            for algorithm in table::of(Operation::Iallreduce) {
+            for algorithm in table::ALGORITHMS.iter().filter(|a| a.operation.is_reduction()) {
                 if algorithm.restrictions.commutative && !op.is_commutative() {
                     continue;
                 }
                 let case = Case {
-                    operation: Operation::Iallreduce,
+                    operation: algorithm.operation,
                     algorithm: Some(algorithm.name),
-                    root: 0,
+                    root: random.below(5) as u32,
                     data_type,
                     op,
                     count,
                     in_place: random.chance(50),
-                    layout: 0,
+                    layout: random.word(),
                 };
                 Machine::new(network(5, random.word()), random.word()).run(&[case]);
             }

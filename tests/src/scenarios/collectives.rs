@@ -48,7 +48,7 @@ fn summed(seed: u64, ranks: u32, count: usize, algorithm: &table::Algorithm) -> 
     let all: Vec<Vec<f64>> = (0..ranks).map(|rank| floats(seed, rank, count)).collect();
     let order = algorithm.order.unwrap_or_else(|| panic!("{} states no order", algorithm.name));
     let mut total = vec![0.0; count];
-    for share in order(&Shape { ranks, count }) {
+    for share in order(&Shape { ranks, count, root: 0, rank: 0 }) {
         for i in share.elements {
             total[i] = share.order.evaluate(&|rank| all[rank as usize][i], &|a, b| a + b);
         }

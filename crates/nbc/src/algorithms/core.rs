@@ -12,7 +12,7 @@ use crate::order::{Combination, Shape, Share, doubling, uniform};
 use crate::schedule::ROUND_BITS;
 
 /// The last round carries the result back to the even ranks.
-const RETURN: u32 = (1 << ROUND_BITS) - 1;
+pub(super) const RETURN: u32 = (1 << ROUND_BITS) - 1;
 
 /// Round of the hand-over; the algorithm's own start at 1.
 const FOLD: u32 = 0;
@@ -22,6 +22,19 @@ pub(super) struct Core {
     /// A power of two.
     pub size: u32,
     extra: u32,
+}
+
+/// What a rank does after the fold.
+pub(super) enum Role {
+    /// It goes on, with what its pair has.
+    Member(Core, Partial),
+    /// It waits for its result from the rank above it; the step reads the input.
+    Aside(StepId),
+}
+
+/// Whether a rank hands its vector over and waits.
+pub(super) fn stands_aside(rank: u32, ranks: u32) -> bool {
+    rank % 2 == 0 && rank < 2 * (ranks - (1 << ranks.ilog2()))
 }
 
 impl Core {
@@ -35,26 +48,44 @@ impl Core {
         if core < self.extra { 2 * core + 1 } else { core + self.extra }
     }
 
-    /// Folds the ranks outside the core. `None` on a rank that stands aside: its part is done.
-    pub(super) fn enter(b: &mut ScheduleBuilder, call: &Call) -> Result<Option<(Core, Partial)>, Error> {
+    /// The first of the ranks that a rank of the core stands for, itself or its pair's.
+    pub(super) fn first(&self, core: u32) -> u32 {
+        core + core.min(self.extra)
+    }
+
+    /// The rank of the core that stands for a rank of the group.
+    pub(super) fn of(&self, rank: u32) -> u32 {
+        if rank < 2 * self.extra { rank / 2 } else { rank - self.extra }
+    }
+
+    /// Folds the ranks outside the core.
+    pub(super) fn fold(b: &mut ScheduleBuilder, call: &Call) -> Result<Role, Error> {
         let (rank, ranks) = (b.rank(), b.size());
         let size = 1u32 << ranks.ilog2();
         let extra = ranks - size;
         let mut partial = call.start();
+        if stands_aside(rank, ranks) {
+            return Ok(Role::Aside(b.send(rank + 1, FOLD, call.input, call.bytes(), &[])));
+        }
         if rank >= 2 * extra {
-            return Ok(Some((Core { rank: rank - extra, size, extra }, partial)));
+            return Ok(Role::Member(Core { rank: rank - extra, size, extra }, partial));
         }
-        let bytes = call.bytes();
-        if rank % 2 == 0 {
-            let sent = b.send(rank + 1, FOLD, call.input, bytes, &[]);
-            let read = [sent];
-            b.recv(rank + 1, RETURN, call.output, bytes, if call.in_place { &read } else { &[] });
-            return Ok(None);
-        }
-        let temp = b.temp(bytes);
-        let arrival = b.recv(rank - 1, FOLD, temp, bytes, &[]);
+        let temp = b.temp(call.bytes());
+        let arrival = b.recv(rank - 1, FOLD, temp, call.bytes(), &[]);
         call.combine(b, &mut partial, (0, call.count), temp, true, arrival, &[])?;
-        Ok(Some((Core { rank: rank / 2, size, extra }, partial)))
+        Ok(Role::Member(Core { rank: rank / 2, size, extra }, partial))
+    }
+
+    /// The same where every rank gets the whole result: `None` on a rank that stands aside, whose part is done.
+    pub(super) fn enter(b: &mut ScheduleBuilder, call: &Call) -> Result<Option<(Core, Partial)>, Error> {
+        match Core::fold(b, call)? {
+            Role::Member(core, partial) => Ok(Some((core, partial))),
+            Role::Aside(sent) => {
+                let read = if call.in_place { Some(sent) } else { None };
+                b.recv(b.rank() + 1, RETURN, call.output, call.bytes(), read.as_slice());
+                Ok(None)
+            }
+        }
     }
 
     /// Returns the result, complete after the steps `ready`, to the rank that stands aside, if there is one.
@@ -65,10 +96,10 @@ impl Core {
     }
 }
 
-/// Pairs first, then the core by distances 1, 2, 4, ...
-pub(super) fn combination_order(shape: &Shape) -> Vec<Share> {
-    let size = 1u32 << shape.ranks.ilog2();
-    let extra = shape.ranks - size;
+/// What the core's ranks have after the fold.
+pub(super) fn folded(ranks: u32) -> Vec<Combination> {
+    let size = 1u32 << ranks.ilog2();
+    let extra = ranks - size;
     let core = (0..size).map(|i| {
         if i < extra {
             Combination::join(Combination::Rank(2 * i), Combination::Rank(2 * i + 1))
@@ -76,5 +107,10 @@ pub(super) fn combination_order(shape: &Shape) -> Vec<Share> {
             Combination::Rank(i + extra)
         }
     });
-    uniform(shape, doubling(core.collect()))
+    core.collect()
+}
+
+/// Pairs first, then the core by distances 1, 2, 4, ...
+pub(super) fn combination_order(shape: &Shape) -> Vec<Share> {
+    uniform(shape, doubling(folded(shape.ranks)))
 }

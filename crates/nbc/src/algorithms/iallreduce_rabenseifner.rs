@@ -6,7 +6,7 @@
 //! goes through the levels backwards. Each element is combined as in `recursive-doubling`.
 
 use super::core::{Core, combination_order};
-use super::reduction::Call;
+use super::reduction::{Call, Partial};
 use crate::Error;
 use crate::builder::{ScheduleBuilder, StepId};
 use crate::table::{Algorithm, Arguments, Operation, Restrictions};
@@ -22,22 +22,22 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     order: Some(combination_order),
 };
 
-/// A level of the halving, to be undone by the allgather.
-struct Level {
-    peer: u32,
-    kept: Range<usize>,
-    given: Range<usize>,
+/// A level of the halving, to be undone by who collects the result.
+pub(super) struct Level {
+    pub peer: u32,
+    pub kept: Range<usize>,
+    pub given: Range<usize>,
     /// The step that reads `given` out of the output, if it does.
-    reader: Option<StepId>,
+    pub reader: Option<StepId>,
 }
 
-fn compile(arguments: &Arguments, b: &mut ScheduleBuilder) -> Result<(), Error> {
-    let call = Call::iallreduce(arguments)?;
-    if call.is_local(b) {
-        return Ok(());
-    }
-    let Some((core, mut partial)) = Core::enter(b, &call)? else { return Ok(()) };
-    let bytes = |range: &Range<usize>| call.offset(range.len());
+/// The reduce-scatter: at the end the output has this rank's `kept` elements of the last level.
+pub(super) fn halve(
+    b: &mut ScheduleBuilder,
+    call: &Call,
+    core: &Core,
+    partial: &mut Partial,
+) -> Result<Vec<Level>, Error> {
     let mut levels = Vec::new();
     let mut mine = 0..call.count;
     for level in 0..core.levels() {
@@ -46,24 +46,34 @@ fn compile(arguments: &Arguments, b: &mut ScheduleBuilder) -> Result<(), Error> 
         let middle = mine.start + mine.len() / 2;
         let (low, high) = (mine.start..middle, middle..mine.end);
         let (kept, given) = if partner > core.rank { (low, high) } else { (high, low) };
-        let temp = b.temp(bytes(&kept));
-        let arrival = b.recv(peer, round, temp, bytes(&kept), &[]);
+        let temp = b.temp(call.length(&kept));
+        let arrival = b.recv(peer, round, temp, call.length(&kept), &[]);
         let from = partial.at.at(call.offset(given.start));
-        let sent = b.send(peer, round, from, bytes(&given), partial.ready());
+        let sent = b.send(peer, round, from, call.length(&given), partial.ready());
         let reader = partial.in_output.then_some(sent);
         // The half that is combined is not the half that is being sent.
-        let part = (kept.start, kept.len());
-        call.combine(b, &mut partial, part, temp, partner < core.rank, arrival, &[])?;
+        call.combine(b, partial, (kept.start, kept.len()), temp, partner < core.rank, arrival, &[])?;
         mine = kept.clone();
         levels.push(Level { peer, kept, given, reader });
     }
+    Ok(levels)
+}
+
+fn compile(arguments: &Arguments, b: &mut ScheduleBuilder) -> Result<(), Error> {
+    let call = Call::new(arguments)?;
+    if call.is_local(b) {
+        return Ok(());
+    }
+    let Some((core, mut partial)) = Core::enter(b, &call)? else { return Ok(()) };
+    let levels = halve(b, &call, &core, &mut partial)?;
     let mut ready: Vec<StepId> = partial.written.into_iter().collect();
     let rounds = 1 + core.levels();
     for (i, level) in (0..).zip(levels.iter().rev()) {
         let kept = call.output.at(call.offset(level.kept.start));
         let given = call.output.at(call.offset(level.given.start));
-        b.send(level.peer, rounds + i, kept, bytes(&level.kept), &ready);
-        ready.push(b.recv(level.peer, rounds + i, given, bytes(&level.given), level.reader.as_slice()));
+        b.send(level.peer, rounds + i, kept, call.length(&level.kept), &ready);
+        let length = call.length(&level.given);
+        ready.push(b.recv(level.peer, rounds + i, given, length, level.reader.as_slice()));
     }
     core.leave(b, &call, &ready);
     Ok(())

@@ -24,7 +24,7 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
 const OWN_TEMPORARY: usize = 64 << 10;
 
 fn compile(arguments: &Arguments, b: &mut ScheduleBuilder) -> Result<(), Error> {
-    let call = Call::iallreduce(arguments)?;
+    let call = Call::new(arguments)?;
     if call.is_local(b) {
         return Ok(());
     }

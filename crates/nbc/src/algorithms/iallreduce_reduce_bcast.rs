@@ -20,30 +20,15 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
 };
 
 fn compile(arguments: &Arguments, b: &mut ScheduleBuilder) -> Result<(), Error> {
-    let call = Call::iallreduce(arguments)?;
+    let call = Call::new(arguments)?;
     if call.is_local(b) {
         return Ok(());
     }
-    let (rank, size) = (b.rank(), b.size());
-    let bytes = call.bytes();
     let mut partial = call.start();
-    let mut handed_on = Vec::new();
-    for level in 0..size.next_power_of_two().trailing_zeros() {
-        let bit = 1 << level;
-        if rank & bit != 0 {
-            handed_on.push(b.send(rank - bit, 0, partial.at, bytes, partial.ready()));
-            break;
-        }
-        if rank + bit < size {
-            let temp = b.temp(bytes);
-            let arrival = b.recv(rank + bit, 0, temp, bytes, &[]);
-            call.combine(b, &mut partial, (0, call.count), temp, false, arrival, &[])?;
-        }
-    }
-    if !partial.in_output {
-        handed_on.clear();
-    }
-    super::ibcast_binomial::tree(b, call.output, bytes, 0, 1, partial.ready(), &handed_on);
+    let handed_on = super::ireduce_binomial::tree(b, &call, &mut partial, 0)?;
+    let readers = handed_on.filter(|_| partial.in_output);
+    let bytes = call.bytes();
+    super::ibcast_binomial::tree(b, call.output, bytes, 0, 1, partial.ready(), readers.as_slice());
     Ok(())
 }
 

@@ -30,7 +30,7 @@ fn block(count: usize, p: usize, j: usize) -> Range<usize> {
 }
 
 fn compile(arguments: &Arguments, b: &mut ScheduleBuilder) -> Result<(), Error> {
-    let call = Call::iallreduce(arguments)?;
+    let call = Call::new(arguments)?;
     if call.is_local(b) {
         return Ok(());
     }

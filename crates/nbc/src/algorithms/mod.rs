@@ -23,6 +23,15 @@ pub(crate) mod ibcast_quaternary;
 pub(crate) mod ibcast_scatter_allgather;
 pub(crate) mod igather_binomial;
 pub(crate) mod igather_linear;
+pub(crate) mod ireduce_binomial;
+pub(crate) mod ireduce_binomial_root;
+pub(crate) mod ireduce_linear;
+pub(crate) mod ireduce_rabenseifner;
+pub(crate) mod ireduce_scatter_halving;
+pub(crate) mod ireduce_scatter_pairwise;
+pub(crate) mod ireduce_scatter_reduce_scatter;
+pub(crate) mod iscan_chain;
+pub(crate) mod iscan_recursive_doubling;
 pub(crate) mod iscatter_binomial;
 pub(crate) mod iscatter_linear;
 

@@ -77,8 +77,28 @@ impl Arguments<'_> {
                 }
                 apart(bytes_at(send, from), bytes_at(recv, to))
             }
-            Arguments::Iallreduce { send, recv, count, data_type, op } => {
+            Arguments::Ireduce { send, recv, count, data_type, op, root } => {
+                let bytes = reducible(count, data_type, op)?;
+                let whole = Some((recv.cast_const(), bytes)).filter(|_| rank == root);
+                rooted(is_root(root)?, whole, send, bytes, 0)
+            }
+            Arguments::Iallreduce { send, recv, count, data_type, op }
+            | Arguments::Iscan { send, recv, count, data_type, op }
+            | Arguments::Iexscan { send, recv, count, data_type, op } => {
                 same_or_apart(send, recv, reducible(count, data_type, op)?)
+            }
+            Arguments::IreduceScatter { send, recv, counts, data_type, op } => {
+                if counts.len() != ranks {
+                    return Err(Error::Blocks { what: "send", given: counts.len(), size });
+                }
+                let whole = counts.iter().fold(0usize, |sum, count| sum.saturating_add(*count));
+                let own = counts.get(rank as usize).copied().unwrap_or(0);
+                parts(send, recv, reducible(whole, data_type, op)?, own * data_type.size())
+            }
+            Arguments::IreduceScatterBlock { send, recv, count, data_type, op } => {
+                let part = reducible(count, data_type, op)?;
+                fits(ranks, part)?;
+                parts(send, recv, ranks * part, part)
             }
         }
     }
@@ -173,9 +193,14 @@ fn apart(a: Range<usize>, b: Range<usize>) -> Result<(), Error> {
     Ok(())
 }
 
-fn same_or_apart(send: Option<*const u8>, recv: *mut u8, bytes: usize) -> Result<(), Error> {
+/// Input of `whole` bytes, result of `part`; the same start is the in-place form.
+fn parts(send: Option<*const u8>, recv: *mut u8, whole: usize, part: usize) -> Result<(), Error> {
     match send {
-        Some(send) if !std::ptr::eq(send, recv) => apart(bytes_at(send, bytes), bytes_at(recv, bytes)),
+        Some(send) if !std::ptr::eq(send, recv) => apart(bytes_at(send, whole), bytes_at(recv, part)),
         _ => Ok(()),
     }
+}
+
+fn same_or_apart(send: Option<*const u8>, recv: *mut u8, bytes: usize) -> Result<(), Error> {
+    parts(send, recv, bytes, bytes)
 }

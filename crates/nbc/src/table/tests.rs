@@ -22,21 +22,26 @@ fn blocks(operation: Operation, ranks: u32, bytes: usize) -> Vec<Block> {
     (0..ranks).map(place).collect()
 }
 
-/// The arguments of rank `me`; `at` are [`blocks`]. A root's part is in place with `in_place`, nobody else's.
-fn arguments(
+/// Lengths of the parts of a reduce-scatter.
+fn counts(ranks: u32, bytes: usize) -> Vec<usize> {
+    (0..ranks).map(|rank| [bytes / 2, bytes, 0][rank as usize % 3]).collect()
+}
+
+/// The arguments of rank `me`; `at` are [`blocks`] and [`counts`]. A root's part is in place with `in_place`, nobody else's.
+fn arguments<'a>(
     operation: Operation,
     bytes: usize,
     root: u32,
     in_place: bool,
     me: u32,
-    at: &[Block],
-) -> Arguments<'_> {
+    (at, counts): (&'a [Block], &'a [usize]),
+) -> Arguments<'a> {
     let in_place = in_place && (!operation.has_root() || root == me);
     let (from, recv) = (SEND as *const u8, RECV as *mut u8);
     let (send, to) = ((!in_place).then_some(from), (!in_place).then_some(recv));
     let own = at.get(me as usize).map_or(0, |b| b.bytes);
     let exchanged = send.map(|send| (send, at));
-    let (data_type, op) = (DataType::U8, Op::Sum);
+    let (data_type, op, count) = (DataType::U8, Op::Sum, bytes);
     match operation {
         Operation::Ibarrier => Arguments::Ibarrier,
         Operation::Ibcast => Arguments::Ibcast { buffer: recv, bytes, root },
@@ -49,7 +54,12 @@ fn arguments(
         Operation::Ialltoall => Arguments::Ialltoall { send, recv, block: bytes },
         Operation::Ialltoallv => Arguments::Ialltoallv { send: exchanged, recv, blocks: at },
         Operation::Ialltoallw => Arguments::Ialltoallw { send: exchanged, recv, blocks: at },
-        Operation::Iallreduce => Arguments::Iallreduce { send, recv, count: bytes, data_type, op },
+        Operation::Ireduce => Arguments::Ireduce { send, recv, count, data_type, op, root },
+        Operation::Iallreduce => Arguments::Iallreduce { send, recv, count, data_type, op },
+        Operation::IreduceScatter => Arguments::IreduceScatter { send, recv, counts, data_type, op },
+        Operation::IreduceScatterBlock => Arguments::IreduceScatterBlock { send, recv, count, data_type, op },
+        Operation::Iscan => Arguments::Iscan { send, recv, count, data_type, op },
+        Operation::Iexscan => Arguments::Iexscan { send, recv, count, data_type, op },
     }
 }
 
@@ -138,7 +148,8 @@ fn schedules_have_no_races_and_no_lost_messages() {
                 for in_place in [false, true] {
                     let root = (ranks * 2 / 3) % ranks;
                     let at = blocks(algorithm.operation, ranks, bytes);
-                    let of = |me| arguments(algorithm.operation, bytes, root, in_place, me, &at);
+                    let counts = counts(ranks, bytes);
+                    let of = |me| arguments(algorithm.operation, bytes, root, in_place, me, (&at, &counts));
                     let what = format!("{:?} by {} on {ranks} ranks", of(0), algorithm.name);
                     let schedules: Vec<_> = (0..ranks)
                         .map(|me| compile(&group(ranks, me), &of(me), Some(algorithm.name)).unwrap())
@@ -158,7 +169,7 @@ fn logarithmic_algorithms_are() {
     for ranks in 1..=130u32 {
         let log = ranks.next_power_of_two().trailing_zeros() as usize;
         let most = |operation, name| {
-            let of = |me| arguments(operation, 1000, 0, false, me, &[]);
+            let of = |me| arguments(operation, 1000, 0, false, me, (&[], &[]));
             let sent = |me| compile(&group(ranks, me), &of(me), Some(name)).unwrap().sent().0;
             (0..ranks).map(sent).max().unwrap()
         };
@@ -172,6 +183,11 @@ fn logarithmic_algorithms_are() {
         }
         assert_eq!(most(Operation::Ialltoall, "bruck"), log);
         assert_eq!(most(Operation::Iallreduce, "recursive-doubling"), log);
+        assert_eq!(most(Operation::Iscan, "recursive-doubling"), log);
+        assert_eq!(most(Operation::Iexscan, "recursive-doubling"), log);
+        assert!(most(Operation::Ireduce, "binomial-root") <= 1);
+        assert!(most(Operation::Ireduce, "rabenseifner") <= log + 1);
+        assert!(most(Operation::IreduceScatterBlock, "recursive-halving") <= log + 1);
         assert!(most(Operation::Iallreduce, "rabenseifner") <= 2 * log + 1);
     }
 }
@@ -183,9 +199,15 @@ fn orders_cover_all_elements_and_ranks() {
             assert!(!algorithm.operation.is_reduction(), "a reduction states its order");
             continue;
         };
+        let operation = algorithm.operation;
         for ranks in 1..40 {
-            for count in [1, 2, 39, 40, 1000] {
-                let shares = order(&Shape { ranks, count });
+            for (count, rank) in [(1, 0), (2, ranks - 1), (39, ranks / 2), (40, ranks / 3), (1000, 0)] {
+                let shares = order(&Shape { ranks, count, root: ranks / 2, rank });
+                let part_of = match operation {
+                    Operation::Iscan => 0..rank + 1,
+                    Operation::Iexscan => 0..rank,
+                    _ => 0..ranks,
+                };
                 let mut next = 0;
                 for share in &shares {
                     assert_eq!(share.elements.start, next);
@@ -194,9 +216,9 @@ fn orders_cover_all_elements_and_ranks() {
                     if algorithm.restrictions.commutative {
                         all.sort_unstable();
                     }
-                    assert_eq!(all, (0..ranks).collect::<Vec<_>>(), "{}", algorithm.name);
+                    assert!(all.into_iter().eq(part_of.clone()), "{operation} by {}", algorithm.name);
                 }
-                assert_eq!(next, count);
+                assert_eq!(next, if part_of.is_empty() { 0 } else { count });
             }
         }
     }
@@ -215,7 +237,7 @@ fn the_table_is_well_formed() {
         assert_eq!(before, names.len());
         for ranks in [1, 2, 3, 8, 1000, 100_000] {
             for bytes in [0, 1, 1 << 12, 1 << 20, 1 << 27] {
-                let chosen = choose(&arguments(*operation, bytes, 0, false, 0, &[]), ranks);
+                let chosen = choose(&arguments(*operation, bytes, 0, false, 0, (&[], &[])), ranks);
                 assert_eq!(chosen.operation, *operation);
                 assert!(takes(chosen, ranks));
             }
@@ -250,6 +272,21 @@ fn bad_arguments_are_clear_errors() {
         Arguments::Iallgatherv { send, recv: RECV as *mut u8, blocks }
     }
     let gather = |send, root| Arguments::Igather { send, recv: RECV as *mut u8, block: 8, root };
+    let scatter = |counts| Arguments::IreduceScatter {
+        send: None,
+        recv: RECV as *mut u8,
+        counts,
+        data_type: DataType::F64,
+        op: Op::Sum,
+    };
+    let to_root = |send, root| Arguments::Ireduce {
+        send,
+        recv: RECV as *mut u8,
+        count: 9,
+        data_type: DataType::F64,
+        op: ordered,
+        root,
+    };
     let table: &[(Arguments, Option<&str>, &str)] = &[
         (bcast(4, 1), None, "root 4 does not exist: this communicator has ranks 0 to 3"),
         (bcast(0, huge + 1), None, "does not fit the address space"),
@@ -277,6 +314,11 @@ fn bad_arguments_are_clear_errors() {
         (scatterv(&far, 8), None, "does not fit the address space"),
         (allgatherv(None, &twice), None, "two blocks of the receive buffer overlap"),
         (allgatherv(Some(RECV + 12), &four), None, "the send and the receive buffer overlap"),
+        (scatter(&[1, 2, 3]), None, "the send buffer has 3 blocks: give one for each of the 4 ranks"),
+        (scatter(&[1, 2, 3, usize::MAX]), None, "does not fit the address space"),
+        (to_root(None, 1), None, "only the root has an in-place form"),
+        (to_root(Some((RECV + 8) as *const u8), 0), None, "the send and the receive buffer overlap"),
+        (to_root(None, 0), Some("binomial-root"), "needs a commutative operator"),
         (gather(None, 1), None, "only the root has an in-place form"),
         (gather(Some(SEND as *const u8), 9), None, "root 9 does not exist"),
         (gather(Some((RECV + 4) as *const u8), 0), None, "the send and the receive buffer overlap"),

@@ -103,6 +103,8 @@ pub struct Call {
     send: Vec<Buffer>,
     recv: Vec<Buffer>,
     sides: Vec<Sides>,
+    /// Of a reduce-scatter.
+    counts: Vec<usize>,
     /// What each rank's blocks hold.
     inputs: Vec<Vec<Vec<u8>>>,
     /// The receive buffers before the start.
@@ -119,14 +121,15 @@ impl Call {
             send: Vec::new(),
             recv: Vec::new(),
             sides: (0..ranks as usize).map(|rank| case.sides(rank, ranks as usize)).collect(),
+            counts: case.counts(ranks as usize),
             inputs: vec![Vec::new(); ranks as usize],
             before: vec![Vec::new(); ranks as usize],
             sequence,
         };
-        for sides in &call.sides {
+        for (rank, sides) in call.sides.iter().enumerate() {
             let (send, recv) = (random.below(8), random.below(8));
             call.send.push(Buffer::new(&vec![0x5b; extent(&sides.send)], send));
-            call.recv.push(Buffer::new(&vec![0x5b; extent(&sides.recv)], recv));
+            call.recv.push(Buffer::new(&vec![0x5b; case.room(rank, sides)], recv));
         }
         call.fill_in(random);
         let arguments = call.arguments(0);
@@ -147,11 +150,11 @@ impl Call {
             let given = if is_bcast { &sides.recv } else { &sides.send };
             let inputs: Vec<Vec<u8>> =
                 given.iter().map(|b| contents(random, case.data_type, b.bytes / size)).collect();
-            let mut before = vec![0x5b; extent(&sides.recv)];
-            if case.is_in_place(rank) || is_bcast && rank == case.root as usize {
+            let mut before = vec![0x5b; case.room(rank, sides)];
+            if case.is_in_place(rank) || (is_bcast && rank == case.root as usize) {
                 let first = case.input_at(rank).unwrap_or(usize::MAX);
                 for (block, input) in sides.recv.iter().skip(first).zip(&inputs) {
-                    before[block.offset..block.offset + block.bytes].copy_from_slice(input);
+                    before[block.offset..block.offset + input.len()].copy_from_slice(input);
                 }
             }
             if !is_bcast {
@@ -199,6 +202,15 @@ impl Call {
             Operation::Ialltoall => Arguments::Ialltoall { send, recv, block },
             Operation::Ialltoallv => Arguments::Ialltoallv { send: exchanged, recv, blocks: &sides.recv },
             Operation::Ialltoallw => Arguments::Ialltoallw { send: exchanged, recv, blocks: &sides.recv },
+            Operation::Ireduce => Arguments::Ireduce { send, recv, count, data_type, op, root },
+            Operation::IreduceScatter => {
+                Arguments::IreduceScatter { send, recv, counts: &self.counts, data_type, op }
+            }
+            Operation::IreduceScatterBlock => {
+                Arguments::IreduceScatterBlock { send, recv, count, data_type, op }
+            }
+            Operation::Iscan => Arguments::Iscan { send, recv, count, data_type, op },
+            Operation::Iexscan => Arguments::Iexscan { send, recv, count, data_type, op },
             _ => Arguments::Iallreduce { send, recv, count, data_type, op },
         }
     }

@@ -33,5 +33,10 @@ impl Random {
 
 /// Whether the size of a case is that of the block of one rank.
 pub fn has_blocks(operation: tocsin_nbc::table::Operation) -> bool {
-    operation != tocsin_nbc::table::Operation::Ibcast && !operation.is_reduction()
+    use tocsin_nbc::table::Operation;
+    match operation {
+        Operation::IreduceScatter | Operation::IreduceScatterBlock => true,
+        Operation::Ibcast => false,
+        other => !other.is_reduction(),
+    }
 }

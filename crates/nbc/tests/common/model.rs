@@ -224,6 +224,22 @@ impl Case {
         (0..blocks).map(|i| Block { offset: i * self.unit(), bytes: self.unit() }).collect()
     }
 
+    /// Elements of each rank's part of a reduce-scatter.
+    pub fn counts(&self, ranks: usize) -> Vec<usize> {
+        let uneven = self.operation == Operation::IreduceScatter;
+        (0..ranks).map(|rank| if uneven { self.uneven(rank, rank) } else { self.count }).collect()
+    }
+
+    /// Bytes of the receive buffer: of its blocks, or of the input that stands there in place.
+    pub fn room(&self, rank: usize, sides: &Sides) -> usize {
+        let recv = extent(&sides.recv);
+        if self.operation.is_reduction() && self.is_in_place(rank) {
+            recv.max(extent(&sides.send))
+        } else {
+            recv
+        }
+    }
+
     /// One block of so many elements.
     fn single(&self, elements: usize) -> Vec<Block> {
         vec![Block { offset: 0, bytes: elements * self.data_type.size() }]
@@ -250,6 +266,12 @@ impl Case {
             Operation::Iallgatherv => (one(true), all(true)),
             Operation::Ialltoall => (all(false), all(false)),
             Operation::Ialltoallv | Operation::Ialltoallw => (pairs(0), pairs(1)),
+            Operation::Ireduce => (one(false), if is_root { one(false) } else { Vec::new() }),
+            Operation::IreduceScatter | Operation::IreduceScatterBlock => {
+                let counts = self.counts(ranks);
+                let whole = self.single(counts.iter().sum());
+                (whole, self.single(counts[rank]))
+            }
             _ => (one(false), one(false)),
         };
         Sides { send, recv }
@@ -283,7 +305,7 @@ impl Case {
         inputs: &[Vec<Vec<u8>>],
     ) -> Option<Vec<Vec<u8>>> {
         let (ranks, root) = (inputs.len(), self.root as usize);
-        let gathered = || inputs.iter().map(|blocks| blocks[0].clone()).collect();
+        let gathered = || inputs.iter().map(|blocks| blocks[0].clone()).collect::<Vec<_>>();
         match self.operation {
             Operation::Ibarrier => None,
             Operation::Ibcast => Some(inputs[root].clone()),
@@ -295,22 +317,35 @@ impl Case {
             Operation::Ialltoall | Operation::Ialltoallv | Operation::Ialltoallw => {
                 Some((0..ranks).map(|from| inputs[from][rank].clone()).collect())
             }
-            _ => {
-                let all: Vec<Vec<u8>> = gathered();
-                Some(vec![self.reduced(algorithm, &all)])
+            Operation::Ireduce => (rank == root).then(|| vec![self.reduced(rank, algorithm, &gathered())]),
+            Operation::IreduceScatter | Operation::IreduceScatterBlock => {
+                let counts = self.counts(ranks);
+                let size = self.data_type.size();
+                let start = counts[..rank].iter().sum::<usize>() * size;
+                let part = |all: &Vec<Vec<u8>>| all[0][start..start + counts[rank] * size].to_vec();
+                Some(vec![self.reduced(rank, algorithm, &inputs.iter().map(part).collect::<Vec<_>>())])
             }
+            Operation::Iexscan if rank == 0 => None,
+            _ => Some(vec![self.reduced(rank, algorithm, &gathered())]),
         }
     }
 
-    fn reduced(&self, algorithm: &Algorithm, inputs: &[Vec<u8>]) -> Vec<u8> {
+    /// The result of `rank`, given what each rank contributes to it.
+    fn reduced(&self, rank: usize, algorithm: &Algorithm, inputs: &[Vec<u8>]) -> Vec<u8> {
         let (size, op) =
             (self.data_type.size(), |a: Vec<u8>, b: Vec<u8>| combine(self.data_type, self.op, &a, &b));
         let is_float = matches!(self.data_type, DataType::F32 | DataType::F64);
         if !is_float {
-            return inputs[1..].iter().fold(inputs[0].clone(), |a, b| op(a, b.clone()));
+            let parts = match self.operation {
+                Operation::Iscan => &inputs[..=rank],
+                Operation::Iexscan => &inputs[..rank],
+                _ => inputs,
+            };
+            return parts[1..].iter().fold(parts[0].clone(), |a, b| op(a, b.clone()));
         }
-        let shape = Shape { ranks: inputs.len() as u32, count: self.count };
-        let mut out = vec![0; self.count * size];
+        let count = inputs[0].len() / size;
+        let shape = Shape { ranks: inputs.len() as u32, count, root: self.root, rank: rank as u32 };
+        let mut out = vec![0; count * size];
         for share in algorithm.order.expect("a reduction states its order")(&shape) {
             let bytes = share.elements.start * size..share.elements.end * size;
             let value = share.order.evaluate(&|rank| inputs[rank as usize][bytes.clone()].to_vec(), &op);
