@@ -86,7 +86,7 @@ pub unsafe extern "C" fn tocsin_ialltoall(
     guarded("tocsin_ialltoall", || {
         let comm = given(comm, "comm")?;
         let bytes = product(bytes_per_rank, comm.raw.size() as usize, "bytes_per_rank")?;
-        let send = base_of(send.cast_mut().cast(), bytes, "send")?;
+        let send = Some(base_of(send.cast_mut().cast(), bytes, "send")?.cast_const());
         let receive = base_of(receive.cast(), bytes, "receive")?;
         // SAFETY: - NULL or a string: the header's contract.
         let name = unsafe { algorithm_name(algorithm)? };

@@ -394,7 +394,7 @@ impl Comm {
         })?);
         let (from, to) = (send.memory().0, recv.memory().0);
         // SAFETY: - as in `irecv`, for both; they are two allocations.
-        let raw = unsafe { self.raw.ialltoall_raw(from, to, bytes, self.algorithm())? };
+        let raw = unsafe { self.raw.ialltoall_raw(Some(from.cast_const()), to, bytes, self.algorithm())? };
         Ok(Request::with_companion(raw, recv, Box::new(send)))
     }
 

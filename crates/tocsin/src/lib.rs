@@ -11,6 +11,7 @@
 #![warn(missing_debug_implementations)]
 
 mod buffer;
+mod collectives;
 mod comm;
 mod element;
 mod op;
@@ -19,6 +20,7 @@ mod scope;
 mod world;
 
 pub use buffer::{ElementBuffer, OwnedBuffer};
+pub use collectives::Blocks;
 pub use comm::{ANY_SOURCE, ANY_TAG, Comm, Message, Source, Tag};
 pub use element::Element;
 pub use op::{Op, UserOp};
@@ -26,7 +28,7 @@ pub use request::{Request, wait_all, wait_any};
 pub use scope::{Scope, ScopedRequest};
 pub use tocsin_world::launcher::{self, Launch, OnFailure, Report};
 pub use tocsin_world::{
-    BackendKind, Bind, Config, DataType, Error, Lmt, Masked, ProgressPlacement, Snapshot, Status,
+    BackendKind, Bind, Block, Config, DataType, Error, Lmt, Masked, ProgressPlacement, Snapshot, Status,
     ValueIndex32, ValueIndex64,
 };
 pub use world::{Child, World, child_entry};

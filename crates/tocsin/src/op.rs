@@ -7,7 +7,7 @@ use tocsin_world::UserOp as RawUserOp;
 
 use crate::element::Element;
 
-/// How an allreduce combines two elements. Sums and products of integers wrap.
+/// How a reduction combines two elements. Sums and products of integers wrap.
 ///
 /// ```
 /// use tocsin::{Op, World};

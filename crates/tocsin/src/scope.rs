@@ -93,7 +93,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         self.comm
     }
 
-    fn keep<R>(&'scope self, raw: RawRequest, buffer: R) -> ScopedRequest<'scope, R> {
+    pub(crate) fn keep<R>(&'scope self, raw: RawRequest, buffer: R) -> ScopedRequest<'scope, R> {
         let raw = Arc::new(Mutex::new(raw));
         let mut requests = lock(&self.requests);
         if requests.len() == requests.capacity() {
@@ -222,7 +222,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         let bytes = self.comm.alltoall_block::<T>(send.len(), recv.len())?;
         let (from, to) = (send.as_ptr().cast(), recv.as_mut_ptr().cast());
         // SAFETY: - as in `isend` and `irecv`; an exclusive borrow overlaps no other.
-        let raw = unsafe { self.comm.raw().ialltoall_raw(from, to, bytes, self.comm.algorithm())? };
+        let raw = unsafe { self.comm.raw().ialltoall_raw(Some(from), to, bytes, self.comm.algorithm())? };
         Ok(self.keep(raw, recv))
     }
 }

@@ -65,8 +65,8 @@ pub(crate) fn collective_error(operation: &'static str, error: tocsin_nbc::Error
             hint: "bitwise and logical operators take integers, minloc and maxloc value-index pairs, the others numbers",
         },
         E::UnknownAlgorithm { name, known, .. } => Error::UnknownAlgorithm { operation, name, known },
-        E::TooLarge { .. } => Error::BufferLength { operation, what: error.to_string() },
-        E::Restricted { .. } => Error::InvalidArgument { operation, what: error.to_string() },
+        E::TooLarge { .. } | E::Blocks { .. } => Error::BufferLength { operation, what: error.to_string() },
+        E::Restricted { .. } | E::Buffers(_) => Error::InvalidArgument { operation, what: error.to_string() },
         E::PointToPoint(below) => message_error(operation, below),
         other => Error::System { operation: operation.into(), reason: other.to_string() },
     }

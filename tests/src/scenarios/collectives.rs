@@ -141,7 +141,7 @@ fn start(comm: &Comm, random: &mut Random, max: u64) -> Planned {
             what = format!("ialltoall of {block} bytes by {name}");
             let (from, to) = (kept.as_ptr(), result.as_mut_ptr());
             // SAFETY: as above, for both buffers.
-            by(name, |name| unsafe { comm.ialltoall_raw(from, to, block, name) })
+            by(name, |name| unsafe { comm.ialltoall_raw(Some(from), to, block, name) })
         }
     };
     let request = request.unwrap_or_else(|e| panic!("rank {me}: {what}: {e}"));

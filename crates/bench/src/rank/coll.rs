@@ -117,7 +117,7 @@ impl Member<'_> {
                     let (count, data_type) = elements(bytes);
                     comm.iallreduce_raw(Some(send), recv, count, data_type, Op::Sum, algorithm)
                 }
-                Operation::Ialltoall => comm.ialltoall_raw(send, recv, bytes, algorithm),
+                Operation::Ialltoall => comm.ialltoall_raw(Some(send), recv, bytes, algorithm),
             }
         };
         posted.map_err(Error::failed)

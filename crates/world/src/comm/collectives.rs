@@ -1,7 +1,9 @@
-//! Collectives.
+//! Collectives: the raw calls. Where a buffer is an `Option`, `None` is the in-place form of MPI.
+
+mod blocks;
+mod reductions;
 
 use tocsin_nbc::table::{self, Arguments};
-use tocsin_nbc::{DataType, Op};
 
 use super::{COLLECTIVE, Comm};
 use crate::error::Error;
@@ -12,7 +14,8 @@ impl Comm {
     /// Starts a barrier.
     ///
     /// # Errors
-    /// [`Error::UnknownAlgorithm`], [`Error::PeerDead`], [`Error::Revoked`], [`Error::Finalized`], refusals of memory.
+    /// [`Error::UnknownAlgorithm`], [`Error::InvalidArgument`] for an algorithm that cannot serve this communicator or
+    /// operator, [`Error::PeerDead`], [`Error::Revoked`], [`Error::Finalized`], refusals of memory.
     pub fn ibarrier_raw(&self, algorithm: Option<&str>) -> Result<RawRequest, Error> {
         // SAFETY: - a barrier has no buffers.
         unsafe { self.start("ibarrier", &Arguments::Ibarrier, algorithm) }
@@ -35,47 +38,6 @@ impl Comm {
     ) -> Result<RawRequest, Error> {
         // SAFETY: - the buffer: promised by the caller.
         unsafe { self.start("ibcast", &Arguments::Ibcast { buffer: buf, bytes, root }, algorithm) }
-    }
-
-    /// Starts an allreduce of `count` elements; `send` `None`: in place.
-    ///
-    /// # Errors
-    /// [`Error::OperatorType`], and those of [`ibarrier_raw`](Self::ibarrier_raw).
-    ///
-    /// # Safety
-    /// `count` elements at `recv` as for [`ibcast_raw`](Self::ibcast_raw), and at `send` readable and not written; the
-    /// two do not overlap. A user operator fits the element type and lives as long.
-    pub unsafe fn iallreduce_raw(
-        &self,
-        send: Option<*const u8>,
-        recv: *mut u8,
-        count: usize,
-        data_type: DataType,
-        op: Op,
-        algorithm: Option<&str>,
-    ) -> Result<RawRequest, Error> {
-        let arguments = Arguments::Iallreduce { send, recv, count, data_type, op };
-        // SAFETY: - the buffers and the operator: promised by the caller.
-        unsafe { self.start("iallreduce", &arguments, algorithm) }
-    }
-
-    /// Starts an alltoall of `bytes_per_peer` bytes from and to each rank.
-    ///
-    /// # Errors
-    /// [`Error::BufferLength`], and those of [`ibarrier_raw`](Self::ibarrier_raw).
-    ///
-    /// # Safety
-    /// As for [`iallreduce_raw`](Self::iallreduce_raw), with `size * bytes_per_peer` bytes each.
-    pub unsafe fn ialltoall_raw(
-        &self,
-        send: *const u8,
-        recv: *mut u8,
-        bytes_per_peer: usize,
-        algorithm: Option<&str>,
-    ) -> Result<RawRequest, Error> {
-        let arguments = Arguments::Ialltoall { send: Some(send), recv, block: bytes_per_peer };
-        // SAFETY: - the buffers: promised by the caller.
-        unsafe { self.start("ialltoall", &arguments, algorithm) }
     }
 
     /// # Safety
