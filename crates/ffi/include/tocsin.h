@@ -471,6 +471,121 @@ int tocsin_ibcast(const tocsin_comm *comm,
                   const char *algorithm,
                   tocsin_request **request);
 
+// Starts a scatter: the block `i` of the root's `send` goes to rank `i`. Each has `bytes_per_rank` bytes. `send` is used at
+// the root only; with `receive` NULL the root's block stays where it is.
+int tocsin_iscatter(const tocsin_comm *comm,
+                    const void *send,
+                    void *receive,
+                    size_t bytes_per_rank,
+                    int root,
+                    const char *algorithm,
+                    tocsin_request **request);
+
+// Starts a scatter of blocks of different lengths. `send`, `send_bytes` and `send_offsets` are used at the root only;
+// `receive` has `receive_bytes` bytes. With `receive` NULL the root's block stays where it is.
+//
+// Here and below, lists have one entry per rank and are read during the call only: the blocks' lengths, and how many bytes
+// after the start of the buffer each begins; offsets NULL: one follows the other. Received blocks do not overlap.
+int tocsin_iscatterv(const tocsin_comm *comm,
+                     const void *send,
+                     const size_t *send_bytes,
+                     const size_t *send_offsets,
+                     void *receive,
+                     size_t receive_bytes,
+                     int root,
+                     const char *algorithm,
+                     tocsin_request **request);
+
+// Starts a gather: rank `i`'s `send` becomes block `i` of the root's `receive`. Each has `bytes_per_rank` bytes. `receive` is
+// used at the root only; with `send` NULL the root's block stands there already.
+int tocsin_igather(const tocsin_comm *comm,
+                   const void *send,
+                   void *receive,
+                   size_t bytes_per_rank,
+                   int root,
+                   const char *algorithm,
+                   tocsin_request **request);
+
+// Starts a gather of blocks of different lengths. `send` has `send_bytes` bytes; with `send` NULL the root's block stands in
+// `receive` already. `receive`, `receive_bytes` and `receive_offsets` are used at the root only, and `receive_offsets` may be
+// NULL; what lies between the blocks stays as it is.
+int tocsin_igatherv(const tocsin_comm *comm,
+                    const void *send,
+                    size_t send_bytes,
+                    void *receive,
+                    const size_t *receive_bytes,
+                    const size_t *receive_offsets,
+                    int root,
+                    const char *algorithm,
+                    tocsin_request **request);
+
+// Starts an allgather: rank `i`'s `send` becomes block `i` of everybody's `receive`. Each has `bytes_per_rank` bytes. With
+// `send` NULL this rank's block stands in `receive` already.
+int tocsin_iallgather(const tocsin_comm *comm,
+                      const void *send,
+                      void *receive,
+                      size_t bytes_per_rank,
+                      const char *algorithm,
+                      tocsin_request **request);
+
+// Starts an allgather of blocks of different lengths: `receive_bytes` is the same on all ranks, `receive_offsets` each rank's
+// own business, or NULL. `send` is as long as this rank's block; NULL: it stands in `receive` already.
+int tocsin_iallgatherv(const tocsin_comm *comm,
+                       const void *send,
+                       void *receive,
+                       const size_t *receive_bytes,
+                       const size_t *receive_offsets,
+                       const char *algorithm,
+                       tocsin_request **request);
+
+// Starts an alltoall: the block `i` of `send` goes to rank `i`, whose block for us arrives as block `i` of `receive`.
+// Each block has `bytes_per_rank` bytes. The buffers do not overlap, or are the same: the data is then taken from there.
+int tocsin_ialltoall(const tocsin_comm *comm,
+                     const void *send,
+                     void *receive,
+                     size_t bytes_per_rank,
+                     const char *algorithm,
+                     tocsin_request **request);
+
+// Starts an alltoall of blocks of different lengths, each as long at its sender as at its receiver. Offsets may be NULL.
+// With `send_bytes` NULL the data is taken from `receive`, each block as long as the one that takes its place.
+int tocsin_ialltoallv(const tocsin_comm *comm,
+                      const void *send,
+                      const size_t *send_bytes,
+                      const size_t *send_offsets,
+                      void *receive,
+                      const size_t *receive_bytes,
+                      const size_t *receive_offsets,
+                      const char *algorithm,
+                      tocsin_request **request);
+
+// As tocsin_ialltoallv, where each block has elements of a type of its own: lengths are counts of elements of
+// `send_datatypes` and `receive_datatypes` (TOCSIN_INT8 ... or from tocsin_type_opaque), offsets are in bytes. With
+// `send_counts` NULL the data is taken from `receive`.
+int tocsin_ialltoallw(const tocsin_comm *comm,
+                      const void *send,
+                      const size_t *send_counts,
+                      const size_t *send_offsets,
+                      const int *send_datatypes,
+                      void *receive,
+                      const size_t *receive_counts,
+                      const size_t *receive_offsets,
+                      const int *receive_datatypes,
+                      const char *algorithm,
+                      tocsin_request **request);
+
+// Starts a reduction of `count` elements: the root receives the combination of all send buffers. `receive` is used at the
+// root only; with `send` NULL the root's data is taken from there. `datatype` and `op` as in tocsin_iallreduce.
+int tocsin_ireduce(const tocsin_comm *comm,
+                   const void *send,
+                   void *receive,
+                   size_t count,
+                   int datatype,
+                   int op,
+                   int root,
+                   const char *algorithm,
+                   tocsin_request **request);
+
 // Starts an allreduce of `count` elements: every rank receives the combination of all send buffers. With `send` NULL
 // the data is taken from `receive`. `datatype` is one of TOCSIN_INT8 ... or from tocsin_type_opaque, `op` one of
 // TOCSIN_SUM ... or from tocsin_op_create.
@@ -483,14 +598,49 @@ int tocsin_iallreduce(const tocsin_comm *comm,
                       const char *algorithm,
                       tocsin_request **request);
 
-// Starts an alltoall: the block `i` of `send` goes to rank `i`, whose block for us arrives as block `i` of `receive`.
-// Each block has `bytes_per_rank` bytes. The buffers do not overlap.
-int tocsin_ialltoall(const tocsin_comm *comm,
-                     const void *send,
-                     void *receive,
-                     size_t bytes_per_rank,
-                     const char *algorithm,
-                     tocsin_request **request);
+// Starts a reduction of which rank `i` receives `counts[i]` elements, those that follow the parts of the ranks before it;
+// `counts` has one entry per rank, the same on all ranks, and is read during the call only. `send` has all elements. With
+// `send` NULL the data is taken from `receive`, at whose start this rank's part then arrives.
+int tocsin_ireduce_scatter(const tocsin_comm *comm,
+                           const void *send,
+                           void *receive,
+                           const size_t *counts,
+                           int datatype,
+                           int op,
+                           const char *algorithm,
+                           tocsin_request **request);
+
+// As tocsin_ireduce_scatter, with `count` elements for each rank.
+int tocsin_ireduce_scatter_block(const tocsin_comm *comm,
+                                 const void *send,
+                                 void *receive,
+                                 size_t count,
+                                 int datatype,
+                                 int op,
+                                 const char *algorithm,
+                                 tocsin_request **request);
+
+// Starts a reduction of which rank `i` receives the combination of the ranks 0 to `i`, in that order. With `send` NULL the
+// data is taken from `receive`.
+int tocsin_iscan(const tocsin_comm *comm,
+                 const void *send,
+                 void *receive,
+                 size_t count,
+                 int datatype,
+                 int op,
+                 const char *algorithm,
+                 tocsin_request **request);
+
+// As tocsin_iscan, without the rank's own contribution: rank `i` receives that of the ranks 0 to `i` - 1. `receive` of rank
+// 0 stays as it is.
+int tocsin_iexscan(const tocsin_comm *comm,
+                   const void *send,
+                   void *receive,
+                   size_t count,
+                   int datatype,
+                   int op,
+                   const char *algorithm,
+                   tocsin_request **request);
 
 // Runs `body` on `ranks` threads, each a rank of one world, and waits for them. Returns TOCSIN_ERROR_USER, naming the
 // rank, if a body returned other than 0.

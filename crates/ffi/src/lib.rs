@@ -15,6 +15,7 @@
     reason = "the contract of every function is the header's, stated there once"
 )]
 
+mod blocks;
 mod border;
 mod callback;
 mod collectives;
@@ -23,6 +24,7 @@ mod datatype;
 mod operator;
 mod point_to_point;
 mod pointer;
+mod reductions;
 mod request;
 mod status;
 mod threads;

@@ -22,6 +22,8 @@ fn generated() -> String {
         "datatype",
         "operator",
         "collectives",
+        "blocks",
+        "reductions",
         "threads",
     ];
     let mut builder = cbindgen::Builder::new().with_config(config);
