@@ -237,7 +237,10 @@ pub(crate) struct Overlap {
 pub(crate) struct Coll {
     #[command(flatten)]
     pub common: Common,
-    /// Operations: ibarrier, ibcast, iallreduce, ialltoall; a list measures each
+    /// Operations, a list measures each: ibarrier, ibcast, iscatter, iscatterv, igather, igatherv, iallgather, iallgatherv, ialltoall,
+    /// ialltoallv, ialltoallw, ireduce, iallreduce, ireduce_scatter, ireduce_scatter_block, iscan, iexscan. A size is that of the whole
+    /// buffer for ibcast, ireduce, iallreduce, iscan, iexscan and (the input, divided among the ranks) ireduce_scatter, else that of the
+    /// block of one rank
     #[arg(
         long,
         value_name = "LIST",
@@ -259,7 +262,7 @@ pub(crate) struct Coll {
     /// How long the late rank computes, in microseconds
     #[arg(long, value_name = "T", requires = "late_rank")]
     pub late_us: Option<u64>,
-    /// Root of ibcast [default: 0]
+    /// Root of ibcast, iscatter, igather, ireduce and their v forms [default: 0]
     #[arg(long, value_name = "R")]
     pub root: Option<u32>,
 }

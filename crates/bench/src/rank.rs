@@ -2,6 +2,7 @@
 
 mod buffer;
 mod coll;
+mod contents;
 mod exchange;
 mod memory;
 mod messages;
@@ -12,7 +13,7 @@ use crate::compute::compute;
 use crate::error::Error;
 use crate::fleet::block::{Block, Measured, Task};
 use buffer::Buffer;
-pub(crate) use coll::elements;
+pub(crate) use coll::{elements, parts};
 pub(crate) use memory::Memory;
 use std::hint::black_box;
 use tocsin_sync::atomic::Ordering;
@@ -63,6 +64,7 @@ pub(crate) struct Member<'a> {
     algorithm: Option<String>,
     send: Buffer,
     recv: Buffer,
+    layout: coll::Layout,
     round: u64,
 }
 
@@ -73,7 +75,8 @@ impl<'a> Member<'a> {
         rank: usize,
         algorithm: Option<String>,
     ) -> Member<'a> {
-        Member { block, comm, rank, algorithm, send: Buffer::default(), recv: Buffer::default(), round: 0 }
+        let (send, recv) = (Buffer::default(), Buffer::default());
+        Member { block, comm, rank, algorithm, send, recv, layout: coll::Layout::default(), round: 0 }
     }
 
     /// Does tasks until told to quit.

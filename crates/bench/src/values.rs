@@ -3,6 +3,7 @@
 use crate::error::Error;
 use std::fmt;
 use std::str::FromStr;
+pub use tocsin_world::algorithms::Operation;
 use tocsin_world::launcher::MAX_RANKS;
 
 /// A list given as one argument. (A plain `Vec` would make clap expect one item per occurrence.)
@@ -15,10 +16,6 @@ pub(crate) trait Word: Copy + 'static {
     const WHAT: &'static str;
     /// The words.
     const ALL: &'static [(&'static str, Self)];
-    /// Why a word that is known may not be used, if so.
-    fn refused(_text: &str) -> Option<String> {
-        None
-    }
 }
 
 /// Parses a word; the error lists those that exist.
@@ -27,8 +24,7 @@ pub(crate) fn word<W: Word>(text: &str) -> Result<W, String> {
         return Ok(*value);
     }
     let names: Vec<&str> = W::ALL.iter().map(|(name, _)| *name).collect();
-    let why = W::refused(text).unwrap_or_else(|| format!("no {} is called `{text}`", W::WHAT));
-    Err(format!("{why}; there are: {}", names.join(", ")))
+    Err(format!("no {} is called `{text}`; there are: {}", W::WHAT, names.join(", ")))
 }
 
 macro_rules! words {
@@ -39,7 +35,6 @@ macro_rules! words {
         impl Word for $name {
             const WHAT: &'static str = $what;
             const ALL: &'static [(&'static str, Self)] = &[$(($word, $name::$variant)),*];
-            fn refused(text: &str) -> Option<String> { Refused::<$name>::why(text) }
         }
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -51,16 +46,6 @@ macro_rules! words {
             fn from_str(text: &str) -> Result<Self, String> { word(text) }
         }
     };
-}
-
-/// Words that are known but may not be used yet.
-struct Refused<W>(std::marker::PhantomData<W>);
-
-impl<W: Word> Refused<W> {
-    fn why(text: &str) -> Option<String> {
-        let later = W::WHAT == Operation::WHAT && LATER_OPERATIONS.contains(&text);
-        later.then(|| format!("{text} is not yet implemented"))
-    }
 }
 
 words! {
@@ -175,36 +160,21 @@ words! {
         Cacheline = "cacheline",
     }
 }
-words! {
-    /// A collective operation.
-    Operation, "operation" {
-        /// Barrier.
-        Ibarrier = "ibarrier",
-        /// Broadcast.
-        Ibcast = "ibcast",
-        /// Reduction whose result all get.
-        Iallreduce = "iallreduce",
-        /// Personalised exchange.
-        Ialltoall = "ialltoall",
-    }
+/// The library's collectives, by their names.
+impl Word for Operation {
+    const WHAT: &'static str = "operation";
+    const ALL: &'static [(&'static str, Self)] = &NAMED;
 }
 
-/// Operations that are defined but not implemented.
-const LATER_OPERATIONS: [&str; 13] = [
-    "iscatter",
-    "iscatterv",
-    "igather",
-    "igatherv",
-    "iallgather",
-    "iallgatherv",
-    "ialltoallv",
-    "ialltoallw",
-    "ireduce",
-    "ireduce_scatter",
-    "ireduce_scatter_block",
-    "iscan",
-    "iexscan",
-];
+const NAMED: [(&str, Operation); Operation::ALL.len()] = {
+    let mut all = [("", Operation::Ibarrier); Operation::ALL.len()];
+    let mut at = 0;
+    while at < all.len() {
+        all[at] = (Operation::ALL[at].name(), Operation::ALL[at]);
+        at += 1;
+    }
+    all
+};
 
 /// A computing time.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -34,7 +34,7 @@ fn usage_is_2_and_failure_is_1() {
     for (line, status, says) in [
         ("", 2, "Usage"),
         ("bench coll --op ibcast --algorithm rumour", 2, "binomial"),
-        ("bench coll --op iscan", 2, "ibarrier, ibcast, iallreduce, ialltoall"),
+        ("bench coll --op igossip", 2, "ireduce_scatter_block, iscan, iexscan"),
         ("bench coll --ranks 2 --late-rank 2 --late-us 5", 2, "below the number of ranks"),
         ("bench overlap --ranks 3", 2, "between 2 ranks"),
         ("bench overlap --backend telegraph", 2, "auto, uintr, signal, thread, poll"),
@@ -278,6 +278,17 @@ fn collectives() {
     for row in &rows {
         has(row, "op algorithm mode t_comm_us t_comp_us t_ovrl_us ratio rate_percent verified");
     }
+}
+
+/// Each verifies what it receives.
+#[test]
+fn every_collective() {
+    let all = "ibarrier,ibcast,iscatter,iscatterv,igather,igatherv,iallgather,iallgatherv,ialltoall,ialltoallv,ialltoallw,\
+               ireduce,iallreduce,ireduce_scatter,ireduce_scatter_block,iscan,iexscan";
+    let line = format!("bench coll --json --op {all} --rounds 1 --warmup 0 --kind thread --backend signal");
+    let rows = rows(&format!("{line} --ranks 1,3,4 --root 0 --sizes 0,7,8000"));
+    assert_eq!(rows.len(), 3 * (1 + 16 * 3));
+    assert!(rows.iter().all(|row| row["verified"] == true));
 }
 
 #[test]

@@ -6,14 +6,14 @@ use crate::error::Error;
 use crate::fleet::block::{Measured, Task};
 use crate::fleet::{Fleet, Plan};
 use crate::plot::{self, curves};
-use crate::rank::elements;
+use crate::rank::{elements, parts};
 use crate::row::{Row, Sink};
 use crate::stats::{self, Ratios, Times};
 use crate::values::{Backend, Mode, Operation};
 use std::path::Path;
 use tocsin_topology::Topology;
-use tocsin_world::Op;
 use tocsin_world::algorithms::{self, Arguments};
+use tocsin_world::{Block, Op};
 
 /// Rounds when nothing else is asked for.
 const ROUNDS: u64 = 30;
@@ -30,14 +30,14 @@ pub(crate) fn run(args: &Coll) -> Result<(), Error> {
         "coll",
         &[
             ("--sizes", args.common.sizes.is_some() && only(Operation::Ibarrier)),
-            ("--root", args.root.is_some() && !args.op.contains(&Operation::Ibcast)),
+            ("--root", args.root.is_some() && !args.op.iter().any(|op| op.has_root())),
         ],
     );
     let mut sink = Sink::new(args.common.json);
     let mut rows = Vec::new();
     if let Some(name) = &args.algorithm {
         for op in &args.op {
-            algorithms::find(operation(*op), name).map_err(|error| Error::Usage(error.to_string()))?;
+            algorithms::find(*op, name).map_err(|error| Error::Usage(error.to_string()))?;
         }
     }
     let cores = Topology::machine().map_err(Error::failed)?.cores.len() as u64;
@@ -86,31 +86,41 @@ fn root(args: &Coll) -> u32 {
     args.root.unwrap_or(0)
 }
 
-/// The library's word for an operation.
-fn operation(op: Operation) -> algorithms::Operation {
-    match op {
-        Operation::Ibarrier => algorithms::Operation::Ibarrier,
-        Operation::Ibcast => algorithms::Operation::Ibcast,
-        Operation::Iallreduce => algorithms::Operation::Iallreduce,
-        Operation::Ialltoall => algorithms::Operation::Ialltoall,
-    }
-}
-
 /// The algorithm asked for, or the one the library takes by itself.
 fn algorithm(args: &Coll, op: Operation, bytes: u64, ranks: u32) -> String {
     if let Some(name) = &args.algorithm {
         return name.clone();
     }
-    let bytes = bytes as usize;
-    let (buffer, (count, data_type)) = (std::ptr::null_mut(), elements(bytes));
+    let (block, root) = (bytes as usize, root(args));
+    let (recv, (count, data_type)) = (std::ptr::null_mut(), elements(block));
+    let (send, op_sum) = (None, Op::Sum);
+    let blocks = vec![Block { offset: 0, bytes: block }; ranks as usize];
+    let counts: Vec<usize> = parts(count, ranks as usize).collect();
     // Only the sizes are looked at, never the buffers.
     let arguments = match op {
-        Operation::Ibarrier => Arguments::Ibarrier,
-        Operation::Ibcast => Arguments::Ibcast { buffer, bytes, root: root(args) },
-        Operation::Iallreduce => {
-            Arguments::Iallreduce { send: None, recv: buffer, count, data_type, op: Op::Sum }
+        Operation::Ibcast => Arguments::Ibcast { buffer: recv, bytes: block, root },
+        Operation::Iscatter => Arguments::Iscatter { send: recv, recv: None, block, root },
+        Operation::Iscatterv => {
+            Arguments::Iscatterv { send: recv, blocks: &blocks, recv: None, bytes: block, root }
         }
-        Operation::Ialltoall => Arguments::Ialltoall { send: None, recv: buffer, block: bytes },
+        Operation::Igather => Arguments::Igather { send, recv, block, root },
+        Operation::Igatherv => Arguments::Igatherv { send, bytes: block, recv, blocks: &blocks, root },
+        Operation::Iallgather => Arguments::Iallgather { send, recv, block },
+        Operation::Iallgatherv => Arguments::Iallgatherv { send, recv, blocks: &blocks },
+        Operation::Ialltoall => Arguments::Ialltoall { send, recv, block },
+        Operation::Ialltoallv => Arguments::Ialltoallv { send: None, recv, blocks: &blocks },
+        Operation::Ialltoallw => Arguments::Ialltoallw { send: None, recv, blocks: &blocks },
+        Operation::Ireduce => Arguments::Ireduce { send, recv, count, data_type, op: op_sum, root },
+        Operation::Iallreduce => Arguments::Iallreduce { send, recv, count, data_type, op: op_sum },
+        Operation::IreduceScatter => {
+            Arguments::IreduceScatter { send, recv, counts: &counts, data_type, op: op_sum }
+        }
+        Operation::IreduceScatterBlock => {
+            Arguments::IreduceScatterBlock { send, recv, count, data_type, op: op_sum }
+        }
+        Operation::Iscan => Arguments::Iscan { send, recv, count, data_type, op: op_sum },
+        Operation::Iexscan => Arguments::Iexscan { send, recv, count, data_type, op: op_sum },
+        _ => Arguments::Ibarrier,
     };
     algorithms::choose(&arguments, ranks).name.to_owned()
 }

@@ -44,8 +44,7 @@ pub(crate) enum Task {
 }
 
 const CASES: [Case; 3] = [Case::Recv, Case::Send, Case::Both];
-const OPERATIONS: [Operation; 4] =
-    [Operation::Ibarrier, Operation::Ibcast, Operation::Iallreduce, Operation::Ialltoall];
+const OPERATIONS: &[Operation] = Operation::ALL;
 
 impl Task {
     fn encode(self) -> [u64; 6] {
