@@ -17,6 +17,7 @@ pub type Scenario = fn(&Comm, &Arguments);
 pub const ALL: &[(&str, Scenario)] = &[
     ("messages", messages::random_messages),
     ("collectives", collectives::random_collectives),
+    ("collectives-product", collectives::product),
     ("mixed", collectives::mixed),
     ("flow-control", flow::sends_then_barrier),
     ("flood", flow::flood),

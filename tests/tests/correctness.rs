@@ -51,6 +51,15 @@ fn collectives(kind: Kind, backend: BackendKind) {
     }
 }
 
+/// Every operation, algorithm, root, form, size and way to combine on few ranks: a seeded sample, and all of it in depth.
+fn product(kind: Kind, backend: BackendKind) {
+    for ranks in 1..=4 {
+        let every = if deep() { 1 } else { 16 };
+        let arguments = Arguments::new().with("seed", 4000 + ranks).with("every", every);
+        Case { limit_s: 400, ..case(kind, ranks, backend, "collectives-product", arguments) }.pass();
+    }
+}
+
 /// 10^5 operations of every kind at random, several communicators, for one backend.
 fn soak(kind: Kind, backend: BackendKind, operations: u64) {
     let arguments = Arguments::new().with("seed", 3).with("operations", operations).with("max", 20_000);
@@ -75,6 +84,16 @@ fn collectives_threads() {
 #[test]
 fn collectives_processes() {
     BACKENDS.into_iter().for_each(|b| collectives(Kind::Processes, b));
+}
+
+#[test]
+fn product_of_collectives_threads() {
+    BACKENDS.into_iter().for_each(|b| product(Kind::Threads, b));
+}
+
+#[test]
+fn product_of_collectives_processes() {
+    BACKENDS.into_iter().for_each(|b| product(Kind::Processes, b));
 }
 
 #[test]

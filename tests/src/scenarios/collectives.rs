@@ -1,159 +1,101 @@
 //! Random collectives by random algorithms, several outstanding at once, against a sequential model; floating-point sums against
-//! a model that replays the algorithm's stated order, to the last bit.
+//! a model that replays the algorithm's stated order, to the last bit. And the product of all that a collective depends on.
 
-use tocsin_nbc::order::Shape;
+mod call;
+
 use tocsin_nbc::table::{self, Operation};
-use tocsin_world::{Comm, DataType, Error, Op, RawRequest};
+use tocsin_world::{Comm, Error, RawRequest};
 
 use crate::random::Random;
 use crate::run::Arguments;
 use crate::scenarios::messages;
-
-type Fold = fn(u64, u64) -> u64;
+use call::{Call, Combine, Part};
 
 /// One collective of the plan, with what this rank's buffer holds and what it must hold in the end.
 struct Planned {
     request: RawRequest,
-    kept: Vec<u8>,
-    result: Vec<u8>,
-    expected: Vec<u8>,
+    part: Part,
     what: String,
 }
 
-fn contribution(seed: u64, rank: u32, bytes: usize) -> Vec<u8> {
-    let mut buffer = vec![0; bytes];
-    Random::fill(seed ^ (u64::from(rank) << 32), &mut buffer);
-    buffer
+/// Whether the size of a call is that of the block of one rank.
+fn has_blocks(operation: Operation) -> bool {
+    let parts = matches!(operation, Operation::IreduceScatter | Operation::IreduceScatterBlock);
+    parts || (operation != Operation::Ibcast && !operation.is_reduction())
 }
 
-/// Sum, minimum or bitwise xor of 64-bit integers over all ranks.
-fn reduced(seed: u64, ranks: u32, bytes: usize, fold: Fold) -> Vec<u8> {
-    let words = |rank| {
-        contribution(seed, rank, bytes)
-            .chunks_exact(8)
-            .map(|c| u64::from_le_bytes([c[0], c[1], c[2], c[3], c[4], c[5], c[6], c[7]]))
-            .collect::<Vec<u64>>()
-    };
-    let mut total = words(0);
-    for rank in 1..ranks {
-        for (t, w) in total.iter_mut().zip(words(rank)) {
-            *t = fold(*t, w);
-        }
+/// Starts it by its algorithm, or by whichever fits if that one cannot serve this communicator (all ranks find the same).
+fn post(comm: &Comm, mut call: Call) -> Planned {
+    let (me, ranks) = (comm.rank(), comm.size());
+    if call.algorithm.restrictions.power_of_two && !ranks.is_power_of_two() {
+        let first = table::of(call.operation).next();
+        call.algorithm = first.unwrap_or_else(|| panic!("{} has no algorithm", call.operation));
     }
-    total.into_iter().flat_map(u64::to_le_bytes).collect()
-}
-
-/// The sum of floating-point numbers in the order that the algorithm states.
-fn summed(seed: u64, ranks: u32, count: usize, algorithm: &table::Algorithm) -> Vec<u8> {
-    let all: Vec<Vec<f64>> = (0..ranks).map(|rank| floats(seed, rank, count)).collect();
-    let order = algorithm.order.unwrap_or_else(|| panic!("{} states no order", algorithm.name));
-    let mut total = vec![0.0; count];
-    for share in order(&Shape { ranks, count, root: 0, rank: 0 }) {
-        for i in share.elements {
-            total[i] = share.order.evaluate(&|rank| all[rank as usize][i], &|a, b| a + b);
-        }
-    }
-    total.into_iter().flat_map(f64::to_le_bytes).collect()
-}
-
-/// Numbers of very different sizes, so that the order of a sum shows in its last bits.
-fn floats(seed: u64, rank: u32, count: usize) -> Vec<f64> {
-    let mut random = Random::new(seed ^ (u64::from(rank) << 32));
-    (0..count).map(|_| (random.bits() as f64 - 9e18) * (0.5_f64).powi(random.below(90) as i32)).collect()
-}
-
-/// Starts it by `algorithm`, or by whichever fits if that one cannot serve this communicator (all ranks find the same).
-fn by(
-    algorithm: &str,
-    call: impl Fn(Option<&str>) -> Result<RawRequest, Error>,
-) -> Result<RawRequest, Error> {
-    match call(Some(algorithm)) {
-        Err(Error::InvalidArgument { .. }) => call(None),
-        other => other,
-    }
+    let mut part = call.part(me, ranks);
+    let what = format!("{} by {}: {call:?}", call.operation, call.algorithm.name);
+    // SAFETY: the buffers are heap memory that stays where it is until the request is complete: `finish`.
+    let request = unsafe { call.start(comm, &mut part, Some(call.algorithm.name)) };
+    let request = request.unwrap_or_else(|e: Error| panic!("rank {me}: {what}: {e}"));
+    Planned { request, part, what }
 }
 
 fn start(comm: &Comm, random: &mut Random, max: u64) -> Planned {
-    let (me, ranks) = (comm.rank(), comm.size());
-    let seed = random.bits();
+    let ranks = u64::from(comm.size());
+    let algorithm = &table::ALGORITHMS[random.below(table::ALGORITHMS.len() as u64) as usize];
     let scale = [8, 64, 1024, max][random.below(4) as usize].min(max);
-    let elements = random.below(scale / 8 + 1) as usize;
-    let root = random.below(u64::from(ranks)) as u32;
-    let which = random.below(5) as usize;
-    let fold = random.below(3) as usize;
-    let bytes = elements * 8;
-    let operation = [
-        Operation::Ibarrier,
-        Operation::Ibcast,
-        Operation::Iallreduce,
-        Operation::Iallreduce,
-        Operation::Ialltoall,
-    ][which];
-    let algorithms: Vec<_> = table::of(operation).collect();
-    let algorithm = algorithms[random.below(algorithms.len() as u64) as usize];
-    let name = algorithm.name;
-    let (kept, mut result, expected, what);
-    let request = match which {
-        0 => {
-            (kept, result, expected) = (Vec::new(), Vec::new(), Vec::new());
-            what = format!("ibarrier by {name}");
-            by(name, |name| comm.ibarrier_raw(name))
-        }
-        1 => {
-            expected = contribution(seed, root, bytes);
-            kept = Vec::new();
-            result = if me == root { expected.clone() } else { vec![0; bytes] };
-            what = format!("ibcast of {bytes} bytes from {root} by {name}");
-            let buffer = result.as_mut_ptr();
-            // SAFETY: `result` is heap memory that stays where it is until the request is complete.
-            by(name, |name| unsafe { comm.ibcast_raw(buffer, bytes, root, name) })
-        }
-        2 => {
-            let folds: [(Op, Fold); 3] =
-                [(Op::Sum, u64::wrapping_add), (Op::Min, u64::min), (Op::BXor, |a, b| a ^ b)];
-            let (op, fold) = folds[fold];
-            kept = contribution(seed, me, bytes);
-            result = vec![0; bytes];
-            expected = reduced(seed, ranks, bytes, fold);
-            what = format!("iallreduce of {elements} integers, {op:?}, by {name}");
-            let (from, to) = (kept.as_ptr(), result.as_mut_ptr());
-            // SAFETY: as above, for both buffers.
-            by(name, |name| unsafe { comm.iallreduce_raw(Some(from), to, elements, DataType::U64, op, name) })
-        }
-        3 => {
-            kept = floats(seed, me, elements).into_iter().flat_map(f64::to_le_bytes).collect();
-            result = vec![0; bytes];
-            expected = summed(seed, ranks, elements, algorithm);
-            what = format!("iallreduce of {elements} floats by {name}");
-            let (from, to) = (kept.as_ptr(), result.as_mut_ptr());
-            // A sum serves every algorithm of the table. SAFETY: as above, for both buffers.
-            unsafe { comm.iallreduce_raw(Some(from), to, elements, DataType::F64, Op::Sum, Some(name)) }
-        }
-        _ => {
-            let block = bytes / ranks as usize;
-            kept = contribution(seed, me, block * ranks as usize);
-            result = vec![0; block * ranks as usize];
-            expected = (0..ranks)
-                .flat_map(|r| {
-                    contribution(seed, r, block * ranks as usize)[block * me as usize..][..block].to_vec()
-                })
-                .collect();
-            what = format!("ialltoall of {block} bytes by {name}");
-            let (from, to) = (kept.as_ptr(), result.as_mut_ptr());
-            // SAFETY: as above, for both buffers.
-            by(name, |name| unsafe { comm.ialltoall_raw(Some(from), to, block, name) })
-        }
+    let elements = random.below(scale / 8 + 1);
+    let mut call = Call {
+        operation: algorithm.operation,
+        algorithm,
+        combine: [Combine::Integers(random.below(3) as usize), Combine::Floats, Combine::Affine]
+            [random.below(3) as usize],
+        seed: random.bits(),
+        elements: (if has_blocks(algorithm.operation) { elements / ranks } else { elements }) as usize,
+        root: random.below(ranks) as u32,
+        in_place: random.below(3) == 0,
     };
-    let request = request.unwrap_or_else(|e| panic!("rank {me}: {what}: {e}"));
-    Planned { request, kept, result, expected, what }
+    if !call.is_allowed() {
+        call.combine = Combine::Floats;
+    }
+    post(comm, call)
+}
+
+/// Every operation by every algorithm, from every root, in both forms, around every size at which something changes, with
+/// every way to combine: one in `every` of them. `seed` is the same on all ranks.
+pub fn product(comm: &Comm, arguments: &Arguments) {
+    // Elements of 8 bytes: around a packet, what is sent at once, a segment of a pipeline, a handler's budget, a chunk.
+    const SIZES: [usize; 12] = [0, 1, 2, 3, 127, 1023, 1024, 1025, 2049, 4097, 8193, 20_000];
+    let mut random = Random::new(arguments.number("seed"));
+    let every = arguments.number("every");
+    let combines = [Combine::Integers(0), Combine::Integers(1), Combine::Floats, Combine::Affine];
+    for algorithm in table::ALGORITHMS {
+        let operation = algorithm.operation;
+        let roots = if operation.has_root() { comm.size() } else { 1 };
+        let combines = if operation.is_reduction() { &combines[..] } else { &combines[..1] };
+        let sizes = if operation == Operation::Ibarrier { &SIZES[..1] } else { &SIZES[..] };
+        for root in 0..roots {
+            for &elements in sizes {
+                for &combine in combines {
+                    for in_place in [false, true] {
+                        let seed = random.bits();
+                        let call = Call { operation, algorithm, combine, seed, elements, root, in_place };
+                        if seed % every == 0 && call.is_allowed() {
+                            finish(comm, post(comm, call));
+                        }
+                    }
+                }
+            }
+        }
+    }
 }
 
 fn finish(comm: &Comm, mut planned: Planned) {
     if let Err(error) = planned.request.wait() {
         panic!("rank {}: {}: {error}", comm.rank(), planned.what);
     }
-    assert!(planned.result == planned.expected, "rank {}: wrong result of {}", comm.rank(), planned.what);
-    drop(planned.kept);
+    let Part { recv, expected, .. } = &planned.part;
+    let wrong = recv.iter().zip(expected).position(|(is, should)| is != should);
+    assert!(wrong.is_none(), "rank {}: byte {wrong:?} of the result of {}", comm.rank(), planned.what);
 }
 
 /// `seed`, `rounds`, `outstanding` (at most, at once), `max` (bytes per rank).
