@@ -4,14 +4,17 @@
 //! a handler. Memory is given back only when the whole slab is dropped, so a pointer into a slot is valid for
 //! the life of the engine.
 //!
+//! What is reserved takes no memory until it is used: the kernel gives a page when a slot in it is used for the first
+//! time. Slots that have been used come first.
+//!
 //! # Shared parts
 //! The holder of the engine's token gets `&mut T`. What *other* threads look at meanwhile, without the token
 //! (a [`Completion`](crate::Completion)), must not lie inside `T`: an exclusive reference asserts that
 //! nobody else accesses what it covers, atomics included. It goes into the slot's shared part `S`
 //! ([`Slots::with_shared`], [`Slots::shared_pointer`]), which is only ever lent as `&S`.
 
-use core::alloc::Layout;
 use core::ptr::NonNull;
+use tocsin_sync::sparse::Pages;
 
 /// Slots per chunk; a power of two, so that an index splits by shift and mask.
 const CHUNK: u32 = 128;
@@ -46,7 +49,7 @@ impl Id {
 pub struct OutOfMemory;
 
 struct Entry<T, S> {
-    /// Odd while in use.
+    /// Odd while in use. 0: never used, and the rest not initialised.
     generation: u32,
     next: u32,
     value: T,
@@ -56,12 +59,17 @@ struct Entry<T, S> {
 /// The slab. Its methods need the engine's token, which is what `&mut self` stands for.
 ///
 /// Handlers may call all but [`reserve`](Slots::reserve) and the constructors. Progress class: wait-free, no
-/// atomic operation. Memory: the largest number of slots ever reserved, in chunks of 128.
+/// atomic operation. Memory: the largest number of slots ever used at the same time, in pages.
 pub struct Slots<T, S = ()> {
     chunks: Vec<NonNull<Entry<T, S>>>,
+    /// What the chunks lie in.
+    memory: Vec<Pages>,
     make: fn() -> T,
     make_shared: fn() -> S,
+    /// The last that was given back.
     free: u32,
+    /// The first that was never used: it and all that follow are zeros.
+    fresh: u32,
     used: u32,
 }
 
@@ -77,16 +85,20 @@ impl<T, S> core::fmt::Debug for Slots<T, S> {
 }
 
 impl<T> Slots<T> {
-    /// An empty slab whose slots start as `make()`. A slot keeps its value from use to use.
+    /// An empty slab whose slots start as `make()`, which must be handler-safe. A slot keeps its value from use to use.
     pub fn new(make: fn() -> T) -> Slots<T> {
         Slots::with_shared(make, || ())
     }
 }
 
 impl<T, S> Slots<T, S> {
-    /// An empty slab whose slots have a part that other threads may look at.
+    /// Chunks lie one behind the other in their pages.
+    const FITS: () = assert!(align_of::<Entry<T, S>>() <= 4096);
+    const CHUNK_BYTES: usize = size_of::<Entry<T, S>>() * CHUNK as usize;
+
+    /// An empty slab whose slots have a part that other threads may look at. What makes the parts must be handler-safe.
     pub fn with_shared(make: fn() -> T, make_shared: fn() -> S) -> Slots<T, S> {
-        Slots { chunks: Vec::new(), make, make_shared, free: NONE, used: 0 }
+        Slots { chunks: Vec::new(), memory: Vec::new(), make, make_shared, free: NONE, fresh: 0, used: 0 }
     }
 
     /// Makes sure that the next `n` [`alloc`](Self::alloc)s succeed. User threads only: it allocates.
@@ -94,38 +106,34 @@ impl<T, S> Slots<T, S> {
     /// # Errors
     /// [`OutOfMemory`]; what was reserved until then stays.
     pub fn reserve(&mut self, n: usize) -> Result<(), OutOfMemory> {
-        while (self.capacity() - self.len()) < n {
-            self.grow()?;
-        }
-        Ok(())
+        let missing = n.saturating_sub(self.capacity() - self.len());
+        if missing > 0 { self.grow(missing.div_ceil(CHUNK as usize)) } else { Ok(()) }
     }
 
-    fn grow(&mut self) -> Result<(), OutOfMemory> {
-        let layout = Layout::array::<Entry<T, S>>(CHUNK as usize).map_err(|_| OutOfMemory)?;
-        let first = u32::try_from(self.capacity()).map_err(|_| OutOfMemory)?;
+    fn grow(&mut self, chunks: usize) -> Result<(), OutOfMemory> {
+        let () = Self::FITS;
+        let slots = chunks.checked_mul(CHUNK as usize).and_then(|more| self.capacity().checked_add(more));
         // NONE must never become an index.
-        if first.checked_add(CHUNK).is_none() {
+        if slots.is_none_or(|slots| slots >= NONE as usize) {
             return Err(OutOfMemory);
         }
-        self.chunks.try_reserve(1).map_err(|_| OutOfMemory)?;
-        // SAFETY: an Entry has two u32, so the layout is not empty.
-        let memory = unsafe { std::alloc::alloc(layout) }.cast::<Entry<T, S>>();
-        let memory = NonNull::new(memory).ok_or(OutOfMemory)?;
-        for i in (0..CHUNK).rev() {
-            let entry =
-                Entry { generation: 0, next: self.free, value: (self.make)(), shared: (self.make_shared)() };
-            // SAFETY: inside the chunk just allocated, aligned, not initialised yet.
-            unsafe { memory.add(i as usize).write(entry) };
-            self.free = first + i;
+        let bytes = chunks.checked_mul(Self::CHUNK_BYTES).ok_or(OutOfMemory)?;
+        self.chunks.try_reserve(chunks).map_err(|_| OutOfMemory)?;
+        self.memory.try_reserve(1).map_err(|_| OutOfMemory)?;
+        let pages = Pages::reserve(bytes).map_err(|_| OutOfMemory)?;
+        let first = pages.base().cast::<Entry<T, S>>();
+        for number in 0..chunks {
+            // SAFETY: the mapping has room for so many chunks of entries, which its base is aligned for.
+            self.chunks.push(unsafe { first.add(number * CHUNK as usize) });
         }
-        self.chunks.push(memory);
+        self.memory.push(pages);
         Ok(())
     }
 
     #[inline]
     fn entry(&self, index: u32) -> Option<NonNull<Entry<T, S>>> {
         let chunk = self.chunks.get((index / CHUNK) as usize)?;
-        // SAFETY: the remainder lies inside the chunk, whose entries are all initialised.
+        // SAFETY: the remainder lies inside the chunk.
         Some(unsafe { chunk.add((index % CHUNK) as usize) })
     }
 
@@ -133,7 +141,8 @@ impl<T, S> Slots<T, S> {
     #[inline]
     fn live(&self, id: Id) -> Option<NonNull<Entry<T, S>>> {
         let entry = self.entry(id.index)?;
-        // SAFETY: initialised; only holders of &mut self write the generation.
+        // SAFETY: inside a chunk, which was zeros at the beginning: at least the generation is initialised. Only holders of
+        // &mut self write it.
         let generation = unsafe { (*entry.as_ptr()).generation };
         (generation == id.generation && generation % 2 == 1).then_some(entry)
     }
@@ -142,8 +151,8 @@ impl<T, S> Slots<T, S> {
     #[inline]
     pub fn alloc(&mut self) -> Option<Id> {
         let index = self.free;
-        let entry = self.entry(index)?;
-        // SAFETY: initialised; `&mut self` keeps others from these two fields.
+        let Some(entry) = self.entry(index) else { return self.alloc_fresh() };
+        // SAFETY: it was given back, hence initialised; `&mut self` keeps others from these two fields.
         unsafe {
             let entry = entry.as_ptr();
             self.free = (*entry).next;
@@ -151,6 +160,19 @@ impl<T, S> Slots<T, S> {
             self.used = self.used.wrapping_add(1);
             Some(Id { index, generation: (*entry).generation })
         }
+    }
+
+    /// A slot that was never used.
+    #[cold]
+    fn alloc_fresh(&mut self) -> Option<Id> {
+        let index = self.fresh;
+        let entry = self.entry(index)?;
+        let new = Entry { generation: 1, next: NONE, value: (self.make)(), shared: (self.make_shared)() };
+        // SAFETY: inside a chunk, aligned, and not initialised yet but for its generation.
+        unsafe { entry.write(new) };
+        self.fresh = index.wrapping_add(1);
+        self.used = self.used.wrapping_add(1);
+        Some(Id { index, generation: 1 })
     }
 
     /// Gives a slot back; a stale id is ignored. Answers whether it was live.
@@ -200,7 +222,7 @@ impl<T, S> Slots<T, S> {
     #[inline]
     pub fn by_index(&self, index: u32) -> Option<Id> {
         let entry = self.entry(index)?;
-        // SAFETY: initialised, see `live`.
+        // SAFETY: as in `live`.
         let generation = unsafe { (*entry.as_ptr()).generation };
         (generation % 2 == 1).then_some(Id { index, generation })
     }
@@ -246,14 +268,14 @@ impl<T, S> Slots<T, S> {
 
 impl<T, S> Drop for Slots<T, S> {
     fn drop(&mut self) {
-        let Ok(layout) = Layout::array::<Entry<T, S>>(CHUNK as usize) else { return };
-        for chunk in self.chunks.drain(..) {
-            for i in 0..CHUNK as usize {
-                // SAFETY: every entry of a chunk is initialised, and nobody uses them after the slab.
-                unsafe { chunk.add(i).drop_in_place() };
+        if !core::mem::needs_drop::<Entry<T, S>>() {
+            return;
+        }
+        for index in 0..self.fresh {
+            if let Some(entry) = self.entry(index) {
+                // SAFETY: it was used, hence initialised, and nobody uses it after the slab, which owns its memory.
+                unsafe { entry.drop_in_place() };
             }
-            // SAFETY: allocated by `grow` with this layout.
-            unsafe { std::alloc::dealloc(chunk.as_ptr().cast(), layout) };
         }
     }
 }
@@ -290,6 +312,29 @@ mod tests {
         shared.finish(crate::Outcome::default());
         assert!(slots.shared(id).unwrap().is_done());
         assert_eq!(Id::from_bits(id.to_bits()), id);
+    }
+
+    #[test]
+    fn what_was_used_comes_first() {
+        static MADE: core::sync::atomic::AtomicU32 = core::sync::atomic::AtomicU32::new(0);
+        let made = || MADE.load(core::sync::atomic::Ordering::Relaxed);
+        let mut slots = Slots::new(|| MADE.fetch_add(1, core::sync::atomic::Ordering::Relaxed));
+        slots.reserve(1000).unwrap();
+        assert_eq!((slots.capacity(), made()), (1024, 0));
+        let ids = [(); 3].map(|()| slots.alloc().unwrap());
+        assert_eq!(ids.map(|id| id.index), [0, 1, 2]);
+        assert!(slots.free(ids[1]));
+        assert_eq!(slots.by_index(1), None);
+        assert_eq!(slots.alloc().unwrap().index, 1);
+        assert_eq!((slots.alloc().unwrap().index, made()), (3, 4));
+        // Of those that were never used there is no name, be it read from a packet.
+        for index in [4, 1000, 1023, 1024, NONE] {
+            assert_eq!(slots.by_index(index), None);
+            for generation in [0, 1] {
+                assert!(slots.get(Id { index, generation }).is_none());
+                assert!(!slots.free(Id { index, generation }));
+            }
+        }
     }
 
     proptest! {
