@@ -14,7 +14,7 @@ use crate::{Error, P2p};
 
 /// Slots looked at per packet of the budget: about the time of a packet.
 const SWEEP: u32 = 32;
-/// Revocations that wait for a full Control lane, per peer; more are not repeated.
+/// Revocations that wait for a full Control lane, per peer; beyond them those are not repeated that a handler has to tell.
 pub(crate) const REVOKES: usize = 16;
 
 /// Where the sweep is.
@@ -75,8 +75,9 @@ impl<T: Transport> P2p<T> {
     #[cold]
     fn learn_states(&mut self, epoch: u64) {
         self.faults.epoch = epoch;
-        for (rank, peer) in (0u32..).zip(self.peers.iter_mut()) {
-            if peer.fate != Fate::Alive && peer.fate != Fate::Leaving {
+        for rank in 0..self.size {
+            let Some(before) = self.peers.get(rank as usize).map(|p| p.fate) else { continue };
+            if before != Fate::Alive && before != Fate::Leaving {
                 continue;
             }
             let fate = match self.transport.peer_state(rank) {
@@ -84,10 +85,10 @@ impl<T: Transport> P2p<T> {
                 PeerState::Finalized => Fate::Leaving,
                 PeerState::Absent | PeerState::Alive => continue,
             };
-            if peer.fate == Fate::Alive {
+            if before == Fate::Alive {
                 self.faults.draining = self.faults.draining.wrapping_add(1);
             }
-            peer.fate = fate;
+            self.peers.set_fate(rank as usize, fate);
             self.hindrances = self.hindrances.wrapping_add(1);
         }
     }
@@ -135,16 +136,21 @@ impl<T: Transport> P2p<T> {
     }
 
     fn set_gone(&mut self, rank: u32, fate: Fate) {
-        let Some(peer) = self.peers.get_mut(rank as usize) else { return };
+        let Some(peer) = self.peers.get(rank as usize) else { return };
         if matches!(peer.fate, Fate::Dying | Fate::Leaving) {
             self.faults.draining = self.faults.draining.saturating_sub(1);
         }
         if peer.fate.no_more_from().is_none() {
             self.faults.gone = self.faults.gone.wrapping_add(1);
         }
-        peer.fate = fate;
-        self.owed = self.owed.saturating_sub(peer.revokes.len());
-        peer.revokes.clear();
+        let untold = peer.revokes.len();
+        self.peers.set_fate(rank as usize, fate);
+        if untold > 0
+            && let Some(peer) = self.peers.get_mut(rank as usize)
+        {
+            self.owed = self.owed.saturating_sub(untold);
+            peer.revokes.clear();
+        }
         self.faults.restart();
     }
 
@@ -349,8 +355,7 @@ impl<T: Transport> P2p<T> {
                 continue;
             }
             let Some(peer) = self.peers.get_mut(rank as usize) else { continue };
-            if peer.fate.no_more_to().is_none() && peer.revokes.try_reserve(REVOKES).is_ok() {
-                peer.revokes.push(context);
+            if peer.fate.no_more_to().is_none() && peer.revokes.push(context) {
                 self.owed = self.owed.wrapping_add(1);
                 self.outgoing.insert(rank);
                 self.retry_revokes(rank);
@@ -374,8 +379,7 @@ impl<T: Transport> P2p<T> {
     /// A peer still waits in a communicator that is revoked here.
     pub(crate) fn tell_revoked(&mut self, rank: u32, context: u32) {
         let Some(peer) = self.peers.get_mut(rank as usize) else { return };
-        if peer.revokes.len() < peer.revokes.capacity() && !peer.revokes.contains(&context) {
-            peer.revokes.push(context);
+        if !peer.revokes.contains(context) && peer.revokes.try_push(context) {
             self.owed = self.owed.wrapping_add(1);
             self.outgoing.insert(rank);
             self.retry_revokes(rank);
@@ -384,7 +388,7 @@ impl<T: Transport> P2p<T> {
 
     /// Sends the revocations that a peer must be told. False: the lane is full.
     pub(crate) fn retry_revokes(&mut self, rank: u32) -> bool {
-        while let Some(context) = self.peers.get(rank as usize).and_then(|p| p.revokes.last().copied()) {
+        while let Some(context) = self.peers.get(rank as usize).and_then(|p| p.revokes.last()) {
             let header = Header { kind: kind::REVOKE, context, ..Header::default() };
             if self.transmit_control(rank, &header) == SendOutcome::Full {
                 return false;

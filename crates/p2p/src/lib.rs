@@ -71,7 +71,7 @@ use core::ptr::NonNull;
 
 use contexts::Contexts;
 use list::List;
-use peer::{Peer, Ranks};
+use peer::{Peers, Ranks};
 use posted::Posted;
 use request::{DETACHED, Member, OWES_ACK, Request, Requests, State, WANTS};
 use tocsin_progress::{Context, Slots};
@@ -104,7 +104,7 @@ pub struct P2p<T> {
     requests: Requests,
     /// Eager, Coll.
     matching: [Matching; 2],
-    peers: Box<[Peer]>,
+    peers: Peers,
     /// Peers that something waits to be sent to.
     outgoing: Ranks,
     /// Requests with a cookie that are complete and not reported yet.
@@ -196,7 +196,7 @@ impl<T: Transport> P2p<T> {
             longest: eager.max(coll),
             requests: Slots::with_shared(Request::new, Completion::new),
             matching,
-            peers: (0..size).map(|_| Peer::new()).collect(),
+            peers: Peers::new(size)?,
             outgoing: Ranks::new(size),
             completed: List::EMPTY,
             transfers: List::EMPTY,

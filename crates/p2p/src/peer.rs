@@ -1,7 +1,10 @@
 //! What this rank keeps for each other rank.
 
 use tocsin_progress::Code;
+use tocsin_sync::sparse::Sparse;
 
+use crate::Error;
+use crate::faults::REVOKES;
 use crate::list::List;
 use crate::publish::Published;
 use crate::transfers::Records;
@@ -23,6 +26,9 @@ pub(crate) enum Fate {
 }
 
 impl Fate {
+    const ALL: [Fate; 6] =
+        [Fate::Alive, Fate::Dying, Fate::Leaving, Fate::Dead, Fate::Finalized, Fate::Broken];
+
     /// Why nothing more comes from it.
     #[inline]
     pub(crate) fn no_more_from(self) -> Option<Code> {
@@ -54,8 +60,8 @@ pub(crate) struct Peer {
     pub(crate) control: List,
     /// Sends that have their CTS: served in turn.
     pub(crate) bulk: List,
-    /// Contexts whose revocation it must be told. Handlers push within the capacity only.
-    pub(crate) revokes: Vec<u32>,
+    /// Contexts whose revocation it must be told.
+    pub(crate) revokes: Revokes,
     pub(crate) fate: Fate,
     /// Requests that it knows were broken off here: what it says of requests unknown here may be honest.
     pub(crate) stale: bool,
@@ -96,13 +102,13 @@ impl Peer {
         matches!(self.fate, Fate::Dying | Fate::Leaving) && self.blocked != [false; 2]
     }
 
-    pub(crate) fn new() -> Peer {
+    fn new(fate: Fate) -> Peer {
         Peer {
             queues: [List::EMPTY; 2],
             control: List::EMPTY,
             bulk: List::EMPTY,
-            revokes: Vec::with_capacity(crate::faults::REVOKES),
-            fate: Fate::Alive,
+            revokes: Revokes::default(),
+            fate,
             stale: false,
             may_abort_late: false,
             blocked: [false; 2],
@@ -133,6 +139,134 @@ impl Peer {
             || !self.revokes.is_empty()
             || self.owes_look
             || self.queues.iter().any(|queue| !queue.is_empty())
+    }
+}
+
+/// What this rank keeps for all others: nothing, for those that it has nothing to do with.
+///
+/// Those look like a peer of their fate for which nothing else was ever done. Handler-safe but for the constructor.
+#[derive(Debug)]
+pub(crate) struct Peers {
+    made: Sparse<Peer>,
+    /// One of each fate.
+    blanks: [Peer; Fate::ALL.len()],
+    /// What became of those that are not made.
+    fates: Box<[Fate]>,
+}
+
+impl Peers {
+    pub(crate) fn new(size: u32) -> Result<Peers, Error> {
+        let refused = |_| Error::OutOfMemory { what: "what is kept for each peer" };
+        Ok(Peers {
+            made: Sparse::new(size as usize).map_err(refused)?,
+            blanks: Fate::ALL.map(Peer::new),
+            fates: vec![Fate::Alive; size as usize].into_boxed_slice(),
+        })
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, rank: usize) -> Option<&Peer> {
+        self.made.get(rank).or_else(|| self.blank(rank))
+    }
+
+    #[cold]
+    fn blank(&self, rank: usize) -> Option<&Peer> {
+        self.blanks.get(*self.fates.get(rank)? as usize)
+    }
+
+    /// To change it: from then on it is made.
+    #[inline]
+    pub(crate) fn get_mut(&mut self, rank: usize) -> Option<&mut Peer> {
+        let (blanks, fates) = (&self.blanks, &self.fates);
+        self.made.get_or_make(rank, || {
+            let fate = *fates.get(rank)?;
+            let mut new = Peer::new(fate);
+            new.drops = blanks.get(fate as usize)?.drops;
+            Some(new)
+        })
+    }
+
+    pub(crate) fn set_fate(&mut self, rank: usize, fate: Fate) {
+        match (self.made.get_mut(rank), self.fates.get_mut(rank)) {
+            (Some(peer), _) => peer.fate = fate,
+            (None, Some(blank)) => *blank = fate,
+            (None, None) => {}
+        }
+    }
+
+    /// All, in order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Peer> {
+        (0..self.fates.len()).filter_map(|rank| self.get(rank))
+    }
+
+    /// Changes all alike. Bounded by the number of ranks.
+    pub(crate) fn for_each(&mut self, change: impl Fn(&mut Peer)) {
+        self.blanks.iter_mut().for_each(&change);
+        (0..self.fates.len()).for_each(|rank| {
+            if let Some(peer) = self.made.get_mut(rank) {
+                change(peer);
+            }
+        });
+    }
+}
+
+/// Revocations that a peer must be told.
+#[derive(Debug, Default)]
+pub(crate) struct Revokes {
+    few: [u32; REVOKES],
+    used: usize,
+    /// Of user threads, when there are more.
+    more: Vec<u32>,
+}
+
+impl Revokes {
+    pub(crate) fn len(&self) -> usize {
+        self.used.wrapping_add(self.more.len())
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.used == 0 && self.more.is_empty()
+    }
+
+    pub(crate) fn contains(&self, context: u32) -> bool {
+        self.few.iter().take(self.used).chain(&self.more).any(|other| *other == context)
+    }
+
+    /// Keeps one more, if there is room. Handler-safe.
+    pub(crate) fn try_push(&mut self, context: u32) -> bool {
+        let Some(place) = self.few.get_mut(self.used) else { return false };
+        *place = context;
+        self.used = self.used.wrapping_add(1);
+        true
+    }
+
+    /// Keeps one more, unless memory is refused. User threads only.
+    pub(crate) fn push(&mut self, context: u32) -> bool {
+        if self.try_push(context) {
+            return true;
+        }
+        let room = self.more.try_reserve(1).is_ok();
+        if room {
+            self.more.push(context);
+        }
+        room
+    }
+
+    pub(crate) fn last(&self) -> Option<u32> {
+        let before = || self.few.get(self.used.checked_sub(1)?).copied();
+        self.more.last().copied().or_else(before)
+    }
+
+    pub(crate) fn pop(&mut self) {
+        if self.more.pop().is_none() {
+            self.used = self.used.saturating_sub(1);
+        }
+    }
+
+    /// Handler-safe: what was allocated stays.
+    pub(crate) fn clear(&mut self) {
+        self.used = 0;
+        self.more.clear();
     }
 }
 
@@ -181,6 +315,45 @@ impl Ranks {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn fates_are_numbers_of_blanks() {
+        for (number, fate) in Fate::ALL.into_iter().enumerate() {
+            assert_eq!(fate as usize, number);
+        }
+    }
+
+    #[test]
+    fn who_is_not_made_has_its_fate_and_what_all_have() {
+        let mut peers = Peers::new(100).unwrap();
+        peers.get_mut(3).unwrap().partial = 9;
+        peers.set_fate(3, Fate::Dying);
+        peers.set_fate(4, Fate::Dead);
+        peers.set_fate(100, Fate::Dead);
+        peers.for_each(|peer| peer.drops = [Drops::Allowed, Drops::No]);
+        assert_eq!(peers.iter().filter(|p| p.drops == [Drops::Allowed, Drops::No]).count(), 100);
+        assert_eq!((peers.get(3).unwrap().fate, peers.get(4).unwrap().fate), (Fate::Dying, Fate::Dead));
+        assert_eq!(peers.made.iter().map(|(rank, _)| rank).collect::<Vec<_>>(), [3]);
+        let made = peers.get_mut(4).unwrap();
+        assert_eq!((made.fate, made.drops, made.partial), (Fate::Dead, [Drops::Allowed, Drops::No], 0));
+        assert_eq!(peers.get(3).unwrap().partial, 9);
+        assert!(peers.get(100).is_none() && peers.get_mut(100).is_none());
+    }
+
+    #[test]
+    fn revocations_beyond_what_handlers_have_room_for() {
+        let mut revokes = Revokes::default();
+        assert!((0..40).all(|context| revokes.push(context)));
+        assert!(!revokes.try_push(40) && revokes.contains(39) && revokes.contains(0));
+        for context in (0..40).rev() {
+            assert_eq!((revokes.last(), revokes.len()), (Some(context), context as usize + 1));
+            revokes.pop();
+        }
+        assert!(revokes.is_empty() && revokes.last().is_none());
+        assert!((0..REVOKES as u32).all(|context| revokes.try_push(context)));
+        revokes.clear();
+        assert!(revokes.is_empty() && !revokes.contains(0));
+    }
 
     #[test]
     fn ranks_come_in_order() {

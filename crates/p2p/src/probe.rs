@@ -161,8 +161,11 @@ impl<T: Transport> P2p<T> {
             }
             let mut grown = self.grow_class(class);
             if grown == Grown::Full {
-                for peer in self.peers.iter_mut().filter(|p| waits(p) && p.fate == Fate::Dying) {
-                    if let Some(drops) = peer.drops.get_mut(index) {
+                for rank in 0..self.size as usize {
+                    if !self.peers.get(rank).is_some_and(|p| waits(p) && p.fate == Fate::Dying) {
+                        continue;
+                    }
+                    if let Some(drops) = self.peers.get_mut(rank).and_then(|p| p.drops.get_mut(index)) {
                         *drops = (*drops).max(Drops::Allowed);
                         self.again = true;
                         grown = Grown::Room;
@@ -190,10 +193,10 @@ impl<T: Transport> P2p<T> {
 
     /// Nobody receives plain messages here any more: those that there is no room for are dropped. User threads only.
     pub fn drop_unexpected(&mut self) {
-        for peer in &mut self.peers {
+        self.peers.for_each(|peer| {
             let [plain, _] = &mut peer.drops;
             *plain = (*plain).max(Drops::Allowed);
-        }
+        });
         self.again |= self.blocked > 0;
     }
 

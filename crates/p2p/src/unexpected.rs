@@ -27,6 +27,12 @@ struct Block {
 
 const _: () = assert!(size_of::<Block>() == 512);
 
+impl Block {
+    fn new() -> Block {
+        Block { data: [0; BLOCK], next: NONE }
+    }
+}
+
 /// Arrived whole, or announced by RTS.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Arrival {
@@ -65,6 +71,27 @@ pub(crate) struct Message {
     inline: [u8; INLINE],
 }
 
+impl Message {
+    fn new() -> Message {
+        Message {
+            links: [Link::UNLINKED; KINDS],
+            envelope: Envelope {
+                context: 0,
+                source: 0,
+                tag: 0,
+                arrival: Arrival::Eager,
+                long: false,
+                bytes: 0,
+                remote: 0,
+                offer: None,
+            },
+            taken: false,
+            first: NONE,
+            inline: [0; INLINE],
+        }
+    }
+}
+
 impl Linked for Message {
     #[inline]
     fn link(&self, which: usize) -> Link {
@@ -96,23 +123,8 @@ impl Unexpected {
     /// User threads only. None: memory was refused.
     pub(crate) fn new(messages: usize, blocks: usize, limit: usize) -> Option<Unexpected> {
         let mut new = Unexpected {
-            messages: Slots::new(|| Message {
-                links: [Link::UNLINKED; KINDS],
-                envelope: Envelope {
-                    context: 0,
-                    source: 0,
-                    tag: 0,
-                    arrival: Arrival::Eager,
-                    long: false,
-                    bytes: 0,
-                    remote: 0,
-                    offer: None,
-                },
-                taken: false,
-                first: NONE,
-                inline: [0; INLINE],
-            }),
-            blocks: Slots::new(|| Block { data: [0; BLOCK], next: NONE }),
+            messages: Slots::new(Message::new),
+            blocks: Slots::new(Block::new),
             bins: Bins::new(BINS)?,
             limit,
         };
