@@ -1,6 +1,7 @@
 //! A rank's endpoint.
 //!
-//! Everything that a handler may call works on arrays that have their final size from the start. Costs, with
+//! Everything that a handler may call works on arrays that have their final size from the start, and whose pages the kernel
+//! gives when they are first written: a peer takes no memory before its pair is connected. Costs, with
 //! `n` ranks connected: `begin_pass` reads n / 64 + 1 words and one mark per sender; `flush` costs one fence
 //! and one ring per peer that was sent to or freed; the rest is the lanes' (see `lane.rs`).
 
@@ -14,6 +15,7 @@ use std::sync::Arc;
 
 use tocsin_doorbell::{BackendKind, Own, RingOutcome, remind, ring};
 use tocsin_sync::atomic::{Ordering, fence};
+use tocsin_sync::sparse::{Sparse, Words};
 use tocsin_transport::{
     Capabilities, Class, Error as TransportError, Header, Packet, PeerState, Publication, Reach, Record,
     Recv, Rings, SendOutcome, Transport, Urgency,
@@ -37,15 +39,16 @@ pub struct ShmTransport {
     rank: u32,
     own: Own,
     capabilities: Capabilities,
-    peers: Box<[Peer]>,
+    /// Those that are connected, and others that this rank has thought of ringing.
+    peers: Sparse<Peer>,
     /// Bits of `incoming` and `bulk` of this rank's block that have been learnt.
     known: RanksCopy,
     known_bulk: RanksCopy,
     /// Ranks in `known`, ascending; the first `connected_len` count.
-    connected: Box<[u32]>,
+    connected: Words,
     connected_len: usize,
     /// Peers that `flush` has to look at; the first `dirty_len` count.
-    dirty: Box<[u32]>,
+    dirty: Words,
     dirty_len: usize,
     /// Some peer has a lane that answered full since the last `begin_pass`.
     starved: bool,
@@ -79,21 +82,19 @@ impl ShmTransport {
         copy::publish(&block.state);
         // SAFETY: the descriptor is in the segment, which outlives the endpoint.
         let own = unsafe { Own::new(&raw const block.descriptor) };
-        let peers = (0..ranks)
-            // SAFETY: the rank was not taken before, so that its ends of the lanes are at their beginning and
-            // this endpoint's alone; the segment outlives the endpoint.
-            .map(|peer| unsafe { Peer::new(&segment, rank, peer) }.ok_or_else(missing))
-            .collect::<Result<Box<[Peer]>, Error>>()?;
+        let bytes = u64::from(ranks) * size_of::<Peer>() as u64;
+        let refused = |source| Error::Refused { call: "mmap", bytes, source };
+        let words = || Words::new(ranks as usize).map_err(refused);
         Ok(ShmTransport {
             rank,
             own,
             capabilities: Capabilities::new(true, true, segment.geometry().max_payload()),
-            peers,
+            peers: Sparse::new(ranks as usize).map_err(refused)?,
             known: [0; RANK_WORDS],
             known_bulk: [0; RANK_WORDS],
-            connected: vec![0; ranks as usize].into_boxed_slice(),
+            connected: words()?,
             connected_len: 0,
-            dirty: vec![0; ranks as usize].into_boxed_slice(),
+            dirty: words()?,
             dirty_len: 0,
             starved: false,
             retry: false,
@@ -119,10 +120,23 @@ impl ShmTransport {
     fn learn(&mut self) {
         let Some(block) = self.segment.block(self.rank) else { return };
         let size = self.segment.ranks();
-        if update(&mut self.known, &block.incoming, size) {
-            self.connected_len = list(&self.known, &mut self.connected);
-        }
+        let new = update(&mut self.known, &block.incoming, size);
         update(&mut self.known_bulk, &block.bulk, size);
+        if new {
+            self.connected_len = list(&self.known, &mut self.connected);
+            for i in 0..self.connected_len {
+                let Some(peer) = self.connected.get(i).copied() else { break };
+                let _made = self.make_peer(peer);
+            }
+        }
+    }
+
+    /// What is kept of a peer, from now on. Handler-safe.
+    fn make_peer(&mut self, peer: u32) -> Option<&mut Peer> {
+        let (segment, rank) = (&self.segment, self.rank);
+        // SAFETY: the rank was not taken before this endpoint, and a peer is made once: its ends of the lanes are at
+        // their beginning and this endpoint's alone. The segment outlives the endpoint.
+        self.peers.get_or_make(peer as usize, || unsafe { Peer::new(segment, rank, peer) })
     }
 
     /// Whether the records of a pair are allocated.
@@ -140,11 +154,9 @@ impl ShmTransport {
     /// See [`Transport::prepare_rings`].
     #[cold]
     fn learn_bell(&mut self, peer: u32) {
-        let (Some(state), Some(theirs)) = (self.peers.get_mut(peer as usize), self.segment.block(peer))
-        else {
-            return;
-        };
-        state.bell = match theirs.descriptor.backend() {
+        let segment = self.segment.clone();
+        let Some(theirs) = segment.block(peer) else { return };
+        let bell = match theirs.descriptor.backend() {
             None => Bell::Unknown,
             Some(BackendKind::Uintr) => match tocsin_doorbell::connect(&theirs.descriptor) {
                 Ok(connection) => Bell::Connected(connection),
@@ -157,6 +169,9 @@ impl ShmTransport {
             },
             Some(_) => Bell::Plain,
         };
+        if let Some(state) = self.make_peer(peer) {
+            state.bell = bell;
+        }
     }
 
     /// Rings whom there is something to say to.
@@ -337,7 +352,7 @@ unsafe impl Transport for ShmTransport {
 
     #[inline]
     fn prepare_rings(&mut self, peer: u32) {
-        if self.peers.get(peer as usize).is_some_and(|state| matches!(state.bell, Bell::Unknown)) {
+        if self.peers.get(peer as usize).is_none_or(|state| matches!(state.bell, Bell::Unknown)) {
             self.learn_bell(peer);
         }
     }
@@ -358,7 +373,11 @@ unsafe impl Transport for ShmTransport {
         self.learn();
         if self.starved {
             self.starved = false;
-            self.peers.iter_mut().for_each(|p| p.starved = 0);
+            for peer in self.connected.iter().take(self.connected_len) {
+                if let Some(state) = self.peers.get_mut(*peer as usize) {
+                    state.starved = 0;
+                }
+            }
         }
         for peer in self.connected.iter().take(self.connected_len) {
             if let Some(state) = self.peers.get(*peer as usize) {
