@@ -4,20 +4,42 @@ use std::sync::Arc;
 /// Members of a communicator: rank in the communicator to rank in the world.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
-    ranks: Arc<[u32]>,
+    ranks: Members,
     me: u32,
 }
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Members {
+    /// The first ranks of the world, each with its own number: no memory of a rank's own.
+    First(&'static [u32]),
+    Listed(Arc<[u32]>),
+}
+
+/// Each number at its own place.
+static NUMBERS: [u32; 1024] = {
+    let mut numbers = [0; 1024];
+    let mut at = 0;
+    while at < numbers.len() {
+        numbers[at] = at as u32;
+        at += 1;
+    }
+    numbers
+};
 
 impl Group {
     /// A group in which this process has rank `me`.
     ///
     /// # Errors
     /// [`Error::NoSuchRank`] if `me` is not below the number of ranks.
-    pub fn new(ranks: Arc<[u32]>, me: u32) -> Result<Group, Error> {
+    pub fn new(ranks: &[u32], me: u32) -> Result<Group, Error> {
         let size = u32::try_from(ranks.len()).unwrap_or(u32::MAX);
         if me >= size {
             return Err(Error::NoSuchRank { what: "rank", rank: me, size });
         }
+        let ranks = match NUMBERS.get(..ranks.len()).filter(|first| *first == ranks) {
+            Some(first) => Members::First(first),
+            None => Members::Listed(ranks.into()),
+        };
         Ok(Group { ranks, me })
     }
 
@@ -28,21 +50,24 @@ impl Group {
 
     /// Number of ranks; at least 1.
     pub fn size(&self) -> u32 {
-        self.ranks.len() as u32
+        self.world_ranks().len() as u32
     }
 
     /// World rank of a member.
     pub fn world_rank(&self, rank: u32) -> Option<u32> {
-        self.ranks.get(rank as usize).copied()
+        self.world_ranks().get(rank as usize).copied()
     }
 
     /// World ranks of all members.
     pub fn world_ranks(&self) -> &[u32] {
-        &self.ranks
+        match &self.ranks {
+            Members::First(ranks) => ranks,
+            Members::Listed(ranks) => ranks,
+        }
     }
 
     /// Whether a world rank is a member. Handler-safe; bounded by the size of the group.
     pub fn contains(&self, world_rank: u32) -> bool {
-        self.ranks.contains(&world_rank)
+        self.world_ranks().contains(&world_rank)
     }
 }

@@ -61,8 +61,7 @@ impl Comm {
 
     /// A communicator of the world ranks `members`, among which this rank is number `me`.
     fn of(rank: Arc<Rank>, members: &[u32], me: u32, context: u32) -> Result<Comm, Error> {
-        let group =
-            Group::new(members.into(), me).map_err(|e| crate::outcome::collective_error("split", e))?;
+        let group = Group::new(members, me).map_err(|e| crate::outcome::collective_error("split", e))?;
         let identity = members.iter().zip(0..).all(|(world, here)| *world == here);
         let ranks_here = (!identity).then(|| {
             let mut here = vec![u32::MAX; rank.segment.ranks() as usize].into_boxed_slice();

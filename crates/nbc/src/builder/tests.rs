@@ -1,7 +1,7 @@
 use super::*;
 
 fn group() -> Group {
-    Group::new(vec![5, 6, 9].into(), 1).unwrap()
+    Group::new(&[5, 6, 9], 1).unwrap()
 }
 
 fn refused(build: impl FnOnce(&mut ScheduleBuilder)) -> String {

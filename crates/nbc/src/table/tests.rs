@@ -11,7 +11,7 @@ const RECV: usize = 0x9000_0000;
 
 fn group(ranks: u32, me: u32) -> Group {
     // World ranks that differ from the group's, so that a mix-up shows.
-    Group::new((0..ranks).map(|r| 7 + 3 * r).collect::<Vec<_>>().into(), me).unwrap()
+    Group::new(&(0..ranks).map(|r| 7 + 3 * r).collect::<Vec<_>>(), me).unwrap()
 }
 
 /// Blocks in reverse order with gaps. Where each pair of ranks has a length of its own, all are alike here.
@@ -328,5 +328,5 @@ fn bad_arguments_are_clear_errors() {
         let error = compile(&group(4, 0), arguments, *algorithm).unwrap_err().to_string();
         assert!(error.contains(message), "{error}");
     }
-    assert!(Group::new(vec![0, 1].into(), 2).unwrap_err().to_string().contains("rank 2 does not exist"));
+    assert!(Group::new(&[0, 1], 2).unwrap_err().to_string().contains("rank 2 does not exist"));
 }

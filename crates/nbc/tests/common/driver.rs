@@ -241,7 +241,7 @@ impl Call {
 }
 
 pub fn group(ranks: u32, me: u32) -> Group {
-    Group::new((0..ranks).collect::<Vec<_>>().into(), me).unwrap()
+    Group::new(&(0..ranks).collect::<Vec<_>>(), me).unwrap()
 }
 
 impl<L: Lower> Machine<L> {
