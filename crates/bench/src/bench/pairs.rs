@@ -4,7 +4,8 @@
 //! their process's, less what it had before. It is looked at when nobody has talked, when each rank has sent to the one
 //! after it, and when each has sent to each. What a silent pair takes is what grows with the square of the number of ranks
 //! when nobody talks: of worlds of R, 3/4 R and R/2 silent ranks, M(R) - 2 M(3/4 R) + M(R/2) is 1/8 of that, without anything
-//! that is constant or grows with the ranks. The heap's bytes tell it exactly; pages are 4 KiB, and noise. (Above 32 and above
+//! that is constant or grows with the ranks. What the library keeps for peers is in mappings whose pages come when they are
+//! first written: it counts as resident, in pages of 4 KiB, with the noise of stacks. The heap's bytes are exact. (Above 32 and above
 //! 64 ranks the library reserves less for each: of worlds on both sides of such a step nothing is said.)
 
 use super::{check, from_two_ranks, ignored, most, row, sizes};
