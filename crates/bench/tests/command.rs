@@ -265,6 +265,8 @@ fn overlap() {
             "bench backend kind ranks lmt size_bytes rounds case compute_us t_comm_us t_comp_us t_ovrl_us ratio",
         );
         has(row, "null_ratio rate_percent bound_us efficiency peer_blocked_us interrupts bytes_copied_by");
+        let both = row["case"] == "both";
+        assert!(["complete_us", "complete_us_max"].iter().all(|key| row.get(key).is_some() == both), "{row}");
     }
     assert!(dir.join("overlap.png").exists() && dir.join("overlap.svg").exists());
     std::fs::remove_dir_all(dir).unwrap();

@@ -1,7 +1,8 @@
 //! `tocsin bench overlap`: how much of a message's time hides behind computing.
 //!
 //! Each round measures communication alone, computing alone (twice) and both, one after the other; the rounds of the
-//! backends alternate. The computing is a fixed amount of work without a library call.
+//! backends alternate. The computing is a fixed amount of work without a library call. When both compute, the same once more
+//! with a callback at each end: how long after its start the message is complete.
 
 use super::{check, most, progress, row, sizes, two_ranks, us};
 use crate::cli::Overlap;
@@ -90,6 +91,7 @@ struct Sum {
     rate: Ratios,
     efficiency: Ratios,
     blocked: Times,
+    complete: Times,
     interrupts: u64,
     copied: [u64; 3],
     compute_ns: f64,
@@ -133,7 +135,7 @@ impl Cell {
     fn row(&self, plan: &Plan, sum: &Sum, pilot: &Pilot, rounds: u64) -> Row {
         let per_round = |count: u64| count as f64 / rounds as f64;
         let [sender, receiver, progress] = sum.copied.map(|bytes| per_round(bytes).round());
-        row("overlap", plan)
+        let row = row("overlap", plan)
             .set("size_bytes", self.bytes)
             .set("rounds", rounds)
             .set("case", self.case.to_string())
@@ -149,8 +151,15 @@ impl Cell {
             .number("efficiency", sum.efficiency.median())
             .number("peer_blocked_us", us(sum.blocked.median()))
             .number("interrupts", per_round(sum.interrupts))
-            .set("bytes_copied_by", json!({"sender": sender, "receiver": receiver, "progress": progress}))
-            .set("verified", true)
+            .set("bytes_copied_by", json!({"sender": sender, "receiver": receiver, "progress": progress}));
+        // Only when both compute is it nobody's to wait for.
+        let row = match self.case {
+            Case::Both => row
+                .number("complete_us", us(sum.complete.median()))
+                .number("complete_us_max", us(sum.complete.max())),
+            Case::Recv | Case::Send => row,
+        };
+        row.set("verified", true)
     }
 }
 
@@ -174,6 +183,9 @@ impl Sum {
             Case::Send => measured[1].waited,
             Case::Both => most(measured, |m| m.waited),
         });
+        if case == Case::Both {
+            self.complete.add(most(measured, |m| m.complete));
+        }
         self.interrupts += measured.iter().map(|m| m.interrupts).sum::<u64>();
         for (rank, m) in measured.iter().enumerate().take(2) {
             self.copied[rank] += m.copied_user + m.copied_handler;

@@ -94,6 +94,8 @@ pub(crate) struct Measured {
     pub t_ovrl: u64,
     /// Time inside the library's wait while both ran.
     pub waited: u64,
+    /// From the start to the completion's callback, while both ran.
+    pub complete: u64,
     /// The clock before and after the operation.
     pub posted_at: u64,
     pub done_at: u64,
@@ -110,13 +112,14 @@ pub(crate) struct Measured {
 }
 
 impl Measured {
-    fn words(&mut self) -> [&mut u64; 15] {
+    fn words(&mut self) -> [&mut u64; 16] {
         [
             &mut self.t_comm,
             &mut self.t_comp,
             &mut self.t_comp_again,
             &mut self.t_ovrl,
             &mut self.waited,
+            &mut self.complete,
             &mut self.posted_at,
             &mut self.done_at,
             &mut self.interrupts,

@@ -5,6 +5,7 @@ use crate::compute::compute;
 use crate::error::Error;
 use crate::fleet::block::Measured;
 use crate::values::Case;
+use std::sync::mpsc::{Sender, channel};
 use tocsin_sync::clock::now_ns;
 use tocsin_world::{ConstBuf, Mode, MutBuf, RawRequest};
 
@@ -110,7 +111,7 @@ impl Member<'_> {
         let mine = if computes { work } else { 0 };
         let mut measured = Measured { verified: 1, ..Measured::default() };
 
-        let (t_comm, _) = self.message(0, &mut measured)?;
+        let (t_comm, _) = self.message(0, &mut measured, None)?;
         measured.t_comm = t_comm;
         if work == 0 {
             return Ok(measured);
@@ -121,17 +122,31 @@ impl Member<'_> {
         measured.t_comp_again = timed(|| work_if_any(mine, self.round));
 
         let before = self.comm()?.stats();
-        (measured.t_ovrl, measured.waited) = self.message(mine, &mut measured)?;
+        (measured.t_ovrl, measured.waited) = self.message(mine, &mut measured, None)?;
         let after = self.comm()?.stats();
         measured.interrupts = after.interrupts - before.interrupts;
         measured.copied_user = after.bytes_copied_user - before.bytes_copied_user;
         measured.copied_handler = after.bytes_copied_handler - before.bytes_copied_handler;
         measured.copied_progress = after.bytes_copied_progress - before.bytes_copied_progress;
+
+        // Once more with a callback, which has its price: what was measured above is without.
+        if case == Case::Both && self.rank < 2 {
+            let (called, calls) = channel();
+            self.message(mine, &mut measured, Some(called))?;
+            let complete = calls.recv();
+            measured.complete = complete.map_err(|_| Error::failed("a completion's callback was dropped"))?;
+        }
         Ok(measured)
     }
 
-    /// One message from rank 0 to rank 1 with computing between start and wait: total time, and time in wait.
-    fn message(&mut self, work: u64, measured: &mut Measured) -> Result<(u64, u64), Error> {
+    /// One message from rank 0 to rank 1 with computing between start and wait: total time, and time in wait. `called`: who is
+    /// told by a callback how long it took to be complete.
+    fn message(
+        &mut self,
+        work: u64,
+        measured: &mut Measured,
+        called: Option<Sender<u64>>,
+    ) -> Result<(u64, u64), Error> {
         let seed = self.round;
         match self.rank {
             0 => self.send.fill(seed),
@@ -139,11 +154,17 @@ impl Member<'_> {
         }
         self.block.barrier().wait();
         let start = now_ns();
-        let request = match self.rank {
+        let mut request = match self.rank {
             0 => self.isend(1)?,
             1 => self.irecv(0)?,
             _ => return Ok((0, 0)),
         };
+        if let Some(called) = called {
+            // Nobody listens any more if the wait has failed.
+            request.on_complete(Box::new(move |_| {
+                let _unheard = called.send(now_ns() - start);
+            }));
+        }
         work_if_any(work, seed);
         let waiting = now_ns();
         wait(request)?;
