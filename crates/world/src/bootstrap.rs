@@ -35,6 +35,8 @@ pub struct Place {
     pub cpu: Option<usize>,
     /// The processor that its progress thread is to be bound to, if it has one.
     pub progress: Option<usize>,
+    /// How many processors the world's ranks are bound to, together; `None`: they are not bound.
+    pub cores: Option<usize>,
     /// Process id of the launcher.
     pub launcher: Option<i32>,
 }
@@ -42,7 +44,7 @@ pub struct Place {
 impl Place {
     /// The place of `rank` in `segment`.
     pub fn new(segment: Arc<Segment>, rank: u32) -> Place {
-        Place { segment, rank, cpu: None, progress: None, launcher: None }
+        Place { segment, rank, cpu: None, progress: None, cores: None, launcher: None }
     }
 }
 
@@ -133,6 +135,7 @@ impl Bootstrap for LauncherSocket {
             rank: hello.rank,
             cpu: hello.seat.cpu,
             progress: hello.seat.progress,
+            cores: hello.cores,
             launcher: Some(hello.launcher),
         })
     }
@@ -173,15 +176,18 @@ pub(crate) struct Hello {
     pub ranks: u32,
     pub launcher: i32,
     pub seat: Seat,
+    /// As [`Place::cores`].
+    pub cores: Option<usize>,
 }
 
 impl Hello {
     /// Says everything that a rank needs; the socket's buffer holds it until the rank reads.
     pub(crate) fn send(&self, socket: &RendezvousSocket, segment: &Segment) -> Result<(), Error> {
         let place = |cpu: Option<usize>| cpu.map_or_else(|| "-".to_owned(), |c| c.to_string());
-        let (cpu, progress) = (place(self.seat.cpu), place(self.seat.progress));
+        let (cpu, progress, cores) = (place(self.seat.cpu), place(self.seat.progress), place(self.cores));
         let (rank, ranks, launcher) = (self.rank, self.ranks, self.launcher);
-        let text = format!("{GREETING}\n{VERSION}\n{rank}\n{ranks}\n{launcher}\n{cpu}\n{progress}\n");
+        let text =
+            format!("{GREETING}\n{VERSION}\n{rank}\n{ranks}\n{launcher}\n{cpu}\n{progress}\n{cores}\n");
         socket.send(text.as_bytes(), None).map_err(segment_error)?;
         send_segment(socket, segment).map_err(segment_error)
     }
@@ -201,7 +207,7 @@ impl Hello {
         let (rank, ranks, launcher) = (number()?, number()?, number()?);
         let mut place = || lines.next().and_then(|l| l.parse().ok());
         let seat = Seat { cpu: place(), progress: place() };
-        Ok(Hello { rank, ranks, launcher: launcher as i32, seat })
+        Ok(Hello { rank, ranks, launcher: launcher as i32, seat, cores: place() })
     }
 }
 
@@ -230,11 +236,11 @@ mod tests {
         assert!(text.contains("99.0.0") && text.contains(VERSION), "{text}");
         for (cpu, progress) in [(Some(3), Some(4)), (Some(3), None), (None, None)] {
             let place = |cpu: Option<usize>| cpu.map_or("-".to_owned(), |c| c.to_string());
-            let seat = format!("{}\n{}\n", place(cpu), place(progress));
+            let seat = format!("{}\n{}\n{}\n", place(cpu), place(progress), place(cpu));
             let good = format!("tocsin-launch\n{VERSION}\n1\n2\n77\n{seat}");
             let hello = Hello::parse(good.as_bytes()).unwrap();
             assert_eq!((hello.rank, hello.ranks, hello.launcher), (1, 2, 77));
-            assert_eq!(hello.seat, Seat { cpu, progress });
+            assert_eq!((hello.seat, hello.cores), (Seat { cpu, progress }, cpu));
         }
     }
 }

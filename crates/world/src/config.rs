@@ -12,6 +12,7 @@ use std::path::PathBuf;
 
 use crate::BackendKind;
 use crate::error::Error;
+pub(crate) use placement::cores_of;
 pub use size::parse_size;
 /// Where ranks run.
 pub use tocsin_topology::Policy as Bind;

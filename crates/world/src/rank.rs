@@ -86,7 +86,7 @@ pub(crate) fn join(place: Place, config: &Config) -> Result<(Arc<Rank>, Bound), 
 }
 
 fn try_join(place: Place, config: &Config) -> Result<(Arc<Rank>, Bound), Error> {
-    let Place { segment, rank, cpu, progress, launcher } = place;
+    let Place { segment, rank, cpu, progress, cores, launcher } = place;
     let backend = config.usable_backend()?;
     if let Some(launcher) = launcher {
         // Under Yama, lets the launcher's descendants (the other ranks) read this one's memory. Elsewhere an error
@@ -110,7 +110,8 @@ fn try_join(place: Place, config: &Config) -> Result<(Arc<Rank>, Bound), Error> 
         trace: trace.as_ref().map(|t| t.1.clone()),
         ..EngineConfig::default()
     };
-    let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
+    // A rank that is bound may use one core, but the world has more.
+    let cores = cores.or_else(|| std::thread::available_parallelism().ok().map(Into::into)).unwrap_or(1);
     if ranks as usize > cores {
         engine_config = engine_config.oversubscribed();
     }

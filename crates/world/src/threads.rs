@@ -8,7 +8,7 @@ use tocsin_shm_transport::Segment;
 
 use crate::bootstrap::{Bootstrap, InProcess, Place, segment_error};
 use crate::comm::Comm;
-use crate::config::{Config, Seat};
+use crate::config::{Config, Seat, cores_of};
 use crate::error::Error;
 use crate::trace;
 use crate::world::World;
@@ -38,6 +38,7 @@ pub fn threads_each<R: Send, F: Fn(Comm) -> R + Sync>(
         return Err(Error::InvalidArgument { operation: "threads", what });
     }
     let seats = config.seats(ranks)?;
+    let cores = cores_of(&seats);
     let segment = Arc::new(Segment::create(ranks).map_err(segment_error)?);
     let mut of_ranks = config.clone();
     of_ranks.trace = of_ranks.trace.map(|path| trace::part(&path));
@@ -47,7 +48,7 @@ pub fn threads_each<R: Send, F: Fn(Comm) -> R + Sync>(
         let mut handles = Vec::with_capacity(ranks as usize);
         for rank in 0..ranks {
             let at = seats.get(rank as usize).copied().unwrap_or_default();
-            let member = Member { segment: segment.clone(), rank, at };
+            let member = Member { segment: segment.clone(), rank, at, cores };
             let started =
                 std::thread::Builder::new().name(format!("rank-{rank}")).spawn_scoped(scope, move || {
                     match gate.pass() {
@@ -121,12 +122,13 @@ struct Member {
     segment: Arc<Segment>,
     rank: u32,
     at: Seat,
+    cores: Option<usize>,
 }
 
 impl Bootstrap for &Member {
     fn place(self) -> Result<Place, Error> {
         let mut place = InProcess { segment: self.segment.clone(), rank: self.rank }.place()?;
-        (place.cpu, place.progress) = (self.at.cpu, self.at.progress);
+        (place.cpu, place.progress, place.cores) = (self.at.cpu, self.at.progress, self.cores);
         Ok(place)
     }
 }

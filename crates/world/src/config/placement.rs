@@ -45,6 +45,14 @@ impl Config {
     }
 }
 
+/// How many processors ranks that are bound share; `None`: some are not bound, and may run on all that this process may.
+pub(crate) fn cores_of(seats: &[Seat]) -> Option<usize> {
+    let mut cpus: Vec<usize> = seats.iter().map(|seat| seat.cpu).collect::<Option<_>>()?;
+    cpus.sort_unstable();
+    cpus.dedup();
+    Some(cpus.len())
+}
+
 fn refused(error: &tocsin_topology::Error) -> Error {
     Error::InvalidArgument { operation: "placing ranks", what: error.to_string() }
 }
