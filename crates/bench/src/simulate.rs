@@ -109,7 +109,7 @@ impl Collective {
         let mut programs = Vec::with_capacity(self.ranks as usize);
         let (mut steps, mut longest) = (0, 0);
         for rank in 0..self.ranks {
-            let group = Group::new(Arc::clone(&ranks), rank).map_err(usage)?;
+            let group = Group::shared(Arc::clone(&ranks), rank).map_err(usage)?;
             let schedule = table::compile(&group, &arguments, Some(name)).map_err(usage)?;
             steps += schedule.len();
             longest = longest.max(schedule.len());

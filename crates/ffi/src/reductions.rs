@@ -125,8 +125,8 @@ pub unsafe extern "C" fn tocsin_ireduce_scatter_block(
         let send = (!send.is_null()).then_some(send.cast());
         // SAFETY: - NULL or a string: the header's contract.
         let name = unsafe { algorithm_name(algorithm)? };
-        // SAFETY: - the buffers are as long, apart, ours alone until completion: the header's contract.
         start(request, || {
+            // SAFETY: - the buffers are as long, apart, ours alone until completion: the header's contract.
             Ok(unsafe { comm.raw.ireduce_scatter_block_raw(send, receive, count, element, op, name) }?)
         })
     })

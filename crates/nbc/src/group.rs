@@ -2,13 +2,13 @@ use crate::Error;
 use std::sync::Arc;
 
 /// Members of a communicator: rank in the communicator to rank in the world.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Group {
     ranks: Members,
     me: u32,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 enum Members {
     /// The first ranks of the world, each with its own number: no memory of a rank's own.
     First(&'static [u32]),
@@ -26,21 +26,38 @@ static NUMBERS: [u32; 1024] = {
     numbers
 };
 
+impl PartialEq for Group {
+    fn eq(&self, other: &Group) -> bool {
+        self.me == other.me && self.world_ranks() == other.world_ranks()
+    }
+}
+
+impl Eq for Group {}
+
 impl Group {
     /// A group in which this process has rank `me`.
     ///
     /// # Errors
     /// [`Error::NoSuchRank`] if `me` is not below the number of ranks.
     pub fn new(ranks: &[u32], me: u32) -> Result<Group, Error> {
-        let size = u32::try_from(ranks.len()).unwrap_or(u32::MAX);
-        if me >= size {
-            return Err(Error::NoSuchRank { what: "rank", rank: me, size });
-        }
-        let ranks = match NUMBERS.get(..ranks.len()).filter(|first| *first == ranks) {
+        let members = match NUMBERS.get(..ranks.len()).filter(|first| *first == ranks) {
             Some(first) => Members::First(first),
             None => Members::Listed(ranks.into()),
         };
-        Ok(Group { ranks, me })
+        Group { ranks: members, me }.checked()
+    }
+
+    /// [`new`](Self::new), of a list that is kept, not copied.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn shared(ranks: Arc<[u32]>, me: u32) -> Result<Group, Error> {
+        Group { ranks: Members::Listed(ranks), me }.checked()
+    }
+
+    fn checked(self) -> Result<Group, Error> {
+        let size = u32::try_from(self.world_ranks().len()).unwrap_or(u32::MAX);
+        if self.me < size { Ok(self) } else { Err(Error::NoSuchRank { what: "rank", rank: self.me, size }) }
     }
 
     /// This process's rank.

@@ -316,9 +316,10 @@ mod tests {
 
     #[test]
     fn what_was_used_comes_first() {
-        static MADE: core::sync::atomic::AtomicU32 = core::sync::atomic::AtomicU32::new(0);
-        let made = || MADE.load(core::sync::atomic::Ordering::Relaxed);
-        let mut slots = Slots::new(|| MADE.fetch_add(1, core::sync::atomic::Ordering::Relaxed));
+        use tocsin_sync::atomic::real::{AtomicU32, Ordering};
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        let made = || MADE.load(Ordering::Relaxed);
+        let mut slots = Slots::new(|| MADE.fetch_add(1, Ordering::Relaxed));
         slots.reserve(1000).unwrap();
         assert_eq!((slots.capacity(), made()), (1024, 0));
         let ids = [(); 3].map(|()| slots.alloc().unwrap());

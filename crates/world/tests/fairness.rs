@@ -2,8 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
+use tocsin_sync::atomic::real::{AtomicU32, Ordering};
 
 use tocsin_world::{BackendKind, Comm, Config, ConstBuf, Mode, MutBuf, RawRequest, threads};
 

@@ -79,7 +79,7 @@ pub fn product(comm: &Comm, arguments: &Arguments) {
                     for in_place in [false, true] {
                         let seed = random.bits();
                         let call = Call { operation, algorithm, combine, seed, elements, root, in_place };
-                        if seed % every == 0 && call.is_allowed() {
+                        if seed.is_multiple_of(every) && call.is_allowed() {
                             finish(comm, post(comm, call));
                         }
                     }

@@ -127,7 +127,7 @@ fn every_algorithm_ends() {
             let one = collective(algorithm.operation, algorithm.name, ranks, 40_000);
             let Ok(arguments) = one.arguments() else { continue };
             let sent = |rank: u32| {
-                let group = Group::new((0..ranks).collect(), rank).unwrap();
+                let group = Group::shared((0..ranks).collect(), rank).unwrap();
                 table::compile(&group, &arguments, Some(algorithm.name)).unwrap().sent()
             };
             let (messages, bytes) = (0..ranks).map(sent).fold((0, 0), |(n, b), (m, c)| (n + m, b + c));

@@ -207,7 +207,8 @@ impl Case {
     /// Blocks of these lengths, anywhere: in rank order or not, with gaps or without.
     fn placed(&self, lengths: Vec<usize>, owner: usize, side: usize) -> Vec<Block> {
         let word = self.word(owner, 0x7000 + side);
-        let (gaps, backwards, n) = (word % 4 > 0, word & 16 > 0 && word % 4 > 0, lengths.len());
+        let (gaps, backwards, n) =
+            (!word.is_multiple_of(4), word & 16 > 0 && !word.is_multiple_of(4), lengths.len());
         let mut blocks = vec![Block::default(); n];
         let mut offset = 0;
         for i in 0..n {

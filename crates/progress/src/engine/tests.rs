@@ -313,8 +313,9 @@ fn who_stays_sets_no_timer() {
 #[test]
 fn who_lingers_learns_whether_it_looked() {
     const LOOKS: u32 = 3;
-    // What the glances find, the last again and again; whether somebody asks for the engine; glances in all, and looks.
-    let table: [(&str, &[(u32, Lingering)], bool, u32, bool); 6] = [
+    /// What the glances find, the last again and again; whether somebody asks for the engine; glances in all, and looks.
+    type Row = (&'static str, &'static [(u32, Lingering)], bool, u32, bool);
+    let table: [Row; 6] = [
         ("over at once", &[(1, Lingering::Over)], false, 1, false),
         (
             "over before the first look",

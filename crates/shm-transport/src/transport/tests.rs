@@ -131,7 +131,7 @@ fn a_lane_that_is_refilled_rings_again() {
             {
                 n += 1;
             }
-            (n, end.peers[1].send_lane(Class::Eager).has_asked())
+            (n, end.state(1).send_lane(Class::Eager).has_asked())
         };
         let (sent, told) = fill(&mut ends[0], 0);
         assert!(told && sent == 256);
@@ -147,7 +147,7 @@ fn a_lane_that_is_refilled_rings_again() {
         }
         assert_eq!(fill(&mut ends[0], sent + room), (sent + given_back, true));
         fence(Ordering::SeqCst);
-        assert!(!ends[1].peers[0].takes_waiting_sender(), "most of it is filled");
+        assert!(!ends[1].state(0).takes_waiting_sender(), "most of it is filled");
     }
 }
 
