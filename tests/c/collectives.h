@@ -193,6 +193,11 @@ static void reductions(tocsin_comm *comm, int rank, int size, size_t each) {
     wait_for(request);
     for (i = 0; i < count; i++) wrong += result[i] != (rank == 0 ? -7 : sum_of(rank, i));
     CHECK(wrong == 0);
+    /* Rank 0 need not have anything there. */
+    OK(tocsin_iexscan(comm, data, rank == 0 ? NULL : result, count, TOCSIN_INT64, TOCSIN_SUM, NULL, &request));
+    wait_for(request);
+    for (i = 0; i < count; i++) wrong += rank > 0 && result[i] != sum_of(rank, i);
+    CHECK(wrong == 0);
     free(counts);
     free(data);
     free(result);

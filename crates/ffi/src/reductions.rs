@@ -159,7 +159,7 @@ pub unsafe extern "C" fn tocsin_iscan(
 }
 
 /// As tocsin_iscan, without the rank's own contribution: rank `i` receives that of the ranks 0 to `i` - 1. `receive` of rank
-/// 0 stays as it is.
+/// 0 stays as it is, and may be NULL unless `send` is.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_iexscan(
     comm: Option<&Comm>,
@@ -175,8 +175,10 @@ pub unsafe extern "C" fn tocsin_iexscan(
         let comm = given(comm, "comm")?;
         let (element, op) = (data_type(datatype)?, operator(op)?);
         let bytes = product(count, element.size(), "count")?;
-        let receive = base_of(receive.cast(), bytes, "receive")?;
         let send = (!send.is_null()).then_some(send.cast());
+        // Rank 0 receives nothing; in place it reads there.
+        let used = if comm.raw.rank() == 0 && send.is_some() { 0 } else { bytes };
+        let receive = base_of(receive.cast(), used, "receive")?;
         // SAFETY: - NULL or a string: the header's contract.
         let name = unsafe { algorithm_name(algorithm)? };
         // SAFETY: - the buffers are as long, apart, ours alone until completion: the header's contract.

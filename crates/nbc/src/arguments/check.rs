@@ -22,8 +22,8 @@ impl Arguments<'_> {
             Arguments::Iscatter { send, recv, block, root } => {
                 fits(ranks, block)?;
                 let whole = Some((send, block * ranks)).filter(|_| rank == root);
-                let own = root as usize * block;
-                rooted(is_root(root)?, whole, recv.map(|r| r.cast_const()), block, own)
+                let is_root = is_root(root)?;
+                rooted(is_root, whole, recv.map(|r| r.cast_const()), block, root as usize * block)
             }
             Arguments::Igather { send, recv, block, root } => {
                 fits(ranks, block)?;
