@@ -47,7 +47,6 @@ use tocsin_sync::HandlerSafe;
 use tocsin_sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering, fence, fence_after_rmw};
 use tocsin_sync::thread;
 
-mod crowd;
 mod handler;
 mod wait;
 
@@ -74,9 +73,6 @@ pub struct EngineConfig {
     pub spin_ns: u64,
     /// How long it goes on with `sched_yield` between passes before it sleeps, nanoseconds.
     pub yield_ns: u64,
-    /// More ranks than cores: a user thread yields at once, as long as that gives the core to other waiters, and spins as
-    /// above when it does not.
-    pub crowded: bool,
     /// Whether the first callback starts a callback thread. Not needed by backend `poll`.
     pub callback_thread: bool,
     /// Where to record events; None: nowhere.
@@ -87,16 +83,17 @@ impl Default for EngineConfig {
     /// Spin for 2 us (about a round trip between caches), yield for 20 us (about what a sleep and a wake
     /// cost together), then sleep.
     fn default() -> Self {
-        EngineConfig { spin_ns: 2_000, yield_ns: 20_000, crowded: false, callback_thread: true, trace: None }
+        EngineConfig { spin_ns: 2_000, yield_ns: 20_000, callback_thread: true, trace: None }
     }
 }
 
 impl EngineConfig {
-    /// For more ranks than cores: yield to other waiters, then sleep. Beside a rank that computes: spin for about what a
-    /// sleep costs, then sleep, and do not yield (`engine/crowd.rs` says how it knows).
+    /// For more ranks than cores: spin for about what a sleep costs, then sleep, and never yield. Who yields to a rank
+    /// that computes gets the core back at the end of its time slice (milliseconds), and all that time looks awake, so
+    /// that nobody wakes it.
     #[must_use]
     pub fn oversubscribed(self) -> Self {
-        EngineConfig { spin_ns: 5_000, yield_ns: 0, crowded: true, ..self }
+        EngineConfig { spin_ns: 5_000, yield_ns: 0, ..self }
     }
 }
 
@@ -110,7 +107,6 @@ pub struct Engine<W> {
     #[allow(clippy::vec_box)] // `control` points into the boxes, which must not move
     controls: Mutex<Vec<Box<Control>>>,
     duty: Duty,
-    crowd: crowd::Crowd,
     callbacks: Callbacks,
     stats: Arc<Stats>,
     config: EngineConfig,
@@ -165,7 +161,6 @@ impl<W: Work> Engine<W> {
             control: AtomicPtr::new(ptr::null_mut()),
             controls: Mutex::new(Vec::new()),
             duty: Duty::new(),
-            crowd: crowd::Crowd::default(),
             callbacks: Callbacks::new(config.callback_thread),
             stats,
             config,
@@ -531,7 +526,6 @@ impl<W: Work> Entered<'_, W> {
     #[inline]
     pub fn linger(&mut self, looks: u32, mut glance: impl FnMut(&mut W) -> Lingering) -> bool {
         self.touched = true;
-        let looks = if self.engine.config.crowded { self.engine.crowd.looks(looks) } else { looks };
         let mut looked = false;
         for _ in 0..looks {
             for _ in 0..GLANCES {

@@ -54,7 +54,7 @@ fn engine() -> (Arc<Shared>, Arc<Engine<Finishing>>) {
     });
     // SAFETY: the work keeps the descriptor.
     let own = unsafe { Own::new(&shared.descriptor) };
-    let config = EngineConfig { spin_ns: 0, yield_ns: 0, callback_thread: false, ..EngineConfig::default() };
+    let config = EngineConfig { spin_ns: 0, yield_ns: 0, callback_thread: false, trace: None };
     let engine = Engine::new(Finishing(shared.clone()), own, config, StdArc::new(Stats::new()));
     (shared, Arc::new(engine))
 }

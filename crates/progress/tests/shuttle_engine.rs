@@ -179,7 +179,7 @@ fn engine(keeps_marks: bool) -> (Arc<Rank>, Arc<Engine<Finishing>>) {
     });
     // SAFETY: the work keeps the descriptor.
     let own = unsafe { Own::new(&rank.descriptor) };
-    let config = EngineConfig { spin_ns: 0, yield_ns: 0, callback_thread: false, ..EngineConfig::default() };
+    let config = EngineConfig { spin_ns: 0, yield_ns: 0, callback_thread: false, trace: None };
     let work = Finishing { rank: rank.clone(), keeps_marks };
     (rank, Arc::new(Engine::new(work, own, config, StdArc::new(Stats::new()))))
 }

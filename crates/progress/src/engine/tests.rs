@@ -105,14 +105,10 @@ unsafe impl Work for Counting {
 }
 
 fn engine(shared: &Arc<Shared>, item_ns: u64) -> Arc<Engine<Counting>> {
-    engine_of(shared, item_ns, EngineConfig::default())
-}
-
-fn engine_of(shared: &Arc<Shared>, item_ns: u64, config: EngineConfig) -> Arc<Engine<Counting>> {
     // SAFETY: the work holds the Arc, so the descriptor lives as long as the engine.
     let own = unsafe { Own::new(&shared.descriptor) };
     let work = Counting { shared: shared.clone(), seen: [0; 2], item_ns };
-    let config = EngineConfig { trace: Some(Arc::new(Trace::new(1024))), ..config };
+    let config = EngineConfig { trace: Some(Arc::new(Trace::new(1024))), ..EngineConfig::default() };
     Arc::new(Engine::new(work, own, config, Arc::new(Stats::new())))
 }
 
@@ -353,12 +349,9 @@ fn who_lingers_learns_whether_it_looked() {
 /// Threads that wait are woken by whoever completes what they wait for.
 #[test]
 fn waiters_are_woken_by_other_contexts() {
-    let backends = [BackendKind::Signal, BackendKind::Thread, BackendKind::Poll];
-    let alone = EngineConfig::default();
-    let crowded = EngineConfig::default().oversubscribed();
-    for (backend, config) in backends.iter().flat_map(|backend| [(*backend, &alone), (*backend, &crowded)]) {
+    for backend in [BackendKind::Signal, BackendKind::Thread, BackendKind::Poll] {
         let shared = Shared::new();
-        let engine = engine_of(&shared, 0, config.clone());
+        let engine = engine(&shared, 0);
         let receiver = install(&shared, &engine, backend);
         let progress = (backend == BackendKind::Thread)
             .then(|| crate::ProgressThread::spawn(engine.clone(), None).unwrap());

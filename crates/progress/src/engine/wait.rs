@@ -4,8 +4,8 @@
 //! A waiter is at any time counted as poller or as sleeper in the attention word, or has withdrawn both and
 //! looks once more before it goes away. It becomes a sleeper *before* it stops being a poller, so that no
 //! ringer finds a moment at which this thread would have to be interrupted.
-//! One that waits for what nobody rings for is neither while it spins or yields in a crowd ([`Engine::wait_unannounced`]):
-//! rings reach it as they reach a computing rank, and it becomes a poller before it sleeps.
+//! One that waits for what nobody rings for is neither while it spins ([`Engine::wait_unannounced`]): rings reach it as
+//! they reach a computing rank, and it becomes a poller before it yields or sleeps.
 //!
 //! - *A peer's message*: the doorbell's protocol (publish, fence, read attention against attention, fence,
 //!   look).
@@ -17,7 +17,7 @@
 //! - *Several waiters*: a ring wakes all; each looks. A waiter that gave up (time-out) looks once more too,
 //!   because the wake that was meant for the rank may have gone to it alone.
 
-use super::{Engine, USER_CONTINUE_NS, crowd};
+use super::{Engine, USER_CONTINUE_NS};
 use crate::budget::{Budget, Context, Pass, Work};
 use crate::stats;
 use crate::trace::kind;
@@ -73,8 +73,7 @@ impl<W: Work> Engine<W> {
     /// not under the token; it must be cheap.
     ///
     /// A pass; then for `spin_ns` looks back to back; for `yield_ns` looks with `sched_yield` between; then
-    /// sleep until a ring or another context's completion. In a crowd, `sched_yield` between looks from the beginning, if
-    /// others wait, too. Work found starts the spinning anew. The token is held
+    /// sleep until a ring or another context's completion. Work found starts the spinning anew. The token is held
     /// for some looks at a time and never while it sleeps.
     ///
     /// User threads only, several at a time; in a handler it does not wait but answers `done()`.
@@ -84,8 +83,8 @@ impl<W: Work> Engine<W> {
         self.wait_in(Context::User, true, done, timeout)
     }
 
-    /// [`wait_until`](Self::wait_until) for what comes without a ring, such as a small message: as long as it spins, or
-    /// yields in a crowd, it does not say that it looks by itself, which would cost each ringer a cache miss and this thread two.
+    /// [`wait_until`](Self::wait_until) for what comes without a ring, such as a small message: as long as it spins it
+    /// does not say that it looks by itself, which would cost each ringer a cache miss and this thread two.
     pub fn wait_unannounced(&self, done: impl FnMut() -> bool, timeout: Option<Duration>) -> bool {
         self.wait_in(Context::User, false, done, timeout)
     }
@@ -146,10 +145,7 @@ impl<W: Work> Engine<W> {
     ) -> bool {
         let (spin, spin_and_yield) =
             (self.config.spin_ns, self.config.spin_ns.saturating_add(self.config.yield_ns));
-        // A progress thread that yielded would mostly do so to its own rank, which computes.
-        let crowded = self.config.crowded && context != Context::ProgressThread;
         let mut idle_since = now_ns();
-        let mut looks_until = 0;
         let mut found = None;
         loop {
             found = self.visit(context, found == Some(Pass::More));
@@ -167,17 +163,7 @@ impl<W: Work> Engine<W> {
                 continue;
             }
             let idle = now.wrapping_sub(idle_since);
-            if crowded && self.crowd.may_yield(now) {
-                if now < looks_until {
-                    tocsin_sync::atomic::spin_loop();
-                    continue;
-                }
-                if idle < crowd::YIELD_NS {
-                    yield_now();
-                    looks_until = self.crowd.yielded(now, now_ns());
-                    continue;
-                }
-            } else if idle < spin {
+            if idle < spin {
                 tocsin_sync::atomic::spin_loop();
                 continue;
             }
