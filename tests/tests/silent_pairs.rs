@@ -3,15 +3,22 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used)]
 
-use std::sync::{Arc, Barrier, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tocsin_p2p::{Budget, Config, P2p};
 use tocsin_shm_transport::{Life, Segment, ShmTransport};
 use tocsin_tests as _; // Links the tripwire allocator.
-use tocsin_world::{BackendKind, threads};
 
 /// What is counted is the whole process's.
 static ALONE: Mutex<()> = Mutex::new(());
+
+/// One test at a time, and none takes what another has given back without its being counted.
+fn alone() -> MutexGuard<'static, ()> {
+    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    // SAFETY: no precondition.
+    unsafe { libc::malloc_trim(0) };
+    alone
+}
 
 /// Bytes of this process's own memory that are there: its shared mappings and its programs' text are not.
 fn anonymous() -> u64 {
@@ -45,7 +52,7 @@ fn first_ranks(ranks: u32) -> (Vec<P2p<ShmTransport>>, u64) {
 
 #[test]
 fn a_rank_takes_nothing_for_those_it_has_nothing_to_do_with() {
-    let _alone = ALONE.lock().unwrap();
+    let _alone = alone();
     // All of them stay, so that none is made of what another has given back.
     let mut kept = vec![first_ranks(ENDS)];
     // Worlds that reserve alike for each pair: up to 32 ranks, and above 64.
@@ -64,7 +71,7 @@ fn a_rank_takes_nothing_for_those_it_has_nothing_to_do_with() {
 
 #[test]
 fn the_end_of_a_silent_peer_takes_nothing() {
-    let _alone = ALONE.lock().unwrap();
+    let _alone = alone();
     let (mut ends, _) = first_ranks(1024);
     let before = anonymous();
     for rank in ENDS..1024 {
@@ -80,38 +87,4 @@ fn the_end_of_a_silent_peer_takes_nothing() {
     }
     let grown = anonymous().saturating_sub(before);
     assert!(grown <= 16 * 4096, "{grown} bytes for peers that ended");
-}
-
-/// What a world of thread ranks takes that have all begun and not talked.
-fn silent_world(ranks: u32) -> u64 {
-    let mut config = tocsin_world::Config::default();
-    config.backend = Some(BackendKind::Signal);
-    let begun = Barrier::new(ranks as usize);
-    let before = anonymous();
-    let seen = threads(ranks, &config, |comm| {
-        begun.wait();
-        let now = if comm.rank() == 0 { anonymous() } else { 0 };
-        begun.wait();
-        now
-    });
-    seen.unwrap().into_iter().max().unwrap().saturating_sub(before)
-}
-
-/// Of worlds of R, 3/4 R and R/2 ranks, M(R) - 2 M(3/4 R) + M(R/2) is an eighth of what grows with the square of the ranks.
-#[test]
-fn a_world_takes_nothing_for_silent_pairs() {
-    let _alone = ALONE.lock().unwrap();
-    const RANKS: u32 = 256;
-    // What threads leave behind for the next ones, such as stacks.
-    silent_world(RANKS);
-    let mut per_pair = [(); 3].map(|()| {
-        let [half, most, all] = [RANKS / 2, RANKS / 4 * 3, RANKS].map(silent_world);
-        println!("{half} bytes of {} ranks, {most} of {}, {all} of {RANKS}", RANKS / 2, RANKS / 4 * 3);
-        let square = (all + half) as f64 - 2.0 * most as f64;
-        2.0 * square * 8.0 / f64::from(RANKS).powi(2)
-    });
-    per_pair.sort_by(f64::total_cmp);
-    // Stacks and heaps of threads are noise, of some 200 bytes a pair. What is kept for a peer, by two layers at both ends,
-    // is 2000.
-    assert!(per_pair[1].abs() < 500.0, "{per_pair:?} bytes");
 }
