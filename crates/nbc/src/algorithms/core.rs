@@ -34,7 +34,7 @@ pub(super) enum Role {
 
 /// Whether a rank hands its vector over and waits.
 pub(super) fn stands_aside(rank: u32, ranks: u32) -> bool {
-    rank % 2 == 0 && rank < 2 * (ranks - (1 << ranks.ilog2()))
+    rank.is_multiple_of(2) && rank < 2 * (ranks - (1 << ranks.ilog2()))
 }
 
 impl Core {

@@ -186,7 +186,14 @@ fn a_storm_loses_nothing() {
     }));
     let begun = Instant::now();
     let mut round = 0u64;
-    while begun.elapsed() < Duration::from_millis(1500) {
+    // A machine that is busy with other things takes longer to get there.
+    let stormed = || {
+        let stats = engine.stats().snapshot();
+        stats.interrupts > 100 && stats.deferrals > 0
+    };
+    while begun.elapsed() < Duration::from_millis(1500)
+        || !stormed() && begun.elapsed() < Duration::from_secs(60)
+    {
         match round % 4 {
             0 => drop(engine.enter()),
             1 => {
