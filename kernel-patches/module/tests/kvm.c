@@ -205,6 +205,7 @@ TEST(kvm_is_there_before)
 	struct machine machine;
 
 	runs = shared_memory(sizeof(*runs));
+	CHECK(access("/sys/module/kvm", F_OK), "KVM is loaded: unload it first (rmmod kvm_intel kvm irqbypass)");
 	module_goes();
 	kvm_comes();
 	module_comes();

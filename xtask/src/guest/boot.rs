@@ -17,6 +17,8 @@ use crate::{Outcome, child};
 const WHOLE: Duration = Duration::from_secs(3600);
 /// For the next line on the way to init, and between entries: real time of a busy machine.
 const BETWEEN: Duration = Duration::from_secs(240);
+/// For all of the way to init, whatever it prints: a kernel that complains again and again hangs, too.
+const BOOT: Duration = Duration::from_secs(720);
 /// Time for a panic's last lines.
 const PANIC: Duration = Duration::from_secs(5);
 
@@ -76,6 +78,7 @@ fn watch(lines: &Receiver<String>) -> (String, Option<String>, Vec<(String, Dura
     let (mut parts, mut since) = (Vec::new(), Instant::now());
     let mut allowed = BETWEEN;
     let mut deadline = Instant::now() + allowed;
+    let latest = Instant::now() + BOOT;
     loop {
         match lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
             Ok(line) => {
@@ -91,12 +94,16 @@ fn watch(lines: &Receiver<String>) -> (String, Option<String>, Vec<(String, Dura
                     since = Instant::now();
                 } else if allowed == BETWEEN && parts.is_empty() {
                     // On its way to init, however slowly.
-                    deadline = Instant::now() + allowed;
+                    deadline = (Instant::now() + allowed).min(latest);
                 }
                 log.push_str(&line);
             }
             Err(RecvTimeoutError::Timeout) => {
-                let why = format!("a hang: no sign of init for {} s", allowed.as_secs());
+                let why = if parts.is_empty() && Instant::now() >= latest {
+                    format!("a hang: init was not reached in {} s", BOOT.as_secs())
+                } else {
+                    format!("a hang: no sign of init for {} s", allowed.as_secs())
+                };
                 return (log, Some(why), parts);
             }
             Err(RecvTimeoutError::Disconnected) => return (log, None, parts),

@@ -136,6 +136,7 @@ pub fn preempted_at_any_instruction() {
     const ROUNDS: u64 = 5_000;
     const PREEMPTIONS: u64 = 200;
     const SHORTEST_PAUSE_NS: i64 = 400_000;
+    const LONGEST_PAUSE_NS: i64 = 100_000_000;
     const RUNS_BETWEEN: u64 = 5;
     let wanted = std::env::var("TOCSIN_TEST_FORGOTTEN").map_or(0, |number| number.parse().unwrap());
     let (preemptions, enough) = (AtomicU64::new(0), AtomicBool::new(wanted == 0));
@@ -179,7 +180,8 @@ pub fn preempted_at_any_instruction() {
                 let wakeups = preemptions.fetch_add(1, Ordering::Relaxed);
                 // A slow machine would have time for nothing but these.
                 let enough = runs() - before >= RUNS_BETWEEN;
-                pause = if enough { SHORTEST_PAUSE_NS.max(pause / 2) } else { pause * 2 };
+                pause =
+                    if enough { SHORTEST_PAUSE_NS.max(pause / 2) } else { LONGEST_PAUSE_NS.min(pause * 2) };
                 before = runs();
                 sleep_ns(pause + (wakeups * 7919 % 200_000) as i64);
             }
