@@ -240,13 +240,16 @@ impl Revokes {
         true
     }
 
-    /// Keeps one more, unless memory is refused; the room that handlers have is theirs until then. User threads only.
+    /// Keeps one more, unless memory is refused. User threads only.
     pub(crate) fn push(&mut self, context: u32) -> bool {
-        if self.more.try_reserve(1).is_err() {
-            return self.try_push(context);
+        if self.try_push(context) {
+            return true;
         }
-        self.more.push(context);
-        true
+        let room = self.more.try_reserve(1).is_ok();
+        if room {
+            self.more.push(context);
+        }
+        room
     }
 
     pub(crate) fn last(&self) -> Option<u32> {
