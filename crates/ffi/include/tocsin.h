@@ -632,7 +632,7 @@ int tocsin_iscan(const tocsin_comm *comm,
                  tocsin_request **request);
 
 // As tocsin_iscan, without the rank's own contribution: rank `i` receives that of the ranks 0 to `i` - 1. `receive` of rank
-// 0 stays as it is.
+// 0 stays as it is, and may be NULL unless `send` is.
 int tocsin_iexscan(const tocsin_comm *comm,
                    const void *send,
                    void *receive,
