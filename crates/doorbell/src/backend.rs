@@ -38,12 +38,14 @@ impl Config {
 /// Why the owner's entry function runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cause {
-    /// Somebody rang.
+    /// Somebody rang, by signal, or the runs of an earlier entry go on.
     Ring,
     /// The timer that [`Control::arm`] set went off. (Rings may have come in, too.)
     Timer,
     /// The last [`crate::Masked`] was dropped, and rings had come in meanwhile.
     Unmask,
+    /// Somebody rang by user interrupt.
+    UserInterrupt,
 }
 
 /// The owner's entry function. It runs on the interruptible thread between two of its instructions: inside a

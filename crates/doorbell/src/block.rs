@@ -200,7 +200,7 @@ impl Block {
     fn defer(&self, cause: Cause) {
         let note = match cause {
             Cause::Timer => DEFERRED_TIMER,
-            Cause::Ring | Cause::Unmask => DEFERRED_RING,
+            Cause::Ring | Cause::Unmask | Cause::UserInterrupt => DEFERRED_RING,
         };
         self.deferred.fetch_or(note, Ordering::Relaxed);
     }

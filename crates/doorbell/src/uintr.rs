@@ -77,7 +77,7 @@ unsafe extern "C" fn on_user_interrupt(_vector: u64, _frame: *mut Frame, context
     let block = unsafe { &*context.cast::<Block>() };
     // `Block::arrived` is not asked: it would count signals that are still on their way as seen. `enter` keeps errno, the
     // trampoline has set the default floating-point environment.
-    block.enter_in_default_fp(Cause::Ring);
+    block.enter_in_default_fp(Cause::UserInterrupt);
 }
 
 /// Receivers of this process, for ringers of the same process.

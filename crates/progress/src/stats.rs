@@ -48,6 +48,8 @@ macro_rules! counters {
 counters! {
     /// Handler entries.
     interrupts,
+    /// Those of them that came by user interrupt.
+    user_interrupts,
     /// Nanoseconds that handlers took from the rank's thread, without the cost of entry and return, and without most entries
     /// that found nothing: they read no clock.
     stolen_ns,

@@ -30,7 +30,7 @@ pub(crate) fn part(path: &Path) -> PathBuf {
 }
 
 /// [`tocsin_doorbell::Cause`] in order.
-const CAUSES: [&str; 3] = ["ring", "timer", "unmask"];
+const CAUSES: [&str; 4] = ["ring", "timer", "unmask", "user interrupt"];
 /// [`tocsin_progress::Context`] in order.
 const CONTEXTS: [&str; 3] = ["user", "handler", "progress thread"];
 

@@ -174,7 +174,7 @@ pub unsafe fn run(context: *const (), cause: Cause) {
     shared.stack.store((&raw const local).addr(), Ordering::Relaxed);
     shared.runs.fetch_add(1, Ordering::Relaxed);
     match cause {
-        Cause::Ring => {}
+        Cause::Ring | Cause::UserInterrupt => {}
         Cause::Timer => drop(shared.timer_runs.fetch_add(1, Ordering::Relaxed)),
         Cause::Unmask => drop(shared.unmask_runs.fetch_add(1, Ordering::Relaxed)),
     }

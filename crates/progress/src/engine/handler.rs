@@ -13,7 +13,7 @@ impl<W: Work> Engine<W> {
     /// What the receiver runs: `Receiver::install(.., Engine::<W>::handler_entry, engine_pointer.cast())`.
     /// Looks at the work within rule 5's budget and the duty cycle, or leaves the look to whoever is inside.
     ///
-    /// Handlers only. Wait-free: besides the work at most `2 * HANDLER_PASSES + 12` atomic operations, three
+    /// Handlers only. Wait-free: besides the work at most `2 * HANDLER_PASSES + 13` atomic operations, three
     /// clock readings and one `timer_settime`.
     ///
     /// # Safety
@@ -27,6 +27,9 @@ impl<W: Work> Engine<W> {
 
     fn interrupted(&self, cause: Cause) {
         stats::add(&self.stats.interrupts, 1);
+        if cause == Cause::UserInterrupt {
+            stats::add(&self.stats.user_interrupts, 1);
+        }
         // It may have been the timer. One that stands all the same is set once more than needed, at the worst.
         self.timer.store(0, Ordering::Relaxed);
         // Most entries of a rank that is not flooded find little or nothing: those read the clock when work begins, or not
@@ -35,7 +38,7 @@ impl<W: Work> Engine<W> {
         if let Some(trace) = self.trace() {
             trace.record_at(begun, kind::INTERRUPT, cause as u64, 0);
         }
-        // The cause does not decide anything: a timer's and a ring's signal collapse into one.
+        // The cause decides nothing else: a timer's and a ring's signal collapse into one.
         let wait = if begun == 0 { 0 } else { self.duty.wait(begun) };
         let left = if wait > 0 && self.throttle(wait) {
             // No work now, but the next to come in from anywhere makes the pass that is due.
