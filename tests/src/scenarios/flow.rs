@@ -126,7 +126,12 @@ pub fn rings_who_computes(comm: &Comm, arguments: &Arguments) {
     let stats = comm.stats();
     let (by_user_interrupt, by_signal) = (stats.rings_by_user_interrupt, stats.rings_by_signal);
     println!("rank {}: {by_user_interrupt} rings by user interrupt, {by_signal} by signal", comm.rank());
-    println!("rank {}: {} interrupts, {} by user interrupt", comm.rank(), stats.interrupts, stats.user_interrupts);
+    println!(
+        "rank {}: {} interrupts, {} by user interrupt",
+        comm.rank(),
+        stats.interrupts,
+        stats.user_interrupts
+    );
     if arguments.number("uintr") == 1 {
         assert_eq!(stats.ranks_without_user_interrupts, 0, "ranks that refused the connection");
         assert!(comm.rank() == 0 || by_user_interrupt > 0, "rank 0 was rung by signal alone");

@@ -109,16 +109,28 @@ pub fn dropped_while_rung(shared: &'static Shared, kind: BackendKind) {
     let ringers: Vec<_> = (0..2)
         .map(|lane| {
             std::thread::spawn(move || {
-                while !shared.stop.load(Ordering::Relaxed) {
+                let stopped = || shared.stop.load(Ordering::Relaxed);
+                while !stopped() {
+                    let connection = shared.flag.load(Ordering::Relaxed);
                     let outcome = shared.send(lane, Urgency::Urgent);
                     assert!(!matches!(outcome, RingOutcome::Gone | RingOutcome::Retry), "{outcome:?}");
+                    // One signal per connection: a thread that gets the next one whenever it has answered the last connects
+                    // to nobody.
+                    while outcome == RingOutcome::RangBySignal
+                        && shared.flag.load(Ordering::Relaxed) == connection
+                        && !stopped()
+                    {
+                        std::thread::yield_now();
+                    }
                 }
             })
         })
         .collect();
     // An index that is used after its end faults.
     for _ in 0..from_environment("TOCSIN_TEST_DROPS", 2000) {
-        drop(connected(shared));
+        let connection = connected(shared);
+        shared.flag.fetch_add(1, Ordering::Relaxed);
+        drop(connection);
     }
     shared.stop.store(true, Ordering::Relaxed);
     ringers.into_iter().for_each(|r| r.join().unwrap());
