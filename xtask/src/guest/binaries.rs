@@ -16,6 +16,9 @@ use crate::{Outcome, child};
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
+/// Says to the emulator, from inside, how long its processors' turns are.
+pub const QUANTUM: &str = "quantum";
+
 /// Where everything of the guest that belongs to this checkout is kept.
 pub fn work_dir() -> PathBuf {
     target_dir().join("guest")
@@ -116,7 +119,7 @@ pub fn selftest(kernel: &Built, name: &str, tools: &Tools, dir: &Path) -> Result
     Ok(to.join(name))
 }
 
-/// Builds the module against this kernel; beside it, the C programs asked for.
+/// Builds the module against this kernel; beside it, [`QUANTUM`]; above it, the C programs asked for.
 ///
 /// # Errors
 /// When one does not build.
@@ -137,6 +140,11 @@ pub fn module(
         kernel.settings.join(" ")
     );
     shell(&script, tools, &dir.join("module.log"), "building the module")?;
+    let script = format!(
+        "cc -O2 -Wall -Wextra -static -o '{to}/module/{QUANTUM}' '{}/guest/{QUANTUM}.c'",
+        from.display()
+    );
+    shell(&script, tools, &dir.join("quantum.log"), "building quantum")?;
     for file in files {
         let script = format!("make -C '{to}/module/tests' OUT='{to}' '{to}/{file}'");
         shell(&script, tools, &dir.join(format!("{file}.log")), file)?;

@@ -171,7 +171,6 @@ fn configure(
         ("@VGABIOS@", bochs.vga_bios().display().to_string()),
         ("@MEMORY@", boot.memory().to_string()),
         ("@CPUS@", boot.cpus.to_string()),
-        ("@QUANTUM@", boot.quantum.to_string()),
         ("@IMAGE@", image.display().to_string()),
         ("@MODE@", mode.to_owned()),
         ("@DEVICE@", device.to_owned()),

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::apt::Archive;
+use super::binaries::QUANTUM;
 use super::cpio::Archive as Cpio;
 use super::kernel::Built;
 use super::list::{Boot, Entry};
@@ -114,6 +115,7 @@ fn initramfs(contents: &Contents<'_>, files: &BootFiles, to: &Path) -> Outcome {
     }
     archive.device("dev/console", 5, 1).map_err(failed)?;
     archive.file("bin/busybox", &data(&files.dir.join("bin/busybox"))?).map_err(failed)?;
+    archive.file("bin/quantum", &data(&contents.module.with_file_name(QUANTUM))?).map_err(failed)?;
     archive.file("init", &data(&recipe("init"))?).map_err(failed)?;
     archive.file("plan", plan(contents).as_bytes()).map_err(failed)?;
     archive.file("uintr.ko", &data(contents.module)?).map_err(failed)?;
@@ -139,7 +141,8 @@ fn initramfs(contents: &Contents<'_>, files: &BootFiles, to: &Path) -> Outcome {
 
 /// What init is to do, in its own words.
 fn plan(contents: &Contents<'_>) -> String {
-    let mut plan = String::new();
+    // After the boot, which would take several times as long.
+    let mut plan = format!("quantum {} || poweroff -f\n", contents.boot.quantum);
     let own = |name: &str, file: &str| format!("entry {name} 60 /t/{file}\n");
     let loads = !contents.boot.unloaded && !contents.shell;
     if loads {
@@ -183,7 +186,7 @@ mod tests {
         let contents = Contents { boot, entries: &entries, module, kernel: &kernel, shell: false };
         assert_eq!(
             plan(&contents),
-            "entry module-loads 60 /t/load.sh\nentry 'p-t' 7 env 'A=it'\\''s' '/t/p-t' '--skip' 'x'\n\
+            "quantum 16 || poweroff -f\nentry module-loads 60 /t/load.sh\nentry 'p-t' 7 env 'A=it'\\''s' '/t/p-t' '--skip' 'x'\n\
              entry module-unloads 60 /t/unload.sh\n"
         );
     }
