@@ -19,5 +19,9 @@ int main(int argc, char **argv)
 		return 1;
 	}
 	outb(quantum, PORT);
+	if (inb(PORT) != quantum) {
+		fprintf(stderr, "nothing at port %#x takes a quantum of %ld\n", PORT, quantum);
+		return 1;
+	}
 	return 0;
 }

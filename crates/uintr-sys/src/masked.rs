@@ -3,6 +3,7 @@
 use crate::instructions::{clui, stui, testui};
 use crate::thread;
 use core::marker::PhantomData;
+use core::sync::atomic::{Ordering, compiler_fence};
 
 /// Masks the calling thread's user interrupts (CLUI) for as long as it lives; what is posted meanwhile is delivered
 /// when the last guard goes (STUI), unless they were masked before the first, as in a handler (TESTUI tells). On a
@@ -26,13 +27,16 @@ impl Masked {
         };
         // SAFETY: a receiver is installed, so the instructions are there.
         let was_unmasked = unsafe { testui() };
+        // Who comes in between two of these instructions, a handler or a signal's, has dropped its guards when it returns. The
+        // count goes up first: from then on those guards are inside this one, and `heal` keeps away.
+        let held = thread.masked.get();
+        thread.masked.set(held.wrapping_add(1));
+        compiler_fence(Ordering::SeqCst);
         // SAFETY: as above.
         unsafe { clui() };
-        // No handler comes in from here on; one that came between the two has dropped what guards it had.
-        if thread.masked.get() == 0 {
+        if held == 0 {
             thread.was_unmasked.set(was_unmasked);
         }
-        thread.masked.set(thread.masked.get().wrapping_add(1));
         Masked { serial: thread.serial.get(), _not_send: PhantomData }
     }
 }
@@ -51,8 +55,12 @@ impl Drop for Masked {
         else {
             return;
         };
-        thread.masked.set(thread.masked.get().wrapping_sub(1));
-        if thread.masked.get() == 0 && thread.was_unmasked.get() {
+        let held = thread.masked.get();
+        // Before the count goes down: then a signal's handler may hold the only guard, and note what it finds.
+        let unmask = held == 1 && thread.was_unmasked.get();
+        thread.masked.set(held.wrapping_sub(1));
+        compiler_fence(Ordering::SeqCst);
+        if unmask {
             // SAFETY: a receiver is installed; its handler may run.
             unsafe { stui() };
         }

@@ -5,7 +5,7 @@ use crate::fork;
 use crate::instructions::{clui, stui, testui};
 use crate::kernel::{Kernel, Switches, kernel};
 use crate::layout::Frame;
-use crate::sender::{Sender, VectorFd};
+use crate::sender::{Sender, VectorFd, unsignalled};
 use crate::stack::{GuardedStack, SS_AUTODISARM, ordinary, signal_stack};
 use crate::thread::{self, Thread};
 use crate::{rseq, trampoline, xsave};
@@ -325,7 +325,8 @@ impl Vector<'_> {
     /// See [`Kernel::register_self`].
     pub fn sender(&self) -> Result<Sender, Error> {
         let kernel = self.receiver.kernel;
-        Ok(Sender::from_index(kernel.register_self(self.number.into())?, kernel))
+        let index = unsignalled(|| kernel.register_self(self.number.into()))?;
+        Ok(Sender::from_index(index, kernel))
     }
 }
 

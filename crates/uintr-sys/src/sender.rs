@@ -4,6 +4,7 @@ use crate::error::Error;
 use crate::fork;
 use crate::instructions::senduipi;
 use crate::kernel::{Kernel, kernel};
+use core::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// A descriptor of one vector of one receiver. Who holds one may ring: pass it by inheritance (it is close-on-exec),
@@ -21,7 +22,8 @@ impl VectorFd {
     pub fn sender(&self) -> Result<Sender, Error> {
         let kernel = kernel()?;
         fork::watch();
-        Ok(Sender { index: kernel.register_sender(self.0.as_fd())?, generation: fork::generation(), kernel })
+        let index = unsignalled(|| kernel.register_sender(self.0.as_fd()))?;
+        Ok(Sender { index, generation: fork::generation(), kernel })
     }
 
     /// A second descriptor of the same vector.
@@ -49,6 +51,28 @@ impl From<OwnedFd> for VectorFd {
 impl From<VectorFd> for OwnedFd {
     fn from(fd: VectorFd) -> OwnedFd {
         fd.0
+    }
+}
+
+/// Calls with all signals blocked but those that tell of errors. For a process's first index the kernel locks all that it maps,
+/// which it gives up when a signal is pending, and begins anew: a thread that is signalled often enough would never come
+/// to the end.
+pub(crate) fn unsignalled<T>(call: impl FnOnce() -> T) -> T {
+    let (mut blocked, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
+    // SAFETY: the sets are live; `before` is read only when the call has written it.
+    unsafe {
+        libc::sigfillset(blocked.as_mut_ptr());
+        for synchronous in
+            [libc::SIGILL, libc::SIGTRAP, libc::SIGBUS, libc::SIGFPE, libc::SIGSEGV, libc::SIGSYS]
+        {
+            libc::sigdelset(blocked.as_mut_ptr(), synchronous);
+        }
+        let done = libc::pthread_sigmask(libc::SIG_BLOCK, blocked.as_ptr(), before.as_mut_ptr());
+        let result = call();
+        if done == 0 {
+            libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), core::ptr::null_mut());
+        }
+        result
     }
 }
 

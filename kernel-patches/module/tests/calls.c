@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Every errno that uintr_uapi.h names. */
+/* Every errno that uintr_uapi.h names, but those of exhaustion: no memory, no files; a full table is in table.c. */
 #include "harness.h"
 
 #include <fcntl.h>

@@ -26,8 +26,11 @@ const PROBES: usize = 8;
 /// How long a disconnection waits for ringers of this process that are on their way.
 const PATIENCE: Duration = Duration::from_secs(1);
 
+/// The key of an entry that is never used again. No descriptor lies there.
+const NOBODY: usize = 1;
+
 struct Entry {
-    /// The descriptor's address in this process; 0: free.
+    /// The descriptor's address in this process; 0: free; [`NOBODY`].
     key: AtomicUsize,
     /// The installation that the index rings; 0: closed.
     serial: AtomicU64,
@@ -119,8 +122,8 @@ pub(crate) fn in_child() {
     }
 }
 
-/// Closes an entry: false if a ringer is still on its way after all patience, which only happens if this runs in a
-/// signal's handler that interrupted it.
+/// Closes an entry: false if a ringer is still on its way after all patience: if this runs in a signal's handler that
+/// interrupted it, or the ringer had no processor all that time.
 fn close(entry: &Entry) -> bool {
     entry.serial.store(0, Ordering::Relaxed);
     entry.key.store(0, Ordering::Relaxed);
@@ -216,6 +219,8 @@ fn give_back(held: Held) {
     if close(&TABLE[held.place]) {
         drop(held.sender);
     } else {
+        // Nor may another connection take the place: the late one would ring its receiver.
+        TABLE[held.place].key.store(NOBODY, Ordering::Relaxed);
         core::mem::forget(held.sender);
     }
 }

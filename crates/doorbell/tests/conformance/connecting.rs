@@ -3,7 +3,7 @@
 use crate::random::from_environment;
 use crate::rank::{self, CONNECTS, Ended, Rank, Shared, until};
 use tocsin_doorbell::{BackendKind, Connection, Error, RingOutcome, Urgency, connect};
-use tocsin_sync::atomic::real::Ordering;
+use tocsin_sync::atomic::real::{AtomicU64, Ordering};
 
 /// Blocks (or unblocks) the backend's signal on the calling thread: nothing comes by it.
 fn block_signal(how: i32) {
@@ -103,6 +103,9 @@ pub fn connections_are_counted(shared: &'static Shared, kind: BackendKind) {
     }
 }
 
+/// Rings of the case below.
+static BY_USER_INTERRUPT: AtomicU64 = AtomicU64::new(0);
+
 pub fn dropped_while_rung(shared: &'static Shared, kind: BackendKind) {
     CONNECTS.store(false, Ordering::Relaxed);
     let rank = Rank::start(shared, kind);
@@ -114,6 +117,9 @@ pub fn dropped_while_rung(shared: &'static Shared, kind: BackendKind) {
                     let connection = shared.flag.load(Ordering::Relaxed);
                     let outcome = shared.send(lane, Urgency::Urgent);
                     assert!(!matches!(outcome, RingOutcome::Gone | RingOutcome::Retry), "{outcome:?}");
+                    if outcome == RingOutcome::Rang {
+                        BY_USER_INTERRUPT.fetch_add(1, Ordering::Relaxed);
+                    }
                     // One signal per connection: a thread that gets the next one whenever it has answered the last connects
                     // to nobody.
                     while outcome == RingOutcome::RangBySignal
@@ -129,9 +135,32 @@ pub fn dropped_while_rung(shared: &'static Shared, kind: BackendKind) {
     // An index that is used after its end faults.
     for _ in 0..from_environment("TOCSIN_TEST_DROPS", 2000) {
         let connection = connected(shared);
+        let before = BY_USER_INTERRUPT.load(Ordering::Relaxed);
         shared.flag.fetch_add(1, Ordering::Relaxed);
+        // In the midst of ringing.
+        until("somebody rings by user interrupt", || BY_USER_INTERRUPT.load(Ordering::Relaxed) != before);
         drop(connection);
     }
+    shared.stop.store(true, Ordering::Relaxed);
+    ringers.into_iter().for_each(|r| r.join().unwrap());
+    rank.compute_until_all_seen();
+}
+
+/// What a process's first connection takes, the kernel does not do while a signal is pending.
+pub fn first_connection_under_signals(shared: &'static Shared, kind: BackendKind) {
+    CONNECTS.store(false, Ordering::Relaxed);
+    let rank = Rank::start(shared, kind);
+    let ringers: Vec<_> = (0..2)
+        .map(|lane| {
+            std::thread::spawn(move || {
+                while !shared.stop.load(Ordering::Relaxed) {
+                    let _rang = shared.send(lane, Urgency::Urgent);
+                }
+            })
+        })
+        .collect();
+    until("the signals come", || shared.runs.load(Ordering::Relaxed) > 10);
+    drop(connected(shared));
     shared.stop.store(true, Ordering::Relaxed);
     ringers.into_iter().for_each(|r| r.join().unwrap());
     rank.compute_until_all_seen();

@@ -74,6 +74,7 @@ static CASES: &[Case] = cases! {
     connecting::a_new_receiver_is_reached (uintr) 30;
     connecting::connections_are_counted (uintr) 10;
     connecting::dropped_while_rung (uintr) 30;
+    connecting::first_connection_under_signals (uintr) 30;
     connecting::nobody_there (uintr) 10;
     connecting::a_mask_left_behind_heals (uintr) 10;
     masking::ring_while_masked 10;

@@ -98,6 +98,7 @@ static CASES: &[Case] = cases! {
     nesting::siglongjmp_out_of_a_signal_in_a_handler 20;
     nesting::breakpoint_in_a_handler 20;
     nesting::single_steps_through_a_handler 60;
+    nesting::a_signals_guard_at_each_instruction_of_a_guard 60;
     masked::guards_nest 10;
     masked::a_guard_of_an_earlier_receiver 10;
     masked::nothing_runs_while_masked 20;

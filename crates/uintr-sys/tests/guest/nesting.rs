@@ -8,7 +8,7 @@ use core::arch::{asm, naked_asm};
 use core::ffi::c_void;
 use std::time::{Duration, Instant};
 use tocsin_sync::atomic::real::{AtomicU64, AtomicUsize, Ordering};
-use tocsin_uintr_sys::{Config, Frame, Sender, Stack, heal, heal_here, instructions};
+use tocsin_uintr_sys::{Config, Frame, Masked, Sender, Stack, heal, heal_here, instructions};
 
 static SENDER: AtomicUsize = AtomicUsize::new(0);
 static SIGNALS: AtomicU64 = AtomicU64::new(0);
@@ -430,4 +430,63 @@ pub fn single_steps_through_a_handler() {
     core::hint::black_box(());
     assert!(signals() > after + 10, "the interrupted code is stepped through after the handler, too");
     assert_eq!(BROKEN.load(Ordering::Relaxed), 0);
+}
+
+/// At which step [`step_with_a_guard`] acts.
+static ACTS_AT: AtomicU64 = AtomicU64::new(0);
+
+/// Counts a step. At one of them takes a guard and lets it go, and has the thread mended as the doorbell's handler does.
+extern "C" fn step_with_a_guard(_: i32, _: *mut libc::siginfo_t, context: *mut c_void) {
+    // SAFETY: the kernel's ucontext, and what it says of the interrupted code.
+    unsafe {
+        let registers = &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs;
+        if SIGNALS.fetch_add(1, Ordering::Relaxed) == ACTS_AT.load(Ordering::Relaxed) {
+            drop(Masked::new());
+            heal(registers[libc::REG_RSP as usize] as usize, registers[libc::REG_RIP as usize] as usize);
+        }
+        if STOP_STEPPING.load(Ordering::Relaxed) != 0 {
+            registers[libc::REG_EFL as usize] &= !TRAP;
+        }
+    }
+}
+
+/// Between any two instructions of a guard's making and of its end a signal may come whose handler takes one, too: the
+/// section is masked, and unmasked after it.
+pub fn a_signals_guard_at_each_instruction_of_a_guard() {
+    signal_stack();
+    on_signal(libc::SIGTRAP, libc::SA_ONSTACK, step_with_a_guard);
+    let receiver = receiver_on(Stack::Own(64 * 1024));
+    let sender = receiver.vector(0).unwrap().sender().unwrap();
+    // How many steps it took. The signal comes at one of them.
+    let stepped = |acts_at: u64, code: &mut dyn FnMut()| {
+        SIGNALS.store(0, Ordering::Relaxed);
+        ACTS_AT.store(acts_at, Ordering::Relaxed);
+        STOP_STEPPING.store(0, Ordering::Relaxed);
+        start_stepping();
+        code();
+        STOP_STEPPING.store(1, Ordering::Relaxed);
+        core::hint::black_box(());
+        signals()
+    };
+    let mut rings = 0;
+    for begins in [true, false] {
+        let mut acts_at = 0;
+        loop {
+            let mut guard = None;
+            let never = u64::MAX;
+            let steps = stepped(if begins { acts_at } else { never }, &mut || guard = Some(Masked::new()));
+            assert!(!unmasked(), "not masked: a signal at step {acts_at} of {steps}");
+            sender.send();
+            assert_eq!(runs(), rings, "masked");
+            let of_the_end = stepped(if begins { never } else { acts_at }, &mut || drop(guard.take()));
+            rings += 1;
+            until("the ring is seen", || runs() == rings);
+            assert!(unmasked(), "a signal at step {acts_at} of {of_the_end}");
+            acts_at += 1;
+            if acts_at > if begins { steps } else { of_the_end } {
+                break;
+            }
+        }
+        assert!(acts_at > 10, "{acts_at} steps");
+    }
 }
