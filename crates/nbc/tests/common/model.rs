@@ -194,9 +194,10 @@ impl Case {
         Random(self.layout ^ (a as u64) << 32 ^ (b as u64) << 8).word()
     }
 
-    /// Elements of an uneven block between two ranks; both directions are alike, as the in-place forms need it.
-    fn uneven(&self, a: usize, b: usize) -> usize {
-        match self.word(a.min(b), a.max(b)) % 4 {
+    /// Elements of an uneven block from one rank to another; as many the other way in the in-place forms, which need it.
+    fn uneven(&self, from: usize, to: usize) -> usize {
+        let (a, b) = if self.in_place { (from.min(to), from.max(to)) } else { (from, to) };
+        match self.word(a, b) % 4 {
             0 => 0,
             1 => self.count,
             2 => self.count / 2,
@@ -254,8 +255,8 @@ impl Case {
         };
         let at_root = |uneven: bool| if is_root { all(uneven) } else { Vec::new() };
         let one = |uneven: bool| self.single(if uneven { self.uneven(rank, rank) } else { self.count });
-        let pairs =
-            |side: usize| self.placed((0..ranks).map(|other| self.uneven(rank, other)).collect(), rank, side);
+        let sent = || self.placed((0..ranks).map(|other| self.uneven(rank, other)).collect(), rank, 0);
+        let received = || self.placed((0..ranks).map(|other| self.uneven(other, rank)).collect(), rank, 1);
         let (send, recv) = match self.operation {
             Operation::Ibarrier => (Vec::new(), Vec::new()),
             Operation::Ibcast => (Vec::new(), one(false)),
@@ -266,7 +267,7 @@ impl Case {
             Operation::Iallgather => (one(false), all(false)),
             Operation::Iallgatherv => (one(true), all(true)),
             Operation::Ialltoall => (all(false), all(false)),
-            Operation::Ialltoallv | Operation::Ialltoallw => (pairs(0), pairs(1)),
+            Operation::Ialltoallv | Operation::Ialltoallw => (sent(), received()),
             Operation::Ireduce => (one(false), if is_root { one(false) } else { Vec::new() }),
             Operation::IreduceScatter | Operation::IreduceScatterBlock => {
                 let counts = self.counts(ranks);

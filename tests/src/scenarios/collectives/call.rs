@@ -121,9 +121,10 @@ impl Call {
         (0..elements).map(|_| random.bits()).collect()
     }
 
-    /// Elements of an uneven block between two ranks, the same both ways.
-    fn uneven(&self, a: u32, b: u32) -> usize {
-        match self.random(a.min(b) + 1, a.max(b) + 1).below(4) {
+    /// Elements of an uneven block from one rank to another; in place, MPI asks for as many the other way.
+    fn uneven(&self, from: u32, to: u32) -> usize {
+        let (a, b) = if self.in_place { (from.min(to), from.max(to)) } else { (from, to) };
+        match self.random(a + 1, b + 1).below(4) {
             0 => 0,
             1 => self.elements,
             2 => self.elements / 2,
@@ -195,7 +196,8 @@ impl Call {
         let is_root = me == self.root;
         let single = |n: usize| vec![Block { offset: 0, bytes: n * 8 }];
         let all = || self.placed((0..ranks).map(|rank| self.own(rank)), ranks);
-        let pairs = || self.placed((0..ranks).map(|rank| self.uneven(me, rank)), ranks);
+        let sent = || self.placed((0..ranks).map(|rank| self.uneven(me, rank)), ranks);
+        let received = || self.placed((0..ranks).map(|rank| self.uneven(rank, me)), ranks);
         let own = self.own(me);
         let counts: Vec<usize> = (0..ranks).map(|rank| self.own(rank)).collect();
         let whole: usize = counts.iter().sum();
@@ -211,7 +213,7 @@ impl Call {
             }
             Operation::Iallgather | Operation::Iallgatherv => (single(own), all()),
             Operation::Ialltoall => (all(), all()),
-            Operation::Ialltoallv | Operation::Ialltoallw => (pairs(), pairs()),
+            Operation::Ialltoallv | Operation::Ialltoallw => (sent(), received()),
             Operation::IreduceScatter | Operation::IreduceScatterBlock => (single(whole), single(own)),
             Operation::Ireduce => (single(own), if is_root { single(own) } else { Vec::new() }),
             _ => (single(own), single(own)),
