@@ -17,7 +17,7 @@ use crate::error::Error;
 use engine::Engine;
 use program::Program;
 use std::sync::Arc;
-use tocsin_nbc::table::{self, Algorithm, Arguments, Operation};
+use tocsin_nbc::table::{self, Algorithm, Arguments, Block, Operation};
 use tocsin_nbc::{DataType, Group, Op};
 
 /// Steps of all ranks together: some GiB.
@@ -41,6 +41,12 @@ pub struct Collective {
     pub root: u32,
 }
 
+/// What the operations with blocks say of them.
+struct Layout {
+    blocks: Vec<Block>,
+    counts: Vec<usize>,
+}
+
 /// What a simulation found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Totals {
@@ -62,7 +68,8 @@ impl Collective {
     /// # Errors
     /// [`Error::Usage`] when there is none of that name, or it cannot do this.
     pub fn algorithm(&self) -> Result<&'static Algorithm, Error> {
-        let arguments = self.arguments()?;
+        let layout = self.layout()?;
+        let arguments = self.arguments(&layout)?;
         let Some(name) = self.algorithm else { return Ok(table::choose(&arguments, self.ranks)) };
         let found = table::find(self.operation, name).map_err(usage)?;
         match found.restrictions.refusal(&arguments, self.ranks) {
@@ -71,29 +78,62 @@ impl Collective {
         }
     }
 
-    /// Addresses that nothing is ever read from or written to: compiling a schedule only reckons with them.
-    fn arguments(&self) -> Result<Arguments<'_>, Error> {
-        let (send, recv) = (std::ptr::without_provenance(1 << 30), std::ptr::without_provenance_mut(1 << 60));
-        let (bytes, root) = (self.bytes, self.root);
-        let blocks = if self.operation == Operation::Ialltoall { self.ranks as usize } else { 1 };
-        if bytes.saturating_mul(blocks) > MOST_BYTES {
+    /// Equal blocks side by side, for the operations whose blocks may differ; elements of each part, likewise.
+    fn layout(&self) -> Result<Layout, Error> {
+        let ranks = if self.has_blocks() { self.ranks as usize } else { 1 };
+        if self.bytes.saturating_mul(ranks) > MOST_BYTES {
             return Err(Error::Usage(format!(
-                "{} of {bytes} bytes with {} ranks: a rank's buffer has more than 1 GiB",
-                self.operation, self.ranks
+                "{} of {} bytes with {} ranks: a rank's buffer has more than 1 GiB",
+                self.operation, self.bytes, self.ranks
             )));
         }
+        let block = |at: usize| Block { offset: at * self.bytes, bytes: self.bytes };
+        Ok(Layout { blocks: (0..ranks).map(block).collect(), counts: vec![self.bytes; ranks] })
+    }
+
+    /// Whether a buffer holds a block for each rank.
+    fn has_blocks(&self) -> bool {
+        !matches!(
+            self.operation,
+            Operation::Ibarrier
+                | Operation::Ibcast
+                | Operation::Ireduce
+                | Operation::Iallreduce
+                | Operation::Iscan
+                | Operation::Iexscan
+        )
+    }
+
+    /// Addresses that nothing is ever read from or written to: compiling a schedule only reckons with them.
+    fn arguments<'a>(&self, layout: &'a Layout) -> Result<Arguments<'a>, Error> {
+        let (from, recv) = (std::ptr::without_provenance(1 << 30), std::ptr::without_provenance_mut(1 << 60));
+        let (bytes, root, send) = (self.bytes, self.root, Some(from));
+        let (count, data_type, op) = (bytes, DataType::U8, Op::Sum);
+        let Layout { blocks, counts } = layout;
+        let exchanged = Some((from, &blocks[..]));
         Ok(match self.operation {
             Operation::Ibarrier => Arguments::Ibarrier,
             Operation::Ibcast => Arguments::Ibcast { buffer: recv, bytes, root },
-            Operation::Iallreduce => Arguments::Iallreduce {
-                send: Some(send),
-                recv,
-                count: bytes,
-                data_type: DataType::U8,
-                op: Op::Sum,
-            },
-            Operation::Ialltoall => Arguments::Ialltoall { send: Some(send), recv, block: bytes },
-            other => return Err(Error::Usage(format!("{other} cannot be simulated yet"))),
+            Operation::Iscatter => Arguments::Iscatter { send: from, recv: Some(recv), block: bytes, root },
+            Operation::Iscatterv => {
+                Arguments::Iscatterv { send: from, blocks, recv: Some(recv), bytes, root }
+            }
+            Operation::Igather => Arguments::Igather { send, recv, block: bytes, root },
+            Operation::Igatherv => Arguments::Igatherv { send, bytes, recv, blocks, root },
+            Operation::Iallgather => Arguments::Iallgather { send, recv, block: bytes },
+            Operation::Iallgatherv => Arguments::Iallgatherv { send, recv, blocks },
+            Operation::Ialltoall => Arguments::Ialltoall { send, recv, block: bytes },
+            Operation::Ialltoallv => Arguments::Ialltoallv { send: exchanged, recv, blocks },
+            Operation::Ialltoallw => Arguments::Ialltoallw { send: exchanged, recv, blocks },
+            Operation::Ireduce => Arguments::Ireduce { send, recv, count, data_type, op, root },
+            Operation::Iallreduce => Arguments::Iallreduce { send, recv, count, data_type, op },
+            Operation::IreduceScatter => Arguments::IreduceScatter { send, recv, counts, data_type, op },
+            Operation::IreduceScatterBlock => {
+                Arguments::IreduceScatterBlock { send, recv, count, data_type, op }
+            }
+            Operation::Iscan => Arguments::Iscan { send, recv, count, data_type, op },
+            Operation::Iexscan => Arguments::Iexscan { send, recv, count, data_type, op },
+            other => return Err(Error::Usage(format!("{other} cannot be simulated"))),
         })
     }
 
@@ -104,7 +144,8 @@ impl Collective {
     /// ends, which is an error of its algorithm.
     pub fn simulate(&self, model: &Model) -> Result<Totals, Error> {
         let name = self.algorithm()?.name;
-        let arguments = self.arguments()?;
+        let layout = self.layout()?;
+        let arguments = self.arguments(&layout)?;
         let ranks: Arc<[u32]> = (0..self.ranks).collect();
         let mut programs = Vec::with_capacity(self.ranks as usize);
         let (mut steps, mut longest) = (0, 0);
