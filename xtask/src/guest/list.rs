@@ -45,7 +45,12 @@ impl Boot {
                 None if *word == "patched" => boot.patched = true,
                 None if *word == "unloaded" => boot.unloaded = true,
                 Some(("cpus", n)) => boot.cpus = number(n)?,
-                Some(("quantum", n)) => boot.quantum = number(n)?,
+                Some(("quantum", n)) => {
+                    boot.quantum = number(n)?;
+                    if boot.quantum > 32 {
+                        return Err(format!("a quantum is a number from 1 to 32, and {n} is more"));
+                    }
+                }
                 Some(("append", text)) => {
                     boot.append.push_str(text);
                     boot.append.push(' ');
@@ -295,6 +300,7 @@ mod tests {
         for bad in [
             "boot",
             "boot two cpus=0",
+            "boot two quantum=33",
             "boot two colour=red",
             "boot two\nboot two",
             "boot two\ntest p in=two seconds=1",
