@@ -108,6 +108,9 @@ fn ticks(uintr: bool) -> Result<(), String> {
         return Ok(());
     }
     let ours = |target| find(&rows, &[("mechanism", "uintr"), ("target", target)]);
+    for target in ["self", "cross"] {
+        number(ours(target)?, "in_handler_ticks_p50")?;
+    }
     let mut compared = true;
     for row in [signal("self")?, signal("cross")?, ours("self")?, ours("cross")?] {
         let known = number(row, "loop_ticks")? / number(row, "loop_instructions")?;

@@ -134,7 +134,7 @@ pub fn module(
     cache::make_dir(&dir)?;
     let (from, to) = (root().join("kernel-patches"), dir.to_string_lossy().into_owned());
     let script = format!(
-        "set -e; cd '{}'; cp -Ru module '{to}'; make -C '{to}/module' KDIR='{}' {}",
+        "set -e; cd '{}'; cp -Ru module '{to}'; sh '{to}/module/tests/refusals.sh'; make -C '{to}/module' KDIR='{}' {}",
         from.display(),
         kernel.headers.display(),
         kernel.settings.join(" ")

@@ -24,14 +24,14 @@ pub struct Built {
 }
 
 /// Modules of stock kernels that tests load, in an order in which they can be.
-const MODULES: [&str; 3] = ["irqbypass", "kvm", "kvm-intel"];
+const MODULES: [&str; 4] = ["irqbypass", "kvm", "kvm-intel", "msr"];
 
 /// The newest kernel for clouds that `suite` has.
 ///
 /// # Errors
 /// When its packages cannot be fetched, or are laid out in another way than we know.
 pub fn stock(suite: &str, archive: &Archive, tools: &Tools) -> Result<Built, String> {
-    let dir = cache::once(&cache::key("kernel", &["4", suite]), |dir, place| {
+    let dir = cache::once(&cache::key("kernel", &["5", suite]), |dir, place| {
         println!("fetching the stock kernel of {suite}");
         fetch(archive.suite(suite)?, suite, tools, dir, place)
     })?;
