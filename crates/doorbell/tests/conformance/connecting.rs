@@ -146,9 +146,11 @@ pub fn dropped_while_rung(shared: &'static Shared, kind: BackendKind) {
     rank.compute_until_all_seen();
 }
 
-/// What a process's first connection takes, the kernel does not do while a signal is pending.
+/// What a process's first connection takes, the kernel does not do while a signal is pending; it takes a while where much is
+/// mapped.
 pub fn first_connection_under_signals(shared: &'static Shared, kind: BackendKind) {
     CONNECTS.store(false, Ordering::Relaxed);
+    map_in_pieces(6000);
     let rank = Rank::start(shared, kind);
     let ringers: Vec<_> = (0..2)
         .map(|lane| {
@@ -164,6 +166,22 @@ pub fn first_connection_under_signals(shared: &'static Shared, kind: BackendKind
     shared.stop.store(true, Ordering::Relaxed);
     ringers.into_iter().for_each(|r| r.join().unwrap());
     rank.compute_until_all_seen();
+}
+
+/// Leaves so many mappings in the process.
+fn map_in_pieces(pieces: usize) {
+    const PAGE: usize = 4096;
+    // SAFETY: a new mapping at a place of the kernel's choice.
+    let start = unsafe {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        libc::mmap(core::ptr::null_mut(), pieces * PAGE, libc::PROT_READ, flags, -1, 0)
+    };
+    assert_ne!(start, libc::MAP_FAILED, "{}", std::io::Error::last_os_error());
+    for piece in (0..pieces).step_by(2) {
+        // SAFETY: a page of that mapping, which nobody uses.
+        let result = unsafe { libc::mprotect(start.byte_add(piece * PAGE), PAGE, libc::PROT_NONE) };
+        assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
+    }
 }
 
 pub fn nobody_there(shared: &'static Shared, kind: BackendKind) {
