@@ -242,7 +242,7 @@ fn sum_slowly(a: u64, b: u64) -> u64 {
 fn an_urgent_message_behind_a_lane_that_was_refilled_interrupts() {
     // So that the data ring is full before the slots are, but not much.
     const PLAIN: usize = 700;
-    const BYTES: usize = 300;
+    const BYTES: usize = 600;
     let sum = || Op::User(UserOp::commutative(sum_slowly));
     let (posted, matched) = (AtomicBool::new(false), AtomicBool::new(false));
     ranks(2, |comm| {

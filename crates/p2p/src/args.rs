@@ -75,6 +75,9 @@ pub struct MessageId {
 pub struct Config {
     /// Longest message in bytes that travels eagerly. The transport's longest payload cuts it.
     pub eager_max: usize,
+    /// The same for a blocking send whose receiver waits in the library and is in another process: both copy at once then,
+    /// the sender into the lane while the receiver takes out what is there. At least `eager_max`.
+    pub waiting_eager_max: usize,
     /// The same for messages of collectives. Longer, because what is late there delays others: an eager message takes one
     /// interrupt of who computes, an announced one two or three.
     pub coll_eager_max: usize,
@@ -90,10 +93,11 @@ pub struct Config {
 }
 
 impl Default for Config {
-    /// 16 KiB eager, 64 KiB in collectives; 1 MiB or so of unexpected messages, at most 256 MiB.
+    /// 16 KiB eager, 64 KiB in collectives and to who waits; 1 MiB or so of unexpected messages, at most 256 MiB.
     fn default() -> Config {
         Config {
             eager_max: 16384,
+            waiting_eager_max: 65536,
             coll_eager_max: 65536,
             unexpected_messages: 1024,
             unexpected_blocks: 1024,

@@ -5,7 +5,7 @@
 //! an answer) is kept as an unexpected one, and the thread posts its receive after all.
 
 use tocsin_progress::{Budget, Code, Context, Outcome};
-use tocsin_transport::{Class, Packet, Recv, Transport, kind};
+use tocsin_transport::{Arrival, Class, Packet, Recv, Transport, kind};
 
 use crate::packets::Step;
 use crate::pattern::Pattern;
@@ -13,6 +13,10 @@ use crate::{Error, MutBuf, P2p, RecvArgs};
 
 /// Receives met in hand from one look at everything else to the next.
 const MET_PER_LOOK: u32 = 8;
+
+/// Looks at how much of a payload has come, without news, before its receiver gives up: some microseconds, several times
+/// what the bytes between two counts take. The sender has been interrupted then.
+const PATIENCE: u32 = 64;
 
 /// What has become of the receive that a thread waits for.
 #[derive(Debug)]
@@ -57,6 +61,8 @@ pub(crate) struct InHand {
     source: u32,
     tag: Option<i32>,
     buf: MutBuf,
+    /// A payload has stopped coming: its packet is waited for.
+    stopped: bool,
 }
 
 // SAFETY: the buffer's address is only followed under the engine's token, by the thread that lent it.
@@ -88,7 +94,36 @@ impl InHand {
         // SAFETY: who took the receive in hand vouched for the buffer, and `unpack` stays inside it; the caller vouches for
         // the payload.
         unsafe { self.buf.unpack(0, packet.len, packet.payload) };
+        self.met(source, packet)
+    }
+
+    fn met(&self, source: u32, packet: &Packet) -> Met {
         Met { source, tag: packet.header.tag, bytes: packet.len }
+    }
+
+    /// Copies an eager message as it comes. False: it has stopped coming, and the buffer holds some of it.
+    ///
+    /// # Safety
+    /// The packet is the one that the transport lends now.
+    unsafe fn receive_coming(&self, transport: &impl Transport, packet: &Packet) -> bool {
+        let mut done = 0;
+        let mut patience = PATIENCE;
+        while done < packet.len {
+            let come = transport.come(self.source, Class::Eager).min(packet.len as u64) as usize;
+            if come <= done {
+                patience = patience.wrapping_sub(1);
+                if patience == 0 {
+                    return false;
+                }
+                tocsin_sync::atomic::spin_loop();
+                continue;
+            }
+            // SAFETY: as `receive`; done < come <= the packet's length.
+            unsafe { self.buf.unpack(done, come.wrapping_sub(done), packet.payload.add(done)) };
+            done = come;
+            patience = PATIENCE;
+        }
+        true
     }
 }
 
@@ -119,18 +154,27 @@ impl<T: Transport> P2p<T> {
             return Ok(false);
         }
         self.transport.prepare_rings(source);
-        self.hand = Hand::Waiting(InHand { context: args.context, source, tag: args.tag, buf: args.buf });
+        self.hand = Hand::Waiting(InHand {
+            context: args.context,
+            source,
+            tag: args.tag,
+            buf: args.buf,
+            stopped: false,
+        });
         Ok(true)
     }
 
     /// Looks for the message of the receive in hand, and takes in at most one packet of its sender. User threads only;
-    /// copies at most one packet.
+    /// copies at most one packet, and waits for some microseconds at most for one that comes.
     #[inline]
     pub fn glance(&mut self) -> Glance {
         let Hand::Waiting(hand) = &self.hand else { return Glance::Over };
         let source = hand.source;
-        if !self.transport.has_arrived(source, Class::Eager) {
-            return Glance::Nothing;
+        match self.transport.arrival(source, Class::Eager) {
+            Arrival::Nothing => return Glance::Nothing,
+            Arrival::Comes if hand.stopped => return Glance::Nothing,
+            Arrival::Comes => return self.receive_coming(),
+            Arrival::Here => {}
         }
         if self.receive_plain() {
             return Glance::Over;
@@ -149,29 +193,79 @@ impl<T: Transport> P2p<T> {
     }
 
     /// What [`step`](Self::step) comes to for most packets: a plain message that meets the receive in hand and no other.
+    /// Whether there is nothing to wait for any more.
     #[inline]
     fn receive_plain(&mut self) -> bool {
         let Hand::Waiting(hand) = &self.hand else { return false };
         let source = hand.source;
-        let Recv::Packet(packet) = self.transport.peek(source, Class::Eager) else { return false };
-        let header = &packet.header;
-        let is_plain = header.kind == kind::EAGER && header.flags == 0 && header.a == packet.len as u64;
-        let [posted, _] = &self.matching;
-        if !is_plain
-            || !hand.meets(header.context, source, header.tag)
-            || !posted.posted.is_empty()
-            || self.contexts.is_revoked(header.context)
-            || self.peers.get(source as usize).is_none_or(|p| !p.is_plain())
-        {
+        let packet = match self.transport.peek(source, Class::Eager) {
+            Recv::Packet(packet) => packet,
+            Recv::Empty => return false,
+            Recv::Corrupt => return self.give_up_on(source),
+        };
+        if !self.meets_hand_alone(hand, &packet) {
             return false;
         }
         // SAFETY: it is the packet at the head of the lane.
         self.hand = Hand::Met(unsafe { hand.receive(source, &packet) });
-        self.count_copy(packet.len);
-        self.count_packet(packet.len);
+        self.take_plain(source, packet.len);
+        true
+    }
+
+    /// The same of a packet whose payload its sender still copies. If it stops, the receive in hand waits for the whole.
+    #[cold]
+    fn receive_coming(&mut self) -> Glance {
+        let Hand::Waiting(hand) = &self.hand else { return Glance::Over };
+        let source = hand.source;
+        let packet = match self.transport.peek_coming(source, Class::Eager) {
+            Recv::Packet(packet) => packet,
+            Recv::Empty => return Glance::Nothing,
+            Recv::Corrupt => {
+                self.give_up_on(source);
+                return Glance::Over;
+            }
+        };
+        // SAFETY: it is the packet at the head of the lane.
+        if self.meets_hand_alone(hand, &packet) && unsafe { hand.receive_coming(&self.transport, &packet) } {
+            self.hand = Hand::Met(hand.met(source, &packet));
+            self.take_plain(source, packet.len);
+            return Glance::Over;
+        }
+        if let Hand::Waiting(hand) = &mut self.hand {
+            hand.stopped = true;
+        }
+        Glance::Nothing
+    }
+
+    /// The sender has written nonsense, which the transport says once: there is nothing to wait for.
+    #[cold]
+    fn give_up_on(&mut self, source: u32) -> bool {
+        self.condemn(source);
+        self.hand = Hand::Empty;
+        true
+    }
+
+    /// Whether a packet of the receive's sender is a plain message that meets it and no other receive.
+    #[inline(always)]
+    fn meets_hand_alone(&self, hand: &InHand, packet: &Packet) -> bool {
+        let header = &packet.header;
+        let [posted, _] = &self.matching;
+        header.kind == kind::EAGER
+            && header.flags == 0
+            && header.a == packet.len as u64
+            && hand.meets(header.context, hand.source, header.tag)
+            && posted.posted.is_empty()
+            && !self.contexts.is_revoked(header.context)
+            && self.peers.get(hand.source as usize).is_some_and(|p| p.is_plain())
+    }
+
+    /// The message at the head of a sender's lane was received.
+    #[inline(always)]
+    fn take_plain(&mut self, source: u32, len: usize) {
+        self.count_copy(len);
+        self.count_packet(len);
         self.transport.consume(source, Class::Eager);
         self.count_taken(source, Class::Eager);
-        true
     }
 
     /// Whether so many receives were met in hand since somebody looked at all else that the caller must: who receives one

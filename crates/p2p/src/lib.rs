@@ -11,6 +11,7 @@
 //! | a message of | travels | its send is complete |
 //! |---|---|---|
 //! | at most [`Config::eager_max`] bytes | in one packet | when it is in the lane; synchronous: when it is matched |
+//! | at most [`Config::waiting_eager_max`] bytes, of a blocking send to who waits | in one packet, copied out while it is copied in | when it is in the lane |
 //! | more | announced (RTS), asked for (CTS), then in one copy by whoever waits, or in pieces through a lane | when all of it is copied, or in the lane |
 //!
 //! Messages between two ranks in one context match in the order in which they were sent (MPI's non-overtaking rule), and
@@ -95,6 +96,8 @@ pub struct P2p<T> {
     size: u32,
     /// Longest message that travels eagerly, per class: plain messages, those of collectives.
     eager_max: [usize; 2],
+    /// See [`Config::waiting_eager_max`].
+    waiting_eager_max: usize,
     /// See [`Config::publish`].
     publishes: bool,
     /// Longest payload of a DATA packet.
@@ -176,6 +179,7 @@ impl<T: Transport> P2p<T> {
         let capabilities = *transport.capabilities();
         let [eager, coll, _, bulk] = capabilities.max_payload;
         let eager_max = [config.eager_max.min(eager).min(PIECE), config.coll_eager_max.min(coll).min(PIECE)];
+        let waiting_eager_max = config.waiting_eager_max.min(eager).min(PIECE);
         let piece = bulk.min(PIECE);
         let longest_eager = eager_max.into_iter().max().unwrap_or(0);
         let size = transport.size();
@@ -191,6 +195,7 @@ impl<T: Transport> P2p<T> {
             me: transport.rank(),
             size,
             eager_max,
+            waiting_eager_max,
             publishes: config.publish,
             piece,
             longest: eager.max(coll),
@@ -201,7 +206,7 @@ impl<T: Transport> P2p<T> {
             completed: List::EMPTY,
             transfers: List::EMPTY,
             contexts: Contexts::new().ok_or_else(refused)?,
-            scratch: vec![0; longest_eager.max(piece)].into_boxed_slice(),
+            scratch: vec![0; longest_eager.max(waiting_eager_max).max(piece)].into_boxed_slice(),
             sequence: 0,
             blocked: 0,
             again: false,
@@ -239,6 +244,12 @@ impl<T: Transport> P2p<T> {
     pub fn eager_max(&self, class: Class) -> usize {
         let [plain, coll] = self.eager_max;
         if class == Class::Coll { coll } else { plain }
+    }
+
+    /// Longest plain message that may come in one packet, in bytes. Handler-safe.
+    pub fn waiting_eager_max(&self) -> usize {
+        let [plain, _] = self.eager_max;
+        plain.max(self.waiting_eager_max)
     }
 
     /// A request of the caller's own, for [`start_send`](Self::start_send) and [`start_recv`](Self::start_recv). To be

@@ -124,7 +124,8 @@ impl<T: Transport> P2p<T> {
             return Ok(Step::Taken);
         }
         // A packet goes whole; one that is longer than what is left waits for a fresh budget.
-        if len > budget.bytes_left() && budget.bytes_left() < self.eager_max(class) {
+        let longest = self.eager_max(class).max(self.waiting_eager_max);
+        if len > budget.bytes_left() && budget.bytes_left() < longest {
             return Ok(Step::Spent);
         }
         let Some(matching) = self.matching.get_mut(index) else { return Err(Nonsense) };

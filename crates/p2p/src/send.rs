@@ -1,7 +1,7 @@
 //! Sends, from posting to the last byte in the lane.
 
 use tocsin_progress::{Budget, Code, Context, Id, Outcome};
-use tocsin_transport::{Class, Header, SendOutcome, Transport, Urgency, kind};
+use tocsin_transport::{Class, Header, Reach, SendOutcome, Transport, Urgency, kind};
 
 use crate::packets::{FLAG_LONG, FLAG_SYNCHRONOUS};
 use crate::request::{HOLDS_RECORD, Member, Request, SHARED, SYNCHRONOUS, State};
@@ -50,7 +50,7 @@ impl<T: Transport> P2p<T> {
     }
 
     /// Sends a plain message at once and without a request, if it travels eagerly and there is room in the lane. False: it
-    /// takes an [`isend`](Self::isend). User threads only; copies at most `eager_max` bytes.
+    /// takes an [`isend`](Self::isend). User threads only; copies at most `waiting_eager_max` bytes.
     ///
     /// Each part by itself, and not as [`SendArgs`]: what the caller has just written is read as it was written, which
     /// costs no wait for its stores.
@@ -70,7 +70,7 @@ impl<T: Transport> P2p<T> {
     ) -> Result<bool, Error> {
         self.context = Context::User;
         let bytes = self.check(Class::Eager, context, &buf.layout)?;
-        if bytes > self.eager_max(Class::Eager) {
+        if bytes > self.eager_max(Class::Eager) && !self.is_waited_for(dest, bytes) {
             return Ok(false);
         }
         self.refresh_epoch();
@@ -91,6 +91,14 @@ impl<T: Transport> P2p<T> {
             self.count_put(dest, Class::Eager);
         }
         Ok(sent)
+    }
+
+    /// Whether a long message to a rank had better go through the lane, because the rank waits in the library and copies
+    /// it out while it is copied in. One that does not wait for it by the time it comes keeps it as it keeps others.
+    fn is_waited_for(&mut self, dest: u32, bytes: usize) -> bool {
+        bytes <= self.waiting_eager_max
+            && self.transport.is_waiting(dest)
+            && self.transport.reach(dest, Class::Eager) != Reach::Direct
     }
 
     /// Starts a reserved request as a send; its peer was [prepared](Self::prepare_peer). What [`isend`](Self::isend)

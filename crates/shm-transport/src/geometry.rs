@@ -39,14 +39,14 @@ const fn round(offset: u64, to: u64) -> u64 {
 }
 
 impl Geometry {
-    /// The layout for a number of ranks (capped to [`MAX_RANKS`]). Up to 32 ranks: Eager 256 slots and 64
+    /// The layout for a number of ranks (capped to [`MAX_RANKS`]). Up to 32 ranks: Eager 256 slots and 128
     /// KiB, Coll 128 slots and 128 KiB, Control 256 slots, Bulk 8 slots and 2 x 64 KiB. Up to 64, half the
-    /// data for Coll, above, fewer of all, so that a pair takes 172 or 50 KiB instead of 236.
+    /// data for Eager and Coll, above, fewer of all, so that a pair takes 172 or 50 KiB instead of 300.
     pub fn for_ranks(ranks: u32) -> Geometry {
         let ranks = ranks.clamp(1, MAX_RANKS);
         let shape = Shape::new;
         let [eager, coll, control] = match ranks {
-            ..=32 => [shape(256, 64 << 10, 32 << 10), shape(128, 128 << 10, 64 << 10), shape(256, 0, 16)],
+            ..=32 => [shape(256, 128 << 10, 64 << 10), shape(128, 128 << 10, 64 << 10), shape(256, 0, 16)],
             33..=64 => [shape(256, 64 << 10, 32 << 10), shape(128, 64 << 10, 32 << 10), shape(256, 0, 16)],
             _ => [shape(64, 16 << 10, 8 << 10), shape(64, 16 << 10, 8 << 10), shape(64, 0, 16)],
         };

@@ -2,8 +2,8 @@
 //! of ranks and one class.
 //!
 //! - *Progress class*: wait-free. [`SendLane::try_push`]: at most 8 stores into the slot, 2 loads of the
-//!   consumer's word, a load and a store of the starving flag, 1 fence, plus the payload's copy. [`RecvLane::peek`]: 8
-//!   loads. [`RecvLane::consume`]: at most 1 store. [`RecvLane::wakes_producer`]: 2 loads, 1 exchange, 1 fence.
+//!   consumer's word, a load and a store of the starving flag, 1 fence, plus the payload's copy, with a store for each
+//!   [`STRIDE`] bytes of a long one. [`RecvLane::peek`] and [`RecvLane::peek_coming`]: 9 loads. [`RecvLane::consume`]: at most 1 store. [`RecvLane::wakes_producer`]: 2 loads, 1 exchange, 1 fence.
 //! - *Memory*: 64 bytes a slot, the data ring, 256 bytes of head.
 //! - *Who may call*: who holds the rank's engine token; handlers may.
 //! - *Shown by*: the loom model (`loom_tests.rs`, FIFO, starving never lost), the transport conformance
@@ -18,6 +18,11 @@
 //! does not fit before the ring's end starts at its beginning. Both sides compute that place, so the consumer
 //! compares and never follows.
 //!
+//! A payload of [`LONG`] bytes or more *comes*: its slot is published first, then its bytes, some at a time, with a count in
+//! the slot (word 6). Two ranks that both wait for it copy at once then. For everybody else the packet is there when the
+//! count has reached its length: before that [`RecvLane::peek`] and [`RecvLane::has_packet`] do not see it, so that nobody
+//! waits for a producer that has stopped.
+//!
 //! Nothing that is read from the other side is used before it is checked: a stamp is the expected one, or the
 //! previous lap's, or the lane is closed; the consumer's word never runs ahead of the producer's tail, or the
 //! lane is closed.
@@ -30,13 +35,18 @@ mod loom_tests;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-use tocsin_sync::atomic::{AtomicU32, AtomicU64};
+use tocsin_sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-pub(crate) use recv::{Consumed, Peek, RecvLane};
+pub(crate) use recv::{Arrival, Consumed, Peek, RecvLane};
 pub(crate) use send::{Push, SendLane};
 
 /// Pieces of the data ring are multiples of this many bytes: a cache line.
 const PIECE: u32 = 64;
+
+/// Payloads of so many bytes or more come.
+const LONG: usize = if cfg!(loom) { 96 } else { 8 * 1024 };
+/// Bytes that come at a time.
+const STRIDE: usize = if cfg!(loom) { 64 } else { 4 * 1024 };
 
 /// One slot; see [`tocsin_transport::wire`]. All words are atomics, since a lying peer may write them at any
 /// time.
@@ -117,6 +127,16 @@ pub(crate) struct Place {
     pub shape: Shape,
 }
 
+impl Slot {
+    /// Of a payload that comes: how many of its bytes are there, as the producer says.
+    #[inline]
+    fn come(&self) -> u64 {
+        let [.., come, _] = &self.0;
+        // SYNC POINT: Acquire pairs with the Release in `SendLane::copy_in`: the bytes counted are there.
+        come.load(Ordering::Acquire)
+    }
+}
+
 impl Place {
     /// # Safety
     /// The lane's slots are mapped and outlive `'a`.
@@ -126,6 +146,12 @@ impl Place {
         // SAFETY: the index is masked to the number of slots; the caller vouches for the mapping. Only
         // atomics are referred to.
         unsafe { &*self.slots.add(index as usize) }
+    }
+
+    /// Where a free-running position of the data ring lies.
+    #[inline]
+    fn at(&self, position: u32) -> *mut u8 {
+        self.data.wrapping_add((position & self.shape.data.wrapping_sub(1)) as usize)
     }
 
     /// # Safety

@@ -17,11 +17,11 @@ use tocsin_doorbell::{BackendKind, Own, RingOutcome, remind, ring};
 use tocsin_sync::atomic::{Ordering, fence};
 use tocsin_sync::sparse::{Sparse, Words};
 use tocsin_transport::{
-    Capabilities, Class, Error as TransportError, Header, Packet, PeerState, Publication, Reach, Record,
-    Recv, Rings, SendOutcome, Transport, Urgency,
+    Arrival, Capabilities, Class, Error as TransportError, Header, Packet, PeerState, Publication, Reach,
+    Record, Recv, Rings, SendOutcome, Transport, Urgency,
 };
 
-use crate::lane::{Consumed, Peek, Push};
+use crate::lane::{Consumed, Peek, Push, RecvLane};
 use crate::segment::layout::{RANK_WORDS, Ranks, RanksCopy};
 use crate::segment::set_bit;
 use crate::{Error, Life, Segment};
@@ -235,6 +235,28 @@ impl ShmTransport {
         TransportError::NoMemory { rank: self.rank, peer, bytes, source }
     }
 
+    /// What one of the peeks says of a peer's lane.
+    #[inline(always)]
+    fn look(&mut self, peer: u32, class: Class, peek: impl FnOnce(&mut RecvLane) -> Peek) -> Recv {
+        let known = if class == Class::Bulk { &self.known_bulk } else { &self.known };
+        if !has(known, peer) {
+            return Recv::Empty;
+        }
+        let Some(state) = self.peers.get_mut(peer as usize) else { return Recv::Empty };
+        if state.honesty == Honesty::Caught {
+            state.honesty = Honesty::Told;
+            return Recv::Corrupt;
+        }
+        match peek(state.recv_lane(class)) {
+            Peek::Empty => Recv::Empty,
+            Peek::Packet(header, len, payload) => Recv::Packet(Packet { header, payload, len }),
+            Peek::Corrupt => {
+                state.close(Honesty::Told);
+                Recv::Corrupt
+            }
+        }
+    }
+
     #[inline]
     fn mark_dirty(&mut self, peer: u32) {
         let Some(state) = self.peers.get_mut(peer as usize) else { return };
@@ -430,6 +452,15 @@ unsafe impl Transport for ShmTransport {
     }
 
     #[inline]
+    fn arrival(&self, peer: u32, class: Class) -> Arrival {
+        let known = has(if class == Class::Bulk { &self.known_bulk } else { &self.known }, peer);
+        match self.peers.get(peer as usize) {
+            Some(state) if known => state.arrival(class),
+            _ => Arrival::Nothing,
+        }
+    }
+
+    #[inline]
     fn connected(&self) -> &[u32] {
         self.connected.get(..self.connected_len).unwrap_or(&[])
     }
@@ -483,23 +514,15 @@ unsafe impl Transport for ShmTransport {
 
     #[inline]
     fn peek(&mut self, peer: u32, class: Class) -> Recv {
-        let known = if class == Class::Bulk { &self.known_bulk } else { &self.known };
-        if !has(known, peer) {
-            return Recv::Empty;
-        }
-        let Some(state) = self.peers.get_mut(peer as usize) else { return Recv::Empty };
-        if state.honesty == Honesty::Caught {
-            state.honesty = Honesty::Told;
-            return Recv::Corrupt;
-        }
-        match state.recv_lane(class).peek() {
-            Peek::Empty => Recv::Empty,
-            Peek::Packet(header, len, payload) => Recv::Packet(Packet { header, payload, len }),
-            Peek::Corrupt => {
-                state.close(Honesty::Told);
-                Recv::Corrupt
-            }
-        }
+        self.look(peer, class, RecvLane::peek)
+    }
+
+    fn peek_coming(&mut self, peer: u32, class: Class) -> Recv {
+        self.look(peer, class, RecvLane::peek_coming)
+    }
+
+    fn come(&self, peer: u32, class: Class) -> u64 {
+        self.peers.get(peer as usize).map_or(0, |state| state.incoming(class).come())
     }
 
     #[inline]

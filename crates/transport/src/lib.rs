@@ -34,7 +34,7 @@ pub mod transfer;
 pub mod wire;
 
 pub use error::Error;
-pub use packet::{Capabilities, Class, Header, Packet, PeerState, Recv, SendOutcome};
+pub use packet::{Arrival, Capabilities, Class, Header, Packet, PeerState, Recv, SendOutcome};
 pub use publication::{Notice, Publication};
 pub use rings::Rings;
 pub use tocsin_doorbell::Urgency;
@@ -125,6 +125,13 @@ pub unsafe trait Transport: Send {
         self.arrivals(peer) >> class.index() & 1 != 0
     }
 
+    /// As [`has_arrived`](Self::has_arrived); and whether something comes of which not all is there:
+    /// [`peek_coming`](Self::peek_coming).
+    #[inline]
+    fn arrival(&self, peer: u32, class: Class) -> Arrival {
+        if self.has_arrived(peer, class) { Arrival::Here } else { Arrival::Nothing }
+    }
+
     /// Ranks that may have sent something, in rank order, as of the last [`begin_pass`](Self::begin_pass).
     fn connected(&self) -> &[u32];
 
@@ -151,6 +158,19 @@ pub unsafe trait Transport: Send {
     /// [`consume`](Self::consume): peeking twice gives the same packet. Packets of a dead peer are still
     /// given.
     fn peek(&mut self, peer: u32, class: Class) -> Recv;
+
+    /// The oldest packet of a lane in which [`Arrival::Comes`], a packet whose payload its sender still copies:
+    /// [`come`](Self::come) tells how many bytes of it are there. To be consumed when all are. For who can wait for a
+    /// moment, and turns to something else when it takes longer: the sender may have stopped.
+    fn peek_coming(&mut self, peer: u32, class: Class) -> Recv {
+        self.peek(peer, class)
+    }
+
+    /// How many bytes are there of the payload of the packet that [`peek_coming`](Self::peek_coming) gave. More than it has
+    /// means all.
+    fn come(&self, _peer: u32, _class: Class) -> u64 {
+        u64::MAX
+    }
 
     /// Removes the packet that [`peek`](Self::peek) gave; nothing if it gave none since. If the sender waits
     /// for room, it is noted, so that [`flush`](Self::flush) rings it.

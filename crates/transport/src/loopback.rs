@@ -18,8 +18,8 @@ use tocsin_sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering, fence};
 
 use crate::transfer::RECORDS;
 use crate::{
-    Capabilities, Class, Error, Header, PeerState, Publication, Reach, Record, Recv, SendOutcome, Transport,
-    Urgency,
+    Arrival, Capabilities, Class, Error, Header, PeerState, Publication, Reach, Record, Recv, SendOutcome,
+    Transport, Urgency,
 };
 use core::ptr::NonNull;
 use ring::Ring;
@@ -117,6 +117,8 @@ fn build(n: u32, limits: Limits, single_copies: bool) -> Vec<Loopback> {
             rings: vec![0; n as usize],
             starved: vec![[false; 4]; n as usize],
             waiting: vec![false; n as usize],
+            comes: None,
+            come: AtomicU64::new(0),
             seen_epoch: 1,
             shared: shared.clone(),
         })
@@ -140,6 +142,9 @@ pub struct Loopback {
     rings: Vec<u64>,
     starved: Vec<[bool; 4]>,
     waiting: Vec<bool>,
+    /// See [`set_coming`](Loopback::set_coming): how much more there is at each look, and how much there is.
+    comes: Option<u64>,
+    come: AtomicU64,
     seen_epoch: u64,
     shared: Arc<Shared>,
 }
@@ -175,6 +180,13 @@ impl Loopback {
         if let Some(entry) = self.waiting.get_mut(peer as usize) {
             *entry = waits;
         }
+    }
+
+    /// Has the payloads of Eager packets come to this endpoint, from nothing, so many bytes more at each look. `None`: they
+    /// are there whole.
+    pub fn set_coming(&mut self, step: Option<u64>) {
+        self.comes = step;
+        self.come = AtomicU64::new(0);
     }
 
     fn check(&self, peer: u32) -> Result<(), Error> {
@@ -280,6 +292,22 @@ unsafe impl Transport for Loopback {
             *dirty = true;
         }
         SendOutcome::Sent
+    }
+
+    fn arrival(&self, peer: u32, class: Class) -> Arrival {
+        let ring = self.shared.ring(peer, self.rank, class);
+        match ring.is_some_and(|ring| !ring.is_empty()) {
+            true if class == Class::Eager && self.comes.is_some() => Arrival::Comes,
+            true => Arrival::Here,
+            false => Arrival::Nothing,
+        }
+    }
+
+    fn come(&self, _peer: u32, _class: Class) -> u64 {
+        let Some(step) = self.comes else { return u64::MAX };
+        let before = self.come.load(Ordering::Relaxed);
+        self.come.store(before.saturating_add(step), Ordering::Relaxed);
+        before
     }
 
     fn peek(&mut self, peer: u32, class: Class) -> Recv {

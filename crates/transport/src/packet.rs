@@ -126,6 +126,17 @@ impl fmt::Display for PeerState {
     }
 }
 
+/// Answer of [`arrival`](crate::Transport::arrival).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Arrival {
+    /// There is nothing.
+    Nothing,
+    /// The oldest packet is on its way: a part of its payload is missing.
+    Comes,
+    /// There is something to peek at.
+    Here,
+}
+
 /// Answer of [`peek`](crate::Transport::peek).
 #[derive(Clone, Copy, Debug)]
 pub enum Recv {

@@ -1,17 +1,18 @@
 //! How a packet is packed into a 64-byte slot.
 //!
 //! ```text
-//! word 0  stamp: low 32 bits position + 1 | high 32 bits meta = kind, flags, inline length (or 0xff), 0
+//! word 0  stamp: low 32 bits position + 1 | high 32 bits meta = kind, flags, inline length (or 0xff, 0xfe), 0
 //! word 1  context | tag << 32
 //! word 2  payload length | data position << 32
 //! word 3  a
 //! word 4  b
 //! word 5  c
-//! word 6  inline payload
+//! word 6  inline payload; or how many bytes of a payload that comes are there
 //! word 7  inline payload
 //! ```
 //! A payload of at most 16 bytes travels in words 6 and 7; a longer one in the lane's data ring, at the
-//! free-running data position.
+//! free-running data position. Of a payload that *comes*, the slot is filled first, with 0 in word 6, and the bytes follow:
+//! word 6 grows to the payload's length.
 
 use crate::Header;
 
@@ -19,6 +20,8 @@ use crate::Header;
 pub const INLINE: usize = 16;
 /// Inline length that says "in the data ring".
 const OUTSIDE: u8 = 0xff;
+/// Inline length that says "comes into the data ring".
+const COMING: u8 = 0xfe;
 
 /// Words 1 to 7 of a slot.
 pub type Content = [u64; 7];
@@ -30,6 +33,8 @@ pub enum Place {
     Inline,
     /// In the data ring, at this free-running position.
     Data(u32),
+    /// There, too, as far as word 6 says.
+    Coming(u32),
 }
 
 /// Packs a header and an inline payload (`len` at most [`INLINE`]; more is cut).
@@ -43,6 +48,19 @@ pub fn pack_inline(header: &Header, words: [u64; 2], len: usize) -> (u32, Conten
 #[inline]
 pub fn pack_data(header: &Header, len: u32, position: u32) -> (u32, Content) {
     (meta(header, OUTSIDE), content(header, len, position, [0; 2]))
+}
+
+/// Packs a header whose payload of `len` bytes will come to `position` of the data ring. None of it is there.
+#[inline]
+pub fn pack_coming(header: &Header, len: u32, position: u32) -> (u32, Content) {
+    (meta(header, COMING), content(header, len, position, [0; 2]))
+}
+
+/// Whether a slot says that its payload comes.
+#[inline]
+pub fn comes(meta: u32) -> bool {
+    let [_, _, inline, _] = meta.to_le_bytes();
+    inline == COMING
 }
 
 #[inline]
@@ -73,6 +91,8 @@ pub fn unpack(meta: u32, content: &Content) -> Option<(Header, u32, Place)> {
     let len = length as u32;
     let place = if inline == OUTSIDE {
         Place::Data((length >> 32) as u32)
+    } else if inline == COMING {
+        Place::Coming((length >> 32) as u32)
     } else if usize::from(inline) <= INLINE && u32::from(inline) == len {
         Place::Inline
     } else {
@@ -101,6 +121,10 @@ mod tests {
         assert_eq!(content[5..], [7, 8]);
         let (meta, content) = pack_data(&header(), 70_000, u32::MAX);
         assert_eq!(unpack(meta, &content), Some((header(), 70_000, Place::Data(u32::MAX))));
+        assert!(!comes(meta));
+        let (meta, content) = pack_coming(&header(), 70_000, 5);
+        assert_eq!(unpack(meta, &content), Some((header(), 70_000, Place::Coming(5))));
+        assert!(comes(meta) && content[5] == 0);
     }
 
     #[test]

@@ -23,10 +23,12 @@ pub use tocsin_topology::Seat;
 pub(crate) use variables::{BOOTSTRAP_FD, BOOTSTRAP_WORLD, CHILD};
 pub use variables::{VARIABLES, Variable};
 
-/// Default limit of eager messages in bytes: what a 64 KiB data ring holds several of.
+/// Default limit of eager messages in bytes: what a data ring holds several of.
 pub const DEFAULT_EAGER_MAX: usize = 16 << 10;
 /// So many times as long are eager messages of collectives.
 const COLL_EAGER: usize = 4;
+/// So many times as long are those to who waits for them.
+const WAITING_EAGER: usize = 4;
 /// Default hard limit of memory for unexpected messages in bytes, per rank and class.
 pub const DEFAULT_UNEXPECTED_MAX: usize = 64 << 20;
 /// Default signal: SIGURG, whose default action is to ignore, so that a late ring harms nobody.
@@ -153,11 +155,21 @@ impl Config {
             .collect()
     }
 
+    /// Longest message in bytes that comes in one packet to who waits for it. A strategy that was asked for has all that is
+    /// longer than `eager_max`.
+    pub(crate) fn waiting_eager_max(&self) -> usize {
+        match self.lmt {
+            Lmt::Auto => self.eager_max.saturating_mul(WAITING_EAGER),
+            _ => self.eager_max,
+        }
+    }
+
     /// What the point-to-point layer needs of it.
     pub(crate) fn point_to_point(&self) -> tocsin_p2p::Config {
         tocsin_p2p::Config {
             eager_max: self.eager_max,
             coll_eager_max: self.eager_max.saturating_mul(COLL_EAGER),
+            waiting_eager_max: self.waiting_eager_max(),
             unexpected_limit: self.unexpected_max,
             ..tocsin_p2p::Config::default()
         }

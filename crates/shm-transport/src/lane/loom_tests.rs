@@ -69,6 +69,8 @@ enum Variant {
     Trusting,
     /// The producer's notice that the lane may be mostly full still when data are given back.
     CountingData,
+    /// The producer's new count in a slot that had another lap's.
+    Counted,
 }
 
 /// A lane as it ships.
@@ -103,6 +105,7 @@ fn producer(model: &Model, variant: Variant) -> SendLane {
     lane.forgets = variant == Variant::Forgetful;
     lane.trusts = variant == Variant::Trusting;
     lane.counts_data = variant == Variant::CountingData;
+    lane.leaves_count = variant == Variant::Counted;
     lane
 }
 
@@ -173,6 +176,60 @@ fn run(shape: Shape, lengths: &'static [usize], variant: Variant) {
                         }
                     }
                 }
+            }
+        }
+        sender.join().unwrap();
+    });
+}
+
+/// Packets whose payloads come, each of which the consumer is told of. `looks`: it takes what comes; else it waits for what is
+/// there.
+fn run_coming(variant: Variant, looks: bool) {
+    const LEN: usize = 128;
+    const PACKETS: usize = 2;
+    let shape = ships(1, 2 * LEN as u32);
+    check(3, &format!("payloads that come, looked at: {looks}"), move || {
+        let model = Model::new(shape);
+        let sender = {
+            let model = model.clone();
+            loom::thread::spawn(move || {
+                let mut lane = producer(&model, variant);
+                for n in 0..PACKETS {
+                    while push(&mut lane, n, LEN) != Push::Sent {
+                        while !lane.retry_is_due() {
+                            model.to_producer.wait();
+                        }
+                    }
+                    fence(Ordering::SeqCst);
+                    model.to_consumer.notify();
+                }
+            })
+        };
+        // SAFETY: the only consumer, on a fresh lane that lives in `model`.
+        let mut lane = unsafe { RecvLane::new(model.place()) };
+        for n in 0..PACKETS {
+            loop {
+                let peek = if looks { lane.peek_coming() } else { lane.peek() };
+                if let Peek::Packet(header, LEN, payload) = peek {
+                    assert_eq!(header.a, n as u64);
+                    let come = lane.come() as usize;
+                    for at in [0, STRIDE, LEN - 1].into_iter().filter(|at| *at < come) {
+                        // SAFETY: the payload is readable until it is consumed.
+                        assert_eq!(unsafe { payload.add(at).read() }, n as u8 + 1, "not there");
+                    }
+                    if come == LEN {
+                        break;
+                    }
+                }
+                // As a rank, which sleeps when there is nothing whole.
+                if !lane.has_packet() {
+                    model.to_consumer.wait();
+                }
+            }
+            assert_eq!(lane.consume(), Consumed::GivenBack);
+            fence(Ordering::SeqCst);
+            if lane.wakes_producer() {
+                model.to_producer.notify();
             }
         }
         sender.join().unwrap();
@@ -290,6 +347,19 @@ fn loom_packets_that_tell_nobody() {
 #[test]
 fn loom_data_given_back_while_the_lane_is_filled() {
     run_untold(Variant::Ships, 7, 7);
+}
+
+#[test]
+fn loom_payloads_that_come() {
+    run_coming(Variant::Ships, true);
+    run_coming(Variant::Ships, false);
+}
+
+#[test]
+fn loom_catches_a_count_of_another_lap() {
+    let said = std::panic::catch_unwind(|| run_coming(Variant::Counted, false)).err();
+    let said = said.and_then(|e| e.downcast::<String>().ok());
+    assert!(said.as_ref().is_some_and(|s| s.contains("not there")), "{said:?}");
 }
 
 fn is_caught(run: impl FnOnce() + std::panic::UnwindSafe) {

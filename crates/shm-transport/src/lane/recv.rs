@@ -1,7 +1,7 @@
 use tocsin_sync::atomic::{Ordering, fence_after_rmw};
 use tocsin_transport::{Header, wire};
 
-use super::{Place, piece};
+use super::{Place, Slot, piece};
 
 /// Answer of [`RecvLane::peek`].
 #[derive(Clone, Copy, Debug)]
@@ -11,6 +11,16 @@ pub(crate) enum Peek {
     Packet(Header, usize, *const u8),
     /// The producer's words are impossible: the lane is closed.
     Corrupt,
+}
+
+/// Answer of [`RecvLane::arrival`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Arrival {
+    Nothing,
+    /// A packet of whose payload a part is missing yet: for [`RecvLane::peek_coming`].
+    Comes,
+    /// A packet, or nonsense: for [`RecvLane::peek`].
+    Here,
 }
 
 /// Answer of [`RecvLane::consume`].
@@ -63,9 +73,26 @@ impl RecvLane {
     /// Whether there is something to peek at, be it nonsense.
     #[inline]
     pub(crate) fn has_packet(&self) -> bool {
+        self.arrival() == Arrival::Here
+    }
+
+    /// What there is at the head, be it nonsense.
+    #[inline]
+    pub(crate) fn arrival(&self) -> Arrival {
         // SAFETY: the lane is mapped (promise of `new`).
-        let [stamp, ..] = unsafe { &self.place.slot(self.head).0 };
-        stamp.load(Ordering::Acquire) as u32 != self.old && !self.closed
+        let slot = unsafe { self.place.slot(self.head) };
+        let [stamp, _, length, ..] = &slot.0;
+        let stamp = stamp.load(Ordering::Acquire);
+        if stamp as u32 == self.old || self.closed {
+            return Arrival::Nothing;
+        }
+        // The length is in the low half.
+        if wire::comes((stamp >> 32) as u32)
+            && slot.come() < length.load(Ordering::Relaxed) & u64::from(u32::MAX)
+        {
+            return Arrival::Comes;
+        }
+        Arrival::Here
     }
 
     /// Learns what the slot at the head holds before it is filled.
@@ -76,6 +103,7 @@ impl RecvLane {
         self.old = if self.first_lap { 0 } else { self.head.wrapping_add(1).wrapping_sub(slots) };
     }
 
+    /// The oldest packet, if all of it is there.
     #[inline]
     pub(crate) fn peek(&mut self) -> Peek {
         if self.closed {
@@ -93,6 +121,9 @@ impl RecvLane {
             self.closed = true;
             return Peek::Corrupt;
         }
+        if wire::comes((stamp >> 32) as u32) {
+            return self.peek_whole(slot);
+        }
         let mut content: wire::Content = [0; 7];
         for (copy, word) in content.iter_mut().zip(words) {
             *copy = word.load(Ordering::Relaxed);
@@ -109,6 +140,54 @@ impl RecvLane {
         }
     }
 
+    /// The oldest packet, whose payload comes, if all of it is there. Apart, so that what short messages run through stays
+    /// short.
+    #[cold]
+    fn peek_whole(&mut self, slot: &Slot) -> Peek {
+        let peek = self.peek_coming();
+        if let Peek::Packet(_, len, _) = peek
+            && slot.come() < len as u64
+        {
+            self.peeked = None;
+            return Peek::Empty;
+        }
+        peek
+    }
+
+    /// The oldest packet, if its payload comes: [`come`](Self::come) tells how much is there. It is to be consumed when that
+    /// is all.
+    #[cold]
+    pub(crate) fn peek_coming(&mut self) -> Peek {
+        self.peeked = None;
+        // SAFETY: the lane is mapped (promise of `new`).
+        let slot = unsafe { self.place.slot(self.head) };
+        let [stamp, words @ ..] = &slot.0;
+        // SYNC POINT: as in `peek`.
+        let stamp = stamp.load(Ordering::Acquire);
+        let meta = (stamp >> 32) as u32;
+        if self.closed || stamp as u32 != self.head.wrapping_add(1) || !wire::comes(meta) {
+            return Peek::Empty;
+        }
+        let content = std::array::from_fn(|i| words.get(i).map_or(0, |word| word.load(Ordering::Relaxed)));
+        match self.locate(meta, &content) {
+            Some((header, len, payload, end)) => {
+                self.peeked = Some(end);
+                Peek::Packet(header, len, payload)
+            }
+            None => {
+                self.closed = true;
+                Peek::Corrupt
+            }
+        }
+    }
+
+    /// How many bytes are there of the payload of a packet that comes. A lying producer may say anything.
+    #[inline]
+    pub(crate) fn come(&self) -> u64 {
+        // SAFETY: the lane is mapped (promise of `new`).
+        unsafe { self.place.slot(self.head) }.come()
+    }
+
     /// Checks a copied slot: header, length, where the payload is, and the data position after it.
     #[inline]
     fn locate(&self, meta: u32, content: &wire::Content) -> Option<(Header, usize, *const u8, u32)> {
@@ -123,7 +202,7 @@ impl RecvLane {
                 let slot = unsafe { std::ptr::from_ref(self.place.slot(self.head)) };
                 Some((header, len as usize, slot.cast::<u8>().wrapping_add(48), self.data_head))
             }
-            wire::Place::Data(position) => {
+            wire::Place::Data(position) | wire::Place::Coming(position) => {
                 // Short payloads never travel here, and there is one place where this one can be.
                 let (start, end) = piece(self.data_head, len, self.place.shape.data);
                 if len as usize <= wire::INLINE
@@ -132,8 +211,7 @@ impl RecvLane {
                 {
                     return None;
                 }
-                let offset = start & self.place.shape.data.wrapping_sub(1);
-                Some((header, len as usize, self.place.data.wrapping_add(offset as usize).cast_const(), end))
+                Some((header, len as usize, self.place.at(start).cast_const(), end))
             }
         }
     }

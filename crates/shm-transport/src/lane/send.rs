@@ -1,7 +1,7 @@
 use tocsin_sync::atomic::{Ordering, fence};
 use tocsin_transport::{Header, short, wire};
 
-use super::{Place, piece};
+use super::{LONG, Place, STRIDE, Slot, piece};
 
 /// Answer of [`SendLane::try_push`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,6 +39,9 @@ pub(crate) struct SendLane {
     /// Counts on data that are to come back however full the lane is, likewise.
     #[cfg(loom)]
     pub(crate) counts_data: bool,
+    /// Leaves the last lap's count in a slot whose payload comes, likewise.
+    #[cfg(loom)]
+    pub(crate) leaves_count: bool,
 }
 
 impl SendLane {
@@ -64,6 +67,8 @@ impl SendLane {
             trusts: false,
             #[cfg(loom)]
             counts_data: false,
+            #[cfg(loom)]
+            leaves_count: false,
         }
     }
 
@@ -78,7 +83,7 @@ impl SendLane {
         if self.closed {
             return Push::Corrupt;
         }
-        let inline = len <= wire::INLINE;
+        let (inline, comes) = (len <= wire::INLINE, len >= LONG);
         let (start, end) = if inline {
             (self.data_tail, self.data_tail)
         } else {
@@ -94,27 +99,62 @@ impl SendLane {
             // SAFETY: the caller vouches for `payload`; `len` is at most 16, the size of `words`.
             unsafe { short::copy(payload, words.as_mut_ptr().cast::<u8>(), len) };
             wire::pack_inline(header, words, len)
+        } else if comes {
+            wire::pack_coming(header, len as u32, start)
         } else {
-            let offset = start & self.place.shape.data.wrapping_sub(1);
             // SAFETY: `piece` keeps offset + len inside the data ring, `fits` says that the consumer has
             // given these bytes back; no reference to them exists anywhere.
-            unsafe {
-                std::ptr::copy_nonoverlapping(payload, self.place.data.add(offset as usize), len);
-            }
+            unsafe { std::ptr::copy_nonoverlapping(payload, self.place.at(start), len) };
             wire::pack_data(header, len as u32, start)
         };
         // SAFETY: the lane is mapped (promise of `new`).
         let slot = unsafe { self.place.slot(self.tail) };
         let [stamp, words @ ..] = &slot.0;
+        #[cfg(loom)]
+        let content = self.changed(slot, content);
         for (word, value) in words.iter().zip(content) {
             word.store(value, Ordering::Relaxed);
         }
         self.tail = self.tail.wrapping_add(1);
         self.data_tail = end;
         // SYNC POINT: Release publishes words and payload; pairs with the Acquire in `RecvLane::peek`. That
-        // the slot may be overwritten at all comes from the Acquire in `refresh`.
+        // the slot may be overwritten at all comes from the Acquire in `refresh`. Of a payload that comes, it publishes that
+        // nothing is there yet.
         stamp.store(u64::from(self.tail) | (u64::from(meta) << 32), Ordering::Release);
+        if comes {
+            // SAFETY: as for a payload that goes in before its stamp; the caller vouches for `payload`.
+            unsafe { SendLane::copy_in(slot, payload, self.place.at(start), len) };
+        }
         Push::Sent
+    }
+
+    /// Copies a payload whose slot is published already, and counts what is there. Apart, so that what short messages run
+    /// through stays short.
+    ///
+    /// # Safety
+    /// `payload` is readable for `len` bytes; `to` is that packet's place in the data ring.
+    #[cold]
+    unsafe fn copy_in(slot: &Slot, payload: *const u8, to: *mut u8, len: usize) {
+        let [.., come, _] = &slot.0;
+        let mut done = 0usize;
+        while done < len {
+            let run = len.wrapping_sub(done).min(STRIDE);
+            // SAFETY: done + run <= len; the caller's promise. No reference to these bytes exists anywhere.
+            unsafe { std::ptr::copy_nonoverlapping(payload.add(done), to.add(done), run) };
+            done = done.wrapping_add(run);
+            // SYNC POINT: Release publishes the bytes; pairs with the Acquire in `Slot::come`.
+            come.store(done as u64, Ordering::Release);
+        }
+    }
+
+    /// What a variant makes of a slot's content.
+    #[cfg(loom)]
+    fn changed(&self, slot: &Slot, mut content: wire::Content) -> wire::Content {
+        if self.leaves_count {
+            let [.., come, _] = &mut content;
+            *come = slot.come();
+        }
+        content
     }
 
     /// Reads what the consumer has given back since. What the push answers, if that is not enough.

@@ -295,3 +295,100 @@ proptest! {
         }
     }
 }
+
+/// As [`pull`], of a packet as it comes: how many looks it took, if it was the one with this number.
+fn pull_coming(lane: &mut RecvLane, n: u64) -> Option<(usize, usize)> {
+    let Peek::Packet(header, len, payload) = lane.peek_coming() else {
+        // A short one does not come.
+        return pull(lane).map(|pulled| (pulled.unwrap().1, 0));
+    };
+    assert_eq!(header.a, n);
+    let (mut done, mut looks) = (0, 0);
+    while done < len {
+        let come = lane.come().min(len as u64) as usize;
+        assert!(come >= done);
+        for i in done..come {
+            // SAFETY: the lane promises `len` readable bytes.
+            assert_eq!(
+                unsafe { payload.add(i).read_volatile() },
+                n as u8,
+                "byte {i} of {len}, of {come} that are there"
+            );
+        }
+        looks += usize::from(come > done);
+        done = come;
+        tocsin_sync::atomic::spin_loop();
+    }
+    assert_ne!(lane.consume(), Consumed::Nothing);
+    Some((len, looks))
+}
+
+#[test]
+fn long_packets_come() {
+    const RING: u32 = 128 << 10;
+    let lane = Private::new(SLOTS, RING);
+    let (mut send, mut recv) = lane.ends();
+    for len in [LONG - 1, LONG, LONG + 1, STRIDE * 3, STRIDE * 3 + 17, 64 << 10] {
+        assert_eq!(push(&mut send, 5, len), Push::Sent);
+        assert_eq!(recv.arrival(), Arrival::Here);
+        assert_eq!(pull_coming(&mut recv, 5), Some((len, usize::from(len >= LONG))));
+        assert_eq!(recv.arrival(), Arrival::Nothing);
+        assert_eq!(push(&mut send, 6, len), Push::Sent);
+        assert_eq!(pull(&mut recv), Some(Ok((6, len))));
+    }
+}
+
+/// The producer has stopped in the middle of a payload: there is a packet for who looks at what comes, and for nobody else.
+#[test]
+fn what_has_not_come_is_not_there() {
+    let lane = Private::new(SLOTS, 128 << 10);
+    let (mut send, mut recv) = lane.ends();
+    assert_eq!(push(&mut send, 1, 3 * STRIDE), Push::Sent);
+    let [.., come, _] = &lane.slot(0).0;
+    for there in [0, STRIDE, 3 * STRIDE - 1] {
+        come.store(there as u64, Ordering::Release);
+        assert!(matches!(recv.peek_coming(), Peek::Packet(_, len, _) if len == 3 * STRIDE));
+        assert_eq!((recv.come(), recv.arrival()), (there as u64, Arrival::Comes));
+        assert!(pull(&mut recv).is_none());
+        assert_eq!(recv.consume(), Consumed::Nothing, "it is not there");
+    }
+    // More than there can be.
+    come.store(u64::MAX, Ordering::Release);
+    assert_eq!(recv.arrival(), Arrival::Here);
+    assert_eq!(pull(&mut recv), Some(Ok((1, 3 * STRIDE))));
+}
+
+/// The producer's end on its way to its thread.
+struct Sends(SendLane);
+
+// SAFETY: the lane lives as long as the test, which joins the thread; one thread at a time has the end.
+unsafe impl Send for Sends {}
+
+/// Both copy at once, lap after lap of slots that hold the last lap's counts.
+#[test]
+fn both_copy_at_once() {
+    const PACKETS: u64 = if cfg!(miri) { 20 } else { 2000 };
+    let lane = Private::new(SLOTS, 128 << 10);
+    let (send, mut recv) = lane.ends();
+    let sends = Sends(send);
+    let len = |n: u64| [4 * STRIDE, 40, LONG + 100, 64 << 10][n as usize % 4];
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let Sends(mut send) = { sends };
+            for n in 0..PACKETS {
+                while push(&mut send, n, len(n)) == Push::Full {
+                    tocsin_sync::atomic::spin_loop();
+                }
+            }
+        });
+        for n in 0..PACKETS {
+            let (got, _) = loop {
+                if let Some(pulled) = pull_coming(&mut recv, n) {
+                    break pulled;
+                }
+                tocsin_sync::atomic::spin_loop();
+            };
+            assert_eq!(got, len(n));
+        }
+    });
+}

@@ -1,8 +1,8 @@
 use tocsin_doorbell::Connection;
-use tocsin_transport::{Class, Urgency};
+use tocsin_transport::{Arrival, Class, Urgency};
 
 use crate::Segment;
-use crate::lane::{RecvLane, SendLane};
+use crate::lane::{self, RecvLane, SendLane};
 use crate::segment::layout::{PairHead, RankBlock};
 use crate::transport::copy::Kernel;
 
@@ -148,17 +148,32 @@ impl Peer {
             .fold(0, |bits, (class, is_there)| bits | u8::from(is_there) << class)
     }
 
-    /// See [`Transport::has_arrived`](tocsin_transport::Transport::has_arrived).
+    /// The end that receives in a class.
     #[inline]
-    pub(super) fn has_arrived(&self, class: Class) -> bool {
+    pub(super) fn incoming(&self, class: Class) -> &RecvLane {
         let [eager, coll, control, bulk] = &self.recv;
-        let lane = match class {
+        match class {
             Class::Eager => eager,
             Class::Coll => coll,
             Class::Control => control,
             Class::Bulk => bulk,
-        };
-        lane.has_packet() || self.honesty == Honesty::Caught
+        }
+    }
+
+    /// See [`Transport::has_arrived`](tocsin_transport::Transport::has_arrived).
+    #[inline]
+    pub(super) fn has_arrived(&self, class: Class) -> bool {
+        self.incoming(class).has_packet() || self.honesty == Honesty::Caught
+    }
+
+    /// See [`Transport::arrival`](tocsin_transport::Transport::arrival).
+    #[inline]
+    pub(super) fn arrival(&self, class: Class) -> Arrival {
+        match self.incoming(class).arrival() {
+            lane::Arrival::Comes => Arrival::Comes,
+            lane::Arrival::Nothing if self.honesty != Honesty::Caught => Arrival::Nothing,
+            _ => Arrival::Here,
+        }
     }
 
     /// Whether a pass would find something from this connected peer.

@@ -178,7 +178,7 @@ fn long_packets_ask_for_room_once() {
         let mut ends = world(2);
         ends[0].connect(1).unwrap();
         ends[1].begin_pass();
-        let held = (64 << 10) / len;
+        let held = ends[0].segment().geometry().shape(Class::Eager).data as usize / len;
         let mut sent = 0;
         for given_back in 0..3 * held {
             let mut rings = 0;
