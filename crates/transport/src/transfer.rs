@@ -30,14 +30,15 @@ const ATTEMPTS: u32 = 4;
 const CLOSING: u32 = 64;
 
 /// Large messages of less are cut finer, so that two ranks that wait finish together.
-const SMALL: u64 = 512 * 1024;
+const SMALL: u64 = 256 * 1024;
 
-/// The length of the chunks of a message of `total` bytes; the last may be shorter. The same at both ends.
+/// The length of the chunks of a message of `total` bytes; the last may be shorter. The same at both ends. No more than a
+/// handler may copy at once.
 #[inline]
 pub const fn chunk_bytes(total: u64) -> u64 {
-    if total <= SMALL / 4 {
+    if total <= SMALL / 2 {
         16 * 1024
-    } else if total <= SMALL {
+    } else if total < SMALL {
         32 * 1024
     } else {
         64 * 1024
