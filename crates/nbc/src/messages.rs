@@ -31,7 +31,8 @@ pub trait Messages {
     /// Memory refused.
     fn reserve(&mut self) -> Result<Id, Error>;
 
-    /// Makes sure that messages of up to `bytes` can be sent to, and any received from, a world rank. User threads only.
+    /// Makes sure that messages of up to `bytes` can be sent to, and any received from, a world rank. User threads only;
+    /// the second time it takes next to nothing, and no memory.
     ///
     /// # Errors
     /// No such rank, or memory refused.

@@ -87,6 +87,13 @@ impl Operation {
     }
 }
 
+impl Operation {
+    /// The name of the operation itself, whether it is started at once, prepared or waited for: `allreduce`.
+    pub fn plain_name(self) -> &'static str {
+        self.name().strip_prefix('i').unwrap_or(self.name())
+    }
+}
+
 impl fmt::Display for Operation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())

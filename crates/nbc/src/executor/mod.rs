@@ -141,7 +141,7 @@ impl Nbc {
     ) -> Result<Id, Error> {
         let id = self.prepare(messages, schedule, context)?;
         // SAFETY: - buffers: promised by the caller.
-        unsafe { self.start(messages, id, sequence)? };
+        unsafe { self.run(messages, id, sequence)? };
         Ok(id)
     }
 
@@ -182,20 +182,38 @@ impl Nbc {
         Ok(id)
     }
 
-    /// Starts a prepared schedule, or one whose last run has ended. Allocates nothing. User threads only, because all
-    /// that waits for nothing is run at once, whatever its size, user operators included.
+    /// Starts a prepared schedule, or one whose last run has ended. Allocates nothing, but for a peer that has come since
+    /// the schedule was prepared and is rung for the first time. User threads only, because all that waits for nothing is
+    /// run at once, whatever its size, user operators included.
     ///
     /// # Safety
     /// As [`post`](Self::post).
     ///
     /// # Errors
-    /// [`Error::BadHandle`].
+    /// [`Error::BadHandle`] for a schedule that runs or was released; a peer refused. Nothing has been sent then.
     pub unsafe fn start<M: Messages>(
         &mut self,
         messages: &mut M,
         id: Id,
         sequence: u32,
     ) -> Result<(), Error> {
+        if let Some(schedule) = self.slots.get(id).and_then(|active| active.schedule.as_deref()) {
+            // How a peer is rung could not be known before it had joined.
+            for step in &schedule.steps {
+                if let Kind::Send { peer, .. } | Kind::Recv { peer, .. } = step.kind {
+                    messages.prepare_peer(peer, 0)?;
+                }
+            }
+        }
+        // SAFETY: - promised by the caller.
+        unsafe { self.run(messages, id, sequence) }
+    }
+
+    /// Starts what is prepared, its peers too.
+    ///
+    /// # Safety
+    /// As [`post`](Self::post).
+    unsafe fn run<M: Messages>(&mut self, messages: &mut M, id: Id, sequence: u32) -> Result<(), Error> {
         let Some((active, completion)) = self.slots.both_mut(id) else {
             return Err(Error::BadHandle("was released before"));
         };
