@@ -40,7 +40,7 @@ pub use request::{Callback, RawRequest, Status, wait_all, wait_any};
 pub use threads::{threads, threads_each};
 pub use tocsin_doorbell::{BackendKind, Masked};
 pub use tocsin_nbc::table as algorithms;
-pub use tocsin_nbc::table::Block;
+pub use tocsin_nbc::table::{Arguments, Block, Operation};
 pub use tocsin_nbc::{DataType, Op, UserFunction, UserOp, ValueIndex32, ValueIndex64};
 pub use tocsin_p2p::{ConstBuf, Layout, Mode, MutBuf};
 pub use tocsin_progress::stats::Snapshot;

@@ -97,7 +97,7 @@ impl Kind {
 }
 
 /// An operation in flight. Dropping it detaches the operation: it goes on, and its buffer must stay valid until it
-/// is complete or the rank has finalized.
+/// is complete or the rank has finalized. A persistent one ([`Comm::prepare_raw`]) is in flight while it is active.
 ///
 /// None of its methods may be called in a handler.
 #[derive(Debug)]
@@ -111,6 +111,8 @@ pub struct RawRequest {
     after: Option<Arc<Mutex<Then>>>,
     /// Somebody looks whether it is complete, without calling what makes progress.
     watched: AtomicBool,
+    /// Keeps its slot from run to run; `seen` is then the outcome of the last one, and none while it is active.
+    persistent: bool,
 }
 
 /// What to do when a request is complete.
@@ -148,7 +150,67 @@ impl RawRequest {
     ) -> RawRequest {
         let meaning = Meaning { comm, operation, kind };
         let seen = outcome.map(|outcome| meaning.read(outcome));
-        RawRequest { meaning, id, completion, seen, after: None, watched: AtomicBool::new(false) }
+        let watched = AtomicBool::new(false);
+        RawRequest { meaning, id, completion, seen, after: None, watched, persistent: false }
+    }
+
+    /// Of a collective that is prepared, and not active.
+    pub(crate) fn persistent(
+        comm: Comm,
+        operation: &'static str,
+        id: Id,
+        completion: NonNull<Completion>,
+    ) -> RawRequest {
+        let never = Some(Outcome::default());
+        let mut request = RawRequest::new(comm, operation, Kind::Collective, id, completion, never);
+        request.persistent = true;
+        request
+    }
+
+    /// What errors call the operation.
+    pub fn operation(&self) -> &'static str {
+        self.meaning.operation
+    }
+
+    /// Whether it is a collective that was [prepared](Comm::prepare_raw) and can be started again.
+    pub fn is_persistent(&self) -> bool {
+        self.persistent
+    }
+
+    /// Whether it was started and its outcome has not been seen: by a wait or a test that gave it. What is not persistent
+    /// is started from the beginning.
+    pub fn is_active(&self) -> bool {
+        self.seen.is_none()
+    }
+
+    /// Starts a prepared collective once more, as the next collective of its communicator: every rank starts it, in the
+    /// same order among the others. Allocates nothing, and calls the system only to interrupt or wake a peer. A callback or
+    /// waker is for one run: set it anew.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for one that is active, or is not persistent; [`Error::Revoked`], [`Error::Finalized`],
+    /// [`Error::Aborted`], [`Error::InHandler`]. A member that is dead is the outcome of the run.
+    ///
+    /// # Safety
+    /// The buffers and operators that it was prepared with live, and are used as the call of the operation's name says,
+    /// until the run is complete or the rank has finalized.
+    pub unsafe fn start(&mut self) -> Result<(), Error> {
+        let operation = self.meaning.operation;
+        self.meaning.comm.shared().open(operation)?;
+        let refused = |what: &str| Err(Error::InvalidArgument { operation, what: what.into() });
+        if !self.persistent {
+            return refused("the request is not persistent, and was started when it was made");
+        }
+        if self.is_active() {
+            return refused(
+                "the request is active: wait for it, or test it until it is complete, and start it then",
+            );
+        }
+        // SAFETY: - promised by the caller.
+        unsafe { self.meaning.comm.start_again(operation, self.id)? };
+        self.seen = None;
+        self.after = None;
+        Ok(())
     }
 
     fn completion(&self) -> &Completion {
@@ -204,15 +266,21 @@ impl RawRequest {
         true
     }
 
-    /// The outcome if there is one; frees the slot when it is first seen.
+    /// The outcome if there is one; frees the slot when it is first seen, unless it will be used again.
     fn look(&mut self) -> Option<Result<Status, Error>> {
         if self.seen.is_none() {
             if let Some(outcome) = self.completion().outcome() {
                 let result = self.meaning.read(outcome);
-                self.free();
+                if !self.persistent {
+                    self.free();
+                }
                 self.seen = Some(result);
             } else if self.meaning.comm.shared().is_closed() {
-                return Some(Err(self.meaning.over()));
+                let over = Err(self.meaning.over());
+                if self.persistent {
+                    self.seen = Some(over.clone());
+                }
+                return Some(over);
             }
         }
         self.seen.clone()
@@ -371,7 +439,8 @@ impl Drop for RawRequest {
     fn drop(&mut self) {
         // In a user operator the engine cannot be entered: the slot is free again when the rank leaves.
         let unreachable = crate::operator::InsideOperator::is_here();
-        if self.seen.is_some() || unreachable || self.meaning.comm.shared().is_closed() {
+        let freed = self.seen.is_some() && !self.persistent;
+        if freed || unreachable || self.meaning.comm.shared().is_closed() {
             return;
         }
         let mut guard = self.meaning.comm.shared().enter();
@@ -398,7 +467,8 @@ pub fn wait_all(requests: &mut [&mut RawRequest]) -> Result<(), Error> {
     first
 }
 
-/// Waits until one is complete and gives its position; `None` if `requests` is empty.
+/// Waits until one is complete and gives its position; `None` if `requests` is empty. A persistent one that is not active
+/// is complete.
 pub fn wait_any(requests: &mut [&mut RawRequest]) -> Option<usize> {
     let comm = requests.first()?.meaning.comm.clone();
     loop {

@@ -4,6 +4,7 @@ mod blocks;
 mod reductions;
 
 use tocsin_nbc::table::{self, Arguments};
+use tocsin_progress::Id;
 
 use super::{COLLECTIVE, Comm};
 use crate::error::Error;
@@ -18,7 +19,7 @@ impl Comm {
     /// operator, [`Error::PeerDead`], [`Error::Revoked`], [`Error::Finalized`], refusals of memory.
     pub fn ibarrier_raw(&self, algorithm: Option<&str>) -> Result<RawRequest, Error> {
         // SAFETY: - a barrier has no buffers.
-        unsafe { self.start("ibarrier", &Arguments::Ibarrier, algorithm) }
+        unsafe { self.start_raw(&Arguments::Ibarrier, algorithm) }
     }
 
     /// Starts a broadcast of `bytes` bytes at `buf` from `root`.
@@ -37,17 +38,23 @@ impl Comm {
         algorithm: Option<&str>,
     ) -> Result<RawRequest, Error> {
         // SAFETY: - the buffer: promised by the caller.
-        unsafe { self.start("ibcast", &Arguments::Ibcast { buffer: buf, bytes, root }, algorithm) }
+        unsafe { self.start_raw(&Arguments::Ibcast { buffer: buf, bytes, root }, algorithm) }
     }
 
+    /// Starts the collective that the arguments describe: all the calls here in one.
+    ///
+    /// # Errors
+    /// Those of the call of the operation's name.
+    ///
     /// # Safety
-    /// The arguments' buffers live until the request is complete or the rank has finalized.
-    unsafe fn start(
+    /// As the call of the operation's name: buffers live, and are used as it says, until the request is complete or the
+    /// rank has finalized.
+    pub unsafe fn start_raw(
         &self,
-        operation: &'static str,
         arguments: &Arguments,
         algorithm: Option<&str>,
     ) -> Result<RawRequest, Error> {
+        let operation = arguments.operation().name();
         self.shared().open(operation)?;
         let refused = |e| collective_error(operation, e);
         let schedule = table::compile(&self.inner.group, arguments, algorithm).map_err(refused)?;
@@ -62,11 +69,51 @@ impl Comm {
         let posted =
             unsafe { state.nbc.post(&mut state.p2p, schedule, self.context() | COLLECTIVE, sequence) };
         let id = posted.map_err(refused)?;
-        let completion = state.nbc.completion(id).ok_or_else(|| Error::System {
-            operation: operation.into(),
-            reason: "the request was lost; please report this".into(),
-        })?;
+        let completion = state.nbc.completion(id).ok_or_else(|| lost(operation))?;
         drop(guard);
         Ok(RawRequest::new(self.clone(), operation, Kind::Collective, id, completion, None))
     }
+
+    /// Prepares a collective that is then [started](RawRequest::start) as often as one likes, and says nothing to the
+    /// other ranks. All that its runs need is reserved here: the schedule, its temporaries and requests, the connections
+    /// to its peers.
+    ///
+    /// # Errors
+    /// Those of the call of the operation's name.
+    pub fn prepare_raw(&self, arguments: &Arguments, algorithm: Option<&str>) -> Result<RawRequest, Error> {
+        let operation = arguments.operation().plain_name();
+        self.shared().open(operation)?;
+        let refused = |e| collective_error(operation, e);
+        let schedule = table::compile(&self.inner.group, arguments, algorithm).map_err(refused)?;
+        let mut guard = self.shared().enter_open(operation)?;
+        let state = &mut *guard;
+        if state.p2p.is_revoked(self.context()) {
+            return Err(Error::Revoked { operation });
+        }
+        let context = self.context() | COLLECTIVE;
+        let id = state.nbc.prepare(&mut state.p2p, schedule, context).map_err(refused)?;
+        let completion = state.nbc.completion(id).ok_or_else(|| lost(operation))?;
+        drop(guard);
+        Ok(RawRequest::persistent(self.clone(), operation, id, completion))
+    }
+
+    /// Starts what [`prepare_raw`](Self::prepare_raw) prepared, as the next collective of this communicator.
+    ///
+    /// # Safety
+    /// As [`start_raw`](Self::start_raw).
+    pub(crate) unsafe fn start_again(&self, operation: &'static str, id: Id) -> Result<(), Error> {
+        let mut guard = self.shared().enter_open(operation)?;
+        let state = &mut *guard;
+        if state.p2p.is_revoked(self.context()) {
+            return Err(Error::Revoked { operation });
+        }
+        let sequence = self.next_sequence();
+        // SAFETY: - the buffers: promised by the caller.
+        let started = unsafe { state.nbc.start(&mut state.p2p, id, sequence) };
+        started.map_err(|e| collective_error(operation, e))
+    }
+}
+
+fn lost(operation: &'static str) -> Error {
+    Error::System { operation: operation.into(), reason: "the request was lost; please report this".into() }
 }

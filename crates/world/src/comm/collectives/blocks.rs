@@ -27,7 +27,7 @@ impl Comm {
     ) -> Result<RawRequest, Error> {
         let arguments = Arguments::Iscatter { send, recv, block: bytes_per_rank, root };
         // SAFETY: - the buffers: promised by the caller.
-        unsafe { self.start("iscatter", &arguments, algorithm) }
+        unsafe { self.start_raw(&arguments, algorithm) }
     }
 
     /// Starts a scatter of blocks of different lengths. `send` and `blocks`, one per rank, are used at the root only; `recv`
@@ -49,7 +49,7 @@ impl Comm {
     ) -> Result<RawRequest, Error> {
         let arguments = Arguments::Iscatterv { send, blocks, recv, bytes, root };
         // SAFETY: - the buffers: promised by the caller.
-        unsafe { self.start("iscatterv", &arguments, algorithm) }
+        unsafe { self.start_raw(&arguments, algorithm) }
     }
 
     /// Starts a gather of `bytes_per_rank` bytes from each rank. `recv` is used at the root only; `send` `None`, at the root
@@ -70,7 +70,7 @@ impl Comm {
     ) -> Result<RawRequest, Error> {
         let arguments = Arguments::Igather { send, recv, block: bytes_per_rank, root };
         // SAFETY: - the buffers: promised by the caller.
-        unsafe { self.start("igather", &arguments, algorithm) }
+        unsafe { self.start_raw(&arguments, algorithm) }
     }
 
     /// Starts a gather of blocks of different lengths. `recv` and `blocks`, one per rank and apart from each other, are used
@@ -92,7 +92,7 @@ impl Comm {
     ) -> Result<RawRequest, Error> {
         let arguments = Arguments::Igatherv { send, bytes, recv, blocks, root };
         // SAFETY: - the buffers: promised by the caller.
-        unsafe { self.start("igatherv", &arguments, algorithm) }
+        unsafe { self.start_raw(&arguments, algorithm) }
     }
 
     /// Starts an allgather of `bytes_per_rank` bytes from each rank; `send` `None`: in place.
@@ -111,7 +111,7 @@ impl Comm {
     ) -> Result<RawRequest, Error> {
         let arguments = Arguments::Iallgather { send, recv, block: bytes_per_rank };
         // SAFETY: - the buffers: promised by the caller.
-        unsafe { self.start("iallgather", &arguments, algorithm) }
+        unsafe { self.start_raw(&arguments, algorithm) }
     }
 
     /// Starts an allgather of blocks of different lengths, the same on all ranks; `send` is as long as this rank's block, or
@@ -131,7 +131,7 @@ impl Comm {
     ) -> Result<RawRequest, Error> {
         let arguments = Arguments::Iallgatherv { send, recv, blocks };
         // SAFETY: - the buffers: promised by the caller.
-        unsafe { self.start("iallgatherv", &arguments, algorithm) }
+        unsafe { self.start_raw(&arguments, algorithm) }
     }
 
     /// Starts an alltoall of `bytes_per_peer` bytes from and to each rank; `send` `None`: in place.
@@ -150,7 +150,7 @@ impl Comm {
     ) -> Result<RawRequest, Error> {
         let arguments = Arguments::Ialltoall { send, recv, block: bytes_per_peer };
         // SAFETY: - the buffers: promised by the caller.
-        unsafe { self.start("ialltoall", &arguments, algorithm) }
+        unsafe { self.start_raw(&arguments, algorithm) }
     }
 
     /// Starts an alltoall of blocks of different lengths; `send` `None`: in place, and each block that is sent is as long as
@@ -170,7 +170,7 @@ impl Comm {
     ) -> Result<RawRequest, Error> {
         let arguments = Arguments::Ialltoallv { send, recv, blocks };
         // SAFETY: - the buffers: promised by the caller.
-        unsafe { self.start("ialltoallv", &arguments, algorithm) }
+        unsafe { self.start_raw(&arguments, algorithm) }
     }
 
     /// Starts an alltoall of blocks that differ in type too: as [`ialltoallv_raw`](Self::ialltoallv_raw), in bytes already.
@@ -189,6 +189,6 @@ impl Comm {
     ) -> Result<RawRequest, Error> {
         let arguments = Arguments::Ialltoallw { send, recv, blocks };
         // SAFETY: - the buffers: promised by the caller.
-        unsafe { self.start("ialltoallw", &arguments, algorithm) }
+        unsafe { self.start_raw(&arguments, algorithm) }
     }
 }

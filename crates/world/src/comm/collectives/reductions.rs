@@ -29,7 +29,7 @@ impl Comm {
     ) -> Result<RawRequest, Error> {
         let arguments = Arguments::Ireduce { send, recv, count, data_type, op, root };
         // SAFETY: - the buffers and the operator: promised by the caller.
-        unsafe { self.start("ireduce", &arguments, algorithm) }
+        unsafe { self.start_raw(&arguments, algorithm) }
     }
 
     /// Starts an allreduce of `count` elements; `send` `None`: in place.
@@ -52,7 +52,7 @@ impl Comm {
     ) -> Result<RawRequest, Error> {
         let arguments = Arguments::Iallreduce { send, recv, count, data_type, op };
         // SAFETY: - the buffers and the operator: promised by the caller.
-        unsafe { self.start("iallreduce", &arguments, algorithm) }
+        unsafe { self.start_raw(&arguments, algorithm) }
     }
 
     /// Starts a reduction of which each rank gets as many elements as `counts` says, the same list on all ranks. `send` has
@@ -75,7 +75,7 @@ impl Comm {
     ) -> Result<RawRequest, Error> {
         let arguments = Arguments::IreduceScatter { send, recv, counts, data_type, op };
         // SAFETY: - the buffers and the operator: promised by the caller.
-        unsafe { self.start("ireduce_scatter", &arguments, algorithm) }
+        unsafe { self.start_raw(&arguments, algorithm) }
     }
 
     /// As [`ireduce_scatter_raw`](Self::ireduce_scatter_raw), with `count` elements for each rank.
@@ -96,7 +96,7 @@ impl Comm {
     ) -> Result<RawRequest, Error> {
         let arguments = Arguments::IreduceScatterBlock { send, recv, count, data_type, op };
         // SAFETY: - the buffers and the operator: promised by the caller.
-        unsafe { self.start("ireduce_scatter_block", &arguments, algorithm) }
+        unsafe { self.start_raw(&arguments, algorithm) }
     }
 
     /// Starts a reduction of the ranks up to each rank; `send` `None`: in place.
@@ -117,7 +117,7 @@ impl Comm {
     ) -> Result<RawRequest, Error> {
         let arguments = Arguments::Iscan { send, recv, count, data_type, op };
         // SAFETY: - the buffers and the operator: promised by the caller.
-        unsafe { self.start("iscan", &arguments, algorithm) }
+        unsafe { self.start_raw(&arguments, algorithm) }
     }
 
     /// Starts a reduction of the ranks before each rank; `send` `None`: in place. On rank 0 `recv` stays as it is.
@@ -138,6 +138,6 @@ impl Comm {
     ) -> Result<RawRequest, Error> {
         let arguments = Arguments::Iexscan { send, recv, count, data_type, op };
         // SAFETY: - the buffers and the operator: promised by the caller.
-        unsafe { self.start("iexscan", &arguments, algorithm) }
+        unsafe { self.start_raw(&arguments, algorithm) }
     }
 }
