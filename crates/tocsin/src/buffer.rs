@@ -129,6 +129,27 @@ impl<B: OwnedBuffer> Held<B> {
         self.parts.map_or(0, |p| p.len)
     }
 
+    /// The elements; none once taken.
+    pub(crate) fn elements_of(&self) -> &[B::Item]
+    where
+        B: ElementBuffer,
+    {
+        let Some(parts) = self.parts else { return &[] };
+        // SAFETY: - so many initialised elements: `ElementBuffer`; their storage is ours and lives as long as `self`
+        //         - nobody changes them meanwhile: who lends the memory to an operation does not call this before its end.
+        unsafe { std::slice::from_raw_parts(parts.base.cast(), parts.len) }
+    }
+
+    /// The elements, to be changed; none once taken.
+    pub(crate) fn elements_of_mut(&mut self) -> &mut [B::Item]
+    where
+        B: ElementBuffer,
+    {
+        let Some(parts) = self.parts else { return &mut [] };
+        // SAFETY: - as in `elements_of`; `self` is borrowed exclusively, and nobody else uses them meanwhile.
+        unsafe { std::slice::from_raw_parts_mut(parts.base.cast(), parts.len) }
+    }
+
     pub(crate) fn take(&mut self) -> Option<B> {
         // SAFETY: - the parts came from `into_parts` in `new`, and `take` leaves None, so this is the only call.
         self.parts.take().map(|parts| unsafe { B::from_parts(parts) })

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tocsin_world::{ConstBuf, Mode, MutBuf, RawRequest};
 
 use crate::buffer::{ElementBuffer, Held};
+use crate::collectives::{Form, Part};
 use crate::element::Element;
 use crate::op::Op;
 use crate::request::Request;
@@ -357,9 +358,8 @@ impl Comm {
     /// `root` out of range, unknown algorithm, dead member, revoked communicator.
     pub fn ibcast<B: ElementBuffer>(&self, buf: B, root: u32) -> Result<Request<B>, Error> {
         let buffer = Held::new(buf);
-        let (base, bytes) = buffer.memory();
         // SAFETY: - as in `irecv`.
-        let raw = unsafe { self.raw.ibcast_raw(base, bytes, root, self.algorithm())? };
+        let raw = unsafe { self.begin_bcast(Form::Now, Part::held(&buffer), root)? };
         Ok(Request::new(raw, buffer))
     }
 
@@ -369,11 +369,8 @@ impl Comm {
     /// An operator that is not defined on the element type, unknown algorithm, dead member, revoked communicator.
     pub fn iallreduce<B: ElementBuffer>(&self, buf: B, op: Op<B::Item>) -> Result<Request<B>, Error> {
         let buffer = Held::new(buf);
-        let (base, _) = buffer.memory();
-        let (count, data_type) = (buffer.elements(), <B::Item as Element>::DATA_TYPE);
         // SAFETY: - as in `irecv`.
-        let raw =
-            unsafe { self.raw.iallreduce_raw(None, base, count, data_type, op.raw(), self.algorithm())? };
+        let raw = unsafe { self.begin_allreduce(Form::Now, Part::held(&buffer), op)? };
         Ok(Request::new(raw, buffer))
     }
 
@@ -387,31 +384,13 @@ impl Comm {
         B: ElementBuffer + std::fmt::Debug,
     {
         let send = Held::new(buf);
-        let bytes = self.alltoall_block::<B::Item>(send.elements(), send.elements())?;
         let recv = Held::new(B::zeroed(send.elements()).map_err(|e| Error::System {
             operation: "ialltoall: memory for the result".into(),
             reason: e.to_string(),
         })?);
-        let (from, to) = (send.memory().0, recv.memory().0);
         // SAFETY: - as in `irecv`, for both; they are two allocations.
-        let raw = unsafe { self.raw.ialltoall_raw(Some(from.cast_const()), to, bytes, self.algorithm())? };
+        let raw = unsafe { self.begin_alltoall(Form::Now, Part::held(&send), Part::held(&recv))? };
         Ok(Request::with_companion(raw, recv, Box::new(send)))
-    }
-
-    /// Bytes per peer of an alltoall, once its lengths are checked.
-    pub(crate) fn alltoall_block<T: Element>(&self, send: usize, recv: usize) -> Result<usize, Error> {
-        let ranks = self.size() as usize;
-        if send != recv {
-            let what =
-                format!("the send buffer has {send} elements, the receive buffer {recv}: make them equal");
-            return Err(Error::BufferLength { operation: "ialltoall", what });
-        }
-        if ranks == 0 || !send.is_multiple_of(ranks) {
-            let what =
-                format!("{send} elements cannot be divided among {ranks} ranks: use a multiple of {ranks}");
-            return Err(Error::BufferLength { operation: "ialltoall", what });
-        }
-        Ok(send / ranks * size_of::<T>())
     }
 
     /// Waits until every rank is in the barrier.

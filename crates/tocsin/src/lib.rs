@@ -6,6 +6,7 @@
 //! - [`World`] makes the ranks: threads of this process, processes of `tocsin run`, or re-executions of this program.
 //! - [`Comm`] sends, receives and runs collectives.
 //! - [`Request`] owns its buffer while the operation is in flight; [`Scope`] borrows it instead.
+//! - [`Persistent`] is a collective that is prepared once and started as often as one likes.
 //!
 //! No function of this crate may be called from a signal handler or from a user operator.
 #![warn(missing_debug_implementations)]
@@ -15,6 +16,7 @@ mod collectives;
 mod comm;
 mod element;
 mod op;
+mod persistent;
 mod request;
 mod scope;
 mod world;
@@ -24,6 +26,7 @@ pub use collectives::Blocks;
 pub use comm::{ANY_SOURCE, ANY_TAG, Comm, Message, Source, Tag};
 pub use element::Element;
 pub use op::{Op, UserOp};
+pub use persistent::Persistent;
 pub use request::{Request, wait_all, wait_any};
 pub use scope::{Scope, ScopedRequest};
 pub use tocsin_world::launcher::{self, Launch, OnFailure, Report};

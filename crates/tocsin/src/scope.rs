@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tocsin_world::{ConstBuf, Mode, MutBuf, RawRequest};
 
+use crate::collectives::{Form, Part};
 use crate::comm::{Comm, Message, Source, Tag};
 use crate::element::Element;
 use crate::op::Op;
@@ -187,9 +188,8 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         buf: &'scope mut [T],
         root: u32,
     ) -> Result<ScopedRequest<'scope, &'scope mut [T]>, Error> {
-        let (base, bytes) = (buf.as_mut_ptr().cast(), size_of_val(buf));
         // SAFETY: - as in `irecv`.
-        let raw = unsafe { self.comm.raw().ibcast_raw(base, bytes, root, self.comm.algorithm())? };
+        let raw = unsafe { self.comm.begin_bcast(Form::Now, Part::write(buf), root)? };
         Ok(self.keep(raw, buf))
     }
 
@@ -202,11 +202,8 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         buf: &'scope mut [T],
         op: Op<T>,
     ) -> Result<ScopedRequest<'scope, &'scope mut [T]>, Error> {
-        let (base, count) = (buf.as_mut_ptr().cast(), buf.len());
-        let algorithm = self.comm.algorithm();
         // SAFETY: - as in `irecv`.
-        let raw =
-            unsafe { self.comm.raw().iallreduce_raw(None, base, count, T::DATA_TYPE, op.raw(), algorithm)? };
+        let raw = unsafe { self.comm.begin_allreduce(Form::Now, Part::write(buf), op)? };
         Ok(self.keep(raw, buf))
     }
 
@@ -219,10 +216,8 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         send: &'scope [T],
         recv: &'scope mut [T],
     ) -> Result<ScopedRequest<'scope, &'scope mut [T]>, Error> {
-        let bytes = self.comm.alltoall_block::<T>(send.len(), recv.len())?;
-        let (from, to) = (send.as_ptr().cast(), recv.as_mut_ptr().cast());
         // SAFETY: - as in `isend` and `irecv`; an exclusive borrow overlaps no other.
-        let raw = unsafe { self.comm.raw().ialltoall_raw(Some(from), to, bytes, self.comm.algorithm())? };
+        let raw = unsafe { self.comm.begin_alltoall(Form::Now, Part::read(send), Part::write(recv))? };
         Ok(self.keep(raw, recv))
     }
 }

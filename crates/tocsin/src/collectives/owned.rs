@@ -4,7 +4,7 @@ use std::fmt::Debug;
 
 use tocsin_world::{Block, RawRequest};
 
-use super::{Blocks, Part};
+use super::{Blocks, Form, Part};
 use crate::Error;
 use crate::buffer::{ElementBuffer, Held};
 use crate::comm::Comm;
@@ -51,7 +51,7 @@ impl Comm {
     ) -> Result<Request<B>, Error> {
         // SAFETY: - the request owns both buffers and keeps them until it is complete, also when dropped; forgotten, they
         //           leak.
-        pair(send, recv, |send, recv| unsafe { self.start_iscatter(send, recv, root) })
+        pair(send, recv, |send, recv| unsafe { self.begin_scatter(Form::Now, send, recv, root) })
     }
 
     /// As [`iscatter`](Self::iscatter), with blocks of different lengths: each as long as the `recv` of its rank. `blocks` is
@@ -68,7 +68,7 @@ impl Comm {
     ) -> Result<Request<B>, Error> {
         // SAFETY: - the request owns both buffers and keeps them until it is complete, also when dropped; forgotten, they
         //           leak.
-        pair(send, recv, |send, recv| unsafe { self.start_iscatterv(send, blocks, recv, root) })
+        pair(send, recv, |send, recv| unsafe { self.begin_scatterv(Form::Now, send, blocks, recv, root) })
     }
 
     /// Starts collecting every rank's `send` in the root's `recv`, in rank order; other ranks' `recv` is not used and may be
@@ -84,7 +84,7 @@ impl Comm {
     ) -> Result<Request<B>, Error> {
         // SAFETY: - the request owns both buffers and keeps them until it is complete, also when dropped; forgotten, they
         //           leak.
-        pair(send, recv, |send, recv| unsafe { self.start_igather(send, recv, root) })
+        pair(send, recv, |send, recv| unsafe { self.begin_gather(Form::Now, send, recv, root) })
     }
 
     /// As [`igather`](Self::igather), with blocks of different lengths: each as long as the `send` of its rank. `blocks` is
@@ -101,7 +101,7 @@ impl Comm {
     ) -> Result<Request<B>, Error> {
         // SAFETY: - the request owns both buffers and keeps them until it is complete, also when dropped; forgotten, they
         //           leak.
-        pair(send, recv, |send, recv| unsafe { self.start_igatherv(send, recv, blocks, root) })
+        pair(send, recv, |send, recv| unsafe { self.begin_gatherv(Form::Now, send, recv, blocks, root) })
     }
 
     /// Starts collecting every rank's `send` in everybody's `recv`, in rank order.
@@ -111,7 +111,7 @@ impl Comm {
     pub fn iallgather<B: ElementBuffer + Debug>(&self, send: B, recv: B) -> Result<Request<B>, Error> {
         // SAFETY: - the request owns both buffers and keeps them until it is complete, also when dropped; forgotten, they
         //           leak.
-        pair(send, recv, |send, recv| unsafe { self.start_iallgather(send, recv) })
+        pair(send, recv, |send, recv| unsafe { self.begin_allgather(Form::Now, send, recv) })
     }
 
     /// As [`iallgather`](Self::iallgather), with blocks of different lengths, the same on all ranks; where they stand is each
@@ -128,7 +128,7 @@ impl Comm {
     ) -> Result<Request<B>, Error> {
         // SAFETY: - the request owns both buffers and keeps them until it is complete, also when dropped; forgotten, they
         //           leak.
-        pair(send, recv, |send, recv| unsafe { self.start_iallgatherv(send, recv, blocks) })
+        pair(send, recv, |send, recv| unsafe { self.begin_allgatherv(Form::Now, send, recv, blocks) })
     }
 
     /// Starts combining every rank's `send` element by element; rank i gets, of the result, the `counts[i]` elements that
@@ -146,7 +146,7 @@ impl Comm {
     ) -> Result<Request<B>, Error> {
         // SAFETY: - the request owns both buffers and keeps them until it is complete, also when dropped; forgotten, they
         //           leak.
-        pair(send, recv, |send, recv| unsafe { self.start_ireduce_scatter(send, recv, counts, op) })
+        pair(send, recv, |send, recv| unsafe { self.begin_reduce_scatter(Form::Now, send, recv, counts, op) })
     }
 
     /// As [`ireduce_scatter`](Self::ireduce_scatter), with as many elements for each rank as `recv` has.
@@ -161,7 +161,7 @@ impl Comm {
     ) -> Result<Request<B>, Error> {
         // SAFETY: - the request owns both buffers and keeps them until it is complete, also when dropped; forgotten, they
         //           leak.
-        pair(send, recv, |send, recv| unsafe { self.start_ireduce_scatter_block(send, recv, op) })
+        pair(send, recv, |send, recv| unsafe { self.begin_reduce_scatter_block(Form::Now, send, recv, op) })
     }
 
     /// Starts combining every rank's `buf` element by element; the root gets the result in its own, the others' stay as they
@@ -172,7 +172,7 @@ impl Comm {
     /// communicator.
     pub fn ireduce<B: ElementBuffer>(&self, buf: B, op: Op<B::Item>, root: u32) -> Result<Request<B>, Error> {
         // SAFETY: - the request owns the buffer, as in `iscatter`.
-        one(buf, |buf| unsafe { self.start_ireduce(buf, op, root) })
+        one(buf, |buf| unsafe { self.begin_reduce(Form::Now, buf, op, root) })
     }
 
     /// Starts combining, for each rank, the `buf` of all ranks up to it, element by element and in rank order; each gets its
@@ -182,7 +182,7 @@ impl Comm {
     /// An operator that is not defined on the element type, unknown algorithm, dead member, revoked communicator.
     pub fn iscan<B: ElementBuffer>(&self, buf: B, op: Op<B::Item>) -> Result<Request<B>, Error> {
         // SAFETY: - the request owns the buffer, as in `iscatter`.
-        one(buf, |buf| unsafe { self.start_iscan(buf, op) })
+        one(buf, |buf| unsafe { self.begin_scan(Form::Now, buf, op) })
     }
 
     /// As [`iscan`](Self::iscan), without the rank's own contribution. That of rank 0 stays as it is.
@@ -191,7 +191,7 @@ impl Comm {
     /// As [`iscan`](Self::iscan).
     pub fn iexscan<B: ElementBuffer>(&self, buf: B, op: Op<B::Item>) -> Result<Request<B>, Error> {
         // SAFETY: - the request owns the buffer, as in `iscatter`.
-        one(buf, |buf| unsafe { self.start_iexscan(buf, op) })
+        one(buf, |buf| unsafe { self.begin_exscan(Form::Now, buf, op) })
     }
 
     /// Starts an exchange of blocks of different lengths: block i of `send` goes to rank i, and block i of `recv` comes from
@@ -209,7 +209,7 @@ impl Comm {
     ) -> Result<Request<B>, Error> {
         // SAFETY: - the request owns both buffers, as in `iscatter`.
         pair(send, recv, |send, recv| unsafe {
-            self.start_ialltoallv((send, send_blocks), (recv, recv_blocks))
+            self.begin_alltoallv(Form::Now, (send, send_blocks), (recv, recv_blocks))
         })
     }
 
@@ -230,7 +230,7 @@ impl Comm {
     {
         // SAFETY: - the request owns both buffers, as in `iscatter`.
         pair(send, recv, |send, recv| unsafe {
-            self.start_ialltoallw((send, send_blocks), (recv, recv_blocks))
+            self.begin_alltoallw(Form::Now, (send, send_blocks), (recv, recv_blocks))
         })
     }
 

@@ -2,7 +2,7 @@
 
 use tocsin_world::Block;
 
-use super::{Blocks, Part};
+use super::{Blocks, Form, Part};
 use crate::Error;
 use crate::element::Element;
 use crate::op::Op;
@@ -20,7 +20,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         root: u32,
     ) -> Result<ScopedRequest<'scope, &'scope mut [T]>, Error> {
         // SAFETY: - both are borrowed for 'scope, which ends only after nothing touches them.
-        let raw = unsafe { self.comm().start_iscatter(Part::read(send), Part::write(recv), root)? };
+        let raw = unsafe { self.comm().begin_scatter(Form::Now, Part::read(send), Part::write(recv), root)? };
         Ok(self.keep(raw, recv))
     }
 
@@ -36,7 +36,9 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         root: u32,
     ) -> Result<ScopedRequest<'scope, &'scope mut [T]>, Error> {
         // SAFETY: - both are borrowed for 'scope, which ends only after nothing touches them.
-        let raw = unsafe { self.comm().start_iscatterv(Part::read(send), blocks, Part::write(recv), root)? };
+        let raw = unsafe {
+            self.comm().begin_scatterv(Form::Now, Part::read(send), blocks, Part::write(recv), root)?
+        };
         Ok(self.keep(raw, recv))
     }
 
@@ -51,7 +53,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         root: u32,
     ) -> Result<ScopedRequest<'scope, &'scope mut [T]>, Error> {
         // SAFETY: - both are borrowed for 'scope, which ends only after nothing touches them.
-        let raw = unsafe { self.comm().start_igather(Part::read(send), Part::write(recv), root)? };
+        let raw = unsafe { self.comm().begin_gather(Form::Now, Part::read(send), Part::write(recv), root)? };
         Ok(self.keep(raw, recv))
     }
 
@@ -67,7 +69,9 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         root: u32,
     ) -> Result<ScopedRequest<'scope, &'scope mut [T]>, Error> {
         // SAFETY: - both are borrowed for 'scope, which ends only after nothing touches them.
-        let raw = unsafe { self.comm().start_igatherv(Part::read(send), Part::write(recv), blocks, root)? };
+        let raw = unsafe {
+            self.comm().begin_gatherv(Form::Now, Part::read(send), Part::write(recv), blocks, root)?
+        };
         Ok(self.keep(raw, recv))
     }
 
@@ -81,7 +85,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         recv: &'scope mut [T],
     ) -> Result<ScopedRequest<'scope, &'scope mut [T]>, Error> {
         // SAFETY: - both are borrowed for 'scope, which ends only after nothing touches them.
-        let raw = unsafe { self.comm().start_iallgather(Part::read(send), Part::write(recv))? };
+        let raw = unsafe { self.comm().begin_allgather(Form::Now, Part::read(send), Part::write(recv))? };
         Ok(self.keep(raw, recv))
     }
 
@@ -96,7 +100,8 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         blocks: Blocks<'_>,
     ) -> Result<ScopedRequest<'scope, &'scope mut [T]>, Error> {
         // SAFETY: - both are borrowed for 'scope, which ends only after nothing touches them.
-        let raw = unsafe { self.comm().start_iallgatherv(Part::read(send), Part::write(recv), blocks)? };
+        let raw =
+            unsafe { self.comm().begin_allgatherv(Form::Now, Part::read(send), Part::write(recv), blocks)? };
         Ok(self.keep(raw, recv))
     }
 
@@ -112,8 +117,9 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         op: Op<T>,
     ) -> Result<ScopedRequest<'scope, &'scope mut [T]>, Error> {
         // SAFETY: - both are borrowed for 'scope, which ends only after nothing touches them.
-        let raw =
-            unsafe { self.comm().start_ireduce_scatter(Part::read(send), Part::write(recv), counts, op)? };
+        let raw = unsafe {
+            self.comm().begin_reduce_scatter(Form::Now, Part::read(send), Part::write(recv), counts, op)?
+        };
         Ok(self.keep(raw, recv))
     }
 
@@ -128,8 +134,9 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         op: Op<T>,
     ) -> Result<ScopedRequest<'scope, &'scope mut [T]>, Error> {
         // SAFETY: - both are borrowed for 'scope, which ends only after nothing touches them.
-        let raw =
-            unsafe { self.comm().start_ireduce_scatter_block(Part::read(send), Part::write(recv), op)? };
+        let raw = unsafe {
+            self.comm().begin_reduce_scatter_block(Form::Now, Part::read(send), Part::write(recv), op)?
+        };
         Ok(self.keep(raw, recv))
     }
 
@@ -144,7 +151,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         root: u32,
     ) -> Result<ScopedRequest<'scope, &'scope mut [T]>, Error> {
         // SAFETY: - exclusively borrowed for 'scope, which ends only after nothing touches it.
-        let raw = unsafe { self.comm().start_ireduce(Part::write(buf), op, root)? };
+        let raw = unsafe { self.comm().begin_reduce(Form::Now, Part::write(buf), op, root)? };
         Ok(self.keep(raw, buf))
     }
 
@@ -158,7 +165,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         op: Op<T>,
     ) -> Result<ScopedRequest<'scope, &'scope mut [T]>, Error> {
         // SAFETY: - exclusively borrowed for 'scope, which ends only after nothing touches it.
-        let raw = unsafe { self.comm().start_iscan(Part::write(buf), op)? };
+        let raw = unsafe { self.comm().begin_scan(Form::Now, Part::write(buf), op)? };
         Ok(self.keep(raw, buf))
     }
 
@@ -172,7 +179,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         op: Op<T>,
     ) -> Result<ScopedRequest<'scope, &'scope mut [T]>, Error> {
         // SAFETY: - exclusively borrowed for 'scope, which ends only after nothing touches it.
-        let raw = unsafe { self.comm().start_iexscan(Part::write(buf), op)? };
+        let raw = unsafe { self.comm().begin_exscan(Form::Now, Part::write(buf), op)? };
         Ok(self.keep(raw, buf))
     }
 
@@ -189,7 +196,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
     ) -> Result<ScopedRequest<'scope, &'scope mut [T]>, Error> {
         let from = (Part::read(send), send_blocks);
         // SAFETY: - both are borrowed for 'scope, which ends only after nothing touches them.
-        let raw = unsafe { self.comm().start_ialltoallv(from, (Part::write(recv), recv_blocks))? };
+        let raw = unsafe { self.comm().begin_alltoallv(Form::Now, from, (Part::write(recv), recv_blocks))? };
         Ok(self.keep(raw, recv))
     }
 
@@ -206,7 +213,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
     ) -> Result<ScopedRequest<'scope, &'scope mut [R]>, Error> {
         let from = (Part::read(send), send_blocks);
         // SAFETY: - both are borrowed for 'scope, which ends only after nothing touches them.
-        let raw = unsafe { self.comm().start_ialltoallw(from, (Part::write(recv), recv_blocks))? };
+        let raw = unsafe { self.comm().begin_alltoallw(Form::Now, from, (Part::write(recv), recv_blocks))? };
         Ok(self.keep(raw, recv))
     }
 }

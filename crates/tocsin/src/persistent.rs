@@ -1,0 +1,237 @@
+//! Persistent collectives: prepared once, started as often as one likes.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tocsin_world::RawRequest;
+
+use crate::Error;
+use crate::buffer::{ElementBuffer, Held, OwnedBuffer};
+
+/// A collective that is prepared once and started as often as one likes: it owns its buffers, the same ones for every run.
+///
+/// It is *inactive* until [`start`](Self::start), and again once [`wait`](Self::wait) or [`test`](Self::test) has given the
+/// run's outcome; its buffers can be reached meanwhile. What a run needs is reserved when it is prepared: `start` allocates
+/// nothing, and calls the system only to interrupt or wake a peer. All ranks start it, in the same order among the
+/// communicator's other collectives, of which any number may be in flight; preparing says nothing to the others.
+///
+/// Dropping or forgetting an active one detaches its run: it goes on, and the buffers live until nothing can touch them.
+/// It is a future of the run that is active; its waker runs outside handlers.
+///
+/// ```
+/// use tocsin::{Op, World};
+/// let all = World::threads(2, |comm| -> Result<f64, tocsin::Error> {
+///     let mut sum = comm.allreduce_init(vec![0.0], Op::Sum)?;
+///     let mut total = 0.0;
+///     for step in 0..10 {
+///         sum.buffer_mut()?[0] = f64::from(step) + total;
+///         sum.start()?;
+///         // ... computing; the sum goes on by interrupt ...
+///         sum.wait()?;
+///         total = sum.buffer()?[0];
+///     }
+///     Ok(total)
+/// })?;
+/// for total in all {
+///     assert_eq!(total?, 2026.0);
+/// }
+/// # Ok::<(), tocsin::Error>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "a persistent collective does nothing until it is started"]
+pub struct Persistent<R: OwnedBuffer, S: OwnedBuffer = ()> {
+    /// `None` once the buffers went elsewhere.
+    raw: Option<RawRequest>,
+    recv: Held<R>,
+    send: Held<S>,
+}
+
+fn given_back() -> Error {
+    Error::InvalidArgument {
+        operation: "persistent",
+        what: "the buffers of this collective were already given back".into(),
+    }
+}
+
+impl<R: OwnedBuffer, S: OwnedBuffer> Persistent<R, S> {
+    pub(crate) fn new(raw: RawRequest, recv: Held<R>, send: Held<S>) -> Persistent<R, S> {
+        Persistent { raw: Some(raw), recv, send }
+    }
+
+    /// Starts it once more: the next collective of its communicator.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if it is active; a revoked communicator, a world that is over. A dead member is an error of
+    /// the run, which [`wait`](Self::wait) gives.
+    pub fn start(&mut self) -> Result<(), Error> {
+        let raw = self.raw.as_mut().ok_or_else(given_back)?;
+        // SAFETY: - the buffers are ours; while it is active we lend them to nobody, and whatever becomes of us then, they
+        //           live until it is complete: `drop`; forgotten, they leak
+        //         - a user operator is a function.
+        unsafe { raw.start() }
+    }
+
+    /// Whether it was started and its outcome not given yet.
+    pub fn is_active(&self) -> bool {
+        self.raw.as_ref().is_some_and(RawRequest::is_active)
+    }
+
+    /// Whether it is inactive, or its run complete, for who computes and looks at it between: as
+    /// [`Request::is_done`](crate::Request::is_done).
+    pub fn is_done(&self) -> bool {
+        self.raw.as_ref().is_none_or(RawRequest::is_done)
+    }
+
+    /// Makes some progress, then gives the run's outcome if there is one; from then on it is inactive. Of an inactive one:
+    /// the outcome of its last run, or success.
+    pub fn test(&mut self) -> Option<Result<(), Error>> {
+        match &mut self.raw {
+            Some(raw) => raw.test().map(|outcome| outcome.map(drop)),
+            None => Some(Err(given_back())),
+        }
+    }
+
+    /// Waits until the run is complete; from then on it is inactive. Of an inactive one: gives the outcome of its last run,
+    /// or success.
+    ///
+    /// # Errors
+    /// That of the run. What is received is then in no particular state.
+    pub fn wait(&mut self) -> Result<(), Error> {
+        self.raw.as_mut().ok_or_else(given_back)?.wait().map(drop)
+    }
+
+    /// Waits at most `timeout`; the outcome if it came, `None` if time was up.
+    pub fn wait_timeout(&mut self, timeout: Duration) -> Option<Result<(), Error>> {
+        match &mut self.raw {
+            Some(raw) => raw.wait_timeout(timeout).map(|outcome| outcome.map(drop)),
+            None => Some(Err(given_back())),
+        }
+    }
+
+    /// Runs `then` once with the outcome of the run that is active, as
+    /// [`Request::on_complete`](crate::Request::on_complete) does; at once if it is complete or inactive. It is for one run,
+    /// and makes nothing inactive: a wait or a test does.
+    pub fn on_complete(&mut self, then: impl FnOnce(Result<(), Error>) + Send + 'static) {
+        match &mut self.raw {
+            Some(raw) => raw.on_complete(Box::new(move |outcome| then(outcome.map(drop)))),
+            None => then(Err(given_back())),
+        }
+    }
+
+    /// Gives the buffers back, received first, once it is complete, and frees the rest.
+    ///
+    /// # Errors
+    /// That of the run, if it was active; the buffers are then freed.
+    pub fn into_buffers(mut self) -> Result<(R, S), Error> {
+        if self.is_active() {
+            self.wait()?;
+        }
+        // The schedule has their addresses: it goes first.
+        self.raw = None;
+        let (recv, send) = (self.recv.take(), self.send.take());
+        recv.zip(send).ok_or_else(given_back)
+    }
+
+    /// That the buffers are nobody's but ours.
+    fn inactive(&self) -> Result<(), Error> {
+        match &self.raw {
+            Some(raw) if raw.is_active() => Err(Error::InvalidArgument {
+                operation: raw.operation(),
+                what: "the collective is active: wait for it, or test it until it is complete, and then use its buffers"
+                    .into(),
+            }),
+            Some(_) => Ok(()),
+            None => Err(given_back()),
+        }
+    }
+}
+
+/// Of operations with one buffer, for what goes in and what comes out.
+impl<B: ElementBuffer> Persistent<B> {
+    /// The buffer.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] while it is active.
+    pub fn buffer(&self) -> Result<&[B::Item], Error> {
+        self.inactive()?;
+        Ok(self.recv.elements_of())
+    }
+
+    /// The buffer, to be changed.
+    ///
+    /// # Errors
+    /// As [`buffer`](Self::buffer).
+    pub fn buffer_mut(&mut self) -> Result<&mut [B::Item], Error> {
+        self.inactive()?;
+        Ok(self.recv.elements_of_mut())
+    }
+}
+
+/// Of operations with two buffers.
+impl<R: ElementBuffer, S: ElementBuffer> Persistent<R, S> {
+    /// What was received.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] while it is active.
+    pub fn recv(&self) -> Result<&[R::Item], Error> {
+        self.inactive()?;
+        Ok(self.recv.elements_of())
+    }
+
+    /// What was received, to be changed.
+    ///
+    /// # Errors
+    /// As [`recv`](Self::recv).
+    pub fn recv_mut(&mut self) -> Result<&mut [R::Item], Error> {
+        self.inactive()?;
+        Ok(self.recv.elements_of_mut())
+    }
+
+    /// What is sent.
+    ///
+    /// # Errors
+    /// As [`recv`](Self::recv).
+    pub fn send(&self) -> Result<&[S::Item], Error> {
+        self.inactive()?;
+        Ok(self.send.elements_of())
+    }
+
+    /// What is sent, to be changed.
+    ///
+    /// # Errors
+    /// As [`recv`](Self::recv).
+    pub fn send_mut(&mut self) -> Result<&mut [S::Item], Error> {
+        self.inactive()?;
+        Ok(self.send.elements_of_mut())
+    }
+}
+
+impl<R: OwnedBuffer, S: OwnedBuffer> Drop for Persistent<R, S> {
+    fn drop(&mut self) {
+        let Some(raw) = self.raw.take() else { return };
+        if raw.is_over() {
+            return;
+        }
+        let (mut recv, mut send) = (Held::<R>::new_empty(), Held::<S>::new_empty());
+        std::mem::swap(&mut recv, &mut self.recv);
+        std::mem::swap(&mut send, &mut self.send);
+        raw.detach(Some(Box::new((recv, send))));
+    }
+}
+
+impl<R: OwnedBuffer + Unpin, S: OwnedBuffer + Unpin> Future for Persistent<R, S> {
+    type Output = Result<(), Error>;
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Some(raw) = &mut self.raw else { return Poll::Ready(Err(given_back())) };
+        // First the waker, then the look: a completion in between wakes.
+        raw.set_waker(context.waker());
+        raw.test().map_or(Poll::Pending, |outcome| Poll::Ready(outcome.map(drop)))
+    }
+}
+
+const _: () = {
+    const fn movable<T: Send>() {}
+    movable::<Persistent<Vec<f64>, Vec<f64>>>();
+};
