@@ -6,13 +6,14 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr::NonNull;
 
-use tocsin_world::Block;
+use tocsin_world::{Arguments, Block};
 
 use crate::border::{Failure, guarded};
 use crate::comm::Comm;
 use crate::datatype::data_type;
-use crate::pointer::{algorithm_name, base_of, given, product, rank};
-use crate::request::{Request, start};
+use crate::form::{Call, Form};
+use crate::pointer::{base_of, product, rank};
+use crate::request::Request;
 
 /// The entries of a list of one per rank.
 ///
@@ -101,6 +102,27 @@ fn single(base: *mut u8, bytes: usize, is_root: bool, name: &str) -> Result<Opti
     }
 }
 
+/// # Safety
+/// The header's contract.
+pub(crate) unsafe fn scatter(
+    call: Call,
+    send: *const c_void,
+    receive: *mut c_void,
+    bytes_per_rank: usize,
+    root: c_int,
+) -> Result<(), Failure> {
+    let (comm, root) = (call.comm()?, rank(root, "root")?);
+    let is_root = comm.raw.rank() == root;
+    let mut send: *const u8 = send.cast();
+    if is_root {
+        let whole = product(bytes_per_rank, comm.raw.size() as usize, "bytes_per_rank")?;
+        send = base_of(send.cast_mut(), whole, "send")?;
+    }
+    let receive = single(receive.cast(), bytes_per_rank, is_root, "receive")?;
+    // SAFETY: - the buffers are as long, apart, ours alone while it is active: promised by the caller.
+    unsafe { call.begin(&Arguments::Iscatter { send, recv: receive, block: bytes_per_rank, root }) }
+}
+
 /// Starts a scatter: the block `i` of the root's `send` goes to rank `i`. Each has `bytes_per_rank` bytes. `send` is used at
 /// the root only; with `receive` NULL the root's block stays where it is.
 #[unsafe(no_mangle)]
@@ -113,20 +135,35 @@ pub unsafe extern "C" fn tocsin_iscatter(
     algorithm: *const c_char,
     request: Option<&mut *mut Request>,
 ) -> c_int {
-    guarded("tocsin_iscatter", || {
-        let (comm, root) = (given(comm, "comm")?, rank(root, "root")?);
-        let is_root = comm.raw.rank() == root;
-        let mut send: *const u8 = send.cast();
-        if is_root {
-            let whole = product(bytes_per_rank, comm.raw.size() as usize, "bytes_per_rank")?;
-            send = base_of(send.cast_mut(), whole, "send")?;
-        }
-        let receive = single(receive.cast(), bytes_per_rank, is_root, "receive")?;
-        // SAFETY: - NULL or a string: the header's contract.
-        let name = unsafe { algorithm_name(algorithm)? };
-        // SAFETY: - the buffers are as long, apart, ours alone until completion: the header's contract.
-        start(request, || Ok(unsafe { comm.raw.iscatter_raw(send, receive, bytes_per_rank, root, name) }?))
-    })
+    let call = Call { form: Form::Now, comm, algorithm, request };
+    // SAFETY: - the header's contract.
+    guarded("tocsin_iscatter", || unsafe { scatter(call, send, receive, bytes_per_rank, root) })
+}
+
+/// # Safety
+/// The header's contract.
+pub(crate) unsafe fn scatterv(
+    call: Call,
+    send: *const c_void,
+    send_bytes: *const usize,
+    send_offsets: *const usize,
+    receive: *mut c_void,
+    receive_bytes: usize,
+    root: c_int,
+) -> Result<(), Failure> {
+    let (comm, root) = (call.comm()?, rank(root, "root")?);
+    let is_root = comm.raw.rank() == root;
+    let (mut send, mut at): (*const u8, _) = (send.cast(), Vec::new());
+    if is_root {
+        // SAFETY: - one entry per rank: the header's contract.
+        at = unsafe { blocks_of_bytes(send_bytes, send_offsets, comm.raw.size() as usize, "send_bytes")? };
+        send = base_of(send.cast_mut(), reach(&at), "send")?;
+    }
+    let receive = single(receive.cast(), receive_bytes, is_root, "receive")?;
+    // SAFETY: - the buffers are as long, apart, ours alone while it is active: promised by the caller.
+    unsafe {
+        call.begin(&Arguments::Iscatterv { send, blocks: &at, recv: receive, bytes: receive_bytes, root })
+    }
 }
 
 /// Starts a scatter of blocks of different lengths. `send`, `send_bytes` and `send_offsets` are used at the root only;
@@ -146,23 +183,32 @@ pub unsafe extern "C" fn tocsin_iscatterv(
     algorithm: *const c_char,
     request: Option<&mut *mut Request>,
 ) -> c_int {
-    guarded("tocsin_iscatterv", || {
-        let (comm, root) = (given(comm, "comm")?, rank(root, "root")?);
-        let is_root = comm.raw.rank() == root;
-        let (mut send, mut at): (*const u8, _) = (send.cast(), Vec::new());
-        if is_root {
-            // SAFETY: - one entry per rank: the header's contract.
-            at =
-                unsafe { blocks_of_bytes(send_bytes, send_offsets, comm.raw.size() as usize, "send_bytes")? };
-            send = base_of(send.cast_mut(), reach(&at), "send")?;
-        }
-        let receive = single(receive.cast(), receive_bytes, is_root, "receive")?;
-        // SAFETY: - NULL or a string: the header's contract.
-        let name = unsafe { algorithm_name(algorithm)? };
-        // SAFETY: - the buffers are as long, apart, ours alone until completion: the header's contract.
-        let raw = || unsafe { comm.raw.iscatterv_raw(send, &at, receive, receive_bytes, root, name) };
-        start(request, || Ok(raw()?))
+    let call = Call { form: Form::Now, comm, algorithm, request };
+    // SAFETY: - the header's contract.
+    guarded("tocsin_iscatterv", || unsafe {
+        scatterv(call, send, send_bytes, send_offsets, receive, receive_bytes, root)
     })
+}
+
+/// # Safety
+/// The header's contract.
+pub(crate) unsafe fn gather(
+    call: Call,
+    send: *const c_void,
+    receive: *mut c_void,
+    bytes_per_rank: usize,
+    root: c_int,
+) -> Result<(), Failure> {
+    let (comm, root) = (call.comm()?, rank(root, "root")?);
+    let is_root = comm.raw.rank() == root;
+    let mut receive: *mut u8 = receive.cast();
+    if is_root {
+        let whole = product(bytes_per_rank, comm.raw.size() as usize, "bytes_per_rank")?;
+        receive = base_of(receive, whole, "receive")?;
+    }
+    let send = single(send.cast_mut().cast(), bytes_per_rank, is_root, "send")?.map(<*mut u8>::cast_const);
+    // SAFETY: - the buffers are as long, apart, ours alone while it is active: promised by the caller.
+    unsafe { call.begin(&Arguments::Igather { send, recv: receive, block: bytes_per_rank, root }) }
 }
 
 /// Starts a gather: rank `i`'s `send` becomes block `i` of the root's `receive`. Each has `bytes_per_rank` bytes. `receive` is
@@ -177,21 +223,35 @@ pub unsafe extern "C" fn tocsin_igather(
     algorithm: *const c_char,
     request: Option<&mut *mut Request>,
 ) -> c_int {
-    guarded("tocsin_igather", || {
-        let (comm, root) = (given(comm, "comm")?, rank(root, "root")?);
-        let is_root = comm.raw.rank() == root;
-        let mut receive: *mut u8 = receive.cast();
-        if is_root {
-            let whole = product(bytes_per_rank, comm.raw.size() as usize, "bytes_per_rank")?;
-            receive = base_of(receive, whole, "receive")?;
-        }
-        let send =
-            single(send.cast_mut().cast(), bytes_per_rank, is_root, "send")?.map(<*mut u8>::cast_const);
-        // SAFETY: - NULL or a string: the header's contract.
-        let name = unsafe { algorithm_name(algorithm)? };
-        // SAFETY: - the buffers are as long, apart, ours alone until completion: the header's contract.
-        start(request, || Ok(unsafe { comm.raw.igather_raw(send, receive, bytes_per_rank, root, name) }?))
-    })
+    let call = Call { form: Form::Now, comm, algorithm, request };
+    // SAFETY: - the header's contract.
+    guarded("tocsin_igather", || unsafe { gather(call, send, receive, bytes_per_rank, root) })
+}
+
+/// # Safety
+/// The header's contract.
+pub(crate) unsafe fn gatherv(
+    call: Call,
+    send: *const c_void,
+    send_bytes: usize,
+    receive: *mut c_void,
+    receive_bytes: *const usize,
+    receive_offsets: *const usize,
+    root: c_int,
+) -> Result<(), Failure> {
+    let (comm, root) = (call.comm()?, rank(root, "root")?);
+    let is_root = comm.raw.rank() == root;
+    let (mut receive, mut at): (*mut u8, _) = (receive.cast(), Vec::new());
+    if is_root {
+        // SAFETY: - one entry per rank: the header's contract.
+        at = unsafe {
+            blocks_of_bytes(receive_bytes, receive_offsets, comm.raw.size() as usize, "receive_bytes")?
+        };
+        receive = base_of(receive, reach(&at), "receive")?;
+    }
+    let send = single(send.cast_mut().cast(), send_bytes, is_root, "send")?.map(<*mut u8>::cast_const);
+    // SAFETY: - the buffers are as long, apart, ours alone while it is active: promised by the caller.
+    unsafe { call.begin(&Arguments::Igatherv { send, bytes: send_bytes, recv: receive, blocks: &at, root }) }
 }
 
 /// Starts a gather of blocks of different lengths. `send` has `send_bytes` bytes; with `send` NULL the root's block stands in
@@ -209,24 +269,27 @@ pub unsafe extern "C" fn tocsin_igatherv(
     algorithm: *const c_char,
     request: Option<&mut *mut Request>,
 ) -> c_int {
-    guarded("tocsin_igatherv", || {
-        let (comm, root) = (given(comm, "comm")?, rank(root, "root")?);
-        let is_root = comm.raw.rank() == root;
-        let (mut receive, mut at): (*mut u8, _) = (receive.cast(), Vec::new());
-        if is_root {
-            // SAFETY: - one entry per rank: the header's contract.
-            at = unsafe {
-                blocks_of_bytes(receive_bytes, receive_offsets, comm.raw.size() as usize, "receive_bytes")?
-            };
-            receive = base_of(receive, reach(&at), "receive")?;
-        }
-        let send = single(send.cast_mut().cast(), send_bytes, is_root, "send")?.map(<*mut u8>::cast_const);
-        // SAFETY: - NULL or a string: the header's contract.
-        let name = unsafe { algorithm_name(algorithm)? };
-        // SAFETY: - the buffers are as long, apart, ours alone until completion: the header's contract.
-        let raw = || unsafe { comm.raw.igatherv_raw(send, send_bytes, receive, &at, root, name) };
-        start(request, || Ok(raw()?))
+    let call = Call { form: Form::Now, comm, algorithm, request };
+    // SAFETY: - the header's contract.
+    guarded("tocsin_igatherv", || unsafe {
+        gatherv(call, send, send_bytes, receive, receive_bytes, receive_offsets, root)
     })
+}
+
+/// # Safety
+/// The header's contract.
+pub(crate) unsafe fn allgather(
+    call: Call,
+    send: *const c_void,
+    receive: *mut c_void,
+    bytes_per_rank: usize,
+) -> Result<(), Failure> {
+    let comm = call.comm()?;
+    let whole = product(bytes_per_rank, comm.raw.size() as usize, "bytes_per_rank")?;
+    let receive = base_of(receive.cast(), whole, "receive")?;
+    let send = (!send.is_null()).then_some(send.cast());
+    // SAFETY: - the buffers are as long, apart, ours alone while it is active: promised by the caller.
+    unsafe { call.begin(&Arguments::Iallgather { send, recv: receive, block: bytes_per_rank }) }
 }
 
 /// Starts an allgather: rank `i`'s `send` becomes block `i` of everybody's `receive`. Each has `bytes_per_rank` bytes. With
@@ -240,16 +303,29 @@ pub unsafe extern "C" fn tocsin_iallgather(
     algorithm: *const c_char,
     request: Option<&mut *mut Request>,
 ) -> c_int {
-    guarded("tocsin_iallgather", || {
-        let comm = given(comm, "comm")?;
-        let whole = product(bytes_per_rank, comm.raw.size() as usize, "bytes_per_rank")?;
-        let receive = base_of(receive.cast(), whole, "receive")?;
-        let send = (!send.is_null()).then_some(send.cast());
-        // SAFETY: - NULL or a string: the header's contract.
-        let name = unsafe { algorithm_name(algorithm)? };
-        // SAFETY: - the buffers are as long, apart, ours alone until completion: the header's contract.
-        start(request, || Ok(unsafe { comm.raw.iallgather_raw(send, receive, bytes_per_rank, name) }?))
-    })
+    let call = Call { form: Form::Now, comm, algorithm, request };
+    // SAFETY: - the header's contract.
+    guarded("tocsin_iallgather", || unsafe { allgather(call, send, receive, bytes_per_rank) })
+}
+
+/// # Safety
+/// The header's contract.
+pub(crate) unsafe fn allgatherv(
+    call: Call,
+    send: *const c_void,
+    receive: *mut c_void,
+    receive_bytes: *const usize,
+    receive_offsets: *const usize,
+) -> Result<(), Failure> {
+    let comm = call.comm()?;
+    // SAFETY: - one entry per rank: the header's contract.
+    let at = unsafe {
+        blocks_of_bytes(receive_bytes, receive_offsets, comm.raw.size() as usize, "receive_bytes")?
+    };
+    let receive = base_of(receive.cast(), reach(&at), "receive")?;
+    let send = (!send.is_null()).then_some(send.cast());
+    // SAFETY: - the buffers are as long, apart, ours alone while it is active: promised by the caller.
+    unsafe { call.begin(&Arguments::Iallgatherv { send, recv: receive, blocks: &at }) }
 }
 
 /// Starts an allgather of blocks of different lengths: `receive_bytes` is the same on all ranks, `receive_offsets` each rank's
@@ -264,19 +340,27 @@ pub unsafe extern "C" fn tocsin_iallgatherv(
     algorithm: *const c_char,
     request: Option<&mut *mut Request>,
 ) -> c_int {
-    guarded("tocsin_iallgatherv", || {
-        let comm = given(comm, "comm")?;
-        // SAFETY: - one entry per rank: the header's contract.
-        let at = unsafe {
-            blocks_of_bytes(receive_bytes, receive_offsets, comm.raw.size() as usize, "receive_bytes")?
-        };
-        let receive = base_of(receive.cast(), reach(&at), "receive")?;
-        let send = (!send.is_null()).then_some(send.cast());
-        // SAFETY: - NULL or a string: the header's contract.
-        let name = unsafe { algorithm_name(algorithm)? };
-        // SAFETY: - the buffers are as long, apart, ours alone until completion: the header's contract.
-        start(request, || Ok(unsafe { comm.raw.iallgatherv_raw(send, receive, &at, name) }?))
+    let call = Call { form: Form::Now, comm, algorithm, request };
+    // SAFETY: - the header's contract.
+    guarded("tocsin_iallgatherv", || unsafe {
+        allgatherv(call, send, receive, receive_bytes, receive_offsets)
     })
+}
+
+/// # Safety
+/// The header's contract.
+pub(crate) unsafe fn alltoall(
+    call: Call,
+    send: *const c_void,
+    receive: *mut c_void,
+    bytes_per_rank: usize,
+) -> Result<(), Failure> {
+    let comm = call.comm()?;
+    let bytes = product(bytes_per_rank, comm.raw.size() as usize, "bytes_per_rank")?;
+    let send = Some(base_of(send.cast_mut().cast(), bytes, "send")?.cast_const());
+    let receive = base_of(receive.cast(), bytes, "receive")?;
+    // SAFETY: - the buffers are as long, apart, ours alone while it is active: promised by the caller.
+    unsafe { call.begin(&Arguments::Ialltoall { send, recv: receive, block: bytes_per_rank }) }
 }
 
 /// Starts an alltoall: the block `i` of `send` goes to rank `i`, whose block for us arrives as block `i` of `receive`.
@@ -290,16 +374,36 @@ pub unsafe extern "C" fn tocsin_ialltoall(
     algorithm: *const c_char,
     request: Option<&mut *mut Request>,
 ) -> c_int {
-    guarded("tocsin_ialltoall", || {
-        let comm = given(comm, "comm")?;
-        let bytes = product(bytes_per_rank, comm.raw.size() as usize, "bytes_per_rank")?;
-        let send = Some(base_of(send.cast_mut().cast(), bytes, "send")?.cast_const());
-        let receive = base_of(receive.cast(), bytes, "receive")?;
-        // SAFETY: - NULL or a string: the header's contract.
-        let name = unsafe { algorithm_name(algorithm)? };
-        // SAFETY: - `bytes` readable and writable bytes, apart, ours alone until completion: the header's contract.
-        start(request, || Ok(unsafe { comm.raw.ialltoall_raw(send, receive, bytes_per_rank, name) }?))
-    })
+    let call = Call { form: Form::Now, comm, algorithm, request };
+    // SAFETY: - the header's contract.
+    guarded("tocsin_ialltoall", || unsafe { alltoall(call, send, receive, bytes_per_rank) })
+}
+
+/// # Safety
+/// The header's contract.
+pub(crate) unsafe fn alltoallv(
+    call: Call,
+    send: *const c_void,
+    send_bytes: *const usize,
+    send_offsets: *const usize,
+    receive: *mut c_void,
+    receive_bytes: *const usize,
+    receive_offsets: *const usize,
+) -> Result<(), Failure> {
+    let comm = call.comm()?;
+    let ranks = comm.raw.size() as usize;
+    // SAFETY: - one entry per rank: the header's contract.
+    let to = unsafe { blocks_of_bytes(receive_bytes, receive_offsets, ranks, "receive_bytes")? };
+    let receive = base_of(receive.cast(), reach(&to), "receive")?;
+    let mut from = None;
+    if !send_bytes.is_null() {
+        // SAFETY: - one entry per rank: the header's contract.
+        let blocks = unsafe { blocks_of_bytes(send_bytes, send_offsets, ranks, "send_bytes")? };
+        from = Some((base_of(send.cast_mut().cast(), reach(&blocks), "send")?.cast_const(), blocks));
+    }
+    let send = from.as_ref().map(|(base, blocks)| (*base, &blocks[..]));
+    // SAFETY: - the buffers are as long, apart, ours alone while it is active: promised by the caller.
+    unsafe { call.begin(&Arguments::Ialltoallv { send, recv: receive, blocks: &to }) }
 }
 
 /// Starts an alltoall of blocks of different lengths, each as long at its sender as at its receiver. Offsets may be NULL.
@@ -316,24 +420,42 @@ pub unsafe extern "C" fn tocsin_ialltoallv(
     algorithm: *const c_char,
     request: Option<&mut *mut Request>,
 ) -> c_int {
-    guarded("tocsin_ialltoallv", || {
-        let comm = given(comm, "comm")?;
-        let ranks = comm.raw.size() as usize;
-        // SAFETY: - one entry per rank: the header's contract.
-        let to = unsafe { blocks_of_bytes(receive_bytes, receive_offsets, ranks, "receive_bytes")? };
-        let receive = base_of(receive.cast(), reach(&to), "receive")?;
-        let mut from = None;
-        if !send_bytes.is_null() {
-            // SAFETY: - one entry per rank: the header's contract.
-            let blocks = unsafe { blocks_of_bytes(send_bytes, send_offsets, ranks, "send_bytes")? };
-            from = Some((base_of(send.cast_mut().cast(), reach(&blocks), "send")?.cast_const(), blocks));
-        }
-        let send = from.as_ref().map(|(base, blocks)| (*base, &blocks[..]));
-        // SAFETY: - NULL or a string: the header's contract.
-        let name = unsafe { algorithm_name(algorithm)? };
-        // SAFETY: - the blocks are there, apart, ours alone until completion: the header's contract.
-        start(request, || Ok(unsafe { comm.raw.ialltoallv_raw(send, receive, &to, name) }?))
+    let call = Call { form: Form::Now, comm, algorithm, request };
+    // SAFETY: - the header's contract.
+    guarded("tocsin_ialltoallv", || unsafe {
+        alltoallv(call, send, send_bytes, send_offsets, receive, receive_bytes, receive_offsets)
     })
+}
+
+/// # Safety
+/// The header's contract.
+#[allow(clippy::too_many_arguments, reason = "those of MPI_Ialltoallw")]
+pub(crate) unsafe fn alltoallw(
+    call: Call,
+    send: *const c_void,
+    send_counts: *const usize,
+    send_offsets: *const usize,
+    send_datatypes: *const c_int,
+    receive: *mut c_void,
+    receive_counts: *const usize,
+    receive_offsets: *const usize,
+    receive_datatypes: *const c_int,
+) -> Result<(), Failure> {
+    let comm = call.comm()?;
+    let ranks = comm.raw.size() as usize;
+    // SAFETY: - one entry per rank: the header's contract.
+    let to =
+        unsafe { blocks_of_elements(receive_counts, receive_offsets, receive_datatypes, ranks, "receive")? };
+    let receive = base_of(receive.cast(), reach(&to), "receive")?;
+    let mut from = None;
+    if !send_counts.is_null() {
+        // SAFETY: - one entry per rank: the header's contract.
+        let blocks = unsafe { blocks_of_elements(send_counts, send_offsets, send_datatypes, ranks, "send")? };
+        from = Some((base_of(send.cast_mut().cast(), reach(&blocks), "send")?.cast_const(), blocks));
+    }
+    let send = from.as_ref().map(|(base, blocks)| (*base, &blocks[..]));
+    // SAFETY: - the buffers are as long, apart, ours alone while it is active: promised by the caller.
+    unsafe { call.begin(&Arguments::Ialltoallw { send, recv: receive, blocks: &to }) }
 }
 
 /// As tocsin_ialltoallv, where each block has elements of a type of its own: lengths are counts of elements of
@@ -353,25 +475,19 @@ pub unsafe extern "C" fn tocsin_ialltoallw(
     algorithm: *const c_char,
     request: Option<&mut *mut Request>,
 ) -> c_int {
-    guarded("tocsin_ialltoallw", || {
-        let comm = given(comm, "comm")?;
-        let ranks = comm.raw.size() as usize;
-        // SAFETY: - one entry per rank: the header's contract.
-        let to = unsafe {
-            blocks_of_elements(receive_counts, receive_offsets, receive_datatypes, ranks, "receive")?
-        };
-        let receive = base_of(receive.cast(), reach(&to), "receive")?;
-        let mut from = None;
-        if !send_counts.is_null() {
-            // SAFETY: - one entry per rank: the header's contract.
-            let blocks =
-                unsafe { blocks_of_elements(send_counts, send_offsets, send_datatypes, ranks, "send")? };
-            from = Some((base_of(send.cast_mut().cast(), reach(&blocks), "send")?.cast_const(), blocks));
-        }
-        let send = from.as_ref().map(|(base, blocks)| (*base, &blocks[..]));
-        // SAFETY: - NULL or a string: the header's contract.
-        let name = unsafe { algorithm_name(algorithm)? };
-        // SAFETY: - the blocks are there, apart, ours alone until completion: the header's contract.
-        start(request, || Ok(unsafe { comm.raw.ialltoallw_raw(send, receive, &to, name) }?))
+    let call = Call { form: Form::Now, comm, algorithm, request };
+    // SAFETY: - the header's contract.
+    guarded("tocsin_ialltoallw", || unsafe {
+        alltoallw(
+            call,
+            send,
+            send_counts,
+            send_offsets,
+            send_datatypes,
+            receive,
+            receive_counts,
+            receive_offsets,
+            receive_datatypes,
+        )
     })
 }

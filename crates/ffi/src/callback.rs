@@ -16,7 +16,7 @@ struct Argument(*mut c_void);
 unsafe impl Send for Argument {}
 
 /// Has `callback` called once when the operation is complete, at once if it is already. The request must be waited for
-/// or freed as without it. The callback may start operations but must not wait for any, and
+/// or freed as without it. Of a persistent request it is for the run that is active. The callback may start operations but must not wait for any, and
 /// should be short: where a thread that waits runs it, the rank makes no progress meanwhile.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_on_complete(

@@ -2,10 +2,20 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
-use crate::border::guarded;
+use tocsin_world::Arguments;
+
+use crate::border::{Failure, guarded};
 use crate::comm::Comm;
-use crate::pointer::{algorithm_name, base_of, given, rank};
-use crate::request::{Request, start};
+use crate::form::{Call, Form};
+use crate::pointer::{base_of, rank};
+use crate::request::Request;
+
+/// # Safety
+/// The header's contract.
+pub(crate) unsafe fn barrier(call: Call) -> Result<(), Failure> {
+    // SAFETY: - a barrier has no buffers.
+    unsafe { call.begin(&Arguments::Ibarrier) }
+}
 
 /// Starts a barrier: complete when every rank has started it. `algorithm` NULL: the library chooses.
 #[unsafe(no_mangle)]
@@ -14,12 +24,23 @@ pub unsafe extern "C" fn tocsin_ibarrier(
     algorithm: *const c_char,
     request: Option<&mut *mut Request>,
 ) -> c_int {
-    guarded("tocsin_ibarrier", || {
-        let comm = given(comm, "comm")?;
-        // SAFETY: - NULL or a string: the header's contract.
-        let name = unsafe { algorithm_name(algorithm)? };
-        start(request, || Ok(comm.raw.ibarrier_raw(name)?))
-    })
+    let call = Call { form: Form::Now, comm, algorithm, request };
+    // SAFETY: - the header's contract.
+    guarded("tocsin_ibarrier", || unsafe { barrier(call) })
+}
+
+/// # Safety
+/// The header's contract.
+pub(crate) unsafe fn bcast(
+    call: Call,
+    buffer: *mut c_void,
+    bytes: usize,
+    root: c_int,
+) -> Result<(), Failure> {
+    let buffer = base_of(buffer.cast(), bytes, "buffer")?;
+    let root = rank(root, "root")?;
+    // SAFETY: - the buffers are as long, apart, ours alone while it is active: promised by the caller.
+    unsafe { call.begin(&Arguments::Ibcast { buffer, bytes, root }) }
 }
 
 /// Starts a broadcast of `bytes` bytes from the root's buffer to everybody's.
@@ -32,13 +53,7 @@ pub unsafe extern "C" fn tocsin_ibcast(
     algorithm: *const c_char,
     request: Option<&mut *mut Request>,
 ) -> c_int {
-    guarded("tocsin_ibcast", || {
-        let comm = given(comm, "comm")?;
-        let buffer = base_of(buffer.cast(), bytes, "buffer")?;
-        let root = rank(root, "root")?;
-        // SAFETY: - NULL or a string: the header's contract.
-        let name = unsafe { algorithm_name(algorithm)? };
-        // SAFETY: - `bytes` writable bytes, ours alone until completion: the header's contract.
-        start(request, || Ok(unsafe { comm.raw.ibcast_raw(buffer, bytes, root, name) }?))
-    })
+    let call = Call { form: Form::Now, comm, algorithm, request };
+    // SAFETY: - the header's contract.
+    guarded("tocsin_ibcast", || unsafe { bcast(call, buffer, bytes, root) })
 }

@@ -60,7 +60,17 @@ unsafe fn raw<'a>(handle: *mut Request) -> Option<&'a mut RawRequest> {
     unsafe { handle.as_mut() }.map(|request| &mut request.raw)
 }
 
-/// Ends a request: frees the handle, writes the status, gives the operation's error.
+/// The request behind a handle that there is something to wait for; `None` for a NULL handle and for a persistent request
+/// that is not active.
+///
+/// # Safety
+/// As [`raw`].
+unsafe fn awaited<'a>(handle: *mut Request) -> Option<&'a mut RawRequest> {
+    // SAFETY: - promised by the caller.
+    unsafe { raw(handle) }.filter(|raw| raw.is_active() || !raw.is_persistent())
+}
+
+/// Ends a request: frees the handle unless it is persistent, writes the status, gives the operation's error.
 ///
 /// # Safety
 /// As [`take`].
@@ -70,13 +80,17 @@ unsafe fn finish(
     outcome: Result<tocsin_world::Status, Error>,
 ) -> Result<(), Failure> {
     // SAFETY: - promised by the caller.
-    drop(unsafe { take(handle) });
+    if unsafe { raw(*handle) }.is_none_or(|raw| !raw.is_persistent()) {
+        // SAFETY: - promised by the caller.
+        drop(unsafe { take(handle) });
+    }
     write(status, Status::of(&outcome));
     outcome.map(drop).map_err(Failure::from)
 }
 
-/// Looks whether the operation is complete. If it is, `done` becomes 1, the request is freed and set to NULL, the
-/// operation's own error is returned, and `status`, unless NULL, is written. A NULL request is complete.
+/// Looks whether the operation is complete. If it is, `done` becomes 1, the request is freed and set to NULL, or inactive if
+/// it is persistent, the operation's own error is returned, and `status`, unless NULL, is written. A NULL request is
+/// complete; so is a persistent one that is not active, here and below.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_test(
     request: Option<&mut *mut Request>,
@@ -88,7 +102,7 @@ pub unsafe extern "C" fn tocsin_test(
         let done = place(done, "done")?;
         *done = 0;
         // SAFETY: - NULL or a live handle, used by this thread only: the header's contract.
-        let Some(raw) = (unsafe { raw(*request) }) else {
+        let Some(raw) = (unsafe { awaited(*request) }) else {
             *done = 1;
             write(status, Status::EMPTY);
             return Ok(());
@@ -113,8 +127,8 @@ pub unsafe extern "C" fn tocsin_is_done(request: Option<&Request>, done: Option<
     })
 }
 
-/// Waits until the operation is complete, frees the request and sets it to NULL. Returns the operation's own error.
-/// `status` may be NULL. A NULL request is complete.
+/// Waits until the operation is complete, frees the request and sets it to NULL; a persistent one becomes inactive instead.
+/// Returns the operation's own error. `status` may be NULL. A NULL request is complete.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_wait(
     request: Option<&mut *mut Request>,
@@ -123,7 +137,7 @@ pub unsafe extern "C" fn tocsin_wait(
     guarded("tocsin_wait", || {
         let request = place(request, "request")?;
         // SAFETY: - NULL or a live handle, used by this thread only: the header's contract.
-        let Some(raw) = (unsafe { raw(*request) }) else {
+        let Some(raw) = (unsafe { awaited(*request) }) else {
             write(status, Status::EMPTY);
             return Ok(());
         };
@@ -146,7 +160,7 @@ pub unsafe extern "C" fn tocsin_wait_timeout(
         let done = place(done, "done")?;
         *done = 0;
         // SAFETY: - NULL or a live handle, used by this thread only: the header's contract.
-        let Some(raw) = (unsafe { raw(*request) }) else {
+        let Some(raw) = (unsafe { awaited(*request) }) else {
             *done = 1;
             write(status, Status::EMPTY);
             return Ok(());
@@ -162,7 +176,10 @@ pub unsafe extern "C" fn tocsin_wait_timeout(
 ///
 /// # Safety
 /// NULL, or `count` handles, each NULL or live and used by this thread only.
-unsafe fn array<'a>(count: usize, requests: *mut *mut Request) -> Result<&'a mut [*mut Request], Failure> {
+pub(crate) unsafe fn array<'a>(
+    count: usize,
+    requests: *mut *mut Request,
+) -> Result<&'a mut [*mut Request], Failure> {
     if count == 0 {
         return Ok(&mut []);
     }
@@ -182,17 +199,17 @@ unsafe fn array<'a>(count: usize, requests: *mut *mut Request) -> Result<&'a mut
     Ok(handles)
 }
 
-/// The requests of an array that are not NULL, and the position of each in it.
+/// The requests of an array that there is something to wait for, and the position of each in it.
 ///
 /// # Safety
 /// The handles passed [`array`].
 unsafe fn present<'a>(handles: &[*mut Request]) -> (Vec<&'a mut RawRequest>, Vec<usize>) {
     // SAFETY: - NULL or live, each once: promised by the caller.
-    let requests = handles.iter().enumerate().filter_map(|(at, h)| Some((unsafe { raw(*h) }?, at)));
+    let requests = handles.iter().enumerate().filter_map(|(at, h)| Some((unsafe { awaited(*h) }?, at)));
     requests.unzip()
 }
 
-/// Waits until all `count` requests are complete, frees them and sets them to NULL. NULL requests are complete. With
+/// Waits until all `count` requests are complete, and ends each as tocsin_wait does. NULL requests are complete. With
 /// `statuses` (may be NULL) each request's own error is in its status. Returns the error of the first that failed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_waitall(
@@ -204,24 +221,28 @@ pub unsafe extern "C" fn tocsin_waitall(
         // SAFETY: - the header's contract.
         let handles = unsafe { array(count, requests)? };
         // SAFETY: - just checked by `array`.
-        let (mut raws, _) = unsafe { present(handles) };
+        let (mut raws, positions) = unsafe { present(handles) };
         let first = tocsin_world::wait_all(&mut raws);
+        let outcomes: Vec<_> = raws.iter_mut().map(|raw| raw.test()).collect();
         drop(raws);
+        let mut awaited = positions.into_iter().zip(outcomes).peekable();
         for (position, handle) in handles.iter_mut().enumerate() {
-            // SAFETY: - each handle is NULL or live, and taken once; the references to it are gone.
-            let outcome = unsafe { take(handle) }.and_then(|mut request| request.raw.test());
-            if !statuses.is_null() {
-                let status = outcome.as_ref().map_or(Status::EMPTY, Status::of);
-                // SAFETY: - `count` statuses are writable: the header's contract.
-                unsafe { (*statuses.add(position)).write(status) };
+            let outcome = awaited.next_if(|(at, _)| *at == position).and_then(|(_, outcome)| outcome);
+            // SAFETY: - `count` statuses are writable: the header's contract.
+            let status = (!statuses.is_null()).then(|| unsafe { &mut *statuses.add(position) });
+            match outcome {
+                // SAFETY: - the handle is live; the references to it are gone. Its error is in its status, and the first of
+                //           them in `first`.
+                Some(outcome) => drop(unsafe { finish(handle, status, outcome) }),
+                None => write(status, Status::EMPTY),
             }
         }
         first.map_err(Failure::from)
     })
 }
 
-/// Waits until one of the requests is complete, writes its position into `index`, frees it and sets it to NULL. Returns
-/// that operation's own error. If all are NULL, `index` becomes -1 at once. `status` may be NULL.
+/// Waits until one of the requests is complete, writes its position into `index` and ends it as tocsin_wait does. Returns
+/// that operation's own error. If all are NULL or inactive, `index` becomes -1 at once. `status` may be NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_waitany(
     count: usize,
@@ -266,7 +287,8 @@ pub unsafe extern "C" fn tocsin_cancel(request: *mut Request, cancelled: Option<
     })
 }
 
-/// Frees the handle and sets it to NULL. The operation goes on, and its buffers must stay valid until it is complete.
+/// Frees the handle and sets it to NULL. An operation in flight, or the run of a persistent one, goes on, and its buffers
+/// must stay valid until it is complete.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_request_free(request: Option<&mut *mut Request>) -> c_int {
     guarded("tocsin_request_free", || {

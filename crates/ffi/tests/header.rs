@@ -24,6 +24,7 @@ fn generated() -> String {
         "collectives",
         "blocks",
         "reductions",
+        "persistent",
         "threads",
     ];
     let mut builder = cbindgen::Builder::new().with_config(config);

@@ -1,0 +1,52 @@
+//! How a collective begins: at once, or prepared to be started later.
+
+use std::ffi::c_char;
+
+use tocsin_world::Arguments;
+
+use crate::border::Failure;
+use crate::comm::Comm;
+use crate::pointer::{algorithm_name, given};
+use crate::request::{Request, start};
+
+/// What becomes of a collective whose arguments fit.
+#[derive(Clone, Copy)]
+pub(crate) enum Form {
+    /// It is started.
+    Now,
+    /// It is prepared, to be started as often as one likes.
+    Persistent,
+}
+
+/// What every collective is given.
+pub(crate) struct Call<'a> {
+    pub(crate) form: Form,
+    pub(crate) comm: Option<&'a Comm>,
+    pub(crate) algorithm: *const c_char,
+    pub(crate) request: Option<&'a mut *mut Request>,
+}
+
+impl<'a> Call<'a> {
+    /// The communicator.
+    pub(crate) fn comm(&self) -> Result<&'a Comm, Failure> {
+        given(self.comm, "comm")
+    }
+
+    /// Begins the operation and gives its request.
+    ///
+    /// # Safety
+    /// The algorithm is NULL or a string. The buffers are as long as the arguments say, apart, and ours alone while the
+    /// request is active.
+    pub(crate) unsafe fn begin(self, arguments: &Arguments) -> Result<(), Failure> {
+        let comm = self.comm()?;
+        // SAFETY: - promised by the caller.
+        let name = unsafe { algorithm_name(self.algorithm)? };
+        start(self.request, || {
+            Ok(match self.form {
+                // SAFETY: - promised by the caller.
+                Form::Now => unsafe { comm.raw.start_raw(arguments, name) }?,
+                Form::Persistent => comm.raw.prepare_raw(arguments, name)?,
+            })
+        })
+    }
+}
