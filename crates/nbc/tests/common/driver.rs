@@ -29,6 +29,9 @@ pub trait Lower: Messages {
     /// Before the token is released.
     fn after(&mut self) {}
 
+    /// Before a schedule is started again.
+    fn before_restart(&mut self) {}
+
     /// Opened around passes that play a handler's.
     fn scope() -> Option<HandlerScope> {
         None
@@ -43,6 +46,10 @@ impl Lower for End {
 
     fn is_clean(&self) -> bool {
         End::is_clean(self)
+    }
+
+    fn before_restart(&mut self) {
+        self.forget_peers();
     }
 }
 
@@ -364,6 +371,7 @@ impl<L: Lower> Machine<L> {
             for rank in 0..self.ranks.len() {
                 let Rank { lower, nbc } = &mut self.ranks[rank];
                 let id = call.ids[rank].unwrap();
+                lower.before_restart();
                 // SAFETY: - as `post`.
                 unsafe { nbc.start(lower, id, self.sequence).unwrap() };
                 lower.after();

@@ -33,6 +33,8 @@ struct Host {
     recvs: Vec<Post>,
     completed: VecDeque<(u32, u64, Outcome)>,
     dead: bool,
+    /// Peers that messages may be sent to.
+    prepared: Vec<u32>,
 }
 
 struct Net {
@@ -86,6 +88,11 @@ impl End {
         }
     }
 
+    /// Peers have to be prepared anew, as for a run of a schedule that was prepared before they had come.
+    pub fn forget_peers(&mut self) {
+        self.net.borrow_mut().hosts[self.rank as usize].prepared.clear();
+    }
+
     pub fn kill(&mut self, rank: u32) {
         let net = &mut *self.net.borrow_mut();
         net.hosts[rank as usize].dead = true;
@@ -127,7 +134,12 @@ impl Messages for End {
     }
 
     fn prepare_peer(&mut self, peer: u32, _: usize) -> Result<(), Error> {
-        assert!(peer != self.rank && (peer as usize) < self.net.borrow().hosts.len());
+        let net = &mut *self.net.borrow_mut();
+        assert!(peer != self.rank && (peer as usize) < net.hosts.len());
+        let prepared = &mut net.hosts[self.rank as usize].prepared;
+        if !prepared.contains(&peer) {
+            prepared.push(peer);
+        }
         Ok(())
     }
 
@@ -141,6 +153,7 @@ impl Messages for End {
         let host = &mut self.net.borrow_mut().hosts[self.rank as usize];
         assert_eq!(host.requests[request.index as usize], State::Reserved);
         assert!(envelope.cookie != 0 && envelope.tag >= 0);
+        assert!(host.prepared.contains(&envelope.peer), "rank {} is not prepared for", envelope.peer);
         host.requests[request.index as usize] = State::Started;
         let memory = from.cast_mut();
         host.sends.push(Post { envelope: *envelope, request: request.index, memory, bytes });
