@@ -245,6 +245,7 @@ static void communicators(tocsin_comm *comm, int rank, int size) {
 }
 
 #include "collectives.h"
+#include "persistent.h"
 
 static void exchange(tocsin_comm *comm) {
     static const size_t sizes[] = {0, 1, 100, 8192, 65536, 300001};
@@ -263,6 +264,7 @@ static void exchange(tocsin_comm *comm) {
         wait_for(request);
     }
     collectives(comm, rank, size);
+    persistent(comm, rank, size);
     user_operator(comm, rank, size);
     requests(comm, rank, size);
     communicators(comm, rank, size);

@@ -19,6 +19,8 @@ pub const ALL: &[(&str, Scenario)] = &[
     ("collectives", collectives::random_collectives),
     ("collectives-product", collectives::product),
     ("mixed", collectives::mixed),
+    ("restarted", collectives::restarted),
+    ("restarted-until-death", collectives::restarted_until_death),
     ("flow-control", flow::sends_then_barrier),
     ("flood", flow::flood),
     ("rings", flow::rings_who_computes),

@@ -60,6 +60,16 @@ fn product(kind: Kind, backend: BackendKind) {
     }
 }
 
+/// Persistent collectives, among others.
+fn restarted(kind: Kind, backend: BackendKind) {
+    for ranks in [1, 2, 3, 4, 7, 16] {
+        let rounds = if deep() { 60 } else { 8 };
+        let arguments = Arguments::new().with("seed", 5000 + ranks).with("rounds", rounds);
+        let arguments = arguments.with("max", largest(ranks) / if deep() { 8 } else { 32 });
+        case(kind, ranks, backend, "restarted", arguments).pass();
+    }
+}
+
 /// 10^5 operations of every kind at random, several communicators, for one backend.
 fn soak(kind: Kind, backend: BackendKind, operations: u64) {
     let arguments = Arguments::new().with("seed", 3).with("operations", operations).with("max", 20_000);
@@ -94,6 +104,16 @@ fn product_of_collectives_threads() {
 #[test]
 fn product_of_collectives_processes() {
     BACKENDS.into_iter().for_each(|b| product(Kind::Processes, b));
+}
+
+#[test]
+fn restarted_threads() {
+    BACKENDS.into_iter().for_each(|b| restarted(Kind::Threads, b));
+}
+
+#[test]
+fn restarted_processes() {
+    BACKENDS.into_iter().for_each(|b| restarted(Kind::Processes, b));
 }
 
 #[test]

@@ -108,14 +108,23 @@ fn words(list: &[&str]) -> Vec<String> {
 
 #[test]
 fn every_survivor_learns_who_died() {
-    let rounds = if cfg!(debug_assertions) && !deep() { 50 } else { 200 };
+    deaths("until-death", if cfg!(debug_assertions) && !deep() { 50 } else { 200 });
+}
+
+#[test]
+fn every_run_of_a_persistent_collective_learns_who_died() {
+    deaths("restarted-until-death", if cfg!(debug_assertions) && !deep() { 15 } else { 60 });
+}
+
+/// Kills one of four ranks at some moment of a scenario, so many times.
+fn deaths(scenario: &str, rounds: usize) {
     let before = names_left();
     let mut random = Random::new(11);
     let mut latest = 0;
     for round in 0..rounds {
         let backend = ["signal", "thread", "poll"][round % 3];
         let victim = random.below(4) as usize;
-        let scenario = words(&["until-death", &format!("seed={round}"), &format!("victim={victim}")]);
+        let scenario = words(&[scenario, &format!("seed={round}"), &format!("victim={victim}")]);
         let mut world = World::launch(4, backend, "report", &scenario);
         world.running();
         std::thread::sleep(Duration::from_micros(random.below(20_000)));

@@ -2,14 +2,16 @@
 //! a model that replays the algorithm's stated order, to the last bit. And the product of all that a collective depends on.
 
 mod call;
+mod restarted;
 
-use tocsin_nbc::table::{self, Operation};
+use tocsin_nbc::table::{self, Algorithm, Operation};
 use tocsin_world::{Comm, Error, RawRequest};
 
 use crate::random::Random;
 use crate::run::Arguments;
 use crate::scenarios::messages;
 use call::{Call, Combine, Part};
+pub use restarted::{restarted, restarted_until_death};
 
 /// One collective of the plan, with what this rank's buffer holds and what it must hold in the end.
 struct Planned {
@@ -24,13 +26,18 @@ fn has_blocks(operation: Operation) -> bool {
     parts || (operation != Operation::Ibcast && !operation.is_reduction())
 }
 
-/// Starts it by its algorithm, or by whichever fits if that one cannot serve this communicator (all ranks find the same).
-fn post(comm: &Comm, mut call: Call) -> Planned {
-    let (me, ranks) = (comm.rank(), comm.size());
+/// The call by its algorithm, or by whichever fits if that one cannot serve so many ranks (all find the same).
+fn fitted(mut call: Call, ranks: u32) -> Call {
     if call.algorithm.restrictions.power_of_two && !ranks.is_power_of_two() {
         let first = table::of(call.operation).next();
         call.algorithm = first.unwrap_or_else(|| panic!("{} has no algorithm", call.operation));
     }
+    call
+}
+
+fn post(comm: &Comm, call: Call) -> Planned {
+    let (me, ranks) = (comm.rank(), comm.size());
+    let call = fitted(call, ranks);
     let mut part = call.part(me, ranks);
     let what = format!("{} by {}: {call:?}", call.operation, call.algorithm.name);
     // SAFETY: the buffers are heap memory that stays where it is until the request is complete: `finish`.
@@ -40,8 +47,13 @@ fn post(comm: &Comm, mut call: Call) -> Planned {
 }
 
 fn start(comm: &Comm, random: &mut Random, max: u64) -> Planned {
-    let ranks = u64::from(comm.size());
     let algorithm = &table::ALGORITHMS[random.below(table::ALGORITHMS.len() as u64) as usize];
+    post(comm, call_of(comm, algorithm, random, max))
+}
+
+/// A random call by an algorithm, the same on all ranks.
+fn call_of(comm: &Comm, algorithm: &'static Algorithm, random: &mut Random, max: u64) -> Call {
+    let ranks = u64::from(comm.size());
     let scale = [8, 64, 1024, max][random.below(4) as usize].min(max);
     let elements = random.below(scale / 8 + 1);
     let mut call = Call {
@@ -50,6 +62,7 @@ fn start(comm: &Comm, random: &mut Random, max: u64) -> Planned {
         combine: [Combine::Integers(random.below(3) as usize), Combine::Floats, Combine::Affine]
             [random.below(3) as usize],
         seed: random.bits(),
+        run: 0,
         elements: (if has_blocks(algorithm.operation) { elements / ranks } else { elements }) as usize,
         root: random.below(ranks) as u32,
         in_place: random.below(3) == 0,
@@ -57,7 +70,7 @@ fn start(comm: &Comm, random: &mut Random, max: u64) -> Planned {
     if !call.is_allowed() {
         call.combine = Combine::Floats;
     }
-    post(comm, call)
+    call
 }
 
 /// Every operation by every algorithm, from every root, in both forms, around every size at which something changes, with
@@ -78,7 +91,9 @@ pub fn product(comm: &Comm, arguments: &Arguments) {
                 for &combine in combines {
                     for in_place in [false, true] {
                         let seed = random.bits();
-                        let call = Call { operation, algorithm, combine, seed, elements, root, in_place };
+                        let run = 0;
+                        let call =
+                            Call { operation, algorithm, combine, seed, run, elements, root, in_place };
                         if seed.is_multiple_of(every) && call.is_allowed() {
                             finish(comm, post(comm, call));
                         }
@@ -93,9 +108,12 @@ fn finish(comm: &Comm, mut planned: Planned) {
     if let Err(error) = planned.request.wait() {
         panic!("rank {}: {}: {error}", comm.rank(), planned.what);
     }
-    let Part { recv, expected, .. } = &planned.part;
-    let wrong = recv.iter().zip(expected).position(|(is, should)| is != should);
-    assert!(wrong.is_none(), "rank {}: byte {wrong:?} of the result of {}", comm.rank(), planned.what);
+    check(comm, &planned.part, &planned.what);
+}
+
+fn check(comm: &Comm, part: &Part, what: &str) {
+    let wrong = part.recv.iter().zip(&part.expected).position(|(is, should)| is != should);
+    assert!(wrong.is_none(), "rank {}: byte {wrong:?} of the result of {what}", comm.rank());
 }
 
 /// `seed`, `rounds`, `outstanding` (at most, at once), `max` (bytes per rank).

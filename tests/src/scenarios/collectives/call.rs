@@ -2,7 +2,7 @@
 
 use tocsin_nbc::order::Shape;
 use tocsin_nbc::table::{Algorithm, Operation};
-use tocsin_world::{Block, Comm, DataType, Error, Op, RawRequest, UserOp};
+use tocsin_world::{Arguments, Block, Comm, DataType, Error, Op, RawRequest, UserOp};
 
 use crate::random::Random;
 
@@ -24,6 +24,8 @@ pub struct Call {
     pub algorithm: &'static Algorithm,
     pub combine: Combine,
     pub seed: u64,
+    /// Which time it is started: the contents are others each time.
+    pub run: u64,
     /// Of the vector, or of the longest block.
     pub elements: usize,
     pub root: u32,
@@ -113,6 +115,7 @@ impl Call {
     /// What rank `from` has for rank `to`; its vector, where that is for all.
     fn contribution(&self, from: u32, to: u32, elements: usize) -> Vec<u64> {
         let mut random = self.random(from, to);
+        random = Random::new(random.bits() ^ self.run.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         if matches!(self.combine, Combine::Floats) {
             // Of very different sizes, so that the order of a sum shows in its last bits.
             let mut float = |_| (random.bits() as f64 - 9e18) * 0.5_f64.powi(random.below(90) as i32);
@@ -274,6 +277,52 @@ impl Call {
             put(&mut expected, *block, words);
         }
         Part { send, recv, expected, from, to, counts }
+    }
+
+    /// Other contents for the next run, in the same buffers; to be followed by a start.
+    pub fn refill(&self, part: &mut Part, me: u32, ranks: u32) {
+        let next = self.part(me, ranks);
+        part.send.copy_from_slice(&next.send);
+        part.recv.copy_from_slice(&next.recv);
+        part.expected = next.expected;
+    }
+
+    /// The rank's part, as the library is told of it.
+    fn arguments<'a>(&self, me: u32, part: &'a mut Part) -> Arguments<'a> {
+        let in_place = self.is_in_place(me);
+        let (from, to) = (part.send.as_ptr(), part.recv.as_mut_ptr());
+        let (send, recv) = ((!in_place).then_some(from), (!in_place).then_some(to));
+        let Part { from: blocks, to: places, counts, .. } = part;
+        let (block, bytes, count, root) = (self.elements * 8, self.own(me) * 8, self.elements, self.root);
+        let (op, data_type) = self.combine.operator();
+        let exchanged = send.map(|send| (send, &blocks[..]));
+        match self.operation {
+            Operation::Ibarrier => Arguments::Ibarrier,
+            Operation::Ibcast => Arguments::Ibcast { buffer: to, bytes: block, root },
+            Operation::Iscatter => Arguments::Iscatter { send: from, recv, block, root },
+            Operation::Iscatterv => Arguments::Iscatterv { send: from, blocks, recv, bytes, root },
+            Operation::Igather => Arguments::Igather { send, recv: to, block, root },
+            Operation::Igatherv => Arguments::Igatherv { send, bytes, recv: to, blocks: places, root },
+            Operation::Iallgather => Arguments::Iallgather { send, recv: to, block },
+            Operation::Iallgatherv => Arguments::Iallgatherv { send, recv: to, blocks: places },
+            Operation::Ialltoall => Arguments::Ialltoall { send, recv: to, block },
+            Operation::Ialltoallv => Arguments::Ialltoallv { send: exchanged, recv: to, blocks: places },
+            Operation::Ialltoallw => Arguments::Ialltoallw { send: exchanged, recv: to, blocks: places },
+            Operation::Ireduce => Arguments::Ireduce { send, recv: to, count, data_type, op, root },
+            Operation::Iallreduce => Arguments::Iallreduce { send, recv: to, count, data_type, op },
+            Operation::IreduceScatter => Arguments::IreduceScatter { send, recv: to, counts, data_type, op },
+            Operation::IreduceScatterBlock => {
+                Arguments::IreduceScatterBlock { send, recv: to, count, data_type, op }
+            }
+            Operation::Iscan => Arguments::Iscan { send, recv: to, count, data_type, op },
+            Operation::Iexscan => Arguments::Iexscan { send, recv: to, count, data_type, op },
+            other => panic!("no scenario for {other}"),
+        }
+    }
+
+    /// Prepares the rank's part, to be started again and again in the same buffers.
+    pub fn prepare(&self, comm: &Comm, part: &mut Part) -> Result<RawRequest, Error> {
+        comm.prepare_raw(&self.arguments(comm.rank(), part), Some(self.algorithm.name))
     }
 
     /// Starts the rank's part.
