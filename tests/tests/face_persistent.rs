@@ -4,12 +4,12 @@
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
 use tocsin_tests as _; // Links the tripwire allocator.
 
 use tocsin::{Block, Blocks, Comm, Config, Error, Op, Persistent, UserOp, World};
+use tocsin_sync::atomic::{AtomicUsize, Ordering};
 
 /// Runs `f` on ranks of 1 to 4 threads over each backend; any error fails the test.
 fn everywhere(f: impl Fn(Comm) -> Result<(), Error> + Sync) {
@@ -269,7 +269,6 @@ fn dropped_or_forgotten_while_active_it_goes_on() {
     });
 }
 
-#[derive(Default)]
 struct Count(AtomicUsize);
 
 impl Wake for Count {
@@ -285,7 +284,7 @@ fn it_is_a_future_of_each_run() {
         for run in 1..=10 {
             sum.buffer_mut()?.fill(run);
             sum.start()?;
-            let count = Arc::new(Count::default());
+            let count = Arc::new(Count(AtomicUsize::new(0)));
             let waker = Waker::from(count.clone());
             let mut context = Context::from_waker(&waker);
             let mut woken = 0;

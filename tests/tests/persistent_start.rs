@@ -5,9 +5,9 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::process::Command;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use tocsin::{Block, Blocks, Comm, Config, Error, Op, Persistent, World};
+use tocsin_sync::atomic::{AtomicU32, Ordering};
 
 /// Counts what each thread takes and gives back.
 struct Counting;
@@ -66,8 +66,11 @@ macro_rules! restarted {
 
 restarted!(Persistent<()>, Persistent<Vec<u64>>, Persistent<Vec<u64>, Vec<u64>>);
 
+/// A collective and its name.
+type Named = (&'static str, Box<dyn Restarted>);
+
 /// One of each operation, of `len` elements of 8 bytes in a vector or block.
-fn all(comm: &Comm, len: usize) -> Result<Vec<(&'static str, Box<dyn Restarted>)>, Error> {
+fn all(comm: &Comm, len: usize) -> Result<Vec<Named>, Error> {
     let ranks = comm.size() as usize;
     let one = || vec![1u64; len];
     let whole = || vec![1u64; len * ranks];
@@ -155,10 +158,17 @@ fn child_without_system_calls() {
     unsafe { libc::alarm(60) };
     let mut config = Config::default();
     config.set("TOCSIN_BACKEND", "poll").unwrap();
-    let done = AtomicU32::new(0);
+    let (ready, done) = (AtomicU32::new(0), AtomicU32::new(0));
+    // Without the library: who waits there may be asleep, and has to be woken.
+    let meet = |count: &AtomicU32| {
+        count.fetch_add(1, Ordering::SeqCst);
+        while count.load(Ordering::SeqCst) < 2 {
+            std::hint::spin_loop();
+        }
+    };
     let results = World::threads_with(2, &config, |comm| -> Result<(), Error> {
         let mut prepared = all(&comm, 8)?;
-        let run_all = |prepared: &mut Vec<(&'static str, Box<dyn Restarted>)>| -> Result<(), Error> {
+        let run_all = |prepared: &mut Vec<Named>| -> Result<(), Error> {
             prepared.iter_mut().try_for_each(|(_, one)| one.start())?;
             for (_, one) in prepared {
                 while one.test().transpose()?.is_none() {
@@ -169,13 +179,10 @@ fn child_without_system_calls() {
         };
         // The first run maps what the kernel gives when it is first asked.
         run_all(&mut prepared)?;
-        comm.barrier()?;
+        meet(&ready);
         forbid_calls();
         let failed = (0..RUNS).try_for_each(|_| run_all(&mut prepared)).is_err();
-        done.fetch_add(1, Ordering::SeqCst);
-        while done.load(Ordering::SeqCst) < 2 {
-            std::hint::spin_loop();
-        }
+        meet(&done);
         // SAFETY: ends the process at once.
         unsafe { libc::_exit(if failed { 1 } else { NO_CALL }) }
     });

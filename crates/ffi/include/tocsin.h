@@ -7,7 +7,8 @@
  *   Outputs are written on success only, but for flags and handles that a failure clears, and for a status, which a
  *   failed operation fills as far as it is known.
  * - A handle is freed by the call that takes its address (wait, test, finalize, ..._free), which also sets it to NULL.
- *   Freeing NULL does nothing.
+ *   Freeing NULL does nothing. A persistent request (..._init) is freed by tocsin_request_free alone: waits and tests
+ *   leave it, to be started again.
  * - A buffer belongs to the library from the call that starts an operation to the operation's completion. Waiting, or
  *   a test that says so, is completion; freeing a request is not: its buffer must outlive the operation.
  * - Handles of communicators may be used by several threads at once; one request by one thread at a time; a world only
@@ -317,8 +318,9 @@ int tocsin_abort(const tocsin_comm *comm, int code);
 // Frees the handle and sets it to NULL. Requests that it started go on.
 int tocsin_comm_free(tocsin_comm **comm);
 
-// Looks whether the operation is complete. If it is, `done` becomes 1, the request is freed and set to NULL, the
-// operation's own error is returned, and `status`, unless NULL, is written. A NULL request is complete.
+// Looks whether the operation is complete. If it is, `done` becomes 1, the request is freed and set to NULL, or inactive if
+// it is persistent, the operation's own error is returned, and `status`, unless NULL, is written. A NULL request is
+// complete; so is a persistent one that is not active, here and below.
 int tocsin_test(tocsin_request **request,
                 int *done,
                 tocsin_status *status);
@@ -330,8 +332,8 @@ int tocsin_test(tocsin_request **request,
 int tocsin_is_done(const tocsin_request *request,
                    int *done);
 
-// Waits until the operation is complete, frees the request and sets it to NULL. Returns the operation's own error.
-// `status` may be NULL. A NULL request is complete.
+// Waits until the operation is complete, frees the request and sets it to NULL; a persistent one becomes inactive instead.
+// Returns the operation's own error. `status` may be NULL. A NULL request is complete.
 int tocsin_wait(tocsin_request **request,
                 tocsin_status *status);
 
@@ -341,14 +343,14 @@ int tocsin_wait_timeout(tocsin_request **request,
                         int *done,
                         tocsin_status *status);
 
-// Waits until all `count` requests are complete, frees them and sets them to NULL. NULL requests are complete. With
+// Waits until all `count` requests are complete, and ends each as tocsin_wait does. NULL requests are complete. With
 // `statuses` (may be NULL) each request's own error is in its status. Returns the error of the first that failed.
 int tocsin_waitall(size_t count,
                    tocsin_request **requests,
                    tocsin_status *statuses);
 
-// Waits until one of the requests is complete, writes its position into `index`, frees it and sets it to NULL. Returns
-// that operation's own error. If all are NULL, `index` becomes -1 at once. `status` may be NULL.
+// Waits until one of the requests is complete, writes its position into `index` and ends it as tocsin_wait does. Returns
+// that operation's own error. If all are NULL or inactive, `index` becomes -1 at once. `status` may be NULL.
 int tocsin_waitany(size_t count,
                    tocsin_request **requests,
                    ptrdiff_t *index,
@@ -359,11 +361,12 @@ int tocsin_waitany(size_t count,
 int tocsin_cancel(tocsin_request *request,
                   int *cancelled);
 
-// Frees the handle and sets it to NULL. The operation goes on, and its buffers must stay valid until it is complete.
+// Frees the handle and sets it to NULL. An operation in flight, or the run of a persistent one, goes on, and its buffers
+// must stay valid until it is complete.
 int tocsin_request_free(tocsin_request **request);
 
 // Has `callback` called once when the operation is complete, at once if it is already. The request must be waited for
-// or freed as without it. The callback may start operations but must not wait for any, and
+// or freed as without it. Of a persistent request it is for the run that is active. The callback may start operations but must not wait for any, and
 // should be short: where a thread that waits runs it, the rank makes no progress meanwhile.
 int tocsin_on_complete(tocsin_request *request,
                        tocsin_callback callback,
@@ -641,6 +644,184 @@ int tocsin_iexscan(const tocsin_comm *comm,
                    int op,
                    const char *algorithm,
                    tocsin_request **request);
+
+// Starts a persistent request once more, as the next collective of its communicator: every rank starts it, in the same
+// order among the others. It is active then, until tocsin_wait or tocsin_test gives its outcome. Allocates nothing, and
+// calls the system only to interrupt or wake a peer. TOCSIN_ERROR_ARGUMENT for one that is active or not persistent.
+int tocsin_start(tocsin_request *request);
+
+// Starts `count` persistent requests, in the order of the array. The first that fails ends it: those before it are
+// active, those after it are not.
+int tocsin_startall(size_t count,
+                    tocsin_request **requests);
+
+// Prepares a barrier: arguments as those of tocsin_ibarrier.
+//
+// Here and below, preparing concerns no other rank, reads lists during the call only and leaves the buffers alone: they
+// belong to the library while the request is active, and have to stay where they are until it is freed. The request is
+// persistent: tocsin_start starts it, tocsin_wait, tocsin_test and the like wait for it and leave it, inactive, in its
+// place, to be started again; tocsin_request_free frees it.
+int tocsin_barrier_init(const tocsin_comm *comm,
+                        const char *algorithm,
+                        tocsin_request **request);
+
+// Prepares a broadcast: arguments as those of tocsin_ibcast.
+int tocsin_bcast_init(const tocsin_comm *comm,
+                      void *buffer,
+                      size_t bytes,
+                      int root,
+                      const char *algorithm,
+                      tocsin_request **request);
+
+// Prepares a scatter: arguments as those of tocsin_iscatter.
+int tocsin_scatter_init(const tocsin_comm *comm,
+                        const void *send,
+                        void *receive,
+                        size_t bytes_per_rank,
+                        int root,
+                        const char *algorithm,
+                        tocsin_request **request);
+
+// Prepares a scatter of blocks of different lengths: arguments as those of tocsin_iscatterv.
+int tocsin_scatterv_init(const tocsin_comm *comm,
+                         const void *send,
+                         const size_t *send_bytes,
+                         const size_t *send_offsets,
+                         void *receive,
+                         size_t receive_bytes,
+                         int root,
+                         const char *algorithm,
+                         tocsin_request **request);
+
+// Prepares a gather: arguments as those of tocsin_igather.
+int tocsin_gather_init(const tocsin_comm *comm,
+                       const void *send,
+                       void *receive,
+                       size_t bytes_per_rank,
+                       int root,
+                       const char *algorithm,
+                       tocsin_request **request);
+
+// Prepares a gather of blocks of different lengths: arguments as those of tocsin_igatherv.
+int tocsin_gatherv_init(const tocsin_comm *comm,
+                        const void *send,
+                        size_t send_bytes,
+                        void *receive,
+                        const size_t *receive_bytes,
+                        const size_t *receive_offsets,
+                        int root,
+                        const char *algorithm,
+                        tocsin_request **request);
+
+// Prepares an allgather: arguments as those of tocsin_iallgather.
+int tocsin_allgather_init(const tocsin_comm *comm,
+                          const void *send,
+                          void *receive,
+                          size_t bytes_per_rank,
+                          const char *algorithm,
+                          tocsin_request **request);
+
+// Prepares an allgather of blocks of different lengths: arguments as those of tocsin_iallgatherv.
+int tocsin_allgatherv_init(const tocsin_comm *comm,
+                           const void *send,
+                           void *receive,
+                           const size_t *receive_bytes,
+                           const size_t *receive_offsets,
+                           const char *algorithm,
+                           tocsin_request **request);
+
+// Prepares an alltoall: arguments as those of tocsin_ialltoall.
+int tocsin_alltoall_init(const tocsin_comm *comm,
+                         const void *send,
+                         void *receive,
+                         size_t bytes_per_rank,
+                         const char *algorithm,
+                         tocsin_request **request);
+
+// Prepares an alltoall of blocks of different lengths: arguments as those of tocsin_ialltoallv.
+int tocsin_alltoallv_init(const tocsin_comm *comm,
+                          const void *send,
+                          const size_t *send_bytes,
+                          const size_t *send_offsets,
+                          void *receive,
+                          const size_t *receive_bytes,
+                          const size_t *receive_offsets,
+                          const char *algorithm,
+                          tocsin_request **request);
+
+// Prepares an alltoall of blocks that differ in type too: arguments as those of tocsin_ialltoallw.
+int tocsin_alltoallw_init(const tocsin_comm *comm,
+                          const void *send,
+                          const size_t *send_counts,
+                          const size_t *send_offsets,
+                          const int *send_datatypes,
+                          void *receive,
+                          const size_t *receive_counts,
+                          const size_t *receive_offsets,
+                          const int *receive_datatypes,
+                          const char *algorithm,
+                          tocsin_request **request);
+
+// Prepares a reduction: arguments as those of tocsin_ireduce.
+int tocsin_reduce_init(const tocsin_comm *comm,
+                       const void *send,
+                       void *receive,
+                       size_t count,
+                       int datatype,
+                       int op,
+                       int root,
+                       const char *algorithm,
+                       tocsin_request **request);
+
+// Prepares an allreduce: arguments as those of tocsin_iallreduce.
+int tocsin_allreduce_init(const tocsin_comm *comm,
+                          const void *send,
+                          void *receive,
+                          size_t count,
+                          int datatype,
+                          int op,
+                          const char *algorithm,
+                          tocsin_request **request);
+
+// Prepares a reduction of which each rank receives a part: arguments as those of tocsin_ireduce_scatter.
+int tocsin_reduce_scatter_init(const tocsin_comm *comm,
+                               const void *send,
+                               void *receive,
+                               const size_t *counts,
+                               int datatype,
+                               int op,
+                               const char *algorithm,
+                               tocsin_request **request);
+
+// Prepares a reduction of which each rank receives a part of the same length: arguments as those of tocsin_ireduce_scatter_block.
+int tocsin_reduce_scatter_block_init(const tocsin_comm *comm,
+                                     const void *send,
+                                     void *receive,
+                                     size_t count,
+                                     int datatype,
+                                     int op,
+                                     const char *algorithm,
+                                     tocsin_request **request);
+
+// Prepares a reduction of the ranks up to each rank: arguments as those of tocsin_iscan.
+int tocsin_scan_init(const tocsin_comm *comm,
+                     const void *send,
+                     void *receive,
+                     size_t count,
+                     int datatype,
+                     int op,
+                     const char *algorithm,
+                     tocsin_request **request);
+
+// Prepares a reduction of the ranks before each rank: arguments as those of tocsin_iexscan.
+int tocsin_exscan_init(const tocsin_comm *comm,
+                       const void *send,
+                       void *receive,
+                       size_t count,
+                       int datatype,
+                       int op,
+                       const char *algorithm,
+                       tocsin_request **request);
 
 // Runs `body` on `ranks` threads, each a rank of one world, and waits for them. Returns TOCSIN_ERROR_USER, naming the
 // rank, if a body returned other than 0.
