@@ -106,7 +106,9 @@ fn a_start_allocates_nothing() {
         let results = World::threads_with(3, &config, |comm| {
             // In one packet, and announced: longer than any message that is not.
             for len in [1, 20_000] {
+                let before = TAKEN.get();
                 let mut prepared = all(&comm, len)?;
+                assert_ne!(TAKEN.get(), before, "preparing is not counted");
                 for run in 0..4 {
                     let before = TAKEN.get();
                     // The first run too.
