@@ -152,12 +152,12 @@ pub fn restarted_until_death(comm: &Comm, arguments: &Arguments) {
         "rank {}: expected the death of {victim}, got: {error}",
         comm.rank()
     );
-    for which in 0..all.len() {
+    for (which, operation) in all.into_iter().enumerate() {
         let again = run(which);
         let named = matches!(again, Err(Error::PeerDead { rank, .. }) if rank == victim);
         // Another survivor may have left, having seen enough.
         let left = matches!(again, Err(Error::PeerFinalized { .. }));
-        assert!(named || left, "{} after the death of {victim}: {again:?}", all[which]);
+        assert!(named || left, "{operation} after the death of {victim}: {again:?}");
     }
     // Only now: a rank that failed above has not seen it.
     println!("saw {} {at}", comm.rank());
