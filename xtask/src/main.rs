@@ -34,6 +34,9 @@ usage: cargo xtask COMMAND
   peers [--rounds N] [--json] [NAME]
                         tocsin beside Debian's Open MPI and MPICH and Intel MPI on two cores, interleaved: half round trips,
                         overlap, four ranks. With NAME, only the experiments whose name contains it
+  peers --heat [--rounds N] [--json] [--ranks N] [--size N] [--steps N] [--skew X]
+                        examples/heat with signals and with poll, and the same program with each peer, interleaved: balanced,
+                        and with one rank's load skewed
   licences              checks the licence of every dependency
   disasm [BINARY]       checks the machine code of the functions listed in ci/wait-free.txt, in the release `tocsin`
 ";
@@ -49,6 +52,9 @@ fn main() -> ExitCode {
         ["test", rest @ ..] => tests::Selection::parse(rest).and_then(|selection| tests::run(&selection)),
         ["install", rest @ ..] => install::Destination::parse(rest).and_then(|d| install::run(&d)),
         ["guest", rest @ ..] => guest::Options::parse(rest).and_then(|options| guest::run(&options)),
+        ["peers", "--heat", rest @ ..] => {
+            peers::heat::Options::parse(rest).and_then(|options| peers::heat::run(&options))
+        }
         ["peers", rest @ ..] => peers::Options::parse(rest).and_then(|options| peers::run(&options)),
         ["licences"] => licences::run(),
         ["disasm"] => disasm::run(None),

@@ -1,20 +1,21 @@
 //! `cargo xtask peers`: tocsin beside Open MPI, MPICH and Intel MPI on two cores of this machine, interleaved: half round trips,
 //! overlap, and four ranks on the two cores.
 //!
-//! The peers are unpacked in the user's cache, not installed; `peers/peers.c` is the program, compiled against each.
+//! The peers are unpacked in the user's cache, not installed; `peers/peers.c` is the program, compiled against each. With
+//! `--heat`, the example of that name and `peers/heat.c`.
 
 mod experiments;
+pub mod heat;
 mod intel;
 mod mpi;
 mod report;
 
 use std::time::Duration;
 
-use crate::guest::apt::Archive;
 use crate::{Outcome, cargo, child};
 use experiments::EXPERIMENTS;
-use mpi::{PEERS, Peer};
-use report::{Figures, Missing};
+use mpi::Source;
+use report::Figures;
 
 const BUILD: Duration = Duration::from_secs(600);
 /// Interleaved rounds: the least that `design/measuring.md` allows.
@@ -43,7 +44,8 @@ impl Options {
                 }
                 option if option.starts_with('-') => {
                     return Err(format!(
-                        "peers does not know {option}; it knows --rounds N, --json and the NAME of an experiment"
+                        "peers does not know {option}; it knows --rounds N, --json and the NAME of an experiment, or \
+                         --heat before its own options"
                     ));
                 }
                 name => options.only = name.to_owned(),
@@ -62,17 +64,7 @@ impl Options {
 pub fn run(options: &Options) -> Outcome {
     let build = ["build", "--release", "--bin", "tocsin"];
     child::output(child::command(&cargo::program(), &build, BUILD), "cargo build")?;
-    let archive = Archive::default();
-    let (mut peers, mut missing) = (Vec::new(), Vec::new());
-    for mpi in &PEERS {
-        match Peer::find(mpi, &archive) {
-            Ok(peer) => peers.push(peer),
-            Err(why) => {
-                eprintln!("without {}: {why}", mpi.name);
-                missing.push(Missing { name: mpi.name, why });
-            }
-        }
-    }
+    let (peers, missing) = mpi::find_all(&Source { name: "peers", flags: &["-O2"] });
     if peers.is_empty() {
         return Err("there is no peer to compare with".into());
     }

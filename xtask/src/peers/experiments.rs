@@ -49,11 +49,6 @@ pub const FIGURES: [&str; 6] =
     ["half_rtt_us_p50", "hop_us_p50", "ratio", "null_ratio", "peer_blocked_us", "t_comm_us"];
 
 impl Experiment {
-    /// More ranks than the two cores that it runs on.
-    pub fn is_crowded(&self) -> bool {
-        self.ranks > 2
-    }
-
     /// tocsin's side of it.
     pub fn tocsin(&self) -> Command {
         let program = cargo::target_dir().join("release/tocsin").display().to_string();
@@ -65,26 +60,14 @@ impl Experiment {
         if self.bench == "overlap" {
             words.extend(["--case", "recv,send,both", "--compute-us", "4x", "--rounds", "200"]);
         }
-        if self.is_crowded() {
+        if is_crowded(self.ranks) {
             words.extend(["--bind", "none"]);
         }
-        self.on_two_cores(&program, &words)
+        on_two_cores(self.ranks, &program, &words)
     }
 
     pub fn size_words(&self) -> Vec<String> {
         self.sizes.iter().map(u64::to_string).collect()
-    }
-
-    /// The command; a crowded one is kept to two cores where there are more.
-    pub fn on_two_cores(&self, program: &str, words: &[&str]) -> Command {
-        let cores = if self.is_crowded() { two_of_many() } else { None };
-        match &cores {
-            None => child::command(program, words, RUN),
-            Some(list) => {
-                let all: Vec<&str> = ["-c", list, program].into_iter().chain(words.iter().copied()).collect();
-                child::command("taskset", &all, RUN)
-            }
-        }
     }
 
     /// What is asked of tocsin's figure against the best peer's, or of the figure itself.
@@ -114,6 +97,23 @@ pub enum Asked {
     OfBest(f64),
     /// By itself.
     AtMost(f64),
+}
+
+/// More ranks than the two cores that they run on.
+pub fn is_crowded(ranks: u32) -> bool {
+    ranks > 2
+}
+
+/// The command; a crowded one is kept to two cores where there are more.
+pub fn on_two_cores(ranks: u32, program: &str, words: &[&str]) -> Command {
+    let cores = if is_crowded(ranks) { two_of_many() } else { None };
+    match &cores {
+        None => child::command(program, words, RUN),
+        Some(list) => {
+            let all: Vec<&str> = ["-c", list, program].into_iter().chain(words.iter().copied()).collect();
+            child::command("taskset", &all, RUN)
+        }
+    }
 }
 
 /// Two processors of different cores, as a list for `taskset`; none where there are no more than two.

@@ -4,15 +4,16 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::BUILD;
-use super::experiments::Experiment;
+use super::experiments::{Experiment, is_crowded, on_two_cores};
 use super::intel;
+use super::report::Missing;
 use crate::guest::apt::Archive;
 use crate::guest::cache;
 use crate::{cargo, child};
 
 /// Where a peer comes from.
 #[derive(Debug)]
-pub enum Source {
+pub enum Origin {
     /// Debian's packages.
     Debian(&'static [&'static str]),
     /// Intel's, from the Python package index.
@@ -22,7 +23,7 @@ pub enum Source {
 /// An MPI.
 pub struct Mpi {
     pub name: &'static str,
-    source: Source,
+    origin: Origin,
     include: &'static str,
     /// Folders of libraries, the MPI's own first.
     libraries: &'static [&'static str],
@@ -46,7 +47,7 @@ const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
 pub const PEERS: [Mpi; 3] = [
     Mpi {
         name: "openmpi",
-        source: Source::Debian(&["openmpi-bin", "libopenmpi-dev"]),
+        origin: Origin::Debian(&["openmpi-bin", "libopenmpi-dev"]),
         include: "usr/lib/x86_64-linux-gnu/openmpi/include",
         libraries: &["usr/lib/x86_64-linux-gnu/openmpi/lib", LIBRARIES],
         library: "-lmpi",
@@ -78,7 +79,7 @@ pub const PEERS: [Mpi; 3] = [
     },
     Mpi {
         name: "mpich",
-        source: Source::Debian(&["mpich", "libmpich-dev"]),
+        origin: Origin::Debian(&["mpich", "libmpich-dev"]),
         include: "usr/include/x86_64-linux-gnu/mpich",
         libraries: &[LIBRARIES],
         library: "-lmpich",
@@ -91,7 +92,7 @@ pub const PEERS: [Mpi; 3] = [
     },
     Mpi {
         name: "intelmpi",
-        source: Source::Intel,
+        origin: Origin::Intel,
         include: intel::INCLUDE,
         libraries: &[intel::LIBRARIES],
         library: "-l:libmpi.so.12",
@@ -105,6 +106,12 @@ pub const PEERS: [Mpi; 3] = [
     },
 ];
 
+/// A program that is compiled against each peer: `peers/NAME.c`.
+pub struct Source {
+    pub name: &'static str,
+    pub flags: &'static [&'static str],
+}
+
 /// An MPI and its program, ready to run.
 pub struct Peer {
     pub mpi: &'static Mpi,
@@ -117,21 +124,22 @@ impl Peer {
     ///
     /// # Errors
     /// When it cannot be had, or the program does not compile.
-    pub fn find(mpi: &'static Mpi, archive: &Archive) -> Result<Peer, String> {
-        let root = match mpi.source {
-            Source::Debian(packages) => {
+    pub fn find(mpi: &'static Mpi, archive: &Archive, source: &Source) -> Result<Peer, String> {
+        let root = match mpi.origin {
+            Origin::Debian(packages) => {
                 let key = cache::key(&format!("peer-{}", mpi.name), &[&format!("{packages:?}")]);
                 cache::once(&key, |filling, _| {
                     archive.machine()?.unpack_with_dependencies(packages, filling)
                 })?
             }
-            Source::Intel => intel::unpacked(mpi.name)?,
+            Origin::Intel => intel::unpacked(mpi.name)?,
         };
-        let program = cargo::target_dir().join(format!("peers-{}", mpi.name));
-        let source = cargo::root().join("xtask/src/peers/peers.c");
-        let mut words: Vec<String> = ["-O2", "-std=gnu11", "-o"].map(str::to_owned).into();
+        let program = cargo::target_dir().join(format!("{}-{}", source.name, mpi.name));
+        let file = cargo::root().join(format!("xtask/src/peers/{}.c", source.name));
+        let mut words: Vec<String> = source.flags.iter().map(|flag| (*flag).to_owned()).collect();
+        words.extend(["-std=gnu11", "-o"].map(str::to_owned));
         words.push(program.display().to_string());
-        words.push(source.display().to_string());
+        words.push(file.display().to_string());
         words.push(format!("-I{}", root.join(mpi.include).display()));
         for folder in folders(mpi, &root) {
             words.push(format!("-L{folder}"));
@@ -145,18 +153,42 @@ impl Peer {
 
     /// Its side of an experiment.
     pub fn command(&self, experiment: &Experiment) -> Command {
+        let sizes = experiment.size_words();
+        let words: Vec<&str> =
+            std::iter::once(experiment.bench).chain(sizes.iter().map(String::as_str)).collect();
+        self.run(experiment.ranks, &words)
+    }
+
+    /// The program with these words, on so many ranks.
+    pub fn run(&self, ranks: u32, words: &[&str]) -> Command {
         let launcher = self.root.join(self.mpi.launcher).display().to_string();
         let program = self.program.display().to_string();
-        let (sizes, ranks) = (experiment.size_words(), experiment.ranks.to_string());
-        let mut words = if experiment.is_crowded() { self.mpi.crowded } else { self.mpi.apart }.to_vec();
-        words.extend(["-n", &ranks, program.as_str(), experiment.bench]);
-        words.extend(sizes.iter().map(String::as_str));
-        let mut command = experiment.on_two_cores(&launcher, &words);
+        let number = ranks.to_string();
+        let mut all = if is_crowded(ranks) { self.mpi.crowded } else { self.mpi.apart }.to_vec();
+        all.extend(["-n", &number, program.as_str()]);
+        all.extend(words);
+        let mut command = on_two_cores(ranks, &launcher, &all);
         command.env("LD_LIBRARY_PATH", folders(self.mpi, &self.root).join(":"));
         command.envs(self.mpi.variables.iter().copied());
         command.envs(self.mpi.places.iter().map(|(name, place)| (name, self.root.join(place))));
         command
     }
+}
+
+/// All peers that can be had, with the program; and those that cannot.
+pub fn find_all(source: &Source) -> (Vec<Peer>, Vec<Missing>) {
+    let archive = Archive::default();
+    let (mut peers, mut missing) = (Vec::new(), Vec::new());
+    for mpi in &PEERS {
+        match Peer::find(mpi, &archive, source) {
+            Ok(peer) => peers.push(peer),
+            Err(why) => {
+                eprintln!("without {}: {why}", mpi.name);
+                missing.push(Missing { name: mpi.name, why });
+            }
+        }
+    }
+    (peers, missing)
 }
 
 fn folders(mpi: &Mpi, root: &Path) -> Vec<String> {

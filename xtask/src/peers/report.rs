@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::experiments::{Asked, EXPERIMENTS, Experiment, FIGURES};
+use super::experiments::{Asked, EXPERIMENTS, Experiment, FIGURES, is_crowded};
 use super::mpi::{PEERS, Peer};
 use crate::{Outcome, cargo};
 
@@ -43,7 +43,8 @@ impl Figures {
     }
 }
 
-fn median(values: &[f64]) -> Option<f64> {
+/// The middle one; of an even number, the larger of the two.
+pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     sorted.get(sorted.len() / 2).copied()
@@ -151,7 +152,7 @@ pub fn print(figures: &Figures, peers: &[Peer], missing: &[Missing], as_json: bo
             println!("{}", line.text());
         }
     }
-    let crowded = figures.0.keys().any(|(at, ..)| EXPERIMENTS[*at].is_crowded());
+    let crowded = figures.0.keys().any(|(at, ..)| is_crowded(EXPERIMENTS[*at].ranks));
     for peer in peers.iter().filter(|_| crowded) {
         let (name, waits) = (peer.mpi.name, peer.mpi.waits);
         if as_json {
@@ -160,6 +161,11 @@ pub fn print(figures: &Figures, peers: &[Peer], missing: &[Missing], as_json: bo
             println!("4 ranks on 2 cores, {name}: {waits}");
         }
     }
+    print_missing(missing, as_json);
+}
+
+/// A line for each peer that is not there.
+pub fn print_missing(missing: &[Missing], as_json: bool) {
     for Missing { name, why } in missing {
         if as_json {
             println!("{}", json!({"peer": name, "missing": why}));

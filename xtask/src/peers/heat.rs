@@ -1,0 +1,280 @@
+//! `cargo xtask peers --heat`: the example `heat` with signals and with progress inside library calls only, and the same
+//! program by each peer; alone, balanced, and with one rank's load skewed.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::process::Command;
+use std::str::FromStr;
+
+use serde_json::{Value, json};
+
+use super::experiments::{is_crowded, on_two_cores};
+use super::mpi::{self, PEERS, Source};
+use super::report::{Missing, median, print_missing};
+use super::{BUILD, ROUNDS};
+use crate::{Outcome, cargo, child};
+
+/// tocsin's, before the peers'.
+const BACKENDS: [&str; 2] = ["signal", "poll"];
+/// Optimised as Rust's are, and without what would change the last bit.
+const PROGRAM: Source = Source { name: "heat", flags: &["-O3", "-ffp-contract=off"] };
+
+/// How the load lies.
+struct Case {
+    name: &'static str,
+    /// One rank only: how fast each program computes.
+    alone: bool,
+    /// Which rank has more to do.
+    skewed: Option<&'static str>,
+    /// Most that the time with signals may be, in times with poll.
+    asked: Option<f64>,
+}
+
+/// A rank that is the last in every step finds all that it needs from the others already there, whatever notifies it, and its
+/// own time is that of the run: `skewed first` tells what signals cost it. What they save shows where the ranks are late in
+/// turns, as where the work wanders: the others need an answer of the late one to go on with what they have.
+const CASES: [Case; 4] = [
+    Case { name: "alone", alone: true, skewed: None, asked: None },
+    Case { name: "balanced", alone: false, skewed: None, asked: Some(1.02) },
+    Case { name: "skewed first", alone: false, skewed: Some("first"), asked: Some(0.95) },
+    Case { name: "skewed turns", alone: false, skewed: Some("turns"), asked: Some(0.95) },
+];
+
+/// What to measure.
+#[derive(Debug, PartialEq)]
+pub struct Options {
+    json: bool,
+    rounds: usize,
+    ranks: u32,
+    size: u32,
+    steps: u32,
+    skew: f64,
+}
+
+impl Options {
+    /// # Errors
+    /// An unknown word or value.
+    pub fn parse(words: &[&str]) -> Result<Options, String> {
+        let mut options =
+            Options { json: false, rounds: ROUNDS, ranks: 3, size: 1024, steps: 500, skew: 4.0 };
+        let mut words = words.iter();
+        while let Some(&word) = words.next() {
+            if word == "--json" {
+                options.json = true;
+                continue;
+            }
+            let mut value = || words.next().copied().ok_or_else(|| format!("{word} wants a value"));
+            match word {
+                "--rounds" => options.rounds = number(word, value()?, 1)?,
+                "--ranks" => options.ranks = number(word, value()?, 2)?,
+                "--size" => options.size = number(word, value()?, 3)?,
+                "--steps" => options.steps = number(word, value()?, 1)?,
+                "--skew" => options.skew = number(word, value()?, 0.0)?,
+                _ => {
+                    return Err(format!(
+                        "peers --heat does not know {word}; it knows --rounds, --ranks, --size, --steps, --skew, each \
+                         with a number, and --json"
+                    ));
+                }
+            }
+        }
+        Ok(options)
+    }
+
+    fn ranks_of(&self, case: &Case) -> u32 {
+        if case.alone { 1 } else { self.ranks }
+    }
+
+    /// Size, steps, skew and who is skewed, as `heat.c` takes them.
+    fn words_of(&self, case: &Case) -> [String; 4] {
+        let skew = if case.skewed.is_some() { self.skew } else { 0.0 };
+        let skewed = case.skewed.unwrap_or("first").to_owned();
+        [self.size.to_string(), self.steps.to_string(), skew.to_string(), skewed]
+    }
+
+    /// tocsin's side of a case.
+    fn tocsin(&self, case: &Case, backend: &str) -> Command {
+        let (ranks, [size, steps, skew, skewed]) = (self.ranks_of(case), self.words_of(case));
+        let release = cargo::target_dir().join("release");
+        let (launcher, program) = (release.join("tocsin"), release.join("examples/heat"));
+        let (launcher, program) = (launcher.display().to_string(), program.display().to_string());
+        let number = ranks.to_string();
+        let mut words = vec!["run", "-n", &number, "--backend", backend];
+        if is_crowded(ranks) {
+            words.extend(["--bind", "none"]);
+        }
+        words.extend([
+            "--", &program, "--size", &size, "--steps", &steps, "--skew", &skew, "--skewed", &skewed,
+        ]);
+        on_two_cores(ranks, &launcher, &words)
+    }
+}
+
+fn number<T>(name: &str, word: &str, least: T) -> Result<T, String>
+where
+    T: FromStr + PartialOrd + Display,
+{
+    let number = word.parse().ok().filter(|n| *n >= least);
+    number.ok_or_else(|| format!("{name} {word}: use a number of at least {least}"))
+}
+
+/// What a program said.
+#[derive(Debug, PartialEq)]
+struct Said {
+    seconds: f64,
+    checksum: String,
+}
+
+impl Said {
+    /// Reads a program's output, launchers' lines among it.
+    fn read(who: &str, output: &str) -> Result<Said, String> {
+        let value = |name: &str| {
+            let found = output.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+            found.map(str::trim).ok_or_else(|| format!("{who} printed no {name}: {output}"))
+        };
+        let seconds = value("time_s")?;
+        let seconds = seconds.parse().map_err(|_| format!("{who} printed no time but {seconds}"))?;
+        Ok(Said { seconds, checksum: value("checksum")?.to_owned() })
+    }
+}
+
+/// Seconds of the rounds, by program, of one case.
+type Times = BTreeMap<&'static str, Vec<f64>>;
+
+/// # Errors
+/// When tocsin cannot be built, a program fails, or computes what the others do not.
+pub fn run(options: &Options) -> Outcome {
+    let build = ["build", "--release", "--bin", "tocsin", "--example", "heat"];
+    child::output(child::command(&cargo::program(), &build, BUILD), "cargo build")?;
+    let (peers, missing) = mpi::find_all(&PROGRAM);
+    let mut figures: Vec<Times> = CASES.iter().map(|_| Times::new()).collect();
+    let mut right: Option<String> = None;
+    for round in 1..=options.rounds {
+        for (case, times) in CASES.iter().zip(&mut figures) {
+            eprintln!("round {round} of {}: {}", options.rounds, case.name);
+            let (ranks, words) = (options.ranks_of(case), options.words_of(case));
+            let words = words.each_ref().map(String::as_str);
+            let ours = BACKENDS.iter().map(|backend| (*backend, options.tocsin(case, backend)));
+            let theirs = peers.iter().map(|peer| (peer.mpi.name, peer.run(ranks, &words)));
+            let mut programs: Vec<(&'static str, Command)> = ours.chain(theirs).collect();
+            // Nobody always comes after the same other.
+            if round % 2 == 0 {
+                programs.reverse();
+            }
+            for (who, command) in programs {
+                let said = Said::read(who, &child::output(command, who)?)?;
+                let right = right.get_or_insert_with(|| said.checksum.clone());
+                if said.checksum != *right {
+                    return Err(format!("{who}, {}: checksum {}, not {right}", case.name, said.checksum));
+                }
+                times.entry(who).or_default().push(said.seconds);
+            }
+        }
+    }
+    print(options, &figures, &missing);
+    Ok(())
+}
+
+/// Median of the rounds' ratios.
+fn ratio(times: &Times, of: &str, to: &str) -> Option<f64> {
+    let (of, to) = (times.get(of)?, times.get(to)?);
+    median(&of.iter().zip(to).map(|(a, b)| a / b).collect::<Vec<f64>>())
+}
+
+/// The peer of the lowest median.
+fn best_peer(times: &Times) -> Option<&'static str> {
+    let peers = PEERS.iter().filter_map(|mpi| Some((mpi.name, median(times.get(mpi.name)?)?)));
+    peers.min_by(|(_, a), (_, b)| a.total_cmp(b)).map(|(name, _)| name)
+}
+
+fn row(options: &Options, case: &Case, times: &Times) -> Value {
+    let mut row = json!({
+        "bench": "heat", "case": case.name, "ranks": options.ranks_of(case), "kind": "process", "size": options.size,
+        "steps": options.steps, "skew": if case.skewed.is_some() { options.skew } else { 0.0 }, "rounds": options.rounds,
+    });
+    let mut set = |key: String, value: Value| {
+        if let (Some(row), false) = (row.as_object_mut(), value.is_null()) {
+            row.insert(key, value);
+        }
+    };
+    for (who, values) in times {
+        set(format!("{who}_s"), json!(median(values)));
+    }
+    set("signal_to_poll".into(), json!(ratio(times, "signal", "poll")));
+    set("asked_signal_to_poll".into(), json!(case.asked));
+    for mpi in &PEERS {
+        set(format!("{}_to_poll", mpi.name), json!(ratio(times, mpi.name, "poll")));
+    }
+    if let Some(best) = best_peer(times) {
+        set("best_peer".into(), json!(best));
+        set("signal_to_best".into(), json!(ratio(times, "signal", best)));
+    }
+    row
+}
+
+/// A line per case: seconds, then ratios to poll, and what is asked of that of signal.
+fn print(options: &Options, figures: &[Times], missing: &[Missing]) {
+    let programs: Vec<&str> = BACKENDS.into_iter().chain(PEERS.iter().map(|mpi| mpi.name)).collect();
+    if !options.json {
+        println!("seconds, then the median of the rounds' ratios to poll");
+        let all = programs.iter().chain(programs.iter().filter(|who| **who != "poll"));
+        println!("{:14} {}  asked of signal", "case", columns(all.copied()));
+    }
+    for (case, times) in CASES.iter().zip(figures) {
+        if options.json {
+            println!("{}", row(options, case, times));
+            continue;
+        }
+        let cell = |value: Option<f64>| value.map_or("-".to_owned(), |v| format!("{v:.4}"));
+        let seconds = programs.iter().map(|who| cell(times.get(who).and_then(|values| median(values))));
+        let ratios = programs.iter().filter(|who| **who != "poll").map(|who| cell(ratio(times, who, "poll")));
+        let asked = case.asked.map_or(String::new(), |most| format!("at most {most:.2}"));
+        println!("{:14} {}  {asked}", case.name, columns(seconds.chain(ratios)));
+    }
+    print_missing(missing, options.json);
+}
+
+fn columns(cells: impl Iterator<Item = impl Display>) -> String {
+    cells.map(|cell| format!("{cell:>9}")).collect::<Vec<String>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options() {
+        let got =
+            Options::parse(&["--rounds", "7", "--json", "--size", "32", "--skew", "0.5"]).expect("valid");
+        assert_eq!(got, Options { json: true, rounds: 7, ranks: 3, size: 32, steps: 500, skew: 0.5 });
+        for bad in [&["--rounds"][..], &["--rounds", "0"], &["--ranks", "1"], &["--skew", "-1"], &["ring"]] {
+            assert!(Options::parse(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_program_said() {
+        let output = "a launcher's line\nheat on 4 x 4\ntime_s 0.25\nresidual 1e-3\nchecksum 00ff\n";
+        let right = Said { seconds: 0.25, checksum: "00ff".into() };
+        assert_eq!(Said::read("it", output), Ok(right));
+        assert!(Said::read("it", "time_s 1\n").expect_err("no checksum").contains("it printed no checksum"));
+    }
+
+    #[test]
+    fn ratios_are_of_rounds_and_the_best_peer_is_that_of_the_lowest_median() {
+        let (first, second) = (PEERS[0].name, PEERS[1].name);
+        let times: Times = [
+            ("signal", vec![1.0, 2.0, 9.0]),
+            ("poll", vec![2.0, 2.0, 10.0]),
+            (first, vec![1.0, 8.0, 8.0]),
+            (second, vec![4.0, 4.0, 3.0]),
+        ]
+        .into();
+        let options = Options::parse(&[]).expect("the defaults");
+        let row = row(&options, &CASES[3], &times);
+        assert_eq!((row["signal_to_poll"].as_f64(), row["signal_s"].as_f64()), (Some(0.9), Some(2.0)));
+        assert_eq!((row["asked_signal_to_poll"].as_f64(), row["skew"].as_f64()), (Some(0.95), Some(4.0)));
+        assert_eq!((row["best_peer"].as_str(), row["signal_to_best"].as_f64()), (Some(second), Some(0.5)));
+        assert!(row.get(format!("{}_s", PEERS[2].name)).is_none());
+    }
+}
