@@ -75,8 +75,8 @@ pub struct MessageId {
 pub struct Config {
     /// Longest message in bytes that travels eagerly. The transport's longest payload cuts it.
     pub eager_max: usize,
-    /// The same for a blocking send whose receiver waits in the library and is in another process: both copy at once then,
-    /// the sender into the lane while the receiver takes out what is there. At least `eager_max`.
+    /// The same for a blocking send to a blocking receive of another process that waits already: both copy at once then,
+    /// the sender into the lane while the receiver takes out what is there.
     pub waiting_eager_max: usize,
     /// The same for messages of collectives. Longer, because what is late there delays others: an eager message takes one
     /// interrupt of who computes, an announced one two or three.

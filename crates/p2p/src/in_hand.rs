@@ -5,7 +5,9 @@
 //! an answer) is kept as an unexpected one, and the thread posts its receive after all.
 
 use tocsin_progress::{Budget, Code, Context, Outcome};
-use tocsin_transport::{Arrival, Class, Packet, Recv, Transport, kind};
+use tocsin_sync::clock::now_ns;
+use tocsin_transport::wire::STRIDE;
+use tocsin_transport::{Arrival, Class, Packet, Reach, Recv, Transport, kind};
 
 use crate::packets::Step;
 use crate::pattern::Pattern;
@@ -14,9 +16,9 @@ use crate::{Error, MutBuf, P2p, RecvArgs};
 /// Receives met in hand from one look at everything else to the next.
 const MET_PER_LOOK: u32 = 8;
 
-/// Looks at how much of a payload has come, without news, before its receiver gives up: some microseconds, several times
-/// what the bytes between two counts take. The sender has been interrupted then.
-const PATIENCE: u32 = 64;
+/// How long a receiver looks at a payload of which no more comes, in ns: several times what the bytes between two counts
+/// take. The sender has been interrupted then.
+const PATIENCE_NS: u64 = 5_000;
 
 /// What has become of the receive that a thread waits for.
 #[derive(Debug)]
@@ -106,22 +108,22 @@ impl InHand {
     /// # Safety
     /// The packet is the one that the transport lends now.
     unsafe fn receive_coming(&self, transport: &impl Transport, packet: &Packet) -> bool {
-        let mut done = 0;
-        let mut patience = PATIENCE;
+        let (mut done, mut since) = (0, None);
         while done < packet.len {
             let come = transport.come(self.source, Class::Eager).min(packet.len as u64) as usize;
-            if come <= done {
-                patience = patience.wrapping_sub(1);
-                if patience == 0 {
+            // Less than an honest sender counts at once is no news, so that none can keep this rank for long.
+            if come < packet.len && come.saturating_sub(done) < STRIDE {
+                let now = now_ns();
+                if now.wrapping_sub(*since.get_or_insert(now)) > PATIENCE_NS {
                     return false;
                 }
                 tocsin_sync::atomic::spin_loop();
                 continue;
             }
+            since = None;
             // SAFETY: as `receive`; done < come <= the packet's length.
             unsafe { self.buf.unpack(done, come.wrapping_sub(done), packet.payload.add(done)) };
             done = come;
-            patience = PATIENCE;
         }
         true
     }
@@ -140,8 +142,12 @@ impl<T: Transport> P2p<T> {
     #[inline]
     pub unsafe fn take_in_hand(&mut self, args: &RecvArgs) -> Result<bool, Error> {
         self.context = Context::User;
-        self.check(args.class, args.context, &args.buf.layout)?;
+        let room = self.check(args.class, args.context, &args.buf.layout)?;
         let (Some(source), Class::Eager) = (args.source, args.class) else { return Ok(false) };
+        let long = room > self.eager_max(Class::Eager);
+        if long && room > self.waiting_eager_max {
+            return Ok(false);
+        }
         self.refresh_epoch();
         let Some(peer) = self.peers.get(source as usize) else { return Ok(false) };
         // Who has ended, and what is behind a full pool, is the general way's to see to.
@@ -152,6 +158,14 @@ impl<T: Transport> P2p<T> {
         let [plain, _] = &self.matching;
         if plain.unexpected.find(&pattern).is_some() {
             return Ok(false);
+        }
+        if long {
+            // Between threads one copy is quicker than two.
+            if self.transport.reach(source, Class::Eager) == Reach::Direct {
+                return Ok(false);
+            }
+            self.transport.await_coming(source, true);
+            self.awaits = Some(source);
         }
         self.transport.prepare_rings(source);
         self.hand = Hand::Waiting(InHand {
@@ -165,7 +179,7 @@ impl<T: Transport> P2p<T> {
     }
 
     /// Looks for the message of the receive in hand, and takes in at most one packet of its sender. User threads only;
-    /// copies at most one packet, and waits for some microseconds at most for one that comes.
+    /// copies at most one packet, and waits for 5 us at most for each 4 KiB of one that comes.
     #[inline]
     pub fn glance(&mut self) -> Glance {
         let Hand::Waiting(hand) = &self.hand else { return Glance::Over };
@@ -182,7 +196,12 @@ impl<T: Transport> P2p<T> {
         let step = self.step(source, Class::Eager, &mut Budget::user());
         self.set_blocked(source, Class::Eager, step);
         match (&self.hand, step) {
-            (Hand::Waiting(_), Step::Taken) => Glance::Other,
+            (Hand::Waiting(_), Step::Taken) => {
+                if let Hand::Waiting(hand) = &mut self.hand {
+                    hand.stopped = false;
+                }
+                Glance::Other
+            }
             // It stays where it is: more than glances must be done.
             (Hand::Waiting(_), _) => {
                 self.hand = Hand::Empty;
@@ -282,9 +301,12 @@ impl<T: Transport> P2p<T> {
     }
 
     /// Puts the receive down. Its message, if it came; if not, the buffer is not touched any more, and nothing has been
-    /// received for it.
+    /// received for it, though it may hold a part of a message that has not come to its end.
     #[inline]
     pub fn put_down(&mut self) -> Option<Met> {
+        if let Some(source) = self.awaits.take() {
+            self.transport.await_coming(source, false);
+        }
         let met = match &self.hand {
             Hand::Met(met) => Some(*met),
             Hand::Waiting(_) | Hand::Empty => None,

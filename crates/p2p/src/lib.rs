@@ -11,7 +11,7 @@
 //! | a message of | travels | its send is complete |
 //! |---|---|---|
 //! | at most [`Config::eager_max`] bytes | in one packet | when it is in the lane; synchronous: when it is matched |
-//! | at most [`Config::waiting_eager_max`] bytes, of a blocking send to who waits | in one packet, copied out while it is copied in | when it is in the lane |
+//! | at most [`Config::waiting_eager_max`] bytes, of a blocking send to a blocking receive that waits | in one packet, copied out while it is copied in | when it is in the lane |
 //! | more | announced (RTS), asked for (CTS), then in one copy by whoever waits, or in pieces through a lane | when all of it is copied, or in the lane |
 //!
 //! Messages between two ranks in one context match in the order in which they were sent (MPI's non-overtaking rule), and
@@ -143,6 +143,8 @@ pub struct P2p<T> {
     counters: Counters,
     /// The receive whose thread waits inside the engine.
     hand: in_hand::Hand,
+    /// Whose lane this rank has said to copy out of as it fills, for the receive in hand.
+    awaits: Option<u32>,
     /// Receives met in hand since the last look at everything else.
     met_in_hand: u32,
     /// Who runs the engine now.
@@ -222,6 +224,7 @@ impl<T: Transport> P2p<T> {
             faults: faults::Faults::new(),
             counters: Counters::default(),
             hand: in_hand::Hand::Empty,
+            awaits: None,
             met_in_hand: 0,
             context: Context::User,
             transport,
@@ -244,12 +247,6 @@ impl<T: Transport> P2p<T> {
     pub fn eager_max(&self, class: Class) -> usize {
         let [plain, coll] = self.eager_max;
         if class == Class::Coll { coll } else { plain }
-    }
-
-    /// Longest plain message that may come in one packet, in bytes. Handler-safe.
-    pub fn waiting_eager_max(&self) -> usize {
-        let [plain, _] = self.eager_max;
-        plain.max(self.waiting_eager_max)
     }
 
     /// A request of the caller's own, for [`start_send`](Self::start_send) and [`start_recv`](Self::start_recv). To be

@@ -4,12 +4,12 @@ use tocsin_progress::{Budget, Code, Id, Outcome};
 use tocsin_transport::transfer::RECORDS;
 use tocsin_transport::{Class, Header, Packet, Recv, Transport, kind};
 
-use crate::P2p;
 use crate::in_hand::Hand;
 use crate::peer::{Drops, Fate};
 use crate::request::{HOLDS_RECORD, Member, SHARED, State};
 use crate::transfers::{FLAG_LOOK, FLAG_SHARED, Offer, TICKETS};
 use crate::unexpected::{Arrival, Envelope};
+use crate::{P2p, PIECE};
 
 /// Header flag of an eager message whose sender waits for an ACK.
 pub(crate) const FLAG_SYNCHRONOUS: u8 = 1;
@@ -124,8 +124,7 @@ impl<T: Transport> P2p<T> {
             return Ok(Step::Taken);
         }
         // A packet goes whole; one that is longer than what is left waits for a fresh budget.
-        let longest = self.eager_max(class).max(self.waiting_eager_max);
-        if len > budget.bytes_left() && budget.bytes_left() < longest {
+        if len > budget.bytes_left() && budget.bytes_left() < self.longest.min(PIECE) {
             return Ok(Step::Spent);
         }
         let Some(matching) = self.matching.get_mut(index) else { return Err(Nonsense) };

@@ -1,7 +1,7 @@
 //! Sends, from posting to the last byte in the lane.
 
 use tocsin_progress::{Budget, Code, Context, Id, Outcome};
-use tocsin_transport::{Class, Header, Reach, SendOutcome, Transport, Urgency, kind};
+use tocsin_transport::{Class, Header, SendOutcome, Transport, Urgency, kind};
 
 use crate::packets::{FLAG_LONG, FLAG_SYNCHRONOUS};
 use crate::request::{HOLDS_RECORD, Member, Request, SHARED, SYNCHRONOUS, State};
@@ -93,12 +93,10 @@ impl<T: Transport> P2p<T> {
         Ok(sent)
     }
 
-    /// Whether a long message to a rank had better go through the lane, because the rank waits in the library and copies
-    /// it out while it is copied in. One that does not wait for it by the time it comes keeps it as it keeps others.
-    fn is_waited_for(&mut self, dest: u32, bytes: usize) -> bool {
-        bytes <= self.waiting_eager_max
-            && self.transport.is_waiting(dest)
-            && self.transport.reach(dest, Class::Eager) != Reach::Direct
+    /// Whether a long message to a rank had better go through the lane, because a thread there copies it out while it is
+    /// copied in. If it waits for another message after all, this one is kept, as others are.
+    fn is_waited_for(&self, dest: u32, bytes: usize) -> bool {
+        bytes <= self.waiting_eager_max && self.transport.is_awaited_by(dest)
     }
 
     /// Starts a reserved request as a send; its peer was [prepared](Self::prepare_peer). What [`isend`](Self::isend)

@@ -1,24 +1,25 @@
 //! Receives that their threads wait for inside the engine, of messages that are there, and that come.
+#![allow(clippy::unwrap_used)]
 
 mod common;
 
 use common::*;
-use tocsin_p2p::{Class, Config, ConstBuf, Glance, RecvArgs};
+use tocsin_p2p::{Class, Code, Config, ConstBuf, Glance, Layout, MutBuf, RecvArgs};
+use tocsin_transport::Transport;
 
-const LEN: usize = 200;
+/// Two strides, and some more.
+const LEN: usize = 10_000;
 
 impl World {
-    fn take_in_hand(&mut self, at: u32, from: u32, tag: i32, target: &mut Target) {
-        let args = RecvArgs {
-            context: 0,
-            source: Some(from),
-            tag: Some(tag),
-            buf: target.buf(),
-            class: Class::Eager,
-            cookie: 0,
-        };
+    fn try_take(&mut self, at: u32, from: u32, tag: i32, buf: MutBuf) -> bool {
+        let (source, tag) = (Some(from), Some(tag));
+        let args = RecvArgs { context: 0, source, tag, buf, class: Class::Eager, cookie: 0 };
         // SAFETY: the target lives, and is not looked at, until it is put down.
-        assert!(unsafe { self.ranks[at as usize].take_in_hand(&args) }.unwrap());
+        unsafe { self.ranks[at as usize].take_in_hand(&args) }.unwrap()
+    }
+
+    fn take_in_hand(&mut self, at: u32, from: u32, tag: i32, target: &mut Target) {
+        assert!(self.try_take(at, from, tag, target.buf()));
     }
 
     fn send_now(&mut self, from: u32, to: u32, tag: i32, data: &[u8]) -> bool {
@@ -41,8 +42,8 @@ fn talking() -> World {
 #[test]
 fn as_it_comes() {
     let text = text(1, LEN);
-    // In one look, in several, byte by byte.
-    for step in [LEN as u64, 67, 1] {
+    // In one look, in several, in more than there are strides.
+    for step in [LEN as u64, 4096, 1024] {
         let mut w = talking();
         let mut target = Target::new(LEN);
         w.take_in_hand(1, 0, 5, &mut target);
@@ -71,14 +72,46 @@ fn what_stops_is_waited_for() {
     let mut target = Target::new(LEN);
     w.take_in_hand(1, 0, 5, &mut target);
     assert!(w.send_now(0, 1, 5, &text));
-    w.ranks[1].transport_mut().set_coming(Some(0));
-    for _ in 0..3 {
+    // One byte at a time is no news either.
+    for step in [0, 1] {
+        w.ranks[1].transport_mut().set_coming(Some(step));
         assert_eq!(w.ranks[1].glance(), Glance::Nothing);
+        let looked = w.ranks[1].transport().come(0, Class::Eager);
+        assert_eq!(w.ranks[1].glance(), Glance::Nothing);
+        let more = w.ranks[1].transport().come(0, Class::Eager) - looked;
+        assert_eq!(more, step, "it looks no more: the step of the look here");
     }
     w.ranks[1].transport_mut().set_coming(None);
     assert_eq!(w.ranks[1].glance(), Glance::Over);
     assert_eq!(w.ranks[1].put_down().unwrap().bytes, LEN);
     assert_eq!(target.bytes(), text);
+}
+
+/// Into a buffer with gaps, and into one that is too short: which one stands for truncation.
+#[test]
+fn as_it_comes_into_other_layouts() {
+    let text = text(6, LEN);
+    let mut w = talking();
+    let mut memory = vec![0xee; 2 * LEN];
+    let layout = Layout::Strided { block: 100, stride: 150, count: LEN / 100 };
+    assert!(w.try_take(1, 0, 5, MutBuf { base: memory.as_mut_ptr(), layout }));
+    assert!(w.send_now(0, 1, 5, &text));
+    w.ranks[1].transport_mut().set_coming(Some(4096));
+    assert_eq!(w.ranks[1].glance(), Glance::Over);
+    assert_eq!(w.ranks[1].put_down().unwrap().bytes, LEN);
+    for (block, sent) in text.chunks(100).enumerate() {
+        assert_eq!(&memory[150 * block..][..100], sent);
+        assert!(memory[150 * block + 100..][..50].iter().all(|byte| *byte == 0xee), "a gap");
+    }
+    w.ranks[1].transport_mut().set_coming(None);
+    let mut target = Target::new(5000);
+    w.take_in_hand(1, 0, 5, &mut target);
+    assert!(w.send_now(0, 1, 5, &text));
+    w.ranks[1].transport_mut().set_coming(Some(4096));
+    assert_eq!(w.ranks[1].glance(), Glance::Over);
+    let outcome = w.ranks[1].put_down().unwrap().outcome(5000);
+    assert_eq!((outcome.code, outcome.bytes, outcome.detail), (Code::Truncated, LEN as u64, 5000));
+    assert_eq!(target.bytes(), &text[..5000]);
 }
 
 /// It is not for the receive in hand, or another one was posted before it.
@@ -90,7 +123,7 @@ fn what_comes_for_others_is_theirs() {
     let posted = w.irecv(1, Some(0), None, &mut first);
     w.take_in_hand(1, 0, 5, &mut target);
     assert!(w.send_now(0, 1, 5, &text) && w.send_now(0, 1, 5, &other));
-    w.ranks[1].transport_mut().set_coming(Some(1));
+    w.ranks[1].transport_mut().set_coming(Some(4096));
     assert_eq!(w.ranks[1].glance(), Glance::Nothing);
     w.ranks[1].transport_mut().set_coming(None);
     assert_eq!(w.ranks[1].glance(), Glance::Other);
@@ -100,7 +133,7 @@ fn what_comes_for_others_is_theirs() {
     assert_eq!((first.bytes(), target.bytes()), (&text[..], &other[..]));
 }
 
-/// A message that would be announced goes at once to who waits, up to a length.
+/// A message that would be announced goes at once to a receive that copies it out, up to a length.
 #[test]
 fn long_ones_go_to_who_waits() {
     let config = Config { eager_max: 64, waiting_eager_max: LEN, ..Config::default() };
@@ -110,12 +143,20 @@ fn long_ones_go_to_who_waits() {
     let _recv = w.irecv(1, Some(0), Some(0), &mut target);
     w.settle();
     assert!(w.send_now(0, 1, 5, &text[..64]) && !w.send_now(0, 1, 5, &text[..65]));
-    w.ranks[0].transport_mut().set_waiting(1, true);
-    assert!(w.send_now(0, 1, 6, &text[..LEN]) && !w.send_now(0, 1, 6, &text));
+    let (mut short, mut long, mut longer) = (Target::new(64), Target::new(LEN), Target::new(LEN + 1));
+    w.take_in_hand(1, 0, 6, &mut short);
+    assert!(!w.send_now(0, 1, 5, &text[..65]), "a receive of what comes anyhow says nothing");
+    w.ranks[1].put_down();
+    assert!(!w.try_take(1, 0, 6, longer.buf()), "that is announced");
+    w.take_in_hand(1, 0, 6, &mut long);
+    assert!(!w.send_now(0, 1, 6, &text));
     // It does not wait for this one, and keeps it.
+    assert!(w.send_now(0, 1, 7, &text[..LEN]));
+    assert_eq!(w.ranks[1].glance(), Glance::Other);
+    assert!(w.ranks[1].put_down().is_none());
+    assert!(!w.send_now(0, 1, 6, &text[..65]), "it is put down");
+    let recv = w.irecv(1, Some(0), Some(7), &mut long);
     w.settle();
-    let mut target = Target::new(LEN);
-    let recv = w.irecv(1, Some(0), Some(6), &mut target);
     assert!(w.outcome(1, recv).is_some());
-    assert_eq!(target.bytes(), &text[..LEN]);
+    assert_eq!(long.bytes(), &text[..LEN]);
 }

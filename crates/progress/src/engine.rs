@@ -556,19 +556,6 @@ impl<W: Work> Entered<'_, W> {
         looked
     }
 
-    /// As [`linger`](Self::linger), and says meanwhile that this thread looks by itself: who has much to send to it knows
-    /// that it is waited for.
-    #[inline]
-    pub fn linger_announced(&mut self, looks: u32, glance: impl FnMut(&mut W) -> Lingering) -> bool {
-        let engine = self.engine;
-        let looked = engine.announced(|| self.linger(looks, glance));
-        // What was published while this thread was seen polling was announced to nobody: look once more, after the fence.
-        if self.work_left() {
-            self.pass();
-        }
-        looked
-    }
-
     /// Makes a pass now instead of at the drop; requests so far are served by it.
     #[inline]
     pub fn pass(&mut self) -> Pass {

@@ -3,7 +3,8 @@
 //!
 //! - *Progress class*: wait-free. [`SendLane::try_push`]: at most 8 stores into the slot, 2 loads of the
 //!   consumer's word, a load and a store of the starving flag, 1 fence, plus the payload's copy, with a store for each
-//!   [`STRIDE`] bytes of a long one. [`RecvLane::peek`] and [`RecvLane::peek_coming`]: 9 loads. [`RecvLane::consume`]: at most 1 store. [`RecvLane::wakes_producer`]: 2 loads, 1 exchange, 1 fence.
+//!   [`STRIDE`] bytes of a long one. [`RecvLane::peek`]: 8 loads, 19 of a payload
+//!   that comes; [`RecvLane::peek_coming`]: 8. [`RecvLane::consume`]: at most 1 store. [`RecvLane::wakes_producer`]: 2 loads, 1 exchange, 1 fence.
 //! - *Memory*: 64 bytes a slot, the data ring, 256 bytes of head.
 //! - *Who may call*: who holds the rank's engine token; handlers may.
 //! - *Shown by*: the loom model (`loom_tests.rs`, FIFO, starving never lost), the transport conformance
@@ -36,6 +37,7 @@ mod loom_tests;
 mod tests;
 
 use tocsin_sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use tocsin_transport::wire;
 
 pub(crate) use recv::{Arrival, Consumed, Peek, RecvLane};
 pub(crate) use send::{Push, SendLane};
@@ -46,7 +48,7 @@ const PIECE: u32 = 64;
 /// Payloads of so many bytes or more come.
 const LONG: usize = if cfg!(loom) { 96 } else { 8 * 1024 };
 /// Bytes that come at a time.
-const STRIDE: usize = if cfg!(loom) { 64 } else { 4 * 1024 };
+const STRIDE: usize = if cfg!(loom) { 64 } else { wire::STRIDE };
 
 /// One slot; see [`tocsin_transport::wire`]. All words are atomics, since a lying peer may write them at any
 /// time.

@@ -440,6 +440,21 @@ unsafe impl Transport for ShmTransport {
         }
     }
 
+    fn await_coming(&mut self, peer: u32, awaits: bool) {
+        if let Some(state) = self.peers.get(peer as usize).filter(|_| has(&self.known, peer)) {
+            // SYNC POINT: Relaxed: nothing is read by virtue of it, and who reads an old value sends as it would otherwise.
+            // SAFETY: the pair is connected, so that its head is allocated; it is made of atomics.
+            unsafe { (*state.from).awaited.0.store(u32::from(awaits), Ordering::Relaxed) };
+        }
+    }
+
+    fn is_awaited_by(&self, peer: u32) -> bool {
+        let state = self.peers.get(peer as usize).filter(|_| has(&self.known, peer));
+        // SYNC POINT: Relaxed, as above. A peer that lies has its own pool filled.
+        // SAFETY: as above.
+        state.is_some_and(|state| unsafe { (*state.to).awaited.0.load(Ordering::Relaxed) } != 0)
+    }
+
     #[inline]
     fn arrivals(&self, peer: u32) -> u8 {
         self.peers.get(peer as usize).map_or(0, |state| state.arrivals(has(&self.known_bulk, peer)))

@@ -9,8 +9,8 @@ use tocsin_shm_transport::{Life, Segment, ShmTransport};
 use tocsin_sync::thread::{HandlerScope, register};
 use tocsin_sync::tripwire::Tripwire;
 use tocsin_transport::{
-    Capabilities, Class, Error, Header, PeerState, Recv, SendOutcome, Transport, Urgency, conformance,
-    loopback,
+    Arrival, Capabilities, Class, Error, Header, PeerState, Recv, SendOutcome, Transport, Urgency,
+    conformance, loopback,
 };
 
 #[global_allocator]
@@ -72,6 +72,21 @@ unsafe impl<T: Transport> Transport for Inside<T> {
     }
     fn peek(&mut self, peer: u32, class: Class) -> Recv {
         self.call(|t| t.peek(peer, class))
+    }
+    fn arrival(&self, peer: u32, class: Class) -> Arrival {
+        self.look(|t| t.arrival(peer, class))
+    }
+    fn peek_coming(&mut self, peer: u32, class: Class) -> Recv {
+        self.call(|t| t.peek_coming(peer, class))
+    }
+    fn come(&self, peer: u32, class: Class) -> u64 {
+        self.look(|t| t.come(peer, class))
+    }
+    fn await_coming(&mut self, peer: u32, awaits: bool) {
+        self.call(|t| t.await_coming(peer, awaits));
+    }
+    fn is_awaited_by(&self, peer: u32) -> bool {
+        self.look(|t| t.is_awaited_by(peer))
     }
     fn consume(&mut self, peer: u32, class: Class) {
         self.call(|t| t.consume(peer, class));

@@ -166,10 +166,19 @@ pub unsafe trait Transport: Send {
         self.peek(peer, class)
     }
 
-    /// How many bytes are there of the payload of the packet that [`peek_coming`](Self::peek_coming) gave. More than it has
-    /// means all.
+    /// How many bytes are there of the payload of the packet that [`peek_coming`](Self::peek_coming) gave: multiples of
+    /// [`wire::STRIDE`], then all. More than it has means all, too.
     fn come(&self, _peer: u32, _class: Class) -> u64 {
         u64::MAX
+    }
+
+    /// Says, or takes back, that a thread of this rank copies out what comes in `peer`'s Eager lane, as it comes. The peer
+    /// may trust in it no more than in the weather.
+    fn await_coming(&mut self, _peer: u32, _awaits: bool) {}
+
+    /// Whether `peer` has [said so](Self::await_coming) of this rank's lane.
+    fn is_awaited_by(&self, _peer: u32) -> bool {
+        false
     }
 
     /// Removes the packet that [`peek`](Self::peek) gave; nothing if it gave none since. If the sender waits

@@ -55,6 +55,8 @@ struct Shared {
     single_copies: bool,
     /// Set once by connect, both directions.
     joined: Vec<AtomicBool>,
+    /// The receivers of these pairs copy out what comes.
+    awaited: Vec<AtomicBool>,
 }
 
 impl Shared {
@@ -107,6 +109,7 @@ fn build(n: u32, limits: Limits, single_copies: bool) -> Vec<Loopback> {
         records: (0..pairs).map(|_| OnceLock::new()).collect(),
         single_copies,
         joined: (0..pairs).map(|_| AtomicBool::new(false)).collect(),
+        awaited: (0..pairs).map(|_| AtomicBool::new(false)).collect(),
     });
     (0..n)
         .map(|rank| Loopback {
@@ -301,6 +304,17 @@ unsafe impl Transport for Loopback {
             true => Arrival::Here,
             false => Arrival::Nothing,
         }
+    }
+
+    fn await_coming(&mut self, peer: u32, awaits: bool) {
+        if let Some(word) = self.shared.awaited.get(self.shared.pair(peer, self.rank)) {
+            word.store(awaits, Ordering::Relaxed);
+        }
+    }
+
+    fn is_awaited_by(&self, peer: u32) -> bool {
+        let word = self.shared.awaited.get(self.shared.pair(self.rank, peer));
+        word.is_some_and(|word| word.load(Ordering::Relaxed))
     }
 
     fn come(&self, _peer: u32, _class: Class) -> u64 {

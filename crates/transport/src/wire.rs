@@ -23,6 +23,9 @@ const OUTSIDE: u8 = 0xff;
 /// Inline length that says "comes into the data ring".
 const COMING: u8 = 0xfe;
 
+/// Bytes of a payload that come at a time.
+pub const STRIDE: usize = 4 * 1024;
+
 /// Words 1 to 7 of a slot.
 pub type Content = [u64; 7];
 

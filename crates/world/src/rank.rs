@@ -40,8 +40,6 @@ pub(crate) struct Rank {
     blocked: Arc<AtomicBool>,
     /// Longest plain message in bytes that comes in one packet, as far as this rank knows.
     pub(crate) eager_max: usize,
-    /// The same to a thread that waits for it.
-    pub(crate) waiting_eager_max: usize,
     /// How far this rank has handed out the context ids that it owns: `comm/agree.rs`.
     pub(crate) next_context: AtomicU32,
     parked: Mutex<Parked>,
@@ -154,7 +152,6 @@ fn try_join(place: Place, config: &Config) -> Result<(Arc<Rank>, Bound), Error> 
         closed,
         blocked,
         eager_max: config.eager_max,
-        waiting_eager_max: config.waiting_eager_max(),
         next_context: AtomicU32::new(crate::comm::FIRST_CONTEXT),
         parked: Mutex::default(),
     };

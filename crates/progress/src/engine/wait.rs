@@ -199,15 +199,6 @@ impl<W: Work> Engine<W> {
         }
     }
 
-    /// See [`Entered::linger_announced`].
-    pub(super) fn announced<T>(&self, linger: impl FnOnce() -> T) -> T {
-        let mut polling = Polling { own: self.own(), on: false, more: false };
-        polling.begin();
-        let result = linger();
-        polling.end();
-        result
-    }
-
     /// Some looks, and a pass if there is something, if nobody is inside; without a request if somebody is: for who
     /// will look again anyway. With `more`, a pass at once.
     #[inline]

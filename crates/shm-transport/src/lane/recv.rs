@@ -86,11 +86,13 @@ impl RecvLane {
         if stamp as u32 == self.old || self.closed {
             return Arrival::Nothing;
         }
-        // The length is in the low half.
-        if wire::comes((stamp >> 32) as u32)
-            && slot.come() < length.load(Ordering::Relaxed) & u64::from(u32::MAX)
-        {
-            return Arrival::Comes;
+        if wire::comes((stamp >> 32) as u32) {
+            // In the low half. What no honest producer writes is there at once, to be found out.
+            let len = length.load(Ordering::Relaxed) as u32;
+            let honest = stamp as u32 == self.head.wrapping_add(1) && len <= self.place.shape.max_payload;
+            if honest && slot.come() < u64::from(len) {
+                return Arrival::Comes;
+            }
         }
         Arrival::Here
     }

@@ -198,12 +198,18 @@ fn data_alone_do_not_bring_the_consumer_back() {
 #[test]
 fn a_lying_producer_is_found_out() {
     let content = |meta: u32, len: u32, position: u32| {
-        (meta, [0, u64::from(len) | u64::from(position) << 32, 0, 0, 0, 0, 0])
+        // Of a payload that comes, all is there.
+        (meta, [0, u64::from(len) | u64::from(position) << 32, 0, 0, 0, u64::MAX, 0])
     };
     let header = Header { kind: 1, ..Header::default() };
     let outside = wire::pack_data(&header, 0, 0).0;
     let inline = wire::pack_inline(&header, [0; 2], 3).0;
-    let table: [(&str, u32, (u32, wire::Content)); 10] = [
+    let coming = wire::pack_coming(&header, 0, 0).0;
+    let table: [(&str, u32, (u32, wire::Content)); 14] = [
+        ("coming, stamp of the next lap", SLOTS + 1, content(coming, 100, 0)),
+        ("coming, longer than any payload", 1, content(coming, 129, 0)),
+        ("coming, position inside, but wrong", 1, content(coming, 100, 64)),
+        ("coming, short", 1, content(coming, 16, 0)),
         ("stamp of the next lap", SLOTS + 1, content(inline, 3, 0)),
         ("stamp far ahead", 0x8000_0000, content(inline, 3, 0)),
         ("inline length that differs", 1, content(inline, 4, 0)),
@@ -226,6 +232,21 @@ fn a_lying_producer_is_found_out() {
         assert!(matches!(recv.peek(), Peek::Corrupt), "{what}");
         assert!(matches!(recv.peek(), Peek::Empty) && !recv.has_packet(), "{what}: closed");
         assert_eq!(recv.consume(), Consumed::Nothing);
+    }
+}
+
+#[test]
+fn nonsense_that_comes_is_there_at_once() {
+    for (stamp, len) in [(SLOTS + 1, 100), (1, 129), (1, u32::MAX)] {
+        let lane = Private::new(SLOTS, DATA);
+        let (_, mut recv) = lane.ends();
+        let (meta, content) = wire::pack_coming(&Header { kind: 1, ..Header::default() }, len, 0);
+        for (word, value) in lane.slot(0).0[1..].iter().zip(content) {
+            word.store(value, Ordering::Relaxed);
+        }
+        lane.slot(0).0[0].store(u64::from(stamp) | u64::from(meta) << 32, Ordering::Relaxed);
+        assert_eq!(recv.arrival(), Arrival::Here, "{stamp} {len}");
+        assert!(matches!(recv.peek(), Peek::Corrupt), "{stamp} {len}");
     }
 }
 
@@ -300,7 +321,7 @@ proptest! {
 fn pull_coming(lane: &mut RecvLane, n: u64) -> Option<(usize, usize)> {
     let Peek::Packet(header, len, payload) = lane.peek_coming() else {
         // A short one does not come.
-        return pull(lane).map(|pulled| (pulled.unwrap().1, 0));
+        return pull(lane).map(|pulled| (pulled.map_or(usize::MAX, |(_, len)| len), 0));
     };
     assert_eq!(header.a, n);
     let (mut done, mut looks) = (0, 0);
@@ -309,11 +330,8 @@ fn pull_coming(lane: &mut RecvLane, n: u64) -> Option<(usize, usize)> {
         assert!(come >= done);
         for i in done..come {
             // SAFETY: the lane promises `len` readable bytes.
-            assert_eq!(
-                unsafe { payload.add(i).read_volatile() },
-                n as u8,
-                "byte {i} of {len}, of {come} that are there"
-            );
+            let byte = unsafe { payload.add(i).read_volatile() };
+            assert_eq!(byte, n as u8, "byte {i} of {len}, of {come} that are there");
         }
         looks += usize::from(come > done);
         done = come;

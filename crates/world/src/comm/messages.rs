@@ -16,7 +16,7 @@ use crate::{ConstBuf, Mode, MutBuf};
 
 /// How often a receive of a small message looks at everything before it leaves the engine: for up to some 3 us.
 const LOOKS: u32 = 16;
-/// The same of a message that its sender only puts into the lane when it sees its receiver wait: for up to some 12 us.
+/// The same of a message that its sender puts into the lane only when it sees its receiver copy out: for up to some 12 us.
 const LONG_LOOKS: u32 = 64;
 
 /// A message that [`Comm::improbe`] took out of matching, to be received once by [`Comm::mrecv_raw`]. Dropping it
@@ -172,7 +172,7 @@ impl Comm {
     /// Receives, and waits for it; `None` matches any.
     ///
     /// # Errors
-    /// As [`irecv_raw`](Self::irecv_raw).
+    /// As [`irecv_raw`](Self::irecv_raw). The buffer may hold a part of a message then.
     ///
     /// # Safety
     /// What `buf` describes is writable, and used by nobody else, during the call.
@@ -187,23 +187,15 @@ impl Comm {
         let mut state = self.shared().enter_open("recv")?;
         let room = buf.layout.bytes();
         let kind = Kind::Receive { room };
-        let in_hand = if room <= self.shared().waiting_eager_max {
-            // SAFETY: - the buffer: promised by the caller for the time of the call; it is put down below.
-            unsafe { state.p2p.take_in_hand(&args) }.map_err(|e| message_error("recv", e))?
-        } else {
-            false
-        };
+        // SAFETY: - the buffer: promised by the caller for the time of the call; it is put down below.
+        let in_hand = unsafe { state.p2p.take_in_hand(&args) }.map_err(|e| message_error("recv", e))?;
         if in_hand {
-            let glance = |state: &mut RankState| match state.p2p.glance() {
+            let looks = if room > self.shared().eager_max { LONG_LOOKS } else { LOOKS };
+            let looked = state.linger(looks, |state| match state.p2p.glance() {
                 Glance::Nothing => Lingering::Nothing,
                 Glance::Other => Lingering::Worked,
                 Glance::Over => Lingering::Over,
-            };
-            let looked = if room > self.shared().eager_max {
-                state.linger_announced(LONG_LOOKS, glance)
-            } else {
-                state.linger(LOOKS, glance)
-            };
+            });
             if let Some(met) = state.p2p.put_down() {
                 if state.p2p.owes_a_look(looked) && state.work_left() {
                     state.pass();
