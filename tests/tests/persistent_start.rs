@@ -155,7 +155,10 @@ fn a_start_that_interrupts_nobody_makes_no_system_call() {
 #[test]
 #[ignore = "run by the test before it, in a process of its own"]
 fn child_without_system_calls() {
-    assert!(std::env::var_os(CHILD).is_some(), "this ends its process");
+    // It ends its process, which has to be its own.
+    if std::env::var_os(CHILD).is_none() {
+        return;
+    }
     // SAFETY: alarm has no memory effects; SIGALRM's default action ends a process that hangs.
     unsafe { libc::alarm(60) };
     let mut config = Config::default();
