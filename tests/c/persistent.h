@@ -185,6 +185,33 @@ static void restarted(tocsin_comm *comm, int rank, int size, size_t bytes) {
     }
 }
 
+/* Counts runs that succeeded as 1, others as 100. */
+static void tell(void *argument, const tocsin_status *status) {
+    *(int *)argument += status->error == TOCSIN_OK ? 1 : 100;
+}
+
+/* A callback leaves a run that is complete active, until a wait. */
+static void told_before_the_wait(tocsin_comm *comm, int rank) {
+    tocsin_request *request = NULL;
+    tocsin_status status;
+    int done = 0, told = 0;
+
+    OK(tocsin_barrier_init(comm, NULL, &request));
+    OK(tocsin_start(request));
+    while (!done) {
+        OK(tocsin_progress(comm));
+        OK(tocsin_is_done(request, &done));
+    }
+    OK(tocsin_on_complete(request, tell, &told));
+    CHECK(told == 1);
+    FAILS(TOCSIN_ERROR_ARGUMENT, tocsin_start(request));
+    OK(tocsin_wait(&request, &status));
+    CHECK(status.source == rank);
+    OK(tocsin_wait(&request, &status));
+    CHECK(status.source == -1);
+    OK(tocsin_request_free(&request));
+}
+
 static void persistent(tocsin_comm *comm, int rank, int size) {
     tocsin_request *request = NULL, *none[2] = {NULL, NULL};
     int64_t *sum = (int64_t *)allocate(sizeof *sum);
@@ -193,6 +220,7 @@ static void persistent(tocsin_comm *comm, int rank, int size) {
     restarted(comm, rank, size, 0);
     restarted(comm, rank, size, 800);
     restarted(comm, rank, size, 80000);
+    told_before_the_wait(comm, rank);
 
     /* What is refused. */
     FAILS(TOCSIN_ERROR_ARGUMENT, tocsin_start(NULL));

@@ -3,12 +3,12 @@
 
 use std::future::Future;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 
 use tocsin_tests as _; // Links the tripwire allocator.
 
-use tocsin::{Block, Blocks, Comm, Config, Error, Op, Persistent, UserOp, World};
+use tocsin::{Block, Blocks, Comm, Config, Error, Op, OwnedBuffer, Persistent, UserOp, World};
 use tocsin_sync::atomic::{AtomicUsize, Ordering};
 
 /// Runs `f` on ranks of 1 to 4 threads over each backend; any error fails the test.
@@ -313,6 +313,59 @@ fn it_is_a_future_of_each_run() {
             sum.wait()?;
         }
         Ok(())
+    });
+}
+
+/// Sets a callback on a run that is over: it comes at once, and gives what it says.
+fn told_at_once(one: &mut Persistent<impl OwnedBuffer>) -> Result<(), Error> {
+    let told = Arc::new(Mutex::new(None));
+    let theirs = told.clone();
+    one.on_complete(move |outcome| *theirs.lock().unwrap() = Some(outcome));
+    told.lock().unwrap().take().expect("it is over: the callback comes at once")
+}
+
+#[test]
+fn a_callback_leaves_a_run_that_is_over_active() {
+    everywhere(|comm| {
+        let mut sum = comm.allreduce_init(vec![1u64; 5], Op::Sum)?;
+        sum.start()?;
+        while !sum.is_done() {
+            comm.progress();
+        }
+        // Each comes, and none makes it inactive.
+        for _ in 0..2 {
+            told_at_once(&mut sum)?;
+            assert!(sum.is_active());
+            assert!(matches!(sum.buffer(), Err(Error::InvalidArgument { .. })));
+            assert!(matches!(sum.start(), Err(Error::InvalidArgument { .. })));
+        }
+        sum.wait()?;
+        assert!(!sum.is_active());
+        assert_eq!(sum.buffer()?, [u64::from(comm.size()); 5]);
+        told_at_once(&mut sum)?;
+
+        // A run that fails: rank 0 does not come.
+        let ours = comm.dup()?;
+        let mut barrier = ours.barrier_init()?;
+        if comm.rank() > 0 {
+            barrier.start()?;
+        }
+        comm.barrier()?;
+        ours.revoke();
+        if comm.rank() > 0 {
+            while !barrier.is_done() {
+                comm.progress();
+            }
+            assert!(matches!(told_at_once(&mut barrier), Err(Error::Revoked { .. })));
+            assert!(barrier.is_active());
+            assert!(matches!(barrier.test(), Some(Err(Error::Revoked { .. }))));
+            assert!(!barrier.is_active());
+            // Refused: the outcome stays.
+            assert!(matches!(barrier.start(), Err(Error::Revoked { .. })));
+            assert!(!barrier.is_active());
+            assert!(matches!(barrier.wait(), Err(Error::Revoked { .. })));
+        }
+        comm.barrier()
     });
 }
 

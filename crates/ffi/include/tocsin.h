@@ -366,8 +366,10 @@ int tocsin_cancel(tocsin_request *request,
 int tocsin_request_free(tocsin_request **request);
 
 // Has `callback` called once when the operation is complete, at once if it is already. The request must be waited for
-// or freed as without it. Of a persistent request it is for the run that is active. The callback may start operations but must not wait for any, and
-// should be short: where a thread that waits runs it, the rank makes no progress meanwhile.
+// or freed as without it. Of a persistent request it is for the run that is active, and leaves it active: tocsin_wait or
+// tocsin_test makes it inactive. The callback may start operations but must not wait for any, and must not use the request
+// that it is of, nor one that a call is working on. It should be short: where a thread that waits runs it, the rank makes no
+// progress meanwhile.
 int tocsin_on_complete(tocsin_request *request,
                        tocsin_callback callback,
                        void *argument);
@@ -646,12 +648,14 @@ int tocsin_iexscan(const tocsin_comm *comm,
                    tocsin_request **request);
 
 // Starts a persistent request once more, as the next collective of its communicator: every rank starts it, in the same
-// order among the others. It is active then, until tocsin_wait or tocsin_test gives its outcome. Allocates nothing, and
-// calls the system only to interrupt or wake a peer. TOCSIN_ERROR_ARGUMENT for one that is active or not persistent.
+// order among the others. It is active then, until tocsin_wait or tocsin_test gives its outcome. The start itself allocates
+// nothing, and asks the system only to ring a peer. Excepted are a peer that joined after the preparation, and what any
+// pass of progress does on its way out: it may set the timer, have the kernel make the single copy of a long message, and
+// run callbacks. TOCSIN_ERROR_ARGUMENT for one that is active or not persistent.
 int tocsin_start(tocsin_request *request);
 
-// Starts `count` persistent requests, in the order of the array. The first that fails ends it: those before it are
-// active, those after it are not.
+// Starts `count` persistent requests, in the order of the array, none of which may be NULL: that is an error here. The
+// first that fails ends it: those before it are started, it and those after it are as they were.
 int tocsin_startall(size_t count,
                     tocsin_request **requests);
 

@@ -14,8 +14,10 @@ use crate::reductions::{allreduce, exscan, reduce, reduce_scatter, reduce_scatte
 use crate::request::{Request, array};
 
 /// Starts a persistent request once more, as the next collective of its communicator: every rank starts it, in the same
-/// order among the others. It is active then, until tocsin_wait or tocsin_test gives its outcome. Allocates nothing, and
-/// calls the system only to interrupt or wake a peer. TOCSIN_ERROR_ARGUMENT for one that is active or not persistent.
+/// order among the others. It is active then, until tocsin_wait or tocsin_test gives its outcome. The start itself allocates
+/// nothing, and asks the system only to ring a peer. Excepted are a peer that joined after the preparation, and what any
+/// pass of progress does on its way out: it may set the timer, have the kernel make the single copy of a long message, and
+/// run callbacks. TOCSIN_ERROR_ARGUMENT for one that is active or not persistent.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_start(request: Option<&mut Request>) -> c_int {
     guarded("tocsin_start", || {
@@ -25,8 +27,8 @@ pub unsafe extern "C" fn tocsin_start(request: Option<&mut Request>) -> c_int {
     })
 }
 
-/// Starts `count` persistent requests, in the order of the array. The first that fails ends it: those before it are
-/// active, those after it are not.
+/// Starts `count` persistent requests, in the order of the array, none of which may be NULL: that is an error here. The
+/// first that fails ends it: those before it are started, it and those after it are as they were.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_startall(count: usize, requests: *mut *mut Request) -> c_int {
     guarded("tocsin_startall", || {

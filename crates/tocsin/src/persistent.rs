@@ -13,9 +13,12 @@ use crate::buffer::{ElementBuffer, Held, OwnedBuffer};
 /// A collective that is prepared once and started as often as one likes: it owns its buffers, the same ones for every run.
 ///
 /// It is *inactive* until [`start`](Self::start), and again once [`wait`](Self::wait) or [`test`](Self::test) has given the
-/// run's outcome; its buffers can be reached meanwhile. What a run needs is reserved when it is prepared: `start` allocates
-/// nothing, and calls the system only to interrupt or wake a peer. All ranks start it, in the same order among the
-/// communicator's other collectives, of which any number may be in flight; preparing says nothing to the others.
+/// run's outcome; its buffers can be reached meanwhile. All ranks start it, in the same order among the communicator's
+/// other collectives, of which any number may be in flight; preparing says nothing to the others.
+///
+/// What a run needs is reserved when it is prepared: `start` itself allocates nothing, and asks the system only to ring a
+/// peer. Excepted are a peer that joined after the preparation, and what any pass of progress does on its way out: it may
+/// set the timer, have the kernel make the single copy of a long message, and run users' callbacks.
 ///
 /// Dropping or forgetting an active one detaches its run: it goes on, and the buffers live until nothing can touch them.
 /// It is a future of the run that is active; its waker runs outside handlers.
@@ -112,7 +115,8 @@ impl<R: OwnedBuffer, S: OwnedBuffer> Persistent<R, S> {
 
     /// Runs `then` once with the outcome of the run that is active, as
     /// [`Request::on_complete`](crate::Request::on_complete) does; at once if it is complete or inactive. It is for one run,
-    /// and makes nothing inactive: a wait or a test does.
+    /// and makes nothing inactive: a wait or a test does. Polled as a [`Future`] while the run is active, the waker takes
+    /// its place.
     pub fn on_complete(&mut self, then: impl FnOnce(Result<(), Error>) + Send + 'static) {
         match &mut self.raw {
             Some(raw) => raw.on_complete(Box::new(move |outcome| then(outcome.map(drop)))),

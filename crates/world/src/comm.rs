@@ -150,7 +150,15 @@ impl Comm {
         self.shared().abort(code)
     }
 
-    fn next_sequence(&self) -> u32 {
-        self.inner.sequence.fetch_add(1, Ordering::Relaxed)
+    /// The number of the next collective. Under the token, and still held when what was posted is [counted](Self::count).
+    fn sequence(&self) -> u32 {
+        // SYNC POINT: Relaxed: under the token.
+        self.inner.sequence.load(Ordering::Relaxed)
+    }
+
+    /// Counts a collective that was posted. Under the token.
+    fn count(&self) {
+        // SYNC POINT: Relaxed: under the token.
+        self.inner.sequence.fetch_add(1, Ordering::Relaxed);
     }
 }

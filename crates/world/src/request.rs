@@ -184,8 +184,11 @@ impl RawRequest {
     }
 
     /// Starts a prepared collective once more, as the next collective of its communicator: every rank starts it, in the
-    /// same order among the others. Allocates nothing, and calls the system only to interrupt or wake a peer. A callback or
-    /// waker is for one run: set it anew.
+    /// same order among the others. A callback or waker is for one run: set it anew.
+    ///
+    /// The start itself allocates nothing, and asks the system only to ring a peer. Excepted are a peer that joined after
+    /// the preparation, and what any pass of progress does on its way out: it may set the timer, have the kernel make the
+    /// single copy of a long message, and run users' callbacks.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for one that is active, or is not persistent; [`Error::Revoked`], [`Error::Finalized`],
@@ -206,11 +209,15 @@ impl RawRequest {
                 "the request is active: wait for it, or test it until it is complete, and start it then",
             );
         }
+        // Active before anything runs: users' callbacks run on the way out, and one that panics must not leave a run whose
+        // buffers nobody holds.
+        let before = (self.seen.take(), self.after.take());
         // SAFETY: - promised by the caller.
-        unsafe { self.meaning.comm.start_again(operation, self.id)? };
-        self.seen = None;
-        self.after = None;
-        Ok(())
+        let started = unsafe { self.meaning.comm.start_again(operation, self.id) };
+        if started.is_err() {
+            (self.seen, self.after) = before;
+        }
+        started
     }
 
     fn completion(&self) -> &Completion {
@@ -266,24 +273,37 @@ impl RawRequest {
         true
     }
 
-    /// The outcome if there is one; frees the slot when it is first seen, unless it will be used again.
+    /// The outcome if there is one; frees the slot when it is first seen, unless it will be used again. What is persistent
+    /// is inactive from then on.
     fn look(&mut self) -> Option<Result<Status, Error>> {
-        if self.seen.is_none() {
+        if self.persistent {
+            self.seen = self.peek();
+        } else if self.seen.is_none() {
             if let Some(outcome) = self.completion().outcome() {
                 let result = self.meaning.read(outcome);
-                if !self.persistent {
-                    self.free();
-                }
+                self.free();
                 self.seen = Some(result);
             } else if self.meaning.comm.shared().is_closed() {
-                let over = Err(self.meaning.over());
-                if self.persistent {
-                    self.seen = Some(over.clone());
-                }
-                return Some(over);
+                return Some(Err(self.meaning.over()));
             }
         }
         self.seen.clone()
+    }
+
+    /// The outcome of a persistent one if there is one; it stays active, or inactive.
+    fn peek(&self) -> Option<Result<Status, Error>> {
+        if self.seen.is_some() {
+            return self.seen.clone();
+        }
+        if let Some(outcome) = self.completion().outcome() {
+            return Some(self.meaning.read(outcome));
+        }
+        self.meaning.comm.shared().is_closed().then(|| Err(self.meaning.over()))
+    }
+
+    /// The outcome if there is one, for a callback: that makes nothing inactive, a wait or a test does.
+    fn look_for_callback(&mut self) -> Option<Result<Status, Error>> {
+        if self.persistent { self.peek() } else { self.look() }
     }
 
     fn free(&self) {
@@ -329,10 +349,15 @@ impl RawRequest {
     }
 
     fn wait_for(&mut self, timeout: Option<Duration>) -> Option<Result<Status, Error>> {
+        self.pass_time(timeout);
+        self.look()
+    }
+
+    /// Waits until it is over, or time is up.
+    fn pass_time(&self, timeout: Option<Duration>) {
         if !self.is_over() {
             self.meaning.comm.shared().wait_until(&[self.need()], || self.is_complete(), timeout);
         }
-        self.look()
     }
 
     /// Cancels a receive that has matched no message: its outcome is then [`Error::Cancelled`]. Whether it was
@@ -346,9 +371,9 @@ impl RawRequest {
 
     /// Runs `callback` once when complete, outside handlers, on some thread of this process; at once if it is complete.
     /// Takes the place of an earlier callback or waker. If the thread that runs callbacks cannot be started, this waits
-    /// and runs it here.
+    /// and runs it here. A persistent one stays active until a wait or a test gives the outcome.
     pub fn on_complete(&mut self, callback: Callback) {
-        match self.look() {
+        match self.look_for_callback() {
             Some(result) => callback(result),
             None => self.afterwards(Then::Call(callback)),
         }
@@ -411,7 +436,12 @@ impl RawRequest {
     /// Without a callback thread, or after the end.
     fn now(&mut self, then: Then) {
         match then {
-            Then::Call(callback) => callback(self.wait()),
+            Then::Call(callback) => loop {
+                self.pass_time(None);
+                if let Some(result) = self.look_for_callback() {
+                    return callback(result);
+                }
+            },
             Then::Wake(waker) => waker.wake(),
             Then::Happened => {}
         }

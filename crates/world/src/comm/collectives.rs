@@ -64,11 +64,12 @@ impl Comm {
             return Err(Error::Revoked { operation });
         }
         // Counted under the token, and only for what is posted: ranks that were refused alike stay in step.
-        let sequence = self.next_sequence();
+        let sequence = self.sequence();
         // SAFETY: - the buffers: promised by the caller.
         let posted =
             unsafe { state.nbc.post(&mut state.p2p, schedule, self.context() | COLLECTIVE, sequence) };
         let id = posted.map_err(refused)?;
+        self.count();
         let completion = state.nbc.completion(id).ok_or_else(|| lost(operation))?;
         drop(guard);
         Ok(RawRequest::new(self.clone(), operation, Kind::Collective, id, completion, None))
@@ -107,10 +108,13 @@ impl Comm {
         if state.p2p.is_revoked(self.context()) {
             return Err(Error::Revoked { operation });
         }
-        let sequence = self.next_sequence();
+        // Counted as in `start_raw`.
+        let sequence = self.sequence();
         // SAFETY: - the buffers: promised by the caller.
         let started = unsafe { state.nbc.start(&mut state.p2p, id, sequence) };
-        started.map_err(|e| collective_error(operation, e))
+        started.map_err(|e| collective_error(operation, e))?;
+        self.count();
+        Ok(())
     }
 }
 
