@@ -19,8 +19,11 @@ const PROGRAMS: [(&str, &str); 5] =
 const KERNEL: [(&str, &str); 4] =
     [("flex", "flex"), ("bison", "bison"), ("bc", "bc"), ("/usr/include/libelf.h", "libelf-dev")];
 
+/// Where libraries lie, on the machine and under what is unpacked.
+const LIBRARIES: [&str; 2] = ["/usr/lib/x86_64-linux-gnu", "/lib/x86_64-linux-gnu"];
+
 /// Part of the cache's key: what is done with the packages.
-const UNPACKING: &str = "2";
+const UNPACKING: &str = "3";
 
 /// Where to find what had to be unpacked.
 #[derive(Default)]
@@ -49,7 +52,8 @@ impl Tools {
         let root = cache::once(&cache::key("tools", &parts), |dir, _| {
             println!("fetching {}", missing.join(", "));
             archive.machine()?.unpack_with_dependencies(&missing, dir)?;
-            complete_compiler(dir)
+            complete_compiler(dir)?;
+            complete_libraries(dir, &LIBRARIES.map(Path::new))
         })
         .map_err(|e| {
             format!(
@@ -64,7 +68,7 @@ impl Tools {
     pub fn add_to(&self, command: &mut Command) {
         let Some(root) = &self.root else { return };
         let under = |names: &[&str]| names.iter().map(|n| root.join(n)).collect::<Vec<_>>();
-        let libraries = under(&["usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu"]);
+        let libraries = under(&LIBRARIES.map(|dir| &dir[1..]));
         for (name, dirs) in [
             ("PATH", under(&["usr/bin", "bin", "usr/sbin"])),
             ("LD_LIBRARY_PATH", libraries.clone()),
@@ -103,7 +107,50 @@ fn complete_compiler(root: &Path) -> Outcome {
     Ok(())
 }
 
+/// The link by which a linker finds a library is in its development package, and what it points to, beside it, in another, which
+/// is not unpacked if the machine has it: then the link leads there.
+fn complete_libraries(root: &Path, machine: &[&Path]) -> Outcome {
+    for dir in LIBRARIES {
+        for link in entries(&root.join(&dir[1..])) {
+            let Some(name) = fs::read_link(&link).ok().filter(|_| !link.exists()) else { continue };
+            let Some(there) = machine.iter().map(|dir| dir.join(&name)).find(|file| file.exists()) else {
+                continue;
+            };
+            fs::remove_file(&link)
+                .and_then(|()| symlink(&there, &link))
+                .map_err(|e| format!("cannot link {}: {e}", link.display()))?;
+        }
+    }
+    Ok(())
+}
+
 /// What is in a directory; nothing is, where there is none.
 fn entries(dir: &Path) -> Vec<PathBuf> {
     fs::read_dir(dir).map(|all| all.filter_map(|e| e.ok().map(|e| e.path())).collect()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_to_what_the_machine_has_lead_there() {
+        let base = std::env::temp_dir().join(format!("tocsin-tools-{}", std::process::id()));
+        let (root, machine) = (base.join("unpacked"), base.join("machine"));
+        let unpacked = root.join(&LIBRARIES[0][1..]);
+        fs::create_dir_all(&unpacked).unwrap();
+        fs::create_dir_all(&machine).unwrap();
+        fs::write(machine.join("libhere-1.so"), "").unwrap();
+        fs::write(unpacked.join("libboth-1.so"), "").unwrap();
+        fs::write(machine.join("libboth-1.so"), "").unwrap();
+        for name in ["here", "both", "nowhere"] {
+            symlink(format!("lib{name}-1.so"), unpacked.join(format!("lib{name}.so"))).unwrap();
+        }
+        complete_libraries(&root, &[&base.join("none"), &machine]).unwrap();
+        let leads = |name: &str| fs::read_link(unpacked.join(name)).unwrap();
+        assert_eq!(leads("libhere.so"), machine.join("libhere-1.so"));
+        assert_eq!(leads("libboth.so"), Path::new("libboth-1.so"));
+        assert_eq!(leads("libnowhere.so"), Path::new("libnowhere-1.so"));
+        fs::remove_dir_all(base).unwrap();
+    }
 }
