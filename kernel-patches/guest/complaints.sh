@@ -12,6 +12,8 @@ BUG: KASAN: use-after-free in uintr_receiver_put+0x12/0x40 [uintr]
 BUG: sleeping function called from invalid context at kernel/locking/mutex.c:580
 BUG: workqueue lockup - pool cpus=0 node=0 flags=0x0 nice=0 stuck for 31s!
 BUG: MAX_LOCKDEP_CHAINS too low!
+BUG uintr_receiver (Tainted: G           OE     ): Poison overwritten
+BUG uintr_receiver (Not tainted): Right Redzone overwritten
 WARNING: possible circular locking dependency detected
 WARNING: CPU: 1 PID: 77 at arch/x86/kernel/fpu/core.c:57 x+0x1/0x2
 INFO: task delivery:99 blocked for more than 120 seconds.

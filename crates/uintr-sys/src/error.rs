@@ -62,7 +62,7 @@ pub enum Error {
     SendersFull,
     /// No such index is registered (EINVAL).
     NoSuchIndex(u32),
-    /// The stack is too small or not the program's memory (EINVAL).
+    /// The stack is too small, not apart from the thread's ordinary one, or not the program's memory (EINVAL).
     BadStack,
     /// This kernel interface does not have that call.
     NotSupported(Call),
@@ -120,7 +120,10 @@ impl fmt::Display for Error {
                 "this process's table of user-interrupt senders is full (256): drop senders that are not needed",
             ),
             Error::NoSuchIndex(index) => write!(f, "no user-interrupt sender has index {index}"),
-            Error::BadStack => f.write_str("the handler's stack is too small (4096 bytes at least) or no valid memory"),
+            Error::BadStack => f.write_str(
+                "the handler's stack is too small (4096 bytes at least, and 2048 more than the CPU's vector state), in the thread's \
+                 ordinary stack, or no valid memory",
+            ),
             Error::NotSupported(call) => write!(f, "{call}: this kernel has no call for it"),
             Error::Kernel(call, errno) => {
                 write!(f, "{call} failed: {}", std::io::Error::from_raw_os_error(*errno))

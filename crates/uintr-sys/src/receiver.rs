@@ -6,7 +6,7 @@ use crate::instructions::{clui, stui, testui};
 use crate::kernel::{Kernel, Switches, kernel};
 use crate::layout::Frame;
 use crate::sender::{Sender, VectorFd, unsignalled};
-use crate::stack::{GuardedStack, SS_AUTODISARM, ordinary, signal_stack};
+use crate::stack::{GuardedStack, SS_AUTODISARM, ordinary, signal_range, signal_stack, without};
 use crate::thread::{self, Thread};
 use crate::{rseq, trampoline, xsave};
 use core::cell::Cell;
@@ -23,6 +23,10 @@ pub type Handler = unsafe extern "C" fn(vector: u64, frame: *mut Frame, context:
 
 /// Where the handler runs. Which code chooses, and why a nested signal or delivery is safe, stands in the source of
 /// the trampoline.
+///
+/// A signal stack that lies in the thread's ordinary stack (a local array) is known as one if it is set before the receiver is
+/// installed. One that is set there later is taken for ordinary, and may be overwritten by nested signals, until [`heal`] has met it: set it
+/// before, or on memory of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stack {
     /// On the interrupted stack, past its red zone. It needs about 3 KiB beside what the handler uses.
@@ -32,7 +36,8 @@ pub enum Stack {
     Own(usize),
     /// As [`Stack::Own`], on a stack that somebody else keeps: its lowest address and its size. It may be the thread's
     /// signal stack ([sigaltstack(2)]), which then serves both: signals and user interrupts that come in while it is in
-    /// use go on below what is there.
+    /// use go on below what is there. It lies apart from the thread's ordinary stack, and has 2 KiB more than the CPU's vector
+    /// state takes, or is refused.
     ///
     /// [sigaltstack(2)]: https://man7.org/linux/man-pages/man2/sigaltstack.2.html
     Given(usize, usize),
@@ -77,6 +82,9 @@ impl Config {
         Config { stack, ..Config::default() }
     }
 }
+
+/// What a handler needs beside the extended state at the very least, bytes.
+const HANDLER_SPACE: usize = 2048;
 
 /// See [`Thread::serial`].
 static NEXT_SERIAL: AtomicU64 = AtomicU64::new(1);
@@ -133,7 +141,7 @@ impl Receiver {
             Stack::Own(size) => (Some(GuardedStack::new(size)?), None),
             Stack::Kernel(size) => (Some(GuardedStack::new(size)?), Some(GuardedStack::new(pad_size())?)),
         };
-        let (ordinary_low, ordinary_size) = ordinary_stack(config)?;
+        let (ordinary_low, ordinary_size) = ordinary_stack(config, area)?;
         let (own_low, own_size) = match config.stack {
             Stack::Given(low, size) => (low, size & !15),
             _ => own.as_ref().map_or((0, 0), GuardedStack::range),
@@ -226,14 +234,19 @@ fn entry(config: &Config) -> *const () {
     trampoline::enter::<true> as *const ()
 }
 
-#[cfg(feature = "emulation")]
-fn ordinary_stack(config: &Config) -> Result<(usize, usize), Error> {
-    if config.broken_stacks { Ok((0, usize::MAX)) } else { ordinary() }
-}
-
-#[cfg(not(feature = "emulation"))]
-fn ordinary_stack(_config: &Config) -> Result<(usize, usize), Error> {
-    ordinary()
+/// The thread's ordinary stack, but for its signal stack, should that lie there. Refuses a given stack that does.
+fn ordinary_stack(config: &Config, area: usize) -> Result<(usize, usize), Error> {
+    #[cfg(feature = "emulation")]
+    if config.broken_stacks {
+        return Ok((0, usize::MAX));
+    }
+    let all = ordinary()?;
+    if let Stack::Given(low, size) = config.stack
+        && (size < area.saturating_add(HANDLER_SPACE) || without(all, (low, size), 0) != all)
+    {
+        return Err(Error::BadStack);
+    }
+    Ok(without(all, signal_range(), thread::stack_pointer()))
 }
 
 #[cfg(not(feature = "emulation"))]
@@ -351,7 +364,7 @@ pub fn installed() -> bool {
 ///   handler asks. Its code lies on the ordinary stack, too, and nothing tells whether it will return. Then the handler may be
 ///   interrupted by another delivery before it has ended, and must bear that, as the doorbell's does: it defers.
 ///
-/// Wait-free: a few loads, one TESTUI. Handlers may call it.
+/// Wait-free: a few loads, one TESTUI, and one system call where they are masked. Handlers may call it.
 ///
 /// # Safety
 /// `rsp` and `rip` are what the kernel gave to the calling thread's signal handler as the interrupted code's. (A handler
@@ -368,6 +381,16 @@ fn heal_at(rsp: usize, rip: usize) -> bool {
         && rip.wrapping_sub(thread.entry.get()) >= thread.entry_size.get();
     // SAFETY: a receiver is installed, so the instructions are there.
     if thread.own_top.get() == 0 || thread.masked.get() != 0 || !ordinary || unsafe { testui() } {
+        return false;
+    }
+    // It may have been set since.
+    let signals = signal_range();
+    if rsp.wrapping_sub(signals.0) < signals.1 {
+        let ordinary = (thread.ordinary_low.get(), thread.ordinary_size.get());
+        // Seen from below, where code runs as long as the array lives.
+        let (low, size) = without(ordinary, signals, signals.0);
+        thread.ordinary_low.set(low);
+        thread.ordinary_size.set(size);
         return false;
     }
     thread.busy.set(0);

@@ -82,6 +82,30 @@ pub(crate) fn ordinary() -> Result<(usize, usize), Error> {
     }
 }
 
+/// What is ordinary of a range when another, such as a signal stack that lies in it, is not: the part in which `here` is.
+pub(crate) fn without(
+    (low, size): (usize, usize),
+    (hole, length): (usize, usize),
+    here: usize,
+) -> (usize, usize) {
+    let (end, after) = (low.saturating_add(size), hole.saturating_add(length));
+    if length == 0 || after <= low || hole >= end {
+        (low, size)
+    } else if here >= after {
+        (after, end.saturating_sub(after))
+    } else {
+        (low, hole.saturating_sub(low))
+    }
+}
+
+/// The calling thread's signal stack, as the kernel knows it: lowest address and size, 0 if it has none.
+pub(crate) fn signal_range() -> (usize, usize) {
+    match signal_stack() {
+        Some(stack) if stack.ss_flags & libc::SS_DISABLE == 0 => (stack.ss_sp.addr(), stack.ss_size),
+        _ => (0, 0),
+    }
+}
+
 /// The calling thread's signal stack, as the kernel knows it.
 pub(crate) fn signal_stack() -> Option<libc::stack_t> {
     // SAFETY: zeroed is a valid stack_t; asks only.
@@ -94,3 +118,48 @@ pub(crate) fn signal_stack() -> Option<libc::stack_t> {
 /// From linux/signal.h: the kernel forgets the signal stack while a handler runs on it, so that a signal that comes
 /// in meanwhile stays on whatever stack it finds.
 pub(crate) const SS_AUTODISARM: i32 = 1 << 31;
+
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hole_leaves_the_part_where_the_thread_is() {
+        let all = (1000, 500);
+        for (hole, here, left) in [
+            ((0, 0), 1200, all),
+            ((1200, 0), 1100, all),
+            ((400, 600), 1100, all),
+            ((1500, 100), 1100, all),
+            ((1200, 100), 1100, (1000, 200)),
+            ((1200, 100), 1300, (1300, 200)),
+            ((900, 200), 1300, (1100, 400)),
+            ((1400, 200), 1100, (1000, 400)),
+            ((900, 900), 1100, (1000, 0)),
+            ((usize::MAX - 5, 100), 1100, all),
+        ] {
+            assert_eq!(without(all, hole, here), left, "{hole:?}, seen from {here}");
+        }
+    }
+
+    #[test]
+    fn the_signal_stack_is_found() {
+        // The test harness's threads have the standard library's.
+        std::thread::spawn(|| {
+            let (low, size) = signal_range();
+            assert!(low != 0 && size >= 2048, "{low:#x} {size}");
+            let none = libc::stack_t { ss_sp: core::ptr::null_mut(), ss_flags: libc::SS_DISABLE, ss_size: 0 };
+            // SAFETY: the thread does without until its end.
+            let before = unsafe {
+                let mut before: libc::stack_t = core::mem::zeroed();
+                assert_eq!(libc::sigaltstack(&raw const none, &raw mut before), 0);
+                before
+            };
+            assert_eq!(signal_range(), (0, 0));
+            // SAFETY: as it was.
+            assert_eq!(unsafe { libc::sigaltstack(&raw const before, core::ptr::null_mut()) }, 0);
+        })
+        .join()
+        .unwrap();
+    }
+}

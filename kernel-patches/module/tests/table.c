@@ -181,7 +181,7 @@ static void *rings_all(void *data)
 }
 
 /* Threads ring eight indexes that come and go under them, with receivers that come and go, too: every ring meets a
- * live entry, or none; none meets what is freed (a debug kernel would tell). */
+ * live entry, or none; none meets what is freed (where the receivers' memory is poisoned, as in the guests, a ring into it would be told). */
 TEST(entries_come_and_go_while_rung)
 {
 	long rounds = argument("ROUNDS", 300);

@@ -93,6 +93,7 @@ static CASES: &[Case] = cases! {
     nesting::signal_in_handler 20;
     nesting::handler_in_signal 20;
     nesting::signal_in_handler_in_signal 20;
+    nesting::signal_stack_in_the_ordinary_stack 20;
     nesting::a_handler_that_leaves_the_signal_stack_is_caught 20;
     nesting::signals_and_handlers_at_random 120;
     nesting::siglongjmp_out_of_a_signal_in_a_handler 20;

@@ -129,6 +129,48 @@ pub fn signal_in_handler_in_signal() {
     }
 }
 
+/// The same with a signal stack that is an array in the thread's ordinary stack; once set before the receiver is there, once
+/// after, when it takes a signal's handler that asks for healing to become known.
+pub fn signal_stack_in_the_ordinary_stack() {
+    for later in [false, true] {
+        let child = fork(|| {
+            let mut array = [0u8; 128 * 1024];
+            let stack = libc::stack_t { ss_sp: array.as_mut_ptr().cast(), ss_flags: 0, ss_size: array.len() };
+            // SAFETY: the array lives as long as the process has anything to do.
+            let set = || unsafe { libc::sigaltstack(&raw const stack, core::ptr::null_mut()) };
+            on_signal(libc::SIGUSR1, libc::SA_ONSTACK, rings_itself);
+            on_signal(libc::SIGUSR2, libc::SA_ONSTACK, count_signal);
+            if !later {
+                assert_eq!(set(), 0);
+            }
+            let receiver = install(&Config::default(), signals_itself);
+            let sender = receiver.vector(0).unwrap().sender().unwrap();
+            publish(&sender);
+            if later {
+                assert_eq!(set(), 0);
+                let inside = array.as_ptr().addr() + array.len() / 2;
+                // SAFETY: these change no memory. What `heal` is told is where a signal's handler would have been interrupted.
+                let healed = unsafe {
+                    instructions::clui();
+                    let healed = heal(inside, 0);
+                    instructions::stui();
+                    healed
+                };
+                assert!(!healed, "the array is the signal stack, on which a handler may be alive");
+            }
+            for round in 1..=100 {
+                signal_this_thread(libc::SIGUSR1);
+                assert_eq!((signals(), runs()), (2 * round, round));
+            }
+            assert_eq!(BROKEN.load(Ordering::Relaxed), 0);
+            sender.send();
+            until("the ring is seen", || runs() == 101);
+            core::hint::black_box(&mut array);
+        });
+        assert_eq!(child.wait(), Ended::Exit(0), "set later: {later}");
+    }
+}
+
 /// A proof that cannot fail proves nothing: a handler that moves off a signal stack in use has it overwritten.
 pub fn a_handler_that_leaves_the_signal_stack_is_caught() {
     let child = fork(|| {

@@ -2,7 +2,7 @@
 
 use crate::common::{Ended, count, fork, receiver, runs, until};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use tocsin_uintr_sys::{Config, Error, Receiver, VectorFd, instructions, kernel};
+use tocsin_uintr_sys::{Config, Error, Receiver, Stack, VectorFd, instructions, kernel};
 
 fn default_illegal_and_fault() {
     // SAFETY: default actions; the emulation's own handler of SIGILL stays.
@@ -30,6 +30,14 @@ pub fn bad_stack() {
     for entry in [high, usize::MAX] {
         // SAFETY: refused.
         assert_eq!(unsafe { kernel.register_handler(entry, None) }, Err(Error::BadStack));
+    }
+    let mut local = [0u8; 16 * 1024];
+    let apart = vec![0u8; 16 * 1024];
+    for (low, size) in [(local.as_mut_ptr().addr(), local.len()), (apart.as_ptr().addr(), 2048)] {
+        let config = Config::on(Stack::Given(low, size));
+        // SAFETY: refused.
+        let answer = unsafe { Receiver::install(&config, count, core::ptr::null()) };
+        assert_eq!(answer.unwrap_err(), Error::BadStack, "{size} bytes");
     }
     let _receiver = receiver();
     for stack in [(0x10_0000, 1), (high, 8192)] {
