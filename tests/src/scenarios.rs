@@ -30,6 +30,7 @@ pub const ALL: &[(&str, Scenario)] = &[
     ("callbacks", threads::callbacks_while_computing),
     ("make-communicators", threads::make_communicators),
     ("until-death", faults::until_death),
+    ("blocked-until-death", faults::blocked_until_death),
     ("spin", faults::spin),
 ];
 

@@ -116,6 +116,11 @@ fn every_run_of_a_persistent_collective_learns_who_died() {
     deaths("restarted-until-death", if cfg!(debug_assertions) && !deep() { 15 } else { 60 });
 }
 
+#[test]
+fn every_blocked_survivor_learns_who_died() {
+    deaths("blocked-until-death", if cfg!(debug_assertions) && !deep() { 30 } else { 200 });
+}
+
 /// Kills one of four ranks at some moment of a scenario, so many times.
 fn deaths(scenario: &str, rounds: usize) {
     let before = names_left();

@@ -77,6 +77,60 @@ pub fn until_death(comm: &Comm, arguments: &Arguments) {
     assert!(again.is_err(), "a barrier with a dead rank succeeded");
 }
 
+/// `seed`, `victim`: the others send to it and receive from it by blocking calls, messages that are copied out while they are
+/// copied in among them. Else as [`until_death`].
+pub fn blocked_until_death(comm: &Comm, arguments: &Arguments) {
+    const ROOM: usize = 64 << 10;
+    let victim = arguments.number("victim") as u32;
+    let mut random = Random::new(arguments.number("seed") ^ u64::from(comm.rank()) << 32);
+    let (mut out, mut room) = (vec![0_u8; ROOM], vec![0_u8; ROOM]);
+    let mut send = |to: u32, value: u8| {
+        let bytes = random.below(ROOM as u64 + 1) as usize;
+        let bytes = out.get_mut(..bytes).unwrap_or_default();
+        bytes.fill(value);
+        // SAFETY: the buffer lives during the call.
+        unsafe { comm.send_raw(ConstBuf::contiguous(bytes.as_ptr(), bytes.len()), to, 3, Mode::Standard) }
+            .map(drop)
+    };
+    let mut receive = |from: u32, value: u8| {
+        room.fill(!value);
+        // SAFETY: as above.
+        let status =
+            unsafe { comm.recv_raw(MutBuf::contiguous(room.as_mut_ptr(), room.len()), Some(from), Some(3))? };
+        let (here, behind) = room.split_at(status.bytes);
+        assert!(
+            here.iter().all(|&b| b == value),
+            "a message of {} bytes came otherwise than sent",
+            here.len()
+        );
+        assert!(behind.iter().all(|&b| b == !value), "bytes behind a message of {}", here.len());
+        Ok(())
+    };
+    if comm.rank() == 0 {
+        println!("running");
+    }
+    for lap in (0..251_u8).cycle() {
+        let ended = if comm.rank() == victim {
+            (0..comm.size())
+                .filter(|&other| other != victim)
+                .try_for_each(|other| receive(other, lap).and_then(|()| send(other, lap)))
+        } else {
+            send(victim, lap).and_then(|()| receive(victim, lap))
+        };
+        match ended {
+            Ok(()) => {}
+            Err(Error::PeerDead { rank, .. }) if rank == victim => {
+                println!("saw {} {}", comm.rank(), tocsin_sync::clock::now_ns());
+                return;
+            }
+            Err(other) => {
+                eprintln!("rank {}: expected the death of {victim}, got: {other}", comm.rank());
+                std::process::exit(9);
+            }
+        }
+    }
+}
+
 /// Computes without a library call until it is killed, or for `seconds`.
 pub fn spin(comm: &Comm, arguments: &Arguments) {
     if comm.rank() == 0 {
