@@ -21,7 +21,7 @@ use core::ptr::NonNull;
 
 use tocsin_progress::{Budget, Code, Id, Outcome};
 use tocsin_sync::atomic::{Ordering, fence};
-use tocsin_transport::transfer::{Claim, RECORDS, chunk_bytes, chunks};
+use tocsin_transport::transfer::{Claim, RECORDS, chunk_bytes, chunks, next_chunk};
 use tocsin_transport::{Class, Header, PeerState, Reach, Record, SendOutcome, Transport, Urgency, kind};
 
 use crate::P2p;
@@ -239,21 +239,26 @@ impl<T: Transport> P2p<T> {
                 part.spent = true;
                 return part;
             }
-            let number = match record.claim(ticket, count) {
-                Claim::Chunk(number) => number,
+            match record.claim(ticket, count) {
+                Claim::Chunk(_) => {}
                 Claim::Busy => {
                     part.spent = true;
                     return part;
                 }
                 // The next look says what it is.
                 _ => continue,
+            }
+            let done = self.requests.get(id).map_or(total, |r| r.done);
+            let Some((offset, len)) = next_chunk(total, done, !sending) else {
+                // The peer has taken claims back.
+                record.close(ticket, true);
+                record.finish(count);
+                self.fall_back(id);
+                return part;
             };
-            let offset = u64::from(number).wrapping_mul(chunk);
-            let len = total.saturating_sub(offset).min(chunk) as usize;
             let here = base.wrapping_add(offset as usize);
             let there = address.wrapping_add(offset);
-            // SAFETY: offset + len <= total: the number is below the count of chunks, which is this rank's own. Total is
-            //         at most the buffer's length here, which who posted vouched for.
+            // SAFETY: offset + len <= total, which is at most the buffer's length here, which who posted vouched for.
             //       - With `Reach::Direct` the peer is in this process; its buffer was vouched for by who posted it there,
             //         and the claim says that nobody else uses this part of it until the chunk is counted.
             let copied = unsafe {

@@ -1,12 +1,14 @@
 //! Large messages in one copy: the record of a transfer, whose chunks are claimed by whoever waits.
 //!
-//! A transfer is cut into chunks. Both ranks may copy: the receiver pulls, the sender pushes. Whoever is about to copy a
-//! chunk claims it first, and counts it when it is there. Who counts the last one tells the other.
+//! A transfer is cut into chunks. Both ranks may copy: the receiver pulls, from the back, and the sender pushes, from the front.
+//! Whoever is about to copy a chunk claims it first, and counts it when it is there. Who counts the last one tells the other.
 //!
 //! # Protocol
 //! Two words in memory that both ranks map. *claims*: a ticket that names the transfer, a closed and a failed bit, and
 //! how many chunks are claimed. *done*: how many of those are copied.
 //!
+//! - A claim is a right to one chunk more, and each end knows how many it had: which it is follows from that
+//!   ([`next_chunk`]). The two ends' chunks are distinct because no more are claimed than there are.
 //! - Claiming is one compare-and-swap of the whole word, so that a rank that comes late to a record that serves another
 //!   transfer by now takes nothing from it, and nothing is claimed once the closed bit is set. An attempt fails only when
 //!   the other rank has claimed meanwhile, which it does once in the time of a copy.
@@ -50,6 +52,25 @@ pub const fn chunk_bytes(total: u64) -> u64 {
 pub const fn chunks(total: u64) -> Option<u32> {
     let count = total.div_ceil(chunk_bytes(total));
     if count <= COUNT { Some(count as u32) } else { None }
+}
+
+/// Where the chunk lies that an end takes next which has copied `done` bytes: offset and length in bytes. `None`: that was all
+/// there is.
+///
+/// The sender begins in front and the receiver at the back, and the record counts what both have claimed, so that they never
+/// meet. In a program that sends from the same buffers again and again each end comes back to the pages it had: those lines stay in its own caches.
+#[inline]
+pub const fn next_chunk(total: u64, done: u64, from_back: bool) -> Option<(u64, usize)> {
+    let chunk = chunk_bytes(total);
+    let left = total.saturating_sub(done);
+    if left == 0 {
+        None
+    } else if from_back {
+        let offset = (left - 1) / chunk * chunk;
+        Some((offset, (left - offset) as usize))
+    } else {
+        Some((done, if left < chunk { left } else { chunk } as usize))
+    }
 }
 
 /// How one rank reaches another's buffers.
@@ -326,5 +347,31 @@ mod tests {
             assert!((n - 1) * chunk_bytes(total) < total && total <= n * chunk_bytes(total), "{total}");
         }
         assert_eq!(chunks(u64::MAX), None);
+    }
+
+    #[test]
+    fn the_ends_meet_wherever_they_are() {
+        for total in [1, 8193, 16 << 10, 65_537, 128 << 10, (128 << 10) + 1, 512 << 10, (1 << 20) + 3] {
+            let n = chunks(total).unwrap();
+            for front in 0..=n {
+                let (mut ends, mut claimed) = ([0, total], 0);
+                let mut done = [0, 0];
+                for turn in (0..front).map(|_| 0).chain((front..n).map(|_| 1)) {
+                    let (offset, len) = next_chunk(total, done[turn], turn == 1).unwrap();
+                    assert!(len as u64 <= chunk_bytes(total));
+                    done[turn] += len as u64;
+                    if turn == 0 {
+                        assert_eq!(offset, ends[0]);
+                        ends[0] += len as u64;
+                    } else {
+                        assert_eq!(offset + len as u64, ends[1]);
+                        ends[1] = offset;
+                    }
+                    claimed += 1;
+                }
+                assert_eq!((ends[0], claimed), (ends[1], n), "{total} bytes, {front} from the front");
+                assert_eq!(next_chunk(total, total, front % 2 == 1), None);
+            }
+        }
     }
 }
