@@ -49,6 +49,9 @@ use tocsin_sync::thread;
 
 mod handler;
 mod wait;
+mod yields;
+
+use yields::Yields;
 
 /// Passes of one handler entry: the first, and those asked for meanwhile; all within one budget.
 pub const HANDLER_PASSES: u32 = 4;
@@ -71,7 +74,7 @@ const GLANCES: u32 = if cfg!(loom) { 1 } else { 32 };
 pub struct EngineConfig {
     /// How long a wait spins, nanoseconds. 0 when there are more ranks than cores.
     pub spin_ns: u64,
-    /// How long it goes on with `sched_yield` between passes before it sleeps, nanoseconds.
+    /// How long it goes on with `sched_yield` between passes before it sleeps, nanoseconds, while yields cost it nothing.
     pub yield_ns: u64,
     /// Whether the first callback starts a callback thread. Not needed by backend `poll`.
     pub callback_thread: bool,
@@ -88,12 +91,11 @@ impl Default for EngineConfig {
 }
 
 impl EngineConfig {
-    /// For more ranks than cores: spin for about what a sleep costs, then sleep, and never yield. Who yields to a rank
-    /// that computes gets the core back at the end of its time slice (milliseconds), and all that time looks awake, so
-    /// that nobody wakes it.
+    /// For more ranks than cores: give way to the others for as long as that pays (`engine/yields.rs` tells when it does not: then
+    /// spin for about what a sleep costs), then sleep.
     #[must_use]
     pub fn oversubscribed(self) -> Self {
-        EngineConfig { spin_ns: 5_000, yield_ns: 0, ..self }
+        EngineConfig { spin_ns: 5_000, yield_ns: 50_000, ..self }
     }
 }
 
@@ -110,6 +112,7 @@ pub struct Engine<W> {
     callbacks: Callbacks,
     stats: Arc<Stats>,
     config: EngineConfig,
+    yields: Yields,
     /// Somebody who was rung may not have heard it ([`Work::awaits_answer`]).
     unheard: AtomicBool,
     /// When the timer goes off that was set last; 0 once a handler has run since.
@@ -164,6 +167,7 @@ impl<W: Work> Engine<W> {
             callbacks: Callbacks::new(config.callback_thread),
             stats,
             config,
+            yields: Yields::new(),
             unheard: AtomicBool::new(false),
             timer: AtomicU64::new(0),
         }

@@ -17,7 +17,7 @@
 //! - *Several waiters*: a ring wakes all; each looks. A waiter that gave up (time-out) looks once more too,
 //!   because the wake that was meant for the rank may have gone to it alone.
 
-use super::{Engine, USER_CONTINUE_NS};
+use super::{Engine, EngineConfig, USER_CONTINUE_NS, yields};
 use crate::budget::{Budget, Context, Pass, Work};
 use crate::stats;
 use crate::trace::kind;
@@ -72,9 +72,9 @@ impl<W: Work> Engine<W> {
     /// Makes progress until `done()`. False: the time-out came first. `done` is called often, between passes and
     /// not under the token; it must be cheap.
     ///
-    /// A pass; then for `spin_ns` looks back to back; for `yield_ns` looks with `sched_yield` between; then
-    /// sleep until a ring or another context's completion. Work found starts the spinning anew. The token is held
-    /// for some looks at a time and never while it sleeps.
+    /// A pass; then for `spin_ns` looks back to back; for `yield_ns` looks with `sched_yield` between, unless they are
+    /// [barred](super::yields); then sleep until a ring or another context's completion. Work found starts the spinning
+    /// anew. The token is held for some looks at a time and never while it yields or sleeps.
     ///
     /// User threads only, several at a time; in a handler it does not wait but answers `done()`.
     ///
@@ -143,9 +143,8 @@ impl<W: Work> Engine<W> {
         ends: Option<u64>,
         polling: &mut Polling<'_>,
     ) -> bool {
-        let (spin, spin_and_yield) =
-            (self.config.spin_ns, self.config.spin_ns.saturating_add(self.config.yield_ns));
         let mut idle_since = now_ns();
+        let (mut spin, mut yields) = self.patience(idle_since);
         let mut found = None;
         loop {
             found = self.visit(context, found == Some(Pass::More));
@@ -168,9 +167,13 @@ impl<W: Work> Engine<W> {
                 continue;
             }
             polling.begin();
-            if idle < spin_and_yield {
-                yield_now();
-                continue;
+            if idle < spin.saturating_add(yields) {
+                if self.yields.give_way(now) {
+                    continue;
+                }
+                // Somebody computes on this core, and a wake takes it from him where a yield does not.
+            } else if yields > 0 {
+                self.yields.bar(now, yields);
             }
             stats::add(&self.stats.sleeps, 1);
             if let Some(trace) = self.trace() {
@@ -196,6 +199,18 @@ impl<W: Work> Engine<W> {
                 return true;
             }
             idle_since = now_ns();
+            (spin, yields) = self.patience(idle_since);
+        }
+    }
+
+    /// For how long a wait that begins now spins, and then yields, nanoseconds.
+    fn patience(&self, now: u64) -> (u64, u64) {
+        let EngineConfig { spin_ns, yield_ns, .. } = self.config;
+        if yield_ns == 0 || self.yields.is_barred(now) {
+            (spin_ns, 0)
+        } else {
+            // The message may be that of the rank to which this one gives the core.
+            (spin_ns.min(yields::SPIN_NS), yield_ns)
         }
     }
 

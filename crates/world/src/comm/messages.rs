@@ -18,6 +18,8 @@ use crate::{ConstBuf, Mode, MutBuf};
 const LOOKS: u32 = 16;
 /// The same of a message that its sender puts into the lane only when it sees its receiver copy out: for up to some 12 us.
 const LONG_LOOKS: u32 = 64;
+/// The same where there are more ranks than cores, and its sender may wait for this one's: for up to some 0.4 us.
+const CROWDED_LOOKS: u32 = 2;
 
 /// A message that [`Comm::improbe`] took out of matching, to be received once by [`Comm::mrecv_raw`]. Dropping it
 /// receives it into nothing: its memory is free, and a sender that waits for the receiver goes on.
@@ -190,7 +192,11 @@ impl Comm {
         // SAFETY: - the buffer: promised by the caller for the time of the call; it is put down below.
         let in_hand = unsafe { state.p2p.take_in_hand(&args) }.map_err(|e| message_error("recv", e))?;
         if in_hand {
-            let looks = if room > self.shared().eager_max { LONG_LOOKS } else { LOOKS };
+            let looks = match self.shared() {
+                rank if rank.crowded => CROWDED_LOOKS,
+                rank if room > rank.eager_max => LONG_LOOKS,
+                _ => LOOKS,
+            };
             let looked = state.linger(looks, |state| match state.p2p.glance() {
                 Glance::Nothing => Lingering::Nothing,
                 Glance::Other => Lingering::Worked,
