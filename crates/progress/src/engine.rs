@@ -95,7 +95,7 @@ impl EngineConfig {
     /// spin for about what a sleep costs), then sleep.
     #[must_use]
     pub fn oversubscribed(self) -> Self {
-        EngineConfig { spin_ns: 5_000, yield_ns: 50_000, ..self }
+        EngineConfig { spin_ns: 5_000, yield_ns: 200_000, ..self }
     }
 }
 

@@ -40,8 +40,6 @@ pub(crate) struct Rank {
     blocked: Arc<AtomicBool>,
     /// Longest plain message in bytes that comes in one packet, as far as this rank knows.
     pub(crate) eager_max: usize,
-    /// The world has more ranks than cores.
-    pub(crate) crowded: bool,
     /// How far this rank has handed out the context ids that it owns: `comm/agree.rs`.
     pub(crate) next_context: AtomicU32,
     parked: Mutex<Parked>,
@@ -114,8 +112,7 @@ fn try_join(place: Place, config: &Config) -> Result<(Arc<Rank>, Bound), Error> 
     };
     // A rank that is bound may use one core, but the world has more.
     let cores = cores.or_else(|| std::thread::available_parallelism().ok().map(Into::into)).unwrap_or(1);
-    let crowded = ranks as usize > cores;
-    if crowded {
+    if ranks as usize > cores {
         engine_config = engine_config.oversubscribed();
     }
     let blocked = Arc::new(AtomicBool::new(false));
@@ -155,7 +152,6 @@ fn try_join(place: Place, config: &Config) -> Result<(Arc<Rank>, Bound), Error> 
         closed,
         blocked,
         eager_max: config.eager_max,
-        crowded,
         next_context: AtomicU32::new(crate::comm::FIRST_CONTEXT),
         parked: Mutex::default(),
     };

@@ -17,7 +17,7 @@
 //! - *Several waiters*: a ring wakes all; each looks. A waiter that gave up (time-out) looks once more too,
 //!   because the wake that was meant for the rank may have gone to it alone.
 
-use super::{Engine, EngineConfig, USER_CONTINUE_NS, yields};
+use super::{Engine, EngineConfig, USER_CONTINUE_NS};
 use crate::budget::{Budget, Context, Pass, Work};
 use crate::stats;
 use crate::trace::kind;
@@ -144,13 +144,16 @@ impl<W: Work> Engine<W> {
         polling: &mut Polling<'_>,
     ) -> bool {
         let mut idle_since = now_ns();
-        let (mut spin, mut yields) = self.patience(idle_since);
-        let mut found = None;
+        let (mut spin, mut most) = self.patience(idle_since);
+        let (mut found, mut yielded) = (None, false);
         loop {
             found = self.visit(context, found == Some(Pass::More));
             // Somebody else inside may have been there only to post something.
             polling.more = found.map_or(polling.more, |pass| pass == Pass::More);
             if done() {
+                if !yielded && most > self.config.spin_ns {
+                    self.yields.note_look(true);
+                }
                 return true;
             }
             let now = now_ns();
@@ -159,6 +162,7 @@ impl<W: Work> Engine<W> {
             }
             if matches!(found, Some(Pass::Worked | Pass::More)) {
                 idle_since = now;
+                (spin, most) = self.patience(now);
                 continue;
             }
             let idle = now.wrapping_sub(idle_since);
@@ -167,13 +171,17 @@ impl<W: Work> Engine<W> {
                 continue;
             }
             polling.begin();
-            if idle < spin.saturating_add(yields) {
+            if idle < most {
+                if !yielded {
+                    self.yields.note_look(false);
+                }
+                yielded = true;
                 if self.yields.give_way(now) {
                     continue;
                 }
                 // Somebody computes on this core, and a wake takes it from him where a yield does not.
-            } else if yields > 0 {
-                self.yields.bar(now, yields);
+            } else if most > self.config.spin_ns {
+                self.yields.bar(now, most);
             }
             stats::add(&self.stats.sleeps, 1);
             if let Some(trace) = self.trace() {
@@ -199,18 +207,31 @@ impl<W: Work> Engine<W> {
                 return true;
             }
             idle_since = now_ns();
-            (spin, yields) = self.patience(idle_since);
+            (spin, most) = self.patience(idle_since);
         }
     }
 
-    /// For how long a wait that begins now spins, and then yields, nanoseconds.
+    /// For how long a wait that begins now looks before it yields, and before it sleeps, nanoseconds.
     fn patience(&self, now: u64) -> (u64, u64) {
         let EngineConfig { spin_ns, yield_ns, .. } = self.config;
         if yield_ns == 0 || self.yields.is_barred(now) {
-            (spin_ns, 0)
+            (spin_ns, spin_ns)
         } else {
             // The message may be that of the rank to which this one gives the core.
-            (spin_ns.min(yields::SPIN_NS), yield_ns)
+            (self.yields.look_ns(), spin_ns.saturating_add(yield_ns))
+        }
+    }
+
+    /// Whether it pays to look for long for what a thread is about to wait for. The caller says by
+    /// [`note_look`](Self::note_look) what became of it.
+    pub fn should_look(&self) -> bool {
+        self.config.yield_ns == 0 || self.yields.should_look()
+    }
+
+    /// Whether a look before [`wait_until`](Self::wait_until) met what it was for.
+    pub fn note_look(&self, met: bool) {
+        if self.config.yield_ns > 0 {
+            self.yields.note_look(met);
         }
     }
 

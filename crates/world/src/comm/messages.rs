@@ -18,8 +18,8 @@ use crate::{ConstBuf, Mode, MutBuf};
 const LOOKS: u32 = 16;
 /// The same of a message that its sender puts into the lane only when it sees its receiver copy out: for up to some 12 us.
 const LONG_LOOKS: u32 = 64;
-/// The same where there are more ranks than cores, and its sender may wait for this one's: for up to some 0.4 us.
-const CROWDED_LOOKS: u32 = 2;
+/// The same where that does not pay, because its sender may wait for this rank's core: for up to some 0.4 us.
+const FEW_LOOKS: u32 = 2;
 
 /// A message that [`Comm::improbe`] took out of matching, to be received once by [`Comm::mrecv_raw`]. Dropping it
 /// receives it into nothing: its memory is free, and a sender that waits for the receiver goes on.
@@ -193,7 +193,7 @@ impl Comm {
         let in_hand = unsafe { state.p2p.take_in_hand(&args) }.map_err(|e| message_error("recv", e))?;
         if in_hand {
             let looks = match self.shared() {
-                rank if rank.crowded => CROWDED_LOOKS,
+                rank if !rank.engine.should_look() => FEW_LOOKS,
                 rank if room > rank.eager_max => LONG_LOOKS,
                 _ => LOOKS,
             };
@@ -202,7 +202,9 @@ impl Comm {
                 Glance::Other => Lingering::Worked,
                 Glance::Over => Lingering::Over,
             });
-            if let Some(met) = state.p2p.put_down() {
+            let met = state.p2p.put_down();
+            self.shared().engine.note_look(met.is_some());
+            if let Some(met) = met {
                 if state.p2p.owes_a_look(looked) && state.work_left() {
                     state.pass();
                 }
