@@ -72,9 +72,10 @@ const GLANCES: u32 = if cfg!(loom) { 1 } else { 32 };
 /// How an engine behaves.
 #[derive(Clone, Debug)]
 pub struct EngineConfig {
-    /// How long a wait spins, nanoseconds. 0 when there are more ranks than cores.
+    /// How long a wait spins, nanoseconds.
     pub spin_ns: u64,
-    /// How long it goes on with `sched_yield` between passes before it sleeps, nanoseconds, while yields cost it nothing.
+    /// How long it then goes on with `sched_yield` between passes before it sleeps, nanoseconds, as long as that costs it nothing; it
+    /// spins less then. 0 where no other rank of the world wants the core.
     pub yield_ns: u64,
     /// Whether the first callback starts a callback thread. Not needed by backend `poll`.
     pub callback_thread: bool,

@@ -87,7 +87,7 @@ pub enum Reach {
 /// What became of an attempt to claim.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Claim {
-    /// This chunk is the caller's to copy.
+    /// One chunk more is the caller's to copy: [`next_chunk`] tells which. How many were claimed before, by both.
     Chunk(u32),
     /// All are claimed.
     NoneLeft,

@@ -6,9 +6,11 @@
 use tocsin_sync::atomic::{AtomicU32, Ordering};
 use tocsin_sync::cell::UnsafeCell;
 use tocsin_sync::model::{self, sync::Arc, thread};
-use tocsin_transport::transfer::{Claim, Real, Record, Variant};
+use tocsin_transport::transfer::{Claim, Real, Record, Variant, chunk_bytes, chunks, next_chunk};
 
 const CHUNKS: u32 = 2;
+/// Two chunks, one of them short.
+const TOTAL: u64 = 16 * 1024 + 1;
 
 /// A buffer of two chunks that both ranks write, never the same one at once.
 struct Scene {
@@ -30,15 +32,18 @@ impl Scene {
             last: AtomicU32::new(0),
         };
         scene.record.open(1);
+        assert_eq!(chunks(TOTAL), Some(CHUNKS));
         Arc::new(scene)
     }
 
-    /// Copies what there is to copy; whether this rank counted the last chunk.
-    fn copy<V: Variant>(&self) -> bool {
-        let mut last = false;
+    /// Copies what there is to copy, from its own end; whether this rank counted the last chunk.
+    fn copy<V: Variant>(&self, from_back: bool) -> bool {
+        let (mut last, mut done) = (false, 0);
         for _ in 0..=CHUNKS {
-            let Claim::Chunk(n) = self.record.claim_as::<V>(1, CHUNKS) else { break };
-            assert!(n < CHUNKS, "a chunk that is not there");
+            let Claim::Chunk(_) = self.record.claim_as::<V>(1, CHUNKS) else { break };
+            let (at, len) = next_chunk(TOTAL, done, from_back).unwrap();
+            done += len as u64;
+            let n = at / chunk_bytes(TOTAL);
             // SAFETY: loom checks that nobody else does.
             self.chunks[n as usize].with_mut(|chunk| unsafe { *chunk += 1 });
             last = self.record.finish_as::<V>(CHUNKS);
@@ -58,8 +63,8 @@ fn together<V: Variant>() {
     check(|| {
         let scene = Scene::new();
         let other = scene.clone();
-        let work = move |scene: Arc<Scene>| {
-            if scene.copy::<V>() {
+        let work = move |scene: Arc<Scene>, from_back: bool| {
+            if scene.copy::<V>(from_back) {
                 scene.last.fetch_add(1, Ordering::Relaxed);
                 for chunk in &scene.chunks {
                     // SAFETY: loom checks that all copies came before.
@@ -67,8 +72,8 @@ fn together<V: Variant>() {
                 }
             }
         };
-        let thread = thread::spawn(move || work(other));
-        work(scene.clone());
+        let thread = thread::spawn(move || work(other, true));
+        work(scene.clone(), false);
         thread.join().unwrap();
         assert_eq!(scene.last.load(Ordering::Relaxed), 1, "told by one");
     });
@@ -96,7 +101,7 @@ fn closing<V: Variant>() {
         let scene = Scene::new();
         let other = scene.clone();
         let thread = thread::spawn(move || {
-            other.copy::<V>();
+            other.copy::<V>(true);
         });
         scene.record.close(1, false).unwrap();
         while !scene.record.is_quiet_as::<V>(1) {

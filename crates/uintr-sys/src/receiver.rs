@@ -25,13 +25,13 @@ pub type Handler = unsafe extern "C" fn(vector: u64, frame: *mut Frame, context:
 /// the trampoline.
 ///
 /// A signal stack that lies in the thread's ordinary stack (a local array) is known as one if it is set before the receiver is
-/// installed. One that is set there later is taken for ordinary, and may be overwritten by nested signals, until [`heal`] has met it: set it
-/// before, or on memory of its own.
+/// installed. One that is set there later is taken for ordinary, and may be overwritten by nested signals, until [`heal`] has met it, which
+/// it cannot where the stack disarms itself (`SS_AUTODISARM`): set it before, or on memory of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stack {
     /// On the interrupted stack, past its red zone. It needs about 3 KiB beside what the handler uses.
     Interrupted,
-    /// On a guarded stack of this size, to which the trampoline goes. The interrupted stack needs 300 bytes past its
+    /// On a guarded stack of this size, or of the least that a handler needs if that is more, to which the trampoline goes. The interrupted stack needs 300 bytes past its
     /// red zone; of stacks that must not be left (a signal stack) the handler uses what [`Stack::Interrupted`] would.
     Own(usize),
     /// As [`Stack::Own`], on a stack that somebody else keeps: its lowest address and its size. It may be the thread's
@@ -136,12 +136,15 @@ impl Receiver {
         let (mask, area) = xsave::handler_state().ok_or(crate::Unavailable::Machine(
             "this CPU or kernel has no XSAVEC, by which a handler keeps vector registers",
         ))?;
+        let least = area.saturating_add(HANDLER_SPACE);
         let (own, pad) = match config.stack {
             Stack::Interrupted | Stack::Given(..) => (None, None),
-            Stack::Own(size) => (Some(GuardedStack::new(size)?), None),
-            Stack::Kernel(size) => (Some(GuardedStack::new(size)?), Some(GuardedStack::new(pad_size())?)),
+            Stack::Own(size) => (Some(GuardedStack::new(size.max(least))?), None),
+            Stack::Kernel(size) => {
+                (Some(GuardedStack::new(size.max(least))?), Some(GuardedStack::new(pad_size())?))
+            }
         };
-        let (ordinary_low, ordinary_size) = ordinary_stack(config, area)?;
+        let (ordinary_low, ordinary_size) = ordinary_stack(config, least)?;
         let (own_low, own_size) = match config.stack {
             Stack::Given(low, size) => (low, size & !15),
             _ => own.as_ref().map_or((0, 0), GuardedStack::range),
@@ -235,14 +238,14 @@ fn entry(config: &Config) -> *const () {
 }
 
 /// The thread's ordinary stack, but for its signal stack, should that lie there. Refuses a given stack that does.
-fn ordinary_stack(config: &Config, area: usize) -> Result<(usize, usize), Error> {
+fn ordinary_stack(config: &Config, least: usize) -> Result<(usize, usize), Error> {
     #[cfg(feature = "emulation")]
     if config.broken_stacks {
         return Ok((0, usize::MAX));
     }
     let all = ordinary()?;
     if let Stack::Given(low, size) = config.stack
-        && (size < area.saturating_add(HANDLER_SPACE) || without(all, (low, size), 0) != all)
+        && (size < least || without(all, (low, size), 0) != all)
     {
         return Err(Error::BadStack);
     }

@@ -105,10 +105,14 @@ unsafe impl Work for Counting {
 }
 
 fn engine(shared: &Arc<Shared>, item_ns: u64) -> Arc<Engine<Counting>> {
+    engine_as(shared, item_ns, EngineConfig::default())
+}
+
+fn engine_as(shared: &Arc<Shared>, item_ns: u64, config: EngineConfig) -> Arc<Engine<Counting>> {
     // SAFETY: the work holds the Arc, so the descriptor lives as long as the engine.
     let own = unsafe { Own::new(&shared.descriptor) };
     let work = Counting { shared: shared.clone(), seen: [0; 2], item_ns };
-    let config = EngineConfig { trace: Some(Arc::new(Trace::new(1024))), ..EngineConfig::default() };
+    let config = EngineConfig { trace: Some(Arc::new(Trace::new(1024))), ..config };
     Arc::new(Engine::new(work, own, config, Arc::new(Stats::new())))
 }
 
@@ -432,4 +436,25 @@ fn the_holder_serves_what_a_handler_deferred() {
     assert_eq!(shared.handled_by_handler.load(SeqCst), 0);
     holding.join().unwrap();
     drop(receiver);
+}
+
+#[test]
+fn yields_in_vain_are_given_up() {
+    let shared = Shared::new();
+    let config = EngineConfig::default().oversubscribed();
+    let (spin, yields) = (config.spin_ns, config.yield_ns);
+    let engine = engine_as(&shared, 0, config);
+    let patience = || engine.patience(Context::User, now_ns());
+    assert!(patience().1 > yields);
+    // A progress thread's waits tell nothing of its rank's.
+    assert!(!engine.wait_in(Context::ProgressThread, true, || false, Some(Duration::from_millis(2))));
+    assert!(patience().1 > yields);
+    let slept = engine.stats().snapshot().sleeps;
+    let begun = now_ns();
+    assert!(!engine.wait_until(|| false, Some(Duration::from_millis(100))));
+    assert!(engine.yields.is_barred(begun + yields), "as long as it took to find out, and longer");
+    assert_eq!(engine.patience(Context::User, begun), (spin, spin));
+    assert!(engine.stats().snapshot().sleeps > slept, "then it sleeps");
+    // What is there at once is met by a look, and no yield is tried.
+    assert!(engine.wait_until(|| true, None));
 }

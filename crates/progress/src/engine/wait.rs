@@ -72,9 +72,10 @@ impl<W: Work> Engine<W> {
     /// Makes progress until `done()`. False: the time-out came first. `done` is called often, between passes and
     /// not under the token; it must be cheap.
     ///
-    /// A pass; then for `spin_ns` looks back to back; for `yield_ns` looks with `sched_yield` between, unless they are
-    /// [barred](super::yields); then sleep until a ring or another context's completion. Work found starts the spinning
-    /// anew. The token is held for some looks at a time and never while it yields or sleeps.
+    /// A pass; then for `spin_ns` looks back to back; then sleep until a ring or another context's completion. Where the
+    /// configuration has `yield_ns`, and yields pay (`engine/yields.rs`): for a shorter time looks back to back, and for `yield_ns`
+    /// looks with `sched_yield` between. Work found starts it anew. The token is held for some looks at a time and never while
+    /// it yields or sleeps.
     ///
     /// User threads only, several at a time; in a handler it does not wait but answers `done()`.
     ///
@@ -144,14 +145,14 @@ impl<W: Work> Engine<W> {
         polling: &mut Polling<'_>,
     ) -> bool {
         let mut idle_since = now_ns();
-        let (mut spin, mut most) = self.patience(idle_since);
+        let (mut spin, mut most) = self.patience(context, idle_since);
         let (mut found, mut yielded) = (None, false);
         loop {
             found = self.visit(context, found == Some(Pass::More));
             // Somebody else inside may have been there only to post something.
             polling.more = found.map_or(polling.more, |pass| pass == Pass::More);
             if done() {
-                if !yielded && most > self.config.spin_ns {
+                if !yielded && most > spin {
                     self.yields.note_look(true);
                 }
                 return true;
@@ -162,7 +163,7 @@ impl<W: Work> Engine<W> {
             }
             if matches!(found, Some(Pass::Worked | Pass::More)) {
                 idle_since = now;
-                (spin, most) = self.patience(now);
+                (spin, most) = self.patience(context, now);
                 continue;
             }
             let idle = now.wrapping_sub(idle_since);
@@ -176,12 +177,14 @@ impl<W: Work> Engine<W> {
                     self.yields.note_look(false);
                 }
                 yielded = true;
-                if self.yields.give_way(now) {
-                    continue;
+                if !self.yields.give_way(now) {
+                    // Somebody computes on this core, and a wake takes it from him where a yield does not: sleep next.
+                    most = spin;
                 }
-                // Somebody computes on this core, and a wake takes it from him where a yield does not.
-            } else if most > self.config.spin_ns {
-                self.yields.bar(now, most);
+                continue;
+            }
+            if yielded && most > spin {
+                self.yields.bar(now, idle);
             }
             stats::add(&self.stats.sleeps, 1);
             if let Some(trace) = self.trace() {
@@ -207,31 +210,33 @@ impl<W: Work> Engine<W> {
                 return true;
             }
             idle_since = now_ns();
-            (spin, most) = self.patience(idle_since);
+            (spin, most) = self.patience(context, idle_since);
         }
     }
 
-    /// For how long a wait that begins now looks before it yields, and before it sleeps, nanoseconds.
-    fn patience(&self, now: u64) -> (u64, u64) {
+    /// For how long a wait that begins now looks before it yields, and before it sleeps, nanoseconds. A progress thread, which
+    /// is for ever in vain, does not yield, and leaves its rank's experience alone.
+    pub(super) fn patience(&self, context: Context, now: u64) -> (u64, u64) {
         let EngineConfig { spin_ns, yield_ns, .. } = self.config;
-        if yield_ns == 0 || self.yields.is_barred(now) {
+        if yield_ns == 0 || context != Context::User || self.yields.is_barred(now) {
             (spin_ns, spin_ns)
         } else {
             // The message may be that of the rank to which this one gives the core.
-            (self.yields.look_ns(), spin_ns.saturating_add(yield_ns))
+            let look = self.yields.look_ns();
+            (look, look.saturating_add(yield_ns))
         }
     }
 
-    /// Whether it pays to look for long for what a thread is about to wait for. The caller says by
-    /// [`note_look`](Self::note_look) what became of it.
+    /// Whether it pays to look for long for what a thread is about to [wait for](Self::wait_until). If that look meets it,
+    /// the caller says so by [`note_met`](Self::note_met).
     pub fn should_look(&self) -> bool {
         self.config.yield_ns == 0 || self.yields.should_look()
     }
 
-    /// Whether a look before [`wait_until`](Self::wait_until) met what it was for.
-    pub fn note_look(&self, met: bool) {
+    /// A look before [`wait_until`](Self::wait_until) met what it was for.
+    pub fn note_met(&self) {
         if self.config.yield_ns > 0 {
-            self.yields.note_look(met);
+            self.yields.note_look(true);
         }
     }
 

@@ -4,7 +4,8 @@
 //! that computes it is worse than both: the core comes back at the end of a time slice, milliseconds later, and all that time the
 //! waiter looks awake, so that nobody wakes it. Nothing tells beforehand which of the two it will be. So waiters yield
 //! until it has cost them something, a yield from which the core came back late or a wait that ended asleep after all, and then not for
-//! [`REPAID`] times as long as that: what yields can lose is bounded by one part in [`REPAID`] of the time.
+//! [`REPAID`] times as long as that, so that such losses take one part in [`REPAID`] of the time at most. What is not counted is a core
+//! that was away for less than [`LATE_NS`], or was taken rather than given.
 //!
 //! Nor does anything tell whether the message will come from a rank that runs, which takes a look of a microsecond, or from one
 //! that waits for this core, which is kept from it by that. A rank goes by what its last waits have met, as an adaptive lock does.
@@ -17,30 +18,34 @@ use tocsin_sync::clock::now_ns;
 const SHORT_NS: u64 = 500;
 /// The same where that has paid: some times what a message and its answer take.
 const LONG_NS: u64 = 2_000;
-/// A core that comes back later than this was used for more than a look, nanoseconds: several times round a crowd's waiters.
+/// A core that comes back later than this was used for more than a look, nanoseconds: twice round a crowd's waiters.
 const LATE_NS: u64 = 100_000;
 /// How many times what was lost has to pass before the next try.
 const REPAID: u64 = 100;
-/// Waits in which a look met its message, less twice those in which it did not, count up to this.
+/// But no longer than this, nanoseconds: a process that was stopped meanwhile has lost nothing by a yield.
+const BARRED_NS: u64 = 1_000_000_000;
+/// Looks that met their message count up to this,
 const MOST: u32 = 8;
-/// Where looks do not pay, one wait in so many tries.
+/// and each that did not takes so many back: it costs that much more.
+const VAIN: u32 = 4;
+/// Where they do not pay, one look in so many is long all the same.
 const TRY: u32 = 32;
 
-/// One rank's experience with yields, for all its threads. Nothing is published by any of it, and of two threads that note something
-/// at once one may be forgotten.
+/// One rank's experience with yields, for all its users' threads. Nothing is published by any of it, and of two threads that note how a
+/// look ended at once one may be forgotten.
 #[derive(Debug)]
 pub(super) struct Yields {
     /// Since when it may yield again, on the clock of [`now_ns`].
     barred_until: AtomicU64,
     /// See [`MOST`].
     credit: AtomicU32,
-    /// Waits since the last try.
-    waits: AtomicU32,
+    /// Looks that did not meet their message since the last try.
+    vain: AtomicU32,
 }
 
 impl Yields {
     pub(super) fn new() -> Yields {
-        Yields { barred_until: AtomicU64::new(0), credit: AtomicU32::new(MOST / 2), waits: AtomicU32::new(0) }
+        Yields { barred_until: AtomicU64::new(0), credit: AtomicU32::new(MOST), vain: AtomicU32::new(0) }
     }
 
     pub(super) fn is_barred(&self, now: u64) -> bool {
@@ -50,18 +55,13 @@ impl Yields {
 
     /// `lost` nanoseconds were lost until `now`.
     pub(super) fn bar(&self, now: u64, lost: u64) {
-        let until = now.saturating_add(lost.saturating_mul(REPAID));
-        self.barred_until.store(until, Ordering::Relaxed);
+        let until = now.saturating_add(lost.saturating_mul(REPAID).min(BARRED_NS));
+        self.barred_until.fetch_max(until, Ordering::Relaxed);
     }
 
     /// Whether a wait that begins now should look for long before it yields.
     pub(super) fn should_look(&self) -> bool {
-        if self.credit.load(Ordering::Relaxed) > 0 {
-            return true;
-        }
-        let waits = self.waits.load(Ordering::Relaxed).wrapping_add(1) % TRY;
-        self.waits.store(waits, Ordering::Relaxed);
-        waits == 0
+        self.credit.load(Ordering::Relaxed) > 0 || self.vain.load(Ordering::Relaxed) == 0
     }
 
     /// For how long, nanoseconds.
@@ -72,9 +72,13 @@ impl Yields {
     /// Whether a look met what it was for.
     pub(super) fn note_look(&self, met: bool) {
         let before = self.credit.load(Ordering::Relaxed);
-        let after = if met { before.saturating_add(1).min(MOST) } else { before.saturating_sub(2) };
+        let after = if met { before.saturating_add(1).min(MOST) } else { before.saturating_sub(VAIN) };
         if after != before {
             self.credit.store(after, Ordering::Relaxed);
+        }
+        if !met {
+            let vain = self.vain.load(Ordering::Relaxed).wrapping_add(1) % TRY;
+            self.vain.store(vain, Ordering::Relaxed);
         }
     }
 
@@ -120,25 +124,34 @@ mod tests {
     }
 
     #[test]
+    fn bars_end_and_the_longest_counts() {
+        let yields = Yields::new();
+        yields.bar(1_000, 1_000);
+        yields.bar(1_000, 1);
+        assert!(yields.is_barred(1_000 + 1_000 * REPAID - 1), "the shorter one does not replace it");
+        yields.bar(1_000, u64::MAX);
+        assert!(yields.is_barred(1_000 + BARRED_NS - 1) && !yields.is_barred(1_000 + BARRED_NS));
+    }
+
+    #[test]
     fn looks_that_meet_nothing_are_given_up_and_tried_again() {
         let yields = Yields::new();
-        let tried = |waits: u32| (0..waits).filter(|_| yields.should_look()).count();
-        assert_eq!(tried(100), 100);
-        for _ in 0..MOST {
-            yields.note_look(false);
-        }
-        assert_eq!((tried(10 * TRY), yields.look_ns()), (10, SHORT_NS));
+        let long = |looks: u32, met: bool| {
+            let taken = (0..looks).filter(|_| {
+                let long = yields.look_ns() == LONG_NS;
+                assert_eq!(yields.should_look(), long);
+                yields.note_look(met);
+                long
+            });
+            taken.count()
+        };
+        assert_eq!(long(1, false), 1);
+        assert!(yields.should_look(), "one that fails does not end it");
+        long(TRY, false);
+        assert_eq!(long(10 * TRY, false), 10);
         yields.note_look(true);
-        assert_eq!((tried(100), yields.look_ns()), (100, LONG_NS));
-        yields.note_look(false);
-        assert_eq!(tried(TRY), 1);
-        for _ in 0..2 * MOST {
-            yields.note_look(true);
-        }
-        for _ in 0..MOST / 2 {
-            assert!(yields.should_look(), "one that fails does not end it");
-            yields.note_look(false);
-        }
-        assert_eq!(tried(TRY), 1);
+        assert_eq!(long(100, true), 100);
+        assert_eq!(long(MOST / VAIN, false), (MOST / VAIN) as usize);
+        assert!(long(TRY, false) <= 1);
     }
 }

@@ -202,9 +202,8 @@ impl Comm {
                 Glance::Other => Lingering::Worked,
                 Glance::Over => Lingering::Over,
             });
-            let met = state.p2p.put_down();
-            self.shared().engine.note_look(met.is_some());
-            if let Some(met) = met {
+            if let Some(met) = state.p2p.put_down() {
+                self.shared().engine.note_met();
                 if state.p2p.owes_a_look(looked) && state.work_left() {
                     state.pass();
                 }
