@@ -253,7 +253,7 @@ pub(crate) struct Coll {
     #[arg(long, value_name = "NAME")]
     pub algorithm: Option<String>,
     /// How much is computed without a late rank: cpu-exploit (as long as the communication takes), equivalent (a fixed global amount,
-    /// split over the ranks)
+    /// split over the ranks), alone (nothing: the communication's time only, of many operations one after the other)
     #[arg(long, value_name = "MODE", value_parser = word::<Mode>, default_value = "cpu-exploit", conflicts_with = "late_rank")]
     pub mode: Mode,
     /// This rank posts, raises a flag outside the library, then computes without a library call
@@ -265,6 +265,9 @@ pub(crate) struct Coll {
     /// Root of ibcast, iscatter, igather, ireduce and their v forms [default: 0]
     #[arg(long, value_name = "R")]
     pub root: Option<u32>,
+    /// Prepare each collective once and restart it, instead of posting a new one each time
+    #[arg(long)]
+    pub persistent: bool,
 }
 
 #[derive(Debug, Args)]

@@ -30,6 +30,8 @@ pub(crate) struct Plan {
     pub bind: Policy,
     pub lmt: Lmt,
     pub algorithm: Option<String>,
+    /// Collectives are prepared once and restarted.
+    pub persistent: bool,
     /// Where progress threads run, if the command line says it.
     pub progress: Option<ProgressPolicy>,
 }
@@ -54,6 +56,7 @@ impl Plan {
                     bind,
                     lmt: common.lmt,
                     algorithm: None,
+                    persistent: false,
                     progress: None,
                 };
                 for plan in plan.placed(&common.progress)? {
@@ -193,6 +196,9 @@ fn arguments(plan: &Plan, block: &Block) -> Vec<String> {
     if let Some(algorithm) = &plan.algorithm {
         args.extend(["--algorithm".into(), algorithm.clone()]);
     }
+    if plan.persistent {
+        args.push("--persistent".into());
+    }
     args
 }
 
@@ -215,7 +221,9 @@ fn processes(plan: &Plan, block: &Block) -> Result<(), Error> {
 fn threads(plan: &Plan, block: &Block) -> Result<(), Error> {
     let serve = |comm: tocsin_world::Comm| {
         let rank = comm.rank() as usize;
-        Member::new(block, Some(comm), rank, plan.algorithm.clone()).serve();
+        let mut member = Member::new(block, Some(comm), rank);
+        (member.algorithm, member.persistent) = (plan.algorithm.clone(), plan.persistent);
+        member.serve();
     };
     tocsin_world::threads(plan.ranks, &plan.config()?, serve).map(drop).map_err(Error::failed)
 }
@@ -260,7 +268,7 @@ fn plain_threads(plan: &Plan, block: &Block) -> Result<(), Error> {
             scope.spawn(move || {
                 // A thread that cannot be bound measures all the same, elsewhere.
                 let _elsewhere = cpu.map(tocsin_topology::bind_thread);
-                Member::new(block, None, rank, None).serve();
+                Member::new(block, None, rank).serve();
             });
         }
     });

@@ -1,20 +1,24 @@
 //! A rank of a bench's world: waits for tasks, does them, hands in what it measured.
 
+mod alone;
 mod buffer;
 mod coll;
 mod contents;
 mod exchange;
+mod layout;
 mod memory;
 mod messages;
 mod outstanding;
+mod prepared;
 mod ring;
 
 use crate::compute::compute;
 use crate::error::Error;
 use crate::fleet::block::{Block, Measured, Task};
 use buffer::Buffer;
-pub(crate) use coll::{elements, parts};
+pub(crate) use layout::Layout;
 pub(crate) use memory::Memory;
+use prepared::Prepared;
 use std::hint::black_box;
 use tocsin_sync::atomic::Ordering;
 use tocsin_sync::clock::now_ns;
@@ -32,6 +36,9 @@ pub(crate) struct Start {
     /// Algorithm of collectives
     #[arg(long)]
     pub algorithm: Option<String>,
+    /// Collectives are prepared once and restarted
+    #[arg(long)]
+    pub persistent: bool,
     /// Without the library: this rank of a world that has none
     #[arg(long)]
     pub plain: Option<u64>,
@@ -47,11 +54,13 @@ pub(crate) fn run(start: &Start) -> Result<(), Error> {
         if let Some(cpu) = start.cpu {
             tocsin_topology::bind_thread(cpu).map_err(Error::failed)?;
         }
-        Member::new(&block, None, rank as usize, None).serve();
+        Member::new(&block, None, rank as usize).serve();
         return Ok(());
     }
     let world = World::from_env().map_err(Error::failed)?;
-    Member::new(&block, Some(world.comm()), world.rank() as usize, start.algorithm.clone()).serve();
+    let mut member = Member::new(&block, Some(world.comm()), world.rank() as usize);
+    (member.algorithm, member.persistent) = (start.algorithm.clone(), start.persistent);
+    member.serve();
     world.finalize().map_err(Error::failed)
 }
 
@@ -61,22 +70,30 @@ pub(crate) struct Member<'a> {
     /// `None` in a world without the library.
     comm: Option<Comm>,
     rank: usize,
-    algorithm: Option<String>,
+    pub(crate) algorithm: Option<String>,
+    /// Whether collectives are prepared once and restarted; and the one that is.
+    pub(crate) persistent: bool,
+    prepared: Option<Prepared>,
     send: Buffer,
     recv: Buffer,
-    layout: coll::Layout,
+    layout: Layout,
     round: u64,
 }
 
 impl<'a> Member<'a> {
-    pub(crate) fn new(
-        block: &'a Block,
-        comm: Option<Comm>,
-        rank: usize,
-        algorithm: Option<String>,
-    ) -> Member<'a> {
-        let (send, recv) = (Buffer::default(), Buffer::default());
-        Member { block, comm, rank, algorithm, send, recv, layout: coll::Layout::default(), round: 0 }
+    pub(crate) fn new(block: &'a Block, comm: Option<Comm>, rank: usize) -> Member<'a> {
+        Member {
+            block,
+            comm,
+            rank,
+            algorithm: None,
+            persistent: false,
+            prepared: None,
+            send: Buffer::default(),
+            recv: Buffer::default(),
+            layout: Layout::default(),
+            round: 0,
+        }
     }
 
     /// Does tasks until told to quit.
@@ -103,7 +120,7 @@ impl<'a> Member<'a> {
     }
 
     fn comm(&self) -> Result<&Comm, Error> {
-        self.comm.as_ref().ok_or_else(|| Error::Failed("this world has no library".into()))
+        self.comm.as_ref().ok_or_else(no_library)
     }
 
     fn perform(&mut self, task: Task) -> Result<Measured, Error> {
@@ -112,6 +129,9 @@ impl<'a> Member<'a> {
             Task::Pingpong { bytes, trips } => self.pingpong(bytes as usize, trips),
             Task::Overlap { bytes, case, work } => self.overlap(bytes as usize, case, work),
             Task::Coll { op, bytes, root, work } => self.coll(op, bytes as usize, root as u32, work),
+            Task::Alone { op, bytes, root, count } => {
+                self.alone(op, bytes as usize, root as u32, count as usize)
+            }
             Task::Late { op, bytes, root, rank, work } => {
                 self.late(op, bytes as usize, root as u32, rank as usize, work)
             }
@@ -160,6 +180,11 @@ impl<'a> Member<'a> {
         self.block.barrier().wait();
         Measured { t_comm: total, verified: 1, ..Measured::default() }
     }
+}
+
+/// For a task that only the library can do.
+fn no_library() -> Error {
+    Error::Failed("this world has no library".into())
 }
 
 /// How long `f` takes, in nanoseconds.

@@ -134,6 +134,8 @@ words! {
         CpuExploit = "cpu-exploit",
         /// A fixed global amount, split over the ranks.
         Equivalent = "equivalent",
+        /// Not at all.
+        Alone = "alone",
     }
 }
 words! {

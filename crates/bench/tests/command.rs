@@ -293,6 +293,28 @@ fn every_collective() {
     assert!(rows.iter().all(|row| row["verified"] == true));
 }
 
+/// Collectives alone and restarted ones, in every mode: each verifies what it receives, whose content changes each time.
+#[test]
+fn collectives_alone_and_prepared_ones() {
+    let all = "ibarrier,ibcast,iallgatherv,ialltoall,iallreduce,ireduce_scatter,iscan";
+    for (mode, keys) in [
+        ("--mode alone", "operations t_comm_us t_comm_us_min"),
+        ("--mode alone --persistent", "operations t_comm_us persistent"),
+        ("--persistent", "t_comm_us t_ovrl_us ratio persistent"),
+        ("--late-rank 1 --late-us 500 --persistent", "others_done_us persistent"),
+    ] {
+        let line =
+            format!("bench coll --json --op {all} --rounds 2 --warmup 0 --ranks 3 --sizes 8,40K {mode}");
+        let rows = rows(&format!("{line} --kind process,thread"));
+        assert_eq!(rows.len(), 2 * (1 + 6 * 2), "{mode}");
+        for row in &rows {
+            has(row, keys);
+            assert_eq!(row["verified"], true);
+            assert_eq!(row.get("persistent").is_some(), mode.contains("--persistent"), "{row}");
+        }
+    }
+}
+
 #[test]
 fn late_rank() {
     let line = "bench coll --json --op ibcast --algorithm binomial --ranks 4 --sizes 1K --late-rank 2";

@@ -1,19 +1,21 @@
 //! `tocsin bench coll`: collectives: times, overlap, reactivity to a late rank.
+//!
+//! Before each operation every rank rewrites its buffers, then meets the others at a barrier outside the library; the time of
+//! the operation is that of its slowest rank, from its own post on.
 
 use super::{check, ignored, most, progress, ranks, row, sizes, us};
 use crate::cli::Coll;
 use crate::error::Error;
 use crate::fleet::block::{Measured, Task};
-use crate::fleet::{Fleet, Plan};
+use crate::fleet::{Fleet, Plan, World};
 use crate::plot::{self, curves};
-use crate::rank::{elements, parts};
+use crate::rank::Layout;
 use crate::row::{Row, Sink};
 use crate::stats::{self, Ratios, Times};
 use crate::values::{Backend, Mode, Operation};
 use std::path::Path;
 use tocsin_topology::Topology;
-use tocsin_world::algorithms::{self, Arguments};
-use tocsin_world::{Block, Op};
+use tocsin_world::algorithms;
 
 /// Rounds when nothing else is asked for.
 const ROUNDS: u64 = 30;
@@ -21,6 +23,11 @@ const ROUNDS: u64 = 30;
 const LATE_ROUNDS: u64 = 10;
 /// Rounds that find `t_comm`.
 const PILOT_ROUNDS: u64 = 11;
+/// Mode `alone`: batches.
+const BATCHES: u64 = 11;
+/// Mode `alone`: operations of a batch, and above 64 KiB.
+const OPERATIONS: u64 = 51;
+const FEW_OPERATIONS: u64 = 21;
 /// Mode `equivalent`: what all ranks compute together, in milliseconds of one core.
 const EQUIVALENT_MS: f64 = 8.0;
 
@@ -58,7 +65,9 @@ pub(crate) fn run(args: &Coll) -> Result<(), Error> {
             ));
         }
         let mut plans = Plan::all(&args.common, ranks, &[Backend::Auto])?;
-        plans.iter_mut().for_each(|plan| plan.algorithm.clone_from(&args.algorithm));
+        for plan in &mut plans {
+            (plan.algorithm, plan.persistent) = (args.algorithm.clone(), args.persistent);
+        }
         let mut fleet = Fleet::start(&plans)?;
         for &op in &args.op {
             let sizes =
@@ -66,6 +75,7 @@ pub(crate) fn run(args: &Coll) -> Result<(), Error> {
             for bytes in sizes {
                 let measured = match (args.late_rank, args.late_us) {
                     (Some(rank), Some(us)) => late(&mut fleet, args, op, bytes, rank, us)?,
+                    _ if args.mode == Mode::Alone => alone(&mut fleet, args, op, bytes)?,
                     _ => overlap(&mut fleet, args, op, bytes)?,
                 };
                 for row in measured {
@@ -77,7 +87,7 @@ pub(crate) fn run(args: &Coll) -> Result<(), Error> {
         fleet.stop()?;
     }
     match &args.common.plot {
-        Some(dir) => draw(dir, &rows, args.late_rank.is_some()),
+        Some(dir) => draw(dir, &rows, args),
         None => Ok(()),
     }
 }
@@ -87,47 +97,21 @@ fn root(args: &Coll) -> u32 {
 }
 
 /// The algorithm asked for, or the one the library takes by itself.
-fn algorithm(args: &Coll, op: Operation, bytes: u64, ranks: u32) -> String {
+fn algorithm(args: &Coll, op: Operation, bytes: u64, ranks: u32) -> Result<String, Error> {
     if let Some(name) = &args.algorithm {
-        return name.clone();
+        return Ok(name.clone());
     }
-    let (block, root) = (bytes as usize, root(args));
-    let (recv, (count, data_type)) = (std::ptr::null_mut(), elements(block));
-    let (send, op_sum) = (None, Op::Sum);
-    let blocks = vec![Block { offset: 0, bytes: block }; ranks as usize];
-    let counts: Vec<usize> = parts(count, ranks as usize).collect();
+    let layout = Layout::of(op, bytes as usize, ranks as usize);
     // Only the sizes are looked at, never the buffers.
-    let arguments = match op {
-        Operation::Ibcast => Arguments::Ibcast { buffer: recv, bytes: block, root },
-        Operation::Iscatter => Arguments::Iscatter { send: recv, recv: None, block, root },
-        Operation::Iscatterv => {
-            Arguments::Iscatterv { send: recv, blocks: &blocks, recv: None, bytes: block, root }
-        }
-        Operation::Igather => Arguments::Igather { send, recv, block, root },
-        Operation::Igatherv => Arguments::Igatherv { send, bytes: block, recv, blocks: &blocks, root },
-        Operation::Iallgather => Arguments::Iallgather { send, recv, block },
-        Operation::Iallgatherv => Arguments::Iallgatherv { send, recv, blocks: &blocks },
-        Operation::Ialltoall => Arguments::Ialltoall { send, recv, block },
-        Operation::Ialltoallv => Arguments::Ialltoallv { send: None, recv, blocks: &blocks },
-        Operation::Ialltoallw => Arguments::Ialltoallw { send: None, recv, blocks: &blocks },
-        Operation::Ireduce => Arguments::Ireduce { send, recv, count, data_type, op: op_sum, root },
-        Operation::Iallreduce => Arguments::Iallreduce { send, recv, count, data_type, op: op_sum },
-        Operation::IreduceScatter => {
-            Arguments::IreduceScatter { send, recv, counts: &counts, data_type, op: op_sum }
-        }
-        Operation::IreduceScatterBlock => {
-            Arguments::IreduceScatterBlock { send, recv, count, data_type, op: op_sum }
-        }
-        Operation::Iscan => Arguments::Iscan { send, recv, count, data_type, op: op_sum },
-        Operation::Iexscan => Arguments::Iexscan { send, recv, count, data_type, op: op_sum },
-        _ => Arguments::Ibarrier,
-    };
-    algorithms::choose(&arguments, ranks).name.to_owned()
+    let (from, to) = (std::ptr::null(), std::ptr::null_mut());
+    let arguments = layout.arguments(op, bytes as usize, root(args), from, to)?;
+    Ok(algorithms::choose(&arguments, ranks).name.to_owned())
 }
 
-fn start(args: &Coll, plan: &Plan, op: Operation, bytes: u64, rounds: u64, mode: &str) -> Row {
+fn start(args: &Coll, plan: &Plan, op: Operation, bytes: u64, rounds: u64, mode: &str) -> Result<Row, Error> {
     let row = row("coll", plan).set("size_bytes", bytes).set("rounds", rounds).set("op", op.to_string());
-    row.set("algorithm", algorithm(args, op, bytes, plan.ranks)).set("mode", mode)
+    let row = row.set("algorithm", algorithm(args, op, bytes, plan.ranks)?).set("mode", mode);
+    Ok(row.set("persistent", args.persistent.then_some(true)))
 }
 
 /// Nobody may leave a barrier before all have come; the clock is common to all ranks.
@@ -175,16 +159,17 @@ fn late(
     })?;
     bar.finish_and_clear();
     let row = |at: usize, plan: &Plan| {
-        start(args, plan, op, bytes, rounds, "late")
+        let row = start(args, plan, op, bytes, rounds, "late")?
             .set("late_rank", late_rank)
             .set("late_us", late_us)
             .number("t_comp_us", us(computing[at].median()))
             .number("others_done_us", us(others[at].median()))
             .number("others_done_us_max", us(others[at].max()))
             .number("interrupts", interrupts[at] as f64 / rounds as f64)
-            .set("verified", true)
+            .set("verified", true);
+        Ok(row)
     };
-    Ok(fleet.worlds.iter().enumerate().map(|(at, world)| row(at, &world.plan)).collect())
+    fleet.worlds.iter().enumerate().map(|(at, world)| row(at, &world.plan)).collect()
 }
 
 #[derive(Default)]
@@ -217,6 +202,7 @@ fn overlap(fleet: &mut Fleet, args: &Coll, op: Operation, bytes: u64) -> Result<
         let ns = match args.mode {
             Mode::CpuExploit => pilots[at].median(),
             Mode::Equivalent => EQUIVALENT_MS * 1e6 / f64::from(world.plan.ranks),
+            Mode::Alone => 0.0,
         };
         let measured = world.run(Task::Coll { op, bytes, root, work: speed.work_for_ns(ns) })?;
         verify(&measured, &world.plan, op)?;
@@ -229,7 +215,7 @@ fn overlap(fleet: &mut Fleet, args: &Coll, op: Operation, bytes: u64) -> Result<
     bar.finish_and_clear();
     let mode = args.mode.to_string();
     let row = |plan: &Plan, sum: &Sum| {
-        start(args, plan, op, bytes, rounds, &mode)
+        let row = start(args, plan, op, bytes, rounds, &mode)?
             .number("t_comm_us", us(sum.t_comm.median()))
             .number("t_comp_us", us(sum.t_comp.median()))
             .number("t_ovrl_us", us(sum.t_ovrl.median()))
@@ -237,9 +223,39 @@ fn overlap(fleet: &mut Fleet, args: &Coll, op: Operation, bytes: u64) -> Result<
             .number("null_ratio", sum.null_ratio.median())
             .number("rate_percent", sum.rate.median())
             .number("interrupts", sum.interrupts as f64 / rounds as f64)
-            .set("verified", true)
+            .set("verified", true);
+        Ok(row)
     };
-    Ok(fleet.worlds.iter().zip(&sums).map(|(world, sum)| row(&world.plan, sum)).collect())
+    fleet.worlds.iter().zip(&sums).map(|(world, sum)| row(&world.plan, sum)).collect()
+}
+
+/// Batches of operations with nothing between post and wait; `t_comm` is the median of their medians.
+fn alone(fleet: &mut Fleet, args: &Coll, op: Operation, bytes: u64) -> Result<Vec<Row>, Error> {
+    let rounds = args.common.rounds.unwrap_or(BATCHES);
+    let root = u64::from(root(args));
+    let count = if bytes > 64 << 10 { FEW_OPERATIONS } else { OPERATIONS };
+    let mut t_comm: Vec<Times> = fleet.worlds.iter().map(|_| Times::default()).collect();
+    let bar = progress::bar(rounds, &op.to_string());
+    fleet.rounds(args.common.warmup, rounds, |at, counts, world| {
+        let measured = world.run(Task::Alone { op, bytes, root, count })?;
+        verify(&measured, &world.plan, op)?;
+        if counts {
+            t_comm[at].add(most(&measured, |m| m.t_comm));
+            bar.inc(u64::from(at == 0));
+        }
+        Ok(())
+    })?;
+    bar.finish_and_clear();
+    let mode = args.mode.to_string();
+    let row = |(world, t_comm): (&World, &Times)| {
+        let row = start(args, &world.plan, op, bytes, rounds, &mode)?
+            .set("operations", count)
+            .number("t_comm_us", us(t_comm.median()))
+            .number("t_comm_us_min", us(t_comm.min()))
+            .set("verified", true);
+        Ok(row)
+    };
+    fleet.worlds.iter().zip(&t_comm).map(row).collect()
 }
 
 impl Sum {
@@ -260,8 +276,13 @@ impl Sum {
 }
 
 /// One curve per operation and backend.
-fn draw(dir: &Path, rows: &[Row], late: bool) -> Result<(), Error> {
-    let key = if late { "others_done_us" } else { "t_ovrl_us" };
+fn draw(dir: &Path, rows: &[Row], args: &Coll) -> Result<(), Error> {
+    let (late, alone) = (args.late_rank.is_some(), args.mode == Mode::Alone);
+    let key = match (late, alone) {
+        (true, _) => "others_done_us",
+        (_, true) => "t_comm_us",
+        _ => "t_ovrl_us",
+    };
     let mut series: Vec<curves::Series> = Vec::new();
     for row in rows {
         let text = |key| row.as_text(key).unwrap_or_default().to_owned();
@@ -280,6 +301,15 @@ fn draw(dir: &Path, rows: &[Row], late: bool) -> Result<(), Error> {
             subtitle: "From the last post of the other ranks to their last completion; lower is better",
             x: "message size",
             y: "the others are done after (µs)",
+            x_is_bytes: true,
+        }
+    } else if alone {
+        curves::Chart {
+            file: "coll-alone",
+            title: "How long a collective takes",
+            subtitle: "From the post to the completion, the slowest rank's; lower is better",
+            x: "message size",
+            y: "the collective (µs)",
             x_is_bytes: true,
         }
     } else {

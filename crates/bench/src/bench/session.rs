@@ -25,7 +25,8 @@ impl Session {
         let bind = if cores >= 2 { Policy::Scatter } else { Policy::None };
         let plan = |backend: &Backend| {
             let backend = Some(usable(*backend)?);
-            Ok(Plan { backend, kind, ranks: 2, bind, lmt: Lmt::Auto, algorithm: None, progress: None })
+            let (lmt, algorithm, persistent, progress) = (Lmt::Auto, None, false, None);
+            Ok(Plan { backend, kind, ranks: 2, bind, lmt, algorithm, persistent, progress })
         };
         let plans = backends.iter().map(plan).collect::<Result<Vec<_>, Error>>()?;
         Ok(Session { fleet: Fleet::start(&plans)? })

@@ -15,7 +15,7 @@ const FLAG: usize = 96;
 const RESULTS: usize = 128;
 /// Words of result per rank.
 pub(crate) const RESULT_WORDS: usize = 64;
-/// Words in which one rank leaves what another copies, to price a copy.
+/// Words in which one rank leaves what another copies, to price a copy, or times for all to read.
 pub(crate) const COPY_WORDS: usize = 1 << 17;
 
 /// What ranks are asked to do, once.
@@ -35,6 +35,8 @@ pub(crate) enum Task {
     Overlap { bytes: u64, case: Case, work: u64 },
     /// The same with a collective.
     Coll { op: Operation, bytes: u64, root: u64, work: u64 },
+    /// `count` collectives, each alone.
+    Alone { op: Operation, bytes: u64, root: u64, count: u64 },
     /// A collective with a late rank.
     Late { op: Operation, bytes: u64, root: u64, rank: u64, work: u64 },
     /// Computing alone.
@@ -63,6 +65,7 @@ impl Task {
                 [8, bytes, count, batches, u64::from(callbacks), 0]
             }
             Task::Exchange { bytes, reach } => [9, bytes, reach, 0, 0, 0],
+            Task::Alone { op, bytes, root, count } => [10, bytes, number(op), root, count, 0],
         }
     }
 
@@ -80,6 +83,7 @@ impl Task {
             7 => Task::Ring { bytes, laps: a },
             8 => Task::Outstanding { bytes, count: a, batches: b, callbacks: c != 0 },
             9 => Task::Exchange { bytes, reach: a },
+            10 => Task::Alone { op, bytes, root: b, count: c },
             _ => Task::Quit,
         }
     }
@@ -266,6 +270,7 @@ mod tests {
             Task::Ring { bytes: 4, laps: 5 },
             Task::Outstanding { bytes: 8, count: 10, batches: 3, callbacks: true },
             Task::Exchange { bytes: 8, reach: 2 },
+            Task::Alone { op: Operation::Iallgather, bytes: 8, root: 1, count: 51 },
         ] {
             assert_eq!(Task::decode(task.encode()), task);
         }

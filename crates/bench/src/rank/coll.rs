@@ -1,23 +1,25 @@
 //! Collectives: overlap and reactivity to a late rank.
 
 use super::contents::{addends, exchanged, is_sum};
+use super::layout::{Layout, elements};
 use super::messages::{wait, work_if_any};
-use super::{Member, timed};
+use super::prepared::{Of, Prepared};
+use super::{Member, no_library, timed};
 use crate::error::Error;
 use crate::fleet::block::Measured;
 use crate::shared::sleep_until_ns;
 use crate::values::Operation;
 use tocsin_sync::clock::now_ns;
-use tocsin_world::{Block, DataType, Op, RawRequest};
+use tocsin_world::RawRequest;
 
 /// The others of a late rank post this long after its flag (command-line.md).
 const AFTER_FLAG_NS: u64 = 200_000;
 
 /// Times of one collective: start, before the wait, end.
-struct Times {
-    start: u64,
+pub(super) struct Times {
+    pub(super) start: u64,
     waiting: u64,
-    end: u64,
+    pub(super) end: u64,
 }
 
 impl Member<'_> {
@@ -50,7 +52,8 @@ impl Member<'_> {
         Ok(measured)
     }
 
-    fn collective(
+    /// One, with computing between post and wait, all ranks beginning at once.
+    pub(super) fn collective(
         &mut self,
         op: Operation,
         bytes: usize,
@@ -61,10 +64,10 @@ impl Member<'_> {
         self.prepare(op, bytes, root)?;
         self.block.barrier().wait();
         let start = now_ns();
-        let request = self.post(op, bytes, root)?;
+        let posted = self.post(op, bytes, root)?;
         work_if_any(work, self.round);
         let waiting = now_ns();
-        wait(request)?;
+        self.complete(posted)?;
         let end = now_ns();
         if !self.is_right(op, bytes, root) {
             measured.verified = 0;
@@ -85,64 +88,66 @@ impl Member<'_> {
         self.block.barrier().wait();
         let mut measured = Measured { verified: 1, ..Measured::default() };
         let before = self.comm()?.stats().interrupts;
-        let request = if self.rank == late {
+        let posted = if self.rank == late {
             measured.posted_at = now_ns();
-            let request = self.post(op, bytes, root)?;
+            let posted = self.post(op, bytes, root)?;
             self.block.raise(now_ns());
             measured.t_comp = timed(|| work_if_any(work, self.round));
-            request
+            posted
         } else {
             // Asleep, so that with more ranks than cores the late one computes undisturbed.
             sleep_until_ns(self.block.flag() + AFTER_FLAG_NS);
             measured.posted_at = now_ns();
             self.post(op, bytes, root)?
         };
-        wait(request)?;
+        self.complete(posted)?;
         measured.done_at = now_ns();
         measured.interrupts = self.comm()?.stats().interrupts - before;
         measured.verified = u64::from(self.is_right(op, bytes, root));
         Ok(measured)
     }
 
-    fn post(&mut self, op: Operation, bytes: usize, root: u32) -> Result<RawRequest, Error> {
-        let comm = self.comm.as_ref().ok_or_else(|| Error::Failed("this world has no library".into()))?;
-        let name = self.algorithm.as_deref();
+    /// Posts the collective; `None`: the prepared one was started, and nothing posted.
+    fn post(&mut self, op: Operation, bytes: usize, root: u32) -> Result<Option<RawRequest>, Error> {
+        if let Some(prepared) = &mut self.prepared {
+            prepared.start()?;
+            return Ok(None);
+        }
+        let comm = self.comm.as_ref().ok_or_else(no_library)?;
         let (from, to) = (self.send.as_ptr(), self.recv.as_mut_ptr());
-        let (send, recv) = (Some(from), Some(to));
-        let Layout { blocks, counts } = &self.layout;
-        let (count, kind) = elements(bytes);
-        let sum = Op::Sum;
-        // SAFETY: `prepare` has sized both buffers for this operation and these bytes; they are not touched, moved or
+        let arguments = self.layout.arguments(op, bytes, root, from, to)?;
+        // SAFETY: `fill` has sized both buffers for this operation and these bytes; they are not touched, moved or
         // dropped before the request is waited for (see `isend` in messages.rs); they are distinct.
-        let posted = unsafe {
-            match op {
-                Operation::Ibarrier => comm.ibarrier_raw(name),
-                Operation::Ibcast => comm.ibcast_raw(to, bytes, root, name),
-                Operation::Iscatter => comm.iscatter_raw(from, recv, bytes, root, name),
-                Operation::Iscatterv => comm.iscatterv_raw(from, blocks, recv, bytes, root, name),
-                Operation::Igather => comm.igather_raw(send, to, bytes, root, name),
-                Operation::Igatherv => comm.igatherv_raw(send, bytes, to, blocks, root, name),
-                Operation::Iallgather => comm.iallgather_raw(send, to, bytes, name),
-                Operation::Iallgatherv => comm.iallgatherv_raw(send, to, blocks, name),
-                Operation::Ialltoall => comm.ialltoall_raw(send, to, bytes, name),
-                Operation::Ialltoallv => comm.ialltoallv_raw(Some((from, blocks)), to, blocks, name),
-                Operation::Ialltoallw => comm.ialltoallw_raw(Some((from, blocks)), to, blocks, name),
-                Operation::Ireduce => comm.ireduce_raw(send, to, count, kind, sum, root, name),
-                Operation::Iallreduce => comm.iallreduce_raw(send, to, count, kind, sum, name),
-                Operation::IreduceScatter => comm.ireduce_scatter_raw(send, to, counts, kind, sum, name),
-                Operation::IreduceScatterBlock => {
-                    comm.ireduce_scatter_block_raw(send, to, count, kind, sum, name)
-                }
-                Operation::Iscan => comm.iscan_raw(send, to, count, kind, sum, name),
-                Operation::Iexscan => comm.iexscan_raw(send, to, count, kind, sum, name),
-                other => return Err(Error::Failed(format!("{other} has no bench: please report this"))),
-            }
-        };
-        posted.map_err(Error::failed)
+        unsafe { comm.start_raw(&arguments, self.algorithm.as_deref()) }.map(Some).map_err(Error::failed)
+    }
+
+    /// Waits for what `post` has posted or started.
+    fn complete(&mut self, posted: Option<RawRequest>) -> Result<(), Error> {
+        match (posted, &mut self.prepared) {
+            (Some(request), _) => wait(request),
+            (None, Some(prepared)) => prepared.wait(),
+            (None, None) => Ok(()),
+        }
+    }
+
+    /// Sizes and rewrites the buffers, and prepares what is prepared.
+    fn prepare(&mut self, op: Operation, bytes: usize, root: u32) -> Result<(), Error> {
+        self.fill(op, bytes, root)?;
+        if !self.persistent {
+            return Ok(());
+        }
+        let of = Of { op, bytes, root, from: self.send.as_ptr(), to: self.recv.as_mut_ptr() };
+        if self.prepared.as_ref().is_none_or(|prepared| prepared.of != of) {
+            // The old one first: it holds what the new one wants.
+            self.prepared = None;
+            let comm = self.comm.as_ref().ok_or_else(no_library)?;
+            self.prepared = Some(Prepared::new(comm, of, &self.layout, self.algorithm.as_deref())?);
+        }
+        Ok(())
     }
 
     /// Sizes and rewrites the buffers.
-    fn prepare(&mut self, op: Operation, bytes: usize, root: u32) -> Result<(), Error> {
+    fn fill(&mut self, op: Operation, bytes: usize, root: u32) -> Result<(), Error> {
         let ranks = self.comm()?.size();
         let (seed, rank) = (self.round, self.rank as u64);
         let is_root = rank == u64::from(root);
@@ -221,43 +226,3 @@ impl Member<'_> {
 
 /// What receive buffers hold before.
 const UNTOUCHED: u8 = 0xff;
-
-/// Bytes between displaced blocks.
-const GAP: usize = 64;
-
-/// Where the blocks stand, and how many elements each rank's part of a reduction has.
-#[derive(Default)]
-pub(super) struct Layout {
-    blocks: Vec<Block>,
-    counts: Vec<usize>,
-}
-
-impl Layout {
-    fn of(op: Operation, bytes: usize, ranks: usize) -> Layout {
-        let displaced = matches!(
-            op,
-            Operation::Iscatterv
-                | Operation::Igatherv
-                | Operation::Iallgatherv
-                | Operation::Ialltoallv
-                | Operation::Ialltoallw
-        );
-        let stride = bytes + if displaced { GAP } else { 0 };
-        let blocks = (0..ranks).map(|rank| Block { offset: rank * stride, bytes }).collect();
-        Layout { blocks, counts: parts(elements(bytes).0, ranks).collect() }
-    }
-
-    fn extent(&self) -> usize {
-        self.blocks.last().map_or(0, |last| last.offset + last.bytes)
-    }
-}
-
-/// Sums are of 8-byte integers where the size allows it.
-pub(crate) fn elements(bytes: usize) -> (usize, DataType) {
-    if bytes.is_multiple_of(8) { (bytes / 8, DataType::I64) } else { (bytes, DataType::U8) }
-}
-
-/// A vector divided among ranks: lengths differ by at most one.
-pub(crate) fn parts(count: usize, ranks: usize) -> impl Iterator<Item = usize> {
-    (0..ranks).map(move |rank| count / ranks + usize::from(rank < count % ranks))
-}
