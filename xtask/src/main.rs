@@ -37,6 +37,10 @@ usage: cargo xtask COMMAND
   peers --heat [--rounds N] [--json] [--ranks N] [--size N] [--steps N] [--skew X]
                         examples/heat with signals and with poll, and the same program with each peer, interleaved: balanced,
                         and with one rank's load skewed
+  peers --coll [--rounds N] [--json] [--op LIST] [--ranks LIST] [--sizes LIST] [--late-rank]
+                        collectives with nothing between post and wait, beside each peer's, interleaved, on 2 cores; with
+                        --late-rank, how long the others wait while one rank computes for 10 ms, by algorithm and late rank.
+                        Example: cargo xtask peers --coll --op ibcast,iallreduce --ranks 2,4 --sizes 8,64K,1M --rounds 5
   licences              checks the licence of every dependency
   disasm [BINARY]       checks the machine code of the functions listed in ci/wait-free.txt, in the release `tocsin`
 ";
@@ -54,6 +58,9 @@ fn main() -> ExitCode {
         ["guest", rest @ ..] => guest::Options::parse(rest).and_then(|options| guest::run(&options)),
         ["peers", "--heat", rest @ ..] => {
             peers::heat::Options::parse(rest).and_then(|options| peers::heat::run(&options))
+        }
+        ["peers", "--coll", rest @ ..] => {
+            peers::coll::Options::parse(rest).and_then(|options| peers::coll::run(&options))
         }
         ["peers", rest @ ..] => peers::Options::parse(rest).and_then(|options| peers::run(&options)),
         ["licences"] => licences::run(),

@@ -2,11 +2,13 @@
 //! overlap, and four ranks on the two cores.
 //!
 //! The peers are unpacked in the user's cache, not installed; `peers/peers.c` is the program, compiled against each. With
-//! `--heat`, the example of that name and `peers/heat.c`.
+//! `--heat`, the example of that name and `peers/heat.c`; with `--coll`, collectives and `peers/coll.c`.
 
+pub mod coll;
 mod experiments;
 pub mod heat;
 mod intel;
+mod late;
 mod mpi;
 mod report;
 
@@ -45,7 +47,7 @@ impl Options {
                 option if option.starts_with('-') => {
                     return Err(format!(
                         "peers does not know {option}; it knows --rounds N, --json and the NAME of an experiment, or \
-                         --heat before its own options"
+                         --heat or --coll before its own options"
                     ));
                 }
                 name => options.only = name.to_owned(),

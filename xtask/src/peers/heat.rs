@@ -1,7 +1,6 @@
 //! `cargo xtask peers --heat`: the example `heat` with signals and with progress inside library calls only, and the same
 //! program by each peer; alone, balanced, and with one rank's load skewed.
 
-use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::process::Command;
 use std::str::FromStr;
@@ -10,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::experiments::{is_crowded, on_two_cores};
 use super::mpi::{self, PEERS, Source};
-use super::report::{Missing, median, print_missing};
+use super::report::{Missing, Times, best_peer, columns, median, print_missing};
 use super::{BUILD, ROUNDS};
 use crate::{Outcome, cargo, child};
 
@@ -138,9 +137,6 @@ impl Said {
     }
 }
 
-/// Seconds of the rounds, by program, of one case.
-type Times = BTreeMap<&'static str, Vec<f64>>;
-
 /// # Errors
 /// When tocsin cannot be built, a program fails, or computes what the others do not.
 pub fn run(options: &Options) -> Outcome {
@@ -179,12 +175,6 @@ pub fn run(options: &Options) -> Outcome {
 fn ratio(times: &Times, of: &str, to: &str) -> Option<f64> {
     let (of, to) = (times.get(of)?, times.get(to)?);
     median(&of.iter().zip(to).map(|(a, b)| a / b).collect::<Vec<f64>>())
-}
-
-/// The peer of the lowest median.
-fn best_peer(times: &Times) -> Option<&'static str> {
-    let peers = PEERS.iter().filter_map(|mpi| Some((mpi.name, median(times.get(mpi.name)?)?)));
-    peers.min_by(|(_, a), (_, b)| a.total_cmp(b)).map(|(name, _)| name)
 }
 
 fn row(options: &Options, case: &Case, times: &Times) -> Value {
@@ -232,10 +222,6 @@ fn print(options: &Options, figures: &[Times], missing: &[Missing]) {
         println!("{:14} {}  {asked}", case.name, columns(seconds.chain(ratios)));
     }
     print_missing(missing, options.json);
-}
-
-fn columns(cells: impl Iterator<Item = impl Display>) -> String {
-    cells.map(|cell| format!("{cell:>9}")).collect::<Vec<String>>().join(" ")
 }
 
 #[cfg(test)]

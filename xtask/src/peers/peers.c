@@ -4,62 +4,14 @@
 // JSON object per line. Overlap is between two ranks; of a ping-pong of more, two play and the others wait in MPI_Recv.
 
 #include <mpi.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
+
+#include "measure.h"
 
 enum { TAG = 7, OVER = 8, BATCHES = 40, LAPS = 50, BUDGET_US = 3000000, LEAST_BATCHES = 3, ROUNDS = 200, PILOT_ROUNDS = 20 };
 
 static int rank, ranks;
-static double work_per_us;
-
-static double now_us(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1e6 + t.tv_nsec * 1e-3;
-}
-
-// A fixed amount of work, the same as tocsin's.
-static uint64_t compute(uint64_t work, uint64_t seed)
-{
-	volatile uint64_t in = seed, count = work, out;
-	uint64_t x = in;
-	for (uint64_t i = count; i > 0; i--) {
-		x = x * 0x9e3779b97f4a7c15u + 1;
-		x = x << 29 | x >> 35;
-		__asm__ volatile("" : "+r"(x));
-	}
-	out = x;
-	return out;
-}
-
-static void calibrate(void)
-{
-	const uint64_t slice = 200000;
-	double best = 1e18;
-	for (int i = 0; i < 40; i++) {
-		double start = now_us();
-		compute(slice, i);
-		double took = now_us() - start;
-		best = took < best ? took : best;
-	}
-	work_per_us = slice / best;
-}
-
-static int ascending(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-	return (x > y) - (x < y);
-}
-
-static double median(double *values, int count)
-{
-	qsort(values, count, sizeof *values, ascending);
-	return values[count / 2];
-}
 
 static double most(double mine)
 {

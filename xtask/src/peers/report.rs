@@ -1,6 +1,7 @@
 //! The figures of all rounds, as a table or as JSON: medians, and tocsin's against the best peer's.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 
 use serde_json::{Value, json};
 
@@ -19,7 +20,7 @@ type Place = (usize, String, u64, &'static str);
 
 /// By what was measured, and then by program, the values of the rounds.
 #[derive(Default)]
-pub struct Figures(BTreeMap<Place, BTreeMap<&'static str, Vec<f64>>>);
+pub struct Figures(BTreeMap<Place, Times>);
 
 impl Figures {
     /// Takes what a program printed: a JSON object per line; other lines are the launchers'.
@@ -48,6 +49,20 @@ pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     sorted.get(sorted.len() / 2).copied()
+}
+
+/// Values of the rounds, by program, of one thing that is measured; less is better.
+pub type Times = BTreeMap<&'static str, Vec<f64>>;
+
+/// The peer of the lowest median.
+pub fn best_peer(times: &Times) -> Option<&'static str> {
+    let peers = PEERS.iter().filter_map(|mpi| Some((mpi.name, median(times.get(mpi.name)?)?)));
+    peers.min_by(|(_, a), (_, b)| a.total_cmp(b)).map(|(name, _)| name)
+}
+
+/// Cells of a table of numbers.
+pub fn columns(cells: impl Iterator<Item = impl Display>) -> String {
+    cells.map(|cell| format!("{cell:>9}")).collect::<Vec<String>>().join(" ")
 }
 
 /// One figure of all programs.
@@ -152,16 +167,22 @@ pub fn print(figures: &Figures, peers: &[Peer], missing: &[Missing], as_json: bo
             println!("{}", line.text());
         }
     }
-    let crowded = figures.0.keys().any(|(at, ..)| is_crowded(EXPERIMENTS[*at].ranks));
+    let ranks: Vec<u32> = figures.0.keys().map(|(at, ..)| EXPERIMENTS[*at].ranks).collect();
+    print_waits(peers, &ranks, as_json);
+    print_missing(missing, as_json);
+}
+
+/// How each peer waits, if there were more ranks than cores.
+pub fn print_waits(peers: &[Peer], ranks: &[u32], as_json: bool) {
+    let crowded = ranks.iter().any(|ranks| is_crowded(*ranks));
     for peer in peers.iter().filter(|_| crowded) {
         let (name, waits) = (peer.mpi.name, peer.mpi.waits);
         if as_json {
             println!("{}", json!({"peer": name, "waits_when_crowded": waits}));
         } else {
-            println!("4 ranks on 2 cores, {name}: {waits}");
+            println!("more than 2 ranks on 2 cores, {name}: {waits}");
         }
     }
-    print_missing(missing, as_json);
 }
 
 /// A line for each peer that is not there.

@@ -1,0 +1,365 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//
+// What `tocsin bench coll` does, by MPI: run as `coll alone OP SIZE...` or `coll late OP LATE_US SIZE...`; prints one JSON object
+// per line. Contents, barrier, clock, number of operations and statistics are those of tocsin's. A size is that of the whole buffer of
+// ibcast and iallreduce, and of the block of one rank in ialltoall and iallgather; a multiple of 8.
+
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <mpi.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "measure.h"
+
+enum { OPERATIONS = 51, FEW_OPERATIONS = 21, WARM_UP = 2, BATCHES = 11, LEAST_BATCHES = 3, BUDGET_US = 1000000 };
+enum { LATE_ROUNDS = 11, AFTER_FLAG_NS = 200000, MOST_RANKS = 64 };
+
+enum op { IBARRIER, IBCAST, IALLREDUCE, IALLTOALL, IALLGATHER, OPS };
+static const char *const names[OPS] = { "ibarrier", "ibcast", "iallreduce", "ialltoall", "iallgather" };
+static const int root;
+
+// What the ranks share outside of MPI; each word that is waited for has a cache line of its own.
+struct shared {
+	_Alignas(64) uint64_t arrived;
+	_Alignas(64) uint64_t generation;
+	_Alignas(64) uint64_t flag;
+	_Alignas(64) uint64_t batches;
+	_Alignas(64) struct span {
+		uint64_t start, end;
+	} spans[MOST_RANKS][OPERATIONS];
+};
+
+static struct shared *shared;
+static int rank, ranks;
+static char *out, *in;
+static uint64_t seed;
+
+static void fail(const char *what)
+{
+	fprintf(stderr, "rank %d: %s\n", rank, what);
+	MPI_Abort(MPI_COMM_WORLD, 1);
+}
+
+static void share(void)
+{
+	char path[64] = "";
+	int fd = -1;
+	if (rank == 0) {
+		fd = memfd_create("peers", MFD_CLOEXEC);
+		if (fd < 0 || ftruncate(fd, sizeof *shared) != 0)
+			fail("no shared memory");
+		snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)getpid(), fd);
+	}
+	MPI_Bcast(path, sizeof path, MPI_CHAR, 0, MPI_COMM_WORLD);
+	if (rank > 0)
+		fd = open(path, O_RDWR | O_CLOEXEC);
+	shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (fd < 0 || shared == MAP_FAILED)
+		fail("cannot open the shared memory");
+	MPI_Barrier(MPI_COMM_WORLD);
+}
+
+static uint64_t load(const uint64_t *word)
+{
+	return __atomic_load_n(word, __ATOMIC_ACQUIRE);
+}
+
+static void store(uint64_t *word, uint64_t value)
+{
+	__atomic_store_n(word, value, __ATOMIC_RELEASE);
+}
+
+static void sleep_while(uint64_t *word, uint64_t seen)
+{
+	struct timespec second = { 1, 0 };
+	syscall(SYS_futex, word, FUTEX_WAIT, (uint32_t)seen, &second);
+}
+
+static void wake_sleepers(uint64_t *word)
+{
+	syscall(SYS_futex, word, FUTEX_WAKE, INT32_MAX);
+}
+
+static void meet(int asleep)
+{
+	uint64_t now = load(&shared->generation);
+	if (__atomic_add_fetch(&shared->arrived, 1, __ATOMIC_ACQ_REL) == (uint64_t)ranks) {
+		__atomic_store_n(&shared->arrived, 0, __ATOMIC_RELAXED);
+		store(&shared->generation, now + 1);
+		if (asleep)
+			wake_sleepers(&shared->generation);
+		return;
+	}
+	for (unsigned spins = 1; load(&shared->generation) == now; spins++) {
+		if (spins < 200)
+			__builtin_ia32_pause();
+		else if (asleep && spins > 250)
+			sleep_while(&shared->generation, now);
+		else
+			sched_yield();
+	}
+}
+
+// First asleep, so that who is late costs the others no processor time; then, when all are awake, by polling.
+static void barrier(void)
+{
+	meet(1);
+	meet(0);
+}
+
+static int64_t addend(uint64_t from, uint64_t at)
+{
+	return (int64_t)(seed % 1000 * 1000000 + (from + 1) * 1000 + at % 997);
+}
+
+static unsigned char exchanged(uint64_t from, uint64_t to, uint64_t at)
+{
+	return (unsigned char)(seed * 31 + from * 131 + to * 17 + at + (at >> 8));
+}
+
+static uint64_t pattern(uint64_t of, uint64_t at)
+{
+	return (of << 32 | at) * 0x9e3779b97f4a7c15u;
+}
+
+// Rewrites the buffers: what is received into first.
+static void fill(enum op op, size_t bytes)
+{
+	size_t got = op == IBARRIER ? 0 : op == IALLTOALL || op == IALLGATHER ? bytes * ranks : bytes;
+	memset(in, 0xff, got);
+	switch (op) {
+	case IBCAST:
+		for (size_t at = 0; at < bytes / 8; at++)
+			((uint64_t *)in)[at] = pattern(rank == root ? seed : ~seed, at);
+		break;
+	case IALLREDUCE:
+		for (size_t at = 0; at < bytes / 8; at++)
+			((int64_t *)out)[at] = addend(rank, at);
+		break;
+	case IALLTOALL:
+		for (int to = 0; to < ranks; to++)
+			for (size_t at = 0; at < bytes; at++)
+				out[to * bytes + at] = exchanged(rank, to, at);
+		break;
+	case IALLGATHER:
+		for (size_t at = 0; at < bytes; at++)
+			out[at] = exchanged(rank, 0, at);
+		break;
+	default:
+		break;
+	}
+}
+
+static MPI_Request post(enum op op, size_t bytes)
+{
+	MPI_Request request = MPI_REQUEST_NULL;
+	MPI_Comm world = MPI_COMM_WORLD;
+	switch (op) {
+	case IBARRIER:
+		MPI_Ibarrier(world, &request);
+		break;
+	case IBCAST:
+		MPI_Ibcast(in, bytes, MPI_BYTE, root, world, &request);
+		break;
+	case IALLREDUCE:
+		MPI_Iallreduce(out, in, bytes / 8, MPI_INT64_T, MPI_SUM, world, &request);
+		break;
+	case IALLTOALL:
+		MPI_Ialltoall(out, bytes, MPI_BYTE, in, bytes, MPI_BYTE, world, &request);
+		break;
+	default:
+		MPI_Iallgather(out, bytes, MPI_BYTE, in, bytes, MPI_BYTE, world, &request);
+	}
+	return request;
+}
+
+// All of what was received.
+static void check(enum op op, size_t bytes)
+{
+	size_t wrong = 0;
+	if (op == IBCAST)
+		for (size_t at = 0; at < bytes / 8; at++)
+			wrong += ((uint64_t *)in)[at] != pattern(seed, at);
+	if (op == IALLREDUCE)
+		for (size_t at = 0; at < bytes / 8; at++) {
+			int64_t sum = 0;
+			for (int from = 0; from < ranks; from++)
+				sum += addend(from, at);
+			wrong += ((int64_t *)in)[at] != sum;
+		}
+	if (op == IALLTOALL || op == IALLGATHER)
+		for (int from = 0; from < ranks; from++)
+			for (size_t at = 0; at < bytes; at++)
+				wrong += (unsigned char)in[from * bytes + at] !=
+					 exchanged(from, op == IALLTOALL ? rank : 0, at);
+	if (wrong > 0)
+		fail("wrong data");
+}
+
+// One operation, with nothing between post and wait.
+static struct span operation(enum op op, size_t bytes)
+{
+	seed++;
+	fill(op, bytes);
+	barrier();
+	uint64_t start = now_ns();
+	MPI_Request request = post(op, bytes);
+	MPI_Wait(&request, MPI_STATUS_IGNORE);
+	uint64_t end = now_ns();
+	check(op, bytes);
+	return (struct span){ start, end };
+}
+
+// The median of a batch, of whose operations each lasts as long as its slowest rank. Nobody may leave a barrier before all came.
+static double batch(enum op op, size_t bytes)
+{
+	double slowest[OPERATIONS];
+	int count = bytes > 65536 ? FEW_OPERATIONS : OPERATIONS;
+	for (int at = 0; at < count; at++)
+		shared->spans[rank][at] = operation(op, bytes);
+	barrier();
+	for (int at = 0; at < count; at++) {
+		uint64_t most = 0, last_start = 0, first_end = UINT64_MAX;
+		for (int of = 0; of < ranks; of++) {
+			struct span s = shared->spans[of][at];
+			most = s.end - s.start > most ? s.end - s.start : most;
+			last_start = s.start > last_start ? s.start : last_start;
+			first_end = s.end < first_end ? s.end : first_end;
+		}
+		if (op == IBARRIER && first_end < last_start)
+			fail("a rank left a barrier before all had come");
+		slowest[at] = most * 1e-3;
+	}
+	barrier();
+	return median(slowest, count);
+}
+
+static void alone(enum op op, size_t bytes)
+{
+	double t_comm[BATCHES];
+	int batches = BATCHES;
+	for (int at = -WARM_UP; at < batches; at++) {
+		double start = now_us();
+		double of_batch = batch(op, bytes);
+		if (at >= 0)
+			t_comm[at] = of_batch;
+		// Ranks that never give their core up, where there are more of them than cores, take a time slice per message.
+		if (at == -1) {
+			double fit = BUDGET_US / (now_us() - start);
+			if (rank == 0)
+				store(&shared->batches, fit > BATCHES ? BATCHES : fit < LEAST_BATCHES ? LEAST_BATCHES : fit);
+			barrier();
+			batches = load(&shared->batches);
+		}
+	}
+	if (rank == 0)
+		printf("{\"bench\":\"coll\",\"mode\":\"alone\",\"ranks\":%d,\"op\":\"%s\",\"size_bytes\":%zu,\"rounds\":%d,"
+		       "\"t_comm_us\":%.4f}\n",
+		       ranks, names[op], bytes, batches, median(t_comm, batches));
+}
+
+static void sleep_until_ns(uint64_t ns)
+{
+	struct timespec at = { ns / 1000000000u, ns % 1000000000u };
+	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL) == EINTR)
+		;
+}
+
+// The late rank posts, raises the flag, computes; the others post 200 us after the flag. How long the others take.
+static double late_round(enum op op, size_t bytes, int late, uint64_t work)
+{
+	MPI_Request request;
+	uint64_t posted;
+	seed++;
+	fill(op, bytes);
+	barrier();
+	if (rank == late) {
+		posted = now_ns();
+		request = post(op, bytes);
+		store(&shared->flag, now_ns());
+		wake_sleepers(&shared->flag);
+		compute(work, seed);
+	} else {
+		while (load(&shared->flag) == 0)
+			sleep_while(&shared->flag, 0);
+		sleep_until_ns(load(&shared->flag) + AFTER_FLAG_NS);
+		posted = now_ns();
+		request = post(op, bytes);
+	}
+	MPI_Wait(&request, MPI_STATUS_IGNORE);
+	shared->spans[rank][0] = (struct span){ posted, now_ns() };
+	check(op, bytes);
+	barrier();
+	uint64_t last_post = 0, last_end = 0;
+	for (int of = 0; of < ranks; of++) {
+		struct span s = shared->spans[of][0];
+		if (of != late) {
+			last_post = s.start > last_post ? s.start : last_post;
+			last_end = s.end > last_end ? s.end : last_end;
+		}
+	}
+	if (rank == 0)
+		store(&shared->flag, 0);
+	barrier();
+	return (last_end - last_post) * 1e-3;
+}
+
+static void late(enum op op, size_t bytes, double late_us)
+{
+	for (int who = 0; who < ranks; who++) {
+		double others[LATE_ROUNDS];
+		for (int at = -WARM_UP; at < LATE_ROUNDS; at++) {
+			double took = late_round(op, bytes, who, late_us * work_per_us);
+			if (at >= 0)
+				others[at] = took;
+		}
+		if (rank == 0)
+			printf("{\"bench\":\"coll\",\"mode\":\"late\",\"ranks\":%d,\"op\":\"%s\",\"size_bytes\":%zu,"
+			       "\"late_rank\":%d,\"others_done_us\":%.3f}\n",
+			       ranks, names[op], bytes, who, median(others, LATE_ROUNDS));
+	}
+}
+
+int main(int count, char **words)
+{
+	MPI_Init(&count, &words);
+	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+	MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+	int is_late = count > 1 && strcmp(words[1], "late") == 0, first = is_late ? 4 : 3;
+	enum op op = IBARRIER;
+	while (count > first && op < OPS && strcmp(words[2], names[op]) != 0)
+		op++;
+	if (count <= first || op == OPS || ranks > MOST_RANKS) {
+		fprintf(stderr, "usage: coll alone OP SIZE... or coll late OP LATE_US SIZE..., on at most %d ranks\n",
+			MOST_RANKS);
+		MPI_Abort(MPI_COMM_WORLD, 2);
+	}
+	share();
+	barrier();
+	if (rank == 0)
+		calibrate();
+	MPI_Bcast(&work_per_us, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+	for (int i = first; i < count; i++) {
+		size_t bytes = op == IBARRIER ? 0 : strtoull(words[i], NULL, 10);
+		out = malloc(bytes * ranks + 1);
+		in = malloc(bytes * ranks + 1);
+		if (!out || !in)
+			fail("no memory");
+		if (is_late)
+			late(op, bytes, atof(words[3]));
+		else
+			alone(op, bytes);
+		fflush(stdout);
+		free(out);
+		free(in);
+	}
+	MPI_Finalize();
+	return 0;
+}

@@ -1,0 +1,262 @@
+//! `cargo xtask peers --coll --late-rank`: one rank posts a collective and computes; how long the others wait, for each algorithm
+//! and each late rank, with signals and with progress inside library calls only, and with each peer.
+//!
+//! `tocsin bench coll --late-rank` and `peers/coll.c` do the same. A peer chooses its algorithm by itself.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::coll::{OPERATIONS, Options, rows, tocsin};
+use super::mpi::{PEERS, Peer};
+use super::report::{Missing, Times, columns, median, print_missing, print_waits};
+use crate::{Outcome, cargo, child};
+
+/// Rounds of programs; each takes the median of [`TURNS`] itself.
+pub const ROUNDS: usize = 1;
+/// In microseconds, without a library call.
+const LATE_US: &str = "10000";
+const TURNS: &str = "11";
+/// Where poll's others wait for as long, in microseconds, ...
+const HELD_UP: f64 = 5000.0;
+/// ... signal's wait at most for this.
+const ASKED: f64 = 500.0;
+/// tocsin's, before the peers'.
+const BACKENDS: [&str; 2] = ["signal", "poll"];
+/// To ask which algorithms there are.
+const ASK: Duration = Duration::from_secs(60);
+
+/// Number of ranks, position of the operation, size, algorithm, late rank.
+type Place = (u32, usize, u64, String, u64);
+
+/// What was measured, by program; a peer's stands beside every algorithm.
+#[derive(Default)]
+struct Figures {
+    ours: BTreeMap<Place, Times>,
+    peers: BTreeMap<(u32, usize, u64, u64), Times>,
+}
+
+impl Figures {
+    /// Takes what a program printed. `peer`: who it was; tocsin's rows say the backend.
+    fn note(&mut self, peer: Option<&'static str>, output: &str) -> Outcome {
+        let who = peer.unwrap_or("tocsin");
+        for row in rows(who, output)? {
+            let number = |key: &str| row.get(key).and_then(Value::as_u64);
+            let read = || {
+                let at = OPERATIONS.iter().position(|name| *name == cargo::text(&row, "op"))?;
+                let backend = || BACKENDS.into_iter().find(|name| *name == cargo::text(&row, "backend"));
+                let place = (number("ranks")? as u32, at, number("size_bytes")?, number("late_rank")?);
+                Some((peer.or_else(backend)?, place, row.get("others_done_us")?.as_f64()?))
+            };
+            let read = read().ok_or_else(|| format!("{who} printed what is no figure of a late rank: {row}"));
+            let (name, place, time) = read?;
+            let times = match peer {
+                Some(_) => self.peers.entry(place).or_default(),
+                None => {
+                    let (ranks, at, size, late) = place;
+                    let algorithm = cargo::text(&row, "algorithm").to_owned();
+                    self.ours.entry((ranks, at, size, algorithm, late)).or_default()
+                }
+            };
+            times.entry(name).or_default().push(time);
+        }
+        Ok(())
+    }
+
+    fn lines(&self) -> impl Iterator<Item = Line<'_>> {
+        self.ours.iter().map(|(place, ours)| {
+            let (ranks, at, size, algorithm, late) = place;
+            let peers = self.peers.get(&(*ranks, *at, *size, *late));
+            Line {
+                ranks: *ranks,
+                operation: OPERATIONS[*at],
+                size: *size,
+                algorithm,
+                late: *late,
+                ours,
+                peers,
+            }
+        })
+    }
+}
+
+struct Line<'a> {
+    ranks: u32,
+    operation: &'static str,
+    size: u64,
+    algorithm: &'a str,
+    late: u64,
+    ours: &'a Times,
+    peers: Option<&'a Times>,
+}
+
+impl Line<'_> {
+    fn of(&self, who: &str) -> Option<f64> {
+        median(self.ours.get(who).or_else(|| self.peers?.get(who))?)
+    }
+
+    /// What is asked of signal's, and whether it holds.
+    fn asked(&self) -> Option<(f64, bool)> {
+        let (signal, poll) = (self.of("signal")?, self.of("poll")?);
+        (poll >= HELD_UP).then_some((ASKED, signal <= ASKED))
+    }
+
+    fn json(&self, rounds: usize) -> Value {
+        let mut row = json!({
+            "bench": "coll", "op": self.operation, "mode": "late", "kind": "process", "ranks": self.ranks,
+            "size_bytes": self.size, "rounds": rounds, "algorithm": self.algorithm, "late_rank": self.late,
+            "figure": "others_done_us",
+        });
+        if let Some(row) = row.as_object_mut() {
+            for who in who() {
+                row.extend(self.of(who).map(|time| (who.to_owned(), json!(time))));
+            }
+            if let Some((most, holds)) = self.asked() {
+                row.insert("asked_at_most".into(), json!(most));
+                row.insert("holds".into(), json!(holds));
+            }
+        }
+        row
+    }
+
+    fn text(&self) -> String {
+        let times =
+            columns(who().map(|who| self.of(who).map_or("-".to_owned(), |time| format!("{time:.1}"))));
+        let asked = match self.asked() {
+            Some((most, true)) => format!("{most:.0}: held"),
+            Some((most, false)) => format!("{most:.0}: missed"),
+            None => String::new(),
+        };
+        let Line { ranks, operation, size, algorithm, late, .. } = self;
+        let line = format!("{operation:10} {algorithm:18} {ranks:>5} {late:>4} {size:>8} {times}  {asked}");
+        line.trim_end().to_owned()
+    }
+}
+
+fn who() -> impl Iterator<Item = &'static str> {
+    BACKENDS.into_iter().chain(PEERS.iter().map(|mpi| mpi.name))
+}
+
+/// The names of the algorithms that can do an operation on so many ranks.
+fn algorithms(operation: &str, ranks: u32) -> Result<Vec<String>, String> {
+    let program = cargo::target_dir().join("release/tocsin").display().to_string();
+    let number = ranks.to_string();
+    let words = ["plan", "schedule", "--op", operation, "--algorithm", "all", "--ranks", &number, "--json"];
+    let said = child::output(child::command(&program, &words, ASK), "tocsin plan schedule")?;
+    Ok(rows("tocsin plan schedule", &said)?
+        .iter()
+        .map(|row| cargo::text(row, "algorithm").to_owned())
+        .collect())
+}
+
+/// # Errors
+/// When a program fails.
+pub fn run(options: &Options, peers: &[Peer], missing: &[Missing]) -> Outcome {
+    let mut figures = Figures::default();
+    for round in 1..=options.rounds {
+        for &ranks in &options.ranks {
+            for &operation in &options.operations {
+                eprintln!("round {round} of {}: {operation}, {ranks} ranks", options.rounds);
+                let sizes = options.size_words(operation);
+                for algorithm in algorithms(operation, ranks)? {
+                    for late in 0..ranks {
+                        let late = late.to_string();
+                        let mut more =
+                            vec!["--algorithm", &algorithm, "--late-rank", &late, "--late-us", LATE_US];
+                        more.extend(["--backend", "signal,poll", "--rounds", TURNS]);
+                        let command = tocsin(operation, ranks, &sizes, &more);
+                        figures.note(None, &child::output(command, "tocsin")?)?;
+                    }
+                }
+                let words = ["late", operation, LATE_US].into_iter().chain(sizes.iter().map(String::as_str));
+                let words: Vec<&str> = words.collect();
+                for peer in peers {
+                    let name = peer.mpi.name;
+                    figures.note(Some(name), &child::output(peer.run(ranks, &words), name)?)?;
+                }
+            }
+        }
+    }
+    print(&figures, peers, missing, options);
+    Ok(())
+}
+
+fn print(figures: &Figures, peers: &[Peer], missing: &[Missing], options: &Options) {
+    if !options.json {
+        println!(
+            "others_done, us: from the last post of the ranks that are not late to the last of their completions; the late one \
+             computes for {LATE_US} us; asked of signal where poll takes {HELD_UP:.0} us or more"
+        );
+        let (algorithm, late, head) = ("algorithm", "late", columns(who()));
+        println!("{:10} {algorithm:18} {:>5} {late:>4} {:>8} {head}  asked", "operation", "ranks", "bytes");
+    }
+    let (mut asked, mut held) = (0, 0);
+    for line in figures.lines() {
+        if let Some((_, holds)) = line.asked() {
+            asked += 1;
+            held += u64::from(holds);
+        }
+        if options.json {
+            println!("{}", line.json(options.rounds));
+        } else {
+            println!("{}", line.text());
+        }
+    }
+    if !options.json {
+        println!("asked {asked} times, held {held} times");
+    }
+    print_waits(peers, &options.ranks, options.json);
+    print_missing(missing, options.json);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signal_is_asked_where_poll_is_held_up() {
+        let mut figures = Figures::default();
+        let row = |backend: &str, late: u64, us: f64| {
+            format!(
+                "{{\"backend\":\"{backend}\",\"ranks\":4,\"op\":\"ibcast\",\"algorithm\":\"chain\",\"size_bytes\":1024,\
+                 \"late_rank\":{late},\"others_done_us\":{us}}}\n"
+            )
+        };
+        let ours = [
+            row("signal", 1, 80.0),
+            row("poll", 1, 9800.0),
+            row("signal", 2, 700.0),
+            row("poll", 2, 9700.0),
+            row("signal", 3, 700.0),
+            row("poll", 3, 20.0),
+        ];
+        figures.note(None, &ours.concat()).expect("rows");
+        figures
+            .note(Some(PEERS[0].name), &format!("a launcher's line\n{}", row("", 2, 9900.5)))
+            .expect("rows");
+        let asked: Vec<_> = figures.lines().map(|line| line.asked()).collect();
+        assert_eq!(asked, [Some((ASKED, true)), Some((ASKED, false)), None]);
+        let second = figures.lines().nth(1).expect("three");
+        let text = second.text();
+        assert!(text.starts_with("ibcast     chain                  4    2     1024"), "{text}");
+        assert!(text.contains("9700.0    9900.5") && text.ends_with("500: missed"), "{text}");
+        let json = second.json(1);
+        assert_eq!((json["holds"].as_bool(), json[PEERS[0].name].as_f64()), (Some(false), Some(9900.5)));
+        assert!(json.get(PEERS[1].name).is_none());
+    }
+
+    #[test]
+    fn what_is_no_figure_is_an_error() {
+        let mut figures = Figures::default();
+        for bad in [
+            "{no",
+            "{\"op\":\"ibcast\",\"backend\":\"signal\"}",
+            "{\"op\":\"igossip\",\"backend\":\"signal\",\"others_done_us\":1.0}",
+            "{\"op\":\"ibcast\",\"backend\":\"signal\",\"others_done_us\":1.0}",
+        ] {
+            assert!(figures.note(None, bad).is_err(), "{bad}");
+        }
+        assert_eq!(figures.lines().count(), 0);
+    }
+}
