@@ -215,7 +215,7 @@ impl Line<'_> {
         Some(self.of(who)? / self.of(best_peer(self.times)?)?)
     }
 
-    /// What is asked of tocsin's, as a part of the best peer's.
+    /// What is asked of tocsin's, as a part of the best peer's. A barrier counts as a small message.
     fn asked(&self) -> Option<Asked> {
         match (self.ranks, self.size) {
             (2, ..=8) => Some(Asked::OfBest(0.8)),

@@ -202,6 +202,7 @@ fn overlap(fleet: &mut Fleet, args: &Coll, op: Operation, bytes: u64) -> Result<
         let ns = match args.mode {
             Mode::CpuExploit => pilots[at].median(),
             Mode::Equivalent => EQUIVALENT_MS * 1e6 / f64::from(world.plan.ranks),
+            // Measured by `alone`.
             Mode::Alone => 0.0,
         };
         let measured = world.run(Task::Coll { op, bytes, root, work: speed.work_for_ns(ns) })?;
