@@ -290,7 +290,8 @@ pub fn run(options: &Options) -> Outcome {
                     programs.reverse();
                 }
                 for (who, command) in programs {
-                    figures.note(ranks, operation, who, &child::output(command, who)?)?;
+                    let what = if who == PERSISTENT { "tocsin, persistent" } else { who };
+                    figures.note(ranks, operation, who, &child::output(command, what)?)?;
                 }
             }
         }

@@ -49,7 +49,7 @@ pub(crate) fn run(args: &Coll) -> Result<(), Error> {
     }
     let cores = Topology::machine().map_err(Error::failed)?.cores.len() as u64;
     for ranks in ranks(&args.common, cores.max(2)) {
-        if u64::from(ranks) > cores && args.late_rank.is_none() {
+        if u64::from(ranks) > cores && args.late_rank.is_none() && args.mode != Mode::Alone {
             eprintln!(
                 "tocsin bench coll: {ranks} ranks share {cores} cores: computing delays computing, too"
             );
