@@ -236,27 +236,30 @@ fn alone(fleet: &mut Fleet, args: &Coll, op: Operation, bytes: u64) -> Result<Ve
     let root = u64::from(root(args));
     let count = if bytes > 64 << 10 { FEW_OPERATIONS } else { OPERATIONS };
     let mut t_comm: Vec<Times> = fleet.worlds.iter().map(|_| Times::default()).collect();
+    let mut interrupts = vec![0; t_comm.len()];
     let bar = progress::bar(rounds, &op.to_string());
     fleet.rounds(args.common.warmup, rounds, |at, counts, world| {
         let measured = world.run(Task::Alone { op, bytes, root, count })?;
         verify(&measured, &world.plan, op)?;
         if counts {
             t_comm[at].add(most(&measured, |m| m.t_comm));
+            interrupts[at] += measured.iter().map(|m| m.interrupts).sum::<u64>();
             bar.inc(u64::from(at == 0));
         }
         Ok(())
     })?;
     bar.finish_and_clear();
     let mode = args.mode.to_string();
-    let row = |(world, t_comm): (&World, &Times)| {
+    let row = |((world, t_comm), interrupts): ((&World, &Times), &u64)| {
         let row = start(args, &world.plan, op, bytes, rounds, &mode)?
             .set("operations", count)
             .number("t_comm_us", us(t_comm.median()))
             .number("t_comm_us_min", us(t_comm.min()))
+            .number("interrupts", *interrupts as f64 / (rounds * count) as f64)
             .set("verified", true);
         Ok(row)
     };
-    fleet.worlds.iter().zip(&t_comm).map(row).collect()
+    fleet.worlds.iter().zip(&t_comm).zip(&interrupts).map(row).collect()
 }
 
 impl Sum {

@@ -23,6 +23,7 @@ impl Member<'_> {
             return Err(Error::Failed(format!("{count} operations in one task: between 1 and {MOST}")));
         }
         let mut measured = Measured { verified: 1, ..Measured::default() };
+        let before = self.comm()?.stats().interrupts;
         let block = self.block;
         let mine = 2 * self.rank * count;
         for at in 0..count {
@@ -32,6 +33,7 @@ impl Member<'_> {
             start.store(times.start, Ordering::Relaxed);
             end.store(times.end, Ordering::Relaxed);
         }
+        measured.interrupts = self.comm()?.stats().interrupts - before;
         // What all have stored before it is visible after it.
         block.barrier().wait();
         let ranks = self.comm()?.size() as usize;
