@@ -143,7 +143,7 @@ impl Descriptor {
 /// "I have rung, and you have not looked since": one word per ordered pair of ranks, in shared memory,
 /// written by the ringing rank, cleared by the rung one. Zeroed memory is a clear mark.
 ///
-/// Only [`ring`](crate::ring) sets it. The owner clears the marks of those it is about to look at, then
+/// Only [`ring`](crate::ring) and [`hold_back`](crate::hold_back) set it. The owner clears the marks of those it is about to look at, then
 /// executes `fence(SeqCst)`, then looks.
 #[repr(transparent)]
 #[derive(Debug)]
@@ -167,7 +167,8 @@ impl Mark {
     #[inline]
     pub fn clear_if_set(&self) -> bool {
         // SYNC POINT: Relaxed, ordered before the look by the caller's fence(SeqCst). A ringer that sets the
-        // mark anew between the load and the store has rung anyway: what is lost is a suppression.
+        // mark anew between the load and the store has rung anyway, or holds a ring back for which this look will do: what is
+        // lost is a suppression.
         let set = self.0.load(Ordering::Relaxed) != 0;
         if set {
             self.0.store(0, Ordering::Relaxed);

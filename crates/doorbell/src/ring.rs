@@ -191,6 +191,51 @@ fn user_interrupt<V: Variant>(
     Ok(if outcome.rang() { RingOutcome::RangBySignal } else { outcome })
 }
 
+/// Holds back a ring that would send a signal, in case the owner comes to look by itself: a signal takes the sender some microseconds, and
+/// the owner as long again. False: it would send none, and is to be made at once.
+///
+/// **Precondition**: as [`ring`]'s. Sets the mark, although nobody is rung: an owner that looks clears it, fences and then looks, so
+/// that who finds it clear ([`Mark::is_set`]) need not ring. Who gives up calls [`release`] and then [`ring`], with the engine's token
+/// held from here to there, for until then this rank's other rings are suppressed.
+///
+/// Progress class: wait-free: four loads, a store, a clock reading. Handlers may call it.
+#[inline]
+pub fn hold_back(target: &Descriptor, mark: &Mark, urgency: Urgency) -> bool {
+    // SYNC POINT: as in `ring`.
+    let attention = Attention(target.attention.load(Ordering::Acquire));
+    // One that was rung and has not looked is not rung again by `ring` either.
+    let holds = !mark.is_set() && would_signal(target, attention, urgency) && !fork::disowned();
+    if holds {
+        // SYNC POINT: after the data, by the caller's fence(SeqCst), which pairs with the owner's between its clearing and its look:
+        // an owner whose clearing follows this store finds the data.
+        mark.0.store(sys::now_ns(target).max(1), Ordering::Relaxed);
+    }
+    holds
+}
+
+/// Whether a ring that is held back would still send a signal. Progress class: wait-free: three loads. Handlers may call it.
+#[inline]
+pub fn is_held(target: &Descriptor, mark: &Mark, urgency: Urgency) -> bool {
+    // SYNC POINT: Relaxed: the mark was set by this rank, so that zero is the owner's. The attention word: as in `ring`.
+    mark.is_set() && would_signal(target, Attention(target.attention.load(Ordering::Acquire)), urgency)
+}
+
+/// Takes a held mark back, so that [`ring`] rings. Progress class: wait-free: one store. Handlers may call it.
+#[inline]
+pub fn release(mark: &Mark) {
+    // SYNC POINT: Relaxed: only this rank suppresses anything by it.
+    mark.0.store(0, Ordering::Relaxed);
+}
+
+fn would_signal(target: &Descriptor, attention: Attention, urgency: Urgency) -> bool {
+    target.backend() == Some(BackendKind::Signal)
+        && attention.pollers() == 0
+        && attention.sleepers() == 0
+        && !attention.throttled()
+        && attention.wants(urgency)
+        && attention.tid() != 0
+}
+
 /// Rings again if the last ring with this mark was not answered: `None` when it was. For who waits for the answer of a
 /// thread that a user interrupt cannot reach, blocked in a system call of its own: called once more a millisecond
 /// ([`MARK_LIFE_NS`]) after the ring, or in any loop, it sends the signal.

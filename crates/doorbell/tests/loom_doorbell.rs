@@ -13,7 +13,9 @@ use loom::sync::Arc;
 use loom::thread;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use tocsin_doorbell::testing::{RING_STEPS, Real, Step, Stopped, Variant, ring_as};
-use tocsin_doorbell::{BackendKind, Descriptor, MARK_LIFE_NS, Mark, Own, Urgency};
+use tocsin_doorbell::{
+    BackendKind, Descriptor, MARK_LIFE_NS, Mark, Own, Urgency, hold_back, is_held, release, ring,
+};
 use tocsin_sync::atomic::{AtomicU64, Ordering, fence, real};
 
 /// A protocol to check: the crate's variation points, and those of its callers.
@@ -106,6 +108,43 @@ impl Shared {
         let _outcome_or_stopped = ring_as(variant, &self.descriptor, mark, ringer as u8, urgency);
     }
 
+    /// Two messages whose rings are held back, in case the owner looks by itself; the second is sent while the first one's is.
+    fn send_patiently<P: Protocol>(&self) {
+        let mark = &self.marks[0];
+        let publish = |message| {
+            self.sent[0].store(message, Ordering::Relaxed);
+            if P::RINGER_FENCE {
+                fence(Ordering::SeqCst);
+            }
+        };
+        let looks = || {
+            fence(Ordering::SeqCst);
+            self.descriptor.attention().pollers() > 0
+        };
+        publish(1);
+        let mut held = hold_back(&self.descriptor, mark, Urgency::Urgent);
+        if !held {
+            let _outcome = ring(&self.descriptor, mark, 0, Urgency::Urgent);
+        }
+        publish(2);
+        if held {
+            // Whether the owner has looked says nothing of this message: held back anew.
+            release(mark);
+        }
+        held = hold_back(&self.descriptor, mark, Urgency::Urgent);
+        if held && is_held(&self.descriptor, mark, Urgency::Urgent) {
+            thread::yield_now();
+        }
+        if held && (looks() || !mark.is_set()) {
+            release(mark);
+            return;
+        }
+        if held {
+            release(mark);
+        }
+        let _outcome = ring(&self.descriptor, mark, 0, Urgency::Urgent);
+    }
+
     /// The owner computes: a pending signal is delivered at this point, and its handler looks.
     fn compute<P: Protocol>(&self, seen: &mut [u64; 2]) {
         if self.descriptor.model_deliver() {
@@ -196,6 +235,38 @@ fn suppression<P: Protocol>(kind: BackendKind) {
     ringer.join().unwrap();
     shared.compute::<P>(&mut seen);
     assert_eq!(seen[0], 2, "lost");
+}
+
+/// The owner polls or not, looks, and computes for ever, while a ringer holds its rings back: it is told, or it has seen all.
+fn held_back<P: Protocol>(polls: bool) {
+    let shared = Shared::new(BackendKind::Signal);
+    if polls {
+        shared.own().begin_poll();
+    }
+    let ringer = thread::spawn({
+        let shared = shared.clone();
+        move || shared.send_patiently::<P>()
+    });
+    let mut seen = shared.look::<P>();
+    if polls {
+        shared.own().end_poll_as::<P>();
+        if P::LOOK_ONCE_MORE {
+            seen = shared.look::<P>();
+        }
+    }
+    shared.compute::<P>(&mut seen);
+    ringer.join().unwrap();
+    shared.compute::<P>(&mut seen);
+    assert_eq!(seen[0], 2, "lost");
+}
+
+#[test]
+fn rings_that_are_held_back_are_not_lost() {
+    check("held back, computing", || held_back::<Real>(false));
+    check("held back, polling", || held_back::<Real>(true));
+    must_be_caught("held back without the ringer's fence", || held_back::<NoRingerFence>(false));
+    must_be_caught("held back without the owner's fence", || held_back::<NoLookFence>(false));
+    must_be_caught("held back, and nobody looks once more", || held_back::<NoLookOnceMore>(true));
 }
 
 /// One ringer stops for ever at a step, another one must get through to a computing owner.

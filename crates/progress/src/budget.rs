@@ -264,6 +264,13 @@ pub unsafe trait Work: Send {
     /// Called before the token is released, after all passes: ring whoever must be rung.
     fn leave(&mut self);
 
+    /// [`leave`](Work::leave), but nobody is interrupted by signal: whether somebody would have to be. Called again as long as its caller has
+    /// the patience, and `leave` then. Not called in handlers.
+    fn leave_quietly(&mut self) -> bool {
+        self.leave();
+        false
+    }
+
     /// Whether something waits for this rank that nobody will remind it of: a thread that has posted it and leaves for long
     /// must come back. Called after [`leave`](Work::leave); bounded as that.
     fn is_unfinished(&self) -> bool {

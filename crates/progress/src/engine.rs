@@ -44,13 +44,16 @@ use crossbeam_utils::CachePadded;
 use std::sync::{Arc, Mutex, PoisonError};
 use tocsin_doorbell::{Control, Own};
 use tocsin_sync::HandlerSafe;
-use tocsin_sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering, fence, fence_after_rmw};
+use tocsin_sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering, fence, fence_after_rmw, spin_loop};
+use tocsin_sync::clock::now_ns;
 use tocsin_sync::thread;
 
+mod credit;
 mod handler;
 mod wait;
 mod yields;
 
+use credit::Credit;
 use yields::Yields;
 
 /// Passes of one handler entry: the first, and those asked for meanwhile; all within one budget.
@@ -63,6 +66,14 @@ const USER_CONTINUE_NS: u64 = 5_000;
 /// thread itself, in a wait, or the peer in one. Long enough to interrupt nobody for that; short against the millisecond
 /// that both may compute.
 const UNFINISHED_NS: u64 = 200_000;
+/// Tries to leave at which a signal may be held back.
+const PATIENT_TRIES: u32 = 4;
+const _: () = assert!(PATIENT_TRIES < USER_PASSES);
+/// How long a user's thread holds back signals: about what they take.
+const PATIENCE_NS: u64 = 5_000;
+/// What a signal takes of both ranks together, and what it takes to hold one back in vain.
+const PATIENCE_GAIN: u32 = 4;
+const PATIENCE_COST: u32 = 1;
 /// How long somebody who was rung may take to look before it is rung by other means.
 const REMIND_NS: u64 = tocsin_doorbell::MARK_LIFE_NS;
 
@@ -114,6 +125,8 @@ pub struct Engine<W> {
     stats: Arc<Stats>,
     config: EngineConfig,
     yields: Yields,
+    /// Rings held back for who then looked by himself.
+    patience: Credit,
     /// Somebody who was rung may not have heard it ([`Work::awaits_answer`]).
     unheard: AtomicBool,
     /// When the timer goes off that was set last; 0 once a handler has run since.
@@ -169,6 +182,7 @@ impl<W: Work> Engine<W> {
             stats,
             config,
             yields: Yields::new(),
+            patience: Credit::new(PATIENCE_GAIN, PATIENCE_COST),
             unheard: AtomicBool::new(false),
             timer: AtomicU64::new(0),
         }
@@ -285,10 +299,15 @@ impl<W: Work> Engine<W> {
     /// # Safety
     /// As [`inside`](Self::inside), if it answers true.
     #[inline]
-    unsafe fn leave_at_once(&self, touched: bool) -> bool {
+    unsafe fn leave_at_once(&self, context: Context, touched: bool) -> bool {
         // SAFETY: the token is ours until `try_leave`, after which `work` is not used.
         let work = unsafe { &mut *self.work.get() };
-        work.leave();
+        if context == Context::Handler {
+            work.leave();
+        } else if work.leave_quietly() {
+            // Somebody would be interrupted: `inside` knows when.
+            return false;
+        }
         if work.wants_chore() || work.awaits_answer() || touched && work.is_unfinished() {
             return false;
         }
@@ -329,11 +348,17 @@ impl<W: Work> Engine<W> {
         // Who stays in the library goes on by itself, but after the callbacks, which may take their time.
         let leaves = touched && !handler && (budget.is_in_passing() || !self.callbacks.is_empty());
         let mut unfinished = false;
+        let (mut tries, mut until) = (0, 0);
         let clean = self.token.drain(
             work,
             limit,
             |work| {
-                work.leave();
+                tries += 1;
+                if tries > PATIENT_TRIES {
+                    work.leave();
+                } else if self.ring(work, context, &mut until) {
+                    return true;
+                }
                 unfinished = leaves && work.is_unfinished();
                 chore = work.wants_chore();
                 unheard = work.awaits_answer();
@@ -376,6 +401,53 @@ impl<W: Work> Engine<W> {
             }
         }
         left
+    }
+
+    /// Rings whom there is something to say to. But a user's thread that would have to interrupt somebody by signal holds that back for a
+    /// moment: who has posted something is mostly about to wait for it, and then looks by himself; as this thread does meanwhile,
+    /// whom others would have to interrupt. True: something has come for this rank, and nobody is rung yet who is
+    /// held back: a pass, and another call.
+    ///
+    /// `until`: 0, then when the patience ends, for all calls of one stay.
+    #[inline]
+    fn ring(&self, work: &mut W, context: Context, until: &mut u64) -> bool {
+        if context == Context::Handler {
+            work.leave();
+            false
+        } else if work.leave_quietly() {
+            self.ring_patiently(work, until)
+        } else {
+            if *until != 0 {
+                self.patience.note(true);
+            }
+            false
+        }
+    }
+
+    #[cold]
+    fn ring_patiently(&self, work: &mut W, until: &mut u64) -> bool {
+        if *until == 0 && !self.patience.is_good() {
+            self.patience.note(false);
+            work.leave();
+            return false;
+        }
+        // Anew after a pass: the others are busy with the like of it.
+        *until = now_ns().saturating_add(PATIENCE_NS);
+        self.own.begin_poll();
+        let mut holds = true;
+        while holds && !work.work_left() && now_ns() < *until {
+            spin_loop();
+            holds = work.leave_quietly();
+        }
+        // What was published while this thread was seen looking was not announced: `end_poll` fences, look.
+        self.own.end_poll();
+        let came = work.work_left();
+        let patient = now_ns() < *until;
+        if !(came && patient) {
+            self.patience.note(!holds);
+            work.leave();
+        }
+        came && patient
     }
 
     #[inline]
@@ -602,7 +674,7 @@ impl<W: Work> Drop for Entered<'_, W> {
     #[inline]
     fn drop(&mut self) {
         // SAFETY: the token is ours, and the references lent end with `self`.
-        if unsafe { self.engine.leave_at_once(self.touched) } {
+        if unsafe { self.engine.leave_at_once(self.context, self.touched) } {
             return;
         }
         let begun = Budget::of(self.context);

@@ -13,7 +13,7 @@ mod tests;
 use core::ptr::NonNull;
 use std::sync::Arc;
 
-use tocsin_doorbell::{BackendKind, Own, RingOutcome, remind, ring};
+use tocsin_doorbell::{BackendKind, Own, RingOutcome, hold_back, is_held, release, remind, ring};
 use tocsin_sync::atomic::{Ordering, fence};
 use tocsin_sync::sparse::{Sparse, Words};
 use tocsin_transport::{
@@ -174,8 +174,8 @@ impl ShmTransport {
         }
     }
 
-    /// Rings whom there is something to say to.
-    fn ring_dirty(&mut self) {
+    /// Rings whom there is something to say to; with `hold`, no one by signal. Whether somebody is left.
+    fn ring_dirty(&mut self, hold: bool) -> bool {
         // SYNC POINT: publish (stamps, consumers' words), fence, then read marks, attention words and
         // starving flags: the sender's half of the doorbell's protocol and the consumer's half of the lanes',
         // for all peers at once.
@@ -183,17 +183,37 @@ impl ShmTransport {
         self.retry = false;
         self.unanswered = false;
         let listed = self.dirty_len;
-        let mut kept = 0usize;
+        let (mut kept, mut holds) = (0usize, false);
         for i in 0..listed {
             let Some(peer) = self.dirty.get(i).copied() else { break };
             let Some(state) = self.peers.get_mut(peer as usize) else { continue };
+            // SAFETY: the pair is connected, so that its head is allocated, and the block of a rank always is; both
+            // are made of atomics and outlive the endpoint. The fence above is the one that `ring` and `hold_back` ask for.
+            let (descriptor, mark) = unsafe { (&(*state.block).descriptor, &(*state.to).mark.0) };
+            if state.held {
+                // Who looks now sees all that was sent; who has looked, all but what was sent after that.
+                state.sent = descriptor.attention().pollers() == 0 && (state.renewed || mark.is_set());
+                state.held = hold && state.sent && !state.renewed && is_held(descriptor, mark, state.urgency);
+                if !state.held {
+                    release(mark);
+                }
+            }
+            state.renewed = false;
+            if hold && state.sent && !state.held {
+                state.held = hold_back(descriptor, mark, state.urgency);
+            }
+            if state.held {
+                holds = true;
+                if let Some(entry) = self.dirty.get_mut(kept) {
+                    *entry = peer;
+                    kept = kept.wrapping_add(1);
+                }
+                continue;
+            }
             // Who waits for room has requests that cannot go on: that is urgent.
             let frees = state.takes_waiting_sender();
             let urgency = if frees { Urgency::Urgent } else { state.urgency };
             let vector = (self.rank % VECTORS) as u8;
-            // SAFETY: the pair is connected, so that its head is allocated, and the block of a rank always is; both
-            // are made of atomics and outlive the endpoint. The fence above is the one that `ring` asks for.
-            let (descriptor, mark) = unsafe { (&(*state.block).descriptor, &(*state.to).mark.0) };
             let outcome = if state.sent || frees {
                 Some(ring(descriptor, mark, vector, urgency))
             } else if state.unanswered {
@@ -229,6 +249,7 @@ impl ShmTransport {
             }
         }
         self.dirty_len = kept;
+        holds
     }
 
     fn no_memory(&self, peer: u32, (bytes, source): (u64, std::io::Error)) -> TransportError {
@@ -505,6 +526,7 @@ unsafe impl Transport for ShmTransport {
         match unsafe { state.send_lane(class).try_push(header, payload, len) } {
             Push::Sent => {
                 state.sent = true;
+                state.renewed = true;
                 state.urgency = state.urgency.max(urgency);
                 self.mark_dirty(peer);
                 SendOutcome::Sent
@@ -515,6 +537,7 @@ unsafe impl Transport for ShmTransport {
                 if state.send_lane(class).has_asked() {
                     // Plain packets that did not ring are in the way of others.
                     state.sent = true;
+                    state.renewed = true;
                     state.urgency = Urgency::Urgent;
                     self.mark_dirty(peer);
                 }
@@ -567,9 +590,13 @@ unsafe impl Transport for ShmTransport {
     }
 
     #[inline]
+    fn flush_quietly(&mut self) -> bool {
+        self.dirty_len > 0 && self.ring_dirty(true)
+    }
+
     fn flush(&mut self) {
         if self.dirty_len > 0 {
-            self.ring_dirty();
+            self.ring_dirty(false);
         }
     }
 

@@ -197,6 +197,15 @@ pub unsafe trait Transport: Send {
     /// once.
     fn flush(&mut self);
 
+    /// [`flush`](Self::flush), but for rings that would interrupt somebody by signal: these are held back, and whether there are
+    /// any is the answer. Called again, it forgets those whom it sees looking, or to have looked, by themselves. Nobody is rung by
+    /// anybody else of this rank until `flush` has rung the rest: the caller keeps its engine's token from here to there. User threads only; costs as
+    /// `flush`.
+    fn flush_quietly(&mut self) -> bool {
+        self.flush();
+        false
+    }
+
     /// Whether a rank that was rung may have to be rung again by other means, because the ring may not reach it where
     /// it is: then [`flush`](Self::flush) is called again a millisecond later. Handler-safe, constant.
     fn awaits_answer(&self) -> bool {

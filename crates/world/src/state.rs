@@ -81,6 +81,11 @@ unsafe impl Work for RankState {
     }
 
     #[inline]
+    fn leave_quietly(&mut self) -> bool {
+        self.p2p.transport_mut().flush_quietly()
+    }
+
+    #[inline]
     fn leave(&mut self) {
         self.p2p.transport_mut().flush();
     }

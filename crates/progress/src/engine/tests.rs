@@ -20,6 +20,10 @@ struct Shared {
     wants_plain: AtomicBool,
     wants_offers: AtomicBool,
     unfinished: AtomicBool,
+    /// Calls of `leave_quietly` that find somebody to be held back, and those made; signals sent by `leave`.
+    holds: AtomicU64,
+    quiet: AtomicU64,
+    signals: AtomicU64,
 }
 
 impl Shared {
@@ -34,6 +38,9 @@ impl Shared {
             wants_plain: AtomicBool::new(true),
             wants_offers: AtomicBool::new(false),
             unfinished: AtomicBool::new(false),
+            holds: AtomicU64::new(0),
+            quiet: AtomicU64::new(0),
+            signals: AtomicU64::new(0),
         })
     }
 
@@ -85,7 +92,18 @@ unsafe impl Work for Counting {
         found
     }
 
-    fn leave(&mut self) {}
+    fn leave(&mut self) {
+        if self.shared.holds.swap(0, Ordering::Relaxed) > 0 {
+            self.shared.signals.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn leave_quietly(&mut self) -> bool {
+        self.shared.quiet.fetch_add(1, Ordering::Relaxed);
+        let left = self.shared.holds.load(Ordering::Relaxed);
+        self.shared.holds.store(left.saturating_sub(1), Ordering::Relaxed);
+        left > 0
+    }
 
     fn wants_plain(&self) -> bool {
         self.shared.wants_plain.load(Ordering::Relaxed)
@@ -457,4 +475,36 @@ fn yields_in_vain_are_given_up() {
     assert!(engine.stats().snapshot().sleeps > slept, "then it sleeps");
     // What is there at once is met by a look, and no yield is tried.
     assert!(engine.wait_until(|| true, None));
+}
+
+#[test]
+fn a_signal_is_held_back_while_that_pays() {
+    let shared = Shared::new();
+    let engine = engine(&shared, 0);
+    let leave = |holds: u64, context: Context| {
+        shared.holds.store(holds, Ordering::Relaxed);
+        let before = [&shared.signals, &shared.quiet].map(|n| n.load(Ordering::Relaxed));
+        match context {
+            Context::Handler => drop(engine.try_enter(context)),
+            _ => drop(engine.enter()),
+        }
+        let after = [&shared.signals, &shared.quiet].map(|n| n.load(Ordering::Relaxed));
+        assert_eq!(shared.descriptor.attention().pollers(), 0);
+        [after[0] - before[0], after[1] - before[1]]
+    };
+    assert_eq!(leave(0, Context::User), [0, 1], "nobody to hold back");
+    assert_eq!(leave(u64::MAX, Context::Handler), [1, 0], "a handler holds nobody back");
+    // Who looks by himself before the patience ends is not interrupted; on a busy machine the patience may be over first.
+    let spared = (0..100).filter(|_| leave(4, Context::User)[0] == 0).count();
+    assert!(spared > 0);
+    // Who does not is, and what has come meanwhile had its pass before.
+    engine.patience.note(true);
+    shared.post(0, Urgency::Urgent);
+    assert_eq!(leave(u64::MAX, Context::User)[0], 1);
+    assert_eq!(shared.handled.load(Ordering::Relaxed), 1);
+    while engine.patience.is_good() {
+        engine.patience.note(false);
+    }
+    assert_eq!(leave(u64::MAX, Context::User), [1, 2], "it did not pay");
+    assert_eq!(leave(1, Context::User), [0, 2], "but who looks meanwhile is spared all the same");
 }

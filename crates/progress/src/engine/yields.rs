@@ -10,8 +10,9 @@
 //! Nor does anything tell whether the message will come from a rank that runs, which takes a look of a microsecond, or from one
 //! that waits for this core, which is kept from it by that. A rank goes by what its last waits have met, as an adaptive lock does.
 
+use super::credit::Credit;
 use super::wait::yield_now;
-use tocsin_sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use tocsin_sync::atomic::{AtomicU64, Ordering};
 use tocsin_sync::clock::now_ns;
 
 /// For how long a waiter looks before it yields, nanoseconds: some times what a message takes that was under way.
@@ -24,28 +25,22 @@ const LATE_NS: u64 = 100_000;
 const REPAID: u64 = 100;
 /// But no longer than this, nanoseconds: a process that was stopped meanwhile has lost nothing by a yield.
 const BARRED_NS: u64 = 1_000_000_000;
-/// Looks that met their message count up to this,
-const MOST: u32 = 8;
-/// and each that did not takes so many back: it costs that much more.
-const VAIN: u32 = 4;
-/// Where they do not pay, one look in so many is long all the same.
-const TRY: u32 = 32;
+/// What a look that meets its message saves, and what one that does not takes.
+const LOOK_GAIN: u32 = 1;
+const LOOK_COST: u32 = 4;
 
-/// One rank's experience with yields, for all its users' threads. Nothing is published by any of it, and of two threads that note how a
-/// look ended at once one may be forgotten.
+/// One rank's experience with yields, for all its users' threads. Nothing is published by any of it.
 #[derive(Debug)]
 pub(super) struct Yields {
     /// Since when it may yield again, on the clock of [`now_ns`].
     barred_until: AtomicU64,
-    /// See [`MOST`].
-    credit: AtomicU32,
-    /// Looks that did not meet their message since the last try.
-    vain: AtomicU32,
+    /// Looks that met their message.
+    looks: Credit,
 }
 
 impl Yields {
     pub(super) fn new() -> Yields {
-        Yields { barred_until: AtomicU64::new(0), credit: AtomicU32::new(MOST), vain: AtomicU32::new(0) }
+        Yields { barred_until: AtomicU64::new(0), looks: Credit::new(LOOK_GAIN, LOOK_COST) }
     }
 
     pub(super) fn is_barred(&self, now: u64) -> bool {
@@ -61,7 +56,7 @@ impl Yields {
 
     /// Whether a wait that begins now should look for long before it yields.
     pub(super) fn should_look(&self) -> bool {
-        self.credit.load(Ordering::Relaxed) > 0 || self.vain.load(Ordering::Relaxed) == 0
+        self.looks.is_good()
     }
 
     /// For how long, nanoseconds.
@@ -71,15 +66,7 @@ impl Yields {
 
     /// Whether a look met what it was for.
     pub(super) fn note_look(&self, met: bool) {
-        let before = self.credit.load(Ordering::Relaxed);
-        let after = if met { before.saturating_add(1).min(MOST) } else { before.saturating_sub(VAIN) };
-        if after != before {
-            self.credit.store(after, Ordering::Relaxed);
-        }
-        if !met {
-            let vain = self.vain.load(Ordering::Relaxed).wrapping_add(1) % TRY;
-            self.vain.store(vain, Ordering::Relaxed);
-        }
+        self.looks.note(met);
     }
 
     /// Yields once. False: the core came back late, and yields are barred.
@@ -134,24 +121,12 @@ mod tests {
     }
 
     #[test]
-    fn looks_that_meet_nothing_are_given_up_and_tried_again() {
+    fn looks_that_meet_nothing_are_short() {
         let yields = Yields::new();
-        let long = |looks: u32, met: bool| {
-            let taken = (0..looks).filter(|_| {
-                let long = yields.look_ns() == LONG_NS;
-                assert_eq!(yields.should_look(), long);
-                yields.note_look(met);
-                long
-            });
-            taken.count()
-        };
-        assert_eq!(long(1, false), 1);
-        assert!(yields.should_look(), "one that fails does not end it");
-        long(TRY, false);
-        assert_eq!(long(10 * TRY, false), 10);
-        yields.note_look(true);
-        assert_eq!(long(100, true), 100);
-        assert_eq!(long(MOST / VAIN, false), (MOST / VAIN) as usize);
-        assert!(long(TRY, false) <= 1);
+        assert_eq!((yields.should_look(), yields.look_ns()), (true, LONG_NS));
+        for _ in 0..5 {
+            yields.note_look(false);
+        }
+        assert_eq!((yields.should_look(), yields.look_ns()), (false, SHORT_NS));
     }
 }

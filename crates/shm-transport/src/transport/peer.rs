@@ -42,6 +42,9 @@ pub(super) struct Peer {
     pub dirty: bool,
     /// Something was sent since the last `flush`, and how urgent the most urgent of it is.
     pub sent: bool,
+    /// Its ring is held back; something was sent since.
+    pub held: bool,
+    pub renewed: bool,
     pub urgency: Urgency,
     /// Classes from which something was consumed and whose sender has not been looked after.
     pub consumed: u8,
@@ -81,6 +84,8 @@ impl Peer {
             bulk: false,
             dirty: false,
             sent: false,
+            held: false,
+            renewed: false,
             urgency: Urgency::Plain,
             consumed: 0,
             starved: 0,

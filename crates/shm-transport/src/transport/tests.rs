@@ -317,3 +317,56 @@ fn sleepers_are_woken() {
         }
     });
 }
+
+#[test]
+fn a_signal_is_held_back_until_its_rank_looks() {
+    use tocsin_doorbell::{Cause, Config, Receiver};
+    unsafe fn looks_at_nothing(_context: *const (), _cause: Cause) {}
+
+    let mut ends = world(2);
+    ends[0].connect(1).unwrap();
+    ends[1].begin_pass();
+    let descriptor = ends[1].segment().descriptor(1);
+    let config = Config::new(BackendKind::Signal);
+    // SAFETY: the descriptor's segment outlives the receiver, and the function needs no context.
+    let _receiver =
+        unsafe { Receiver::install(descriptor, &config, looks_at_nothing, std::ptr::null()) }.unwrap();
+    let send = |end: &mut ShmTransport, n| {
+        assert_eq!(conformance::send(end, 1, Class::Coll, n, 0), SendOutcome::Sent);
+    };
+    send(&mut ends[0], 0);
+    assert!(ends[0].flush_quietly() && ends[0].flush_quietly());
+    ends[1].begin_pass();
+    assert!(!ends[0].flush_quietly(), "it has looked");
+    ends[0].flush();
+    assert_eq!(ends[0].rings().by_signal, 0);
+
+    // What is sent after it has looked is another matter.
+    send(&mut ends[0], 1);
+    assert!(ends[0].flush_quietly());
+    ends[1].begin_pass();
+    send(&mut ends[0], 2);
+    assert!(ends[0].flush_quietly(), "it has not seen that");
+    ends[0].flush();
+    assert_eq!(ends[0].rings().by_signal, 1);
+
+    // One that looks by itself, whether the ring was held back before or not.
+    ends[1].begin_pass();
+    let own = ends[1].own;
+    send(&mut ends[0], 3);
+    assert!(ends[0].flush_quietly());
+    own.begin_poll();
+    assert!(!ends[0].flush_quietly());
+    send(&mut ends[0], 4);
+    assert!(!ends[0].flush_quietly());
+    own.end_poll();
+    ends[0].flush();
+    assert_eq!(ends[0].rings().by_signal, 1);
+
+    // A plain flush leaves no mark behind that would suppress the next.
+    ends[1].begin_pass();
+    send(&mut ends[0], 5);
+    assert!(ends[0].flush_quietly());
+    ends[0].flush();
+    assert_eq!(ends[0].rings().by_signal, 2);
+}
