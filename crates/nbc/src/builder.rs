@@ -168,10 +168,12 @@ impl ScheduleBuilder {
             steps.push(Step { kind, dependencies: dependencies[i], first_dependant, dependants: count });
         }
         check_rounds(&steps)?;
-        let idle = StepState { pending: 0, next: NONE, status: Status::Waiting, done: 0, request: None };
+        let idle =
+            StepState { pending: 0, next: NONE, status: Status::Waiting, done: 0, request: None, begun: 0 };
         let initial = (0u32..).zip(&dependencies).filter(|(_, n)| **n == 0).map(|(i, _)| i).collect();
         let mut schedule = Box::new(Schedule {
             state: vec![idle; steps.len()].into_boxed_slice(),
+            algorithm: 0,
             group: self.group,
             steps: steps.into_boxed_slice(),
             dependants: dependants.into_boxed_slice(),

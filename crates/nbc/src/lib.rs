@@ -32,6 +32,7 @@ mod operation;
 pub mod order;
 mod schedule;
 pub mod table;
+pub mod trace;
 mod view;
 
 pub use datatype::{DataType, ValueIndex32, ValueIndex64};

@@ -62,6 +62,8 @@ pub(crate) struct StepState {
     pub done: usize,
     /// Of sends and receives, reserved when the schedule is prepared.
     pub request: Option<Id>,
+    /// When it was first run, nanoseconds; 0 if nobody records that.
+    pub begun: u64,
 }
 
 /// 64 bytes: a cache line, and more than any element's alignment.
@@ -73,6 +75,8 @@ pub(crate) struct Line(pub [u8; 64]);
 /// [`ScheduleBuilder`](crate::builder::ScheduleBuilder), run by [`Nbc`](crate::Nbc).
 pub struct Schedule {
     pub(crate) group: Group,
+    /// Where it comes from: see [`trace`](crate::trace).
+    pub(crate) algorithm: u16,
     pub(crate) steps: Box<[Step]>,
     pub(crate) dependants: Box<[u32]>,
     pub(crate) state: Box<[StepState]>,
@@ -119,6 +123,7 @@ impl Schedule {
             state.next = NONE;
             state.status = Status::Waiting;
             state.done = 0;
+            state.begun = 0;
         }
         self.remaining = self.steps.len() as u32;
     }

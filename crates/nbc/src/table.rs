@@ -196,7 +196,9 @@ pub fn compile(
     }
     let mut builder = ScheduleBuilder::new(group);
     (chosen.compile)(arguments, &mut builder)?;
-    builder.finish()
+    let mut schedule = builder.finish()?;
+    schedule.algorithm = crate::trace::number_of(chosen);
+    Ok(schedule)
 }
 
 fn names(algorithms: impl Iterator<Item = &'static Algorithm>) -> String {

@@ -285,6 +285,7 @@ impl<T: Transport> P2p<T> {
         self.count_packet(len);
         self.transport.consume(source, Class::Eager);
         self.count_taken(source, Class::Eager);
+        self.trace_taken(source, Class::Eager, len, false);
     }
 
     /// Whether so many receives were met in hand since somebody looked at all else that the caller must: who receives one

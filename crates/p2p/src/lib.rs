@@ -32,6 +32,7 @@
 //! | `packets` | what arrives, checked before it is used |
 //! | `transfers`, `publish` | large messages in one copy; receives that their sender finds |
 //! | `pass` | one bounded pass: drain, retry, sweep |
+//! | `trace` | what a rank's trace says of messages |
 //! | `faults`, `peer`, `contexts` | dead, finalized and lying peers; revoked communicators |
 //!
 //! Why nothing deadlocks by flow control: the Control and Bulk lanes are always consumable, because what arrives there
@@ -57,6 +58,7 @@ mod publish;
 mod receive;
 mod request;
 mod send;
+pub mod trace;
 mod transfers;
 mod unexpected;
 
@@ -69,13 +71,14 @@ pub use tocsin_progress::{Budget, Code, Completion, Id, Outcome, Pass};
 pub use tocsin_transport::Class;
 
 use core::ptr::NonNull;
+use std::sync::Arc;
 
 use contexts::Contexts;
 use list::List;
 use peer::{Peers, Ranks};
 use posted::Posted;
 use request::{DETACHED, Member, OWES_ACK, Request, Requests, State, WANTS};
-use tocsin_progress::{Context, Slots};
+use tocsin_progress::{Context, Slots, Trace};
 use tocsin_transport::Transport;
 use unexpected::Unexpected;
 
@@ -149,6 +152,8 @@ pub struct P2p<T> {
     met_in_hand: u32,
     /// Who runs the engine now.
     context: Context,
+    /// Where messages are recorded, if they are.
+    trace: Option<Arc<Trace>>,
 }
 
 impl<T> core::fmt::Debug for P2p<T> {
@@ -227,6 +232,7 @@ impl<T: Transport> P2p<T> {
             awaits: None,
             met_in_hand: 0,
             context: Context::User,
+            trace: None,
             transport,
         })
     }

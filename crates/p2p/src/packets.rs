@@ -1,6 +1,7 @@
 //! What arrives. Whatever a packet says is checked before it is used; what no honest peer writes condemns its sender.
 
 use tocsin_progress::{Budget, Code, Id, Outcome};
+use tocsin_sync::clock::now_ns;
 use tocsin_transport::transfer::RECORDS;
 use tocsin_transport::{Class, Header, Packet, Recv, Transport, kind};
 
@@ -64,6 +65,10 @@ impl<T: Transport> P2p<T> {
             self.count_packet(packet.len);
             self.transport.consume(peer, class);
             self.count_taken(peer, class);
+            if matches!(class, Class::Eager | Class::Coll) {
+                let announced = packet.header.kind == kind::RTS;
+                self.trace_taken(peer, class, packet.header.a as usize, announced);
+            }
         } else {
             budget.in_vain();
         }
@@ -323,12 +328,14 @@ impl<T: Transport> P2p<T> {
         }
         let len = left.min(budget.bytes_left());
         let buf = request.target_buf();
+        let begun = if self.trace.is_some() { now_ns() } else { 0 };
         // SAFETY: done + len <= total <= the buffer's length, which was checked when the CTS was granted; the transport
         // vouches for partial + len <= packet.len bytes of payload.
         unsafe { buf.unpack(request.done as usize, len, packet.payload.wrapping_add(partial)) };
         request.done = request.done.wrapping_add(len as u64);
         let complete = request.done >= request.total;
         self.count_copy(len);
+        self.trace_copied(begun, peer, len);
         budget.take_bytes(len);
         if len < left {
             self.set_partial(peer, partial.wrapping_add(len));

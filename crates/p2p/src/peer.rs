@@ -79,6 +79,8 @@ pub(crate) struct Peer {
     pub(crate) records: Records,
     /// The receive that is published for it.
     pub(crate) published: Published,
+    /// Messages of collectives put into its lane and taken from it, as far as they are recorded.
+    pub(crate) collective: [u32; 2],
     /// It must be told to look at its transfers.
     pub(crate) owes_look: bool,
     pub(crate) connected: bool,
@@ -117,6 +119,7 @@ impl Peer {
             partial: 0,
             records: Records::default(),
             published: Published::default(),
+            collective: [0; 2],
             owes_look: false,
             connected: false,
             bulk_connected: false,

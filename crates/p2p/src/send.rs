@@ -80,6 +80,7 @@ impl<T: Transport> P2p<T> {
             return Ok(false);
         }
         self.transport.prepare_rings(dest);
+        let begun = self.trace_begins();
         let header = Header { kind: kind::EAGER, context, tag, a: bytes as u64, ..Header::default() };
         let outcome = match buf.run_at(0) {
             // SAFETY: `payload` is the sender's buffer, of `bytes` bytes in one run.
@@ -89,6 +90,7 @@ impl<T: Transport> P2p<T> {
         let sent = outcome == SendOutcome::Sent;
         if sent {
             self.count_put(dest, Class::Eager);
+            self.trace_sent(begun, dest, Class::Eager, bytes, false);
         }
         Ok(sent)
     }
@@ -196,12 +198,14 @@ impl<T: Transport> P2p<T> {
             header.c = offer.address;
             (len, buf) = (TICKETS, ConstBuf::contiguous(tickets.as_ptr().cast(), TICKETS));
         }
+        let begun = self.trace_begins();
         match self.transmit(peer, class, urgency, &header, &buf, 0, len) {
             SendOutcome::Full => return Attempt::Full,
             SendOutcome::Gone => self.fail_gone(id, peer),
             SendOutcome::Sent => {
                 self.unlink(id);
                 self.count_put(peer, class);
+                self.trace_sent(begun, peer, class, total, !eager);
                 if header.kind == kind::EAGER && header.flags == FLAG_LONG {
                     self.transport.note_long_sent(peer);
                 }

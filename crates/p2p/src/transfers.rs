@@ -258,6 +258,7 @@ impl<T: Transport> P2p<T> {
             };
             let here = base.wrapping_add(offset as usize);
             let there = address.wrapping_add(offset);
+            let begun = self.trace_begins();
             // SAFETY: offset + len <= total, which is at most the buffer's length here, which who posted vouched for.
             //       - With `Reach::Direct` the peer is in this process; its buffer was vouched for by who posted it there,
             //         and the claim says that nobody else uses this part of it until the chunk is counted.
@@ -277,6 +278,7 @@ impl<T: Transport> P2p<T> {
                 return part;
             }
             self.count_copy(len);
+            self.trace_copied(begun, peer, len);
             if let Some(request) = self.requests.get_mut(id) {
                 request.done = request.done.wrapping_add(len as u64);
             }

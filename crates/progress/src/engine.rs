@@ -225,11 +225,39 @@ impl<W: Work> Engine<W> {
     /// Progress class: blocking.
     #[inline]
     pub fn enter(&self) -> Entered<'_, W> {
+        let begun = self.stay_begins();
         self.lift_throttle();
         if !self.token.try_lock() {
             self.wait_for_token();
         }
-        Entered { engine: self, context: Context::User, touched: false, stays: false, _not_send: PhantomData }
+        self.entered(Context::User, begun)
+    }
+
+    #[inline]
+    fn entered(&self, context: Context, begun: u64) -> Entered<'_, W> {
+        Entered { engine: self, context, touched: false, stays: false, begun, _not_send: PhantomData }
+    }
+
+    /// When a user thread comes in; 0 if nobody wants to know.
+    #[inline]
+    fn stay_begins(&self) -> u64 {
+        if self.trace().is_some() { tocsin_sync::clock::now_ns() } else { 0 }
+    }
+
+    /// It goes.
+    #[inline]
+    fn stay_ends(&self, begun: u64) {
+        if begun != 0 {
+            self.record_stay(begun);
+        }
+    }
+
+    #[cold]
+    fn record_stay(&self, begun: u64) {
+        if let Some(trace) = self.trace() {
+            let now = tocsin_sync::clock::now_ns();
+            trace.record_at(now, kind::LIBRARY, now.saturating_sub(begun), thread::pointer() as u64);
+        }
     }
 
     #[cold]
@@ -261,16 +289,19 @@ impl<W: Work> Engine<W> {
     /// Handlers may call it. Wait-free: one `lock or`, one `lock bts`.
     #[inline]
     pub fn try_enter(&self, context: Context) -> Option<Entered<'_, W>> {
-        if context == Context::User {
+        let begun = if context == Context::User {
             self.lift_throttle();
-        }
+            self.stay_begins()
+        } else {
+            0
+        };
         if !self.token.request_or_lock() {
             if context == Context::Handler {
                 stats::add(&self.stats.deferrals, 1);
             }
             return None;
         }
-        Some(Entered { engine: self, context, touched: false, stays: false, _not_send: PhantomData })
+        Some(self.entered(context, begun))
     }
 
     /// One bounded visit: enter, a pass, leave. [`Pass::Idle`] also when somebody else is inside (who then
@@ -279,9 +310,12 @@ impl<W: Work> Engine<W> {
     /// Handlers may call it (but [`handler_entry`](Self::handler_entry) is theirs). Wait-free: at most
     /// `2 * USER_PASSES + 6` atomic operations beside the work's.
     pub fn poke(&self, context: Context) -> Pass {
-        if context == Context::User {
+        let begun = if context == Context::User {
             self.lift_throttle();
-        }
+            self.stay_begins()
+        } else {
+            0
+        };
         if !self.token.lock_or_request() {
             return Pass::Idle;
         }
@@ -290,6 +324,7 @@ impl<W: Work> Engine<W> {
         if context != Context::Handler && left.more {
             self.come_back(USER_CONTINUE_NS);
         }
+        self.stay_ends(begun);
         left.pass()
     }
 
@@ -577,6 +612,8 @@ pub struct Entered<'a, W: Work> {
     touched: bool,
     /// The thread waits for what it has posted.
     stays: bool,
+    /// [`Engine::stay_begins`].
+    begun: u64,
     _not_send: PhantomData<*const ()>,
 }
 
@@ -675,7 +712,7 @@ impl<W: Work> Drop for Entered<'_, W> {
     fn drop(&mut self) {
         // SAFETY: the token is ours, and the references lent end with `self`.
         if unsafe { self.engine.leave_at_once(self.context, self.touched) } {
-            return;
+            return self.engine.stay_ends(self.begun);
         }
         let begun = Budget::of(self.context);
         let begun = if self.stays { begun } else { begun.in_passing() };
@@ -684,6 +721,7 @@ impl<W: Work> Drop for Entered<'_, W> {
         if left.more {
             self.engine.come_back(USER_CONTINUE_NS);
         }
+        self.engine.stay_ends(self.begun);
     }
 }
 

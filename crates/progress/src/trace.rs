@@ -19,7 +19,10 @@ pub mod kind {
     pub const SLEEP: u16 = 6;
     /// It woke up; a = 1 when it was woken.
     pub const WAKE: u16 = 7;
-    /// First number for other layers.
+    /// A user thread left the library, or a part of it that it had entered; a = nanoseconds since it came, b = the
+    /// thread's [pointer](tocsin_sync::thread::pointer).
+    pub const LIBRARY: u16 = 8;
+    /// First number for other layers: `p2p` has 64 to 79, `nbc` 80 to 95.
     pub const FIRST_FREE: u16 = 64;
 }
 

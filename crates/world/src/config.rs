@@ -5,6 +5,7 @@
 
 mod placement;
 mod size;
+mod trace_format;
 mod variables;
 
 use std::ffi::OsString;
@@ -20,6 +21,7 @@ pub use tocsin_topology::Policy as Bind;
 pub use tocsin_topology::ProgressPolicy as ProgressPlacement;
 /// Where a rank and its progress thread run.
 pub use tocsin_topology::Seat;
+pub use trace_format::TraceFormat;
 pub(crate) use variables::{BOOTSTRAP_FD, BOOTSTRAP_WORLD, CHILD};
 pub use variables::{VARIABLES, Variable};
 
@@ -81,6 +83,8 @@ pub struct Config {
     /// File for the trace. A rank that was not started by this library's launcher or [`threads`](crate::threads())
     /// writes its own, with its number before the extension.
     pub trace: Option<PathBuf>,
+    /// Its format.
+    pub trace_format: TraceFormat,
 }
 
 impl Default for Config {
@@ -95,11 +99,19 @@ impl Default for Config {
             progress: ProgressPlacement::default(),
             topology: None,
             trace: None,
+            trace_format: TraceFormat::default(),
         }
     }
 }
 
 impl Config {
+    /// For ranks that leave their traces to this process, which [joins](crate::trace::join()) them.
+    pub(crate) fn for_ranks(&self) -> Config {
+        let Some(path) = &self.trace else { return self.clone() };
+        let trace = Some(crate::trace::part(path));
+        Config { trace, trace_format: TraceFormat::Part, ..self.clone() }
+    }
+
     /// Reads the `TOCSIN_*` variables of this process.
     ///
     /// # Errors

@@ -32,7 +32,7 @@ mod world;
 pub use comm::{Comm, Message};
 pub use config::{
     Bind, Config, DEFAULT_EAGER_MAX, DEFAULT_SIGNAL, DEFAULT_UNEXPECTED_MAX, Lmt, ProgressPlacement, Seat,
-    VARIABLES, Variable, parse_size,
+    TraceFormat, VARIABLES, Variable, parse_size,
 };
 pub use error::Error;
 pub use operator::InsideOperator;

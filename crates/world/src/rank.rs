@@ -8,7 +8,7 @@ use tocsin_doorbell::{Own, Receiver};
 use tocsin_p2p::{Class, Grown, P2p};
 use tocsin_progress::engine::{Engine, EngineConfig, Entered};
 use tocsin_progress::stats::{Snapshot, Stats};
-use tocsin_progress::{Code, Context, Id, Outcome, ProgressThread, Trace};
+use tocsin_progress::{Code, Context, Id, Outcome, ProgressThread};
 use tocsin_shm_transport::{Life, Segment, ShmTransport};
 use tocsin_sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -18,7 +18,7 @@ use crate::config::{Config, ProgressPlacement};
 use crate::error::Error;
 use crate::request::RawRequest;
 use crate::state::RankState;
-use crate::trace;
+use crate::trace::Recording;
 
 /// A full pool of unexpected messages from which nothing was received for this long stays full.
 const STUCK: Duration = Duration::from_secs(1);
@@ -66,7 +66,7 @@ struct Parked {
 pub(crate) struct Bound {
     progress_thread: Option<ProgressThread>,
     receiver: Receiver,
-    trace: Option<(std::path::PathBuf, Arc<Trace>)>,
+    recording: Option<Recording>,
 }
 
 impl std::fmt::Debug for Bound {
@@ -97,17 +97,18 @@ fn try_join(place: Place, config: &Config) -> Result<(Arc<Rank>, Bound), Error> 
     let ranks = segment.ranks();
     let mut transport = ShmTransport::new(segment.clone(), rank).map_err(segment_error)?;
     transport.set_strategies(config.lmt.strategies());
-    let p2p = P2p::new(transport, config.point_to_point())
+    let mut p2p = P2p::new(transport, config.point_to_point())
         .map_err(|e| Error::System { operation: "joining the world".into(), reason: e.to_string() })?;
     let closed = Arc::new(AtomicBool::new(false));
     let descriptor = segment.descriptor(rank);
     // SAFETY: - the segment, which `Rank` and the transport keep, outlives the engine.
     let own = unsafe { Own::new(descriptor) };
-    let trace =
-        config.trace.as_ref().map(|path| (trace::file(path, rank), Arc::new(Trace::new(trace::EVENTS))));
+    let recording = config.trace.as_ref().map(|path| Recording::begin(path, config.trace_format, rank));
+    let events = recording.as_ref().map(Recording::trace);
+    p2p.set_trace(events.clone());
     let mut engine_config = EngineConfig {
         callback_thread: backend != BackendKind::Poll,
-        trace: trace.as_ref().map(|t| t.1.clone()),
+        trace: events.clone(),
         ..EngineConfig::default()
     };
     // A rank that is bound may use one core, but the world has more.
@@ -116,7 +117,8 @@ fn try_join(place: Place, config: &Config) -> Result<(Arc<Rank>, Bound), Error> 
         engine_config = engine_config.oversubscribed();
     }
     let blocked = Arc::new(AtomicBool::new(false));
-    let state = RankState::new(p2p, closed.clone(), blocked.clone());
+    let mut state = RankState::new(p2p, closed.clone(), blocked.clone());
+    state.nbc.set_trace(events);
     let engine = Arc::new(Engine::new(state, own, engine_config, Arc::new(Stats::new())));
     segment.set_life(rank, Life::Alive);
 
@@ -163,7 +165,7 @@ fn try_join(place: Place, config: &Config) -> Result<(Arc<Rank>, Bound), Error> 
             rank.make_room_for_wanted();
         }
     }));
-    Ok((shared, Bound { progress_thread, receiver, trace }))
+    Ok((shared, Bound { progress_thread, receiver, recording }))
 }
 
 fn doorbell_error(backend: BackendKind, error: &tocsin_doorbell::Error) -> Error {
@@ -525,7 +527,7 @@ impl Rank {
                 None => self.end_all(&mut state, Code::Finalized, 0),
             }
         }
-        let Bound { progress_thread, receiver, trace } = bound;
+        let Bound { progress_thread, receiver, recording } = bound;
         drop(progress_thread);
         drop(receiver);
         self.segment.set_life(self.rank, life);
@@ -534,8 +536,8 @@ impl Rank {
         self.engine.own().wake_own();
         let parked = std::mem::take(&mut self.parked.lock().unwrap_or_else(PoisonError::into_inner).requests);
         drop(parked);
-        if let Some((path, trace)) = trace {
-            trace::write(&path, self.rank, &trace);
+        if let Some(recording) = recording {
+            recording.write(self.rank);
         }
     }
 }

@@ -40,8 +40,7 @@ pub fn threads_each<R: Send, F: Fn(Comm) -> R + Sync>(
     let seats = config.seats(ranks)?;
     let cores = cores_of(&seats);
     let segment = Arc::new(Segment::create(ranks).map_err(segment_error)?);
-    let mut of_ranks = config.clone();
-    of_ranks.trace = of_ranks.trace.map(|path| trace::part(&path));
+    let of_ranks = config.for_ranks();
     let (f, of_ranks) = (&f, &of_ranks);
     let gate = &Gate::new();
     let results = std::thread::scope(|scope| {
@@ -74,7 +73,7 @@ pub fn threads_each<R: Send, F: Fn(Comm) -> R + Sync>(
         Ok(ended.collect())
     })?;
     if let Some(path) = &config.trace {
-        trace::join(path, ranks);
+        trace::join(path, config.trace_format, ranks);
     }
     Ok(results)
 }

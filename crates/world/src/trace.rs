@@ -1,18 +1,84 @@
-//! Traces as Chrome trace JSON, readable by Perfetto.
+//! Traces: what the ranks did when, on one clock, as Paje or as Chrome trace JSON.
 //!
-//! Each rank writes a file when it leaves the world; whoever started the ranks joins them to one.
+//! Each rank writes what its ring holds when it leaves the world; whoever started the ranks joins that to one file.
+//!
+//! | module | one idea |
+//! |---|---|
+//! | `part` | what a rank leaves for who joins |
+//! | `timeline` | what the events mean: states, steps, messages |
+//! | `chrome`, `paje` | the two formats |
+
+mod chrome;
+mod paje;
+mod part;
+mod timeline;
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use tocsin_progress::Trace;
-use tocsin_progress::trace::{Event, kind};
+use tocsin_sync::clock::now_ns;
+
+use crate::config::TraceFormat;
+use part::Part;
+use timeline::Timeline;
 
 /// Events kept per rank: 2 MiB.
 pub(crate) const EVENTS: usize = 64 << 10;
 
+/// A rank's trace, from its joining to its leaving.
+#[derive(Debug)]
+pub(crate) struct Recording {
+    path: PathBuf,
+    format: TraceFormat,
+    trace: Arc<Trace>,
+    /// When it joined, and [which thread](tocsin_sync::thread::pointer) that was.
+    since: u64,
+    thread: u64,
+}
+
+impl Recording {
+    /// For the calling thread's rank, from now on.
+    pub(crate) fn begin(path: &Path, format: TraceFormat, rank: u32) -> Recording {
+        Recording {
+            path: file(path, rank),
+            format,
+            trace: Arc::new(Trace::new(EVENTS)),
+            since: now_ns(),
+            thread: tocsin_sync::thread::pointer() as u64,
+        }
+    }
+
+    pub(crate) fn trace(&self) -> Arc<Trace> {
+        self.trace.clone()
+    }
+
+    /// Writes what the ring holds. A trace that cannot be written is said on standard error: it must not fail the run.
+    pub(crate) fn write(&self, rank: u32) {
+        let part = Part {
+            rank,
+            recorded: self.trace.recorded(),
+            thread: self.thread,
+            since: self.since,
+            until: now_ns(),
+            events: self.trace.drain(),
+        };
+        let written = create(&self.path, |out| match self.format {
+            TraceFormat::Part => part.write(out),
+            // Nobody joins this: times count from the clock's own beginning, which all ranks have in common.
+            format => format_all(out, format, &self.path, 0, &[Timeline::of(&part)]),
+        });
+        if let Err(error) = written {
+            eprintln!("tocsin: rank {rank}: the trace {} was not written: {error}", self.path.display());
+        } else if self.format != TraceFormat::Part {
+            tell_lost(&self.path, &[Timeline::of(&part)]);
+        }
+    }
+}
+
 /// The file of one rank: its number before the extension.
-pub(crate) fn file(path: &Path, rank: u32) -> PathBuf {
+fn file(path: &Path, rank: u32) -> PathBuf {
     let stem = path.file_stem().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default();
     let name = match path.extension() {
         Some(extension) => format!("{stem}.{rank}.{}", extension.to_string_lossy()),
@@ -29,124 +95,70 @@ pub(crate) fn part(path: &Path) -> PathBuf {
     std::path::absolute(&part).unwrap_or(part)
 }
 
-/// [`tocsin_doorbell::Cause`] in order.
-const CAUSES: [&str; 4] = ["ring", "timer", "unmask", "user interrupt"];
-/// [`tocsin_progress::Context`] in order.
-const CONTEXTS: [&str; 3] = ["user", "handler", "progress thread"];
-
-fn of(names: &[&'static str], at: u64) -> &'static str {
-    names.get(at as usize).copied().unwrap_or("other")
+fn create(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+    let mut out = io::BufWriter::new(std::fs::File::create(path)?);
+    write(&mut out)?;
+    out.flush()
 }
 
-/// One event as a line of JSON. An interrupt is a slice; everything else is an instant.
-fn line(rank: u32, event: &Event, cause: u64) -> Option<String> {
-    let (name, arguments) = match event.kind {
-        kind::INTERRUPT => return None, // shown by its end
-        kind::INTERRUPT_END => {
-            ("interrupt", format!("\"cause\":\"{}\",\"work_left\":{}", of(&CAUSES, cause), event.b))
-        }
-        kind::DEFERRED => ("deferred", String::new()),
-        kind::THROTTLE => ("throttle", format!("\"for_ns\":{}", event.a)),
-        kind::PASS => ("pass", format!("\"by\":\"{}\",\"work_left\":{}", of(&CONTEXTS, event.a), event.b)),
-        kind::SLEEP => ("sleep", String::new()),
-        kind::WAKE => ("wake", format!("\"woken\":{}", event.a)),
-        other => ("event", format!("\"kind\":{other},\"a\":{},\"b\":{}", event.a, event.b)),
-    };
-    let took = if event.kind == kind::INTERRUPT_END { event.a } else { 0 };
-    let begun = event.ns.saturating_sub(took);
-    let shape = match event.kind {
-        kind::INTERRUPT_END => format!("\"ph\":\"X\",\"dur\":{}.{:03}", took / 1000, took % 1000),
-        _ => "\"ph\":\"i\",\"s\":\"t\"".into(),
-    };
-    // Microseconds with three decimals, from the nanoseconds of CLOCK_MONOTONIC, common to all ranks.
-    Some(format!(
-        "{{\"name\":\"{name}\",{shape},\"ts\":{}.{:03},\"pid\":{rank},\"tid\":{rank},\"args\":{{{arguments}}}}}",
-        begun / 1000,
-        begun % 1000,
-    ))
+fn format_all(
+    out: &mut dyn Write,
+    format: TraceFormat,
+    path: &Path,
+    origin: u64,
+    ranks: &[Timeline],
+) -> io::Result<()> {
+    if format.is_paje(path) { paje::write(out, origin, ranks) } else { chrome::write(out, origin, ranks) }
 }
 
-/// Writes what the ring holds. A trace that cannot be written is said on standard error: it must not fail the run.
-pub(crate) fn write(path: &Path, rank: u32, trace: &Trace) {
-    let write = || -> io::Result<()> {
-        let mut out = io::BufWriter::new(std::fs::File::create(path)?);
-        writeln!(out, "[")?;
-        write!(
-            out,
-            "{{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":{rank},\"args\":{{\"name\":\"rank {rank}\"}}}}"
-        )?;
-        let mut cause = 0;
-        for event in trace.drain() {
-            if event.kind == kind::INTERRUPT {
-                cause = event.a;
-            }
-            if let Some(line) = line(rank, &event, cause) {
-                write!(out, ",\n{line}")?;
-            }
+/// Joins what ranks wrote under the name [`part`] to `path`. Ranks that left nothing (killed, or no program of this
+/// library) are left out, and named on standard error, as is the number of events that a ring had no place for.
+pub(crate) fn join(path: &Path, format: TraceFormat, ranks: u32) {
+    let (part, mut timelines, mut missing) = (part(path), Vec::new(), Vec::new());
+    for rank in 0..ranks {
+        let of_rank = file(&part, rank);
+        match std::fs::read_to_string(&of_rank).ok().and_then(|text| Part::read(&text)) {
+            Some(part) => timelines.push(Timeline::of(&part)),
+            None => missing.push(rank),
         }
-        writeln!(out, "\n]")?;
-        out.flush()
-    };
-    if let Err(error) = write() {
-        eprintln!("tocsin: rank {rank}: the trace {} was not written: {error}", path.display());
+        // What is not there is not there.
+        let _gone = std::fs::remove_file(of_rank);
+    }
+    let origin = timelines.iter().map(|t| t.since).min().unwrap_or(0);
+    if let Err(error) = create(path, |out| format_all(out, format, path, origin, &timelines)) {
+        eprintln!("tocsin: the trace {} was not written: {error}", path.display());
+        return;
+    }
+    tell_lost(path, &timelines);
+    if !missing.is_empty() {
+        eprintln!(
+            "tocsin: the trace {} lacks {}, which did not leave the world in good order",
+            path.display(),
+            listed(missing.iter().map(|rank| format!("rank {rank}")))
+        );
     }
 }
 
-/// Joins the files that ranks wrote under the name [`part`] to `path`. Ranks that left none (killed, or no program of
-/// this library) are left out.
-pub(crate) fn join(path: &Path, ranks: u32) {
-    let part = part(path);
-    let join = || -> io::Result<()> {
-        let mut out = io::BufWriter::new(std::fs::File::create(path)?);
-        let mut before = "[\n";
-        for rank in 0..ranks {
-            let of_rank = file(&part, rank);
-            let Ok(text) = std::fs::read_to_string(&of_rank) else { continue };
-            std::fs::remove_file(of_rank)?;
-            let events = text.strip_prefix("[\n").and_then(|t| t.strip_suffix("\n]\n"));
-            if let Some(events) = events {
-                write!(out, "{before}{events}")?;
-                before = ",\n";
-            }
-        }
-        writeln!(out, "{}", if before.starts_with('[') { "[]" } else { "\n]" })?;
-        out.flush()
-    };
-    if let Err(error) = join() {
-        eprintln!("tocsin: the trace {} was not written: {error}", path.display());
+fn tell_lost(path: &Path, timelines: &[Timeline]) {
+    let mut lost = timelines.iter().filter(|t| t.lost > 0).peekable();
+    if lost.peek().is_some() {
+        eprintln!(
+            "tocsin: the trace {} lacks the first events of ranks that recorded more than {EVENTS}: {}",
+            path.display(),
+            listed(lost.map(|t| format!("{} of rank {}", t.lost, t.rank)))
+        );
+    }
+}
+
+/// Some of them, and how many more there are.
+fn listed(all: impl Iterator<Item = String>) -> String {
+    const NAMED: usize = 8;
+    let all: Vec<String> = all.collect();
+    match all.len() {
+        n if n > NAMED => format!("{} and {} more", all[..NAMED].join(", "), n - NAMED),
+        _ => all.join(", "),
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_interrupt_is_a_slice_from_its_beginning() {
-        let end = Event { ns: 5_000, kind: kind::INTERRUPT_END, a: 1_500, b: 1 };
-        assert_eq!(
-            line(3, &end, 2).unwrap(),
-            r#"{"name":"interrupt","ph":"X","dur":1.500,"ts":3.500,"pid":3,"tid":3,"args":{"cause":"unmask","work_left":1}}"#
-        );
-        assert_eq!(line(3, &Event { ns: 1, kind: kind::INTERRUPT, a: 0, b: 0 }, 0), None);
-    }
-
-    #[test]
-    fn files_of_ranks_are_joined_and_gone() {
-        let dir = std::env::temp_dir().join(format!("tocsin-trace-{}", std::process::id()));
-        std::fs::create_dir_all(&dir).unwrap();
-        let path = dir.join("trace.json");
-        join(&path, 2);
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), "[]\n");
-        let trace = Trace::new(4);
-        trace.record_at(7, kind::SLEEP, 0, 0);
-        write(&file(&part(&path), 0), 0, &trace);
-        write(&file(&part(&path), 2), 2, &trace);
-        join(&path, 3);
-        let text = std::fs::read_to_string(&path).unwrap();
-        assert_eq!(text.lines().count(), 2 + 4, "{text}");
-        assert!(text.contains("},\n{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":2"), "{text}");
-        assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 1);
-        std::fs::remove_dir_all(dir).unwrap();
-    }
-}
+mod tests;

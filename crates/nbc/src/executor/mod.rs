@@ -12,12 +12,16 @@ mod run;
 
 use crate::messages::Messages;
 use crate::schedule::{Kind, NONE, Schedule};
+use crate::trace::Started;
 use crate::{Error, Group};
 use list::{Link, Queue, StepList};
 use std::ptr::NonNull;
+use std::sync::Arc;
+use tocsin_progress::Trace;
 use tocsin_progress::budget::{Budget, Context, Pass};
 use tocsin_progress::completion::{Completion, Outcome};
 use tocsin_progress::slots::{Id, Slots};
+use tocsin_sync::clock::now_ns;
 
 /// The cookie of a request has 24 bits for the slot and 24 for the step.
 const MOST_SLOTS: u32 = 1 << 24;
@@ -39,6 +43,9 @@ struct Active {
     sequence: u32,
     /// Counts starts: cookies of an earlier run are not taken for this one's.
     run: u16,
+    /// Its name in the trace, and when it started; 0 if nobody records that.
+    instance: u16,
+    begun: u64,
     stage: Stage,
     /// Value of [`Messages::failures`] at which all members were found alive.
     alive_at: Option<u64>,
@@ -61,6 +68,8 @@ impl Active {
             context: 0,
             sequence: 0,
             run: 0,
+            instance: 0,
+            begun: 0,
             stage: Stage::Resting,
             alive_at: None,
             detached: false,
@@ -86,6 +95,9 @@ pub struct Nbc {
     failures: u64,
     running: usize,
     copied: Copied,
+    trace: Option<Arc<Trace>>,
+    /// The next start's name in the trace.
+    instance: u16,
 }
 
 /// Bytes that steps have copied and combined, by who ran them.
@@ -116,7 +128,14 @@ impl Nbc {
             failures: 0,
             running: 0,
             copied: Copied::default(),
+            trace: None,
+            instance: 0,
         }
+    }
+
+    /// Has collectives and their steps recorded from now on: [`trace`](crate::trace). User threads only.
+    pub fn set_trace(&mut self, trace: Option<Arc<Trace>>) {
+        self.trace = trace;
     }
 
     /// Posts a collective: [`prepare`](Self::prepare) and [`start`](Self::start). Every rank of the communicator posts
@@ -228,6 +247,15 @@ impl Nbc {
         active.sequence = sequence;
         active.run = active.run.wrapping_add(1);
         active.stage = Stage::Running;
+        if let Some(trace) = &self.trace {
+            self.instance = self.instance.wrapping_add(1);
+            active.instance = self.instance;
+            active.begun = now_ns();
+            let (context, algorithm) = (active.context, schedule.algorithm);
+            let started = Started { instance: self.instance, algorithm, context, sequence };
+            let [a, b] = started.words();
+            trace.record_at(active.begun, crate::trace::STARTED, a, b);
+        }
         for i in 0..schedule.initial.len() {
             let step = schedule.initial[i];
             active.ready.push(&mut schedule.state, step);

@@ -6,9 +6,12 @@ use super::{Nbc, Stage, failed_member, is_handler};
 use crate::kernels::Panicked;
 use crate::messages::{Envelope, Messages};
 use crate::schedule::{Kind, NONE, Schedule, Status, tag};
+use crate::trace::{self, Ended, Stepped};
+use tocsin_progress::Trace;
 use tocsin_progress::budget::{Budget, Context, Pass};
 use tocsin_progress::completion::{Code, Outcome};
 use tocsin_progress::slots::Id;
+use tocsin_sync::clock::now_ns;
 
 /// Marks cookies as the executor's, so that none is 0.
 const COOKIE: u64 = 1 << 63;
@@ -177,6 +180,9 @@ impl Nbc {
             tag: tag(active.sequence, round),
             cookie: cookie(slot, active.run, step),
         };
+        if self.trace.is_some() && state.begun == 0 {
+            state.begun = now_ns();
+        }
         let before = budget.bytes_left();
         let at_once = match kind {
             Kind::Send { bytes, .. } | Kind::Recv { bytes, .. } if bytes <= messages.eager_max() => bytes,
@@ -248,10 +254,13 @@ impl Nbc {
     fn done(&mut self, id: Id, step: u32) {
         let Some(active) = self.slots.get_mut(id) else { return };
         let Some(schedule) = active.schedule.as_mut() else { return };
-        let Schedule { steps, state, dependants, remaining, .. } = &mut **schedule;
+        let Schedule { steps, state, dependants, remaining, algorithm, .. } = &mut **schedule;
         let Some(this) = steps.get(step as usize) else { return };
         if let Some(state) = state.get_mut(step as usize) {
             state.status = Status::Done;
+            if let Some(trace) = &self.trace {
+                record_step(trace, this, state.begun, active.instance, *algorithm);
+            }
         }
         let first = this.first_dependant as usize;
         let range = first..first.saturating_add(this.dependants as usize);
@@ -286,6 +295,13 @@ impl Nbc {
     /// Ends a collective: whoever waits sees it; if nobody does, it is put where a user's call will free it.
     pub(super) fn end(&mut self, id: Id, outcome: Outcome) {
         let Some((active, completion)) = self.slots.both_mut(id) else { return };
+        if let Some(trace) = &self.trace {
+            let algorithm = active.schedule.as_ref().map_or(0, |schedule| schedule.algorithm);
+            let (now, failed) = (now_ns(), outcome.code != Code::Ok);
+            let took = now.saturating_sub(active.begun);
+            let [a, b] = Ended { instance: active.instance, algorithm, failed, took }.words();
+            trace.record_at(now, trace::ENDED, a, b);
+        }
         active.stage = Stage::Resting;
         active.ready = super::StepList::EMPTY;
         active.deferred = super::StepList::EMPTY;
@@ -306,6 +322,15 @@ impl Nbc {
         };
         *counter = counter.saturating_add(bytes as u64);
     }
+}
+
+/// Says in the trace that a step is done.
+#[cold]
+fn record_step(trace: &Trace, step: &crate::schedule::Step, begun: u64, instance: u16, algorithm: u16) {
+    let now = now_ns();
+    let (kind, peer, bytes) = trace::describe(step);
+    let [a, b] = Stepped { instance, algorithm, peer, bytes, took: now.saturating_sub(begun) }.words();
+    trace.record_at(now, kind, a, b);
 }
 
 /// As much of a copy as the budget allows, at least a byte.

@@ -171,6 +171,16 @@ fn a_computing_rank_is_interrupted() {
     assert!(stats.interrupts > 0 && stats.stolen_ns > 0, "{stats:?}");
     assert!(engine.trace().unwrap().drain().iter().any(|e| e.kind == kind::INTERRUPT));
     drop(receiver);
+    // Each stay in the library is one event, whose thread it names.
+    let stays = || {
+        let events = engine.trace().unwrap().drain().into_iter();
+        events.filter(|e| e.kind == kind::LIBRARY && e.b == thread::pointer() as u64).count()
+    };
+    let before = stays();
+    drop(engine.enter());
+    drop(engine.try_enter(Context::Handler));
+    engine.wait_until(|| true, None);
+    assert_eq!(stays() - before, 2);
 }
 
 /// Two senders, a storm of stray signals, and a thread that enters, leaves, waits and computes.

@@ -81,13 +81,19 @@ impl<W: Work> Engine<W> {
     ///
     /// Progress class: blocking.
     pub fn wait_until(&self, done: impl FnMut() -> bool, timeout: Option<Duration>) -> bool {
-        self.wait_in(Context::User, true, done, timeout)
+        let begun = self.stay_begins();
+        let finished = self.wait_in(Context::User, true, done, timeout);
+        self.stay_ends(begun);
+        finished
     }
 
     /// [`wait_until`](Self::wait_until) for what comes without a ring, such as a small message: as long as it spins it
     /// does not say that it looks by itself, which would cost each ringer a cache miss and this thread two.
     pub fn wait_unannounced(&self, done: impl FnMut() -> bool, timeout: Option<Duration>) -> bool {
-        self.wait_in(Context::User, false, done, timeout)
+        let begun = self.stay_begins();
+        let finished = self.wait_in(Context::User, false, done, timeout);
+        self.stay_ends(begun);
+        finished
     }
 
     /// [`wait_until`](Self::wait_until) in a given context: a progress thread's loop.

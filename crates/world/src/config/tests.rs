@@ -18,6 +18,7 @@ fn right_values_are_taken_and_survive_the_way_to_another_process() {
         ("TOCSIN_PROGRESS", &["none", "bind", "numa", "smt", "odd_even"]),
         ("TOCSIN_TOPOLOGY", &["numa:2 core:4 pu:1", "pu:3"]),
         ("TOCSIN_TRACE", &["trace.json", "/tmp/trace.json"]),
+        ("TOCSIN_TRACE_FORMAT", &["auto", "chrome", "paje"]),
     ];
     let public: Vec<_> = VARIABLES.iter().filter(|v| !v.internal).map(|v| v.name).collect();
     let tested: Vec<_> = rows.iter().map(|r| r.0).collect();
@@ -57,6 +58,7 @@ fn wrong_values_name_the_right_ones() {
         ("TOCSIN_TOPOLOGY", "brain:2"),
         ("TOCSIN_TRACE", ""),
         ("TOCSIN_TRACE", "/no/such/directory/trace"),
+        ("TOCSIN_TRACE_FORMAT", "svg"),
     ];
     for (name, value) in rows {
         let error = read(name, value).unwrap_err();

@@ -1,6 +1,6 @@
 //! The table of environment variables.
 
-use super::{Config, Lmt};
+use super::{Config, Lmt, TraceFormat};
 use crate::BackendKind;
 use crate::config::size::parse_size;
 use crate::error::Error;
@@ -153,7 +153,7 @@ pub static VARIABLES: &[Variable] = &[
         name: "TOCSIN_TRACE",
         values: "the name of a file in a directory that exists",
         default: "no trace",
-        meaning: "file for a trace of interrupts, passes and sleeps (Chrome trace JSON, for ui.perfetto.dev); the last 65536 events of each rank that left the world in good order",
+        meaning: "file for a trace of states, messages, collectives and their steps; the last 65536 events of each rank that left the world in good order",
         internal: false,
         set: |c, v| {
             if v.is_empty() {
@@ -168,6 +168,18 @@ pub static VARIABLES: &[Variable] = &[
             Some(())
         },
         get: |c| c.trace.as_ref().and_then(|p| p.to_str()).map(String::from),
+    },
+    Variable {
+        name: "TOCSIN_TRACE_FORMAT",
+        values: "auto, chrome, paje",
+        default: "auto",
+        meaning: "format of the trace: Chrome trace JSON, for ui.perfetto.dev, or Paje, for ViTE and pj_dump; auto takes Paje for a file whose name ends in .paje or .trace, else Chrome's",
+        internal: false,
+        set: |c, v| {
+            c.trace_format = TraceFormat::find(v)?;
+            Some(())
+        },
+        get: |c| Some(c.trace_format.name().into()),
     },
     internal(BOOTSTRAP_FD, "descriptor of the launcher's socket"),
     internal(BOOTSTRAP_WORLD, "name of the world, by which the launcher finds its processes"),

@@ -14,7 +14,6 @@ use crate::config::{BOOTSTRAP_FD, BOOTSTRAP_WORLD, CHILD, Seat, VARIABLES};
 use crate::error::Error;
 use crate::launcher::descendants::Mark;
 use crate::launcher::{Launch, signals};
-use crate::trace;
 
 /// Everything a greeting needs fits the socket's buffer: writing never waits for the rank.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -42,9 +41,7 @@ pub(super) fn start(
     for variable in VARIABLES.iter().filter(|v| v.name != CHILD) {
         command.env_remove(variable.name);
     }
-    let mut config = launch.config.clone();
-    config.trace = config.trace.map(|path| trace::part(&path));
-    for (name, value) in config.to_variables() {
+    for (name, value) in launch.config.for_ranks().to_variables() {
         command.env(name, value);
     }
     command.envs(launch.env.iter().map(|(n, v)| (n, v)));

@@ -247,7 +247,7 @@ impl<'a> World<'a> {
             self.mark.end(KILLED);
         }
         if let Some(path) = &self.launch.config.trace {
-            trace::join(path, self.launch.ranks);
+            trace::join(path, self.launch.config.trace_format, self.launch.ranks);
         }
         if let Some(outputs) = self.outputs.take() {
             outputs
