@@ -4,7 +4,7 @@ mod plan;
 
 use crate::values::{
     Backend, Case, Completion, ComputeTime, Kind, Lmt, Mechanism, Mode, OnFailure, Operation, Sizes,
-    compute_times, counts, requests, sizes, word,
+    TraceFormat, compute_times, counts, requests, sizes, word,
 };
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
@@ -30,7 +30,11 @@ pub(crate) enum Command {
     #[command(after_help = "Example: tocsin info --json")]
     Info(Info),
     /// Start N ranks of any program that uses the library and wire them up
-    #[command(after_help = "Example: tocsin run -n 2 --backend signal -- ./my_program --its-option")]
+    #[command(
+        after_help = "Example: tocsin run -n 2 --backend signal -- ./my_program --its-option\n         \
+                      tocsin run -n 4 --trace trace.paje -- ./my_program\n         \
+                      tocsin run -n 4 --plot plots -- ./my_program"
+    )]
     Run(Run),
     /// Measure
     #[command(after_help = "Example: tocsin bench overlap --backend signal,poll --plot plots")]
@@ -74,10 +78,18 @@ pub(crate) struct Run {
     /// How large messages travel: auto, direct, cma, vmsplice, double [default: auto]
     #[arg(long, value_name = "L", value_parser = word::<Lmt>)]
     pub lmt: Option<Lmt>,
-    /// Write the interrupts, passes and sleeps of every rank to this file: Chrome trace JSON, for ui.perfetto.dev.
-    /// A rank adds its last 65536 events when it leaves the world in good order
+    /// Write what every rank did when to this file: computing, in the library, in a handler; messages; collectives and
+    /// their steps. A rank adds its last 65536 events when it leaves the world in good order
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
+    /// Format of the trace: chrome (trace JSON, for ui.perfetto.dev), paje (for ViTE and pj_dump) [default: paje for a file
+    /// whose name ends in .paje or .trace, else chrome]
+    #[arg(long, value_name = "FORMAT", value_parser = word::<TraceFormat>)]
+    pub trace_format: Option<TraceFormat>,
+    /// Draw the steps of a collective over time, a row per rank, into this directory (SVG and PNG): of the operation that
+    /// took the most time in all, the one of median length. From the trace, which is DIR/trace.json without --trace
+    #[arg(long, value_name = "DIR")]
+    pub plot: Option<PathBuf>,
     /// When a rank fails: kill (the others get 1 s) or report (they see the error and finish by themselves)
     #[arg(long, value_name = "WHAT", value_parser = word::<OnFailure>, default_value = "kill")]
     pub on_failure: OnFailure,

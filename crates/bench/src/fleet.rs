@@ -13,12 +13,13 @@ use crate::rank::Member;
 use crate::values::{Backend, Kind, Lmt};
 use block::{Block, Measured, Task};
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use tocsin_topology::{Policy, ProgressPolicy};
 use tocsin_world::launcher::Launch;
-use tocsin_world::{BackendKind, Config};
+use tocsin_world::{BackendKind, Config, TraceFormat};
 
 /// What a world is made of.
 #[derive(Clone, Debug)]
@@ -34,6 +35,8 @@ pub(crate) struct Plan {
     pub persistent: bool,
     /// Where progress threads run, if the command line says it.
     pub progress: Option<ProgressPolicy>,
+    /// Where the ranks' trace goes (Chrome's), if not where the environment says.
+    pub trace: Option<PathBuf>,
 }
 
 impl Plan {
@@ -58,6 +61,7 @@ impl Plan {
                     algorithm: None,
                     persistent: false,
                     progress: None,
+                    trace: None,
                 };
                 for plan in plan.placed(&common.progress)? {
                     let same = |p: &Plan| {
@@ -108,6 +112,9 @@ impl Plan {
         config.bind = self.bind;
         if let Some(progress) = self.progress {
             config.progress = progress;
+        }
+        if let Some(trace) = &self.trace {
+            (config.trace, config.trace_format) = (Some(trace.clone()), TraceFormat::Chrome);
         }
         config.lmt = match self.lmt {
             Lmt::Direct => tocsin_world::Lmt::Direct,
@@ -202,7 +209,7 @@ fn arguments(plan: &Plan, block: &Block) -> Vec<String> {
     args
 }
 
-fn program() -> Result<std::path::PathBuf, Error> {
+fn program() -> Result<PathBuf, Error> {
     std::env::current_exe().map_err(|source| Error::System { what: "finding this program".into(), source })
 }
 

@@ -18,6 +18,7 @@ pub mod row;
 mod shared;
 pub mod simulate;
 pub mod stats;
+mod steps;
 mod values;
 
 pub use cli::Cli;
@@ -25,6 +26,7 @@ pub use compute::{Speed, compute};
 pub use error::Error;
 pub use values::{
     Backend, Case, Completion, ComputeTime, Kind, Lmt, Mechanism, Mode, OnFailure, Operation, Shape, Sizes,
+    TraceFormat,
 };
 
 use cli::{BenchCommand, Command};

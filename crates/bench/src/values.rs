@@ -108,6 +108,15 @@ words! {
     }
 }
 words! {
+    /// How a trace is written.
+    TraceFormat, "format of traces" {
+        /// Chrome trace JSON.
+        Chrome = "chrome",
+        /// Paje.
+        Paje = "paje",
+    }
+}
+words! {
     /// Who computes while the message travels.
     Case, "case" {
         /// The receiver.

@@ -44,6 +44,8 @@ fn usage_is_2_and_failure_is_1() {
         ("bench pingpong --bind none --backend thread --progress bind,numa", 2, "scatter_numa"),
         ("run -n 2 --lmt vmsplice -- true", 1, "auto, direct, cma, double"),
         ("run -n 2 --trace /no/such/directory/trace -- true", 2, "--trace"),
+        ("run -n 2 --trace-format svg -- true", 2, "chrome, paje"),
+        ("run -n 2 --plot plots --trace trace.paje -- true", 2, "--plot reads"),
         ("run -n 0 -- true", 2, "1..=1024"),
         ("run -n 1025 -- true", 2, "1..=1024"),
         ("bench coll --ranks 1 --late-rank 0 --late-us 5", 2, "2 or more"),

@@ -5,15 +5,17 @@
 
 use super::{check, ignored, most, progress, ranks, row, sizes, us};
 use crate::cli::Coll;
-use crate::error::Error;
+use crate::compute::Speed;
+use crate::error::{Error, doing};
 use crate::fleet::block::{Measured, Task};
 use crate::fleet::{Fleet, Plan, World};
 use crate::plot::{self, curves};
 use crate::rank::Layout;
 use crate::row::{Row, Sink};
 use crate::stats::{self, Ratios, Times};
-use crate::values::{Backend, Mode, Operation};
-use std::path::Path;
+use crate::steps::{Pick, Steps};
+use crate::values::{Backend, Mode, Operation, human_size};
+use std::path::{Path, PathBuf};
 use tocsin_topology::Topology;
 use tocsin_world::algorithms;
 
@@ -28,6 +30,8 @@ const BATCHES: u64 = 11;
 /// Mode `alone`: operations of a batch, and above 64 KiB.
 const OPERATIONS: u64 = 51;
 const FEW_OPERATIONS: u64 = 21;
+/// Collectives before the one that is drawn, which has what they set up.
+const TRACED_ROUNDS: u64 = 5;
 /// Mode `equivalent`: what all ranks compute together, in milliseconds of one core.
 const EQUIVALENT_MS: f64 = 8.0;
 
@@ -41,7 +45,7 @@ pub(crate) fn run(args: &Coll) -> Result<(), Error> {
         ],
     );
     let mut sink = Sink::new(args.common.json);
-    let mut rows = Vec::new();
+    let (mut rows, mut pictures) = (Vec::new(), Vec::new());
     if let Some(name) = &args.algorithm {
         for op in &args.op {
             algorithms::find(*op, name).map_err(|error| Error::Usage(error.to_string()))?;
@@ -70,9 +74,7 @@ pub(crate) fn run(args: &Coll) -> Result<(), Error> {
         }
         let mut fleet = Fleet::start(&plans)?;
         for &op in &args.op {
-            let sizes =
-                if op == Operation::Ibarrier { vec![0] } else { sizes(&args.common, &[1 << 10, 64 << 10]) };
-            for bytes in sizes {
+            for bytes in sizes_of(args, op) {
                 let measured = match (args.late_rank, args.late_us) {
                     (Some(rank), Some(us)) => late(&mut fleet, args, op, bytes, rank, us)?,
                     _ if args.mode == Mode::Alone => alone(&mut fleet, args, op, bytes)?,
@@ -84,11 +86,65 @@ pub(crate) fn run(args: &Coll) -> Result<(), Error> {
                 }
             }
         }
+        let speed = fleet.speed;
         fleet.stop()?;
+        if let Some(dir) = &args.common.plot {
+            for plan in &plans {
+                for &op in &args.op {
+                    pictures.extend(traced(dir, args, plan, op, speed)?);
+                }
+            }
+        }
     }
     match &args.common.plot {
-        Some(dir) => draw(dir, &rows, args),
+        Some(dir) => draw(dir, &rows, args).map(|()| plot::announce(&pictures)),
         None => Ok(()),
+    }
+}
+
+/// The sizes of an operation.
+fn sizes_of(args: &Coll, op: Operation) -> Vec<u64> {
+    if op == Operation::Ibarrier { vec![0] } else { sizes(&args.common, &[1 << 10, 64 << 10]) }
+}
+
+/// The steps of one collective of the largest size, in a world of its own: what is traced is not what is measured. Gives the
+/// paths of the trace and of the pictures.
+fn traced(dir: &Path, args: &Coll, plan: &Plan, op: Operation, speed: Speed) -> Result<Vec<PathBuf>, Error> {
+    let file = format!("steps-{op}-{}-{}-{}", plan.backend_name(), plan.kind, plan.ranks);
+    let file = plan.progress.map_or(file.clone(), |policy| format!("{file}-{policy}"));
+    std::fs::create_dir_all(dir).map_err(doing(format!("making the directory {}", dir.display())))?;
+    let trace = dir.join(format!("{file}.json"));
+    let bytes = sizes_of(args, op).into_iter().max().unwrap_or(0);
+    let (root, mut t_comm) = (u64::from(root(args)), Times::default());
+    let mut world = World::start(&Plan { trace: Some(trace.clone()), ..plan.clone() })?;
+    for _ in 0..TRACED_ROUNDS {
+        let measured = world.run(Task::Coll { op, bytes, root, work: 0 })?;
+        verify(&measured, plan, op)?;
+        t_comm.add(most(&measured, |m| m.t_comm));
+    }
+    // The last collective is the one that is drawn: with what the bench computes beside it.
+    let task = match (args.late_rank, args.late_us) {
+        (Some(rank), Some(us)) => {
+            let work = speed.work_for_ns(us as f64 * 1000.0);
+            Task::Late { op, bytes, root, rank: rank.into(), work }
+        }
+        _ => Task::Coll { op, bytes, root, work: speed.work_for_ns(compute_ns(args, plan, &t_comm)) },
+    };
+    verify(&world.run(task)?, plan, op)?;
+    world.stop()?;
+    let what = format!(", {}, backend {}", human_size(bytes), plan.label());
+    let mut paths = plot::steps::draw(dir, &file, &what, &Steps::read(&trace, Pick::Last)?)?;
+    paths.push(trace);
+    Ok(paths)
+}
+
+/// How long the ranks compute, nanoseconds.
+fn compute_ns(args: &Coll, plan: &Plan, t_comm: &Times) -> f64 {
+    match args.mode {
+        Mode::CpuExploit => t_comm.median(),
+        Mode::Equivalent => EQUIVALENT_MS * 1e6 / f64::from(plan.ranks),
+        // Measured by `alone`.
+        Mode::Alone => 0.0,
     }
 }
 
@@ -199,12 +255,7 @@ fn overlap(fleet: &mut Fleet, args: &Coll, op: Operation, bytes: u64) -> Result<
     let mut sums: Vec<Sum> = pilots.iter().map(|_| Sum::default()).collect();
     let bar = progress::bar(rounds, &op.to_string());
     fleet.rounds(args.common.warmup, rounds, |at, counts, world| {
-        let ns = match args.mode {
-            Mode::CpuExploit => pilots[at].median(),
-            Mode::Equivalent => EQUIVALENT_MS * 1e6 / f64::from(world.plan.ranks),
-            // Measured by `alone`.
-            Mode::Alone => 0.0,
-        };
+        let ns = compute_ns(args, &world.plan, &pilots[at]);
         let measured = world.run(Task::Coll { op, bytes, root, work: speed.work_for_ns(ns) })?;
         verify(&measured, &world.plan, op)?;
         if counts {

@@ -57,6 +57,7 @@ fn unknown_values_say_which_exist() {
         ("tocsin plan split-tree --shape oak", "constant, doubling"),
         ("tocsin plan split-tree --ranks 1..99999", "more than 10000"),
         ("tocsin plan split-tree --cores 0", "0"),
+        ("tocsin run -n 2 --trace-format svg -- true", "chrome, paje"),
     ] {
         let error = parse(line).unwrap_err();
         assert!(error.to_string().contains(wanted), "{line}: {error}");
@@ -82,6 +83,7 @@ fn the_issues_commands_parse() {
         "tocsin plan split-tree --cores 64 --ranks 2..63 --shape doubling --json",
         "tocsin plan placement --ranks 6 --bind scatter_numa --progress odd_even --json",
         "tocsin bench latency",
+        "tocsin run -n 4 --trace t --trace-format paje --plot plots -- prog",
     ] {
         parse(line).unwrap();
     }

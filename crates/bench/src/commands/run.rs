@@ -2,13 +2,15 @@
 
 use crate::cli::Run;
 use crate::commands::default_bind;
-use crate::error::Error;
+use crate::error::{Error, doing};
 use crate::fleet::kind;
+use crate::plot;
 use crate::row::{Row, Sink};
+use crate::steps::{Pick, Steps};
 use crate::values;
 use tocsin_topology::Policy;
 use tocsin_world::launcher::{Launch, OnFailure};
-use tocsin_world::{BackendKind, Config};
+use tocsin_world::{BackendKind, Config, TraceFormat};
 
 /// Runs the program; its exit status.
 pub(crate) fn run(args: &Run) -> Result<u8, Error> {
@@ -18,6 +20,7 @@ pub(crate) fn run(args: &Run) -> Result<u8, Error> {
     let mut launch = Launch::new(program, args.ranks);
     launch.args = rest.iter().map(Into::into).collect();
     launch.config = config(args)?;
+    let drawn = args.plot.as_deref().zip(launch.config.trace.clone());
     launch.tag_output = args.tag_output;
     launch.forward_signals = true;
     launch.on_failure = match args.on_failure {
@@ -37,6 +40,11 @@ pub(crate) fn run(args: &Run) -> Result<u8, Error> {
             .set("status", report.status)
             .set("failed_rank", report.failed);
         Sink::new(true).row(&row.set("rank_status", report.ranks));
+    }
+    // What a failed run leaves is no whole trace.
+    if let Some((dir, trace)) = drawn.filter(|_| report.status == 0) {
+        let steps = Steps::read(&trace, Pick::Typical)?;
+        plot::announce(&plot::steps::draw(dir, "steps", "", &steps)?);
     }
     Ok(u8::try_from(report.status).unwrap_or(1))
 }
@@ -75,9 +83,37 @@ fn config(args: &Run) -> Result<Config, Error> {
             |_| Error::Usage(format!("--trace {}: no file in a directory that exists", trace.display()));
         config.set("TOCSIN_TRACE", &trace.to_string_lossy()).map_err(wrong)?;
     }
+    trace_and_plot(args, &mut config)?;
     config.usable_backend().map_err(Error::failed)?;
     config.seats(args.ranks).map_err(usage)?;
     Ok(config)
+}
+
+/// Which format the trace has, and that there is one if it is to be drawn.
+fn trace_and_plot(args: &Run, config: &mut Config) -> Result<(), Error> {
+    config.trace_format = match args.trace_format {
+        Some(values::TraceFormat::Chrome) => TraceFormat::Chrome,
+        Some(values::TraceFormat::Paje) => TraceFormat::Paje,
+        None => config.trace_format,
+    };
+    if let Some(dir) = &args.plot
+        && config.trace.is_none()
+    {
+        std::fs::create_dir_all(dir).map_err(doing(format!("making the directory {}", dir.display())))?;
+        config.trace = Some(dir.join("trace.json"));
+    }
+    match &config.trace {
+        Some(path) if args.plot.is_some() && config.trace_format.is_paje(path) => Err(Error::Usage(
+            "--plot reads the trace as Chrome trace JSON: leave --trace-format out, and choose a name for --trace \
+             that does not end in .paje or .trace"
+                .into(),
+        )),
+        None if args.trace_format.is_some() => {
+            eprintln!("tocsin run: --trace-format applies with --trace only and is ignored");
+            Ok(())
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Standard output kept for ourselves: what the ranks print goes to standard error meanwhile.

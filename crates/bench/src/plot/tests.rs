@@ -73,6 +73,39 @@ fn curves() {
 }
 
 #[test]
+fn steps() {
+    use crate::steps::{Arrow, OfRank, Span, Step, Steps};
+    let span = |begun, ends| Span { begun, ends };
+    let rank = |rank: u32| OfRank {
+        rank,
+        whole: Some(span(f64::from(rank), 40.0)),
+        steps: ["send", "recv", "copy", "reduce", "join"]
+            .into_iter()
+            .zip(0..)
+            .map(|(kind, n)| Step {
+                span: span(f64::from(n * 6), f64::from(n * 6 + 8)),
+                kind: kind.into(),
+                peer: None,
+                bytes: 4096,
+            })
+            .collect(),
+        states: vec![
+            (span(0.0, 20.0), "computing".into()),
+            (span(8.0, 10.0), "handler".into()),
+            (span(20.0, 40.0), "library".into()),
+        ],
+    };
+    let steps = Steps {
+        operation: "iallreduce".into(),
+        algorithm: "ring".into(),
+        took: 40.0,
+        ranks: (0..70).map(rank).collect(),
+        arrows: vec![Arrow { from: (0, 2.0), to: (3, 9.0) }, Arrow { from: (0, 2.0), to: (69, 9.0) }],
+    };
+    check(&super::steps::draw(&scratch("steps"), "steps", ", signal", &steps).unwrap());
+}
+
+#[test]
 fn latency() {
     let mut all = Vec::new();
     for kind in [Kind::Process, Kind::Thread] {
