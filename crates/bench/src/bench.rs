@@ -1,6 +1,7 @@
 //! The benches that need ranks.
 
 pub mod coll;
+pub mod contention;
 pub mod idle;
 pub mod outstanding;
 pub mod overlap;

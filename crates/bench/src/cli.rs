@@ -3,8 +3,8 @@
 mod plan;
 
 use crate::values::{
-    Backend, Case, Completion, ComputeTime, Kind, Lmt, Mechanism, Mode, OnFailure, Operation, Sizes,
-    TraceFormat, compute_times, counts, requests, sizes, word,
+    Backend, Case, Completion, ComputeTime, Kernel, Kind, Lmt, Mechanism, Mode, OnFailure, Operation, Sizes,
+    TraceFormat, array, compute_times, computing, counts, repeats, requests, sizes, word,
 };
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
@@ -143,6 +143,11 @@ pub(crate) enum BenchCommand {
     /// Speed of computing with the library initialised and no traffic, against without
     #[command(after_help = "Example: tocsin bench idle --backend signal --rounds 400")]
     Idle(Idle),
+    /// What transfers and computing on large arrays take from each other
+    #[command(
+        after_help = "Example: tocsin bench contention --computing 0..4 --kernel copy,triad --sizes 4,64K,1M --backend signal,poll"
+    )]
+    Contention(Contention),
 }
 
 /// Options that every bench takes.
@@ -289,6 +294,26 @@ pub(crate) struct Idle {
     /// Length of a slice in microseconds
     #[arg(long, value_name = "US", default_value_t = 4000, value_parser = clap::value_parser!(u64).range(10..))]
     pub slice_us: u64,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Contention {
+    #[command(flatten)]
+    pub common: Common,
+    /// Ranks that compute while two others play ping-pong; 0: there are two, and the one that receives computes. A list or a
+    /// range measures each [default: 0, and from 1 on while there are cores]
+    #[arg(long, value_name = "LIST", value_parser = computing)]
+    pub computing: Option<Sizes>,
+    /// What is computed: copy (b[i] = a[i]), triad (c[i] = a[i] + s * b[i]); a list measures each
+    #[arg(long, value_name = "LIST", value_parser = word::<Kernel>, value_delimiter = ',', default_value = "triad")]
+    pub kernel: Vec<Kernel>,
+    /// How often triad's operation is repeated on an element before the next one's turn: sets the arithmetic intensity. A list
+    /// measures each
+    #[arg(long, value_name = "LIST", value_parser = repeats, default_value = "1")]
+    pub repeat: Sizes,
+    /// Length of each of the three arrays of a rank that computes: several times what its caches hold
+    #[arg(long, value_name = "SIZE", value_parser = array, default_value = "32M")]
+    pub array: u64,
 }
 
 pub(crate) use plan::{Placement, PlanCommand, Schedule, SplitTree};

@@ -25,8 +25,8 @@ pub use cli::Cli;
 pub use compute::{Speed, compute};
 pub use error::Error;
 pub use values::{
-    Backend, Case, Completion, ComputeTime, Kind, Lmt, Mechanism, Mode, OnFailure, Operation, Shape, Sizes,
-    TraceFormat,
+    Backend, Case, Completion, ComputeTime, Kernel, Kind, Lmt, Mechanism, Mode, OnFailure, Operation, Shape,
+    Sizes, TraceFormat,
 };
 
 use cli::{BenchCommand, Command};
@@ -51,6 +51,7 @@ pub fn run(cli: &Cli) -> ExitCode {
             BenchCommand::Overlap(args) => bench::overlap::run(args),
             BenchCommand::Coll(args) => bench::coll::run(args),
             BenchCommand::Idle(args) => bench::idle::run(args),
+            BenchCommand::Contention(args) => bench::contention::run(args),
         }
         .map(|()| 0),
     };

@@ -3,6 +3,7 @@
 mod alone;
 mod buffer;
 mod coll;
+mod contention;
 mod contents;
 mod exchange;
 mod layout;
@@ -77,6 +78,7 @@ pub(crate) struct Member<'a> {
     send: Buffer,
     recv: Buffer,
     layout: Layout,
+    arrays: contention::Arrays,
     round: u64,
 }
 
@@ -92,6 +94,7 @@ impl<'a> Member<'a> {
             send: Buffer::default(),
             recv: Buffer::default(),
             layout: Layout::default(),
+            arrays: contention::Arrays::default(),
             round: 0,
         }
     }
@@ -148,6 +151,9 @@ impl<'a> Member<'a> {
                 self.outstanding(bytes as usize, count as usize, batches, callbacks)
             }
             Task::Exchange { bytes, reach } => self.exchange(bytes as usize, reach as u32),
+            Task::Contend { bytes, trips, load, passes, phase } => {
+                self.contend(bytes as usize, trips, load, passes, phase)
+            }
         }
     }
 

@@ -117,6 +117,15 @@ words! {
     }
 }
 words! {
+    /// What is done with the elements of large arrays.
+    Kernel, "kernel" {
+        /// Nothing.
+        Copy = "copy",
+        /// A product and a sum.
+        Triad = "triad",
+    }
+}
+words! {
     /// Who computes while the message travels.
     Case, "case" {
         /// The receiver.
@@ -277,6 +286,35 @@ pub(crate) fn requests(text: &str) -> Result<Sizes, String> {
 /// Most requests that a bench has outstanding at once: far more than anybody has, and their tags are numbers still.
 pub(crate) const MAX_REQUESTS: u64 = 1 << 20;
 
+/// A list of numbers of ranks that compute beside two that communicate.
+pub(crate) fn computing(text: &str) -> Result<Sizes, String> {
+    let all = list(text, |at| at + 1)?;
+    match all.0.iter().find(|n| **n > u64::from(MAX_RANKS) - 2) {
+        Some(n) => Err(format!("{n} ranks beside two: at most {} are", MAX_RANKS - 2)),
+        None => Ok(all),
+    }
+}
+
+/// A list of numbers of repetitions.
+pub(crate) fn repeats(text: &str) -> Result<Sizes, String> {
+    let all = sizes(text)?;
+    match all.0.iter().find(|n| **n == 0 || **n > MAX_REPEATS) {
+        Some(n) => Err(format!("{n} times: at least 1 and at most {MAX_REPEATS}")),
+        None => Ok(all),
+    }
+}
+
+/// Most repetitions of an operation on one element: an arithmetic intensity that no memory limits.
+const MAX_REPEATS: u64 = 10_000;
+
+/// One size of an array.
+pub(crate) fn array(text: &str) -> Result<u64, String> {
+    match size(text)? {
+        n if (64..=1 << 30).contains(&n) => Ok(n),
+        _ => Err(format!("an array of {text}: at least 64 bytes and at most 1G")),
+    }
+}
+
 fn list(text: &str, next: impl Fn(u64) -> u64) -> Result<Sizes, String> {
     let mut all = Vec::new();
     for item in text.split(',').map(str::trim) {
@@ -330,6 +368,12 @@ mod tests {
         assert!(planned("0").is_err() && planned("100001").is_err() && planned("1..20000").is_err());
         assert_eq!(requests("10,1K").unwrap().0, [10, 1024]);
         assert!(requests("0").is_err() && requests("2M").is_err());
+        assert_eq!(computing("0,2..4").unwrap().0, [0, 2, 3, 4]);
+        assert!(computing("1023").is_err() && computing("-1").is_err());
+        assert_eq!(repeats("1..8").unwrap().0, [1, 2, 4, 8]);
+        assert!(repeats("0").is_err() && repeats("10001").is_err());
+        assert!(array("64") == Ok(64) && array("1G") == Ok(1 << 30));
+        assert!(array("63").is_err() && array("2G").is_err());
     }
 
     #[test]

@@ -46,6 +46,8 @@ fn usage_is_2_and_failure_is_1() {
         ("run -n 2 --trace /no/such/directory/trace -- true", 2, "--trace"),
         ("run -n 2 --trace-format svg -- true", 2, "chrome, paje"),
         ("run -n 2 --plot plots --trace trace.paje -- true", 2, "--plot reads"),
+        ("bench contention --ranks 3", 2, "leave --ranks out"),
+        ("bench contention --kernel sort", 2, "copy, triad"),
         ("run -n 0 -- true", 2, "1..=1024"),
         ("run -n 1025 -- true", 2, "1..=1024"),
         ("bench coll --ranks 1 --late-rank 0 --late-us 5", 2, "2 or more"),
@@ -155,6 +157,36 @@ fn options_that_mean_nothing_are_said_to() {
             out.status.success() && stderr.contains("--progress applies to the backend thread only"),
             "{stderr}"
         );
+    }
+}
+
+/// Both ways to compute, with what each row has.
+#[test]
+fn contention() {
+    let line = "bench contention --json --rounds 2 --warmup 0 --array 4K --kind process,thread --backend signal,poll";
+    let rows = rows(&format!("{line} --computing 0,1 --kernel copy,triad --repeat 1,8 --sizes 0,4,100K"));
+    // Kinds, backends, computing, a copy and two triads, sizes.
+    assert_eq!(rows.len(), 2 * 2 * 2 * 3 * 3);
+    for row in &rows {
+        has(
+            row,
+            "bench backend kind ranks lmt size_bytes rounds kernel repeat flop_per_byte array_bytes computing",
+        );
+        has(
+            row,
+            "messages passes t_comp_us t_comp_beside_us compute_speed_ratio null_speed_ratio compute_gbps",
+        );
+        has(row, "t_comm_us t_comm_beside_us comm_speed_ratio verified");
+        let computing = row["computing"].as_u64().unwrap();
+        assert_eq!(row["ranks"], computing + 2);
+        assert_eq!(row.get("interrupts").is_some(), computing == 0, "{row}");
+        assert_eq!(row.get("bandwidth_gbps").is_some(), row["size_bytes"] != 0, "{row}");
+        assert!(
+            row["compute_speed_ratio"].as_f64().unwrap() > 0.0
+                && row["comm_speed_ratio"].as_f64().unwrap() > 0.0
+        );
+        let intensity = if row["kernel"] == "copy" { 0.0 } else { row["repeat"].as_f64().unwrap() / 12.0 };
+        assert!((row["flop_per_byte"].as_f64().unwrap() - intensity).abs() < 1e-5, "{row}");
     }
 }
 

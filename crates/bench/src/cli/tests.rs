@@ -27,7 +27,7 @@ fn every_help_has_an_example() {
     }
     let mut leaves = 0;
     visit(&Cli::command(), &mut leaves);
-    assert_eq!(leaves, 13);
+    assert_eq!(leaves, 14);
 }
 
 #[test]
@@ -58,6 +58,10 @@ fn unknown_values_say_which_exist() {
         ("tocsin plan split-tree --ranks 1..99999", "more than 10000"),
         ("tocsin plan split-tree --cores 0", "0"),
         ("tocsin run -n 2 --trace-format svg -- true", "chrome, paje"),
+        ("tocsin bench contention --kernel sort", "copy, triad"),
+        ("tocsin bench contention --computing 1023", "at most 1022"),
+        ("tocsin bench contention --repeat 0", "at least 1"),
+        ("tocsin bench contention --array 3", "at least 64"),
     ] {
         let error = parse(line).unwrap_err();
         assert!(error.to_string().contains(wanted), "{line}: {error}");
@@ -83,6 +87,7 @@ fn the_issues_commands_parse() {
         "tocsin plan split-tree --cores 64 --ranks 2..63 --shape doubling --json",
         "tocsin plan placement --ranks 6 --bind scatter_numa --progress odd_even --json",
         "tocsin bench latency",
+        "tocsin bench contention --computing 0..3 --kernel copy,triad --repeat 1,8 --sizes 4,64K --json",
         "tocsin run -n 4 --trace t --trace-format paje --plot plots -- prog",
     ] {
         parse(line).unwrap();

@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::shared::{Barrier, Region, sleep_while, wake_sleepers};
-use crate::values::{Case, Operation};
+use crate::values::{Case, Kernel, Operation};
 use std::time::Duration;
 use tocsin_sync::atomic::{AtomicU64, Ordering};
 
@@ -12,6 +12,7 @@ const TASK: usize = 16;
 const DONE: usize = 48;
 const BARRIER: usize = 64;
 const FLAG: usize = 96;
+const ENDED: usize = 112;
 const RESULTS: usize = 128;
 /// Words of result per rank.
 pub(crate) const RESULT_WORDS: usize = 64;
@@ -43,7 +44,34 @@ pub(crate) enum Task {
     Compute { work: u64 },
     /// What copying `bytes` freshly written by another core costs.
     CopyCost { bytes: u64 },
+    /// A phase of contention: `trips` messages, `passes` over arrays.
+    Contend { bytes: u64, trips: u64, load: Load, passes: u64, phase: Phase },
 }
+
+/// What is computed on arrays.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Load {
+    pub kernel: Kernel,
+    pub repeat: u64,
+    /// Of each array.
+    pub bytes: u64,
+}
+
+/// What is measured of two sides that may disturb each other.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Phase {
+    /// Computing; nobody communicates.
+    ComputingAlone,
+    /// Communication; nobody computes.
+    CommunicationAlone,
+    /// Computing, while messages go to and fro until it ends.
+    ComputingBeside,
+    /// Communication, while others compute until it ends. With two ranks: both, of the same rank.
+    CommunicationBeside,
+}
+
+const PHASES: [Phase; 4] =
+    [Phase::ComputingAlone, Phase::CommunicationAlone, Phase::ComputingBeside, Phase::CommunicationBeside];
 
 const CASES: [Case; 3] = [Case::Recv, Case::Send, Case::Both];
 const OPERATIONS: &[Operation] = Operation::ALL;
@@ -66,6 +94,11 @@ impl Task {
             }
             Task::Exchange { bytes, reach } => [9, bytes, reach, 0, 0, 0],
             Task::Alone { op, bytes, root, count } => [10, bytes, number(op), root, count, 0],
+            Task::Contend { bytes, trips, load, passes, phase } => {
+                let phase = PHASES.iter().position(|p| *p == phase).unwrap_or(0) as u64;
+                let kernel = u64::from(load.kernel == Kernel::Copy);
+                [11, bytes, trips, load.repeat << 8 | kernel << 2 | phase, load.bytes, passes]
+            }
         }
     }
 
@@ -84,6 +117,11 @@ impl Task {
             8 => Task::Outstanding { bytes, count: a, batches: b, callbacks: c != 0 },
             9 => Task::Exchange { bytes, reach: a },
             10 => Task::Alone { op, bytes, root: b, count: c },
+            11 => {
+                let kernel = if b >> 2 & 1 == 1 { Kernel::Copy } else { Kernel::Triad };
+                let load = Load { kernel, repeat: b >> 8, bytes: c };
+                Task::Contend { bytes, trips: a, load, passes: d, phase: PHASES[b as usize & 3] }
+            }
             _ => Task::Quit,
         }
     }
@@ -182,6 +220,7 @@ impl Block {
             self.word(TASK + at).store(word, Ordering::Relaxed);
         }
         self.word(FLAG).store(0, Ordering::Relaxed);
+        self.word(ENDED).store(0, Ordering::Relaxed);
         self.word(DONE).store(0, Ordering::Relaxed);
         // SYNC POINT: Release: who sees the sequence sees the task.
         self.word(SEQUENCE).fetch_add(1, Ordering::Release);
@@ -236,6 +275,17 @@ impl Block {
         }
     }
 
+    /// Says that this rank has done what is measured.
+    pub(crate) fn end(&self) {
+        // SYNC POINT: Relaxed: nothing but the number is read.
+        self.word(ENDED).fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many have.
+    pub(crate) fn ended(&self) -> u64 {
+        self.word(ENDED).load(Ordering::Relaxed)
+    }
+
     /// Raises the flag, now.
     pub(crate) fn raise(&self, now: u64) {
         self.word(FLAG).store(now, Ordering::Release);
@@ -271,6 +321,20 @@ mod tests {
             Task::Outstanding { bytes: 8, count: 10, batches: 3, callbacks: true },
             Task::Exchange { bytes: 8, reach: 2 },
             Task::Alone { op: Operation::Iallgather, bytes: 8, root: 1, count: 51 },
+            Task::Contend {
+                bytes: 4,
+                trips: 5,
+                load: Load { kernel: Kernel::Copy, repeat: 300, bytes: 1 << 20 },
+                passes: 7,
+                phase: Phase::CommunicationBeside,
+            },
+            Task::Contend {
+                bytes: 0,
+                trips: 1,
+                load: Load { kernel: Kernel::Triad, repeat: 1, bytes: 64 },
+                passes: 1,
+                phase: Phase::ComputingAlone,
+            },
         ] {
             assert_eq!(Task::decode(task.encode()), task);
         }
