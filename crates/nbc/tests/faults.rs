@@ -4,14 +4,17 @@
 mod common;
 
 use common::Random;
-use common::driver::{Buffer, Machine, Rank, group};
+use common::driver::{Buffer, Machine, Rank, group, steps};
 use common::model::{AFFINE, Case, affine_op};
 use common::network::{End, network};
 use std::rc::Rc;
+use std::sync::Arc;
 use tocsin_nbc::table::{self, Arguments, Operation};
 use tocsin_nbc::{DataType, Op, UserOp};
+use tocsin_progress::Trace;
 use tocsin_progress::budget::{Budget, Context, Pass};
 use tocsin_progress::completion::Code;
+use tocsin_sync::clock::now_ns;
 
 fn case(operation: Operation) -> Case {
     let (data_type, op) = (DataType::U32, Op::Sum);
@@ -100,6 +103,8 @@ fn an_operator_that_panics_fails_the_collective() {
 fn a_user_operator_waits_for_a_pass_outside_handlers() {
     let mut machine = Machine::new(network(2, 3), 3);
     let mut call = machine.call(Case { data_type: AFFINE, op: affine_op(), ..case(Operation::Iallreduce) });
+    let recorded = Arc::new(Trace::new(1024));
+    machine.ranks[0].nbc.set_trace(Some(recorded.clone()));
     machine.post(&mut call, 0);
     machine.post(&mut call, 1);
     let Rank { lower, nbc } = &mut machine.ranks[0];
@@ -110,10 +115,14 @@ fn a_user_operator_waits_for_a_pass_outside_handlers() {
     }
     assert!(nbc.has_deferred_user_steps());
     assert_eq!(machine.outcome(&call, 0), None);
+    let recalled = now_ns();
     let done =
         |machine: &Machine<End>| machine.outcome(&call, 0).is_some() && machine.outcome(&call, 1).is_some();
     machine.drive("a deferred step", |_, _| {}, done);
     machine.finish(&call);
+    // As long as it waited it did not run.
+    let reduces = steps(&recorded, "reduce");
+    assert!(!reduces.is_empty() && reduces.iter().all(|begun| *begun >= recalled), "{reduces:?} {recalled}");
 }
 
 #[test]

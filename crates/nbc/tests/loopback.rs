@@ -4,14 +4,17 @@
 
 mod common;
 
-use common::driver::{Lower, Machine, Rank};
+use common::driver::{Lower, Machine, Rank, steps};
 use common::model::{AFFINE, Case, affine_op};
 use common::{Random, has_blocks};
+use std::sync::Arc;
 use tocsin_nbc::table::{self, Operation};
 use tocsin_nbc::{DataType, Op};
 use tocsin_p2p::{Config, P2p};
-use tocsin_progress::budget::{Budget, Pass};
+use tocsin_progress::Trace;
+use tocsin_progress::budget::{Budget, Context, Pass};
 use tocsin_progress::completion::Code;
+use tocsin_sync::clock::now_ns;
 use tocsin_sync::thread::HandlerScope;
 use tocsin_sync::tripwire::Tripwire;
 use tocsin_transport::loopback::{self, Loopback};
@@ -199,4 +202,40 @@ fn a_dead_member_fails_every_pending_collective() {
             }
         }
     });
+}
+
+#[test]
+fn a_send_that_waits_for_a_fresh_budget_has_not_begun() {
+    let mut machine = machine(4, 6);
+    let case = Case {
+        operation: Operation::Ibcast,
+        algorithm: Some("binomial"),
+        root: 0,
+        data_type: DataType::U8,
+        op: Op::Sum,
+        count: 100,
+        in_place: false,
+        layout: 9,
+    };
+    let mut call = machine.call(case);
+    // It passes on to 3 what comes from 0.
+    let recorded = Arc::new(Trace::new(64));
+    machine.ranks[2].nbc.set_trace(Some(recorded.clone()));
+    (0..4).rev().for_each(|rank| machine.post(&mut call, rank));
+    let mut put_back = false;
+    for _ in 0..1000 {
+        for Rank { lower, .. } in &mut machine.ranks {
+            lower.pump(&mut Budget::user());
+            lower.after();
+        }
+        let Rank { lower, nbc } = &mut machine.ranks[2];
+        put_back |= nbc.progress(lower, &mut Budget::limited(Context::Handler, 64, 1)) == Pass::More;
+    }
+    assert!(put_back);
+    let goes_on = now_ns();
+    let done = |machine: &Machine<P2p<Loopback>>| (0..4).all(|rank| machine.outcome(&call, rank).is_some());
+    machine.drive("a send put back", |_, _| {}, done);
+    machine.finish(&call);
+    let sends = steps(&recorded, "send");
+    assert!(sends.len() == 1 && sends[0] >= goes_on, "{sends:?} {goes_on}");
 }

@@ -191,6 +191,8 @@ impl Nbc {
         if at_once > before && before < messages.eager_max() {
             // A message goes whole: it waits for a fresh budget.
             budget.take_bytes(before);
+            // Put back: it has not begun.
+            state.begun = 0;
             self.ready.push(&mut self.slots, slot, Link::Ready);
             return;
         }
@@ -217,6 +219,7 @@ impl Nbc {
             (Kind::Reduce { operator, .. }, _)
                 if is_handler(budget.context()) && !operator.is_handler_safe() =>
             {
+                state.begun = 0;
                 active.ready.pop(&schedule.state);
                 active.deferred.push(&mut schedule.state, step);
                 let more = !active.ready.is_empty();

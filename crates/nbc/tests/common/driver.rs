@@ -6,7 +6,9 @@ use super::network::End;
 use std::cell::Cell;
 use tocsin_nbc::messages::Messages;
 use tocsin_nbc::table::{self, Algorithm, Arguments, Block, Operation};
+use tocsin_nbc::trace::{STEPPED, STEPS, Stepped};
 use tocsin_nbc::{Group, Nbc, Schedule};
+use tocsin_progress::Trace;
 use tocsin_progress::budget::{Budget, Context, Pass};
 use tocsin_progress::completion::{Code, Outcome};
 use tocsin_progress::slots::Id;
@@ -14,6 +16,13 @@ use tocsin_sync::thread::HandlerScope;
 
 thread_local! {
     static IN_HANDLER: Cell<bool> = const { Cell::new(false) };
+}
+
+/// When the steps of a kind began that a trace says are done.
+pub fn steps(trace: &Trace, kind: &str) -> Vec<u64> {
+    let at = STEPS.iter().position(|name| *name == kind).unwrap() as u16;
+    let events = trace.drain().into_iter().filter(|event| event.kind == STEPPED + at);
+    events.map(|event| event.ns - Stepped::from_words([event.a, event.b]).took).collect()
 }
 
 /// Whether the pass that runs plays a handler's.
