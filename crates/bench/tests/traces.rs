@@ -164,7 +164,7 @@ fn run_writes_the_format_asked_for() {
         let path = scratch.0.join(name);
         let stderr = succeeds(&format!("run -n 2 --trace {} {options} -- true", path.display()), &[]);
         // No program of the library's.
-        assert!(stderr.contains("lacks rank 0, rank 1, which"), "{stderr}");
+        assert!(stderr.contains("lacks rank 0, rank 1: left no trace (they did not join"), "{stderr}");
         let text = std::fs::read_to_string(&path).unwrap();
         if paje {
             assert!(paje::read(&text).links.is_empty());

@@ -112,30 +112,44 @@ fn format_all(
 }
 
 /// Joins what ranks wrote under the name [`part`] to `path`. Ranks that left nothing (killed, or no program of this
-/// library) are left out, and named on standard error, as is the number of events that a ring had no place for.
+/// library) are left out, and named on standard error, as is the number of events that a ring had no place for. If
+/// `path` cannot be written, what the ranks wrote stays, and standard error says where.
 pub(crate) fn join(path: &Path, format: TraceFormat, ranks: u32) {
-    let (part, mut timelines, mut missing) = (part(path), Vec::new(), Vec::new());
-    for rank in 0..ranks {
-        let of_rank = file(&part, rank);
-        match std::fs::read_to_string(&of_rank).ok().and_then(|text| Part::read(&text)) {
-            Some(part) => timelines.push(Timeline::of(&part)),
-            None => missing.push(rank),
+    let part = part(path);
+    let (mut timelines, mut missing) = (Vec::new(), Vec::new());
+    // Under the name that no rank's part has until it is whole.
+    let written = create(&part, |out| {
+        for rank in 0..ranks {
+            match std::fs::read_to_string(file(&part, rank)).ok().and_then(|text| Part::read(&text)) {
+                Some(part) => timelines.push(Timeline::of(&part)),
+                None => missing.push(rank),
+            }
         }
-        // What is not there is not there.
-        let _gone = std::fs::remove_file(of_rank);
-    }
-    let origin = timelines.iter().map(|t| t.since).min().unwrap_or(0);
-    if let Err(error) = create(path, |out| format_all(out, format, path, origin, &timelines)) {
+        let origin = timelines.iter().map(|t| t.since).min().unwrap_or(0);
+        format_all(out, format, path, origin, &timelines)
+    });
+    if let Err(error) = written.and_then(|()| std::fs::rename(&part, path)) {
         eprintln!("tocsin: the trace {} was not written: {error}", path.display());
+        let _gone = std::fs::remove_file(&part);
+        let mut left = (0..ranks).map(|rank| file(&part, rank)).filter(|of_rank| of_rank.exists()).peekable();
+        if left.peek().is_some() {
+            let left = listed(left.map(|of_rank| of_rank.display().to_string()));
+            eprintln!("tocsin: what its ranks recorded is left in {left}");
+        }
         return;
+    }
+    for rank in 0..ranks {
+        // What is not there is not there.
+        let _gone = std::fs::remove_file(file(&part, rank));
     }
     tell_lost(path, &timelines);
     if !missing.is_empty() {
-        eprintln!(
-            "tocsin: the trace {} lacks {}, which did not leave the world in good order",
-            path.display(),
-            listed(missing.iter().map(|rank| format!("rank {rank}")))
-        );
+        let left_none = match missing.len() {
+            1 => "left no trace (it did not join the world, or did not leave it in good order)",
+            _ => "left no trace (they did not join the world, or did not leave it in good order)",
+        };
+        let missing = listed(missing.iter().map(|rank| format!("rank {rank}")));
+        eprintln!("tocsin: the trace {} lacks {missing}: {left_none}", path.display());
     }
 }
 

@@ -89,6 +89,28 @@ fn the_name_or_the_configuration_says_which_format() {
     let scratch = Scratch::new("format");
     for (name, format, paje) in [
         ("trace.paje", TraceFormat::Auto, true),
+#[test]
+fn what_cannot_be_joined_stays() {
+    let scratch = Scratch::new("stays");
+    let path = scratch.0.join("trace.json");
+    for rank in [0, 1] {
+        recording(&part(&path), TraceFormat::Part, rank).write(rank);
+    }
+    // No file takes its place.
+    std::fs::create_dir(&path).unwrap();
+    join(&path, TraceFormat::Auto, 2);
+    assert!(scratch.files() == 3 && [0, 1].iter().all(|rank| file(&part(&path), *rank).exists()));
+    std::fs::remove_dir(&path).unwrap();
+    // Nor can a file be made under the name that it has until it is whole.
+    std::fs::create_dir(part(&path)).unwrap();
+    std::fs::write(&path, "before").unwrap();
+    join(&path, TraceFormat::Auto, 2);
+    assert_eq!((scratch.files(), std::fs::read_to_string(&path).unwrap().as_str()), (4, "before"));
+    std::fs::remove_dir(part(&path)).unwrap();
+    join(&path, TraceFormat::Auto, 2);
+    assert!(scratch.files() == 1 && std::fs::read_to_string(&path).unwrap().contains("\"pid\":1"));
+}
+
         ("trace.paje", TraceFormat::Chrome, false),
         ("trace.json", TraceFormat::Paje, true),
     ] {
