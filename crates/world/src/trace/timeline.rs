@@ -6,6 +6,7 @@ use tocsin_nbc::trace as nbc;
 use tocsin_p2p::trace as p2p;
 use tocsin_progress::trace::{Event, kind};
 
+use super::EVENTS;
 use super::part::Part;
 
 /// [`tocsin_doorbell::Cause`] in order.
@@ -97,7 +98,7 @@ pub(super) struct Timeline {
     pub since: u64,
     pub until: u64,
     pub recorded: u64,
-    /// Events that are not here.
+    /// Events that others took the place of.
     pub lost: u64,
     pub rows: Vec<Row>,
     pub moments: Vec<Moment>,
@@ -116,7 +117,7 @@ impl Timeline {
         for event in &part.events {
             reader.take(event, part.thread);
         }
-        let lost = part.recorded.saturating_sub(part.events.len() as u64);
+        let lost = part.recorded.saturating_sub(EVENTS as u64);
         let since = match part.events.first() {
             Some(first) if lost > 0 => first.ns.max(part.since),
             _ => part.since,
@@ -310,6 +311,16 @@ mod tests {
     #[test]
     fn what_overlaps_has_rows_of_its_own() {
         let rows = lanes(Shows::Steps, vec![slice(8, 4), slice(0, 10), slice(10, 2), slice(11, 1)]);
+    #[test]
+    fn lost_is_what_was_overwritten() {
+        let lost = |recorded: u64| {
+            let part = Part { rank: 0, recorded, thread: 7, since: 1, until: 9, events: Vec::new() };
+            Timeline::of(&part).lost
+        };
+        // What was half written when the ring was read is not here either.
+        assert_eq!([2, EVENTS as u64, EVENTS as u64 + 3].map(lost), [0, 0, 3]);
+    }
+
         let begun = |row: &Row| row.slices.iter().map(|s| s.begun).collect::<Vec<_>>();
         assert_eq!(rows.iter().map(begun).collect::<Vec<_>>(), [vec![0, 10], vec![8], vec![11]]);
     }
