@@ -35,6 +35,9 @@ struct Event<'a> {
 struct Arguments<'a> {
     operation: Option<&'a str>,
     algorithm: Option<&'a str>,
+    /// Members of its group, and the world rank of the first.
+    ranks: Option<u32>,
+    first_rank: Option<u32>,
     context: Option<u32>,
     sequence: Option<u32>,
     step: Option<&'a str>,
@@ -47,11 +50,25 @@ impl Event<'_> {
         self.ts + self.dur
     }
 
-    /// What names a collective on all ranks.
-    fn key(&self) -> Option<(u32, u32)> {
+    /// What names a collective on all its ranks.
+    fn key(&self) -> Option<Key> {
         let args = self.args.as_ref()?;
-        args.context.zip(args.sequence)
+        Some(Key {
+            ranks: args.ranks?,
+            first_rank: args.first_rank?,
+            context: args.context?,
+            sequence: args.sequence?,
+        })
     }
+}
+
+/// A collective. Groups without a common member may have one context.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    ranks: u32,
+    first_rank: u32,
+    context: u32,
+    sequence: u32,
 }
 
 /// A time from the collective's beginning to another, in microseconds.
@@ -118,15 +135,14 @@ impl Steps {
     }
 
     fn of(events: &[Event<'_>], pick: Pick) -> Option<Steps> {
-        let mut all: BTreeMap<(u32, u32), Vec<&Event<'_>>> = BTreeMap::new();
+        let mut all: BTreeMap<Key, Vec<&Event<'_>>> = BTreeMap::new();
         for event in events.iter().filter(|e| e.ph == "X" && !is_step(e)) {
             if let Some(key) = event.key() {
                 all.entry(key).or_default().push(event);
             }
         }
         // One that some rank has forgotten is not whole.
-        let ranks = all.values().map(Vec::len).max()?;
-        all.retain(|_, members| members.len() == ranks);
+        all.retain(|key, members| members.len() == key.ranks as usize);
         let (key, members) = choose(all.into_iter().collect(), pick)?;
         let (begun, ends) = extent(&members);
         let args = members.first()?.args.as_ref()?;
@@ -183,7 +199,7 @@ fn extent(members: &[&Event<'_>]) -> (f64, f64) {
     (begun, members.iter().map(|e| e.ends()).fold(0.0, f64::max))
 }
 
-type Instance<'e, 'a> = ((u32, u32), Vec<&'e Event<'a>>);
+type Instance<'e, 'a> = (Key, Vec<&'e Event<'a>>);
 
 fn choose<'e, 'a>(mut all: Vec<Instance<'e, 'a>>, pick: Pick) -> Option<Instance<'e, 'a>> {
     let took = |instance: &Instance<'_, '_>| {
@@ -216,9 +232,21 @@ mod tests {
     }
 
     fn collective(rank: u32, sequence: u32, ts: f64, dur: f64, operation: &str) -> String {
+        member(rank, (2, 0), sequence, ts, dur, operation)
+    }
+
+    /// Of a group of some ranks with a first.
+    fn member(
+        rank: u32,
+        (ranks, first): (u32, u32),
+        sequence: u32,
+        ts: f64,
+        dur: f64,
+        operation: &str,
+    ) -> String {
         format!(
             "{{\"name\":\"{operation}\",\"ph\":\"X\",\"pid\":{rank},\"tid\":1,\"ts\":{ts},\"dur\":{dur},\"args\":\
-             {{\"operation\":\"{operation}\",\"algorithm\":\"tree\",\"context\":1,\"sequence\":{sequence}}}}}\n"
+             {{\"operation\":\"{operation}\",\"algorithm\":\"tree\",\"ranks\":{ranks},\"first_rank\":{first},\"context\":1,\"sequence\":{sequence}}}}}\n"
         )
     }
 
@@ -244,8 +272,20 @@ mod tests {
     }
 
     #[test]
+    fn groups_that_share_a_context_are_apart() {
+        let groups = [(0, (2, 0)), (2, (2, 0)), (1, (3, 1)), (3, (3, 1)), (4, (3, 1)), (5, (2, 5))];
+        let text: String = groups.iter().map(|(rank, of)| member(*rank, *of, 0, 10.0, 3.0, "b")).collect();
+        // Of the last group a rank lacks its part.
+        for pick in [Pick::Typical, Pick::Last] {
+            let ranks: Vec<u32> = read(&text, pick).unwrap().ranks.iter().map(|of| of.rank).collect();
+            assert!(ranks == [0, 2] || ranks == [1, 3, 4], "{ranks:?}");
+        }
+        assert_eq!(read(&member(5, (2, 5), 0, 10.0, 3.0, "b"), Pick::Last), None);
+    }
+
+    #[test]
     fn what_belongs_to_it() {
-        let step = "\"args\":{\"operation\":\"a\",\"context\":1,\"sequence\":0,\"step\":\"send\",\"peer\":1,\"bytes\":7}}";
+        let step = "\"args\":{\"operation\":\"a\",\"ranks\":2,\"first_rank\":0,\"context\":1,\"sequence\":0,\"step\":\"send\",\"peer\":1,\"bytes\":7}}";
         let text = collective(0, 0, 100.0, 20.0, "a")
             + &collective(1, 0, 105.0, 25.0, "a")
             + &format!(

@@ -38,6 +38,11 @@ pub struct Started {
     pub instance: u16,
     /// Its [`algorithm`].
     pub algorithm: u16,
+    /// Members of its communicator, and the world rank of the first: contexts of groups that have no member in common may
+    /// be equal.
+    pub ranks: u16,
+    /// See `ranks`.
+    pub first_rank: u16,
     /// Context of its communicator, and its number there: what the ranks have in common.
     pub context: u32,
     /// See `context`.
@@ -48,7 +53,8 @@ impl Started {
     /// As an event keeps it. Handler-safe.
     pub fn words(self) -> [u64; 2] {
         let low = u64::from(self.algorithm) << 16 | u64::from(self.instance);
-        [low, u64::from(self.context) << 32 | u64::from(self.sequence)]
+        let group = u64::from(self.ranks) << 16 | u64::from(self.first_rank);
+        [group << 32 | low, u64::from(self.context) << 32 | u64::from(self.sequence)]
     }
 
     /// From what an event has kept.
@@ -56,6 +62,8 @@ impl Started {
         Started {
             instance: a as u16,
             algorithm: (a >> 16) as u16,
+            ranks: (a >> 48) as u16,
+            first_rank: (a >> 32) as u16,
             context: (b >> 32) as u32,
             sequence: b as u32,
         }
@@ -142,7 +150,14 @@ mod tests {
 
     #[test]
     fn words_keep_everything() {
-        let started = Started { instance: u16::MAX, algorithm: 1023, context: u32::MAX, sequence: u32::MAX };
+        let started = Started {
+            instance: u16::MAX,
+            algorithm: 1023,
+            ranks: 1024,
+            first_rank: u16::MAX,
+            context: u32::MAX,
+            sequence: u32::MAX,
+        };
         assert_eq!(Started::from_words(started.words()), started);
         for failed in [false, true] {
             let ended = Ended { instance: u16::MAX, algorithm: 1023, failed, took: u64::MAX };

@@ -10,7 +10,8 @@ use common::network::{End, network};
 use std::rc::Rc;
 use std::sync::Arc;
 use tocsin_nbc::table::{self, Arguments, Operation};
-use tocsin_nbc::{DataType, Op, UserOp};
+use tocsin_nbc::trace::{STARTED, Started};
+use tocsin_nbc::{DataType, Group, Op, UserOp};
 use tocsin_progress::Trace;
 use tocsin_progress::budget::{Budget, Context, Pass};
 use tocsin_progress::completion::Code;
@@ -123,6 +124,23 @@ fn a_user_operator_waits_for_a_pass_outside_handlers() {
     // As long as it waited it did not run.
     let reduces = steps(&recorded, "reduce");
     assert!(!reduces.is_empty() && reduces.iter().all(|begun| *begun >= recalled), "{reduces:?} {recalled}");
+}
+
+#[test]
+fn a_trace_names_the_group_of_a_collective() {
+    let mut machine = Machine::new(network(6, 3), 3);
+    let recorded = Arc::new(Trace::new(16));
+    let Rank { lower, nbc } = &mut machine.ranks[5];
+    nbc.set_trace(Some(recorded.clone()));
+    let alone = Group::new(&[5], 0).unwrap();
+    let schedule = table::compile(&alone, &Arguments::Ibarrier, None).unwrap();
+    // SAFETY: - no buffers.
+    let id = unsafe { nbc.post(lower, schedule, 7, 2) }.unwrap();
+    assert!(nbc.release(lower, id));
+    let event = recorded.drain()[0];
+    let started = Started::from_words([event.a, event.b]);
+    assert_eq!((event.kind, started.ranks, started.first_rank), (STARTED, 1, 5));
+    assert_eq!((started.context, started.sequence), (7, 2));
 }
 
 #[test]

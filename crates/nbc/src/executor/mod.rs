@@ -252,7 +252,10 @@ impl Nbc {
             active.instance = self.instance;
             active.begun = now_ns();
             let (context, algorithm) = (active.context, schedule.algorithm);
-            let started = Started { instance: self.instance, algorithm, context, sequence };
+            let group = &schedule.group;
+            let first_rank = group.world_ranks().first().map_or(0, |first| *first as u16);
+            let (instance, ranks) = (self.instance, group.size() as u16);
+            let started = Started { instance, algorithm, ranks, first_rank, context, sequence };
             let [a, b] = started.words();
             trace.record_at(active.begun, crate::trace::STARTED, a, b);
         }

@@ -32,7 +32,7 @@ fn recording(path: &Path, format: TraceFormat, rank: u32) -> Recording {
     let record = |ns: u64, kind: u16, [a, b]: [u64; 2]| trace.record_at(ns, kind, a, b);
     let algorithm =
         (1..).find(|n| nbc::algorithm(*n).is_some_and(|a| a.operation.name() == "ibcast")).unwrap();
-    let started = nbc::Started { instance: 9, algorithm, context: 5, sequence: 3 };
+    let started = nbc::Started { instance: 9, algorithm, ranks: 2, first_rank: 0, context: 5, sequence: 3 };
     record(1_100, nbc::STARTED, started.words());
     let peer = 1 - rank as u16;
     let passed = p2p::Passed { peer, number: 1, collective: true, announced: false, bytes: 40 };

@@ -248,6 +248,8 @@ impl Reader {
         details.extend(algorithm.map(|a| ("algorithm", Value::Text(a.name))));
         if let Some(started) = self.started.get(&instance) {
             details.push(("context", Value::Number(started.context.into())));
+            details.push(("ranks", Value::Number(started.ranks.into())));
+            details.push(("first_rank", Value::Number(started.first_rank.into())));
             details.push(("sequence", Value::Number(started.sequence.into())));
         }
         (name, details)
