@@ -7,7 +7,7 @@ use tocsin_sync::clock::now_ns;
 pub mod kind {
     /// A handler entry began; a = cause.
     pub const INTERRUPT: u16 = 1;
-    /// It ended; a = nanoseconds, b = 1 when work was left.
+    /// It ended; a = nanoseconds, b = the cause, and whether work was left: [`interrupt_end`].
     pub const INTERRUPT_END: u16 = 2;
     /// A handler found the engine busy.
     pub const DEFERRED: u16 = 3;
@@ -24,6 +24,16 @@ pub mod kind {
     pub const LIBRARY: u16 = 8;
     /// First number for other layers: `p2p` has 64 to 79, `nbc` 80 to 95.
     pub const FIRST_FREE: u16 = 64;
+
+    /// What the b of an [`INTERRUPT_END`] says: the cause, and whether work was left.
+    pub fn interrupt_end(b: u64) -> (u64, bool) {
+        (b >> 1, b & 1 != 0)
+    }
+
+    /// The b of an [`INTERRUPT_END`]. Handler-safe.
+    pub(crate) fn interrupt_ended(cause: u64, more: bool) -> u64 {
+        cause << 1 | u64::from(more)
+    }
 }
 
 /// One event.
@@ -124,6 +134,9 @@ impl Trace {
                 found.push((stamp >> 16, event));
             }
         }
+        // One that was lapped may have been the last to write.
+        let overwritten = self.recorded().saturating_sub(self.entries.len() as u64);
+        found.retain(|(number, _)| *number > overwritten);
         found.sort_unstable_by_key(|(position, _)| *position);
         found.into_iter().map(|(_, event)| event).collect()
     }
@@ -134,9 +147,6 @@ mod tests {
     use super::*;
 
     #[test]
-        // One that was lapped may have been the last to write.
-        let overwritten = self.recorded().saturating_sub(self.entries.len() as u64);
-        found.retain(|(number, _)| *number > overwritten);
     fn keeps_the_newest_in_order() {
         let trace = Trace::new(8);
         for i in 0..20 {
@@ -150,16 +160,6 @@ mod tests {
     }
 
     #[test]
-    fn torn_events_are_left_out() {
-        let trace = Trace::new(4);
-        std::thread::scope(|scope| {
-            for writer in 0..2u64 {
-                let trace = &trace;
-                scope.spawn(move || {
-                    for i in 0..20_000u64 {
-                        let value = writer << 32 | i;
-                        trace.record_at(value + 1, 7, value, !value);
-    #[test]
     fn what_a_lapped_writer_leaves_is_left_out() {
         let trace = Trace::new(4);
         for i in 0..6 {
@@ -170,6 +170,16 @@ mod tests {
         assert_eq!(trace.drain().iter().map(|e| e.a).collect::<Vec<_>>(), [2, 3, 4]);
     }
 
+    #[test]
+    fn torn_events_are_left_out() {
+        let trace = Trace::new(4);
+        std::thread::scope(|scope| {
+            for writer in 0..2u64 {
+                let trace = &trace;
+                scope.spawn(move || {
+                    for i in 0..20_000u64 {
+                        let value = writer << 32 | i;
+                        trace.record_at(value + 1, 7, value, !value);
                     }
                 });
             }

@@ -65,18 +65,18 @@ impl<W: Work> Engine<W> {
         if begun == 0 && left.began == 0 && !left.worked && !left.more && self.duty.idle() {
             return;
         }
-        self.account(if begun == 0 { left.began } else { begun }, left.more);
+        self.account(cause, if begun == 0 { left.began } else { begun }, left.more);
     }
 
     /// Charges an entry that began at `begun` (0: it found nothing, and nobody looked) and now ends, and has it go on
     /// later if there is `more`.
-    fn account(&self, begun: u64, more: bool) {
+    fn account(&self, cause: Cause, begun: u64, more: bool) {
         let ended = now_ns();
         let took = if begun == 0 { IDLE_PASS_NS } else { ended.wrapping_sub(begun) };
         stats::add(&self.stats.stolen_ns, took);
         self.duty.charge(ended, took.saturating_add(ENTRY_NS));
         if let Some(trace) = self.trace() {
-            trace.record_at(ended, kind::INTERRUPT_END, took, u64::from(more));
+            trace.record_at(ended, kind::INTERRUPT_END, took, kind::interrupt_ended(cause as u64, more));
         }
         let wait = self.duty.wait(ended);
         if wait > 0 && self.throttle(wait) {

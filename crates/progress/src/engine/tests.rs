@@ -169,8 +169,21 @@ fn a_computing_rank_is_interrupted() {
     posting.join().unwrap();
     let stats = engine.stats().snapshot();
     assert!(stats.interrupts > 0 && stats.stolen_ns > 0, "{stats:?}");
-    assert!(engine.trace().unwrap().drain().iter().any(|e| e.kind == kind::INTERRUPT));
     drop(receiver);
+    // An end says by itself what its beginning said.
+    let (mut begun, mut ended) = (None, 0);
+    for event in engine.trace().unwrap().drain() {
+        match event.kind {
+            kind::INTERRUPT => begun = Some(event.a),
+            kind::INTERRUPT_END => {
+                let cause = kind::interrupt_end(event.b).0;
+                assert!(begun.take().is_none_or(|begun| begun == cause), "{event:?}");
+                ended += 1;
+            }
+            _ => {}
+        }
+    }
+    assert!(ended > 0);
     // Each stay in the library is one event, whose thread it names.
     let stays = || {
         let events = engine.trace().unwrap().drain().into_iter();

@@ -44,7 +44,10 @@ fn recording(path: &Path, format: TraceFormat, rank: u32) -> Recording {
     record(1_350, kind::LIBRARY, [300, 77]);
     record(1_400, kind::LIBRARY, [10, 78]);
     record(2_000, kind::INTERRUPT, [2, 0]);
-    record(3_500, kind::INTERRUPT_END, [1_500, 1]);
+    record(3_500, kind::INTERRUPT_END, [1_500, 2 << 1 | 1]);
+    // Two without their beginnings, one of a cause that is none.
+    record(3_600, kind::INTERRUPT_END, [50, 1 << 1]);
+    record(3_700, kind::INTERRUPT_END, [1, 77 << 1]);
     recording
 }
 
@@ -68,11 +71,13 @@ fn files_of_ranks_are_joined_and_gone() {
         r#"{"name":"library","ph":"X","pid":1,"tid":0,"ts":0.050,"dur":0.300}"#,
         r#"{"name":"computing","ph":"X","pid":1,"tid":0,"ts":0.350,"dur":0.650}"#,
         r#"{"name":"handler","ph":"X","pid":0,"tid":0,"ts":1.000,"dur":1.500,"args":{"cause":"unmask","work_left":true}}"#,
+        r#"{"name":"handler","ph":"X","pid":0,"tid":0,"ts":2.550,"dur":0.050,"args":{"cause":"timer","work_left":false}}"#,
+        r#"{"name":"handler","ph":"X","pid":0,"tid":0,"ts":2.699,"dur":0.001,"args":{"work_left":false}}"#,
         r#""tid":1,"args":{"name":"thread 1"}"#,
         r#"{"name":"ibcast send","ph":"X","pid":0,"tid":3,"ts":0.200,"dur":0.100,"args":{"operation":"ibcast","algorithm":"#,
         r#""context":5,"sequence":3,"step":"recv","peer":0,"bytes":40}}"#,
-        r#""context":5,"sequence":3,"failed":false}}"#,
-        r#""recorded":8,"lost":0,"origin_ns":1000"#,
+        r#""ranks":2,"first_rank":0,"context":5,"sequence":3,"failed":false}}"#,
+        r#""recorded":10,"lost":0,"origin_ns":1000"#,
     ] {
         assert!(text.contains(line), "{line}\n{text}");
     }
@@ -84,11 +89,6 @@ fn files_of_ranks_are_joined_and_gone() {
     assert_eq!(flow("s"), flow("f"));
 }
 
-#[test]
-fn the_name_or_the_configuration_says_which_format() {
-    let scratch = Scratch::new("format");
-    for (name, format, paje) in [
-        ("trace.paje", TraceFormat::Auto, true),
 #[test]
 fn what_cannot_be_joined_stays() {
     let scratch = Scratch::new("stays");
@@ -111,6 +111,11 @@ fn what_cannot_be_joined_stays() {
     assert!(scratch.files() == 1 && std::fs::read_to_string(&path).unwrap().contains("\"pid\":1"));
 }
 
+#[test]
+fn the_name_or_the_configuration_says_which_format() {
+    let scratch = Scratch::new("format");
+    for (name, format, paje) in [
+        ("trace.paje", TraceFormat::Auto, true),
         ("trace.paje", TraceFormat::Chrome, false),
         ("trace.json", TraceFormat::Paje, true),
     ] {
@@ -135,7 +140,10 @@ fn a_rank_that_nobody_joins_writes_its_own_and_what_was_overwritten_is_counted()
     }
     alone.write(0);
     let text = std::fs::read_to_string(scratch.0.join("trace.0.json")).unwrap();
-    assert!(text.contains(&format!("\"recorded\":{},\"lost\":8,\"origin_ns\":0", EVENTS + 8)), "{text:.500}");
+    assert!(
+        text.contains(&format!("\"recorded\":{},\"lost\":10,\"origin_ns\":0", EVENTS + 10)),
+        "{text:.500}"
+    );
     // Nothing is said of the time before the first that is left.
     assert!(text.contains(r#"{"name":"computing","ph":"X","pid":0,"tid":0,"ts":4.000"#), "{text:.500}");
 }

@@ -166,8 +166,6 @@ struct Reader {
     copies: Vec<Slice>,
     moments: Vec<Moment>,
     ends: Vec<End>,
-    /// Of the interrupt that has begun.
-    cause: u64,
 }
 
 impl Reader {
@@ -180,10 +178,13 @@ impl Reader {
             details,
         };
         match kind {
-            // Shown by its end.
-            kind::INTERRUPT => self.cause = a,
+            // (Its beginning is not shown but by its end.)
             kind::INTERRUPT_END => {
-                let details = vec![("cause", of(&CAUSES, self.cause)), ("work_left", Value::Flag(b != 0))];
+                let (cause, more) = kind::interrupt_end(b);
+                let cause = usize::try_from(cause).ok().and_then(|at| CAUSES.get(at));
+                let mut details: Details =
+                    cause.map(|cause| ("cause", Value::Text(cause))).into_iter().collect();
+                details.push(("work_left", Value::Flag(more)));
                 self.on(joined, ended(a, HANDLER, details));
             }
             kind::LIBRARY => self.on(b, ended(a, LIBRARY, Vec::new())),
@@ -247,9 +248,9 @@ impl Reader {
         let mut details = vec![("operation", Value::Text(name))];
         details.extend(algorithm.map(|a| ("algorithm", Value::Text(a.name))));
         if let Some(started) = self.started.get(&instance) {
-            details.push(("context", Value::Number(started.context.into())));
             details.push(("ranks", Value::Number(started.ranks.into())));
             details.push(("first_rank", Value::Number(started.first_rank.into())));
+            details.push(("context", Value::Number(started.context.into())));
             details.push(("sequence", Value::Number(started.sequence.into())));
         }
         (name, details)
@@ -311,9 +312,6 @@ mod tests {
     }
 
     #[test]
-    fn what_overlaps_has_rows_of_its_own() {
-        let rows = lanes(Shows::Steps, vec![slice(8, 4), slice(0, 10), slice(10, 2), slice(11, 1)]);
-    #[test]
     fn lost_is_what_was_overwritten() {
         let lost = |recorded: u64| {
             let part = Part { rank: 0, recorded, thread: 7, since: 1, until: 9, events: Vec::new() };
@@ -323,6 +321,9 @@ mod tests {
         assert_eq!([2, EVENTS as u64, EVENTS as u64 + 3].map(lost), [0, 0, 3]);
     }
 
+    #[test]
+    fn what_overlaps_has_rows_of_its_own() {
+        let rows = lanes(Shows::Steps, vec![slice(8, 4), slice(0, 10), slice(10, 2), slice(11, 1)]);
         let begun = |row: &Row| row.slices.iter().map(|s| s.begun).collect::<Vec<_>>();
         assert_eq!(rows.iter().map(begun).collect::<Vec<_>>(), [vec![0, 10], vec![8], vec![11]]);
     }
