@@ -78,8 +78,8 @@ pub(crate) struct Run {
     /// How large messages travel: auto, direct, cma, vmsplice, double [default: auto]
     #[arg(long, value_name = "L", value_parser = word::<Lmt>)]
     pub lmt: Option<Lmt>,
-    /// Write what every rank did when to this file: computing, in the library, in a handler; messages; collectives and
-    /// their steps. A rank adds its last 65536 events when it leaves the world in good order
+    /// Write what every rank did when to this file: computing, in the library (from where a call enters the engine), in a
+    /// handler; messages; collectives and their steps. A rank adds its last 65536 events when it leaves the world in good order
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
     /// Format of the trace: chrome (trace JSON, for ui.perfetto.dev), paje (for ViTE and pj_dump) [default: paje for a file

@@ -153,7 +153,7 @@ pub static VARIABLES: &[Variable] = &[
         name: "TOCSIN_TRACE",
         values: "the name of a file in a directory that exists",
         default: "no trace",
-        meaning: "file for a trace of states, messages, collectives and their steps; the last 65536 events of each rank that left the world in good order",
+        meaning: "file for a trace of states (in the library: from where a call enters the engine), messages, collectives and their steps; the last 65536 events of each rank that left the world in good order",
         internal: false,
         set: |c, v| {
             if v.is_empty() {
