@@ -223,6 +223,10 @@ pub fn is_held(target: &Descriptor, mark: &Mark, urgency: Urgency) -> bool {
 /// Takes a held mark back, so that [`ring`] rings. Progress class: wait-free: one store. Handlers may call it.
 #[inline]
 pub fn release(mark: &Mark) {
+    // A child of fork must not have its parent believe that the owner has looked.
+    if fork::disowned() {
+        return;
+    }
     // SYNC POINT: Relaxed: only this rank suppresses anything by it.
     mark.0.store(0, Ordering::Relaxed);
 }

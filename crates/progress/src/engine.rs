@@ -66,7 +66,7 @@ const USER_CONTINUE_NS: u64 = 5_000;
 /// thread itself, in a wait, or the peer in one. Long enough to interrupt nobody for that; short against the millisecond
 /// that both may compute.
 const UNFINISHED_NS: u64 = 200_000;
-/// Tries to leave at which a signal may be held back.
+/// Tries to leave in one stay at which a signal may be held back; each but the last may end in a pass.
 const PATIENT_TRIES: u32 = 4;
 const _: () = assert!(PATIENT_TRIES < USER_PASSES);
 /// How long a user's thread holds back signals: about what they take.
@@ -109,6 +109,14 @@ impl EngineConfig {
     pub fn oversubscribed(self) -> Self {
         EngineConfig { spin_ns: 5_000, yield_ns: 200_000, ..self }
     }
+}
+
+/// What is left of a thread's patience with those whom it would have to interrupt, in one stay.
+enum Patience {
+    Untried,
+    /// Until when, and for how many tries more.
+    Until(u64, u32),
+    Over,
 }
 
 /// One rank's engine. See the module.
@@ -383,15 +391,12 @@ impl<W: Work> Engine<W> {
         // Who stays in the library goes on by itself, but after the callbacks, which may take their time.
         let leaves = touched && !handler && (budget.is_in_passing() || !self.callbacks.is_empty());
         let mut unfinished = false;
-        let (mut tries, mut until) = (0, 0);
+        let mut patience = if handler { Patience::Over } else { Patience::Untried };
         let clean = self.token.drain(
             work,
             limit,
             |work| {
-                tries += 1;
-                if tries > PATIENT_TRIES {
-                    work.leave();
-                } else if self.ring(work, context, &mut until) {
+                if self.ring(work, &mut patience) {
                     return true;
                 }
                 unfinished = leaves && work.is_unfinished();
@@ -440,49 +445,55 @@ impl<W: Work> Engine<W> {
 
     /// Rings whom there is something to say to. But a user's thread that would have to interrupt somebody by signal holds that back for a
     /// moment: who has posted something is mostly about to wait for it, and then looks by himself; as this thread does meanwhile,
-    /// whom others would have to interrupt. True: something has come for this rank, and nobody is rung yet who is
-    /// held back: a pass, and another call.
-    ///
-    /// `until`: 0, then when the patience ends, for all calls of one stay.
+    /// whom others would have to interrupt. True: something has come for this rank meanwhile, and a pass is due, and another
+    /// call after it.
     #[inline]
-    fn ring(&self, work: &mut W, context: Context, until: &mut u64) -> bool {
-        if context == Context::Handler {
+    fn ring(&self, work: &mut W, patience: &mut Patience) -> bool {
+        if let Patience::Over = patience {
             work.leave();
             false
         } else if work.leave_quietly() {
-            self.ring_patiently(work, until)
+            self.ring_patiently(work, patience)
         } else {
-            if *until != 0 {
+            if let Patience::Until(..) = patience {
                 self.patience.note(true);
+                *patience = Patience::Over;
             }
             false
         }
     }
 
     #[cold]
-    fn ring_patiently(&self, work: &mut W, until: &mut u64) -> bool {
-        if *until == 0 && !self.patience.is_good() {
-            self.patience.note(false);
-            work.leave();
-            return false;
+    fn ring_patiently(&self, work: &mut W, patience: &mut Patience) -> bool {
+        let (until, tries) = match patience {
+            Patience::Until(until, tries) => (*until, tries.saturating_sub(1)),
+            // On a crowded node the peer may want this core.
+            _ if self.config.yield_ns == 0 && self.patience.is_good() => {
+                (now_ns().saturating_add(PATIENCE_NS), PATIENT_TRIES)
+            }
+            _ => (0, 0),
+        };
+        *patience = Patience::Until(until, tries);
+        let (mut holds, mut came) = (true, false);
+        let in_time = |engine: &Self| now_ns() < until && !engine.token.is_requested();
+        if tries > 0 && in_time(self) {
+            self.own.begin_poll();
+            while holds && !work.work_left() && in_time(self) {
+                spin_loop();
+                holds = work.leave_quietly();
+            }
+            // What was published while this thread was seen looking was not announced to anybody: `end_poll` fences, look, and
+            // whatever is there has its pass.
+            self.own.end_poll();
+            came = work.work_left();
         }
-        // Anew after a pass: the others are busy with the like of it.
-        *until = now_ns().saturating_add(PATIENCE_NS);
-        self.own.begin_poll();
-        let mut holds = true;
-        while holds && !work.work_left() && now_ns() < *until {
-            spin_loop();
-            holds = work.leave_quietly();
+        if holds && came && in_time(self) {
+            return true;
         }
-        // What was published while this thread was seen looking was not announced: `end_poll` fences, look.
-        self.own.end_poll();
-        let came = work.work_left();
-        let patient = now_ns() < *until;
-        if !(came && patient) {
-            self.patience.note(!holds);
-            work.leave();
-        }
-        came && patient
+        self.patience.note(!holds);
+        *patience = Patience::Over;
+        work.leave();
+        came
     }
 
     #[inline]

@@ -190,16 +190,22 @@ impl ShmTransport {
             // SAFETY: the pair is connected, so that its head is allocated, and the block of a rank always is; both
             // are made of atomics and outlive the endpoint. The fence above is the one that `ring` and `hold_back` ask for.
             let (descriptor, mark) = unsafe { (&(*state.block).descriptor, &(*state.to).mark.0) };
+            // Who waits for room has requests that cannot go on: that is urgent, and not held back.
+            let frees = state.takes_waiting_sender();
             if state.held {
                 // Who looks now sees all that was sent; who has looked, all but what was sent after that.
                 state.sent = descriptor.attention().pollers() == 0 && (state.renewed || mark.is_set());
-                state.held = hold && state.sent && !state.renewed && is_held(descriptor, mark, state.urgency);
+                state.held = hold
+                    && !frees
+                    && state.sent
+                    && !state.renewed
+                    && is_held(descriptor, mark, state.urgency);
                 if !state.held {
                     release(mark);
                 }
             }
             state.renewed = false;
-            if hold && state.sent && !state.held {
+            if hold && state.sent && !state.held && !frees {
                 state.held = hold_back(descriptor, mark, state.urgency);
             }
             if state.held {
@@ -210,8 +216,6 @@ impl ShmTransport {
                 }
                 continue;
             }
-            // Who waits for room has requests that cannot go on: that is urgent.
-            let frees = state.takes_waiting_sender();
             let urgency = if frees { Urgency::Urgent } else { state.urgency };
             let vector = (self.rank % VECTORS) as u8;
             let outcome = if state.sent || frees {
