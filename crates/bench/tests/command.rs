@@ -25,7 +25,13 @@ fn has(row: &Value, keys: &str) {
 #[test]
 fn info() {
     let rows = rows("info --json");
-    has(&rows[0], "uintr_cpu uintr_kernel backends lmt cores numa_nodes");
+    has(&rows[0], "uintr_cpu uintr_kernel backends lmt devices cores numa_nodes");
+    let devices = rows[0]["devices"].as_array().unwrap();
+    let names: Vec<&str> = devices.iter().map(|device| device["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["knem", "xpmem", "dsa"]);
+    for device in devices {
+        has(device, "presence why driven");
+    }
     assert!(String::from_utf8(tocsin("info").stdout).unwrap().contains("signal    usable"));
 }
 

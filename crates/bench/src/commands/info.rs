@@ -1,5 +1,7 @@
 //! `tocsin info`: what this machine can do, and why it cannot do the rest.
 
+mod devices;
+
 use crate::cli::Info;
 use crate::error::Error;
 use crate::plot::{cpu_model, kernel};
@@ -17,13 +19,14 @@ struct Usable {
 pub(crate) fn run(args: &Info) -> Result<(), Error> {
     let probe = tocsin_uintr_sys::probe();
     let topology = Topology::machine().map_err(Error::failed)?;
-    let (backends, lmt) = (backends(), strategies());
+    let (backends, lmt, devices) = (backends(), strategies(), devices::all());
     if args.json {
         let row = Row::new("info")
             .set("uintr_cpu", probe.cpuid)
             .set("uintr_kernel", probe.kernel_enabled)
             .set("backends", list(&backends))
             .set("lmt", list(&lmt))
+            .set("devices", devices.iter().map(device_entry).collect::<Value>())
             .set("cores", topology.cores.len())
             .set("pus", topology.pus())
             .set("numa_nodes", topology.nodes.len())
@@ -49,6 +52,10 @@ pub(crate) fn run(args: &Info) -> Result<(), Error> {
     text += &table(&backends);
     text += "\nStrategies for large messages (LMT)\n";
     text += &table(&lmt);
+    text += "\nDevices that copy large messages (tocsin does not drive them)\n";
+    for device in &devices {
+        text += &format!("  {:<9} {:<13} {}\n", device.name, device.presence.word(), device.why);
+    }
     text += &format!("\nTopology (from {})\n  {}\n", topology.source, topology.summary());
     for (at, core) in topology.cores.iter().enumerate() {
         let cpus: Vec<String> = core.cpus.iter().map(ToString::to_string).collect();
@@ -104,6 +111,10 @@ fn cma_refusal() -> Option<String> {
         }
         _ => tocsin_world::cma_refusal(),
     }
+}
+
+fn device_entry(device: &devices::Device) -> Value {
+    json!({"name": device.name, "presence": device.presence.word(), "why": device.why, "driven": false})
 }
 
 fn list(all: &[Usable]) -> Value {
