@@ -11,6 +11,7 @@ mod progress;
 pub mod ring;
 mod session;
 
+pub(crate) use progress::bar as progress_bar;
 pub use session::Session;
 
 use crate::cli::Common;
@@ -90,7 +91,11 @@ fn most(
 }
 
 /// An error when any rank got wrong data: a wrong result is never a row that looks like a right one.
-fn check(measured: &[crate::fleet::block::Measured], plan: &Plan, what: &str) -> Result<(), Error> {
+pub(crate) fn check(
+    measured: &[crate::fleet::block::Measured],
+    plan: &Plan,
+    what: &str,
+) -> Result<(), Error> {
     match measured.iter().position(|m| m.verified == 0) {
         None => Ok(()),
         Some(rank) => Err(Error::Failed(format!(

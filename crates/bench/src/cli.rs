@@ -39,6 +39,11 @@ pub(crate) enum Command {
     /// Measure
     #[command(after_help = "Example: tocsin bench overlap --backend signal,poll --plot plots")]
     Bench(Bench),
+    /// Measure from which size on messages travel how on this machine, and write the table that TOCSIN_TUNE names
+    #[command(
+        after_help = "Example: tocsin tune --output tocsin.tune && TOCSIN_TUNE=tocsin.tune tocsin run -n 4 -- ./my_program"
+    )]
+    Tune(Tune),
     /// What the placement policies, the cost model and the simulator decide, on this machine or on one you do not have
     #[command(
         after_help = "Example: tocsin plan placement --topology 'numa:2 core:4' --ranks 6 --progress numa"
@@ -102,6 +107,34 @@ pub(crate) struct Run {
     /// The program and its arguments
     #[arg(last = true, required = true, value_name = "PROG ARGS")]
     pub program: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Tune {
+    /// Where the table goes; what is there is replaced
+    #[arg(long, value_name = "FILE", default_value = "tocsin.tune")]
+    pub output: PathBuf,
+    /// Fewer sizes and rounds: about 10 s rather than 2 minutes at most
+    #[arg(long)]
+    pub quick: bool,
+    /// What a rank is: process, thread, a list measures each [default: both]
+    #[arg(long, value_name = "LIST", value_parser = word::<Kind>, value_delimiter = ',')]
+    pub kind: Vec<Kind>,
+    /// How many pairs of ranks exchange messages at once, a list measures each [default: 1, 2, 4, ... while there are cores]
+    #[arg(long, value_name = "LIST", value_parser = counts)]
+    pub at_once: Option<Sizes>,
+    /// How a rank is notified: auto, uintr, signal, thread, poll
+    #[arg(long, value_name = "B", value_parser = word::<Backend>, default_value = "auto")]
+    pub backend: Backend,
+    /// Message sizes: 64K, 1M, a list, a range A..B (doubling, B included)
+    #[arg(long, value_name = "LIST", value_parser = sizes)]
+    pub sizes: Option<Sizes>,
+    /// Measured rounds per size
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub rounds: Option<u64>,
+    /// One JSON object per line on standard output
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Debug, Args)]

@@ -12,6 +12,7 @@ use crate::error::Error;
 use crate::rank::Member;
 use crate::values::{Backend, Kind, Lmt};
 use block::{Block, Measured, Task};
+use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
@@ -30,6 +31,8 @@ pub(crate) struct Plan {
     pub ranks: u32,
     pub bind: Policy,
     pub lmt: Lmt,
+    /// Longest eager message in bytes, if it is not as the environment says; then a table that it names does not count.
+    pub eager_max: Option<usize>,
     pub algorithm: Option<String>,
     /// Collectives are prepared once and restarted.
     pub persistent: bool,
@@ -58,6 +61,7 @@ impl Plan {
                     ranks,
                     bind,
                     lmt: common.lmt,
+                    eager_max: None,
                     algorithm: None,
                     persistent: false,
                     progress: None,
@@ -107,7 +111,10 @@ impl Plan {
 
     /// The library's configuration: that of the environment, with what the command line says on top.
     fn config(&self) -> Result<Config, Error> {
-        let mut config = Config::from_env().map_err(|e| Error::Usage(e.to_string()))?;
+        // Who measures anew may have in the environment what is to be replaced.
+        let read = |(name, _): &(OsString, OsString)| self.eager_max.is_none() || name != "TOCSIN_TUNE";
+        let mut config = Config::from_variables(std::env::vars_os().filter(read))
+            .map_err(|e| Error::Usage(e.to_string()))?;
         config.backend = self.backend;
         config.bind = self.bind;
         if let Some(progress) = self.progress {
@@ -116,12 +123,10 @@ impl Plan {
         if let Some(trace) = &self.trace {
             (config.trace, config.trace_format) = (Some(trace.clone()), TraceFormat::Chrome);
         }
-        config.lmt = match self.lmt {
-            Lmt::Direct => tocsin_world::Lmt::Direct,
-            Lmt::Cma => tocsin_world::Lmt::Cma,
-            Lmt::Double => tocsin_world::Lmt::Double,
-            Lmt::Auto | Lmt::Vmsplice => tocsin_world::Lmt::Auto,
-        };
+        config.lmt = self.lmt.of_library();
+        if let Some(eager_max) = self.eager_max {
+            config.eager_max = eager_max;
+        }
         Ok(config)
     }
 }

@@ -19,6 +19,7 @@ mod shared;
 pub mod simulate;
 pub mod stats;
 mod steps;
+mod tune;
 mod values;
 
 pub use cli::Cli;
@@ -39,6 +40,7 @@ pub fn run(cli: &Cli) -> ExitCode {
     let done = match &cli.command {
         Command::Info(args) => commands::info::run(args).map(|()| 0),
         Command::Run(args) => commands::run::run(args),
+        Command::Tune(args) => tune::run(args).map(|()| 0),
         Command::Plan(args) => commands::plan::run(&args.plan).map(|()| 0),
         Command::Rank(start) => rank::run(start).map(|()| 0),
         Command::Peer(args) => latency::peer(args).map(|()| 0),

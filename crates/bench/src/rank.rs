@@ -130,6 +130,7 @@ impl<'a> Member<'a> {
         match task {
             Task::Quit => Ok(Measured::default()),
             Task::Pingpong { bytes, trips } => self.pingpong(bytes as usize, trips),
+            Task::Together { bytes, trips } => self.together(bytes as usize, trips),
             Task::Overlap { bytes, case, work } => self.overlap(bytes as usize, case, work),
             Task::Coll { op, bytes, root, work } => self.coll(op, bytes as usize, root as u32, work),
             Task::Alone { op, bytes, root, count } => {

@@ -79,6 +79,16 @@ words! {
     }
 }
 impl Lmt {
+    /// The library's word for it.
+    pub(crate) fn of_library(self) -> tocsin_world::Lmt {
+        match self {
+            Lmt::Direct => tocsin_world::Lmt::Direct,
+            Lmt::Cma => tocsin_world::Lmt::Cma,
+            Lmt::Double => tocsin_world::Lmt::Double,
+            Lmt::Auto | Lmt::Vmsplice => tocsin_world::Lmt::Auto,
+        }
+    }
+
     /// An error unless this version has it.
     pub(crate) fn check(self) -> Result<(), Error> {
         match self {

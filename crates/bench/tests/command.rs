@@ -66,6 +66,9 @@ fn usage_is_2_and_failure_is_1() {
         ("bench outstanding --count 0", 2, "at least 1"),
         ("bench outstanding --completion smoke", 2, "wait, callback"),
         ("bench outstanding --count 10000 --sizes 1M", 2, "more than 1 GiB"),
+        ("tune --output /no/such/directory/table", 2, "--output"),
+        ("tune --at-once 0", 2, "at least 1"),
+        ("tune --kind fiber", 2, "process, thread"),
         ("run -n 1 -- /nonexistent/program", 1, "/nonexistent/program"),
     ] {
         let out = tocsin(line);
@@ -74,6 +77,49 @@ fn usage_is_2_and_failure_is_1() {
         assert!(stderr.contains(says), "{line}: {stderr}");
         assert!(out.stdout.is_empty(), "{line}");
     }
+}
+
+/// What is written is read by a world, and says of each kind of ranks what it measured; another machine's is refused.
+#[test]
+fn a_table_is_measured_and_used() {
+    let file = std::env::temp_dir().join(format!("tocsin-tune-of-the-command-{}", std::process::id()));
+    let name = file.to_str().unwrap();
+    let measured = rows(&format!("tune --output {name} --sizes 4K,48K --rounds 1 --at-once 1 --json"));
+    for kind in ["process", "thread"] {
+        let of = |row: &&Value| row["kind"] == kind && row["at_once"] == 1;
+        let times: Vec<&Value> = measured.iter().filter(of).filter(|row| row.get("lmt").is_some()).collect();
+        assert!(times.iter().any(|row| row["lmt"] == "eager" && row["size_bytes"] == 4096), "{measured:?}");
+        assert!(!times.iter().any(|row| row["lmt"] == "eager" && row["size_bytes"] == 49152), "{measured:?}");
+        for bytes in [4096, 49152] {
+            assert!(
+                times.iter().any(|row| row["lmt"] == "double" && row["size_bytes"] == bytes),
+                "{measured:?}"
+            );
+        }
+        times.iter().for_each(|row| has(row, "bench backend ranks rounds half_rtt_us_p50"));
+        let decided: Vec<&Value> =
+            measured.iter().filter(of).filter(|row| row.get("strategy").is_some()).collect();
+        assert_eq!(decided.len(), 1, "{measured:?}");
+        has(decided[0], "eager_max_bytes from_bytes");
+    }
+    let run = |table: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tocsin"));
+        let line = "bench pingpong --rounds 1 --warmup 0 --sizes 4K,48K --json";
+        command.args(line.split_whitespace()).env("TOCSIN_TUNE", table).output().unwrap()
+    };
+    let used = run(name);
+    assert!(used.status.success(), "{}", String::from_utf8_lossy(&used.stderr));
+    let text = std::fs::read_to_string(&file).unwrap();
+    let foreign: String = text
+        .lines()
+        .map(|l| if l.starts_with("machine") { "machine another\n".into() } else { format!("{l}\n") })
+        .collect();
+    std::fs::write(&file, foreign).unwrap();
+    let refused = run(name);
+    std::fs::remove_file(&file).unwrap();
+    let why = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(2), "{why}");
+    assert!(why.contains("measured on another machine") && why.contains("tocsin tune --output"), "{why}");
 }
 
 #[test]

@@ -81,6 +81,9 @@ pub struct Config {
     /// The same for messages of collectives. Longer, because what is late there delays others: an eager message takes one
     /// interrupt of who computes, an announced one two or three.
     pub coll_eager_max: usize,
+    /// Shortest message in bytes that is offered for a single copy; shorter ones that are announced go through the Bulk
+    /// lane.
+    pub single_copy_from: u64,
     /// Unexpected messages that there is room for from the start, per class.
     pub unexpected_messages: usize,
     /// 512-byte blocks for their payloads from the start, per class. Payloads of at most 64 bytes need none.
@@ -99,6 +102,7 @@ impl Default for Config {
             eager_max: 16384,
             waiting_eager_max: 65536,
             coll_eager_max: 65536,
+            single_copy_from: 0,
             unexpected_messages: 1024,
             unexpected_blocks: 1024,
             unexpected_limit: 256 << 20,

@@ -101,6 +101,8 @@ pub struct P2p<T> {
     eager_max: [usize; 2],
     /// See [`Config::waiting_eager_max`].
     waiting_eager_max: usize,
+    /// See [`Config::single_copy_from`].
+    single_copy_from: u64,
     /// See [`Config::publish`].
     publishes: bool,
     /// Longest payload of a DATA packet.
@@ -203,6 +205,7 @@ impl<T: Transport> P2p<T> {
             size,
             eager_max,
             waiting_eager_max,
+            single_copy_from: config.single_copy_from,
             publishes: config.publish,
             piece,
             longest: eager.max(coll),

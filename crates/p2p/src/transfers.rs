@@ -101,7 +101,7 @@ impl<T: Transport> P2p<T> {
                 found: false,
             });
         }
-        if peer == self.me || chunks(total).is_none() || address == 0 {
+        if peer == self.me || total < self.single_copy_from || chunks(total).is_none() || address == 0 {
             return None;
         }
         let reach = self.transport.reach(peer, class);

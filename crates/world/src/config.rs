@@ -5,6 +5,7 @@
 
 mod placement;
 mod size;
+mod thresholds;
 mod trace_format;
 mod variables;
 
@@ -13,6 +14,7 @@ use std::path::PathBuf;
 
 use crate::BackendKind;
 use crate::error::Error;
+use crate::tune::{Table, Tuning};
 pub(crate) use placement::cores_of;
 pub use size::parse_size;
 /// Where ranks run.
@@ -27,10 +29,6 @@ pub use variables::{VARIABLES, Variable};
 
 /// Default limit of eager messages in bytes: what a data ring holds several of.
 pub const DEFAULT_EAGER_MAX: usize = 16 << 10;
-/// So many times as long are eager messages of collectives.
-const COLL_EAGER: usize = 4;
-/// So many times as long are those to who waits for them.
-const WAITING_EAGER: usize = 4;
 /// Default hard limit of memory for unexpected messages in bytes, per rank and class.
 pub const DEFAULT_UNEXPECTED_MAX: usize = 64 << 20;
 /// Default signal: SIGURG, whose default action is to ignore, so that a late ring harms nobody.
@@ -52,6 +50,20 @@ pub enum Lmt {
 }
 
 impl Lmt {
+    /// All, with their names.
+    const NAMES: [(Lmt, &str); 4] =
+        [(Lmt::Auto, "auto"), (Lmt::Direct, "direct"), (Lmt::Cma, "cma"), (Lmt::Double, "double")];
+
+    /// Its name in `TOCSIN_LMT`.
+    pub fn name(self) -> &'static str {
+        Lmt::NAMES.iter().find(|(lmt, _)| *lmt == self).map_or("auto", |(_, name)| name)
+    }
+
+    /// The one of this name.
+    pub fn named(name: &str) -> Option<Lmt> {
+        Lmt::NAMES.iter().find(|(_, known)| *known == name).map(|(lmt, _)| *lmt)
+    }
+
     pub(crate) fn strategies(self) -> tocsin_shm_transport::Strategies {
         tocsin_shm_transport::Strategies {
             direct: matches!(self, Lmt::Auto | Lmt::Direct),
@@ -74,6 +86,8 @@ pub struct Config {
     pub unexpected_max: usize,
     /// Large-message transfer strategy.
     pub lmt: Lmt,
+    /// Measured thresholds.
+    pub tune: Option<Tuning>,
     /// Placement of ranks.
     pub bind: Bind,
     /// Placement of progress threads.
@@ -95,6 +109,7 @@ impl Default for Config {
             eager_max: DEFAULT_EAGER_MAX,
             unexpected_max: DEFAULT_UNEXPECTED_MAX,
             lmt: Lmt::default(),
+            tune: None,
             bind: Bind::None,
             progress: ProgressPlacement::default(),
             topology: None,
@@ -167,26 +182,6 @@ impl Config {
             .collect()
     }
 
-    /// Longest message in bytes that comes in one packet to who waits for it. A strategy that was asked for has all that is
-    /// longer than `eager_max`.
-    pub(crate) fn waiting_eager_max(&self) -> usize {
-        match self.lmt {
-            Lmt::Auto => self.eager_max.saturating_mul(WAITING_EAGER),
-            _ => self.eager_max,
-        }
-    }
-
-    /// What the point-to-point layer needs of it.
-    pub(crate) fn point_to_point(&self) -> tocsin_p2p::Config {
-        tocsin_p2p::Config {
-            eager_max: self.eager_max,
-            coll_eager_max: self.eager_max.saturating_mul(COLL_EAGER),
-            waiting_eager_max: self.waiting_eager_max(),
-            unexpected_limit: self.unexpected_max,
-            ..tocsin_p2p::Config::default()
-        }
-    }
-
     /// The backend that this configuration means on this machine.
     ///
     /// # Errors
@@ -205,7 +200,14 @@ impl Config {
 }
 
 fn wrong(variable: &Variable, value: &str) -> Error {
-    Error::Environment { variable: variable.name.into(), value: value.into(), right: variable.values.into() }
+    let mut right = variable.values.to_owned();
+    // Of a table there is more to say than that it is none.
+    if variable.name == variables::TUNE
+        && let Err(why) = Table::read(value.as_ref())
+    {
+        right += &format!(" ({why})");
+    }
+    Error::Environment { variable: variable.name.into(), value: value.into(), right }
 }
 
 #[cfg(test)]

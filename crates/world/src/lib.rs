@@ -27,6 +27,7 @@ mod request;
 mod state;
 mod threads;
 mod trace;
+pub mod tune;
 mod world;
 
 pub use comm::{Comm, Message};

@@ -19,6 +19,7 @@ use crate::error::Error;
 use crate::request::RawRequest;
 use crate::state::RankState;
 use crate::trace::Recording;
+use crate::tune::Ranks;
 
 /// A full pool of unexpected messages from which nothing was received for this long stays full.
 const STUCK: Duration = Duration::from_secs(1);
@@ -96,8 +97,11 @@ fn try_join(place: Place, config: &Config) -> Result<(Arc<Rank>, Bound), Error> 
     }
     let ranks = segment.ranks();
     let mut transport = ShmTransport::new(segment.clone(), rank).map_err(segment_error)?;
-    transport.set_strategies(config.lmt.strategies());
-    let mut p2p = P2p::new(transport, config.point_to_point())
+    // A world of one, which has no launcher either, sends nothing that is large.
+    let kind = if launcher.is_some() { Ranks::Processes } else { Ranks::Threads };
+    let thresholds = config.thresholds(kind, ranks);
+    transport.set_strategies(thresholds.strategies);
+    let mut p2p = P2p::new(transport, config.point_to_point(&thresholds))
         .map_err(|e| Error::System { operation: "joining the world".into(), reason: e.to_string() })?;
     let closed = Arc::new(AtomicBool::new(false));
     let descriptor = segment.descriptor(rank);
@@ -153,7 +157,7 @@ fn try_join(place: Place, config: &Config) -> Result<(Arc<Rank>, Bound), Error> 
         closing: AtomicBool::new(false),
         closed,
         blocked,
-        eager_max: config.eager_max,
+        eager_max: thresholds.eager_max,
         next_context: AtomicU32::new(crate::comm::FIRST_CONTEXT),
         parked: Mutex::default(),
     };

@@ -25,9 +25,9 @@ impl Session {
         let bind = if cores >= 2 { Policy::Scatter } else { Policy::None };
         let plan = |backend: &Backend| {
             let backend = Some(usable(*backend)?);
-            let (lmt, algorithm, persistent) = (Lmt::Auto, None, false);
+            let (lmt, eager_max, algorithm, persistent) = (Lmt::Auto, None, None, false);
             let (progress, trace) = (None, None);
-            Ok(Plan { backend, kind, ranks: 2, bind, lmt, algorithm, persistent, progress, trace })
+            Ok(Plan { backend, kind, ranks: 2, bind, lmt, eager_max, algorithm, persistent, progress, trace })
         };
         let plans = backends.iter().map(plan).collect::<Result<Vec<_>, Error>>()?;
         Ok(Session { fleet: Fleet::start(&plans)? })

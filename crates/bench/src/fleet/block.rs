@@ -26,6 +26,8 @@ pub(crate) enum Task {
     Quit,
     /// `trips` round trips of `bytes` between ranks 0 and 1; the others wait in the library.
     Pingpong { bytes: u64, trips: u64 },
+    /// As `Pingpong`, each even rank with the next odd one, all at once.
+    Together { bytes: u64, trips: u64 },
     /// A message goes round all ranks `laps` times.
     Ring { bytes: u64, laps: u64 },
     /// `batches` times: rank 1 has `count` receives, which rank 0's messages meet in shuffled order of tags.
@@ -99,6 +101,7 @@ impl Task {
                 let kernel = u64::from(load.kernel == Kernel::Copy);
                 [11, bytes, trips, load.repeat << 8 | kernel << 2 | phase, load.bytes, passes]
             }
+            Task::Together { bytes, trips } => [12, bytes, trips, 0, 0, 0],
         }
     }
 
@@ -122,6 +125,7 @@ impl Task {
                 let load = Load { kernel, repeat: b >> 8, bytes: c };
                 Task::Contend { bytes, trips: a, load, passes: d, phase: PHASES[b as usize & 3] }
             }
+            12 => Task::Together { bytes, trips: a },
             _ => Task::Quit,
         }
     }

@@ -65,8 +65,23 @@ impl Member<'_> {
         Ok(())
     }
 
-    /// `trips` round trips; rank 0's time is the result.
+    /// `trips` round trips between ranks 0 and 1; rank 0's time is the result.
     pub(super) fn pingpong(&mut self, bytes: usize, trips: u64) -> Result<Measured, Error> {
+        let partner = (self.rank < 2).then_some(self.rank ^ 1);
+        let measured = self.trips(bytes, trips, partner)?;
+        self.others_wait()?;
+        Ok(measured)
+    }
+
+    /// `trips` round trips of every even rank with the next.
+    pub(super) fn together(&mut self, bytes: usize, trips: u64) -> Result<Measured, Error> {
+        let ranks = self.comm()?.size() as usize;
+        let partner = Some(self.rank ^ 1).filter(|other| *other < ranks);
+        self.trips(bytes, trips, partner)
+    }
+
+    /// `trips` round trips with a partner, if this rank has one, begun by the even rank.
+    fn trips(&mut self, bytes: usize, trips: u64, partner: Option<usize>) -> Result<Measured, Error> {
         self.send.resize(bytes);
         self.recv.resize(bytes);
         // So that content that stayed from another batch cannot pass for this one's.
@@ -76,24 +91,20 @@ impl Member<'_> {
         let start = now_ns();
         for trip in 0..trips {
             let stamp = (trip % 251) as u8 + 1;
-            match self.rank {
-                0 => {
-                    self.send.touch(stamp);
-                    self.send(1)?;
-                    self.receive(1)?;
-                }
-                1 => {
-                    self.receive(0)?;
-                    self.send.touch(stamp);
-                    self.send(0)?;
-                }
-                _ => break,
+            let Some(other) = partner else { break };
+            if self.rank.is_multiple_of(2) {
+                self.send.touch(stamp);
+                self.send(other as u32)?;
+                self.receive(other as u32)?;
+            } else {
+                self.receive(other as u32)?;
+                self.send.touch(stamp);
+                self.send(other as u32)?;
             }
             right &= self.recv.is_touched_at_ends(stamp);
         }
         let t_comm = now_ns() - start;
-        self.others_wait()?;
-        if self.rank < 2 && trips > 0 {
+        if partner.is_some() && trips > 0 {
             right &= self.recv.is_touched(((trips - 1) % 251) as u8 + 1);
         }
         Ok(Measured { t_comm, verified: u64::from(right), ..Measured::default() })

@@ -30,6 +30,7 @@ pub fn tight_config() -> Config {
         eager_max: 64,
         coll_eager_max: 64,
         waiting_eager_max: 0,
+        single_copy_from: 0,
         unexpected_messages: 1,
         unexpected_blocks: 1,
         unexpected_limit: 8 << 20,

@@ -8,12 +8,17 @@ fn read(name: &str, value: &str) -> Result<Config, Error> {
 
 #[test]
 fn right_values_are_taken_and_survive_the_way_to_another_process() {
+    let table = std::env::temp_dir().join(format!("tocsin-tune-of-the-config-{}", std::process::id()));
+    let text = format!("tocsin-tune 1\nmachine {}\nprocess 1 16384 cma 0\n", crate::tune::machine());
+    std::fs::write(&table, text).unwrap();
+    let table = table.to_str().unwrap();
     let rows: &[(&str, &[&str])] = &[
         ("TOCSIN_BACKEND", &["auto", "uintr", "signal", "thread", "poll"]),
         ("TOCSIN_SIGNAL", &["URG", "SIGURG", "USR1", "SIGUSR2", "IO", "WINCH", "40", "23"]),
         ("TOCSIN_EAGER_MAX", &["0", "64", "8K", "32K", "32768"]),
         ("TOCSIN_UNEXPECTED_MAX", &["64K", "64M", "1G"]),
         ("TOCSIN_LMT", &["auto", "direct", "cma", "double"]),
+        ("TOCSIN_TUNE", &[table]),
         ("TOCSIN_BIND", &["none", "scatter", "scatter_numa"]),
         ("TOCSIN_PROGRESS", &["none", "bind", "numa", "smt", "odd_even"]),
         ("TOCSIN_TOPOLOGY", &["numa:2 core:4 pu:1", "pu:3"]),
@@ -33,6 +38,16 @@ fn right_values_are_taken_and_survive_the_way_to_another_process() {
             assert_eq!(config, again, "{name}={value}");
         }
     }
+    std::fs::remove_file(table).unwrap();
+}
+
+#[test]
+fn a_table_that_is_refused_says_why() {
+    let text = read("TOCSIN_TUNE", "/no/such/table").unwrap_err().to_string();
+    assert!(
+        text.contains("/no/such/table cannot be read") && text.contains("tocsin tune --output"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -51,6 +66,9 @@ fn wrong_values_name_the_right_ones() {
         ("TOCSIN_UNEXPECTED_MAX", "1K"),
         ("TOCSIN_UNEXPECTED_MAX", "K"),
         ("TOCSIN_LMT", "vmsplice"),
+        ("TOCSIN_TUNE", ""),
+        ("TOCSIN_TUNE", "/no/such/table"),
+        ("TOCSIN_TUNE", "/dev/null"),
         ("TOCSIN_BIND", "everywhere"),
         ("TOCSIN_PROGRESS", "fast"),
         ("TOCSIN_TOPOLOGY", ""),

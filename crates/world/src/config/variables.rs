@@ -4,6 +4,7 @@ use super::{Config, Lmt, TraceFormat};
 use crate::BackendKind;
 use crate::config::size::parse_size;
 use crate::error::Error;
+use crate::tune::{Table, Tuning};
 
 /// One environment variable.
 #[derive(Debug)]
@@ -29,6 +30,9 @@ pub(crate) const BOOTSTRAP_FD: &str = "TOCSIN_BOOTSTRAP_FD";
 pub(crate) const BOOTSTRAP_WORLD: &str = "TOCSIN_BOOTSTRAP_WORLD";
 /// The function that a re-executed program runs.
 pub(crate) const CHILD: &str = "TOCSIN_CHILD";
+
+/// The file of measured thresholds.
+pub(super) const TUNE: &str = "TOCSIN_TUNE";
 
 /// All variables that the library reads.
 pub static VARIABLES: &[Variable] = &[
@@ -91,26 +95,25 @@ pub static VARIABLES: &[Variable] = &[
         meaning: "how large messages travel: in one copy between ranks of one process (direct), in one copy by the kernel (cma), or through two shared buffers of 64 KiB (double), which is also the way where the one asked for does not work",
         internal: false,
         set: |c, v| {
-            c.lmt = match v {
-                "auto" => Lmt::Auto,
-                "direct" => Lmt::Direct,
-                "cma" => Lmt::Cma,
-                "double" => Lmt::Double,
-                _ => return None,
-            };
+            c.lmt = Lmt::named(v)?;
             Some(())
         },
-        get: |c| {
-            Some(
-                match c.lmt {
-                    Lmt::Auto => "auto",
-                    Lmt::Direct => "direct",
-                    Lmt::Cma => "cma",
-                    Lmt::Double => "double",
-                }
-                .into(),
-            )
+        get: |c| Some(c.lmt.name().into()),
+    },
+    Variable {
+        name: TUNE,
+        values: "a file that `tocsin tune --output FILE` has written on this machine",
+        default: "no table",
+        meaning: "measured thresholds: the eager limit, unless TOCSIN_EAGER_MAX is another than its default, and with TOCSIN_LMT=auto from which size on messages go in a single copy",
+        internal: false,
+        set: |c, v| {
+            // Absolute, because ranks may be started elsewhere.
+            let file = std::path::absolute(v).ok()?;
+            let table = Table::read(&file).ok()?;
+            c.tune = Some(Tuning { file, table });
+            Some(())
         },
+        get: |c| c.tune.as_ref().and_then(|t| t.file.to_str()).map(String::from),
     },
     Variable {
         name: "TOCSIN_BIND",

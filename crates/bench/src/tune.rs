@@ -1,0 +1,238 @@
+//! `tocsin tune`: measures each usable strategy for large messages by size, and writes the thresholds that follow.
+//!
+//! Half round trips between ranks that both wait, the buffer rewritten before each send, as `bench pingpong`; the worlds of
+//! one kind of ranks in turn in one run. One world sends all that it may without asking (`eager`), each other one forces a
+//! strategy on messages of any size. So many pairs as `--at-once` says exchange at once, and the slowest counts. What the
+//! times mean is decided in `decide`.
+
+mod decide;
+
+use crate::bench::{check, progress_bar};
+use crate::cli::Tune;
+use crate::error::{Error, doing};
+use crate::fleet::block::Task;
+use crate::fleet::{Fleet, Plan, usable};
+use crate::row::{Row, Sink};
+use crate::stats::Times;
+use crate::values::{Kind, Lmt};
+use decide::Curve;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use tocsin_topology::Policy;
+use tocsin_world::Config;
+use tocsin_world::tune::{self, EAGER_LIMIT, Ranks, Table};
+
+/// Sizes that are measured, by default and in a hurry.
+const SIZES: [u64; 12] = [
+    2 << 10,
+    4 << 10,
+    8 << 10,
+    16 << 10,
+    32 << 10,
+    64 << 10,
+    128 << 10,
+    256 << 10,
+    512 << 10,
+    1 << 20,
+    2 << 20,
+    4 << 20,
+];
+const QUICK_SIZES: [u64; 6] = [4 << 10, 16 << 10, 32 << 10, 64 << 10, 256 << 10, 1 << 20];
+/// Rounds per size, by default and in a hurry.
+const ROUNDS: u64 = 15;
+const QUICK_ROUNDS: u64 = 5;
+/// After so long each size that is left gets one round.
+const LIMIT: Duration = Duration::from_secs(120);
+const QUICK_LIMIT: Duration = Duration::from_secs(10);
+/// Bytes of messages each way in a round: enough of them that the clock's own time does not show.
+const BYTES: u64 = 4 << 20;
+/// Most round trips in a round.
+const MOST_TRIPS: u64 = 100;
+/// Times of a half round trip are kept in hundredths of a nanosecond, as in `bench pingpong`.
+const UNIT: f64 = 100.0;
+
+/// Measures, and writes the table.
+pub(crate) fn run(args: &Tune) -> Result<(), Error> {
+    // Before anything takes time.
+    let output = Output::create(&args.output)?;
+    let start = Instant::now();
+    let mut sink = Sink::new(args.json);
+    let (mut rows, mut measured) = (Vec::new(), String::new());
+    let kinds = if args.kind.is_empty() { &[Kind::Process, Kind::Thread][..] } else { &args.kind };
+    for &kind in kinds {
+        for &at_once in &at_once(args)? {
+            let curves = measure(args, kind, at_once, start, &mut sink)?;
+            let thresholds = decide::thresholds(&curves);
+            let of = match kind {
+                Kind::Process => Ranks::Processes,
+                Kind::Thread => Ranks::Threads,
+            };
+            let row = tune::Row {
+                ranks: of,
+                at_once,
+                eager_max: thresholds.eager_max.unwrap_or(tocsin_world::DEFAULT_EAGER_MAX),
+                strategy: thresholds.strategy,
+                from: thresholds.from,
+            };
+            sink.row(
+                &Row::new("tune")
+                    .set("kind", kind.to_string())
+                    .set("at_once", at_once)
+                    .set("eager_max_bytes", row.eager_max)
+                    .set("strategy", row.strategy.name())
+                    .set("from_bytes", row.from),
+            );
+            for curve in &curves {
+                for (bytes, us) in &curve.points {
+                    let name = curve.name();
+                    measured += &format!("# {kind} {at_once} {name} {bytes} {}\n", crate::row::rounded(*us));
+                }
+            }
+            rows.push(row);
+        }
+    }
+    let table = Table::new(rows).map_err(Error::failed)?;
+    let text = format!(
+        "{table}# measured: ranks, pairs at once, strategy, bytes, half round trip in microseconds\n{measured}"
+    );
+    output.finish(&text)?;
+    eprintln!("wrote {0}; use it with TOCSIN_TUNE={0}", args.output.display());
+    Ok(())
+}
+
+/// A file that takes another's place when it is whole, and leaves nothing behind before.
+struct Output<'a> {
+    file: &'a Path,
+    part: PathBuf,
+}
+
+impl Output<'_> {
+    fn create(file: &Path) -> Result<Output<'_>, Error> {
+        let mut part = file.as_os_str().to_owned();
+        part.push(".part");
+        let part = PathBuf::from(part);
+        match std::fs::File::create(&part) {
+            Ok(_) => Ok(Output { file, part }),
+            Err(why) => {
+                Err(Error::Usage(format!("--output {}: no file can be made there: {why}", file.display())))
+            }
+        }
+    }
+
+    fn finish(self, text: &str) -> Result<(), Error> {
+        let written = std::fs::write(&self.part, text).and_then(|()| std::fs::rename(&self.part, self.file));
+        written.map_err(doing(format!("writing {}", self.file.display())))
+    }
+}
+
+impl Drop for Output<'_> {
+    fn drop(&mut self) {
+        let _renamed = std::fs::remove_file(&self.part);
+    }
+}
+
+/// How many pairs exchange at once: 1, 2, 4, ... as long as each rank has a core.
+fn at_once(args: &Tune) -> Result<Vec<u32>, Error> {
+    if let Some(asked) = &args.at_once {
+        let mut pairs: Vec<u32> = asked.0.iter().map(|n| *n as u32).collect();
+        pairs.sort_unstable();
+        pairs.dedup();
+        return match pairs.last() {
+            Some(most) if *most > tocsin_world::launcher::MAX_RANKS / 2 => Err(Error::Usage(format!(
+                "--at-once {most}: at most {}",
+                tocsin_world::launcher::MAX_RANKS / 2
+            ))),
+            _ => Ok(pairs),
+        };
+    }
+    let cores = Config::default().machine().map_err(Error::failed)?.cores.len() as u32;
+    Ok(std::iter::successors(Some(1u32), |pairs| pairs.checked_mul(2))
+        .take_while(|n| *n == 1 || n * 2 <= cores)
+        .collect())
+}
+
+/// The strategies that ranks of a kind have here.
+fn strategies(kind: Kind) -> Vec<Lmt> {
+    match kind {
+        Kind::Thread => vec![Lmt::Direct, Lmt::Double],
+        Kind::Process if tocsin_world::cma_refusal().is_none() => vec![Lmt::Cma, Lmt::Double],
+        Kind::Process => vec![Lmt::Double],
+    }
+}
+
+/// The times of every strategy and of eager messages, for one kind of ranks and number of pairs.
+fn measure(
+    args: &Tune,
+    kind: Kind,
+    at_once: u32,
+    start: Instant,
+    sink: &mut Sink,
+) -> Result<Vec<Curve>, Error> {
+    let ranks = at_once * 2;
+    let cores = Config::default().machine().map_err(Error::failed)?.cores.len();
+    let plan = |lmt, eager_max| {
+        Ok(Plan {
+            backend: Some(usable(args.backend)?),
+            kind,
+            ranks,
+            bind: if ranks as usize <= cores { Policy::Scatter } else { Policy::None },
+            lmt,
+            eager_max: Some(eager_max),
+            algorithm: None,
+            persistent: false,
+            progress: None,
+        })
+    };
+    let mut curves = vec![Curve::new(None)];
+    let mut plans = vec![plan(Lmt::Auto, EAGER_LIMIT)?];
+    for lmt in strategies(kind) {
+        curves.push(Curve::new(Some(lmt)));
+        plans.push(plan(lmt, 0)?);
+    }
+    let default_sizes = if args.quick { &QUICK_SIZES[..] } else { &SIZES };
+    let mut sizes = args.sizes.as_ref().map_or_else(|| default_sizes.to_vec(), |list| list.0.clone());
+    sizes.retain(|bytes| *bytes > 0);
+    sizes.sort_unstable();
+    sizes.dedup();
+    let rounds = args.rounds.unwrap_or(if args.quick { QUICK_ROUNDS } else { ROUNDS });
+    let limit = if args.quick { QUICK_LIMIT } else { LIMIT };
+    let mut fleet = Fleet::start(&plans)?;
+    let bar = progress_bar(sizes.len() as u64, &format!("{kind} ranks, {at_once} at once"));
+    for &bytes in &sizes {
+        let trips = (BYTES / bytes).clamp(1, MOST_TRIPS);
+        let rounds = if start.elapsed() < limit { rounds } else { 1 };
+        let mut half: Vec<Times> = plans.iter().map(|_| Times::default()).collect();
+        fleet.rounds(1, rounds, |at, counts, world| {
+            // What the library does not send without asking has no time.
+            if curves[at].strategy.is_none() && bytes > EAGER_LIMIT as u64 {
+                return Ok(());
+            }
+            let measured = world.run(Task::Together { bytes, trips })?;
+            check(&measured, &world.plan, "an exchange")?;
+            if counts {
+                let slowest = measured.iter().map(|m| m.t_comm).max().unwrap_or(0);
+                half[at].add((slowest as f64 / trips as f64 / 2.0 * UNIT) as u64);
+            }
+            Ok(())
+        })?;
+        for (curve, half) in curves.iter_mut().zip(&half).filter(|(_, half)| !half.is_empty()) {
+            let us = half.median() / UNIT / 1000.0;
+            curve.points.push((bytes, us));
+            sink.row(
+                &Row::new("tune")
+                    .set("backend", plans[0].backend_name())
+                    .set("kind", kind.to_string())
+                    .set("ranks", ranks)
+                    .set("at_once", at_once)
+                    .set("lmt", curve.name())
+                    .set("size_bytes", bytes)
+                    .set("rounds", half.len())
+                    .number("half_rtt_us_p50", us),
+            );
+        }
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    fleet.stop()?;
+    Ok(curves)
+}

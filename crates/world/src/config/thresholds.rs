@@ -1,0 +1,102 @@
+//! From which size on a message travels how: defaults, or what was measured.
+
+use super::{Config, DEFAULT_EAGER_MAX, Lmt};
+use crate::tune::{Ranks, Row};
+use tocsin_shm_transport::Strategies;
+
+/// So many times as long are eager messages of collectives.
+const COLL_EAGER: usize = 4;
+/// So many times as long are those to who waits for them.
+const WAITING_EAGER: usize = 4;
+
+/// What holds for one world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Thresholds {
+    /// Longest eager message in bytes.
+    pub(crate) eager_max: usize,
+    /// Longest message in bytes that comes in one packet to who waits for it.
+    waiting_eager_max: usize,
+    /// Ways to copy once.
+    pub(crate) strategies: Strategies,
+    /// Shorter messages in bytes are copied twice.
+    single_copy_from: u64,
+}
+
+impl Config {
+    /// The thresholds of a world of `size` ranks.
+    pub(crate) fn thresholds(&self, ranks: Ranks, size: u32) -> Thresholds {
+        let row = self.tune.as_ref().and_then(|tuning| tuning.table.row(ranks, size));
+        let eager_max = match row {
+            Some(row) if self.eager_max == DEFAULT_EAGER_MAX => row.eager_max,
+            _ => self.eager_max,
+        };
+        // A strategy that was asked for has all that is longer than `eager_max`.
+        let (strategies, single_copy_from, longer) = match (self.lmt, row) {
+            (Lmt::Auto, Some(row)) => (measured(row), row.from, WAITING_EAGER),
+            (Lmt::Auto, None) => (Lmt::Auto.strategies(), 0, WAITING_EAGER),
+            (lmt, _) => (lmt.strategies(), 0, 1),
+        };
+        let waiting_eager_max = eager_max.saturating_mul(longer);
+        Thresholds { eager_max, waiting_eager_max, strategies, single_copy_from }
+    }
+
+    /// What the point-to-point layer needs of both.
+    pub(crate) fn point_to_point(&self, thresholds: &Thresholds) -> tocsin_p2p::Config {
+        tocsin_p2p::Config {
+            eager_max: thresholds.eager_max,
+            coll_eager_max: thresholds.eager_max.saturating_mul(COLL_EAGER),
+            waiting_eager_max: thresholds.waiting_eager_max,
+            single_copy_from: thresholds.single_copy_from,
+            unexpected_limit: self.unexpected_max,
+            ..tocsin_p2p::Config::default()
+        }
+    }
+}
+
+/// The ways to copy once that a row leaves.
+fn measured(row: &Row) -> Strategies {
+    match row.strategy {
+        Lmt::Double => row.strategy.strategies(),
+        // What the kernel refuses between two ranks may be possible between others.
+        _ => Lmt::Auto.strategies(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tune::{Table, Tuning};
+
+    fn tuned(strategy: Lmt) -> Config {
+        let row = Row { ranks: Ranks::Processes, at_once: 1, eager_max: 4096, strategy, from: 65536 };
+        let table = Table::new(vec![row]).unwrap();
+        Config { tune: Some(Tuning { file: "table".into(), table }), ..Config::default() }
+    }
+
+    #[test]
+    fn a_table_is_what_auto_means() {
+        let config = tuned(Lmt::Cma);
+        let thresholds = config.thresholds(Ranks::Processes, 2);
+        assert_eq!((thresholds.eager_max, thresholds.strategies), (4096, Lmt::Auto.strategies()));
+        let p2p = config.point_to_point(&thresholds);
+        assert_eq!(
+            (p2p.eager_max, p2p.coll_eager_max, p2p.waiting_eager_max, p2p.single_copy_from),
+            (4096, 16384, 16384, 65536)
+        );
+        // Of threads it says nothing.
+        let defaults = Config::default().thresholds(Ranks::Threads, 2);
+        assert_eq!(config.thresholds(Ranks::Threads, 2), defaults);
+        assert_eq!((defaults.eager_max, defaults.single_copy_from), (DEFAULT_EAGER_MAX, 0));
+        assert_eq!(tuned(Lmt::Double).thresholds(Ranks::Processes, 2).strategies, Lmt::Double.strategies());
+    }
+
+    #[test]
+    fn what_is_set_goes_before_the_table() {
+        let config = Config { eager_max: 1024, ..tuned(Lmt::Double) };
+        assert_eq!(config.thresholds(Ranks::Processes, 2).eager_max, 1024);
+        let forced = Config { lmt: Lmt::Cma, ..tuned(Lmt::Double) };
+        let thresholds = forced.thresholds(Ranks::Processes, 2);
+        assert_eq!((thresholds.strategies, thresholds.single_copy_from), (Lmt::Cma.strategies(), 0));
+        assert_eq!((thresholds.eager_max, thresholds.waiting_eager_max), (4096, 4096));
+    }
+}
