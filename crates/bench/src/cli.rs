@@ -114,7 +114,7 @@ pub(crate) struct Tune {
     /// Where the table goes; what is there is replaced
     #[arg(long, value_name = "FILE", default_value = "tocsin.tune")]
     pub output: PathBuf,
-    /// Fewer sizes and rounds: about 10 s rather than 2 minutes at most
+    /// Fewer sizes and rounds; what is left after 10 s, rather than 2 minutes, gets one round
     #[arg(long)]
     pub quick: bool,
     /// What a rank is: process, thread, a list measures each [default: both]
