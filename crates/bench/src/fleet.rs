@@ -110,7 +110,7 @@ impl Plan {
     }
 
     /// The library's configuration: that of the environment, with what the command line says on top.
-    fn config(&self) -> Result<Config, Error> {
+    pub(crate) fn config(&self) -> Result<Config, Error> {
         // Who measures anew may have in the environment what is to be replaced.
         let read = |(name, _): &(OsString, OsString)| self.eager_max.is_none() || name != "TOCSIN_TUNE";
         let mut config = Config::from_variables(std::env::vars_os().filter(read))
@@ -124,9 +124,7 @@ impl Plan {
             (config.trace, config.trace_format) = (Some(trace.clone()), TraceFormat::Chrome);
         }
         config.lmt = self.lmt.of_library();
-        if let Some(eager_max) = self.eager_max {
-            config.eager_max = eager_max;
-        }
+        config.eager_max = self.eager_max.or(config.eager_max);
         Ok(config)
     }
 }

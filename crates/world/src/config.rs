@@ -80,8 +80,9 @@ pub struct Config {
     pub backend: Option<BackendKind>,
     /// Signal number of the backend `signal`.
     pub signal: i32,
-    /// Largest eager message in bytes; longer ones go by rendezvous.
-    pub eager_max: usize,
+    /// Largest eager message in bytes; longer ones go by rendezvous. `None` is what was measured, else
+    /// [`DEFAULT_EAGER_MAX`].
+    pub eager_max: Option<usize>,
     /// Hard limit of memory for unexpected messages in bytes.
     pub unexpected_max: usize,
     /// Large-message transfer strategy.
@@ -106,7 +107,7 @@ impl Default for Config {
         Config {
             backend: None,
             signal: DEFAULT_SIGNAL,
-            eager_max: DEFAULT_EAGER_MAX,
+            eager_max: None,
             unexpected_max: DEFAULT_UNEXPECTED_MAX,
             lmt: Lmt::default(),
             tune: None,

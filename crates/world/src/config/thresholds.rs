@@ -26,10 +26,8 @@ impl Config {
     /// The thresholds of a world of `size` ranks.
     pub(crate) fn thresholds(&self, ranks: Ranks, size: u32) -> Thresholds {
         let row = self.tune.as_ref().and_then(|tuning| tuning.table.row(ranks, size));
-        let eager_max = match row {
-            Some(row) if self.eager_max == DEFAULT_EAGER_MAX => row.eager_max,
-            _ => self.eager_max,
-        };
+        let measured_eager_max = row.map_or(DEFAULT_EAGER_MAX, |row| row.eager_max);
+        let eager_max = self.eager_max.unwrap_or(measured_eager_max);
         // A strategy that was asked for has all that is longer than `eager_max`.
         let (strategies, single_copy_from, longer) = match (self.lmt, row) {
             (Lmt::Auto, Some(row)) => (measured(row), row.from, WAITING_EAGER),
@@ -92,8 +90,15 @@ mod tests {
 
     #[test]
     fn what_is_set_goes_before_the_table() {
-        let config = Config { eager_max: 1024, ..tuned(Lmt::Double) };
-        assert_eq!(config.thresholds(Ranks::Processes, 2).eager_max, 1024);
+        // The default counts as any other size does, if somebody set it; a rank that is started has it from there too.
+        for bytes in [1024, DEFAULT_EAGER_MAX] {
+            let mut config = tuned(Lmt::Double);
+            config.set("TOCSIN_EAGER_MAX", &bytes.to_string()).unwrap();
+            assert_eq!(config.thresholds(Ranks::Processes, 2).eager_max, bytes);
+            assert!(config.to_variables().contains(&("TOCSIN_EAGER_MAX", bytes.to_string())));
+        }
+        let unset = tuned(Lmt::Double).to_variables();
+        assert!(!unset.iter().any(|(name, _)| *name == "TOCSIN_EAGER_MAX"), "{unset:?}");
         let forced = Config { lmt: Lmt::Cma, ..tuned(Lmt::Double) };
         let thresholds = forced.thresholds(Ranks::Processes, 2);
         assert_eq!((thresholds.strategies, thresholds.single_copy_from), (Lmt::Cma.strategies(), 0));

@@ -4,7 +4,7 @@ use super::{Config, Lmt, TraceFormat};
 use crate::BackendKind;
 use crate::config::size::parse_size;
 use crate::error::Error;
-use crate::tune::{Table, Tuning};
+use crate::tune::{EAGER_LIMIT, Table, Tuning};
 
 /// One environment variable.
 #[derive(Debug)]
@@ -71,10 +71,10 @@ pub static VARIABLES: &[Variable] = &[
         internal: false,
         set: |c, v| {
             // At most half of a lane's data ring: so that two messages are in flight.
-            c.eager_max = parse_size(v).filter(|&n| n <= 32 << 10)?;
+            c.eager_max = Some(parse_size(v).filter(|&n| n <= EAGER_LIMIT)?);
             Some(())
         },
-        get: |c| Some(c.eager_max.to_string()),
+        get: |c| c.eager_max.map(|bytes| bytes.to_string()),
     },
     Variable {
         name: "TOCSIN_UNEXPECTED_MAX",
@@ -104,7 +104,7 @@ pub static VARIABLES: &[Variable] = &[
         name: TUNE,
         values: "a file that `tocsin tune --output FILE` has written on this machine",
         default: "no table",
-        meaning: "measured thresholds: the eager limit, unless TOCSIN_EAGER_MAX is another than its default, and with TOCSIN_LMT=auto from which size on messages go in a single copy",
+        meaning: "measured thresholds: the eager limit, unless TOCSIN_EAGER_MAX is set, and with TOCSIN_LMT=auto from which size on messages go in a single copy",
         internal: false,
         set: |c, v| {
             // Absolute, because ranks may be started elsewhere.
