@@ -126,7 +126,7 @@ pub(crate) struct Tune {
     /// How a rank is notified: auto, uintr, signal, thread, poll
     #[arg(long, value_name = "B", value_parser = word::<Backend>, default_value = "auto")]
     pub backend: Backend,
-    /// Message sizes: 64K, 1M, a list, a range A..B (doubling, B included)
+    /// Message sizes, some of up to 32K and some above: 4K,1M, a list, a range A..B (doubling, B included)
     #[arg(long, value_name = "LIST", value_parser = sizes)]
     pub sizes: Option<Sizes>,
     /// Measured rounds per size

@@ -6,17 +6,18 @@
 //! times mean is decided in `decide`.
 
 mod decide;
+mod output;
 
 use crate::bench::{check, progress_bar};
 use crate::cli::Tune;
-use crate::error::{Error, doing};
+use crate::error::Error;
 use crate::fleet::block::Task;
 use crate::fleet::{Fleet, Plan, usable};
 use crate::row::{Row, Sink};
 use crate::stats::Times;
 use crate::values::{Kind, Lmt};
 use decide::Curve;
-use std::path::{Path, PathBuf};
+use output::Output;
 use std::time::{Duration, Instant};
 use tocsin_topology::Policy;
 use tocsin_world::Config;
@@ -54,14 +55,15 @@ const UNIT: f64 = 100.0;
 /// Measures, and writes the table.
 pub(crate) fn run(args: &Tune) -> Result<(), Error> {
     // Before anything takes time.
+    let (sizes, at_once) = (sizes(args)?, at_once(args)?);
     let output = Output::create(&args.output)?;
     let start = Instant::now();
     let mut sink = Sink::new(args.json);
     let (mut rows, mut measured) = (Vec::new(), String::new());
     let kinds = if args.kind.is_empty() { &[Kind::Process, Kind::Thread][..] } else { &args.kind };
     for &kind in kinds {
-        for &at_once in &at_once(args)? {
-            let curves = measure(args, kind, at_once, start, &mut sink)?;
+        for &at_once in &at_once {
+            let curves = measure(args, kind, at_once, &sizes, start, &mut sink)?;
             let thresholds = decide::thresholds(&curves);
             let of = match kind {
                 Kind::Process => Ranks::Processes,
@@ -85,49 +87,38 @@ pub(crate) fn run(args: &Tune) -> Result<(), Error> {
             for curve in &curves {
                 for (bytes, us) in &curve.points {
                     let name = curve.name();
-                    measured += &format!("# {kind} {at_once} {name} {bytes} {}\n", crate::row::rounded(*us));
+                    measured += &format!("{kind} {at_once} {name} {bytes} {}\n", crate::row::rounded(*us));
                 }
             }
             rows.push(row);
         }
     }
     let table = Table::new(rows).map_err(Error::failed)?;
-    let text = format!(
-        "{table}# measured: ranks, pairs at once, strategy, bytes, half round trip in microseconds\n{measured}"
+    let notes = format!(
+        "measured: ranks, pairs at once, strategy, bytes, half round trip in microseconds\n{measured}"
     );
-    output.finish(&text)?;
+    output.finish(&table.text(&notes))?;
     eprintln!("wrote {0}; use it with TOCSIN_TUNE={0}", args.output.display());
     Ok(())
 }
 
-/// A file that takes another's place when it is whole, and leaves nothing behind before.
-struct Output<'a> {
-    file: &'a Path,
-    part: PathBuf,
-}
-
-impl Output<'_> {
-    fn create(file: &Path) -> Result<Output<'_>, Error> {
-        let mut part = file.as_os_str().to_owned();
-        part.push(".part");
-        let part = PathBuf::from(part);
-        match std::fs::File::create(&part) {
-            Ok(_) => Ok(Output { file, part }),
-            Err(why) => {
-                Err(Error::Usage(format!("--output {}: no file can be made there: {why}", file.display())))
-            }
-        }
-    }
-
-    fn finish(self, text: &str) -> Result<(), Error> {
-        let written = std::fs::write(&self.part, text).and_then(|()| std::fs::rename(&self.part, self.file));
-        written.map_err(doing(format!("writing {}", self.file.display())))
-    }
-}
-
-impl Drop for Output<'_> {
-    fn drop(&mut self) {
-        let _renamed = std::fs::remove_file(&self.part);
+/// The sizes to measure, ascending: some that can be eager, and some that cannot, else they decide nothing.
+fn sizes(args: &Tune) -> Result<Vec<u64>, Error> {
+    let Some(asked) = &args.sizes else {
+        return Ok(if args.quick { QUICK_SIZES.to_vec() } else { SIZES.to_vec() });
+    };
+    let mut sizes = asked.0.clone();
+    sizes.sort_unstable();
+    sizes.dedup();
+    let limit = EAGER_LIMIT as u64;
+    match sizes[..] {
+        [least, .., most] if least > 0 && least <= limit && most > limit => Ok(sizes),
+        [0, ..] => Err(Error::Usage("--sizes: messages of 0 bytes decide nothing: leave them out".into())),
+        _ => Err(Error::Usage(
+            "--sizes: at least one of up to 32K, for the eager limit, and one above it, for the strategy of longer \
+             messages, such as 4K..1M"
+                .into(),
+        )),
     }
 }
 
@@ -165,6 +156,7 @@ fn measure(
     args: &Tune,
     kind: Kind,
     at_once: u32,
+    sizes: &[u64],
     start: Instant,
     sink: &mut Sink,
 ) -> Result<Vec<Curve>, Error> {
@@ -189,16 +181,11 @@ fn measure(
         curves.push(Curve::new(Some(lmt)));
         plans.push(plan(lmt, 0)?);
     }
-    let default_sizes = if args.quick { &QUICK_SIZES[..] } else { &SIZES };
-    let mut sizes = args.sizes.as_ref().map_or_else(|| default_sizes.to_vec(), |list| list.0.clone());
-    sizes.retain(|bytes| *bytes > 0);
-    sizes.sort_unstable();
-    sizes.dedup();
     let rounds = args.rounds.unwrap_or(if args.quick { QUICK_ROUNDS } else { ROUNDS });
     let limit = if args.quick { QUICK_LIMIT } else { LIMIT };
     let mut fleet = Fleet::start(&plans)?;
     let bar = progress_bar(sizes.len() as u64, &format!("{kind} ranks, {at_once} at once"));
-    for &bytes in &sizes {
+    for &bytes in sizes {
         let trips = (BYTES / bytes).clamp(1, MOST_TRIPS);
         let rounds = if start.elapsed() < limit { rounds } else { 1 };
         let mut half: Vec<Times> = plans.iter().map(|_| Times::default()).collect();

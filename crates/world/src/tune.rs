@@ -2,19 +2,21 @@
 //!
 //! # For users
 //! `TOCSIN_TUNE=FILE` has a world take its thresholds from a table. What is forced by `TOCSIN_LMT`, and an eager limit that
-//! `TOCSIN_EAGER_MAX` sets to another than the default, go before it. Without a table the defaults hold, which need no tuning.
+//! `TOCSIN_EAGER_MAX` sets, go before it. Without a table the defaults hold, which need no tuning.
 //!
 //! # Implementation details
 //! A text file of lines. The first says what it is and which version; the second on which machine it was measured; a row says,
 //! for ranks of a kind and so many pairs of them that exchange messages at once: the longest message that is sent without
 //! asking, the strategy for longer ones, and from which size on; below that size they go through two shared buffers.
-//! Empty lines and those that begin with `#` mean nothing.
+//! The last line says how many rows there are, so that a file of which a part is missing is no table. Empty lines and those
+//! that begin with `#` mean nothing.
 //!
 //! ```text
 //! tocsin-tune 1
 //! machine Intel(R) Xeon(R) Processor, 2 processors
 //! process 1 16384 cma 32768
 //! thread 1 16384 direct 0
+//! end 2
 //! ```
 
 use std::fmt;
@@ -149,12 +151,24 @@ impl Table {
             ));
         }
         let (mut rows, mut numbers) = (Vec::new(), Vec::new());
+        let mut end = None;
         for (number, line) in lines {
+            if end.is_some() {
+                return refused(format!("line {number} comes after the table's end: measure anew"));
+            }
+            if let Some(count) = line.strip_prefix("end ") {
+                end = Some(count.trim());
+                continue;
+            }
             match row(line) {
-                Some(row) => rows.push(row),
-                None => return refused(format!("line {number} is no row: `{line}`")),
+                Ok(row) => rows.push(row),
+                Err(why) => return refused(format!("line {number} {why}: `{line}`")),
             }
             numbers.push(number);
+        }
+        let count = rows.len();
+        if end.and_then(|said| said.parse().ok()) != Some(count) {
+            return refused(format!("it is not whole: it does not end with `end {count}`: measure anew"));
         }
         let table = Table { machine: name.to_owned(), rows };
         match table.check() {
@@ -191,6 +205,19 @@ impl Table {
         Ok(())
     }
 
+    /// The file's text; `notes` are lines for people, which mean nothing to who reads it.
+    pub fn text(&self, notes: &str) -> String {
+        let mut text = format!(
+            "{MAGIC} {VERSION}\nmachine {}\n# ranks, pairs at once, longest eager message in bytes, strategy of longer ones, \
+             from so many bytes on\n",
+            self.machine
+        );
+        self.rows.iter().for_each(|row| text += &format!("{row}\n"));
+        notes.lines().for_each(|line| text += &format!("# {line}\n"));
+        // Last: whatever is missing at the end, this is.
+        text + &format!("end {}\n", self.rows.len())
+    }
+
     /// All rows.
     pub fn rows(&self) -> &[Row] {
         &self.rows
@@ -204,21 +231,23 @@ impl Table {
     }
 }
 
-/// `process 1 16384 cma 32768`
-fn row(line: &str) -> Option<Row> {
-    let mut words = line.split_ascii_whitespace();
-    let row = Row {
-        ranks: match words.next()? {
+/// `process 1 16384 cma 32768`; else what is wrong with it.
+fn row(line: &str) -> Result<Row, &'static str> {
+    const NONE: &str = "is no row";
+    let words: Vec<&str> = line.split_ascii_whitespace().collect();
+    let [ranks, at_once, eager_max, strategy, from] = words[..] else { return Err(NONE) };
+    Ok(Row {
+        ranks: match ranks {
             "process" => Ranks::Processes,
             "thread" => Ranks::Threads,
-            _ => return None,
+            _ => return Err(NONE),
         },
-        at_once: words.next()?.parse().ok()?,
-        eager_max: words.next()?.parse().ok()?,
-        strategy: Lmt::named(words.next()?)?,
-        from: words.next()?.parse().ok()?,
-    };
-    words.next().is_none().then_some(row)
+        at_once: at_once.parse().map_err(|_| NONE)?,
+        eager_max: eager_max.parse().map_err(|_| NONE)?,
+        strategy: Lmt::named(strategy)
+            .ok_or("names a strategy that this program does not have (measure anew)")?,
+        from: from.parse().map_err(|_| NONE)?,
+    })
 }
 
 impl fmt::Display for Row {
@@ -228,15 +257,10 @@ impl fmt::Display for Row {
     }
 }
 
-/// The file's text.
+/// The file's text, without notes.
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{MAGIC} {VERSION}\nmachine {}", self.machine)?;
-        writeln!(
-            f,
-            "# ranks, pairs at once, longest eager message in bytes, strategy of longer ones, from so many bytes on"
-        )?;
-        self.rows.iter().try_for_each(|row| writeln!(f, "{row}"))
+        f.write_str(&self.text(""))
     }
 }
 
@@ -258,7 +282,8 @@ mod tests {
     const HERE: &str = "a processor, 2 processors";
 
     fn text(rows: &str) -> String {
-        format!("tocsin-tune 1\nmachine {HERE}\n# a comment\n\n{rows}")
+        let end = rows.lines().count();
+        format!("tocsin-tune 1\nmachine {HERE}\n# a comment\n\n{}\nend {end}\n", rows.trim_end())
     }
 
     #[test]
@@ -271,7 +296,31 @@ mod tests {
         ];
         let table = Table::new(rows.clone()).unwrap();
         assert_eq!(table.rows(), rows);
-        assert_eq!(Table::parse(&table.to_string(), &machine()), Ok(table));
+        assert_eq!(Table::parse(&table.to_string(), &machine()), Ok(table.clone()));
+        assert_eq!(Table::parse(&table.text("a note\nend 1"), &machine()), Ok(table));
+    }
+
+    /// Wherever a file is cut, also within a number or between two lines, what is left is no table.
+    #[test]
+    fn a_part_of_a_table_is_none() {
+        let row = |at_once| Row {
+            ranks: Ranks::Processes,
+            at_once,
+            eager_max: 8192,
+            strategy: Lmt::Cma,
+            from: 32768,
+        };
+        let table = Table { machine: HERE.into(), rows: (1..=12).map(row).collect() };
+        let whole = table.text("a note");
+        assert_eq!(Table::parse(whole.trim_end(), HERE), Ok(table));
+        for length in 0..whole.trim_end().len() {
+            let part = &whole[..length];
+            let why = Table::parse(part, HERE).unwrap_err().to_string();
+            assert!(
+                part.lines().count() < 3 || why.contains("measure anew") || why.contains("no row"),
+                "{why}"
+            );
+        }
     }
 
     #[test]
@@ -305,7 +354,15 @@ mod tests {
             (text("process 1 0 cma 0\nprocess 2 0 cma"), "line 6 is no row"),
             (text("process 1 0 cma 0 0"), "no row"),
             (text("fiber 1 0 cma 0"), "no row"),
-            (text("process 1 0 warp 0"), "no row"),
+            (
+                text("process 1 0 warp 0"),
+                "line 5 names a strategy that this program does not have (measure anew)",
+            ),
+            (text("process 1 0 vmsplice 0"), "does not have (measure anew)"),
+            (text("process 1 0 cma 0").replace("end 1", "end 2"), "does not end with `end 1`: measure anew"),
+            (text("process 1 0 cma 0").replace("end 1", "end one"), "does not end with `end 1`"),
+            (text("process 1 0 cma 0").replace("end 1", ""), "does not end with `end 1`"),
+            (text("process 1 0 cma 0") + "process 2 0 cma 0", "line 7 comes after the table's end"),
             (text("process 1 -1 cma 0"), "no row"),
             (text("process 1 0 auto 0"), "line 5: ranks of this kind"),
             (text("process 1 0 direct 0"), "ranks of this kind"),

@@ -128,13 +128,13 @@ mod tests {
     #[test]
     fn the_quickest_of_several_single_copies() {
         let curves = [
-            curve(Some(Lmt::Vmsplice), &[9.0, 9.0, 9.0, 90.0]),
+            curve(Some(Lmt::Cma), &[9.0, 9.0, 9.0, 90.0]),
             curve(Some(Lmt::Direct), &[1.0, 1.0, 1.0, 100.0]),
             curve(Some(Lmt::Double), &[5.0, 10.0, 50.0, 300.0]),
         ];
         let found = thresholds(&curves);
         assert_eq!((found.eager_max, found.from), (None, 16384));
-        assert_eq!(found.strategy, Lmt::Vmsplice.of_library());
+        assert_eq!(found.strategy, Of::Cma);
     }
 
     #[test]

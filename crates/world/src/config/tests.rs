@@ -9,7 +9,7 @@ fn read(name: &str, value: &str) -> Result<Config, Error> {
 #[test]
 fn right_values_are_taken_and_survive_the_way_to_another_process() {
     let table = std::env::temp_dir().join(format!("tocsin-tune-of-the-config-{}", std::process::id()));
-    let text = format!("tocsin-tune 1\nmachine {}\nprocess 1 16384 cma 0\n", crate::tune::machine());
+    let text = format!("tocsin-tune 1\nmachine {}\nprocess 1 16384 cma 0\nend 1\n", crate::tune::machine());
     std::fs::write(&table, text).unwrap();
     let table = table.to_str().unwrap();
     let rows: &[(&str, &[&str])] = &[

@@ -1,0 +1,133 @@
+//! Where the table goes.
+
+use crate::error::{Error, doing};
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+/// A file that takes another's place when it is whole, and leaves nothing behind before.
+#[derive(Debug)]
+pub(super) struct Output<'a> {
+    file: &'a Path,
+    part: PathBuf,
+    writer: File,
+}
+
+impl Output<'_> {
+    /// Makes the part beside the file: under a name of this process alone, and never one that is there already.
+    pub(super) fn create(file: &Path) -> Result<Output<'_>, Error> {
+        let refused = |why: String| Error::Usage(format!("--output {}: {why}", file.display()));
+        match std::fs::metadata(file) {
+            Ok(about) if about.is_dir() => {
+                return Err(refused("is a directory: name a file in it".into()));
+            }
+            Ok(about) if !about.is_file() => {
+                return Err(refused("is no file that could be replaced: name another".into()));
+            }
+            _ => {}
+        }
+        let mut part = file.as_os_str().to_owned();
+        part.push(format!(".{}.part", std::process::id()));
+        let part = PathBuf::from(part);
+        match OpenOptions::new().write(true).create_new(true).open(&part) {
+            Ok(writer) => Ok(Output { file, part, writer }),
+            Err(why) if why.kind() == ErrorKind::AlreadyExists => {
+                Err(refused(format!("{} is in the way: remove it", part.display())))
+            }
+            Err(why) => Err(refused(format!("no file can be made there: {why}"))),
+        }
+    }
+
+    /// Writes all, and only when the disk has it takes the file's place.
+    pub(super) fn finish(mut self, text: &str) -> Result<(), Error> {
+        let written = self.writer.write_all(text.as_bytes()).and_then(|()| self.writer.sync_all());
+        let renamed = written.and_then(|()| std::fs::rename(&self.part, self.file));
+        renamed.map_err(doing(format!("writing {}", self.file.display())))
+    }
+}
+
+impl Drop for Output<'_> {
+    fn drop(&mut self) {
+        let _renamed = std::fs::remove_file(&self.part);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A directory that is removed with all in it.
+    struct Place(PathBuf);
+
+    impl Place {
+        fn new(name: &str) -> Place {
+            let place = std::env::temp_dir().join(format!("tocsin-tune-{name}-{}", std::process::id()));
+            std::fs::create_dir(&place).unwrap();
+            Place(place)
+        }
+
+        /// The names of what is there.
+        fn names(&self) -> Vec<String> {
+            let entries = std::fs::read_dir(&self.0).unwrap();
+            let mut names: Vec<String> =
+                entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+            names.sort();
+            names
+        }
+    }
+
+    impl Drop for Place {
+        fn drop(&mut self) {
+            let _gone = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn what_was_there_stays_until_all_is_written() {
+        let place = Place::new("replaced");
+        let file = place.0.join("table");
+        std::fs::write(&file, "old").unwrap();
+        let part = format!("table.{}.part", std::process::id());
+        let output = Output::create(&file).unwrap();
+        assert_eq!(place.names(), ["table".to_owned(), part]);
+        // Who does not come to the end leaves nothing.
+        drop(output);
+        assert_eq!(
+            (place.names(), std::fs::read_to_string(&file).unwrap()),
+            (vec!["table".into()], "old".into())
+        );
+        Output::create(&file).unwrap().finish("new").unwrap();
+        assert_eq!(
+            (place.names(), std::fs::read_to_string(&file).unwrap()),
+            (vec!["table".into()], "new".into())
+        );
+    }
+
+    /// What somebody put under the part's name, such as a link to another's file, is neither written to nor removed.
+    #[test]
+    fn what_is_in_the_way_stays() {
+        let place = Place::new("in-the-way");
+        let (file, other) = (place.0.join("table"), place.0.join("other"));
+        std::fs::write(&other, "another's").unwrap();
+        let part = place.0.join(format!("table.{}.part", std::process::id()));
+        std::os::unix::fs::symlink(&other, &part).unwrap();
+        let why = Output::create(&file).unwrap_err();
+        assert!(why.to_string().ends_with("is in the way: remove it") && why.status() == 2, "{why}");
+        assert!(part.is_symlink() && !file.exists());
+        assert_eq!(std::fs::read_to_string(&other).unwrap(), "another's");
+    }
+
+    #[test]
+    fn what_is_no_file_is_refused() {
+        let place = Place::new("no-file");
+        for (file, says) in [
+            (place.0.as_path(), "is a directory: name a file"),
+            (Path::new("/dev/null"), "is no file that could be replaced"),
+            (Path::new("/no/such/directory/table"), "no file can be made there"),
+        ] {
+            let why = Output::create(file).unwrap_err();
+            assert!(why.to_string().contains(says) && why.status() == 2, "{why}");
+        }
+        assert!(place.names().is_empty());
+    }
+}
