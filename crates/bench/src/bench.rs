@@ -19,6 +19,7 @@ use crate::error::Error;
 use crate::fleet::Plan;
 use crate::row::Row;
 use crate::values::{Kind, Lmt};
+use tocsin_world::tune::{self, Ranks};
 
 /// The rows every bench begins with.
 fn row(bench: &'static str, plan: &Plan) -> Row {
@@ -30,13 +31,25 @@ fn row(bench: &'static str, plan: &Plan) -> Row {
         .set("progress", plan.progress.map(|policy| policy.name()))
 }
 
-/// How large messages travel between the ranks of a plan: what was asked for, or the best, where it works.
+/// How large messages travel between the ranks of a plan: what was asked for, or the best, where it works; what a table
+/// says where the environment names one, `tuned` if that is not the same for all sizes.
 fn effective_lmt(plan: &Plan) -> String {
-    let local = plan.kind == Kind::Thread;
-    let cma = tocsin_world::cma_refusal().is_none();
-    let lmt = match plan.lmt {
-        Lmt::Auto | Lmt::Direct if local => Lmt::Direct,
-        Lmt::Auto | Lmt::Cma if cma => Lmt::Cma,
+    let tuning = plan.config().ok().and_then(|config| config.tune);
+    let ranks = match plan.kind {
+        Kind::Process => Ranks::Processes,
+        Kind::Thread => Ranks::Threads,
+    };
+    let measured = tuning.as_ref().and_then(|tuning| tuning.table.row(ranks, plan.ranks));
+    lmt_name(plan.lmt, plan.kind, tocsin_world::cma_refusal().is_none(), measured)
+}
+
+fn lmt_name(asked: Lmt, kind: Kind, cma: bool, measured: Option<&tune::Row>) -> String {
+    let local = kind == Kind::Thread;
+    let lmt = match (asked, measured) {
+        (Lmt::Auto, Some(row)) if row.strategy == tocsin_world::Lmt::Double => Lmt::Double,
+        (Lmt::Auto, Some(row)) if row.from > 0 && (local || cma) => return "tuned".into(),
+        (Lmt::Auto | Lmt::Direct, _) if local => Lmt::Direct,
+        (Lmt::Auto | Lmt::Cma, _) if cma => Lmt::Cma,
         _ => Lmt::Double,
     };
     lmt.to_string()
@@ -102,5 +115,41 @@ pub(crate) fn check(
             "rank {rank} of backend {} got wrong data in {what}: please report this",
             plan.backend_name()
         ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_name_the_strategy_that_runs() {
+        use Kind::{Process, Thread};
+        use tocsin_world::Lmt as Of;
+        let row = |strategy, from| tune::Row {
+            ranks: Ranks::Processes,
+            at_once: 1,
+            eager_max: 4096,
+            strategy,
+            from,
+        };
+        let (double, all, long) = (row(Of::Double, 0), row(Of::Cma, 0), row(Of::Cma, 65536));
+        let direct = row(Of::Direct, 65536);
+        for (asked, kind, cma, measured, right) in [
+            (Lmt::Auto, Process, true, None, "cma"),
+            (Lmt::Auto, Process, false, None, "double"),
+            (Lmt::Auto, Thread, true, None, "direct"),
+            (Lmt::Auto, Process, true, Some(&double), "double"),
+            (Lmt::Auto, Thread, true, Some(&double), "double"),
+            (Lmt::Auto, Process, true, Some(&all), "cma"),
+            (Lmt::Auto, Process, true, Some(&long), "tuned"),
+            (Lmt::Auto, Process, false, Some(&long), "double"),
+            (Lmt::Auto, Thread, false, Some(&direct), "tuned"),
+            // What is forced goes before the table.
+            (Lmt::Cma, Process, true, Some(&double), "cma"),
+            (Lmt::Double, Process, true, Some(&long), "double"),
+        ] {
+            assert_eq!(lmt_name(asked, kind, cma, measured), right, "{asked} {kind} {cma} {measured:?}");
+        }
     }
 }
