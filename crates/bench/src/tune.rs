@@ -173,6 +173,7 @@ fn measure(
             algorithm: None,
             persistent: false,
             progress: None,
+            trace: None,
         })
     };
     let mut curves = vec![Curve::new(None)];
