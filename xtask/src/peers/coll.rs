@@ -1,5 +1,5 @@
 //! `cargo xtask peers --coll`: what a collective takes with nothing between post and wait, two ranks on two cores and four ranks
-//! on two cores; tocsin's posted anew each time and restarted, and each peer's. With `--late-rank`, [`late`](super::late).
+//! on two cores; tocsin's posted anew each time and restarted, and each peer's. With `--late-rank`, [`late`].
 //!
 //! `tocsin bench coll --mode alone` and `peers/coll.c` do the same: every rank rewrites its buffers, then all meet at the same
 //! barrier, outside of both libraries; the operation lasts from a rank's own post to its completion, and as long as with the
