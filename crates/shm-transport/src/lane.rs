@@ -4,7 +4,7 @@
 //! - *Progress class*: wait-free. [`SendLane::try_push`]: at most 8 stores into the slot, 2 loads of the
 //!   consumer's word, a load and a store of the starving flag, 1 fence, plus the payload's copy, with a store for each
 //!   [`STRIDE`] bytes of a long one. [`RecvLane::peek`]: 8 loads, 19 of a payload
-//!   that comes; [`RecvLane::peek_coming`]: 8. [`RecvLane::consume`]: at most 1 store. [`RecvLane::wakes_producer`]: 2 loads, 1 exchange, 1 fence.
+//!   that comes; [`RecvLane::peek_coming`]: 8. [`RecvLane::consume`]: at most 2 stores. [`RecvLane::wakes_producer`]: 2 loads, 1 exchange, 1 fence.
 //! - *Memory*: 64 bytes a slot, the data ring, 256 bytes of head.
 //! - *Who may call*: who holds the rank's engine token; handlers may.
 //! - *Shown by*: the loom model (`loom_tests.rs`, FIFO, starving never lost), the transport conformance
@@ -14,7 +14,8 @@
 //!
 //! The producer's tail is its own; slots say themselves that they are full: word 0 of the slot at position
 //! `p` has `p + 1` in its low half, written last. The consumer publishes one word, how many slots and how
-//! many bytes of data it has given back: a quarter of the slots at a time, and with every packet that has data.
+//! many bytes of data it has given back: a quarter of the slots at a time, and with every packet that has data. Beside it
+//! stands how many packets it has taken out, which the producer reads before it interrupts anybody for them.
 //! A payload of more than 16 bytes lies in one piece in the data ring, rounded up to 64 bytes; a piece that
 //! does not fit before the ring's end starts at its beginning. Both sides compute that place, so the consumer
 //! compares and never follows.
@@ -64,17 +65,26 @@ struct Line<T>(T);
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct LaneHead {
-    /// Written by the consumer: slots given back (low half), bytes of data given back (high half);
-    /// free-running.
-    consumed: Line<AtomicU64>,
+    /// Written by the consumer, and read by a producer that finds no room or has somebody to interrupt.
+    consumer: Line<ConsumerWords>,
     /// Set by a producer that found no room, cleared by the consumer that will ring it.
     starving: Line<AtomicU32>,
+}
+
+#[repr(C)]
+#[derive(Debug)]
+struct ConsumerWords {
+    /// Slots given back (low half), bytes of data given back (high half); free-running.
+    given_back: AtomicU64,
+    /// Packets taken out.
+    taken: AtomicU32,
 }
 
 #[cfg(loom)]
 impl LaneHead {
     pub(crate) fn new() -> LaneHead {
-        LaneHead { consumed: Line(AtomicU64::new(0)), starving: Line(AtomicU32::new(0)) }
+        let consumer = ConsumerWords { given_back: AtomicU64::new(0), taken: AtomicU32::new(0) };
+        LaneHead { consumer: Line(consumer), starving: Line(AtomicU32::new(0)) }
     }
 }
 

@@ -193,8 +193,11 @@ impl ShmTransport {
             // Who waits for room has requests that cannot go on: that is urgent, and not held back.
             let frees = state.takes_waiting_sender();
             if state.held {
-                // Who looks now sees all that was sent; who has looked, all but what was sent after that.
-                state.sent = descriptor.attention().pollers() == 0 && (state.renewed || mark.is_set());
+                // Who looks now sees all that was sent; who has looked, all but what was sent after that. Who took it out may have
+                // done so before the mark was set.
+                state.sent = descriptor.attention().pollers() == 0
+                    && (state.renewed || mark.is_set())
+                    && !state.is_emptied();
                 state.held = hold
                     && !frees
                     && state.sent
@@ -531,6 +534,7 @@ unsafe impl Transport for ShmTransport {
             Push::Sent => {
                 state.sent = true;
                 state.renewed = true;
+                state.untaken |= bit(class);
                 state.urgency = state.urgency.max(urgency);
                 self.mark_dirty(peer);
                 SendOutcome::Sent

@@ -226,17 +226,19 @@ impl RecvLane {
         let Some(end) = self.peeked.take() else { return Consumed::Nothing };
         self.head = self.head.wrapping_add(1);
         self.expect();
+        // SAFETY: the lane is mapped (promise of `new`).
+        let lane = unsafe { self.place.head() };
+        // SYNC POINT: Relaxed: nothing is read or written by virtue of it. Who reads an old value rings once too often.
+        lane.consumer.0.taken.store(self.head, Ordering::Relaxed);
         if end == self.data_head && self.head.wrapping_sub(self.given_back) < self.place.shape.grain {
             return Consumed::Kept;
         }
         self.data_head = end;
         self.given_back = self.head;
         self.consumed = true;
-        // SAFETY: the lane is mapped (promise of `new`).
-        let lane = unsafe { self.place.head() };
         // SYNC POINT: Release, so that the slot and the payload have been read before the producer (Acquire
         // in `SendLane::refresh`) writes them again.
-        lane.consumed.0.store(u64::from(self.head) | (u64::from(end) << 32), Ordering::Release);
+        lane.consumer.0.given_back.store(u64::from(self.head) | (u64::from(end) << 32), Ordering::Release);
         Consumed::GivenBack
     }
 

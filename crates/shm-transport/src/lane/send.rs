@@ -236,7 +236,7 @@ impl SendLane {
         // SAFETY: the lane is mapped (promise of `new`).
         let lane = unsafe { self.place.head() };
         // SYNC POINT: Acquire, so that the consumer has read a slot before it is written again.
-        let word = lane.consumed.0.load(Ordering::Acquire);
+        let word = lane.consumer.0.given_back.load(Ordering::Acquire);
         (word as u32, (word >> 32) as u32)
     }
 
@@ -254,6 +254,15 @@ impl SendLane {
         #[cfg(loom)]
         let taken = taken && !self.forgets;
         taken || self.consumed() != (self.head, self.data_head)
+    }
+
+    /// Whether the consumer has taken out all that was pushed: it need not be told of it. The caller publishes nothing by it.
+    #[inline]
+    pub(crate) fn is_emptied(&self) -> bool {
+        // SAFETY: the lane is mapped (promise of `new`).
+        let lane = unsafe { self.place.head() };
+        // SYNC POINT: Relaxed: what the consumer took it has seen, whatever else is visible here. A consumer that lies is not rung.
+        lane.consumer.0.taken.load(Ordering::Relaxed) == self.tail
     }
 
     /// Whether the consumer is to be rung for the last push that found no room: it may have been told of nothing that lies

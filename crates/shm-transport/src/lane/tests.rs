@@ -40,7 +40,7 @@ impl Private {
     fn set_consumed(&self, slots: u32, data: u32) {
         // SAFETY: as above.
         let head = unsafe { self.place().head() };
-        head.consumed.0.store(u64::from(slots) | u64::from(data) << 32, Ordering::Relaxed);
+        head.consumer.0.given_back.store(u64::from(slots) | u64::from(data) << 32, Ordering::Relaxed);
     }
 }
 

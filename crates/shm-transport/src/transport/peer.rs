@@ -45,6 +45,8 @@ pub(super) struct Peer {
     /// Its ring is held back; something was sent since.
     pub held: bool,
     pub renewed: bool,
+    /// Classes of what was sent and may not have been taken out.
+    pub untaken: u8,
     pub urgency: Urgency,
     /// Classes from which something was consumed and whose sender has not been looked after.
     pub consumed: u8,
@@ -86,6 +88,7 @@ impl Peer {
             sent: false,
             held: false,
             renewed: false,
+            untaken: 0,
             urgency: Urgency::Plain,
             consumed: 0,
             starved: 0,
@@ -138,6 +141,19 @@ impl Peer {
         // A sender that is left alone for now is looked at again after the next `consume`.
         self.consumed = 0;
         waits
+    }
+
+    /// Whether the peer has taken out all that was sent.
+    pub(super) fn is_emptied(&mut self) -> bool {
+        for (i, lane) in self.send.iter().enumerate() {
+            if self.untaken & (1 << i) != 0 {
+                if !lane.is_emptied() {
+                    return false;
+                }
+                self.untaken &= !(1 << i);
+            }
+        }
+        true
     }
 
     /// See [`Transport::arrivals`](tocsin_transport::Transport::arrivals).
