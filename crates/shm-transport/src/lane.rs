@@ -31,6 +31,7 @@
 
 mod recv;
 mod send;
+mod stores;
 
 #[cfg(all(test, loom))]
 mod loom_tests;

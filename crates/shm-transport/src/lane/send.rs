@@ -1,6 +1,7 @@
 use tocsin_sync::atomic::{Ordering, fence};
 use tocsin_transport::{Header, short, wire};
 
+use super::stores::{self, Experience, Stores};
 use super::{LONG, Place, STRIDE, Slot, piece};
 
 /// Answer of [`SendLane::try_push`].
@@ -22,6 +23,7 @@ pub(crate) struct SendLane {
     head: u32,
     data_head: u32,
     closed: bool,
+    experience: Experience,
     /// The last push that found no room is news to the consumer.
     asked: bool,
     /// The tails when it was last told: it comes back as long as it has not taken all that lay there then.
@@ -56,6 +58,7 @@ impl SendLane {
             head: 0,
             data_head: 0,
             closed: false,
+            experience: Experience::new(),
             asked: false,
             asked_at: 0,
             asked_at_data: 0,
@@ -102,9 +105,16 @@ impl SendLane {
         } else if comes {
             wire::pack_coming(header, len as u32, start)
         } else {
+            let to = self.place.at(start);
             // SAFETY: `piece` keeps offset + len inside the data ring, `fits` says that the consumer has
-            // given these bytes back; no reference to them exists anywhere.
-            unsafe { std::ptr::copy_nonoverlapping(payload, self.place.at(start), len) };
+            // given these bytes back; no reference to them exists anywhere. Pieces begin with a cache line.
+            unsafe {
+                if len < stores::FROM {
+                    std::ptr::copy_nonoverlapping(payload, to, len);
+                } else {
+                    self.copy_long(payload, to, len);
+                }
+            }
             wire::pack_data(header, len as u32, start)
         };
         // SAFETY: the lane is mapped (promise of `new`).
@@ -123,9 +133,20 @@ impl SendLane {
         stamp.store(u64::from(self.tail) | (u64::from(meta) << 32), Ordering::Release);
         if comes {
             // SAFETY: as for a payload that goes in before its stamp; the caller vouches for `payload`.
-            unsafe { SendLane::copy_in(slot, payload, self.place.at(start), len) };
+            unsafe { self.copy_in(slot, payload, self.place.at(start), len) };
         }
         Push::Sent
+    }
+
+    /// Copies a payload that is to be whole before its slot is published. Apart, so that what short messages run through stays
+    /// short.
+    ///
+    /// # Safety
+    /// `payload` is readable for `len` bytes; `to` is that packet's place in the data ring.
+    #[cold]
+    unsafe fn copy_long(&mut self, payload: *const u8, to: *mut u8, len: usize) {
+        // SAFETY: the caller's promise; pieces begin with a cache line.
+        self.experience.copy(len, |stores| unsafe { stores.copy(payload, to, len) });
     }
 
     /// Copies a payload whose slot is published already, and counts what is there. Apart, so that what short messages run
@@ -134,13 +155,21 @@ impl SendLane {
     /// # Safety
     /// `payload` is readable for `len` bytes; `to` is that packet's place in the data ring.
     #[cold]
-    unsafe fn copy_in(slot: &Slot, payload: *const u8, to: *mut u8, len: usize) {
+    unsafe fn copy_in(&mut self, slot: &Slot, payload: *const u8, to: *mut u8, len: usize) {
+        // SAFETY: the caller's promise.
+        self.experience.copy(len, |stores| unsafe { SendLane::copy_by(stores, slot, payload, to, len) });
+    }
+
+    /// # Safety
+    /// As [`copy_in`](Self::copy_in).
+    unsafe fn copy_by(stores: Stores, slot: &Slot, payload: *const u8, to: *mut u8, len: usize) {
         let [.., come, _] = &slot.0;
         let mut done = 0usize;
         while done < len {
             let run = len.wrapping_sub(done).min(STRIDE);
-            // SAFETY: done + run <= len; the caller's promise. No reference to these bytes exists anywhere.
-            unsafe { std::ptr::copy_nonoverlapping(payload.add(done), to.add(done), run) };
+            // SAFETY: done + run <= len; the caller's promise. No reference to these bytes exists anywhere. Pieces and strides
+            // are whole cache lines.
+            unsafe { stores.copy(payload.add(done), to.add(done), run) };
             done = done.wrapping_add(run);
             // SYNC POINT: Release publishes the bytes; pairs with the Acquire in `Slot::come`.
             come.store(done as u64, Ordering::Release);
