@@ -5,20 +5,15 @@
 //! an answer) is kept as an unexpected one, and the thread posts its receive after all.
 
 use tocsin_progress::{Budget, Code, Context, Outcome};
-use tocsin_sync::clock::now_ns;
-use tocsin_transport::wire::STRIDE;
 use tocsin_transport::{Arrival, Class, Packet, Reach, Recv, Transport, kind};
 
+use crate::coming;
 use crate::packets::Step;
 use crate::pattern::Pattern;
 use crate::{Error, MutBuf, P2p, RecvArgs};
 
 /// Receives met in hand from one look at everything else to the next.
 const MET_PER_LOOK: u32 = 8;
-
-/// How long a receiver looks at a payload of which no more comes, in ns: several times what the bytes between two counts
-/// take. The sender has been interrupted then.
-const PATIENCE_NS: u64 = 5_000;
 
 /// What has become of the receive that a thread waits for.
 #[derive(Debug)]
@@ -101,31 +96,6 @@ impl InHand {
 
     fn met(&self, source: u32, packet: &Packet) -> Met {
         Met { source, tag: packet.header.tag, bytes: packet.len }
-    }
-
-    /// Copies an eager message as it comes. False: it has stopped coming, and the buffer holds some of it.
-    ///
-    /// # Safety
-    /// The packet is the one that the transport lends now.
-    unsafe fn receive_coming(&self, transport: &impl Transport, packet: &Packet) -> bool {
-        let (mut done, mut since) = (0, None);
-        while done < packet.len {
-            let come = transport.come(self.source, Class::Eager).min(packet.len as u64) as usize;
-            // Less than an honest sender counts at once is no news, so that none can keep this rank for long.
-            if come < packet.len && come.saturating_sub(done) < STRIDE {
-                let now = now_ns();
-                if now.wrapping_sub(*since.get_or_insert(now)) > PATIENCE_NS {
-                    return false;
-                }
-                tocsin_sync::atomic::spin_loop();
-                continue;
-            }
-            since = None;
-            // SAFETY: as `receive`; done < come <= the packet's length.
-            unsafe { self.buf.unpack(done, come.wrapping_sub(done), packet.payload.add(done)) };
-            done = come;
-        }
-        true
     }
 }
 
@@ -244,8 +214,9 @@ impl<T: Transport> P2p<T> {
                 return Glance::Over;
             }
         };
-        // SAFETY: it is the packet at the head of the lane.
-        if self.meets_hand_alone(hand, &packet) && unsafe { hand.receive_coming(&self.transport, &packet) } {
+        let met = self.meets_hand_alone(hand, &packet);
+        // SAFETY: it is the packet at the head of the lane; who took the receive in hand vouched for the buffer.
+        if met && unsafe { coming::copy(&self.transport, source, Class::Eager, &packet, &hand.buf) } {
             self.hand = Hand::Met(hand.met(source, &packet));
             self.take_plain(source, packet.len);
             return Glance::Over;
@@ -275,7 +246,7 @@ impl<T: Transport> P2p<T> {
             && hand.meets(header.context, hand.source, header.tag)
             && posted.posted.is_empty()
             && !self.contexts.is_revoked(header.context)
-            && self.peers.get(hand.source as usize).is_some_and(|p| p.is_plain())
+            && self.peers.get(hand.source as usize).is_some_and(|p| p.is_open(0))
     }
 
     /// The message at the head of a sender's lane was received.

@@ -42,6 +42,7 @@
 #![warn(missing_debug_implementations)]
 
 mod args;
+mod coming;
 mod contexts;
 mod error;
 mod faults;
@@ -332,7 +333,7 @@ impl<T: Transport> P2p<T> {
     }
 
     /// Cancels a receive that is not matched yet; it completes with [`Code::Cancelled`]. False: it is matched or
-    /// complete, or no receive. Handler-safe, O(1).
+    /// complete, or no receive. Its buffer may hold a part of a message that has not come to its end. Handler-safe, O(1).
     pub fn cancel(&mut self, id: Id) -> bool {
         let Some(request) = self.requests.get(id) else { return false };
         if request.state != State::RecvPosted || !self.withdraw(id) {

@@ -5,6 +5,7 @@ use tocsin_sync::clock::now_ns;
 use tocsin_transport::transfer::RECORDS;
 use tocsin_transport::{Class, Header, Packet, Recv, Transport, kind};
 
+use crate::coming;
 use crate::in_hand::Hand;
 use crate::peer::{Drops, Fate};
 use crate::request::{HOLDS_RECORD, Member, SHARED, State};
@@ -37,7 +38,7 @@ impl<T: Transport> P2p<T> {
     /// Handles the packet at the head of a lane.
     pub(crate) fn step(&mut self, peer: u32, class: Class, budget: &mut Budget) -> Step {
         let packet = match self.transport.peek(peer, class) {
-            Recv::Empty => return Step::Empty,
+            Recv::Empty => return self.step_coming(peer, class, budget),
             Recv::Corrupt => {
                 self.condemn(peer);
                 return Step::Empty;
@@ -62,17 +63,26 @@ impl<T: Transport> P2p<T> {
             Step::Taken
         });
         if step == Step::Taken {
-            self.count_packet(packet.len);
-            self.transport.consume(peer, class);
-            self.count_taken(peer, class);
-            if matches!(class, Class::Eager | Class::Coll) {
-                let announced = packet.header.kind == kind::RTS;
-                self.trace_taken(peer, class, packet.header.a as usize, announced);
-            }
+            self.take(peer, class, &packet);
         } else {
             budget.in_vain();
         }
         step
+    }
+
+    /// The packet at the head of a lane has been handled.
+    #[inline]
+    pub(crate) fn take(&mut self, peer: u32, class: Class, packet: &Packet) {
+        self.count_packet(packet.len);
+        self.transport.consume(peer, class);
+        if let Some(state) = self.peers.get_mut(peer as usize) {
+            state.stopped &= !coming::bit(class);
+        }
+        self.count_taken(peer, class);
+        if matches!(class, Class::Eager | Class::Coll) {
+            let announced = packet.header.kind == kind::RTS;
+            self.trace_taken(peer, class, packet.header.a as usize, announced);
+        }
     }
 
     #[inline]

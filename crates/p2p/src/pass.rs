@@ -4,6 +4,7 @@ use tocsin_progress::{Budget, Pass};
 use tocsin_transport::{Class, Transport};
 
 use crate::P2p;
+use crate::coming::bit;
 use crate::packets::Step;
 use crate::send::Attempt;
 
@@ -26,10 +27,6 @@ impl Part {
     }
 }
 
-fn bit(class: Class) -> u8 {
-    1u8.wrapping_shl(class.index() as u32)
-}
-
 impl<T: Transport> P2p<T> {
     /// One pass, bounded by the budget: takes in what has arrived, sends what waits for room, ends what cannot be met
     /// any more. Handler-safe. The caller flushes the transport afterwards.
@@ -41,7 +38,7 @@ impl<T: Transport> P2p<T> {
         self.refresh_epoch();
         self.transport.begin_pass();
         self.turn = self.turn.wrapping_add(1);
-        let arrived = self.note_arrivals();
+        let arrived = self.note_arrivals(!budget.is_in_passing());
 
         // Answers first: they are cheap and set others going. Then what arrives and what waits take turns at the head
         // of the budget, so that neither starves the other.
@@ -88,12 +85,14 @@ impl<T: Transport> P2p<T> {
         Part { worked: true, spent: self.faults.is_sweeping() }
     }
 
-    /// Notes which lanes to look into, so that empty ones cost a load each. Those of all peers together.
-    fn note_arrivals(&mut self) -> u8 {
+    /// Notes which lanes to look into, so that empty ones cost a load each; with `coming`, those in which something comes, too.
+    /// Those of all peers together.
+    fn note_arrivals(&mut self, coming: bool) -> u8 {
         let mut all = 0;
         for peer in self.transport.connected() {
+            let comes = if coming { self.coming(*peer) } else { 0 };
             let Some(state) = self.peers.get_mut(*peer as usize) else { continue };
-            state.arrived = self.transport.arrivals(*peer);
+            state.arrived = self.transport.arrivals(*peer) | comes;
             // A lane that was blocked and is closed now has to be counted out.
             let [eager, coll] = state.blocked;
             state.arrived |= (u8::from(eager) * bit(Class::Eager)) | (u8::from(coll) * bit(Class::Coll));

@@ -73,6 +73,8 @@ pub(crate) struct Peer {
     pub(crate) drops: [Drops; 2],
     /// Lanes that this pass looks into: a bit per class.
     pub(crate) arrived: u8,
+    /// Lanes at whose head a payload has stopped coming, which is waited for: a bit per class.
+    pub(crate) stopped: u8,
     /// Bytes already copied of the packet at the head of its bulk lane.
     pub(crate) partial: usize,
     /// Records of single copies to it.
@@ -116,6 +118,7 @@ impl Peer {
             blocked: [false; 2],
             drops: [Drops::No; 2],
             arrived: 0,
+            stopped: 0,
             partial: 0,
             records: Records::default(),
             published: Published::default(),
@@ -126,12 +129,11 @@ impl Peer {
         }
     }
 
-    /// Whether nothing stands between its plain messages and their receives.
+    /// Whether nothing stands between its messages of one kind, 0 for plain ones, and their receives.
     #[inline]
-    pub(crate) fn is_plain(&self) -> bool {
-        let [drops, _] = self.drops;
-        let [blocked, _] = self.blocked;
-        self.fate != Fate::Broken && drops != Drops::Begun && !blocked
+    pub(crate) fn is_open(&self, kind: usize) -> bool {
+        let dropped = self.drops.get(kind) == Some(&Drops::Begun);
+        self.fate != Fate::Broken && !dropped && self.blocked.get(kind) == Some(&false)
     }
 
     /// Whether something waits to be sent to it.

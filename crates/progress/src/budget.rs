@@ -305,6 +305,11 @@ pub unsafe trait Work: Send {
     fn work_left(&self) -> bool {
         true
     }
+
+    /// As [`work_left`](Self::work_left), of what only the pass of a thread that waits takes up.
+    fn has_coming(&self) -> bool {
+        false
+    }
 }
 
 #[cfg(test)]

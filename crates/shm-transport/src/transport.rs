@@ -504,6 +504,12 @@ unsafe impl Transport for ShmTransport {
     }
 
     #[inline]
+    fn coming(&self, peer: u32) -> u8 {
+        let state = self.peers.get(peer as usize).filter(|_| has(&self.known, peer));
+        state.map_or(0, Peer::coming)
+    }
+
+    #[inline]
     fn connected(&self) -> &[u32] {
         self.connected.get(..self.connected_len).unwrap_or(&[])
     }

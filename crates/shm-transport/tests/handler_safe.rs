@@ -76,6 +76,9 @@ unsafe impl<T: Transport> Transport for Inside<T> {
     fn arrival(&self, peer: u32, class: Class) -> Arrival {
         self.look(|t| t.arrival(peer, class))
     }
+    fn coming(&self, peer: u32) -> u8 {
+        self.look(|t| t.coming(peer))
+    }
     fn peek_coming(&mut self, peer: u32, class: Class) -> Recv {
         self.call(|t| t.peek_coming(peer, class))
     }

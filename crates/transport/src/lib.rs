@@ -132,6 +132,11 @@ pub unsafe trait Transport: Send {
         if self.has_arrived(peer, class) { Arrival::Here } else { Arrival::Nothing }
     }
 
+    /// In which of a connected peer's lanes of classes Eager and Coll [`Arrival::Comes`]: a bit per [`Class::index`].
+    fn coming(&self, _peer: u32) -> u8 {
+        0
+    }
+
     /// Ranks that may have sent something, in rank order, as of the last [`begin_pass`](Self::begin_pass).
     fn connected(&self) -> &[u32];
 

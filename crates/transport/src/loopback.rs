@@ -192,6 +192,14 @@ impl Loopback {
         self.come = AtomicU64::new(0);
     }
 
+    fn head(&mut self, peer: u32, class: Class) -> Recv {
+        self.shared
+            .ring(peer, self.rank, class)
+            // SAFETY: only this endpoint, which is borrowed mutably, consumes from this ring.
+            .and_then(|ring| unsafe { ring.peek() })
+            .map_or(Recv::Empty, Recv::Packet)
+    }
+
     fn check(&self, peer: u32) -> Result<(), Error> {
         if peer < self.shared.size { Ok(()) } else { Err(Error::NoSuchRank { peer, size: self.shared.size }) }
     }
@@ -306,6 +314,15 @@ unsafe impl Transport for Loopback {
         }
     }
 
+    fn coming(&self, peer: u32) -> u8 {
+        let comes = self.arrival(peer, Class::Eager) == Arrival::Comes;
+        u8::from(comes) << Class::Eager.index()
+    }
+
+    fn peek_coming(&mut self, peer: u32, class: Class) -> Recv {
+        self.head(peer, class)
+    }
+
     fn await_coming(&mut self, peer: u32, awaits: bool) {
         if let Some(word) = self.shared.awaited.get(self.shared.pair(peer, self.rank)) {
             word.store(awaits, Ordering::Relaxed);
@@ -325,11 +342,7 @@ unsafe impl Transport for Loopback {
     }
 
     fn peek(&mut self, peer: u32, class: Class) -> Recv {
-        self.shared
-            .ring(peer, self.rank, class)
-            // SAFETY: only this endpoint, which is borrowed mutably, consumes from this ring.
-            .and_then(|ring| unsafe { ring.peek() })
-            .map_or(Recv::Empty, Recv::Packet)
+        if self.arrival(peer, class) == Arrival::Comes { Recv::Empty } else { self.head(peer, class) }
     }
 
     fn consume(&mut self, peer: u32, class: Class) {

@@ -125,4 +125,9 @@ unsafe impl Work for RankState {
             || self.nbc.work_left() || self.nbc.has_deferred_user_steps() || self.nbc.has_news(&self.p2p);
         !self.is_closed() && (self.p2p.work_left() || steps())
     }
+
+    #[inline]
+    fn has_coming(&self) -> bool {
+        !self.is_closed() && self.p2p.has_coming()
+    }
 }

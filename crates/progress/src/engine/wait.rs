@@ -256,7 +256,8 @@ impl<W: Work> Engine<W> {
         let something = more
             || (0..LOOKS).any(|_| {
                 // SAFETY: the token is ours; the reference ends before `inside`.
-                unsafe { &*self.work.get() }.work_left() || self.token.is_requested()
+                let work = unsafe { &*self.work.get() };
+                work.work_left() || work.has_coming() || self.token.is_requested()
             });
         // SAFETY: the token is ours. What is left is this thread's to come back for.
         Some(unsafe { self.inside(context, something, false, Budget::of(context)) }.pass())

@@ -169,6 +169,14 @@ impl Peer {
             .fold(0, |bits, (class, is_there)| bits | u8::from(is_there) << class)
     }
 
+    /// See [`Transport::coming`](tocsin_transport::Transport::coming).
+    #[inline]
+    pub(super) fn coming(&self) -> u8 {
+        let [eager, coll, ..] = &self.recv;
+        let comes = |lane: &RecvLane, class| u8::from(lane.arrival() == lane::Arrival::Comes) << class;
+        comes(eager, Class::Eager as u8) | comes(coll, Class::Coll as u8)
+    }
+
     /// The end that receives in a class.
     #[inline]
     pub(super) fn incoming(&self, class: Class) -> &RecvLane {

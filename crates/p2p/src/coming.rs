@@ -1,0 +1,140 @@
+//! Messages whose payload their sender still copies: a thread that waits copies it out meanwhile.
+//!
+//! Both copies of an eager message are made at once then. For handlers, and for threads that only post something, such a message is
+//! not there before it is whole.
+
+use tocsin_progress::Budget;
+use tocsin_sync::atomic::spin_loop;
+use tocsin_sync::clock::now_ns;
+use tocsin_transport::wire::STRIDE;
+use tocsin_transport::{Arrival, Class, Packet, Recv, Transport, kind};
+
+use crate::packets::{FLAG_LONG, Step};
+use crate::unexpected::{self, Envelope};
+use crate::{MutBuf, P2p};
+
+/// How long a receiver looks at a payload of which no more comes, in ns: several times what the bytes between two counts
+/// take. The sender has been interrupted then.
+const PATIENCE_NS: u64 = 5_000;
+
+/// Copies an eager message as it comes. False: it has stopped coming, and the buffer holds some of it. Waits for [`PATIENCE_NS`] at
+/// most for each [`STRIDE`].
+///
+/// # Safety
+/// The packet is the one at the head of that lane, which the transport lends now, and the buffer is writable as its layout says.
+pub(crate) unsafe fn copy(
+    transport: &impl Transport,
+    source: u32,
+    class: Class,
+    packet: &Packet,
+    buf: &MutBuf,
+) -> bool {
+    let (mut done, mut since) = (0, None);
+    while done < packet.len {
+        let come = transport.come(source, class).min(packet.len as u64) as usize;
+        // Less than an honest sender counts at once is no news, so that none can keep this rank for long.
+        if come < packet.len && come.saturating_sub(done) < STRIDE {
+            let now = now_ns();
+            if now.wrapping_sub(*since.get_or_insert(now)) > PATIENCE_NS {
+                return false;
+            }
+            spin_loop();
+            continue;
+        }
+        since = None;
+        // SAFETY: done < come <= the packet's length; the caller vouches for the payload and for the buffer, inside which
+        // `unpack` stays.
+        unsafe { buf.unpack(done, come.wrapping_sub(done), packet.payload.add(done)) };
+        done = come;
+    }
+    true
+}
+
+pub(crate) fn bit(class: Class) -> u8 {
+    1u8.wrapping_shl(class.index() as u32)
+}
+
+impl<T: Transport> P2p<T> {
+    /// Whether a pass of a thread that waits may find a message that comes. Handler-safe; bounded by the number of ranks connected.
+    #[inline]
+    pub fn has_coming(&self) -> bool {
+        self.transport.connected().iter().any(|peer| self.coming(*peer) != 0)
+    }
+
+    /// Lanes of a peer at whose head something comes: a bit per class.
+    #[inline]
+    pub(crate) fn coming(&self, peer: u32) -> u8 {
+        let coming = self.transport.coming(peer);
+        if coming == 0 {
+            return 0;
+        }
+        self.peers.get(peer as usize).map_or(0, |state| coming & !state.stopped)
+    }
+
+    /// Handles what comes at the head of a lane, if it meets a posted receive. User threads and progress threads that wait; copies at
+    /// most one packet.
+    #[cold]
+    pub(crate) fn step_coming(&mut self, peer: u32, class: Class, budget: &mut Budget) -> Step {
+        if budget.is_in_passing()
+            || !matches!(class, Class::Eager | Class::Coll)
+            || self.transport.arrival(peer, class) != Arrival::Comes
+            || self.coming(peer) & bit(class) == 0
+        {
+            return Step::Empty;
+        }
+        let packet = match self.transport.peek_coming(peer, class) {
+            Recv::Packet(packet) => packet,
+            Recv::Empty => return Step::Empty,
+            Recv::Corrupt => {
+                self.condemn(peer);
+                return Step::Empty;
+            }
+        };
+        let header = &packet.header;
+        let index = usize::from(class == Class::Coll);
+        let long = match header.flags {
+            0 => false,
+            FLAG_LONG if class == Class::Coll => true,
+            _ => return Step::Empty,
+        };
+        // What is no plain message waits until it is whole, as does one that nobody has posted a receive for.
+        let plain = header.kind == kind::EAGER
+            && header.a == packet.len as u64
+            && !self.contexts.is_revoked(header.context)
+            && self.peers.get(peer as usize).is_some_and(|p| p.is_open(index));
+        let posted = self.matching.get(index).filter(|_| plain).map(|matching| &matching.posted);
+        let Some(id) = posted.and_then(|p| p.find(&self.requests, header.context, peer, header.tag)) else {
+            return Step::Empty;
+        };
+        if packet.len > budget.bytes_left() || !budget.packet() {
+            return Step::Spent;
+        }
+        let Some(buf) = self.requests.get(id).map(|request| request.target_buf()) else { return Step::Empty };
+        // SAFETY: it is the packet at the head of the lane; who posted the receive vouched for its buffer.
+        if !unsafe { copy(&self.transport, peer, class, &packet, &buf) } {
+            budget.in_vain();
+            if let Some(state) = self.peers.get_mut(peer as usize) {
+                state.stopped |= bit(class);
+            }
+            return Step::Empty;
+        }
+        let envelope = Envelope {
+            context: header.context,
+            source: peer,
+            tag: header.tag,
+            arrival: unexpected::Arrival::Eager,
+            long,
+            bytes: packet.len,
+            remote: header.b,
+            offer: None,
+        };
+        let copied = packet.len.min(buf.layout.bytes());
+        self.unlink(id);
+        self.count_copy(copied);
+        budget.take_bytes(copied);
+        self.done_with(&envelope);
+        self.matched(id, &envelope);
+        self.take(peer, class, &packet);
+        Step::Taken
+    }
+}

@@ -1,0 +1,111 @@
+//! Messages that their sender still copies, met by posted receives.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::*;
+use tocsin_p2p::{Budget, Code, Id, Pass};
+use tocsin_transport::Transport;
+
+/// Two strides, and some more.
+const LEN: usize = 10_000;
+
+/// A pass of a thread that waits.
+fn wait(w: &mut World, rank: u32) -> Pass {
+    w.pass_with(rank, &mut Budget::user())
+}
+
+fn set_coming(w: &mut World, step: Option<u64>) {
+    w.ranks[1].transport_mut().set_coming(step);
+}
+
+/// Two ranks, of which one receives into `target`, and what the other sends comes.
+fn sent(target: &mut Target, data: &[u8], step: u64) -> (World, Id) {
+    let mut w = World::new(2);
+    let recv = w.irecv(1, Some(0), Some(5), target);
+    let send = w.isend(0, 1, 5, data);
+    assert_eq!(w.outcome(0, send).unwrap().code, Code::Ok);
+    // So that it knows whom to look at.
+    set_coming(&mut w, Some(0));
+    w.pass(1);
+    set_coming(&mut w, Some(step));
+    (w, recv)
+}
+
+#[test]
+fn who_waits_copies_what_comes() {
+    let text = text(1, LEN);
+    for step in [LEN as u64, 4096, 1024] {
+        let mut target = Target::new(LEN);
+        let (mut w, recv) = sent(&mut target, &text, step);
+        assert!(w.ranks[1].has_coming());
+        // A handler does not wait for it, nor does who only posts something.
+        assert_eq!(w.pass(1), Pass::Idle);
+        assert_eq!(w.pass_with(1, &mut Budget::user().in_passing()), Pass::Idle);
+        assert!(w.outcome(1, recv).is_none());
+        assert_eq!(wait(&mut w, 1), Pass::Worked);
+        let outcome = w.outcome(1, recv).unwrap();
+        assert_eq!((outcome.code, outcome.bytes, outcome.source), (Code::Ok, LEN as u64, 0));
+        assert_eq!(target.bytes(), text);
+        assert!(!w.ranks[1].has_coming(), "it is consumed");
+    }
+}
+
+/// Its sender stops in the middle: whoever comes takes the whole when it is there.
+#[test]
+fn what_stops_is_not_waited_for_again() {
+    let text = text(2, LEN);
+    let mut target = Target::new(LEN);
+    // One byte at a time is no news either.
+    let (mut w, recv) = sent(&mut target, &text, 1);
+    assert_eq!(wait(&mut w, 1), Pass::Idle);
+    assert!(!w.ranks[1].has_coming());
+    let looked = w.ranks[1].transport().come(0, tocsin_p2p::Class::Eager);
+    assert_eq!(wait(&mut w, 1), Pass::Idle);
+    assert_eq!(w.ranks[1].transport().come(0, tocsin_p2p::Class::Eager) - looked, 1, "it looks no more");
+    set_coming(&mut w, None);
+    assert_eq!(w.pass(1), Pass::Worked);
+    assert_eq!(w.outcome(1, recv).unwrap().code, Code::Ok);
+    assert_eq!(target.bytes(), text);
+    // The next one is another matter.
+    let recv = w.irecv(1, Some(0), Some(5), &mut target);
+    w.isend(0, 1, 5, &text[1..]);
+    set_coming(&mut w, Some(4096));
+    assert!(w.ranks[1].has_coming());
+    assert_eq!(wait(&mut w, 1), Pass::Worked);
+    assert_eq!(w.outcome(1, recv).unwrap().bytes, LEN as u64 - 1);
+}
+
+#[test]
+fn it_is_cut_like_others() {
+    let text = text(3, LEN);
+    let mut target = Target::new(5000);
+    let (mut w, recv) = sent(&mut target, &text, 4096);
+    assert_eq!(wait(&mut w, 1), Pass::Worked);
+    let outcome = w.outcome(1, recv).unwrap();
+    assert_eq!((outcome.code, outcome.bytes, outcome.detail), (Code::Truncated, LEN as u64, 5000));
+    assert_eq!(target.bytes(), &text[..5000]);
+}
+
+/// Nobody has posted a receive for it: it is kept when it is whole; and the oldest receive that it meets has it.
+#[test]
+fn it_meets_what_it_would_have_met() {
+    let (first, second) = (text(4, LEN), text(5, LEN));
+    let mut other = Target::new(LEN);
+    let (mut w, unmet) = sent(&mut other, b"", 0);
+    set_coming(&mut w, None);
+    w.settle();
+    assert!(w.outcome(1, unmet).is_some());
+    w.isend(0, 1, 6, &first);
+    set_coming(&mut w, Some(4096));
+    assert_eq!(wait(&mut w, 1), Pass::Idle);
+    let (mut wild, mut exact) = (Target::new(LEN), Target::new(LEN));
+    let posted = [w.irecv(1, None, None, &mut wild), w.irecv(1, Some(0), Some(6), &mut exact)];
+    w.isend(0, 1, 6, &second);
+    set_coming(&mut w, Some(4096));
+    assert_eq!(wait(&mut w, 1), Pass::Worked);
+    set_coming(&mut w, None);
+    w.settle();
+    assert!(posted.iter().all(|id| w.outcome(1, *id).is_some()));
+    assert_eq!((wild.bytes(), exact.bytes()), (&first[..], &second[..]));
+}
