@@ -128,6 +128,16 @@ pub fn ring_as<V: Variant>(
     }
 }
 
+/// Wakes every thread of the target's rank that sleeps, and interrupts nobody: for who is about to publish what they wait for, and rings
+/// for it then.
+///
+/// Progress class: wait-free: a read-modify-write, a system call. Handlers may call it; it may change `errno`.
+pub fn rouse(target: &Descriptor) {
+    if !fork::disowned() {
+        let _never_stops = wake_sleepers(&Real, target);
+    }
+}
+
 /// Wakes every thread of the rank that sleeps. A waker that dies before the call leaves the sleepers
 /// counted, so that the next one still wakes them.
 #[inline]

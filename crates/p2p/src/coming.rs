@@ -3,13 +3,14 @@
 //! Both copies of an eager message are made at once then. For handlers, and for threads that only post something, such a message is
 //! not there before it is whole.
 
-use tocsin_progress::Budget;
+use tocsin_progress::{Budget, Id};
 use tocsin_sync::atomic::spin_loop;
 use tocsin_sync::clock::now_ns;
 use tocsin_transport::wire::STRIDE;
-use tocsin_transport::{Arrival, Class, Packet, Recv, Transport, kind};
+use tocsin_transport::{Arrival, Awaits, Class, Packet, Reach, Recv, Transport, kind};
 
 use crate::packets::{FLAG_LONG, Step};
+use crate::request::State;
 use crate::unexpected::{self, Envelope};
 use crate::{MutBuf, P2p};
 
@@ -69,6 +70,39 @@ impl<T: Transport> P2p<T> {
             return 0;
         }
         self.peers.get(peer as usize).map_or(0, |state| coming & !state.stopped)
+    }
+
+    /// Says to the sender of a posted receive that the thread which posted it waits for that alone, until it ends: what is long had better
+    /// be copied by both at once. User threads only.
+    pub fn await_posted(&mut self, id: Id) {
+        let eager = self.eager_max(Class::Eager);
+        let Some(request) = self.requests.get(id) else { return };
+        let (source, room) = (request.peer, request.layout.bytes());
+        let long = room > eager && room <= self.waiting_eager_max && request.class == Class::Eager;
+        if request.state != State::RecvPosted
+            || !long
+            || self.awaits.is_some()
+            || !self.transport.is_connected(source)
+            || self.transport.reach(source, Class::Eager) == Reach::Direct
+        {
+            return;
+        }
+        self.await_coming(source, Awaits::Waiting);
+        self.awaits_for = Some(id);
+    }
+
+    pub(crate) fn await_coming(&mut self, source: u32, awaits: Awaits) {
+        self.transport.await_coming(source, awaits);
+        self.awaits = Some(source);
+    }
+
+    /// Nobody looks for what comes any more.
+    #[inline]
+    pub(crate) fn await_nothing(&mut self) {
+        if let Some(source) = self.awaits.take() {
+            self.transport.await_coming(source, Awaits::Nothing);
+            self.awaits_for = None;
+        }
     }
 
     /// Handles what comes at the head of a lane, if it meets a posted receive. User threads and progress threads that wait; copies at

@@ -5,7 +5,7 @@
 //! an answer) is kept as an unexpected one, and the thread posts its receive after all.
 
 use tocsin_progress::{Budget, Code, Context, Outcome};
-use tocsin_transport::{Arrival, Class, Packet, Reach, Recv, Transport, kind};
+use tocsin_transport::{Arrival, Awaits, Class, Packet, Reach, Recv, Transport, kind};
 
 use crate::coming;
 use crate::packets::Step;
@@ -134,8 +134,7 @@ impl<T: Transport> P2p<T> {
             if self.transport.reach(source, Class::Eager) == Reach::Direct {
                 return Ok(false);
             }
-            self.transport.await_coming(source, true);
-            self.awaits = Some(source);
+            self.await_coming(source, Awaits::Looking);
         }
         self.transport.prepare_rings(source);
         self.hand = Hand::Waiting(InHand {
@@ -276,9 +275,7 @@ impl<T: Transport> P2p<T> {
     /// received for it, though it may hold a part of a message that has not come to its end.
     #[inline]
     pub fn put_down(&mut self) -> Option<Met> {
-        if let Some(source) = self.awaits.take() {
-            self.transport.await_coming(source, false);
-        }
+        self.await_nothing();
         let met = match &self.hand {
             Hand::Met(met) => Some(*met),
             Hand::Waiting(_) | Hand::Empty => None,

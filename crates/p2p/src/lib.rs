@@ -85,6 +85,8 @@ use unexpected::Unexpected;
 
 /// Longest piece of a large message in one packet: what a handler may copy in one entry.
 const PIECE: usize = 64 * 1024;
+/// Shortest message in bytes for which there is a quicker way ([`Transport::prepare_long`]).
+const LONG: usize = 1024;
 
 /// Matching in one class.
 #[derive(Debug)]
@@ -108,7 +110,8 @@ pub struct P2p<T> {
     publishes: bool,
     /// Longest payload of a DATA packet.
     piece: usize,
-    /// Longest payload that a peer, whatever its configuration, can send eagerly.
+    /// Longest payload that a peer, whatever its configuration, can send eagerly, but for those that it sends to who waits: of those,
+    /// the longest that had to wait for room here.
     longest: usize,
     requests: Requests,
     /// Eager, Coll.
@@ -151,6 +154,8 @@ pub struct P2p<T> {
     hand: in_hand::Hand,
     /// Whose lane this rank has said to copy out of as it fills, for the receive in hand.
     awaits: Option<u32>,
+    /// The posted receive that this is for; none while one is in hand.
+    awaits_for: Option<Id>,
     /// Receives met in hand since the last look at everything else.
     met_in_hand: u32,
     /// Who runs the engine now.
@@ -189,7 +194,6 @@ impl<T: Transport> P2p<T> {
         let capabilities = *transport.capabilities();
         let [eager, coll, _, bulk] = capabilities.max_payload;
         let eager_max = [config.eager_max.min(eager).min(PIECE), config.coll_eager_max.min(coll).min(PIECE)];
-        let waiting_eager_max = config.waiting_eager_max.min(eager).min(PIECE);
         let piece = bulk.min(PIECE);
         let longest_eager = eager_max.into_iter().max().unwrap_or(0);
         let size = transport.size();
@@ -205,7 +209,7 @@ impl<T: Transport> P2p<T> {
             me: transport.rank(),
             size,
             eager_max,
-            waiting_eager_max,
+            waiting_eager_max: config.waiting_eager_max,
             single_copy_from: config.single_copy_from,
             publishes: config.publish,
             piece,
@@ -217,7 +221,7 @@ impl<T: Transport> P2p<T> {
             completed: List::EMPTY,
             transfers: List::EMPTY,
             contexts: Contexts::new().ok_or_else(refused)?,
-            scratch: vec![0; longest_eager.max(waiting_eager_max).max(piece)].into_boxed_slice(),
+            scratch: vec![0; longest_eager.max(eager).max(piece)].into_boxed_slice(),
             sequence: 0,
             blocked: 0,
             again: false,
@@ -234,6 +238,7 @@ impl<T: Transport> P2p<T> {
             counters: Counters::default(),
             hand: in_hand::Hand::Empty,
             awaits: None,
+            awaits_for: None,
             met_in_hand: 0,
             context: Context::User,
             trace: None,
@@ -289,6 +294,9 @@ impl<T: Transport> P2p<T> {
         self.context = Context::User;
         let size = self.size;
         let large = self.eager_max.iter().any(|limit| max_bytes > *limit);
+        if max_bytes >= LONG {
+            self.transport.prepare_long();
+        }
         let Some(state) = self.peers.get_mut(peer as usize) else {
             return Err(Error::NoSuchRank { rank: peer, size });
         };
@@ -480,6 +488,9 @@ impl<T: Transport> P2p<T> {
             return;
         }
         self.retire(id);
+        if self.awaits_for == Some(id) {
+            self.await_nothing();
+        }
         let Some((request, completion)) = self.requests.both_mut(id) else { return };
         request.state = State::Done;
         let (detached, cookie) = (request.has(DETACHED), request.cookie);

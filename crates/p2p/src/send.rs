@@ -6,7 +6,7 @@ use tocsin_transport::{Class, Header, SendOutcome, Transport, Urgency, kind};
 use crate::packets::{FLAG_LONG, FLAG_SYNCHRONOUS};
 use crate::request::{HOLDS_RECORD, Member, Request, SHARED, SYNCHRONOUS, State};
 use crate::transfers::TICKETS;
-use crate::{ConstBuf, Error, Mode, P2p, SendArgs};
+use crate::{ConstBuf, Error, LONG, Mode, P2p, SendArgs};
 
 /// Smallest piece of a large message that is worth a packet of its own when the budget is nearly spent.
 const SMALL_PIECE: usize = 16 * 1024;
@@ -70,7 +70,11 @@ impl<T: Transport> P2p<T> {
     ) -> Result<bool, Error> {
         self.context = Context::User;
         let bytes = self.check(Class::Eager, context, &buf.layout)?;
-        if bytes > self.eager_max(Class::Eager) && !self.is_waited_for(dest, bytes) {
+        if bytes >= LONG {
+            self.transport.prepare_long();
+        }
+        let long = bytes > self.eager_max(Class::Eager);
+        if long && !self.is_waited_for(dest, bytes) {
             return Ok(false);
         }
         self.refresh_epoch();
@@ -80,6 +84,9 @@ impl<T: Transport> P2p<T> {
             return Ok(false);
         }
         self.transport.prepare_rings(dest);
+        if long {
+            self.transport.rouse(dest);
+        }
         let begun = self.trace_begins();
         let header = Header { kind: kind::EAGER, context, tag, a: bytes as u64, ..Header::default() };
         let outcome = match buf.run_at(0) {
@@ -97,8 +104,11 @@ impl<T: Transport> P2p<T> {
 
     /// Whether a long message to a rank had better go through the lane, because a thread there copies it out while it is
     /// copied in. If it waits for another message after all, this one is kept, as others are.
-    fn is_waited_for(&self, dest: u32, bytes: usize) -> bool {
-        bytes <= self.waiting_eager_max && self.transport.is_awaited_by(dest)
+    fn is_waited_for(&mut self, dest: u32, bytes: usize) -> bool {
+        if bytes > self.waiting_eager_max || !self.transport.is_awaited_by(dest) {
+            return false;
+        }
+        self.transport.has_room_for(bytes)
     }
 
     /// Starts a reserved request as a send; its peer was [prepared](Self::prepare_peer). What [`isend`](Self::isend)

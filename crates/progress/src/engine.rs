@@ -95,10 +95,10 @@ pub struct EngineConfig {
 }
 
 impl Default for EngineConfig {
-    /// Spin for 20 us (about what a sleep and a wake cost together), then sleep. No yields: of this world nobody else wants
+    /// Spin for 50 us (about what a sleep and a wake cost together in a virtual machine; half of that on its own), then sleep. No yields: of this world nobody else wants
     /// the core, and who yields to a stranger gets it back at the end of a time slice.
     fn default() -> Self {
-        EngineConfig { spin_ns: 20_000, yield_ns: 0, callback_thread: true, trace: None }
+        EngineConfig { spin_ns: 50_000, yield_ns: 0, callback_thread: true, trace: None }
     }
 }
 

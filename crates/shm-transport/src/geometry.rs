@@ -32,6 +32,8 @@ pub struct Geometry {
     data: [u64; 4],
     bulk: u64,
     pair_bytes: u64,
+    pools: u64,
+    pool_bytes: u32,
 }
 
 const fn round(offset: u64, to: u64) -> u64 {
@@ -41,7 +43,8 @@ const fn round(offset: u64, to: u64) -> u64 {
 impl Geometry {
     /// The layout for a number of ranks (capped to [`MAX_RANKS`]). Up to 32 ranks: Eager 256 slots and 128
     /// KiB, Coll 128 slots and 128 KiB, Control 256 slots, Bulk 8 slots and 2 x 64 KiB. Up to 64, half the
-    /// data for Eager and Coll, above, fewer of all, so that a pair takes 172 or 50 KiB instead of 300.
+    /// data for Eager and Coll, above, fewer of all, so that a pair takes 172 or 50 KiB instead of 300. A pool takes 2 MiB, twice
+    /// what a second-level cache has today; of more than 64 ranks 512 KiB, of more than 256 128 KiB.
     pub fn for_ranks(ranks: u32) -> Geometry {
         let ranks = ranks.clamp(1, MAX_RANKS);
         let shape = Shape::new;
@@ -67,7 +70,13 @@ impl Geometry {
         slots[3] = bulk + RECORD_BYTES;
         data[3] = round(slots[3] + u64::from(shapes[3].slots) * SLOT, PAGE);
         let pair_bytes = round(data[3] + u64::from(shapes[3].data), PAGE);
-        Geometry { ranks, shapes, rank_blocks, pair_areas, slots, data, bulk, pair_bytes }
+        let pools = pair_areas + u64::from(ranks) * u64::from(ranks) * pair_bytes;
+        let pool_bytes = match ranks {
+            ..=64 => 2 << 20,
+            65..=256 => 512 << 10,
+            _ => 128 << 10,
+        };
+        Geometry { ranks, shapes, rank_blocks, pair_areas, slots, data, bulk, pair_bytes, pools, pool_bytes }
     }
 
     /// Number of ranks.
@@ -78,7 +87,7 @@ impl Geometry {
 
     /// Size of the whole segment in bytes; nearly all of it is a hole until ranks connect.
     pub fn bytes(&self) -> u64 {
-        self.pair_areas + u64::from(self.ranks) * u64::from(self.ranks) * self.pair_bytes
+        self.pools + u64::from(self.ranks) * u64::from(self.pool_bytes)
     }
 
     /// Longest payload in bytes per class.
@@ -91,6 +100,11 @@ impl Geometry {
         (self.bulk, self.pair_bytes - self.bulk)
     }
 
+    /// Bytes that a rank's first long message allocates.
+    pub fn pool_bytes(&self) -> u64 {
+        self.pool_bytes.into()
+    }
+
     /// A digest of everything above and of the sizes of the shared structures, written into the header.
     pub(crate) fn digest(&self) -> u64 {
         let mut parts = vec![
@@ -99,6 +113,7 @@ impl Geometry {
             self.pair_areas,
             self.bulk,
             self.pair_bytes,
+            u64::from(self.pool_bytes),
             size_of::<Header>() as u64,
             size_of::<RankBlock>() as u64,
             size_of::<PairHead>() as u64,
@@ -149,6 +164,11 @@ impl Geometry {
         self.pair(from, to) + self.bulk + u64::from(slot) * RECORD
     }
 
+    /// Offset and length of a rank's pool.
+    pub(crate) fn pool(&self, rank: u32) -> (u64, u32) {
+        (self.pools + u64::from(rank) * u64::from(self.pool_bytes), self.pool_bytes)
+    }
+
     /// Offset of a lane's slots and of its data.
     pub(crate) fn lane(&self, from: u32, to: u32, class: Class) -> (u64, u64) {
         let pair = self.pair(from, to);
@@ -179,7 +199,10 @@ mod tests {
             }
             assert!(parts.last().is_some_and(|(at, len)| at + len <= g.pair_bytes));
             assert!(g.rank_block(ranks - 1) + size_of::<RankBlock>() as u64 <= g.pair(0, 0));
-            assert_eq!(g.pair(ranks - 1, ranks - 1) + g.pair_bytes, g.bytes());
+            let (pools, pool_bytes) = g.pool(0);
+            assert_eq!(g.pair(ranks - 1, ranks - 1) + g.pair_bytes, pools);
+            assert!(pools.is_multiple_of(PAGE) && pool_bytes.is_power_of_two());
+            assert_eq!(g.pool(ranks - 1).0 + u64::from(pool_bytes), g.bytes());
         }
     }
 

@@ -25,10 +25,14 @@
 //! count has reached its length: before that [`RecvLane::peek`] and [`RecvLane::has_packet`] do not see it, so that nobody
 //! waits for a producer that has stopped.
 //!
+//! A payload of [`POOLED`] bytes or more lies in the producer's pool (`lane/pool.rs`) instead, if that has room: anywhere in it, which
+//! the consumer checks. It is the producer's again once the consumer has taken its packet.
+//!
 //! Nothing that is read from the other side is used before it is checked: a stamp is the expected one, or the
 //! previous lap's, or the lane is closed; the consumer's word never runs ahead of the producer's tail, or the
 //! lane is closed.
 
+mod pool;
 mod recv;
 mod send;
 mod stores;
@@ -41,6 +45,7 @@ mod tests;
 use tocsin_sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use tocsin_transport::wire;
 
+pub(crate) use pool::{Lent, POOLED, Piece, SendPool};
 pub(crate) use recv::{Arrival, Consumed, Peek, RecvLane};
 pub(crate) use send::{Push, SendLane};
 
@@ -137,6 +142,9 @@ pub(crate) struct Place {
     pub head: *const LaneHead,
     pub slots: *const Slot,
     pub data: *mut u8,
+    /// The producer's pool, for the consumer: its bytes, a power of two, or 0 of none.
+    pub pool: *const u8,
+    pub pool_bytes: u32,
     pub shape: Shape,
 }
 

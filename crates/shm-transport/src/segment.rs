@@ -291,12 +291,29 @@ impl Segment {
         // Address arithmetic only.
         // SAFETY: `pair` lies inside the mapping, with room for a head.
         let head = unsafe { &raw const (*pair).lanes[class.index()] };
+        let (pool, pool_bytes) = self.pool(from)?;
         Some(Place {
             head,
             slots: self.at(slots).cast(),
             data: self.at(data),
+            pool,
+            pool_bytes,
             shape: self.geometry.shape(class),
         })
+    }
+
+    /// Where a rank's pool lies, and its length. It may be written only once it is allocated.
+    pub(crate) fn pool(&self, rank: u32) -> Option<(*mut u8, u32)> {
+        let (offset, bytes) = self.geometry.pool(rank);
+        (rank < self.ranks()).then(|| (self.at(offset), bytes))
+    }
+
+    /// Allocates a rank's pool. User threads only.
+    pub(crate) fn allocate_pool(&self, rank: u32) -> Result<(), (u64, std::io::Error)> {
+        let (offset, bytes) = self.geometry.pool(rank);
+        self.allocate((offset, u64::from(bytes)))?;
+        file::populate(self.at(offset), u64::from(bytes));
+        Ok(())
     }
 
     #[inline]

@@ -17,11 +17,11 @@ use tocsin_doorbell::{BackendKind, Own, RingOutcome, hold_back, is_held, release
 use tocsin_sync::atomic::{Ordering, fence};
 use tocsin_sync::sparse::{Sparse, Words};
 use tocsin_transport::{
-    Arrival, Capabilities, Class, Error as TransportError, Header, Packet, PeerState, Publication, Reach,
-    Record, Recv, Rings, SendOutcome, Transport, Urgency,
+    Arrival, Awaits, Capabilities, Class, Error as TransportError, Header, Packet, PeerState, Publication,
+    Reach, Record, Recv, Rings, SendOutcome, Transport, Urgency,
 };
 
-use crate::lane::{Consumed, Peek, Push, RecvLane};
+use crate::lane::{Consumed, POOLED, Peek, Piece, Push, RecvLane, SendPool};
 use crate::segment::layout::{RANK_WORDS, Ranks, RanksCopy};
 use crate::segment::set_bit;
 use crate::{Error, Life, Segment};
@@ -39,6 +39,9 @@ pub struct ShmTransport {
     rank: u32,
     own: Own,
     capabilities: Capabilities,
+    pool: SendPool,
+    /// Its memory was asked for.
+    pool_asked: bool,
     /// Those that are connected, and others that this rank has thought of ringing.
     peers: Sparse<Peer>,
     /// Bits of `incoming` and `bulk` of this rank's block that have been learnt.
@@ -89,6 +92,8 @@ impl ShmTransport {
             rank,
             own,
             capabilities: Capabilities::new(true, true, segment.geometry().max_payload()),
+            pool: SendPool::none(),
+            pool_asked: false,
             peers: Sparse::new(ranks as usize).map_err(refused)?,
             known: [0; RANK_WORDS],
             known_bulk: [0; RANK_WORDS],
@@ -257,6 +262,50 @@ impl ShmTransport {
         }
         self.dirty_len = kept;
         holds
+    }
+
+    /// Pushes a long payload: into the pool, or, if that has no room, into the lane's ring. `None`: it is too long for that.
+    ///
+    /// # Safety
+    /// The peer is connected; `payload` is readable for `len` bytes.
+    #[cold]
+    unsafe fn try_push_long(
+        &mut self,
+        peer: u32,
+        class: Class,
+        header: &Header,
+        payload: *const u8,
+        len: usize,
+    ) -> Option<Push> {
+        let piece = self.room(len);
+        let state = self.peers.get_mut(peer as usize)?;
+        let Some(piece) = piece else {
+            if len > self.capabilities.max_payload(class) {
+                return None;
+            }
+            // SAFETY: the caller's promise; the length was checked.
+            return Some(unsafe { state.send_lane(class).try_push(header, payload, len) });
+        };
+        let lane = state.send_lane(class);
+        // SAFETY: the caller's promise; the piece was just given, and is not lent.
+        let push = unsafe { lane.try_push_pooled(header, payload, len, &piece) };
+        if push == Push::Sent {
+            let position = lane.position();
+            self.pool.lend(&piece, peer, class as u8, position);
+        }
+        Some(push)
+    }
+
+    /// Room for a payload in the pool.
+    fn room(&mut self, len: usize) -> Option<Piece> {
+        let (segment, peers) = (&self.segment, &self.peers);
+        self.pool.room(len, |lent| {
+            // Nobody reads on behalf of a rank that has ended, nor is it told anything more whose peer writes nonsense.
+            let gone = || matches!(segment.life(lent.peer), Life::Finalized | Life::Dead);
+            peers
+                .get(lent.peer as usize)
+                .is_none_or(|state| state.honesty != Honesty::Honest || state.has_taken(lent) || gone())
+        })
     }
 
     fn no_memory(&self, peer: u32, (bytes, source): (u64, std::io::Error)) -> TransportError {
@@ -444,6 +493,25 @@ unsafe impl Transport for ShmTransport {
         }
     }
 
+    fn prepare_long(&mut self) {
+        if self.pool_asked {
+            return;
+        }
+        self.pool_asked = true;
+        // Without the memory, payloads go through the lanes' own rings.
+        if self.segment.allocate_pool(self.rank).is_ok()
+            && let Some((base, bytes)) = self.segment.pool(self.rank)
+        {
+            // SAFETY: the pool is this rank's, of which there is one endpoint; it is allocated now, and mapped as long as the segment,
+            // which outlives the endpoint. It begins with a page.
+            self.pool = unsafe { SendPool::new(base, bytes) }.unwrap_or_else(SendPool::none);
+        }
+    }
+
+    fn has_room_for(&mut self, len: usize) -> bool {
+        len <= self.capabilities.max_payload(Class::Eager) || self.pool.exists() && self.room(len).is_some()
+    }
+
     fn may_send_long(&self, peer: u32) -> bool {
         let Some(state) = self.peers.get(peer as usize).filter(|_| has(&self.known, peer)) else {
             return false;
@@ -468,19 +536,30 @@ unsafe impl Transport for ShmTransport {
         }
     }
 
-    fn await_coming(&mut self, peer: u32, awaits: bool) {
+    fn await_coming(&mut self, peer: u32, awaits: Awaits) {
         if let Some(state) = self.peers.get(peer as usize).filter(|_| has(&self.known, peer)) {
             // SYNC POINT: Relaxed: nothing is read by virtue of it, and who reads an old value sends as it would otherwise.
             // SAFETY: the pair is connected, so that its head is allocated; it is made of atomics.
-            unsafe { (*state.from).awaited.0.store(u32::from(awaits), Ordering::Relaxed) };
+            unsafe { (*state.from).awaited.0.store(awaits as u32, Ordering::Relaxed) };
+        }
+    }
+
+    fn rouse(&mut self, peer: u32) {
+        let Some(block) = self.segment.block(peer) else { return };
+        if block.descriptor.attention().sleepers() > 0 {
+            tocsin_doorbell::rouse(&block.descriptor);
         }
     }
 
     fn is_awaited_by(&self, peer: u32) -> bool {
         let state = self.peers.get(peer as usize).filter(|_| has(&self.known, peer));
+        let Some(state) = state else { return false };
         // SYNC POINT: Relaxed, as above. A peer that lies has its own pool filled.
         // SAFETY: as above.
-        state.is_some_and(|state| unsafe { (*state.to).awaited.0.load(Ordering::Relaxed) } != 0)
+        match unsafe { (*state.to).awaited.0.load(Ordering::Relaxed) } {
+            0 => false,
+            word => word == Awaits::Looking as u32 || self.is_waiting(peer),
+        }
     }
 
     #[inline]
@@ -528,15 +607,26 @@ unsafe impl Transport for ShmTransport {
         let known = has(&self.known, peer);
         let Some(state) = self.peers.get_mut(peer as usize) else { return SendOutcome::Gone };
         let ready = known && (class != Class::Bulk || state.bulk) && state.honesty == Honesty::Honest;
-        if !ready || header.kind == 0 || len > self.capabilities.max_payload(class) {
+        if !ready || header.kind == 0 {
             return SendOutcome::Gone;
         }
         if matches!(self.segment.life(peer), Life::Finalized | Life::Dead) {
             return SendOutcome::Gone;
         }
-        // SAFETY: the pair is connected, so that the lane is allocated; the length was checked; the caller
-        // vouches for the payload.
-        match unsafe { state.send_lane(class).try_push(header, payload, len) } {
+        let push = if len >= POOLED {
+            // SAFETY: the pair is connected, so that the lane is allocated; the caller vouches for the payload.
+            match unsafe { self.try_push_long(peer, class, header, payload, len) } {
+                Some(push) => push,
+                None => return SendOutcome::Gone,
+            }
+        } else if len > self.capabilities.max_payload(class) {
+            return SendOutcome::Gone;
+        } else {
+            // SAFETY: the same; the length was checked.
+            unsafe { state.send_lane(class).try_push(header, payload, len) }
+        };
+        let Some(state) = self.peers.get_mut(peer as usize) else { return SendOutcome::Gone };
+        match push {
             Push::Sent => {
                 state.sent = true;
                 state.renewed = true;

@@ -9,7 +9,7 @@ use tocsin_shm_transport::{Life, Segment, ShmTransport};
 use tocsin_sync::thread::{HandlerScope, register};
 use tocsin_sync::tripwire::Tripwire;
 use tocsin_transport::{
-    Arrival, Capabilities, Class, Error, Header, PeerState, Recv, SendOutcome, Transport, Urgency,
+    Arrival, Awaits, Capabilities, Class, Error, Header, PeerState, Recv, SendOutcome, Transport, Urgency,
     conformance, loopback,
 };
 
@@ -85,8 +85,17 @@ unsafe impl<T: Transport> Transport for Inside<T> {
     fn come(&self, peer: u32, class: Class) -> u64 {
         self.look(|t| t.come(peer, class))
     }
-    fn await_coming(&mut self, peer: u32, awaits: bool) {
+    fn await_coming(&mut self, peer: u32, awaits: Awaits) {
         self.call(|t| t.await_coming(peer, awaits));
+    }
+    fn prepare_long(&mut self) {
+        self.0.prepare_long();
+    }
+    fn has_room_for(&mut self, len: usize) -> bool {
+        self.call(|t| t.has_room_for(len))
+    }
+    fn rouse(&mut self, peer: u32) {
+        self.call(|t| t.rouse(peer));
     }
     fn is_awaited_by(&self, peer: u32) -> bool {
         self.look(|t| t.is_awaited_by(peer))

@@ -335,11 +335,13 @@ fn a_hostile_process_is_only_corrupt() {
     // random bytes again and again, while an honest rank works with it.
     let victim = rank(&segment, 0, |mut end| {
         end.connect_bulk(1).unwrap();
-        let (mut corrupt, mut packets, mut n, mut told_at) = (0, 0u64, 0, u64::MAX);
+        end.prepare_long();
+        let (mut corrupt, mut packets, mut n, mut told_at) = (0, 0u64, 0u64, u64::MAX);
         until(&mut end, |end| {
             n += 1;
             for class in Class::ALL {
-                let _any = conformance::send(end, 1, class, n, n as usize % 17);
+                let len = if n.is_multiple_of(8) { 10_000 } else { n as usize % 17 };
+                let _any = conformance::send(end, 1, class, n, len);
                 match end.peek(1, class) {
                     Recv::Corrupt => {
                         corrupt += 1;
@@ -368,8 +370,8 @@ fn a_hostile_process_is_only_corrupt() {
         let (small, bulk) = segment.geometry().connection_bytes();
         let bytes = segment.geometry().bytes();
         let mut random = conformance::Random::new(5);
-        // All four pair areas, which are the end of the segment; but the holes stay holes (rank 1 to itself).
-        let areas = bytes - 4 * (small + bulk);
+        // All four pair areas, behind which are the pools; but the holes stay holes (rank 1 to itself).
+        let areas = bytes - 2 * segment.geometry().pool_bytes() - 4 * (small + bulk);
         loop {
             let noise: Vec<u8> = (0..512).flat_map(|_| random.word().to_ne_bytes()).collect();
             let at = areas + random.below((3 * (small + bulk)) as usize) as u64;

@@ -34,7 +34,7 @@ pub mod transfer;
 pub mod wire;
 
 pub use error::Error;
-pub use packet::{Arrival, Capabilities, Class, Header, Packet, PeerState, Recv, SendOutcome};
+pub use packet::{Arrival, Awaits, Capabilities, Class, Header, Packet, PeerState, Recv, SendOutcome};
 pub use publication::{Notice, Publication};
 pub use rings::Rings;
 pub use tocsin_doorbell::Urgency;
@@ -99,6 +99,15 @@ pub unsafe trait Transport: Send {
     /// their marks (so that they ring again), and fences, so that whatever was published before a suppressed
     /// ring is seen by the peeks that follow. Bounded by the number of ranks.
     fn begin_pass(&mut self);
+
+    /// Gets what long packets travel quicker through, once; they travel without, too. User threads only.
+    fn prepare_long(&mut self) {}
+
+    /// Whether an Eager packet of `len` bytes, which may be longer than [`Capabilities::max_payload`], could be sent now, if there is a
+    /// slot for it.
+    fn has_room_for(&mut self, len: usize) -> bool {
+        len <= self.capabilities().max_payload(Class::Eager)
+    }
 
     /// Whether the peer has done with the last long message of the Coll class that was sent to it in one packet
     /// ([`note_long_sent`](Self::note_long_sent)): else the next had better be announced, so that what the peer has to
@@ -177,9 +186,12 @@ pub unsafe trait Transport: Send {
         u64::MAX
     }
 
-    /// Says, or takes back, that a thread of this rank copies out what comes in `peer`'s Eager lane, as it comes. The peer
-    /// may trust in it no more than in the weather.
-    fn await_coming(&mut self, _peer: u32, _awaits: bool) {}
+    /// Says whether a thread of this rank copies out what comes in `peer`'s Eager lane, as it comes. The peer may trust in it no more
+    /// than in the weather.
+    fn await_coming(&mut self, _peer: u32, _awaits: Awaits) {}
+
+    /// Wakes `peer`, if it sleeps in a wait: before something long is copied for it. After a fence. Handler-safe.
+    fn rouse(&mut self, _peer: u32) {}
 
     /// Whether `peer` has [said so](Self::await_coming) of this rank's lane.
     fn is_awaited_by(&self, _peer: u32) -> bool {

@@ -18,8 +18,8 @@ use tocsin_sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering, fence};
 
 use crate::transfer::RECORDS;
 use crate::{
-    Arrival, Capabilities, Class, Error, Header, PeerState, Publication, Reach, Record, Recv, SendOutcome,
-    Transport, Urgency,
+    Arrival, Awaits, Capabilities, Class, Error, Header, PeerState, Publication, Reach, Record, Recv,
+    SendOutcome, Transport, Urgency,
 };
 use core::ptr::NonNull;
 use ring::Ring;
@@ -56,7 +56,7 @@ struct Shared {
     /// Set once by connect, both directions.
     joined: Vec<AtomicBool>,
     /// The receivers of these pairs copy out what comes.
-    awaited: Vec<AtomicBool>,
+    awaited: Vec<AtomicU8>,
 }
 
 impl Shared {
@@ -109,7 +109,7 @@ fn build(n: u32, limits: Limits, single_copies: bool) -> Vec<Loopback> {
         records: (0..pairs).map(|_| OnceLock::new()).collect(),
         single_copies,
         joined: (0..pairs).map(|_| AtomicBool::new(false)).collect(),
-        awaited: (0..pairs).map(|_| AtomicBool::new(false)).collect(),
+        awaited: (0..pairs).map(|_| AtomicU8::new(0)).collect(),
     });
     (0..n)
         .map(|rank| Loopback {
@@ -323,15 +323,18 @@ unsafe impl Transport for Loopback {
         self.head(peer, class)
     }
 
-    fn await_coming(&mut self, peer: u32, awaits: bool) {
+    fn await_coming(&mut self, peer: u32, awaits: Awaits) {
         if let Some(word) = self.shared.awaited.get(self.shared.pair(peer, self.rank)) {
-            word.store(awaits, Ordering::Relaxed);
+            word.store(awaits as u8, Ordering::Relaxed);
         }
     }
 
     fn is_awaited_by(&self, peer: u32) -> bool {
         let word = self.shared.awaited.get(self.shared.pair(self.rank, peer));
-        word.is_some_and(|word| word.load(Ordering::Relaxed))
+        match word.map_or(0, |word| word.load(Ordering::Relaxed)) {
+            0 => false,
+            word => word == Awaits::Looking as u8 || self.is_waiting(peer),
+        }
     }
 
     fn come(&self, _peer: u32, _class: Class) -> u64 {

@@ -26,6 +26,18 @@ impl Class {
     }
 }
 
+/// Whether a thread copies out what comes, as it comes ([`Transport::await_coming`](crate::Transport::await_coming)).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Awaits {
+    /// None does.
+    Nothing = 0,
+    /// One stays inside the engine for that.
+    Looking = 1,
+    /// One waits, if [`Transport::is_waiting`](crate::Transport::is_waiting) says so.
+    Waiting = 2,
+}
+
 /// The envelope of a packet. What `a`, `b` and `c` mean depends on the kind.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 #[repr(C)]

@@ -1,7 +1,7 @@
 //! How a packet is packed into a 64-byte slot.
 //!
 //! ```text
-//! word 0  stamp: low 32 bits position + 1 | high 32 bits meta = kind, flags, inline length (or 0xff, 0xfe), 0
+//! word 0  stamp: low 32 bits position + 1 | high 32 bits meta = kind, flags, inline length (or 0xff to 0xfc), 0
 //! word 1  context | tag << 32
 //! word 2  payload length | data position << 32
 //! word 3  a
@@ -11,7 +11,7 @@
 //! word 7  inline payload
 //! ```
 //! A payload of at most 16 bytes travels in words 6 and 7; a longer one in the lane's data ring, at the
-//! free-running data position. Of a payload that *comes*, the slot is filled first, with 0 in word 6, and the bytes follow:
+//! free-running data position, or in the sender's pool, at an offset. Of a payload that *comes*, the slot is filled first, with 0 in word 6, and the bytes follow:
 //! word 6 grows to the payload's length.
 
 use crate::Header;
@@ -22,6 +22,10 @@ pub const INLINE: usize = 16;
 const OUTSIDE: u8 = 0xff;
 /// Inline length that says "comes into the data ring".
 const COMING: u8 = 0xfe;
+/// Inline length that says "in the sender's pool".
+const POOLED: u8 = 0xfd;
+/// Inline length that says "comes into the sender's pool".
+const POOLED_COMING: u8 = 0xfc;
 
 /// Bytes of a payload that come at a time.
 pub const STRIDE: usize = 4 * 1024;
@@ -38,6 +42,8 @@ pub enum Place {
     Data(u32),
     /// There, too, as far as word 6 says.
     Coming(u32),
+    /// In the sender's pool, at this offset; all of it, or as far as word 6 says.
+    Pooled(u32),
 }
 
 /// Packs a header and an inline payload (`len` at most [`INLINE`]; more is cut).
@@ -59,11 +65,17 @@ pub fn pack_coming(header: &Header, len: u32, position: u32) -> (u32, Content) {
     (meta(header, COMING), content(header, len, position, [0; 2]))
 }
 
+/// Packs a header whose payload of `len` bytes is at `offset` of the sender's pool, or comes there.
+#[inline]
+pub fn pack_pooled(header: &Header, len: u32, offset: u32, comes: bool) -> (u32, Content) {
+    (meta(header, if comes { POOLED_COMING } else { POOLED }), content(header, len, offset, [0; 2]))
+}
+
 /// Whether a slot says that its payload comes.
 #[inline]
 pub fn comes(meta: u32) -> bool {
     let [_, _, inline, _] = meta.to_le_bytes();
-    inline == COMING
+    inline == COMING || inline == POOLED_COMING
 }
 
 #[inline]
@@ -85,7 +97,7 @@ fn content(header: &Header, len: u32, position: u32, words: [u64; 2]) -> Content
 }
 
 /// Unpacks a slot: header, payload length, place. `None` when the parts contradict each other, which no
-/// honest sender writes. The length of a payload in the data ring and its position are still to be checked
+/// honest sender writes. The length of a payload outside the slot and its position are still to be checked
 /// against the lane.
 #[inline]
 pub fn unpack(meta: u32, content: &Content) -> Option<(Header, u32, Place)> {
@@ -96,6 +108,8 @@ pub fn unpack(meta: u32, content: &Content) -> Option<(Header, u32, Place)> {
         Place::Data((length >> 32) as u32)
     } else if inline == COMING {
         Place::Coming((length >> 32) as u32)
+    } else if inline == POOLED || inline == POOLED_COMING {
+        Place::Pooled((length >> 32) as u32)
     } else if usize::from(inline) <= INLINE && u32::from(inline) == len {
         Place::Inline
     } else {
@@ -128,6 +142,11 @@ mod tests {
         let (meta, content) = pack_coming(&header(), 70_000, 5);
         assert_eq!(unpack(meta, &content), Some((header(), 70_000, Place::Coming(5))));
         assert!(comes(meta) && content[5] == 0);
+        for coming in [false, true] {
+            let (meta, content) = pack_pooled(&header(), 70_000, 64, coming);
+            assert_eq!(unpack(meta, &content), Some((header(), 70_000, Place::Pooled(64))));
+            assert!(comes(meta) == coming && content[5] == 0);
+        }
     }
 
     #[test]

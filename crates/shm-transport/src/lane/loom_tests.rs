@@ -44,6 +44,8 @@ impl Model {
             head: &raw const self.head,
             slots: self.slots.as_ptr(),
             data: self.data.cast::<u8>(),
+            pool: std::ptr::null(),
+            pool_bytes: 0,
             shape: self.shape,
         }
     }

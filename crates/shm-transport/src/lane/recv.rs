@@ -1,7 +1,7 @@
 use tocsin_sync::atomic::{Ordering, fence_after_rmw};
 use tocsin_transport::{Header, wire};
 
-use super::{Place, Slot, piece};
+use super::{Place, Slot, piece, pool};
 
 /// Answer of [`RecvLane::peek`].
 #[derive(Clone, Copy, Debug)]
@@ -89,7 +89,7 @@ impl RecvLane {
         if wire::comes((stamp >> 32) as u32) {
             // In the low half. What no honest producer writes is there at once, to be found out.
             let len = length.load(Ordering::Relaxed) as u32;
-            let honest = stamp as u32 == self.head.wrapping_add(1) && len <= self.place.shape.max_payload;
+            let honest = stamp as u32 == self.head.wrapping_add(1) && len <= self.longest();
             if honest && slot.come() < u64::from(len) {
                 return Arrival::Comes;
             }
@@ -194,7 +194,7 @@ impl RecvLane {
     #[inline]
     fn locate(&self, meta: u32, content: &wire::Content) -> Option<(Header, usize, *const u8, u32)> {
         let (header, len, place) = wire::unpack(meta, content)?;
-        if len > self.place.shape.max_payload {
+        if len > self.place.shape.max_payload && !matches!(place, wire::Place::Pooled(_)) {
             return None;
         }
         match place {
@@ -215,7 +215,20 @@ impl RecvLane {
                 }
                 Some((header, len as usize, self.place.at(start).cast_const(), end))
             }
+            wire::Place::Pooled(offset) => {
+                let end = offset.checked_add(len).filter(|end| *end <= self.place.pool_bytes)?;
+                if len as usize <= wire::INLINE || len > self.longest() || end == offset {
+                    return None;
+                }
+                Some((header, len as usize, self.place.pool.wrapping_add(offset as usize), self.data_head))
+            }
         }
+    }
+
+    /// Longest payload that an honest producer sends.
+    #[inline]
+    fn longest(&self) -> u32 {
+        self.place.shape.max_payload.max(pool::longest(self.place.pool_bytes))
     }
 
     /// Takes out the packet that was peeked. Slots are given back some at a time, which saves the producer's look for room,
@@ -228,8 +241,9 @@ impl RecvLane {
         self.expect();
         // SAFETY: the lane is mapped (promise of `new`).
         let lane = unsafe { self.place.head() };
-        // SYNC POINT: Relaxed: nothing is read or written by virtue of it. Who reads an old value rings once too often.
-        lane.consumer.0.taken.store(self.head, Ordering::Relaxed);
+        // SYNC POINT: Release, so that a payload in the pool has been read before the producer (Acquire in `SendLane::has_taken`)
+        // writes there again. Who reads an old value rings once too often.
+        lane.consumer.0.taken.store(self.head, Ordering::Release);
         if end == self.data_head && self.head.wrapping_sub(self.given_back) < self.place.shape.grain {
             return Consumed::Kept;
         }

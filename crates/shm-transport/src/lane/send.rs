@@ -2,7 +2,7 @@ use tocsin_sync::atomic::{Ordering, fence};
 use tocsin_transport::{Header, short, wire};
 
 use super::stores::{self, Experience, Stores};
-use super::{LONG, Place, STRIDE, Slot, piece};
+use super::{LONG, Piece, Place, STRIDE, Slot, piece};
 
 /// Answer of [`SendLane::try_push`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -136,6 +136,63 @@ impl SendLane {
             unsafe { self.copy_in(slot, payload, self.place.at(start), len) };
         }
         Push::Sent
+    }
+
+    /// As [`try_push`](Self::try_push), of a payload that goes into the pool. [`position`](Self::position) is its packet's then.
+    ///
+    /// # Safety
+    /// As there, and nobody else uses the piece, which is `len` bytes long.
+    pub(crate) unsafe fn try_push_pooled(
+        &mut self,
+        header: &Header,
+        payload: *const u8,
+        len: usize,
+        piece: &Piece,
+    ) -> Push {
+        if self.closed {
+            return Push::Corrupt;
+        }
+        if !self.fits(self.data_tail)
+            && let Some(refusal) = self.make_room(self.data_tail)
+        {
+            return refusal;
+        }
+        let comes = len >= LONG;
+        if !comes {
+            // SAFETY: the caller's promise; pieces begin with a cache line.
+            unsafe { self.copy_long(payload, piece.at, len) };
+        }
+        let (meta, content) = wire::pack_pooled(header, len as u32, piece.offset, comes);
+        // SAFETY: the lane is mapped (promise of `new`).
+        let slot = unsafe { self.place.slot(self.tail) };
+        let [stamp, words @ ..] = &slot.0;
+        for (word, value) in words.iter().zip(content) {
+            word.store(value, Ordering::Relaxed);
+        }
+        self.tail = self.tail.wrapping_add(1);
+        // SYNC POINT: as in `try_push`.
+        stamp.store(u64::from(self.tail) | (u64::from(meta) << 32), Ordering::Release);
+        if comes {
+            // SAFETY: the caller's promise.
+            unsafe { self.copy_in(slot, payload, piece.at, len) };
+        }
+        Push::Sent
+    }
+
+    /// How many packets were pushed.
+    #[inline]
+    pub(crate) fn position(&self) -> u32 {
+        self.tail
+    }
+
+    /// Whether the consumer has taken out the packet after whose push the [`position`](Self::position) was this one.
+    pub(crate) fn has_taken(&self, position: u32) -> bool {
+        // SAFETY: the lane is mapped (promise of `new`).
+        let lane = unsafe { self.place.head() };
+        // SYNC POINT: Acquire pairs with the Release in `RecvLane::consume`: the payload has been read. A consumer that lies has its
+        // own messages overwritten.
+        let taken = lane.consumer.0.taken.load(Ordering::Acquire);
+        taken.wrapping_sub(position) as i32 >= 0
     }
 
     /// Copies a payload that is to be whole before its slot is published. Apart, so that what short messages run through stays

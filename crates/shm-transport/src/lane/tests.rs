@@ -24,7 +24,7 @@ impl Private {
         let head = base.wrapping_add(base.align_offset(128)).cast::<LaneHead>();
         let slots = head.wrapping_add(1).cast::<Slot>();
         let data = slots.wrapping_add(self.shape.slots as usize).cast::<u8>();
-        Place { head, slots, data, shape: self.shape }
+        Place { head, slots, data, pool: std::ptr::null(), pool_bytes: 0, shape: self.shape }
     }
 
     fn ends(&self) -> (SendLane, RecvLane) {

@@ -75,7 +75,7 @@ pub(crate) struct PairHead {
     pub mark: PairMark,
     /// How many long messages of the Coll class the receiver has done with: written by it alone.
     pub long_done: PairCount,
-    /// Whether the receiver copies out what comes, as it comes: written by it alone.
+    /// Whether the receiver copies out what comes, as it comes, an `Awaits`: written by it alone.
     pub awaited: PairCount,
     /// By `Class::index`.
     pub lanes: [LaneHead; 4],

@@ -2,7 +2,7 @@ use tocsin_doorbell::Connection;
 use tocsin_transport::{Arrival, Class, Urgency};
 
 use crate::Segment;
-use crate::lane::{self, RecvLane, SendLane};
+use crate::lane::{self, Lent, RecvLane, SendLane};
 use crate::segment::layout::{PairHead, RankBlock};
 use crate::transport::copy::Kernel;
 
@@ -141,6 +141,11 @@ impl Peer {
         // A sender that is left alone for now is looked at again after the next `consume`.
         self.consumed = 0;
         waits
+    }
+
+    /// Whether the peer has taken out the packet of a piece that is lent to it.
+    pub(super) fn has_taken(&self, lent: &Lent) -> bool {
+        self.send.get(usize::from(lent.class)).is_none_or(|lane| lane.has_taken(lent.position))
     }
 
     /// Whether the peer has taken out all that was sent.

@@ -220,6 +220,7 @@ impl Comm {
         }
         // SAFETY: - the buffer: promised by the caller for the time of the call, which ends when the request has.
         let id = unsafe { state.p2p.irecv(args) }.map_err(|e| message_error("recv", e))?;
+        state.p2p.await_posted(id);
         self.finish(state, "recv", kind, id)
     }
 

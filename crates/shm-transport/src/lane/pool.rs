@@ -1,0 +1,205 @@
+//! A rank's pool: where its long payloads lie, whoever they are for.
+//!
+//! The rings of a pair are small, because there are many, and so their lines are still in the consumer's cache when the producer
+//! comes round to them: each store has to take the line away from there first. The pool is as large as the second-level caches of
+//! both cores together, so that they have dropped what the producer overwrites, and there is one per rank.
+//!
+//! It is a ring of pieces. Each belongs to a packet in some lane, and is free when that lane's consumer has taken it; the oldest ones are
+//! looked at when there is no room. A consumer that takes nothing keeps all pieces behind its own, and the payloads go through the
+//! lanes' own rings then.
+
+use super::piece;
+
+/// Payloads of so many bytes or more lie in the pool.
+pub(crate) const POOLED: usize = if cfg!(loom) { 96 } else { 1024 };
+/// Pieces lent at once.
+const MOST: usize = if cfg!(loom) { 4 } else { 2048 };
+
+/// Longest payload in a pool of so many bytes: wherever the ring's tail is, so much fits without its end between.
+pub(super) const fn longest(bytes: u32) -> u32 {
+    bytes / 2
+}
+
+/// A piece that is about to be lent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Piece {
+    /// In the pool.
+    pub(super) offset: u32,
+    pub(super) at: *mut u8,
+    /// Where the next one may begin, free-running.
+    end: u32,
+}
+
+/// A piece that is lent: to which peer's lane, and up to which position of it.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Lent {
+    pub peer: u32,
+    pub class: u8,
+    pub position: u32,
+    end: u32,
+}
+
+/// The producer's side.
+#[derive(Debug)]
+pub(crate) struct SendPool {
+    base: *mut u8,
+    /// A power of two; 0: there is none.
+    bytes: u32,
+    /// Free-running.
+    head: u32,
+    tail: u32,
+    /// A ring of as many as can be.
+    lent: Box<[Lent]>,
+    first: usize,
+    count: usize,
+}
+
+impl SendPool {
+    /// None.
+    pub(crate) fn none() -> SendPool {
+        let (base, lent) = (std::ptr::null_mut(), Box::default());
+        SendPool { base, bytes: 0, head: 0, tail: 0, lent, first: 0, count: 0 }
+    }
+
+    /// A pool of which nothing is lent. `None` if there is no memory for its records. User threads only.
+    ///
+    /// # Safety
+    /// `base` is mapped and allocated for `bytes`, a power of two, as long as the pool lives, and aligned to 64; nobody else writes there.
+    pub(crate) unsafe fn new(base: *mut u8, bytes: u32) -> Option<SendPool> {
+        let mut lent = Vec::new();
+        lent.try_reserve_exact(MOST).ok()?;
+        lent.resize(MOST, Lent::default());
+        Some(SendPool { base, bytes, lent: lent.into_boxed_slice(), ..SendPool::none() })
+    }
+
+    /// Whether there is one.
+    #[inline]
+    pub(crate) fn exists(&self) -> bool {
+        self.bytes != 0
+    }
+
+    /// Room for a payload, to be [lent](Self::lend) once it is in a lane. `is_free` tells of a piece that is lent whether it is back.
+    /// Handler-safe; wait-free: asks for each piece that was lent at most once.
+    pub(crate) fn room(&mut self, len: usize, is_free: impl FnMut(&Lent) -> bool) -> Option<Piece> {
+        let len = u32::try_from(len).ok().filter(|len| *len <= longest(self.bytes))?;
+        let (mut start, mut end) = piece(self.tail, len, self.bytes);
+        if !self.fits(end) {
+            self.take_back(end, is_free);
+            if self.count == 0 {
+                // Nothing is lent: it may begin anywhere.
+                self.head = self.tail;
+            }
+            (start, end) = piece(self.tail, len, self.bytes);
+            if !self.fits(end) {
+                return None;
+            }
+        }
+        let offset = start & self.bytes.wrapping_sub(1);
+        Some(Piece { offset, at: self.base.wrapping_add(offset as usize), end })
+    }
+
+    /// The piece that [`room`](Self::room) gave last is a packet's now.
+    pub(crate) fn lend(&mut self, piece: &Piece, peer: u32, class: u8, position: u32) {
+        let at = self.index(self.count);
+        if let Some(entry) = self.lent.get_mut(at) {
+            *entry = Lent { peer, class, position, end: piece.end };
+            self.count = self.count.wrapping_add(1);
+            self.tail = piece.end;
+        }
+    }
+
+    fn fits(&self, end: u32) -> bool {
+        self.count < self.lent.len() && end.wrapping_sub(self.head) <= self.bytes
+    }
+
+    /// Takes back the oldest pieces: enough, and then a quarter of the pool, so that their consumers' words are looked at rarely.
+    fn take_back(&mut self, end: u32, mut is_free: impl FnMut(&Lent) -> bool) {
+        let before = self.head;
+        while self.count > 0 {
+            let enough = self.fits(end) && self.head.wrapping_sub(before) >= self.bytes / 4;
+            let Some(oldest) = self.lent.get(self.first).filter(|_| !enough) else { return };
+            if !is_free(oldest) {
+                return;
+            }
+            self.head = oldest.end;
+            self.first = self.index(1);
+            self.count = self.count.wrapping_sub(1);
+        }
+    }
+
+    /// Where the record so many behind the oldest is.
+    fn index(&self, behind: usize) -> usize {
+        self.first.wrapping_add(behind).checked_rem(self.lent.len()).unwrap_or(0)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    const BYTES: u32 = 4096;
+
+    /// A pool in private memory, near the wrap of its positions.
+    fn pool(memory: &mut [u8]) -> SendPool {
+        assert_eq!(memory.len(), BYTES as usize);
+        // SAFETY: the memory outlives the pool in each test, and nothing is written there.
+        let mut pool = unsafe { SendPool::new(memory.as_mut_ptr(), BYTES) }.unwrap();
+        let start = 0u32.wrapping_sub(BYTES);
+        (pool.head, pool.tail) = (start, start);
+        pool
+    }
+
+    #[test]
+    fn pieces_do_not_overlap_and_come_back_in_order() {
+        let mut memory = vec![0; BYTES as usize];
+        let base = memory.as_ptr() as usize;
+        let mut pool = pool(&mut memory);
+        let mut lent: Vec<(u32, usize, usize)> = Vec::new();
+        let (mut refused, mut taken) = (0, 0);
+        for n in 0..10_000u32 {
+            let len = 100 + (n as usize * 7919) % 1900;
+            match pool.room(len, |piece| piece.position < taken) {
+                Some(piece) => {
+                    lent.retain(|(position, ..)| *position >= taken);
+                    let (from, to) = (piece.at as usize - base, piece.at as usize - base + len);
+                    assert!(to <= BYTES as usize && from.is_multiple_of(64) && from == piece.offset as usize);
+                    assert!(lent.iter().all(|(_, a, b)| to <= *a || *b <= from), "{from}..{to} in {lent:?}");
+                    pool.lend(&piece, 3, 1, n);
+                    lent.push((n, from, to));
+                }
+                None => {
+                    refused += 1;
+                    taken = n - lent.len() as u32 / 2;
+                }
+            }
+        }
+        assert!(refused > 100, "{refused}");
+    }
+
+    #[test]
+    fn the_longest_has_room_wherever_the_tail_is() {
+        let mut memory = vec![0; BYTES as usize];
+        let mut pool = pool(&mut memory);
+        for n in 0..200 {
+            let long = pool.room(longest(BYTES) as usize, |_| true);
+            pool.lend(&long.unwrap(), 0, 0, n);
+            let short = pool.room(64 * (n as usize % 7 + 1), |_| true);
+            pool.lend(&short.unwrap(), 0, 0, n);
+        }
+        assert!(pool.room(longest(BYTES) as usize + 1, |_| true).is_none());
+        assert!(SendPool::none().room(64, |_| true).is_none());
+    }
+
+    #[test]
+    fn there_are_only_so_many_records() {
+        let mut memory = vec![0; BYTES as usize];
+        let mut pool = pool(&mut memory);
+        pool.lent = vec![Lent::default(); 5].into_boxed_slice();
+        for n in 0..5 {
+            let piece = pool.room(64, |_| false).unwrap();
+            pool.lend(&piece, 0, 0, n);
+        }
+        assert!(pool.room(64, |_| false).is_none());
+        assert!(pool.room(64, |piece| piece.position == 0).is_some());
+    }
+}
