@@ -4,8 +4,9 @@
 mod common;
 
 use common::*;
-use tocsin_p2p::{Class, Code, Config, ConstBuf, Glance, Layout, MutBuf, RecvArgs};
+use tocsin_p2p::{Budget, Class, Code, Config, ConstBuf, Glance, Layout, MutBuf, Pass, RecvArgs};
 use tocsin_transport::Transport;
+use tocsin_transport::loopback::Limits;
 
 /// Two strides, and some more.
 const LEN: usize = 10_000;
@@ -159,4 +160,59 @@ fn long_ones_go_to_who_waits() {
     w.settle();
     assert!(w.outcome(1, recv).is_some());
     assert_eq!(long.bytes(), &text[..LEN]);
+}
+
+/// What was sent to a thread that waited, and is too long for a handler's budget, is there when a thread looks again.
+#[test]
+fn handlers_leave_what_is_too_long_for_them() {
+    const LONG: usize = (64 << 10) + 1;
+    let limits = Limits { max_payload: [LONG, LONG, 16, 65536], ..Limits::default() };
+    let mut w = World::with(2, limits, Config { eager_max: 1024, ..Config::default() });
+    let (mut target, text) = (Target::new(LONG), text(7, LONG));
+    let _send = w.isend(0, 1, 0, b"x");
+    let _recv = w.irecv(1, Some(0), Some(0), &mut target);
+    w.settle();
+    w.take_in_hand(1, 0, 5, &mut target);
+    assert!(w.send_now(0, 1, 5, &text));
+    assert!(w.ranks[1].put_down().is_none(), "it has not looked");
+    let recv = w.irecv(1, Some(0), Some(5), &mut target);
+    for _ in 0..3 {
+        w.pass(1);
+        assert!(w.outcome(1, recv).is_none());
+    }
+    assert_eq!(w.pass_with(1, &mut Budget::user()), Pass::Worked);
+    assert_eq!(w.outcome(1, recv).unwrap().bytes, LONG as u64);
+    assert_eq!(target.bytes(), text);
+    // A lane that was left is no lane that waits for room.
+    let (send, recv) = (w.isend(0, 1, 6, b"y"), w.irecv(1, Some(0), Some(6), &mut target));
+    assert_eq!(w.pass(1), Pass::Worked);
+    assert!(w.outcome(0, send).is_some() && w.outcome(1, recv).is_some());
+}
+
+/// A receive that was posted says that its thread waits until it ends, as long as that thread is seen to wait.
+#[test]
+fn posted_receives_say_that_they_wait() {
+    let config = Config { eager_max: 64, waiting_eager_max: LEN, ..Config::default() };
+    let mut w = World::with(2, Default::default(), config);
+    let (mut target, text) = (Target::new(LEN), text(8, LEN));
+    let _send = w.isend(0, 1, 0, b"x");
+    let _recv = w.irecv(1, Some(0), Some(0), &mut target);
+    w.settle();
+    let recv = w.irecv(1, Some(0), Some(5), &mut target);
+    w.ranks[1].await_posted(recv);
+    assert!(!w.send_now(0, 1, 5, &text), "it computes again, as far as one can see");
+    w.ranks[0].transport_mut().set_waiting(1, true);
+    assert!(w.send_now(0, 1, 5, &text));
+    w.settle();
+    assert_eq!(w.outcome(1, recv).unwrap().bytes, LEN as u64);
+    assert_eq!(target.bytes(), text);
+    assert!(!w.send_now(0, 1, 5, &text), "it has ended");
+    // From anybody, or shorter than what comes anyhow, says nothing; nor does one that is cancelled.
+    let wild = w.irecv(1, None, Some(5), &mut target);
+    w.ranks[1].await_posted(wild);
+    assert!(!w.send_now(0, 1, 5, &text));
+    let exact = w.irecv(1, Some(0), Some(6), &mut target);
+    w.ranks[1].await_posted(exact);
+    assert!(w.ranks[1].cancel(exact));
+    assert!(!w.send_now(0, 1, 6, &text));
 }

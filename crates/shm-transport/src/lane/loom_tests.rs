@@ -126,7 +126,7 @@ fn take(lane: &mut RecvLane, n: usize, len: usize) -> Option<Consumed> {
             assert_eq!((header.a, got), (n as u64, len), "lost, doubled or out of order");
             if len > 16 {
                 // SAFETY: the payload is readable until it is consumed.
-                assert_eq!(unsafe { payload.read() }, n as u8 + 1);
+                assert_eq!(unsafe { payload.read() }, n as u8 + 1, "overwritten");
             }
             let consumed = lane.consume();
             assert_ne!(consumed, Consumed::Nothing, "it was peeked at");
@@ -232,6 +232,57 @@ fn run_coming(variant: Variant, looks: bool) {
             fence(Ordering::SeqCst);
             if lane.wakes_producer() {
                 model.to_producer.notify();
+            }
+        }
+        sender.join().unwrap();
+    });
+}
+
+/// Payloads in a pool that has room for two, the second of which comes. `waits`: a piece is free when its packet is taken; else it is
+/// taken for free at once.
+fn run_pooled(waits: bool) {
+    const LEN: usize = 96;
+    const POOL: u32 = 256;
+    const PACKETS: usize = 3;
+    check(2, &format!("a pool, pieces given back: {waits}"), move || {
+        let model = Model::new(ships(4, POOL));
+        // The data ring serves as the pool.
+        let place = |model: &Model| {
+            let place = model.place();
+            Place { pool: place.data.cast_const(), pool_bytes: POOL, ..place }
+        };
+        let sender = {
+            let model = model.clone();
+            loom::thread::spawn(move || {
+                let at = place(&model);
+                // SAFETY: the only producer, on a fresh lane and a fresh pool that live in `model`.
+                let (mut lane, mut pool) =
+                    unsafe { (SendLane::new(at), SendPool::new(at.data, POOL).unwrap()) };
+                for n in 0..PACKETS {
+                    let piece = loop {
+                        if let Some(piece) = pool.room(LEN, |lent| !waits || lane.has_taken(lent.position)) {
+                            break piece;
+                        }
+                        loom::thread::yield_now();
+                    };
+                    let (header, payload) =
+                        (Header { kind: 1, a: n as u64, ..Header::default() }, [n as u8 + 1; LEN]);
+                    // SAFETY: the payload is live, and the piece was just given.
+                    let pushed = unsafe { lane.try_push_pooled(&header, payload.as_ptr(), LEN, &piece) };
+                    assert_eq!(pushed, Push::Sent);
+                    pool.lend(&piece, 0, 0, lane.position());
+                    fence(Ordering::SeqCst);
+                    model.to_consumer.notify();
+                }
+            })
+        };
+        // SAFETY: the only consumer, on a fresh lane that lives in `model`.
+        let mut lane = unsafe { RecvLane::new(place(&model)) };
+        let mut next = 0;
+        while next < PACKETS {
+            match take(&mut lane, next, LEN) {
+                None => model.to_consumer.wait(),
+                Some(_) => next += 1,
             }
         }
         sender.join().unwrap();
@@ -349,6 +400,19 @@ fn loom_packets_that_tell_nobody() {
 #[test]
 fn loom_data_given_back_while_the_lane_is_filled() {
     run_untold(Variant::Ships, 7, 7);
+}
+
+#[test]
+fn loom_pieces_of_a_pool() {
+    run_pooled(true);
+}
+
+#[test]
+fn loom_catches_a_piece_that_is_not_taken_yet() {
+    let said = std::panic::catch_unwind(|| run_pooled(false)).err();
+    let said = said.and_then(|e| e.downcast::<String>().ok());
+    // What `take` says of the bytes.
+    assert!(said.as_ref().is_some_and(|s| s.contains("overwritten")), "{said:?}");
 }
 
 #[test]

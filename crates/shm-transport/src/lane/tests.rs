@@ -4,6 +4,9 @@ use tocsin_transport::{Header, wire};
 
 use super::*;
 
+/// Bytes of a pool that lies where the data ring does, of which only what is refused is asked for.
+const POOL: u32 = 512;
+
 /// A lane in private memory.
 struct Private {
     memory: *mut [Slot],
@@ -24,7 +27,7 @@ impl Private {
         let head = base.wrapping_add(base.align_offset(128)).cast::<LaneHead>();
         let slots = head.wrapping_add(1).cast::<Slot>();
         let data = slots.wrapping_add(self.shape.slots as usize).cast::<u8>();
-        Place { head, slots, data, pool: std::ptr::null(), pool_bytes: 0, shape: self.shape }
+        Place { head, slots, data, pool: data.cast_const(), pool_bytes: POOL, shape: self.shape }
     }
 
     fn ends(&self) -> (SendLane, RecvLane) {
@@ -205,7 +208,14 @@ fn a_lying_producer_is_found_out() {
     let outside = wire::pack_data(&header, 0, 0).0;
     let inline = wire::pack_inline(&header, [0; 2], 3).0;
     let coming = wire::pack_coming(&header, 0, 0).0;
-    let table: [(&str, u32, (u32, wire::Content)); 14] = [
+    let [pooled, pooled_coming] = [false, true].map(|comes| wire::pack_pooled(&header, 0, 0, comes).0);
+    let table: [(&str, u32, (u32, wire::Content)); 20] = [
+        ("pooled, behind the pool", 1, content(pooled, 100, POOL - 64)),
+        ("pooled, position that wraps", 1, content(pooled, 100, u32::MAX - 50)),
+        ("pooled, longer than any payload", 1, content(pooled, POOL / 2 + 1, 0)),
+        ("pooled, short", 1, content(pooled, 16, 0)),
+        ("coming into the pool, behind it", 1, content(pooled_coming, 100, POOL)),
+        ("coming into the pool, longer than any payload", 1, content(pooled_coming, POOL, 0)),
         ("coming, stamp of the next lap", SLOTS + 1, content(coming, 100, 0)),
         ("coming, longer than any payload", 1, content(coming, 129, 0)),
         ("coming, position inside, but wrong", 1, content(coming, 100, 64)),
@@ -237,7 +247,7 @@ fn a_lying_producer_is_found_out() {
 
 #[test]
 fn nonsense_that_comes_is_there_at_once() {
-    for (stamp, len) in [(SLOTS + 1, 100), (1, 129), (1, u32::MAX)] {
+    for (stamp, len) in [(SLOTS + 1, 100), (1, POOL / 2 + 1), (1, u32::MAX)] {
         let lane = Private::new(SLOTS, DATA);
         let (_, mut recv) = lane.ends();
         let (meta, content) = wire::pack_coming(&Header { kind: 1, ..Header::default() }, len, 0);

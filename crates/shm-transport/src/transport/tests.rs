@@ -279,6 +279,55 @@ fn many_ranks_fit() {
     }
 }
 
+/// Takes what came to rank 1 from rank 0.
+fn take(ends: &mut [ShmTransport], n: u64) {
+    assert!(conformance::receive(&mut ends[1], 0, Class::Eager, n), "{n}");
+}
+
+#[test]
+fn long_payloads_go_through_the_pool() {
+    let mut ends = world(2);
+    ends[0].connect(1).unwrap();
+    ends[1].begin_pass();
+    let ring_max = ends[0].capabilities().max_payload(Class::Eager);
+    let pool = ends[0].segment().geometry().pool_bytes() as usize;
+    assert!(ends[0].has_room_for(ring_max) && !ends[0].has_room_for(ring_max + 1), "not asked for yet");
+    assert_eq!(conformance::send(&mut ends[0], 1, Class::Eager, 0, ring_max + 1), SendOutcome::Gone);
+    ends[0].prepare_long();
+    assert!(ends[0].has_room_for(pool / 2) && !ends[0].has_room_for(pool / 2 + 1));
+    // Longer than what fits the lane's ring, all lengths around the lines of the pool, round and round.
+    for n in 0..200 {
+        let len = [pool / 2, 1024, 1025, 4096 + 63, ring_max + 64, 8192][n as usize % 6];
+        assert_eq!(conformance::send(&mut ends[0], 1, Class::Eager, n, len), SendOutcome::Sent, "{n}: {len}");
+        take(&mut ends, n);
+    }
+}
+
+#[test]
+fn a_pool_whose_pieces_are_not_taken_leaves_the_rings() {
+    let mut ends = world(3);
+    let pool = ends[0].segment().geometry().pool_bytes() as usize;
+    for peer in [1, 2] {
+        ends[0].connect(peer).unwrap();
+        ends[peer as usize].begin_pass();
+    }
+    ends[0].prepare_long();
+    // Rank 2 takes nothing.
+    for n in 0..2 {
+        assert_eq!(conformance::send(&mut ends[0], 2, Class::Eager, n, pool / 2), SendOutcome::Sent);
+    }
+    assert!(!ends[0].has_room_for(pool / 2));
+    for n in 0..50 {
+        assert_eq!(conformance::send(&mut ends[0], 1, Class::Eager, n, 20_000), SendOutcome::Sent);
+        take(&mut ends, n);
+    }
+    // It ends: what it has not taken it never will.
+    ends[0].segment().clone().set_life(2, Life::Dead);
+    assert!(ends[0].has_room_for(pool / 2));
+    assert_eq!(conformance::send(&mut ends[0], 1, Class::Eager, 50, pool / 2), SendOutcome::Sent);
+    take(&mut ends, 50);
+}
+
 /// Both sides sleep whenever they find nothing to do, with `work_left` as the last look: nobody sleeps
 /// through a packet or through room in a full lane.
 #[test]
