@@ -15,7 +15,8 @@
 //! The producer's tail is its own; slots say themselves that they are full: word 0 of the slot at position
 //! `p` has `p + 1` in its low half, written last. The consumer publishes one word, how many slots and how
 //! many bytes of data it has given back: a quarter of the slots at a time, and with every packet that has data. Beside it
-//! stands how many packets it has taken out, which the producer reads before it interrupts anybody for them.
+//! stands how many packets it has taken out, which the producer reads before it interrupts anybody for them, and what one of them took
+//! to be copied out, from which the producer learns how to store (`lane/stores.rs`).
 //! A payload of more than 16 bytes lies in one piece in the data ring, rounded up to 64 bytes; a piece that
 //! does not fit before the ring's end starts at its beginning. Both sides compute that place, so the consumer
 //! compares and never follows.
@@ -84,12 +85,15 @@ struct ConsumerWords {
     given_back: AtomicU64,
     /// Packets taken out.
     taken: AtomicU32,
+    /// What it took to copy one out, nanoseconds (high half), and how many had been taken then (low half).
+    spent: AtomicU64,
 }
 
 #[cfg(loom)]
 impl LaneHead {
     pub(crate) fn new() -> LaneHead {
-        let consumer = ConsumerWords { given_back: AtomicU64::new(0), taken: AtomicU32::new(0) };
+        let [given_back, spent] = std::array::from_fn(|_| AtomicU64::new(0));
+        let consumer = ConsumerWords { given_back, taken: AtomicU32::new(0), spent };
         LaneHead { consumer: Line(consumer), starving: Line(AtomicU32::new(0)) }
     }
 }

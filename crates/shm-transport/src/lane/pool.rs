@@ -140,10 +140,11 @@ mod tests {
     const BYTES: u32 = 4096;
 
     /// A pool in private memory, near the wrap of its positions.
+    #[allow(clippy::expect_used)] // clippy exempts test functions only
     fn pool(memory: &mut [u8]) -> SendPool {
         assert_eq!(memory.len(), BYTES as usize);
         // SAFETY: the memory outlives the pool in each test, and nothing is written there.
-        let mut pool = unsafe { SendPool::new(memory.as_mut_ptr(), BYTES) }.unwrap();
+        let mut pool = unsafe { SendPool::new(memory.as_mut_ptr(), BYTES) }.expect("memory for its records");
         let start = 0u32.wrapping_sub(BYTES);
         (pool.head, pool.tail) = (start, start);
         pool

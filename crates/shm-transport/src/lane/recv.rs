@@ -1,7 +1,11 @@
 use tocsin_sync::atomic::{Ordering, fence_after_rmw};
+use tocsin_sync::clock::now_ns;
 use tocsin_transport::{Header, wire};
 
-use super::{Place, Slot, piece, pool};
+use super::{Place, Slot, piece, pool, stores};
+
+/// One packet in so many is timed, if it lies in the pool and is long.
+pub(super) const TIMED: u32 = 4;
 
 /// Answer of [`RecvLane::peek`].
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +51,8 @@ pub(crate) struct RecvLane {
     given_back: u32,
     /// `data_head` once the packet that was peeked is consumed.
     peeked: Option<u32>,
+    /// When the packet was peeked whose copying is timed; 0: none.
+    timed: u64,
     /// Given back since the last `wakes_producer` that had nothing more to say.
     consumed: bool,
     closed: bool,
@@ -65,6 +71,7 @@ impl RecvLane {
             data_head: 0,
             given_back: 0,
             peeked: None,
+            timed: 0,
             consumed: false,
             closed: false,
         }
@@ -192,7 +199,7 @@ impl RecvLane {
 
     /// Checks a copied slot: header, length, where the payload is, and the data position after it.
     #[inline]
-    fn locate(&self, meta: u32, content: &wire::Content) -> Option<(Header, usize, *const u8, u32)> {
+    fn locate(&mut self, meta: u32, content: &wire::Content) -> Option<(Header, usize, *const u8, u32)> {
         let (header, len, place) = wire::unpack(meta, content)?;
         if len > self.place.shape.max_payload && !matches!(place, wire::Place::Pooled(_)) {
             return None;
@@ -220,6 +227,9 @@ impl RecvLane {
                 if len as usize <= wire::INLINE || len > self.longest() || end == offset {
                     return None;
                 }
+                if len as usize >= stores::FROM && self.head.is_multiple_of(TIMED) {
+                    self.timed = now_ns();
+                }
                 Some((header, len as usize, self.place.pool.wrapping_add(offset as usize), self.data_head))
             }
         }
@@ -239,6 +249,9 @@ impl RecvLane {
         let Some(end) = self.peeked.take() else { return Consumed::Nothing };
         self.head = self.head.wrapping_add(1);
         self.expect();
+        if self.timed != 0 {
+            self.say_spent();
+        }
         // SAFETY: the lane is mapped (promise of `new`).
         let lane = unsafe { self.place.head() };
         // SYNC POINT: Release, so that a payload in the pool has been read before the producer (Acquire in `SendLane::has_taken`)
@@ -254,6 +267,16 @@ impl RecvLane {
         // in `SendLane::refresh`) writes them again.
         lane.consumer.0.given_back.store(u64::from(self.head) | (u64::from(end) << 32), Ordering::Release);
         Consumed::GivenBack
+    }
+
+    /// Tells the producer what it took to copy the packet out that was just taken.
+    #[cold]
+    fn say_spent(&mut self) {
+        let spent = now_ns().wrapping_sub(std::mem::take(&mut self.timed)).min(u64::from(u32::MAX));
+        // SAFETY: the lane is mapped (promise of `new`).
+        let lane = unsafe { self.place.head() };
+        // SYNC POINT: Relaxed: one word, by virtue of which nothing else is read.
+        lane.consumer.0.spent.store(u64::from(self.head) | spent << 32, Ordering::Relaxed);
     }
 
     /// Whether the producer waits for room and is to be rung. The caller has executed a SeqCst fence since

@@ -6,7 +6,9 @@
 //! old content, and the consumer's hardware prefetches from memory.
 //!
 //! Which of both a pair of cores is, and whether it stays so, nothing says reliably (clusters of cores within a socket, virtual
-//! machines), so the producer compares what its own copies take, which is where plain stores wait, and tries the slower now and then.
+//! machines), so the producer compares what its own copies take and what the consumer says that the copies out take, and tries the slower
+//! now and then. Their sum, because a payload may be copied out after it was copied in as well as meanwhile: plain stores may wait for
+//! nothing, and the consumer then for each line that is still in the producer's cache.
 
 use tocsin_sync::clock::now_ns;
 
@@ -14,15 +16,19 @@ use tocsin_sync::clock::now_ns;
 pub(super) const FROM: usize = 4 * 1024;
 /// Where the first kind of payload ends, of which the consumer sees nothing before it is whole.
 const COMING: usize = super::LONG;
-/// By how much streaming must be faster there: the consumer's way to memory comes after it, and is not seen here.
+/// By how much streaming must be faster there as long as the consumer has said nothing: its way to memory comes after it.
 const SHORT_HANDICAP: u64 = 2;
+/// Copies that try one kind in a row: of so many, one is timed by the consumer.
+const TRIES: u32 = super::recv::TIMED + 1;
 /// Copies at the beginning that try both in turn.
-const FIRST: u32 = 8;
+const FIRST: u32 = 4 * TRIES;
 /// One copy in so many is timed.
 const TIMED: u32 = 8;
 /// The slower is tried once in so many copies, and if it takes more than twice as long, once in so many.
-const TRY: u32 = 32;
-const TRY_RARELY: u32 = 256;
+const TRY: u32 = 128;
+const TRY_RARELY: u32 = 512;
+/// Payloads whose consumer may still tell of them.
+const LAST: usize = 8;
 
 /// How a payload is stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -84,41 +90,123 @@ unsafe fn stream(from: *const u8, to: *mut u8, len: usize) {
     unsafe { core::ptr::copy_nonoverlapping(from, to, len) }
 }
 
-/// What one lane's producer knows of its own copies.
+/// What one lane's producer knows of the copies in it.
 #[derive(Debug)]
-pub(super) struct Experience([Compared; 2]);
+pub(super) struct Experience {
+    short: Compared,
+    long: Compared,
+    /// How the last payload was stored.
+    stored: Stores,
+    /// The consumer may have said something since.
+    news: bool,
+    /// Of the last payloads: the lane's position after them, their length, and how they were stored.
+    last: [(u32, usize, Stores); LAST],
+}
 
 impl Experience {
     pub(super) const fn new() -> Experience {
-        Experience([Compared::new(SHORT_HANDICAP), Compared::new(1)])
+        Experience {
+            short: Compared::new(SHORT_HANDICAP),
+            long: Compared::new(1),
+            stored: Stores::Plain,
+            news: false,
+            last: [(0, 0, Stores::Plain); LAST],
+        }
     }
 
     /// Copies a payload with the stores that take less time. `copy` is given them and does it.
     #[inline]
     pub(super) fn copy(&mut self, len: usize, copy: impl FnOnce(Stores)) {
-        let [short, long] = &mut self.0;
-        let compared = if len < COMING { short } else { long };
+        let compared = self.of(len);
         let (stores, timed) = compared.choose();
         let begun = if timed { now_ns() } else { 0 };
         copy(stores);
         if timed {
-            compared.note(stores, now_ns().wrapping_sub(begun), len);
+            let (time, _) = compared.times(stores);
+            time.note(now_ns().wrapping_sub(begun), len);
         }
+        self.stored = stores;
+        self.news |= timed;
+    }
+
+    /// Whether to look for what the consumer says: once after each copy that was timed.
+    #[inline]
+    pub(super) fn wants_news(&self) -> bool {
+        self.news
+    }
+
+    /// The last payload's packet is in the lane, whose position is this one now.
+    #[inline]
+    pub(super) fn sent(&mut self, position: u32, len: usize) {
+        if let Some(entry) = self.last.get_mut(position as usize % LAST) {
+            *entry = (position, len, self.stored);
+        }
+    }
+
+    /// The consumer says how long it took to copy out the payload after which its position was this one.
+    pub(super) fn note_out(&mut self, position: u32, ns: u64) {
+        self.news = false;
+        let Some(entry) = self.last.get_mut(position as usize % LAST) else { return };
+        let (of, len, stores) = *entry;
+        if of == position && len >= FROM {
+            // Each is told once.
+            entry.1 = 0;
+            let (_, time) = self.of(len).times(stores);
+            time.note(ns, len);
+        }
+    }
+
+    fn of(&mut self, len: usize) -> &mut Compared {
+        if len < COMING { &mut self.short } else { &mut self.long }
     }
 }
 
+/// A time in nanoseconds for 64 KiB; 0: unknown.
+#[derive(Clone, Copy, Debug)]
+struct Time(u64);
+
+impl Time {
+    /// One may contain an interrupt, or the first touch of the memory: one that is longer than before counts little.
+    fn note(&mut self, ns: u64, len: usize) {
+        let of_64k = ns.saturating_mul(64 << 10).checked_div(len as u64).unwrap_or(0).max(1);
+        self.0 = match self.0 {
+            0 => of_64k,
+            known if of_64k < known => of_64k,
+            known => known.saturating_add(of_64k.min(known.saturating_mul(4)).saturating_sub(known) / 8),
+        };
+    }
+}
+
+/// Copies in and out by either stores.
 #[derive(Debug)]
 struct Compared {
-    /// Time of each, in nanoseconds for 64 KiB, of streaming times its handicap; 0: unknown.
-    plain: u64,
-    streaming: u64,
+    plain: (Time, Time),
+    streaming: (Time, Time),
     handicap: u64,
     copies: u32,
 }
 
 impl Compared {
     const fn new(handicap: u64) -> Compared {
-        Compared { plain: 0, streaming: 0, handicap, copies: 0 }
+        let unknown = (Time(0), Time(0));
+        Compared { plain: unknown, streaming: unknown, handicap, copies: 0 }
+    }
+
+    fn times(&mut self, stores: Stores) -> &mut (Time, Time) {
+        match stores {
+            Stores::Plain => &mut self.plain,
+            Stores::Streaming => &mut self.streaming,
+        }
+    }
+
+    /// What each takes, as far as the two can be compared.
+    fn compared(&self) -> (u64, u64) {
+        let ((plain, plain_out), (streaming, streaming_out)) = (self.plain, self.streaming);
+        if plain_out.0 == 0 || streaming_out.0 == 0 {
+            (plain.0, streaming.0.saturating_mul(self.handicap))
+        } else {
+            (plain.0.saturating_add(plain_out.0), streaming.0.saturating_add(streaming_out.0))
+        }
     }
 
     /// And whether its time is wanted.
@@ -126,32 +214,19 @@ impl Compared {
         let at = self.copies;
         // Never back to the beginning.
         self.copies = at.checked_add(1).unwrap_or(FIRST);
-        let (faster, slower, times) = if self.plain <= self.streaming {
-            (Stores::Plain, Stores::Streaming, (self.plain, self.streaming))
+        let (plain, streaming) = self.compared();
+        let (faster, slower, times) = if plain <= streaming {
+            (Stores::Plain, Stores::Streaming, (plain, streaming))
         } else {
-            (Stores::Streaming, Stores::Plain, (self.streaming, self.plain))
+            (Stores::Streaming, Stores::Plain, (streaming, plain))
         };
         let every = if times.1 > times.0.saturating_mul(2) { TRY_RARELY } else { TRY };
         match at {
-            0..FIRST if at % 2 == 0 => (Stores::Plain, true),
+            0..FIRST if (at / TRIES).is_multiple_of(2) => (Stores::Plain, true),
             0..FIRST => (Stores::Streaming, true),
-            _ if at % every == 0 => (slower, true),
-            _ => (faster, at % TIMED == 1),
+            _ if at % every < TRIES => (slower, true),
+            _ => (faster, at % TIMED == TIMED - 1),
         }
-    }
-
-    /// A time may contain an interrupt, or the first touch of the memory: one that is longer than before counts little.
-    fn note(&mut self, stores: Stores, ns: u64, len: usize) {
-        let of_64k = ns.saturating_mul(64 << 10).checked_div(len as u64).unwrap_or(0).max(1);
-        let (time, of_64k) = match stores {
-            Stores::Plain => (&mut self.plain, of_64k),
-            Stores::Streaming => (&mut self.streaming, of_64k.saturating_mul(self.handicap)),
-        };
-        *time = match *time {
-            0 => of_64k,
-            known if of_64k < known => of_64k,
-            known => known.saturating_add((of_64k.min(known.saturating_mul(4)).saturating_sub(known)) / 8),
-        };
     }
 }
 
@@ -175,18 +250,25 @@ mod tests {
         }
     }
 
-    /// How often each is chosen in `copies`, if they take so long.
-    fn chosen(compared: &mut Compared, copies: u32, plain: u64, streaming: u64) -> (u32, u32) {
+    /// How often each is chosen in `copies`, if copying in and out takes so long.
+    fn chosen(known: &mut Experience, copies: u32, plain: (u64, u64), streaming: (u64, u64)) -> (u32, u32) {
+        let len = 64 << 10;
         let mut counts = (0, 0);
         for _ in 0..copies {
-            let (stores, timed) = compared.choose();
-            let (count, ns) = match stores {
+            let position = known.long.copies.wrapping_add(1);
+            let (stores, timed) = known.long.choose();
+            let (count, (ns, out)) = match stores {
                 Stores::Plain => (&mut counts.0, plain),
                 Stores::Streaming => (&mut counts.1, streaming),
             };
             *count += 1;
             if timed {
-                compared.note(stores, ns, 64 << 10);
+                known.long.times(stores).0.note(ns, len);
+            }
+            (known.stored, known.news) = (stores, timed);
+            known.sent(position, len);
+            if out > 0 && position.is_multiple_of(super::super::recv::TIMED) {
+                known.note_out(position, out);
             }
         }
         counts
@@ -194,19 +276,33 @@ mod tests {
 
     #[test]
     fn the_faster_stores_are_found_and_found_again() {
-        let mut compared = Compared::new(1);
+        let mut known = Experience::new();
         // The first touch of the memory.
-        assert_eq!(chosen(&mut compared, 2, 500_000, 300_000), (1, 1));
-        let (plain, streaming) = chosen(&mut compared, 10_000, 3_000, 6_000);
-        assert!(streaming < 10_000 / TRY + FIRST && streaming >= 10_000 / TRY_RARELY, "{plain}, {streaming}");
+        let (plain, streaming) = chosen(&mut known, 2 * TRIES, (500_000, 0), (300_000, 0));
+        assert_eq!((plain, streaming), (TRIES, TRIES));
+        let (plain, streaming) = chosen(&mut known, 10_000, (3_000, 0), (6_000, 0));
+        let tries = |every: u32| (10_000 / every + 1) * TRIES;
+        assert!(streaming < tries(TRY) + FIRST && streaming >= tries(TRY_RARELY) / 2, "{plain}, {streaming}");
         // The threads move to cores that share nothing.
-        let (plain, streaming) = chosen(&mut compared, 10_000, 30_000, 6_000);
+        let (plain, streaming) = chosen(&mut known, 10_000, (30_000, 0), (6_000, 0));
         assert!(plain < 1_000 && streaming > 9_000, "{plain}, {streaming}");
         // An interrupt now and then changes nothing.
-        compared.note(Stores::Streaming, 1_000_000, 64 << 10);
-        let (plain, _) = chosen(&mut compared, 1_000, 30_000, 6_000);
-        assert!(plain <= 1_000 / TRY_RARELY + 1, "{plain}");
-        let (plain, _) = chosen(&mut compared, 10_000, 3_000, 6_000);
-        assert!(plain > 8_000, "{plain}");
+        known.long.times(Stores::Streaming).0.note(1_000_000, 64 << 10);
+        let (plain, _) = chosen(&mut known, 1_000, (30_000, 0), (6_000, 0));
+        assert!(plain <= 2 * TRIES, "{plain}");
+        let (plain, _) = chosen(&mut known, 10_000, (3_000, 0), (6_000, 0));
+        assert!(plain > 6_000, "{plain}");
+    }
+
+    /// Plain stores that wait for nothing leave the waiting to the consumer.
+    #[test]
+    fn what_the_consumer_says_counts() {
+        let mut known = Experience::new();
+        let (plain, streaming) = chosen(&mut known, 10_000, (2_000, 12_000), (5_000, 5_000));
+        assert!(streaming > 9_000, "{plain}, {streaming}");
+        // What it says of another payload does not.
+        known.long.plain = (Time(1), Time(1));
+        known.note_out(7, 1_000_000);
+        assert_eq!(known.long.plain.1.0, 1);
     }
 }
