@@ -1,6 +1,7 @@
 //! The benches that need ranks.
 
 pub mod coll;
+pub mod compare;
 pub mod contention;
 pub mod idle;
 pub mod outstanding;
@@ -29,6 +30,8 @@ fn row(bench: &'static str, plan: &Plan) -> Row {
         .set("ranks", plan.ranks)
         .set("lmt", effective_lmt(plan))
         .set("progress", plan.progress.map(|policy| policy.name()))
+        .set("reserve", plan.reserve)
+        .set("schedule", plan.schedule.map(|schedule| schedule.to_string()))
 }
 
 /// How large messages travel between the ranks of a plan: what was asked for, or the best, where it works; what a table

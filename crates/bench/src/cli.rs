@@ -3,7 +3,7 @@
 mod plan;
 
 use crate::values::{
-    Backend, Case, Completion, ComputeTime, Kernel, Kind, Lmt, Mechanism, Mode, OnFailure, Operation, Sizes,
+    Backend, Case, Comparison, Completion, ComputeTime, Kernel, Kind, Lmt, Mechanism, Mode, OnFailure, Operation, Sizes,
     TraceFormat, array, compute_times, computing, counts, repeats, requests, sizes, word,
 };
 use clap::{Args, Parser, Subcommand};
@@ -77,6 +77,15 @@ pub(crate) struct Run {
     /// its NUMA node), smt (on another hardware thread of its core), odd_even (two cores for all) [default: none]
     #[arg(long, value_name = "P")]
     pub progress: Option<ProgressPolicy>,
+    /// How many cores get no rank, so that progress threads have them to themselves, with --progress numa [default: 0]
+    #[arg(long, value_name = "N")]
+    pub reserve: Option<u32>,
+    /// How progress threads that share a core are scheduled (thread backend): event (whoever is woken runs what arrivals made
+    /// ready), round-robin (each looks in its turn, for ever), suspend (the same, without those that have no operation under
+    /// way), semaphore (each for its own events only), priority:N (N from 0 to 20: each has N + 1 turns for each one of
+    /// everything else on the core) [default: event]
+    #[arg(long, value_name = "NAME")]
+    pub schedule: Option<tocsin_world::Schedule>,
     /// How a rank is notified: auto, uintr, signal, thread, poll [default: auto]
     #[arg(long, value_name = "B", value_parser = word::<Backend>)]
     pub backend: Option<Backend>,
@@ -173,6 +182,14 @@ pub(crate) enum BenchCommand {
                       --late-rank 2 --late-us 10000 --backend signal,poll"
     )]
     Coll(Coll),
+    /// Placements and schedules of progress threads beside each other: ratios, as in Bouhrour's thesis
+    #[command(
+        after_help = "Example: tocsin bench compare policies --op iscan --ranks 16 --kind thread\n         \
+                      tocsin bench compare numa-bind --op ibcast,iallreduce --sizes 1K,64K\n         \
+                      tocsin bench compare odd-even\n         \
+                      tocsin bench compare equivalent --json"
+    )]
+    Compare(Compare),
     /// Speed of computing with the library initialised and no traffic, against without
     #[command(after_help = "Example: tocsin bench idle --backend signal --rounds 400")]
     Idle(Idle),
@@ -214,6 +231,14 @@ pub(crate) struct Common {
     /// one run [default: none]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub progress: Vec<ProgressPolicy>,
+    /// How many cores get no rank, so that progress threads have them to themselves [default: 0]
+    #[arg(long, value_name = "N")]
+    pub reserve: Option<u32>,
+    /// How progress threads that share a core are scheduled (thread backend): event, round-robin, suspend, semaphore,
+    /// priority:N (N from 0 to 20: each has N + 1 turns for each one of everything else on the core); a list is for
+    /// `bench compare policies` [default: event, there all]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub schedule: Vec<tocsin_world::Schedule>,
     /// Write plots (SVG and PNG) into this directory
     #[arg(long, value_name = "DIR")]
     pub plot: Option<PathBuf>,
@@ -318,6 +343,24 @@ pub(crate) struct Coll {
     /// Prepare each collective once and restart it, instead of posting a new one each time
     #[arg(long)]
     pub persistent: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Compare {
+    /// What is compared, each with the first of its kind: numa-bind (progress threads on cores of their own against their
+    /// ranks' cores: collective and computing together), odd-even (two progress cores against those of numa: the
+    /// collective), policies (how progress threads share a core: the collective), equivalent (0, 1 and 2 cores given away
+    /// to progress threads: collective and a fixed amount of computing together)
+    #[arg(value_name = "WHAT", value_parser = word::<Comparison>)]
+    pub what: Comparison,
+    #[command(flatten)]
+    pub common: Common,
+    /// Operations, a list measures each [default: iscan for odd-even and policies, else ibcast]
+    #[arg(long, value_name = "LIST", value_parser = word::<Operation>, value_delimiter = ',')]
+    pub op: Vec<Operation>,
+    /// Algorithm, by its name [default: chain for iscan and iexscan, else the library chooses]
+    #[arg(long, value_name = "NAME")]
+    pub algorithm: Option<String>,
 }
 
 #[derive(Debug, Args)]

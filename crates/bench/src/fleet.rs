@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use tocsin_topology::{Policy, ProgressPolicy};
 use tocsin_world::launcher::Launch;
-use tocsin_world::{BackendKind, Config, TraceFormat};
+use tocsin_world::{BackendKind, Config, Schedule, TraceFormat};
 
 /// What a world is made of.
 #[derive(Clone, Debug)]
@@ -38,6 +38,10 @@ pub(crate) struct Plan {
     pub persistent: bool,
     /// Where progress threads run, if the command line says it.
     pub progress: Option<ProgressPolicy>,
+    /// How many cores get no rank, if the command line says it.
+    pub reserve: Option<u32>,
+    /// How progress threads share a core, if the command line says it.
+    pub schedule: Option<Schedule>,
     /// Where the ranks' trace goes (Chrome's), if not where the environment says.
     pub trace: Option<PathBuf>,
 }
@@ -48,8 +52,16 @@ impl Plan {
         let environment = Config::from_env().map_err(|e| Error::Usage(e.to_string()))?;
         let machine = environment.machine().map_err(Error::failed)?;
         let fits = ranks as usize <= machine.cores.len();
-        let bind = common.bind.unwrap_or(if fits { Policy::Scatter } else { Policy::None });
+        let reserves = common.reserve.unwrap_or(environment.reserve) > 0;
+        let bind = common.bind.unwrap_or(if fits || reserves { Policy::Scatter } else { Policy::None });
         common.lmt.check()?;
+        if common.schedule.len() > 1 {
+            return Err(Error::Usage(
+                "--schedule: one at a time here, since threads that look for ever would disturb the others; compare \
+                 several by `tocsin bench compare policies`"
+                    .into(),
+            ));
+        }
         let kinds = if common.kind.is_empty() { &[Kind::Process][..] } else { &common.kind };
         let backends = if common.backend.is_empty() { default_backends } else { &common.backend };
         let mut plans: Vec<Plan> = Vec::new();
@@ -65,12 +77,13 @@ impl Plan {
                     algorithm: None,
                     persistent: false,
                     progress: None,
+                    reserve: common.reserve,
+                    schedule: None,
                     trace: None,
                 };
-                for plan in plan.placed(&common.progress)? {
-                    let same = |p: &Plan| {
-                        (p.backend, p.kind, p.progress) == (plan.backend, plan.kind, plan.progress)
-                    };
+                for plan in plan.placed(&common.progress, &common.schedule)? {
+                    let key = |p: &Plan| (p.backend, p.kind, p.progress, p.schedule);
+                    let same = |p: &Plan| key(p) == key(&plan);
                     if !plans.iter().any(same) {
                         plans.push(plan);
                     }
@@ -80,20 +93,33 @@ impl Plan {
         if !common.progress.is_empty() && plans.iter().all(|plan| plan.progress.is_none()) {
             eprintln!("tocsin bench: --progress applies to the backend thread only and is ignored");
         }
+        if !common.schedule.is_empty() && plans.iter().all(|plan| plan.schedule.is_none()) {
+            eprintln!("tocsin bench: --schedule applies to the backend thread only and is ignored");
+        }
         Ok(plans)
     }
 
-    /// This plan with each placement of progress threads, if it has any.
-    fn placed(self, progress: &[ProgressPolicy]) -> Result<Vec<Plan>, Error> {
-        if self.backend != Some(BackendKind::Thread) || progress.is_empty() {
-            return Ok(vec![self]);
+    /// This plan with each placement and schedule of progress threads, if it has any.
+    fn placed(self, progress: &[ProgressPolicy], schedules: &[Schedule]) -> Result<Vec<Plan>, Error> {
+        let threads = self.backend == Some(BackendKind::Thread);
+        let progress: Vec<_> = progress.iter().copied().map(Some).filter(|_| threads).collect();
+        let schedules: Vec<_> = schedules.iter().copied().map(Some).filter(|_| threads).collect();
+        let or_none = |known: usize| if known == 0 { 1 } else { known };
+        let mut plans = Vec::new();
+        for at in 0..or_none(progress.len()) * or_none(schedules.len()) {
+            let (policy, schedule) = (at / or_none(schedules.len()), at % or_none(schedules.len()));
+            let (progress, schedule) = (progress.get(policy).copied(), schedules.get(schedule).copied());
+            let plan =
+                Plan { progress: progress.flatten(), schedule: schedule.flatten(), ..self.clone() };
+            plan.is_placeable()?;
+            plans.push(plan);
         }
-        let plans = progress.iter().map(|policy| {
-            let plan = Plan { progress: Some(*policy), ..self.clone() };
-            plan.config()?.seats(plan.ranks).map_err(|e| Error::Usage(e.to_string()))?;
-            Ok(plan)
-        });
-        plans.collect()
+        Ok(plans)
+    }
+
+    /// An error unless its ranks and progress threads can be placed as asked for.
+    pub(crate) fn is_placeable(&self) -> Result<(), Error> {
+        self.config()?.seats(self.ranks).map(drop).map_err(|e| Error::Usage(e.to_string()))
     }
 
     /// The name in rows; `none` for a world without the library.
@@ -103,10 +129,14 @@ impl Plan {
 
     /// What tells it from other plans of its kind in a plot.
     pub(crate) fn label(&self) -> String {
-        match self.progress {
-            Some(policy) => format!("{}, {policy}", self.backend_name()),
-            None => self.backend_name(),
+        let mut label = self.backend_name();
+        if let Some(policy) = self.progress {
+            label += &format!(", {policy}");
         }
+        if let Some(schedule) = self.schedule {
+            label += &format!(", {schedule}");
+        }
+        label
     }
 
     /// The library's configuration: that of the environment, with what the command line says on top.
@@ -120,6 +150,8 @@ impl Plan {
         if let Some(progress) = self.progress {
             config.progress = progress;
         }
+        config.reserve = self.reserve.unwrap_or(config.reserve);
+        config.schedule = self.schedule.unwrap_or(config.schedule);
         if let Some(trace) = &self.trace {
             (config.trace, config.trace_format) = (Some(trace.clone()), TraceFormat::Chrome);
         }

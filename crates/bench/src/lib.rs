@@ -26,7 +26,7 @@ pub use cli::Cli;
 pub use compute::{Speed, compute};
 pub use error::Error;
 pub use values::{
-    Backend, Case, Completion, ComputeTime, Kernel, Kind, Lmt, Mechanism, Mode, OnFailure, Operation, Shape,
+    Backend, Case, Comparison, Completion, ComputeTime, Kernel, Kind, Lmt, Mechanism, Mode, OnFailure, Operation, Shape,
     Sizes, TraceFormat,
 };
 
@@ -52,6 +52,7 @@ pub fn run(cli: &Cli) -> ExitCode {
             BenchCommand::Pairs(args) => bench::pairs::run(args),
             BenchCommand::Overlap(args) => bench::overlap::run(args),
             BenchCommand::Coll(args) => bench::coll::run(args),
+            BenchCommand::Compare(args) => bench::compare::run(args),
             BenchCommand::Idle(args) => bench::idle::run(args),
             BenchCommand::Contention(args) => bench::contention::run(args),
         }

@@ -1,6 +1,7 @@
 //! A rank of a bench's world: waits for tasks, does them, hands in what it measured.
 
 mod alone;
+mod asleep;
 mod buffer;
 mod coll;
 mod contention;
@@ -135,6 +136,9 @@ impl<'a> Member<'a> {
             Task::Coll { op, bytes, root, work } => self.coll(op, bytes as usize, root as u32, work),
             Task::Alone { op, bytes, root, count } => {
                 self.alone(op, bytes as usize, root as u32, count as usize)
+            }
+            Task::Asleep { op, bytes, root, count } => {
+                self.asleep(op, bytes as usize, root as u32, count as usize)
             }
             Task::Late { op, bytes, root, rank, work } => {
                 self.late(op, bytes as usize, root as u32, rank as usize, work)

@@ -173,6 +173,8 @@ fn measure(
             algorithm: None,
             persistent: false,
             progress: None,
+            reserve: None,
+            schedule: None,
             trace: None,
         })
     };

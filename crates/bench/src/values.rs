@@ -167,6 +167,19 @@ words! {
     }
 }
 words! {
+    /// What is compared of progress threads.
+    Comparison, "comparison" {
+        /// Cores of their own against their ranks'.
+        NumaBind = "numa-bind",
+        /// Two cores against those of `numa`.
+        OddEven = "odd-even",
+        /// Schedules.
+        Policies = "policies",
+        /// Cores given away.
+        Equivalent = "equivalent",
+    }
+}
+words! {
     /// What a message of a tree weighs, by its level.
     Shape, "shape" {
         /// The same on all levels: reduce, broadcast.

@@ -11,6 +11,7 @@ use crate::kind::Urgency;
 /// | 24 | throttled (the user interrupt descriptor's SN): don't ring |
 /// | 25 | plain messages should ring, too |
 /// | 26 | offers should ring, too |
+/// | 27..32 | of the threads that sleep, those that only rings need wake |
 /// | 32..64 | thread id of the interruptible thread, 0 = none yet |
 ///
 /// Neither pollers nor sleepers means that the thread computes: it may be interrupted.
@@ -24,6 +25,7 @@ impl Attention {
     pub(crate) const THROTTLED: u64 = 1 << 24;
     pub(crate) const WANTS_PLAIN: u64 = 1 << 25;
     pub(crate) const WANTS_OFFERS: u64 = 1 << 26;
+    pub(crate) const ATTENDANT: u64 = 1 << 27;
     pub(crate) const TID_SHIFT: u32 = 32;
     /// Everything but the thread id.
     pub(crate) const LOW: u64 = 0xFFFF_FFFF;
@@ -38,6 +40,12 @@ impl Attention {
     #[inline]
     pub fn sleepers(self) -> u32 {
         ((self.0 >> 12) & Self::COUNT) as u32
+    }
+
+    /// Of the threads that sleep, those that wait for rings only ([`Own::attend`](crate::Own::attend)). At most 31.
+    #[inline]
+    pub fn attendants(self) -> u32 {
+        ((self.0 >> 27) & 0x1F) as u32
     }
 
     /// Whether the owner asked not to be rung for a while.
@@ -80,6 +88,7 @@ impl core::fmt::Debug for Attention {
         f.debug_struct("Attention")
             .field("pollers", &self.pollers())
             .field("sleepers", &self.sleepers())
+            .field("attendants", &self.attendants())
             .field("throttled", &self.throttled())
             .field("wants_plain", &self.wants_plain())
             .field("wants_offers", &self.wants_offers())

@@ -82,22 +82,38 @@ impl Own {
         self.sleep_as::<Real>(timeout, look)
     }
 
+    /// [`sleep`](Self::sleep) by a thread that only rings need wake, and [`wake_own`](Self::wake_own), but not
+    /// [`wake_waiters_after_fence`](Self::wake_waiters_after_fence): one that waits for nothing that others complete. At most 31 of a rank at a time.
+    pub fn attend(&self, timeout: Option<Duration>, look: impl FnMut() -> bool) -> bool {
+        self.sleep_counted::<Real>(Attention::SLEEPER + Attention::ATTENDANT, timeout, look)
+    }
+
     /// [`sleep`](Self::sleep) with variation points.
     #[doc(hidden)]
-    pub fn sleep_as<V: Variant>(&self, timeout: Option<Duration>, mut look: impl FnMut() -> bool) -> bool {
+    pub fn sleep_as<V: Variant>(&self, timeout: Option<Duration>, look: impl FnMut() -> bool) -> bool {
+        self.sleep_counted::<V>(Attention::SLEEPER, timeout, look)
+    }
+
+    /// `count`: what the attention word counts the thread as, all of it in one step.
+    fn sleep_counted<V: Variant>(
+        &self,
+        count: u64,
+        timeout: Option<Duration>,
+        mut look: impl FnMut() -> bool,
+    ) -> bool {
         if fork::disowned() {
             return true;
         }
         let descriptor = self.descriptor();
         // SYNC POINT: read before "I sleep" is visible: any waker that saw it changes the value after this.
         let seen = descriptor.wake_seq.load(Ordering::Acquire);
-        descriptor.attention.fetch_add(Attention::SLEEPER, Ordering::Relaxed);
+        descriptor.attention.fetch_add(count, Ordering::Relaxed);
         if V::SLEEPER_FENCE {
             // SYNC POINT: pairs with the ringer's fence between its data and its look at the attention.
             fence(Ordering::SeqCst);
         }
         let woken = look() || sys::wait(descriptor, seen, timeout);
-        descriptor.attention.fetch_sub(Attention::SLEEPER, Ordering::Relaxed);
+        descriptor.attention.fetch_sub(count, Ordering::Relaxed);
         if V::OWNER_FENCE {
             // SYNC POINT: as in `end_poll`; the caller looks once more.
             fence(Ordering::SeqCst);
@@ -122,6 +138,19 @@ impl Own {
     pub fn wake_own_after_fence(&self) {
         let descriptor = self.descriptor();
         if descriptor.attention().sleepers() > 0 && !fork::disowned() {
+            let _never_stops = wake_sleepers(&Real, descriptor);
+        }
+    }
+
+    /// [`wake_own_after_fence`](Self::wake_own_after_fence), unless all that sleep [attend](Self::attend): something is complete, and
+    /// nobody has to come for anything else.
+    ///
+    /// Wait-free, at most one system call; handlers may call it; it may change `errno`.
+    #[inline]
+    pub fn wake_waiters_after_fence(&self) {
+        let descriptor = self.descriptor();
+        let attention = descriptor.attention();
+        if attention.sleepers() > attention.attendants() && !fork::disowned() {
             let _never_stops = wake_sleepers(&Real, descriptor);
         }
     }

@@ -142,6 +142,8 @@ pub struct P2p<T> {
     /// Posted receives that announced messages may meet.
     awaits_offers: usize,
     sends: usize,
+    /// Receives that are not complete.
+    receives: usize,
     /// Answers and revocations that are not in their lane yet.
     owed: usize,
     /// Unexpected messages that were freed.
@@ -230,6 +232,7 @@ impl<T: Transport> P2p<T> {
             first: 0,
             wants: 0,
             awaits_offers: 0,
+            receives: 0,
             sends: 0,
             owed: 0,
             freed: 0,
@@ -448,6 +451,11 @@ impl<T: Transport> P2p<T> {
         self.sends.saturating_add(self.owed)
     }
 
+    /// Whether a send or receive is under way, a collective's or a detached one included. Handler-safe.
+    pub fn has_requests(&self) -> bool {
+        self.receives > 0 || self.outstanding_sends() > 0
+    }
+
     /// What was moved since the start. Handler-safe.
     pub fn counters(&self) -> Counters {
         self.counters
@@ -509,8 +517,12 @@ impl<T: Transport> P2p<T> {
         self.free_record(id);
         self.done_with_publication(id);
         let Some(request) = self.requests.get_mut(id) else { return };
-        if request.is_send() && request.peer != self.me {
-            self.sends = self.sends.saturating_sub(1);
+        if request.is_send() {
+            if request.peer != self.me {
+                self.sends = self.sends.saturating_sub(1);
+            }
+        } else if request.is_pending() {
+            self.receives = self.receives.saturating_sub(1);
         }
         if request.has(WANTS) {
             request.flags &= !WANTS;

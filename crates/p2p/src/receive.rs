@@ -172,6 +172,7 @@ impl<T: Transport> P2p<T> {
         request.serial = request.serial.wrapping_add(1);
         request.class = if class == Class::Coll { Class::Coll } else { Class::Eager };
         request.state = State::RecvPosted;
+        self.receives = self.receives.wrapping_add(1);
         true
     }
 

@@ -277,6 +277,12 @@ pub unsafe trait Work: Send {
         false
     }
 
+    /// Whether the rank has an operation under way: one that a pass, now or later, moves on. False of a rank that has nothing to
+    /// wait for, even if its peers have sent it something. Handler-safe.
+    fn has_operations(&self) -> bool {
+        true
+    }
+
     /// Whether plain (not urgent) messages should interrupt this rank too, because something it waits for
     /// may come that way. Published in the attention word.
     fn wants_plain(&self) -> bool;

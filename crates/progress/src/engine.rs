@@ -50,6 +50,7 @@ use tocsin_sync::thread;
 
 mod credit;
 mod handler;
+mod serve;
 mod wait;
 mod yields;
 
@@ -375,7 +376,40 @@ impl<W: Work> Engine<W> {
     ///
     /// # Safety
     /// The caller holds the token, which this gives up, and no reference to the work.
-    unsafe fn inside(&self, context: Context, first_pass: bool, touched: bool, mut budget: Budget) -> Left {
+    #[inline]
+    unsafe fn inside(&self, context: Context, first_pass: bool, touched: bool, budget: Budget) -> Left {
+        // SAFETY: the caller's promises.
+        let left = unsafe { self.passes(context, first_pass, touched, false, budget) };
+        if !self.callbacks.is_empty() {
+            if context == Context::Handler {
+                self.callbacks.notify();
+            } else {
+                self.run_callbacks();
+            }
+        }
+        left
+    }
+
+    /// Runs the callbacks of what is complete. Not for handlers.
+    fn run_callbacks(&self) {
+        let ran = self.callbacks.run();
+        stats::add(&self.stats.callbacks, ran as u64);
+    }
+
+    /// [`inside`](Self::inside), but callbacks stay queued. `serves`: the caller goes on with what is left, so that only threads that
+    /// wait for what was completed need be woken.
+    ///
+    /// # Safety
+    /// As [`inside`](Self::inside).
+    #[inline]
+    unsafe fn passes(
+        &self,
+        context: Context,
+        first_pass: bool,
+        touched: bool,
+        serves: bool,
+        mut budget: Budget,
+    ) -> Left {
         // SAFETY: the token is ours until `drain` leaves, after which `work` is not used.
         let work = unsafe { &mut *self.work.get() };
         let mut left = Left { worked: false, more: false, began: 0 };
@@ -423,7 +457,11 @@ impl<W: Work> Engine<W> {
             // sleeper's fence between "I sleep" and its last look.
             fence_after_rmw();
             // Somebody may sleep for what was completed here, or has to take over what was left.
-            self.own.wake_own_after_fence();
+            if serves {
+                self.own.wake_waiters_after_fence();
+            } else {
+                self.own.wake_own_after_fence();
+            }
         }
         if chore {
             self.callbacks.ask_chore();
@@ -431,14 +469,6 @@ impl<W: Work> Engine<W> {
         self.unheard.store(unheard, Ordering::Relaxed);
         if unheard && !left.more {
             self.remind();
-        }
-        if !self.callbacks.is_empty() {
-            if handler {
-                self.callbacks.notify();
-            } else {
-                let ran = self.callbacks.run();
-                stats::add(&self.stats.callbacks, ran as u64);
-            }
         }
         left
     }

@@ -16,6 +16,7 @@
 //! | [`ring`] | wait-free single-producer single-consumer ring over raw memory |
 //! | [`slots`] | request slots with stable addresses and generations |
 //! | [`completion`] | "done", visible without the token |
+//! | [`schedule`] | how progress threads share a core |
 //! | [`callbacks`] | what runs when something is done, never in a handler |
 //! | [`stats`], [`trace`] | what happened |
 //!
@@ -39,6 +40,7 @@ pub mod engine;
 mod progress_thread;
 #[allow(unsafe_code)] // raw memory shared with a peer
 pub mod ring;
+pub mod schedule;
 #[allow(unsafe_code)] // stable addresses
 pub mod slots;
 pub mod stats;
@@ -58,6 +60,8 @@ pub mod testing {
         const PUSH: Ordering = Ordering::Release;
         /// What publishes a completion.
         const FINISH: Ordering = Ordering::AcqRel;
+        /// A crew's server looks once more after it has said that it no longer serves.
+        const LOOK_WHEN_NOT_SERVING: bool = true;
     }
 
     /// What ships.
@@ -70,7 +74,8 @@ pub use budget::{Budget, Context, Pass, Work};
 pub use callbacks::Callbacks;
 pub use completion::{Code, Completion, Outcome};
 pub use engine::{Engine, EngineConfig, Entered};
-pub use progress_thread::ProgressThread;
+pub use progress_thread::{ProgressCore, ProgressThread};
+pub use schedule::Schedule;
 pub use slots::{Id, Slots};
 pub use stats::Stats;
 pub use trace::Trace;

@@ -61,6 +61,8 @@ counters! {
     throttles,
     /// Times a thread of the rank went to sleep in a wait.
     sleeps,
+    /// Times that the rank's progress thread was scheduled, where it shares its core or polls; not where it has the core to itself.
+    turns,
     /// Packets sent.
     packets_sent,
     /// Packets received.

@@ -24,6 +24,14 @@ pub enum Error {
         /// The reason, and what to do.
         why: String,
     },
+    /// Cores that cannot be kept free of ranks.
+    #[error("{cores} cores cannot be reserved: {why}")]
+    Reserved {
+        /// How many were asked for.
+        cores: usize,
+        /// The reason, and what to do.
+        why: String,
+    },
     /// A split tree that is none.
     #[error("{ranks} ranks on {cores} cores: split-tree needs a rank and at least as many cores as ranks")]
     SplitTree {

@@ -2,7 +2,7 @@
 //! 4.3 and section 5.2.2; exact integer arithmetic throughout, where floating point would put two threads' cores on
 //! one (25 cores, 14 ranks).
 
-use crate::{Error, Policy, Topology};
+use crate::{Error, Node, Policy, Topology};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
@@ -111,9 +111,57 @@ impl Topology {
     /// # Errors
     /// As [`Topology::place_progress`].
     pub fn seats(&self, bind: Policy, progress: ProgressPolicy, ranks: usize) -> Result<Vec<Seat>, Error> {
-        let cpus = self.place(bind, ranks);
+        self.seats_beside(0, bind, progress, ranks)
+    }
+
+    /// [`seats`](Topology::seats), with `reserved` cores on which no rank is placed, so that progress threads find them free.
+    ///
+    /// # Errors
+    /// As [`Topology::place_progress`]; [`Error::Reserved`] when no core is left for ranks, or they are not bound, so that nothing
+    /// keeps them off.
+    pub fn seats_beside(
+        &self,
+        reserved: usize,
+        bind: Policy,
+        progress: ProgressPolicy,
+        ranks: usize,
+    ) -> Result<Vec<Seat>, Error> {
+        let refused = |why: String| Err(Error::Reserved { cores: reserved, why });
+        let cpus = match (reserved, bind) {
+            (0, _) => self.place(bind, ranks),
+            (_, Policy::None) => return refused("ranks that are not bound run there, too: bind them by scatter".into()),
+            _ if reserved >= self.cores.len() => {
+                return refused(format!("there are {}, and ranks need one", self.cores.len()));
+            }
+            _ => self.without(reserved).place(bind, ranks),
+        };
         let threads = self.place_progress(progress, &cpus)?;
         Ok(cpus.into_iter().zip(threads).map(|(cpu, progress)| Seat { cpu, progress }).collect())
+    }
+}
+
+impl Topology {
+    /// The machine without so many of its cores: of each node in turn, from the last one on, the last.
+    fn without(&self, reserved: usize) -> Topology {
+        let mut nodes: Vec<Vec<usize>> = self.nodes.iter().rev().map(|node| node.cores.clone()).collect();
+        let mut gone = Vec::with_capacity(reserved);
+        while gone.len() < reserved && nodes.iter().any(|node| !node.is_empty()) {
+            let left = reserved - gone.len();
+            gone.extend(nodes.iter_mut().filter_map(Vec::pop).take(left));
+        }
+        let kept: Vec<usize> = (0..self.cores.len()).filter(|core| !gone.contains(core)).collect();
+        let mut rest = Topology { cores: Vec::new(), nodes: Vec::new(), ..self.clone() };
+        for core in kept {
+            let mut core = self.cores[core].clone();
+            let number = self.nodes[core.node].number;
+            core.node = rest.nodes.iter().position(|node| node.number == number).unwrap_or_else(|| {
+                rest.nodes.push(Node { number, cores: Vec::new() });
+                rest.nodes.len() - 1
+            });
+            rest.nodes[core.node].cores.push(rest.cores.len());
+            rest.cores.push(core);
+        }
+        rest
     }
 }
 

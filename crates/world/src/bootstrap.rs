@@ -1,12 +1,14 @@
 //! How a rank learns which world it belongs to.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout};
+use tocsin_progress::ProgressCore;
 use tocsin_shm_transport::Segment;
 use tocsin_shm_transport::rendezvous_socket::{RendezvousSocket, recv_segment, send_segment};
 use tocsin_sync::atomic::{AtomicBool, Ordering};
@@ -14,6 +16,7 @@ use tocsin_sync::atomic::{AtomicBool, Ordering};
 use crate::VERSION;
 use crate::config::{BOOTSTRAP_FD, Seat};
 use crate::error::Error;
+use crate::state::RankState;
 
 /// First line of the launcher's message.
 const GREETING: &str = "tocsin-launch";
@@ -37,6 +40,10 @@ pub struct Place {
     pub progress: Option<usize>,
     /// How many processors the world's ranks are bound to, together; `None`: they are not bound.
     pub cores: Option<usize>,
+    /// How many ranks' progress threads share the processor of this rank's, if it is bound; 1: it has that to itself.
+    pub sharers: u32,
+    /// What the progress threads of this process share.
+    pub(crate) progress_cores: Arc<ProgressCores>,
     /// Process id of the launcher.
     pub launcher: Option<i32>,
 }
@@ -44,7 +51,24 @@ pub struct Place {
 impl Place {
     /// The place of `rank` in `segment`.
     pub fn new(segment: Arc<Segment>, rank: u32) -> Place {
-        Place { segment, rank, cpu: None, progress: None, cores: None, launcher: None }
+        let (cpu, progress, cores, launcher) = (None, None, None, None);
+        let progress_cores = Arc::default();
+        Place { segment, rank, cpu, progress, cores, sharers: 1, progress_cores, launcher }
+    }
+}
+
+/// The cores that progress threads of this process run on, by the kernel's number of the processor.
+#[derive(Debug, Default)]
+pub(crate) struct ProgressCores(Mutex<BTreeMap<usize, Arc<ProgressCore<RankState>>>>);
+
+impl ProgressCores {
+    /// The one that a progress thread starts on, which shares it with others if there are `sharers`; `None`: it is not bound, and
+    /// has what it needs to itself.
+    pub(crate) fn at(&self, cpu: Option<usize>, sharers: u32) -> Arc<ProgressCore<RankState>> {
+        let new = || Arc::new(ProgressCore::new(sharers > 1));
+        let Some(cpu) = cpu else { return new() };
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.entry(cpu).or_insert_with(new).clone()
     }
 }
 
@@ -136,6 +160,8 @@ impl Bootstrap for LauncherSocket {
             cpu: hello.seat.cpu,
             progress: hello.seat.progress,
             cores: hello.cores,
+            sharers: hello.sharers,
+            progress_cores: Arc::default(),
             launcher: Some(hello.launcher),
         })
     }
@@ -178,6 +204,8 @@ pub(crate) struct Hello {
     pub seat: Seat,
     /// As [`Place::cores`].
     pub cores: Option<usize>,
+    /// As [`Place::sharers`].
+    pub sharers: u32,
 }
 
 impl Hello {
@@ -185,9 +213,10 @@ impl Hello {
     pub(crate) fn send(&self, socket: &RendezvousSocket, segment: &Segment) -> Result<(), Error> {
         let place = |cpu: Option<usize>| cpu.map_or_else(|| "-".to_owned(), |c| c.to_string());
         let (cpu, progress, cores) = (place(self.seat.cpu), place(self.seat.progress), place(self.cores));
-        let (rank, ranks, launcher) = (self.rank, self.ranks, self.launcher);
-        let text =
-            format!("{GREETING}\n{VERSION}\n{rank}\n{ranks}\n{launcher}\n{cpu}\n{progress}\n{cores}\n");
+        let Hello { rank, ranks, launcher, sharers, .. } = self;
+        let text = format!(
+            "{GREETING}\n{VERSION}\n{rank}\n{ranks}\n{launcher}\n{sharers}\n{cpu}\n{progress}\n{cores}\n"
+        );
         socket.send(text.as_bytes(), None).map_err(segment_error)?;
         send_segment(socket, segment).map_err(segment_error)
     }
@@ -204,10 +233,10 @@ impl Hello {
             return Err(Error::Version { launcher: version.into(), program: VERSION.into() });
         }
         let mut number = || lines.next().and_then(|l| l.parse::<u32>().ok()).ok_or_else(nonsense);
-        let (rank, ranks, launcher) = (number()?, number()?, number()?);
+        let (rank, ranks, launcher, sharers) = (number()?, number()?, number()?, number()?);
         let mut place = || lines.next().and_then(|l| l.parse().ok());
         let seat = Seat { cpu: place(), progress: place() };
-        Ok(Hello { rank, ranks, launcher: launcher as i32, seat, cores: place() })
+        Ok(Hello { rank, ranks, launcher: launcher as i32, seat, cores: place(), sharers })
     }
 }
 
@@ -237,9 +266,9 @@ mod tests {
         for (cpu, progress) in [(Some(3), Some(4)), (Some(3), None), (None, None)] {
             let place = |cpu: Option<usize>| cpu.map_or("-".to_owned(), |c| c.to_string());
             let seat = format!("{}\n{}\n{}\n", place(cpu), place(progress), place(cpu));
-            let good = format!("tocsin-launch\n{VERSION}\n1\n2\n77\n{seat}");
+            let good = format!("tocsin-launch\n{VERSION}\n1\n2\n77\n5\n{seat}");
             let hello = Hello::parse(good.as_bytes()).unwrap();
-            assert_eq!((hello.rank, hello.ranks, hello.launcher), (1, 2, 77));
+            assert_eq!((hello.rank, hello.ranks, hello.launcher, hello.sharers), (1, 2, 77, 5));
             assert_eq!((hello.seat, hello.cores), (Seat { cpu, progress }, cpu));
         }
     }

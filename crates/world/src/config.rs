@@ -15,12 +15,14 @@ use std::path::PathBuf;
 use crate::BackendKind;
 use crate::error::Error;
 use crate::tune::{Table, Tuning};
-pub(crate) use placement::cores_of;
+pub(crate) use placement::{cores_of, progress_cpu, sharers_of};
 pub use size::parse_size;
 /// Where ranks run.
 pub use tocsin_topology::Policy as Bind;
 /// Where progress threads of the backend `thread` run.
 pub use tocsin_topology::ProgressPolicy as ProgressPlacement;
+/// How progress threads of the backend `thread` that share a core are scheduled.
+pub use tocsin_progress::Schedule;
 /// Where a rank and its progress thread run.
 pub use tocsin_topology::Seat;
 pub use trace_format::TraceFormat;
@@ -93,6 +95,10 @@ pub struct Config {
     pub bind: Bind,
     /// Placement of progress threads.
     pub progress: ProgressPlacement,
+    /// How many cores get no rank, so that progress threads have them to themselves.
+    pub reserve: u32,
+    /// How progress threads that share a core are scheduled.
+    pub schedule: Schedule,
     /// The machine as placement sees it, in the notation of [`tocsin_topology::Synthetic`]; `None` is the machine.
     pub topology: Option<String>,
     /// File for the trace. A rank that was not started by this library's launcher or [`threads`](crate::threads())
@@ -113,6 +119,8 @@ impl Default for Config {
             tune: None,
             bind: Bind::None,
             progress: ProgressPlacement::default(),
+            reserve: 0,
+            schedule: Schedule::default(),
             topology: None,
             trace: None,
             trace_format: TraceFormat::default(),

@@ -14,7 +14,7 @@ use tocsin_sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use crate::BackendKind;
 use crate::bootstrap::{Place, segment_error};
-use crate::config::{Config, ProgressPlacement};
+use crate::config::{Config, ProgressPlacement, Seat, progress_cpu};
 use crate::error::Error;
 use crate::request::RawRequest;
 use crate::state::RankState;
@@ -87,7 +87,7 @@ pub(crate) fn join(place: Place, config: &Config) -> Result<(Arc<Rank>, Bound), 
 }
 
 fn try_join(place: Place, config: &Config) -> Result<(Arc<Rank>, Bound), Error> {
-    let Place { segment, rank, cpu, progress, cores, launcher } = place;
+    let Place { segment, rank, cpu, progress, cores, sharers, progress_cores, launcher } = place;
     let backend = config.usable_backend()?;
     if let Some(launcher) = launcher {
         // Under Yama, lets the launcher's descendants (the other ranks) read this one's memory. Elsewhere an error
@@ -139,12 +139,11 @@ fn try_join(place: Place, config: &Config) -> Result<(Arc<Rank>, Bound), Error> 
     engine.attach(receiver.control());
     let progress_thread = match backend {
         BackendKind::Thread => {
-            let at = match config.progress {
-                ProgressPlacement::None => None,
-                ProgressPlacement::Bind => cpu,
-                _ => progress,
-            };
-            let thread = ProgressThread::spawn(engine.clone(), at);
+            let starts_on = progress_cpu(Seat { cpu, progress }, config.progress);
+            let core = progress_cores.at(starts_on, sharers);
+            // One without a placement has its rank's binding already.
+            let at = starts_on.filter(|_| config.progress != ProgressPlacement::None);
+            let thread = ProgressThread::spawn_on(&core, engine.clone(), at, config.schedule);
             Some(thread.map_err(|e| Error::os("starting the progress thread", e))?)
         }
         _ => None,

@@ -96,6 +96,11 @@ unsafe impl Work for RankState {
     }
 
     #[inline]
+    fn has_operations(&self) -> bool {
+        !self.is_closed() && (self.p2p.has_requests() || self.nbc.outstanding() > 0)
+    }
+
+    #[inline]
     fn wants_plain(&self) -> bool {
         self.p2p.wants_plain()
     }

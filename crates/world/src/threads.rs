@@ -6,9 +6,9 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use tocsin_shm_transport::Segment;
 
-use crate::bootstrap::{Bootstrap, InProcess, Place, segment_error};
+use crate::bootstrap::{Bootstrap, InProcess, Place, ProgressCores, segment_error};
 use crate::comm::Comm;
-use crate::config::{Config, Seat, cores_of};
+use crate::config::{Config, Seat, cores_of, sharers_of};
 use crate::error::Error;
 use crate::trace;
 use crate::world::World;
@@ -39,6 +39,7 @@ pub fn threads_each<R: Send, F: Fn(Comm) -> R + Sync>(
     }
     let seats = config.seats(ranks)?;
     let cores = cores_of(&seats);
+    let progress_cores: Arc<ProgressCores> = Arc::default();
     let segment = Arc::new(Segment::create(ranks).map_err(segment_error)?);
     let of_ranks = config.for_ranks();
     let (f, of_ranks) = (&f, &of_ranks);
@@ -47,7 +48,9 @@ pub fn threads_each<R: Send, F: Fn(Comm) -> R + Sync>(
         let mut handles = Vec::with_capacity(ranks as usize);
         for rank in 0..ranks {
             let at = seats.get(rank as usize).copied().unwrap_or_default();
-            let member = Member { segment: segment.clone(), rank, at, cores };
+            let sharers = sharers_of(&seats, at, config.progress);
+            let of_process = progress_cores.clone();
+            let member = Member { segment: segment.clone(), rank, at, cores, sharers, of_process };
             let started =
                 std::thread::Builder::new().name(format!("rank-{rank}")).spawn_scoped(scope, move || {
                     match gate.pass() {
@@ -122,12 +125,15 @@ struct Member {
     rank: u32,
     at: Seat,
     cores: Option<usize>,
+    sharers: u32,
+    of_process: Arc<ProgressCores>,
 }
 
 impl Bootstrap for &Member {
     fn place(self) -> Result<Place, Error> {
         let mut place = InProcess { segment: self.segment.clone(), rank: self.rank }.place()?;
         (place.cpu, place.progress, place.cores) = (self.at.cpu, self.at.progress, self.cores);
+        (place.sharers, place.progress_cores) = (self.sharers, self.of_process.clone());
         Ok(place)
     }
 }

@@ -33,7 +33,7 @@ const FEW_OPERATIONS: u64 = 21;
 /// Collectives before the one that is drawn, which has what they set up.
 const TRACED_ROUNDS: u64 = 5;
 /// Mode `equivalent`: what all ranks compute together, in milliseconds of one core.
-const EQUIVALENT_MS: f64 = 8.0;
+pub(super) const EQUIVALENT_MS: f64 = 8.0;
 
 pub(crate) fn run(args: &Coll) -> Result<(), Error> {
     let only = |op| args.op.iter().all(|asked| *asked == op);
@@ -112,6 +112,7 @@ fn sizes_of(args: &Coll, op: Operation) -> Vec<u64> {
 fn traced(dir: &Path, args: &Coll, plan: &Plan, op: Operation, speed: Speed) -> Result<Vec<PathBuf>, Error> {
     let file = format!("steps-{op}-{}-{}-{}", plan.backend_name(), plan.kind, plan.ranks);
     let file = plan.progress.map_or(file.clone(), |policy| format!("{file}-{policy}"));
+    let file = plan.schedule.map_or(file.clone(), |schedule| format!("{file}-{schedule}").replace(':', "-"));
     std::fs::create_dir_all(dir).map_err(doing(format!("making the directory {}", dir.display())))?;
     let trace = dir.join(format!("{file}.json"));
     let bytes = sizes_of(args, op).into_iter().max().unwrap_or(0);
@@ -153,25 +154,32 @@ fn root(args: &Coll) -> u32 {
 }
 
 /// The algorithm asked for, or the one the library takes by itself.
-fn algorithm(args: &Coll, op: Operation, bytes: u64, ranks: u32) -> Result<String, Error> {
-    if let Some(name) = &args.algorithm {
-        return Ok(name.clone());
+pub(super) fn algorithm(
+    asked: Option<&str>,
+    op: Operation,
+    bytes: u64,
+    root: u32,
+    ranks: u32,
+) -> Result<String, Error> {
+    if let Some(name) = asked {
+        return Ok(name.to_owned());
     }
     let layout = Layout::of(op, bytes as usize, ranks as usize);
     // Only the sizes are looked at, never the buffers.
     let (from, to) = (std::ptr::null(), std::ptr::null_mut());
-    let arguments = layout.arguments(op, bytes as usize, root(args), from, to)?;
+    let arguments = layout.arguments(op, bytes as usize, root, from, to)?;
     Ok(algorithms::choose(&arguments, ranks).name.to_owned())
 }
 
 fn start(args: &Coll, plan: &Plan, op: Operation, bytes: u64, rounds: u64, mode: &str) -> Result<Row, Error> {
     let row = row("coll", plan).set("size_bytes", bytes).set("rounds", rounds).set("op", op.to_string());
-    let row = row.set("algorithm", algorithm(args, op, bytes, plan.ranks)?).set("mode", mode);
+    let algorithm = algorithm(args.algorithm.as_deref(), op, bytes, root(args), plan.ranks)?;
+    let row = row.set("algorithm", algorithm).set("mode", mode);
     Ok(row.set("persistent", args.persistent.then_some(true)))
 }
 
 /// Nobody may leave a barrier before all have come; the clock is common to all ranks.
-fn verify(measured: &[Measured], plan: &Plan, op: Operation) -> Result<(), Error> {
+pub(super) fn verify(measured: &[Measured], plan: &Plan, op: Operation) -> Result<(), Error> {
     check(measured, plan, &op.to_string())?;
     let last_post = most(measured, |m| m.posted_at);
     if op == Operation::Ibarrier && measured.iter().any(|m| m.done_at < last_post) {

@@ -26,8 +26,22 @@ impl Session {
         let plan = |backend: &Backend| {
             let backend = Some(usable(*backend)?);
             let (lmt, eager_max, algorithm, persistent) = (Lmt::Auto, None, None, false);
-            let (progress, trace) = (None, None);
-            Ok(Plan { backend, kind, ranks: 2, bind, lmt, eager_max, algorithm, persistent, progress, trace })
+            let (progress, reserve, schedule, trace) = (None, None, None, None);
+            let of_threads = Plan {
+                backend,
+                kind,
+                ranks: 2,
+                bind,
+                lmt,
+                eager_max,
+                algorithm,
+                persistent,
+                progress,
+                reserve,
+                schedule,
+                trace,
+            };
+            Ok(of_threads)
         };
         let plans = backends.iter().map(plan).collect::<Result<Vec<_>, Error>>()?;
         Ok(Session { fleet: Fleet::start(&plans)? })

@@ -68,6 +68,9 @@ pub(crate) struct Placement {
     /// Where progress threads run: none, bind, numa, smt, odd_even [default: none]
     #[arg(long, value_name = "P")]
     pub progress: Option<ProgressPolicy>,
+    /// How many cores get no rank, so that progress threads have them to themselves [default: 0]
+    #[arg(long, value_name = "N")]
+    pub reserve: Option<u32>,
     /// A machine to plan for: levels from the outermost in, of package, numa, l3, l2, core, pu, each with its number in
     /// the level above [default: this machine]
     #[arg(long, value_name = "LEVELS")]

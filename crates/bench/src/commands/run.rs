@@ -64,6 +64,7 @@ fn config(args: &Run) -> Result<Config, Error> {
     if let Some(backend) = args.backend {
         config.backend = kind(backend);
     }
+    config.reserve = args.reserve.unwrap_or(config.reserve);
     // A machine that cannot be described binds nobody.
     config.bind = config
         .machine()
@@ -76,6 +77,12 @@ fn config(args: &Run) -> Result<Config, Error> {
         config.progress = progress;
         if config.backend != Some(BackendKind::Thread) {
             eprintln!("tocsin run: --progress applies to the backend thread only and is ignored");
+        }
+    }
+    if let Some(schedule) = args.schedule {
+        config.schedule = schedule;
+        if config.backend != Some(BackendKind::Thread) {
+            eprintln!("tocsin run: --schedule applies to the backend thread only and is ignored");
         }
     }
     if let Some(trace) = &args.trace {

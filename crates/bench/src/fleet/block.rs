@@ -40,6 +40,8 @@ pub(crate) enum Task {
     Coll { op: Operation, bytes: u64, root: u64, work: u64 },
     /// `count` collectives, each alone.
     Alone { op: Operation, bytes: u64, root: u64, count: u64 },
+    /// `count` collectives, while all ranks sleep outside the library; rank 0 posts last.
+    Asleep { op: Operation, bytes: u64, root: u64, count: u64 },
     /// A collective with a late rank.
     Late { op: Operation, bytes: u64, root: u64, rank: u64, work: u64 },
     /// Computing alone.
@@ -102,6 +104,7 @@ impl Task {
                 [11, bytes, trips, load.repeat << 8 | kernel << 2 | phase, load.bytes, passes]
             }
             Task::Together { bytes, trips } => [12, bytes, trips, 0, 0, 0],
+            Task::Asleep { op, bytes, root, count } => [13, bytes, number(op), root, count, 0],
         }
     }
 
@@ -126,6 +129,7 @@ impl Task {
                 Task::Contend { bytes, trips: a, load, passes: d, phase: PHASES[b as usize & 3] }
             }
             12 => Task::Together { bytes, trips: a },
+            13 => Task::Asleep { op, bytes, root: b, count: c },
             _ => Task::Quit,
         }
     }
@@ -146,6 +150,8 @@ pub(crate) struct Measured {
     pub posted_at: u64,
     pub done_at: u64,
     pub interrupts: u64,
+    /// Turns of the progress thread.
+    pub turns: u64,
     pub copied_user: u64,
     pub copied_handler: u64,
     pub copied_progress: u64,
@@ -158,7 +164,7 @@ pub(crate) struct Measured {
 }
 
 impl Measured {
-    fn words(&mut self) -> [&mut u64; 16] {
+    fn words(&mut self) -> [&mut u64; 17] {
         [
             &mut self.t_comm,
             &mut self.t_comp,
@@ -169,6 +175,7 @@ impl Measured {
             &mut self.posted_at,
             &mut self.done_at,
             &mut self.interrupts,
+            &mut self.turns,
             &mut self.copied_user,
             &mut self.copied_handler,
             &mut self.copied_progress,

@@ -108,7 +108,7 @@ impl Member<'_> {
     }
 
     /// Posts the collective; `None`: the prepared one was started, and nothing posted.
-    fn post(&mut self, op: Operation, bytes: usize, root: u32) -> Result<Option<RawRequest>, Error> {
+    pub(super) fn post(&mut self, op: Operation, bytes: usize, root: u32) -> Result<Option<RawRequest>, Error> {
         if let Some(prepared) = &mut self.prepared {
             prepared.start()?;
             return Ok(None);
@@ -131,7 +131,7 @@ impl Member<'_> {
     }
 
     /// Sizes and rewrites the buffers, and prepares what is prepared.
-    fn prepare(&mut self, op: Operation, bytes: usize, root: u32) -> Result<(), Error> {
+    pub(super) fn prepare(&mut self, op: Operation, bytes: usize, root: u32) -> Result<(), Error> {
         self.fill(op, bytes, root)?;
         if !self.persistent {
             return Ok(());
@@ -184,7 +184,7 @@ impl Member<'_> {
         Ok(())
     }
 
-    fn is_right(&self, op: Operation, bytes: usize, root: u32) -> bool {
+    pub(super) fn is_right(&self, op: Operation, bytes: usize, root: u32) -> bool {
         let (seed, rank) = (self.round, self.rank as u64);
         let ranks = self.comm.as_ref().map_or(1, |comm| u64::from(comm.size()));
         let (got, kind) = (self.recv.as_bytes(), elements(bytes).1);

@@ -249,7 +249,7 @@ impl<W: Work> Engine<W> {
     /// Some looks, and a pass if there is something, if nobody is inside; without a request if somebody is: for who
     /// will look again anyway. With `more`, a pass at once.
     #[inline]
-    fn visit(&self, context: Context, more: bool) -> Option<Pass> {
+    pub(super) fn visit(&self, context: Context, more: bool) -> Option<Pass> {
         if self.token.is_busy() || !self.token.try_lock() {
             return None;
         }
@@ -265,7 +265,7 @@ impl<W: Work> Engine<W> {
 
     /// The look-once-more, after a full fence: a pass if there is something. None: somebody is inside and
     /// will make a pass that began after this call.
-    fn look(&self, context: Context) -> Option<Pass> {
+    pub(super) fn look(&self, context: Context) -> Option<Pass> {
         if !self.token.lock_or_request() {
             return None;
         }

@@ -179,3 +179,33 @@ fn names() {
         assert!(error.contains(policy.name()), "{error}");
     }
 }
+
+/// No rank is on a reserved core, progress threads are on them by `numa`, and all nodes give of theirs.
+#[test]
+fn reserved_cores_are_free_of_ranks() {
+    for (nodes, cores) in [(1, 2), (1, 8), (2, 4), (4, 3)] {
+        let t = machine(nodes, cores, 1);
+        for reserved in 0..nodes * cores {
+            for ranks in [1, 2, nodes * cores - reserved, 16] {
+                let what = format!("{nodes} x {cores}, {reserved} reserved, {ranks} ranks");
+                let seats = t.seats_beside(reserved, Policy::ScatterNuma, ProgressPolicy::Numa, ranks).unwrap();
+                let taken: BTreeSet<usize> = seats.iter().map(|seat| seat.cpu.unwrap()).collect();
+                assert_eq!(taken.len(), ranks.min(nodes * cores - reserved), "{what}");
+                if reserved == 0 {
+                    assert_eq!(seats, t.seats(Policy::ScatterNuma, ProgressPolicy::Numa, ranks).unwrap());
+                } else if nodes == 1 {
+                    let last = nodes * cores - reserved;
+                    assert!(taken.iter().all(|cpu| *cpu < last), "{what}");
+                    assert!(seats.iter().all(|seat| !taken.contains(&seat.progress.unwrap())), "{what}");
+                }
+            }
+        }
+        let refused = |reserved, bind| t.seats_beside(reserved, bind, ProgressPolicy::None, 1).unwrap_err().to_string();
+        assert!(refused(nodes * cores, Policy::Scatter).contains("ranks need one"));
+        assert!(refused(1, Policy::None).contains("bind them by scatter"));
+    }
+    let without = machine(2, 4, 1).without(3);
+    let left: Vec<usize> = without.cores.iter().flat_map(|core| core.cpus.clone()).collect();
+    assert_eq!(left, [0, 1, 2, 4, 5]);
+    assert_eq!(without.nodes.iter().map(|node| node.cores.clone()).collect::<Vec<_>>(), [vec![0, 1, 2], vec![3, 4]]);
+}

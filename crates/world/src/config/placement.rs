@@ -24,10 +24,11 @@ impl Config {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] when [`Config::topology`] does not parse, or when the backend is `thread` and its
-    /// threads cannot be placed as [`Config::progress`] says.
+    /// threads cannot be placed as [`Config::progress`] says; when so many cores cannot be kept free as [`Config::reserve`] says.
     pub fn seats(&self, ranks: u32) -> Result<Vec<Seat>, Error> {
         let ranks = ranks as usize;
-        if (self.bind, self.progress) == (Bind::None, ProgressPlacement::None) {
+        let reserved = self.reserve as usize;
+        if (self.bind, self.progress, reserved) == (Bind::None, ProgressPlacement::None, 0) {
             return Ok(vec![Seat::default(); ranks]);
         }
         let machine = match self.machine() {
@@ -36,10 +37,12 @@ impl Config {
             // Placement on a machine that cannot be described is a wish, never a reason to fail.
             Err(_) => return Ok(vec![Seat::default(); ranks]),
         };
-        match machine.seats(self.bind, self.progress, ranks) {
+        match machine.seats_beside(reserved, self.bind, self.progress, ranks) {
             Err(error) if self.backend == Some(BackendKind::Thread) => Err(refused(&error)),
             // Nobody has a progress thread.
-            Err(_) => machine.seats(self.bind, ProgressPlacement::None, ranks).map_err(|e| refused(&e)),
+            Err(_) => machine
+                .seats_beside(reserved, self.bind, ProgressPlacement::None, ranks)
+                .map_err(|e| refused(&e)),
             Ok(seats) => Ok(seats),
         }
     }
@@ -51,6 +54,21 @@ pub(crate) fn cores_of(seats: &[Seat]) -> Option<usize> {
     cpus.sort_unstable();
     cpus.dedup();
     Some(cpus.len())
+}
+
+/// Which processor a rank's progress thread starts on, if it is bound: its own, or where it has no placement its rank's.
+pub(crate) fn progress_cpu(seat: Seat, placement: ProgressPlacement) -> Option<usize> {
+    match placement {
+        ProgressPlacement::None | ProgressPlacement::Bind => seat.cpu,
+        _ => seat.progress,
+    }
+}
+
+/// How many progress threads start on the processor of this seat's, itself included; 1 where it is not bound.
+pub(crate) fn sharers_of(seats: &[Seat], seat: Seat, placement: ProgressPlacement) -> u32 {
+    let cpu = progress_cpu(seat, placement);
+    let there = |other: &&Seat| cpu.is_some() && progress_cpu(**other, placement) == cpu;
+    seats.iter().filter(there).count().max(1) as u32
 }
 
 fn refused(error: &tocsin_topology::Error) -> Error {

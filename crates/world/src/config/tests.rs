@@ -71,6 +71,14 @@ fn wrong_values_name_the_right_ones() {
         ("TOCSIN_TUNE", "/dev/null"),
         ("TOCSIN_BIND", "everywhere"),
         ("TOCSIN_PROGRESS", "fast"),
+        ("TOCSIN_RESERVE", ""),
+        ("TOCSIN_RESERVE", "-1"),
+        ("TOCSIN_RESERVE", "+1"),
+        ("TOCSIN_RESERVE", "half"),
+        ("TOCSIN_SCHEDULE", ""),
+        ("TOCSIN_SCHEDULE", "fifo"),
+        ("TOCSIN_SCHEDULE", "priority"),
+        ("TOCSIN_SCHEDULE", "priority:21"),
         ("TOCSIN_TOPOLOGY", ""),
         ("TOCSIN_TOPOLOGY", "core:0"),
         ("TOCSIN_TOPOLOGY", "brain:2"),
@@ -118,6 +126,23 @@ fn seats() {
     assert!(text.contains("smt") && text.contains("hardware thread"), "{text}");
     config.topology = Some("core:x".into());
     assert!(config.seats(1).unwrap_err().to_string().contains("core:x"));
+}
+
+#[test]
+fn reserved_cores_and_who_shares_a_core() {
+    let mut config = read("TOCSIN_TOPOLOGY", "core:4").unwrap();
+    (config.bind, config.progress, config.reserve) = (Bind::Scatter, ProgressPlacement::Numa, 1);
+    config.backend = Some(BackendKind::Thread);
+    let at = |cpu| Seat { cpu: Some(cpu), progress: Some(3) };
+    let seats = config.seats(3).unwrap();
+    assert_eq!(seats, [at(0), at(1), at(2)]);
+    assert_eq!(sharers_of(&seats, seats[1], config.progress), 3);
+    assert_eq!(sharers_of(&seats, seats[1], ProgressPlacement::Bind), 1);
+    assert_eq!(sharers_of(&[Seat::default(); 3], Seat::default(), ProgressPlacement::None), 1, "not bound");
+    config.reserve = 4;
+    assert!(config.seats(3).unwrap_err().to_string().contains("4 cores cannot be reserved"));
+    (config.reserve, config.bind, config.progress) = (1, Bind::None, ProgressPlacement::None);
+    assert!(config.seats(3).unwrap_err().to_string().contains("bind them by scatter"));
 }
 
 #[test]

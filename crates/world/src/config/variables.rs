@@ -140,6 +140,30 @@ pub static VARIABLES: &[Variable] = &[
         get: |c| Some(c.progress.to_string()),
     },
     Variable {
+        name: "TOCSIN_RESERVE",
+        values: "a number of cores, such as 1, less than there are",
+        default: "0",
+        meaning: "how many cores get no rank when ranks are bound, so that progress threads have them to themselves (with TOCSIN_PROGRESS=numa)",
+        internal: false,
+        set: |c, v| {
+            c.reserve = v.parse().ok().filter(|_| v.bytes().all(|c| c.is_ascii_digit()))?;
+            Some(())
+        },
+        get: |c| Some(c.reserve.to_string()),
+    },
+    Variable {
+        name: "TOCSIN_SCHEDULE",
+        values: "event, round-robin, suspend, semaphore, or priority:N with N from 0 to 20",
+        default: "event",
+        meaning: "how the progress threads of the backend thread share a core: event, whoever is woken runs what arrivals made ready; round-robin, each looks in its turn, for ever; suspend, the same, without those that have no operation under way; semaphore, each for its own events only; priority:N, each has N + 1 turns for each one of everything else on the core",
+        internal: false,
+        set: |c, v| {
+            c.schedule = v.parse().ok()?;
+            Some(())
+        },
+        get: |c| Some(c.schedule.to_string()),
+    },
+    Variable {
         name: "TOCSIN_TOPOLOGY",
         values: "a synthetic description such as `numa:2 core:4 pu:1` (levels: package, numa, l3, l2, core, pu)",
         default: "this machine",

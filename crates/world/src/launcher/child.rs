@@ -26,13 +26,14 @@ pub(super) fn start(
     rank: u32,
     seat: Seat,
     cores: Option<usize>,
+    sharers: u32,
 ) -> Result<(Child, UnixStream), Error> {
     let (ours, theirs) = UnixStream::pair().map_err(|e| Error::os("socketpair", e))?;
     let lifeline = ours.try_clone().map_err(|e| Error::os("keeping the rank's socket", e))?;
     let socket = RendezvousSocket::new(ours, PATIENCE).map_err(crate::bootstrap::segment_error)?;
     // SAFETY: - neither call has a precondition.
     let launcher = unsafe { libc::getpid() };
-    Hello { rank, ranks: launch.ranks, launcher, seat, cores }.send(&socket, segment)?;
+    Hello { rank, ranks: launch.ranks, launcher, seat, cores, sharers }.send(&socket, segment)?;
     let theirs = OwnedFd::from(theirs);
 
     let mut command = Command::new(&launch.program);

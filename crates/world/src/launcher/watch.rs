@@ -15,7 +15,7 @@ use super::descendants::Mark;
 use super::output::Outputs;
 use super::{Launch, OnFailure, Order, Report, child, signals};
 use crate::bootstrap::segment_error;
-use crate::config::{Seat, cores_of};
+use crate::config::{Seat, cores_of, sharers_of};
 use crate::error::Error;
 use crate::trace;
 
@@ -97,7 +97,8 @@ impl<'a> World<'a> {
         let cores = cores_of(&seats);
         for rank in 0..launch.ranks {
             let seat = seats.get(rank as usize).copied().unwrap_or_default();
-            if let Err(error) = world.start_rank(rank, seat, cores) {
+            let sharers = sharers_of(&seats, seat, launch.config.progress);
+            if let Err(error) = world.start_rank(rank, seat, cores, sharers) {
                 world.kill_all();
                 world.finish();
                 return Err(error);
@@ -106,8 +107,15 @@ impl<'a> World<'a> {
         Ok(world)
     }
 
-    fn start_rank(&mut self, rank: u32, seat: Seat, cores: Option<usize>) -> Result<(), Error> {
-        let (mut child, lifeline) = child::start(self.launch, &self.segment, &self.mark, rank, seat, cores)?;
+    fn start_rank(
+        &mut self,
+        rank: u32,
+        seat: Seat,
+        cores: Option<usize>,
+        sharers: u32,
+    ) -> Result<(), Error> {
+        let (mut child, lifeline) =
+            child::start(self.launch, &self.segment, &self.mark, rank, seat, cores, sharers)?;
         let (out, err) = (child.stdout.take(), child.stderr.take());
         let watched = self.watcher.watch(rank, child.id()).map_err(segment_error);
         if watched.is_err() {

@@ -15,6 +15,7 @@ pub(crate) fn run(args: &Placement) -> Result<(), Error> {
         Topology::synthetic(text).map_err(|e| Error::Usage(e.to_string()))?;
         config.topology = Some(text.clone());
     }
+    config.reserve = args.reserve.unwrap_or(config.reserve);
     let machine = config.machine().map_err(Error::failed)?;
     let progress = args.progress.unwrap_or(config.progress);
     let cores = machine.cores.len() as u64;
@@ -23,7 +24,7 @@ pub(crate) fn run(args: &Placement) -> Result<(), Error> {
     let mut sink = Sink::new(args.json);
     for ranks in ranks {
         let bind = default_bind(args.bind, &config, &machine, ranks as usize);
-        let rows = rows(&machine, bind, progress, ranks as usize)?;
+        let rows = rows(&machine, config.reserve as usize, bind, progress, ranks as usize)?;
         if let Some(heading) = heading.take() {
             print(&heading);
         }
@@ -34,8 +35,15 @@ pub(crate) fn run(args: &Placement) -> Result<(), Error> {
     Ok(())
 }
 
-fn rows(machine: &Topology, bind: Policy, progress: ProgressPolicy, ranks: usize) -> Result<Vec<Row>, Error> {
-    let seats = machine.seats(bind, progress, ranks).map_err(|e| Error::Usage(e.to_string()))?;
+fn rows(
+    machine: &Topology,
+    reserved: usize,
+    bind: Policy,
+    progress: ProgressPolicy,
+    ranks: usize,
+) -> Result<Vec<Row>, Error> {
+    let seats = machine.seats_beside(reserved, bind, progress, ranks);
+    let seats = seats.map_err(|e| Error::Usage(e.to_string()))?;
     let core_of: BTreeMap<usize, usize> = (0..)
         .zip(&machine.cores)
         .flat_map(|(at, core)| core.cpus.iter().map(move |cpu| (*cpu, at)))
@@ -48,6 +56,7 @@ fn rows(machine: &Topology, bind: Policy, progress: ProgressPolicy, ranks: usize
             .set("ranks", ranks)
             .set("bind", bind.name())
             .set("progress", progress.name())
+            .set("reserve", (reserved > 0).then_some(reserved))
             .set("rank", rank)
             .set("core", core)
             .set("cpu", seat.cpu)

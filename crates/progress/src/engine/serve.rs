@@ -1,0 +1,84 @@
+//! What progress threads that share a core do with an engine: one look at a time.
+
+use super::Engine;
+use crate::budget::{Budget, Context, Pass, Work};
+use crate::schedule::crew::Member;
+use crate::stats;
+use core::time::Duration;
+use tocsin_doorbell::Own;
+use tocsin_sync::atomic::Ordering;
+
+impl<W: Work> Engine<W> {
+    /// A turn: some looks, and a pass if there is something. Not for handlers.
+    pub(crate) fn turn(&self, more: bool) -> Option<Pass> {
+        stats::add(&self.stats.turns, 1);
+        self.visit(Context::ProgressThread, more)
+    }
+
+    /// Sleeps until somebody rings or wakes the rank's sleepers; unless there is something already, which has its pass, or `done()`
+    /// says that there is no need. Not for handlers.
+    pub(crate) fn sleep_until_rung(&self, mut done: impl FnMut() -> bool) {
+        // Somebody who was rung and did not hear it is rung again by the pass that follows.
+        let nap = self.unheard.load(Ordering::Relaxed).then_some(super::REMIND_NS).map(Duration::from_nanos);
+        self.own.sleep(nap, || {
+            done() || matches!(self.look(Context::ProgressThread), Some(Pass::Worked | Pass::More))
+        });
+    }
+
+    /// The look-once-more of a thread that no longer polls: after [`Own::end_poll`], which has fenced.
+    pub(crate) fn look_once_more(&self) -> Option<Pass> {
+        self.look(Context::ProgressThread)
+    }
+
+    /// Whether the rank has an operation under way. None: somebody is inside. If that one begins an operation, it wakes the rank's
+    /// sleepers when it leaves. Not for handlers.
+    pub(crate) fn has_operations(&self) -> Option<bool> {
+        if !self.token.lock_or_request() {
+            return None;
+        }
+        // SAFETY: the token is ours; the reference ends before `inside`.
+        let has = unsafe { &*self.work.get() }.has_operations();
+        // SAFETY: the token is ours.
+        unsafe { self.inside(Context::ProgressThread, false, false, Budget::of(Context::ProgressThread)) };
+        Some(has)
+    }
+
+    /// [`visit`](Self::visit) by who looks at other engines, too: one look, and callbacks stay queued.
+    fn glance(&self, more: bool) -> Option<Pass> {
+        if self.token.is_busy() || !self.token.try_lock() {
+            return None;
+        }
+        // SAFETY: the token is ours; the reference ends before `passes`.
+        let something = more || unsafe { &*self.work.get() }.work_left() || self.token.is_requested();
+        let budget = Budget::of(Context::ProgressThread);
+        // SAFETY: the token is ours. What is left is the caller's to come back for.
+        Some(unsafe { self.passes(Context::ProgressThread, something, false, true, budget) }.pass())
+    }
+}
+
+impl<W: Work> Member for Engine<W> {
+    fn own(&self) -> &Own {
+        Engine::own(self)
+    }
+
+    fn visit(&self, more: bool) -> Option<Pass> {
+        self.glance(more)
+    }
+
+    fn look(&self) -> Option<Pass> {
+        if !self.token.lock_or_request() {
+            return None;
+        }
+        // SAFETY: the token is ours; the reference ends before `passes`.
+        let something = unsafe { &*self.work.get() }.work_left();
+        let budget = Budget::of(Context::ProgressThread);
+        // SAFETY: the token is ours.
+        Some(unsafe { self.passes(Context::ProgressThread, something, false, true, budget) }.pass())
+    }
+
+    fn run_callbacks(&self) {
+        if !self.callbacks.is_empty() {
+            Engine::run_callbacks(self);
+        }
+    }
+}
