@@ -3,8 +3,8 @@
 mod plan;
 
 use crate::values::{
-    Backend, Case, Comparison, Completion, ComputeTime, Kernel, Kind, Lmt, Mechanism, Mode, OnFailure, Operation, Sizes,
-    TraceFormat, array, compute_times, computing, counts, repeats, requests, sizes, word,
+    Backend, Case, Comparison, Completion, ComputeTime, Kernel, Kind, Lmt, Mechanism, Mode, OnFailure,
+    Operation, Sizes, TraceFormat, array, compute_times, computing, counts, repeats, requests, sizes, word,
 };
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;

@@ -109,8 +109,7 @@ impl Plan {
         for at in 0..or_none(progress.len()) * or_none(schedules.len()) {
             let (policy, schedule) = (at / or_none(schedules.len()), at % or_none(schedules.len()));
             let (progress, schedule) = (progress.get(policy).copied(), schedules.get(schedule).copied());
-            let plan =
-                Plan { progress: progress.flatten(), schedule: schedule.flatten(), ..self.clone() };
+            let plan = Plan { progress: progress.flatten(), schedule: schedule.flatten(), ..self.clone() };
             plan.is_placeable()?;
             plans.push(plan);
         }

@@ -26,8 +26,8 @@ pub use cli::Cli;
 pub use compute::{Speed, compute};
 pub use error::Error;
 pub use values::{
-    Backend, Case, Comparison, Completion, ComputeTime, Kernel, Kind, Lmt, Mechanism, Mode, OnFailure, Operation, Shape,
-    Sizes, TraceFormat,
+    Backend, Case, Comparison, Completion, ComputeTime, Kernel, Kind, Lmt, Mechanism, Mode, OnFailure,
+    Operation, Shape, Sizes, TraceFormat,
 };
 
 use cli::{BenchCommand, Command};

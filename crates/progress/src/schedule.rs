@@ -46,7 +46,9 @@ pub enum Schedule {
 
 /// No schedule has this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no schedule of progress threads is called `{0}`: use event, round-robin, suspend, semaphore or priority:<0-20>")]
+#[error(
+    "no schedule of progress threads is called `{0}`: use event, round-robin, suspend, semaphore or priority:<0-20>"
+)]
 pub struct UnknownSchedule(String);
 
 impl fmt::Display for Schedule {
@@ -96,7 +98,9 @@ mod tests {
         ] {
             assert_eq!(schedule.to_string().parse::<Schedule>().unwrap(), schedule);
         }
-        for wrong in ["", "fifo", "priority", "priority:", "priority:21", "priority:-1", "priority:+1", "Event"] {
+        for wrong in
+            ["", "fifo", "priority", "priority:", "priority:21", "priority:-1", "priority:+1", "Event"]
+        {
             let error = wrong.parse::<Schedule>().unwrap_err().to_string();
             assert!(error.contains("round-robin") && error.contains("priority:<0-20>"), "{error}");
         }

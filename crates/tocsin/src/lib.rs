@@ -31,7 +31,7 @@ pub use request::{Request, wait_all, wait_any};
 pub use scope::{Scope, ScopedRequest};
 pub use tocsin_world::launcher::{self, Launch, OnFailure, Report};
 pub use tocsin_world::{
-    BackendKind, Bind, Block, Config, DataType, Error, Lmt, Masked, ProgressPlacement, Schedule, Snapshot, Status,
-    ValueIndex32, ValueIndex64,
+    BackendKind, Bind, Block, Config, DataType, Error, Lmt, Masked, ProgressPlacement, Schedule, Snapshot,
+    Status, ValueIndex32, ValueIndex64,
 };
 pub use world::{Child, World, child_entry};

@@ -129,7 +129,9 @@ impl Topology {
         let refused = |why: String| Err(Error::Reserved { cores: reserved, why });
         let cpus = match (reserved, bind) {
             (0, _) => self.place(bind, ranks),
-            (_, Policy::None) => return refused("ranks that are not bound run there, too: bind them by scatter".into()),
+            (_, Policy::None) => {
+                return refused("ranks that are not bound run there, too: bind them by scatter".into());
+            }
             _ if reserved >= self.cores.len() => {
                 return refused(format!("there are {}, and ranks need one", self.cores.len()));
             }

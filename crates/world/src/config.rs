@@ -17,12 +17,12 @@ use crate::error::Error;
 use crate::tune::{Table, Tuning};
 pub(crate) use placement::{cores_of, progress_cpu, sharers_of};
 pub use size::parse_size;
+/// How progress threads of the backend `thread` that share a core are scheduled.
+pub use tocsin_progress::Schedule;
 /// Where ranks run.
 pub use tocsin_topology::Policy as Bind;
 /// Where progress threads of the backend `thread` run.
 pub use tocsin_topology::ProgressPolicy as ProgressPlacement;
-/// How progress threads of the backend `thread` that share a core are scheduled.
-pub use tocsin_progress::Schedule;
 /// Where a rank and its progress thread run.
 pub use tocsin_topology::Seat;
 pub use trace_format::TraceFormat;

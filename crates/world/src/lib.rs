@@ -32,8 +32,8 @@ mod world;
 
 pub use comm::{Comm, Message};
 pub use config::{
-    Bind, Config, DEFAULT_EAGER_MAX, DEFAULT_SIGNAL, DEFAULT_UNEXPECTED_MAX, Lmt, ProgressPlacement, Schedule,
-    Seat, TraceFormat, VARIABLES, Variable, parse_size,
+    Bind, Config, DEFAULT_EAGER_MAX, DEFAULT_SIGNAL, DEFAULT_UNEXPECTED_MAX, Lmt, ProgressPlacement,
+    Schedule, Seat, TraceFormat, VARIABLES, Variable, parse_size,
 };
 pub use error::Error;
 pub use operator::InsideOperator;

@@ -127,23 +127,24 @@ fn sides(args: &Compare, kind: Kind, ranks: Option<u32>, cores: u32) -> Result<V
     }
     // One for each core that is left.
     let fitting = |reserve: u32| ranks.unwrap_or_else(|| cores.saturating_sub(reserve).max(2));
-    let side = |name: &str, ranks: u32, reserve: u32, policy: ProgressPolicy, schedule: Option<Schedule>| Side {
-        name: name.to_owned(),
-        plan: Plan {
-            backend: Some(BackendKind::Thread),
-            kind,
-            ranks,
-            bind: common.bind.unwrap_or(Policy::Scatter),
-            lmt: common.lmt,
-            eager_max: None,
-            algorithm: None,
-            persistent: false,
-            progress: Some(policy),
-            reserve: Some(reserve),
-            schedule,
-            trace: None,
-        },
-    };
+    let side =
+        |name: &str, ranks: u32, reserve: u32, policy: ProgressPolicy, schedule: Option<Schedule>| Side {
+            name: name.to_owned(),
+            plan: Plan {
+                backend: Some(BackendKind::Thread),
+                kind,
+                ranks,
+                bind: common.bind.unwrap_or(Policy::Scatter),
+                lmt: common.lmt,
+                eager_max: None,
+                algorithm: None,
+                persistent: false,
+                progress: Some(policy),
+                reserve: Some(reserve),
+                schedule,
+                trace: None,
+            },
+        };
     let placed = |policy: ProgressPolicy, ranks, reserve| side(policy.name(), ranks, reserve, policy, None);
     let (bind, numa, odd_even) = (ProgressPolicy::Bind, ProgressPolicy::Numa, ProgressPolicy::OddEven);
     Ok(match args.what {
@@ -164,7 +165,7 @@ fn sides(args: &Compare, kind: Kind, ranks: Option<u32>, cores: u32) -> Result<V
         Comparison::Equivalent => {
             let given = |away: u32| {
                 let policy = if away == 0 { bind } else { numa };
-                side(&format!("{away} cores given away"), fitting(away), away, policy, None)
+                side(&format!("{away} given away"), fitting(away), away, policy, None)
             };
             let most = cores.saturating_sub(1).min(2);
             if most < 2 {

@@ -27,7 +27,7 @@ fn every_help_has_an_example() {
     }
     let mut leaves = 0;
     visit(&Cli::command(), &mut leaves);
-    assert_eq!(leaves, 15);
+    assert_eq!(leaves, 16);
 }
 
 #[test]
@@ -48,6 +48,16 @@ fn unknown_values_say_which_exist() {
         ("tocsin bench outstanding --count 0", "at least 1"),
         ("tocsin bench overlap --progress left", "none, bind, numa, smt or odd_even"),
         ("tocsin run -n 2 --progress left -- true", "none, bind, numa, smt or odd_even"),
+        (
+            "tocsin run -n 2 --schedule fifo -- true",
+            "event, round-robin, suspend, semaphore or priority:<0-20>",
+        ),
+        (
+            "tocsin bench coll --schedule priority:21",
+            "event, round-robin, suspend, semaphore or priority:<0-20>",
+        ),
+        ("tocsin bench compare everything", "numa-bind, odd-even, policies, equivalent"),
+        ("tocsin bench compare policies --op igossip", "ibarrier, ibcast, iscatter"),
         ("tocsin plan placement --bind left", "none, scatter or scatter_numa"),
         ("tocsin plan placement --progress left", "none, bind, numa, smt or odd_even"),
         ("tocsin plan placement --ranks 0", "at least 1 and at most 100000"),
@@ -86,6 +96,13 @@ fn the_issues_commands_parse() {
         "tocsin bench coll --op ibcast --backend thread --progress numa,bind --json",
         "tocsin plan split-tree --cores 64 --ranks 2..63 --shape doubling --json",
         "tocsin plan placement --ranks 6 --bind scatter_numa --progress odd_even --json",
+        "tocsin run -n 4 --backend thread --progress numa --reserve 1 --schedule priority:20 -- prog",
+        "tocsin bench coll --op iscan --ranks 16 --kind thread --backend thread --progress numa --reserve 1 --schedule suspend --json",
+        "tocsin bench compare policies --ranks 16 --kind thread --schedule event,round-robin,priority:3 --json",
+        "tocsin bench compare numa-bind --op ibcast,iallreduce --sizes 1K,64K --json",
+        "tocsin bench compare odd-even",
+        "tocsin bench compare equivalent --json",
+        "tocsin plan placement --reserve 1 --progress numa",
         "tocsin bench latency",
         "tocsin bench contention --computing 0..3 --kernel copy,triad --repeat 1,8 --sizes 4,64K --json",
         "tocsin run -n 4 --trace t --trace-format paje --plot plots -- prog",

@@ -98,7 +98,9 @@ impl Member<'_> {
         count: usize,
     ) -> Result<Measured, Error> {
         if self.comm()?.backend() == BackendKind::Poll {
-            return Err(Error::Failed("with the backend poll nothing moves while ranks sleep outside".into()));
+            return Err(Error::Failed(
+                "with the backend poll nothing moves while ranks sleep outside".into(),
+            ));
         }
         let block = self.block;
         let watch = Watch { words: block.copy_area() };

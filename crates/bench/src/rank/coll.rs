@@ -108,7 +108,12 @@ impl Member<'_> {
     }
 
     /// Posts the collective; `None`: the prepared one was started, and nothing posted.
-    pub(super) fn post(&mut self, op: Operation, bytes: usize, root: u32) -> Result<Option<RawRequest>, Error> {
+    pub(super) fn post(
+        &mut self,
+        op: Operation,
+        bytes: usize,
+        root: u32,
+    ) -> Result<Option<RawRequest>, Error> {
         if let Some(prepared) = &mut self.prepared {
             prepared.start()?;
             return Ok(None);

@@ -121,10 +121,8 @@ impl World {
             let context = Arc::as_ptr(engine).cast::<()>();
             let config = Config::new(BackendKind::Thread);
             // SAFETY: the world drops its receivers before its engines and lanes.
-            unsafe {
-                Receiver::install(&lane.descriptor, &config, Engine::<Passing>::handler_entry, context)
-            }
-            .unwrap()
+            unsafe { Receiver::install(&lane.descriptor, &config, Engine::<Passing>::handler_entry, context) }
+                .unwrap()
         };
         let receivers = lanes.iter().zip(&engines).map(receiver).collect();
         let core = Arc::new(ProgressCore::new(true));
@@ -141,9 +139,18 @@ impl World {
     fn until(&self, what: &str, done: impl Fn() -> bool) {
         let begun = std::time::Instant::now();
         while !done() {
-            assert!(begun.elapsed().as_secs() < 60, "{what} never came");
+            assert!(begun.elapsed().as_secs() < 60, "{what} never came: {:?}", self.state());
             std::thread::yield_now();
         }
+    }
+
+    /// Of each rank: items posted and handled, turns, attention.
+    fn state(&self) -> Vec<impl std::fmt::Debug> {
+        let of = |(lane, rank): (&Arc<Lane>, usize)| {
+            let [posted, handled] = [&lane.posted, &lane.handled].map(|n| n.load(Ordering::Relaxed));
+            (posted, handled, self.turns(rank), lane.descriptor.attention())
+        };
+        self.lanes.iter().zip(0..).map(of).collect()
     }
 
     fn is_asleep(&self, rank: usize) -> bool {
@@ -184,7 +191,9 @@ fn a_chain_goes_through_under_every_schedule() {
         let world = World::new(5, schedule);
         for n in 1..=40 {
             world.lanes[0].post();
-            world.until("the end of the chain", || world.lanes[4].handled.load(Ordering::Relaxed) == n);
+            world.until(&format!("the end of the chain, {schedule}"), || {
+                world.lanes[4].handled.load(Ordering::Relaxed) == n
+            });
             if n % 10 == 0 && matches!(schedule, Schedule::Event | Schedule::Semaphore) {
                 world.until("sleep", || (0..5).all(|rank| world.is_asleep(rank)));
             }
@@ -275,7 +284,10 @@ fn one_thread_of_a_crew_is_woken() {
     let others: u64 = (1..8).map(|rank| world.turns(rank) - before[rank]).sum();
     let first = world.turns(0) - before[0];
     // Its thread may find an item before it says that it serves; then the next one's is woken.
-    assert!(first >= 50 && others <= 350 / 2, "{first} turns of the first, {others} of the others for 350 hops");
+    assert!(
+        first >= 50 && others <= 350 / 2,
+        "{first} turns of the first, {others} of the others for 350 hops"
+    );
     world.stop();
 }
 

@@ -188,7 +188,8 @@ fn reserved_cores_are_free_of_ranks() {
         for reserved in 0..nodes * cores {
             for ranks in [1, 2, nodes * cores - reserved, 16] {
                 let what = format!("{nodes} x {cores}, {reserved} reserved, {ranks} ranks");
-                let seats = t.seats_beside(reserved, Policy::ScatterNuma, ProgressPolicy::Numa, ranks).unwrap();
+                let seats =
+                    t.seats_beside(reserved, Policy::ScatterNuma, ProgressPolicy::Numa, ranks).unwrap();
                 let taken: BTreeSet<usize> = seats.iter().map(|seat| seat.cpu.unwrap()).collect();
                 assert_eq!(taken.len(), ranks.min(nodes * cores - reserved), "{what}");
                 if reserved == 0 {
@@ -200,12 +201,16 @@ fn reserved_cores_are_free_of_ranks() {
                 }
             }
         }
-        let refused = |reserved, bind| t.seats_beside(reserved, bind, ProgressPolicy::None, 1).unwrap_err().to_string();
+        let refused =
+            |reserved, bind| t.seats_beside(reserved, bind, ProgressPolicy::None, 1).unwrap_err().to_string();
         assert!(refused(nodes * cores, Policy::Scatter).contains("ranks need one"));
         assert!(refused(1, Policy::None).contains("bind them by scatter"));
     }
     let without = machine(2, 4, 1).without(3);
     let left: Vec<usize> = without.cores.iter().flat_map(|core| core.cpus.clone()).collect();
     assert_eq!(left, [0, 1, 2, 4, 5]);
-    assert_eq!(without.nodes.iter().map(|node| node.cores.clone()).collect::<Vec<_>>(), [vec![0, 1, 2], vec![3, 4]]);
+    assert_eq!(
+        without.nodes.iter().map(|node| node.cores.clone()).collect::<Vec<_>>(),
+        [vec![0, 1, 2], vec![3, 4]]
+    );
 }

@@ -21,6 +21,8 @@ fn right_values_are_taken_and_survive_the_way_to_another_process() {
         ("TOCSIN_TUNE", &[table]),
         ("TOCSIN_BIND", &["none", "scatter", "scatter_numa"]),
         ("TOCSIN_PROGRESS", &["none", "bind", "numa", "smt", "odd_even"]),
+        ("TOCSIN_RESERVE", &["0", "1", "40"]),
+        ("TOCSIN_SCHEDULE", &["event", "round-robin", "suspend", "semaphore", "priority:0", "priority:20"]),
         ("TOCSIN_TOPOLOGY", &["numa:2 core:4 pu:1", "pu:3"]),
         ("TOCSIN_TRACE", &["trace.json", "/tmp/trace.json"]),
         ("TOCSIN_TRACE_FORMAT", &["auto", "chrome", "paje"]),

@@ -107,13 +107,7 @@ impl<'a> World<'a> {
         Ok(world)
     }
 
-    fn start_rank(
-        &mut self,
-        rank: u32,
-        seat: Seat,
-        cores: Option<usize>,
-        sharers: u32,
-    ) -> Result<(), Error> {
+    fn start_rank(&mut self, rank: u32, seat: Seat, cores: Option<usize>, sharers: u32) -> Result<(), Error> {
         let (mut child, lifeline) =
             child::start(self.launch, &self.segment, &self.mark, rank, seat, cores, sharers)?;
         let (out, err) = (child.stdout.take(), child.stderr.take());
