@@ -144,6 +144,11 @@ impl<M: Member> Crew<M> {
     }
 }
 
+/// Whether there was something at one of them; all of them are looked at.
 fn look_at<M: Member>(crew: &[Arc<M>]) -> bool {
-    crew.iter().fold(false, |found, member| matches!(member.look(), Some(Pass::Worked | Pass::More)) || found)
+    let mut found = false;
+    for member in crew {
+        found |= matches!(member.look(), Some(Pass::Worked | Pass::More));
+    }
+    found
 }
