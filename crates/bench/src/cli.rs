@@ -82,8 +82,8 @@ pub(crate) struct Run {
     pub reserve: Option<u32>,
     /// How progress threads that share a core are scheduled (thread backend): event (whoever is woken runs what arrivals made
     /// ready), round-robin (each looks in its turn, for ever), suspend (the same, without those that have no operation under
-    /// way), semaphore (each for its own events only), priority:N (N from 0 to 20: each has N + 1 turns for each one of
-    /// everything else on the core) [default: event]
+    /// way), semaphore (each for its own events only), priority:N (N from 0 to 20: each has N + 1 turns in a row, and
+    /// after all of them everything else on the core has one) [default: event]
     #[arg(long, value_name = "NAME")]
     pub schedule: Option<tocsin_world::Schedule>,
     /// How a rank is notified: auto, uintr, signal, thread, poll [default: auto]
@@ -186,7 +186,7 @@ pub(crate) enum BenchCommand {
     #[command(
         after_help = "Example: tocsin bench compare policies --op iscan --ranks 16 --kind thread\n         \
                       tocsin bench compare numa-bind --op ibcast,iallreduce --sizes 1K,64K\n         \
-                      tocsin bench compare odd-even\n         \
+                      tocsin bench compare odd-even --schedule round-robin\n         \
                       tocsin bench compare equivalent --json"
     )]
     Compare(Compare),
@@ -235,8 +235,8 @@ pub(crate) struct Common {
     #[arg(long, value_name = "N")]
     pub reserve: Option<u32>,
     /// How progress threads that share a core are scheduled (thread backend): event, round-robin, suspend, semaphore,
-    /// priority:N (N from 0 to 20: each has N + 1 turns for each one of everything else on the core); a list is for
-    /// `bench compare policies` [default: event, there all]
+    /// priority:N (N from 0 to 20: each has N + 1 turns in a row, and after all of them everything else on the core has one);
+    /// a list is for `bench compare policies` [default: event, there all]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub schedule: Vec<tocsin_world::Schedule>,
     /// Write plots (SVG and PNG) into this directory

@@ -56,6 +56,7 @@ fn usage_is_2_and_failure_is_1() {
         ("run -n 2 --backend thread --reserve 4096 -- true", 2, "ranks need one"),
         ("bench ring --backend thread --schedule fifo", 2, "round-robin, suspend"),
         ("bench ring --backend thread --schedule event,suspend", 2, "bench compare policies"),
+        ("bench compare odd-even --schedule event,suspend", 2, "one applies here"),
         ("bench compare policies --ranks 1", 2, "2 ranks or more"),
         ("bench compare policies --algorithm rumour", 2, "chain"),
         ("bench compare policies --bind none", 2, "bind them by scatter"),

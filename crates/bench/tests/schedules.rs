@@ -75,7 +75,7 @@ fn compare() {
         sides("policies --ranks 3 --kind process --schedule semaphore,event --op ibcast", "schedule turns"),
         ["semaphore", "event"]
     );
-    assert_eq!(sides("odd-even --ranks 4", "turns"), ["numa", "odd_even"]);
+    assert_eq!(sides("odd-even --ranks 4 --schedule round-robin", "turns schedule"), ["numa", "odd_even"]);
     assert_eq!(sides("numa-bind --sizes 1K", "t_comp_us t_ovrl_us rate_percent"), ["bind", "numa"]);
     let given: Vec<String> = (0..=2.min(cores - 1)).map(|n| format!("{n} given away")).collect();
     assert_eq!(sides("equivalent --sizes 1K", "t_comp_us t_ovrl_us rate_percent"), given);

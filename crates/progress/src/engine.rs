@@ -384,16 +384,11 @@ impl<W: Work> Engine<W> {
             if context == Context::Handler {
                 self.callbacks.notify();
             } else {
-                self.run_callbacks();
+                let ran = self.callbacks.run();
+                stats::add(&self.stats.callbacks, ran as u64);
             }
         }
         left
-    }
-
-    /// Runs the callbacks of what is complete. Not for handlers.
-    fn run_callbacks(&self) {
-        let ran = self.callbacks.run();
-        stats::add(&self.stats.callbacks, ran as u64);
     }
 
     /// [`inside`](Self::inside), but callbacks stay queued. `serves`: the caller goes on with what is left, so that only threads that

@@ -39,8 +39,9 @@ pub enum Schedule {
     Semaphore,
     /// By priority, with this base for progress threads and 0 for everything else on the core. The thread of the highest current
     /// priority runs, of equals the one that has waited for longest. Each time that a thread is chosen its current priority goes
-    /// down by one; from 0 it goes back to the base. So each progress thread has n + 1 turns for each one of the others, and with
-    /// base 0 this is [`RoundRobin`](Schedule::RoundRobin). 0 to [`PRIORITY_MAX`]; more counts as that.
+    /// down by one; from 0 it goes back to the base. So, once all have come down to 0, each progress thread in its turn has base + 1
+    /// turns in a row, and after all of them everything else has one; with base 0 this is [`RoundRobin`](Schedule::RoundRobin).
+    /// 0 to [`PRIORITY_MAX`]; more counts as that.
     Priority(u8),
 }
 

@@ -72,7 +72,6 @@ pub(crate) fn run(args: &Compare) -> Result<(), Error> {
             ("--plot", common.plot.is_some()),
             ("--backend", !common.backend.is_empty()),
             ("--progress", !common.progress.is_empty() && args.what != Comparison::Policies),
-            ("--schedule", !common.schedule.is_empty() && args.what != Comparison::Policies),
             ("--reserve", common.reserve.is_some() && args.what == Comparison::Equivalent),
         ],
     );
@@ -125,6 +124,11 @@ fn sides(args: &Compare, kind: Kind, ranks: Option<u32>, cores: u32) -> Result<V
     if ranks == Some(1) {
         return Err(Error::Usage("bench compare needs 2 ranks or more".into()));
     }
+    if common.schedule.len() > 1 && args.what != Comparison::Policies {
+        return Err(Error::Usage(
+            "--schedule: a list is for `tocsin bench compare policies`, one applies here".into(),
+        ));
+    }
     // One for each core that is left.
     let fitting = |reserve: u32| ranks.unwrap_or_else(|| cores.saturating_sub(reserve).max(2));
     let side =
@@ -145,7 +149,9 @@ fn sides(args: &Compare, kind: Kind, ranks: Option<u32>, cores: u32) -> Result<V
                 trace: None,
             },
         };
-    let placed = |policy: ProgressPolicy, ranks, reserve| side(policy.name(), ranks, reserve, policy, None);
+    let schedule = common.schedule.first().copied();
+    let placed =
+        |policy: ProgressPolicy, ranks, reserve| side(policy.name(), ranks, reserve, policy, schedule);
     let (bind, numa, odd_even) = (ProgressPolicy::Bind, ProgressPolicy::Numa, ProgressPolicy::OddEven);
     Ok(match args.what {
         Comparison::NumaBind => {
@@ -165,7 +171,7 @@ fn sides(args: &Compare, kind: Kind, ranks: Option<u32>, cores: u32) -> Result<V
         Comparison::Equivalent => {
             let given = |away: u32| {
                 let policy = if away == 0 { bind } else { numa };
-                side(&format!("{away} given away"), fitting(away), away, policy, None)
+                side(&format!("{away} given away"), fitting(away), away, policy, schedule)
             };
             let most = cores.saturating_sub(1).min(2);
             if most < 2 {

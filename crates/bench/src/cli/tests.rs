@@ -100,7 +100,7 @@ fn the_issues_commands_parse() {
         "tocsin bench coll --op iscan --ranks 16 --kind thread --backend thread --progress numa --reserve 1 --schedule suspend --json",
         "tocsin bench compare policies --ranks 16 --kind thread --schedule event,round-robin,priority:3 --json",
         "tocsin bench compare numa-bind --op ibcast,iallreduce --sizes 1K,64K --json",
-        "tocsin bench compare odd-even",
+        "tocsin bench compare odd-even --schedule round-robin",
         "tocsin bench compare equivalent --json",
         "tocsin plan placement --reserve 1 --progress numa",
         "tocsin bench latency",

@@ -78,7 +78,8 @@ impl<W: Work> Member for Engine<W> {
 
     fn run_callbacks(&self) {
         if !self.callbacks.is_empty() {
-            Engine::run_callbacks(self);
+            let ran = self.callbacks.run();
+            stats::add(&self.stats.callbacks, ran as u64);
         }
     }
 }

@@ -155,7 +155,7 @@ pub static VARIABLES: &[Variable] = &[
         name: "TOCSIN_SCHEDULE",
         values: "event, round-robin, suspend, semaphore, or priority:N with N from 0 to 20",
         default: "event",
-        meaning: "how the progress threads of the backend thread share a core: event, whoever is woken runs what arrivals made ready; round-robin, each looks in its turn, for ever; suspend, the same, without those that have no operation under way; semaphore, each for its own events only; priority:N, each has N + 1 turns for each one of everything else on the core",
+        meaning: "how the progress threads of the backend thread share a core: event, whoever is woken runs what arrivals made ready; round-robin, each looks in its turn, for ever; suspend, the same, without those that have no operation under way; semaphore, each for its own events only; priority:N, each has N + 1 turns in a row, and after all of them everything else on the core has one",
         internal: false,
         set: |c, v| {
             c.schedule = v.parse().ok()?;
