@@ -3,6 +3,7 @@
 
 use std::mem::{align_of, size_of};
 
+use tocsin_transport::board::{Area, MEMBERS};
 use tocsin_transport::transfer::RECORDS;
 use tocsin_transport::{Class, Publication, Record};
 
@@ -12,8 +13,12 @@ use crate::segment::layout::{Header, PairHead, RankBlock};
 /// Most ranks in one world: the width of the bitmaps in a rank block.
 pub const MAX_RANKS: u32 = 1024;
 
+/// Boards in the segment of a world of at most [`MEMBERS`] ranks; a larger one has none.
+pub const BOARDS: u32 = 16;
+
 /// Everything that is allocated separately starts on such a boundary (bytes).
 const PAGE: u64 = 4096;
+const AREA: u64 = size_of::<Area>() as u64;
 const SLOT: u64 = size_of::<Slot>() as u64;
 const RECORD: u64 = size_of::<Record>() as u64;
 /// The records of single copies and the published receive, at the beginning of what Bulk allocates.
@@ -26,6 +31,9 @@ pub struct Geometry {
     /// Slots and bytes of data per class.
     shapes: [Shape; 4],
     rank_blocks: u64,
+    boards: u64,
+    /// One board: an area for each rank; 0 where there are none.
+    board_bytes: u64,
     pair_areas: u64,
     /// Offsets inside a pair area.
     slots: [u64; 4],
@@ -55,7 +63,12 @@ impl Geometry {
         };
         let shapes = [eager, coll, control, shape(8, 128 << 10, 64 << 10)];
         let rank_blocks = round(size_of::<Header>() as u64, PAGE);
-        let pair_areas = round(rank_blocks + u64::from(ranks) * size_of::<RankBlock>() as u64, PAGE);
+        let boards = round(rank_blocks + u64::from(ranks) * size_of::<RankBlock>() as u64, PAGE);
+        let board_bytes = match ranks as usize {
+            2..=MEMBERS => round(u64::from(ranks) * AREA, PAGE),
+            _ => 0,
+        };
+        let pair_areas = boards + u64::from(BOARDS) * board_bytes;
         let (mut slots, mut data) = ([0; 4], [0; 4]);
         let mut at = round(size_of::<PairHead>() as u64, PAGE);
         for class in [Class::Control, Class::Eager, Class::Coll] {
@@ -76,7 +89,20 @@ impl Geometry {
             65..=256 => 512 << 10,
             _ => 128 << 10,
         };
-        Geometry { ranks, shapes, rank_blocks, pair_areas, slots, data, bulk, pair_bytes, pools, pool_bytes }
+        Geometry {
+            ranks,
+            shapes,
+            rank_blocks,
+            boards,
+            board_bytes,
+            pair_areas,
+            slots,
+            data,
+            bulk,
+            pair_bytes,
+            pools,
+            pool_bytes,
+        }
     }
 
     /// Number of ranks.
@@ -110,7 +136,10 @@ impl Geometry {
         let mut parts = vec![
             u64::from(self.ranks),
             self.rank_blocks,
+            self.boards,
+            self.board_bytes,
             self.pair_areas,
+            AREA,
             self.bulk,
             self.pair_bytes,
             u64::from(self.pool_bytes),
@@ -132,9 +161,20 @@ impl Geometry {
         self.shapes[class.index()]
     }
 
-    /// Bytes from the start that exist from creation on: header and rank blocks.
+    /// Bytes from the start that exist from creation on: header, rank blocks and the world's board, which is the first.
     pub(crate) fn fixed_bytes(&self) -> u64 {
-        self.pair_areas
+        self.boards + self.board_bytes
+    }
+
+    /// Offset and length of a board, if there is one of that number.
+    pub(crate) fn board(&self, index: u32) -> Option<(u64, u64)> {
+        let exists = self.board_bytes > 0 && index < BOARDS;
+        exists.then(|| (self.boards + u64::from(index) * self.board_bytes, self.board_bytes))
+    }
+
+    /// Offset of a rank's area of a board.
+    pub(crate) fn board_area(&self, index: u32, rank: u32) -> Option<u64> {
+        self.board(index).filter(|_| rank < self.ranks).map(|(at, _)| at + u64::from(rank) * AREA)
     }
 
     /// Offset of a rank's block. `rank` is below the number of ranks, here and below.
@@ -198,7 +238,14 @@ mod tests {
                 assert!(pair[0].0 + pair[0].1 <= pair[1].0, "{pair:?}");
             }
             assert!(parts.last().is_some_and(|(at, len)| at + len <= g.pair_bytes));
-            assert!(g.rank_block(ranks - 1) + size_of::<RankBlock>() as u64 <= g.pair(0, 0));
+            let blocks_end = g.rank_block(ranks - 1) + size_of::<RankBlock>() as u64;
+            assert!(blocks_end <= g.boards && g.fixed_bytes() <= g.pair(0, 0));
+            assert_eq!(g.board(0).is_some(), (2..=MEMBERS).contains(&(ranks as usize)));
+            if let Some((last, bytes)) = g.board(BOARDS - 1) {
+                assert!(last + bytes <= g.pair(0, 0));
+                assert!(g.board_area(BOARDS - 1, ranks - 1).is_some_and(|at| at + AREA <= last + bytes));
+                assert!(g.board(BOARDS).is_none() && g.board_area(0, ranks).is_none());
+            }
             let (pools, pool_bytes) = g.pool(0);
             assert_eq!(g.pair(ranks - 1, ranks - 1) + g.pair_bytes, pools);
             assert!(pools.is_multiple_of(PAGE) && pool_bytes.is_power_of_two());

@@ -12,8 +12,9 @@
 //! # Implementation details
 //!
 //! ```text
-//! segment  = header | rank block * ranks | pair area * ranks^2          (sparse)
-//! rank block = doorbell descriptor | life | who has connected to me
+//! segment  = header | rank block * ranks | board * 16 | pair area * ranks^2          (sparse)
+//! rank block = doorbell descriptor | life | who has connected to me | marks of who rings for a board
+//! board      = area * ranks: only the world's is allocated from the start
 //! pair area  = mark | lane heads | Control, Eager, Coll slots | Eager, Coll data
 //!              || records of single copies | Bulk slots | Bulk data
 //! ```
@@ -25,6 +26,8 @@ mod lane;
 
 #[cfg(not(loom))]
 pub mod deaths;
+#[cfg(not(loom))]
+mod boards;
 #[cfg(not(loom))]
 mod error;
 #[cfg(not(loom))]
@@ -39,7 +42,7 @@ mod transport;
 #[cfg(not(loom))]
 pub use error::Error;
 #[cfg(not(loom))]
-pub use geometry::{Geometry, MAX_RANKS};
+pub use geometry::{BOARDS, Geometry, MAX_RANKS};
 #[cfg(not(loom))]
 pub use segment::{Life, Segment};
 #[cfg(not(loom))]

@@ -317,7 +317,7 @@ impl Segment {
     }
 
     #[inline]
-    fn at(&self, offset: u64) -> *mut u8 {
+    pub(crate) fn at(&self, offset: u64) -> *mut u8 {
         debug_assert!(offset < self.geometry.bytes());
         self.base.as_ptr().wrapping_add(offset as usize)
     }
@@ -333,7 +333,7 @@ impl Segment {
         self.allocate(self.geometry.bulk_part(from, to))
     }
 
-    fn allocate(&self, (offset, bytes): (u64, u64)) -> Result<(), (u64, std::io::Error)> {
+    pub(crate) fn allocate(&self, (offset, bytes): (u64, u64)) -> Result<(), (u64, std::io::Error)> {
         file::allocate(self.fd.as_fd(), offset, bytes).map_err(|source| (bytes, source))
     }
 }

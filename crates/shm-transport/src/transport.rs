@@ -192,9 +192,15 @@ impl ShmTransport {
         for i in 0..listed {
             let Some(peer) = self.dirty.get(i).copied() else { break };
             let Some(state) = self.peers.get_mut(peer as usize) else { continue };
-            // SAFETY: the pair is connected, so that its head is allocated, and the block of a rank always is; both
+            // SAFETY: the pair is connected, so that its head is allocated, or the peer is rung for a board, in a world small
+            // enough for a mark in the block; the block of a rank is always allocated. Both
             // are made of atomics and outlive the endpoint. The fence above is the one that `ring` and `hold_back` ask for.
-            let (descriptor, mark) = unsafe { (&(*state.block).descriptor, &(*state.to).mark.0) };
+            let (descriptor, mark) = unsafe {
+                let block = &*state.block;
+                // A peer that is rung for a board need not be connected.
+                let unconnected = block.marks.0.get(self.rank as usize).filter(|_| !has(&self.known, peer));
+                (&block.descriptor, unconnected.unwrap_or_else(|| &(*state.to).mark.0))
+            };
             // Who waits for room has requests that cannot go on: that is urgent, and not held back.
             let frees = state.takes_waiting_sender();
             if state.held {
@@ -484,6 +490,11 @@ unsafe impl Transport for ShmTransport {
                 cleared |= unsafe { (*state.from).mark.0.clear_if_set() };
             }
         }
+        if let Some(block) = self.segment.block(self.rank).filter(|_| self.segment.has_boards()) {
+            for mark in block.marks.0.iter().take(self.segment.ranks() as usize) {
+                cleared |= mark.clear_if_set();
+            }
+        }
         if cleared {
             // SYNC POINT: a sender publishes, fences, reads its mark; here the mark is cleared, fence, the lanes
             // are read. A ring that the mark suppressed is for a packet that the peeks to come will see. The same
@@ -691,6 +702,28 @@ unsafe impl Transport for ShmTransport {
         self.connected().iter().any(|peer| {
             self.peers.get(*peer as usize).is_some_and(|state| state.work_left(has(&self.known_bulk, *peer)))
         })
+    }
+
+    fn announce(&mut self, peer: u32) {
+        if !self.segment.has_boards() {
+            return;
+        }
+        if let Some(state) = self.make_peer(peer) {
+            state.sent = true;
+            state.renewed = true;
+            state.urgency = Urgency::Urgent;
+            self.mark_dirty(peer);
+        }
+    }
+
+    fn would_signal(&self, peer: u32) -> bool {
+        let Some(block) = self.segment.block(peer) else { return false };
+        let attention = block.descriptor.attention();
+        block.descriptor.backend() == Some(BackendKind::Signal)
+            && attention.pollers() == 0
+            && attention.sleepers() == 0
+            && !attention.throttled()
+            && attention.tid() != 0
     }
 
     #[inline]

@@ -22,6 +22,7 @@
 //! Packets are packed into 64-byte slots by [`wire`]; the kinds of packets stand in one table, [`kind`].
 #![warn(missing_debug_implementations)]
 
+pub mod board;
 pub mod conformance;
 mod error;
 pub mod kind;
@@ -33,6 +34,7 @@ pub mod short;
 pub mod transfer;
 pub mod wire;
 
+pub use board::Board;
 pub use error::Error;
 pub use packet::{Arrival, Awaits, Capabilities, Class, Header, Packet, PeerState, Recv, SendOutcome};
 pub use publication::{Notice, Publication};
@@ -220,6 +222,15 @@ pub unsafe trait Transport: Send {
     /// `flush`.
     fn flush_quietly(&mut self) -> bool {
         self.flush();
+        false
+    }
+
+    /// Has [`flush`](Self::flush) ring a rank for something that is not in its lanes, but that this rank has published
+    /// where the other looks in its passes: on a board. The rank need not be connected. Handler-safe, constant.
+    fn announce(&mut self, _peer: u32) {}
+
+    /// Whether a ring would interrupt a rank by signal: a hint, for who may hold it back. Handler-safe, constant.
+    fn would_signal(&self, _peer: u32) -> bool {
         false
     }
 

@@ -2,6 +2,7 @@
 
 use tocsin_doorbell::{Descriptor, Mark};
 use tocsin_sync::atomic::{AtomicU32, AtomicU64};
+use tocsin_transport::board::MEMBERS;
 
 use crate::geometry::MAX_RANKS;
 use crate::lane::LaneHead;
@@ -52,6 +53,8 @@ pub(crate) struct RankBlock {
     pub incoming: Ranks,
     /// Who has allocated Bulk to this rank.
     pub bulk: Ranks,
+    /// By rank: marks of those that ring this one without having connected, for a part on a board.
+    pub marks: BoardMarks,
 }
 
 #[repr(C, align(128))]
@@ -66,6 +69,10 @@ pub(crate) struct State {
     pub probe_value: AtomicU64,
     pub probe_address: AtomicU64,
 }
+
+#[repr(C, align(128))]
+#[derive(Debug)]
+pub(crate) struct BoardMarks(pub [Mark; MEMBERS]);
 
 /// At the beginning of a pair area.
 #[repr(C, align(128))]

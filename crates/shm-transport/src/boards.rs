@@ -1,0 +1,88 @@
+//! The boards of a segment: where the ranks of a communicator meet without messages.
+//!
+//! A segment of a world of few ranks has a row of boards; each has an area for every rank of the world, so that
+//! communicators without common members can use one board. The first is the world's, allocated with the segment; the
+//! others are allocated when a communicator gets them, by each of its members, who then agree whether all of them could.
+
+use core::ptr::NonNull;
+
+use tocsin_transport::Board;
+
+use crate::Segment;
+
+impl Segment {
+    /// Whether there are boards. Handler-safe.
+    #[inline]
+    pub fn has_boards(&self) -> bool {
+        self.geometry().board(0).is_some()
+    }
+
+    /// Allocates a board; whether it is there. The second time it takes next to nothing. User threads only.
+    pub fn allocate_board(&self, index: u32) -> bool {
+        // The first is there from the start.
+        self.geometry().board(index).is_some_and(|part| index == 0 || self.allocate(part).is_ok())
+    }
+
+    /// A board as one of its members uses it: `members` are ranks of the world, of which the `me`th is the caller's. `None`
+    /// when there is none for them. User threads only.
+    ///
+    /// # Safety
+    /// The segment outlives the board, which is [allocated](Self::allocate_board). What [`Board::new`] asks for.
+    pub unsafe fn board(&self, index: u32, members: &[u32], me: u32, context: u32) -> Option<Board> {
+        let area = |rank: &u32| NonNull::new(self.at(self.geometry().board_area(index, *rank)?).cast());
+        let areas = members.iter().map(area).collect::<Option<Box<[_]>>>()?;
+        // SAFETY: the areas lie in the mapping, aligned, and are allocated; the rest is promised by the caller.
+        unsafe { Board::new(areas, me, context) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::BOARDS;
+    use tocsin_transport::board::{MEMBERS, Part};
+
+    #[test]
+    fn members_meet_on_their_board_alone() {
+        let segment = Segment::create(4).unwrap();
+        assert!((0..BOARDS).all(|index| segment.allocate_board(index)));
+        assert!(!segment.allocate_board(BOARDS));
+        // SAFETY: the segment is kept; no area is used twice with one context.
+        let board = |index, members: &[u32], me, context| unsafe {
+            segment.board(index, members, me, context).unwrap()
+        };
+        // Two communicators without common members on one board, and one of both on another.
+        let mut boards = [
+            board(3, &[0, 2], 0, 5),
+            board(3, &[0, 2], 1, 5),
+            board(3, &[3, 1], 0, 5),
+            board(3, &[3, 1], 1, 5),
+            board(4, &[0, 3], 0, 6),
+            board(4, &[0, 3], 1, 6),
+        ];
+        for (at, value) in (0u8..).enumerate().take(boards.len()) {
+            // SAFETY: a byte of this frame's.
+            assert_eq!(unsafe { boards[at].post(u64::from(value), &raw const value, 1) }, 1);
+        }
+        for (at, board) in boards.iter().enumerate() {
+            let other = 1 - at % 2;
+            let from = at - at % 2 + other;
+            assert_eq!(board.part(other, 1), Part::Here { about: from as u64 });
+            let mut got = 0xffu8;
+            // SAFETY: a byte of this frame's.
+            unsafe { board.read(other, 1, 0, &raw mut got, 1) };
+            assert_eq!(usize::from(got), from);
+        }
+    }
+
+    #[test]
+    fn worlds_of_one_and_of_many_have_none() {
+        for ranks in [1, MEMBERS as u32 + 1] {
+            let segment = Segment::create(ranks).unwrap();
+            assert!(!segment.has_boards() && !segment.allocate_board(0));
+            // SAFETY: there is none.
+            assert!(unsafe { segment.board(0, &[0], 0, 1) }.is_none());
+        }
+        assert!(Segment::create(MEMBERS as u32).unwrap().has_boards());
+    }
+}

@@ -1,0 +1,441 @@
+//! A board: memory in which all ranks of a communicator say what they have to say to each other, and read what the
+//! others say.
+//!
+//! Each member owns an [`Area`] and alone writes there; all read. What is done on a board is numbered from 1, the same on
+//! all members: for each number a member *posts its part*, what it contributes, into one of the few slots of its area.
+//! Who has read all the parts that it needs is done with that number. There are no messages, no acknowledgements and no
+//! turns: where all others have posted before, a number takes one reading of each other area.
+//!
+//! # When a slot may be written again
+//! A member *retires* numbers one after the other: those that it is done with and for which it has seen the parts of all
+//! members. It posts no number more than [`OUTSTANDING`] beyond what it has retired, and has [`SLOTS`] slots, twice that.
+//! Let member m post n + SLOTS into the slot of n. Then m has retired n + OUTSTANDING, hence has seen that each member q has
+//! posted it. To post that, q had retired n, hence was done with it: nobody reads what m overwrites.
+//!
+//! For the same reason nobody who looks for the part of a number that he has not retired finds a later one in its place:
+//! who shows him one lies.
+//!
+//! # No lost wake-up
+//! Who has posted and lacks parts says in his slot that he waits, fences, and looks once more. Who posts fences, looks at
+//! the others' parts, and if he finds that his was the last one that somebody needed, rings those who say that they wait. Of
+//! two members' fences one is the later: that member sees what the other did before his. So either the poster sees the
+//! waiting, or the waiter the part; and where the last two parts come at the same time, one of the posters sees both. Who
+//! cannot post, because some part of an older number is missing, says that he is [stuck](Board::be_stuck), likewise.
+//!
+//! # Hostile members
+//! All that is read is read once, as words, and means nothing but what is checked: a stamp is the expected one or it is not,
+//! and what a part is about is compared with what it has to be about. The bytes of a part are the user's, and may be
+//! anything. Nothing that is read here is an address, an index or a length.
+
+use core::ptr::NonNull;
+use tocsin_sync::atomic::{AtomicU64, Ordering, fence, fence_after_rmw};
+
+/// Most members of a board.
+pub const MEMBERS: usize = 64;
+/// Most bytes of a part.
+pub const ROOM: usize = if cfg!(loom) { 8 } else { 2048 };
+/// How far a member may post beyond what it has retired.
+pub const OUTSTANDING: u32 = if cfg!(loom) { 1 } else { 4 };
+/// Slots of an area.
+pub const SLOTS: usize = 2 * OUTSTANDING as usize;
+
+/// The protocol's variation points. [`Real`] is what ships; the others exist in tests, to be caught.
+#[doc(hidden)]
+pub trait Variant {
+    /// What publishes a part.
+    const POST: Ordering = Ordering::Release;
+    /// The poster's fence between its part and its look at the others.
+    const FENCE_AFTER_POST: bool = true;
+    /// The waiter's fence between "I wait" and its last look.
+    const FENCE_BEFORE_LOOK: bool = true;
+    /// Numbers count as retired only when all members have posted them.
+    const SEE_ALL: bool = true;
+}
+
+/// What ships.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Real;
+impl Variant for Real {}
+
+/// One part: its head and its first bytes on one cache line.
+#[repr(C, align(128))]
+#[derive(Debug)]
+struct Slot {
+    /// Context and number of the part that is here.
+    stamp: AtomicU64,
+    /// What its poster says that it is about.
+    about: AtomicU64,
+    /// The stamp once more while its poster waits for others' parts, and is to be rung for them.
+    waits: AtomicU64,
+    data: [AtomicU64; ROOM / 8],
+}
+
+#[repr(C, align(128))]
+#[derive(Debug)]
+struct Alone(AtomicU64);
+
+/// What one member writes. In shared memory; all bytes zero is its beginning. It may be left over from another board,
+/// whose context is another.
+#[repr(C, align(128))]
+#[derive(Debug)]
+pub struct Area {
+    /// The stamp that some member lacks and without which the owner cannot post.
+    stuck: Alone,
+    slots: [Slot; SLOTS],
+}
+
+impl Default for Area {
+    fn default() -> Area {
+        Area::new()
+    }
+}
+
+impl Area {
+    /// Nothing was ever posted.
+    pub fn new() -> Area {
+        let word = || AtomicU64::new(0);
+        Area {
+            stuck: Alone(word()),
+            slots: core::array::from_fn(|_| Slot {
+                stamp: word(),
+                about: word(),
+                waits: word(),
+                data: core::array::from_fn(|_| word()),
+            }),
+        }
+    }
+}
+
+/// What there is of a member's part.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Part {
+    /// Nothing yet.
+    Missing,
+    /// All of it.
+    Here {
+        /// What it is about.
+        about: u64,
+    },
+    /// A part that cannot be here: the member does not keep to the protocol.
+    Corrupt,
+}
+
+/// A board as one of its members uses it, under its engine's token. All methods but [`new`](Self::new) are handler-safe
+/// and wait-free: bounded by the number of members, or by the bytes of a part.
+#[derive(Debug)]
+pub struct Board {
+    areas: Box<[NonNull<Area>]>,
+    me: usize,
+    context: u64,
+    posted: u32,
+    retired: u32,
+    /// So many members have been seen to have posted the number after `retired`.
+    seen: usize,
+}
+
+// SAFETY: the areas are made of atomics, in memory that outlives the board by the promise to `new`.
+unsafe impl Send for Board {}
+// SAFETY: as above; shared use only reads.
+unsafe impl Sync for Board {}
+
+impl Board {
+    /// The board of the members whose areas these are, as number `me` of them uses it. `None` for fewer than two members,
+    /// more than [`MEMBERS`], or a member that is none of them. User threads only: allocates.
+    ///
+    /// # Safety
+    /// The areas outlive the board. This is the only board of this rank with its area; the same context was never before
+    /// used with any of these areas, by members that are among these.
+    pub unsafe fn new(areas: Box<[NonNull<Area>]>, me: u32, context: u32) -> Option<Board> {
+        let me = me as usize;
+        let fits = (2..=MEMBERS).contains(&areas.len()) && me < areas.len() && context != 0;
+        let context = u64::from(context) << 32;
+        fits.then(|| Board { areas, me, context, posted: 0, retired: 0, seen: 0 })
+    }
+
+    /// How many members there are.
+    #[inline]
+    pub fn members(&self) -> usize {
+        self.areas.len()
+    }
+
+    /// This member.
+    #[inline]
+    pub fn me(&self) -> usize {
+        self.me
+    }
+
+    /// The last number that was posted; 0 if none was.
+    #[inline]
+    pub fn posted(&self) -> u32 {
+        self.posted
+    }
+
+    #[inline]
+    fn stamp(&self, number: u32) -> u64 {
+        self.context | u64::from(number)
+    }
+
+    #[inline]
+    fn area(&self, member: usize) -> Option<&Area> {
+        // SAFETY: the area is there as long as the board, by the promise to `new`; it is made of atomics.
+        self.areas.get(member).map(|area| unsafe { area.as_ref() })
+    }
+
+    #[inline]
+    fn slot(&self, member: usize, number: u32) -> Option<&Slot> {
+        self.area(member)?.slots.get(number as usize % SLOTS)
+    }
+
+    /// Whether the next number may be posted, where this member is done with all up to `done`. Retires what can be.
+    #[inline]
+    pub fn has_room(&mut self, done: u32) -> bool {
+        self.has_room_as::<Real>(done)
+    }
+
+    /// [`has_room`](Self::has_room) with variation points.
+    #[doc(hidden)]
+    #[inline]
+    pub fn has_room_as<V: Variant>(&mut self, done: u32) -> bool {
+        // A wrapped difference, so that numbers may wrap.
+        while self.posted.wrapping_sub(self.retired) >= OUTSTANDING {
+            let next = self.retired.wrapping_add(1);
+            if done.wrapping_sub(next) as i32 >= 0 && (!V::SEE_ALL || self.see_all(next)) {
+                self.retired = next;
+                self.seen = 0;
+            } else {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// As [`has_room`](Self::has_room), but changes nothing.
+    #[inline]
+    pub fn would_have_room(&self, done: u32) -> bool {
+        let lacks = self.posted.wrapping_sub(self.retired).wrapping_sub(OUTSTANDING - 1) as i32;
+        let next = |ahead: u32| self.retired.wrapping_add(ahead);
+        lacks <= 0
+            || (1..=lacks as u32).all(|ahead| {
+                let is_here = |member| self.part(member, next(ahead)) != Part::Missing;
+                done.wrapping_sub(next(ahead)) as i32 >= 0 && (0..self.members()).all(is_here)
+            })
+    }
+
+    fn see_all(&mut self, number: u32) -> bool {
+        while self.seen < self.members() {
+            // A part that cannot be here keeps this member from posting, as one that is missing does, until it is read.
+            if !matches!(self.part(self.seen, number), Part::Here { .. }) {
+                return false;
+            }
+            self.seen = self.seen.wrapping_add(1);
+        }
+        true
+    }
+
+    /// This member is done with a number of which it has seen the parts of all: what [`has_room`](Self::has_room) would
+    /// find out by looking.
+    #[inline]
+    pub fn note_done_with_all(&mut self, number: u32) {
+        if self.retired.wrapping_add(1) == number {
+            self.retired = number;
+            self.seen = 0;
+        }
+    }
+
+    /// Posts this member's part of the next number, and fences: looks that follow see the parts of all who posted, or said
+    /// that they wait, before. The number, which is also [`posted`](Self::posted) from then on. There is
+    /// [room](Self::has_room).
+    ///
+    /// # Safety
+    /// `from` is readable for `bytes`, if those are not 0. More than [`ROOM`] are cut.
+    #[inline]
+    pub unsafe fn post(&mut self, about: u64, from: *const u8, bytes: usize) -> u32 {
+        // SAFETY: the caller's promise.
+        unsafe { self.post_as::<Real>(about, from, bytes) }
+    }
+
+    /// [`post`](Self::post) with variation points.
+    ///
+    /// # Safety
+    /// As `post`.
+    #[doc(hidden)]
+    #[inline]
+    pub unsafe fn post_as<V: Variant>(&mut self, about: u64, from: *const u8, bytes: usize) -> u32 {
+        let number = self.posted.wrapping_add(1);
+        self.posted = number;
+        if let Some(slot) = self.slot(self.me, number) {
+            // SAFETY: the caller's promise.
+            unsafe { write(&slot.data, from, bytes) };
+            slot.about.store(about, Ordering::Relaxed);
+            // SYNC POINT: Release publishes the part; pairs with the Acquire of `part`. That the slot may be written at all
+            // comes from the Acquire there, too: `has_room` has seen what the readers posted after they had read it.
+            if V::FENCE_AFTER_POST {
+                slot.stamp.swap(self.stamp(number), V::POST);
+                // SYNC POINT: post, fence, look at the others; they say that they wait, fence, look at this.
+                fence_after_rmw();
+            } else {
+                slot.stamp.store(self.stamp(number), V::POST);
+            }
+        }
+        number
+    }
+
+    /// What there is of a member's part of a number that this member has not retired.
+    #[inline]
+    pub fn part(&self, member: usize, number: u32) -> Part {
+        let Some(slot) = self.slot(member, number) else { return Part::Corrupt };
+        // SYNC POINT: Acquire pairs with the Release of `post`.
+        let stamp = slot.stamp.load(Ordering::Acquire);
+        if stamp == self.stamp(number) {
+            Part::Here { about: slot.about.load(Ordering::Relaxed) }
+        } else if stamp >> 32 == self.context >> 32 && (stamp as u32).wrapping_sub(number) as i32 > 0 {
+            // Of the same board, and later: nobody may overwrite what this member has not retired.
+            Part::Corrupt
+        } else {
+            Part::Missing
+        }
+    }
+
+    /// Says that this member waits for parts of a number that it has posted, and is to be rung for the last of them. The
+    /// caller looks once more.
+    #[inline]
+    pub fn wait_for(&self, number: u32) {
+        self.wait_for_as::<Real>(number);
+    }
+
+    /// [`wait_for`](Self::wait_for) with variation points.
+    #[doc(hidden)]
+    #[inline]
+    pub fn wait_for_as<V: Variant>(&self, number: u32) {
+        let Some(slot) = self.slot(self.me, number) else { return };
+        // SYNC POINT: "I wait", fence, look; a poster posts, fences, and looks who waits.
+        if V::FENCE_BEFORE_LOOK {
+            slot.waits.swap(self.stamp(number), Ordering::Relaxed);
+            fence_after_rmw();
+        } else {
+            slot.waits.store(self.stamp(number), Ordering::Relaxed);
+        }
+    }
+
+    /// Takes that back: this member looks by itself until it says otherwise.
+    #[inline]
+    pub fn look_for(&self, number: u32) {
+        if let Some(slot) = self.slot(self.me, number) {
+            // SYNC POINT: Relaxed: who reads the old value rings once too often.
+            slot.waits.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a member waits for parts of a number.
+    #[inline]
+    pub fn waits(&self, member: usize, number: u32) -> bool {
+        // SYNC POINT: Relaxed: after the fence of `post`.
+        self.slot(member, number).is_some_and(|slot| slot.waits.load(Ordering::Relaxed) == self.stamp(number))
+    }
+
+    /// Says that this member has more to post and no room: who posts the last part of the number that it has to retire
+    /// rings it. The caller asks for room once more.
+    #[cold]
+    pub fn be_stuck(&self) {
+        self.be_stuck_as::<Real>();
+    }
+
+    /// [`be_stuck`](Self::be_stuck) with variation points.
+    #[doc(hidden)]
+    pub fn be_stuck_as<V: Variant>(&self) {
+        let Some(area) = self.area(self.me) else { return };
+        let lacks = self.stamp(self.retired.wrapping_add(1));
+        area.stuck.0.store(lacks, Ordering::Relaxed);
+        if V::FENCE_BEFORE_LOOK {
+            // SYNC POINT: as in `wait_for`.
+            fence(Ordering::SeqCst);
+        }
+    }
+
+    /// Whether a member needs the last part of a number to go on posting.
+    #[inline]
+    pub fn is_stuck(&self, member: usize, number: u32) -> bool {
+        // SYNC POINT: as in `waits`.
+        self.area(member).is_some_and(|area| area.stuck.0.load(Ordering::Relaxed) == self.stamp(number))
+    }
+
+    /// Copies bytes of a member's part, which is [here](Part::Here), from its beginning plus `first`, a multiple of 8 or
+    /// anything.
+    ///
+    /// # Safety
+    /// `to` is writable for `bytes`. Beyond [`ROOM`] nothing is copied.
+    #[inline]
+    pub unsafe fn read(&self, member: usize, number: u32, first: usize, to: *mut u8, bytes: usize) {
+        if let Some(slot) = self.slot(member, number) {
+            // SAFETY: the caller's promise.
+            unsafe { read(&slot.data, first, to, bytes) };
+        }
+    }
+}
+
+/// Stores bytes as words.
+///
+/// # Safety
+/// `from` is readable for `bytes`, if those are not 0.
+#[inline]
+unsafe fn write(data: &[AtomicU64], from: *const u8, bytes: usize) {
+    let (whole, rest) = (bytes / 8, bytes % 8);
+    let (mut words, mut at) = (data.iter(), from);
+    for word in words.by_ref().take(whole) {
+        // SAFETY: below `bytes`; any alignment.
+        unsafe {
+            word.store(at.cast::<u64>().read_unaligned(), Ordering::Relaxed);
+            at = at.add(8);
+        }
+    }
+    if rest > 0
+        && let Some(word) = words.next()
+    {
+        let mut last = [0u8; 8];
+        // SAFETY: the last `rest` of the bytes, fewer than 8.
+        unsafe { core::ptr::copy_nonoverlapping(at, last.as_mut_ptr(), rest) };
+        word.store(u64::from_ne_bytes(last), Ordering::Relaxed);
+    }
+}
+
+/// Loads bytes as words.
+///
+/// # Safety
+/// `to` is writable for `bytes`.
+#[inline]
+unsafe fn read(data: &[AtomicU64], first: usize, to: *mut u8, bytes: usize) {
+    let mut words = data.iter().skip(first / 8);
+    let (mut at, mut left) = (to, bytes);
+    let skip = first % 8;
+    if skip > 0
+        && let Some(word) = words.next()
+    {
+        let (loaded, now) = (word.load(Ordering::Relaxed).to_ne_bytes(), left.min(8usize.wrapping_sub(skip)));
+        let from = loaded.as_ptr().wrapping_add(skip);
+        // SAFETY: skip + now <= 8, and now <= bytes.
+        unsafe {
+            core::ptr::copy_nonoverlapping(from, at, now);
+            at = at.add(now);
+        }
+        left = left.wrapping_sub(now);
+    }
+    for word in words.by_ref().take(left / 8) {
+        // SAFETY: below `bytes`; any alignment.
+        unsafe {
+            at.cast::<u64>().write_unaligned(word.load(Ordering::Relaxed));
+            at = at.add(8);
+        }
+    }
+    left %= 8;
+    if left > 0
+        && let Some(word) = words.next()
+    {
+        let loaded = word.load(Ordering::Relaxed).to_ne_bytes();
+        // SAFETY: the last `left` of the bytes, fewer than 8.
+        unsafe { core::ptr::copy_nonoverlapping(loaded.as_ptr(), at, left) };
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;
