@@ -1,5 +1,6 @@
 //! Building a [`Schedule`] on the user's thread.
 
+use crate::board::Call;
 use crate::kernels::Operator;
 use crate::schedule::{Kind, Line, NONE, ROUND_BITS, Schedule, Status, Step, StepState};
 use crate::{DataType, Error, Group, Op};
@@ -65,12 +66,19 @@ pub struct ScheduleBuilder {
     /// (before, after)
     edges: Vec<(u32, u32)>,
     temp: Option<usize>,
+    board: Option<Call>,
 }
 
 impl ScheduleBuilder {
     /// An empty schedule.
     pub fn new(group: &Group) -> ScheduleBuilder {
-        ScheduleBuilder { group: group.clone(), drafts: Vec::new(), edges: Vec::new(), temp: Some(0) }
+        ScheduleBuilder {
+            group: group.clone(),
+            drafts: Vec::new(),
+            edges: Vec::new(),
+            temp: Some(0),
+            board: None,
+        }
     }
 
     /// This process's rank in the group.
@@ -118,6 +126,19 @@ impl ScheduleBuilder {
     ) -> Result<StepId, Error> {
         let operator = Operator::new(op, data_type)?;
         Ok(self.push(Draft::Reduce { operands, operator }, after))
+    }
+
+    /// Does all of it on the group's board, and no steps.
+    pub(crate) fn on_board(&mut self, call: Call) {
+        self.board = Some(call);
+    }
+
+    /// The number of the group's board.
+    ///
+    /// # Errors
+    /// [`Error::BadSchedule`] for a group that has none.
+    pub(crate) fn board(&self) -> Result<u32, Error> {
+        self.group.board().ok_or(Error::BadSchedule("its group has no board"))
     }
 
     /// A step that does nothing: one name for many dependencies.
@@ -175,6 +196,7 @@ impl ScheduleBuilder {
             state: vec![idle; steps.len()].into_boxed_slice(),
             algorithm: 0,
             group: self.group,
+            board: self.board,
             steps: steps.into_boxed_slice(),
             dependants: dependants.into_boxed_slice(),
             initial,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 pub struct Group {
     ranks: Members,
     me: u32,
+    board: Option<u32>,
 }
 
 #[derive(Clone, Debug)]
@@ -44,7 +45,7 @@ impl Group {
             Some(first) => Members::First(first),
             None => Members::Listed(ranks.into()),
         };
-        Group { ranks: members, me }.checked()
+        Group { ranks: members, me, board: None }.checked()
     }
 
     /// [`new`](Self::new), of a list that is kept, not copied.
@@ -52,12 +53,25 @@ impl Group {
     /// # Errors
     /// As [`new`](Self::new).
     pub fn shared(ranks: Arc<[u32]>, me: u32) -> Result<Group, Error> {
-        Group { ranks: Members::Listed(ranks), me }.checked()
+        Group { ranks: Members::Listed(ranks), me, board: None }.checked()
     }
 
     fn checked(self) -> Result<Group, Error> {
         let size = u32::try_from(self.world_ranks().len()).unwrap_or(u32::MAX);
         if self.me < size { Ok(self) } else { Err(Error::NoSuchRank { what: "rank", rank: self.me, size }) }
+    }
+
+    /// The same group with a board, by the number that [`Nbc::open_board`](crate::Nbc::open_board) gave. Either all members
+    /// have one, and it is the same, or none has: their algorithms differ.
+    #[must_use]
+    pub fn with_board(self, board: u32) -> Group {
+        Group { board: Some(board), ..self }
+    }
+
+    /// The number of its board.
+    #[inline]
+    pub fn board(&self) -> Option<u32> {
+        self.board
     }
 
     /// This process's rank.

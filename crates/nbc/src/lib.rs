@@ -20,6 +20,7 @@
 
 mod algorithms;
 mod arguments;
+pub mod board;
 pub mod builder;
 mod datatype;
 mod error;

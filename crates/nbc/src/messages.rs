@@ -73,6 +73,19 @@ pub trait Messages {
     /// so. A rank that has finalized has done its part of every collective. Handler-safe.
     fn failed_among(&self, ranks: &[u32]) -> Option<(u32, Code)>;
 
+    /// Makes rings to a world rank as fast as they can be. False: it has yet to join, ask again. User threads only.
+    fn prepare_ring(&mut self, _rank: u32) -> bool {
+        true
+    }
+
+    /// Has a world rank rung, before the engine's token is released, for what stands on a board. Handler-safe.
+    fn announce(&mut self, _rank: u32) {}
+
+    /// Whether a ring would interrupt it by signal. Handler-safe.
+    fn would_signal(&self, _rank: u32) -> bool {
+        false
+    }
+
     /// As [`failed_among`](Self::failed_among), but without waiting for what a dead rank had sent: whom to blame when
     /// another rank has given up a message, because it knew of a death first. Handler-safe.
     fn blame(&self, ranks: &[u32]) -> Option<(u32, Code)> {
@@ -138,6 +151,21 @@ impl<T: Transport> Messages for P2p<T> {
 
     fn failures(&self) -> u64 {
         self.failed_epoch()
+    }
+
+    fn prepare_ring(&mut self, rank: u32) -> bool {
+        // Asked first: who joins meanwhile is prepared.
+        let joined = self.transport().peer_state(rank) != PeerState::Absent;
+        self.transport_mut().prepare_rings(rank);
+        joined
+    }
+
+    fn announce(&mut self, rank: u32) {
+        self.transport_mut().announce(rank);
+    }
+
+    fn would_signal(&self, rank: u32) -> bool {
+        self.transport().would_signal(rank)
     }
 
     fn failed_among(&self, ranks: &[u32]) -> Option<(u32, Code)> {

@@ -8,6 +8,7 @@
 //! again.
 
 use crate::Group;
+use crate::board::Call;
 use crate::kernels::Operator;
 use tocsin_progress::slots::Id;
 
@@ -77,6 +78,8 @@ pub struct Schedule {
     pub(crate) group: Group,
     /// Where it comes from: see [`trace`](crate::trace).
     pub(crate) algorithm: u16,
+    /// What it does on the board of its group, instead of steps.
+    pub(crate) board: Option<Call>,
     pub(crate) steps: Box<[Step]>,
     pub(crate) dependants: Box<[u32]>,
     pub(crate) state: Box<[StepState]>,
@@ -98,14 +101,14 @@ impl Schedule {
         &self.group
     }
 
-    /// Number of steps.
+    /// Number of steps: none, where it is done on a board.
     pub fn len(&self) -> usize {
         self.steps.len()
     }
 
     /// Whether there is nothing to do, so that the collective completes when it is started.
     pub fn is_empty(&self) -> bool {
-        self.steps.is_empty()
+        self.steps.is_empty() && self.board.is_none()
     }
 
     /// Messages that this rank sends, with their bytes.

@@ -5,6 +5,7 @@ use crate::builder::ScheduleBuilder;
 use crate::order::{Shape, Share};
 use crate::schedule::Schedule;
 use crate::{Error, Group, algorithms};
+use tocsin_transport::board::{MEMBERS, ROOM};
 
 pub use crate::arguments::{Arguments, Block};
 pub use crate::operation::{Operation, UnknownOperation};
@@ -18,17 +19,27 @@ pub struct Restrictions {
     pub max_ranks: u32,
     /// Needs a number of ranks that is a power of two.
     pub power_of_two: bool,
+    /// Is done on the communicator's board: needs one, and takes no more than [fits there](crate::board::fits).
+    pub board: bool,
 }
 
 impl Restrictions {
+    /// Those of what is done on a board.
+    pub const BOARD: Restrictions =
+        Restrictions { max_ranks: MEMBERS as u32, board: true, ..Restrictions::NONE };
+
     /// None at all.
     pub const NONE: Restrictions =
-        Restrictions { commutative: false, max_ranks: u32::MAX, power_of_two: false };
+        Restrictions { commutative: false, max_ranks: u32::MAX, power_of_two: false, board: false };
 
-    /// Why these arguments are excluded, if they are.
+    /// Why these arguments are excluded, if they are. Where a board is needed, that there is one is for the caller to see
+    /// to.
     pub fn refusal(&self, arguments: &Arguments, ranks: u32) -> Option<&'static str> {
         if self.commutative && !arguments.is_commutative() {
             return Some("changes the order of operands and so needs a commutative operator");
+        }
+        if self.board && (ranks as usize > MEMBERS || !crate::board::fits(arguments, ranks as usize)) {
+            return Some(TOO_MUCH);
         }
         if ranks > self.max_ranks {
             return Some("has more rounds than a message tag can number with so many ranks");
@@ -39,6 +50,11 @@ impl Restrictions {
         None
     }
 }
+
+const TOO_MUCH: &str = "takes at most 64 ranks, 2048 bytes from each and 32768 in all";
+const NO_BOARD: &str = "needs memory that all ranks of the communicator share, which this one has not: worlds of 2 to 64 \
+                        ranks have some for their first communicators";
+const _: () = assert!(MEMBERS == 64 && ROOM == 2048 && crate::board::MOST == 32 << 10);
 
 /// Translates a call into steps.
 pub type Compile = fn(&Arguments, &mut ScheduleBuilder) -> Result<(), Error>;
@@ -68,11 +84,13 @@ pub static ALGORITHMS: &[Algorithm] = &[
     algorithms::ibarrier_dissemination::ALGORITHM,
     algorithms::ibarrier_tree::ALGORITHM,
     algorithms::ibarrier_linear::ALGORITHM,
+    algorithms::ibarrier_shm::ALGORITHM,
     algorithms::ibcast_binomial::ALGORITHM,
     algorithms::ibcast_quaternary::ALGORITHM,
     algorithms::ibcast_chain::ALGORITHM,
     algorithms::ibcast_scatter_allgather::ALGORITHM,
     algorithms::ibcast_linear::ALGORITHM,
+    algorithms::ibcast_shm::ALGORITHM,
     algorithms::iscatter_binomial::ALGORITHM,
     algorithms::iscatter_linear::ALGORITHM,
     algorithms::iscatter_linear::DISPLACED,
@@ -83,6 +101,7 @@ pub static ALGORITHMS: &[Algorithm] = &[
     algorithms::iallgather_ring::ALGORITHM,
     algorithms::iallgather_recursive_doubling::ALGORITHM,
     algorithms::iallgather_bruck::ALGORITHM,
+    algorithms::iallgather_shm::ALGORITHM,
     algorithms::iallgather_linear::DISPLACED,
     algorithms::iallgather_ring::DISPLACED,
     algorithms::iallgather_recursive_doubling::DISPLACED,
@@ -90,6 +109,7 @@ pub static ALGORITHMS: &[Algorithm] = &[
     algorithms::ialltoall_linear::ALGORITHM,
     algorithms::ialltoall_pairwise::ALGORITHM,
     algorithms::ialltoall_bruck::ALGORITHM,
+    algorithms::ialltoall_shm::ALGORITHM,
     algorithms::ialltoallv_linear::ALGORITHM,
     algorithms::ialltoallv_pairwise::ALGORITHM,
     algorithms::ialltoallv_linear::TYPED,
@@ -98,10 +118,12 @@ pub static ALGORITHMS: &[Algorithm] = &[
     algorithms::iallreduce_reduce_bcast::ALGORITHM,
     algorithms::iallreduce_rabenseifner::ALGORITHM,
     algorithms::iallreduce_ring::ALGORITHM,
+    algorithms::iallreduce_shm::ALGORITHM,
     algorithms::ireduce_binomial::ALGORITHM,
     algorithms::ireduce_binomial_root::ALGORITHM,
     algorithms::ireduce_rabenseifner::ALGORITHM,
     algorithms::ireduce_linear::ALGORITHM,
+    algorithms::ireduce_shm::ALGORITHM,
     algorithms::ireduce_scatter_reduce_scatter::ALGORITHM,
     algorithms::ireduce_scatter_halving::ALGORITHM,
     algorithms::ireduce_scatter_pairwise::ALGORITHM,
@@ -131,8 +153,21 @@ pub fn find(operation: Operation, name: &str) -> Result<&'static Algorithm, Erro
     })
 }
 
-/// The algorithm that the library takes by itself. The same on all ranks, because it looks at nothing but what all
-/// ranks know.
+/// The algorithm that the library takes by itself on a group. The same on all ranks, because it looks at nothing but what
+/// all ranks know.
+pub fn choose_for(arguments: &Arguments, group: &Group) -> &'static Algorithm {
+    let on_board = group.board().and_then(|_| on_board(arguments.operation()));
+    on_board
+        .filter(|a| a.restrictions.refusal(arguments, group.size()).is_none())
+        .unwrap_or_else(|| choose(arguments, group.size()))
+}
+
+/// The algorithm that uses a board.
+fn on_board(operation: Operation) -> Option<&'static Algorithm> {
+    of(operation).find(|a| a.restrictions.board)
+}
+
+/// The algorithm that the library takes by itself where there is no board.
 pub fn choose(arguments: &Arguments, ranks: u32) -> &'static Algorithm {
     // Defaults until `tocsin tune` measures them: the orders of magnitude at which MPICH and Open MPI switch too.
     let bytes = arguments.size_bytes();
@@ -165,7 +200,8 @@ pub fn choose(arguments: &Arguments, ranks: u32) -> &'static Algorithm {
         Operation::Ialltoall if bytes <= 32 << 10 => "linear",
         Operation::Ialltoall => "pairwise",
     };
-    let able = |a: &&Algorithm| a.restrictions.refusal(arguments, ranks).is_none();
+    let able =
+        |a: &&Algorithm| !a.restrictions.board && a.restrictions.refusal(arguments, ranks).is_none();
     of(arguments.operation())
         .find(|a| a.name == name)
         .filter(able)
@@ -187,11 +223,15 @@ pub fn compile(
     arguments.check(group)?;
     let operation = arguments.operation();
     let chosen = match algorithm {
-        None => choose(arguments, group.size()),
+        None => choose_for(arguments, group),
         Some(name) => find(operation, name)?,
     };
-    if let Some(why) = chosen.restrictions.refusal(arguments, group.size()) {
-        let able = of(operation).filter(|a| a.restrictions.refusal(arguments, group.size()).is_none());
+    let refusal = |a: &Algorithm| match a.restrictions.board && group.board().is_none() {
+        true => Some(NO_BOARD),
+        false => a.restrictions.refusal(arguments, group.size()),
+    };
+    if let Some(why) = refusal(chosen) {
+        let able = of(operation).filter(|a| refusal(a).is_none());
         return Err(Error::Restricted { operation, name: chosen.name, why, others: names(able) });
     }
     let mut builder = ScheduleBuilder::new(group);

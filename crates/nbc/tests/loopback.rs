@@ -6,7 +6,7 @@ mod common;
 
 use common::driver::{Lower, Machine, Rank, steps};
 use common::model::{AFFINE, Case, affine_op};
-use common::{Random, has_blocks};
+use common::{Random, has_blocks, most, takes};
 use std::sync::Arc;
 use tocsin_nbc::table::{self, Operation};
 use tocsin_nbc::{DataType, Op};
@@ -60,18 +60,14 @@ fn case(random: &mut Random, ranks: u32, operation: Operation, algorithm: Option
     let commutative = algorithm.is_some_and(|a| table::find(operation, a).unwrap().restrictions.commutative);
     let user = random.chance(20) && !commutative;
     let (data_type, op) = if user { (AFFINE, affine_op()) } else { *random.pick(&TYPES) };
-    let most = (1 << 20) / ranks as usize;
+    let named = algorithm.map(|name| table::find(operation, name).unwrap());
+    let most = ((1 << 20) / ranks as usize).min(most(named, ranks));
     let bytes = (*random.pick(&BYTES)).min(most);
     let bytes = if has_blocks(operation) { bytes / ranks as usize } else { bytes };
     let count = bytes / data_type.size();
     let root = random.below(ranks as usize) as u32;
     let (in_place, layout) = (random.chance(40), random.word());
     Case { operation, algorithm, root, data_type, op, count, in_place, layout }
-}
-
-/// Whether the algorithm takes so many ranks.
-fn takes(algorithm: &table::Algorithm, ranks: u32) -> bool {
-    !algorithm.restrictions.power_of_two || ranks.is_power_of_two()
 }
 
 fn with_thread(test: impl FnOnce()) {
@@ -143,7 +139,7 @@ fn handlers_alone_carry_a_rank_that_has_posted() {
                     root: 0,
                     data_type,
                     op,
-                    count: bytes / 8,
+                    count: bytes.min(most(Some(algorithm), 4) / if has_blocks(algorithm.operation) { 4 } else { 1 }) / 8,
                     in_place: false,
                     layout: random.word(),
                 };

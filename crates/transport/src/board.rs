@@ -334,6 +334,12 @@ impl Board {
         self.slot(member, number).is_some_and(|slot| slot.waits.load(Ordering::Relaxed) == self.stamp(number))
     }
 
+    /// The number that this member has to retire next.
+    #[inline]
+    pub fn lacking(&self) -> u32 {
+        self.retired.wrapping_add(1)
+    }
+
     /// Says that this member has more to post and no room: who posts the last part of the number that it has to retire
     /// rings it. The caller asks for room once more.
     #[cold]
@@ -345,7 +351,7 @@ impl Board {
     #[doc(hidden)]
     pub fn be_stuck_as<V: Variant>(&self) {
         let Some(area) = self.area(self.me) else { return };
-        let lacks = self.stamp(self.retired.wrapping_add(1));
+        let lacks = self.stamp(self.lacking());
         area.stuck.0.store(lacks, Ordering::Relaxed);
         if V::FENCE_BEFORE_LOOK {
             // SYNC POINT: as in `wait_for`.

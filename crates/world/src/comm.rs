@@ -2,7 +2,7 @@
 
 mod agree;
 mod collectives;
-mod messages;
+pub(crate) mod messages;
 
 use std::sync::Arc;
 
@@ -10,6 +10,7 @@ use tocsin_nbc::Group;
 use tocsin_progress::Context;
 use tocsin_sync::atomic::{AtomicU32, Ordering};
 
+use crate::boards::WORLD_BOARD;
 use crate::error::Error;
 use crate::rank::Rank;
 use crate::{BackendKind, Snapshot};
@@ -56,12 +57,30 @@ impl Comm {
     pub(crate) fn world(rank: Arc<Rank>) -> Result<Comm, Error> {
         let all: Vec<u32> = (0..rank.segment.ranks()).collect();
         let me = rank.rank;
-        Comm::of(rank, &all, me, WORLD_CONTEXT)
+        let board = rank.segment.has_boards().then_some(WORLD_BOARD);
+        Comm::of(rank, &all, me, WORLD_CONTEXT, board)
     }
 
-    /// A communicator of the world ranks `members`, among which this rank is number `me`.
-    fn of(rank: Arc<Rank>, members: &[u32], me: u32, context: u32) -> Result<Comm, Error> {
-        let group = Group::new(members, me).map_err(|e| crate::outcome::collective_error("split", e))?;
+    /// A communicator of the world ranks `members`, among which this rank is number `me`, with a board that all of them
+    /// have.
+    fn of(
+        rank: Arc<Rank>,
+        members: &[u32],
+        me: u32,
+        context: u32,
+        board: Option<u32>,
+    ) -> Result<Comm, Error> {
+        let refused = |e| crate::outcome::collective_error("split", e);
+        let mut group = Group::new(members, me).map_err(refused)?;
+        // SAFETY: - the segment, which `Rank` keeps beside the engine, outlives it
+        //         - the board was allocated: the world's with the segment, others when they were offered
+        //         - it is this rank's alone, and contexts are not given out again: `boards.rs`, `agree.rs`.
+        if let Some(board) = board
+            && let Some(board) = unsafe { rank.segment.board(board, members, me, context) }
+        {
+            let number = rank.enter().nbc.open_board(board, &group).map_err(refused)?;
+            group = group.with_board(number);
+        }
         let identity = members.iter().zip(0..).all(|(world, here)| *world == here);
         let ranks_here = (!identity).then(|| {
             let mut here = vec![u32::MAX; rank.segment.ranks() as usize].into_boxed_slice();

@@ -13,6 +13,7 @@ use tocsin_shm_transport::{Life, Segment, ShmTransport};
 use tocsin_sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use crate::BackendKind;
+use crate::boards::Boards;
 use crate::bootstrap::{Place, segment_error};
 use crate::config::{Config, ProgressPlacement, Seat, progress_cpu};
 use crate::error::Error;
@@ -43,6 +44,8 @@ pub(crate) struct Rank {
     pub(crate) eager_max: usize,
     /// How far this rank has handed out the context ids that it owns: `comm/agree.rs`.
     pub(crate) next_context: AtomicU32,
+    /// The boards that its communicators have.
+    pub(crate) boards: Boards,
     parked: Mutex<Parked>,
 }
 
@@ -158,6 +161,7 @@ fn try_join(place: Place, config: &Config) -> Result<(Arc<Rank>, Bound), Error> 
         blocked,
         eager_max: thresholds.eager_max,
         next_context: AtomicU32::new(crate::comm::FIRST_CONTEXT),
+        boards: Boards::new(),
         parked: Mutex::default(),
     };
     let shared = Arc::new(shared);

@@ -82,11 +82,13 @@ unsafe impl Work for RankState {
 
     #[inline]
     fn leave_quietly(&mut self) -> bool {
-        self.p2p.transport_mut().flush_quietly()
+        let held = self.nbc.announce_quietly(&mut self.p2p);
+        self.p2p.transport_mut().flush_quietly() || held
     }
 
     #[inline]
     fn leave(&mut self) {
+        self.nbc.announce(&mut self.p2p);
         self.p2p.transport_mut().flush();
     }
 

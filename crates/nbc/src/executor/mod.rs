@@ -7,6 +7,7 @@
 //! indices in memory that exists since the post. User operators that a handler meets are put into a second list, which
 //! the next pass outside a handler takes up.
 
+mod board;
 mod list;
 mod run;
 
@@ -14,12 +15,13 @@ use crate::messages::Messages;
 use crate::schedule::{Kind, NONE, Schedule};
 use crate::trace::Started;
 use crate::{Error, Group};
+use board::{Place, Scratch, Seat};
 use list::{Link, Queue, StepList};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use tocsin_progress::Trace;
 use tocsin_progress::budget::{Budget, Context, Pass};
-use tocsin_progress::completion::{Completion, Outcome};
+use tocsin_progress::completion::{Code, Completion, Outcome};
 use tocsin_progress::slots::{Id, Slots};
 use tocsin_sync::clock::now_ns;
 
@@ -58,6 +60,8 @@ struct Active {
     in_deferred_queue: bool,
     next_deferred: u32,
     next_garbage: u32,
+    /// In the line of its board.
+    place: Place,
 }
 
 impl Active {
@@ -80,6 +84,7 @@ impl Active {
             in_deferred_queue: false,
             next_deferred: NONE,
             next_garbage: NONE,
+            place: Place::NOWHERE,
         }
     }
 }
@@ -98,6 +103,15 @@ pub struct Nbc {
     trace: Option<Arc<Trace>>,
     /// The next start's name in the trace.
     instance: u16,
+    /// The boards, by the numbers that groups name.
+    seats: Vec<Seat>,
+    /// Seats with a line.
+    waiting: u32,
+    /// Seats that have members to be rung.
+    telling: u32,
+    /// A handler has met a user operator on a board.
+    deferred_on_board: bool,
+    scratch: Scratch,
 }
 
 /// Bytes that steps have copied and combined, by who ran them.
@@ -130,6 +144,11 @@ impl Nbc {
             copied: Copied::default(),
             trace: None,
             instance: 0,
+            seats: Vec::new(),
+            waiting: 0,
+            telling: 0,
+            deferred_on_board: false,
+            scratch: Scratch::default(),
         }
     }
 
@@ -175,7 +194,10 @@ impl Nbc {
         context: u32,
     ) -> Result<Id, Error> {
         self.collect(messages);
-        connect(messages, &schedule)?;
+        match &schedule.board {
+            Some(call) => self.prepare_rings(messages, call.board),
+            None => connect(messages, &schedule)?,
+        }
         let memory = |_| Error::OutOfMemory { bytes: std::mem::size_of::<Active>() };
         self.slots.reserve(1).map_err(memory)?;
         if let Err(error) = reserve(messages, &mut schedule) {
@@ -223,6 +245,9 @@ impl Nbc {
                     messages.prepare_peer(peer, 0)?;
                 }
             }
+            if let Some(board) = schedule.board.as_ref().map(|call| call.board) {
+                self.prepare_rings(messages, board);
+            }
         }
         // SAFETY: - promised by the caller.
         unsafe { self.run(messages, id, sequence) }
@@ -265,6 +290,7 @@ impl Nbc {
         }
         self.running += 1;
         let is_empty = schedule.is_empty();
+        let board = schedule.board.as_ref().map(|call| call.board);
         let failures = Some(messages.failures());
         let dead = match active.alive_at == failures {
             true => None,
@@ -276,7 +302,16 @@ impl Nbc {
         match dead {
             Some(outcome) => self.end(id, outcome),
             None if is_empty => self.end(id, Outcome::default()),
-            None => self.ready.push(&mut self.slots, id.index, Link::Ready),
+            None => match board {
+                Some(at) if self.line_up(id, at) => {
+                    self.end(id, Outcome { code: Code::Protocol, ..Outcome::default() });
+                }
+                Some(at) => {
+                    while self.advance(messages, at, &mut Budget::user()) == Pass::More {}
+                    return Ok(());
+                }
+                None => self.ready.push(&mut self.slots, id.index, Link::Ready),
+            },
         }
         while self.progress(messages, &mut Budget::user()) == Pass::More {}
         Ok(())
@@ -331,12 +366,12 @@ impl Nbc {
 
     /// Whether steps with user operators wait for a pass outside handlers. Handler-safe.
     pub fn has_deferred_user_steps(&self) -> bool {
-        !self.deferred.is_empty()
+        !self.deferred.is_empty() || self.deferred_on_board
     }
 
     /// Whether [`progress`](Self::progress) has steps to run, whatever arrives. Handler-safe.
     pub fn work_left(&self) -> bool {
-        !self.ready.is_empty()
+        !self.ready.is_empty() || self.boards_left()
     }
 
     /// Whether members of running collectives may have ended since the last pass. Handler-safe.

@@ -49,6 +49,11 @@ impl Nbc {
         if !is_handler(budget.context()) {
             self.recall_deferred();
         }
+        match self.advance_all(messages, budget) {
+            Pass::More => return Pass::More,
+            Pass::Worked => pass = Pass::Worked,
+            Pass::Idle => {}
+        }
         loop {
             while let Some((cookie, outcome)) = messages.next_completed() {
                 self.arrived(messages, cookie, outcome);
@@ -306,6 +311,7 @@ impl Nbc {
             trace.record_at(now, trace::ENDED, a, b);
         }
         active.stage = Stage::Resting;
+        let on_board = active.place.is_somewhere();
         active.ready = super::StepList::EMPTY;
         active.deferred = super::StepList::EMPTY;
         if active.detached {
@@ -315,9 +321,12 @@ impl Nbc {
         }
         self.running = self.running.saturating_sub(1);
         completion.finish(outcome);
+        if on_board {
+            self.leave_line(id);
+        }
     }
 
-    fn count(&mut self, context: Context, bytes: usize) {
+    pub(super) fn count(&mut self, context: Context, bytes: usize) {
         let counter = match context {
             Context::User => &mut self.copied.user,
             Context::Handler => &mut self.copied.handler,

@@ -14,6 +14,10 @@ fn group(ranks: u32, me: u32) -> Group {
     Group::new(&(0..ranks).map(|r| 7 + 3 * r).collect::<Vec<_>>(), me).unwrap()
 }
 
+fn group_with_board(ranks: u32, me: u32) -> Group {
+    group(ranks, me).with_board(0)
+}
+
 /// Blocks in reverse order with gaps. Where each pair of ranks has a length of its own, all are alike here.
 fn blocks(operation: Operation, ranks: u32, bytes: usize) -> Vec<Block> {
     let exchange = matches!(operation, Operation::Ialltoallv | Operation::Ialltoallw);
@@ -63,9 +67,10 @@ fn arguments<'a>(
     }
 }
 
-/// Whether the algorithm takes so many ranks.
+/// Whether the algorithm takes so many ranks, by messages.
 fn takes(algorithm: &Algorithm, ranks: u32) -> bool {
-    ranks <= algorithm.restrictions.max_ranks
+    !algorithm.restrictions.board
+        && ranks <= algorithm.restrictions.max_ranks
         && (!algorithm.restrictions.power_of_two || ranks.is_power_of_two())
 }
 
@@ -230,7 +235,7 @@ fn the_table_is_well_formed() {
         assert_eq!(operation.name().parse::<Operation>().unwrap(), *operation);
         let mut names: Vec<_> = of(*operation).map(|a| a.name).collect();
         let first = of(*operation).next().unwrap().restrictions;
-        assert!(first.max_ranks == u32::MAX && !first.commutative && !first.power_of_two);
+        assert!(!first.board && first.max_ranks == u32::MAX && !first.commutative && !first.power_of_two);
         names.sort_unstable();
         let before = names.len();
         names.dedup();
@@ -293,12 +298,12 @@ fn bad_arguments_are_clear_errors() {
         (
             bcast(0, 8),
             Some("tree"),
-            "ibcast has no algorithm `tree`; it has: binomial, 4-ary, chain, scatter-allgather, linear",
+            "ibcast has no algorithm `tree`; it has: binomial, 4-ary, chain, scatter-allgather, linear, shm",
         ),
         (
             Arguments::Ibarrier,
             Some("ring"),
-            "ibarrier has no algorithm `ring`; it has: dissemination, tree, linear",
+            "ibarrier has no algorithm `ring`; it has: dissemination, tree, linear, shm",
         ),
         (reduce(1, DataType::F64, Op::BAnd), None, "operator band does not exist for elements of type f64"),
         (reduce(1, DataType::F32, Op::LOr), None, "logical operators take integers"),
@@ -319,6 +324,7 @@ fn bad_arguments_are_clear_errors() {
         (to_root(None, 1), None, "only the root has an in-place form"),
         (to_root(Some((RECV + 8) as *const u8), 0), None, "the send and the receive buffer overlap"),
         (to_root(None, 0), Some("binomial-root"), "needs a commutative operator"),
+        (Arguments::Ibarrier, Some("shm"), "needs memory that all ranks of the communicator share"),
         (gather(None, 1), None, "only the root has an in-place form"),
         (gather(Some(SEND as *const u8), 9), None, "root 9 does not exist"),
         (gather(Some((RECV + 4) as *const u8), 0), None, "the send and the receive buffer overlap"),
@@ -329,4 +335,34 @@ fn bad_arguments_are_clear_errors() {
         assert!(error.contains(message), "{error}");
     }
     assert!(Group::new(&[0, 1], 2).unwrap_err().to_string().contains("rank 2 does not exist"));
+}
+
+/// Which sizes go by the board, that all ranks agree, and what is compiled then.
+#[test]
+fn the_board_takes_what_fits() {
+    let fits = |operation, bytes, ranks: u32| {
+        let of = |me| arguments(operation, bytes, 1, false, me, (&[], &[]));
+        let names = (0..ranks).map(|me| {
+            let chosen = choose_for(&of(me), &group_with_board(ranks, me));
+            let schedule = compile(&group_with_board(ranks, me), &of(me), None).unwrap();
+            let on_board = chosen.restrictions.board;
+            assert_eq!(schedule.board.is_some(), on_board && (bytes > 0 || operation == Operation::Ibarrier));
+            assert!(!on_board || schedule.steps.is_empty());
+            assert!(on_board || compile(&group_with_board(ranks, me), &of(me), Some("shm")).is_err());
+            assert!(!choose_for(&of(me), &group(ranks, me)).restrictions.board);
+            chosen.name
+        });
+        let names: std::collections::BTreeSet<_> = names.collect();
+        assert_eq!(names.len(), 1);
+        names.contains("shm")
+    };
+    for operation in Operation::ALL.iter().filter(|operation| of(**operation).any(|a| a.restrictions.board)) {
+        assert!(fits(*operation, 8, 2) && fits(*operation, 0, 3) && fits(*operation, 8, 64));
+        assert_eq!(fits(*operation, 4096, 2), *operation == Operation::Ibarrier);
+    }
+    assert!(fits(Operation::Ibcast, 2048, 64) && !fits(Operation::Ibcast, 2049, 2));
+    assert!(fits(Operation::Iallreduce, 2048, 16) && !fits(Operation::Iallreduce, 2048, 17));
+    assert!(fits(Operation::Ialltoall, 1024, 2) && !fits(Operation::Ialltoall, 1025, 2));
+    assert!(fits(Operation::Iallgather, 512, 64) && !fits(Operation::Iallgather, 513, 64));
+    assert!(!fits(Operation::Ibarrier, 0, 65));
 }

@@ -4,6 +4,7 @@ use super::Random;
 use super::model::{Case, Sides, contents, extent};
 use super::network::End;
 use std::cell::Cell;
+use std::ptr::NonNull;
 use tocsin_nbc::messages::Messages;
 use tocsin_nbc::table::{self, Algorithm, Arguments, Block, Operation};
 use tocsin_nbc::trace::{STEPPED, STEPS, Stepped};
@@ -13,6 +14,7 @@ use tocsin_progress::budget::{Budget, Context, Pass};
 use tocsin_progress::completion::{Code, Outcome};
 use tocsin_progress::slots::Id;
 use tocsin_sync::thread::HandlerScope;
+use tocsin_transport::board::{Area, Board, MEMBERS};
 
 thread_local! {
     static IN_HANDLER: Cell<bool> = const { Cell::new(false) };
@@ -75,6 +77,10 @@ pub struct Machine<L> {
     pub only_handlers: Option<usize>,
     /// A rank that gets no passes.
     pub silent: Option<usize>,
+    /// Whether the library may choose the board, which is there in any case that ranks can have one.
+    pub chooses_board: bool,
+    /// The areas of the board.
+    pub areas: Vec<Box<Area>>,
 }
 
 /// Memory at an odd address with guards around it.
@@ -129,7 +135,8 @@ pub struct Call {
 }
 
 impl Call {
-    fn new(case: Case, ranks: u32, random: &mut Random, sequence: u32) -> Call {
+    fn new(case: Case, group: &Group, random: &mut Random, sequence: u32) -> Call {
+        let ranks = group.size();
         let mut call = Call {
             case,
             algorithm: table::choose(&Arguments::Ibarrier, 1),
@@ -151,7 +158,7 @@ impl Call {
         let arguments = call.arguments(0);
         let chosen = match case.algorithm {
             Some(name) => table::find(case.operation, name).unwrap(),
-            None => table::choose(&arguments, ranks),
+            None => table::choose_for(&arguments, group),
         };
         call.algorithm = chosen;
         call
@@ -262,8 +269,28 @@ pub fn group(ranks: u32, me: u32) -> Group {
 
 impl<L: Lower> Machine<L> {
     pub fn new(lower: Vec<L>, seed: u64) -> Machine<L> {
-        let ranks = lower.into_iter().map(|lower| Rank { lower, nbc: Nbc::new() }).collect();
-        Machine { ranks, random: Random(seed), sequence: 0, only_handlers: None, silent: None }
+        let mut ranks: Vec<_> = lower.into_iter().map(|lower| Rank { lower, nbc: Nbc::new() }).collect();
+        let mut random = Random(seed);
+        let areas: Vec<Box<Area>> = (0..ranks.len()).map(|_| Box::new(Area::new())).collect();
+        if (2..=MEMBERS).contains(&ranks.len()) {
+            let all = group(ranks.len() as u32, 0).world_ranks().to_vec();
+            for (rank, me) in ranks.iter_mut().zip(0..) {
+                let areas = areas.iter().map(|area| NonNull::from(&**area)).collect();
+                // SAFETY: - the machine keeps the areas, and drops them after the ranks.
+                let board = unsafe { Board::new(areas, me, 1) }.unwrap();
+                let number = rank.nbc.open_board(board, &Group::new(&all, me).unwrap()).unwrap();
+                assert_eq!(number, 0);
+            }
+        }
+        let chooses_board = random.chance(50);
+        Machine { ranks, random, sequence: 0, only_handlers: None, silent: None, chooses_board, areas }
+    }
+
+    /// The group as a rank sees it, for an algorithm that is named or one that the library chooses.
+    pub fn group(&self, me: u32, named: bool) -> Group {
+        let plain = group(self.size(), me);
+        let has_board = (2..=MEMBERS).contains(&self.ranks.len()) && (named || self.chooses_board);
+        if has_board { plain.with_board(0) } else { plain }
     }
 
     pub fn size(&self) -> u32 {
@@ -272,14 +299,16 @@ impl<L: Lower> Machine<L> {
 
     pub fn call(&mut self, case: Case) -> Call {
         self.sequence += 1;
-        Call::new(case, self.size(), &mut self.random, self.sequence)
+        let group = self.group(0, case.algorithm.is_some());
+        Call::new(case, &group, &mut self.random, self.sequence)
     }
 
     pub fn post(&mut self, call: &mut Call, rank: usize) {
-        let schedule = call.compile(&group(self.size(), rank as u32));
+        let schedule = call.compile(&self.group(rank as u32, call.case.algorithm.is_some()));
         let Rank { lower, nbc } = &mut self.ranks[rank];
         // SAFETY: - the call owns the buffers, untouched until the machine has seen the completion.
         let id = unsafe { nbc.post(lower, schedule, 1 << 31, call.sequence) };
+        nbc.announce(lower);
         lower.after();
         call.ids[rank] = Some(id.unwrap());
     }
@@ -305,6 +334,7 @@ impl<L: Lower> Machine<L> {
         IN_HANDLER.set(context == Context::Handler);
         let below = lower.pump(&mut budget);
         let pass = nbc.progress(lower, &mut budget);
+        nbc.announce(lower);
         lower.after();
         IN_HANDLER.set(false);
         drop(scope);
@@ -370,7 +400,7 @@ impl<L: Lower> Machine<L> {
     pub fn run_again(&mut self, case: Case, times: usize) {
         let mut call = self.call(case);
         for rank in 0..self.ranks.len() {
-            let schedule = call.compile(&group(self.size(), rank as u32));
+            let schedule = call.compile(&self.group(rank as u32, case.algorithm.is_some()));
             let Rank { lower, nbc } = &mut self.ranks[rank];
             call.ids[rank] = Some(nbc.prepare(lower, schedule, 1 << 31).unwrap());
         }

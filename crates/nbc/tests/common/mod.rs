@@ -32,6 +32,18 @@ impl Random {
 }
 
 /// Whether the size of a case is that of the block of one rank.
+/// Whether an algorithm takes so many ranks.
+pub fn takes(algorithm: &tocsin_nbc::table::Algorithm, ranks: u32) -> bool {
+    let restrictions = &algorithm.restrictions;
+    (!restrictions.power_of_two || ranks.is_power_of_two()) && (!restrictions.board || ranks > 1)
+}
+
+/// The longest whole buffer that an algorithm takes, if it says so.
+pub fn most(algorithm: Option<&tocsin_nbc::table::Algorithm>, ranks: u32) -> usize {
+    let on_board = algorithm.is_some_and(|a| a.restrictions.board);
+    if on_board { 2048.min((32 << 10) / ranks as usize) } else { usize::MAX }
+}
+
 pub fn has_blocks(operation: tocsin_nbc::table::Operation) -> bool {
     use tocsin_nbc::table::Operation;
     match operation {

@@ -44,10 +44,20 @@ impl Comm {
     /// As a collective: [`Error::PeerDead`], [`Error::Revoked`], ...
     pub fn dup(&self) -> Result<Comm, Error> {
         let offer = self.offer();
-        let mut agreed = [offer.map_or(0, word)];
-        self.maximum("dup", &mut agreed)?;
-        let context = self.adopt("dup", offer, agreed[0])?;
-        Comm::of(self.inner.rank.clone(), self.inner.group.world_ranks(), self.rank(), context)
+        let boards = self.shared().boards.offer(&self.shared().segment);
+        // One allreduce: the context, and of each rank the boards that it offers.
+        let mut all = vec![0u64; 1 + self.size() as usize];
+        if let Some((first, offered)) = all.split_first_mut() {
+            *first = offer.map_or(0, word);
+            if let Some(mine) = offered.get_mut(self.rank() as usize) {
+                *mine = boards.mask;
+            }
+        }
+        self.maximum("dup", &mut all)?;
+        let (first, offered) = all.split_first().unwrap_or((&0, &[]));
+        let context = self.adopt("dup", offer, *first)?;
+        let board = boards.take(offered.iter().copied());
+        Comm::of(self.inner.rank.clone(), self.inner.group.world_ranks(), self.rank(), context, board)
     }
 
     /// As MPI_Comm_split: ranks of one `color` form a communicator, ordered by `key`, then by rank here; `None`: in no
@@ -56,23 +66,27 @@ impl Comm {
     /// # Errors
     /// As [`dup`](Self::dup).
     pub fn split(&self, color: Option<u32>, key: i32) -> Result<Option<Comm>, Error> {
-        // One allreduce: the context, and of each rank its colour + 1 and its key, in places that only it fills.
-        let mut all = vec![0u64; 1 + 2 * self.size() as usize];
+        // One allreduce: the context, and of each rank its colour + 1, its key and the boards that it offers, in places that
+        // only it fills.
+        let boards = self.shared().boards.offer(&self.shared().segment);
+        let mut all = vec![0u64; 1 + 3 * self.size() as usize];
         let offer = self.offer();
         if let Some(first) = all.first_mut() {
             *first = offer.map_or(0, word);
         }
-        if let Some([mine, order]) = all.get_mut(1 + 2 * self.rank() as usize..).and_then(|s| s.get_mut(..2))
+        if let Some([mine, order, offered]) =
+            all.get_mut(1 + 3 * self.rank() as usize..).and_then(|s| s.get_mut(..3))
         {
             *mine = color.map_or(0, |c| u64::from(c) + 1);
             *order = ordered(key);
+            *offered = boards.mask;
         }
         self.maximum("split", &mut all)?;
         let (first, rest) = all.split_first().unwrap_or((&0, &[]));
         let context = self.adopt("split", offer, *first)?;
         let Some(color) = color else { return Ok(None) };
         let mut members: Vec<(u64, u32)> = rest
-            .chunks_exact(2)
+            .chunks_exact(3)
             .zip(0..)
             .filter(|(entry, _)| entry[0] == u64::from(color) + 1)
             .map(|(entry, rank)| (entry[1], rank))
@@ -80,7 +94,9 @@ impl Comm {
         members.sort_unstable();
         let me = members.iter().position(|m| m.1 == self.rank()).unwrap_or(0) as u32;
         let world: Vec<u32> = members.iter().filter_map(|m| self.world_rank(m.1)).collect();
-        Comm::of(self.inner.rank.clone(), &world, me, context).map(Some)
+        let offered = members.iter().map(|m| rest.get(3 * m.1 as usize + 2).copied().unwrap_or(0));
+        let board = if world.len() > 1 { boards.take(offered) } else { None };
+        Comm::of(self.inner.rank.clone(), &world, me, context, board).map(Some)
     }
 
     /// Takes the next context that this rank owns; `None` when it has handed out all.

@@ -15,11 +15,11 @@ use crate::state::RankState;
 use crate::{ConstBuf, Mode, MutBuf};
 
 /// How often a receive of a small message looks at everything before it leaves the engine: for up to some 3 us.
-const LOOKS: u32 = 16;
+pub(crate) const LOOKS: u32 = 16;
 /// The same of a message that its sender puts into the lane only when it sees its receiver copy out: for up to some 12 us.
 const LONG_LOOKS: u32 = 64;
 /// The same where that does not pay, because its sender may wait for this rank's core: for up to some 0.4 us.
-const FEW_LOOKS: u32 = 2;
+pub(crate) const FEW_LOOKS: u32 = 2;
 
 /// A message that [`Comm::improbe`] took out of matching, to be received once by [`Comm::mrecv_raw`]. Dropping it
 /// receives it into nothing: its memory is free, and a sender that waits for the receiver goes on.

@@ -1,0 +1,173 @@
+//! Collectives on a board: all ranks load and store one memory, and one phase is all there is.
+//!
+//! A [`Call`] stands in a [`Schedule`](crate::Schedule) in the place of steps. What it posts, whose parts it needs and
+//! what it makes of them is said here; the executor posts it, waits for the parts and rings who waits
+//! (`executor/board.rs`), the protocol is [`tocsin_transport::board`]'s.
+
+use crate::kernels::{Operator, Panicked};
+use crate::table::{Arguments, Operation};
+use tocsin_transport::board::{Board, Part, ROOM};
+
+/// Most bytes that a rank reads for one collective: half of what a handler may copy in one entry, so that it is done in
+/// one piece.
+pub const MOST: usize = 32 << 10;
+
+/// Whether what the ranks contribute fits into their parts, and can be read in one piece. The same on all ranks, because
+/// it looks at nothing but what all ranks know.
+pub fn fits(arguments: &Arguments, ranks: usize) -> bool {
+    let bytes = arguments.size_bytes();
+    let (part, all) = match arguments.operation() {
+        Operation::Ibarrier => (0, 0),
+        Operation::Ibcast => (bytes, bytes),
+        Operation::Ialltoall => (bytes.saturating_mul(ranks), bytes.saturating_mul(ranks)),
+        _ => (bytes, bytes.saturating_mul(ranks)),
+    };
+    part <= ROOM && all <= MOST
+}
+
+/// What is made of the parts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Use {
+    /// Nothing: that they are there is all.
+    Barrier,
+    /// The root's is everybody's.
+    Bcast { root: u32 },
+    /// They stand side by side.
+    Allgather,
+    /// Of each, this rank's block.
+    Alltoall { block: usize },
+    /// They are combined from left to right, in rank order; with a root, there.
+    Reduce { root: Option<u32>, count: usize, operator: Operator },
+}
+
+/// A collective on a board.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Call {
+    /// By the number of the group.
+    pub board: u32,
+    pub then: Use,
+    /// This rank's part, and its bytes.
+    pub from: *const u8,
+    pub bytes: usize,
+    /// Where the result goes.
+    pub to: *mut u8,
+    /// What all ranks say that their parts are about.
+    pub about: u64,
+}
+
+/// What a look at the parts has found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Look {
+    /// Some that are needed are missing.
+    Waits,
+    /// All that are needed are there.
+    Ready,
+    /// This member's is about something else, or cannot be there: ranks disagree, or one lies.
+    Wrong(usize),
+}
+
+impl Call {
+    /// `size`: what all ranks say that the size is.
+    pub(crate) fn new(board: u32, operation: Operation, size: usize, then: Use) -> Call {
+        let root = match then {
+            Use::Bcast { root } | Use::Reduce { root: Some(root), .. } => root,
+            _ => 0,
+        };
+        let about = (operation as u64) << 56 | u64::from(root) << 32 | size as u64 & 0xffff_ffff;
+        let (from, to) = (std::ptr::null(), std::ptr::null_mut());
+        Call { board, then, from, bytes: 0, to, about }
+    }
+
+    /// Whether member `me` needs the parts of all others.
+    pub(crate) fn needs_all(&self, me: usize) -> bool {
+        match self.then {
+            Use::Bcast { .. } => false,
+            Use::Reduce { root: Some(root), .. } => root as usize == me,
+            _ => true,
+        }
+    }
+
+    /// Looks for the parts that are needed. `seen`: how many members, from the first on, need not be looked at again.
+    #[inline]
+    pub(crate) fn look(&self, board: &Board, number: u32, seen: &mut u32) -> Look {
+        let me = board.me();
+        let (first, end) = match self.then {
+            Use::Bcast { root } if root as usize != me => (root as usize, root as usize + 1),
+            _ if self.needs_all(me) => (0, board.members()),
+            _ => return Look::Ready,
+        };
+        let mut member = first.max(*seen as usize);
+        while member < end {
+            if member != me {
+                match board.part(member, number) {
+                    Part::Missing => {
+                        *seen = member as u32;
+                        return Look::Waits;
+                    }
+                    Part::Here { about } if about == self.about => {}
+                    Part::Here { .. } | Part::Corrupt => return Look::Wrong(member),
+                }
+            }
+            member = member.wrapping_add(1);
+        }
+        *seen = end as u32;
+        Look::Ready
+    }
+
+    /// Makes the result of the parts, which are there. Bytes copied and combined.
+    ///
+    /// # Safety
+    /// The result's memory is writable, as long as the arguments say, and nobody else uses it. `scratch` is writable for
+    /// [`ROOM`].
+    pub(crate) unsafe fn make(
+        &self,
+        board: &Board,
+        number: u32,
+        scratch: *mut u8,
+    ) -> Result<usize, Panicked> {
+        let (me, members) = (board.me(), board.members());
+        // SAFETY: - `to` is as long as the reads below: the caller's promise; the sizes are this rank's own, not read.
+        unsafe {
+            match self.then {
+                Use::Barrier => Ok(0),
+                Use::Bcast { root } if root as usize == me => Ok(0),
+                Use::Bcast { root } => {
+                    let bytes = (self.about & 0xffff_ffff) as usize;
+                    board.read(root as usize, number, 0, self.to, bytes);
+                    Ok(bytes)
+                }
+                Use::Allgather => {
+                    for member in 0..members {
+                        let to = self.to.wrapping_add(member.wrapping_mul(self.bytes));
+                        board.read(member, number, 0, to, self.bytes);
+                    }
+                    Ok(members.wrapping_mul(self.bytes))
+                }
+                Use::Alltoall { block } => {
+                    for member in 0..members {
+                        let to = self.to.wrapping_add(member.wrapping_mul(block));
+                        board.read(member, number, me.wrapping_mul(block), to, block);
+                    }
+                    Ok(members.wrapping_mul(block))
+                }
+                Use::Reduce { root: Some(root), .. } if root as usize != me => Ok(0),
+                Use::Reduce { count, operator, .. } => {
+                    board.read(0, number, 0, self.to, self.bytes);
+                    for member in 1..members {
+                        board.read(member, number, 0, scratch, self.bytes);
+                        operator.combine(self.to, scratch, self.to, count)?;
+                    }
+                    Ok(members.wrapping_mul(self.bytes))
+                }
+            }
+        }
+    }
+
+    /// Whether a handler may make the result.
+    pub(crate) fn is_handler_safe(&self, me: usize) -> bool {
+        match self.then {
+            Use::Reduce { operator, .. } => operator.is_handler_safe() || !self.needs_all(me),
+            _ => true,
+        }
+    }
+}

@@ -1,0 +1,499 @@
+//! Collectives on boards: who has posted what, who waits, who is rung. What handlers reach is handler-safe: nothing
+//! allocates, waits or panics; a pass is bounded by its budget and by the number of collectives and members.
+//!
+//! # Implementation details
+//!
+//! What was started on a board and has not ended stands in a line, in the order of the starts. Of these, as many are posted as
+//! the board has room for, and the first alone may end: what all must post in one order, all post, and so each line moves on.
+//! A rank that waits for parts has said so on the board before anybody else runs, so that its handler is rung for the last of
+//! them; while it looks by itself ([`Nbc::begin_look`]) it takes that back.
+//!
+//! Whom a post leaves to be rung is kept until the token is released ([`Nbc::announce`]): who looks by himself by then, or has
+//! looked, needs no ring.
+
+use super::{Active, Nbc, Stage};
+use crate::board::{Call, Look, Use};
+use crate::messages::Messages;
+use crate::schedule::{Line, NONE};
+use crate::{Error, Group};
+use tocsin_progress::budget::{Budget, Context, Pass};
+use tocsin_progress::completion::{Code, Completion, Outcome};
+use tocsin_progress::slots::{Id, Slots};
+use tocsin_transport::board::{Board, Part, ROOM};
+
+type Table = Slots<Active, Completion>;
+
+/// Where a reduction puts a part before it combines it.
+pub(super) type Scratch = Box<[Line]>;
+
+/// Where a collective stands in its board's line.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    /// The board's number, or [`NONE`] for what stands in no line.
+    at: u32,
+    /// Whether its part is posted, and under which number.
+    posted: bool,
+    number: u32,
+    /// Whether this rank has said that it waits for others' parts.
+    waits: bool,
+    /// Members whose parts have been seen.
+    seen: u32,
+    next: u32,
+}
+
+impl Place {
+    #[inline]
+    pub(super) fn is_somewhere(&self) -> bool {
+        self.at != NONE
+    }
+
+    pub(super) const NOWHERE: Place = Place { at: NONE, posted: false, number: 0, waits: false, seen: 0, next: NONE };
+}
+
+/// A board and its line.
+#[derive(Debug)]
+pub(super) struct Seat {
+    board: Board,
+    group: Group,
+    first: u32,
+    last: u32,
+    unposted: u32,
+    /// Members that are to be rung, if they still wait for `told`.
+    telling: u64,
+    told: u32,
+    /// The numbers of this rank are no longer those of the others, or one of them has lied.
+    broken: bool,
+    /// All members have joined, and how each is rung is known.
+    rings_ready: bool,
+}
+
+/// What the first of a line needs.
+enum First {
+    /// There is none, or it waits.
+    Waits,
+    Ready(Id),
+    /// A user operator, in a handler.
+    Deferred,
+    Wrong(Id, Outcome),
+}
+
+impl Seat {
+    /// The last number with which this rank is done.
+    fn done(&self, slots: &Table) -> u32 {
+        match active(slots, self.first) {
+            Some(first) if first.place.posted => first.place.number.wrapping_sub(1),
+            _ => self.board.posted(),
+        }
+    }
+
+    /// Whether a member waits for what was posted under `told`.
+    fn still_waits(&self, member: usize) -> bool {
+        self.board.waits(member, self.told) || self.board.is_stuck(member, self.told)
+    }
+
+    /// Whether a pass would find something.
+    fn work_left(&self, slots: &Table) -> bool {
+        let first = active(slots, self.first);
+        let ends = first.is_some_and(|first| {
+            let Place { posted, number, mut seen, .. } = first.place;
+            let call = first.schedule.as_ref().and_then(|schedule| schedule.board.as_ref());
+            posted && call.is_some_and(|call| call.look(&self.board, number, &mut seen) != Look::Waits)
+        });
+        ends || self.unposted != NONE && self.board.would_have_room(self.done(slots))
+    }
+}
+
+fn active(slots: &Table, slot: u32) -> Option<&Active> {
+    // The end of a line is met most often.
+    if slot == NONE { None } else { slots.get(slots.by_index(slot)?) }
+}
+
+fn active_mut(slots: &mut Table, slot: u32) -> Option<&mut Active> {
+    let id = if slot == NONE { None } else { slots.by_index(slot) };
+    slots.get_mut(id?)
+}
+
+impl Nbc {
+    /// Takes part in a board: `group` has its members, in the order of its areas. The number by which the group
+    /// [names](Group::with_board) it. User threads only.
+    ///
+    /// # Errors
+    /// Memory refused.
+    pub fn open_board(&mut self, board: Board, group: &Group) -> Result<u32, Error> {
+        if self.scratch.is_empty() {
+            self.scratch = vec![Line([0; 64]); ROOM / 64].into_boxed_slice();
+        }
+        let seat = Seat {
+            board,
+            group: group.clone(),
+            first: NONE,
+            last: NONE,
+            unposted: NONE,
+            telling: 0,
+            told: 0,
+            broken: false,
+            rings_ready: false,
+        };
+        self.seats.try_reserve(1).map_err(|_| Error::OutOfMemory { bytes: size_of::<Seat>() })?;
+        self.seats.push(seat);
+        Ok(self.seats.len() as u32 - 1)
+    }
+
+    /// Makes rings to the members of a schedule's board as fast as they can be. User threads only.
+    pub(super) fn prepare_rings<M: Messages>(&mut self, messages: &mut M, at: u32) {
+        let Some(seat) = self.seats.get_mut(at as usize).filter(|seat| !seat.rings_ready) else { return };
+        // All of them, even when one has yet to join.
+        seat.rings_ready =
+            seat.group.world_ranks().iter().fold(true, |all, rank| messages.prepare_ring(*rank) & all);
+    }
+
+    /// Lines up a collective that has been started. True: it cannot be done on this board any more.
+    pub(super) fn line_up(&mut self, id: Id, at: u32) -> bool {
+        let Nbc { seats, slots, waiting, .. } = self;
+        let Some(seat) = seats.get_mut(at as usize).filter(|seat| !seat.broken) else { return true };
+        match active_mut(slots, seat.last) {
+            Some(last) => last.place.next = id.index,
+            None => {
+                seat.first = id.index;
+                *waiting = waiting.wrapping_add(1);
+            }
+        }
+        seat.last = id.index;
+        if seat.unposted == NONE {
+            seat.unposted = id.index;
+        }
+        if let Some(active) = slots.get_mut(id) {
+            active.place = Place { at, ..Place::NOWHERE };
+        }
+        false
+    }
+
+    /// Takes a collective that has ended out of its line. Handler-safe.
+    pub(super) fn leave_line(&mut self, id: Id) {
+        let Nbc { seats, slots, waiting, .. } = self;
+        let Some(left) = slots.get_mut(id) else { return };
+        let place = std::mem::replace(&mut left.place, Place::NOWHERE);
+        let Some(seat) = seats.get_mut(place.at as usize) else { return };
+        // What was lined up and never posted leaves a gap that the others do not have.
+        seat.broken |= !place.posted;
+        if seat.unposted == id.index {
+            seat.unposted = place.next;
+        }
+        let mut before = NONE;
+        if seat.first == id.index {
+            seat.first = place.next;
+        } else {
+            let mut at = seat.first;
+            while let Some(active) = active_mut(slots, at) {
+                before = at;
+                at = active.place.next;
+                if at == id.index {
+                    active.place.next = place.next;
+                    break;
+                }
+            }
+        }
+        if seat.last == id.index {
+            seat.last = before;
+        }
+        if seat.first == NONE {
+            *waiting = waiting.wrapping_sub(1);
+        }
+    }
+
+    /// Posts what there is room for, and ends what has all its parts, on all boards. Handler-safe.
+    #[inline]
+    pub(super) fn advance_all<M: Messages>(&mut self, messages: &mut M, budget: &mut Budget) -> Pass {
+        self.deferred_on_board = false;
+        let mut pass = Pass::Idle;
+        if self.waiting == 0 {
+            return pass;
+        }
+        for at in 0..self.seats.len() as u32 {
+            match self.advance(messages, at, budget) {
+                Pass::More => return Pass::More,
+                Pass::Worked => pass = Pass::Worked,
+                Pass::Idle => {}
+            }
+        }
+        pass
+    }
+
+    /// The same on one board. Handler-safe.
+    pub(super) fn advance<M: Messages>(
+        &mut self,
+        messages: &mut M,
+        at: u32,
+        budget: &mut Budget,
+    ) -> Pass {
+        let mut pass = Pass::Idle;
+        loop {
+            if self.post_lined_up(messages, at) {
+                pass = Pass::Worked;
+            }
+            match self.first_of(at, budget.context()) {
+                First::Waits => return pass,
+                First::Deferred => {
+                    self.deferred_on_board = true;
+                    return pass;
+                }
+                First::Wrong(id, outcome) => {
+                    if let Some(seat) = self.seats.get_mut(at as usize) {
+                        seat.broken = true;
+                    }
+                    self.end(id, outcome);
+                }
+                First::Ready(id) => {
+                    if budget.exhausted() {
+                        return Pass::More;
+                    }
+                    budget.begin();
+                    self.make(id, at, budget);
+                }
+            }
+            pass = Pass::Worked;
+        }
+    }
+
+    fn first_of(&mut self, at: u32, context: Context) -> First {
+        let Nbc { seats, slots, .. } = self;
+        let Some(seat) = seats.get(at as usize) else { return First::Waits };
+        if seat.first == NONE {
+            return First::Waits;
+        }
+        let Some(id) = slots.by_index(seat.first) else { return First::Waits };
+        let Some(active) = slots.get_mut(id) else { return First::Waits };
+        let Some(call) = active.schedule.as_ref().and_then(|schedule| schedule.board.as_ref()) else {
+            return First::Waits;
+        };
+        if !active.place.posted {
+            return First::Waits;
+        }
+        match call.look(&seat.board, active.place.number, &mut active.place.seen) {
+            Look::Waits => First::Waits,
+            Look::Ready if super::is_handler(context) && !call.is_handler_safe(seat.board.me()) => {
+                First::Deferred
+            }
+            Look::Ready => First::Ready(id),
+            Look::Wrong(member) => {
+                let source = seat.group.world_rank(member as u32).unwrap_or(u32::MAX);
+                First::Wrong(id, Outcome { code: Code::Protocol, source, ..Outcome::default() })
+            }
+        }
+    }
+
+    /// Makes the result of a collective whose parts are there.
+    fn make(&mut self, id: Id, at: u32, budget: &mut Budget) {
+        let Nbc { seats, slots, scratch, .. } = self;
+        let Some(seat) = seats.get_mut(at as usize) else { return };
+        let Some(active) = slots.get_mut(id) else { return };
+        let number = active.place.number;
+        let Some(call) = active.schedule.as_ref().and_then(|schedule| schedule.board.as_ref()) else {
+            return;
+        };
+        // SAFETY: - the result: the user's memory, valid and nobody else's by the promise to `post`
+        //         - scratch: ROOM bytes, made when the board was opened.
+        let made = unsafe { call.make(&seat.board, number, scratch.as_mut_ptr().cast()) };
+        if active.place.waits {
+            seat.board.look_for(number);
+        }
+        if call.needs_all(seat.board.me()) {
+            seat.board.note_done_with_all(number);
+        }
+        let outcome = match made {
+            Ok(bytes) => {
+                budget.take_bytes(bytes);
+                self.count(budget.context(), bytes);
+                Outcome::default()
+            }
+            Err(_panicked) => Outcome { code: Code::UserOperatorPanicked, ..Outcome::default() },
+        };
+        self.end(id, outcome);
+    }
+
+    /// Posts what is lined up, as far as there is room. Whether anything was.
+    #[inline]
+    fn post_lined_up<M: Messages>(&mut self, messages: &mut M, at: u32) -> bool {
+        let Nbc { seats, slots, telling, .. } = self;
+        let Some(seat) = seats.get_mut(at as usize) else { return false };
+        let mut posted = false;
+        while seat.unposted != NONE {
+            if !has_room(seat, slots) {
+                break;
+            }
+            let Some(active) = active_mut(slots, seat.unposted) else { break };
+            let Some(call) = active.schedule.as_ref().and_then(|schedule| schedule.board.as_ref()) else {
+                break;
+            };
+            // SAFETY: - the part: the user's memory, readable and unwritten by the promise to `post`; it fits, or else the
+            //           algorithm would have been refused.
+            let number = unsafe { seat.board.post(call.about, call.from, call.bytes) };
+            let place = &mut active.place;
+            (place.posted, place.number, place.seen) = (true, number, 0);
+            seat.unposted = place.next;
+            posted = true;
+            let look = call.look(&seat.board, number, &mut place.seen);
+            if look == Look::Waits {
+                // Whoever posts later sees it; who has posted before is found by the look that follows.
+                seat.board.wait_for(number);
+                place.waits = true;
+            }
+            let owed = owed(&seat.board, call, number, look);
+            if owed != 0 {
+                if seat.telling != 0 {
+                    // Seldom: those of an older number are rung, whether they still wait or not.
+                    ring(seat, messages);
+                } else {
+                    *telling = telling.wrapping_add(1);
+                }
+                (seat.telling, seat.told) = (owed, number);
+            }
+        }
+        posted
+    }
+
+    /// Has everybody rung who still waits for what was posted. Before the token is released; handler-safe.
+    #[inline]
+    pub fn announce<M: Messages>(&mut self, messages: &mut M) {
+        if self.telling > 0 {
+            self.announce_where(messages, |_, _| true);
+        }
+    }
+
+    /// [`announce`](Self::announce), but for those whom a ring would interrupt by signal: whether there are any. Called
+    /// again, it forgets those who no longer wait. User threads only.
+    #[inline]
+    pub fn announce_quietly<M: Messages>(&mut self, messages: &mut M) -> bool {
+        self.telling > 0 && self.announce_where(messages, |messages, rank| !messages.would_signal(rank))
+    }
+
+    #[cold]
+    fn announce_where<M: Messages>(
+        &mut self,
+        messages: &mut M,
+        now: impl Fn(&M, u32) -> bool,
+    ) -> bool {
+        for seat in self.seats.iter_mut().filter(|seat| seat.telling != 0) {
+            let mut left = seat.telling;
+            while left != 0 {
+                let member = left.trailing_zeros();
+                left &= left.wrapping_sub(1);
+                let rank = seat.group.world_rank(member).filter(|_| seat.still_waits(member as usize));
+                match rank {
+                    Some(rank) if !now(messages, rank) => continue,
+                    Some(rank) => messages.announce(rank),
+                    None => {}
+                }
+                seat.telling &= !(1u64 << (member & 63));
+            }
+            if seat.telling == 0 {
+                self.telling = self.telling.wrapping_sub(1);
+            }
+        }
+        self.telling > 0
+    }
+
+    /// Whether a pass would find something on a board. Handler-safe.
+    #[inline]
+    pub(super) fn boards_left(&self) -> bool {
+        self.waiting > 0
+            && self.seats.iter().any(|seat| seat.first != NONE && seat.work_left(&self.slots))
+    }
+
+    /// Says that a thread is about to look for the parts of a collective by itself ([`look`](Self::look)), so that it need
+    /// not be rung. False: that is of no use. The token is held from here to [`end_look`](Self::end_look). User threads
+    /// only.
+    #[inline]
+    pub fn begin_look(&mut self, id: Id) -> bool {
+        let Nbc { seats, slots, .. } = self;
+        let Some(active) = slots.get_mut(id).filter(|active| active.stage == Stage::Running) else {
+            return false;
+        };
+        let Some(seat) = seats.get(active.place.at as usize) else { return false };
+        let looks = active.place.posted && seat.first == id.index;
+        if looks {
+            seat.board.look_for(active.place.number);
+            active.place.waits = false;
+        }
+        looks
+    }
+
+    /// Looks, and ends the collective if all its parts are there. Whether it has ended.
+    #[inline]
+    pub fn look(&mut self, id: Id) -> bool {
+        let Some(active) = self.slots.get(id).filter(|active| active.stage == Stage::Running) else {
+            return true;
+        };
+        let at = active.place.at;
+        if let First::Ready(id) = self.first_of(at, Context::User) {
+            self.make(id, at, &mut Budget::user());
+            return true;
+        }
+        false
+    }
+
+    /// The thread looks no more. If the collective has not ended, this rank is rung for what it lacks, from here on.
+    #[inline]
+    pub fn end_look<M: Messages>(&mut self, messages: &mut M, id: Id) {
+        let Some(active) = self.slots.get_mut(id).filter(|active| active.stage == Stage::Running) else {
+            return;
+        };
+        let (at, number) = (active.place.at, active.place.number);
+        active.place.waits = true;
+        if let Some(seat) = self.seats.get(at as usize) {
+            seat.board.wait_for(number);
+        }
+        // What came before that was not rung for.
+        while self.advance(messages, at, &mut Budget::user()) == Pass::More {}
+    }
+}
+
+/// Whether the next may be posted. If not, who posts what is lacking will ring.
+#[inline]
+fn has_room(seat: &mut Seat, slots: &Table) -> bool {
+    let done = seat.done(slots);
+    if seat.board.has_room(done) {
+        return true;
+    }
+    loop {
+        let lacking = seat.board.lacking();
+        seat.board.be_stuck();
+        if seat.board.has_room(done) {
+            return true;
+        }
+        if seat.board.lacking() == lacking {
+            return false;
+        }
+    }
+}
+
+/// The members that the post of a number leaves to be rung: those that wait for this part, or for it as the last of all.
+#[inline]
+fn owed(board: &Board, call: &Call, number: u32, look: Look) -> u64 {
+    let me = board.me();
+    let others = || (0..board.members()).filter(|member| *member != me);
+    let all_here = match call.needs_all(me) {
+        true => look == Look::Ready,
+        false => others().all(|member| matches!(board.part(member, number), Part::Here { .. })),
+    };
+    let needs = |member: usize| match call.then {
+        Use::Bcast { root } => root as usize == me,
+        Use::Reduce { root: Some(root), .. } => all_here && root as usize == member,
+        _ => all_here,
+    };
+    let rung = |member: &usize| {
+        needs(*member) && board.waits(*member, number) || all_here && board.is_stuck(*member, number)
+    };
+    others().filter(rung).fold(0, |owed, member| owed | 1 << (member & 63))
+}
+
+#[cold]
+fn ring<M: Messages>(seat: &Seat, messages: &mut M) {
+    let mut left = seat.telling;
+    while left != 0 {
+        if let Some(rank) = seat.group.world_rank(left.trailing_zeros()) {
+            messages.announce(rank);
+        }
+        left &= left.wrapping_sub(1);
+    }
+}
