@@ -4,8 +4,10 @@
 //! what it makes of them is said here; the executor posts it, waits for the parts and rings who waits
 //! (`executor/board.rs`), the protocol is [`tocsin_transport::board`]'s.
 
+use crate::builder::ScheduleBuilder;
 use crate::kernels::{Operator, Panicked};
-use crate::table::{Arguments, Operation};
+use crate::table::{Algorithm, Arguments, Operation, misplaced};
+use crate::{Error, Group, table};
 use tocsin_transport::board::{Board, Part, ROOM};
 
 /// Most bytes that a rank reads for one collective: half of what a handler may copy in one entry, so that it is done in
@@ -40,19 +42,53 @@ pub(crate) enum Use {
     Reduce { root: Option<u32>, count: usize, operator: Operator },
 }
 
-/// A collective on a board.
+/// A collective on a board, as [`table::call_on_board`](crate::table::call_on_board) makes it. It keeps the addresses of
+/// the buffers; who posts it promises that they live.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Call {
+pub struct Call {
     /// By the number of the group.
-    pub board: u32,
-    pub then: Use,
+    pub(crate) board: u32,
+    /// Where it comes from: see [`trace`](crate::trace).
+    pub(crate) algorithm: u16,
+    pub(crate) then: Use,
     /// This rank's part, and its bytes.
-    pub from: *const u8,
-    pub bytes: usize,
+    pub(crate) from: *const u8,
+    pub(crate) bytes: usize,
     /// Where the result goes.
-    pub to: *mut u8,
+    pub(crate) to: *mut u8,
     /// What all ranks say that their parts are about.
-    pub about: u64,
+    pub(crate) about: u64,
+}
+
+// SAFETY: - the raw pointers go to the user's buffers, which whoever posts promises to keep alive and untouched whichever
+//           thread of the rank does the rest.
+unsafe impl Send for Call {}
+
+/// Translates a call for a group that has a board; what its board is, is filled in.
+pub(crate) type OnBoard = fn(&Arguments, &Group) -> Result<Call, Error>;
+
+/// The `compile` of all algorithms on boards.
+pub(crate) fn compile(arguments: &Arguments, b: &mut ScheduleBuilder) -> Result<(), Error> {
+    let algorithm = table::on_board(arguments.operation()).ok_or(misplaced())?;
+    if let Some(call) = call(algorithm, arguments, b.group())? {
+        b.on_board(call);
+    }
+    Ok(())
+}
+
+/// A call of an algorithm on boards; `None` where there is nothing to do.
+pub(crate) fn call(
+    algorithm: &Algorithm,
+    arguments: &Arguments,
+    group: &Group,
+) -> Result<Option<Call>, Error> {
+    let (Some(call), Some(board)) = (algorithm.restrictions.board, group.board()) else {
+        return Err(Error::BadSchedule("its group has no board"));
+    };
+    if arguments.size_bytes() == 0 && arguments.operation() != Operation::Ibarrier {
+        return Ok(None);
+    }
+    Ok(Some(Call { board, ..call(arguments, group)? }))
 }
 
 /// What a look at the parts has found.
@@ -68,14 +104,15 @@ pub(crate) enum Look {
 
 impl Call {
     /// `size`: what all ranks say that the size is.
-    pub(crate) fn new(board: u32, operation: Operation, size: usize, then: Use) -> Call {
+    pub(crate) fn new(operation: Operation, size: usize, then: Use) -> Call {
         let root = match then {
             Use::Bcast { root } | Use::Reduce { root: Some(root), .. } => root,
             _ => 0,
         };
         let about = (operation as u64) << 56 | u64::from(root) << 32 | size as u64 & 0xffff_ffff;
         let (from, to) = (std::ptr::null(), std::ptr::null_mut());
-        Call { board, then, from, bytes: 0, to, about }
+        let algorithm = table::number_on_board(operation);
+        Call { board: 0, algorithm, then, from, bytes: 0, to, about }
     }
 
     /// Whether member `me` needs the parts of all others.

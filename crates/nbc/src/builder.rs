@@ -133,12 +133,8 @@ impl ScheduleBuilder {
         self.board = Some(call);
     }
 
-    /// The number of the group's board.
-    ///
-    /// # Errors
-    /// [`Error::BadSchedule`] for a group that has none.
-    pub(crate) fn board(&self) -> Result<u32, Error> {
-        self.group.board().ok_or(Error::BadSchedule("its group has no board"))
+    pub(crate) fn group(&self) -> &Group {
+        &self.group
     }
 
     /// A step that does nothing: one name for many dependencies.

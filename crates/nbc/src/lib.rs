@@ -38,7 +38,7 @@ mod view;
 
 pub use datatype::{DataType, ValueIndex32, ValueIndex64};
 pub use error::Error;
-pub use executor::{Copied, Nbc};
+pub use executor::{Copied, Nbc, Posted};
 pub use group::Group;
 pub use op::{Op, UserFunction, UserOp};
 pub use schedule::Schedule;

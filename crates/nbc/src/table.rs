@@ -1,6 +1,7 @@
 //! The table of algorithms. The dispatcher, the tests, the documentation and `--algorithm` read it; an algorithm that
 //! is not in it does not exist.
 
+use crate::board::{Call, OnBoard};
 use crate::builder::ScheduleBuilder;
 use crate::order::{Shape, Share};
 use crate::schedule::Schedule;
@@ -19,18 +20,25 @@ pub struct Restrictions {
     pub max_ranks: u32,
     /// Needs a number of ranks that is a power of two.
     pub power_of_two: bool,
-    /// Is done on the communicator's board: needs one, and takes no more than [fits there](crate::board::fits).
-    pub board: bool,
+    /// Is done on the communicator's board, by what this makes of a call: needs a board, and takes no more than
+    /// [fits there](crate::board::fits).
+    pub(crate) board: Option<OnBoard>,
 }
 
 impl Restrictions {
     /// Those of what is done on a board.
-    pub const BOARD: Restrictions =
-        Restrictions { max_ranks: MEMBERS as u32, board: true, ..Restrictions::NONE };
+    pub(crate) const fn on_board(call: OnBoard) -> Restrictions {
+        Restrictions { max_ranks: MEMBERS as u32, board: Some(call), ..Restrictions::NONE }
+    }
+
+    /// Whether it is done on the communicator's board, and so neither sends messages nor works without a board.
+    pub const fn needs_board(&self) -> bool {
+        self.board.is_some()
+    }
 
     /// None at all.
     pub const NONE: Restrictions =
-        Restrictions { commutative: false, max_ranks: u32::MAX, power_of_two: false, board: false };
+        Restrictions { commutative: false, max_ranks: u32::MAX, power_of_two: false, board: None };
 
     /// Why these arguments are excluded, if they are. Where a board is needed, that there is one is for the caller to see
     /// to.
@@ -38,7 +46,8 @@ impl Restrictions {
         if self.commutative && !arguments.is_commutative() {
             return Some("changes the order of operands and so needs a commutative operator");
         }
-        if self.board && (ranks as usize > MEMBERS || !crate::board::fits(arguments, ranks as usize)) {
+        if self.needs_board() && (ranks as usize > MEMBERS || !crate::board::fits(arguments, ranks as usize))
+        {
             return Some(TOO_MUCH);
         }
         if ranks > self.max_ranks {
@@ -162,9 +171,52 @@ pub fn choose_for(arguments: &Arguments, group: &Group) -> &'static Algorithm {
         .unwrap_or_else(|| choose(arguments, group.size()))
 }
 
+/// By operation: the place in the table of the algorithm that uses a board, plus one; 0 where there is none.
+static ON_BOARD: [u16; OPERATIONS] = {
+    let mut places = [0; OPERATIONS];
+    let mut at = 0;
+    while at < ALGORITHMS.len() {
+        if ALGORITHMS[at].restrictions.needs_board() {
+            places[ALGORITHMS[at].operation as usize] = at as u16 + 1;
+        }
+        at += 1;
+    }
+    places
+};
+const OPERATIONS: usize = Operation::ALL.len();
+
 /// The algorithm that uses a board.
-fn on_board(operation: Operation) -> Option<&'static Algorithm> {
-    of(operation).find(|a| a.restrictions.board)
+#[inline]
+pub(crate) fn on_board(operation: Operation) -> Option<&'static Algorithm> {
+    ALGORITHMS.get(usize::from(number_on_board(operation).checked_sub(1)?))
+}
+
+/// Its number in the [trace](crate::trace).
+#[inline]
+pub(crate) fn number_on_board(operation: Operation) -> u16 {
+    ON_BOARD.get(operation as usize).copied().unwrap_or(0)
+}
+
+/// The call as it is done on the group's board, without a schedule, if that is how [`compile`] would do it and there is
+/// something to do.
+///
+/// # Errors
+/// As [`compile`].
+#[inline]
+pub fn call_on_board(
+    group: &Group,
+    arguments: &Arguments,
+    algorithm: Option<&str>,
+) -> Result<Option<Call>, Error> {
+    let chosen = group.board().and_then(|_| on_board(arguments.operation()));
+    let Some(chosen) = chosen.filter(|chosen| {
+        algorithm.is_none_or(|name| name == chosen.name)
+            && chosen.restrictions.refusal(arguments, group.size()).is_none()
+    }) else {
+        return Ok(None);
+    };
+    arguments.check(group)?;
+    crate::board::call(chosen, arguments, group)
 }
 
 /// The algorithm that the library takes by itself where there is no board.
@@ -201,7 +253,7 @@ pub fn choose(arguments: &Arguments, ranks: u32) -> &'static Algorithm {
         Operation::Ialltoall => "pairwise",
     };
     let able =
-        |a: &&Algorithm| !a.restrictions.board && a.restrictions.refusal(arguments, ranks).is_none();
+        |a: &&Algorithm| !a.restrictions.needs_board() && a.restrictions.refusal(arguments, ranks).is_none();
     of(arguments.operation())
         .find(|a| a.name == name)
         .filter(able)
@@ -226,7 +278,7 @@ pub fn compile(
         None => choose_for(arguments, group),
         Some(name) => find(operation, name)?,
     };
-    let refusal = |a: &Algorithm| match a.restrictions.board && group.board().is_none() {
+    let refusal = |a: &Algorithm| match a.restrictions.needs_board() && group.board().is_none() {
         true => Some(NO_BOARD),
         false => a.restrictions.refusal(arguments, group.size()),
     };

@@ -139,7 +139,9 @@ fn handlers_alone_carry_a_rank_that_has_posted() {
                     root: 0,
                     data_type,
                     op,
-                    count: bytes.min(most(Some(algorithm), 4) / if has_blocks(algorithm.operation) { 4 } else { 1 }) / 8,
+                    count: bytes
+                        .min(most(Some(algorithm), 4) / if has_blocks(algorithm.operation) { 4 } else { 1 })
+                        / 8,
                     in_place: false,
                     layout: random.word(),
                 };

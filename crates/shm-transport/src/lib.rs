@@ -25,9 +25,9 @@
 mod lane;
 
 #[cfg(not(loom))]
-pub mod deaths;
-#[cfg(not(loom))]
 mod boards;
+#[cfg(not(loom))]
+pub mod deaths;
 #[cfg(not(loom))]
 mod error;
 #[cfg(not(loom))]

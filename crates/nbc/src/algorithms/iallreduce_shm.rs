@@ -1,38 +1,33 @@
 //! Allreduce on the board: every rank stores its vector, loads all and combines them from the left, in rank order. So all
 //! ranks compute the same expression, whatever the operator.
 
-use crate::Error;
-use crate::board::{Call, Use};
-use crate::builder::ScheduleBuilder;
+use crate::board::{Call, Use, compile};
 use crate::kernels::Operator;
 use crate::order::{Shape, Share, in_turn, uniform};
 use crate::table::{Algorithm, Arguments, Operation, Restrictions, misplaced};
+use crate::{Error, Group};
 
 pub(crate) const ALGORITHM: Algorithm = Algorithm {
     operation: Operation::Iallreduce,
     name: "shm",
     source: "folklore",
     cost: "c + (p + 1) n b + (p - 1) n g",
-    restrictions: Restrictions::BOARD,
+    restrictions: Restrictions::on_board(call),
     compile,
     order: Some(order),
 };
 
-fn compile(arguments: &Arguments, b: &mut ScheduleBuilder) -> Result<(), Error> {
+fn call(arguments: &Arguments, _: &Group) -> Result<Call, Error> {
     let Arguments::Iallreduce { send, recv, count, data_type, op } = *arguments else {
         return Err(misplaced());
     };
-    if count == 0 {
-        return Ok(());
-    }
     let operator = Operator::new(op, data_type)?;
     let bytes = arguments.size_bytes();
     let then = Use::Reduce { root: None, count, operator };
-    let mut call = Call::new(b.board()?, Operation::Iallreduce, bytes, then);
+    let mut call = Call::new(Operation::Iallreduce, bytes, then);
     call.from = send.unwrap_or(recv);
     (call.bytes, call.to) = (bytes, recv);
-    b.on_board(call);
-    Ok(())
+    Ok(call)
 }
 
 /// From the left, in rank order.

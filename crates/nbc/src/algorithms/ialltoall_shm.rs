@@ -1,28 +1,23 @@
 //! All-to-all on the board: every rank stores its blocks and loads those that are for it.
 
-use crate::Error;
-use crate::board::{Call, Use};
-use crate::builder::ScheduleBuilder;
+use crate::board::{Call, Use, compile};
 use crate::table::{Algorithm, Arguments, Operation, Restrictions, misplaced};
+use crate::{Error, Group};
 
 pub(crate) const ALGORITHM: Algorithm = Algorithm {
     operation: Operation::Ialltoall,
     name: "shm",
     source: "folklore",
     cost: "c + 2 p n b",
-    restrictions: Restrictions::BOARD,
+    restrictions: Restrictions::on_board(call),
     compile,
     order: None,
 };
 
-fn compile(arguments: &Arguments, b: &mut ScheduleBuilder) -> Result<(), Error> {
+fn call(arguments: &Arguments, group: &Group) -> Result<Call, Error> {
     let Arguments::Ialltoall { send, recv, block } = *arguments else { return Err(misplaced()) };
-    if block == 0 {
-        return Ok(());
-    }
-    let mut call = Call::new(b.board()?, Operation::Ialltoall, block, Use::Alltoall { block });
+    let mut call = Call::new(Operation::Ialltoall, block, Use::Alltoall { block });
     call.from = send.unwrap_or(recv);
-    (call.bytes, call.to) = (b.size() as usize * block, recv);
-    b.on_board(call);
-    Ok(())
+    (call.bytes, call.to) = (group.size() as usize * block, recv);
+    Ok(call)
 }

@@ -1,35 +1,30 @@
 //! Reduce on the board: every rank stores its vector, the root loads all and combines them from the left, in rank order.
 //! Only the root waits.
 
-use crate::Error;
-use crate::board::{Call, Use};
-use crate::builder::ScheduleBuilder;
+use crate::board::{Call, Use, compile};
 use crate::kernels::Operator;
 use crate::table::{Algorithm, Arguments, Operation, Restrictions, misplaced};
+use crate::{Error, Group};
 
 pub(crate) const ALGORITHM: Algorithm = Algorithm {
     operation: Operation::Ireduce,
     name: "shm",
     source: "folklore",
     cost: "c + (p + 1) n b + (p - 1) n g",
-    restrictions: Restrictions::BOARD,
+    restrictions: Restrictions::on_board(call),
     compile,
     order: Some(super::iallreduce_shm::order),
 };
 
-fn compile(arguments: &Arguments, b: &mut ScheduleBuilder) -> Result<(), Error> {
+fn call(arguments: &Arguments, _: &Group) -> Result<Call, Error> {
     let Arguments::Ireduce { send, recv, count, data_type, op, root } = *arguments else {
         return Err(misplaced());
     };
-    if count == 0 {
-        return Ok(());
-    }
     let operator = Operator::new(op, data_type)?;
     let bytes = arguments.size_bytes();
     let then = Use::Reduce { root: Some(root), count, operator };
-    let mut call = Call::new(b.board()?, Operation::Ireduce, bytes, then);
+    let mut call = Call::new(Operation::Ireduce, bytes, then);
     call.from = send.unwrap_or(recv);
     (call.bytes, call.to) = (bytes, recv);
-    b.on_board(call);
-    Ok(())
+    Ok(call)
 }

@@ -11,14 +11,16 @@
 //! Whom a post leaves to be rung is kept until the token is released ([`Nbc::announce`]): who looks by himself by then, or has
 //! looked, needs no ring.
 
-use super::{Active, Nbc, Stage};
+use super::list::StepList;
+use super::run::record_end;
+use super::{Active, Nbc, Stage, failed_member, record_start};
 use crate::board::{Call, Look, Use};
 use crate::messages::Messages;
 use crate::schedule::{Line, NONE};
 use crate::{Error, Group};
 use tocsin_progress::budget::{Budget, Context, Pass};
 use tocsin_progress::completion::{Code, Completion, Outcome};
-use tocsin_progress::slots::{Id, Slots};
+use tocsin_progress::slots::{Id, OutOfMemory, Slots};
 use tocsin_transport::board::{Board, Part, ROOM};
 
 type Table = Slots<Active, Completion>;
@@ -47,7 +49,8 @@ impl Place {
         self.at != NONE
     }
 
-    pub(super) const NOWHERE: Place = Place { at: NONE, posted: false, number: 0, waits: false, seen: 0, next: NONE };
+    pub(super) const NOWHERE: Place =
+        Place { at: NONE, posted: false, number: 0, waits: false, seen: 0, next: NONE };
 }
 
 /// A board and its line.
@@ -65,7 +68,21 @@ pub(super) struct Seat {
     broken: bool,
     /// All members have joined, and how each is rung is known.
     rings_ready: bool,
+    /// Value of [`Messages::failures`] at which all members were found alive.
+    alive_at: Option<u64>,
 }
+
+/// What came of a [post on a board](Nbc::post_on_board).
+#[derive(Clone, Copy, Debug)]
+pub enum Posted {
+    /// It has ended, and left nothing to release.
+    Done(Outcome),
+    /// It goes on, as any collective does.
+    Waits(Id),
+}
+
+/// How often a post looks before it says that it waits: for what others post at the same time. Some 50 ns.
+const MOMENT: u32 = 16;
 
 /// What the first of a line needs.
 enum First {
@@ -91,12 +108,64 @@ impl Seat {
         self.board.waits(member, self.told) || self.board.is_stuck(member, self.told)
     }
 
+    pub(super) fn group(&self) -> &Group {
+        &self.group
+    }
+
+    /// Makes the result of a call whose parts are there: bytes copied and combined, and how that ended.
+    ///
+    /// # Safety
+    /// The memory of the result is valid, and nobody else uses it.
+    #[inline]
+    unsafe fn make(&mut self, call: &Call, number: u32, scratch: &mut Scratch) -> (usize, Outcome) {
+        // SAFETY: - the result: promised by the caller
+        //         - scratch: ROOM bytes, made when the first board was opened.
+        let made = unsafe { call.make(&self.board, number, scratch.as_mut_ptr().cast()) };
+        if call.needs_all(self.board.me()) {
+            self.board.note_done_with_all(number);
+        }
+        match made {
+            Ok(bytes) => (bytes, Outcome::default()),
+            Err(_panicked) => (0, Outcome { code: Code::UserOperatorPanicked, ..Outcome::default() }),
+        }
+    }
+
+    /// Notes whom a post leaves to be rung.
+    #[inline]
+    fn tell<M: Messages>(
+        &mut self,
+        messages: &mut M,
+        call: &Call,
+        number: u32,
+        look: Look,
+        telling: &mut u32,
+    ) {
+        let owed = owed(&self.board, call, number, look);
+        if owed == 0 {
+            return;
+        }
+        if self.telling == 0 {
+            *telling = telling.wrapping_add(1);
+        } else {
+            // Seldom: those of an older number are rung, whether they still wait or not.
+            ring(self, messages);
+        }
+        (self.telling, self.told) = (owed, number);
+    }
+
+    /// How it ends for what a member has shown.
+    fn blame(&mut self, member: usize) -> Outcome {
+        self.broken = true;
+        let source = self.group.world_rank(member as u32).unwrap_or(u32::MAX);
+        Outcome { code: Code::Protocol, source, ..Outcome::default() }
+    }
+
     /// Whether a pass would find something.
     fn work_left(&self, slots: &Table) -> bool {
         let first = active(slots, self.first);
         let ends = first.is_some_and(|first| {
             let Place { posted, number, mut seen, .. } = first.place;
-            let call = first.schedule.as_ref().and_then(|schedule| schedule.board.as_ref());
+            let call = first.call.as_ref();
             posted && call.is_some_and(|call| call.look(&self.board, number, &mut seen) != Look::Waits)
         });
         ends || self.unposted != NONE && self.board.would_have_room(self.done(slots))
@@ -133,6 +202,7 @@ impl Nbc {
             told: 0,
             broken: false,
             rings_ready: false,
+            alive_at: None,
         };
         self.seats.try_reserve(1).map_err(|_| Error::OutOfMemory { bytes: size_of::<Seat>() })?;
         self.seats.push(seat);
@@ -145,6 +215,114 @@ impl Nbc {
         // All of them, even when one has yet to join.
         seat.rings_ready =
             seat.group.world_ranks().iter().fold(true, |all, rank| messages.prepare_ring(*rank) & all);
+    }
+
+    /// As [`post`](Self::post), of what is done on a board, without a schedule: where all parts that it needs are there
+    /// already, it takes nothing but the look at them. User threads only.
+    ///
+    /// # Safety
+    /// As [`post`](Self::post).
+    ///
+    /// # Errors
+    /// Memory refused; nothing has been posted then.
+    pub unsafe fn post_on_board<M: Messages>(
+        &mut self,
+        messages: &mut M,
+        call: &Call,
+        context: u32,
+        sequence: u32,
+    ) -> Result<Posted, Error> {
+        self.collect(messages);
+        self.prepare_rings(messages, call.board);
+        let memory = |_| Error::OutOfMemory { bytes: size_of::<Active>() };
+        self.slots.reserve(1).map_err(memory)?;
+        let Nbc { seats, slots, telling, scratch, trace, instance, .. } = self;
+        let Some(seat) = seats.get_mut(call.board as usize) else {
+            return Err(Error::BadSchedule("its group's board was never opened"));
+        };
+        let traced = match trace {
+            Some(trace) => record_start(trace, instance, (context, sequence, call.algorithm), &seat.group),
+            None => (0, 0),
+        };
+        let failures = Some(messages.failures());
+        let over = match seat.alive_at == failures {
+            true => None,
+            false => failed_member(messages, &seat.group),
+        };
+        if over.is_none() {
+            seat.alive_at = failures;
+        }
+        let over =
+            over.or_else(|| seat.broken.then(|| Outcome { code: Code::Protocol, ..Outcome::default() }));
+        let mut posted = None;
+        let mut bytes = 0;
+        let over = over.or_else(|| {
+            if seat.first != NONE || !has_room(seat, slots) {
+                return None;
+            }
+            // SAFETY: - the part: promised by the caller; it fits, or else there would be no call.
+            let number = unsafe { seat.board.post(call.about, call.from, call.bytes) };
+            let (mut seen, mut looks) = (0, MOMENT);
+            let look = loop {
+                let look = call.look(&seat.board, number, &mut seen);
+                looks = looks.wrapping_sub(1);
+                if look != Look::Waits || looks == 0 {
+                    break look;
+                }
+            };
+            seat.tell(messages, call, number, look, telling);
+            match look {
+                Look::Ready => {
+                    // SAFETY: - the result: promised by the caller.
+                    let (made, outcome) = unsafe { seat.make(call, number, scratch) };
+                    bytes = made;
+                    Some(outcome)
+                }
+                Look::Wrong(member) => Some(seat.blame(member)),
+                Look::Waits => {
+                    seat.board.wait_for(number);
+                    posted = Some((number, seen));
+                    None
+                }
+            }
+        });
+        if let Some(outcome) = over {
+            if let Some(trace) = trace {
+                record_end(trace, traced, call.algorithm, outcome.code);
+            }
+            self.count(Context::User, bytes);
+            return Ok(Posted::Done(outcome));
+        }
+        // Reserved above.
+        let Some(id) = slots.alloc() else { return Err(memory(OutOfMemory)) };
+        let Some((active, completion)) = slots.both_mut(id) else { return Err(memory(OutOfMemory)) };
+        completion.reset();
+        active.schedule = None;
+        active.kept = None;
+        active.call = Some(*call);
+        (active.context, active.sequence) = (context, sequence);
+        (active.instance, active.begun) = traced;
+        active.stage = Stage::Running;
+        active.detached = false;
+        active.ready = StepList::EMPTY;
+        active.deferred = StepList::EMPTY;
+        self.running += 1;
+        self.line_up(id, call.board);
+        if let Some((number, seen)) = posted {
+            self.is_posted(id, call.board, number, seen);
+        }
+        while self.advance(messages, call.board, &mut Budget::user()) == Pass::More {}
+        Ok(Posted::Waits(id))
+    }
+
+    /// What was lined up, as the only one, is posted already, and waits.
+    fn is_posted(&mut self, id: Id, at: u32, number: u32, seen: u32) {
+        if let Some(active) = self.slots.get_mut(id) {
+            active.place = Place { at, posted: true, number, waits: true, seen, next: NONE };
+        }
+        if let Some(seat) = self.seats.get_mut(at as usize) {
+            seat.unposted = NONE;
+        }
     }
 
     /// Lines up a collective that has been started. True: it cannot be done on this board any more.
@@ -220,12 +398,7 @@ impl Nbc {
     }
 
     /// The same on one board. Handler-safe.
-    pub(super) fn advance<M: Messages>(
-        &mut self,
-        messages: &mut M,
-        at: u32,
-        budget: &mut Budget,
-    ) -> Pass {
+    pub(super) fn advance<M: Messages>(&mut self, messages: &mut M, at: u32, budget: &mut Budget) -> Pass {
         let mut pass = Pass::Idle;
         loop {
             if self.post_lined_up(messages, at) {
@@ -237,12 +410,7 @@ impl Nbc {
                     self.deferred_on_board = true;
                     return pass;
                 }
-                First::Wrong(id, outcome) => {
-                    if let Some(seat) = self.seats.get_mut(at as usize) {
-                        seat.broken = true;
-                    }
-                    self.end(id, outcome);
-                }
+                First::Wrong(id, outcome) => self.end(id, outcome),
                 First::Ready(id) => {
                     if budget.exhausted() {
                         return Pass::More;
@@ -257,13 +425,13 @@ impl Nbc {
 
     fn first_of(&mut self, at: u32, context: Context) -> First {
         let Nbc { seats, slots, .. } = self;
-        let Some(seat) = seats.get(at as usize) else { return First::Waits };
+        let Some(seat) = seats.get_mut(at as usize) else { return First::Waits };
         if seat.first == NONE {
             return First::Waits;
         }
         let Some(id) = slots.by_index(seat.first) else { return First::Waits };
         let Some(active) = slots.get_mut(id) else { return First::Waits };
-        let Some(call) = active.schedule.as_ref().and_then(|schedule| schedule.board.as_ref()) else {
+        let Some(call) = active.call.as_ref() else {
             return First::Waits;
         };
         if !active.place.posted {
@@ -275,39 +443,23 @@ impl Nbc {
                 First::Deferred
             }
             Look::Ready => First::Ready(id),
-            Look::Wrong(member) => {
-                let source = seat.group.world_rank(member as u32).unwrap_or(u32::MAX);
-                First::Wrong(id, Outcome { code: Code::Protocol, source, ..Outcome::default() })
-            }
+            Look::Wrong(member) => First::Wrong(id, seat.blame(member)),
         }
     }
 
-    /// Makes the result of a collective whose parts are there.
+    /// Makes the result of a collective whose parts are there, and ends it.
     fn make(&mut self, id: Id, at: u32, budget: &mut Budget) {
         let Nbc { seats, slots, scratch, .. } = self;
         let Some(seat) = seats.get_mut(at as usize) else { return };
         let Some(active) = slots.get_mut(id) else { return };
-        let number = active.place.number;
-        let Some(call) = active.schedule.as_ref().and_then(|schedule| schedule.board.as_ref()) else {
-            return;
-        };
-        // SAFETY: - the result: the user's memory, valid and nobody else's by the promise to `post`
-        //         - scratch: ROOM bytes, made when the board was opened.
-        let made = unsafe { call.make(&seat.board, number, scratch.as_mut_ptr().cast()) };
+        let Some(call) = active.call.as_ref() else { return };
         if active.place.waits {
-            seat.board.look_for(number);
+            seat.board.look_for(active.place.number);
         }
-        if call.needs_all(seat.board.me()) {
-            seat.board.note_done_with_all(number);
-        }
-        let outcome = match made {
-            Ok(bytes) => {
-                budget.take_bytes(bytes);
-                self.count(budget.context(), bytes);
-                Outcome::default()
-            }
-            Err(_panicked) => Outcome { code: Code::UserOperatorPanicked, ..Outcome::default() },
-        };
+        // SAFETY: - the result's memory: valid and nobody else's by the promise to `post`.
+        let (bytes, outcome) = unsafe { seat.make(call, active.place.number, scratch) };
+        budget.take_bytes(bytes);
+        self.count(budget.context(), bytes);
         self.end(id, outcome);
     }
 
@@ -322,11 +474,8 @@ impl Nbc {
                 break;
             }
             let Some(active) = active_mut(slots, seat.unposted) else { break };
-            let Some(call) = active.schedule.as_ref().and_then(|schedule| schedule.board.as_ref()) else {
-                break;
-            };
-            // SAFETY: - the part: the user's memory, readable and unwritten by the promise to `post`; it fits, or else the
-            //           algorithm would have been refused.
+            let Some(call) = active.call.as_ref() else { break };
+            // SAFETY: - the part: the user's memory, readable and unwritten by the promise to `post`.
             let number = unsafe { seat.board.post(call.about, call.from, call.bytes) };
             let place = &mut active.place;
             (place.posted, place.number, place.seen) = (true, number, 0);
@@ -338,16 +487,7 @@ impl Nbc {
                 seat.board.wait_for(number);
                 place.waits = true;
             }
-            let owed = owed(&seat.board, call, number, look);
-            if owed != 0 {
-                if seat.telling != 0 {
-                    // Seldom: those of an older number are rung, whether they still wait or not.
-                    ring(seat, messages);
-                } else {
-                    *telling = telling.wrapping_add(1);
-                }
-                (seat.telling, seat.told) = (owed, number);
-            }
+            seat.tell(messages, call, number, look, telling);
         }
         posted
     }
@@ -368,11 +508,7 @@ impl Nbc {
     }
 
     #[cold]
-    fn announce_where<M: Messages>(
-        &mut self,
-        messages: &mut M,
-        now: impl Fn(&M, u32) -> bool,
-    ) -> bool {
+    fn announce_where<M: Messages>(&mut self, messages: &mut M, now: impl Fn(&M, u32) -> bool) -> bool {
         for seat in self.seats.iter_mut().filter(|seat| seat.telling != 0) {
             let mut left = seat.telling;
             while left != 0 {
@@ -396,8 +532,7 @@ impl Nbc {
     /// Whether a pass would find something on a board. Handler-safe.
     #[inline]
     pub(super) fn boards_left(&self) -> bool {
-        self.waiting > 0
-            && self.seats.iter().any(|seat| seat.first != NONE && seat.work_left(&self.slots))
+        self.waiting > 0 && self.seats.iter().any(|seat| seat.first != NONE && seat.work_left(&self.slots))
     }
 
     /// Says that a thread is about to look for the parts of a collective by itself ([`look`](Self::look)), so that it need

@@ -11,10 +11,12 @@ mod board;
 mod list;
 mod run;
 
+use crate::board::Call;
 use crate::messages::Messages;
 use crate::schedule::{Kind, NONE, Schedule};
 use crate::trace::Started;
 use crate::{Error, Group};
+pub use board::Posted;
 use board::{Place, Scratch, Seat};
 use list::{Link, Queue, StepList};
 use std::ptr::NonNull;
@@ -39,6 +41,8 @@ enum Stage {
 /// A schedule that is prepared, running or ended.
 struct Active {
     schedule: Option<Box<Schedule>>,
+    /// What is done on a board, with or without a schedule.
+    call: Option<Call>,
     /// What must live as long as the schedule: buffers and operators of a request that was detached.
     kept: Option<Box<dyn Send>>,
     context: u32,
@@ -68,6 +72,7 @@ impl Active {
     fn new() -> Active {
         Active {
             schedule: None,
+            call: None,
             kept: None,
             context: 0,
             sequence: 0,
@@ -209,6 +214,7 @@ impl Nbc {
             give_back(messages, &mut schedule);
             return Err(Error::OutOfMemory { bytes: std::mem::size_of::<Active>() });
         };
+        active.call = schedule.board;
         active.schedule = Some(schedule);
         active.kept = None;
         active.context = context;
@@ -273,16 +279,8 @@ impl Nbc {
         active.run = active.run.wrapping_add(1);
         active.stage = Stage::Running;
         if let Some(trace) = &self.trace {
-            self.instance = self.instance.wrapping_add(1);
-            active.instance = self.instance;
-            active.begun = now_ns();
-            let (context, algorithm) = (active.context, schedule.algorithm);
-            let group = &schedule.group;
-            let first_rank = group.world_ranks().first().map_or(0, |first| *first as u16);
-            let (instance, ranks) = (self.instance, group.size() as u16);
-            let started = Started { instance, algorithm, ranks, first_rank, context, sequence };
-            let [a, b] = started.words();
-            trace.record_at(active.begun, crate::trace::STARTED, a, b);
+            let of = (active.context, sequence, schedule.algorithm);
+            (active.instance, active.begun) = record_start(trace, &mut self.instance, of, &schedule.group);
         }
         for i in 0..schedule.initial.len() {
             let step = schedule.initial[i];
@@ -290,7 +288,7 @@ impl Nbc {
         }
         self.running += 1;
         let is_empty = schedule.is_empty();
-        let board = schedule.board.as_ref().map(|call| call.board);
+        let board = active.call.map(|call| call.board);
         let failures = Some(messages.failures());
         let dead = match active.alive_at == failures {
             true => None,
@@ -436,6 +434,24 @@ fn give_back<M: Messages>(messages: &mut M, schedule: &mut Schedule) {
     for request in schedule.state.iter_mut().filter_map(|state| state.request.take()) {
         messages.release(request);
     }
+}
+
+/// Says in the trace that a collective (context, sequence, algorithm) starts: its instance and the time.
+#[cold]
+fn record_start(
+    trace: &Trace,
+    instance: &mut u16,
+    (context, sequence, algorithm): (u32, u32, u16),
+    group: &Group,
+) -> (u16, u64) {
+    *instance = instance.wrapping_add(1);
+    let now = now_ns();
+    let first_rank = group.world_ranks().first().map_or(0, |first| *first as u16);
+    let (instance, ranks) = (*instance, group.size() as u16);
+    let started = Started { instance, algorithm, ranks, first_rank, context, sequence };
+    let [a, b] = started.words();
+    trace.record_at(now, crate::trace::STARTED, a, b);
+    (instance, now)
 }
 
 /// How a collective of this group ends, if a member is dead. Handler-safe.

@@ -3,6 +3,7 @@
 
 use super::list::Link;
 use super::{Nbc, Stage, failed_member, is_handler};
+use crate::Group;
 use crate::kernels::Panicked;
 use crate::messages::{Envelope, Messages};
 use crate::schedule::{Kind, NONE, Schedule, Status, tag};
@@ -78,7 +79,7 @@ impl Nbc {
     /// itself when [`Messages::failures`] changes. Handler-safe.
     pub fn fail_group<M: Messages>(&mut self, messages: &mut M, dead: u32) {
         let outcome = Outcome { code: Code::PeerDead, source: dead, ..Outcome::default() };
-        self.fail_where(messages, |_, schedule, _| schedule.group.contains(dead).then_some(outcome));
+        self.fail_where(messages, |_, group, _| group.contains(dead).then_some(outcome));
     }
 
     /// Fails every running collective of a context: its communicator was revoked. Handler-safe.
@@ -93,13 +94,13 @@ impl Nbc {
     }
 
     fn fail_dead<M: Messages>(&mut self, messages: &mut M) {
-        self.fail_where(messages, |messages, schedule, _| failed_member(messages, &schedule.group));
+        self.fail_where(messages, |messages, group, _| failed_member(messages, group));
     }
 
     fn fail_where<M: Messages>(
         &mut self,
         messages: &mut M,
-        outcome: impl Fn(&M, &Schedule, u32) -> Option<Outcome>,
+        outcome: impl Fn(&M, &Group, u32) -> Option<Outcome>,
     ) {
         for index in 0..self.slots.capacity() as u32 {
             let Some(id) = self.slots.by_index(index) else { continue };
@@ -107,8 +108,10 @@ impl Nbc {
             if active.stage != Stage::Running {
                 continue;
             }
-            let Some(schedule) = active.schedule.as_deref() else { continue };
-            if let Some(outcome) = outcome(messages, schedule, active.context) {
+            let on_board = || self.seats.get(active.call?.board as usize).map(|seat| seat.group());
+            let group = active.schedule.as_deref().map(|schedule| &schedule.group).or_else(on_board);
+            let Some(group) = group else { continue };
+            if let Some(outcome) = outcome(messages, group, active.context) {
                 self.fail(messages, id, outcome);
             }
         }
@@ -290,8 +293,8 @@ impl Nbc {
     /// Ends a collective that cannot go on.
     fn fail<M: Messages>(&mut self, messages: &mut M, id: Id, outcome: Outcome) {
         let Some(active) = self.slots.get_mut(id) else { return };
-        let Some(schedule) = active.schedule.as_mut() else { return };
-        for state in schedule.state.iter_mut().filter(|state| state.status == Status::Started) {
+        let states = active.schedule.iter_mut().flat_map(|schedule| schedule.state.iter_mut());
+        for state in states.filter(|state| state.status == Status::Started) {
             state.status = Status::Waiting;
             if let Some(request) = state.request {
                 messages.abandon(request);
@@ -304,11 +307,9 @@ impl Nbc {
     pub(super) fn end(&mut self, id: Id, outcome: Outcome) {
         let Some((active, completion)) = self.slots.both_mut(id) else { return };
         if let Some(trace) = &self.trace {
-            let algorithm = active.schedule.as_ref().map_or(0, |schedule| schedule.algorithm);
-            let (now, failed) = (now_ns(), outcome.code != Code::Ok);
-            let took = now.saturating_sub(active.begun);
-            let [a, b] = Ended { instance: active.instance, algorithm, failed, took }.words();
-            trace.record_at(now, trace::ENDED, a, b);
+            let of_call = active.call.map_or(0, |call| call.algorithm);
+            let algorithm = active.schedule.as_ref().map_or(of_call, |schedule| schedule.algorithm);
+            record_end(trace, (active.instance, active.begun), algorithm, outcome.code);
         }
         active.stage = Stage::Resting;
         let on_board = active.place.is_somewhere();
@@ -334,6 +335,14 @@ impl Nbc {
         };
         *counter = counter.saturating_add(bytes as u64);
     }
+}
+
+/// Says in the trace that a collective (instance, start) has ended.
+#[cold]
+pub(super) fn record_end(trace: &Trace, (instance, begun): (u16, u64), algorithm: u16, code: Code) {
+    let (now, failed) = (now_ns(), code != Code::Ok);
+    let [a, b] = Ended { instance, algorithm, failed, took: now.saturating_sub(begun) }.words();
+    trace.record_at(now, trace::ENDED, a, b);
 }
 
 /// Says in the trace that a step is done.

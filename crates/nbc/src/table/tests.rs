@@ -69,7 +69,7 @@ fn arguments<'a>(
 
 /// Whether the algorithm takes so many ranks, by messages.
 fn takes(algorithm: &Algorithm, ranks: u32) -> bool {
-    !algorithm.restrictions.board
+    !algorithm.restrictions.needs_board()
         && ranks <= algorithm.restrictions.max_ranks
         && (!algorithm.restrictions.power_of_two || ranks.is_power_of_two())
 }
@@ -235,7 +235,9 @@ fn the_table_is_well_formed() {
         assert_eq!(operation.name().parse::<Operation>().unwrap(), *operation);
         let mut names: Vec<_> = of(*operation).map(|a| a.name).collect();
         let first = of(*operation).next().unwrap().restrictions;
-        assert!(!first.board && first.max_ranks == u32::MAX && !first.commutative && !first.power_of_two);
+        assert!(
+            !first.needs_board() && first.max_ranks == u32::MAX && !first.commutative && !first.power_of_two
+        );
         names.sort_unstable();
         let before = names.len();
         names.dedup();
@@ -345,18 +347,20 @@ fn the_board_takes_what_fits() {
         let names = (0..ranks).map(|me| {
             let chosen = choose_for(&of(me), &group_with_board(ranks, me));
             let schedule = compile(&group_with_board(ranks, me), &of(me), None).unwrap();
-            let on_board = chosen.restrictions.board;
+            let on_board = chosen.restrictions.needs_board();
             assert_eq!(schedule.board.is_some(), on_board && (bytes > 0 || operation == Operation::Ibarrier));
             assert!(!on_board || schedule.steps.is_empty());
             assert!(on_board || compile(&group_with_board(ranks, me), &of(me), Some("shm")).is_err());
-            assert!(!choose_for(&of(me), &group(ranks, me)).restrictions.board);
+            assert!(!choose_for(&of(me), &group(ranks, me)).restrictions.needs_board());
             chosen.name
         });
         let names: std::collections::BTreeSet<_> = names.collect();
         assert_eq!(names.len(), 1);
         names.contains("shm")
     };
-    for operation in Operation::ALL.iter().filter(|operation| of(**operation).any(|a| a.restrictions.board)) {
+    for operation in
+        Operation::ALL.iter().filter(|operation| of(**operation).any(|a| a.restrictions.needs_board()))
+    {
         assert!(fits(*operation, 8, 2) && fits(*operation, 0, 3) && fits(*operation, 8, 64));
         assert_eq!(fits(*operation, 4096, 2), *operation == Operation::Ibarrier);
     }

@@ -35,12 +35,12 @@ impl Random {
 /// Whether an algorithm takes so many ranks.
 pub fn takes(algorithm: &tocsin_nbc::table::Algorithm, ranks: u32) -> bool {
     let restrictions = &algorithm.restrictions;
-    (!restrictions.power_of_two || ranks.is_power_of_two()) && (!restrictions.board || ranks > 1)
+    (!restrictions.power_of_two || ranks.is_power_of_two()) && (!restrictions.needs_board() || ranks > 1)
 }
 
 /// The longest whole buffer that an algorithm takes, if it says so.
 pub fn most(algorithm: Option<&tocsin_nbc::table::Algorithm>, ranks: u32) -> usize {
-    let on_board = algorithm.is_some_and(|a| a.restrictions.board);
+    let on_board = algorithm.is_some_and(|a| a.restrictions.needs_board());
     if on_board { 2048.min((32 << 10) / ranks as usize) } else { usize::MAX }
 }
 

@@ -49,7 +49,10 @@ fn a_part_is_read_as_it_was_posted() {
     // Longer ones are cut, not written beyond the slot.
     let long = vec![1u8; 3 * ROOM];
     post(&mut one, 0, &long);
-    assert_eq!(memory.slot(0, one.posted() + 1).stamp.load(Ordering::Relaxed) as u32, one.posted() + 1 - SLOTS as u32);
+    assert_eq!(
+        memory.slot(0, one.posted() + 1).stamp.load(Ordering::Relaxed) as u32,
+        one.posted() + 1 - SLOTS as u32
+    );
 }
 
 #[test]

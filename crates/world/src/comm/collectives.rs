@@ -3,6 +3,10 @@
 mod blocks;
 mod reductions;
 
+use std::ptr::NonNull;
+
+use tocsin_nbc::Posted;
+use tocsin_nbc::board::Call;
 use tocsin_nbc::table::{self, Arguments};
 use tocsin_progress::Id;
 
@@ -57,6 +61,11 @@ impl Comm {
         let operation = arguments.operation().name();
         self.shared().open(operation)?;
         let refused = |e| collective_error(operation, e);
+        let call = table::call_on_board(&self.inner.group, arguments, algorithm).map_err(refused)?;
+        if let Some(call) = call {
+            // SAFETY: - the buffers: promised by the caller.
+            return unsafe { self.start_on_board(operation, &call) };
+        }
         let schedule = table::compile(&self.inner.group, arguments, algorithm).map_err(refused)?;
         let mut guard = self.shared().enter_open(operation)?;
         let state = &mut *guard;
@@ -73,6 +82,30 @@ impl Comm {
         let completion = state.nbc.completion(id).ok_or_else(|| lost(operation))?;
         drop(guard);
         Ok(RawRequest::new(self.clone(), operation, Kind::Collective, id, completion, None))
+    }
+
+    /// Starts what needs no schedule.
+    ///
+    /// # Safety
+    /// As [`start_raw`](Self::start_raw).
+    unsafe fn start_on_board(&self, operation: &'static str, call: &Call) -> Result<RawRequest, Error> {
+        let mut guard = self.shared().enter_open(operation)?;
+        let state = &mut *guard;
+        if state.p2p.is_revoked(self.context()) {
+            return Err(Error::Revoked { operation });
+        }
+        let (context, sequence) = (self.context() | COLLECTIVE, self.sequence());
+        // SAFETY: - the buffers: promised by the caller.
+        let posted = unsafe { state.nbc.post_on_board(&mut state.p2p, call, context, sequence) };
+        let posted = posted.map_err(|e| collective_error(operation, e))?;
+        self.count();
+        let (id, completion, outcome) = match posted {
+            // Names no slot, and is not asked for one.
+            Posted::Done(outcome) => (Id::from_bits(0), NonNull::dangling(), Some(outcome)),
+            Posted::Waits(id) => (id, state.nbc.completion(id).ok_or_else(|| lost(operation))?, None),
+        };
+        drop(guard);
+        Ok(RawRequest::new(self.clone(), operation, Kind::Collective, id, completion, outcome))
     }
 
     /// Prepares a collective that is then [started](RawRequest::start) as often as one likes, and says nothing to the
