@@ -38,6 +38,21 @@ pub mod thread;
 #[allow(unsafe_code)] // GlobalAlloc
 pub mod tripwire;
 
+/// Fetches a cache line, to be written soon, from the cores that have it. A hint: nothing is read or written.
+///
+/// Progress class: wait-free, one instruction. Handlers may call it.
+#[inline(always)]
+#[allow(unsafe_code)] // an instruction
+pub fn prefetch_for_write<T>(line: *const T) {
+    // SAFETY: a prefetch touches no memory as far as the program can tell, and faults nowhere, whatever the address.
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    unsafe {
+        core::arch::asm!("prefetchw [{}]", in(reg) line, options(nostack, preserves_flags, readonly))
+    };
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = line;
+}
+
 /// A type whose shared methods may be called from a handler that interrupted any of its other methods
 /// on the same thread.
 ///

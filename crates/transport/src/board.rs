@@ -36,6 +36,8 @@ pub const MEMBERS: usize = 64;
 pub const ROOM: usize = if cfg!(loom) { 8 } else { 2048 };
 /// How far a member may post beyond what it has retired.
 pub const OUTSTANDING: u32 = if cfg!(loom) { 1 } else { 4 };
+/// How many posts before it is written a slot's first line is fetched from those who have read it.
+const AHEAD: u32 = 2;
 /// Slots of an area.
 pub const SLOTS: usize = 2 * OUTSTANDING as usize;
 
@@ -264,6 +266,10 @@ impl Board {
     pub unsafe fn post_as<V: Variant>(&mut self, about: u64, from: *const u8, bytes: usize) -> u32 {
         let number = self.posted.wrapping_add(1);
         self.posted = number;
+        // Nobody looks there yet, so that it is still this core's when it is written.
+        if let Some(later) = self.slot(self.me, number.wrapping_add(AHEAD)) {
+            tocsin_sync::prefetch_for_write(&raw const later.stamp);
+        }
         if let Some(slot) = self.slot(self.me, number) {
             // SAFETY: the caller's promise.
             unsafe { write(&slot.data, from, bytes) };

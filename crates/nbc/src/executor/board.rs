@@ -70,6 +70,8 @@ pub(super) struct Seat {
     rings_ready: bool,
     /// Value of [`Messages::failures`] at which all members were found alive.
     alive_at: Option<u64>,
+    /// How often the next post looks.
+    moment: u32,
 }
 
 /// What came of a [post on a board](Nbc::post_on_board).
@@ -81,8 +83,10 @@ pub enum Posted {
     Waits(Id),
 }
 
-/// How often a post looks before it says that it waits: for what others post at the same time. Some 50 ns.
-const MOMENT: u32 = 16;
+/// How often a post looks before it says that it waits, for what others post at the same time: at most some 200 ns, about
+/// what it takes to say so and to come back, and a small part of what a ring takes. Less where it was in vain.
+const MOMENT: u32 = 64;
+const LEAST: u32 = 4;
 
 /// What the first of a line needs.
 enum First {
@@ -128,6 +132,20 @@ impl Seat {
             Ok(bytes) => (bytes, Outcome::default()),
             Err(_panicked) => (0, Outcome { code: Code::UserOperatorPanicked, ..Outcome::default() }),
         }
+    }
+
+    /// Looks for the parts of what was just posted, on a user's thread.
+    #[inline]
+    fn look_for_a_moment(&mut self, call: &Call, number: u32, seen: &mut u32) -> Look {
+        for _ in 0..self.moment {
+            let look = call.look(&self.board, number, seen);
+            if look != Look::Waits {
+                self.moment = self.moment.wrapping_mul(2).min(MOMENT);
+                return look;
+            }
+        }
+        self.moment = (self.moment / 2).max(LEAST);
+        Look::Waits
     }
 
     /// Notes whom a post leaves to be rung.
@@ -203,6 +221,7 @@ impl Nbc {
             broken: false,
             rings_ready: false,
             alive_at: None,
+            moment: MOMENT,
         };
         self.seats.try_reserve(1).map_err(|_| Error::OutOfMemory { bytes: size_of::<Seat>() })?;
         self.seats.push(seat);
@@ -262,14 +281,8 @@ impl Nbc {
             }
             // SAFETY: - the part: promised by the caller; it fits, or else there would be no call.
             let number = unsafe { seat.board.post(call.about, call.from, call.bytes) };
-            let (mut seen, mut looks) = (0, MOMENT);
-            let look = loop {
-                let look = call.look(&seat.board, number, &mut seen);
-                looks = looks.wrapping_sub(1);
-                if look != Look::Waits || looks == 0 {
-                    break look;
-                }
-            };
+            let mut seen = 0;
+            let look = seat.look_for_a_moment(call, number, &mut seen);
             seat.tell(messages, call, number, look, telling);
             match look {
                 Look::Ready => {
@@ -311,7 +324,7 @@ impl Nbc {
         if let Some((number, seen)) = posted {
             self.is_posted(id, call.board, number, seen);
         }
-        while self.advance(messages, call.board, &mut Budget::user()) == Pass::More {}
+        while self.advance(messages, call.board, &mut Budget::user(), false) == Pass::More {}
         Ok(Posted::Waits(id))
     }
 
@@ -388,7 +401,7 @@ impl Nbc {
             return pass;
         }
         for at in 0..self.seats.len() as u32 {
-            match self.advance(messages, at, budget) {
+            match self.advance(messages, at, budget, false) {
                 Pass::More => return Pass::More,
                 Pass::Worked => pass = Pass::Worked,
                 Pass::Idle => {}
@@ -397,11 +410,17 @@ impl Nbc {
         pass
     }
 
-    /// The same on one board. Handler-safe.
-    pub(super) fn advance<M: Messages>(&mut self, messages: &mut M, at: u32, budget: &mut Budget) -> Pass {
+    /// The same on one board. `starts`: on a user's thread that has just started something. Handler-safe.
+    pub(super) fn advance<M: Messages>(
+        &mut self,
+        messages: &mut M,
+        at: u32,
+        budget: &mut Budget,
+        starts: bool,
+    ) -> Pass {
         let mut pass = Pass::Idle;
         loop {
-            if self.post_lined_up(messages, at) {
+            if self.post_lined_up(messages, at, starts) {
                 pass = Pass::Worked;
             }
             match self.first_of(at, budget.context()) {
@@ -465,7 +484,7 @@ impl Nbc {
 
     /// Posts what is lined up, as far as there is room. Whether anything was.
     #[inline]
-    fn post_lined_up<M: Messages>(&mut self, messages: &mut M, at: u32) -> bool {
+    fn post_lined_up<M: Messages>(&mut self, messages: &mut M, at: u32, starts: bool) -> bool {
         let Nbc { seats, slots, telling, .. } = self;
         let Some(seat) = seats.get_mut(at as usize) else { return false };
         let mut posted = false;
@@ -481,7 +500,11 @@ impl Nbc {
             (place.posted, place.number, place.seen) = (true, number, 0);
             seat.unposted = place.next;
             posted = true;
-            let look = call.look(&seat.board, number, &mut place.seen);
+            let look = if starts {
+                seat.look_for_a_moment(call, number, &mut place.seen)
+            } else {
+                call.look(&seat.board, number, &mut place.seen)
+            };
             if look == Look::Waits {
                 // Whoever posts later sees it; who has posted before is found by the look that follows.
                 seat.board.wait_for(number);
@@ -579,7 +602,7 @@ impl Nbc {
             seat.board.wait_for(number);
         }
         // What came before that was not rung for.
-        while self.advance(messages, at, &mut Budget::user()) == Pass::More {}
+        while self.advance(messages, at, &mut Budget::user(), false) == Pass::More {}
     }
 }
 

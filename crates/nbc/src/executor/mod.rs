@@ -305,7 +305,7 @@ impl Nbc {
                     self.end(id, Outcome { code: Code::Protocol, ..Outcome::default() });
                 }
                 Some(at) => {
-                    while self.advance(messages, at, &mut Budget::user()) == Pass::More {}
+                    while self.advance(messages, at, &mut Budget::user(), true) == Pass::More {}
                     return Ok(());
                 }
                 None => self.ready.push(&mut self.slots, id.index, Link::Ready),
