@@ -72,6 +72,13 @@ impl Collective {
         let arguments = self.arguments(&layout)?;
         let Some(name) = self.algorithm else { return Ok(table::choose(&arguments, self.ranks)) };
         let found = table::find(self.operation, name).map_err(usage)?;
+        if found.restrictions.needs_board() {
+            return Err(Error::Usage(format!(
+                "{name} of {} has no schedule that could be simulated: its ranks load and store one memory, in one phase; \
+                 measure it with `tocsin bench coll --op {} --algorithm {name}`",
+                self.operation, self.operation
+            )));
+        }
         match found.restrictions.refusal(&arguments, self.ranks) {
             Some(why) => Err(Error::Usage(format!("{name} of {} {why}", self.operation))),
             None => Ok(found),

@@ -8,6 +8,7 @@ use crate::builder::ScheduleBuilder;
 use crate::kernels::{Operator, Panicked};
 use crate::table::{Algorithm, Arguments, Operation, misplaced};
 use crate::{Error, Group, table};
+pub use tocsin_transport::board::MEMBERS;
 use tocsin_transport::board::{Board, Part, ROOM};
 
 /// Most bytes that a rank reads for one collective: half of what a handler may copy in one entry, so that it is done in
@@ -129,7 +130,7 @@ impl Call {
     pub(crate) fn look(&self, board: &Board, number: u32, seen: &mut u32) -> Look {
         let me = board.me();
         let (first, end) = match self.then {
-            Use::Bcast { root } if root as usize != me => (root as usize, root as usize + 1),
+            Use::Bcast { root } if root as usize != me => (root as usize, (root as usize).wrapping_add(1)),
             _ if self.needs_all(me) => (0, board.members()),
             _ => return Look::Ready,
         };

@@ -26,9 +26,18 @@ fn has_blocks(operation: Operation) -> bool {
     parts || (operation != Operation::Ibcast && !operation.is_reduction())
 }
 
+/// Whether a communicator of so many ranks does the call on its board.
+fn fits_board(call: &Call, ranks: u32) -> bool {
+    let (bytes, ranks) = (8 * call.elements, ranks as usize);
+    let part = if call.operation == Operation::Ialltoall { bytes * ranks } else { bytes };
+    ranks > 1 && part <= 2048 && part.max(bytes * ranks) <= 32 << 10
+}
+
 /// The call by its algorithm, or by whichever fits if that one cannot serve so many ranks (all find the same).
 fn fitted(mut call: Call, ranks: u32) -> Call {
-    if call.algorithm.restrictions.power_of_two && !ranks.is_power_of_two() {
+    let restrictions = call.algorithm.restrictions;
+    let odd = restrictions.power_of_two && !ranks.is_power_of_two();
+    if odd || restrictions.needs_board() && !fits_board(&call, ranks) {
         let first = table::of(call.operation).next();
         call.algorithm = first.unwrap_or_else(|| panic!("{} has no algorithm", call.operation));
     }
@@ -94,7 +103,9 @@ pub fn product(comm: &Comm, arguments: &Arguments) {
                         let run = 0;
                         let call =
                             Call { operation, algorithm, combine, seed, run, elements, root, in_place };
-                        if seed.is_multiple_of(every) && call.is_allowed() {
+                        let on_board = algorithm.restrictions.needs_board();
+                        let fits = !on_board || fits_board(&call, comm.size());
+                        if seed.is_multiple_of(every) && call.is_allowed() && fits {
                             finish(comm, post(comm, call));
                         }
                     }

@@ -16,6 +16,8 @@ use crate::stats::{self, Ratios, Times};
 use crate::steps::{Pick, Steps};
 use crate::values::{Backend, Mode, Operation, human_size};
 use std::path::{Path, PathBuf};
+use tocsin_nbc::Group;
+use tocsin_nbc::board::MEMBERS;
 use tocsin_topology::Topology;
 use tocsin_world::algorithms;
 
@@ -168,7 +170,11 @@ pub(super) fn algorithm(
     // Only the sizes are looked at, never the buffers.
     let (from, to) = (std::ptr::null(), std::ptr::null_mut());
     let arguments = layout.arguments(op, bytes as usize, root, from, to)?;
-    Ok(algorithms::choose(&arguments, ranks).name.to_owned())
+    // As the communicator of a world of so many ranks does.
+    let group = Group::new(&(0..ranks).collect::<Vec<_>>(), 0).map_err(Error::failed)?;
+    let has_board = (2..=MEMBERS).contains(&(ranks as usize));
+    let group = if has_board { group.with_board(0) } else { group };
+    Ok(algorithms::choose_for(&arguments, &group).name.to_owned())
 }
 
 fn start(args: &Coll, plan: &Plan, op: Operation, bytes: u64, rounds: u64, mode: &str) -> Result<Row, Error> {

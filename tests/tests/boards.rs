@@ -1,0 +1,196 @@
+//! Collectives on boards: more outstanding than a board holds, on more communicators than there are boards, while ranks
+//! compute and call nothing; and ranks that die.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::time::{Duration, Instant};
+
+use tocsin::{Comm, Config, Error, Op, UserOp, World};
+use tocsin_sync::atomic::{AtomicU32, Ordering};
+use tocsin_tests as _; // Links the tripwire allocator.
+
+fn config(backend: &str) -> Config {
+    let mut config = Config::default();
+    config.set("TOCSIN_BACKEND", backend).unwrap();
+    config
+}
+
+fn ranks(backend: &str, ranks: u32, body: impl Fn(&Comm) -> Result<(), Error> + Sync) {
+    for end in World::threads_with(ranks, &config(backend), |comm| body(&comm)).unwrap() {
+        end.unwrap();
+    }
+}
+
+/// Computes, and calls nothing of the library, until as many ranks are done.
+fn compute_until(done: &AtomicU32, many: u32) {
+    let begun = Instant::now();
+    while done.load(Ordering::Acquire) < many {
+        assert!(
+            begun.elapsed() < Duration::from_secs(30),
+            "the others wait for this rank to call the library"
+        );
+        std::hint::spin_loop();
+    }
+}
+
+/// Many more than a board holds, ended in another order than they were started.
+#[test]
+fn more_outstanding_than_a_board_holds() {
+    for backend in ["signal", "thread", "poll"] {
+        for size in [2, 3, 5] {
+            ranks(backend, size, |comm| {
+                let me = u64::from(comm.rank());
+                for round in 0..20u64 {
+                    let mut sums = (0..30)
+                        .map(|n| comm.iallreduce(vec![n + me + round; 1 + n as usize], Op::Sum))
+                        .collect::<Result<Vec<_>, _>>()?;
+                    // From a root and to a root, which do not wait for each other.
+                    let root = (round % u64::from(size)) as u32;
+                    let casts = (0..15)
+                        .map(|n| comm.ibcast(vec![me * 100 + n; 3], root))
+                        .collect::<Result<Vec<_>, _>>()?;
+                    let barrier = comm.ibarrier()?;
+                    let all = u64::from(size);
+                    while let Some(sum) = sums.pop() {
+                        let n = sums.len() as u64;
+                        let right = all * (n + round) + all * (all - 1) / 2;
+                        assert!(sum.wait()?.iter().all(|got| *got == right));
+                    }
+                    barrier.wait()?;
+                    for (n, cast) in (0..).zip(casts) {
+                        assert_eq!(cast.wait()?, [u64::from(root) * 100 + n; 3]);
+                    }
+                }
+                Ok(())
+            });
+        }
+    }
+}
+
+/// A rank that has posted more than the board holds, and computes, takes part in all of it by its handler.
+#[test]
+fn a_computing_rank_takes_part_in_all_that_it_has_posted() {
+    for size in [2, 4] {
+        let done = AtomicU32::new(0);
+        ranks("signal", size, |comm| {
+            comm.barrier()?;
+            let posted =
+                (0..30u64).map(|n| comm.iallreduce(vec![n], Op::Sum)).collect::<Result<Vec<_>, _>>()?;
+            let casts = (0..10).map(|n| comm.ibcast(vec![n], 1)).collect::<Result<Vec<_>, _>>()?;
+            let last = comm.ibarrier()?;
+            if comm.rank() == 0 {
+                compute_until(&done, size - 1);
+            }
+            for (n, sum) in (0..).zip(posted) {
+                assert_eq!(sum.wait()?, [n * u64::from(size)]);
+            }
+            for (n, cast) in (0..).zip(casts) {
+                assert_eq!(cast.wait()?, [n]);
+            }
+            last.wait()?;
+            done.fetch_add(1, Ordering::Release);
+            comm.barrier()
+        });
+    }
+}
+
+/// What a computing rank waits for ends without a call of its own.
+#[test]
+fn what_a_computing_rank_has_posted_ends() {
+    ranks("signal", 3, |comm| {
+        for _ in 0..20 {
+            let late = comm.rank() == 2;
+            if late {
+                // Posts when the others compute.
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            let sum = comm.iallreduce(vec![1u32], Op::Sum)?;
+            let begun = Instant::now();
+            while !sum.is_done() {
+                assert!(begun.elapsed() < Duration::from_secs(30), "it waits for a call");
+                std::hint::spin_loop();
+            }
+            assert_eq!(sum.wait()?, [3]);
+        }
+        Ok(())
+    });
+}
+
+/// Communicators with boards and, when these are used up, without; each rank goes through them in another order.
+#[test]
+fn many_communicators_in_any_order() {
+    for backend in ["signal", "poll"] {
+        ranks(backend, 4, |comm| {
+            let me = comm.rank();
+            let mut comms = vec![comm.dup()?];
+            for n in 0..20 {
+                comms.push(comm.dup()?);
+                if let Some(half) = comm.split(Some((me >> (n % 2)) & 1), 0)? {
+                    comms.push(half);
+                }
+            }
+            for round in 0..3u32 {
+                let order = (0..comms.len()).map(|at| (at * 5 + me as usize * 7) % comms.len());
+                let order: Vec<usize> =
+                    if comms.len() % 5 == 0 { (0..comms.len()).collect() } else { order.collect() };
+                let mut sums = Vec::new();
+                for at in order {
+                    sums.push((comms[at].iallreduce(vec![round, 1], Op::Sum)?, comms[at].size()));
+                }
+                for (sum, size) in sums {
+                    assert_eq!(sum.wait()?, [round * size, size]);
+                }
+            }
+            Ok(())
+        });
+    }
+}
+
+/// Operators of users run in calls only, in rank order, and one that panics ends its collective alone.
+#[test]
+fn operators_of_users() {
+    /// The map x -> hi x + lo, after the one on the right; numbers of 32 bits.
+    fn after(left: u64, right: u64) -> u64 {
+        assert!(left != 13, "on purpose");
+        let [a, b] = [left, right].map(|map| ((map >> 32) as u32, map as u32));
+        let (slope, shift) = (a.0.wrapping_mul(b.0), a.0.wrapping_mul(b.1).wrapping_add(a.1));
+        u64::from(slope) << 32 | u64::from(vec![shift][0])
+    }
+    let operator = || Op::User(UserOp::ordered(after));
+    for backend in ["signal", "thread", "poll"] {
+        ranks(backend, 3, |comm| {
+            let by_board = comm.with_algorithm("shm");
+            let by_messages = comm.with_algorithm("recursive-doubling");
+            let me = u64::from(comm.rank());
+            for round in 0..10u64 {
+                let mine = || vec![(me + 2) << 32 | round + me; 3];
+                let [one, two] = [&by_board, &by_messages].map(|comm| comm.iallreduce(mine(), operator()));
+                assert_eq!(one?.wait()?, two?.wait()?);
+            }
+            let bad = by_board.iallreduce(vec![13u64], operator())?.wait();
+            assert!(matches!(bad, Err(Error::UserOperatorPanicked { .. })), "{bad:?}");
+            assert_eq!(by_board.iallreduce(vec![me], Op::Max)?.wait()?, [2]);
+            Ok(())
+        });
+    }
+}
+
+/// Who waits on a board for a rank that dies hears of it, and so does all that comes later.
+#[test]
+fn a_death_ends_what_waits() {
+    for backend in ["signal", "thread", "poll"] {
+        let ends = World::threads_with(3, &config(backend), |comm| {
+            comm.barrier().unwrap();
+            if comm.rank() == 1 {
+                std::panic::panic_any("on purpose");
+            }
+            let posted: Vec<_> = (0..12).map(|_| comm.iallreduce(vec![1u8], Op::Sum)).collect();
+            for request in posted {
+                let end = request.and_then(|request| request.wait());
+                assert!(matches!(end, Err(Error::PeerDead { rank: 1, .. })), "{end:?}");
+            }
+            let end = comm.barrier();
+            assert!(matches!(end, Err(Error::PeerDead { rank: 1, .. })), "{end:?}");
+        });
+        assert!(ends.is_err(), "rank 1 died");
+    }
+}
