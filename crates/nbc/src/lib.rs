@@ -8,12 +8,16 @@
 //! it is called: a handler, a user call, a progress thread. Nothing but buffer addresses is needed from the user after
 //! the post, so that a rank that has posted and computes is progressed by its handler alone.
 //!
+//! A group may have a [board](Nbc::open_board): small collectives are then done there, without a schedule
+//! ([`table::call_on_board`], [`Nbc::post_on_board`]) or with one that is nothing but a name for it, as persistent ones have.
+//! Before the token is released [`Nbc::announce`] has those rung who wait for what was posted.
+//!
 //! # What a path may not do
 //!
 //! | path | allocates or frees | runs user operators |
 //! |---|---|---|
-//! | [`table::compile`], [`Nbc::prepare`], [`Nbc::post`], [`Nbc::release`], [`Nbc::detach`], [`Nbc::collect`] | yes: user threads only | no ([`Nbc::post`]: yes) |
-//! | [`Nbc::start`], [`Nbc::fail_group`], [`Nbc::completion`] | no | no |
+//! | [`table::compile`], [`Nbc::prepare`], [`Nbc::post`], [`Nbc::post_on_board`], [`Nbc::open_board`], [`Nbc::release`], [`Nbc::detach`], [`Nbc::collect`] | yes: user threads only | no ([`Nbc::post`]: yes) |
+//! | [`Nbc::start`], [`Nbc::fail_group`], [`Nbc::completion`], [`Nbc::announce`] | no | no |
 //! | [`Nbc::progress`] in a handler | no | only those declared handler-safe |
 //! | [`Nbc::progress`] elsewhere | no | yes |
 #![warn(missing_debug_implementations)]

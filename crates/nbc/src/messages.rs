@@ -86,6 +86,16 @@ pub trait Messages {
         false
     }
 
+    /// Whether a world rank has finalized: what it has not posted on a board by then it never will. Handler-safe.
+    fn has_finalized(&self, _rank: u32) -> bool {
+        false
+    }
+
+    /// Whether a communicator was revoked, as far as the news has come. Handler-safe.
+    fn is_revoked(&self, _context: u32) -> bool {
+        false
+    }
+
     /// As [`failed_among`](Self::failed_among), but without waiting for what a dead rank had sent: whom to blame when
     /// another rank has given up a message, because it knew of a death first. Handler-safe.
     fn blame(&self, ranks: &[u32]) -> Option<(u32, Code)> {
@@ -166,6 +176,14 @@ impl<T: Transport> Messages for P2p<T> {
 
     fn would_signal(&self, rank: u32) -> bool {
         self.transport().would_signal(rank)
+    }
+
+    fn has_finalized(&self, rank: u32) -> bool {
+        self.transport().peer_state(rank) == PeerState::Finalized
+    }
+
+    fn is_revoked(&self, context: u32) -> bool {
+        P2p::is_revoked(self, context)
     }
 
     fn failed_among(&self, ranks: &[u32]) -> Option<(u32, Code)> {

@@ -152,7 +152,7 @@ impl Board {
         let me = me as usize;
         let fits = (2..=MEMBERS).contains(&areas.len()) && me < areas.len() && context != 0;
         let context = u64::from(context) << 32;
-        fits.then(|| Board { areas, me, context, posted: 0, retired: 0, seen: 0 })
+        fits.then_some(Board { areas, me, context, posted: 0, retired: 0, seen: 0 })
     }
 
     /// How many members there are.

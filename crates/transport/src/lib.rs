@@ -19,6 +19,8 @@
 //!
 //! # Implementation details
 //!
+//! What all ranks of a communicator say to each other at once needs no packets: [`board`].
+//!
 //! Packets are packed into 64-byte slots by [`wire`]; the kinds of packets stand in one table, [`kind`].
 #![warn(missing_debug_implementations)]
 

@@ -13,67 +13,16 @@
 
 use super::list::StepList;
 use super::run::record_end;
+use super::seat::{Place, Seat, active_mut, has_room};
 use super::{Active, Nbc, Stage, failed_member, record_start};
-use crate::board::{Call, Look, Use};
+use crate::board::{Call, Look};
 use crate::messages::Messages;
 use crate::schedule::{Line, NONE};
 use crate::{Error, Group};
 use tocsin_progress::budget::{Budget, Context, Pass};
-use tocsin_progress::completion::{Code, Completion, Outcome};
-use tocsin_progress::slots::{Id, OutOfMemory, Slots};
-use tocsin_transport::board::{Board, Part, ROOM};
-
-type Table = Slots<Active, Completion>;
-
-/// Where a reduction puts a part before it combines it.
-pub(super) type Scratch = Box<[Line]>;
-
-/// Where a collective stands in its board's line.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
-    /// The board's number, or [`NONE`] for what stands in no line.
-    at: u32,
-    /// Whether its part is posted, and under which number.
-    posted: bool,
-    number: u32,
-    /// Whether this rank has said that it waits for others' parts.
-    waits: bool,
-    /// Members whose parts have been seen.
-    seen: u32,
-    next: u32,
-}
-
-impl Place {
-    #[inline]
-    pub(super) fn is_somewhere(&self) -> bool {
-        self.at != NONE
-    }
-
-    pub(super) const NOWHERE: Place =
-        Place { at: NONE, posted: false, number: 0, waits: false, seen: 0, next: NONE };
-}
-
-/// A board and its line.
-#[derive(Debug)]
-pub(super) struct Seat {
-    board: Board,
-    group: Group,
-    first: u32,
-    last: u32,
-    unposted: u32,
-    /// Members that are to be rung, if they still wait for `told`.
-    telling: u64,
-    told: u32,
-    /// The numbers of this rank are no longer those of the others, or one of them has lied.
-    broken: bool,
-    /// All members have joined, and how each is rung is known.
-    rings_ready: bool,
-    /// Value of [`Messages::failures`] at which all members were found alive.
-    alive_at: Option<u64>,
-    /// How often the next post looks.
-    moment: u32,
-}
-
+use tocsin_progress::completion::{Code, Outcome};
+use tocsin_progress::slots::{Id, OutOfMemory};
+use tocsin_transport::board::{Board, ROOM};
 /// What came of a [post on a board](Nbc::post_on_board).
 #[derive(Clone, Copy, Debug)]
 pub enum Posted {
@@ -83,11 +32,6 @@ pub enum Posted {
     Waits(Id),
 }
 
-/// How often a post looks before it says that it waits, for what others post at the same time: at most some 200 ns, about
-/// what it takes to say so and to come back, and a small part of what a ring takes. Less where it was in vain.
-const MOMENT: u32 = 64;
-const LEAST: u32 = 4;
-
 /// What the first of a line needs.
 enum First {
     /// There is none, or it waits.
@@ -96,108 +40,6 @@ enum First {
     /// A user operator, in a handler.
     Deferred,
     Wrong(Id, Outcome),
-}
-
-impl Seat {
-    /// The last number with which this rank is done.
-    fn done(&self, slots: &Table) -> u32 {
-        match active(slots, self.first) {
-            Some(first) if first.place.posted => first.place.number.wrapping_sub(1),
-            _ => self.board.posted(),
-        }
-    }
-
-    /// Whether a member waits for what was posted under `told`.
-    fn still_waits(&self, member: usize) -> bool {
-        self.board.waits(member, self.told) || self.board.is_stuck(member, self.told)
-    }
-
-    pub(super) fn group(&self) -> &Group {
-        &self.group
-    }
-
-    /// Makes the result of a call whose parts are there: bytes copied and combined, and how that ended.
-    ///
-    /// # Safety
-    /// The memory of the result is valid, and nobody else uses it.
-    #[inline]
-    unsafe fn make(&mut self, call: &Call, number: u32, scratch: &mut Scratch) -> (usize, Outcome) {
-        // SAFETY: - the result: promised by the caller
-        //         - scratch: ROOM bytes, made when the first board was opened.
-        let made = unsafe { call.make(&self.board, number, scratch.as_mut_ptr().cast()) };
-        if call.needs_all(self.board.me()) {
-            self.board.note_done_with_all(number);
-        }
-        match made {
-            Ok(bytes) => (bytes, Outcome::default()),
-            Err(_panicked) => (0, Outcome { code: Code::UserOperatorPanicked, ..Outcome::default() }),
-        }
-    }
-
-    /// Looks for the parts of what was just posted, on a user's thread.
-    #[inline]
-    fn look_for_a_moment(&mut self, call: &Call, number: u32, seen: &mut u32) -> Look {
-        for _ in 0..self.moment {
-            let look = call.look(&self.board, number, seen);
-            if look != Look::Waits {
-                self.moment = self.moment.wrapping_mul(2).min(MOMENT);
-                return look;
-            }
-        }
-        self.moment = (self.moment / 2).max(LEAST);
-        Look::Waits
-    }
-
-    /// Notes whom a post leaves to be rung.
-    #[inline]
-    fn tell<M: Messages>(
-        &mut self,
-        messages: &mut M,
-        call: &Call,
-        number: u32,
-        look: Look,
-        telling: &mut u32,
-    ) {
-        let owed = owed(&self.board, call, number, look);
-        if owed == 0 {
-            return;
-        }
-        if self.telling == 0 {
-            *telling = telling.wrapping_add(1);
-        } else {
-            // Seldom: those of an older number are rung, whether they still wait or not.
-            ring(self, messages);
-        }
-        (self.telling, self.told) = (owed, number);
-    }
-
-    /// How it ends for what a member has shown.
-    fn blame(&mut self, member: usize) -> Outcome {
-        self.broken = true;
-        let source = self.group.world_rank(member as u32).unwrap_or(u32::MAX);
-        Outcome { code: Code::Protocol, source, ..Outcome::default() }
-    }
-
-    /// Whether a pass would find something.
-    fn work_left(&self, slots: &Table) -> bool {
-        let first = active(slots, self.first);
-        let ends = first.is_some_and(|first| {
-            let Place { posted, number, mut seen, .. } = first.place;
-            let call = first.call.as_ref();
-            posted && call.is_some_and(|call| call.look(&self.board, number, &mut seen) != Look::Waits)
-        });
-        ends || self.unposted != NONE && self.board.would_have_room(self.done(slots))
-    }
-}
-
-fn active(slots: &Table, slot: u32) -> Option<&Active> {
-    // The end of a line is met most often.
-    if slot == NONE { None } else { slots.get(slots.by_index(slot)?) }
-}
-
-fn active_mut(slots: &mut Table, slot: u32) -> Option<&mut Active> {
-    let id = if slot == NONE { None } else { slots.by_index(slot) };
-    slots.get_mut(id?)
 }
 
 impl Nbc {
@@ -210,19 +52,7 @@ impl Nbc {
         if self.scratch.is_empty() {
             self.scratch = vec![Line([0; 64]); ROOM / 64].into_boxed_slice();
         }
-        let seat = Seat {
-            board,
-            group: group.clone(),
-            first: NONE,
-            last: NONE,
-            unposted: NONE,
-            telling: 0,
-            told: 0,
-            broken: false,
-            rings_ready: false,
-            alive_at: None,
-            moment: MOMENT,
-        };
+        let seat = Seat::new(board, group);
         self.seats.try_reserve(1).map_err(|_| Error::OutOfMemory { bytes: size_of::<Seat>() })?;
         self.seats.push(seat);
         Ok(self.seats.len() as u32 - 1)
@@ -424,7 +254,10 @@ impl Nbc {
                 pass = Pass::Worked;
             }
             match self.first_of(at, budget.context()) {
-                First::Waits => return pass,
+                First::Waits => match self.in_vain(messages, at) {
+                    Some((id, outcome)) => self.end(id, outcome),
+                    None => return pass,
+                },
                 First::Deferred => {
                     self.deferred_on_board = true;
                     return pass;
@@ -464,6 +297,18 @@ impl Nbc {
             Look::Ready => First::Ready(id),
             Look::Wrong(member) => First::Wrong(id, seat.blame(member)),
         }
+    }
+
+    /// Whether the first of a line waits for what never comes, and how it ends then.
+    fn in_vain<M: Messages>(&self, messages: &M, at: u32) -> Option<(Id, Outcome)> {
+        let seat = self.seats.get(at as usize).filter(|seat| seat.first != NONE)?;
+        let id = self.slots.by_index(seat.first)?;
+        let first = self.slots.get(id)?;
+        if messages.is_revoked(first.context) {
+            return Some((id, Outcome { code: Code::Revoked, ..Outcome::default() }));
+        }
+        let source = seat.lacks_for_ever(messages, &first.place)?;
+        Some((id, Outcome { code: Code::PeerFinalized, source, ..Outcome::default() }))
     }
 
     /// Makes the result of a collective whose parts are there, and ends it.
@@ -590,68 +435,21 @@ impl Nbc {
         false
     }
 
-    /// The thread looks no more. If the collective has not ended, this rank is rung for what it lacks, from here on.
+    /// The thread looks no more. If the collective has not ended, this rank is rung for what it lacks, from here on; if it
+    /// has, others may have room now.
     #[inline]
     pub fn end_look<M: Messages>(&mut self, messages: &mut M, id: Id) {
-        let Some(active) = self.slots.get_mut(id).filter(|active| active.stage == Stage::Running) else {
-            return;
-        };
-        let (at, number) = (active.place.at, active.place.number);
-        active.place.waits = true;
-        if let Some(seat) = self.seats.get(at as usize) {
-            seat.board.wait_for(number);
+        let Nbc { seats, slots, .. } = self;
+        let Some(active) = slots.get_mut(id) else { return };
+        let Some(at) = active.call.map(|call| call.board) else { return };
+        let Some(seat) = seats.get(at as usize) else { return };
+        if active.place.posted {
+            active.place.waits = true;
+            seat.board.wait_for(active.place.number);
         }
         // What came before that was not rung for.
-        while self.advance(messages, at, &mut Budget::user(), false) == Pass::More {}
-    }
-}
-
-/// Whether the next may be posted. If not, who posts what is lacking will ring.
-#[inline]
-fn has_room(seat: &mut Seat, slots: &Table) -> bool {
-    let done = seat.done(slots);
-    if seat.board.has_room(done) {
-        return true;
-    }
-    loop {
-        let lacking = seat.board.lacking();
-        seat.board.be_stuck();
-        if seat.board.has_room(done) {
-            return true;
+        if seat.first != NONE {
+            while self.advance(messages, at, &mut Budget::user(), false) == Pass::More {}
         }
-        if seat.board.lacking() == lacking {
-            return false;
-        }
-    }
-}
-
-/// The members that the post of a number leaves to be rung: those that wait for this part, or for it as the last of all.
-#[inline]
-fn owed(board: &Board, call: &Call, number: u32, look: Look) -> u64 {
-    let me = board.me();
-    let others = || (0..board.members()).filter(|member| *member != me);
-    let all_here = match call.needs_all(me) {
-        true => look == Look::Ready,
-        false => others().all(|member| matches!(board.part(member, number), Part::Here { .. })),
-    };
-    let needs = |member: usize| match call.then {
-        Use::Bcast { root } => root as usize == me,
-        Use::Reduce { root: Some(root), .. } => all_here && root as usize == member,
-        _ => all_here,
-    };
-    let rung = |member: &usize| {
-        needs(*member) && board.waits(*member, number) || all_here && board.is_stuck(*member, number)
-    };
-    others().filter(rung).fold(0, |owed, member| owed | 1 << (member & 63))
-}
-
-#[cold]
-fn ring<M: Messages>(seat: &Seat, messages: &mut M) {
-    let mut left = seat.telling;
-    while left != 0 {
-        if let Some(rank) = seat.group.world_rank(left.trailing_zeros()) {
-            messages.announce(rank);
-        }
-        left &= left.wrapping_sub(1);
     }
 }

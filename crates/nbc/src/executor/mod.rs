@@ -10,6 +10,7 @@
 mod board;
 mod list;
 mod run;
+mod seat;
 
 use crate::board::Call;
 use crate::messages::Messages;
@@ -17,8 +18,8 @@ use crate::schedule::{Kind, NONE, Schedule};
 use crate::trace::Started;
 use crate::{Error, Group};
 pub use board::Posted;
-use board::{Place, Scratch, Seat};
 use list::{Link, Queue, StepList};
+use seat::{Place, Scratch, Seat};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use tocsin_progress::Trace;

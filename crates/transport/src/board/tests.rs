@@ -1,4 +1,5 @@
 //! Boards of threads that take turns.
+#![allow(clippy::unwrap_used)]
 
 use super::*;
 

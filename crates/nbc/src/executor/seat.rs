@@ -1,0 +1,256 @@
+//! A board with the collectives that stand in line for it, and what its members have to be told. Handler-safe but where it
+//! says otherwise.
+
+use super::Active;
+use crate::Group;
+use crate::board::{Call, Look, Use};
+use crate::messages::Messages;
+use crate::schedule::{Line, NONE};
+use tocsin_progress::completion::{Code, Completion, Outcome};
+use tocsin_progress::slots::Slots;
+use tocsin_transport::board::{Board, Part};
+
+pub(super) type Table = Slots<Active, Completion>;
+
+/// Where a reduction puts a part before it combines it.
+pub(super) type Scratch = Box<[Line]>;
+
+/// Where a collective stands in its board's line.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    /// The board's number, or [`NONE`] for what stands in no line.
+    pub(super) at: u32,
+    /// Whether its part is posted, and under which number.
+    pub(super) posted: bool,
+    pub(super) number: u32,
+    /// Whether this rank has said that it waits for others' parts.
+    pub(super) waits: bool,
+    /// Members whose parts have been seen.
+    pub(super) seen: u32,
+    pub(super) next: u32,
+}
+
+impl Place {
+    #[inline]
+    pub(super) fn is_somewhere(&self) -> bool {
+        self.at != NONE
+    }
+
+    pub(super) const NOWHERE: Place =
+        Place { at: NONE, posted: false, number: 0, waits: false, seen: 0, next: NONE };
+}
+
+/// A board and its line.
+#[derive(Debug)]
+pub(super) struct Seat {
+    pub(super) board: Board,
+    pub(super) group: Group,
+    pub(super) first: u32,
+    pub(super) last: u32,
+    pub(super) unposted: u32,
+    /// Members that are to be rung, if they still wait for `told`.
+    pub(super) telling: u64,
+    pub(super) told: u32,
+    /// The numbers of this rank are no longer those of the others, or one of them has lied.
+    pub(super) broken: bool,
+    /// All members have joined, and how each is rung is known.
+    pub(super) rings_ready: bool,
+    /// Value of [`Messages::failures`] at which all members were found alive.
+    pub(super) alive_at: Option<u64>,
+    /// How often the next post looks.
+    pub(super) moment: u32,
+}
+
+/// How often a post looks before it says that it waits, for what others post at the same time: at most some 200 ns, about
+/// what it takes to say so and to come back, and a small part of what a ring takes. Less where it was in vain.
+const MOMENT: u32 = 64;
+const LEAST: u32 = 4;
+
+impl Seat {
+    /// Nobody stands in line. `group` has the board's members. User threads only: may allocate.
+    pub(super) fn new(board: Board, group: &Group) -> Seat {
+        Seat {
+            board,
+            group: group.clone(),
+            first: NONE,
+            last: NONE,
+            unposted: NONE,
+            telling: 0,
+            told: 0,
+            broken: false,
+            rings_ready: false,
+            alive_at: None,
+            moment: MOMENT,
+        }
+    }
+
+    /// The last number with which this rank is done.
+    pub(super) fn done(&self, slots: &Table) -> u32 {
+        match active(slots, self.first) {
+            Some(first) if first.place.posted => first.place.number.wrapping_sub(1),
+            _ => self.board.posted(),
+        }
+    }
+
+    /// Whether a member waits for what was posted under `told`.
+    pub(super) fn still_waits(&self, member: usize) -> bool {
+        self.board.waits(member, self.told) || self.board.is_stuck(member, self.told)
+    }
+
+    pub(super) fn group(&self) -> &Group {
+        &self.group
+    }
+
+    /// Makes the result of a call whose parts are there: bytes copied and combined, and how that ended.
+    ///
+    /// # Safety
+    /// The memory of the result is valid, and nobody else uses it.
+    #[inline]
+    pub(super) unsafe fn make(
+        &mut self,
+        call: &Call,
+        number: u32,
+        scratch: &mut Scratch,
+    ) -> (usize, Outcome) {
+        // SAFETY: - the result: promised by the caller
+        //         - scratch: ROOM bytes, made when the first board was opened.
+        let made = unsafe { call.make(&self.board, number, scratch.as_mut_ptr().cast()) };
+        if call.needs_all(self.board.me()) {
+            self.board.note_done_with_all(number);
+        }
+        match made {
+            Ok(bytes) => (bytes, Outcome::default()),
+            Err(_panicked) => (0, Outcome { code: Code::UserOperatorPanicked, ..Outcome::default() }),
+        }
+    }
+
+    /// Looks for the parts of what was just posted, on a user's thread.
+    #[inline]
+    pub(super) fn look_for_a_moment(&mut self, call: &Call, number: u32, seen: &mut u32) -> Look {
+        for _ in 0..self.moment {
+            let look = call.look(&self.board, number, seen);
+            if look != Look::Waits {
+                self.moment = self.moment.wrapping_mul(2).min(MOMENT);
+                return look;
+            }
+        }
+        self.moment = (self.moment / 2).max(LEAST);
+        Look::Waits
+    }
+
+    /// Notes whom a post leaves to be rung.
+    #[inline]
+    pub(super) fn tell<M: Messages>(
+        &mut self,
+        messages: &mut M,
+        call: &Call,
+        number: u32,
+        look: Look,
+        telling: &mut u32,
+    ) {
+        let owed = owed(&self.board, call, number, look);
+        if owed == 0 {
+            return;
+        }
+        if self.telling == 0 {
+            *telling = telling.wrapping_add(1);
+        } else {
+            // Seldom: those of an older number are rung, whether they still wait or not.
+            ring(self, messages);
+        }
+        (self.telling, self.told) = (owed, number);
+    }
+
+    /// How it ends for what a member has shown.
+    pub(super) fn blame(&mut self, member: usize) -> Outcome {
+        self.broken = true;
+        let source = self.group.world_rank(member as u32).unwrap_or(u32::MAX);
+        Outcome { code: Code::Protocol, source, ..Outcome::default() }
+    }
+
+    /// A world rank that has left without the part that the first of the line waits for: the next of those that it needs,
+    /// or where it is not posted, any of those that its room needs.
+    pub(super) fn lacks_for_ever<M: Messages>(&self, messages: &M, first: &Place) -> Option<u32> {
+        let (members, number) = match first.posted {
+            true => (first.seen as usize..(first.seen as usize).wrapping_add(1), first.number),
+            false => (0..self.board.members(), self.board.lacking()),
+        };
+        members.filter(|member| *member != self.board.me()).find_map(|member| {
+            let rank = self.group.world_rank(member as u32)?;
+            // In this order: whoever is seen to have left has posted before all that it ever will.
+            let left = messages.has_finalized(rank);
+            (left && self.board.part(member, number) == Part::Missing).then_some(rank)
+        })
+    }
+
+    /// Whether a pass would find something.
+    pub(super) fn work_left(&self, slots: &Table) -> bool {
+        let first = active(slots, self.first);
+        let ends = first.is_some_and(|first| {
+            let Place { posted, number, mut seen, .. } = first.place;
+            let call = first.call.as_ref();
+            posted && call.is_some_and(|call| call.look(&self.board, number, &mut seen) != Look::Waits)
+        });
+        ends || self.unposted != NONE && self.board.would_have_room(self.done(slots))
+    }
+}
+
+pub(super) fn active(slots: &Table, slot: u32) -> Option<&Active> {
+    // The end of a line is met most often.
+    if slot == NONE { None } else { slots.get(slots.by_index(slot)?) }
+}
+
+pub(super) fn active_mut(slots: &mut Table, slot: u32) -> Option<&mut Active> {
+    let id = if slot == NONE { None } else { slots.by_index(slot) };
+    slots.get_mut(id?)
+}
+
+/// Whether the next may be posted. If not, who posts what is lacking will ring.
+#[inline]
+pub(super) fn has_room(seat: &mut Seat, slots: &Table) -> bool {
+    let done = seat.done(slots);
+    if seat.board.has_room(done) {
+        return true;
+    }
+    loop {
+        let lacking = seat.board.lacking();
+        seat.board.be_stuck();
+        if seat.board.has_room(done) {
+            return true;
+        }
+        if seat.board.lacking() == lacking {
+            return false;
+        }
+    }
+}
+
+/// The members that the post of a number leaves to be rung: those that wait for this part, or for it as the last of all.
+#[inline]
+fn owed(board: &Board, call: &Call, number: u32, look: Look) -> u64 {
+    let me = board.me();
+    let others = || (0..board.members()).filter(|member| *member != me);
+    let all_here = match call.needs_all(me) {
+        true => look == Look::Ready,
+        false => others().all(|member| matches!(board.part(member, number), Part::Here { .. })),
+    };
+    let needs = |member: usize| match call.then {
+        Use::Bcast { root } => root as usize == me,
+        Use::Reduce { root: Some(root), .. } => all_here && root as usize == member,
+        _ => all_here,
+    };
+    let rung = |member: &usize| {
+        needs(*member) && board.waits(*member, number) || all_here && board.is_stuck(*member, number)
+    };
+    others().filter(rung).fold(0, |owed, member| owed | 1 << (member & 63))
+}
+
+#[cold]
+pub(super) fn ring<M: Messages>(seat: &Seat, messages: &mut M) {
+    let mut left = seat.telling;
+    while left != 0 {
+        if let Some(rank) = seat.group.world_rank(left.trailing_zeros()) {
+            messages.announce(rank);
+        }
+        left &= left.wrapping_sub(1);
+    }
+}
