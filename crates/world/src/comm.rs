@@ -72,12 +72,13 @@ impl Comm {
     ) -> Result<Comm, Error> {
         let refused = |e| crate::outcome::collective_error("split", e);
         let mut group = Group::new(members, me).map_err(refused)?;
-        // SAFETY: - the segment, which `Rank` keeps beside the engine, outlives it
-        //         - the board was allocated: the world's with the segment, others when they were offered
-        //         - it is this rank's alone, and contexts are not given out again: `boards.rs`, `agree.rs`.
-        if let Some(board) = board
-            && let Some(board) = unsafe { rank.segment.board(board, members, me, context) }
-        {
+        let board = board.and_then(|board| {
+            // SAFETY: - the segment, which `Rank` keeps beside the engine, outlives it
+            //         - the board was allocated: the world's with the segment, others when they were offered
+            //         - it is this rank's alone, and contexts are not given out again: `boards.rs`, `agree.rs`.
+            unsafe { rank.segment.board(board, members, me, context) }
+        });
+        if let Some(board) = board {
             let number = rank.enter().nbc.open_board(board, &group).map_err(refused)?;
             group = group.with_board(number);
         }

@@ -1,5 +1,7 @@
 //! Raw requests: a message or a collective in flight.
 
+mod board;
+
 use std::any::Any;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,12 +9,10 @@ use std::task::Waker;
 use std::time::Duration;
 
 use tocsin_p2p::Grown;
-use tocsin_progress::engine::Lingering;
 use tocsin_progress::{Code, Completion, Context, Id, Outcome};
 use tocsin_sync::atomic::{AtomicBool, Ordering};
 
 use crate::comm::Comm;
-use crate::comm::messages::{FEW_LOOKS, LOOKS};
 use crate::error::Error;
 use crate::rank::Need;
 
@@ -356,32 +356,6 @@ impl RawRequest {
         }
         self.pass_time(timeout);
         self.look()
-    }
-
-    /// Looks for a moment whether the parts of a collective on a board come, for which nobody need ring meanwhile.
-    fn look_on_board(&mut self) {
-        let shared = self.meaning.comm.shared();
-        let Ok(mut state) = shared.enter_open(self.meaning.operation) else { return };
-        if !state.nbc.begin_look(self.id) {
-            return;
-        }
-        let looks = if shared.engine.should_look() { LOOKS } else { FEW_LOOKS };
-        let id = self.id;
-        state.linger(looks, |state| match state.nbc.look(id) {
-            false => Lingering::Nothing,
-            true => Lingering::Over,
-        });
-        let inside = &mut *state;
-        inside.nbc.end_look(&mut inside.p2p, id);
-        // SAFETY: - as in `completion`.
-        let outcome = unsafe { self.completion.as_ref() }.outcome();
-        let Some(outcome) = outcome else { return };
-        if !self.persistent && self.seen.is_none() {
-            // Released in the same stay.
-            inside.nbc.release(&mut inside.p2p, id);
-            drop(state);
-            self.seen = Some(self.meaning.read(outcome));
-        }
     }
 
     /// Waits until it is over, or time is up.

@@ -1,0 +1,34 @@
+//! Waiting for a collective on a board: a look at what the others have posted, before the wait that others must ring for.
+
+use tocsin_progress::engine::Lingering;
+
+use super::RawRequest;
+use crate::comm::messages::{FEW_LOOKS, LOOKS};
+
+impl RawRequest {
+    /// Looks for a moment whether the parts of a collective on a board come, for which nobody need ring meanwhile.
+    pub(super) fn look_on_board(&mut self) {
+        let shared = self.meaning.comm.shared();
+        let Ok(mut state) = shared.enter_open(self.meaning.operation) else { return };
+        if !state.nbc.begin_look(self.id) {
+            return;
+        }
+        let looks = if shared.engine.should_look() { LOOKS } else { FEW_LOOKS };
+        let id = self.id;
+        state.linger(looks, |state| match state.nbc.look(id) {
+            false => Lingering::Nothing,
+            true => Lingering::Over,
+        });
+        let inside = &mut *state;
+        inside.nbc.end_look(&mut inside.p2p, id);
+        // SAFETY: - as in `completion`.
+        let outcome = unsafe { self.completion.as_ref() }.outcome();
+        let Some(outcome) = outcome else { return };
+        if !self.persistent && self.seen.is_none() {
+            // Released in the same stay.
+            inside.nbc.release(&mut inside.p2p, id);
+            drop(state);
+            self.seen = Some(self.meaning.read(outcome));
+        }
+    }
+}
