@@ -208,7 +208,7 @@ impl ShmTransport {
                 // done so before the mark was set.
                 state.sent = descriptor.attention().pollers() == 0
                     && (state.renewed || mark.is_set())
-                    && !state.is_emptied();
+                    && (state.announced || !state.is_emptied());
                 state.held = hold
                     && !frees
                     && state.sent
@@ -257,6 +257,7 @@ impl ShmTransport {
             state.dirty = again || state.unanswered;
             // What must be said stays to be said: `sent` stands for any reason to ring.
             state.sent = again;
+            state.announced &= again;
             state.urgency = if again { urgency } else { Urgency::Plain };
             self.retry |= again;
             if state.dirty
@@ -710,6 +711,7 @@ unsafe impl Transport for ShmTransport {
         }
         if let Some(state) = self.make_peer(peer) {
             state.sent = true;
+            state.announced = true;
             state.renewed = true;
             state.urgency = Urgency::Urgent;
             self.mark_dirty(peer);

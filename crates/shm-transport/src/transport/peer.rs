@@ -45,6 +45,8 @@ pub(super) struct Peer {
     /// Its ring is held back; something was sent since.
     pub held: bool,
     pub renewed: bool,
+    /// Some of that is not in its lanes: [`announce`](tocsin_transport::Transport::announce).
+    pub announced: bool,
     /// Classes of what was sent and may not have been taken out.
     pub untaken: u8,
     pub urgency: Urgency,
@@ -88,6 +90,7 @@ impl Peer {
             sent: false,
             held: false,
             renewed: false,
+            announced: false,
             untaken: 0,
             urgency: Urgency::Plain,
             consumed: 0,
