@@ -162,7 +162,7 @@ fn operators_of_users() {
             let by_messages = comm.with_algorithm("recursive-doubling");
             let me = u64::from(comm.rank());
             for round in 0..10u64 {
-                let mine = || vec![(me + 2) << 32 | round + me; 3];
+                let mine = || vec![((me + 2) << 32) | (round + me); 3];
                 let [one, two] = [&by_board, &by_messages].map(|comm| comm.iallreduce(mine(), operator()));
                 assert_eq!(one?.wait()?, two?.wait()?);
             }
