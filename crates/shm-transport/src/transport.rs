@@ -31,6 +31,9 @@ use peer::{Bell, Honesty, Peer};
 /// Vectors below the doorbell's own.
 const VECTORS: u32 = tocsin_doorbell::VECTOR_WAKE as u32;
 
+/// Long messages of collectives under way to a peer that waits, and so takes them out as they come; to others, one.
+const LONG_TO_WHO_WAITS: u32 = 8;
+
 /// One rank's endpoint in a segment; a rank of a world has one, once.
 #[derive(Debug)]
 pub struct ShmTransport {
@@ -531,7 +534,9 @@ unsafe impl Transport for ShmTransport {
         // SYNC POINT: Relaxed: nothing is read by virtue of it; an old value has the message announced. A peer that lies
         // has its own pool filled.
         // SAFETY: the pair is connected, so that its head is allocated; it is made of atomics.
-        unsafe { (*state.to).long_done.0.load(Ordering::Relaxed) == state.long_sent }
+        let done = unsafe { (*state.to).long_done.0.load(Ordering::Relaxed) };
+        let under_way = state.long_sent.wrapping_sub(done);
+        under_way == 0 || under_way < LONG_TO_WHO_WAITS && self.is_waiting(peer)
     }
 
     fn note_long_sent(&mut self, peer: u32) {

@@ -115,7 +115,7 @@ pub unsafe trait Transport: Send {
 
     /// Whether the peer has done with the last long message of the Coll class that was sent to it in one packet
     /// ([`note_long_sent`](Self::note_long_sent)): else the next had better be announced, so that what the peer has to
-    /// keep of such messages while it computes is bounded.
+    /// keep of such messages while it computes is bounded. A peer that waits takes them out as they come: some more may be under way.
     fn may_send_long(&self, _peer: u32) -> bool {
         true
     }

@@ -279,6 +279,30 @@ fn many_ranks_fit() {
     }
 }
 
+#[test]
+fn more_long_messages_are_under_way_to_who_waits() {
+    let mut ends = world(2);
+    ends[0].connect(1).unwrap();
+    ends[1].begin_pass();
+    let own = ends[1].own;
+    let under_way = |ends: &mut [ShmTransport]| {
+        let mut count = 0;
+        while ends[0].may_send_long(1) {
+            ends[0].note_long_sent(1);
+            count += 1;
+        }
+        for _ in 0..count {
+            ends[1].note_long_done(0);
+        }
+        count
+    };
+    assert_eq!(under_way(&mut ends), 1);
+    own.begin_poll();
+    assert_eq!(under_way(&mut ends), LONG_TO_WHO_WAITS);
+    own.end_poll();
+    assert_eq!(under_way(&mut ends), 1);
+}
+
 /// Takes what came to rank 1 from rank 0.
 fn take(ends: &mut [ShmTransport], n: u64) {
     assert!(conformance::receive(&mut ends[1], 0, Class::Eager, n), "{n}");
