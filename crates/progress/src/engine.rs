@@ -51,10 +51,12 @@ use tocsin_sync::thread;
 mod credit;
 mod handler;
 mod serve;
+mod spin;
 mod wait;
 mod yields;
 
 use credit::Credit;
+use spin::Spin;
 use yields::Yields;
 
 /// Passes of one handler entry: the first, and those asked for meanwhile; all within one budget.
@@ -84,7 +86,7 @@ const GLANCES: u32 = if cfg!(loom) { 1 } else { 32 };
 /// How an engine behaves.
 #[derive(Clone, Debug)]
 pub struct EngineConfig {
-    /// How long a wait spins, nanoseconds.
+    /// How long a wait spins at least, nanoseconds.
     pub spin_ns: u64,
     /// How long it then goes on with `sched_yield` between passes before it sleeps, nanoseconds, as long as that costs it nothing; it
     /// spins less then. 0 where no other rank of the world wants the core.
@@ -96,10 +98,10 @@ pub struct EngineConfig {
 }
 
 impl Default for EngineConfig {
-    /// Spin for 50 us (about what a sleep and a wake cost together in a virtual machine; half of that on its own), then sleep. No yields: of this world nobody else wants
-    /// the core, and who yields to a stranger gets it back at the end of a time slice.
+    /// Spin for 20 us (about what a sleep and a wake cost together), and longer where that pays (`engine/spin.rs`), then sleep. No yields: of
+    /// this world nobody else wants the core, and who yields to a stranger gets it back at the end of a time slice.
     fn default() -> Self {
-        EngineConfig { spin_ns: 50_000, yield_ns: 0, callback_thread: true, trace: None }
+        EngineConfig { spin_ns: 20_000, yield_ns: 0, callback_thread: true, trace: None }
     }
 }
 
@@ -134,6 +136,7 @@ pub struct Engine<W> {
     stats: Arc<Stats>,
     config: EngineConfig,
     yields: Yields,
+    spin: Spin,
     /// Rings held back for who then looked by himself.
     patience: Credit,
     /// Somebody who was rung may not have heard it ([`Work::awaits_answer`]).
@@ -191,6 +194,7 @@ impl<W: Work> Engine<W> {
             stats,
             config,
             yields: Yields::new(),
+            spin: Spin::new(),
             patience: Credit::new(PATIENCE_GAIN, PATIENCE_COST),
             unheard: AtomicBool::new(false),
             timer: AtomicU64::new(0),

@@ -72,7 +72,7 @@ impl<W: Work> Engine<W> {
     /// Makes progress until `done()`. False: the time-out came first. `done` is called often, between passes and
     /// not under the token; it must be cheap.
     ///
-    /// A pass; then for `spin_ns` looks back to back; then sleep until a ring or another context's completion. Where the
+    /// A pass; then for `spin_ns`, or longer where that pays (`engine/spin.rs`), looks back to back; then sleep until a ring or another context's completion. Where the
     /// configuration has `yield_ns`, and yields pay (`engine/yields.rs`): for a shorter time looks back to back, and for `yield_ns`
     /// looks with `sched_yield` between. Work found starts it anew. The token is held for some looks at a time and never while
     /// it yields or sleeps.
@@ -212,10 +212,14 @@ impl<W: Work> Engine<W> {
                 trace.record(kind::WAKE, u64::from(woken), 0);
             }
             polling.begin();
+            let now = now_ns();
+            if woken && self.spins_longer(context) {
+                self.spin.note_sleep(now.wrapping_sub(idle_since), self.config.spin_ns);
+            }
             if finished {
                 return true;
             }
-            idle_since = now_ns();
+            idle_since = now;
             (spin, most) = self.patience(context, idle_since);
         }
     }
@@ -224,13 +228,22 @@ impl<W: Work> Engine<W> {
     /// is for ever in vain, does not yield, and leaves its rank's experience alone.
     pub(super) fn patience(&self, context: Context, now: u64) -> (u64, u64) {
         let EngineConfig { spin_ns, yield_ns, .. } = self.config;
-        if yield_ns == 0 || context != Context::User || self.yields.is_barred(now) {
+        if self.spins_longer(context) {
+            let spin = self.spin.ns(spin_ns);
+            (spin, spin)
+        } else if yield_ns == 0 || context != Context::User || self.yields.is_barred(now) {
             (spin_ns, spin_ns)
         } else {
             // The message may be that of the rank to which this one gives the core.
             let look = self.yields.look_ns();
             (look, look.saturating_add(yield_ns))
         }
+    }
+
+    /// Whether a wait may spin for longer than the configuration says: the core is a user's thread's own.
+    fn spins_longer(&self, context: Context) -> bool {
+        let EngineConfig { spin_ns, yield_ns, .. } = self.config;
+        context == Context::User && yield_ns == 0 && spin_ns > 0
     }
 
     /// Whether it pays to look for long for what a thread is about to [wait for](Self::wait_until). If that look meets it,
