@@ -43,7 +43,7 @@ pub(crate) enum Use {
     Reduce { root: Option<u32>, count: usize, operator: Operator },
 }
 
-/// A collective on a board, as [`table::call_on_board`](crate::table::call_on_board) makes it. It keeps the addresses of
+/// A collective on a board, as [`call_on_board`](crate::table::call_on_board) makes it. It keeps the addresses of
 /// the buffers; who posts it promises that they live.
 #[derive(Clone, Copy, Debug)]
 pub struct Call {

@@ -307,8 +307,11 @@ impl Nbc {
         if messages.is_revoked(first.context) {
             return Some((id, Outcome { code: Code::Revoked, ..Outcome::default() }));
         }
-        let source = seat.lacks_for_ever(messages, &first.place)?;
-        Some((id, Outcome { code: Code::PeerFinalized, source, ..Outcome::default() }))
+        let left = seat.lacks_for_ever(messages, &first.place)?;
+        // It may have left because of a death that this rank has yet to hear of.
+        let blamed = messages.blame(seat.group.world_ranks());
+        let (source, code) = blamed.unwrap_or((left, Code::PeerFinalized));
+        Some((id, Outcome { code, source, ..Outcome::default() }))
     }
 
     /// Makes the result of a collective whose parts are there, and ends it.
