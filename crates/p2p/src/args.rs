@@ -76,7 +76,7 @@ pub struct Config {
     /// Longest message in bytes that travels eagerly. The transport's longest payload cuts it.
     pub eager_max: usize,
     /// The same for a blocking send to a blocking receive of another process that waits already: both copy at once then,
-    /// the sender into the lane while the receiver takes out what is there. What does not fit the transport is announced.
+    /// the sender into the lane while the receiver takes out what is there.
     pub waiting_eager_max: usize,
     /// The same for messages of collectives. Longer, because what is late there delays others: an eager message takes one
     /// interrupt of who computes, an announced one two or three.
@@ -96,11 +96,11 @@ pub struct Config {
 }
 
 impl Default for Config {
-    /// 16 KiB eager, 64 KiB in collectives, 1 MiB to who waits; 1 MiB or so of unexpected messages, at most 256 MiB.
+    /// 16 KiB eager, 64 KiB in collectives and to who waits; 1 MiB or so of unexpected messages, at most 256 MiB.
     fn default() -> Config {
         Config {
             eager_max: 16384,
-            waiting_eager_max: 1 << 20,
+            waiting_eager_max: 65536,
             coll_eager_max: 65536,
             single_copy_from: 0,
             unexpected_messages: 1024,

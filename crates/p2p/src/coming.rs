@@ -72,6 +72,13 @@ impl<T: Transport> P2p<T> {
         self.peers.get(peer as usize).map_or(0, |state| coming & !state.stopped)
     }
 
+    /// What comes at the head of a lane is waited for, until it is whole or a receive is posted for its sender.
+    fn stop(&mut self, peer: u32, class: Class) {
+        if let Some(state) = self.peers.get_mut(peer as usize) {
+            state.stopped |= bit(class);
+        }
+    }
+
     /// Says to the sender of a posted receive that the thread which posted it waits for that alone, until it ends: what is long had better
     /// be copied by both at once. User threads only.
     pub fn await_posted(&mut self, id: Id) {
@@ -87,21 +94,28 @@ impl<T: Transport> P2p<T> {
         {
             return;
         }
-        self.await_coming(source, Awaits::Waiting);
-        self.awaits_for = Some(id);
+        self.transport.await_coming(source, Awaits::Waiting);
+        self.awaits = Some((source, Some(id)));
     }
 
-    pub(crate) fn await_coming(&mut self, source: u32, awaits: Awaits) {
-        self.transport.await_coming(source, awaits);
-        self.awaits = Some(source);
+    /// The receive in hand looks for what comes from a source. False: another thread's receive does, and is heard of alone.
+    pub(crate) fn await_in_hand(&mut self, source: u32) -> bool {
+        if self.awaits.is_some() {
+            return false;
+        }
+        self.transport.await_coming(source, Awaits::Looking);
+        self.awaits = Some((source, None));
+        true
     }
 
-    /// Nobody looks for what comes any more.
+    /// This receive, or the one in hand, looks for what comes no more.
     #[inline]
-    pub(crate) fn await_nothing(&mut self) {
-        if let Some(source) = self.awaits.take() {
+    pub(crate) fn await_no_more(&mut self, by: Option<Id>) {
+        if let Some((source, who)) = self.awaits
+            && who == by
+        {
             self.transport.await_coming(source, Awaits::Nothing);
-            self.awaits_for = None;
+            self.awaits = None;
         }
     }
 
@@ -137,7 +151,11 @@ impl<T: Transport> P2p<T> {
             && !self.contexts.is_revoked(header.context)
             && self.peers.get(peer as usize).is_some_and(|p| p.is_open(index));
         let posted = self.matching.get(index).filter(|_| plain).map(|matching| &matching.posted);
-        let Some(id) = posted.and_then(|p| p.find(&self.requests, header.context, peer, header.tag)) else {
+        let found = posted.and_then(|p| p.find(&self.requests, header.context, peer, header.tag));
+        // Of any source: if it stops coming, another's message may be met instead, around which nothing may be written.
+        let exact = |id: &Id| self.requests.get(*id).is_some_and(|request| request.peer == peer);
+        let Some(id) = found.filter(exact) else {
+            self.stop(peer, class);
             return Step::Empty;
         };
         if packet.len > budget.bytes_left() || !budget.packet() {
@@ -147,9 +165,7 @@ impl<T: Transport> P2p<T> {
         // SAFETY: it is the packet at the head of the lane; who posted the receive vouched for its buffer.
         if !unsafe { copy(&self.transport, peer, class, &packet, &buf) } {
             budget.in_vain();
-            if let Some(state) = self.peers.get_mut(peer as usize) {
-                state.stopped |= bit(class);
-            }
+            self.stop(peer, class);
             return Step::Empty;
         }
         let envelope = Envelope {

@@ -5,7 +5,7 @@
 //! an answer) is kept as an unexpected one, and the thread posts its receive after all.
 
 use tocsin_progress::{Budget, Code, Context, Outcome};
-use tocsin_transport::{Arrival, Awaits, Class, Packet, Reach, Recv, Transport, kind};
+use tocsin_transport::{Arrival, Class, Packet, Reach, Recv, Transport, kind};
 
 use crate::coming;
 use crate::packets::Step;
@@ -134,7 +134,9 @@ impl<T: Transport> P2p<T> {
             if self.transport.reach(source, Class::Eager) == Reach::Direct {
                 return Ok(false);
             }
-            self.await_coming(source, Awaits::Looking);
+            if !self.await_in_hand(source) {
+                return Ok(false);
+            }
         }
         self.transport.prepare_rings(source);
         self.hand = Hand::Waiting(InHand {
@@ -275,7 +277,7 @@ impl<T: Transport> P2p<T> {
     /// received for it, though it may hold a part of a message that has not come to its end.
     #[inline]
     pub fn put_down(&mut self) -> Option<Met> {
-        self.await_nothing();
+        self.await_no_more(None);
         let met = match &self.hand {
             Hand::Met(met) => Some(*met),
             Hand::Waiting(_) | Hand::Empty => None,

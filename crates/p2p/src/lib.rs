@@ -80,7 +80,7 @@ use peer::{Peers, Ranks};
 use posted::Posted;
 use request::{DETACHED, Member, OWES_ACK, Request, Requests, State, WANTS};
 use tocsin_progress::{Context, Slots, Trace};
-use tocsin_transport::Transport;
+use tocsin_transport::{Transport, long_under_way};
 use unexpected::Unexpected;
 
 /// Longest piece of a large message in one packet: what a handler may copy in one entry.
@@ -110,8 +110,7 @@ pub struct P2p<T> {
     publishes: bool,
     /// Longest payload of a DATA packet.
     piece: usize,
-    /// Longest payload that a peer, whatever its configuration, can send eagerly, but for those that it sends to who waits: of those,
-    /// the longest that had to wait for room here.
+    /// Longest payload that a peer, whatever its configuration, can send eagerly.
     longest: usize,
     requests: Requests,
     /// Eager, Coll.
@@ -154,10 +153,8 @@ pub struct P2p<T> {
     counters: Counters,
     /// The receive whose thread waits inside the engine.
     hand: in_hand::Hand,
-    /// Whose lane this rank has said to copy out of as it fills, for the receive in hand.
-    awaits: Option<u32>,
-    /// The posted receive that this is for; none while one is in hand.
-    awaits_for: Option<Id>,
+    /// Whose lane this rank has said to copy out of as it fills, and for which posted receive; none for that in hand.
+    awaits: Option<(u32, Option<Id>)>,
     /// Receives met in hand since the last look at everything else.
     met_in_hand: u32,
     /// Who runs the engine now.
@@ -199,10 +196,11 @@ impl<T: Transport> P2p<T> {
         let piece = bulk.min(PIECE);
         let longest_eager = eager_max.into_iter().max().unwrap_or(0);
         let size = transport.size();
-        // A long message of each peer's: see `Transport::may_send_long`.
+        // The long messages of each peer: see `Transport::may_send_long`.
         let [plain_max, coll_max] = eager_max;
         let long = if coll_max > plain_max { unexpected::blocks_for(coll_max) } else { 0 };
-        let blocks = config.unexpected_blocks.saturating_add(long.saturating_mul(size as usize));
+        let under_way = long.saturating_mul(long_under_way(size) as usize);
+        let blocks = config.unexpected_blocks.saturating_add(under_way.saturating_mul(size as usize));
         let matching = [
             new_matching(&config, config.unexpected_blocks).ok_or_else(refused)?,
             new_matching(&config, blocks).ok_or_else(refused)?,
@@ -211,7 +209,7 @@ impl<T: Transport> P2p<T> {
             me: transport.rank(),
             size,
             eager_max,
-            waiting_eager_max: config.waiting_eager_max,
+            waiting_eager_max: config.waiting_eager_max.min(eager).min(PIECE),
             single_copy_from: config.single_copy_from,
             publishes: config.publish,
             piece,
@@ -241,7 +239,6 @@ impl<T: Transport> P2p<T> {
             counters: Counters::default(),
             hand: in_hand::Hand::Empty,
             awaits: None,
-            awaits_for: None,
             met_in_hand: 0,
             context: Context::User,
             trace: None,
@@ -496,9 +493,7 @@ impl<T: Transport> P2p<T> {
             return;
         }
         self.retire(id);
-        if self.awaits_for == Some(id) {
-            self.await_nothing();
-        }
+        self.await_no_more(Some(id));
         let Some((request, completion)) = self.requests.both_mut(id) else { return };
         request.state = State::Done;
         let (detached, cookie) = (request.has(DETACHED), request.cookie);

@@ -1,6 +1,6 @@
 //! What arrives. Whatever a packet says is checked before it is used; what no honest peer writes condemns its sender.
 
-use tocsin_progress::{Budget, Code, Context, Id, Outcome};
+use tocsin_progress::{Budget, Code, Id, Outcome};
 use tocsin_sync::clock::now_ns;
 use tocsin_transport::transfer::RECORDS;
 use tocsin_transport::{Class, Header, Packet, Recv, Transport, kind};
@@ -45,10 +45,6 @@ impl<T: Transport> P2p<T> {
             }
             Recv::Packet(packet) => packet,
         };
-        if budget.context() == Context::Handler && packet.len > PIECE {
-            // It was sent to a thread that waited. Whoever wants it looks outside handlers.
-            return Step::Blocked;
-        }
         if !budget.packet() {
             return Step::Spent;
         }
@@ -165,7 +161,6 @@ impl<T: Transport> P2p<T> {
             // SAFETY: the transport vouches for the payload until it is consumed.
             if !unsafe { matching.unexpected.keep(envelope, packet.payload, len) } {
                 if drops != Some(Drops::Allowed) {
-                    self.longest = self.longest.max(len);
                     return Ok(Step::Blocked);
                 }
                 if let Some(drops) = self.peers.get_mut(peer as usize).and_then(|p| p.drops.get_mut(index)) {

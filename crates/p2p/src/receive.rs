@@ -3,6 +3,7 @@
 use tocsin_progress::{Code, Context, Id, Outcome};
 use tocsin_transport::{Class, Header, SendOutcome, Transport, Urgency, kind};
 
+use crate::coming;
 use crate::pattern::Pattern;
 use crate::request::{ANY_SOURCE, ANY_TAG, Member, OWES_ACK, OWES_FIN, Request, SHARED, State};
 use crate::transfers::FLAG_SHARED;
@@ -82,6 +83,9 @@ impl<T: Transport> P2p<T> {
         }
         if self.awaits_offer(id) {
             self.awaits_offers = self.awaits_offers.wrapping_add(1);
+        }
+        if let Some(state) = args.source.and_then(|source| self.peers.get_mut(source as usize)) {
+            state.stopped &= !coming::bit(args.class);
         }
         if class == 0
             && let Some(state) = args.source.and_then(|source| self.peers.get_mut(source as usize))

@@ -104,11 +104,8 @@ impl<T: Transport> P2p<T> {
 
     /// Whether a long message to a rank had better go through the lane, because a thread there copies it out while it is
     /// copied in. If it waits for another message after all, this one is kept, as others are.
-    fn is_waited_for(&mut self, dest: u32, bytes: usize) -> bool {
-        if bytes > self.waiting_eager_max || !self.transport.is_awaited_by(dest) {
-            return false;
-        }
-        self.transport.has_room_for(bytes)
+    fn is_waited_for(&self, dest: u32, bytes: usize) -> bool {
+        bytes <= self.waiting_eager_max && self.transport.is_awaited_by(dest)
     }
 
     /// Starts a reserved request as a send; its peer was [prepared](Self::prepare_peer). What [`isend`](Self::isend)

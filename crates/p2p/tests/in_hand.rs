@@ -4,9 +4,8 @@
 mod common;
 
 use common::*;
-use tocsin_p2p::{Budget, Class, Code, Config, ConstBuf, Glance, Layout, MutBuf, Pass, RecvArgs};
+use tocsin_p2p::{Class, Code, Config, ConstBuf, Glance, Layout, MutBuf, RecvArgs};
 use tocsin_transport::Transport;
-use tocsin_transport::loopback::Limits;
 
 /// Two strides, and some more.
 const LEN: usize = 10_000;
@@ -162,33 +161,6 @@ fn long_ones_go_to_who_waits() {
     assert_eq!(long.bytes(), &text[..LEN]);
 }
 
-/// What was sent to a thread that waited, and is too long for a handler's budget, is there when a thread looks again.
-#[test]
-fn handlers_leave_what_is_too_long_for_them() {
-    const LONG: usize = (64 << 10) + 1;
-    let limits = Limits { max_payload: [LONG, LONG, 16, 65536], ..Limits::default() };
-    let mut w = World::with(2, limits, Config { eager_max: 1024, ..Config::default() });
-    let (mut target, text) = (Target::new(LONG), text(7, LONG));
-    let _send = w.isend(0, 1, 0, b"x");
-    let _recv = w.irecv(1, Some(0), Some(0), &mut target);
-    w.settle();
-    w.take_in_hand(1, 0, 5, &mut target);
-    assert!(w.send_now(0, 1, 5, &text));
-    assert!(w.ranks[1].put_down().is_none(), "it has not looked");
-    let recv = w.irecv(1, Some(0), Some(5), &mut target);
-    for _ in 0..3 {
-        w.pass(1);
-        assert!(w.outcome(1, recv).is_none());
-    }
-    assert_eq!(w.pass_with(1, &mut Budget::user()), Pass::Worked);
-    assert_eq!(w.outcome(1, recv).unwrap().bytes, LONG as u64);
-    assert_eq!(target.bytes(), text);
-    // A lane that was left is no lane that waits for room.
-    let (send, recv) = (w.isend(0, 1, 6, b"y"), w.irecv(1, Some(0), Some(6), &mut target));
-    assert_eq!(w.pass(1), Pass::Worked);
-    assert!(w.outcome(0, send).is_some() && w.outcome(1, recv).is_some());
-}
-
 /// A receive that was posted says that its thread waits until it ends, as long as that thread is seen to wait.
 #[test]
 fn posted_receives_say_that_they_wait() {
@@ -215,4 +187,40 @@ fn posted_receives_say_that_they_wait() {
     w.ranks[1].await_posted(exact);
     assert!(w.ranks[1].cancel(exact));
     assert!(!w.send_now(0, 1, 6, &text));
+}
+
+/// Two threads of a rank receive: the first alone is heard of, and what it says is taken back with it.
+#[test]
+fn one_receive_at_a_time_says_that_it_waits() {
+    let config = Config { eager_max: 64, waiting_eager_max: LEN, ..Config::default() };
+    let mut w = World::with(3, Default::default(), config);
+    let (mut first, mut second, text) = (Target::new(LEN), Target::new(LEN), text(9, LEN));
+    for from in [0, 2] {
+        let mut target = Target::new(1);
+        let _send = w.isend(from, 1, 0, b"x");
+        let _recv = w.irecv(1, Some(from), Some(0), &mut target);
+        w.settle();
+    }
+    w.ranks[0].transport_mut().set_waiting(1, true);
+    w.ranks[2].transport_mut().set_waiting(1, true);
+    let posted = w.irecv(1, Some(0), Some(5), &mut first);
+    w.ranks[1].await_posted(posted);
+    assert!(!w.try_take(1, 2, 6, second.buf()), "it takes a request");
+    let other = w.irecv(1, Some(2), Some(6), &mut second);
+    w.ranks[1].await_posted(other);
+    assert!(!w.send_now(2, 1, 6, &text));
+    // Nor does a short one in hand, or its end, say anything else.
+    let mut short = Target::new(8);
+    w.take_in_hand(1, 2, 7, &mut short);
+    assert!(w.ranks[1].put_down().is_none());
+    assert!(w.send_now(0, 1, 5, &text));
+    w.settle();
+    assert!(w.outcome(1, posted).is_some());
+    assert!(!w.send_now(0, 1, 5, &text), "it has ended");
+    assert!(w.ranks[1].cancel(other));
+    w.take_in_hand(1, 2, 6, &mut second);
+    assert!(w.send_now(2, 1, 6, &text));
+    assert_eq!(w.ranks[1].glance(), Glance::Over);
+    assert_eq!(w.ranks[1].put_down().unwrap().bytes, LEN);
+    assert!(!w.send_now(2, 1, 6, &text), "it is put down");
 }

@@ -18,7 +18,7 @@ use tocsin_sync::atomic::{Ordering, fence};
 use tocsin_sync::sparse::{Sparse, Words};
 use tocsin_transport::{
     Arrival, Awaits, Capabilities, Class, Error as TransportError, Header, Packet, PeerState, Publication,
-    Reach, Record, Recv, Rings, SendOutcome, Transport, Urgency,
+    Reach, Record, Recv, Rings, SendOutcome, Transport, Urgency, long_under_way,
 };
 
 use crate::lane::{Consumed, POOLED, Peek, Piece, Push, RecvLane, SendPool};
@@ -30,9 +30,6 @@ use peer::{Bell, Honesty, Peer};
 
 /// Vectors below the doorbell's own.
 const VECTORS: u32 = tocsin_doorbell::VECTOR_WAKE as u32;
-
-/// Long messages of collectives under way to a peer that waits, and so takes them out as they come; to others, one.
-const LONG_TO_WHO_WAITS: u32 = 8;
 
 /// One rank's endpoint in a segment; a rank of a world has one, once.
 #[derive(Debug)]
@@ -260,7 +257,8 @@ impl ShmTransport {
             state.dirty = again || state.unanswered;
             // What must be said stays to be said: `sent` stands for any reason to ring.
             state.sent = again;
-            state.announced &= again;
+            // Room that was made is news, too, whatever the lanes hold.
+            state.announced = again && (state.announced || frees);
             state.urgency = if again { urgency } else { Urgency::Plain };
             self.retry |= again;
             if state.dirty
@@ -274,10 +272,10 @@ impl ShmTransport {
         holds
     }
 
-    /// Pushes a long payload: into the pool, or, if that has no room, into the lane's ring. `None`: it is too long for that.
+    /// Pushes a long payload: into the pool, or, if that has no room, into the lane's ring.
     ///
     /// # Safety
-    /// The peer is connected; `payload` is readable for `len` bytes.
+    /// The peer is connected; `payload` is readable for `len` bytes, which the class carries.
     #[cold]
     unsafe fn try_push_long(
         &mut self,
@@ -286,24 +284,21 @@ impl ShmTransport {
         header: &Header,
         payload: *const u8,
         len: usize,
-    ) -> Option<Push> {
+    ) -> Push {
         let piece = self.room(len);
-        let state = self.peers.get_mut(peer as usize)?;
-        let Some(piece) = piece else {
-            if len > self.capabilities.max_payload(class) {
-                return None;
-            }
-            // SAFETY: the caller's promise; the length was checked.
-            return Some(unsafe { state.send_lane(class).try_push(header, payload, len) });
-        };
+        let Some(state) = self.peers.get_mut(peer as usize) else { return Push::Corrupt };
         let lane = state.send_lane(class);
+        let Some(piece) = piece else {
+            // SAFETY: the caller's promise.
+            return unsafe { lane.try_push(header, payload, len) };
+        };
         // SAFETY: the caller's promise; the piece was just given, and is not lent.
         let push = unsafe { lane.try_push_pooled(header, payload, len, &piece) };
         if push == Push::Sent {
             let position = lane.position();
             self.pool.lend(&piece, peer, class as u8, position);
         }
-        Some(push)
+        push
     }
 
     /// Room for a payload in the pool.
@@ -523,10 +518,6 @@ unsafe impl Transport for ShmTransport {
         }
     }
 
-    fn has_room_for(&mut self, len: usize) -> bool {
-        len <= self.capabilities.max_payload(Class::Eager) || self.pool.exists() && self.room(len).is_some()
-    }
-
     fn may_send_long(&self, peer: u32) -> bool {
         let Some(state) = self.peers.get(peer as usize).filter(|_| has(&self.known, peer)) else {
             return false;
@@ -536,7 +527,7 @@ unsafe impl Transport for ShmTransport {
         // SAFETY: the pair is connected, so that its head is allocated; it is made of atomics.
         let done = unsafe { (*state.to).long_done.0.load(Ordering::Relaxed) };
         let under_way = state.long_sent.wrapping_sub(done);
-        under_way == 0 || under_way < LONG_TO_WHO_WAITS && self.is_waiting(peer)
+        under_way == 0 || under_way < long_under_way(self.segment.ranks()) && self.is_waiting(peer)
     }
 
     fn note_long_sent(&mut self, peer: u32) {
@@ -624,22 +615,17 @@ unsafe impl Transport for ShmTransport {
         let known = has(&self.known, peer);
         let Some(state) = self.peers.get_mut(peer as usize) else { return SendOutcome::Gone };
         let ready = known && (class != Class::Bulk || state.bulk) && state.honesty == Honesty::Honest;
-        if !ready || header.kind == 0 {
+        if !ready || header.kind == 0 || len > self.capabilities.max_payload(class) {
             return SendOutcome::Gone;
         }
         if matches!(self.segment.life(peer), Life::Finalized | Life::Dead) {
             return SendOutcome::Gone;
         }
         let push = if len >= POOLED {
-            // SAFETY: the pair is connected, so that the lane is allocated; the caller vouches for the payload.
-            match unsafe { self.try_push_long(peer, class, header, payload, len) } {
-                Some(push) => push,
-                None => return SendOutcome::Gone,
-            }
-        } else if len > self.capabilities.max_payload(class) {
-            return SendOutcome::Gone;
+            // SAFETY: the pair is connected, so that the lane is allocated; the length was checked; the caller vouches for the payload.
+            unsafe { self.try_push_long(peer, class, header, payload, len) }
         } else {
-            // SAFETY: the same; the length was checked.
+            // SAFETY: the same.
             unsafe { state.send_lane(class).try_push(header, payload, len) }
         };
         let Some(state) = self.peers.get_mut(peer as usize) else { return SendOutcome::Gone };

@@ -91,9 +91,6 @@ unsafe impl<T: Transport> Transport for Inside<T> {
     fn prepare_long(&mut self) {
         self.0.prepare_long();
     }
-    fn has_room_for(&mut self, len: usize) -> bool {
-        self.call(|t| t.has_room_for(len))
-    }
     fn rouse(&mut self, peer: u32) {
         self.call(|t| t.rouse(peer));
     }

@@ -46,6 +46,12 @@ pub use transfer::{Reach, Record};
 
 use core::ptr::NonNull;
 
+/// How many long messages of collectives may be under way to a peer that waits, in a world of so many ranks: each may have to be kept
+/// there, of each of the others. To one that computes, one.
+pub const fn long_under_way(ranks: u32) -> u32 {
+    if ranks <= 4 { 8 } else { 1 }
+}
+
 /// One rank's endpoint of a transport.
 ///
 /// # Safety
@@ -106,12 +112,6 @@ pub unsafe trait Transport: Send {
 
     /// Gets what long packets travel quicker through, once; they travel without, too. User threads only.
     fn prepare_long(&mut self) {}
-
-    /// Whether an Eager packet of `len` bytes, which may be longer than [`Capabilities::max_payload`], could be sent now, if there is a
-    /// slot for it.
-    fn has_room_for(&mut self, len: usize) -> bool {
-        len <= self.capabilities().max_payload(Class::Eager)
-    }
 
     /// Whether the peer has done with the last long message of the Coll class that was sent to it in one packet
     /// ([`note_long_sent`](Self::note_long_sent)): else the next had better be announced, so that what the peer has to

@@ -72,12 +72,6 @@ impl SendPool {
         Some(SendPool { base, bytes, lent: lent.into_boxed_slice(), ..SendPool::none() })
     }
 
-    /// Whether there is one.
-    #[inline]
-    pub(crate) fn exists(&self) -> bool {
-        self.bytes != 0
-    }
-
     /// Room for a payload, to be [lent](Self::lend) once it is in a lane. `is_free` tells of a piece that is lent whether it is back.
     /// Handler-safe; wait-free: asks for each piece that was lent at most once.
     pub(crate) fn room(&mut self, len: usize, is_free: impl FnMut(&Lent) -> bool) -> Option<Piece> {

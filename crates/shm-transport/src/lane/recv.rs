@@ -2,7 +2,7 @@ use tocsin_sync::atomic::{Ordering, fence_after_rmw};
 use tocsin_sync::clock::now_ns;
 use tocsin_transport::{Header, wire};
 
-use super::{Place, Slot, piece, pool, stores};
+use super::{Place, Slot, piece, stores};
 
 /// One packet in so many is timed, if it lies in the pool and is long.
 pub(super) const TIMED: u32 = 4;
@@ -96,7 +96,7 @@ impl RecvLane {
         if wire::comes((stamp >> 32) as u32) {
             // In the low half. What no honest producer writes is there at once, to be found out.
             let len = length.load(Ordering::Relaxed) as u32;
-            let honest = stamp as u32 == self.head.wrapping_add(1) && len <= self.longest();
+            let honest = stamp as u32 == self.head.wrapping_add(1) && len <= self.place.shape.max_payload;
             if honest && slot.come() < u64::from(len) {
                 return Arrival::Comes;
             }
@@ -201,7 +201,7 @@ impl RecvLane {
     #[inline]
     fn locate(&mut self, meta: u32, content: &wire::Content) -> Option<(Header, usize, *const u8, u32)> {
         let (header, len, place) = wire::unpack(meta, content)?;
-        if len > self.place.shape.max_payload && !matches!(place, wire::Place::Pooled(_)) {
+        if len > self.place.shape.max_payload {
             return None;
         }
         match place {
@@ -224,7 +224,7 @@ impl RecvLane {
             }
             wire::Place::Pooled(offset) => {
                 let end = offset.checked_add(len).filter(|end| *end <= self.place.pool_bytes)?;
-                if len as usize <= wire::INLINE || len > self.longest() || end == offset {
+                if len as usize <= wire::INLINE || end == offset {
                     return None;
                 }
                 if len as usize >= stores::FROM && self.head.is_multiple_of(TIMED) {
@@ -233,12 +233,6 @@ impl RecvLane {
                 Some((header, len as usize, self.place.pool.wrapping_add(offset as usize), self.data_head))
             }
         }
-    }
-
-    /// Longest payload that an honest producer sends.
-    #[inline]
-    fn longest(&self) -> u32 {
-        self.place.shape.max_payload.max(pool::longest(self.place.pool_bytes))
     }
 
     /// Takes out the packet that was peeked. Slots are given back some at a time, which saves the producer's look for room,

@@ -212,7 +212,7 @@ fn a_lying_producer_is_found_out() {
     let table: [(&str, u32, (u32, wire::Content)); 20] = [
         ("pooled, behind the pool", 1, content(pooled, 100, POOL - 64)),
         ("pooled, position that wraps", 1, content(pooled, 100, u32::MAX - 50)),
-        ("pooled, longer than any payload", 1, content(pooled, POOL / 2 + 1, 0)),
+        ("pooled, longer than any payload", 1, content(pooled, DATA / 2 + 1, 0)),
         ("pooled, short", 1, content(pooled, 16, 0)),
         ("coming into the pool, behind it", 1, content(pooled_coming, 100, POOL)),
         ("coming into the pool, longer than any payload", 1, content(pooled_coming, POOL, 0)),
@@ -247,7 +247,7 @@ fn a_lying_producer_is_found_out() {
 
 #[test]
 fn nonsense_that_comes_is_there_at_once() {
-    for (stamp, len) in [(SLOTS + 1, 100), (1, POOL / 2 + 1), (1, u32::MAX)] {
+    for (stamp, len) in [(SLOTS + 1, 100), (1, DATA / 2 + 1), (1, u32::MAX)] {
         let lane = Private::new(SLOTS, DATA);
         let (_, mut recv) = lane.ends();
         let (meta, content) = wire::pack_coming(&Header { kind: 1, ..Header::default() }, len, 0);

@@ -6,8 +6,8 @@ use tocsin_shm_transport::Strategies;
 
 /// So many times as long are eager messages of collectives.
 const COLL_EAGER: usize = 4;
-/// Longest message in bytes that comes in one packet to who waits for it.
-const WAITING_EAGER: usize = 1 << 20;
+/// So many times as long are those to who waits for them.
+const WAITING_EAGER: usize = 4;
 
 /// What holds for one world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,14 +29,12 @@ impl Config {
         let measured_eager_max = row.map_or(DEFAULT_EAGER_MAX, |row| row.eager_max);
         let eager_max = self.eager_max.unwrap_or(measured_eager_max);
         // A strategy that was asked for has all that is longer than `eager_max`.
-        let (strategies, single_copy_from, waiting) = match (self.lmt, row) {
+        let (strategies, single_copy_from, longer) = match (self.lmt, row) {
             (Lmt::Auto, Some(row)) => (measured(row), row.from, WAITING_EAGER),
             (Lmt::Auto, None) => (Lmt::Auto.strategies(), 0, WAITING_EAGER),
-            (lmt, _) => (lmt.strategies(), 0, 0),
+            (lmt, _) => (lmt.strategies(), 0, 1),
         };
-        // Who has said which messages are eager has said of longer ones that they are not.
-        let waiting = if self.eager_max.is_some() { 0 } else { waiting };
-        let waiting_eager_max = eager_max.max(waiting);
+        let waiting_eager_max = eager_max.saturating_mul(longer);
         Thresholds { eager_max, waiting_eager_max, strategies, single_copy_from }
     }
 
@@ -81,7 +79,7 @@ mod tests {
         let p2p = config.point_to_point(&thresholds);
         assert_eq!(
             (p2p.eager_max, p2p.coll_eager_max, p2p.waiting_eager_max, p2p.single_copy_from),
-            (4096, 16384, 1 << 20, 65536)
+            (4096, 16384, 16384, 65536)
         );
         // Of threads it says nothing.
         let defaults = Config::default().thresholds(Ranks::Threads, 2);

@@ -67,7 +67,7 @@ pub static VARIABLES: &[Variable] = &[
         name: "TOCSIN_EAGER_MAX",
         values: "a size from 0 to 32K, such as 16K",
         default: "16K",
-        meaning: "largest message that is sent without asking the receiver first, 8K at most in worlds of more than 64 ranks; in collectives 4 times as much, at most 64K up to 32 ranks, 32K up to 64, 8K beyond; if it is not set and TOCSIN_LMT=auto, from a blocking send to a blocking receive of another process that waits up to 1M (256K with more than 64 ranks, 64K with more than 256)",
+        meaning: "largest message that is sent without asking the receiver first, 8K at most in worlds of more than 64 ranks; in collectives, and with TOCSIN_LMT=auto from a blocking send to a blocking receive of another process that waits, 4 times as much, at most 64K up to 32 ranks, 32K up to 64, 8K beyond",
         internal: false,
         set: |c, v| {
             // At most half of a lane's data ring: so that two messages are in flight.
