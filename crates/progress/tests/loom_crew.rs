@@ -69,6 +69,9 @@ impl Member for Through {
         Some(Pass::Idle)
     }
 
+    fn has_callbacks(&self) -> bool {
+        false
+    }
     fn run_callbacks(&self) {}
 }
 

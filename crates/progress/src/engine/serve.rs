@@ -76,6 +76,10 @@ impl<W: Work> Member for Engine<W> {
         Some(unsafe { self.passes(Context::ProgressThread, something, false, true, budget) }.pass())
     }
 
+    fn has_callbacks(&self) -> bool {
+        !self.callbacks.is_empty()
+    }
+
     fn run_callbacks(&self) {
         if !self.callbacks.is_empty() {
             let ran = self.callbacks.run();

@@ -12,7 +12,8 @@
 //!   these two, one sees the other.
 //! - *Members that join meanwhile* are looked at too: the list is read after the server has said that it no longer serves.
 //!
-//! Users' callbacks run when nobody serves, so that one that waits stops nobody but its own thread.
+//! Users' callbacks run when nobody serves, each on its own rank's thread, so that one that waits stops nobody else: a server wakes the
+//! threads of those for whom it has left any, or work.
 
 use crate::budget::Pass;
 use crate::testing::{Real, Variant};
@@ -31,7 +32,9 @@ pub trait Member: Send + Sync {
     fn visit(&self, more: bool) -> Option<Pass>;
     /// The look-once-more, after a full fence: a pass if there is something, of which it tells the rank's other threads. None: somebody else is inside, who will make a pass that begins after this call.
     fn look(&self) -> Option<Pass>;
-    /// Runs the callbacks that are queued.
+    /// Whether callbacks are queued.
+    fn has_callbacks(&self) -> bool;
+    /// Runs them. By the member's own thread.
     fn run_callbacks(&self);
 }
 
@@ -84,7 +87,8 @@ impl<M: Member> Crew<M> {
     #[doc(hidden)]
     pub fn work_as<V: Variant>(&self, me: &M, stop: impl Fn() -> bool, scheduled: impl Fn()) {
         while !stop() {
-            if self.serve::<V>() {
+            me.run_callbacks();
+            if self.serve::<V>(me) {
                 scheduled();
                 continue;
             }
@@ -99,12 +103,13 @@ impl<M: Member> Crew<M> {
     }
 
     /// Serves until there is nothing to do. Whether something came at the very end; false also when somebody else serves.
-    fn serve<V: Variant>(&self) -> bool {
+    fn serve<V: Variant>(&self, me: &M) -> bool {
         // SYNC POINT: AcqRel: one server hands over to the next; who serves and who sleeps are ordered by the fences below.
         if self.serving.compare_exchange(false, true, Ordering::AcqRel, Ordering::Relaxed).is_err() {
             return false;
         }
-        let crew = self.members();
+        let mut server = Server { crew: self.members(), looks: true, serving: &self.serving };
+        let crew = &server.crew;
         crew.iter().for_each(|member| member.own().begin_poll());
         // SYNC POINT: between "somebody looks" and the first look; pairs with a ringer's between its data and its reading.
         fence(Ordering::SeqCst);
@@ -126,29 +131,57 @@ impl<M: Member> Crew<M> {
                 }
             }
         }
-        crew.iter().for_each(|member| member.own().end_poll());
+        server.end_poll();
         let mut again = false;
         if !V::LOOK_WHEN_NOT_SERVING {
-            again |= look_at(&crew);
+            again |= look_at(&server.crew, me);
         }
-        self.serving.store(false, Ordering::Release);
+        drop(server);
         // SYNC POINT: between "nobody serves" and the last look; pairs with the fence of a member's thread between "I sleep" and its
         // question whether somebody serves.
         fence(Ordering::SeqCst);
         let crew = self.members();
         if V::LOOK_WHEN_NOT_SERVING {
-            again |= look_at(&crew);
+            again |= look_at(&crew, me);
         }
-        crew.iter().for_each(|member| member.run_callbacks());
         again
     }
 }
 
-/// Whether there was something at one of them; all of them are looked at.
-fn look_at<M: Member>(crew: &[Arc<M>]) -> bool {
+/// Serving, ended at the latest when this is dropped: a pass may panic.
+struct Server<'a, M: Member> {
+    crew: Vec<Arc<M>>,
+    /// "Somebody looks" is said of the members.
+    looks: bool,
+    serving: &'a AtomicBool,
+}
+
+impl<M: Member> Server<'_, M> {
+    fn end_poll(&mut self) {
+        if core::mem::take(&mut self.looks) {
+            self.crew.iter().for_each(|member| member.own().end_poll());
+        }
+    }
+}
+
+impl<M: Member> Drop for Server<'_, M> {
+    fn drop(&mut self) {
+        self.end_poll();
+        // SYNC POINT: see `serve`.
+        self.serving.store(false, Ordering::Release);
+    }
+}
+
+/// Whether there was something at one of them; all of them are looked at. The threads of those for whom something is left are woken, for
+/// this one may have to go.
+fn look_at<M: Member>(crew: &[Arc<M>], me: &M) -> bool {
     let mut found = false;
     for member in crew {
-        found |= matches!(member.look(), Some(Pass::Worked | Pass::More));
+        let pass = member.look();
+        found |= matches!(pass, Some(Pass::Worked | Pass::More));
+        if !core::ptr::eq(&raw const **member, me) && (pass == Some(Pass::More) || member.has_callbacks()) {
+            member.own().wake_own();
+        }
     }
     found
 }

@@ -2,7 +2,7 @@
 //! mutex: nothing of it is reached from a handler.
 //!
 //! Nobody waits for ever for a turn. Who has it may run a user's callback, which may wait for what another one's turn would bring; so
-//! a turn that is not handed on for [`OVERDUE`] goes to who waits. Two that run at once do no harm: engines have
+//! a turn that is not handed on for 10 ms goes to who waits. Two that run at once do no harm: engines have
 //! tokens.
 
 use core::time::Duration;
