@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 use tocsin::{Comm, Config, Error, Op, UserOp, World};
-use tocsin_sync::atomic::{AtomicU32, Ordering};
+use tocsin_sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use tocsin_tests as _; // Links the tripwire allocator.
 
 fn config(backend: &str) -> Config {
@@ -193,4 +193,56 @@ fn a_death_ends_what_waits() {
         });
         assert!(ends.is_err(), "rank 1 died");
     }
+}
+
+/// Who waits for several ranks hears of any of them that has left, though another one is yet to come.
+#[test]
+fn a_rank_that_has_left_ends_what_waits() {
+    for backend in ["signal", "thread", "poll"] {
+        let heard = AtomicBool::new(false);
+        ranks(backend, 3, |comm| {
+            match comm.rank() {
+                0 => assert!(until(&heard), "rank 2 heard nothing"),
+                1 => {}
+                _ => {
+                    let end = comm.barrier();
+                    assert!(matches!(end, Err(Error::PeerFinalized { rank: 1, .. })), "{end:?}");
+                    heard.store(true, Ordering::Release);
+                }
+            }
+            Ok(())
+        });
+    }
+}
+
+/// Both ranks hear that they disagree, and not only who comes last.
+#[test]
+fn who_waits_hears_of_a_disagreement() {
+    for backend in ["signal", "thread", "poll"] {
+        let (posts, heard) = (AtomicBool::new(false), AtomicBool::new(false));
+        ranks(backend, 2, |comm| {
+            if comm.rank() == 0 {
+                let posted = comm.iallreduce(vec![1u64; 2], Op::Sum)?;
+                posts.store(true, Ordering::Release);
+                let end = posted.wait();
+                assert!(matches!(end, Err(Error::Protocol { .. })), "{end:?}");
+                heard.store(true, Ordering::Release);
+            } else {
+                assert!(until(&posts));
+                let end = comm.iallreduce(vec![1u64; 3], Op::Sum)?.wait();
+                assert!(matches!(end, Err(Error::Protocol { .. })), "{end:?}");
+                assert!(until(&heard), "rank 0 heard nothing");
+            }
+            Ok(())
+        });
+    }
+}
+
+/// Whether something is said within a minute.
+fn until(flag: &AtomicBool) -> bool {
+    let begun = std::time::Instant::now();
+    while !flag.load(Ordering::Acquire) && begun.elapsed().as_secs() < 60 {
+        std::thread::yield_now();
+    }
+    flag.load(Ordering::Acquire)
 }

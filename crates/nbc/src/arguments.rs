@@ -269,6 +269,14 @@ impl Arguments<'_> {
         }
     }
 
+    /// Whether it combines by an operator of the user's, which runs outside handlers only.
+    pub(crate) fn has_user_operator(&self) -> bool {
+        match self {
+            Arguments::Ireduce { op, .. } | Arguments::Iallreduce { op, .. } => matches!(op, Op::User(_)),
+            _ => false,
+        }
+    }
+
     pub(crate) fn is_commutative(&self) -> bool {
         match self {
             Arguments::Ireduce { op, .. }

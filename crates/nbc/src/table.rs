@@ -166,7 +166,9 @@ pub fn find(operation: Operation, name: &str) -> Result<&'static Algorithm, Erro
 /// all ranks know.
 pub fn choose_for(arguments: &Arguments, group: &Group) -> &'static Algorithm {
     let on_board = group.board().and_then(|_| on_board(arguments.operation()));
+    // What waits on a board for a user's operator holds up all that was started there after it.
     on_board
+        .filter(|_| !arguments.has_user_operator())
         .filter(|a| a.restrictions.refusal(arguments, group.size()).is_none())
         .unwrap_or_else(|| choose(arguments, group.size()))
 }
@@ -210,7 +212,7 @@ pub fn call_on_board(
 ) -> Result<Option<Call>, Error> {
     let chosen = group.board().and_then(|_| on_board(arguments.operation()));
     let Some(chosen) = chosen.filter(|chosen| {
-        algorithm.is_none_or(|name| name == chosen.name)
+        algorithm.map_or(!arguments.has_user_operator(), |name| name == chosen.name)
             && chosen.restrictions.refusal(arguments, group.size()).is_none()
     }) else {
         return Ok(None);

@@ -197,8 +197,12 @@ impl ShmTransport {
             // are made of atomics and outlive the endpoint. The fence above is the one that `ring` and `hold_back` ask for.
             let (descriptor, mark) = unsafe {
                 let block = &*state.block;
-                // A peer that is rung for a board need not be connected.
-                let unconnected = block.marks.0.get(self.rank as usize).filter(|_| !has(&self.known, peer));
+                // A peer that is rung for a board need not be connected. What was held back or not answered goes on by the mark that it
+                // was begun with.
+                if !state.held && !state.unanswered {
+                    state.marks_block = !has(&self.known, peer);
+                }
+                let unconnected = block.marks.0.get(self.rank as usize).filter(|_| state.marks_block);
                 (&block.descriptor, unconnected.unwrap_or_else(|| &(*state.to).mark.0))
             };
             // Who waits for room has requests that cannot go on: that is urgent, and not held back.

@@ -15,8 +15,8 @@
 //! memory: all data goes through lanes, and its own engine copies; so giving up a request is a local matter.
 #![warn(missing_debug_implementations)]
 
-pub mod boards;
-mod bootstrap;
+mod boards;
+pub mod bootstrap;
 mod comm;
 mod config;
 mod error;

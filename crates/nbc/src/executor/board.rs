@@ -161,7 +161,7 @@ impl Nbc {
     /// What was lined up, as the only one, is posted already, and waits.
     fn is_posted(&mut self, id: Id, at: u32, number: u32, seen: u32) {
         if let Some(active) = self.slots.get_mut(id) {
-            active.place = Place { at, posted: true, number, waits: true, seen, next: NONE };
+            active.place = Place { at, posted: true, number, waits: true, seen, before: NONE, next: NONE };
         }
         if let Some(seat) = self.seats.get_mut(at as usize) {
             seat.unposted = NONE;
@@ -172,7 +172,8 @@ impl Nbc {
     pub(super) fn line_up(&mut self, id: Id, at: u32) -> bool {
         let Nbc { seats, slots, waiting, .. } = self;
         let Some(seat) = seats.get_mut(at as usize).filter(|seat| !seat.broken) else { return true };
-        match active_mut(slots, seat.last) {
+        let before = seat.last;
+        match active_mut(slots, before) {
             Some(last) => last.place.next = id.index,
             None => {
                 seat.first = id.index;
@@ -184,7 +185,7 @@ impl Nbc {
             seat.unposted = id.index;
         }
         if let Some(active) = slots.get_mut(id) {
-            active.place = Place { at, ..Place::NOWHERE };
+            active.place = Place { at, before, ..Place::NOWHERE };
         }
         false
     }
@@ -200,22 +201,13 @@ impl Nbc {
         if seat.unposted == id.index {
             seat.unposted = place.next;
         }
-        let mut before = NONE;
-        if seat.first == id.index {
-            seat.first = place.next;
-        } else {
-            let mut at = seat.first;
-            while let Some(active) = active_mut(slots, at) {
-                before = at;
-                at = active.place.next;
-                if at == id.index {
-                    active.place.next = place.next;
-                    break;
-                }
-            }
+        match active_mut(slots, place.before) {
+            Some(before) => before.place.next = place.next,
+            None => seat.first = place.next,
         }
-        if seat.last == id.index {
-            seat.last = before;
+        match active_mut(slots, place.next) {
+            Some(next) => next.place.before = place.before,
+            None => seat.last = place.before,
         }
         if seat.first == NONE {
             *waiting = waiting.wrapping_sub(1);
@@ -307,7 +299,8 @@ impl Nbc {
         if messages.is_revoked(first.context) {
             return Some((id, Outcome { code: Code::Revoked, ..Outcome::default() }));
         }
-        let left = seat.lacks_for_ever(messages, &first.place)?;
+        let needs_all = first.call.as_ref().is_some_and(|call| call.needs_all(seat.board.me()));
+        let left = seat.lacks_for_ever(messages, &first.place, needs_all)?;
         // It may have left because of a death that this rank has yet to hear of.
         let blamed = messages.blame(seat.group.world_ranks());
         let (source, code) = blamed.unwrap_or((left, Code::PeerFinalized));

@@ -27,6 +27,7 @@ pub(super) struct Place {
     pub(super) waits: bool,
     /// Members whose parts have been seen.
     pub(super) seen: u32,
+    pub(super) before: u32,
     pub(super) next: u32,
 }
 
@@ -37,7 +38,7 @@ impl Place {
     }
 
     pub(super) const NOWHERE: Place =
-        Place { at: NONE, posted: false, number: 0, waits: false, seen: 0, next: NONE };
+        Place { at: NONE, posted: false, number: 0, waits: false, seen: 0, before: NONE, next: NONE };
 }
 
 /// A board and its line.
@@ -168,12 +169,19 @@ impl Seat {
         Outcome { code: Code::Protocol, source, ..Outcome::default() }
     }
 
-    /// A world rank that has left without the part that the first of the line waits for: the next of those that it needs,
-    /// or where it is not posted, any of those that its room needs.
-    pub(super) fn lacks_for_ever<M: Messages>(&self, messages: &M, first: &Place) -> Option<u32> {
-        let (members, number) = match first.posted {
-            true => (first.seen as usize..(first.seen as usize).wrapping_add(1), first.number),
-            false => (0..self.board.members(), self.board.lacking()),
+    /// A world rank that has left without the part that the first of the line waits for: one of those that it needs,
+    /// or where it is not posted, of those that its room needs.
+    pub(super) fn lacks_for_ever<M: Messages>(
+        &self,
+        messages: &M,
+        first: &Place,
+        needs_all: bool,
+    ) -> Option<u32> {
+        let seen = first.seen as usize;
+        let (members, number) = match (first.posted, needs_all) {
+            (true, true) => (seen..self.board.members(), first.number),
+            (true, false) => (seen..seen.wrapping_add(1), first.number),
+            (false, _) => (0..self.board.members(), self.board.lacking()),
         };
         members.filter(|member| *member != self.board.me()).find_map(|member| {
             let rank = self.group.world_rank(member as u32)?;
@@ -229,10 +237,10 @@ pub(super) fn has_room(seat: &mut Seat, slots: &Table) -> bool {
 fn owed(board: &Board, call: &Call, number: u32, look: Look) -> u64 {
     let me = board.me();
     let others = || (0..board.members()).filter(|member| *member != me);
-    let all_here = match call.needs_all(me) {
-        true => look == Look::Ready,
-        false => others().all(|member| matches!(board.part(member, number), Part::Here { .. })),
-    };
+    // Those whose parts are about something else are to hear of it, too.
+    let all_here = look == Look::Ready && call.needs_all(me)
+        || !(look == Look::Waits && call.needs_all(me))
+            && others().all(|member| board.part(member, number) != Part::Missing);
     let needs = |member: usize| match call.then {
         Use::Bcast { root } => root as usize == me,
         Use::Reduce { root: Some(root), .. } => all_here && root as usize == member,

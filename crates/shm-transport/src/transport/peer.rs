@@ -47,6 +47,8 @@ pub(super) struct Peer {
     pub renewed: bool,
     /// Some of that is not in its lanes: [`announce`](tocsin_transport::Transport::announce).
     pub announced: bool,
+    /// Its last ring was marked in its block, and not in the pair's pages, which did not exist.
+    pub marks_block: bool,
     /// Classes of what was sent and may not have been taken out.
     pub untaken: u8,
     pub urgency: Urgency,
@@ -91,6 +93,7 @@ impl Peer {
             held: false,
             renewed: false,
             announced: false,
+            marks_block: false,
             untaken: 0,
             urgency: Urgency::Plain,
             consumed: 0,

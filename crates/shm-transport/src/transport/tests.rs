@@ -462,3 +462,33 @@ fn a_signal_is_held_back_until_its_rank_looks() {
     ends[0].flush();
     assert_eq!(ends[0].rings().by_signal, 3);
 }
+
+/// A ring for a board that is held back is not forgotten when its rank connects meanwhile.
+#[test]
+fn a_held_ring_keeps_its_mark() {
+    use tocsin_doorbell::{Cause, Config, Receiver};
+    unsafe fn looks_at_nothing(_context: *const (), _cause: Cause) {}
+
+    let mut ends = world(2);
+    let descriptor = ends[1].segment().descriptor(1);
+    let config = Config::new(BackendKind::Signal);
+    // SAFETY: the descriptor's segment outlives the receiver, and the function needs no context.
+    let _receiver =
+        unsafe { Receiver::install(descriptor, &config, looks_at_nothing, std::ptr::null()) }.unwrap();
+    ends[0].prepare_rings(1);
+    ends[0].announce(1);
+    assert!(ends[0].flush_quietly());
+    ends[1].connect(0).unwrap();
+    ends[0].begin_pass();
+    assert!(ends[0].flush_quietly(), "it has not looked");
+    ends[0].flush();
+    assert_eq!(ends[0].rings().by_signal, 1);
+    // The next is marked in the pair's pages.
+    ends[1].begin_pass();
+    ends[0].announce(1);
+    assert!(ends[0].flush_quietly());
+    ends[1].begin_pass();
+    assert!(!ends[0].flush_quietly(), "it has looked");
+    ends[0].flush();
+    assert_eq!(ends[0].rings().by_signal, 1);
+}
