@@ -311,3 +311,44 @@ fn a_callback_that_waits_stops_nobody_else() {
         world.stop();
     }
 }
+
+/// Its thread goes while it serves a rank that has much to do, whose own thread takes over.
+#[test]
+fn a_server_that_stops_leaves_nothing_behind() {
+    const MANY: u64 = 20_000_000;
+    for _ in 0..5 {
+        let mut world = World::new(2, Schedule::Event);
+        world.until("sleep", || (0..2).all(|rank| world.is_asleep(rank)));
+        // As if it were rung while rank 0's thread is seen polling for it.
+        world.lanes[1].posted.store(MANY, Ordering::Relaxed);
+        world.lanes[0].post();
+        world.until("start", || world.lanes[1].handled.load(Ordering::Relaxed) > 100_000);
+        drop(world.threads.remove(0));
+        world.until("go on", || world.lanes[1].handled.load(Ordering::Relaxed) >= MANY);
+        world.stop();
+    }
+}
+
+/// Rank 0's message is taken in by rank 1's thread, which goes on for its own rank while rank 0's callback waits for that.
+#[test]
+fn a_callback_runs_on_its_own_ranks_thread() {
+    let world = World::new(2, Schedule::Event);
+    world.until("sleep", || (0..2).all(|rank| world.is_asleep(rank)));
+    let (lane, waited) = (world.lanes[1].clone(), world.lanes[0].clone());
+    let call = Box::new(move |_: Outcome| {
+        lane.post();
+        let all = lane.posted.load(Ordering::Relaxed);
+        let begun = std::time::Instant::now();
+        while lane.handled.load(Ordering::Relaxed) < all && begun.elapsed().as_secs() < 30 {
+            std::thread::yield_now();
+        }
+        waited.called.store(lane.handled.load(Ordering::Relaxed) >= all, Ordering::Relaxed);
+        waited.operating.store(false, Ordering::Relaxed);
+    });
+    world.engines[0].callbacks().set(&world.lanes[0].completion, call).unwrap();
+    world.lanes[0].posted.fetch_add(1, Ordering::Relaxed);
+    world.lanes[1].post();
+    world.until("run the callback", || !world.lanes[0].operating.load(Ordering::Relaxed));
+    assert!(world.lanes[0].called.load(Ordering::Relaxed), "rank 1 stood still");
+    world.stop();
+}

@@ -10,6 +10,8 @@
 //! - *A thread that is woken and finds somebody serving* sleeps on. It has said that it sleeps, fenced, and then asked
 //!   whether somebody serves; a server says that it no longer does, fences, and then looks at every member once more. Of
 //!   these two, one sees the other.
+//! - *Callbacks that a server leaves to a member's thread*: the server queues them, fences, and asks whether that thread sleeps; the thread
+//!   says that it sleeps, fences, and asks for callbacks.
 //! - *Members that join meanwhile* are looked at too: the list is read after the server has said that it no longer serves.
 //!
 //! Users' callbacks run when nobody serves, each on its own rank's thread, so that one that waits stops nobody else: a server wakes the
@@ -95,6 +97,7 @@ impl<M: Member> Crew<M> {
             me.own().attend(None, || {
                 // SYNC POINT: Relaxed, after the sleeper's fence: see the module.
                 stop()
+                    || me.has_callbacks()
                     || !self.serving.load(Ordering::Relaxed)
                         && matches!(me.look(), Some(Pass::Worked | Pass::More))
             });
