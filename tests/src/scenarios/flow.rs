@@ -106,39 +106,60 @@ pub fn flood(comm: &Comm, arguments: &Arguments) {
     wait(comm.ibarrier_raw(None));
 }
 
-/// `rounds`, `uintr`: in each round rank 0 computes until a barrier is over that the others enter later. With `uintr=1` they
-/// must have interrupted it by user interrupt, and everybody must be able to.
+/// `rounds`, `uintr`: in each round rank 0 computes until a barrier is over that the others, in turn, enter last: who does that
+/// has to interrupt it, on a board as by messages (of 3 ranks each sends it one). With `uintr=1` all of them must have done so by
+/// user interrupt, and everybody must be able to.
 pub fn rings_who_computes(comm: &Comm, arguments: &Arguments) {
-    for _ in 0..arguments.number("rounds") {
-        if comm.rank() != 0 {
-            // Rank 0 has left the last barrier by then, most likely, and computes.
-            std::thread::sleep(std::time::Duration::from_millis(5));
+    for algorithm in ["shm", "dissemination"] {
+        let before = comm.stats();
+        for round in 0..arguments.number("rounds") {
+            barrier_of_who_computes(comm, algorithm, 1 + (round % u64::from(comm.size() - 1)) as u32);
         }
-        let mut barrier = comm.ibarrier_raw(None).unwrap_or_else(|e| panic!("{e}"));
-        let begun = std::time::Instant::now();
-        while comm.rank() == 0 && !barrier.is_over() {
-            assert!(begun.elapsed().as_secs() < 60, "nobody interrupted the computation");
-            black_box(compute(1000));
+        wait(comm.ibarrier_raw(None));
+        let after = comm.stats();
+        let by_user_interrupt = after.rings_by_user_interrupt - before.rings_by_user_interrupt;
+        let by_signal = after.rings_by_signal - before.rings_by_signal;
+        let (interrupts, user_interrupts) =
+            (after.interrupts - before.interrupts, after.user_interrupts - before.user_interrupts);
+        println!(
+            "rank {}, {algorithm}: {by_user_interrupt} rings by user interrupt, {by_signal} by signal; {interrupts} interrupts, \
+             {user_interrupts} by user interrupt",
+            comm.rank(),
+        );
+        if arguments.number("uintr") == 1 {
+            assert_eq!(after.ranks_without_user_interrupts, 0, "ranks that refused the connection");
+            assert!(comm.rank() == 0 || by_user_interrupt > 0, "rank 0 was rung by signal alone");
+            assert!(comm.rank() != 0 || user_interrupts > 0, "rank 0 was interrupted by signal alone");
+        } else {
+            assert!(comm.rank() == 0 || by_signal > 0, "rank 0 was not rung");
         }
-        wait_all(&mut [&mut barrier]).unwrap_or_else(|e| panic!("{e}"));
     }
-    wait(comm.ibarrier_raw(None));
-    let stats = comm.stats();
-    let (by_user_interrupt, by_signal) = (stats.rings_by_user_interrupt, stats.rings_by_signal);
-    println!("rank {}: {by_user_interrupt} rings by user interrupt, {by_signal} by signal", comm.rank());
-    println!(
-        "rank {}: {} interrupts, {} by user interrupt",
-        comm.rank(),
-        stats.interrupts,
-        stats.user_interrupts
-    );
-    if arguments.number("uintr") == 1 {
-        assert_eq!(stats.ranks_without_user_interrupts, 0, "ranks that refused the connection");
-        assert!(comm.rank() == 0 || by_user_interrupt > 0, "rank 0 was rung by signal alone");
-        assert!(comm.rank() != 0 || stats.user_interrupts > 0, "rank 0 was interrupted by signal alone");
-    } else {
-        assert!(comm.rank() == 0 || by_signal > 0, "rank 0 was not rung");
+}
+
+/// A barrier that rank 0 waits for by computing, and that `last` enters when all others have.
+fn barrier_of_who_computes(comm: &Comm, algorithm: &str, last: u32) {
+    let nothing = std::ptr::dangling_mut::<u8>();
+    if comm.rank() == last {
+        for other in (0..comm.size()).filter(|other| *other != last) {
+            // SAFETY: no bytes are received.
+            let told = unsafe { comm.recv_raw(MutBuf::contiguous(nothing, 0), Some(other), Some(2)) };
+            assert!(told.is_ok(), "{told:?}");
+        }
+        // Rank 0 has left the library by then, most likely, and computes.
+        std::thread::sleep(std::time::Duration::from_millis(5));
     }
+    let mut barrier = comm.ibarrier_raw(Some(algorithm)).unwrap_or_else(|e| panic!("{e}"));
+    if comm.rank() != last {
+        // SAFETY: no bytes are sent.
+        let told = unsafe { comm.send_raw(ConstBuf::contiguous(nothing, 0), last, 2, Mode::Standard) };
+        assert!(told.is_ok(), "{told:?}");
+    }
+    let begun = std::time::Instant::now();
+    while comm.rank() == 0 && !barrier.is_over() {
+        assert!(begun.elapsed().as_secs() < 60, "nobody interrupted the computation");
+        black_box(compute(1000));
+    }
+    wait_all(&mut [&mut barrier]).unwrap_or_else(|e| panic!("{e}"));
 }
 
 /// This thread's CPU time in seconds: handlers run on it and are counted, other ranks' use of the core is not.
