@@ -7,6 +7,7 @@ use crate::budget::Budget;
 use crate::completion::{Completion, Outcome};
 use crate::engine::EngineConfig;
 use crate::stats::Stats;
+use std::cell::Cell;
 use tocsin_doorbell::{BackendKind, Config, Descriptor, Mark, Receiver, Urgency, ring};
 use tocsin_sync::atomic::{AtomicU64, fence};
 
@@ -136,6 +137,17 @@ impl World {
         self.engines[rank].stats().snapshot().turns
     }
 
+    /// Rank 0's turns and those of the rest of the core, at one moment: while the one is read the others do not change.
+    fn turns_and_rests(&self) -> (u64, u64) {
+        let read = Cell::new((0, 0));
+        self.until("a moment without a turn of the rest", || {
+            let rests = self.core.turns.rests();
+            read.set((self.turns(0), rests));
+            self.core.turns.rests() == rests
+        });
+        read.get()
+    }
+
     fn until(&self, what: &str, done: impl Fn() -> bool) {
         let begun = std::time::Instant::now();
         while !done() {
@@ -246,8 +258,11 @@ fn a_semaphore_runs_for_events_only() {
     let world = World::new(2, Schedule::Semaphore);
     for n in 1..=50 {
         world.until("sleep", || world.is_asleep(0) && world.is_asleep(1));
+        let turns = world.turns(1);
         world.lanes[1].post();
         world.until("its pass", || world.lanes[1].handled.load(Ordering::Relaxed) == n);
+        // The pass may have come on the way to sleep, where the thread counts as asleep already: the next one, too, before this turn.
+        world.until("its turn", || world.turns(1) > turns);
     }
     world.until("sleep", || world.is_asleep(1));
     let (idle, busy) = (world.turns(0), world.turns(1));
@@ -261,9 +276,10 @@ fn a_semaphore_runs_for_events_only() {
 fn by_priority_the_rest_of_the_core_waits_for_longer() {
     for base in [0, 4] {
         let world = World::new(1, Schedule::Priority(base));
-        let (turns, rests) = (world.turns(0), world.core.turns.rests());
+        let (turns, rests) = world.turns_and_rests();
         world.until("turns", || world.turns(0) >= turns + 3000);
-        let each = (world.turns(0) - turns) as f64 / (world.core.turns.rests() - rests) as f64;
+        let now = world.turns_and_rests();
+        let each = (now.0 - turns) as f64 / (now.1 - rests) as f64;
         let right = f64::from(base) + 1.0;
         assert!((each / right - 1.0).abs() < 0.02, "{each} turns for each one of the rest, base {base}");
         world.stop();
@@ -283,9 +299,10 @@ fn one_thread_of_a_crew_is_woken() {
     }
     let others: u64 = (1..8).map(|rank| world.turns(rank) - before[rank]).sum();
     let first = world.turns(0) - before[0];
-    // Its thread may find an item before it says that it serves; then the next one's is woken.
+    // Its thread may find an item before it says that it serves; then the next one's is woken, and may come so late that it serves
+    // the next item of the first.
     assert!(
-        first >= 50 && others <= 350 / 2,
+        first + others >= 50 && others <= 350 / 2,
         "{first} turns of the first, {others} of the others for 350 hops"
     );
     world.stop();
