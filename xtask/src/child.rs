@@ -1,8 +1,9 @@
 //! Children that cannot hang: each runs in its own process group under a time limit, and dies when we do.
 
-use std::io::{BufRead, BufReader};
+use std::collections::VecDeque;
+use std::io::{self, BufRead, BufReader, PipeReader};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::cargo;
@@ -15,6 +16,8 @@ pub struct Ended {
     pub time: Duration,
     /// Tests that passed and failed, by the summary lines among the output.
     pub counts: Counts,
+    /// What the output told of failures.
+    pub told: Told,
 }
 
 /// Sums over the summary lines of test runners.
@@ -52,6 +55,47 @@ impl Counts {
     }
 }
 
+/// The lines of an output that tell what failed, and its last ones, whatever else it is long with.
+#[derive(Default)]
+pub struct Told {
+    failures: Vec<String>,
+    /// Lines that still belong to the failure before them.
+    follow: usize,
+    last: VecDeque<String>,
+}
+
+impl Told {
+    /// Lines kept of each kind at most.
+    const MOST: usize = 200;
+    const LAST: usize = 15;
+
+    fn line(&mut self, line: &str) {
+        let line = line.trim_end();
+        self.last.push_back(line.to_owned());
+        if self.last.len() > Told::LAST {
+            self.last.pop_front();
+        }
+        // libtest lists what its failed tests have said between these two; others name the reason in the line.
+        self.follow = match line {
+            "failures:" => Told::MOST,
+            _ if Counts::of_line(line).is_some() => 0,
+            _ if line.contains("FAILED") || line.starts_with("error") => self.follow.max(8),
+            _ if line.contains("panicked at") => self.follow.max(3),
+            _ => self.follow,
+        };
+        if self.follow > 0 && self.failures.len() < Told::MOST {
+            self.follow -= 1;
+            self.failures.push(line.to_owned());
+        }
+    }
+
+    /// What is known of a failure: the lines that told of it, and then the last ones.
+    pub fn lines(&self) -> impl Iterator<Item = &str> {
+        let gap = if self.failures.is_empty() { None } else { Some("[...]") };
+        self.failures.iter().map(String::as_str).chain(gap).chain(self.last.iter().map(String::as_str))
+    }
+}
+
 /// A command with a limit. `timeout` (coreutils) kills the whole group; `setpriv` (util-linux) has the kernel end it
 /// when this process dies, so that an interrupted run leaves nothing behind. Both are in every Debian.
 pub fn command(program: &str, arguments: &[&str], limit: Duration) -> Command {
@@ -68,37 +112,43 @@ pub fn command(program: &str, arguments: &[&str], limit: Duration) -> Command {
     command
 }
 
-/// Runs the command, passes its standard output on line by line, counts tests.
+/// Runs the command, passes its output on line by line, counts tests, keeps what tells of failures.
 pub fn run(mut command: Command, limit: Duration) -> Ended {
     let start = Instant::now();
-    let mut counts = Counts::default();
-    let ended = |failure, counts| Ended { failure, time: start.elapsed(), counts };
-
-    let mut child = match command.stdout(Stdio::piped()).spawn() {
-        Ok(child) => child,
-        Err(e) => return ended(Some(format!("cannot start: {e}")), counts),
-    };
-    if let Some(stdout) = child.stdout.take() {
-        let mut reader = BufReader::new(stdout);
-        let mut line = Vec::new();
-        while reader.read_until(b'\n', &mut line).is_ok_and(|n| n > 0) {
-            let shown = String::from_utf8_lossy(&line);
-            print!("{shown}");
-            if let Some(found) = Counts::of_line(&shown) {
-                counts = counts.plus(found);
+    let (mut counts, mut told) = (Counts::default(), Told::default());
+    let failure = match started(&mut command) {
+        Ok((mut child, output)) => {
+            // It holds the pipe's writing end, which must close for the output to end.
+            drop(command);
+            let mut reader = BufReader::new(output);
+            let mut line = Vec::new();
+            while reader.read_until(b'\n', &mut line).is_ok_and(|n| n > 0) {
+                let shown = String::from_utf8_lossy(&line);
+                print!("{shown}");
+                told.line(&shown);
+                counts = Counts::of_line(&shown).map_or(counts, |found| counts.plus(found));
+                line.clear();
             }
-            line.clear();
+            match child.wait() {
+                Ok(status) if status.success() => None,
+                // What `timeout` says when it had to end its child.
+                Ok(status) if matches!(status.code(), Some(124 | 137)) => {
+                    Some(format!("not done after its limit of {} s", limit.as_secs()))
+                }
+                Ok(status) => Some(status.to_string()),
+                Err(e) => Some(format!("cannot wait for it: {e}")),
+            }
         }
-    }
-    match child.wait() {
-        Ok(status) if status.success() => ended(None, counts),
-        // What `timeout` says when it had to end its child.
-        Ok(status) if matches!(status.code(), Some(124 | 137)) => {
-            ended(Some(format!("not done after its limit of {} s", limit.as_secs())), counts)
-        }
-        Ok(status) => ended(Some(status.to_string()), counts),
-        Err(e) => ended(Some(format!("cannot wait for it: {e}")), counts),
-    }
+        Err(e) => Some(format!("cannot start: {e}")),
+    };
+    Ended { failure, time: start.elapsed(), counts, told }
+}
+
+/// The child, and what it writes to either output, in its order.
+fn started(command: &mut Command) -> io::Result<(Child, PipeReader)> {
+    let (reader, writer) = io::pipe()?;
+    command.stdout(writer.try_clone()?).stderr(writer);
+    Ok((command.spawn()?, reader))
 }
 
 /// Runs the command and returns its standard output.
@@ -149,5 +199,20 @@ mod tests {
         assert!(run(command("false", &[], limit), limit).failure.is_some());
         assert!(run(command("true", &[], limit), limit).failure.is_none());
         assert!(run(command("/nonexistent", &[], limit), limit).failure.is_some());
+    }
+
+    #[test]
+    fn what_tells_of_a_failure_is_kept() {
+        let script = "echo 'test a ... ok'; echo 'thread main panicked at x.rs:1:' >&2; echo 'it was 3'; seq 100; \
+                      echo 'failures:'; echo 'a: why'; echo 'test result: FAILED. 1 passed; 1 failed'; seq 100; exit 1";
+        let limit = Duration::from_secs(60);
+        let ended = run(command("sh", &["-c", script], limit), limit);
+        assert!(ended.failure.is_some());
+        assert_eq!((ended.counts.passed, ended.counts.failed), (1, 1));
+        let lines: Vec<&str> = ended.told.lines().collect();
+        for kept in ["thread main panicked at x.rs:1:", "it was 3", "a: why", "100"] {
+            assert!(lines.contains(&kept), "{kept} in {lines:?}");
+        }
+        assert!(!lines.contains(&"test a ... ok") && lines.len() < 40, "{lines:?}");
     }
 }

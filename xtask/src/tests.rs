@@ -250,17 +250,27 @@ pub fn run(selection: &Selection) -> Outcome {
         lines.push(format!("{:<28} {time:>7.1} s {passed:>6} {failed:>6}  {verdict}", step.name));
         if ended.failure.is_some() {
             println!("--- {} FAILED: {verdict}", step.name);
-            failures.push(step.name.clone());
+            failures.push((step.name.clone(), ended.told));
         }
     }
 
+    for (name, told) in &failures {
+        println!("\n=== {name} FAILED, having said:");
+        for line in told.lines() {
+            println!("{line}");
+        }
+    }
     println!("\n{:<28} {:>9} {:>6} {:>6}", "step", "time", "passed", "failed");
     for line in &lines {
         println!("{line}");
     }
     println!("{:<28} {:>7.1} s", "in all", start.elapsed().as_secs_f64());
     println!("{} passed, {} failed", counts.passed, counts.failed);
-    if failures.is_empty() { Ok(()) } else { Err(format!("failed steps: {}", failures.join(", "))) }
+    if failures.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<&str> = failures.iter().map(|(name, _)| name.as_str()).collect();
+    Err(format!("failed steps: {}", names.join(", ")))
 }
 
 #[cfg(test)]
