@@ -3,9 +3,11 @@
 //! Among ranks that all wait for one another's next message a yield is quicker than a sleep and a wake, several times. Beside a rank
 //! that computes it is worse than both: the core comes back at the end of a time slice, milliseconds later, and all that time the
 //! waiter looks awake, so that nobody wakes it. Nothing tells beforehand which of the two it will be. So waiters yield
-//! until it has cost them something, a yield from which the core came back late or a wait that ended asleep after all, and then not for
-//! [`REPAID`] times as long as that, so that such losses take one part in [`REPAID`] of the time at most. What is not counted is a core
-//! that was away for less than [`LATE_NS`], or was taken rather than given.
+//! until it has cost them something, and then not for as long as that, because it may have been a stranger or the host of a virtual
+//! machine, and a crowd waits for the one of them that does not yield. If it comes again soon, for [`GROWTH`] times as long each time, up to
+//! [`REPAID`] times, so that what keeps happening takes one part in [`REPAID`] of the time. It costs what a core was away for, if that was
+//! [`LATE_NS`] or more; and of a wait that ended asleep after all, no more than the sleep, [`ASLEEP_NS`]: its yields have kept nobody
+//! from anything.
 //!
 //! Nor does anything tell whether the message will come from a rank that runs, which takes a look of a microsecond, or from one
 //! that waits for this core, which is kept from it by that. A rank goes by what its last waits have met, as an adaptive lock does.
@@ -15,13 +17,17 @@ use super::wait::yield_now;
 use tocsin_sync::atomic::{AtomicU64, Ordering};
 use tocsin_sync::clock::now_ns;
 
-/// For how long a waiter looks before it yields, nanoseconds: some times what a message takes that was under way.
-const SHORT_NS: u64 = 500;
-/// The same where that has paid: some times what a message and its answer take.
+/// For how long a waiter looks before it yields, where that does not pay, nanoseconds: once.
+const SHORT_NS: u64 = 0;
+/// The same where it has paid: some times what a message and its answer take.
 const LONG_NS: u64 = 2_000;
 /// A core that comes back later than this was used for more than a look, nanoseconds: twice round a crowd's waiters.
 const LATE_NS: u64 = 100_000;
-/// How many times what was lost has to pass before the next try.
+/// What it takes to go to sleep and be woken, nanoseconds.
+pub(super) const ASLEEP_NS: u64 = 10_000;
+/// So many times as long as the last time has to pass before the next try, if it comes again.
+const GROWTH: u64 = 4;
+/// How many times what was lost has to pass before the next try at most.
 const REPAID: u64 = 100;
 /// But no longer than this, nanoseconds: a process that was stopped meanwhile has lost nothing by a yield.
 const BARRED_NS: u64 = 1_000_000_000;
@@ -34,13 +40,21 @@ const LOOK_COST: u32 = 4;
 pub(super) struct Yields {
     /// Since when it may yield again, on the clock of [`now_ns`].
     barred_until: AtomicU64,
+    /// How many times the last loss had to pass, and until when another is taken for one of the same kind.
+    times: AtomicU64,
+    remembered_until: AtomicU64,
     /// Looks that met their message.
     looks: Credit,
 }
 
 impl Yields {
     pub(super) fn new() -> Yields {
-        Yields { barred_until: AtomicU64::new(0), looks: Credit::new(LOOK_GAIN, LOOK_COST) }
+        Yields {
+            barred_until: AtomicU64::new(0),
+            times: AtomicU64::new(0),
+            remembered_until: AtomicU64::new(0),
+            looks: Credit::new(LOOK_GAIN, LOOK_COST),
+        }
     }
 
     pub(super) fn is_barred(&self, now: u64) -> bool {
@@ -50,8 +64,16 @@ impl Yields {
 
     /// `lost` nanoseconds were lost until `now`.
     pub(super) fn bar(&self, now: u64, lost: u64) {
-        let until = now.saturating_add(lost.saturating_mul(REPAID).min(BARRED_NS));
+        let again = now < self.remembered_until.load(Ordering::Relaxed);
+        let times = match again {
+            true => self.times.load(Ordering::Relaxed).saturating_mul(GROWTH).min(REPAID),
+            false => 1,
+        };
+        self.times.store(times, Ordering::Relaxed);
+        let length = |times| lost.saturating_mul(times).min(BARRED_NS);
+        let until = now.saturating_add(length(times));
         self.barred_until.fetch_max(until, Ordering::Relaxed);
+        self.remembered_until.fetch_max(until.saturating_add(length(REPAID)), Ordering::Relaxed);
     }
 
     /// Whether a wait that begins now should look for long before it yields.
@@ -89,10 +111,18 @@ mod tests {
     fn what_was_lost_is_repaid_before_the_next_try() {
         let yields = Yields::new();
         assert!(!yields.is_barred(0));
-        yields.bar(5_000, 200);
-        assert!(yields.is_barred(5_000));
-        assert!(yields.is_barred(5_000 + 200 * REPAID - 1));
-        assert!(!yields.is_barred(5_000 + 200 * REPAID));
+        let mut now = 5_000;
+        for times in [1, GROWTH, GROWTH * GROWTH, GROWTH * GROWTH * GROWTH, REPAID, REPAID] {
+            yields.bar(now, 200);
+            assert!(yields.is_barred(now));
+            assert!(yields.is_barred(now + 200 * times - 1));
+            now += 200 * times;
+            assert!(!yields.is_barred(now), "{times}");
+        }
+        // Long afterwards it is something else.
+        now += 200 * REPAID;
+        yields.bar(now, 200);
+        assert!(!yields.is_barred(now + 200));
         yields.bar(u64::MAX - 1, u64::MAX);
         assert!(yields.is_barred(u64::MAX - 1), "nothing wraps round");
     }
@@ -115,7 +145,7 @@ mod tests {
         let yields = Yields::new();
         yields.bar(1_000, 1_000);
         yields.bar(1_000, 1);
-        assert!(yields.is_barred(1_000 + 1_000 * REPAID - 1), "the shorter one does not replace it");
+        assert!(yields.is_barred(1_000 + 1_000 - 1), "the shorter one does not replace it");
         yields.bar(1_000, u64::MAX);
         assert!(yields.is_barred(1_000 + BARRED_NS - 1) && !yields.is_barred(1_000 + BARRED_NS));
     }

@@ -24,6 +24,7 @@ impl RawRequest {
         // SAFETY: - as in `completion`.
         let outcome = unsafe { self.completion.as_ref() }.outcome();
         let Some(outcome) = outcome else { return };
+        shared.engine.note_met();
         if !self.persistent && self.seen.is_none() {
             // Released in the same stay.
             inside.nbc.release(&mut inside.p2p, id);
