@@ -23,7 +23,7 @@ impl Block {
 
 /// The arguments of a call, as untyped memory. Where a buffer is an `Option`, `None` is the in-place form: the other
 /// buffer holds the input where the result will stand. Lists of blocks have one entry per rank.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 #[non_exhaustive]
 pub enum Arguments<'a> {
     /// Barrier.
@@ -267,6 +267,37 @@ impl Arguments<'_> {
                 (sum / counts.len().max(1)).saturating_mul(data_type.size())
             }
         }
+    }
+
+    /// The same where nothing is borrowed from the caller: no lists, and no operator of the user's, whose context may end with the call.
+    pub(crate) fn owned(&self) -> Option<Arguments<'static>> {
+        let built_in = |op: &Op| !matches!(op, Op::User(_));
+        Some(match *self {
+            Arguments::Ibarrier => Arguments::Ibarrier,
+            Arguments::Ibcast { buffer, bytes, root } => Arguments::Ibcast { buffer, bytes, root },
+            Arguments::Iscatter { send, recv, block, root } => {
+                Arguments::Iscatter { send, recv, block, root }
+            }
+            Arguments::Igather { send, recv, block, root } => Arguments::Igather { send, recv, block, root },
+            Arguments::Iallgather { send, recv, block } => Arguments::Iallgather { send, recv, block },
+            Arguments::Ialltoall { send, recv, block } => Arguments::Ialltoall { send, recv, block },
+            Arguments::Ireduce { send, recv, count, data_type, op, root } if built_in(&op) => {
+                Arguments::Ireduce { send, recv, count, data_type, op, root }
+            }
+            Arguments::Iallreduce { send, recv, count, data_type, op } if built_in(&op) => {
+                Arguments::Iallreduce { send, recv, count, data_type, op }
+            }
+            Arguments::IreduceScatterBlock { send, recv, count, data_type, op } if built_in(&op) => {
+                Arguments::IreduceScatterBlock { send, recv, count, data_type, op }
+            }
+            Arguments::Iscan { send, recv, count, data_type, op } if built_in(&op) => {
+                Arguments::Iscan { send, recv, count, data_type, op }
+            }
+            Arguments::Iexscan { send, recv, count, data_type, op } if built_in(&op) => {
+                Arguments::Iexscan { send, recv, count, data_type, op }
+            }
+            _ => return None,
+        })
     }
 
     /// Whether it combines by an operator of the user's, which runs outside handlers only.

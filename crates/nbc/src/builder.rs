@@ -191,6 +191,7 @@ impl ScheduleBuilder {
         let mut schedule = Box::new(Schedule {
             state: vec![idle; steps.len()].into_boxed_slice(),
             algorithm: 0,
+            origin: None,
             group: self.group,
             board: self.board,
             steps: steps.into_boxed_slice(),

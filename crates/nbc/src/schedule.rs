@@ -78,6 +78,8 @@ pub struct Schedule {
     pub(crate) group: Group,
     /// Where it comes from: see [`trace`](crate::trace).
     pub(crate) algorithm: u16,
+    /// The call that it was compiled for, if it can serve another one like it.
+    pub(crate) origin: Option<crate::table::Origin>,
     /// What it does on the board of its group, instead of steps.
     pub(crate) board: Option<Call>,
     pub(crate) steps: Box<[Step]>,
@@ -117,6 +119,11 @@ impl Schedule {
             Kind::Send { bytes, .. } => (n + 1, sum + bytes),
             _ => (n, sum),
         })
+    }
+
+    /// Bytes of its temporaries.
+    pub(crate) fn temporary_bytes(&self) -> usize {
+        std::mem::size_of_val(self._arena.as_slice())
     }
 
     /// Makes the schedule as it was before its first run. Handler-safe.

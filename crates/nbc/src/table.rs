@@ -264,6 +264,32 @@ pub fn choose(arguments: &Arguments, ranks: u32) -> &'static Algorithm {
         .unwrap_or(&ALGORITHMS[0])
 }
 
+/// What a schedule was compiled for.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Origin {
+    group: Group,
+    board: Option<u32>,
+    arguments: Arguments<'static>,
+    /// The algorithm that was asked for, by its number in the [trace](crate::trace).
+    algorithm: Option<u16>,
+}
+
+// SAFETY: - the addresses are compared, and never followed.
+unsafe impl Send for Origin {}
+
+impl Origin {
+    /// Of a call whose schedule can serve another one like it. None of one whose arguments borrow lists or an operator, or whose
+    /// algorithm does not exist.
+    pub fn new(group: &Group, arguments: &Arguments, algorithm: Option<&str>) -> Option<Origin> {
+        let arguments = arguments.owned()?;
+        let algorithm = match algorithm {
+            Some(name) => Some(crate::trace::number_of(find(arguments.operation(), name).ok()?)),
+            None => None,
+        };
+        Some(Origin { group: group.clone(), board: group.board(), arguments, algorithm })
+    }
+}
+
 /// Compiles a call. User threads only: allocates.
 ///
 /// The schedule keeps the addresses of the buffers; who posts it promises that they live.
@@ -293,6 +319,7 @@ pub fn compile(
     (chosen.compile)(arguments, &mut builder)?;
     let mut schedule = builder.finish()?;
     schedule.algorithm = crate::trace::number_of(chosen);
+    schedule.origin = Origin::new(group, arguments, algorithm);
     Ok(schedule)
 }
 

@@ -3,12 +3,13 @@
 
 mod common;
 
-use common::driver::Machine;
+use common::driver::{Machine, Rank};
 use common::model::{AFFINE, Case, affine_op};
 use common::network::network;
 use common::{Random, has_blocks, most, takes};
-use tocsin_nbc::table::{self, Operation};
+use tocsin_nbc::table::{self, Arguments, Operation, Origin};
 use tocsin_nbc::{DataType, Op};
+use tocsin_progress::budget::{Budget, Pass};
 
 const RANKS: [u32; 8] = [1, 2, 3, 4, 7, 8, 16, 33];
 /// Bytes around a typical eager limit, a handler's budget and above.
@@ -152,4 +153,51 @@ fn started_again_and_again() {
             Machine::new(network(ranks, random.word()), random.word()).run_again(case, 4);
         }
     }
+}
+
+#[test]
+fn posted_again_as_before() {
+    let mut random = Random(0x70c5_0006);
+    let mut again = 0;
+    for algorithm in table::ALGORITHMS {
+        for ranks in [1, 2, 3, 5, 8].into_iter().filter(|ranks| takes(algorithm, *ranks)) {
+            let mut case = case(&mut random, ranks, algorithm.operation, Some(algorithm.name));
+            case.count = case.count.min(5000);
+            let mut machine = Machine::new(network(ranks, random.word()), random.word());
+            again += u32::from(machine.post_again(case, 3));
+            // Others in between, more than are kept.
+            let others: Vec<Case> = (0..12).map(|_| any_case(&mut random, ranks)).collect();
+            machine.run(&others);
+            machine.post_again(case, 2);
+            machine.forget();
+        }
+    }
+    assert!(again > 100, "schedules of {again} cases were kept");
+}
+
+/// Some collective by an algorithm of the library's choice.
+fn any_case(random: &mut Random, ranks: u32) -> Case {
+    let operation = *random.pick(&Operation::ALL);
+    let mut case = case(random, ranks, operation, None);
+    case.count = case.count.min(500);
+    case
+}
+
+/// What failed has left its requests in no state to rely on.
+#[test]
+fn what_failed_is_compiled_anew() {
+    let mut machine = Machine::new(network(2, 1), 2);
+    let origin =
+        |me| Origin::new(&common::driver::group(2, me), &Arguments::Ibarrier, Some("dissemination")).unwrap();
+    let Rank { lower, nbc } = &mut machine.ranks[0];
+    let schedule =
+        table::compile(&common::driver::group(2, 0), &Arguments::Ibarrier, Some("dissemination")).unwrap();
+    // SAFETY: a barrier has no buffers.
+    let id = unsafe { nbc.post(lower, schedule, 1 << 31, 1) }.unwrap();
+    lower.kill(1);
+    while nbc.progress(lower, &mut Budget::user()) != Pass::Idle {}
+    assert!(nbc.release(lower, id));
+    // SAFETY: as above.
+    assert_eq!(unsafe { nbc.post_again(lower, &origin(0), 1 << 31, 2) }.unwrap(), None);
+    assert!(lower.is_clean());
 }

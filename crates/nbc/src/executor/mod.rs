@@ -8,6 +8,7 @@
 //! the next pass outside a handler takes up.
 
 mod board;
+mod kept;
 mod list;
 mod run;
 mod seat;
@@ -15,9 +16,11 @@ mod seat;
 use crate::board::Call;
 use crate::messages::Messages;
 use crate::schedule::{Kind, NONE, Schedule};
+use crate::table::Origin;
 use crate::trace::Started;
 use crate::{Error, Group};
 pub use board::Posted;
+use kept::Kept;
 use list::{Link, Queue, StepList};
 use seat::{Place, Scratch, Seat};
 use std::ptr::NonNull;
@@ -118,6 +121,7 @@ pub struct Nbc {
     /// A handler has met a user operator on a board.
     deferred_on_board: bool,
     scratch: Scratch,
+    kept: Kept,
 }
 
 /// Bytes that steps have copied and combined, by who ran them.
@@ -155,6 +159,7 @@ impl Nbc {
             telling: 0,
             deferred_on_board: false,
             scratch: Scratch::default(),
+            kept: Kept::default(),
         }
     }
 
@@ -189,6 +194,34 @@ impl Nbc {
         Ok(id)
     }
 
+    /// Posts a collective as one like it was posted before, if its schedule was kept: [`post`](Self::post) without the compiling. `None`:
+    /// it has to be compiled.
+    ///
+    /// # Safety
+    /// As [`post`](Self::post), for the buffers that `origin` names.
+    ///
+    /// # Errors
+    /// As [`post`](Self::post).
+    pub unsafe fn post_again<M: Messages>(
+        &mut self,
+        messages: &mut M,
+        origin: &Origin,
+        context: u32,
+        sequence: u32,
+    ) -> Result<Option<Id>, Error> {
+        self.collect(messages);
+        let Some(schedule) = self.kept.take(origin) else { return Ok(None) };
+        let id = self.occupy(messages, schedule, context)?;
+        // SAFETY: - promised by the caller.
+        match unsafe { self.start(messages, id, sequence) } {
+            Ok(()) => Ok(Some(id)),
+            Err(error) => {
+                self.free(messages, id);
+                Err(error)
+            }
+        }
+    }
+
     /// Reserves all that the runs of a schedule need and connects its peers. User threads only.
     ///
     /// # Errors
@@ -204,11 +237,23 @@ impl Nbc {
             Some(call) => self.prepare_rings(messages, call.board),
             None => connect(messages, &schedule)?,
         }
-        let memory = |_| Error::OutOfMemory { bytes: std::mem::size_of::<Active>() };
-        self.slots.reserve(1).map_err(memory)?;
         if let Err(error) = reserve(messages, &mut schedule) {
             give_back(messages, &mut schedule);
             return Err(error);
+        }
+        self.occupy(messages, schedule, context)
+    }
+
+    /// Gives a schedule that has all it needs a slot to run in.
+    fn occupy<M: Messages>(
+        &mut self,
+        messages: &mut M,
+        mut schedule: Box<Schedule>,
+        context: u32,
+    ) -> Result<Id, Error> {
+        if self.slots.reserve(1).is_err() {
+            give_back(messages, &mut schedule);
+            return Err(Error::OutOfMemory { bytes: std::mem::size_of::<Active>() });
         }
         let id = self.slots.alloc().filter(|id| id.index < MOST_SLOTS);
         let Some((id, active)) = id.and_then(|id| Some((id, self.slots.get_mut(id)?))) else {
@@ -358,6 +403,12 @@ impl Nbc {
         }
     }
 
+    /// Gives up the schedules that were kept for calls like those that are over: their memory and requests. User threads only.
+    pub fn forget<M: Messages>(&mut self, messages: &mut M) {
+        self.collect(messages);
+        self.kept.clear(messages);
+    }
+
     /// Collectives that are running, detached ones included. Handler-safe.
     pub fn outstanding(&self) -> usize {
         self.running
@@ -386,10 +437,13 @@ impl Nbc {
     fn free<M: Messages>(&mut self, messages: &mut M, id: Id) {
         self.ready.remove(&mut self.slots, id.index, Link::Ready);
         self.deferred.remove(&mut self.slots, id.index, Link::Deferred);
-        let Some(active) = self.slots.get_mut(id) else { return };
+        let Some((active, completion)) = self.slots.both_mut(id) else { return };
+        let went_well = completion.outcome().is_some_and(|outcome| outcome.code == Code::Ok);
         let (schedule, kept) = (active.schedule.take(), active.kept.take());
-        if let Some(mut schedule) = schedule {
-            give_back(messages, &mut schedule);
+        match schedule {
+            Some(schedule) if went_well => self.kept.put(messages, schedule),
+            Some(mut schedule) => give_back(messages, &mut schedule),
+            None => {}
         }
         self.slots.free(id);
         drop(kept);

@@ -6,7 +6,7 @@ use super::network::End;
 use std::cell::Cell;
 use std::ptr::NonNull;
 use tocsin_nbc::messages::Messages;
-use tocsin_nbc::table::{self, Algorithm, Arguments, Block, Operation};
+use tocsin_nbc::table::{self, Algorithm, Arguments, Block, Operation, Origin};
 use tocsin_nbc::trace::{STEPPED, STEPS, Stepped};
 use tocsin_nbc::{Group, Nbc, Posted, Schedule};
 use tocsin_progress::Trace;
@@ -408,7 +408,46 @@ impl<L: Lower> Machine<L> {
             let call = calls.swap_remove(which);
             self.finish(&call);
         }
-        assert!(self.ranks.iter().all(|rank| rank.lower.is_clean()), "requests are left");
+        self.forget();
+    }
+
+    /// After this no request is reserved.
+    pub fn forget(&mut self) {
+        for Rank { lower, nbc } in &mut self.ranks {
+            nbc.forget(lower);
+            assert!(lower.is_clean(), "requests are left");
+        }
+    }
+
+    /// Posts the same call `times` times, with new contents: on ranks that have seen it before without compiling it, if it is one whose
+    /// schedules are kept. Whether it was.
+    pub fn post_again(&mut self, case: Case, times: usize) -> bool {
+        let mut call = self.call(case);
+        let mut again = 0;
+        for _ in 0..times {
+            call.fill_in(&mut self.random);
+            self.sequence += 1;
+            call.sequence = self.sequence;
+            for rank in 0..self.ranks.len() {
+                let group = self.group(rank as u32, case.algorithm.is_some());
+                let origin = Origin::new(&group, &call.arguments(rank), case.algorithm);
+                let Rank { lower, nbc } = &mut self.ranks[rank];
+                // SAFETY: - as `post`.
+                let posted = origin
+                    .and_then(|o| unsafe { nbc.post_again(lower, &o, 1 << 31, call.sequence) }.unwrap());
+                nbc.announce(lower);
+                lower.after();
+                match posted {
+                    Some(_) => (call.ids[rank], again) = (posted, again + 1),
+                    None => self.post(&mut call, rank),
+                }
+            }
+            let done = |machine: &Self| (0..machine.ranks.len()).all(|r| machine.outcome(&call, r).is_some());
+            self.drive("a collective that was posted before", |_, _| {}, done);
+            self.finish(&call);
+        }
+        assert!(again == 0 || again == self.ranks.len() * (times - 1), "{again} of {times}; {case:?}");
+        again > 0
     }
 
     pub fn finish(&mut self, call: &Call) {

@@ -7,13 +7,14 @@ use std::ptr::NonNull;
 
 use tocsin_nbc::Posted;
 use tocsin_nbc::board::Call;
-use tocsin_nbc::table::{self, Arguments};
-use tocsin_progress::Id;
+use tocsin_nbc::table::{self, Arguments, Origin};
+use tocsin_progress::{Entered, Id};
 
 use super::{COLLECTIVE, Comm};
 use crate::error::Error;
 use crate::outcome::collective_error;
 use crate::request::{Kind, RawRequest};
+use crate::state::RankState;
 
 impl Comm {
     /// Starts a barrier.
@@ -66,20 +67,40 @@ impl Comm {
             // SAFETY: - the buffers: promised by the caller.
             return unsafe { self.start_on_board(operation, &call) };
         }
-        let schedule = table::compile(&self.inner.group, arguments, algorithm).map_err(refused)?;
-        let mut guard = self.shared().enter_open(operation)?;
-        let state = &mut *guard;
-        if state.p2p.is_revoked(self.context()) {
-            return Err(Error::Revoked { operation });
-        }
         // Counted under the token, and only for what is posted: ranks that were refused alike stay in step.
-        let sequence = self.sequence();
+        if let Some(origin) = Origin::new(&self.inner.group, arguments, algorithm) {
+            let mut guard = self.enter_collectives(operation)?;
+            let (state, context, sequence) = (&mut *guard, self.context() | COLLECTIVE, self.sequence());
+            // SAFETY: - the buffers: promised by the caller.
+            let posted = unsafe { state.nbc.post_again(&mut state.p2p, &origin, context, sequence) };
+            if let Some(id) = posted.map_err(refused)? {
+                return self.posted(guard, operation, id);
+            }
+        }
+        let schedule = table::compile(&self.inner.group, arguments, algorithm).map_err(refused)?;
+        let mut guard = self.enter_collectives(operation)?;
+        let (state, context, sequence) = (&mut *guard, self.context() | COLLECTIVE, self.sequence());
         // SAFETY: - the buffers: promised by the caller.
-        let posted =
-            unsafe { state.nbc.post(&mut state.p2p, schedule, self.context() | COLLECTIVE, sequence) };
+        let posted = unsafe { state.nbc.post(&mut state.p2p, schedule, context, sequence) };
         let id = posted.map_err(refused)?;
+        self.posted(guard, operation, id)
+    }
+
+    /// Enters the engine to post a collective.
+    fn enter_collectives(&self, operation: &'static str) -> Result<Entered<'_, RankState>, Error> {
+        let guard = self.shared().enter_open(operation)?;
+        if guard.p2p.is_revoked(self.context()) { Err(Error::Revoked { operation }) } else { Ok(guard) }
+    }
+
+    /// Counts what was posted, and leaves the engine.
+    fn posted(
+        &self,
+        guard: Entered<'_, RankState>,
+        operation: &'static str,
+        id: Id,
+    ) -> Result<RawRequest, Error> {
         self.count();
-        let completion = state.nbc.completion(id).ok_or_else(|| lost(operation))?;
+        let completion = guard.nbc.completion(id).ok_or_else(|| lost(operation))?;
         drop(guard);
         Ok(RawRequest::new(self.clone(), operation, Kind::Collective, id, completion, None))
     }
