@@ -84,6 +84,10 @@ pub struct Config {
     /// Shortest message in bytes that is offered for a single copy; shorter ones that are announced go through the Bulk
     /// lane.
     pub single_copy_from: u64,
+    /// Whether large messages go in pieces through the Bulk lane where threads of both ranks wait for them and the kernel would have
+    /// to copy: one copies in while the other copies out, which is quicker than two that copy half of it each by system calls. Not where
+    /// the two may have to share a core.
+    pub pipelines: bool,
     /// Unexpected messages that there is room for from the start, per class.
     pub unexpected_messages: usize,
     /// 512-byte blocks for their payloads from the start, per class. Payloads of at most 64 bytes need none.
@@ -103,6 +107,7 @@ impl Default for Config {
             waiting_eager_max: 65536,
             coll_eager_max: 65536,
             single_copy_from: 0,
+            pipelines: false,
             unexpected_messages: 1024,
             unexpected_blocks: 1024,
             unexpected_limit: 256 << 20,

@@ -12,7 +12,7 @@
 //! |---|---|---|
 //! | at most [`Config::eager_max`] bytes | in one packet | when it is in the lane; synchronous: when it is matched |
 //! | at most [`Config::waiting_eager_max`] bytes, of a blocking send to a blocking receive that waits | in one packet, copied out while it is copied in | when it is in the lane |
-//! | more | announced (RTS), asked for (CTS), then in one copy by whoever waits, or in pieces through a lane | when all of it is copied, or in the lane |
+//! | more | announced (RTS), asked for (CTS), then in one copy by whoever waits, or in pieces through a lane: where one copy is not possible, or both wait ([`Config::pipelines`]) | when all of it is copied, or in the lane |
 //!
 //! Messages between two ranks in one context match in the order in which they were sent (MPI's non-overtaking rule), and
 //! the earliest posted receive that matches wins, wildcards included.
@@ -87,6 +87,9 @@ use unexpected::Unexpected;
 const PIECE: usize = 64 * 1024;
 /// Shortest message in bytes for which there is a quicker way ([`Transport::prepare_long`]).
 const LONG: usize = 1024;
+/// Longest piece of a large message that one rank copies in while the other copies out the piece before: short beside the message, long beside
+/// what a packet takes.
+const PIPELINED: usize = 32 * 1024;
 
 /// Matching in one class.
 #[derive(Debug)]
@@ -106,6 +109,8 @@ pub struct P2p<T> {
     waiting_eager_max: usize,
     /// See [`Config::single_copy_from`].
     single_copy_from: u64,
+    /// See [`Config::pipelines`].
+    pipelines: bool,
     /// See [`Config::publish`].
     publishes: bool,
     /// Longest payload of a DATA packet.
@@ -159,6 +164,8 @@ pub struct P2p<T> {
     met_in_hand: u32,
     /// Who runs the engine now.
     context: Context,
+    /// A user's thread, that waits for what it does now.
+    waits: bool,
     /// Where messages are recorded, if they are.
     trace: Option<Arc<Trace>>,
 }
@@ -211,6 +218,7 @@ impl<T: Transport> P2p<T> {
             eager_max,
             waiting_eager_max: config.waiting_eager_max.min(eager).min(PIECE),
             single_copy_from: config.single_copy_from,
+            pipelines: config.pipelines,
             publishes: config.publish,
             piece,
             longest: eager.max(coll),
@@ -241,6 +249,7 @@ impl<T: Transport> P2p<T> {
             awaits: None,
             met_in_hand: 0,
             context: Context::User,
+            waits: false,
             trace: None,
             transport,
         })
@@ -256,6 +265,12 @@ impl<T: Transport> P2p<T> {
     #[inline]
     pub fn transport_mut(&mut self) -> &mut T {
         &mut self.transport
+    }
+
+    /// Says whether the user's thread that posts next waits for it; or that none does any more.
+    #[inline]
+    pub fn set_waits(&mut self, waits: bool) {
+        self.waits = waits;
     }
 
     /// Longest message of a class that travels eagerly, in bytes. Handler-safe.

@@ -9,7 +9,7 @@ use crate::coming;
 use crate::in_hand::Hand;
 use crate::peer::{Drops, Fate};
 use crate::request::{HOLDS_RECORD, Member, SHARED, State};
-use crate::transfers::{FLAG_LOOK, FLAG_SHARED, Offer, TICKETS};
+use crate::transfers::{FLAG_LOOK, FLAG_SHARED, FLAG_WAITS, Offer, TICKETS};
 use crate::unexpected::{Arrival, Envelope};
 use crate::{P2p, PIECE};
 
@@ -105,7 +105,11 @@ impl<T: Transport> P2p<T> {
             (kind::EAGER, FLAG_LONG) if class == Class::Coll => Arrival::Eager,
             (kind::EAGER, FLAG_SYNCHRONOUS) => Arrival::Synchronous,
             (kind::RTS, 0) if packet.len == 0 => Arrival::Announced,
-            (kind::RTS, flags) if u32::from(flags) <= RECORDS && packet.len == TICKETS && header.c != 0 => {
+            (kind::RTS, flags)
+                if (1..=RECORDS).contains(&u32::from(flags & !FLAG_WAITS))
+                    && packet.len == TICKETS
+                    && header.c != 0 =>
+            {
                 Arrival::Announced
             }
             _ => return Err(Nonsense),
@@ -199,7 +203,7 @@ impl<T: Transport> P2p<T> {
 
     /// What an announcement offers, its flags being checked.
     fn offered(packet: &Packet) -> Option<Offer> {
-        let slot = packet.header.flags.checked_sub(1)?;
+        let slot = (packet.header.flags & !FLAG_WAITS).checked_sub(1)?;
         let mut tickets = [0u32; 2];
         if packet.len != TICKETS {
             return None;
@@ -207,7 +211,8 @@ impl<T: Transport> P2p<T> {
         // SAFETY: the transport vouches for `len` bytes of payload until the packet is consumed.
         unsafe { core::ptr::copy_nonoverlapping(packet.payload, tickets.as_mut_ptr().cast(), TICKETS) };
         let [ticket, published] = tickets.map(u32::from_le);
-        Some(Offer { slot, ticket, address: packet.header.c, published, found: false })
+        let waits = packet.header.flags & FLAG_WAITS != 0;
+        Some(Offer { slot, ticket, address: packet.header.c, published, found: false, waits })
     }
 
     /// An answer. Always taken, so that Control lanes never block.

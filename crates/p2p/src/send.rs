@@ -5,8 +5,8 @@ use tocsin_transport::{Class, Header, SendOutcome, Transport, Urgency, kind};
 
 use crate::packets::{FLAG_LONG, FLAG_SYNCHRONOUS};
 use crate::request::{HOLDS_RECORD, Member, Request, SHARED, SYNCHRONOUS, State};
-use crate::transfers::TICKETS;
-use crate::{ConstBuf, Error, LONG, Mode, P2p, SendArgs};
+use crate::transfers::{FLAG_WAITS, TICKETS};
+use crate::{ConstBuf, Error, LONG, Mode, P2p, PIPELINED, SendArgs};
 
 /// Smallest piece of a large message that is worth a packet of its own when the budget is nearly spent.
 const SMALL_PIECE: usize = 16 * 1024;
@@ -174,7 +174,11 @@ impl<T: Transport> P2p<T> {
         let long = eager && self.is_long(request);
         let offer = if eager { None } else { self.offer(id) };
         let Some(request) = self.requests.get(id) else { return Attempt::Done };
-        let found = if offer.is_some() { self.find_published(request) } else { None };
+        let found = match offer {
+            Some(_) if self.is_pipelined(peer, request.reach, false) => None,
+            Some(_) => self.find_published(request),
+            None => None,
+        };
         let mut header = Header {
             kind: if eager { kind::EAGER } else { kind::RTS },
             flags: match (eager && synchronous, long) {
@@ -201,7 +205,7 @@ impl<T: Transport> P2p<T> {
         let tickets =
             [offer.map_or(0, |offer| offer.ticket), found.map_or(0, |found| found.ticket)].map(u32::to_le);
         if let Some(offer) = offer {
-            header.flags = offer.slot.wrapping_add(1);
+            header.flags = offer.slot.wrapping_add(1) | if offer.waits { FLAG_WAITS } else { 0 };
             header.c = offer.address;
             (len, buf) = (TICKETS, ConstBuf::contiguous(tickets.as_ptr().cast(), TICKETS));
         }
@@ -353,7 +357,8 @@ impl<T: Transport> P2p<T> {
         let request = self.requests.get(id)?;
         let offset = request.done as usize;
         let left = (request.total as usize).saturating_sub(offset);
-        let whole = left.min(self.piece);
+        // Of two that wait each copies a piece at a time; who is interrupted for it takes as much as it may.
+        let whole = left.min(if self.waits { self.piece.min(PIPELINED) } else { self.piece });
         if budget.bytes_left() < whole.min(SMALL_PIECE) || !budget.packet() {
             return Some(Attempt::Spent);
         }

@@ -13,6 +13,9 @@
 //! nobody waits, handlers copy within their budget and come back. Messages of collectives are only pulled: a collective that fails in a handler gives its buffers back there,
 //! where it could not wait for a peer's push; a peer's pull from a buffer that was given back fails in the kernel.
 //!
+//! Where threads of both wait and the kernel would copy, the receiver takes no offer: pieces through the Bulk lane are in half the time there,
+//! one rank copying in while the other copies out, with no system call and out of caches that both share.
+//!
 //! **Ends before the end.** Who breaks a transfer off closes its record and gives the buffer back once no claim of the
 //! peer's is open: until then the request is *closing*, and pending. A copy that fails closes the record as failed; the
 //! receiver then asks for the message through the Bulk lane, from the beginning.
@@ -32,6 +35,8 @@ use crate::request::{HOLDS_RECORD, Member, OWES_FIN, Request, SHARED, State, TOL
 
 /// Header flag of a CTS that accepts an offer.
 pub(crate) const FLAG_SHARED: u8 = 1;
+/// Header flag of an RTS whose sender waits for the message's end; the others are the record's number and one.
+pub(crate) const FLAG_WAITS: u8 = 0x80;
 /// Header flag of a FIN that only asks to look at the records.
 pub(crate) const FLAG_LOOK: u8 = 1;
 /// Bytes behind an RTS that offers: the record's ticket, and that of a published receive that was found, or 0.
@@ -47,6 +52,8 @@ pub(crate) struct Offer {
     pub(crate) published: u32,
     /// It is the one that the message has met.
     pub(crate) found: bool,
+    /// The sender's thread waits.
+    pub(crate) waits: bool,
 }
 
 /// Records of transfers to one peer.
@@ -60,7 +67,7 @@ pub(crate) struct Records {
     ticket: u32,
 }
 
-const _: () = assert!(RECORDS <= 32);
+const _: () = assert!(RECORDS <= 32 && RECORDS < FLAG_WAITS as u32);
 
 impl Records {
     fn take(&mut self) -> Option<(u8, u32)> {
@@ -99,6 +106,7 @@ impl<T: Transport> P2p<T> {
                 address,
                 published: 0,
                 found: false,
+                waits: self.waits,
             });
         }
         if peer == self.me || total < self.single_copy_from || chunks(total).is_none() || address == 0 {
@@ -121,7 +129,15 @@ impl<T: Transport> P2p<T> {
         request.ticket = ticket;
         request.reach = reach;
         request.flags |= HOLDS_RECORD;
-        Some(Offer { slot, ticket, address, published: 0, found: false })
+        Some(Offer { slot, ticket, address, published: 0, found: false, waits: self.waits })
+    }
+
+    /// Whether a message to or from a peer had better be copied twice, in a pipeline, because threads of both wait.
+    pub(crate) fn is_pipelined(&self, peer: u32, reach: Reach, peer_waits: bool) -> bool {
+        self.waits
+            && self.pipelines
+            && reach == Reach::Kernel
+            && (peer_waits || self.transport.is_waiting(peer))
     }
 
     /// Decides whether a matched receive takes an offer.
@@ -134,6 +150,9 @@ impl<T: Transport> P2p<T> {
         }
         let reach = self.transport.reach(peer, class);
         if reach == Reach::None || self.transport.record(peer, self.me, u32::from(offer.slot)).is_none() {
+            return;
+        }
+        if self.is_pipelined(peer, reach, offer.waits) {
             return;
         }
         let Some(request) = self.requests.get_mut(id) else { return };

@@ -50,7 +50,7 @@ const fn round(offset: u64, to: u64) -> u64 {
 
 impl Geometry {
     /// The layout for a number of ranks (capped to [`MAX_RANKS`]). Up to 32 ranks: Eager 256 slots and 128
-    /// KiB, Coll 128 slots and 128 KiB, Control 256 slots, Bulk 8 slots and 2 x 64 KiB. Up to 64, half the
+    /// KiB, Coll 128 slots and 128 KiB, Control 256 slots, Bulk 32 slots and 2 x 64 KiB. Up to 64, half the
     /// data for Eager and Coll, above, fewer of all, so that a pair takes 172 or 50 KiB instead of 300. A pool takes 2 MiB, twice
     /// what a second-level cache has today; of more than 64 ranks 512 KiB, of more than 256 128 KiB.
     pub fn for_ranks(ranks: u32) -> Geometry {
@@ -61,7 +61,7 @@ impl Geometry {
             33..=64 => [shape(256, 64 << 10, 32 << 10), shape(128, 64 << 10, 32 << 10), shape(256, 0, 16)],
             _ => [shape(64, 16 << 10, 8 << 10), shape(64, 16 << 10, 8 << 10), shape(64, 0, 16)],
         };
-        let shapes = [eager, coll, control, shape(8, 128 << 10, 64 << 10)];
+        let shapes = [eager, coll, control, shape(32, 128 << 10, 64 << 10)];
         let rank_blocks = round(size_of::<Header>() as u64, PAGE);
         let boards = round(rank_blocks + u64::from(ranks) * size_of::<RankBlock>() as u64, PAGE);
         let board_bytes = match ranks as usize {

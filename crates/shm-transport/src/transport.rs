@@ -289,7 +289,7 @@ impl ShmTransport {
         payload: *const u8,
         len: usize,
     ) -> Push {
-        let piece = self.room(len);
+        let piece = self.room(payload, len);
         let Some(state) = self.peers.get_mut(peer as usize) else { return Push::Corrupt };
         let lane = state.send_lane(class);
         let Some(piece) = piece else {
@@ -306,9 +306,9 @@ impl ShmTransport {
     }
 
     /// Room for a payload in the pool.
-    fn room(&mut self, len: usize) -> Option<Piece> {
+    fn room(&mut self, payload: *const u8, len: usize) -> Option<Piece> {
         let (segment, peers) = (&self.segment, &self.peers);
-        self.pool.room(len, |lent| {
+        self.pool.room(payload, len, |lent| {
             // Nobody reads on behalf of a rank that has ended, nor is it told anything more whose peer writes nonsense.
             let gone = || matches!(segment.life(lent.peer), Life::Finalized | Life::Dead);
             peers

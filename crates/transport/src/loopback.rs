@@ -52,7 +52,8 @@ struct Shared {
     bulk: Vec<OnceLock<Ring>>,
     /// Transfers by single copies, per ordered pair; all ranks are in one address space.
     records: Vec<OnceLock<(Box<[Record]>, Publication)>>,
-    single_copies: bool,
+    /// Of every pair.
+    reach: Reach,
     /// Set once by connect, both directions.
     joined: Vec<AtomicBool>,
     /// The receivers of these pairs copy out what comes.
@@ -88,15 +89,15 @@ pub fn fabric(n: u32) -> Vec<Loopback> {
 
 /// `n` endpoints with the given capacities.
 pub fn fabric_with(n: u32, limits: Limits) -> Vec<Loopback> {
-    build(n, limits, false)
+    build(n, limits, Reach::None)
 }
 
-/// `n` endpoints with the given capacities, whose ranks reach each other's buffers.
-pub fn fabric_with_single_copies(n: u32, limits: Limits) -> Vec<Loopback> {
-    build(n, limits, true)
+/// `n` endpoints with the given capacities, whose ranks reach each other's buffers as it says.
+pub fn fabric_with_single_copies(n: u32, limits: Limits, reach: Reach) -> Vec<Loopback> {
+    build(n, limits, reach)
 }
 
-fn build(n: u32, limits: Limits, single_copies: bool) -> Vec<Loopback> {
+fn build(n: u32, limits: Limits, reach: Reach) -> Vec<Loopback> {
     let pairs = n as usize * n as usize;
     let shared = Arc::new(Shared {
         size: n,
@@ -107,7 +108,7 @@ fn build(n: u32, limits: Limits, single_copies: bool) -> Vec<Loopback> {
         lanes: (0..pairs).map(|_| OnceLock::new()).collect(),
         bulk: (0..pairs).map(|_| OnceLock::new()).collect(),
         records: (0..pairs).map(|_| OnceLock::new()).collect(),
-        single_copies,
+        reach,
         joined: (0..pairs).map(|_| AtomicBool::new(false)).collect(),
         awaited: (0..pairs).map(|_| AtomicU8::new(0)).collect(),
     });
@@ -402,7 +403,7 @@ unsafe impl Transport for Loopback {
     }
 
     fn reach(&mut self, _peer: u32, _class: Class) -> Reach {
-        if self.shared.single_copies { Reach::Direct } else { Reach::None }
+        self.shared.reach
     }
 
     fn record(&self, from: u32, to: u32, slot: u32) -> Option<NonNull<Record>> {
@@ -422,7 +423,7 @@ unsafe impl Transport for Loopback {
     }
 
     unsafe fn pull(&mut self, _peer: u32, reach: Reach, from: u64, to: *mut u8, len: usize) -> bool {
-        if reach != Reach::Direct {
+        if reach == Reach::None {
             return false;
         }
         // SAFETY: the caller vouches for both ends.
@@ -431,7 +432,7 @@ unsafe impl Transport for Loopback {
     }
 
     unsafe fn push(&mut self, _peer: u32, reach: Reach, from: *const u8, to: u64, len: usize) -> bool {
-        if reach != Reach::Direct {
+        if reach == Reach::None {
             return false;
         }
         // SAFETY: the caller vouches for both ends.

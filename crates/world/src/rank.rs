@@ -102,7 +102,13 @@ fn try_join(place: Place, config: &Config) -> Result<(Arc<Rank>, Bound), Error> 
     let mut transport = ShmTransport::new(segment.clone(), rank).map_err(segment_error)?;
     // A world of one, which has no launcher either, sends nothing that is large.
     let kind = if launcher.is_some() { Ranks::Processes } else { Ranks::Threads };
-    let thresholds = config.thresholds(kind, ranks);
+    let mut thresholds = config.thresholds(kind, ranks);
+    // A rank that is bound may use one core, but the world has more.
+    let cores = cores.or_else(|| std::thread::available_parallelism().ok().map(Into::into)).unwrap_or(1);
+    let oversubscribed = ranks as usize > cores;
+    if oversubscribed {
+        thresholds.share_cores();
+    }
     transport.set_strategies(thresholds.strategies);
     let mut p2p = P2p::new(transport, config.point_to_point(&thresholds))
         .map_err(|e| Error::System { operation: "joining the world".into(), reason: e.to_string() })?;
@@ -118,9 +124,7 @@ fn try_join(place: Place, config: &Config) -> Result<(Arc<Rank>, Bound), Error> 
         trace: events.clone(),
         ..EngineConfig::default()
     };
-    // A rank that is bound may use one core, but the world has more.
-    let cores = cores.or_else(|| std::thread::available_parallelism().ok().map(Into::into)).unwrap_or(1);
-    if ranks as usize > cores {
+    if oversubscribed {
         engine_config = engine_config.oversubscribed();
     }
     let blocked = Arc::new(AtomicBool::new(false));

@@ -48,6 +48,11 @@ impl RankState {
         self.p2p.outstanding_sends() == 0 && self.nbc.outstanding() == 0
     }
 
+    /// Whether a collective may go on, whatever arrives.
+    fn has_steps(&self) -> bool {
+        self.nbc.work_left() || self.nbc.has_deferred_user_steps() || self.nbc.has_news(&self.p2p)
+    }
+
     fn is_closed(&self) -> bool {
         // SYNC POINT: Relaxed: the flag is set under the token, which orders it for the next holder.
         self.closed.load(Ordering::Relaxed)
@@ -63,6 +68,8 @@ unsafe impl Work for RankState {
         }
         let messages = self.p2p.progress(budget);
         let collectives = self.nbc.progress(&mut self.p2p, budget);
+        // What is posted next is posted by somebody else.
+        self.p2p.set_waits(false);
         let blocked = self.p2p.is_blocked();
         if blocked != self.blocked.load(Ordering::Relaxed) {
             // SYNC POINT: Relaxed: a waiter makes a pass before each look, and a pass by another that finds a lane
@@ -128,9 +135,7 @@ unsafe impl Work for RankState {
 
     #[inline]
     fn work_left(&self) -> bool {
-        let steps =
-            || self.nbc.work_left() || self.nbc.has_deferred_user_steps() || self.nbc.has_news(&self.p2p);
-        !self.is_closed() && (self.p2p.work_left() || steps())
+        !self.is_closed() && (self.p2p.work_left() || self.has_steps())
     }
 
     #[inline]

@@ -8,8 +8,8 @@ use tocsin_p2p::{
 use tocsin_progress::Context;
 use tocsin_sync::thread::{self, HandlerScope, Registration};
 use tocsin_sync::tripwire::Tripwire;
-use tocsin_transport::Transport;
 use tocsin_transport::loopback::{Limits, Loopback, fabric_with, fabric_with_single_copies};
+use tocsin_transport::{Reach, Transport};
 
 /// Every pass of these tests runs as in a handler: who allocates there aborts the test.
 #[global_allocator]
@@ -17,7 +17,13 @@ static ALLOCATOR: Tripwire<std::alloc::System> = Tripwire::new(std::alloc::Syste
 
 /// Whether large messages travel by single copies: in the programs that run these tests a second time for that.
 pub fn single_copies() -> bool {
-    module_path!().starts_with("single_copies")
+    module_path!().starts_with("single_copies") || pipelines()
+}
+
+/// Whether they go in pieces where both ranks wait, and by single copies where not: in those that run them a third time. All say that they
+/// wait, and each runs its passes now as one that does, now as one that does not.
+pub fn pipelines() -> bool {
+    module_path!().starts_with("pipelined")
 }
 
 pub const ANY: (Option<u32>, Option<i32>) = (None, None);
@@ -34,12 +40,14 @@ pub fn tight_config() -> Config {
         unexpected_messages: 1,
         unexpected_blocks: 1,
         unexpected_limit: 8 << 20,
+        pipelines: false,
         publish: true,
     }
 }
 
 pub struct World {
     pub ranks: Vec<P2p<Loopback>>,
+    passes: u64,
     _registration: Option<Registration>,
 }
 
@@ -87,10 +95,17 @@ impl World {
     }
 
     pub fn with(n: u32, limits: Limits, config: Config) -> World {
-        let ends =
-            if single_copies() { fabric_with_single_copies(n, limits) } else { fabric_with(n, limits) };
+        let config = Config { pipelines: pipelines(), ..config };
+        let mut ends = match (single_copies(), pipelines()) {
+            (true, true) => fabric_with_single_copies(n, limits, Reach::Kernel),
+            (true, false) => fabric_with_single_copies(n, limits, Reach::Direct),
+            (false, _) => fabric_with(n, limits),
+        };
+        for end in ends.iter_mut().filter(|_| pipelines()) {
+            (0..n).for_each(|peer| end.set_waiting(peer, true));
+        }
         let ranks = ends.into_iter().map(|end| P2p::new(end, config).unwrap()).collect();
-        World { ranks, _registration: thread::register(std::ptr::null()).ok() }
+        World { ranks, passes: 0, _registration: thread::register(std::ptr::null()).ok() }
     }
 
     pub fn isend(&mut self, from: u32, to: u32, tag: i32, data: &[u8]) -> Id {
@@ -120,9 +135,12 @@ impl World {
         unsafe { self.ranks[at as usize].irecv(args) }
     }
 
-    /// One pass as in a handler.
+    /// One pass as in a handler; with [`pipelines`] now and then as by a thread that waits.
     pub fn pass(&mut self, rank: u32) -> Pass {
-        self.pass_with(rank, &mut Budget::limited(Context::Handler, 32, 64 << 10))
+        self.passes = self.passes.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let waits = pipelines() && self.passes >> 62 != 0;
+        let context = if waits { Context::User } else { Context::Handler };
+        self.pass_with(rank, &mut Budget::limited(context, 32, 64 << 10))
     }
 
     pub fn pass_with(&mut self, rank: u32, budget: &mut Budget) -> Pass {

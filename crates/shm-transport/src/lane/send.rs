@@ -162,7 +162,7 @@ impl SendLane {
             self.learn();
         }
         if !comes {
-            // SAFETY: the caller's promise; pieces begin with a cache line.
+            // SAFETY: the caller's promise.
             unsafe { self.copy_long(payload, piece.at, len) };
         }
         let (meta, content) = wire::pack_pooled(header, len as u32, piece.offset, comes);
@@ -216,7 +216,7 @@ impl SendLane {
     /// `payload` is readable for `len` bytes; `to` is that packet's place in the data ring.
     #[cold]
     unsafe fn copy_long(&mut self, payload: *const u8, to: *mut u8, len: usize) {
-        // SAFETY: the caller's promise; pieces begin with a cache line.
+        // SAFETY: the caller's promise.
         self.experience.copy(len, |stores| unsafe { stores.copy(payload, to, len) });
     }
 
@@ -238,8 +238,7 @@ impl SendLane {
         let mut done = 0usize;
         while done < len {
             let run = len.wrapping_sub(done).min(STRIDE);
-            // SAFETY: done + run <= len; the caller's promise. No reference to these bytes exists anywhere. Pieces and strides
-            // are whole cache lines.
+            // SAFETY: done + run <= len; the caller's promise. No reference to these bytes exists anywhere.
             unsafe { stores.copy(payload.add(done), to.add(done), run) };
             done = done.wrapping_add(run);
             // SYNC POINT: Release publishes the bytes; pairs with the Acquire in `Slot::come`.

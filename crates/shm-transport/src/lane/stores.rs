@@ -27,6 +27,8 @@ const TIMED: u32 = 8;
 /// The slower is tried once in so many copies, and if it takes more than twice as long, once in so many.
 const TRY: u32 = 128;
 const TRY_RARELY: u32 = 512;
+/// Bytes of a cache line.
+const LINE: usize = 64;
 /// Payloads whose consumer may still tell of them.
 const LAST: usize = 8;
 
@@ -43,7 +45,7 @@ impl Stores {
     /// Progress class: wait-free; bounded by `len`. Handlers may call it.
     ///
     /// # Safety
-    /// `from` is readable and `to` writable for `len` bytes, and they do not overlap; `to` is a multiple of 64.
+    /// `from` is readable and `to` writable for `len` bytes, and they do not overlap.
     #[inline]
     pub(super) unsafe fn copy(self, from: *const u8, to: *mut u8, len: usize) {
         match self {
@@ -59,8 +61,14 @@ impl Stores {
 /// As [`Stores::copy`].
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 unsafe fn stream(from: *const u8, to: *mut u8, len: usize) {
+    let first = (to as usize).wrapping_neg() % LINE;
+    let first = if first < len { first } else { len };
+    // SAFETY: `first` is at most `len`; the caller's promise.
+    let (from, to, len) = unsafe {
+        core::ptr::copy_nonoverlapping(from, to, first);
+        (from.add(first), to.add(first), len.wrapping_sub(first))
+    };
     use core::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_sfence, _mm_stream_si128};
-    const LINE: usize = 64;
     const PART: usize = size_of::<__m128i>();
     let whole = len & !(LINE - 1);
     let mut at = 0usize;
@@ -240,12 +248,15 @@ mod tests {
         struct Aligned([u8; 1024]);
         let from: Vec<u8> = (0..1024).map(|i| (i % 251) as u8 + 1).collect();
         for stores in [Stores::Plain, Stores::Streaming] {
-            for (offset, len) in [(0, 0), (0, 1), (3, 63), (1, 64), (0, 65), (7, 640), (5, 1000)] {
+            let lens = [(0, 0), (0, 1), (3, 63), (1, 64), (0, 65), (7, 640), (5, 900)];
+            for ((offset, len), skew) in lens.into_iter().flat_map(|at| [0, 1, 16, 63].map(|skew| (at, skew)))
+            {
                 let mut to = Aligned([0; 1024]);
                 // SAFETY: both are long enough.
-                unsafe { stores.copy(from.as_ptr().add(offset), to.0.as_mut_ptr(), len) };
-                assert_eq!(to.0[..len], from[offset..offset + len], "{stores:?}");
-                assert!(to.0[len..].iter().all(|byte| *byte == 0), "{stores:?}, {len} bytes");
+                unsafe { stores.copy(from.as_ptr().add(offset), to.0.as_mut_ptr().add(skew), len) };
+                assert_eq!(to.0[skew..skew + len], from[offset..offset + len], "{stores:?}");
+                let around = to.0[..skew].iter().chain(&to.0[skew + len..]);
+                assert!(around.copied().all(|byte| byte == 0), "{stores:?}, {len} bytes after {skew}");
             }
         }
     }

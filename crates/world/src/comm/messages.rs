@@ -18,8 +18,8 @@ use crate::{ConstBuf, Mode, MutBuf};
 pub(crate) const LOOKS: u32 = 16;
 /// The same of a message that its sender puts into the lane only when it sees its receiver copy out: for up to some 12 us.
 const LONG_LOOKS: u32 = 64;
-/// The same where that does not pay, because its sender may wait for this rank's core: for up to some 0.4 us.
-pub(crate) const FEW_LOOKS: u32 = 2;
+/// The same where that does not pay, because its sender may wait for this rank's core: what is there is seen all the same.
+pub(crate) const FEW_LOOKS: u32 = 0;
 
 /// A message that [`Comm::improbe`] took out of matching, to be received once by [`Comm::mrecv_raw`]. Dropping it
 /// receives it into nothing: its memory is free, and a sender that waits for the receiver goes on.
@@ -166,8 +166,11 @@ impl Comm {
             }
         }
         let args = SendArgs { context: self.context(), dest, tag, buf, mode, class: Class::Eager, cookie: 0 };
+        state.p2p.set_waits(true);
         // SAFETY: - as above; the call ends when the request has.
-        let id = unsafe { state.p2p.isend(args) }.map_err(|e| message_error(operation, e))?;
+        let id = unsafe { state.p2p.isend(args) };
+        state.p2p.set_waits(false);
+        let id = id.map_err(|e| message_error(operation, e))?;
         self.finish(state, operation, Kind::Send { tag, bytes: buf.layout.bytes() }, id)
     }
 
@@ -218,8 +221,11 @@ impl Comm {
                 state.pass();
             }
         }
+        state.p2p.set_waits(true);
         // SAFETY: - the buffer: promised by the caller for the time of the call, which ends when the request has.
-        let id = unsafe { state.p2p.irecv(args) }.map_err(|e| message_error("recv", e))?;
+        let id = unsafe { state.p2p.irecv(args) };
+        state.p2p.set_waits(false);
+        let id = id.map_err(|e| message_error("recv", e))?;
         state.p2p.await_posted(id);
         self.finish(state, "recv", kind, id)
     }

@@ -20,6 +20,15 @@ pub(crate) struct Thresholds {
     pub(crate) strategies: Strategies,
     /// Shorter messages in bytes are copied twice.
     single_copy_from: u64,
+    /// Two who wait copy in a pipeline.
+    pipelines: bool,
+}
+
+impl Thresholds {
+    /// Ranks may have to share a core: nobody copies beside another.
+    pub(crate) fn share_cores(&mut self) {
+        self.pipelines = false;
+    }
 }
 
 impl Config {
@@ -35,7 +44,8 @@ impl Config {
             (lmt, _) => (lmt.strategies(), 0, 1),
         };
         let waiting_eager_max = eager_max.saturating_mul(longer);
-        Thresholds { eager_max, waiting_eager_max, strategies, single_copy_from }
+        let pipelines = self.lmt == Lmt::Auto;
+        Thresholds { eager_max, waiting_eager_max, strategies, single_copy_from, pipelines }
     }
 
     /// What the point-to-point layer needs of both.
@@ -45,6 +55,7 @@ impl Config {
             coll_eager_max: thresholds.eager_max.saturating_mul(COLL_EAGER),
             waiting_eager_max: thresholds.waiting_eager_max,
             single_copy_from: thresholds.single_copy_from,
+            pipelines: thresholds.pipelines,
             unexpected_limit: self.unexpected_max,
             ..tocsin_p2p::Config::default()
         }
