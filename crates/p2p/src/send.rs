@@ -175,7 +175,7 @@ impl<T: Transport> P2p<T> {
         let offer = if eager { None } else { self.offer(id) };
         let Some(request) = self.requests.get(id) else { return Attempt::Done };
         let found = match offer {
-            Some(_) if self.is_pipelined(peer, request.reach, false) => None,
+            Some(_) if self.is_pipelined(class, peer, request.reach, false) => None,
             Some(_) => self.find_published(request),
             None => None,
         };

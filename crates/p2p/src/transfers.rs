@@ -132,12 +132,13 @@ impl<T: Transport> P2p<T> {
         Some(Offer { slot, ticket, address, published: 0, found: false, waits: self.waits })
     }
 
-    /// Whether a message to or from a peer had better be copied twice, in a pipeline, because threads of both wait.
-    pub(crate) fn is_pipelined(&self, peer: u32, reach: Reach, peer_waits: bool) -> bool {
+    /// Whether a message to or from a peer had better be copied twice, in a pipeline, because threads of both wait. Of a collective the peer
+    /// must have said so: who has just posted one looks by itself for a moment, and may compute for long after that.
+    pub(crate) fn is_pipelined(&self, class: Class, peer: u32, reach: Reach, peer_waits: bool) -> bool {
         self.waits
             && self.pipelines
             && reach == Reach::Kernel
-            && (peer_waits || self.transport.is_waiting(peer))
+            && (peer_waits || class == Class::Eager && self.transport.is_waiting(peer))
     }
 
     /// Decides whether a matched receive takes an offer.
@@ -152,7 +153,7 @@ impl<T: Transport> P2p<T> {
         if reach == Reach::None || self.transport.record(peer, self.me, u32::from(offer.slot)).is_none() {
             return;
         }
-        if self.is_pipelined(peer, reach, offer.waits) {
+        if self.is_pipelined(class, peer, reach, offer.waits) {
             return;
         }
         let Some(request) = self.requests.get_mut(id) else { return };

@@ -35,12 +35,23 @@ fn outcome(rank: &P2p<Loopback>, id: Id) -> Option<Outcome> {
 /// Sends a message, the receive posted before or after; the ends wait or do not, the sender from its post on if it `blocks`, and else
 /// afterwards. Bytes that went through a lane.
 fn through_lanes(ranks: &mut [P2p<Loopback>], waits: [bool; 2], blocks: bool, before: bool) -> u64 {
+    through_lanes_in(Class::Eager, ranks, waits, blocks, before)
+}
+
+/// The same in a given class.
+fn through_lanes_in(
+    class: Class,
+    ranks: &mut [P2p<Loopback>],
+    waits: [bool; 2],
+    blocks: bool,
+    before: bool,
+) -> u64 {
     // A sender that blocks is not seen waiting when its announcement is.
     ranks[0].transport_mut().set_waiting(1, waits[1]);
     ranks[1].transport_mut().set_waiting(0, waits[0] && !blocks);
     let (data, mut target) = (text(7, LEN), Target::new(LEN));
     let buf = ConstBuf::contiguous(data.as_ptr(), data.len());
-    let (mode, class) = (Mode::Standard, Class::Eager);
+    let mode = Mode::Standard;
     let send = SendArgs { context: 0, dest: 1, tag: 1, buf, mode, class, cookie: 0 };
     let recv = RecvArgs { context: 0, source: Some(0), tag: Some(1), buf: target.buf(), class, cookie: 0 };
     let mut receive = None;
@@ -100,6 +111,17 @@ fn in_pieces_where_both_wait_and_the_kernel_would_copy() {
     assert_eq!(through_lanes(&mut pair(Reach::Direct, pipelines()), [true, true], true, false), 0);
     let not = Config { pipelines: false, ..Config::default() };
     assert_eq!(through_lanes(&mut pair(Reach::Kernel, not), [true, true], true, false), 0);
+}
+
+/// Who has just posted a collective looks by itself, and may compute afterwards: it is not taken for one that waits.
+#[test]
+fn a_sender_in_a_collective_must_have_said_that_it_waits() {
+    let mut ranks = pair(Reach::Kernel, pipelines());
+    for (blocks, bytes) in [(false, 0), (true, LEN as u64), (false, 0)] {
+        assert_eq!(through_lanes_in(Class::Coll, &mut ranks, [true, true], blocks, false), bytes);
+        assert_eq!(through_lanes_in(Class::Coll, &mut ranks, [true, true], blocks, true), bytes);
+        assert_eq!(through_lanes_in(Class::Coll, &mut ranks, [true, false], blocks, true), 0);
+    }
 }
 
 /// Who waits sends pieces that the other can copy out meanwhile; a handler takes as much as it may.
