@@ -11,8 +11,8 @@ use crate::{Outcome, child, prerequisites};
 
 /// In the order of the tables.
 const BACKENDS: [&str; 3] = ["signal", "thread", "poll"];
-/// The cell of the heat map that the table shows.
-const SIZE: u64 = 64 << 10;
+/// The cell of the heat map that the table shows, and the allreduce: what is shorter goes into a lane at once and needs nobody.
+const SIZE: u64 = 1 << 20;
 const COMPUTE: &str = "2x";
 /// How long one rank of the allreduce computes.
 const LATE_US: &str = "5000";
@@ -48,9 +48,10 @@ pub fn run() -> Outcome {
         &["--compute-us", "1x,2x,4x", "--rounds", "20", "--plot", &plot_dir, "--json"],
     )?;
     println!("measuring: a rank computes while an allreduce arrives");
+    let size = SIZE.to_string();
     let allreduce = measure(
         &tocsin,
-        &["bench", "coll", "--op", "iallreduce", "--ranks", "2", "--backend", &backends, "--sizes", "64K"],
+        &["bench", "coll", "--op", "iallreduce", "--ranks", "2", "--backend", &backends, "--sizes", &size],
         &["--late-rank", "1", "--late-us", LATE_US, "--rounds", "40", "--json"],
     )?;
     let message = Message::of_each_backend(&message)?;
@@ -70,7 +71,10 @@ pub fn run() -> Outcome {
         );
     }
     println!();
-    println!("an allreduce of 64 KiB with a rank that has posted it and computes for {LATE_US} us");
+    println!(
+        "an allreduce of {} KiB with a rank that has posted it and computes for {LATE_US} us",
+        SIZE >> 10
+    );
     println!("{:<8} {:>22} {:>25}", "backend", "other rank done us", "interrupts of computing");
     for a in &allreduce {
         println!("{:<8} {:>22.1} {:>25.1}", a.backend, a.other_done, a.interrupts);
