@@ -177,7 +177,7 @@ fn posted_again_as_before() {
 
 /// Some collective by an algorithm of the library's choice.
 fn any_case(random: &mut Random, ranks: u32) -> Case {
-    let operation = *random.pick(&Operation::ALL);
+    let operation = *random.pick(Operation::ALL);
     let mut case = case(random, ranks, operation, None);
     case.count = case.count.min(500);
     case

@@ -20,6 +20,7 @@ const MOST_BYTES: usize = 4 << 20;
 /// The oldest first.
 #[derive(Default)]
 pub(super) struct Kept {
+    #[allow(clippy::vec_box)] // they come and go boxed
     schedules: Vec<Box<Schedule>>,
     bytes: usize,
 }

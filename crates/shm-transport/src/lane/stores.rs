@@ -27,8 +27,6 @@ const TIMED: u32 = 8;
 /// The slower is tried once in so many copies, and if it takes more than twice as long, once in so many.
 const TRY: u32 = 128;
 const TRY_RARELY: u32 = 512;
-/// Bytes of a cache line.
-const LINE: usize = 64;
 /// Payloads whose consumer may still tell of them.
 const LAST: usize = 8;
 
@@ -61,6 +59,7 @@ impl Stores {
 /// As [`Stores::copy`].
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 unsafe fn stream(from: *const u8, to: *mut u8, len: usize) {
+    const LINE: usize = 64;
     let first = (to as usize).wrapping_neg() % LINE;
     let first = if first < len { first } else { len };
     // SAFETY: `first` is at most `len`; the caller's promise.
