@@ -7,11 +7,15 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout};
 
 use crate::config::BOOTSTRAP_WORLD;
+
+/// How long a process may be in the midst of `execve`, if it has its core.
+const EXECVE: Duration = Duration::from_millis(5);
 
 /// What tells the processes of one world from all others.
 #[derive(Debug)]
@@ -62,8 +66,7 @@ impl Mark {
             // Opened before the environment is read: if the number has passed to another process by then, the signal
             // goes to the one that has ended.
             let Ok(pidfd) = open(pid) else { continue };
-            // Those of other users cannot be read, and are none of ours.
-            let Ok(environment) = std::fs::read(process.path().join("environ")) else { continue };
+            let environment = environment(&process.path());
             if environment.split(|byte| *byte == 0).any(|variable| variable == entry.as_bytes())
                 && kill(&pidfd)
             {
@@ -71,6 +74,22 @@ impl Mark {
             }
         }
         running
+    }
+}
+
+/// The environment that a process was started with; nothing of other users' processes, which are none of ours.
+///
+/// For a moment in the midst of `execve` a process has none, as a kernel thread and one that has ended have none; but it has a program. So
+/// one with a program is looked at again, unless it has none for so long that it must have been started without.
+fn environment(process: &Path) -> Vec<u8> {
+    let deadline = Instant::now() + EXECVE;
+    loop {
+        let environment = std::fs::read(process.join("environ")).unwrap_or_default();
+        let is_started = || std::fs::read_link(process.join("exe")).is_ok();
+        if !environment.is_empty() || !is_started() || Instant::now() >= deadline {
+            return environment;
+        }
+        std::thread::yield_now();
     }
 }
 
