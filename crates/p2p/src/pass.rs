@@ -32,7 +32,7 @@ impl<T: Transport> P2p<T> {
     /// any more. Handler-safe. The caller flushes the transport afterwards.
     pub fn progress(&mut self, budget: &mut Budget) -> Pass {
         self.context = budget.context();
-        self.waits = self.context == Context::User && !budget.is_in_passing();
+        self.waits = self.context == Context::User && budget.is_waiting();
         self.again = false;
         self.met_in_hand = 0;
         // Who is gone must be known before the pass looks at what they sent and whether they had connected.

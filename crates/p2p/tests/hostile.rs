@@ -121,6 +121,7 @@ fn header(kind: u8) -> Header {
 #[test]
 fn nonsense_condemns_its_sender_alone() {
     let eager = |a| Header { a, ..header(kind::EAGER) };
+    let rts = |flags| Header { flags, a: 100, b: 9, c: 4096, ..header(kind::RTS) };
     let table: Vec<(&str, Class, Header, usize)> = vec![
         ("unknown kind", Class::Eager, header(kind::PRIVATE), 0),
         ("control kind in a message lane", Class::Eager, header(kind::CTS), 0),
@@ -130,6 +131,12 @@ fn nonsense_condemns_its_sender_alone() {
         ("a long message in the wrong lane", Class::Eager, Header { flags: 2, ..eager(0) }, 0),
         ("two flags", Class::Coll, Header { flags: 3, ..eager(0) }, 0),
         ("flags on an announcement", Class::Eager, Header { flags: 1, a: 100, ..header(kind::RTS) }, 0),
+        ("an announcement that waits and offers nothing", Class::Eager, rts(0x80), 8),
+        ("a record beyond the last", Class::Eager, rts(31), 8),
+        ("a record beyond the last, who waits", Class::Coll, rts(0x80 | 31), 8),
+        ("a flag between the two", Class::Eager, rts(0x40 | 1), 8),
+        ("an offer without tickets, who waits", Class::Eager, rts(0x80 | 1), 0),
+        ("an offer of nowhere, who waits", Class::Eager, Header { c: 0, ..rts(0x80 | 1) }, 8),
         ("length that is not the payload's", Class::Eager, eager(6), 5),
         ("length beyond memory", Class::Eager, Header { a: u64::MAX, ..header(kind::RTS) }, 0),
         ("announcement with a payload", Class::Eager, Header { a: 100, ..header(kind::RTS) }, 5),

@@ -7,7 +7,7 @@ use common::{Target, text};
 use tocsin_p2p::{Budget, Class, Code, Config, ConstBuf, Id, Mode, Outcome, P2p, Pass, RecvArgs, SendArgs};
 use tocsin_progress::Context;
 use tocsin_transport::loopback::{Limits, Loopback, fabric_with_single_copies};
-use tocsin_transport::{Reach, Transport};
+use tocsin_transport::{PeerState, Reach, Transport};
 
 const LEN: usize = 300_000;
 
@@ -21,7 +21,7 @@ fn pipelines() -> Config {
 }
 
 fn pass(rank: &mut P2p<Loopback>, waits: bool) -> Pass {
-    let mut budget = if waits { Budget::user() } else { Budget::user().in_passing() };
+    let mut budget = if waits { Budget::user().waiting() } else { Budget::user().in_passing() };
     let pass = rank.progress(&mut budget);
     rank.transport_mut().flush();
     pass
@@ -146,4 +146,140 @@ fn pieces_are_short_for_who_waits() {
         assert_eq!(ranks[0].counters().packets_sent, packets as u64 + 1);
         assert_eq!(target.bytes(), data);
     }
+}
+
+/// A post that takes in what a peer sent before its end makes a pass, and goes away afterwards all the same.
+#[test]
+fn who_only_posts_does_not_wait_whoever_has_ended() {
+    let ends = fabric_with_single_copies(3, Limits::default(), Reach::Kernel);
+    let mut ranks: Vec<P2p<Loopback>> =
+        ends.into_iter().map(|end| P2p::new(end, pipelines()).unwrap()).collect();
+    let (data, mut target) = (text(7, LEN), Target::new(LEN));
+    let buf = ConstBuf::contiguous(data.as_ptr(), data.len());
+    let (mode, class) = (Mode::Standard, Class::Eager);
+    let send = SendArgs { context: 0, dest: 1, tag: 1, buf, mode, class, cookie: 0 };
+    let recv = RecvArgs { context: 0, source: Some(0), tag: Some(1), buf: target.buf(), class, cookie: 0 };
+    // SAFETY: the data live longer.
+    let sent = unsafe { ranks[0].isend(send) }.unwrap();
+    while pass(&mut ranks[1], false) != Pass::Idle {}
+    ranks[1].transport_mut().set_waiting(0, true);
+    ranks[1].transport_mut().set_state(2, PeerState::Finalized);
+    // SAFETY: the target lives longer.
+    let received = unsafe { ranks[1].irecv(recv) }.unwrap();
+    while outcome(&ranks[1], received).is_none() {
+        pass(&mut ranks[0], true);
+        pass(&mut ranks[1], false);
+    }
+    pass(&mut ranks[0], true);
+    assert_eq!(outcome(&ranks[0], sent).unwrap().code, Code::Ok);
+    assert_eq!(target.bytes(), data);
+    assert_eq!(ranks[0].counters().bytes_sent, 0, "in one copy, which interrupts nobody");
+}
+
+/// Numbers that look random.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, most: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % most
+    }
+
+    fn flip(&mut self) -> bool {
+        self.below(2) == 0
+    }
+}
+
+/// What a rank does next: it waits or does not, is seen to or is not, and both change in the middle of messages. Each arrives once, whole
+/// and in its turn.
+#[test]
+fn in_order_whoever_waits_when() {
+    let (mut in_pieces, mut received) = (0, 0);
+    for seed in 0..400 {
+        let mut random = Random(seed);
+        let limits = Limits { packets: [3, 2, 2, 2], max_payload: [300, 300, 16, 8192] };
+        let config = Config { pipelines: true, ..common::tight_config() };
+        let ends = fabric_with_single_copies(2, limits, Reach::Kernel);
+        let mut ranks: Vec<P2p<Loopback>> = ends.into_iter().map(|e| P2p::new(e, config).unwrap()).collect();
+        let mut sent: [Vec<(Id, Vec<u8>)>; 2] = Default::default();
+        let mut posted: [Vec<(Id, Target)>; 2] = Default::default();
+        for step in 0..200 {
+            let tag = random.below(2) as i32;
+            let rank = random.below(2) as usize;
+            match random.below(8) {
+                0 if sent[tag as usize].len() < 20 => {
+                    let data = text(
+                        seed * 1000 + step,
+                        [10, 64, 65, 5000, 70_000, 200_000][random.below(6) as usize],
+                    );
+                    let buf = ConstBuf::contiguous(data.as_ptr(), data.len());
+                    let mode = if random.below(4) == 0 { Mode::Synchronous } else { Mode::Standard };
+                    let class = Class::Eager;
+                    ranks[0].set_waits(random.flip());
+                    // SAFETY: the data live longer.
+                    let id = unsafe {
+                        ranks[0].isend(SendArgs { context: 0, dest: 1, tag, buf, mode, class, cookie: 0 })
+                    };
+                    ranks[0].set_waits(false);
+                    sent[tag as usize].push((id.unwrap(), data));
+                }
+                1 if posted[tag as usize].len() < 20 => {
+                    let mut target = Target::new(200_000);
+                    let source = random.flip().then_some(0);
+                    let (buf, class) = (target.buf(), Class::Eager);
+                    ranks[1].set_waits(random.flip());
+                    // SAFETY: the target lives longer.
+                    let id = unsafe {
+                        ranks[1].irecv(RecvArgs { context: 0, source, tag: Some(tag), buf, class, cookie: 0 })
+                    };
+                    ranks[1].set_waits(false);
+                    posted[tag as usize].push((id.unwrap(), target));
+                }
+                2 if random.flip() => {
+                    let of = &mut posted[tag as usize];
+                    if !of.is_empty() {
+                        let at = random.below(of.len() as u64) as usize;
+                        if ranks[1].is_pending(of[at].0) && ranks[1].cancel(of[at].0) {
+                            ranks[1].release(of.remove(at).0);
+                        }
+                    }
+                }
+                3 => ranks[rank].transport_mut().set_waiting(1 - rank as u32, random.flip()),
+                _ => {
+                    let (packets, bytes) = (1 + random.below(8) as u32, 1 + random.below(64 << 10) as usize);
+                    let budget = |context| Budget::limited(context, packets, bytes);
+                    let mut budget = match random.below(3) {
+                        0 => budget(Context::Handler),
+                        1 => budget(Context::User).in_passing(),
+                        _ => budget(Context::User).waiting(),
+                    };
+                    ranks[rank].progress(&mut budget);
+                    ranks[rank].transport_mut().flush();
+                }
+            }
+        }
+        // Handlers alone end it: nobody waits any more.
+        for _ in 0..2000 {
+            for rank in 0..2 {
+                ranks[rank].transport_mut().set_waiting(1 - rank as u32, false);
+                ranks[rank].progress(&mut Budget::limited(Context::Handler, 32, 64 << 10));
+                ranks[rank].transport_mut().flush();
+                ranks[rank].grow_unexpected();
+            }
+        }
+        for (sent, posted) in sent.iter().zip(&posted) {
+            for ((send, data), (receive, target)) in sent.iter().zip(posted) {
+                assert_eq!(outcome(&ranks[0], *send).unwrap().code, Code::Ok, "{seed}");
+                let got = outcome(&ranks[1], *receive).unwrap_or_else(|| panic!("{seed}: a message stalls"));
+                assert_eq!((got.code, got.bytes), (Code::Ok, data.len() as u64), "{seed}");
+                assert!(target.bytes()[..data.len()] == data[..], "{seed}");
+            }
+            for (receive, _) in posted.iter().skip(sent.len()) {
+                assert_eq!(outcome(&ranks[1], *receive), None, "{seed}");
+            }
+            received += sent.iter().zip(posted).map(|((_, data), _)| data.len() as u64).sum::<u64>();
+        }
+        in_pieces += ranks[0].counters().bytes_sent;
+    }
+    assert!(in_pieces > received / 20 && in_pieces < received / 2, "{in_pieces} of {received} bytes");
 }

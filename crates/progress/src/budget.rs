@@ -51,6 +51,8 @@ pub struct Budget {
     context: Context,
     /// Who runs the pass does not wait for what it does.
     passing: bool,
+    /// Who runs the pass waits, and makes the next ones too.
+    waiting: bool,
     packets: u32,
     bytes: usize,
     /// 0: none. [`UNSET`]: when work begins.
@@ -76,6 +78,7 @@ impl Budget {
         Budget {
             context: Context::Handler,
             passing: true,
+            waiting: false,
             packets: HANDLER_PACKETS,
             bytes: HANDLER_BYTES,
             deadline_ns: now.wrapping_add(HANDLER_NS),
@@ -91,6 +94,7 @@ impl Budget {
         Budget {
             context: Context::User,
             passing: false,
+            waiting: false,
             packets: USER_PACKETS,
             bytes: USER_BYTES,
             deadline_ns: 0,
@@ -115,6 +119,7 @@ impl Budget {
         Budget {
             context,
             passing,
+            waiting: false,
             packets,
             bytes,
             deadline_ns: 0,
@@ -127,7 +132,20 @@ impl Budget {
     /// Says that who runs the pass goes away after it, as handlers do: a user's thread that has posted something.
     #[must_use]
     pub fn in_passing(self) -> Budget {
-        Budget { passing: true, ..self }
+        Budget { passing: true, waiting: false, ..self }
+    }
+
+    /// Says that who runs the pass waits in the library, and goes on with what it begins by itself. Who only tests does not: it may compute
+    /// next.
+    #[must_use]
+    pub fn waiting(self) -> Budget {
+        Budget { passing: false, waiting: true, ..self }
+    }
+
+    /// Whether who runs the pass waits.
+    #[inline]
+    pub fn is_waiting(&self) -> bool {
+        self.waiting
     }
 
     /// Whether who runs the pass goes away after it: what a peer that waits would do is better left to that one.
@@ -139,7 +157,7 @@ impl Budget {
     /// Another pass by the same.
     #[inline]
     pub(crate) fn renew(&mut self) {
-        *self = Budget { passing: self.passing, ..Budget::of(self.context) };
+        *self = Budget { passing: self.passing, waiting: self.waiting, ..Budget::of(self.context) };
     }
 
     /// Takes one packet from the budget. False when it is spent: leave the packet where it is and answer

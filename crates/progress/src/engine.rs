@@ -695,7 +695,8 @@ impl<W: Work> Entered<'_, W> {
                 }
             }
             let asked = self.engine.token.is_requested();
-            if (asked || self.work_left()) && self.pass() != Pass::Idle {
+            let budget = Budget::of(self.context).waiting();
+            if (asked || self.work_left()) && self.pass_within(budget) != Pass::Idle {
                 // Whom it has answered may wait for that.
                 self.leave();
             }
@@ -713,14 +714,18 @@ impl<W: Work> Entered<'_, W> {
     /// Makes a pass now instead of at the drop; requests so far are served by it.
     #[inline]
     pub fn pass(&mut self) -> Pass {
+        self.pass_within(Budget::of(self.context))
+    }
+
+    #[inline]
+    fn pass_within(&mut self, mut budget: Budget) -> Pass {
         self.touched = true;
         let engine = self.engine;
-        let context = self.context;
         if engine.token.is_requested() {
             engine.token.take_requests();
         }
         let mut left = Left { worked: false, more: false, began: 0 };
-        engine.pass(&mut *self, &mut Budget::of(context), &mut left);
+        engine.pass(&mut *self, &mut budget, &mut left);
         if left.more {
             // The drop must not forget it.
             engine.token.request();
@@ -755,7 +760,7 @@ impl<W: Work> Drop for Entered<'_, W> {
             return self.engine.stay_ends(self.begun);
         }
         let begun = Budget::of(self.context);
-        let begun = if self.stays { begun } else { begun.in_passing() };
+        let begun = if self.stays { begun.waiting() } else { begun.in_passing() };
         // SAFETY: the token is ours, and the references lent end with `self`.
         let left = unsafe { self.engine.inside(self.context, false, self.touched, begun) };
         if left.more {

@@ -139,8 +139,9 @@ impl World {
     pub fn pass(&mut self, rank: u32) -> Pass {
         self.passes = self.passes.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         let waits = pipelines() && self.passes >> 62 != 0;
-        let context = if waits { Context::User } else { Context::Handler };
-        self.pass_with(rank, &mut Budget::limited(context, 32, 64 << 10))
+        let budget = |context| Budget::limited(context, 32, 64 << 10);
+        let mut budget = if waits { budget(Context::User).waiting() } else { budget(Context::Handler) };
+        self.pass_with(rank, &mut budget)
     }
 
     pub fn pass_with(&mut self, rank: u32, budget: &mut Budget) -> Pass {

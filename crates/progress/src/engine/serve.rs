@@ -21,13 +21,13 @@ impl<W: Work> Engine<W> {
         // Somebody who was rung and did not hear it is rung again by the pass that follows.
         let nap = self.unheard.load(Ordering::Relaxed).then_some(super::REMIND_NS).map(Duration::from_nanos);
         self.own.sleep(nap, || {
-            done() || matches!(self.look(Context::ProgressThread), Some(Pass::Worked | Pass::More))
+            done() || matches!(self.look(Budget::of(Context::ProgressThread)), Some(Pass::Worked | Pass::More))
         });
     }
 
     /// The look-once-more of a thread that no longer polls: after [`Own::end_poll`], which has fenced.
     pub(crate) fn look_once_more(&self) -> Option<Pass> {
-        self.look(Context::ProgressThread)
+        self.look(Budget::of(Context::ProgressThread))
     }
 
     /// Whether the rank has an operation under way. None: somebody is inside. If that one begins an operation, it wakes the rank's

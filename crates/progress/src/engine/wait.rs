@@ -130,7 +130,7 @@ impl<W: Work> Engine<W> {
         let finished = self.wait_polling(context, &mut done, ends, &mut polling);
         if !polling.on {
             // Nobody has left anything to this thread, which leaves nothing behind either.
-            if polling.more && self.look(context) == Some(Pass::More) {
+            if polling.more && self.look(Budget::of(context)) == Some(Pass::More) {
                 self.come_back(USER_CONTINUE_NS);
             }
             return finished || done();
@@ -138,7 +138,7 @@ impl<W: Work> Engine<W> {
         polling.end();
         // What was published while this thread was seen polling or sleeping was not announced to anybody
         // else: look once more (`end` has fenced), and leave nothing behind.
-        if self.look(context) == Some(Pass::More) {
+        if self.look(Budget::of(context)) == Some(Pass::More) {
             self.come_back(USER_CONTINUE_NS);
         }
         finished || done()
@@ -205,7 +205,7 @@ impl<W: Work> Engine<W> {
             let woken = self.own.sleep(nap, || {
                 // Already counted as a sleeper.
                 polling.end();
-                let found = self.look(context);
+                let found = self.look(Budget::of(context).waiting());
                 finished = done();
                 finished || matches!(found, Some(Pass::Worked | Pass::More))
             });
@@ -274,18 +274,18 @@ impl<W: Work> Engine<W> {
                 work.work_left() || work.has_coming() || self.token.is_requested()
             });
         // SAFETY: the token is ours. What is left is this thread's to come back for.
-        Some(unsafe { self.inside(context, something, false, Budget::of(context)) }.pass())
+        Some(unsafe { self.inside(context, something, false, Budget::of(context).waiting()) }.pass())
     }
 
     /// The look-once-more, after a full fence: a pass if there is something. None: somebody is inside and
     /// will make a pass that began after this call.
-    pub(super) fn look(&self, context: Context) -> Option<Pass> {
+    pub(super) fn look(&self, budget: Budget) -> Option<Pass> {
         if !self.token.lock_or_request() {
             return None;
         }
         // SAFETY: the token is ours; the reference ends before `inside`.
         let something = unsafe { &*self.work.get() }.work_left();
         // SAFETY: the token is ours.
-        Some(unsafe { self.inside(context, something, false, Budget::of(context)) }.pass())
+        Some(unsafe { self.inside(budget.context(), something, false, budget) }.pass())
     }
 }
