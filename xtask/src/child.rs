@@ -3,10 +3,15 @@
 use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, PipeReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::cargo;
+
+/// For how long the output of a child that has ended may go on.
+const LEFT: Duration = Duration::from_secs(5);
 
 /// How a child ended.
 pub struct Ended {
@@ -116,29 +121,23 @@ pub fn command(program: &str, arguments: &[&str], limit: Duration) -> Command {
 pub fn run(mut command: Command, limit: Duration) -> Ended {
     let start = Instant::now();
     let (mut counts, mut told) = (Counts::default(), Told::default());
-    let failure = match started(&mut command) {
-        Ok((mut child, output)) => {
-            // It holds the pipe's writing end, which must close for the output to end.
-            drop(command);
-            let mut reader = BufReader::new(output);
-            let mut line = Vec::new();
-            while reader.read_until(b'\n', &mut line).is_ok_and(|n| n > 0) {
-                let shown = String::from_utf8_lossy(&line);
-                print!("{shown}");
-                told.line(&shown);
-                counts = Counts::of_line(&shown).map_or(counts, |found| counts.plus(found));
-                line.clear();
-            }
-            match child.wait() {
-                Ok(status) if status.success() => None,
-                // What `timeout` says when it had to end its child.
-                Ok(status) if matches!(status.code(), Some(124 | 137)) => {
-                    Some(format!("not done after its limit of {} s", limit.as_secs()))
-                }
-                Ok(status) => Some(status.to_string()),
-                Err(e) => Some(format!("cannot wait for it: {e}")),
-            }
+    let ended = started(&mut command).map(|(child, output)| {
+        // It holds the pipe's writing end, which must close for the output to end.
+        drop(command);
+        follow(child, output, |line| {
+            print!("{line}");
+            told.line(line);
+            counts = Counts::of_line(line).map_or(counts, |found| counts.plus(found));
+        })
+    });
+    let failure = match ended {
+        Ok(Ok(status)) if status.success() => None,
+        // What `timeout` says when it had to end its child.
+        Ok(Ok(status)) if matches!(status.code(), Some(124 | 137)) => {
+            Some(format!("not done after its limit of {} s", limit.as_secs()))
         }
+        Ok(Ok(status)) => Some(status.to_string()),
+        Ok(Err(e)) => Some(format!("cannot wait for it: {e}")),
         Err(e) => Some(format!("cannot start: {e}")),
     };
     Ended { failure, time: start.elapsed(), counts, told }
@@ -149,6 +148,47 @@ fn started(command: &mut Command) -> io::Result<(Child, PipeReader)> {
     let (reader, writer) = io::pipe()?;
     command.stdout(writer.try_clone()?).stderr(writer);
     Ok((command.spawn()?, reader))
+}
+
+/// What is heard of a child.
+enum Heard {
+    Line(String),
+    Ended(io::Result<ExitStatus>),
+}
+
+/// Hands each line of the output on until both have ended: the child, and the output, for which it waits no longer than [`LEFT`] then.
+/// Somebody whom the child has left behind, out of reach of its limit, may keep the pipe open for ever.
+fn follow(mut child: Child, output: PipeReader, mut line: impl FnMut(&str)) -> io::Result<ExitStatus> {
+    // Few at once, so that nothing much is left when the child has ended.
+    let (heard, hears) = mpsc::sync_channel(64);
+    let lines = heard.clone();
+    thread::spawn(move || {
+        let mut reader = BufReader::new(output);
+        let mut line = Vec::new();
+        while reader.read_until(b'\n', &mut line).is_ok_and(|n| n > 0) {
+            if lines.send(Heard::Line(String::from_utf8_lossy(&line).into_owned())).is_err() {
+                return;
+            }
+            line.clear();
+        }
+    });
+    thread::spawn(move || heard.send(Heard::Ended(child.wait())));
+    let mut status = Err(io::Error::other("nobody has waited for it"));
+    let mut until = None;
+    loop {
+        let next = match until {
+            None => hears.recv().ok(),
+            Some(until) => hears.recv_timeout(until - Instant::now().min(until)).ok(),
+        };
+        match next {
+            Some(Heard::Line(text)) => line(&text),
+            Some(Heard::Ended(ended)) => (status, until) = (ended, Some(Instant::now() + LEFT)),
+            None => return status,
+        }
+        if until.is_some_and(|until| Instant::now() >= until) {
+            return status;
+        }
+    }
 }
 
 /// Runs the command and returns its standard output.
@@ -199,6 +239,16 @@ mod tests {
         assert!(run(command("false", &[], limit), limit).failure.is_some());
         assert!(run(command("true", &[], limit), limit).failure.is_none());
         assert!(run(command("/nonexistent", &[], limit), limit).failure.is_some());
+    }
+
+    /// Somebody whom it has left behind, in a group of his own, writes there when all is over.
+    #[test]
+    fn who_keeps_the_pipe_is_not_waited_for() {
+        let limit = Duration::from_secs(60);
+        let script = "echo 'test result: ok. 1 passed; 0 failed'; setsid sleep 300 & exit 3";
+        let ended = run(command("sh", &["-c", script], limit), limit);
+        assert!(ended.failure.is_some() && ended.time < limit, "{:?} after {:?}", ended.failure, ended.time);
+        assert_eq!(ended.counts.passed, 1);
     }
 
     #[test]
