@@ -20,6 +20,8 @@ struct Shared {
     wants_plain: AtomicBool,
     wants_offers: AtomicBool,
     unfinished: AtomicBool,
+    /// The last pass was of a thread that waits.
+    waited: AtomicBool,
     /// Calls of `leave_quietly` that find somebody to be held back, and those made; signals sent by `leave`.
     holds: AtomicU64,
     quiet: AtomicU64,
@@ -40,6 +42,7 @@ impl Shared {
             wants_plain: AtomicBool::new(true),
             wants_offers: AtomicBool::new(false),
             unfinished: AtomicBool::new(false),
+            waited: AtomicBool::new(false),
             holds: AtomicU64::new(0),
             quiet: AtomicU64::new(0),
             signals: AtomicU64::new(0),
@@ -72,6 +75,7 @@ unsafe impl Work for Counting {
         if shared.inside.swap(true, SeqCst) {
             std::process::abort();
         }
+        shared.waited.store(budget.is_waiting(), SeqCst);
         let mut found = Pass::Idle;
         for (sender, seen) in self.seen.iter_mut().enumerate() {
             shared.marks[sender].clear_if_set();
@@ -405,6 +409,47 @@ fn who_lingers_learns_whether_it_looked() {
         });
         assert_eq!((has_looked, count), (looked, glances), "{what}");
         assert_eq!(shared.handled.load(SeqCst), u64::from(looked), "{what}: the pass for all else");
+    }
+}
+
+/// A test may be the last call for long, and so may a post; a blocking call ends with a wait.
+#[test]
+fn who_waits_says_so_in_its_passes() {
+    type Row = (&'static str, fn(&Engine<Counting>, &Shared), bool);
+    let table: [Row; 4] = [
+        ("a test", |engine, _| assert_eq!(engine.poke(Context::User), Pass::Worked), false),
+        (
+            "a post",
+            |engine, _| {
+                let inside = engine.enter();
+                engine.token.request();
+                drop(inside);
+            },
+            false,
+        ),
+        (
+            "a blocking call",
+            |engine, _| {
+                let mut inside = engine.enter();
+                engine.token.request();
+                inside.stay();
+                drop(inside);
+            },
+            true,
+        ),
+        (
+            "a wait",
+            |engine, shared| assert!(engine.wait_until(|| shared.handled.load(SeqCst) == 1, None)),
+            true,
+        ),
+    ];
+    for (what, enter, waits) in table {
+        let shared = Shared::new();
+        let engine = engine(&shared, 0);
+        shared.post(0, Urgency::Plain);
+        enter(&engine, &shared);
+        assert_eq!(shared.handled.load(SeqCst), 1, "{what}");
+        assert_eq!(shared.waited.load(SeqCst), waits, "{what}");
     }
 }
 
