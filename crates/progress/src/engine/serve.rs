@@ -21,7 +21,8 @@ impl<W: Work> Engine<W> {
         // Somebody who was rung and did not hear it is rung again by the pass that follows.
         let nap = self.unheard.load(Ordering::Relaxed).then_some(super::REMIND_NS).map(Duration::from_nanos);
         self.own.sleep(nap, || {
-            done() || matches!(self.look(Budget::of(Context::ProgressThread)), Some(Pass::Worked | Pass::More))
+            done()
+                || matches!(self.look(Budget::of(Context::ProgressThread)), Some(Pass::Worked | Pass::More))
         });
     }
 

@@ -17,7 +17,6 @@
 //! - *Several waiters*: a ring wakes all; each looks. A waiter that gave up (time-out) looks once more too,
 //!   because the wake that was meant for the rank may have gone to it alone.
 
-use super::yields::ASLEEP_NS;
 use super::{Engine, EngineConfig, USER_CONTINUE_NS};
 use crate::budget::{Budget, Context, Pass, Work};
 use crate::stats;
@@ -191,7 +190,7 @@ impl<W: Work> Engine<W> {
                 continue;
             }
             if yielded && most > spin {
-                self.yields.bar(now, ASLEEP_NS);
+                self.yields.bar_asleep(now);
             }
             stats::add(&self.stats.sleeps, 1);
             if let Some(trace) = self.trace() {

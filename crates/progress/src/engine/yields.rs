@@ -5,7 +5,7 @@
 //! waiter looks awake, so that nobody wakes it. Nothing tells beforehand which of the two it will be. So waiters yield
 //! until it has cost them something, and then not for as long as that, because it may have been a stranger or the host of a virtual
 //! machine, and a crowd waits for the one of them that does not yield. If it comes again soon, for [`GROWTH`] times as long each time, up to
-//! [`REPAID`] times, so that what keeps happening takes one part in [`REPAID`] of the time. It costs what a core was away for, if that was
+//! [`REPAID`] times, so that what keeps happening takes one part in [`REPAID`] of the time; each kind of loss by itself. It costs what a core was away for, if that was
 //! [`LATE_NS`] or more; and of a wait that ended asleep after all, no more than the sleep, [`ASLEEP_NS`]: its yields have kept nobody
 //! from anything.
 //!
@@ -24,7 +24,7 @@ const LONG_NS: u64 = 2_000;
 /// A core that comes back later than this was used for more than a look, nanoseconds: twice round a crowd's waiters.
 const LATE_NS: u64 = 100_000;
 /// What it takes to go to sleep and be woken, nanoseconds.
-pub(super) const ASLEEP_NS: u64 = 10_000;
+const ASLEEP_NS: u64 = 10_000;
 /// So many times as long as the last time has to pass before the next try, if it comes again.
 const GROWTH: u64 = 4;
 /// How many times what was lost has to pass before the next try at most.
@@ -40,19 +40,49 @@ const LOOK_COST: u32 = 4;
 pub(super) struct Yields {
     /// Since when it may yield again, on the clock of [`now_ns`].
     barred_until: AtomicU64,
-    /// How many times the last loss had to pass, and until when another is taken for one of the same kind.
-    times: AtomicU64,
-    remembered_until: AtomicU64,
+    /// Of cores that came back late.
+    late: Losses,
+    /// Of waits that ended asleep.
+    asleep: Losses,
     /// Looks that met their message.
     looks: Credit,
+}
+
+/// Losses of one kind.
+#[derive(Debug)]
+struct Losses {
+    /// How many times the last had to pass, and until when another is taken for the same again.
+    times: AtomicU64,
+    remembered_until: AtomicU64,
+}
+
+impl Losses {
+    fn new() -> Losses {
+        Losses { times: AtomicU64::new(0), remembered_until: AtomicU64::new(0) }
+    }
+
+    /// `lost` nanoseconds were lost until `now`: until when that bars yields.
+    fn note(&self, now: u64, lost: u64) -> u64 {
+        // SYNC POINT: Relaxed: see [`Yields`]; so are all below.
+        let again = now < self.remembered_until.load(Ordering::Relaxed);
+        let times = match again {
+            true => self.times.load(Ordering::Relaxed).saturating_mul(GROWTH).min(REPAID),
+            false => 1,
+        };
+        self.times.store(times, Ordering::Relaxed);
+        let length = |times| lost.saturating_mul(times).min(BARRED_NS);
+        let until = now.saturating_add(length(times));
+        self.remembered_until.fetch_max(until.saturating_add(length(REPAID)), Ordering::Relaxed);
+        until
+    }
 }
 
 impl Yields {
     pub(super) fn new() -> Yields {
         Yields {
             barred_until: AtomicU64::new(0),
-            times: AtomicU64::new(0),
-            remembered_until: AtomicU64::new(0),
+            late: Losses::new(),
+            asleep: Losses::new(),
             looks: Credit::new(LOOK_GAIN, LOOK_COST),
         }
     }
@@ -62,18 +92,14 @@ impl Yields {
         now < self.barred_until.load(Ordering::Relaxed)
     }
 
-    /// `lost` nanoseconds were lost until `now`.
-    pub(super) fn bar(&self, now: u64, lost: u64) {
-        let again = now < self.remembered_until.load(Ordering::Relaxed);
-        let times = match again {
-            true => self.times.load(Ordering::Relaxed).saturating_mul(GROWTH).min(REPAID),
-            false => 1,
-        };
-        self.times.store(times, Ordering::Relaxed);
-        let length = |times| lost.saturating_mul(times).min(BARRED_NS);
-        let until = now.saturating_add(length(times));
-        self.barred_until.fetch_max(until, Ordering::Relaxed);
-        self.remembered_until.fetch_max(until.saturating_add(length(REPAID)), Ordering::Relaxed);
+    /// A core came back `lost` nanoseconds late, at `now`.
+    fn bar(&self, now: u64, lost: u64) {
+        self.barred_until.fetch_max(self.late.note(now, lost), Ordering::Relaxed);
+    }
+
+    /// A wait that had yielded ended asleep at `now`.
+    pub(super) fn bar_asleep(&self, now: u64) {
+        self.barred_until.fetch_max(self.asleep.note(now, ASLEEP_NS), Ordering::Relaxed);
     }
 
     /// Whether a wait that begins now should look for long before it yields.
@@ -125,6 +151,21 @@ mod tests {
         assert!(!yields.is_barred(now + 200));
         yields.bar(u64::MAX - 1, u64::MAX);
         assert!(yields.is_barred(u64::MAX - 1), "nothing wraps round");
+    }
+
+    /// Sleeps that keep happening say nothing of a core that is away once.
+    #[test]
+    fn each_kind_of_loss_comes_again_by_itself() {
+        let yields = Yields::new();
+        let mut now = 5_000;
+        for _ in 0..6 {
+            yields.bar_asleep(now);
+            now += REPAID * ASLEEP_NS;
+        }
+        let away = 2 * LATE_NS;
+        yields.bar(now, away);
+        assert!(yields.is_barred(now + away - 1));
+        assert!(!yields.is_barred(now + away));
     }
 
     #[test]
