@@ -260,11 +260,11 @@ fn in_order_whoever_waits_when() {
         }
         // Handlers alone end it: nobody waits any more.
         for _ in 0..2000 {
-            for rank in 0..2 {
-                ranks[rank].transport_mut().set_waiting(1 - rank as u32, false);
-                ranks[rank].progress(&mut Budget::limited(Context::Handler, 32, 64 << 10));
-                ranks[rank].transport_mut().flush();
-                ranks[rank].grow_unexpected();
+            for (peer, rank) in [1, 0].into_iter().zip(&mut ranks) {
+                rank.transport_mut().set_waiting(peer, false);
+                rank.progress(&mut Budget::limited(Context::Handler, 32, 64 << 10));
+                rank.transport_mut().flush();
+                rank.grow_unexpected();
             }
         }
         for (sent, posted) in sent.iter().zip(&posted) {
