@@ -47,7 +47,7 @@ pub enum Lmt {
     Direct,
     /// One copy by the kernel (`process_vm_readv`, `process_vm_writev`); double buffering where that is refused.
     Cma,
-    /// Pipelined through two shared buffers of 64 KiB.
+    /// Pipelined through shared memory: the sender's pool, or two buffers of 64 KiB.
     Double,
 }
 

@@ -92,7 +92,7 @@ pub static VARIABLES: &[Variable] = &[
         name: "TOCSIN_LMT",
         values: "auto, direct, cma, double",
         default: "auto",
-        meaning: "how large messages travel: in one copy between ranks of one process (direct), in one copy by the kernel (cma), or through two shared buffers of 64 KiB (double), which is also the way where the one asked for does not work",
+        meaning: "how large messages travel: in one copy between ranks of one process (direct), in one copy by the kernel (cma), or through shared memory (double), which is also the way where the one asked for does not work; auto takes that, too, where both ranks wait",
         internal: false,
         set: |c, v| {
             c.lmt = Lmt::named(v)?;
