@@ -19,7 +19,7 @@ use crate::cli::Common;
 use crate::error::Error;
 use crate::fleet::Plan;
 use crate::row::Row;
-use crate::values::{Kind, Lmt};
+use crate::values::{Buffers, Kind, Lmt};
 use tocsin_world::tune::{self, Ranks};
 
 /// The rows every bench begins with.
@@ -29,6 +29,7 @@ fn row(bench: &'static str, plan: &Plan) -> Row {
         .set("kind", plan.kind.to_string())
         .set("ranks", plan.ranks)
         .set("lmt", effective_lmt(plan))
+        .set("buffers", (plan.buffers == Buffers::Shared).then_some("shared"))
         .set("progress", plan.progress.map(|policy| policy.name()))
         .set("reserve", plan.reserve)
         .set("schedule", plan.schedule.map(|schedule| schedule.to_string()))

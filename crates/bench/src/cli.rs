@@ -3,8 +3,9 @@
 mod plan;
 
 use crate::values::{
-    Backend, Case, Comparison, Completion, ComputeTime, Kernel, Kind, Lmt, Mechanism, Mode, OnFailure,
-    Operation, Sizes, TraceFormat, array, compute_times, computing, counts, repeats, requests, sizes, word,
+    Backend, Buffers, Case, Comparison, Completion, ComputeTime, Kernel, Kind, Lmt, Mechanism, Mode,
+    OnFailure, Operation, Sizes, TraceFormat, array, compute_times, computing, counts, repeats, requests,
+    sizes, word,
 };
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
@@ -215,6 +216,10 @@ pub(crate) struct Common {
     /// How large messages travel: auto, direct, cma, vmsplice, double
     #[arg(long, value_name = "L", value_parser = word::<Lmt>, default_value = "auto")]
     pub lmt: Lmt,
+    /// What messages' buffers are made of: private (malloc), shared (the world's shared heap, `tocsin_alloc`); a list is measured
+    /// interleaved in one run [default: private]
+    #[arg(long, value_name = "LIST", value_parser = word::<Buffers>, value_delimiter = ',')]
+    pub buffers: Vec<Buffers>,
     /// Message sizes: 64K, 1M, a list, a range A..B (doubling, B included)
     #[arg(long, value_name = "LIST", value_parser = sizes)]
     pub sizes: Option<Sizes>,

@@ -10,7 +10,7 @@ use crate::cli::Common;
 use crate::compute::Speed;
 use crate::error::Error;
 use crate::rank::Member;
-use crate::values::{Backend, Kind, Lmt};
+use crate::values::{Backend, Buffers, Kind, Lmt};
 use block::{Block, Measured, Task};
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -36,6 +36,8 @@ pub(crate) struct Plan {
     pub algorithm: Option<String>,
     /// Collectives are prepared once and restarted.
     pub persistent: bool,
+    /// What buffers are made of.
+    pub buffers: Buffers,
     /// Where progress threads run, if the command line says it.
     pub progress: Option<ProgressPolicy>,
     /// How many cores get no rank, if the command line says it.
@@ -63,6 +65,8 @@ impl Plan {
             ));
         }
         let kinds = if common.kind.is_empty() { &[Kind::Process][..] } else { &common.kind };
+        let kinds_of_buffers =
+            if common.buffers.is_empty() { &[Buffers::Private][..] } else { &common.buffers };
         let backends = if common.backend.is_empty() { default_backends } else { &common.backend };
         let mut plans: Vec<Plan> = Vec::new();
         for &kind in kinds {
@@ -76,16 +80,20 @@ impl Plan {
                     eager_max: None,
                     algorithm: None,
                     persistent: false,
+                    buffers: Buffers::Private,
                     progress: None,
                     reserve: common.reserve,
                     schedule: None,
                     trace: None,
                 };
-                for plan in plan.placed(&common.progress, &common.schedule)? {
-                    let key = |p: &Plan| (p.backend, p.kind, p.progress, p.schedule);
-                    let same = |p: &Plan| key(p) == key(&plan);
-                    if !plans.iter().any(same) {
-                        plans.push(plan);
+                for placed in plan.placed(&common.progress, &common.schedule)? {
+                    for &buffers in kinds_of_buffers {
+                        let plan = Plan { buffers, ..placed.clone() };
+                        let key = |p: &Plan| (p.backend, p.kind, p.progress, p.schedule, p.buffers);
+                        let same = |p: &Plan| key(p) == key(&plan);
+                        if !plans.iter().any(same) {
+                            plans.push(plan);
+                        }
                     }
                 }
             }
@@ -134,6 +142,9 @@ impl Plan {
         }
         if let Some(schedule) = self.schedule {
             label += &format!(", {schedule}");
+        }
+        if self.buffers == Buffers::Shared {
+            label += ", shared buffers";
         }
         label
     }
@@ -240,6 +251,9 @@ fn arguments(plan: &Plan, block: &Block) -> Vec<String> {
     if plan.persistent {
         args.push("--persistent".into());
     }
+    if plan.buffers == Buffers::Shared {
+        args.push("--shared".into());
+    }
     args
 }
 
@@ -262,7 +276,7 @@ fn processes(plan: &Plan, block: &Block) -> Result<(), Error> {
 fn threads(plan: &Plan, block: &Block) -> Result<(), Error> {
     let serve = |comm: tocsin_world::Comm| {
         let rank = comm.rank() as usize;
-        let mut member = Member::new(block, Some(comm), rank);
+        let mut member = Member::new(block, Some(comm), rank, plan.buffers);
         (member.algorithm, member.persistent) = (plan.algorithm.clone(), plan.persistent);
         member.serve();
     };
@@ -309,7 +323,7 @@ fn plain_threads(plan: &Plan, block: &Block) -> Result<(), Error> {
             scope.spawn(move || {
                 // A thread that cannot be bound measures all the same, elsewhere.
                 let _elsewhere = cpu.map(tocsin_topology::bind_thread);
-                Member::new(block, None, rank).serve();
+                Member::new(block, None, rank, Buffers::Private).serve();
             });
         }
     });

@@ -17,6 +17,7 @@ mod ring;
 use crate::compute::compute;
 use crate::error::Error;
 use crate::fleet::block::{Block, Measured, Task};
+use crate::values::Buffers;
 use buffer::Buffer;
 pub(crate) use layout::Layout;
 pub(crate) use memory::Memory;
@@ -41,6 +42,9 @@ pub(crate) struct Start {
     /// Collectives are prepared once and restarted
     #[arg(long)]
     pub persistent: bool,
+    /// Buffers are made of the world's shared heap
+    #[arg(long)]
+    pub shared: bool,
     /// Without the library: this rank of a world that has none
     #[arg(long)]
     pub plain: Option<u64>,
@@ -56,11 +60,12 @@ pub(crate) fn run(start: &Start) -> Result<(), Error> {
         if let Some(cpu) = start.cpu {
             tocsin_topology::bind_thread(cpu).map_err(Error::failed)?;
         }
-        Member::new(&block, None, rank as usize).serve();
+        Member::new(&block, None, rank as usize, Buffers::Private).serve();
         return Ok(());
     }
     let world = World::from_env().map_err(Error::failed)?;
-    let mut member = Member::new(&block, Some(world.comm()), world.rank() as usize);
+    let buffers = if start.shared { Buffers::Shared } else { Buffers::Private };
+    let mut member = Member::new(&block, Some(world.comm()), world.rank() as usize, buffers);
     (member.algorithm, member.persistent) = (start.algorithm.clone(), start.persistent);
     member.serve();
     world.finalize().map_err(Error::failed)
@@ -84,7 +89,8 @@ pub(crate) struct Member<'a> {
 }
 
 impl<'a> Member<'a> {
-    pub(crate) fn new(block: &'a Block, comm: Option<Comm>, rank: usize) -> Member<'a> {
+    pub(crate) fn new(block: &'a Block, comm: Option<Comm>, rank: usize, buffers: Buffers) -> Member<'a> {
+        let heap = comm.clone().filter(|_| buffers == Buffers::Shared);
         Member {
             block,
             comm,
@@ -92,8 +98,8 @@ impl<'a> Member<'a> {
             algorithm: None,
             persistent: false,
             prepared: None,
-            send: Buffer::default(),
-            recv: Buffer::default(),
+            send: Buffer::new(heap.clone()),
+            recv: Buffer::new(heap),
             layout: Layout::default(),
             arrays: contention::Arrays::default(),
             round: 0,
@@ -150,7 +156,7 @@ impl<'a> Member<'a> {
                 });
                 Ok(Measured { t_comp, verified: 1, ..Measured::default() })
             }
-            Task::CopyCost { bytes } => Ok(self.copy_cost(bytes as usize)),
+            Task::CopyCost { bytes } => self.copy_cost(bytes as usize),
             Task::Ring { bytes, laps } => self.ring(bytes as usize, laps),
             Task::Outstanding { bytes, count, batches, callbacks } => {
                 self.outstanding(bytes as usize, count as usize, batches, callbacks)
@@ -163,9 +169,9 @@ impl<'a> Member<'a> {
     }
 
     /// What copying `bytes` costs a rank when another core has just written them: rank 1 copies what rank 0 wrote.
-    fn copy_cost(&mut self, bytes: usize) -> Measured {
+    fn copy_cost(&mut self, bytes: usize) -> Result<Measured, Error> {
         let area = self.block.copy_area();
-        self.recv.resize(size_of_val(area));
+        self.recv.resize(size_of_val(area))?;
         let mut left = bytes;
         let mut total = 0;
         while left > 0 {
@@ -189,7 +195,7 @@ impl<'a> Member<'a> {
             }
         }
         self.block.barrier().wait();
-        Measured { t_comm: total, verified: 1, ..Measured::default() }
+        Ok(Measured { t_comm: total, verified: 1, ..Measured::default() })
     }
 }
 

@@ -15,7 +15,7 @@ use crate::fleet::block::Task;
 use crate::fleet::{Fleet, Plan, usable};
 use crate::row::{Row, Sink};
 use crate::stats::Times;
-use crate::values::{Kind, Lmt};
+use crate::values::{Buffers, Kind, Lmt};
 use decide::Curve;
 use output::Output;
 use std::time::{Duration, Instant};
@@ -172,6 +172,7 @@ fn measure(
             eager_max: Some(eager_max),
             algorithm: None,
             persistent: false,
+            buffers: Buffers::Private,
             progress: None,
             reserve: None,
             schedule: None,

@@ -100,6 +100,15 @@ impl Lmt {
     }
 }
 words! {
+    /// What messages' buffers are made of.
+    Buffers, "kind of buffers" {
+        /// The rank's own, from malloc.
+        Private = "private",
+        /// The world's shared heap.
+        Shared = "shared",
+    }
+}
+words! {
     /// What a rank is.
     Kind, "kind of rank" {
         /// A process.

@@ -318,6 +318,16 @@ int tocsin_abort(const tocsin_comm *comm, int code);
 // Frees the handle and sets it to NULL. Requests that it started go on.
 int tocsin_comm_free(tocsin_comm **comm);
 
+// Allocates `bytes` bytes of zeros, on a page's boundary, in memory that all ranks of the node map. Messages from and to it are
+// copied once, by either rank and without the kernel; all else about it is as with any buffer. To be freed by tocsin_free, also
+// after tocsin_finalize. The environment variable TOCSIN_HEAP bounds what a rank may allocate.
+int tocsin_alloc(const tocsin_comm *comm,
+                 size_t bytes,
+                 void **buffer);
+
+// Frees a buffer of tocsin_alloc and sets the pointer to NULL; does nothing if it is. No request may be using it.
+int tocsin_free(void **buffer);
+
 // Looks whether the operation is complete. If it is, `done` becomes 1, the request is freed and set to NULL, or inactive if
 // it is persistent, the operation's own error is returned, and `status`, unless NULL, is written. A NULL request is
 // complete; so is a persistent one that is not active, here and below.

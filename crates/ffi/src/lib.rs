@@ -22,6 +22,7 @@ mod collectives;
 mod comm;
 mod datatype;
 mod form;
+mod heap;
 mod operator;
 mod persistent;
 mod point_to_point;

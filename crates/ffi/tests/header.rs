@@ -16,6 +16,7 @@ fn generated() -> String {
         "border",
         "world",
         "comm",
+        "heap",
         "request",
         "callback",
         "point_to_point",

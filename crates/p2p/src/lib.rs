@@ -312,6 +312,9 @@ impl<T: Transport> P2p<T> {
         if max_bytes >= LONG {
             self.transport.prepare_long();
         }
+        if large {
+            self.transport.prepare_shared();
+        }
         let Some(state) = self.peers.get_mut(peer as usize) else {
             return Err(Error::NoSuchRank { rank: peer, size });
         };
@@ -325,6 +328,11 @@ impl<T: Transport> P2p<T> {
         }
         self.transport.prepare_rings(peer);
         Ok(())
+    }
+
+    /// Maps the memory that ranks have begun to share. User threads only; cheap when there is nothing new.
+    pub fn prepare_shared(&mut self) {
+        self.transport.prepare_shared();
     }
 
     /// The request's completion, readable by any thread without the token, at a stable address as long as this value

@@ -9,7 +9,7 @@ use crate::coming;
 use crate::in_hand::Hand;
 use crate::peer::{Drops, Fate};
 use crate::request::{HOLDS_RECORD, Member, SHARED, State};
-use crate::transfers::{FLAG_LOOK, FLAG_SHARED, FLAG_WAITS, Offer, TICKETS};
+use crate::transfers::{FLAG_LOOK, FLAG_PULLED, FLAG_SHARED, FLAG_WAITS, Offer, TICKETS};
 use crate::unexpected::{Arrival, Envelope};
 use crate::{P2p, PIECE};
 
@@ -17,6 +17,9 @@ use crate::{P2p, PIECE};
 pub(crate) const FLAG_SYNCHRONOUS: u8 = 1;
 /// Header flag of an eager message of a collective that its sender counts.
 pub(crate) const FLAG_LONG: u8 = 2;
+
+/// Flags of an RTS that offers, beside the record.
+const OFFER_FLAGS: u8 = FLAG_WAITS | FLAG_PULLED;
 
 /// What became of the packet at the head of a lane.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -106,7 +109,7 @@ impl<T: Transport> P2p<T> {
             (kind::EAGER, FLAG_SYNCHRONOUS) => Arrival::Synchronous,
             (kind::RTS, 0) if packet.len == 0 => Arrival::Announced,
             (kind::RTS, flags)
-                if (1..=RECORDS).contains(&u32::from(flags & !FLAG_WAITS))
+                if (1..=RECORDS).contains(&u32::from(flags & !OFFER_FLAGS))
                     && packet.len == TICKETS
                     && header.c != 0 =>
             {
@@ -203,7 +206,8 @@ impl<T: Transport> P2p<T> {
 
     /// What an announcement offers, its flags being checked.
     fn offered(packet: &Packet) -> Option<Offer> {
-        let slot = (packet.header.flags & !FLAG_WAITS).checked_sub(1)?;
+        let flags = packet.header.flags;
+        let slot = (flags & !OFFER_FLAGS).checked_sub(1)?;
         let mut tickets = [0u32; 2];
         if packet.len != TICKETS {
             return None;
@@ -211,8 +215,8 @@ impl<T: Transport> P2p<T> {
         // SAFETY: the transport vouches for `len` bytes of payload until the packet is consumed.
         unsafe { core::ptr::copy_nonoverlapping(packet.payload, tickets.as_mut_ptr().cast(), TICKETS) };
         let [ticket, published] = tickets.map(u32::from_le);
-        let waits = packet.header.flags & FLAG_WAITS != 0;
-        Some(Offer { slot, ticket, address: packet.header.c, published, found: false, waits })
+        let (waits, pulled) = (flags & FLAG_WAITS != 0, flags & FLAG_PULLED != 0);
+        Some(Offer { slot, ticket, address: packet.header.c, published, found: false, waits, pulled })
     }
 
     /// An answer. Always taken, so that Control lanes never block.
@@ -293,9 +297,11 @@ impl<T: Transport> P2p<T> {
             if !request.has(HOLDS_RECORD) || header.c == 0 {
                 return Err(Nonsense);
             }
+            let reach = self.transport.reach_at(peer, request.class, header.c, request.total);
             self.unlink(id);
             let Some(request) = self.requests.get_mut(id) else { return Err(Nonsense) };
             request.flags &= !SHARED;
+            request.reach = reach;
             request.remote = header.b;
             request.address = header.c;
             request.state = State::SendShared;

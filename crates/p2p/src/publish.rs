@@ -224,7 +224,10 @@ impl<T: Transport> P2p<T> {
 
     /// A receive whose buffer the sender has found goes on as a transfer.
     pub(crate) fn begin_published(&mut self, id: Id, address: u64) {
+        let Some(request) = self.requests.get(id) else { return };
+        let reach = self.transport.reach_at(request.peer, Class::Eager, address, request.total);
         let Some(request) = self.requests.get_mut(id) else { return };
+        request.reach = reach;
         request.address = address;
         request.state = State::RecvShared;
         let finished = self.peers.get(request.peer as usize).is_some_and(|p| p.published.finished);

@@ -26,7 +26,10 @@ impl<T: Transport> P2p<T> {
     /// otherwise used, until the request is complete or [abandoned](Self::abandon).
     pub unsafe fn irecv(&mut self, args: RecvArgs) -> Result<Id, Error> {
         self.context = Context::User;
-        self.check(args.class, args.context, &args.buf.layout)?;
+        let room = self.check(args.class, args.context, &args.buf.layout)?;
+        if room > self.eager_max(args.class) {
+            self.transport.prepare_shared();
+        }
         if let Some(rank) = args.source.filter(|rank| *rank >= self.size) {
             return Err(Error::NoSuchRank { rank, size: self.size });
         }

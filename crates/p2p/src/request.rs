@@ -71,6 +71,9 @@ pub(crate) const OWES_FIN: u8 = 128;
 /// A transfer that failed here, and whose other end was told to look. No send has an ANY_TAG, no matched receive needs it.
 pub(crate) const TOLD: u8 = ANY_TAG;
 
+/// A receive whose sender cannot copy into its buffer. Only sends are synchronous.
+pub(crate) const ALONE: u8 = SYNCHRONOUS;
+
 /// The source of a receive of any source.
 pub(crate) const ANY_SOURCE: u32 = u32::MAX;
 

@@ -1,11 +1,11 @@
 //! Sends, from posting to the last byte in the lane.
 
 use tocsin_progress::{Budget, Code, Context, Id, Outcome};
-use tocsin_transport::{Class, Header, SendOutcome, Transport, Urgency, kind};
+use tocsin_transport::{Class, Header, Reach, SendOutcome, Transport, Urgency, kind};
 
 use crate::packets::{FLAG_LONG, FLAG_SYNCHRONOUS};
 use crate::request::{HOLDS_RECORD, Member, Request, SHARED, SYNCHRONOUS, State};
-use crate::transfers::{FLAG_WAITS, TICKETS};
+use crate::transfers::{FLAG_PULLED, FLAG_WAITS, TICKETS};
 use crate::{ConstBuf, Error, LONG, Mode, P2p, PIPELINED, SendArgs};
 
 /// Smallest piece of a large message that is worth a packet of its own when the budget is nearly spent.
@@ -174,11 +174,12 @@ impl<T: Transport> P2p<T> {
         let long = eager && self.is_long(request);
         let offer = if eager { None } else { self.offer(id) };
         let Some(request) = self.requests.get(id) else { return Attempt::Done };
-        let found = match offer {
-            Some(_) if self.is_pipelined(class, peer, request.reach, false) => None,
-            Some(_) => self.find_published(request),
-            None => None,
-        };
+        let found = offer.and_then(|_| self.find_published(request)).and_then(|found| {
+            let reach = self.transport.reach_at(peer, class, found.address, total as u64);
+            let pushes = reach != Reach::None && !self.is_pipelined(class, peer, reach, false);
+            pushes.then_some((found, reach))
+        });
+        let Some(request) = self.requests.get(id) else { return Attempt::Done };
         let mut header = Header {
             kind: if eager { kind::EAGER } else { kind::RTS },
             flags: match (eager && synchronous, long) {
@@ -202,10 +203,12 @@ impl<T: Transport> P2p<T> {
             _ => Urgency::Urgent,
         };
         let (mut len, mut buf) = (if eager { total } else { 0 }, request.source_buf());
-        let tickets =
-            [offer.map_or(0, |offer| offer.ticket), found.map_or(0, |found| found.ticket)].map(u32::to_le);
+        let tickets = [offer.map_or(0, |offer| offer.ticket), found.map_or(0, |(found, _)| found.ticket)]
+            .map(u32::to_le);
         if let Some(offer) = offer {
-            header.flags = offer.slot.wrapping_add(1) | if offer.waits { FLAG_WAITS } else { 0 };
+            let says = |is, flag| if is { flag } else { 0 };
+            header.flags =
+                offer.slot.wrapping_add(1) | says(offer.waits, FLAG_WAITS) | says(offer.pulled, FLAG_PULLED);
             header.c = offer.address;
             (len, buf) = (TICKETS, ConstBuf::contiguous(tickets.as_ptr().cast(), TICKETS));
         }
@@ -221,7 +224,8 @@ impl<T: Transport> P2p<T> {
                     self.transport.note_long_sent(peer);
                 }
                 let Some(request) = self.requests.get_mut(id) else { return Attempt::Done };
-                if let Some(found) = found {
+                if let Some((found, reach)) = found {
+                    request.reach = reach;
                     request.sequence = u64::from(found.ticket);
                     request.remote = found.name;
                     request.address = found.address;

@@ -13,6 +13,9 @@
 //! nobody waits, handlers copy within their budget and come back. Messages of collectives are only pulled: a collective that fails in a handler gives its buffers back there,
 //! where it could not wait for a peer's push; a peer's pull from a buffer that was given back fails in the kernel.
 //!
+//! A buffer in memory that both have mapped is copied from or to without the kernel. Where that alone is the way, who cannot reach the other's
+//! buffer so leaves all to the other: a sender says so in its offer, and a receiver takes no offer that it cannot pull.
+//!
 //! Where threads of both wait and the kernel would copy, the receiver takes no offer: pieces through the Bulk lane are there in half to nine tenths of the time,
 //! one rank copying in while the other copies out, with no system call and out of caches that both share.
 //!
@@ -31,12 +34,14 @@ use crate::P2p;
 use crate::list::List;
 use crate::pass::Part;
 use crate::peer::Fate;
-use crate::request::{HOLDS_RECORD, Member, OWES_FIN, Request, SHARED, State, TOLD};
+use crate::request::{ALONE, HOLDS_RECORD, Member, OWES_FIN, Request, SHARED, State, TOLD};
 
 /// Header flag of a CTS that accepts an offer.
 pub(crate) const FLAG_SHARED: u8 = 1;
-/// Header flag of an RTS whose sender waits for the message's end; the others are the record's number and one.
+/// Header flag of an RTS whose sender waits for the message's end; the others, but one, are the record's number and one.
 pub(crate) const FLAG_WAITS: u8 = 0x80;
+/// Header flag of an RTS whose sender cannot copy into a buffer of the receiver's but where both have memory.
+pub(crate) const FLAG_PULLED: u8 = 0x40;
 /// Header flag of a FIN that only asks to look at the records.
 pub(crate) const FLAG_LOOK: u8 = 1;
 /// Bytes behind an RTS that offers: the record's ticket, and that of a published receive that was found, or 0.
@@ -54,6 +59,8 @@ pub(crate) struct Offer {
     pub(crate) found: bool,
     /// The sender's thread waits.
     pub(crate) waits: bool,
+    /// The sender cannot push.
+    pub(crate) pulled: bool,
 }
 
 /// Records of transfers to one peer.
@@ -67,7 +74,7 @@ pub(crate) struct Records {
     ticket: u32,
 }
 
-const _: () = assert!(RECORDS <= 32 && RECORDS < FLAG_WAITS as u32);
+const _: () = assert!(RECORDS <= 32 && RECORDS < FLAG_PULLED as u32);
 
 impl Records {
     fn take(&mut self) -> Option<(u8, u32)> {
@@ -107,13 +114,14 @@ impl<T: Transport> P2p<T> {
                 published: 0,
                 found: false,
                 waits: self.waits,
+                pulled: request.reach == Reach::None,
             });
         }
         if peer == self.me || total < self.single_copy_from || chunks(total).is_none() || address == 0 {
             return None;
         }
         let reach = self.transport.reach(peer, class);
-        if reach == Reach::None {
+        if reach == Reach::None && !self.transport.is_shared_with(peer, address, total) {
             return None;
         }
         self.reclaim_records(peer);
@@ -129,7 +137,8 @@ impl<T: Transport> P2p<T> {
         request.ticket = ticket;
         request.reach = reach;
         request.flags |= HOLDS_RECORD;
-        Some(Offer { slot, ticket, address, published: 0, found: false, waits: self.waits })
+        let pulled = reach == Reach::None;
+        Some(Offer { slot, ticket, address, published: 0, found: false, waits: self.waits, pulled })
     }
 
     /// Whether a message to or from a peer had better be copied twice, in a pipeline, because threads of both wait. Of a collective the peer
@@ -149,14 +158,19 @@ impl<T: Transport> P2p<T> {
         if !contiguous || peer == self.me || total == 0 || chunks(total).is_none() {
             return;
         }
-        let reach = self.transport.reach(peer, class);
+        let here = request.base as u64;
+        let reach = self.transport.reach_at(peer, class, offer.address, total);
         if reach == Reach::None || self.transport.record(peer, self.me, u32::from(offer.slot)).is_none() {
             return;
         }
         if self.is_pipelined(class, peer, reach, offer.waits) {
             return;
         }
+        let alone = offer.pulled && !self.transport.is_shared_with(peer, here, total);
         let Some(request) = self.requests.get_mut(id) else { return };
+        if alone {
+            request.flags |= ALONE;
+        }
         request.slot = offer.slot;
         request.ticket = offer.ticket;
         request.address = offer.address;
@@ -345,7 +359,9 @@ impl<T: Transport> P2p<T> {
     fn leaves_to_peer(&self, request: &Request, passing: bool) -> bool {
         match (request.class, request.state) {
             (Class::Coll, State::SendShared) => true,
+            (_, State::SendShared) if request.reach == Reach::None => true,
             (Class::Coll, _) => false,
+            (_, State::RecvShared) if request.has(ALONE) => false,
             _ => passing && self.transport.is_waiting(request.peer),
         }
     }

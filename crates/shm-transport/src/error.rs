@@ -25,6 +25,35 @@ pub enum Error {
         /// Its answer.
         source: io::Error,
     },
+    /// A heap that no process could map.
+    #[error(
+        "a heap of {arena} bytes for each of {ranks} ranks is not possible: all of it may have at most {} bytes",
+        crate::MAX_HEAP
+    )]
+    HeapTooLarge {
+        /// Bytes per rank.
+        arena: u64,
+        /// Ranks.
+        ranks: u32,
+    },
+    /// The world has no heap.
+    #[error(
+        "this world has no shared heap: it was made without one (TOCSIN_HEAP=0), or a limit of the job (ulimit -f) is          against a file of that length; allocate otherwise"
+    )]
+    NoHeap,
+    /// A rank's part of the heap has no room in one piece.
+    #[error(
+        "rank {rank} has {arena} bytes of the world's shared heap and no {bytes} of them free in one piece: free some, or set TOCSIN_HEAP \
+         to more"
+    )]
+    HeapFull {
+        /// The rank.
+        rank: u32,
+        /// Bytes asked for.
+        bytes: u64,
+        /// Bytes that it has.
+        arena: u64,
+    },
     /// What was passed is no memfd that can be sealed.
     #[error("not a tocsin segment: the descriptor is no sealable memfd ({source})")]
     NotMemfd {

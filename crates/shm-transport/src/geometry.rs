@@ -16,8 +16,11 @@ pub const MAX_RANKS: u32 = 1024;
 /// Boards in the segment of a world of at most [`MEMBERS`] ranks; a larger one has none.
 pub const BOARDS: u32 = 16;
 
+/// Most bytes of a heap: an eighth of the addresses that a process has.
+pub const MAX_HEAP: u64 = 16 << 40;
+
 /// Everything that is allocated separately starts on such a boundary (bytes).
-const PAGE: u64 = 4096;
+pub(crate) const PAGE: u64 = 4096;
 const AREA: u64 = size_of::<Area>() as u64;
 const SLOT: u64 = size_of::<Slot>() as u64;
 const RECORD: u64 = size_of::<Record>() as u64;
@@ -42,6 +45,8 @@ pub struct Geometry {
     pair_bytes: u64,
     pools: u64,
     pool_bytes: u32,
+    /// Each rank's part of the heap; 0: there is none.
+    arena: u64,
 }
 
 const fn round(offset: u64, to: u64) -> u64 {
@@ -102,7 +107,15 @@ impl Geometry {
             pair_bytes,
             pools,
             pool_bytes,
+            arena: 0,
         }
+    }
+
+    /// The same with a heap, of which each rank has `arena` bytes, rounded up to pages. `None`: more than [`MAX_HEAP`].
+    pub fn with_heap(self, arena: u64) -> Option<Geometry> {
+        let arena = arena.checked_next_multiple_of(PAGE)?;
+        let heap = arena.checked_mul(u64::from(self.ranks))?;
+        (heap <= MAX_HEAP).then_some(Geometry { arena, ..self })
     }
 
     /// Number of ranks.
@@ -111,9 +124,29 @@ impl Geometry {
         self.ranks
     }
 
-    /// Size of the whole segment in bytes; nearly all of it is a hole until ranks connect.
+    /// Size of the segment in bytes, but for the heap; nearly all of it is a hole until ranks connect.
     pub fn bytes(&self) -> u64 {
         self.pools + u64::from(self.ranks) * u64::from(self.pool_bytes)
+    }
+
+    /// Size of the whole file in bytes.
+    pub(crate) fn file_bytes(&self) -> u64 {
+        self.bytes() + self.heap_bytes()
+    }
+
+    /// Size of the heap in bytes, behind all else; a hole until somebody allocates from it.
+    pub fn heap_bytes(&self) -> u64 {
+        self.arena * u64::from(self.ranks)
+    }
+
+    /// Bytes of the heap that each rank may allocate.
+    pub fn arena_bytes(&self) -> u64 {
+        self.arena
+    }
+
+    /// Where in the heap a rank's part begins.
+    pub(crate) fn arena(&self, rank: u32) -> u64 {
+        u64::from(rank) * self.arena
     }
 
     /// Longest payload in bytes per class.
@@ -143,6 +176,7 @@ impl Geometry {
             self.bulk,
             self.pair_bytes,
             u64::from(self.pool_bytes),
+            self.arena,
             size_of::<Header>() as u64,
             size_of::<RankBlock>() as u64,
             size_of::<PairHead>() as u64,
@@ -250,6 +284,20 @@ mod tests {
             assert_eq!(g.pair(ranks - 1, ranks - 1) + g.pair_bytes, pools);
             assert!(pools.is_multiple_of(PAGE) && pool_bytes.is_power_of_two());
             assert_eq!(g.pool(ranks - 1).0 + u64::from(pool_bytes), g.bytes());
+        }
+    }
+
+    #[test]
+    fn a_heap_lies_behind_all_else_and_ends() {
+        let g = Geometry::for_ranks(3);
+        assert_eq!((g.heap_bytes(), g.file_bytes()), (0, g.bytes()));
+        let with = g.with_heap((1 << 30) + 1).unwrap();
+        assert_eq!((with.arena_bytes(), with.bytes()), ((1 << 30) + PAGE, g.bytes()));
+        assert_eq!(with.file_bytes(), g.bytes() + 3 * with.arena_bytes());
+        assert_eq!(with.arena(2) + with.arena_bytes(), with.heap_bytes());
+        assert_ne!(with.digest(), g.digest());
+        for too_much in [MAX_HEAP, u64::MAX, u64::MAX / 2, MAX_HEAP / 3 + PAGE] {
+            assert_eq!(g.with_heap(too_much), None);
         }
     }
 

@@ -12,7 +12,7 @@
 //! # Implementation details
 //!
 //! ```text
-//! segment  = header | rank block * ranks | board * 16 | pair area * ranks^2          (sparse)
+//! segment  = header | rank block * ranks | board * 16 | pair area * ranks^2 | pool * ranks || heap   (sparse)
 //! rank block = doorbell descriptor | life | who has connected to me | marks of who rings for a board
 //! board      = area * ranks: only the world's is allocated from the start
 //! pair area  = mark | lane heads | Control, Eager, Coll slots | Eager, Coll data
@@ -33,6 +33,8 @@ mod error;
 #[cfg(not(loom))]
 mod geometry;
 #[cfg(not(loom))]
+mod heap;
+#[cfg(not(loom))]
 pub mod rendezvous_socket;
 #[cfg(not(loom))]
 mod segment;
@@ -42,7 +44,9 @@ mod transport;
 #[cfg(not(loom))]
 pub use error::Error;
 #[cfg(not(loom))]
-pub use geometry::{BOARDS, Geometry, MAX_RANKS};
+pub use geometry::{BOARDS, Geometry, MAX_HEAP, MAX_RANKS};
+#[cfg(not(loom))]
+pub use heap::HeapBlock;
 #[cfg(not(loom))]
 pub use segment::{Life, Segment};
 #[cfg(not(loom))]

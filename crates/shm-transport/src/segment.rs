@@ -1,6 +1,6 @@
 //! The world's segment: creating, attaching, allocating pairs, states of ranks.
 
-mod file;
+pub(crate) mod file;
 pub(crate) mod layout;
 #[cfg(test)]
 mod tests;
@@ -13,6 +13,7 @@ use tocsin_sync::atomic::{AtomicU64, Ordering};
 use tocsin_transport::transfer::RECORDS;
 use tocsin_transport::{Class, Publication, Record};
 
+use crate::heap::Heap;
 use crate::lane::Place;
 use crate::{Error, Geometry, MAX_RANKS};
 use layout::{Header, MAGIC, PairHead, RankBlock, VERSION};
@@ -58,6 +59,7 @@ pub struct Segment {
     /// Ranks whose endpoint was made through this very value, so that they live in this process. Not in shared memory:
     /// nobody else can say so.
     local: layout::Ranks,
+    pub(crate) heap: Heap,
 }
 
 fn no_ranks() -> layout::Ranks {
@@ -77,22 +79,36 @@ impl Segment {
     /// # Errors
     /// [`Error::Ranks`]; [`Error::Refused`] when a limit or the machine's memory is exceeded.
     pub fn create(ranks: u32) -> Result<Segment, Error> {
+        Segment::create_with_heap(ranks, 0)
+    }
+
+    /// As [`create`](Self::create), with a heap of which each rank may allocate `arena` bytes. It takes addresses when it is first used, and
+    /// memory as it is. Where a limit of the process is against a file of that length, there is none: [`alloc`](Self::alloc) says so.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create); [`Error::HeapTooLarge`].
+    pub fn create_with_heap(ranks: u32, arena: u64) -> Result<Segment, Error> {
         if ranks == 0 || ranks > MAX_RANKS {
             return Err(Error::Ranks { ranks, max: MAX_RANKS });
         }
-        let geometry = Geometry::for_ranks(ranks);
-        let fd = file::create_sealed(geometry.bytes())?;
+        let without = Geometry::for_ranks(ranks);
+        let mut geometry = without.with_heap(arena).ok_or(Error::HeapTooLarge { arena, ranks })?;
+        if arena > 0 && file::forbids(geometry.file_bytes()) {
+            geometry = without;
+        }
+        let fd = file::create_sealed(geometry.file_bytes())?;
         file::allocate(fd.as_fd(), 0, geometry.fixed_bytes()).map_err(|source| Error::Refused {
             call: "fallocate",
             bytes: geometry.fixed_bytes(),
             source,
         })?;
-        let base = file::map(fd.as_fd(), geometry.bytes())?;
-        let segment = Segment { fd, base, geometry, local: no_ranks() };
+        let base = file::map(fd.as_fd(), 0, geometry.bytes())?;
+        let segment = Segment { fd, base, geometry, local: no_ranks(), heap: Heap::default() };
         let header = segment.header();
         header.version.store(VERSION, Ordering::Relaxed);
         header.ranks.store(ranks, Ordering::Relaxed);
-        header.bytes.store(geometry.bytes(), Ordering::Relaxed);
+        header.bytes.store(geometry.file_bytes(), Ordering::Relaxed);
+        header.arena.store(geometry.arena_bytes(), Ordering::Relaxed);
         header.digest.store(geometry.digest(), Ordering::Relaxed);
         header.shared.epoch.store(1, Ordering::Relaxed);
         // SYNC POINT: the segment reaches other processes through a socket, other threads through an Arc;
@@ -113,7 +129,8 @@ impl Segment {
         file::check_seals(fd.as_fd())?;
         let size = file::size(fd.as_fd())?;
         let found = file::Preamble::read(fd.as_fd(), size)?;
-        let geometry = Geometry::for_ranks(expected_ranks);
+        let without = Geometry::for_ranks(expected_ranks);
+        let geometry = without.with_heap(found.arena).unwrap_or(without);
         if found.magic != MAGIC {
             return Err(Error::Magic { found: found.magic });
         }
@@ -127,12 +144,12 @@ impl Segment {
             return Err(Error::Layout { found: found.digest, expected: geometry.digest() });
         }
         for found in [found.bytes, size] {
-            if found != geometry.bytes() {
-                return Err(Error::Size { found, expected: geometry.bytes() });
+            if found != geometry.file_bytes() {
+                return Err(Error::Size { found, expected: geometry.file_bytes() });
             }
         }
-        let base = file::map(fd.as_fd(), size)?;
-        Ok(Segment { fd, base, geometry, local: no_ranks() })
+        let base = file::map(fd.as_fd(), 0, geometry.bytes())?;
+        Ok(Segment { fd, base, geometry, local: no_ranks(), heap: Heap::default() })
     }
 
     /// The memfd, to be passed to other processes. Close-on-exec.
@@ -233,7 +250,7 @@ impl Segment {
     }
 
     #[inline]
-    fn header(&self) -> &Header {
+    pub(crate) fn header(&self) -> &Header {
         // SAFETY: the mapping starts with a header, page-aligned, made of atomics, and outlives `self`.
         unsafe { self.base.cast::<Header>().as_ref() }
     }
@@ -351,5 +368,6 @@ impl Drop for Segment {
     fn drop(&mut self) {
         // SAFETY: the mapping is this segment's, and whoever points into it holds the segment.
         unsafe { file::unmap(self.base, self.geometry.bytes()) };
+        self.heap.unmap(self.geometry.heap_bytes());
     }
 }

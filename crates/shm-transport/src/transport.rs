@@ -42,6 +42,8 @@ pub struct ShmTransport {
     pool: SendPool,
     /// Its memory was asked for.
     pool_asked: bool,
+    /// The heap was mapped, or refused to be.
+    heap_asked: bool,
     /// Those that are connected, and others that this rank has thought of ringing.
     peers: Sparse<Peer>,
     /// Bits of `incoming` and `bulk` of this rank's block that have been learnt.
@@ -94,6 +96,7 @@ impl ShmTransport {
             capabilities: Capabilities::new(true, true, segment.geometry().max_payload()),
             pool: SendPool::none(),
             pool_asked: false,
+            heap_asked: false,
             peers: Sparse::new(ranks as usize).map_err(refused)?,
             known: [0; RANK_WORDS],
             known_bulk: [0; RANK_WORDS],
@@ -315,6 +318,13 @@ impl ShmTransport {
                 .get(lent.peer as usize)
                 .is_none_or(|state| state.honesty != Honesty::Honest || state.has_taken(lent) || gone())
         })
+    }
+
+    /// Where this process has a buffer of a peer's, if that lies in the peer's part of the heap.
+    fn shared(&self, peer: u32, address: u64, len: u64) -> Option<*mut u8> {
+        // SYNC POINT: Relaxed: an address that the peer has said before it announced a buffer, by a packet that is published after it.
+        let base = self.segment.block(peer)?.state.heap.load(Ordering::Relaxed);
+        self.segment.in_heap(peer, base, address, len)
     }
 
     fn no_memory(&self, peer: u32, (bytes, source): (u64, std::io::Error)) -> TransportError {
@@ -780,10 +790,48 @@ unsafe impl Transport for ShmTransport {
         if self.has_records(from, to) { self.segment.publication(from, to) } else { None }
     }
 
+    fn reach_at(&mut self, peer: u32, class: Class, address: u64, len: u64) -> Reach {
+        // In one process a plain copy would do, but not of a buffer of a collective, which may be given back meanwhile.
+        if self.strategies.direct && !self.segment.is_local(peer) && self.shared(peer, address, len).is_some()
+        {
+            return Reach::Shared;
+        }
+        self.reach(peer, class)
+    }
+
+    fn is_shared_with(&self, peer: u32, address: u64, len: u64) -> bool {
+        let Some(block) = self.segment.block(peer) else { return false };
+        // SYNC POINT: Relaxed: a peer that has mapped the heap never does without again, and nothing of what it has written is read by
+        // virtue of this.
+        block.state.heap.load(Ordering::Relaxed) != 0
+            && !self.segment.is_local(peer)
+            && self.segment.is_in_arena(self.rank, address, len)
+    }
+
+    fn prepare_shared(&mut self) {
+        if self.heap_asked || !self.strategies.direct || !self.segment.is_heap_used() {
+            return;
+        }
+        self.heap_asked = true;
+        if let (Some(base), Some(block)) = (self.segment.try_map_heap(), self.segment.block(self.rank)) {
+            // SYNC POINT: Relaxed: it is an address, and says nothing of what lies there.
+            block.state.heap.store(base.as_ptr() as u64, Ordering::Relaxed);
+        }
+    }
+
     unsafe fn pull(&mut self, peer: u32, reach: Reach, from: u64, to: *mut u8, len: usize) -> bool {
         let Some(state) = self.peers.get(peer as usize) else { return false };
         match reach {
             Reach::None => false,
+            Reach::Shared => match self.shared(peer, from, len as u64) {
+                // SAFETY: the caller vouches for `to`, which is not in the peer's arena; there all of `from` lies, mapped as long as the segment. What the
+                // peer writes there meanwhile, if it does not keep to the protocol, is copied as it is.
+                Some(from) => unsafe {
+                    core::ptr::copy_nonoverlapping(from, to, len);
+                    true
+                },
+                None => false,
+            },
             // SAFETY: the caller vouches for both ends.
             Reach::Direct => unsafe {
                 core::ptr::copy_nonoverlapping(from as *const u8, to, len);
@@ -798,6 +846,14 @@ unsafe impl Transport for ShmTransport {
         let Some(state) = self.peers.get(peer as usize) else { return false };
         match reach {
             Reach::None => false,
+            Reach::Shared => match self.shared(peer, to, len as u64) {
+                // SAFETY: as in `pull`.
+                Some(to) => unsafe {
+                    core::ptr::copy_nonoverlapping(from, to, len);
+                    true
+                },
+                None => false,
+            },
             // SAFETY: the caller vouches for both ends.
             Reach::Direct => unsafe {
                 core::ptr::copy_nonoverlapping(from, to as *mut u8, len);

@@ -2,9 +2,11 @@
 
 use std::mem::ManuallyDrop;
 
+use tocsin_world::HeapBlock;
+
 use crate::element::Element;
 
-mod sealed {
+pub(crate) mod sealed {
     pub trait Sealed {}
 }
 
@@ -16,12 +18,14 @@ pub struct Parts {
     pub(crate) len: usize,
     pub(crate) capacity: usize,
     pub(crate) bytes: usize,
+    /// Of a [`Shared`](crate::Shared) buffer, what keeps it; else null.
+    pub(crate) keeper: *const HeapBlock,
 }
 
-// SAFETY: - the parts stand for a `Vec<T>` or `Box<[T]>` of Send elements, and only one holder has them.
+// SAFETY: - the parts stand for a `Vec<T>`, `Box<[T]>` or `Shared<T>` of Send elements, and only one holder has them.
 unsafe impl Send for Parts {}
 
-/// A buffer that a request can own: `Vec<T>`, `Box<[T]>`, and `()` for operations without one.
+/// A buffer that a request can own: `Vec<T>`, `Box<[T]>`, [`Shared<T>`](crate::Shared), and `()` for operations without one.
 ///
 /// # Safety
 /// Sealed. `into_parts` gives storage whose address stays until `from_parts` of the same parts.
@@ -34,15 +38,23 @@ pub unsafe trait OwnedBuffer: sealed::Sealed + Send + Sized + 'static {
     unsafe fn from_parts(parts: Parts) -> Self;
 }
 
-/// A buffer of elements: `Vec<T>` or `Box<[T]>`.
+/// A buffer of elements: `Vec<T>`, `Box<[T]>` or [`Shared<T>`](crate::Shared).
 ///
 /// # Safety
 /// Sealed. The parts hold initialised elements of the type `Item`.
 pub unsafe trait ElementBuffer: OwnedBuffer {
     /// What it holds.
     type Item: Element;
+    /// Another of the same kind and length, of zeros. The error says why not.
     #[doc(hidden)]
-    fn zeroed(len: usize) -> Result<Self, std::collections::TryReserveError>;
+    fn another(&self) -> Result<Self, String>;
+}
+
+fn zeros<T: Element>(len: usize) -> Result<Vec<T>, String> {
+    let mut all = Vec::new();
+    all.try_reserve_exact(len).map_err(|e| e.to_string())?;
+    all.resize(len, T::zeroed());
+    Ok(all)
 }
 
 impl<T: Element> sealed::Sealed for Vec<T> {}
@@ -55,6 +67,7 @@ unsafe impl<T: Element> OwnedBuffer for Vec<T> {
             len: whole.len(),
             capacity: whole.capacity(),
             bytes: size_of_val(whole.as_slice()),
+            keeper: std::ptr::null(),
         }
     }
     unsafe fn from_parts(parts: Parts) -> Self {
@@ -66,11 +79,8 @@ unsafe impl<T: Element> OwnedBuffer for Vec<T> {
 // SAFETY: - all `len` elements of a Vec are initialised.
 unsafe impl<T: Element> ElementBuffer for Vec<T> {
     type Item = T;
-    fn zeroed(len: usize) -> Result<Self, std::collections::TryReserveError> {
-        let mut all = Vec::new();
-        all.try_reserve_exact(len)?;
-        all.resize(len, T::zeroed());
-        Ok(all)
+    fn another(&self) -> Result<Self, String> {
+        zeros(self.len())
     }
 }
 
@@ -80,7 +90,7 @@ unsafe impl<T: Element> OwnedBuffer for Box<[T]> {
     fn into_parts(self) -> Parts {
         let len = self.len();
         let bytes = size_of_val::<[T]>(&self);
-        Parts { base: Box::into_raw(self).cast(), len, capacity: len, bytes }
+        Parts { base: Box::into_raw(self).cast(), len, capacity: len, bytes, keeper: std::ptr::null() }
     }
     unsafe fn from_parts(parts: Parts) -> Self {
         // SAFETY: - exactly what `into_parts` took apart: promised by the caller; elements are Pod.
@@ -90,8 +100,8 @@ unsafe impl<T: Element> OwnedBuffer for Box<[T]> {
 // SAFETY: - all elements of a boxed slice are initialised.
 unsafe impl<T: Element> ElementBuffer for Box<[T]> {
     type Item = T;
-    fn zeroed(len: usize) -> Result<Self, std::collections::TryReserveError> {
-        Vec::zeroed(len).map(Vec::into_boxed_slice)
+    fn another(&self) -> Result<Self, String> {
+        zeros(self.len()).map(Vec::into_boxed_slice)
     }
 }
 
@@ -99,7 +109,8 @@ impl sealed::Sealed for () {}
 // SAFETY: - there is no storage.
 unsafe impl OwnedBuffer for () {
     fn into_parts(self) -> Parts {
-        Parts { base: std::ptr::NonNull::dangling().as_ptr(), len: 0, capacity: 0, bytes: 0 }
+        let base = std::ptr::NonNull::dangling().as_ptr();
+        Parts { base, len: 0, capacity: 0, bytes: 0, keeper: std::ptr::null() }
     }
     unsafe fn from_parts(_: Parts) -> Self {}
 }

@@ -10,6 +10,7 @@ use crate::element::Element;
 use crate::op::Op;
 use crate::request::Request;
 use crate::scope::{Scope, const_buf, mut_buf};
+use crate::shared::Shared;
 use crate::{BackendKind, Error, Snapshot, Status};
 
 /// Which sender a receive takes: a rank, or [`ANY_SOURCE`].
@@ -101,6 +102,23 @@ impl Comm {
     /// Makes one pass of progress: what the backend `poll` needs in long computations.
     pub fn progress(&self) {
         self.raw.progress();
+    }
+
+    /// A buffer of `len` zeros in this rank's part of the world's shared heap: see [`Shared`].
+    ///
+    /// ```
+    /// let world = tocsin::World::from_env()?;
+    /// let mut field = world.comm().alloc::<f64>(1024)?;
+    /// field[3] = 1.0;
+    /// assert_eq!(field.iter().sum::<f64>(), 1.0);
+    /// # Ok::<(), tocsin::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The world has no heap (`TOCSIN_HEAP`), or this rank's part of it no such piece; memory that the system refuses; a call after
+    /// finalize.
+    pub fn alloc<T: Element>(&self, len: usize) -> Result<Shared<T>, Error> {
+        Shared::new(self, len)
     }
 
     /// The same communicator, whose collectives all use the algorithm `name` (`binomial`, `recursive-doubling`,
@@ -383,11 +401,11 @@ impl Comm {
     where
         B: ElementBuffer + std::fmt::Debug,
     {
-        let send = Held::new(buf);
-        let recv = Held::new(B::zeroed(send.elements()).map_err(|e| Error::System {
+        let recv = buf.another().map_err(|reason| Error::System {
             operation: "ialltoall: memory for the result".into(),
-            reason: e.to_string(),
-        })?);
+            reason,
+        })?;
+        let (send, recv) = (Held::new(buf), Held::new(recv));
         // SAFETY: - as in `irecv`, for both; they are two allocations.
         let raw = unsafe { self.begin_alltoall(Form::Now, Part::held(&send), Part::held(&recv))? };
         Ok(Request::with_companion(raw, recv, Box::new(send)))

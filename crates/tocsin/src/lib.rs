@@ -6,6 +6,7 @@
 //! - [`World`] makes the ranks: threads of this process, processes of `tocsin run`, or re-executions of this program.
 //! - [`Comm`] sends, receives and runs collectives.
 //! - [`Request`] owns its buffer while the operation is in flight; [`Scope`] borrows it instead.
+//! - [`Shared`] buffers lie in memory that all ranks map, where large messages travel quickest.
 //! - [`Persistent`] is a collective that is prepared once and started as often as one likes.
 //!
 //! No function of this crate may be called from a signal handler or from a user operator.
@@ -19,6 +20,7 @@ mod op;
 mod persistent;
 mod request;
 mod scope;
+mod shared;
 mod world;
 
 pub use buffer::{ElementBuffer, OwnedBuffer};
@@ -29,6 +31,7 @@ pub use op::{Op, UserOp};
 pub use persistent::Persistent;
 pub use request::{Request, wait_all, wait_any};
 pub use scope::{Scope, ScopedRequest};
+pub use shared::Shared;
 pub use tocsin_world::launcher::{self, Launch, OnFailure, Report};
 pub use tocsin_world::{
     BackendKind, Bind, Block, Config, DataType, Error, Lmt, Masked, ProgressPlacement, Schedule, Snapshot,

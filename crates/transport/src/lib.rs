@@ -262,6 +262,21 @@ pub unsafe trait Transport: Send {
         Reach::None
     }
 
+    /// As [`reach`](Self::reach), for `len` bytes at an address of the peer's, which may lie where both have memory. Handler-safe.
+    fn reach_at(&mut self, peer: u32, class: Class, _address: u64, _len: u64) -> Reach {
+        self.reach(peer, class)
+    }
+
+    /// Whether `peer` reaches `len` bytes at an address of this rank's by memory that it has mapped, whatever else it may or may
+    /// not do: once true of an address, it stays so. Handler-safe.
+    fn is_shared_with(&self, _peer: u32, _address: u64, _len: u64) -> bool {
+        false
+    }
+
+    /// Maps what others have begun to share, so that [`reach_at`](Self::reach_at) finds it. User threads only; cheap when there is
+    /// nothing new.
+    fn prepare_shared(&mut self) {}
+
     /// The record `slot` of transfers from one rank to another, one of which is this one. It is there as long as the
     /// transport, once the sender has connected [`Class::Bulk`]. Handler-safe.
     fn record(&self, _from: u32, _to: u32, _slot: u32) -> Option<NonNull<Record>> {
@@ -278,7 +293,7 @@ pub unsafe trait Transport: Send {
     ///
     /// # Safety
     /// `to` is writable for `len` bytes. With [`Reach::Direct`], `from` is an address of this process that is readable
-    /// for `len` bytes, and none of them is written meanwhile.
+    /// for `len` bytes, and none of them is written meanwhile. With [`Reach::Shared`], `to` does not lie in what the peer shares.
     unsafe fn pull(&mut self, _peer: u32, _reach: Reach, _from: u64, _to: *mut u8, _len: usize) -> bool {
         false
     }
@@ -287,7 +302,7 @@ pub unsafe trait Transport: Send {
     ///
     /// # Safety
     /// `from` is readable for `len` bytes. With [`Reach::Direct`], `to` is an address of this process that is writable
-    /// for `len` bytes, and nobody else uses them meanwhile.
+    /// for `len` bytes, and nobody else uses them meanwhile. With [`Reach::Shared`], as in `pull`.
     unsafe fn push(&mut self, _peer: u32, _reach: Reach, _from: *const u8, _to: u64, _len: usize) -> bool {
         false
     }

@@ -54,6 +54,8 @@ struct Shared {
     records: Vec<OnceLock<(Box<[Record]>, Publication)>>,
     /// Of every pair.
     reach: Reach,
+    /// See [`is_shared`].
+    shares: bool,
     /// Set once by connect, both directions.
     joined: Vec<AtomicBool>,
     /// The receivers of these pairs copy out what comes.
@@ -89,15 +91,26 @@ pub fn fabric(n: u32) -> Vec<Loopback> {
 
 /// `n` endpoints with the given capacities.
 pub fn fabric_with(n: u32, limits: Limits) -> Vec<Loopback> {
-    build(n, limits, Reach::None)
+    build(n, limits, Reach::None, false)
+}
+
+/// `n` endpoints with the given capacities, whose ranks reach each other's buffers as it says, but where [`is_shared`] says that they share
+/// them.
+pub fn fabric_with_shared_buffers(n: u32, limits: Limits, reach: Reach) -> Vec<Loopback> {
+    build(n, limits, reach, true)
+}
+
+/// Whether a buffer is one that ranks share: about every second one, wherever it was allocated.
+pub fn is_shared(address: u64) -> bool {
+    (address >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 63 != 0
 }
 
 /// `n` endpoints with the given capacities, whose ranks reach each other's buffers as it says.
 pub fn fabric_with_single_copies(n: u32, limits: Limits, reach: Reach) -> Vec<Loopback> {
-    build(n, limits, reach)
+    build(n, limits, reach, false)
 }
 
-fn build(n: u32, limits: Limits, reach: Reach) -> Vec<Loopback> {
+fn build(n: u32, limits: Limits, reach: Reach, shares: bool) -> Vec<Loopback> {
     let pairs = n as usize * n as usize;
     let shared = Arc::new(Shared {
         size: n,
@@ -109,6 +122,7 @@ fn build(n: u32, limits: Limits, reach: Reach) -> Vec<Loopback> {
         bulk: (0..pairs).map(|_| OnceLock::new()).collect(),
         records: (0..pairs).map(|_| OnceLock::new()).collect(),
         reach,
+        shares,
         joined: (0..pairs).map(|_| AtomicBool::new(false)).collect(),
         awaited: (0..pairs).map(|_| AtomicU8::new(0)).collect(),
     });
@@ -404,6 +418,14 @@ unsafe impl Transport for Loopback {
 
     fn reach(&mut self, _peer: u32, _class: Class) -> Reach {
         self.shared.reach
+    }
+
+    fn reach_at(&mut self, peer: u32, class: Class, address: u64, _len: u64) -> Reach {
+        if self.shared.shares && is_shared(address) { Reach::Shared } else { self.reach(peer, class) }
+    }
+
+    fn is_shared_with(&self, _peer: u32, address: u64, _len: u64) -> bool {
+        self.shared.shares && is_shared(address)
     }
 
     fn record(&self, from: u32, to: u32, slot: u32) -> Option<NonNull<Record>> {

@@ -80,6 +80,8 @@ pub enum Reach {
     None,
     /// They lie in the same address space.
     Direct,
+    /// They lie in memory that both have mapped, and the peer's address says where.
+    Shared,
     /// The kernel copies (`process_vm_readv`, `process_vm_writev`).
     Kernel,
 }

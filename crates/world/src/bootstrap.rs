@@ -84,11 +84,14 @@ pub trait Bootstrap {
 
 /// A world of one rank.
 #[derive(Debug, Default)]
-pub struct Singleton;
+pub struct Singleton {
+    /// Bytes of its heap.
+    pub heap: u64,
+}
 
 impl Bootstrap for Singleton {
     fn place(self) -> Result<Place, Error> {
-        Ok(Place::new(Arc::new(Segment::create(1).map_err(segment_error)?), 0))
+        Ok(Place::new(Arc::new(Segment::create_with_heap(1, self.heap).map_err(segment_error)?), 0))
     }
 }
 

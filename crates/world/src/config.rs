@@ -12,6 +12,8 @@ mod variables;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use tocsin_shm_transport::MAX_HEAP;
+
 use crate::BackendKind;
 use crate::error::Error;
 use crate::tune::{Table, Tuning};
@@ -89,6 +91,9 @@ pub struct Config {
     pub unexpected_max: usize,
     /// Large-message transfer strategy.
     pub lmt: Lmt,
+    /// Bytes that each rank may allocate from the world's shared heap; 0: there is none. `None` is the machine's memory, or as much of
+    /// it as addresses allow for.
+    pub heap: Option<usize>,
     /// Measured thresholds.
     pub tune: Option<Tuning>,
     /// Placement of ranks.
@@ -116,6 +121,7 @@ impl Default for Config {
             eager_max: None,
             unexpected_max: DEFAULT_UNEXPECTED_MAX,
             lmt: Lmt::default(),
+            heap: None,
             tune: None,
             bind: Bind::None,
             progress: ProgressPlacement::default(),
@@ -128,12 +134,23 @@ impl Default for Config {
     }
 }
 
+/// Parts of the heap are whole pages.
+const PAGE_BITS: u32 = 12;
+
 impl Config {
     /// For ranks that leave their traces to this process, which [joins](crate::trace::join()) them.
     pub(crate) fn for_ranks(&self) -> Config {
         let Some(path) = &self.trace else { return self.clone() };
         let trace = Some(crate::trace::part(path));
         Config { trace, trace_format: TraceFormat::Part, ..self.clone() }
+    }
+
+    /// Each rank's part of the heap in bytes, in a world of so many.
+    pub(crate) fn arena(&self, ranks: u32) -> u64 {
+        match self.heap {
+            Some(bytes) => bytes as u64,
+            None => crate::heap::memory().min(MAX_HEAP / u64::from(ranks.max(1))) >> PAGE_BITS << PAGE_BITS,
+        }
     }
 
     /// Reads the `TOCSIN_*` variables of this process.

@@ -20,6 +20,7 @@ pub mod bootstrap;
 mod comm;
 mod config;
 mod error;
+mod heap;
 pub mod launcher;
 mod operator;
 mod outcome;
@@ -46,7 +47,7 @@ pub use tocsin_nbc::table::{Arguments, Block, Operation};
 pub use tocsin_nbc::{DataType, Op, UserFunction, UserOp, ValueIndex32, ValueIndex64};
 pub use tocsin_p2p::{ConstBuf, Layout, Mode, MutBuf};
 pub use tocsin_progress::stats::Snapshot;
-pub use tocsin_shm_transport::cma_refusal;
+pub use tocsin_shm_transport::{HeapBlock, cma_refusal};
 pub use world::World;
 
 /// Version of this library, checked between launcher and program.

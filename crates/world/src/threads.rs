@@ -40,7 +40,8 @@ pub fn threads_each<R: Send, F: Fn(Comm) -> R + Sync>(
     let seats = config.seats(ranks)?;
     let cores = cores_of(&seats);
     let progress_cores: Arc<ProgressCores> = Arc::default();
-    let segment = Arc::new(Segment::create(ranks).map_err(segment_error)?);
+    let segment = Segment::create_with_heap(ranks, config.arena(ranks)).map_err(segment_error)?;
+    let segment = Arc::new(segment);
     let of_ranks = config.for_ranks();
     let (f, of_ranks) = (&f, &of_ranks);
     let gate = &Gate::new();

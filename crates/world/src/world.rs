@@ -39,7 +39,7 @@ impl World {
     pub fn with_config(config: Config) -> Result<World, Error> {
         match LauncherSocket::from_env()? {
             Some(socket) => World::join(socket, &config),
-            None => World::join(Singleton, &config),
+            None => World::join(Singleton { heap: config.arena(1) }, &config),
         }
     }
 

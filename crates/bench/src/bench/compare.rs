@@ -17,7 +17,7 @@ use crate::fleet::block::Task;
 use crate::fleet::{Plan, World};
 use crate::row::{Row, Sink};
 use crate::stats::{Overlap, Ratios, Times};
-use crate::values::{Comparison, Kind, Operation};
+use crate::values::{Buffers, Comparison, Kind, Operation};
 use tocsin_topology::{Policy, ProgressPolicy, Topology};
 use tocsin_world::{BackendKind, Schedule, algorithms};
 
@@ -143,6 +143,7 @@ fn sides(args: &Compare, kind: Kind, ranks: Option<u32>, cores: u32) -> Result<V
                 eager_max: None,
                 algorithm: None,
                 persistent: false,
+                buffers: Buffers::Private,
                 progress: Some(policy),
                 reserve: Some(reserve),
                 schedule,

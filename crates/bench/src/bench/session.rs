@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::fleet::block::Task;
 use crate::fleet::{Fleet, Plan, usable};
 use crate::stats::Overlap;
-use crate::values::{Backend, Case, Kind, Lmt};
+use crate::values::{Backend, Buffers, Case, Kind, Lmt};
 use tocsin_topology::{Policy, Topology};
 
 /// Two ranks for each of some backends, side by side.
@@ -36,6 +36,7 @@ impl Session {
                 eager_max,
                 algorithm,
                 persistent,
+                buffers: Buffers::Private,
                 progress,
                 reserve,
                 schedule,

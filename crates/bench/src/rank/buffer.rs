@@ -1,26 +1,54 @@
 //! Message buffers with content that can be checked.
 
-/// A buffer from malloc, grown as needed, reused from round to round.
+use tocsin_world::{Comm, HeapBlock};
+
+use crate::error::Error;
+
+/// A buffer, grown as needed, reused from round to round.
 #[derive(Default)]
-pub(super) struct Buffer(Vec<u8>);
+pub(super) struct Buffer {
+    /// From malloc, and not used where there is a heap.
+    own: Vec<u8>,
+    /// The world's shared heap, and what is of it.
+    heap: Option<Comm>,
+    block: Option<HeapBlock>,
+    /// How much of it is used.
+    len: usize,
+}
 
 impl Buffer {
+    /// From the heap of a world, or from malloc.
+    pub(super) fn new(heap: Option<Comm>) -> Buffer {
+        Buffer { heap, ..Buffer::default() }
+    }
+
     /// Makes it hold exactly `bytes`.
-    pub(super) fn resize(&mut self, bytes: usize) {
-        self.0.resize(bytes, 0);
+    ///
+    /// # Errors
+    /// When the heap has no room.
+    pub(super) fn resize(&mut self, bytes: usize) -> Result<(), Error> {
+        let Some(heap) = &self.heap else {
+            self.own.resize(bytes, 0);
+            return Ok(());
+        };
+        if self.block.as_ref().is_none_or(|block| block.len() < bytes) {
+            self.block = Some(heap.alloc(bytes).map_err(Error::failed)?);
+        }
+        self.len = bytes;
+        Ok(())
     }
 
     pub(super) fn as_ptr(&self) -> *const u8 {
-        self.0.as_ptr()
+        self.as_bytes().as_ptr()
     }
 
     pub(super) fn as_mut_ptr(&mut self) -> *mut u8 {
-        self.0.as_mut_ptr()
+        self.as_bytes_mut().as_mut_ptr()
     }
 
     /// Writes every byte: content that depends on the seed and the place.
     pub(super) fn fill(&mut self, seed: u64) {
-        let mut chunks = self.0.chunks_exact_mut(8);
+        let mut chunks = self.as_bytes_mut().chunks_exact_mut(8);
         let mut at = 0;
         for chunk in &mut chunks {
             chunk.copy_from_slice(&pattern(seed, at).to_le_bytes());
@@ -32,7 +60,7 @@ impl Buffer {
 
     /// Whether every byte is what `fill(seed)` writes.
     pub(super) fn is_filled(&self, seed: u64) -> bool {
-        let chunks = self.0.chunks_exact(8);
+        let chunks = self.as_bytes().chunks_exact(8);
         let rest = pattern(seed, chunks.len() as u64).to_le_bytes();
         let remainder = chunks.remainder().iter().zip(rest).all(|(byte, right)| *byte == right);
         remainder && chunks.enumerate().all(|(at, chunk)| *chunk == pattern(seed, at as u64).to_le_bytes())
@@ -40,26 +68,36 @@ impl Buffer {
 
     /// Writes one byte in every 64-byte line: enough to take the buffer away from the other core's cache.
     pub(super) fn touch(&mut self, seed: u8) {
-        self.0.iter_mut().step_by(64).for_each(|byte| *byte = seed);
+        self.as_bytes_mut().iter_mut().step_by(64).for_each(|byte| *byte = seed);
     }
 
     /// Whether the first and the last line are what `touch(seed)` writes.
     pub(super) fn is_touched_at_ends(&self, seed: u8) -> bool {
-        let last = self.0.len().saturating_sub(1) / 64 * 64;
-        self.0.first().is_none_or(|byte| *byte == seed) && self.0.get(last).is_none_or(|byte| *byte == seed)
+        let last = self.as_bytes().len().saturating_sub(1) / 64 * 64;
+        self.as_bytes().first().is_none_or(|byte| *byte == seed)
+            && self.as_bytes().get(last).is_none_or(|byte| *byte == seed)
     }
 
     /// Whether all lines are what `touch(seed)` writes.
     pub(super) fn is_touched(&self, seed: u8) -> bool {
-        self.0.iter().step_by(64).all(|byte| *byte == seed)
+        self.as_bytes().iter().step_by(64).all(|byte| *byte == seed)
     }
 
     pub(super) fn as_bytes(&self) -> &[u8] {
-        &self.0
+        match &self.block {
+            // SAFETY: the block is this buffer's alone, has at least so many bytes, and was zeros; a message that is received
+            // into it is over when its bytes are looked at.
+            Some(block) => unsafe { std::slice::from_raw_parts(block.as_ptr(), self.len) },
+            None => &self.own,
+        }
     }
 
     pub(super) fn as_bytes_mut(&mut self) -> &mut [u8] {
-        &mut self.0
+        match &self.block {
+            // SAFETY: as in `as_bytes`; `self` is borrowed exclusively.
+            Some(block) => unsafe { std::slice::from_raw_parts_mut(block.as_ptr(), self.len) },
+            None => &mut self.own,
+        }
     }
 }
 
@@ -75,13 +113,13 @@ mod tests {
     fn content_is_checked_to_the_last_byte() {
         for bytes in [0, 1, 7, 8, 9, 63, 64, 65, 1000] {
             let mut buffer = Buffer::default();
-            buffer.resize(bytes);
+            buffer.resize(bytes).unwrap();
             buffer.fill(3);
             assert!(buffer.is_filled(3));
             for at in 0..bytes {
-                buffer.0[at] ^= 1;
+                buffer.own[at] ^= 1;
                 assert!(!buffer.is_filled(3), "{at} of {bytes}");
-                buffer.0[at] ^= 1;
+                buffer.own[at] ^= 1;
             }
             buffer.touch(9);
             assert!(buffer.is_touched(9) && buffer.is_touched_at_ends(9));

@@ -170,8 +170,8 @@ impl Member<'_> {
             Operation::IreduceScatterBlock => (bytes * ranks as usize, bytes),
             _ => (bytes, bytes),
         };
-        self.send.resize(send);
-        self.recv.resize(recv);
+        self.send.resize(send)?;
+        self.recv.resize(recv)?;
         self.recv.as_bytes_mut().fill(UNTOUCHED);
         let out = self.send.as_bytes_mut();
         match op {

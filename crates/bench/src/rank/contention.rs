@@ -142,7 +142,7 @@ impl Member<'_> {
 
     /// What is measured, whatever the others do.
     fn playing(&mut self, bytes: usize, trips: u64) -> Result<Measured, Error> {
-        self.resize(bytes, bytes);
+        self.resize(bytes, bytes)?;
         self.block.barrier().wait();
         let start = now_ns();
         let right = self.ping_pong(trips)?;
@@ -155,7 +155,7 @@ impl Member<'_> {
 
     /// What disturbs the others until all of them have ended. Rank 0 sees that, and says it.
     fn playing_on(&mut self, bytes: usize, computing: u64) -> Result<Measured, Error> {
-        self.resize(bytes, bytes);
+        self.resize(bytes, bytes)?;
         self.block.barrier().wait();
         let mut right = true;
         while self.agree(self.block.ended() < computing)? {
@@ -180,11 +180,12 @@ impl Member<'_> {
         Ok(word == [1])
     }
 
-    fn resize(&mut self, send: usize, recv: usize) {
-        self.send.resize(send);
-        self.recv.resize(recv);
+    fn resize(&mut self, send: usize, recv: usize) -> Result<(), Error> {
+        self.send.resize(send)?;
+        self.recv.resize(recv)?;
         // So that content that stayed from another phase cannot pass for this one's.
         self.recv.touch(0);
+        Ok(())
     }
 
     /// Round trips; each sender rewrites its buffer. Whether what came is right.
@@ -218,7 +219,7 @@ impl Member<'_> {
         let mut measured = Measured { verified: 1, ..Measured::default() };
         let before = self.comm()?.stats().interrupts;
         if self.rank == 0 {
-            self.resize(bytes, 0);
+            self.resize(bytes, 0)?;
             self.block.barrier().wait();
             let start = now_ns();
             for trip in 0..trips {
@@ -230,7 +231,7 @@ impl Member<'_> {
             }
             measured.t_comm = now_ns() - start;
         } else {
-            self.resize(0, bytes * trips as usize);
+            self.resize(0, bytes * trips as usize)?;
             let posted = self.post_all(bytes, trips)?;
             self.block.barrier().wait();
             let arrays = &mut self.arrays;

@@ -16,8 +16,8 @@ impl Member<'_> {
         let ranks = self.comm()?.size();
         let reach = reach.min(ranks - 1);
         let me = self.rank as u32;
-        self.send.resize(bytes);
-        self.recv.resize(bytes * reach as usize);
+        self.send.resize(bytes)?;
+        self.recv.resize(bytes * reach as usize)?;
         self.send.touch(stamp(me));
         // So that content that stayed from another round cannot pass for this one's.
         self.recv.as_bytes_mut().fill(0);

@@ -82,8 +82,8 @@ impl Member<'_> {
 
     /// `trips` round trips with a partner, if this rank has one, begun by the even rank.
     fn trips(&mut self, bytes: usize, trips: u64, partner: Option<usize>) -> Result<Measured, Error> {
-        self.send.resize(bytes);
-        self.recv.resize(bytes);
+        self.send.resize(bytes)?;
+        self.recv.resize(bytes)?;
         // So that content that stayed from another batch cannot pass for this one's.
         self.recv.touch(0);
         let mut right = true;
@@ -112,8 +112,8 @@ impl Member<'_> {
 
     /// One round: communication alone, computing alone, computing alone again (the null), both.
     pub(super) fn overlap(&mut self, bytes: usize, case: Case, work: u64) -> Result<Measured, Error> {
-        self.send.resize(bytes);
-        self.recv.resize(bytes);
+        self.send.resize(bytes)?;
+        self.recv.resize(bytes)?;
         let computes = match case {
             Case::Recv => self.rank == 1,
             Case::Send => self.rank == 0,

@@ -36,8 +36,8 @@ impl Member<'_> {
         let mut requests: Vec<RawRequest> = Vec::with_capacity(count);
         let watch = Arc::new(Watch::default());
         match self.rank {
-            0 => self.send.resize(bytes),
-            _ => self.recv.resize(bytes * count),
+            0 => self.send.resize(bytes)?,
+            _ => self.recv.resize(bytes * count)?,
         }
         // Clocks of rank 0, for rank 1: one clock for all of the node.
         let started = &self.block.copy_area()[0];

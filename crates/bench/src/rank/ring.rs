@@ -11,8 +11,8 @@ impl Member<'_> {
         let ranks = self.comm()?.size() as usize;
         let (before, after) = ((self.rank + ranks - 1) % ranks, (self.rank + 1) % ranks);
         let (before, after) = (before as u32, after as u32);
-        self.send.resize(bytes);
-        self.recv.resize(bytes);
+        self.send.resize(bytes)?;
+        self.recv.resize(bytes)?;
         // So that content that stayed from another batch cannot pass for this one's.
         self.recv.touch(0);
         let mut right = true;

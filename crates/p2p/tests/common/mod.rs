@@ -8,7 +8,9 @@ use tocsin_p2p::{
 use tocsin_progress::Context;
 use tocsin_sync::thread::{self, HandlerScope, Registration};
 use tocsin_sync::tripwire::Tripwire;
-use tocsin_transport::loopback::{Limits, Loopback, fabric_with, fabric_with_single_copies};
+use tocsin_transport::loopback::{
+    Limits, Loopback, fabric_with, fabric_with_shared_buffers, fabric_with_single_copies,
+};
 use tocsin_transport::{Reach, Transport};
 
 /// Every pass of these tests runs as in a handler: who allocates there aborts the test.
@@ -17,13 +19,24 @@ static ALLOCATOR: Tripwire<std::alloc::System> = Tripwire::new(std::alloc::Syste
 
 /// Whether large messages travel by single copies: in the programs that run these tests a second time for that.
 pub fn single_copies() -> bool {
-    module_path!().starts_with("single_copies") || pipelines()
+    module_path!().starts_with("single_copies") || pipelines() || shared_buffers()
 }
 
 /// Whether they go in pieces where both ranks wait, and by single copies where not: in those that run them a third time. All say that they
 /// wait, and each runs its passes now as one that does, now as one that does not.
 pub fn pipelines() -> bool {
     module_path!().starts_with("pipelined")
+}
+
+/// Whether they travel by single copies from and to the buffers that ranks share, about every second one, and else through lanes: in those that
+/// run them a fourth time. All say that they wait.
+pub fn shared_buffers() -> bool {
+    module_path!().starts_with("shared")
+}
+
+/// Whether all say that they wait.
+fn all_wait() -> bool {
+    pipelines() || shared_buffers()
 }
 
 pub const ANY: (Option<u32>, Option<i32>) = (None, None);
@@ -97,11 +110,12 @@ impl World {
     pub fn with(n: u32, limits: Limits, config: Config) -> World {
         let config = Config { pipelines: pipelines(), ..config };
         let mut ends = match (single_copies(), pipelines()) {
+            _ if shared_buffers() => fabric_with_shared_buffers(n, limits, Reach::None),
             (true, true) => fabric_with_single_copies(n, limits, Reach::Kernel),
             (true, false) => fabric_with_single_copies(n, limits, Reach::Direct),
             (false, _) => fabric_with(n, limits),
         };
-        for end in ends.iter_mut().filter(|_| pipelines()) {
+        for end in ends.iter_mut().filter(|_| all_wait()) {
             (0..n).for_each(|peer| end.set_waiting(peer, true));
         }
         let ranks = ends.into_iter().map(|end| P2p::new(end, config).unwrap()).collect();
@@ -138,7 +152,7 @@ impl World {
     /// One pass as in a handler; with [`pipelines`] now and then as by a thread that waits.
     pub fn pass(&mut self, rank: u32) -> Pass {
         self.passes = self.passes.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        let waits = pipelines() && self.passes >> 62 != 0;
+        let waits = all_wait() && self.passes >> 62 != 0;
         let budget = |context| Budget::limited(context, 32, 64 << 10);
         let mut budget = if waits { budget(Context::User).waiting() } else { budget(Context::Handler) };
         self.pass_with(rank, &mut budget)

@@ -52,6 +52,14 @@ pub(super) fn create_sealed(bytes: u64) -> Result<OwnedFd, Error> {
     Ok(fd)
 }
 
+/// Whether a limit of this process forbids a file of so many bytes: trying would end it by a signal.
+pub(super) fn forbids(bytes: u64) -> bool {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is a live structure.
+    let read = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) } == 0;
+    read && limit.rlim_cur != libc::RLIM_INFINITY && limit.rlim_cur < bytes
+}
+
 pub(super) fn check_seals(fd: BorrowedFd<'_>) -> Result<(), Error> {
     // SAFETY: no pointers.
     let seals = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GET_SEALS) };
@@ -80,12 +88,13 @@ pub(super) struct Preamble {
     pub ranks: u32,
     pub bytes: u64,
     pub digest: u64,
+    pub arena: u64,
 }
 
 impl Preamble {
     /// Reads them from a file of `size` bytes.
     pub(super) fn read(fd: BorrowedFd<'_>, size: u64) -> Result<Preamble, Error> {
-        let mut words = [0u64; 4];
+        let mut words = [0u64; 5];
         if size < size_of_val(&words) as u64 {
             return Err(Error::Size { found: size, expected: size_of_val(&words) as u64 });
         }
@@ -96,20 +105,23 @@ impl Preamble {
                 .map_err(|source| Error::Os { call: "pread", source })?;
             *word = u64::from_ne_bytes(bytes);
         }
-        let [magic, second, bytes, digest] = words;
+        let [magic, second, bytes, digest, arena] = words;
         // Two 32-bit fields share the second word; their order in it is the machine's.
         let (version, ranks) = if cfg!(target_endian = "little") {
             (second as u32, (second >> 32) as u32)
         } else {
             ((second >> 32) as u32, second as u32)
         };
-        Ok(Preamble { magic, version, ranks, bytes, digest })
+        Ok(Preamble { magic, version, ranks, bytes, digest, arena })
     }
 }
 
-pub(super) fn map(fd: BorrowedFd<'_>, bytes: u64) -> Result<NonNull<u8>, Error> {
+/// Maps `bytes` bytes of the file from `offset` on.
+pub(crate) fn map(fd: BorrowedFd<'_>, offset: u64, bytes: u64) -> Result<NonNull<u8>, Error> {
     let refused = |source| Error::Refused { call: "mmap", bytes, source };
     let length = usize::try_from(bytes).map_err(|_| refused(io::Error::from_raw_os_error(libc::ENOMEM)))?;
+    let at =
+        libc::off_t::try_from(offset).map_err(|_| refused(io::Error::from_raw_os_error(libc::EOVERFLOW)))?;
     // SAFETY: a new mapping at an address of the kernel's choice replaces nothing.
     let base = unsafe {
         libc::mmap(
@@ -118,7 +130,7 @@ pub(super) fn map(fd: BorrowedFd<'_>, bytes: u64) -> Result<NonNull<u8>, Error> 
             libc::PROT_READ | libc::PROT_WRITE,
             libc::MAP_SHARED | libc::MAP_NORESERVE,
             fd.as_raw_fd(),
-            0,
+            at,
         )
     };
     if base == libc::MAP_FAILED {
@@ -129,13 +141,13 @@ pub(super) fn map(fd: BorrowedFd<'_>, bytes: u64) -> Result<NonNull<u8>, Error> 
 
 /// # Safety
 /// `base` is a mapping of `bytes` bytes made by `map`, to which nobody points any more.
-pub(super) unsafe fn unmap(base: NonNull<u8>, bytes: u64) {
+pub(crate) unsafe fn unmap(base: NonNull<u8>, bytes: u64) {
     // SAFETY: the caller's promise.
     let _cannot_fail = unsafe { libc::munmap(base.as_ptr().cast(), bytes as usize) };
 }
 
 /// Allocates a range of the file, so that touching it never fails. Not for handlers.
-pub(super) fn allocate(fd: BorrowedFd<'_>, offset: u64, bytes: u64) -> io::Result<()> {
+pub(crate) fn allocate(fd: BorrowedFd<'_>, offset: u64, bytes: u64) -> io::Result<()> {
     in_steps(offset, bytes, |at, step| {
         // SAFETY: no pointers.
         match unsafe { libc::fallocate(fd.as_raw_fd(), 0, at as libc::off_t, step as libc::off_t) } {
@@ -145,9 +157,19 @@ pub(super) fn allocate(fd: BorrowedFd<'_>, offset: u64, bytes: u64) -> io::Resul
     })
 }
 
+/// Gives the memory of a range of the file back: a hole again, which reads as zeros. Not for handlers.
+pub(crate) fn give_back(fd: BorrowedFd<'_>, offset: u64, bytes: u64) -> io::Result<()> {
+    let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+    // SAFETY: no pointers.
+    match unsafe { libc::fallocate(fd.as_raw_fd(), mode, offset as libc::off_t, bytes as libc::off_t) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// Has a mapped range that is allocated found by the processor from now on, without a fault for each page. Kernels before 5.14 do not
 /// know how; the faults come then. Not for handlers.
-pub(super) fn populate(at: *mut u8, bytes: u64) {
+pub(crate) fn populate(at: *mut u8, bytes: u64) {
     // SAFETY: a range of a mapping of this process, whose content this leaves as it is.
     let _or_faults = unsafe { libc::madvise(at.cast(), bytes as usize, libc::MADV_POPULATE_WRITE) };
 }

@@ -10,7 +10,7 @@ use crate::lane::LaneHead;
 /// "tocsin" and two bytes that no text file has.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"tocsin\x1a\x00");
 /// Changes with every change of layout or protocol that the digest does not notice.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 
 /// Words of a bitmap of ranks.
 pub(crate) const RANK_WORDS: usize = MAX_RANKS as usize / 64;
@@ -20,7 +20,7 @@ pub(crate) type Ranks = [AtomicU64; RANK_WORDS];
 /// A private copy of one.
 pub(crate) type RanksCopy = [u64; RANK_WORDS];
 
-/// At offset 0. The first five fields are written before the segment is passed on and never again; an
+/// At offset 0. The first six fields are written before the segment is passed on and never again; an
 /// attaching process reads them with `pread`, before it maps anything.
 #[repr(C)]
 #[derive(Debug)]
@@ -30,6 +30,8 @@ pub(crate) struct Header {
     pub ranks: AtomicU32,
     pub bytes: AtomicU64,
     pub digest: AtomicU64,
+    /// Bytes of the heap that each rank has.
+    pub arena: AtomicU64,
     pub shared: Shared,
 }
 
@@ -41,6 +43,8 @@ pub(crate) struct Shared {
     pub epoch: AtomicU64,
     /// Bit 32: aborted, with the exit code in the low half.
     pub abort: AtomicU64,
+    /// 1 once somebody has allocated from the heap.
+    pub heap_used: AtomicU32,
 }
 
 /// One per rank.
@@ -68,6 +72,8 @@ pub(crate) struct State {
     pub process: AtomicU32,
     pub probe_value: AtomicU64,
     pub probe_address: AtomicU64,
+    /// Where in the rank's memory the heap lies, once it reaches others' buffers there; else 0.
+    pub heap: AtomicU64,
 }
 
 #[repr(C, align(128))]

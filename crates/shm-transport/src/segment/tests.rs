@@ -59,7 +59,11 @@ fn every_forgery_is_refused_with_its_own_error() {
         (forged(size, ALL, 0, 0x1234), |e| matches!(e, Error::Magic { found: 0x1234 }), "0x0000000000001234"),
         (memfd(size, ALL).into(), |e| matches!(e, Error::Magic { found: 0 }), "not a tocsin segment"),
         (forged(size, ALL, 8, 99 | 3 << 32), |e| matches!(e, Error::Version { found: 99, .. }), "version 99"),
-        (forged(size, ALL, 8, 1 | 4 << 32), |e| matches!(e, Error::RankCount { found: 4, .. }), "4 ranks"),
+        (
+            forged(size, ALL, 8, u64::from(VERSION) | 4 << 32),
+            |e| matches!(e, Error::RankCount { found: 4, .. }),
+            "4 ranks",
+        ),
         (forged(size, ALL, 24, 5), |e| matches!(e, Error::Layout { found: 5, .. }), "same version"),
         (forged(size, ALL, 16, 77), |e| matches!(e, Error::Size { found: 77, .. }), "77 bytes"),
         (forged(size - 4096, ALL, 0, 0), |e| matches!(e, Error::Size { .. }), "layout needs"),

@@ -13,7 +13,7 @@ use crate::segment::layout::State;
 /// Which single copies an endpoint may use; what none of them reaches goes through the Bulk lane.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Strategies {
-    /// Plain copies between ranks of one process.
+    /// Plain copies: between ranks of one process, and from and to the heap.
     pub direct: bool,
     /// Copies by the kernel.
     pub cma: bool,
@@ -180,6 +180,7 @@ mod tests {
             process: AtomicU32::new(0),
             probe_value: AtomicU64::new(0),
             probe_address: AtomicU64::new(0),
+            heap: AtomicU64::new(0),
         }
     }
 

@@ -5,6 +5,7 @@ use crate::BackendKind;
 use crate::config::size::parse_size;
 use crate::error::Error;
 use crate::tune::{EAGER_LIMIT, Table, Tuning};
+use tocsin_shm_transport::MAX_HEAP;
 
 /// One environment variable.
 #[derive(Debug)]
@@ -92,13 +93,25 @@ pub static VARIABLES: &[Variable] = &[
         name: "TOCSIN_LMT",
         values: "auto, direct, cma, double",
         default: "auto",
-        meaning: "how large messages travel: in one copy between ranks of one process (direct), in one copy by the kernel (cma), or through shared memory (double), which is also the way where the one asked for does not work; auto takes that, too, where both ranks wait",
+        meaning: "how large messages travel: in one copy between ranks of one process and from and to the shared heap (direct), in one copy by the kernel (cma), or through shared memory (double), which is also the way where the one asked for does not work; auto takes that, too, where both ranks wait",
         internal: false,
         set: |c, v| {
             c.lmt = Lmt::named(v)?;
             Some(())
         },
         get: |c| Some(c.lmt.name().into()),
+    },
+    Variable {
+        name: "TOCSIN_HEAP",
+        values: "a size such as 4G, or 0; of all ranks together 16384G at most",
+        default: "the machine's memory",
+        meaning: "how much each rank may allocate from the world's shared heap (`Comm::alloc`, tocsin_alloc), whose buffers ranks copy from and to directly; 0: there is none. It takes memory as it is used",
+        internal: false,
+        set: |c, v| {
+            c.heap = Some(parse_size(v).filter(|&n| n as u64 <= MAX_HEAP)?);
+            Some(())
+        },
+        get: |c| c.heap.map(|bytes| bytes.to_string()),
     },
     Variable {
         name: TUNE,

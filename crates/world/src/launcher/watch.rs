@@ -77,7 +77,9 @@ pub(super) fn run(
 impl<'a> World<'a> {
     fn start(launch: &'a Launch) -> Result<World<'a>, Error> {
         let seats = launch.config.seats(launch.ranks)?;
-        let segment = Arc::new(Segment::create(launch.ranks).map_err(segment_error)?);
+        let arena = launch.config.arena(launch.ranks);
+        let segment = Segment::create_with_heap(launch.ranks, arena).map_err(segment_error)?;
+        let segment = Arc::new(segment);
         let outputs = launch.tag_output.then(Outputs::new);
         let mut world = World {
             launch,
