@@ -238,7 +238,7 @@ impl Arguments<'_> {
 
     /// The size by which an algorithm is chosen, as far as all ranks know it: the whole buffer of a broadcast or
     /// reduction, the block or part per rank of the others, on average where lengths differ.
-    pub(crate) fn size_bytes(&self) -> usize {
+    pub fn size_bytes(&self) -> usize {
         match self {
             Arguments::Ibarrier => 0,
             Arguments::Ibcast { bytes, .. } => *bytes,

@@ -227,8 +227,8 @@ pub fn choose(arguments: &Arguments, ranks: u32) -> &'static Algorithm {
     let bytes = arguments.size_bytes();
     let name = match arguments.operation() {
         Operation::Ibarrier => "dissemination",
-        // Two ranks copy in and out at once, segment by segment.
-        Operation::Ibcast if bytes >= 512 << 10 || ranks == 2 && bytes > 64 << 10 => "chain",
+        // Two ranks copy in and out at once by themselves, piece by piece.
+        Operation::Ibcast if bytes >= 512 << 10 && ranks > 2 => "chain",
         Operation::Ibcast => "binomial",
         // The root alone, while its messages are few: blocks move once.
         Operation::Iscatter | Operation::Igather if ranks <= 4 || bytes >= 16 << 10 => "linear",

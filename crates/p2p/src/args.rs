@@ -88,6 +88,9 @@ pub struct Config {
     /// to copy: one copies in while the other copies out, which is quicker than two that copy half of it each by system calls. Not where
     /// the two may have to share a core.
     pub pipelines: bool,
+    /// Shortest message of a collective in bytes that a rank which has begun to copy it alone asks for anew, in pieces, because both wait by
+    /// now; with [`pipelines`](Self::pipelines).
+    pub pieces_from: u64,
     /// Unexpected messages that there is room for from the start, per class.
     pub unexpected_messages: usize,
     /// 512-byte blocks for their payloads from the start, per class. Payloads of at most 64 bytes need none.
@@ -108,6 +111,7 @@ impl Default for Config {
             coll_eager_max: 65536,
             single_copy_from: 0,
             pipelines: false,
+            pieces_from: 128 << 10,
             unexpected_messages: 1024,
             unexpected_blocks: 1024,
             unexpected_limit: 256 << 20,

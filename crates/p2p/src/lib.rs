@@ -111,6 +111,8 @@ pub struct P2p<T> {
     single_copy_from: u64,
     /// See [`Config::pipelines`].
     pipelines: bool,
+    /// See [`Config::pieces_from`].
+    pieces_from: u64,
     /// See [`Config::publish`].
     publishes: bool,
     /// Longest payload of a DATA packet.
@@ -166,6 +168,10 @@ pub struct P2p<T> {
     context: Context,
     /// A user's thread, that waits for what it does now.
     waits: bool,
+    /// Who posts now stays as long as pieces come or go.
+    stays: bool,
+    /// The receive that has last asked for pieces.
+    pieces: Option<Id>,
     /// Where messages are recorded, if they are.
     trace: Option<Arc<Trace>>,
 }
@@ -219,6 +225,7 @@ impl<T: Transport> P2p<T> {
             waiting_eager_max: config.waiting_eager_max.min(eager).min(PIECE),
             single_copy_from: config.single_copy_from,
             pipelines: config.pipelines,
+            pieces_from: config.pieces_from,
             publishes: config.publish,
             piece,
             longest: eager.max(coll),
@@ -250,6 +257,8 @@ impl<T: Transport> P2p<T> {
             met_in_hand: 0,
             context: Context::User,
             waits: false,
+            stays: false,
+            pieces: None,
             trace: None,
             transport,
         })
@@ -271,6 +280,13 @@ impl<T: Transport> P2p<T> {
     #[inline]
     pub fn set_waits(&mut self, waits: bool) {
         self.waits = waits;
+    }
+
+    /// Says whether the user's thread that posts next [stays](Self::has_pieces) where a peer waits for it.
+    #[inline]
+    pub fn set_stays(&mut self, stays: bool) {
+        self.stays = stays;
+        self.pieces = None;
     }
 
     /// Longest message of a class that travels eagerly, in bytes. Handler-safe.

@@ -257,6 +257,8 @@ impl<T: Transport> P2p<T> {
             kind::ABORT_SEND => match self
                 .named(header.a, peer, State::RecvData)
                 .or_else(|| self.named(header.a, peer, State::RecvShared))
+                // It has asked for pieces after all, or is about to.
+                .or_else(|| self.named(header.a, peer, State::RecvOwes))
             {
                 Some(id) => {
                     let (tag, context) = self.requests.get(id).map_or((0, 0), |r| (r.tag, r.context));

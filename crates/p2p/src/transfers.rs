@@ -25,7 +25,7 @@
 
 use core::ptr::NonNull;
 
-use tocsin_progress::{Budget, Code, Id, Outcome};
+use tocsin_progress::{Budget, Code, Context, Id, Outcome};
 use tocsin_sync::atomic::{Ordering, fence};
 use tocsin_transport::transfer::{Claim, RECORDS, chunk_bytes, chunks, next_chunk};
 use tocsin_transport::{Class, Header, PeerState, Reach, Record, SendOutcome, Transport, Urgency, kind};
@@ -150,6 +150,29 @@ impl<T: Transport> P2p<T> {
             && (peer_waits || class == Class::Eager && self.transport.is_waiting(peer))
     }
 
+    /// Whether a message of a collective that this rank pulls had better come in pieces after all, because threads of both wait by now, and
+    /// little of it is copied.
+    fn is_better_in_pieces(&self, id: Id) -> bool {
+        self.pipelines
+            && (self.waits || self.stays && self.context == Context::User)
+            && self.requests.get(id).is_some_and(|request| {
+                request.class == Class::Coll
+                    && request.reach == Reach::Kernel
+                    && request.total >= self.pieces_from
+                    && request.done <= request.total / 4
+                    && self.transport.is_committed(request.peer)
+            })
+    }
+
+    /// Whether large messages of collectives are under way in pieces, between this rank and one that waits.
+    pub fn has_pieces(&self) -> bool {
+        self.pieces.is_some_and(|id| self.requests.get(id).is_some_and(|r| r.state == State::RecvData))
+            || self.transport.connected().iter().any(|peer| {
+                let sends = self.peers.get(*peer as usize).is_some_and(|state| !state.bulk.is_empty());
+                sends && self.transport.is_committed(*peer)
+            })
+    }
+
     /// Decides whether a matched receive takes an offer.
     pub(crate) fn accept(&mut self, id: Id, offer: Offer) {
         let Some(request) = self.requests.get(id) else { return };
@@ -263,6 +286,12 @@ impl<T: Transport> P2p<T> {
                     part.worked |= self.fall_back(id);
                     return part;
                 }
+            }
+            if !sending && self.is_better_in_pieces(id) {
+                record.close(ticket, true);
+                self.pieces = Some(id);
+                part.worked |= self.fall_back(id);
+                return part;
             }
             // Asked for each chunk: the peer may have come to wait meanwhile.
             if self.requests.get(id).is_none_or(|r| self.leaves_to_peer(r, budget.is_in_passing())) {

@@ -124,6 +124,69 @@ fn a_sender_in_a_collective_must_have_said_that_it_waits() {
     }
 }
 
+/// Who waits for a collective, or stays after its post, asks for pieces of what another one that waits has only announced.
+#[test]
+fn a_receiver_in_a_collective_asks_for_pieces_of_one_that_waits() {
+    let through = |ranks: &mut [P2p<Loopback>], waits, before| {
+        through_lanes_in(Class::Coll, ranks, waits, false, before)
+    };
+    for before in [false, true] {
+        let mut ranks = pair(Reach::Kernel, pipelines());
+        for committed in [true, false, true] {
+            ranks[1].transport_mut().set_committed(0, committed);
+            let bytes = if committed { LEN as u64 } else { 0 };
+            assert_eq!(through(&mut ranks, [true, true], before), bytes, "{before} {committed}");
+            assert!(!ranks[1].has_pieces());
+            // A handler pulls.
+            assert_eq!(through(&mut ranks, [true, false], before), 0);
+            ranks[1].set_stays(true);
+            assert_eq!(through(&mut ranks, [true, true], before), bytes);
+            ranks[1].set_stays(false);
+        }
+        for (reach, config) in [
+            (Reach::Direct, pipelines()),
+            (Reach::Kernel, Config::default()),
+            (Reach::Kernel, Config { pieces_from: LEN as u64 + 1, ..pipelines() }),
+        ] {
+            let mut ranks = pair(reach, config);
+            ranks[1].transport_mut().set_committed(0, true);
+            assert_eq!(through(&mut ranks, [true, true], before), 0, "{reach:?} {config:?}");
+        }
+    }
+}
+
+/// Who has only posted a collective pulls, unless it stays: then until the pieces are there.
+#[test]
+fn who_stays_after_a_post_knows_for_how_long() {
+    for stays in [false, true] {
+        let mut ranks = pair(Reach::Kernel, pipelines());
+        ranks[1].transport_mut().set_committed(0, true);
+        ranks[0].transport_mut().set_committed(1, true);
+        let (data, mut target) = (text(7, LEN), Target::new(LEN));
+        let buf = ConstBuf::contiguous(data.as_ptr(), data.len());
+        let (mode, class) = (Mode::Standard, Class::Coll);
+        let send = SendArgs { context: 0, dest: 1, tag: 1, buf, mode, class, cookie: 0 };
+        let recv =
+            RecvArgs { context: 0, source: Some(0), tag: Some(1), buf: target.buf(), class, cookie: 0 };
+        // SAFETY: the data live longer.
+        let sent = unsafe { ranks[0].isend(send) }.unwrap();
+        ranks[1].set_stays(stays);
+        // SAFETY: the target lives longer.
+        let received = unsafe { ranks[1].irecv(recv) }.unwrap();
+        pass(&mut ranks[1], false);
+        assert_eq!(ranks[1].has_pieces(), stays);
+        assert_eq!(outcome(&ranks[1], received).is_some(), !stays, "the pull is over with the pass");
+        while outcome(&ranks[1], received).is_none() {
+            assert!(ranks[1].has_pieces());
+            pass(&mut ranks[0], true);
+            pass(&mut ranks[1], true);
+        }
+        pass(&mut ranks[0], true);
+        assert_eq!(outcome(&ranks[0], sent).unwrap().code, Code::Ok);
+        assert!(target.bytes() == data && !ranks[1].has_pieces() && !ranks[0].has_pieces());
+    }
+}
+
 /// Who waits sends pieces that the other can copy out meanwhile; a handler takes as much as it may.
 #[test]
 fn pieces_are_short_for_who_waits() {

@@ -53,6 +53,7 @@ mod handler;
 mod serve;
 mod spin;
 mod wait;
+pub use wait::Looking;
 mod yields;
 
 use credit::Credit;

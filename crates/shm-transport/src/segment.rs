@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 
 use tocsin_doorbell::Descriptor;
-use tocsin_sync::atomic::{AtomicU64, Ordering};
+use tocsin_sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use tocsin_transport::transfer::RECORDS;
 use tocsin_transport::{Class, Publication, Record};
 
@@ -192,6 +192,16 @@ impl Segment {
         }
     }
 
+    /// Says that one more thread of a rank waits for a collective, until the answer is dropped. Of a rank that does not exist nothing
+    /// is said.
+    pub fn commit(&self, rank: u32) -> Commitment<'_> {
+        let count = self.block(rank).map(|block| &block.state.committed);
+        if let Some(count) = count {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+        Commitment { count }
+    }
+
     /// Marks a rank dead, unless it has finalized or is dead already; whether this call did it. Changes the
     /// epoch if so.
     pub fn mark_dead(&self, rank: u32) -> bool {
@@ -352,6 +362,20 @@ impl Segment {
 
     pub(crate) fn allocate(&self, (offset, bytes): (u64, u64)) -> Result<(), (u64, std::io::Error)> {
         file::allocate(self.fd.as_fd(), offset, bytes).map_err(|source| (bytes, source))
+    }
+}
+
+/// A thread waits for a collective.
+#[derive(Debug)]
+pub struct Commitment<'a> {
+    count: Option<&'a AtomicU32>,
+}
+
+impl Drop for Commitment<'_> {
+    fn drop(&mut self) {
+        if let Some(count) = self.count {
+            count.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 }
 

@@ -864,6 +864,11 @@ unsafe impl Transport for ShmTransport {
         }
     }
 
+    fn is_committed(&self, peer: u32) -> bool {
+        // SYNC POINT: Relaxed: nothing is read by virtue of it; a late value has a message copied otherwise.
+        self.segment.block(peer).is_some_and(|block| block.state.committed.load(Ordering::Relaxed) > 0)
+    }
+
     fn is_waiting(&self, peer: u32) -> bool {
         let Some(block) = self.segment.block(peer) else { return false };
         let attention = block.descriptor.attention();

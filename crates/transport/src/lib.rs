@@ -312,4 +312,10 @@ pub unsafe trait Transport: Send {
     fn is_waiting(&self, _peer: u32) -> bool {
         false
     }
+
+    /// Whether a thread of `peer` waits for a collective and, as long as that moves, stays: a hint, which says more than
+    /// [`is_waiting`](Self::is_waiting), that is true of who looks for a moment only. Handler-safe.
+    fn is_committed(&self, _peer: u32) -> bool {
+        false
+    }
 }

@@ -135,6 +135,7 @@ fn build(n: u32, limits: Limits, reach: Reach, shares: bool) -> Vec<Loopback> {
             rings: vec![0; n as usize],
             starved: vec![[false; 4]; n as usize],
             waiting: vec![false; n as usize],
+            committed: vec![false; n as usize],
             comes: None,
             come: AtomicU64::new(0),
             seen_epoch: 1,
@@ -160,6 +161,7 @@ pub struct Loopback {
     rings: Vec<u64>,
     starved: Vec<[bool; 4]>,
     waiting: Vec<bool>,
+    committed: Vec<bool>,
     /// See [`set_coming`](Loopback::set_coming): how much more there is at each look, and how much there is.
     comes: Option<u64>,
     come: AtomicU64,
@@ -196,6 +198,13 @@ impl Loopback {
     /// Says whether this endpoint takes `peer` for one that waits in the library.
     pub fn set_waiting(&mut self, peer: u32, waits: bool) {
         if let Some(entry) = self.waiting.get_mut(peer as usize) {
+            *entry = waits;
+        }
+    }
+
+    /// Says whether this endpoint takes `peer` for one that waits for a collective.
+    pub fn set_committed(&mut self, peer: u32, waits: bool) {
+        if let Some(entry) = self.committed.get_mut(peer as usize) {
             *entry = waits;
         }
     }
@@ -460,6 +469,10 @@ unsafe impl Transport for Loopback {
         // SAFETY: the caller vouches for both ends.
         unsafe { core::ptr::copy_nonoverlapping(from, to as *mut u8, len) };
         true
+    }
+
+    fn is_committed(&self, peer: u32) -> bool {
+        self.committed.get(peer as usize).copied().unwrap_or(false)
     }
 
     fn is_waiting(&self, peer: u32) -> bool {

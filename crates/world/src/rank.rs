@@ -27,6 +27,9 @@ const STUCK: Duration = Duration::from_secs(1);
 /// How often a waiter behind a full pool looks at it.
 const WATCH: Duration = Duration::from_millis(100);
 
+/// Who stays for pieces of large messages goes when none has moved for this long.
+const STALLED: Duration = Duration::from_micros(50);
+
 /// What every communicator and request of a rank shares.
 #[derive(Debug)]
 pub(crate) struct Rank {
@@ -278,6 +281,8 @@ impl Rank {
         timeout: Option<Duration>,
     ) -> bool {
         let ends = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let commits = need.iter().any(|need| matches!(need, Need::Collective));
+        let _committed = commits.then(|| self.segment.commit(self.rank));
         let mut full: Option<FullPool> = None;
         loop {
             let left = ends.map(|end| end.saturating_duration_since(Instant::now()));
@@ -325,6 +330,31 @@ impl Rank {
                 return false;
             }
         }
+    }
+
+    /// After the post of a collective: makes progress as long as pieces of large messages come from or go to ranks that wait, which would
+    /// else be copied here alone, and for longer.
+    pub(crate) fn stay(&self) {
+        let mut state = self.enter();
+        if !state.p2p.has_pieces() {
+            state.p2p.set_stays(false);
+            return;
+        }
+        drop(state);
+        let moved = || {
+            let counters = self.enter().p2p.counters();
+            counters.bytes_sent.wrapping_add(counters.bytes_received)
+        };
+        let mut before = None;
+        // The wait says to the peers that somebody stays.
+        while !self.wait_until(&[Need::Collective], || !self.enter().p2p.has_pieces(), Some(STALLED)) {
+            let now = moved();
+            if before == Some(now) {
+                break;
+            }
+            before = Some(now);
+        }
+        self.enter().p2p.set_stays(false);
     }
 
     /// A full pool of unexpected messages blocks the very message that is waited for: makes room for it. Who calls this

@@ -59,6 +59,14 @@ impl RankState {
     }
 }
 
+impl RankState {
+    /// A post has failed: nobody stays for what it would have sent and received.
+    pub(crate) fn stays_not<E>(&mut self, error: E) -> E {
+        self.p2p.set_stays(false);
+        error
+    }
+}
+
 // SAFETY: - p2p, nbc and transport promise handler safety of the methods used here; this only calls them.
 unsafe impl Work for RankState {
     #[inline]

@@ -429,6 +429,16 @@ impl Nbc {
         self.failures != messages.failures()
     }
 
+    /// Length in bytes of the longest message of a prepared schedule; 0 if it is none.
+    pub fn longest_message(&self, id: Id) -> usize {
+        let schedule = self.slots.get(id).and_then(|active| active.schedule.as_deref());
+        let lengths = schedule.into_iter().flat_map(|schedule| &schedule.steps).map(|step| match step.kind {
+            Kind::Send { bytes, .. } | Kind::Recv { bytes, .. } => bytes,
+            _ => 0,
+        });
+        lengths.max().unwrap_or(0)
+    }
+
     /// Bytes copied and combined so far, by who did it.
     pub fn copied(&self) -> Copied {
         self.copied

@@ -54,6 +54,7 @@ pub fn tight_config() -> Config {
         unexpected_blocks: 1,
         unexpected_limit: 8 << 20,
         pipelines: false,
+        pieces_from: 0,
         publish: true,
     }
 }
@@ -117,6 +118,7 @@ impl World {
         };
         for end in ends.iter_mut().filter(|_| all_wait()) {
             (0..n).for_each(|peer| end.set_waiting(peer, true));
+            (0..n).for_each(|peer| end.set_committed(peer, true));
         }
         let ranks = ends.into_iter().map(|end| P2p::new(end, config).unwrap()).collect();
         World { ranks, passes: 0, _registration: thread::register(std::ptr::null()).ok() }

@@ -68,7 +68,28 @@ impl Drop for Polling<'_> {
     }
 }
 
+/// A thread of the rank looks by itself until this is dropped, which looks once more.
+#[derive(Debug)]
+pub struct Looking<'a, W: Work>(&'a Engine<W>);
+
+impl<W: Work> Drop for Looking<'_, W> {
+    fn drop(&mut self) {
+        self.0.own().end_poll();
+        // As at the end of a wait: what was published meanwhile was not announced to anybody else.
+        if self.0.look(Budget::of(Context::User)) == Some(Pass::More) {
+            self.0.come_back(USER_CONTINUE_NS);
+        }
+    }
+}
+
 impl<W: Work> Engine<W> {
+    /// Says that this thread, which posts something that takes long, looks by itself: nobody has to ring the rank meanwhile.
+    /// To be dropped before the thread waits for anything, since nobody wakes a rank that looks. User threads only.
+    pub fn looking(&self) -> Looking<'_, W> {
+        self.own().begin_poll();
+        Looking(self)
+    }
+
     /// Makes progress until `done()`. False: the time-out came first. `done` is called often, between passes and
     /// not under the token; it must be cheap.
     ///

@@ -72,6 +72,8 @@ pub(crate) struct State {
     pub process: AtomicU32,
     pub probe_value: AtomicU64,
     pub probe_address: AtomicU64,
+    /// How many of the rank's threads wait for a collective: written by it alone.
+    pub committed: AtomicU32,
     /// Where in the rank's memory the heap lies, once it reaches others' buffers there; else 0.
     pub heap: AtomicU64,
 }

@@ -180,6 +180,7 @@ mod tests {
             process: AtomicU32::new(0),
             probe_value: AtomicU64::new(0),
             probe_address: AtomicU64::new(0),
+            committed: AtomicU32::new(0),
             heap: AtomicU64::new(0),
         }
     }

@@ -8,6 +8,7 @@ use std::ptr::NonNull;
 use tocsin_nbc::Posted;
 use tocsin_nbc::board::Call;
 use tocsin_nbc::table::{self, Arguments, Origin};
+use tocsin_progress::engine::Looking;
 use tocsin_progress::{Entered, Id};
 
 use super::{COLLECTIVE, Comm};
@@ -15,6 +16,9 @@ use crate::error::Error;
 use crate::outcome::collective_error;
 use crate::request::{Kind, RawRequest};
 use crate::state::RankState;
+
+/// From which size in bytes on who posts looks by itself meanwhile, and stays while pieces of its messages are under way.
+const LARGE: usize = 128 << 10;
 
 impl Comm {
     /// Starts a barrier.
@@ -67,29 +71,59 @@ impl Comm {
             // SAFETY: - the buffers: promised by the caller.
             return unsafe { self.start_on_board(operation, &call) };
         }
+        let large = arguments.size_bytes() >= LARGE;
+        let looking = self.looking(large);
         // Counted under the token, and only for what is posted: ranks that were refused alike stay in step.
         if let Some(origin) = Origin::new(&self.inner.group, arguments, algorithm) {
-            let mut guard = self.enter_collectives(operation)?;
+            let mut guard = self.enter_collectives(operation, large)?;
             let (state, context, sequence) = (&mut *guard, self.context() | COLLECTIVE, self.sequence());
             // SAFETY: - the buffers: promised by the caller.
             let posted = unsafe { state.nbc.post_again(&mut state.p2p, &origin, context, sequence) };
-            if let Some(id) = posted.map_err(refused)? {
-                return self.posted(guard, operation, id);
+            match posted {
+                Ok(None) => {}
+                Ok(Some(id)) => return self.posted(guard, operation, id, looking),
+                Err(error) => return Err(refused(state.stays_not(error))),
             }
         }
         let schedule = table::compile(&self.inner.group, arguments, algorithm).map_err(refused)?;
-        let mut guard = self.enter_collectives(operation)?;
+        let mut guard = self.enter_collectives(operation, large)?;
         let (state, context, sequence) = (&mut *guard, self.context() | COLLECTIVE, self.sequence());
         // SAFETY: - the buffers: promised by the caller.
         let posted = unsafe { state.nbc.post(&mut state.p2p, schedule, context, sequence) };
-        let id = posted.map_err(refused)?;
-        self.posted(guard, operation, id)
+        let id = posted.map_err(|error| refused(state.stays_not(error)))?;
+        self.posted(guard, operation, id, looking)
     }
 
-    /// Enters the engine to post a collective.
-    fn enter_collectives(&self, operation: &'static str) -> Result<Entered<'_, RankState>, Error> {
-        let guard = self.shared().enter_open(operation)?;
-        if guard.p2p.is_revoked(self.context()) { Err(Error::Revoked { operation }) } else { Ok(guard) }
+    /// Enters the engine to post a collective; a large one by a thread that [stays](Self::leave).
+    fn enter_collectives(
+        &self,
+        operation: &'static str,
+        large: bool,
+    ) -> Result<Entered<'_, RankState>, Error> {
+        let mut guard = self.shared().enter_open(operation)?;
+        if guard.p2p.is_revoked(self.context()) {
+            return Err(Error::Revoked { operation });
+        }
+        if large {
+            guard.p2p.set_stays(true);
+            guard.p2p.prepare_shared();
+        }
+        Ok(guard)
+    }
+
+    /// A large collective takes long to post, since whatever is there is copied: peers need not ring for what comes meanwhile.
+    fn looking(&self, large: bool) -> Option<Looking<'_, RankState>> {
+        large.then(|| self.shared().engine.looking())
+    }
+
+    /// Leaves the engine after a post.
+    fn leave(&self, guard: Entered<'_, RankState>, looking: Option<Looking<'_, RankState>>) {
+        drop(guard);
+        if let Some(looking) = looking {
+            // Before anything that may sleep: nobody would wake a rank that looks by itself.
+            drop(looking);
+            self.shared().stay();
+        }
     }
 
     /// Counts what was posted, and leaves the engine.
@@ -98,10 +132,11 @@ impl Comm {
         guard: Entered<'_, RankState>,
         operation: &'static str,
         id: Id,
+        looking: Option<Looking<'_, RankState>>,
     ) -> Result<RawRequest, Error> {
         self.count();
         let completion = guard.nbc.completion(id).ok_or_else(|| lost(operation))?;
-        drop(guard);
+        self.leave(guard, looking);
         Ok(RawRequest::new(self.clone(), operation, Kind::Collective, id, completion, None))
     }
 
@@ -157,17 +192,21 @@ impl Comm {
     /// # Safety
     /// As [`start_raw`](Self::start_raw).
     pub(crate) unsafe fn start_again(&self, operation: &'static str, id: Id) -> Result<(), Error> {
-        let mut guard = self.shared().enter_open(operation)?;
+        let mut guard = self.enter_collectives(operation, false)?;
         let state = &mut *guard;
-        if state.p2p.is_revoked(self.context()) {
-            return Err(Error::Revoked { operation });
+        let large = state.nbc.longest_message(id) >= LARGE;
+        let looking = self.looking(large);
+        if large {
+            state.p2p.set_stays(true);
+            state.p2p.prepare_shared();
         }
         // Counted as in `start_raw`.
         let sequence = self.sequence();
         // SAFETY: - the buffers: promised by the caller.
         let started = unsafe { state.nbc.start(&mut state.p2p, id, sequence) };
-        started.map_err(|e| collective_error(operation, e))?;
+        started.map_err(|e| collective_error(operation, state.stays_not(e)))?;
         self.count();
+        self.leave(guard, looking);
         Ok(())
     }
 }
