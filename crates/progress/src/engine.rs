@@ -249,7 +249,15 @@ impl<W: Work> Engine<W> {
 
     #[inline]
     fn entered(&self, context: Context, begun: u64) -> Entered<'_, W> {
-        Entered { engine: self, context, touched: false, stays: false, begun, _not_send: PhantomData }
+        Entered {
+            engine: self,
+            context,
+            touched: false,
+            stays: false,
+            looks: false,
+            begun,
+            _not_send: PhantomData,
+        }
     }
 
     /// When a user thread comes in; 0 if nobody wants to know.
@@ -653,6 +661,8 @@ pub struct Entered<'a, W: Work> {
     touched: bool,
     /// The thread waits for what it has posted.
     stays: bool,
+    /// It is [`Looking`], and comes back for what is left.
+    looks: bool,
     /// [`Engine::stay_begins`].
     begun: u64,
     _not_send: PhantomData<*const ()>,
@@ -670,6 +680,12 @@ impl<W: Work> Entered<'_, W> {
     #[inline]
     pub fn stay(&mut self) {
         self.stays = true;
+    }
+
+    /// Says that this thread is [`Looking`], so that nobody need come back for what the drop leaves.
+    #[inline]
+    pub fn is_looking(&mut self) {
+        self.looks = true;
     }
 
     /// Glances until there is nothing to wait for, and makes passes when there is something else, without leaving: for
@@ -764,7 +780,7 @@ impl<W: Work> Drop for Entered<'_, W> {
         let begun = if self.stays { begun.waiting() } else { begun.in_passing() };
         // SAFETY: the token is ours, and the references lent end with `self`.
         let left = unsafe { self.engine.inside(self.context, false, self.touched, begun) };
-        if left.more {
+        if left.more && !self.looks {
             self.engine.come_back(USER_CONTINUE_NS);
         }
         self.engine.stay_ends(self.begun);

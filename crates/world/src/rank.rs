@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tocsin_doorbell::{Own, Receiver};
 use tocsin_p2p::{Class, Grown, P2p};
-use tocsin_progress::engine::{Engine, EngineConfig, Entered};
+use tocsin_progress::engine::{Engine, EngineConfig, Entered, Looking};
 use tocsin_progress::stats::{Snapshot, Stats};
 use tocsin_progress::{Code, Context, Id, Outcome, ProgressThread};
 use tocsin_shm_transport::{Life, Segment, ShmTransport};
@@ -27,8 +27,10 @@ const STUCK: Duration = Duration::from_secs(1);
 /// How often a waiter behind a full pool looks at it.
 const WATCH: Duration = Duration::from_millis(100);
 
-/// Who stays for pieces of large messages goes when none has moved for this long.
+/// Who stays for pieces of large messages goes when none has moved for this long...
 const STALLED: Duration = Duration::from_micros(50);
+/// ...of which one that sleeps is told after this.
+const ASLEEP: Duration = Duration::from_millis(1);
 
 /// What every communicator and request of a rank shares.
 #[derive(Debug)]
@@ -334,26 +336,28 @@ impl Rank {
 
     /// After the post of a collective: makes progress as long as pieces of large messages come from or go to ranks that wait, which would
     /// else be copied here alone, and for longer.
-    pub(crate) fn stay(&self) {
+    pub(crate) fn stay(&self, looking: Looking<'_, RankState>) {
+        // Before anything that may sleep: nobody would wake a rank that looks by itself. What it finds may come in pieces.
+        looking.go_on();
         let mut state = self.enter();
         if !state.p2p.has_pieces() {
             state.p2p.set_stays(false);
             return;
         }
+        state.is_looking();
         drop(state);
-        let moved = || {
-            let counters = self.enter().p2p.counters();
-            counters.bytes_sent.wrapping_add(counters.bytes_received)
-        };
-        let mut before = None;
-        // The wait says to the peers that somebody stays.
-        while !self.wait_until(&[Need::Collective], || !self.enter().p2p.has_pieces(), Some(STALLED)) {
-            let now = moved();
-            if before == Some(now) {
-                break;
+        let (mut moved, mut since) = (0, Instant::now());
+        let mut over = || {
+            let state = self.enter();
+            let counters = state.p2p.counters();
+            let bytes = counters.bytes_sent.wrapping_add(counters.bytes_received);
+            if bytes != moved {
+                (moved, since) = (bytes, Instant::now());
             }
-            before = Some(now);
-        }
+            !state.p2p.has_pieces() || since.elapsed() >= STALLED
+        };
+        // The wait says to the peers that somebody stays.
+        while !self.wait_until(&[Need::Collective], &mut over, Some(ASLEEP)) {}
         self.enter().p2p.set_stays(false);
     }
 

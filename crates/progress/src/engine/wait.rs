@@ -70,14 +70,25 @@ impl Drop for Polling<'_> {
 
 /// A thread of the rank looks by itself until this is dropped, which looks once more.
 #[derive(Debug)]
-pub struct Looking<'a, W: Work>(&'a Engine<W>);
+pub struct Looking<'a, W: Work> {
+    engine: &'a Engine<W>,
+    /// What is left is this thread's to come back for.
+    ends: bool,
+}
+
+impl<W: Work> Looking<'_, W> {
+    /// Drops it for who enters again at once, and whose leaving has what is left seen to.
+    pub fn go_on(mut self) {
+        self.ends = false;
+    }
+}
 
 impl<W: Work> Drop for Looking<'_, W> {
     fn drop(&mut self) {
-        self.0.own().end_poll();
+        self.engine.own().end_poll();
         // As at the end of a wait: what was published meanwhile was not announced to anybody else.
-        if self.0.look(Budget::of(Context::User)) == Some(Pass::More) {
-            self.0.come_back(USER_CONTINUE_NS);
+        if self.engine.look(Budget::of(Context::User)) == Some(Pass::More) && self.ends {
+            self.engine.come_back(USER_CONTINUE_NS);
         }
     }
 }
@@ -87,7 +98,7 @@ impl<W: Work> Engine<W> {
     /// To be dropped before the thread waits for anything, since nobody wakes a rank that looks. User threads only.
     pub fn looking(&self) -> Looking<'_, W> {
         self.own().begin_poll();
-        Looking(self)
+        Looking { engine: self, ends: true }
     }
 
     /// Makes progress until `done()`. False: the time-out came first. `done` is called often, between passes and

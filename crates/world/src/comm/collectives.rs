@@ -117,13 +117,11 @@ impl Comm {
     }
 
     /// Leaves the engine after a post.
-    fn leave(&self, guard: Entered<'_, RankState>, looking: Option<Looking<'_, RankState>>) {
+    fn leave(&self, mut guard: Entered<'_, RankState>, looking: Option<Looking<'_, RankState>>) {
+        let Some(looking) = looking else { return };
+        guard.is_looking();
         drop(guard);
-        if let Some(looking) = looking {
-            // Before anything that may sleep: nobody would wake a rank that looks by itself.
-            drop(looking);
-            self.shared().stay();
-        }
+        self.shared().stay(looking);
     }
 
     /// Counts what was posted, and leaves the engine.
