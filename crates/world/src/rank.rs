@@ -27,6 +27,9 @@ const STUCK: Duration = Duration::from_secs(1);
 /// How often a waiter behind a full pool looks at it.
 const WATCH: Duration = Duration::from_millis(100);
 
+/// For how long who has posted something large looks for those who post it at the same time, nanoseconds: less than the interrupt that it
+/// would else take.
+const TOGETHER_NS: u64 = 3_000;
 /// Who stays for pieces of large messages goes when none has moved for this long...
 const STALLED: Duration = Duration::from_micros(50);
 /// ...of which one that sleeps is told after this.
@@ -334,11 +337,13 @@ impl Rank {
         }
     }
 
-    /// After the post of a collective: makes progress as long as pieces of large messages come from or go to ranks that wait, which would
-    /// else be copied here alone, and for longer.
+    /// After the post of a collective: looks for those who post it at the same time, and makes progress as long as pieces of large messages come
+    /// from or go to ranks that wait or stay, too. Who did not would copy the same alone, and for longer, here or in handlers.
     pub(crate) fn stay(&self, looking: Looking<'_, RankState>) {
-        // Before anything that may sleep: nobody would wake a rank that looks by itself. What it finds may come in pieces.
-        looking.go_on();
+        // Peers that ask for pieces now find this rank here.
+        let _stays = self.segment.commit(self.rank);
+        // Before anything that may sleep: nobody would wake a rank that looks by itself.
+        looking.go_on(TOGETHER_NS);
         let mut state = self.enter();
         if !state.p2p.has_pieces() {
             state.p2p.set_stays(false);

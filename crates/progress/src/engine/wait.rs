@@ -30,6 +30,9 @@ use tocsin_sync::thread;
 /// Looks at the lanes per visit of a waiter, which holds the token meanwhile: some 100 ns.
 const LOOKS: u32 = if cfg!(loom) { 1 } else { 16 };
 
+/// How often a post that looks finds something before it leaves.
+const MEETINGS: u32 = 8;
+
 /// Gives the core away if somebody else wants it.
 pub(super) fn yield_now() {
     #[cfg(not(loom))]
@@ -77,9 +80,21 @@ pub struct Looking<'a, W: Work> {
 }
 
 impl<W: Work> Looking<'_, W> {
-    /// Drops it for who enters again at once, and whose leaving has what is left seen to.
-    pub fn go_on(mut self) {
+    /// Drops it for who enters again at once, and whose leaving has what is left seen to; after looks until nothing has been found for
+    /// `ns` nanoseconds, at most `MEETINGS` times: ranks that post together meet then, and not in handlers. Where ranks may have to share a
+    /// core, one look.
+    pub fn go_on(mut self, ns: u64) {
         self.ends = false;
+        let (meetings, ns) = if self.engine.config.yield_ns > 0 { (1, 0) } else { (MEETINGS, ns) };
+        for _ in 0..meetings {
+            let begun = now_ns();
+            while !matches!(self.engine.look(Budget::of(Context::User)), Some(Pass::Worked | Pass::More)) {
+                if now_ns().wrapping_sub(begun) >= ns {
+                    return;
+                }
+                tocsin_sync::atomic::spin_loop();
+            }
+        }
     }
 }
 
