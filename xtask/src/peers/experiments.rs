@@ -17,6 +17,8 @@ pub struct Experiment {
     pub ranks: u32,
     /// tocsin's ranks are threads; a peer's are processes always.
     pub threads: bool,
+    /// Buffers are allocated by the library: tocsin's shared heap, a peer's `MPI_Alloc_mem`.
+    pub allocated: bool,
     pub sizes: &'static [u64],
 }
 
@@ -24,22 +26,32 @@ const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
 /// In the order of the report.
-pub const EXPERIMENTS: [Experiment; 5] = [
+pub const EXPERIMENTS: [Experiment; 6] = [
     Experiment {
         name: "pingpong",
         bench: "pingpong",
         ranks: 2,
         threads: false,
+        allocated: false,
         sizes: &[8, KIB, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB],
     },
-    Experiment { name: "pingpong-threads", bench: "pingpong", ranks: 2, threads: true, sizes: &[MIB] },
-    Experiment { name: "pingpong-of-4", bench: "pingpong", ranks: 4, threads: false, sizes: &[KIB] },
-    Experiment { name: "ring-of-4", bench: "ring", ranks: 4, threads: false, sizes: &[KIB] },
+    Experiment {
+        name: "pingpong-allocated",
+        bench: "pingpong",
+        ranks: 2,
+        threads: false,
+        allocated: true,
+        sizes: &[64 * KIB, 256 * KIB, MIB, 4 * MIB],
+    },
+    Experiment { name: "pingpong-threads", bench: "pingpong", ranks: 2, threads: true, allocated: false, sizes: &[MIB] },
+    Experiment { name: "pingpong-of-4", bench: "pingpong", ranks: 4, threads: false, allocated: false, sizes: &[KIB] },
+    Experiment { name: "ring-of-4", bench: "ring", ranks: 4, threads: false, allocated: false, sizes: &[KIB] },
     Experiment {
         name: "overlap",
         bench: "overlap",
         ranks: 2,
         threads: false,
+        allocated: false,
         sizes: &[64 * KIB, 256 * KIB, MIB, 4 * MIB],
     },
 ];
@@ -57,6 +69,9 @@ impl Experiment {
         let kind = if self.threads { "thread" } else { "process" };
         let mut words = vec!["bench", self.bench, "--backend", "signal", "--json", "--kind", kind];
         words.extend(["--ranks", &ranks, "--sizes", &sizes]);
+        if self.allocated {
+            words.extend(["--buffers", "shared"]);
+        }
         if self.bench == "overlap" {
             words.extend(["--case", "recv,send,both", "--compute-us", "4x", "--rounds", "200"]);
         }
@@ -64,6 +79,11 @@ impl Experiment {
             words.extend(["--bind", "none"]);
         }
         on_two_cores(self.ranks, &program, &words)
+    }
+
+    /// What `peers.c` is to measure.
+    pub fn of_peers(&self) -> &'static str {
+        if self.allocated { "pingpong-allocated" } else { self.bench }
     }
 
     pub fn size_words(&self) -> Vec<String> {
@@ -75,7 +95,7 @@ impl Experiment {
         let of_best = |most| Some(Asked::OfBest(most));
         match (self.name, case, figure) {
             // Bandwidths are the inverse of these.
-            ("pingpong", _, "half_rtt_us_p50") => match size {
+            ("pingpong" | "pingpong-allocated", _, "half_rtt_us_p50") => match size {
                 ..=8 => of_best(0.75),
                 9..65_536 => of_best(1.05),
                 65_536..MIB => of_best(1.0),

@@ -155,7 +155,7 @@ impl Peer {
     pub fn command(&self, experiment: &Experiment) -> Command {
         let sizes = experiment.size_words();
         let words: Vec<&str> =
-            std::iter::once(experiment.bench).chain(sizes.iter().map(String::as_str)).collect();
+            std::iter::once(experiment.of_peers()).chain(sizes.iter().map(String::as_str)).collect();
         self.run(experiment.ranks, &words)
     }
 

@@ -45,9 +45,28 @@ static void others_wait(void)
 		MPI_Recv(&nothing, 0, MPI_BYTE, 0, OVER, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 }
 
-static void pingpong(size_t bytes)
+// A buffer from malloc, or from the library.
+static char *buffer_of(size_t bytes, int allocated)
 {
-	char *out = malloc(bytes + 1), *in = malloc(bytes + 1);
+	char *buffer = NULL;
+	if (allocated)
+		MPI_Alloc_mem(bytes, MPI_INFO_NULL, &buffer);
+	else
+		buffer = malloc(bytes);
+	return buffer;
+}
+
+static void free_buffer(char *buffer, int allocated)
+{
+	if (allocated)
+		MPI_Free_mem(buffer);
+	else
+		free(buffer);
+}
+
+static void pingpong(size_t bytes, int allocated)
+{
+	char *out = buffer_of(bytes + 1, allocated), *in = buffer_of(bytes + 1, allocated);
 	int trips = bytes > 65536 ? 20 : 500;
 	double halves[BATCHES];
 	memset(in, 0, bytes + 1);
@@ -70,8 +89,8 @@ static void pingpong(size_t bytes)
 	if (rank == 0)
 		printf("{\"bench\":\"pingpong\",\"ranks\":%d,\"size_bytes\":%zu,\"half_rtt_us_p50\":%.4f}\n", ranks, bytes,
 		       median(halves, BATCHES));
-	free(out);
-	free(in);
+	free_buffer(out, allocated);
+	free_buffer(in, allocated);
 }
 
 // A message goes round all ranks, each of which rewrites its own before it sends that on.
@@ -185,14 +204,14 @@ int main(int count, char **words)
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &ranks);
 	if (count < 3) {
-		fprintf(stderr, "usage: peers pingpong|ring|overlap SIZE...\n");
+		fprintf(stderr, "usage: peers pingpong|pingpong-allocated|ring|overlap SIZE...\n");
 		MPI_Abort(MPI_COMM_WORLD, 2);
 	}
 	calibrate();
 	for (int i = 2; i < count; i++) {
 		size_t bytes = strtoull(words[i], NULL, 10);
-		if (strcmp(words[1], "pingpong") == 0)
-			pingpong(bytes);
+		if (strncmp(words[1], "pingpong", 8) == 0)
+			pingpong(bytes, strcmp(words[1], "pingpong") != 0);
 		else if (strcmp(words[1], "ring") == 0)
 			ring(bytes);
 		else
