@@ -53,6 +53,7 @@ pub fn placement_refusal() -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Bind, Config};
 
     /// Two nodes, of processors 0 and 1 and of 2 and 3.
     fn two_nodes(name: &str) -> MemoryNodes {
@@ -99,6 +100,21 @@ mod tests {
             let segment = Segment::create_on(2, 0, &[Some(0), Some(1)]).unwrap();
             publish(&segment, 1, || real);
             assert_eq!((segment.node(0), segment.node(1)), (Some(0), real));
+        }
+    }
+
+    /// In a world as programs make it; on machines of one node that nobody has one.
+    #[test]
+    fn the_ranks_of_a_world_have_the_nodes_that_they_are_bound_to() {
+        for bind in [Bind::ScatterNuma, Bind::None] {
+            let config = Config { bind, ..Config::default() };
+            let ranks = crate::threads(2, &config, |comm| {
+                let rank = comm.shared();
+                (rank.segment.node(rank.rank), MemoryNodes::machine().of(&allowed_cpus().unwrap()))
+            });
+            for (said, here) in ranks.unwrap() {
+                assert_eq!(said, here.filter(|_| bind != Bind::None), "{bind}");
+            }
         }
     }
 
