@@ -31,6 +31,9 @@ fn info() {
     let nodes = rows[0]["numa_nodes"].as_u64().unwrap();
     // The process may use one node of a machine that has more.
     assert!(nodes > 1 || memory["usable"] == true || memory["why_not"].is_string(), "{memory}");
+    let mut unbound = Command::new(env!("CARGO_BIN_EXE_tocsin"));
+    let told = unbound.args(["info", "--json"]).env("TOCSIN_BIND", "none").output().unwrap();
+    assert!(String::from_utf8(told.stdout).unwrap().contains("TOCSIN_BIND is none"));
     let devices = rows[0]["devices"].as_array().unwrap();
     let names: Vec<&str> = devices.iter().map(|device| device["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["knem", "xpmem", "dsa"]);

@@ -8,7 +8,7 @@ use crate::plot::{cpu_model, kernel};
 use crate::row::{Row, Sink, print};
 use serde_json::{Value, json};
 use tocsin_topology::Topology;
-use tocsin_world::placement_refusal;
+use tocsin_world::{Bind, Config, placement_refusal};
 
 /// Something that may be usable, and why it is not if not.
 struct Usable {
@@ -109,8 +109,15 @@ fn memory() -> Vec<Usable> {
     vec![Usable {
         name: "bound",
         what: "on the NUMA node of the rank that it is for, of ranks that are bound (TOCSIN_BIND)",
-        why_not: placement_refusal(),
+        why_not: unbound().or_else(placement_refusal),
     }]
+}
+
+/// Why no rank is bound, if somebody has said so: the ranks of `tocsin run` are, unless told otherwise.
+fn unbound() -> Option<String> {
+    let said = std::env::var_os("TOCSIN_BIND").is_some();
+    let config = Config::from_env().ok().filter(|_| said)?;
+    (config.bind == Bind::None).then(|| "TOCSIN_BIND is none: ranks that are not bound have no node".into())
 }
 
 /// Why the kernel does not copy between the processes of a world.
