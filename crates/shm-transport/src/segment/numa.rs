@@ -16,7 +16,8 @@
 //! - What a user allocates from the heap: the thread that does it, as its other memory.
 //! - A rank's block (doorbell, attention word, state): its owner, which writes its attention in every wait.
 //!
-//! For memory of a file a policy is the file's, whichever mapping it is set through, and holds for all processes.
+//! For memory of a file a policy is the file's, whichever mapping it is set through, and holds for all processes. Where an administrator
+//! has the kernel back such files with huge pages, one of those lies where the first of what shares it is to lie.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
