@@ -25,7 +25,15 @@ fn has(row: &Value, keys: &str) {
 #[test]
 fn info() {
     let rows = rows("info --json");
-    has(&rows[0], "uintr_cpu uintr_kernel backends lmt devices cores numa_nodes");
+    has(&rows[0], "uintr_cpu uintr_kernel backends lmt memory devices cores numa_nodes");
+    let memory = &rows[0]["memory"][0];
+    has(memory, "name usable");
+    let nodes = rows[0]["numa_nodes"].as_u64().unwrap();
+    // The process may use one node of a machine that has more.
+    assert!(nodes > 1 || memory["usable"] == true || memory["why_not"].is_string(), "{memory}");
+    let mut unbound = Command::new(env!("CARGO_BIN_EXE_tocsin"));
+    let told = unbound.args(["info", "--json"]).env("TOCSIN_BIND", "none").output().unwrap();
+    assert!(String::from_utf8(told.stdout).unwrap().contains("TOCSIN_BIND is none"));
     let devices = rows[0]["devices"].as_array().unwrap();
     let names: Vec<&str> = devices.iter().map(|device| device["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["knem", "xpmem", "dsa"]);

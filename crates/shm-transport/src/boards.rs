@@ -19,8 +19,13 @@ impl Segment {
 
     /// Allocates a board; whether it is there. The second time it takes next to nothing. User threads only.
     pub fn allocate_board(&self, index: u32) -> bool {
+        let Some(part) = self.geometry().board(index) else { return false };
         // The first is there from the start.
-        self.geometry().board(index).is_some_and(|part| index == 0 || self.allocate(part).is_ok())
+        if index == 0 {
+            return true;
+        }
+        self.bind_board(index);
+        self.allocate(part).is_ok()
     }
 
     /// A board as one of its members uses it: `members` are ranks of the world, of which the `me`th is the caller's. `None`

@@ -22,6 +22,11 @@ pub const MAX_HEAP: u64 = 16 << 40;
 /// Everything that is allocated separately starts on such a boundary (bytes).
 pub(crate) const PAGE: u64 = 4096;
 const AREA: u64 = size_of::<Area>() as u64;
+/// Each rank's block begins in a page of its own, which lies on the rank's NUMA node. Not at the same place in every page, or all would
+/// compete for the same sets of a cache.
+const BLOCK_STEP: u64 = align_of::<RankBlock>() as u64;
+/// A power of two, for each message asks where a block is.
+const BLOCK_PLACES: u64 = 1 << ((PAGE - size_of::<RankBlock>() as u64) / BLOCK_STEP + 1).ilog2();
 const SLOT: u64 = size_of::<Slot>() as u64;
 const RECORD: u64 = size_of::<Record>() as u64;
 /// The records of single copies and the published receive, at the beginning of what Bulk allocates.
@@ -68,7 +73,7 @@ impl Geometry {
         };
         let shapes = [eager, coll, control, shape(32, 128 << 10, 64 << 10)];
         let rank_blocks = round(size_of::<Header>() as u64, PAGE);
-        let boards = round(rank_blocks + u64::from(ranks) * size_of::<RankBlock>() as u64, PAGE);
+        let boards = rank_blocks + u64::from(ranks) * PAGE;
         let board_bytes = match ranks as usize {
             2..=MEMBERS => round(u64::from(ranks) * AREA, PAGE),
             _ => 0,
@@ -181,7 +186,8 @@ impl Geometry {
             size_of::<RankBlock>() as u64,
             size_of::<PairHead>() as u64,
             size_of::<LaneHead>() as u64,
-            align_of::<RankBlock>() as u64,
+            BLOCK_STEP,
+            BLOCK_PLACES,
             SLOT,
             RECORD_BYTES,
         ];
@@ -211,10 +217,23 @@ impl Geometry {
         self.board(index).filter(|_| rank < self.ranks).map(|(at, _)| at + u64::from(rank) * AREA)
     }
 
+    /// Offset and length of the pages of a board that begin in the areas of the ranks from `first` to before `end`.
+    pub(crate) fn board_part(&self, index: u32, first: u32, end: u32) -> Option<(u64, u64)> {
+        let (at, bytes) = self.board(index)?;
+        let page = |rank: u32| round(u64::from(rank) * AREA, PAGE).min(bytes);
+        Some((at + page(first), page(end).saturating_sub(page(first))))
+    }
+
     /// Offset of a rank's block. `rank` is below the number of ranks, here and below.
     #[inline]
     pub(crate) fn rank_block(&self, rank: u32) -> u64 {
-        self.rank_blocks + u64::from(rank) * size_of::<RankBlock>() as u64
+        let rank = u64::from(rank);
+        self.rank_blocks + rank * PAGE + rank % BLOCK_PLACES * BLOCK_STEP
+    }
+
+    /// Offset and length of the pages of the blocks of the ranks from `first` to before `end`.
+    pub(crate) fn rank_pages(&self, first: u32, end: u32) -> (u64, u64) {
+        (self.rank_blocks + u64::from(first) * PAGE, u64::from(end.saturating_sub(first)) * PAGE)
     }
 
     /// Offset of the area of an ordered pair.
@@ -272,8 +291,14 @@ mod tests {
                 assert!(pair[0].0 + pair[0].1 <= pair[1].0, "{pair:?}");
             }
             assert!(parts.last().is_some_and(|(at, len)| at + len <= g.pair_bytes));
-            let blocks_end = g.rank_block(ranks - 1) + size_of::<RankBlock>() as u64;
-            assert!(blocks_end <= g.boards && g.fixed_bytes() <= g.pair(0, 0));
+            for rank in 0..ranks {
+                let (at, bytes) = g.rank_pages(rank, rank + 1);
+                let (block, len) = (g.rank_block(rank), size_of::<RankBlock>() as u64);
+                assert!(at.is_multiple_of(PAGE) && block.is_multiple_of(align_of::<RankBlock>() as u64));
+                assert!(at <= block && block + len <= at + bytes && at + bytes <= g.boards);
+            }
+            assert!(g.rank_pages(0, ranks).0 >= size_of::<Header>() as u64);
+            assert!(g.fixed_bytes() <= g.pair(0, 0));
             assert_eq!(g.board(0).is_some(), (2..=MEMBERS).contains(&(ranks as usize)));
             if let Some((last, bytes)) = g.board(BOARDS - 1) {
                 assert!(last + bytes <= g.pair(0, 0));
@@ -298,6 +323,25 @@ mod tests {
         assert_ne!(with.digest(), g.digest());
         for too_much in [MAX_HEAP, u64::MAX, u64::MAX / 2, MAX_HEAP / 3 + PAGE] {
             assert_eq!(g.with_heap(too_much), None);
+        }
+    }
+
+    #[test]
+    fn each_page_of_a_board_is_of_one_rank() {
+        for ranks in [2, 3, 33, 64] {
+            let g = Geometry::for_ranks(ranks);
+            let (board, bytes) = g.board(1).unwrap();
+            let mut next = board;
+            for rank in 0..ranks {
+                let (at, len) = g.board_part(1, rank, rank + 1).unwrap();
+                assert!(at == next && at.is_multiple_of(PAGE) && len.is_multiple_of(PAGE));
+                let area = g.board_area(1, rank).unwrap();
+                assert!(at >= area && at < area + PAGE, "what begins before is the one before's");
+                next = at + len;
+            }
+            assert_eq!(next, board + bytes);
+            assert_eq!(g.board_part(1, 0, ranks), g.board(1));
+            assert!(g.board_part(BOARDS, 0, 1).is_none());
         }
     }
 

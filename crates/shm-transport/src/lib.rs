@@ -13,13 +13,14 @@
 //!
 //! ```text
 //! segment  = header | rank block * ranks | board * 16 | pair area * ranks^2 | pool * ranks || heap   (sparse)
-//! rank block = doorbell descriptor | life | who has connected to me | marks of who rings for a board
+//! rank block = a page: doorbell descriptor | life, NUMA node | who has connected to me | marks of who rings for a board
 //! board      = area * ranks: only the world's is allocated from the start
 //! pair area  = mark | lane heads | Control, Eager, Coll slots | Eager, Coll data
 //!              || records of single copies | Bulk slots | Bulk data
 //! ```
 //! A pair's memory is allocated by the user's thread that connects it, in both directions, before any bit
-//! says that it may be touched; so a handler never faults on memory that isn't there.
+//! says that it may be touched; so a handler never faults on memory that isn't there. It lies on the NUMA node of the rank that
+//! it is for, if that is bound to one: `segment/numa.rs`.
 #![cfg_attr(loom, allow(dead_code, unused_imports))]
 
 mod lane;
@@ -48,6 +49,6 @@ pub use geometry::{BOARDS, Geometry, MAX_HEAP, MAX_RANKS};
 #[cfg(not(loom))]
 pub use heap::HeapBlock;
 #[cfg(not(loom))]
-pub use segment::{Life, Segment};
+pub use segment::{Life, Segment, bind_refusal};
 #[cfg(not(loom))]
 pub use transport::{ShmTransport, Strategies, cma_refusal};

@@ -2,6 +2,7 @@
 
 pub(crate) mod file;
 pub(crate) mod layout;
+mod numa;
 #[cfg(test)]
 mod tests;
 
@@ -17,6 +18,7 @@ use crate::heap::Heap;
 use crate::lane::Place;
 use crate::{Error, Geometry, MAX_RANKS};
 use layout::{Header, MAGIC, PairHead, RankBlock, VERSION};
+pub use numa::bind_refusal;
 
 const ABORTED: u64 = 1 << 32;
 
@@ -88,6 +90,15 @@ impl Segment {
     /// # Errors
     /// As [`create`](Self::create); [`Error::HeapTooLarge`].
     pub fn create_with_heap(ranks: u32, arena: u64) -> Result<Segment, Error> {
+        Segment::create_on(ranks, arena, &[])
+    }
+
+    /// As [`create_with_heap`](Self::create_with_heap), where ranks run on known NUMA nodes: `nodes` has them by rank, by the kernel's number;
+    /// who is not named has none. What is allocated for a rank lies on its node, if the kernel and that node's memory allow.
+    ///
+    /// # Errors
+    /// As [`create_with_heap`](Self::create_with_heap). That memory cannot be placed is none.
+    pub fn create_on(ranks: u32, arena: u64, nodes: &[Option<u32>]) -> Result<Segment, Error> {
         if ranks == 0 || ranks > MAX_RANKS {
             return Err(Error::Ranks { ranks, max: MAX_RANKS });
         }
@@ -97,6 +108,7 @@ impl Segment {
             geometry = without;
         }
         let fd = file::create_sealed(geometry.file_bytes())?;
+        numa::bind_fixed(fd.as_fd(), &geometry, nodes);
         file::allocate(fd.as_fd(), 0, geometry.fixed_bytes()).map_err(|source| Error::Refused {
             call: "fallocate",
             bytes: geometry.fixed_bytes(),
@@ -111,6 +123,7 @@ impl Segment {
         header.arena.store(geometry.arena_bytes(), Ordering::Relaxed);
         header.digest.store(geometry.digest(), Ordering::Relaxed);
         header.shared.epoch.store(1, Ordering::Relaxed);
+        segment.note_nodes(nodes);
         // SYNC POINT: the segment reaches other processes through a socket, other threads through an Arc;
         // both order these stores before anything the others read.
         header.magic.store(MAGIC, Ordering::Release);
@@ -338,7 +351,7 @@ impl Segment {
     /// Allocates a rank's pool. User threads only.
     pub(crate) fn allocate_pool(&self, rank: u32) -> Result<(), (u64, std::io::Error)> {
         let (offset, bytes) = self.geometry.pool(rank);
-        self.allocate((offset, u64::from(bytes)))?;
+        self.allocate_near(rank, (offset, u64::from(bytes)))?;
         file::populate(self.at(offset), u64::from(bytes));
         Ok(())
     }
@@ -351,13 +364,19 @@ impl Segment {
 
     /// Allocates the memory of both directions of a pair, Bulk apart. User threads only.
     pub(crate) fn allocate_pair(&self, a: u32, b: u32) -> Result<(), (u64, std::io::Error)> {
-        self.allocate(self.geometry.small_part(a, b))?;
-        if a == b { Ok(()) } else { self.allocate(self.geometry.small_part(b, a)) }
+        self.allocate_near(b, self.geometry.small_part(a, b))?;
+        if a == b { Ok(()) } else { self.allocate_near(a, self.geometry.small_part(b, a)) }
     }
 
     /// Allocates the memory of Bulk of an ordered pair. User threads only.
     pub(crate) fn allocate_bulk(&self, from: u32, to: u32) -> Result<(), (u64, std::io::Error)> {
-        self.allocate(self.geometry.bulk_part(from, to))
+        self.allocate_near(to, self.geometry.bulk_part(from, to))
+    }
+
+    /// Allocates a part on the node of the rank that it is for: `numa.rs` says which, and why.
+    fn allocate_near(&self, rank: u32, part: (u64, u64)) -> Result<(), (u64, std::io::Error)> {
+        self.bind_near(rank, part);
+        self.allocate(part)
     }
 
     pub(crate) fn allocate(&self, (offset, bytes): (u64, u64)) -> Result<(), (u64, std::io::Error)> {

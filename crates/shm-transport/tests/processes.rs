@@ -21,7 +21,7 @@ use tocsin_transport::{
 
 fn main() {
     let filter = std::env::args().skip(1).find(|a| !a.starts_with('-'));
-    let parts: [(&str, fn()); 9] = [
+    let parts: [(&str, fn()); 10] = [
         ("exchange_between_processes", exchange_between_processes),
         ("a_million_packets", a_million_packets),
         ("a_killed_process_is_dead", a_killed_process_is_dead),
@@ -29,6 +29,7 @@ fn main() {
         ("nothing_is_reaped_before_the_end", nothing_is_reaped_before_the_end),
         ("refused_memory_is_an_error", refused_memory_is_an_error),
         ("limits_are_errors", limits_are_errors),
+        ("refused_placement_changes_nothing", refused_placement_changes_nothing),
         ("a_hostile_process_is_only_corrupt", a_hostile_process_is_only_corrupt),
         ("nothing_is_left", nothing_is_left),
     ];
@@ -256,12 +257,17 @@ fn nothing_is_reaped_before_the_end() {
 
 /// Makes a system call fail in this process from now on, as a kernel without memory would.
 fn refuse(call: libc::c_long, errno: i32) {
+    filter(call, libc::SECCOMP_RET_ERRNO | errno as u32);
+}
+
+/// Has a system call of this process answered by a filter from now on. Of several filters the severest counts.
+fn filter(call: libc::c_long, answer_to_call: u32) {
     let load = |offset| libc::sock_filter { code: 0x20, jt: 0, jf: 0, k: offset };
     let answer = |k| libc::sock_filter { code: 0x06, jt: 0, jf: 0, k };
     let filter = [
         load(0), // the number of the call
         libc::sock_filter { code: 0x15, jt: 0, jf: 1, k: call as u32 },
-        answer(libc::SECCOMP_RET_ERRNO | errno as u32),
+        answer(answer_to_call),
         answer(libc::SECCOMP_RET_ALLOW),
     ];
     let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_ptr().cast_mut() };
@@ -302,6 +308,52 @@ fn refused_memory_is_an_error() {
         assert!(matches!(error, Error::Refused { call: "memfd_create", .. }));
     });
     assert_eq!(reap(pid), 0);
+}
+
+/// Two ranks, both this process's, exchange packets of every class.
+fn exchange_in(segment: Segment) {
+    let segment = Arc::new(segment);
+    let mut ends = [0, 1].map(|rank| ShmTransport::new(segment.clone(), rank).unwrap());
+    segment.set_life(0, Life::Alive);
+    segment.set_life(1, Life::Alive);
+    let [a, b] = &mut ends;
+    a.connect_bulk(1).unwrap();
+    a.prepare_long();
+    for class in Class::ALL {
+        assert_eq!(conformance::send(a, 1, class, 3, 10), SendOutcome::Sent);
+        b.begin_pass();
+        let Recv::Packet(packet) = b.peek(0, class) else { panic!("{class:?}") };
+        assert_eq!(packet.len, 10);
+        b.consume(0, class);
+    }
+}
+
+fn refused_placement_changes_nothing() {
+    for errno in [libc::EPERM, libc::ENOSYS] {
+        let pid = child(move || {
+            refuse(libc::SYS_mbind, errno);
+            println!("  {}", tocsin_shm_transport::bind_refusal(0).unwrap());
+            let segment = Segment::create_on(2, 0, &[Some(0), Some(0)]).unwrap();
+            // It has been refused once, and is not asked for again.
+            filter(libc::SYS_mbind, libc::SECCOMP_RET_KILL_PROCESS);
+            assert_eq!((segment.node(0), segment.node(1)), (Some(0), Some(0)));
+            assert!(segment.allocate_board(1));
+            exchange_in(segment);
+        });
+        assert_eq!(reap(pid), 0, "{errno}");
+    }
+    // Who has no node asks for nothing.
+    let pid = child(|| {
+        filter(libc::SYS_mbind, libc::SECCOMP_RET_KILL_PROCESS);
+        exchange_in(Segment::create(2).unwrap());
+        exchange_in(Segment::create_on(2, 0, &[None; 2]).unwrap());
+    });
+    assert_eq!(reap(pid), 0);
+    let pid = child(|| {
+        filter(libc::SYS_mbind, libc::SECCOMP_RET_KILL_PROCESS);
+        exchange_in(Segment::create_on(2, 0, &[Some(0)]).unwrap());
+    });
+    assert_eq!(reap(pid) & 0x7f, libc::SIGSYS, "who has one asks");
 }
 
 fn limits_are_errors() {

@@ -3,7 +3,8 @@
 //! For users: [`Topology::machine`] describes the processors this thread may run on (its affinity mask, hence a
 //! container's cpuset, is honoured); [`Synthetic`] describes a machine one does not have, so that every placement
 //! policy is testable anywhere; [`placement`] says which processor each rank is bound to, [`Topology::seats`] where its
-//! progress thread runs; [`split_tree`] says how much of a tree collective the progress threads should do.
+//! progress thread runs; [`MemoryNodes`] whether there is a choice where memory lies; [`split_tree`] says how much of a tree
+//! collective the progress threads should do.
 //!
 //! ```
 //! use tocsin_topology::{Policy, Topology};
@@ -18,6 +19,7 @@
 
 mod bind;
 mod error;
+mod memory;
 mod model;
 mod pairs;
 mod policy;
@@ -28,6 +30,7 @@ mod sys;
 
 pub use bind::{allowed_cpus, bind_thread, bind_thread_to_all};
 pub use error::Error;
+pub use memory::MemoryNodes;
 pub use model::{Cache, CacheKind, Core, Discover, Node, Topology};
 pub use pairs::Distance;
 pub use policy::{Policy, placement};

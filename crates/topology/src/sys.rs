@@ -6,6 +6,9 @@ use crate::{Cache, CacheKind, Discover, Error, Topology, allowed_cpus};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+/// Where the kernel describes the machine.
+pub(crate) const ROOT: &str = "/sys/devices/system";
+
 /// Reads `/sys`, or a copy of it.
 #[derive(Clone, Debug)]
 pub struct Sys {
@@ -15,7 +18,7 @@ pub struct Sys {
 
 impl Default for Sys {
     fn default() -> Sys {
-        Sys { root: PathBuf::from("/sys/devices/system"), only: None }
+        Sys { root: PathBuf::from(ROOT), only: None }
     }
 }
 
@@ -79,7 +82,7 @@ fn cache(dir: &Path, usable: &[usize]) -> Option<Option<Cache>> {
     Some(Some(Cache { level, kind, bytes, cpus }))
 }
 
-fn read(path: &Path) -> Option<String> {
+pub(crate) fn read(path: &Path) -> Option<String> {
     Some(fs::read_to_string(path).ok()?.trim().to_owned())
 }
 
@@ -101,7 +104,7 @@ fn bytes(text: &str) -> Option<u64> {
 }
 
 /// The kernel's list format: `0-3,8,10-11`.
-fn list(text: &str) -> Option<Vec<usize>> {
+pub(crate) fn list(text: &str) -> Option<Vec<usize>> {
     let mut cpus = Vec::new();
     for part in text.split(',').filter(|part| !part.is_empty()) {
         let (first, last) = part.split_once('-').unwrap_or((part, part));

@@ -22,6 +22,7 @@ mod config;
 mod error;
 mod heap;
 pub mod launcher;
+mod memory;
 mod operator;
 mod outcome;
 mod rank;
@@ -38,6 +39,7 @@ pub use config::{
     Schedule, Seat, TraceFormat, VARIABLES, Variable, parse_size,
 };
 pub use error::Error;
+pub use memory::placement_refusal;
 pub use operator::InsideOperator;
 pub use request::{Callback, RawRequest, Status, wait_all, wait_any};
 pub use threads::{threads, threads_each};

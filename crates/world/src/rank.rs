@@ -17,6 +17,7 @@ use crate::boards::Boards;
 use crate::bootstrap::{Place, segment_error};
 use crate::config::{Config, ProgressPlacement, Seat, progress_cpu};
 use crate::error::Error;
+use crate::memory::publish_node;
 use crate::request::RawRequest;
 use crate::state::RankState;
 use crate::trace::Recording;
@@ -106,6 +107,7 @@ fn try_join(place: Place, config: &Config) -> Result<(Arc<Rank>, Bound), Error> 
         // SAFETY: - no pointers.
         unsafe { libc::prctl(libc::PR_SET_PTRACER, launcher as libc::c_ulong, 0, 0, 0) };
     }
+    publish_node(&segment, rank);
     let ranks = segment.ranks();
     let mut transport = ShmTransport::new(segment.clone(), rank).map_err(segment_error)?;
     // A world of one, which has no launcher either, sends nothing that is large.

@@ -10,6 +10,7 @@ use crate::bootstrap::{Bootstrap, InProcess, Place, ProgressCores, segment_error
 use crate::comm::Comm;
 use crate::config::{Config, Seat, cores_of, sharers_of};
 use crate::error::Error;
+use crate::memory::segment_for;
 use crate::trace;
 use crate::world::World;
 
@@ -40,7 +41,7 @@ pub fn threads_each<R: Send, F: Fn(Comm) -> R + Sync>(
     let seats = config.seats(ranks)?;
     let cores = cores_of(&seats);
     let progress_cores: Arc<ProgressCores> = Arc::default();
-    let segment = Segment::create_with_heap(ranks, config.arena(ranks)).map_err(segment_error)?;
+    let segment = segment_for(ranks, config.arena(ranks), &seats).map_err(segment_error)?;
     let segment = Arc::new(segment);
     let of_ranks = config.for_ranks();
     let (f, of_ranks) = (&f, &of_ranks);

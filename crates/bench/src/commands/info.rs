@@ -8,6 +8,7 @@ use crate::plot::{cpu_model, kernel};
 use crate::row::{Row, Sink, print};
 use serde_json::{Value, json};
 use tocsin_topology::Topology;
+use tocsin_world::{Bind, Config, placement_refusal};
 
 /// Something that may be usable, and why it is not if not.
 struct Usable {
@@ -19,13 +20,14 @@ struct Usable {
 pub(crate) fn run(args: &Info) -> Result<(), Error> {
     let probe = tocsin_uintr_sys::probe();
     let topology = Topology::machine().map_err(Error::failed)?;
-    let (backends, lmt, devices) = (backends(), strategies(), devices::all());
+    let (backends, lmt, memory, devices) = (backends(), strategies(), memory(), devices::all());
     if args.json {
         let row = Row::new("info")
             .set("uintr_cpu", probe.cpuid)
             .set("uintr_kernel", probe.kernel_enabled)
             .set("backends", list(&backends))
             .set("lmt", list(&lmt))
+            .set("memory", list(&memory))
             .set("devices", devices.iter().map(device_entry).collect::<Value>())
             .set("cores", topology.cores.len())
             .set("pus", topology.pus())
@@ -52,6 +54,8 @@ pub(crate) fn run(args: &Info) -> Result<(), Error> {
     text += &table(&backends);
     text += "\nStrategies for large messages (LMT)\n";
     text += &table(&lmt);
+    text += "\nMemory that ranks share\n";
+    text += &table(&memory);
     text += "\nDevices that copy large messages (tocsin does not drive them)\n";
     for device in &devices {
         text += &format!("  {:<9} {:<13} {}\n", device.name, device.presence.word(), device.why);
@@ -99,6 +103,21 @@ fn strategies() -> Vec<Usable> {
         Usable { name: "vmsplice", what: "pages moved through a pipe", why_not: later() },
         Usable { name: "double", what: "double buffering through shared memory", why_not: None },
     ]
+}
+
+fn memory() -> Vec<Usable> {
+    vec![Usable {
+        name: "bound",
+        what: "on the NUMA node of the rank that it is for, of ranks that are bound (TOCSIN_BIND)",
+        why_not: unbound().or_else(placement_refusal),
+    }]
+}
+
+/// Why no rank is bound, if somebody has said so: the ranks of `tocsin run` are, unless told otherwise.
+fn unbound() -> Option<String> {
+    let said = std::env::var_os("TOCSIN_BIND").is_some();
+    let config = Config::from_env().ok().filter(|_| said)?;
+    (config.bind == Bind::None).then(|| "TOCSIN_BIND is none: ranks that are not bound have no node".into())
 }
 
 /// Why the kernel does not copy between the processes of a world.

@@ -68,6 +68,8 @@ pub(crate) struct State {
     pub life: AtomicU32,
     /// 1 once the rank has an endpoint.
     pub taken: AtomicU32,
+    /// Its NUMA node and one; 0: it has none.
+    pub node: AtomicU32,
     /// The process of the rank, and where in its memory stands which word: for its peers to try to read.
     pub process: AtomicU32,
     pub probe_value: AtomicU64,

@@ -177,6 +177,7 @@ mod tests {
         State {
             life: AtomicU32::new(1),
             taken: AtomicU32::new(1),
+            node: AtomicU32::new(0),
             process: AtomicU32::new(0),
             probe_value: AtomicU64::new(0),
             probe_address: AtomicU64::new(0),

@@ -132,7 +132,7 @@ pub static VARIABLES: &[Variable] = &[
         name: "TOCSIN_BIND",
         values: "none, scatter, scatter_numa",
         default: "none",
-        meaning: "which core each rank is bound to when it is started",
+        meaning: "which core each rank is bound to when it is started; on a machine of several NUMA nodes what is allocated for a bound rank in the world's memory then lies on its node",
         internal: false,
         set: |c, v| {
             c.bind = v.parse().ok()?;

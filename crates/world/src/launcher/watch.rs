@@ -17,6 +17,7 @@ use super::{Launch, OnFailure, Order, Report, child, signals};
 use crate::bootstrap::segment_error;
 use crate::config::{Seat, cores_of, sharers_of};
 use crate::error::Error;
+use crate::memory::segment_for;
 use crate::trace;
 
 /// How soon an order or a signal is noticed. A rank's end is noticed at once.
@@ -77,8 +78,8 @@ pub(super) fn run(
 impl<'a> World<'a> {
     fn start(launch: &'a Launch) -> Result<World<'a>, Error> {
         let seats = launch.config.seats(launch.ranks)?;
-        let arena = launch.config.arena(launch.ranks);
-        let segment = Segment::create_with_heap(launch.ranks, arena).map_err(segment_error)?;
+        let segment =
+            segment_for(launch.ranks, launch.config.arena(launch.ranks), &seats).map_err(segment_error)?;
         let segment = Arc::new(segment);
         let outputs = launch.tag_output.then(Outputs::new);
         let mut world = World {
