@@ -341,13 +341,13 @@ impl Rank {
 
     /// After the post of a collective: looks for those who post it at the same time, and makes progress as long as pieces of large messages come
     /// from or go to ranks that wait or stay, too. Who did not would copy the same alone, and for longer, here or in handlers.
-    pub(crate) fn stay(&self, looking: Looking<'_, RankState>) {
+    pub(crate) fn stay(&self, looking: Looking<'_, RankState>, mut done: impl FnMut() -> bool) {
         // Peers that ask for pieces now find this rank here.
         let _stays = self.segment.commit(self.rank);
         // Before anything that may sleep: nobody would wake a rank that looks by itself.
-        looking.go_on(TOGETHER_NS);
+        looking.go_on(TOGETHER_NS, &mut done);
         let mut state = self.enter();
-        if !state.p2p.has_pieces() {
+        if done() || !state.p2p.has_pieces() {
             state.p2p.set_stays(false);
             return;
         }
@@ -361,7 +361,7 @@ impl Rank {
             if bytes != moved {
                 (moved, since) = (bytes, Instant::now());
             }
-            !state.p2p.has_pieces() || since.elapsed() >= STALLED
+            done() || !state.p2p.has_pieces() || since.elapsed() >= STALLED
         };
         // The wait says to the peers that somebody stays.
         while !self.wait_until(&[Need::Collective], &mut over, Some(ASLEEP)) {}

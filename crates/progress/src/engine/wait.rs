@@ -80,16 +80,16 @@ pub struct Looking<'a, W: Work> {
 }
 
 impl<W: Work> Looking<'_, W> {
-    /// Drops it for who enters again at once, and whose leaving has what is left seen to; after looks until nothing has been found for
+    /// Drops it for who enters again at once, and whose leaving has what is left seen to; after looks until `done()`, or nothing has been found for
     /// `ns` nanoseconds, at most `MEETINGS` times: ranks that post together meet then, and not in handlers. Where ranks may have to share a
     /// core, one look.
-    pub fn go_on(mut self, ns: u64) {
+    pub fn go_on(mut self, ns: u64, mut done: impl FnMut() -> bool) {
         self.ends = false;
         let (meetings, ns) = if self.engine.config.yield_ns > 0 { (1, 0) } else { (MEETINGS, ns) };
         for _ in 0..meetings {
             let begun = now_ns();
             while !matches!(self.engine.look(Budget::of(Context::User)), Some(Pass::Worked | Pass::More)) {
-                if now_ns().wrapping_sub(begun) >= ns {
+                if done() || now_ns().wrapping_sub(begun) >= ns {
                     return;
                 }
                 tocsin_sync::atomic::spin_loop();

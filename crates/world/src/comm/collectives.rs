@@ -9,7 +9,7 @@ use tocsin_nbc::Posted;
 use tocsin_nbc::board::Call;
 use tocsin_nbc::table::{self, Arguments, Origin};
 use tocsin_progress::engine::Looking;
-use tocsin_progress::{Entered, Id};
+use tocsin_progress::{Completion, Entered, Id};
 
 use super::{COLLECTIVE, Comm};
 use crate::error::Error;
@@ -117,11 +117,17 @@ impl Comm {
     }
 
     /// Leaves the engine after a post.
-    fn leave(&self, mut guard: Entered<'_, RankState>, looking: Option<Looking<'_, RankState>>) {
+    fn leave(
+        &self,
+        mut guard: Entered<'_, RankState>,
+        completion: NonNull<Completion>,
+        looking: Option<Looking<'_, RankState>>,
+    ) {
         let Some(looking) = looking else { return };
         guard.is_looking();
         drop(guard);
-        self.shared().stay(looking);
+        // SAFETY: - it lives as long as the engine, which `self` keeps; its methods are made for any thread.
+        self.shared().stay(looking, || unsafe { completion.as_ref() }.is_done());
     }
 
     /// Counts what was posted, and leaves the engine.
@@ -134,7 +140,7 @@ impl Comm {
     ) -> Result<RawRequest, Error> {
         self.count();
         let completion = guard.nbc.completion(id).ok_or_else(|| lost(operation))?;
-        self.leave(guard, looking);
+        self.leave(guard, completion, looking);
         Ok(RawRequest::new(self.clone(), operation, Kind::Collective, id, completion, None))
     }
 
@@ -192,6 +198,7 @@ impl Comm {
     pub(crate) unsafe fn start_again(&self, operation: &'static str, id: Id) -> Result<(), Error> {
         let mut guard = self.enter_collectives(operation, false)?;
         let state = &mut *guard;
+        let completion = state.nbc.completion(id).ok_or_else(|| lost(operation))?;
         let large = state.nbc.longest_message(id) >= LARGE;
         let looking = self.looking(large);
         if large {
@@ -204,7 +211,7 @@ impl Comm {
         let started = unsafe { state.nbc.start(&mut state.p2p, id, sequence) };
         started.map_err(|e| collective_error(operation, state.stays_not(e)))?;
         self.count();
-        self.leave(guard, looking);
+        self.leave(guard, completion, looking);
         Ok(())
     }
 }
