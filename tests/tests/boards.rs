@@ -239,6 +239,52 @@ fn who_waits_hears_of_a_disagreement() {
     }
 }
 
+/// Who is done before anybody disagrees hears of it in what comes next, though nobody posts that any more.
+#[test]
+fn who_saw_no_disagreement_hears_of_it_later() {
+    for backend in ["signal", "thread", "poll"] {
+        let (cast, heard) = (AtomicBool::new(false), AtomicBool::new(false));
+        ranks(backend, 2, |comm| {
+            if comm.rank() == 0 {
+                comm.ibcast(vec![1u64; 2], 0)?.wait()?;
+                cast.store(true, Ordering::Release);
+                let end = comm.barrier();
+                assert!(matches!(end, Err(Error::Protocol { .. })), "{end:?}");
+                heard.store(true, Ordering::Release);
+            } else {
+                assert!(until(&cast));
+                let end = comm.iallreduce(vec![1u64; 2], Op::Sum)?.wait();
+                assert!(matches!(end, Err(Error::Protocol { .. })), "{end:?}");
+                assert!(until(&heard), "rank 0 heard nothing");
+            }
+            Ok(())
+        });
+    }
+}
+
+/// All who wait hear that they disagree with one that needs none of them.
+#[test]
+fn all_who_wait_hear_of_a_disagreement() {
+    for backend in ["signal", "thread", "poll"] {
+        let (posted, heard) = (AtomicU32::new(0), AtomicU32::new(0));
+        ranks(backend, 3, |comm| {
+            if comm.rank() < 2 {
+                let sum = comm.iallreduce(vec![1u64; 2], Op::Sum)?;
+                posted.fetch_add(1, Ordering::Release);
+                let end = sum.wait();
+                assert!(matches!(end, Err(Error::Protocol { .. })), "{end:?}");
+                heard.fetch_add(1, Ordering::Release);
+            } else {
+                compute_until(&posted, 2);
+                let end = comm.ireduce(vec![1u64; 2], Op::Sum, 0)?.wait();
+                assert!(matches!(end, Err(Error::Protocol { .. })), "{end:?}");
+                compute_until(&heard, 2);
+            }
+            Ok(())
+        });
+    }
+}
+
 /// A world has few boards, but no communicator goes without that has members in common with few others at the time.
 #[test]
 fn a_thousand_communicators_each_have_a_board() {

@@ -202,7 +202,11 @@ mod tests {
         for (board, number) in [(1, 40), (2, 41), (3, 42)] {
             assert_eq!(boards.offer(&segment, |_| false).take([u64::MAX].into_iter()), Some(board));
             // Taken, and not in use yet.
-            assert_eq!(boards.offer(&segment, |_| true).mask & ALL & 1 << board, 0);
+            let is_over = |number| {
+                assert!(number < 40 + board - 1, "{number}");
+                false
+            };
+            assert_eq!(boards.offer(&segment, is_over).mask & ALL & 1 << board, 0);
             boards.set_seat(board, number);
         }
         assert_eq!(boards.take_dropped().count(), 0);
