@@ -1,5 +1,6 @@
 //! What one rank does in a test world. A scenario panics when something is wrong.
 
+pub mod boards;
 pub mod collectives;
 pub mod faults;
 pub mod flow;
@@ -29,6 +30,7 @@ pub const ALL: &[(&str, Scenario)] = &[
     ("rest-behind-flood", threads::rest_behind_a_flood),
     ("callbacks", threads::callbacks_while_computing),
     ("make-communicators", threads::make_communicators),
+    ("boards-come-back", boards::boards_come_back),
     ("until-death", faults::until_death),
     ("blocked-until-death", faults::blocked_until_death),
     ("spin", faults::spin),

@@ -2,11 +2,12 @@
 //! compute and call nothing; and ranks that die.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use tocsin::{Comm, Config, Error, Op, UserOp, World};
 use tocsin_sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use tocsin_tests as _; // Links the tripwire allocator.
+use tocsin_tests::run::{Arguments, BACKENDS, Case, Kind};
 
 fn config(backend: &str) -> Config {
     let mut config = Config::default();
@@ -235,6 +236,147 @@ fn who_waits_hears_of_a_disagreement() {
             }
             Ok(())
         });
+    }
+}
+
+/// Who is done before anybody disagrees hears of it in what comes next, though nobody posts that any more.
+#[test]
+fn who_saw_no_disagreement_hears_of_it_later() {
+    for backend in ["signal", "thread", "poll"] {
+        let (cast, heard) = (AtomicBool::new(false), AtomicBool::new(false));
+        ranks(backend, 2, |comm| {
+            if comm.rank() == 0 {
+                comm.ibcast(vec![1u64; 2], 0)?.wait()?;
+                cast.store(true, Ordering::Release);
+                let end = comm.barrier();
+                assert!(matches!(end, Err(Error::Protocol { .. })), "{end:?}");
+                heard.store(true, Ordering::Release);
+            } else {
+                assert!(until(&cast));
+                let end = comm.iallreduce(vec![1u64; 2], Op::Sum)?.wait();
+                assert!(matches!(end, Err(Error::Protocol { .. })), "{end:?}");
+                assert!(until(&heard), "rank 0 heard nothing");
+            }
+            Ok(())
+        });
+    }
+}
+
+/// All who wait hear that they disagree with one that needs none of them.
+#[test]
+fn all_who_wait_hear_of_a_disagreement() {
+    for backend in ["signal", "thread", "poll"] {
+        let (posted, heard) = (AtomicU32::new(0), AtomicU32::new(0));
+        ranks(backend, 3, |comm| {
+            if comm.rank() < 2 {
+                let sum = comm.iallreduce(vec![1u64; 2], Op::Sum)?;
+                posted.fetch_add(1, Ordering::Release);
+                let end = sum.wait();
+                assert!(matches!(end, Err(Error::Protocol { .. })), "{end:?}");
+                heard.fetch_add(1, Ordering::Release);
+            } else {
+                compute_until(&posted, 2);
+                let end = comm.ireduce(vec![1u64; 2], Op::Sum, 0)?.wait();
+                assert!(matches!(end, Err(Error::Protocol { .. })), "{end:?}");
+                compute_until(&heard, 2);
+            }
+            Ok(())
+        });
+    }
+}
+
+/// A world has few boards, but no communicator goes without that has members in common with few others at the time.
+#[test]
+fn a_thousand_communicators_each_have_a_board() {
+    for kind in Kind::ALL {
+        for (backend, ranks, rounds) in [(0, 4, 1000), (0, 2, 1000), (1, 5, 300), (2, 3, 300)] {
+            let backend = BACKENDS[backend];
+            let arguments = Arguments::new().with("seed", 12 + ranks).with("rounds", rounds);
+            let program = Path::new(env!("CARGO_BIN_EXE_tocsin-rank"));
+            let scenario = "boards-come-back";
+            Case { program, kind, ranks, backend, scenario, arguments, limit_s: 120 }.pass();
+        }
+    }
+}
+
+/// What a root has posted stays for who has yet to come, while the root uses boards with others that are done with theirs.
+#[test]
+fn who_is_late_finds_what_was_posted() {
+    for backend in ["signal", "thread", "poll"] {
+        let done = AtomicBool::new(false);
+        ranks(backend, 3, |comm| {
+            let me = comm.rank();
+            let late = comm.split((me != 1).then_some(0), 0)?;
+            let others = comm.split((me != 2).then_some(0), 0)?;
+            if let Some(late) = &late {
+                let late = late.with_algorithm("shm");
+                if me == 2 {
+                    assert!(until(&done));
+                }
+                for n in 0..4 {
+                    let cast = late.ibcast(vec![u32::from(me == 0) * (n + 7); 5], 0)?;
+                    let begun = Instant::now();
+                    while !cast.is_done() {
+                        assert!(begun.elapsed() < Duration::from_secs(30), "what was posted is gone");
+                        std::hint::spin_loop();
+                    }
+                    assert_eq!(cast.wait()?, [n + 7; 5]);
+                }
+            }
+            drop(late);
+            if let Some(others) = others {
+                for n in 0..40u64 {
+                    let next = others.dup()?.with_algorithm("shm");
+                    for _ in 0..9 {
+                        assert_eq!(next.iallreduce(vec![n], Op::Sum)?.wait()?, [2 * n]);
+                    }
+                }
+                done.store(true, Ordering::Release);
+            }
+            Ok(())
+        });
+    }
+}
+
+/// A board comes back of which a member has died, or kept its communicator and left the world.
+#[test]
+fn boards_of_those_who_are_gone_come_back() {
+    for dies in [true, false] {
+        let gone = AtomicBool::new(false);
+        let ends = World::threads_each(4, &config("signal"), |comm| {
+            let me = comm.rank();
+            let three = comm.split((me != 3).then_some(0), 0).unwrap();
+            // Rank 2 shares boards with rank 3, which never drops its communicators.
+            let pairs = [0, 1, 2].map(|_| comm.split(Some(me / 2), 0).unwrap().unwrap());
+            for pair in &pairs {
+                pair.with_algorithm("shm").barrier().unwrap();
+            }
+            let Some(three) = three else {
+                for pair in pairs {
+                    std::mem::forget(pair);
+                }
+                if dies {
+                    std::panic::panic_any("on purpose");
+                }
+                return;
+            };
+            drop(pairs);
+            if me == 2 {
+                // Nobody posts anything with rank 3 any more: this ends with it.
+                assert!(comm.barrier().is_err());
+                gone.store(true, Ordering::Release);
+            }
+            assert!(until(&gone));
+            three.barrier().unwrap();
+            // All boards but the world's and that of `three`.
+            let all: Vec<Comm> = (0..14).map(|_| three.dup().unwrap()).collect();
+            for (at, comm) in all.iter().enumerate() {
+                let end = comm.with_algorithm("shm").barrier();
+                assert!(end.is_ok(), "{at}: {end:?}");
+            }
+        });
+        let ends: Vec<bool> = ends.unwrap().iter().map(Result::is_ok).collect();
+        assert_eq!(ends, [true, true, true, !dies]);
     }
 }
 

@@ -3,6 +3,17 @@
 //! A [`Call`] stands in a [`Schedule`](crate::Schedule) in the place of steps. What it posts, whose parts it needs and
 //! what it makes of them is said here; the executor posts it, waits for the parts and rings who waits
 //! (`executor/board.rs`), the protocol is [`tocsin_transport::board`]'s.
+//!
+//! # Ranks that disagree
+//! Each part says what it is about: operation, root, size. Who finds a part that is about something else ends with
+//! [`Code::Protocol`](tocsin_progress::Code), posts no more on this board, says so there, and has all members rung. Who needs a part that then
+//! never comes ends likewise, and so on: a member that was done before it could see anything (the root of a broadcast, who
+//! gives to a reduction) hears of it in the first collective that needs others' parts, and in the fifth at the latest, for
+//! want of room; from then on all that it posts there ends so. Of two that disagree, whoever posts later sees it at once.
+//!
+//! Not seen is a disagreement on which some ranks go by messages: sizes on both sides of what [`fits`], or algorithms
+//! that are named differently. Those who are on the board and those who are not wait for each other, as ranks do that post
+//! different collectives by messages, until one of them posts something else or leaves, or the communicator is revoked.
 
 use crate::builder::ScheduleBuilder;
 use crate::kernels::{Operator, Panicked};
@@ -99,7 +110,7 @@ pub(crate) enum Look {
     Waits,
     /// All that are needed are there.
     Ready,
-    /// This member's is about something else, or cannot be there: ranks disagree, or one lies.
+    /// This member's is about something else, never comes, or cannot be there: ranks disagree, or one lies.
     Wrong(usize),
 }
 
@@ -143,7 +154,7 @@ impl Call {
                         return Look::Waits;
                     }
                     Part::Here { about } if about == self.about => {}
-                    Part::Here { .. } | Part::Corrupt => return Look::Wrong(member),
+                    Part::Here { .. } | Part::Never | Part::Corrupt => return Look::Wrong(member),
                 }
             }
             member = member.wrapping_add(1);

@@ -10,14 +10,15 @@
 //!
 //! A group may have a [board](Nbc::open_board): small collectives are then done there, without a schedule
 //! ([`table::call_on_board`], [`Nbc::post_on_board`]) or with one that is nothing but a name for it, as persistent ones have.
-//! Before the token is released [`Nbc::announce`] has those rung who wait for what was posted.
+//! Before the token is released [`Nbc::announce`] has those rung who wait for what was posted. A board whose communicator is gone is
+//! [closed](Nbc::close_board), and when all members have left it, its memory may be [another's](Nbc::is_board_over).
 //!
 //! # What a path may not do
 //!
 //! | path | allocates or frees | runs user operators |
 //! |---|---|---|
 //! | [`table::compile`], [`Nbc::prepare`], [`Nbc::post`], [`Nbc::post_on_board`], [`Nbc::open_board`], [`Nbc::release`], [`Nbc::detach`], [`Nbc::collect`] | yes: user threads only | no ([`Nbc::post`]: yes) |
-//! | [`Nbc::start`], [`Nbc::fail_group`], [`Nbc::completion`], [`Nbc::announce`] | no | no |
+//! | [`Nbc::start`], [`Nbc::fail_group`], [`Nbc::completion`], [`Nbc::announce`], [`Nbc::close_board`], [`Nbc::is_board_over`] | no | no |
 //! | [`Nbc::progress`] in a handler | no | only those declared handler-safe |
 //! | [`Nbc::progress`] elsewhere | no | yes |
 #![warn(missing_debug_implementations)]

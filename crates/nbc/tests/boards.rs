@@ -12,7 +12,7 @@ use tocsin_nbc::{DataType, Error, Nbc, Op, Posted};
 use tocsin_progress::budget::Budget;
 use tocsin_progress::completion::{Code, Outcome};
 use tocsin_progress::slots::Id;
-use tocsin_transport::board::Board;
+use tocsin_transport::board::{Area, Board};
 
 /// Two ranks, of whom the first alone is driven; and the board as the second sees it.
 fn with_other() -> (Machine<End>, Board) {
@@ -25,13 +25,37 @@ fn with_other() -> (Machine<End>, Board) {
 
 /// Posts an allreduce of so many numbers on a rank.
 fn post<M: Messages>(lower: &mut M, nbc: &mut Nbc, me: u32, numbers: &mut [u64]) -> Posted {
-    let group = common::driver::group(2, me).with_board(0);
-    let arguments = Arguments::Iallreduce {
-        send: None,
-        recv: numbers.as_mut_ptr().cast(),
-        count: numbers.len(),
-        data_type: DataType::U64,
-        op: Op::Sum,
+    post_kind(lower, nbc, (2, me), Kind::Allreduce, numbers)
+}
+
+/// What the ranks may disagree about.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Kind {
+    Barrier,
+    Bcast(u32),
+    Reduce(u32),
+    Allreduce,
+}
+
+/// Posts a collective on a rank of so many.
+fn post_kind<M: Messages>(
+    lower: &mut M,
+    nbc: &mut Nbc,
+    (ranks, me): (u32, u32),
+    kind: Kind,
+    numbers: &mut [u64],
+) -> Posted {
+    let group = common::driver::group(ranks, me).with_board(0);
+    let (recv, count, data_type, op) = (numbers.as_mut_ptr().cast(), numbers.len(), DataType::U64, Op::Sum);
+    let send = None;
+    let arguments = match kind {
+        Kind::Barrier => Arguments::Ibarrier,
+        Kind::Bcast(root) => Arguments::Ibcast { buffer: recv, bytes: 8 * count, root },
+        Kind::Reduce(root) if root == me => Arguments::Ireduce { send, recv, count, data_type, op, root },
+        Kind::Reduce(root) => {
+            Arguments::Ireduce { send: Some(recv.cast_const()), recv, count, data_type, op, root }
+        }
+        Kind::Allreduce => Arguments::Iallreduce { send, recv, count, data_type, op },
     };
     let call = table::call_on_board(&group, &arguments, None).unwrap().unwrap();
     // SAFETY: the tests keep the numbers until the request is over.
@@ -112,48 +136,49 @@ fn ranks_that_disagree_about_sizes_hear_of_it() {
     assert_eq!((few, many), ([1; 2], [1; 3]));
 }
 
+/// Notes who is rung.
+struct Rung(End, Vec<u32>);
+impl Messages for Rung {
+    fn reserve(&mut self) -> Result<Id, Error> {
+        self.0.reserve()
+    }
+    fn prepare_peer(&mut self, peer: u32, bytes: usize) -> Result<(), Error> {
+        self.0.prepare_peer(peer, bytes)
+    }
+    fn release(&mut self, request: Id) {
+        self.0.release(request);
+    }
+    unsafe fn start_send(&mut self, _: Id, _: &Envelope, _: *const u8, _: usize) {}
+    unsafe fn start_recv(&mut self, _: Id, _: &Envelope, _: *mut u8, _: usize) {}
+    fn eager_max(&self) -> usize {
+        self.0.eager_max()
+    }
+    fn copied(&self) -> u64 {
+        0
+    }
+    fn abandon(&mut self, request: Id) {
+        self.0.abandon(request);
+    }
+    fn next_completed(&mut self) -> Option<(u64, Outcome)> {
+        None
+    }
+    fn failures(&self) -> u64 {
+        0
+    }
+    fn failed_among(&self, _: &[u32]) -> Option<(u32, Code)> {
+        None
+    }
+    fn announce(&mut self, rank: u32) {
+        self.1.push(rank);
+    }
+    fn would_signal(&self, _: u32) -> bool {
+        true
+    }
+}
+
 /// Whoever waits is rung by the last to come, nobody else is, and nobody twice.
 #[test]
 fn the_last_rings_those_who_wait() {
-    /// Notes who is rung.
-    struct Rung(End, Vec<u32>);
-    impl Messages for Rung {
-        fn reserve(&mut self) -> Result<Id, Error> {
-            self.0.reserve()
-        }
-        fn prepare_peer(&mut self, peer: u32, bytes: usize) -> Result<(), Error> {
-            self.0.prepare_peer(peer, bytes)
-        }
-        fn release(&mut self, request: Id) {
-            self.0.release(request);
-        }
-        unsafe fn start_send(&mut self, _: Id, _: &Envelope, _: *const u8, _: usize) {}
-        unsafe fn start_recv(&mut self, _: Id, _: &Envelope, _: *mut u8, _: usize) {}
-        fn eager_max(&self) -> usize {
-            self.0.eager_max()
-        }
-        fn copied(&self) -> u64 {
-            0
-        }
-        fn abandon(&mut self, request: Id) {
-            self.0.abandon(request);
-        }
-        fn next_completed(&mut self) -> Option<(u64, Outcome)> {
-            None
-        }
-        fn failures(&self) -> u64 {
-            0
-        }
-        fn failed_among(&self, _: &[u32]) -> Option<(u32, Code)> {
-            None
-        }
-        fn announce(&mut self, rank: u32) {
-            self.1.push(rank);
-        }
-        fn would_signal(&self, _: u32) -> bool {
-            true
-        }
-    }
     for looks in [false, true] {
         let mut machine = Machine::new(network(2, 5), 6);
         let mut ranks: Vec<_> =
@@ -184,4 +209,162 @@ fn the_last_rings_those_who_wait() {
         assert!(first.release(one, id));
         drop(machine);
     }
+}
+
+/// Ranks that post, and then get a pass only when they are rung.
+struct Rungs {
+    ranks: Vec<(Rung, Nbc)>,
+    /// What each has posted, with the memory.
+    posted: Vec<Vec<(Posted, Box<[u64; 1]>)>>,
+    _areas: Vec<Box<Area>>,
+}
+
+impl Rungs {
+    fn new(ranks: u32, seed: u64) -> Rungs {
+        let mut machine = Machine::new(network(ranks, seed), seed);
+        let posted = (0..ranks).map(|_| Vec::new()).collect();
+        let rung = |Rank { lower, nbc }| (Rung(lower, Vec::new()), nbc);
+        let ranks = machine.ranks.drain(..).map(rung).collect();
+        Rungs { ranks, posted, _areas: std::mem::take(&mut machine.areas) }
+    }
+
+    fn post(&mut self, rank: usize, kind: Kind) {
+        let place = (self.ranks.len() as u32, rank as u32);
+        let (lower, nbc) = &mut self.ranks[rank];
+        let mut number = Box::new([1]);
+        let posted = post_kind(lower, nbc, place, kind, &mut *number);
+        nbc.announce(lower);
+        self.posted[rank].push((posted, number));
+    }
+
+    /// Passes for those who are rung, until nobody is.
+    fn settle(&mut self) {
+        let mut rings = 0;
+        while let Some(rung) = self.ranks.iter_mut().find_map(|(lower, _)| lower.1.pop()) {
+            rings += 1;
+            assert!(rings < 100_000, "rings without end");
+            let (lower, nbc) = &mut self.ranks[rung as usize];
+            let mut passes = 0;
+            while nbc.progress(lower, &mut Budget::handler()) == tocsin_progress::Pass::More {
+                passes += 1;
+                assert!(passes < 1000, "passes without end");
+            }
+            assert!(!nbc.work_left(), "a look finds what a pass does not");
+            nbc.announce(lower);
+        }
+    }
+
+    fn code(&self, rank: usize, at: usize) -> Option<Code> {
+        outcome(&self.ranks[rank].1, self.posted[rank][at].0).map(|outcome| outcome.code)
+    }
+}
+
+/// The last to come sees for all, though it needs nobody itself.
+#[test]
+fn who_waits_is_rung_by_one_who_does_not() {
+    let mut ranks = Rungs::new(3, 7);
+    ranks.post(0, Kind::Allreduce);
+    ranks.post(1, Kind::Allreduce);
+    ranks.post(2, Kind::Reduce(0));
+    assert_eq!(ranks.code(2, 0), Some(Code::Protocol));
+    ranks.settle();
+    assert_eq!([0, 1].map(|rank| ranks.code(rank, 0)), [Some(Code::Protocol); 2]);
+}
+
+/// A member that was done before the others disagreed with it hears of it when it needs them, or room.
+#[test]
+fn who_saw_nothing_hears_of_it_later() {
+    for later in [Kind::Barrier, Kind::Bcast(0)] {
+        let mut ranks = Rungs::new(3, 8);
+        ranks.post(0, Kind::Bcast(0));
+        ranks.post(1, Kind::Bcast(0));
+        ranks.post(2, Kind::Allreduce);
+        ranks.settle();
+        let first = [0, 1, 2].map(|rank| ranks.code(rank, 0));
+        assert_eq!(first, [Some(Code::Ok), Some(Code::Ok), Some(Code::Protocol)]);
+        for _ in 0..5 {
+            ranks.post(0, later);
+        }
+        // Who comes last sees it, and tells.
+        ranks.post(1, later);
+        assert_eq!(ranks.code(1, 1), Some(Code::Protocol));
+        ranks.settle();
+        let ok = if later == Kind::Barrier { 0 } else { 4 };
+        for at in 1..=5 {
+            let right = if at <= ok { Code::Ok } else { Code::Protocol };
+            assert_eq!(ranks.code(0, at), Some(right), "{later:?} {at}");
+        }
+    }
+}
+
+/// Whatever ranks post where one of them posts something else: nobody waits for ever, what came before ends well, and what
+/// comes much later is an error at every rank.
+#[test]
+fn after_a_disagreement_nobody_waits_for_ever() {
+    const POSTS: usize = 14;
+    let mut random = common::Random(0xd15a);
+    for round in 0..2000 {
+        let size = 2 + random.below(5) as u32;
+        let mut kind = || {
+            let root = random.below(size as usize) as u32;
+            [Kind::Barrier, Kind::Bcast(root), Kind::Reduce(root), Kind::Allreduce][random.below(4)]
+        };
+        let agreed: Vec<Kind> = (0..POSTS).map(|_| kind()).collect();
+        let other = kind();
+        let (odd, at) = (random.below(size as usize), random.below(POSTS - 6));
+        let differ = agreed[at] != other;
+        let mut ranks = Rungs::new(size, random.word());
+        let mut left: Vec<usize> = (0..size as usize).flat_map(|rank| [rank; POSTS]).collect();
+        while !left.is_empty() {
+            let rank = left.swap_remove(random.below(left.len()));
+            let next = ranks.posted[rank].len();
+            ranks.post(rank, if (rank, next) == (odd, at) { other } else { agreed[next] });
+            if random.chance(30) {
+                ranks.settle();
+            }
+        }
+        ranks.settle();
+        for rank in 0..size as usize {
+            for n in 0..POSTS {
+                let code = ranks.code(rank, n);
+                let what =
+                    format!("round {round}, rank {rank}, {n}: {agreed:?}, but {odd} at {at}: {other:?}");
+                match code {
+                    None => panic!("waits for ever: {what}"),
+                    Some(Code::Ok) => assert!(!differ || n < at + 6, "nobody has noticed: {what}"),
+                    Some(code) => assert!(differ && n >= at && code == Code::Protocol, "{code:?}: {what}"),
+                }
+            }
+        }
+    }
+}
+
+/// A board is left when what was started there has ended, and not before; it is over when all have left.
+#[test]
+fn a_board_is_left_when_nothing_is_left_to_do() {
+    let mut ranks = Rungs::new(2, 9);
+    ranks.post(0, Kind::Allreduce);
+    for (_, nbc) in &mut ranks.ranks {
+        assert!(!nbc.is_board_over(0, |_| true), "it is open");
+    }
+    ranks.ranks[0].1.close_board(0);
+    assert!(!ranks.ranks[0].1.is_board_over(0, |_| true), "something waits there");
+    ranks.post(1, Kind::Allreduce);
+    ranks.ranks[1].1.close_board(0);
+    assert!(!ranks.ranks[1].1.is_board_over(0, |_| false), "the other has not left");
+    ranks.settle();
+    assert_eq!([0, 1].map(|rank| ranks.code(rank, 0)), [Some(Code::Ok); 2]);
+    for (_, nbc) in &mut ranks.ranks {
+        assert!(nbc.is_board_over(0, |_| false));
+        assert!(!nbc.is_board_over(0, |_| false), "it is given back once");
+    }
+    // Their numbers are free.
+    let areas: Vec<Box<Area>> = (0..2).map(|_| Box::new(Area::new())).collect();
+    for ((_, nbc), me) in ranks.ranks.iter_mut().zip(0..) {
+        let board = areas.iter().map(|area| NonNull::from(&**area)).collect();
+        // SAFETY: the areas are kept.
+        let board = unsafe { Board::new(board, me, 2) }.unwrap();
+        assert_eq!(nbc.open_board(board, &common::driver::group(2, me)).unwrap(), 0);
+    }
+    drop(ranks);
 }

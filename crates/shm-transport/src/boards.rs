@@ -2,7 +2,8 @@
 //!
 //! A segment of a world of few ranks has a row of boards; each has an area for every rank of the world, so that
 //! communicators without common members can use one board. The first is the world's, allocated with the segment; the
-//! others are allocated when a communicator gets them, by each of its members, who then agree whether all of them could.
+//! others are allocated when a communicator first gets them, and go from one to the next: `tocsin_transport`'s
+//! `board/tenancy.rs`.
 
 use core::ptr::NonNull;
 

@@ -7,13 +7,14 @@
 
 mod copy;
 mod peer;
+mod ring;
 #[cfg(test)]
 mod tests;
 
 use core::ptr::NonNull;
 use std::sync::Arc;
 
-use tocsin_doorbell::{BackendKind, Own, RingOutcome, hold_back, is_held, release, remind, ring};
+use tocsin_doorbell::{BackendKind, Own};
 use tocsin_sync::atomic::{Ordering, fence};
 use tocsin_sync::sparse::{Sparse, Words};
 use tocsin_transport::{
@@ -27,9 +28,6 @@ use crate::segment::set_bit;
 use crate::{Error, Life, Segment};
 pub use copy::{Strategies, cma_refusal};
 use peer::{Bell, Honesty, Peer};
-
-/// Vectors below the doorbell's own.
-const VECTORS: u32 = tocsin_doorbell::VECTOR_WAKE as u32;
 
 /// One rank's endpoint in a segment; a rank of a world has one, once.
 #[derive(Debug)]
@@ -159,126 +157,6 @@ impl ShmTransport {
         word.is_some_and(|word| word.load(Ordering::Acquire) & (1 << (from % 64)) != 0)
     }
 
-    /// See [`Transport::prepare_rings`].
-    #[cold]
-    fn learn_bell(&mut self, peer: u32) {
-        let segment = self.segment.clone();
-        let Some(theirs) = segment.block(peer) else { return };
-        let bell = match theirs.descriptor.backend() {
-            None => Bell::Unknown,
-            Some(BackendKind::Uintr) => match tocsin_doorbell::connect(&theirs.descriptor) {
-                Ok(connection) => Bell::Connected(connection),
-                Err(tocsin_doorbell::Error::NotInstalled) => Bell::Unknown,
-                // Rings go by signal then, as the doorbell's text says; asking again would not help.
-                Err(_) => {
-                    self.rings.refused = self.rings.refused.wrapping_add(1);
-                    Bell::Plain
-                }
-            },
-            Some(_) => Bell::Plain,
-        };
-        if let Some(state) = self.make_peer(peer) {
-            state.bell = bell;
-        }
-    }
-
-    /// Rings whom there is something to say to; with `hold`, no one by signal. Whether somebody is left.
-    fn ring_dirty(&mut self, hold: bool) -> bool {
-        // SYNC POINT: publish (stamps, consumers' words), fence, then read marks, attention words and
-        // starving flags: the sender's half of the doorbell's protocol and the consumer's half of the lanes',
-        // for all peers at once.
-        fence(Ordering::SeqCst);
-        self.retry = false;
-        self.unanswered = false;
-        let listed = self.dirty_len;
-        let (mut kept, mut holds) = (0usize, false);
-        for i in 0..listed {
-            let Some(peer) = self.dirty.get(i).copied() else { break };
-            let Some(state) = self.peers.get_mut(peer as usize) else { continue };
-            // SAFETY: the pair is connected, so that its head is allocated, or the peer is rung for a board, in a world small
-            // enough for a mark in the block; the block of a rank is always allocated. Both
-            // are made of atomics and outlive the endpoint. The fence above is the one that `ring` and `hold_back` ask for.
-            let (descriptor, mark) = unsafe {
-                let block = &*state.block;
-                // A peer that is rung for a board need not be connected. What was held back or not answered goes on by the mark that it
-                // was begun with.
-                if !state.held && !state.unanswered {
-                    state.marks_block = !has(&self.known, peer);
-                }
-                let unconnected = block.marks.0.get(self.rank as usize).filter(|_| state.marks_block);
-                (&block.descriptor, unconnected.unwrap_or_else(|| &(*state.to).mark.0))
-            };
-            // Who waits for room has requests that cannot go on: that is urgent, and not held back.
-            let frees = state.takes_waiting_sender();
-            if state.held {
-                // Who looks now sees all that was sent; who has looked, all but what was sent after that. Who took it out may have
-                // done so before the mark was set.
-                state.sent = descriptor.attention().pollers() == 0
-                    && (state.renewed || mark.is_set())
-                    && (state.announced || !state.is_emptied());
-                state.held = hold
-                    && !frees
-                    && state.sent
-                    && !state.renewed
-                    && is_held(descriptor, mark, state.urgency);
-                if !state.held {
-                    release(mark);
-                }
-            }
-            state.renewed = false;
-            if hold && state.sent && !state.held && !frees {
-                state.held = hold_back(descriptor, mark, state.urgency);
-            }
-            if state.held {
-                holds = true;
-                if let Some(entry) = self.dirty.get_mut(kept) {
-                    *entry = peer;
-                    kept = kept.wrapping_add(1);
-                }
-                continue;
-            }
-            let urgency = if frees { Urgency::Urgent } else { state.urgency };
-            let vector = (self.rank % VECTORS) as u8;
-            let outcome = if state.sent || frees {
-                Some(ring(descriptor, mark, vector, urgency))
-            } else if state.unanswered {
-                remind(descriptor, mark, vector, Urgency::Urgent)
-            } else {
-                None
-            };
-            if let Some(outcome) = outcome.filter(|o| o.rang()) {
-                let by_user_interrupt =
-                    outcome == RingOutcome::Rang && matches!(state.bell, Bell::Connected(_));
-                let count = if by_user_interrupt {
-                    &mut self.rings.by_user_interrupt
-                } else {
-                    &mut self.rings.by_signal
-                };
-                *count = count.wrapping_add(1);
-            }
-            let again = outcome == Some(RingOutcome::Retry);
-            // A user interrupt waits where a signal does not: until the peer has looked, it may need the other.
-            state.unanswered = outcome.is_some_and(|o| o.rang() || o == RingOutcome::Suppressed)
-                && descriptor.backend() == Some(BackendKind::Uintr);
-            self.unanswered |= state.unanswered;
-            state.dirty = again || state.unanswered;
-            // What must be said stays to be said: `sent` stands for any reason to ring.
-            state.sent = again;
-            // Room that was made is news, too, whatever the lanes hold.
-            state.announced = again && (state.announced || frees);
-            state.urgency = if again { urgency } else { Urgency::Plain };
-            self.retry |= again;
-            if state.dirty
-                && let Some(entry) = self.dirty.get_mut(kept)
-            {
-                *entry = peer;
-                kept = kept.wrapping_add(1);
-            }
-        }
-        self.dirty_len = kept;
-        holds
-    }
-
     /// Pushes a long payload: into the pool, or, if that has no room, into the lane's ring.
     ///
     /// # Safety
@@ -349,19 +227,6 @@ impl ShmTransport {
             Peek::Corrupt => {
                 state.close(Honesty::Told);
                 Recv::Corrupt
-            }
-        }
-    }
-
-    #[inline]
-    fn mark_dirty(&mut self, peer: u32) {
-        let Some(state) = self.peers.get_mut(peer as usize) else { return };
-        if !state.dirty {
-            state.dirty = true;
-            // Each peer is listed once, so that there is always room.
-            if let Some(entry) = self.dirty.get_mut(self.dirty_len) {
-                *entry = peer;
-                self.dirty_len = self.dirty_len.wrapping_add(1);
             }
         }
     }

@@ -22,10 +22,17 @@
 //! waiting, or the waiter the part; and where the last two parts come at the same time, one of the posters sees both. Who
 //! cannot post, because some part of an older number is missing, says that he is [stuck](Board::be_stuck), likewise.
 //!
+//! # Who gives up
+//! A member that finds that the members disagree about a number posts no more: its numbers would no longer be the others'.
+//! It [says so](Board::give_up) in all its slots, beside the stamps that who waits for it looks at, after all that it has
+//! posted; whoever then lacks a part of it sees that this [never](Part::Never) comes.
+//!
 //! # Hostile members
 //! All that is read is read once, as words, and means nothing but what is checked: a stamp is the expected one or it is not,
 //! and what a part is about is compared with what it has to be about. The bytes of a part are the user's, and may be
 //! anything. Nothing that is read here is an address, an index or a length.
+
+mod tenancy;
 
 use core::ptr::NonNull;
 use tocsin_sync::atomic::{AtomicU64, Ordering, fence, fence_after_rmw};
@@ -52,6 +59,12 @@ pub trait Variant {
     const FENCE_BEFORE_LOOK: bool = true;
     /// Numbers count as retired only when all members have posted them.
     const SEE_ALL: bool = true;
+    /// What says that no more is posted.
+    const GIVE_UP: Ordering = Ordering::Release;
+    /// An area is written for another communicator only when all members of its last have left.
+    const SEE_LEFT: bool = true;
+    /// Who has yet to come is not taken for one that has left.
+    const SEE_BEFORE: bool = true;
 }
 
 /// What ships.
@@ -68,22 +81,27 @@ struct Slot {
     stamp: AtomicU64,
     /// What its poster says that it is about.
     about: AtomicU64,
-    /// The stamp once more while its poster waits for others' parts, and is to be rung for them.
+    /// The stamp once more while its poster waits for others' parts, and is to be rung for them; or that he has given up.
     waits: AtomicU64,
     data: [AtomicU64; ROOM / 8],
 }
 
+/// What is seldom written.
 #[repr(C, align(128))]
 #[derive(Debug)]
-struct Alone(AtomicU64);
+struct Head {
+    /// The stamp that some member lacks and without which the owner cannot post.
+    stuck: AtomicU64,
+    /// The last context that the owner has left here: see `tenancy`.
+    left: AtomicU64,
+}
 
 /// What one member writes. In shared memory; all bytes zero is its beginning. It may be left over from another board,
 /// whose context is another.
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub struct Area {
-    /// The stamp that some member lacks and without which the owner cannot post.
-    stuck: Alone,
+    head: Head,
     slots: [Slot; SLOTS],
 }
 
@@ -98,7 +116,7 @@ impl Area {
     pub fn new() -> Area {
         let word = || AtomicU64::new(0);
         Area {
-            stuck: Alone(word()),
+            head: Head { stuck: word(), left: word() },
             slots: core::array::from_fn(|_| Slot {
                 stamp: word(),
                 about: word(),
@@ -119,6 +137,8 @@ pub enum Part {
         /// What it is about.
         about: u64,
     },
+    /// Nothing, for good: the member has given up before it posted it.
+    Never,
     /// A part that cannot be here: the member does not keep to the protocol.
     Corrupt,
 }
@@ -134,6 +154,10 @@ pub struct Board {
     retired: u32,
     /// So many members have been seen to have posted the number after `retired`.
     seen: usize,
+    /// This member posts no more.
+    gave_up: bool,
+    /// By member: what it had left when this board began. See `tenancy`.
+    before: Box<[u64]>,
 }
 
 // SAFETY: the areas are made of atomics, in memory that outlives the board by the promise to `new`.
@@ -143,16 +167,23 @@ unsafe impl Sync for Board {}
 
 impl Board {
     /// The board of the members whose areas these are, as number `me` of them uses it. `None` for fewer than two members,
-    /// more than [`MEMBERS`], or a member that is none of them. User threads only: allocates.
+    /// more than [`MEMBERS`], a member that is none of them, or a context of more than 31 bits. User threads only: allocates.
     ///
     /// # Safety
-    /// The areas outlive the board. This is the only board of this rank with its area; the same context was never before
-    /// used with any of these areas, by members that are among these.
+    /// The areas outlive the board. This is the only board of this rank with its area, and
+    /// [all have left](Self::all_have_left) the one before; the same context was never before used with any of these
+    /// areas, by members that are among these. That the members have this board was agreed after each had seen that.
     pub unsafe fn new(areas: Box<[NonNull<Area>]>, me: u32, context: u32) -> Option<Board> {
         let me = me as usize;
-        let fits = (2..=MEMBERS).contains(&areas.len()) && me < areas.len() && context != 0;
+        let fits = (2..=MEMBERS).contains(&areas.len()) && me < areas.len();
+        if !fits || context == 0 || context >> 31 != 0 {
+            return None;
+        }
         let context = u64::from(context) << 32;
-        fits.then_some(Board { areas, me, context, posted: 0, retired: 0, seen: 0 })
+        let before = Box::default();
+        let board = Board { areas, me, context, posted: 0, retired: 0, seen: 0, gave_up: false, before };
+        let before = board.all_left();
+        Some(Board { before, ..board })
     }
 
     /// How many members there are.
@@ -298,6 +329,8 @@ impl Board {
         } else if stamp >> 32 == self.context >> 32 && (stamp as u32).wrapping_sub(number) as i32 > 0 {
             // Of the same board, and later: nobody may overwrite what this member has not retired.
             Part::Corrupt
+        } else if slot.waits.load(Ordering::Relaxed) == self.given_up() {
+            self.last_part(slot, number)
         } else {
             Part::Missing
         }
@@ -314,7 +347,8 @@ impl Board {
     #[doc(hidden)]
     #[inline]
     pub fn wait_for_as<V: Variant>(&self, number: u32) {
-        let Some(slot) = self.slot(self.me, number) else { return };
+        // Who has given up is rung for everything.
+        let Some(slot) = self.slot(self.me, number).filter(|_| !self.gave_up) else { return };
         // SYNC POINT: "I wait", fence, look; a poster posts, fences, and looks who waits.
         if V::FENCE_BEFORE_LOOK {
             slot.waits.swap(self.stamp(number), Ordering::Relaxed);
@@ -327,7 +361,7 @@ impl Board {
     /// Takes that back: this member looks by itself until it says otherwise.
     #[inline]
     pub fn look_for(&self, number: u32) {
-        if let Some(slot) = self.slot(self.me, number) {
+        if let Some(slot) = self.slot(self.me, number).filter(|_| !self.gave_up) {
             // SYNC POINT: Relaxed: who reads the old value rings once too often.
             slot.waits.store(0, Ordering::Relaxed);
         }
@@ -337,7 +371,10 @@ impl Board {
     #[inline]
     pub fn waits(&self, member: usize, number: u32) -> bool {
         // SYNC POINT: Relaxed: after the fence of `post`.
-        self.slot(member, number).is_some_and(|slot| slot.waits.load(Ordering::Relaxed) == self.stamp(number))
+        self.slot(member, number).is_some_and(|slot| {
+            let waits = slot.waits.load(Ordering::Relaxed);
+            waits == self.stamp(number) || waits == self.given_up()
+        })
     }
 
     /// The number that this member has to retire next.
@@ -358,7 +395,7 @@ impl Board {
     pub fn be_stuck_as<V: Variant>(&self) {
         let Some(area) = self.area(self.me) else { return };
         let lacks = self.stamp(self.lacking());
-        area.stuck.0.store(lacks, Ordering::Relaxed);
+        area.head.stuck.store(lacks, Ordering::Relaxed);
         if V::FENCE_BEFORE_LOOK {
             // SYNC POINT: as in `wait_for`.
             fence(Ordering::SeqCst);
@@ -369,7 +406,7 @@ impl Board {
     #[inline]
     pub fn is_stuck(&self, member: usize, number: u32) -> bool {
         // SYNC POINT: as in `waits`.
-        self.area(member).is_some_and(|area| area.stuck.0.load(Ordering::Relaxed) == self.stamp(number))
+        self.area(member).is_some_and(|area| area.head.stuck.load(Ordering::Relaxed) == self.stamp(number))
     }
 
     /// Copies bytes of a member's part, which is [here](Part::Here), from its beginning plus `first`, a multiple of 8 or

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use tocsin_nbc::Group;
 use tocsin_progress::Context;
 use tocsin_sync::atomic::{AtomicU32, Ordering};
+use tocsin_transport::Board;
 
 use crate::boards::WORLD_BOARD;
 use crate::error::Error;
@@ -40,6 +41,16 @@ struct Inner {
     sequence: AtomicU32,
     /// Rank here of each world rank; `None` when they are the same.
     ranks_here: Option<Box<[u32]>>,
+    /// The board that goes back when nobody has this communicator any more.
+    board: Option<u32>,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if let Some(board) = self.board {
+            self.rank.drop_board(board);
+        }
+    }
 }
 
 impl std::fmt::Debug for Comm {
@@ -72,14 +83,21 @@ impl Comm {
     ) -> Result<Comm, Error> {
         let refused = |e| crate::outcome::collective_error("split", e);
         let mut group = Group::new(members, me).map_err(refused)?;
-        let board = board.and_then(|board| {
+        if let Some(index) = board {
+            // Whoever says that it has memory: asked again, that takes next to nothing.
+            let allocated = rank.segment.allocate_board(index);
             // SAFETY: - the segment, which `Rank` keeps beside the engine, outlives it
-            //         - the board was allocated: the world's with the segment, others when they were offered
-            //         - it is this rank's alone, and contexts are not given out again: `boards.rs`, `agree.rs`.
-            unsafe { rank.segment.board(board, members, me, context) }
-        });
-        if let Some(board) = board {
-            let number = rank.enter().nbc.open_board(board, &group).map_err(refused)?;
+            //         - it is this rank's alone, what was there before has been left by all its members, and contexts are not
+            //           given out again: `boards.rs`, `agree.rs`.
+            let opened = allocated.then(|| unsafe { rank.segment.board(index, members, me, context) });
+            let Some(opened) = opened.flatten() else {
+                return Err(refused(tocsin_nbc::Error::OutOfMemory { bytes: size_of::<Board>() }));
+            };
+            let number = rank.enter().nbc.open_board(opened, &group);
+            let number = number.inspect_err(|_| rank.boards.give_back(index)).map_err(refused)?;
+            if index != WORLD_BOARD {
+                rank.boards.set_seat(index, number);
+            }
             group = group.with_board(number);
         }
         let identity = members.iter().zip(0..).all(|(world, here)| *world == here);
@@ -92,11 +110,17 @@ impl Comm {
             }
             here
         });
-        rank.enter()
+        let sequence = AtomicU32::new(0);
+        let board = board.filter(|index| *index != WORLD_BOARD);
+        // From here on an error gives the board back.
+        let inner = Inner { rank, group, context, sequence, ranks_here, board };
+        inner
+            .rank
+            .enter()
             .p2p
             .set_members(context, members)
             .map_err(|e| crate::outcome::message_error("split", e))?;
-        Ok(Comm { inner: Arc::new(Inner { rank, group, context, sequence: AtomicU32::new(0), ranks_here }) })
+        Ok(Comm { inner: Arc::new(inner) })
     }
 
     pub(crate) fn shared(&self) -> &Rank {

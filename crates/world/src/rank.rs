@@ -13,7 +13,7 @@ use tocsin_shm_transport::{Life, Segment, ShmTransport};
 use tocsin_sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use crate::BackendKind;
-use crate::boards::Boards;
+use crate::boards::{Boards, Offer};
 use crate::bootstrap::{Place, segment_error};
 use crate::config::{Config, ProgressPlacement, Seat, progress_cpu};
 use crate::error::Error;
@@ -54,7 +54,7 @@ pub(crate) struct Rank {
     /// How far this rank has handed out the context ids that it owns: `comm/agree.rs`.
     pub(crate) next_context: AtomicU32,
     /// The boards that its communicators have.
-    pub(crate) boards: Boards,
+    pub(crate) boards: Arc<Boards>,
     parked: Mutex<Parked>,
 }
 
@@ -138,7 +138,8 @@ fn try_join(place: Place, config: &Config) -> Result<(Arc<Rank>, Bound), Error> 
         engine_config = engine_config.oversubscribed();
     }
     let blocked = Arc::new(AtomicBool::new(false));
-    let mut state = RankState::new(p2p, closed.clone(), blocked.clone());
+    let boards = Arc::new(Boards::new());
+    let mut state = RankState::new(p2p, closed.clone(), blocked.clone(), boards.clone());
     state.nbc.set_trace(events);
     let engine = Arc::new(Engine::new(state, own, engine_config, Arc::new(Stats::new())));
     segment.set_life(rank, Life::Alive);
@@ -175,7 +176,7 @@ fn try_join(place: Place, config: &Config) -> Result<(Arc<Rank>, Bound), Error> 
         blocked,
         eager_max: thresholds.eager_max,
         next_context: AtomicU32::new(crate::comm::FIRST_CONTEXT),
-        boards: Boards::new(),
+        boards,
         parked: Mutex::default(),
     };
     let shared = Arc::new(shared);
@@ -539,6 +540,26 @@ impl Rank {
         drop(over);
     }
 
+    /// What this rank offers when a communicator is made, boards of dropped ones included.
+    pub(crate) fn offer_boards(&self) -> Offer<'_> {
+        // A dropped request that is over would keep its communicator.
+        let over = self.parked.lock().unwrap_or_else(PoisonError::into_inner).take_over();
+        drop(over);
+        self.enter().close_boards();
+        let is_gone = |rank| matches!(self.segment.life(rank), Life::Finalized | Life::Dead);
+        // Entered for each, and not held: memory is allocated meanwhile.
+        self.boards.offer(&self.segment, |number| self.enter().nbc.is_board_over(number, is_gone))
+    }
+
+    /// The communicator of a board is gone. Anywhere but in a handler.
+    pub(crate) fn drop_board(&self, board: u32) {
+        self.boards.drop_board(board);
+        // Whoever is inside sees to it, this thread itself if it is.
+        if !self.is_closed() && !tocsin_doorbell::fork::disowned() {
+            self.engine.poke(Context::User);
+        }
+    }
+
     /// Ends every rank of the world.
     pub(crate) fn abort(&self, code: i32) -> ! {
         self.segment.set_abort(code);
@@ -627,6 +648,11 @@ impl Parked {
         if self.requests.len() < self.sweep_at {
             return Vec::new();
         }
+        self.take_over()
+    }
+
+    /// Takes out what is complete.
+    fn take_over(&mut self) -> Vec<(RawRequest, Option<Box<dyn Any + Send>>)> {
         let (over, kept) = std::mem::take(&mut self.requests).into_iter().partition(|(r, _)| r.is_over());
         self.requests = kept;
         self.sweep_at = self.requests.len() * 2 + 16;

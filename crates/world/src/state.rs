@@ -9,6 +9,8 @@ use tocsin_shm_transport::ShmTransport;
 use tocsin_sync::atomic::{AtomicBool, Ordering};
 use tocsin_transport::{Class, Transport};
 
+use crate::boards::Boards;
+
 /// Point to point and collectives of one rank, under its engine's token.
 #[derive(Debug)]
 pub(crate) struct RankState {
@@ -16,6 +18,7 @@ pub(crate) struct RankState {
     pub(crate) nbc: Nbc,
     /// The rank has left its world: no buffer is touched any more, whoever enters.
     closed: Arc<AtomicBool>,
+    boards: Arc<Boards>,
     /// A lane waits for room among the unexpected messages, as of the last pass: so that waiters need not enter to see.
     blocked: Arc<AtomicBool>,
     /// [`P2p::room_asked_at`] when there was no more room to make for those who only want to hear of messages.
@@ -31,12 +34,14 @@ impl RankState {
         p2p: P2p<ShmTransport>,
         closed: Arc<AtomicBool>,
         blocked: Arc<AtomicBool>,
+        boards: Arc<Boards>,
     ) -> RankState {
         RankState {
             p2p,
             nbc: Nbc::new(),
             closed,
             blocked,
+            boards,
             refused_at: None,
             ends_refused_at: None,
             class_refused_at: [None; 2],
@@ -51,6 +56,14 @@ impl RankState {
     /// Whether a collective may go on, whatever arrives.
     fn has_steps(&self) -> bool {
         self.nbc.work_left() || self.nbc.has_deferred_user_steps() || self.nbc.has_news(&self.p2p)
+    }
+
+    /// Tells the collectives which communicators were dropped.
+    #[inline]
+    pub(crate) fn close_boards(&mut self) {
+        for number in self.boards.take_dropped() {
+            self.nbc.close_board(number);
+        }
     }
 
     fn is_closed(&self) -> bool {
@@ -74,6 +87,7 @@ unsafe impl Work for RankState {
         if self.is_closed() {
             return Pass::Idle;
         }
+        self.close_boards();
         let messages = self.p2p.progress(budget);
         let collectives = self.nbc.progress(&mut self.p2p, budget);
         // What is posted next is posted by somebody else.

@@ -13,16 +13,15 @@
 
 use super::list::StepList;
 use super::run::record_end;
-use super::seat::{Place, Seat, active_mut, has_room};
+use super::seat::{Place, active_mut, has_room};
 use super::{Active, Nbc, Stage, failed_member, record_start};
+use crate::Error;
 use crate::board::{Call, Look};
 use crate::messages::Messages;
-use crate::schedule::{Line, NONE};
-use crate::{Error, Group};
+use crate::schedule::NONE;
 use tocsin_progress::budget::{Budget, Context, Pass};
 use tocsin_progress::completion::{Code, Outcome};
 use tocsin_progress::slots::{Id, OutOfMemory};
-use tocsin_transport::board::{Board, ROOM};
 /// What came of a [post on a board](Nbc::post_on_board).
 #[derive(Clone, Copy, Debug)]
 pub enum Posted {
@@ -43,21 +42,6 @@ enum First {
 }
 
 impl Nbc {
-    /// Takes part in a board: `group` has its members, in the order of its areas. The number by which the group
-    /// [names](Group::with_board) it. User threads only.
-    ///
-    /// # Errors
-    /// Memory refused.
-    pub fn open_board(&mut self, board: Board, group: &Group) -> Result<u32, Error> {
-        if self.scratch.is_empty() {
-            self.scratch = vec![Line([0; 64]); ROOM / 64].into_boxed_slice();
-        }
-        let seat = Seat::new(board, group);
-        self.seats.try_reserve(1).map_err(|_| Error::OutOfMemory { bytes: size_of::<Seat>() })?;
-        self.seats.push(seat);
-        Ok(self.seats.len() as u32 - 1)
-    }
-
     /// Makes rings to the members of a schedule's board as fast as they can be. User threads only.
     pub(super) fn prepare_rings<M: Messages>(&mut self, messages: &mut M, at: u32) {
         let Some(seat) = self.seats.get_mut(at as usize).filter(|seat| !seat.rings_ready) else { return };
@@ -113,7 +97,7 @@ impl Nbc {
             let number = unsafe { seat.board.post(call.about, call.from, call.bytes) };
             let mut seen = 0;
             let look = seat.look_for_a_moment(call, number, &mut seen);
-            seat.tell(messages, call, number, look, telling);
+            let look = seat.tell(messages, call, number, look, telling);
             match look {
                 Look::Ready => {
                     // SAFETY: - the result: promised by the caller.
@@ -121,7 +105,7 @@ impl Nbc {
                     bytes = made;
                     Some(outcome)
                 }
-                Look::Wrong(member) => Some(seat.blame(member)),
+                Look::Wrong(member) => Some(seat.blame(member, telling)),
                 Look::Waits => {
                     seat.board.wait_for(number);
                     posted = Some((number, seen));
@@ -161,7 +145,7 @@ impl Nbc {
     /// What was lined up, as the only one, is posted already, and waits.
     fn is_posted(&mut self, id: Id, at: u32, number: u32, seen: u32) {
         if let Some(active) = self.slots.get_mut(id) {
-            active.place = Place { at, posted: true, number, waits: true, seen, before: NONE, next: NONE };
+            active.place = Place { at, posted: true, number, waits: true, seen, ..Place::NOWHERE };
         }
         if let Some(seat) = self.seats.get_mut(at as usize) {
             seat.unposted = NONE;
@@ -196,7 +180,8 @@ impl Nbc {
         let Some(left) = slots.get_mut(id) else { return };
         let place = std::mem::replace(&mut left.place, Place::NOWHERE);
         let Some(seat) = seats.get_mut(place.at as usize) else { return };
-        // What was lined up and never posted leaves a gap that the others do not have.
+        // What was lined up and never posted leaves a gap that the others do not have. What ended it (a revocation, a death)
+        // ends theirs, or else this rank has given up.
         seat.broken |= !place.posted;
         if seat.unposted == id.index {
             seat.unposted = place.next;
@@ -211,6 +196,7 @@ impl Nbc {
         }
         if seat.first == NONE {
             *waiting = waiting.wrapping_sub(1);
+            seat.leave_if_over();
         }
     }
 
@@ -247,14 +233,21 @@ impl Nbc {
             }
             match self.first_of(at, budget.context()) {
                 First::Waits => match self.in_vain(messages, at) {
-                    Some((id, outcome)) => self.end(id, outcome),
+                    Some((id, outcome)) => {
+                        self.give_up_with(at, outcome);
+                        self.end(id, outcome);
+                    }
                     None => return pass,
                 },
                 First::Deferred => {
                     self.deferred_on_board = true;
                     return pass;
                 }
-                First::Wrong(id, outcome) => self.end(id, outcome),
+                First::Wrong(id, outcome) => {
+                    // A member may have given up because of what this rank has yet to hear of.
+                    let (id, outcome) = self.in_vain(messages, at).unwrap_or((id, outcome));
+                    self.end(id, outcome);
+                }
                 First::Ready(id) => {
                     if budget.exhausted() {
                         return Pass::More;
@@ -267,8 +260,19 @@ impl Nbc {
         }
     }
 
+    /// Before the first of a line ends that was never posted: those who wait for it and hear nothing of the reason are to
+    /// hear that it never comes.
+    fn give_up_with(&mut self, at: u32, outcome: Outcome) {
+        let Nbc { seats, slots, telling, .. } = self;
+        let Some(seat) = seats.get_mut(at as usize) else { return };
+        let posted = active_mut(slots, seat.first).is_some_and(|first| first.place.posted);
+        if !posted && outcome.code == Code::PeerFinalized {
+            seat.give_up(telling);
+        }
+    }
+
     fn first_of(&mut self, at: u32, context: Context) -> First {
-        let Nbc { seats, slots, .. } = self;
+        let Nbc { seats, slots, telling, .. } = self;
         let Some(seat) = seats.get_mut(at as usize) else { return First::Waits };
         if seat.first == NONE {
             return First::Waits;
@@ -281,13 +285,16 @@ impl Nbc {
         if !active.place.posted {
             return First::Waits;
         }
-        match call.look(&seat.board, active.place.number, &mut active.place.seen) {
+        let mut seen = active.place.seen;
+        let look = active.place.look(call, &seat.board, &mut seen);
+        active.place.seen = seen;
+        match look {
             Look::Waits => First::Waits,
             Look::Ready if super::is_handler(context) && !call.is_handler_safe(seat.board.me()) => {
                 First::Deferred
             }
             Look::Ready => First::Ready(id),
-            Look::Wrong(member) => First::Wrong(id, seat.blame(member)),
+            Look::Wrong(member) => First::Wrong(id, seat.blame(member, telling)),
         }
     }
 
@@ -300,7 +307,11 @@ impl Nbc {
             return Some((id, Outcome { code: Code::Revoked, ..Outcome::default() }));
         }
         let needs_all = first.call.as_ref().is_some_and(|call| call.needs_all(seat.board.me()));
-        let left = seat.lacks_for_ever(messages, &first.place, needs_all)?;
+        let Some(left) = seat.lacks_for_ever(messages, &first.place, needs_all) else {
+            // Nor is anything posted any more.
+            let ends = seat.broken && !first.place.posted;
+            return ends.then_some((id, Outcome { code: Code::Protocol, ..Outcome::default() }));
+        };
         // It may have left because of a death that this rank has yet to hear of.
         let blamed = messages.blame(seat.group.world_ranks());
         let (source, code) = blamed.unwrap_or((left, Code::PeerFinalized));
@@ -329,8 +340,11 @@ impl Nbc {
         let Nbc { seats, slots, telling, .. } = self;
         let Some(seat) = seats.get_mut(at as usize) else { return false };
         let mut posted = false;
-        while seat.unposted != NONE {
+        while seat.unposted != NONE && !seat.broken {
             if !has_room(seat, slots) {
+                if seat.board.spoilt_by().is_some() {
+                    seat.give_up(telling);
+                }
                 break;
             }
             let Some(active) = active_mut(slots, seat.unposted) else { break };
@@ -351,7 +365,10 @@ impl Nbc {
                 seat.board.wait_for(number);
                 place.waits = true;
             }
-            seat.tell(messages, call, number, look, telling);
+            if let Look::Wrong(member) = seat.tell(messages, call, number, look, telling) {
+                place.odd = member as u32;
+                seat.give_up(telling);
+            }
         }
         posted
     }
@@ -388,6 +405,7 @@ impl Nbc {
             }
             if seat.telling == 0 {
                 self.telling = self.telling.wrapping_sub(1);
+                seat.leave_if_over();
             }
         }
         self.telling > 0

@@ -12,6 +12,7 @@ mod kept;
 mod list;
 mod run;
 mod seat;
+mod tenancy;
 
 use crate::board::Call;
 use crate::messages::Messages;

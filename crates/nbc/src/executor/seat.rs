@@ -27,6 +27,8 @@ pub(super) struct Place {
     pub(super) waits: bool,
     /// Members whose parts have been seen.
     pub(super) seen: u32,
+    /// A member whose part is about something else, though this rank does not need it; or [`NONE`].
+    pub(super) odd: u32,
     pub(super) before: u32,
     pub(super) next: u32,
 }
@@ -37,8 +39,35 @@ impl Place {
         self.at != NONE
     }
 
-    pub(super) const NOWHERE: Place =
-        Place { at: NONE, posted: false, number: 0, waits: false, seen: 0, before: NONE, next: NONE };
+    pub(super) const NOWHERE: Place = Place {
+        at: NONE,
+        posted: false,
+        number: 0,
+        waits: false,
+        seen: 0,
+        odd: NONE,
+        before: NONE,
+        next: NONE,
+    };
+
+    /// What there is of the parts.
+    #[inline]
+    pub(super) fn look(&self, call: &Call, board: &Board, seen: &mut u32) -> Look {
+        if self.odd == NONE { call.look(board, self.number, seen) } else { Look::Wrong(self.odd as usize) }
+    }
+}
+
+/// Whether the board is of use.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Tenancy {
+    /// To its communicator.
+    Open,
+    /// To what its communicator has left in line, and to those who have to be told.
+    Closing,
+    /// To the other members, perhaps.
+    Left,
+    /// To nobody: the seat is free.
+    Over,
 }
 
 /// A board and its line.
@@ -52,8 +81,9 @@ pub(super) struct Seat {
     /// Members that are to be rung, if they still wait for `told`.
     pub(super) telling: u64,
     pub(super) told: u32,
-    /// The numbers of this rank are no longer those of the others, or one of them has lied.
+    /// The numbers of this rank are no longer those of the others, or one of them has lied. No more is posted.
     pub(super) broken: bool,
+    pub(super) tenancy: Tenancy,
     /// All members have joined, and how each is rung is known.
     pub(super) rings_ready: bool,
     /// Value of [`Messages::failures`] at which all members were found alive.
@@ -79,6 +109,7 @@ impl Seat {
             telling: 0,
             told: 0,
             broken: false,
+            tenancy: Tenancy::Open,
             rings_ready: false,
             alive_at: None,
             moment: MOMENT,
@@ -95,7 +126,7 @@ impl Seat {
 
     /// Whether a member waits for what was posted under `told`.
     pub(super) fn still_waits(&self, member: usize) -> bool {
-        self.board.waits(member, self.told) || self.board.is_stuck(member, self.told)
+        self.board.gave_up() || self.board.waits(member, self.told) || self.board.is_stuck(member, self.told)
     }
 
     pub(super) fn group(&self) -> &Group {
@@ -139,7 +170,8 @@ impl Seat {
         Look::Waits
     }
 
-    /// Notes whom a post leaves to be rung.
+    /// Notes whom a post leaves to be rung. What the look at the parts has found, or a member that was found on the way whose part is
+    /// about something else.
     #[inline]
     pub(super) fn tell<M: Messages>(
         &mut self,
@@ -148,11 +180,16 @@ impl Seat {
         number: u32,
         look: Look,
         telling: &mut u32,
-    ) {
-        let owed = owed(&self.board, call, number, look);
-        if owed == 0 {
-            return;
+    ) -> Look {
+        let (owed, odd) = owed(&self.board, call, number, look);
+        if owed != 0 {
+            self.tell_those(messages, owed, number, telling);
         }
+        odd.map_or(look, Look::Wrong)
+    }
+
+    #[inline]
+    fn tell_those<M: Messages>(&mut self, messages: &mut M, owed: u64, number: u32, telling: &mut u32) {
         if self.telling == 0 {
             *telling = telling.wrapping_add(1);
         } else {
@@ -163,10 +200,35 @@ impl Seat {
     }
 
     /// How it ends for what a member has shown.
-    pub(super) fn blame(&mut self, member: usize) -> Outcome {
-        self.broken = true;
+    #[cold]
+    pub(super) fn blame(&mut self, member: usize, telling: &mut u32) -> Outcome {
+        self.give_up(telling);
         let source = self.group.world_rank(member as u32).unwrap_or(u32::MAX);
         Outcome { code: Code::Protocol, source, ..Outcome::default() }
+    }
+
+    /// Posts no more, and has all members rung: whoever needs what does not come is to hear of it.
+    #[cold]
+    pub(super) fn give_up(&mut self, telling: &mut u32) {
+        self.broken = true;
+        if self.board.gave_up() {
+            return;
+        }
+        self.board.give_up();
+        if self.telling == 0 {
+            *telling = telling.wrapping_add(1);
+        }
+        let others = (0..self.board.members()).filter(|member| *member != self.board.me());
+        self.telling = others.fold(0, |all, member| all | 1 << (member & 63));
+    }
+
+    /// Leaves the board when its communicator is gone, nothing stands in line, and nobody is to be told anything.
+    #[inline]
+    pub(super) fn leave_if_over(&mut self) {
+        if self.tenancy == Tenancy::Closing && self.first == NONE && self.telling == 0 {
+            self.board.leave();
+            self.tenancy = Tenancy::Left;
+        }
     }
 
     /// A world rank that has left without the part that the first of the line waits for: one of those that it needs,
@@ -195,11 +257,12 @@ impl Seat {
     pub(super) fn work_left(&self, slots: &Table) -> bool {
         let first = active(slots, self.first);
         let ends = first.is_some_and(|first| {
-            let Place { posted, number, mut seen, .. } = first.place;
+            let Place { posted, mut seen, .. } = first.place;
             let call = first.call.as_ref();
-            posted && call.is_some_and(|call| call.look(&self.board, number, &mut seen) != Look::Waits)
+            let looks = |call: &Call| first.place.look(call, &self.board, &mut seen) != Look::Waits;
+            if posted { call.is_some_and(looks) } else { self.broken }
         });
-        ends || self.unposted != NONE && self.board.would_have_room(self.done(slots))
+        ends || self.unposted != NONE && !self.broken && self.board.would_have_room(self.done(slots))
     }
 }
 
@@ -232,15 +295,23 @@ pub(super) fn has_room(seat: &mut Seat, slots: &Table) -> bool {
     }
 }
 
-/// The members that the post of a number leaves to be rung: those that wait for this part, or for it as the last of all.
+/// The members that the post of a number leaves to be rung: those that wait for this part, or for it as the last of all. And a
+/// member, if the look has not found one already, whose part is about something else.
 #[inline]
-fn owed(board: &Board, call: &Call, number: u32, look: Look) -> u64 {
+fn owed(board: &Board, call: &Call, number: u32, look: Look) -> (u64, Option<usize>) {
     let me = board.me();
     let others = || (0..board.members()).filter(|member| *member != me);
-    // Those whose parts are about something else are to hear of it, too.
+    let mut odd = None;
+    let mut is_here = |member| match board.part(member, number) {
+        Part::Here { about } if about == call.about => true,
+        Part::Missing => false,
+        Part::Here { .. } | Part::Never | Part::Corrupt => {
+            odd = Some(member);
+            true
+        }
+    };
     let all_here = look == Look::Ready && call.needs_all(me)
-        || !(look == Look::Waits && call.needs_all(me))
-            && others().all(|member| board.part(member, number) != Part::Missing);
+        || !(look == Look::Waits && call.needs_all(me)) && others().all(&mut is_here);
     let needs = |member: usize| match call.then {
         Use::Bcast { root } => root as usize == me,
         Use::Reduce { root: Some(root), .. } => all_here && root as usize == member,
@@ -249,7 +320,7 @@ fn owed(board: &Board, call: &Call, number: u32, look: Look) -> u64 {
     let rung = |member: &usize| {
         needs(*member) && board.waits(*member, number) || all_here && board.is_stuck(*member, number)
     };
-    others().filter(rung).fold(0, |owed, member| owed | 1 << (member & 63))
+    (others().filter(rung).fold(0, |owed, member| owed | 1 << (member & 63)), odd)
 }
 
 #[cold]

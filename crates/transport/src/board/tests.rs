@@ -3,14 +3,14 @@
 
 use super::*;
 
-struct Memory(Vec<Box<Area>>);
+pub(super) struct Memory(Vec<Box<Area>>);
 
 impl Memory {
-    fn new(members: usize) -> Memory {
+    pub(super) fn new(members: usize) -> Memory {
         Memory((0..members).map(|_| Box::new(Area::new())).collect())
     }
 
-    fn board(&self, me: u32, context: u32) -> Board {
+    pub(super) fn board(&self, me: u32, context: u32) -> Board {
         let areas = self.0.iter().map(|area| NonNull::from(&**area)).collect();
         // SAFETY: the tests keep the memory.
         unsafe { Board::new(areas, me, context) }.unwrap()
@@ -21,7 +21,7 @@ impl Memory {
     }
 }
 
-fn post(board: &mut Board, about: u64, bytes: &[u8]) -> u32 {
+pub(super) fn post(board: &mut Board, about: u64, bytes: &[u8]) -> u32 {
     // SAFETY: a slice.
     unsafe { board.post(about, bytes.as_ptr(), bytes.len()) }
 }
@@ -125,5 +125,5 @@ fn a_board_has_members() {
         unsafe { Board::new(areas, me, context) }.is_some()
     };
     assert!(of(2, 1, 1) && of(MEMBERS, 63, 1));
-    assert!(!of(1, 0, 1) && !of(2, 2, 1) && !of(MEMBERS + 1, 0, 1) && !of(2, 0, 0));
+    assert!(!of(1, 0, 1) && !of(2, 2, 1) && !of(MEMBERS + 1, 0, 1) && !of(2, 0, 0) && !of(2, 0, 1 << 31));
 }

@@ -43,8 +43,9 @@ impl Comm {
     /// # Errors
     /// As a collective: [`Error::PeerDead`], [`Error::Revoked`], ...
     pub fn dup(&self) -> Result<Comm, Error> {
+        self.shared().open("dup")?;
         let offer = self.offer();
-        let boards = self.shared().boards.offer(&self.shared().segment);
+        let boards = self.shared().offer_boards();
         // One allreduce: the context, and of each rank the boards that it offers.
         let mut all = vec![0u64; 1 + self.size() as usize];
         if let Some((first, offered)) = all.split_first_mut() {
@@ -56,7 +57,7 @@ impl Comm {
         self.maximum("dup", &mut all)?;
         let (first, offered) = all.split_first().unwrap_or((&0, &[]));
         let context = self.adopt("dup", offer, *first)?;
-        let board = boards.take(offered.iter().copied());
+        let board = if self.size() > 1 { boards.take(offered.iter().copied()) } else { None };
         Comm::of(self.inner.rank.clone(), self.inner.group.world_ranks(), self.rank(), context, board)
     }
 
@@ -68,7 +69,8 @@ impl Comm {
     pub fn split(&self, color: Option<u32>, key: i32) -> Result<Option<Comm>, Error> {
         // One allreduce: the context, and of each rank its colour + 1, its key and the boards that it offers, in places that
         // only it fills.
-        let boards = self.shared().boards.offer(&self.shared().segment);
+        self.shared().open("split")?;
+        let boards = self.shared().offer_boards();
         let mut all = vec![0u64; 1 + 3 * self.size() as usize];
         let offer = self.offer();
         if let Some(first) = all.first_mut() {
