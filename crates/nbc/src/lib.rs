@@ -26,6 +26,7 @@ mod algorithms;
 mod arguments;
 pub mod board;
 pub mod builder;
+mod choices;
 mod datatype;
 mod error;
 mod executor;
@@ -40,6 +41,7 @@ pub mod table;
 pub mod trace;
 mod view;
 
+pub use choices::{Choices, MOST as MOST_CHOICES};
 pub use datatype::{DataType, ValueIndex32, ValueIndex64};
 pub use error::Error;
 pub use executor::{Copied, Nbc, Posted};
