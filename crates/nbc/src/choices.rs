@@ -49,14 +49,11 @@ impl Choices {
     /// False, and nothing changes: the operation has [`MOST`] rows, or one that begins there or later, or the algorithm is
     /// another operation's.
     #[must_use]
-    pub fn add(
-        &mut self,
-        operation: Operation,
-        from: u64,
-        algorithm: Option<&'static Algorithm>,
-    ) -> bool {
+    pub fn add(&mut self, operation: Operation, from: u64, algorithm: Option<&'static Algorithm>) -> bool {
         let at = operation as usize;
-        let (Some(rows), Some(count)) = (self.rows.get_mut(at), self.counts.get_mut(at)) else { return false };
+        let (Some(rows), Some(count)) = (self.rows.get_mut(at), self.counts.get_mut(at)) else {
+            return false;
+        };
         let used = usize::from(*count);
         let follows = used.checked_sub(1).and_then(|last| rows.get(last)).is_none_or(|last| last.from < from);
         let fits = algorithm.is_none_or(|algorithm| algorithm.operation == operation);

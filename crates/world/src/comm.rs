@@ -71,7 +71,8 @@ impl Comm {
         board: Option<u32>,
     ) -> Result<Comm, Error> {
         let refused = |e| crate::outcome::collective_error("split", e);
-        let mut group = Group::new(members, me).map_err(refused)?;
+        let mut group =
+            Group::new(members, me).map_err(refused)?.with_choices(rank.measured.choices(members.len()));
         let board = board.and_then(|board| {
             // SAFETY: - the segment, which `Rank` keeps beside the engine, outlives it
             //         - the board was allocated: the world's with the segment, others when they were offered

@@ -43,7 +43,11 @@ fn every_algorithm_is_taken_where_its_restrictions_allow_it() {
                     let able = algorithm.restrictions.refusal(&arguments, ranks).is_none();
                     let right = if able { algorithm } else { choose_for(&arguments, &plain) };
                     let on_board = right.restrictions.needs_board();
-                    assert_eq!(taken(&arguments, &group), (right.name, right.name, on_board), "{arguments:?}");
+                    assert_eq!(
+                        taken(&arguments, &group),
+                        (right.name, right.name, on_board),
+                        "{arguments:?}"
+                    );
                     names.push(right.name);
                 }
                 names.dedup();
@@ -81,9 +85,14 @@ fn sizes_decide_and_what_is_asked_for_goes_first() {
     assert!(choices.add(Operation::Iallreduce, 64, None));
     assert!(choices.add(Operation::Iallreduce, 100_000, of("ring")));
     let group = group_with_board(4, 2).with_choices(Some(Arc::new(choices)));
-    for (bytes, right) in
-        [(7, "shm"), (8, "reduce-bcast"), (63, "reduce-bcast"), (64, "shm"), (50_000, "rabenseifner"), (100_000, "ring")]
-    {
+    for (bytes, right) in [
+        (7, "shm"),
+        (8, "reduce-bcast"),
+        (63, "reduce-bcast"),
+        (64, "shm"),
+        (50_000, "rabenseifner"),
+        (100_000, "ring"),
+    ] {
         let arguments = allreduce(Op::Sum, bytes);
         assert_eq!(taken(&arguments, &group), (right, right, right == "shm"), "{bytes}");
         let forced = compile(&group, &arguments, Some("recursive-doubling")).unwrap();
