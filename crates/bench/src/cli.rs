@@ -46,8 +46,9 @@ pub(crate) enum Command {
         after_help = "Messages: half round trips between ranks that both wait, by each strategy. Collectives: each operation with \
                       several algorithms, posted and waited for with nothing between, by each algorithm that can serve it, in turn \
                       in one run, from root 0 and with sums of integers; the quickest is written if it takes 5 % less than the \
-                      library's own choice, which is written as auto. Each has 2 minutes, 10 s with --quick: collectives share that \
-                      time out among what is left to do, and what there is no time for gets one round.\n\n\
+                      library's own choice, and no more in nine of ten rounds, else auto, which is that choice. Messages \
+                      and collectives have 2 minutes each, 10 s with --quick: collectives share that time out among \
+                      what is left to do, and what there is no time for gets one round.\n\n\
                       Example: tocsin tune --output tocsin.tune && TOCSIN_TUNE=tocsin.tune tocsin run -n 4 -- ./my_program\n         \
                       tocsin tune --op ibcast,iallreduce --kind thread --ranks 2,4"
     )]

@@ -95,6 +95,8 @@ fn usage_is_2_and_failure_is_1() {
         ("tune --op ibcast,igatherv", 2, "igatherv has one algorithm"),
         ("tune --op ibcast --sizes 0,8", 2, "messages of 0 bytes decide nothing"),
         ("tune --op ibcast --ranks 1,2", 2, "1 rank has nobody"),
+        ("tune --op ialltoall --ranks 64 --sizes 1M", 2, "blocks of up to 8M"),
+        ("tune --ranks 2..1024", 2, "name fewer"),
         ("run -n 1 -- /nonexistent/program", 1, "/nonexistent/program"),
     ] {
         let out = tocsin(line);

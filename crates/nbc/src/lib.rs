@@ -12,6 +12,9 @@
 //! ([`table::call_on_board`], [`Nbc::post_on_board`]) or with one that is nothing but a name for it, as persistent ones have.
 //! Before the token is released [`Nbc::announce`] has those rung who wait for what was posted.
 //!
+//! A group may have [`Choices`]: algorithms that were measured to be the quickest, which are taken before those that
+//! [`table::choose_for`] would take by itself, wherever they can serve the call.
+//!
 //! # What a path may not do
 //!
 //! | path | allocates or frees | runs user operators |

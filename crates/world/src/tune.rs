@@ -52,8 +52,12 @@ pub const VERSION: u32 = 2;
 pub const OLDEST: u32 = 1;
 /// The first word of a table.
 const MAGIC: &str = "tocsin-tune";
-/// Longest file in bytes that is read: far more than any table.
-const LONGEST: u64 = 1 << 20;
+/// Longest file in bytes that is read: more than any table, notes included.
+const LONGEST: u64 = 4 << 20;
+/// Most rows of messages, and of collectives: more than a machine of 1024 cores has.
+pub const MOST_ROWS: usize = 8192;
+const TOO_MANY: &str = "more than 8192 rows of a kind";
+const _: () = assert!(MOST_ROWS == 8192);
 /// The greatest eager limit: `TOCSIN_EAGER_MAX` allows no more either.
 pub const EAGER_LIMIT: usize = 32 << 10;
 
@@ -227,6 +231,9 @@ impl Table {
 
     fn check_rows(&self) -> Result<(), (usize, &'static str)> {
         for (at, row) in self.rows.iter().enumerate() {
+            if at >= MOST_ROWS {
+                return Err((at, TOO_MANY));
+            }
             let fits = match row.strategy {
                 Lmt::Auto => false,
                 Lmt::Direct => row.ranks == Ranks::Threads,

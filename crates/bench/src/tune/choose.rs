@@ -4,8 +4,8 @@ use crate::values::Operation;
 use tocsin_nbc::MOST_CHOICES;
 use tocsin_world::tune::{Collective, Ranks};
 
-/// An algorithm takes the place of the library's own choice if it takes at most this part of its time: less of a difference
-/// is not found again in the next run.
+/// An algorithm takes the place of the library's own choice if it takes at most this part of its time, and no more than it in
+/// nine of ten rounds: less of a difference is not found again in the next run.
 const GAIN: f64 = 0.95;
 
 /// One size, and all algorithms that can serve it.
@@ -13,14 +13,23 @@ const GAIN: f64 = 0.95;
 pub(super) struct Contest {
     /// The size by which algorithms are chosen, in bytes.
     pub(super) from: u64,
-    /// Names, and times as parts of that of the algorithm that the library takes by itself, which is among them with 1.
-    pub(super) ratios: Vec<(&'static str, f64)>,
+    pub(super) rivals: Vec<Rival>,
+}
+
+/// An algorithm, and its times as parts of that of the one which the library takes by itself in the same round.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Rival {
+    pub(super) name: &'static str,
+    /// The median.
+    pub(super) ratio: f64,
+    /// What nine of ten are not above.
+    pub(super) most: f64,
 }
 
 /// The quickest algorithm; `None`: none is clearly quicker than the library's own choice.
-fn quickest(ratios: &[(&'static str, f64)]) -> Option<&'static str> {
-    let quick = ratios.iter().filter(|(_, ratio)| *ratio <= GAIN);
-    quick.min_by(|(_, a), (_, b)| a.total_cmp(b)).map(|(name, _)| *name)
+fn quickest(rivals: &[Rival]) -> Option<&'static str> {
+    let quick = rivals.iter().filter(|rival| rival.ratio <= GAIN && rival.most <= 1.0);
+    quick.min_by(|a, b| a.ratio.total_cmp(&b.ratio)).map(|rival| rival.name)
 }
 
 /// The rows of an operation on `size` ranks. A choice holds from its size on up to the next that was measured, the first from
@@ -36,7 +45,7 @@ pub(super) fn rows(operation: Operation, ranks: Ranks, size: u32, contests: &[Co
     }
     let mut rows: Vec<Collective> = Vec::new();
     for contest in contests {
-        let algorithm = quickest(&contest.ratios);
+        let algorithm = quickest(&contest.rivals);
         match rows.last() {
             None => rows.push(row(0, algorithm)),
             // Sizes that the dispatcher does not tell apart, and a choice that goes on.
@@ -49,16 +58,18 @@ pub(super) fn rows(operation: Operation, ranks: Ranks, size: u32, contests: &[Co
 }
 
 /// The geometric means of those that could serve all sizes.
-fn on_the_whole(contests: &[Contest]) -> Vec<(&'static str, f64)> {
-    let Some((first, others)) = contests.split_first() else { return Vec::new() };
-    let mean = |(name, ratio): &(&'static str, f64)| {
-        let of =
-            |contest: &Contest| contest.ratios.iter().find(|(other, _)| other == name).map(|(_, r)| r.ln());
-        let logarithms = others.iter().map(of).collect::<Option<Vec<f64>>>()?;
-        let sum = ratio.ln() + logarithms.iter().sum::<f64>();
-        Some((*name, (sum / contests.len() as f64).exp()))
+fn on_the_whole(contests: &[Contest]) -> Vec<Rival> {
+    let Some(first) = contests.first() else { return Vec::new() };
+    let mean = |name: &str, of: fn(&Rival) -> f64| {
+        let in_one = |contest: &Contest| contest.rivals.iter().find(|rival| rival.name == name).map(of);
+        let logarithms = contests.iter().map(|contest| in_one(contest).map(f64::ln));
+        let sum = logarithms.sum::<Option<f64>>()?;
+        Some((sum / contests.len() as f64).exp())
     };
-    first.ratios.iter().filter_map(mean).collect()
+    let rival = |&Rival { name, .. }: &Rival| {
+        Some(Rival { name, ratio: mean(name, |r| r.ratio)?, most: mean(name, |r| r.most)? })
+    };
+    first.rivals.iter().filter_map(rival).collect()
 }
 
 #[cfg(test)]
@@ -66,7 +77,8 @@ mod tests {
     use super::*;
 
     fn contest(from: u64, ratios: &[(&'static str, f64)]) -> Contest {
-        Contest { from, ratios: ratios.to_vec() }
+        let rival = |(name, ratio): &(&'static str, f64)| Rival { name, ratio: *ratio, most: *ratio };
+        Contest { from, rivals: ratios.iter().map(rival).collect() }
     }
 
     fn decided(operation: Operation, contests: &[Contest]) -> Vec<(u64, Option<&'static str>)> {
@@ -88,6 +100,18 @@ mod tests {
         // The first holds for what is shorter, too.
         assert_eq!(decided(Operation::Ibcast, &contests[1..3]), [(0, Some("binomial"))]);
         assert_eq!(decided(Operation::Ibcast, &[]), []);
+    }
+
+    #[test]
+    fn who_is_not_always_quicker_is_not_chosen() {
+        let contest = |most| {
+            let own = Rival { name: "binomial", ratio: 1.0, most: 1.0 };
+            let chain = Rival { name: "chain", ratio: 0.6, most };
+            let linear = Rival { name: "linear", ratio: 0.8, most: 0.9 };
+            [Contest { from: 8, rivals: vec![own, chain, linear] }]
+        };
+        assert_eq!(decided(Operation::Ibcast, &contest(1.0)), [(0, Some("chain"))]);
+        assert_eq!(decided(Operation::Ibcast, &contest(1.1)), [(0, Some("linear"))]);
     }
 
     #[test]

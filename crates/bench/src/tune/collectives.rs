@@ -3,7 +3,7 @@
 //! One world for each kind and number of ranks does all of it: an operation of one size by each algorithm that can serve it, in turn,
 //! so that all of them meet the same machine. What the times mean is decided in `choose`.
 
-use super::choose::{self, Contest};
+use super::choose::{self, Contest, Rival};
 use crate::bench::chosen::{has_board, own, with_arguments};
 use crate::bench::coll::verify;
 use crate::bench::progress_bar;
@@ -17,7 +17,7 @@ use crate::values::{Kind, Operation};
 use std::time::{Duration, Instant};
 use tocsin_world::Config;
 use tocsin_world::algorithms::{self, ALGORITHMS, Algorithm};
-use tocsin_world::tune::{Collective, Table};
+use tocsin_world::tune::{Collective, MOST_ROWS, Table};
 
 /// Sizes that are measured, by default and in a hurry.
 const SIZES: [u64; 7] = [8, 256, 2 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
@@ -31,6 +31,9 @@ const QUICK_LIMIT: Duration = Duration::from_secs(10);
 /// Operations in a round, and in the one that says how long they take.
 const MOST_OPERATIONS: u64 = 51;
 const PILOT_OPERATIONS: u64 = 3;
+/// Percentiles of ratios.
+const MEDIAN: f64 = 50.0;
+const MOST_ROUNDS: f64 = 90.0;
 /// The blocks of all ranks together in one rank's buffer, at most: each rank has two of them.
 const MOST_BYTES: u64 = 8 << 20;
 
@@ -67,13 +70,25 @@ impl Wanted {
         if ranks.first() == Some(&1) {
             return Err(Error::Usage("--ranks: 1 rank has nobody to communicate with: leave it out".into()));
         }
-        Ok(Wanted {
+        let wanted = Wanted {
             operations,
             sizes,
             ranks,
             rounds: args.rounds.unwrap_or(if args.quick { QUICK_ROUNDS } else { ROUNDS }),
             limit: if args.quick { QUICK_LIMIT } else { LIMIT },
-        })
+        };
+        let of_ranks = |ranks: &u32| wanted.cells(*ranks).iter().map(|(_, sizes)| sizes.len()).sum::<usize>();
+        // For both kinds of ranks.
+        match 2 * wanted.ranks.iter().map(of_ranks).sum::<usize>() {
+            0 => Err(Error::Usage(
+                "--sizes: none of these has blocks of up to 8M for all ranks together: name smaller ones"
+                    .into(),
+            )),
+            cells if cells > MOST_ROWS => Err(Error::Usage(format!(
+                "--ranks, --sizes: more than the {MOST_ROWS} rows that a table takes: name fewer"
+            ))),
+            _ => Ok(wanted),
+        }
     }
 
     /// The operations, with the sizes of each.
@@ -241,20 +256,19 @@ impl Race {
     }
 
     fn contest(&self) -> Contest {
-        let names = self.runners.iter().map(|runner| runner.algorithm.name);
-        Contest {
-            from: self.from,
-            ratios: names.zip((0..self.runners.len()).map(|at| self.ratio(at))).collect(),
-        }
+        let rival = |(at, runner): (usize, &Runner)| Rival {
+            name: runner.algorithm.name,
+            ratio: self.ratio(at, MEDIAN),
+            most: self.ratio(at, MOST_ROUNDS),
+        };
+        Contest { from: self.from, rivals: self.runners.iter().enumerate().map(rival).collect() }
     }
 
-    /// A runner's part of the own one's time, whose own is 1 to the last digit.
-    fn ratio(&self, at: usize) -> f64 {
-        if at == self.own {
-            1.0
-        } else {
-            self.runners.get(at).map_or(f64::NAN, |runner| runner.ratios.median())
-        }
+    /// A runner's part of the own one's time, of which so many percent are not above it; that of the own one is 1 to the last
+    /// digit.
+    fn ratio(&self, at: usize, percent: f64) -> f64 {
+        let of_other = || self.runners.get(at).map_or(f64::NAN, |runner| runner.ratios.percentile(percent));
+        if at == self.own { 1.0 } else { of_other() }
     }
 
     fn tell(&self, world: &World, sink: &mut Sink, measured: &mut String) {
@@ -262,7 +276,7 @@ impl Race {
         let (kind, ranks) = (world.plan.kind, world.plan.ranks);
         for (at, runner) in self.runners.iter().enumerate() {
             let (name, us) = (runner.algorithm.name, runner.times.median() / 1000.0);
-            let ratio = self.ratio(at);
+            let ratio = self.ratio(at, MEDIAN);
             *measured += &format!("{kind} {ranks} {op} {bytes} {name} {} {}\n", rounded(us), rounded(ratio));
             let row = Row::new("tune")
                 .set("backend", world.plan.backend_name())

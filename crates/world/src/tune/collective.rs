@@ -4,7 +4,7 @@ use std::fmt;
 
 use tocsin_nbc::{Choices, MOST_CHOICES};
 
-use super::Ranks;
+use super::{MOST_ROWS, Ranks, TOO_MANY};
 use crate::algorithms::{self, Operation};
 use crate::launcher::MAX_RANKS;
 
@@ -12,8 +12,6 @@ use crate::launcher::MAX_RANKS;
 pub(super) const WORD: &str = "collective";
 /// The algorithm of a row that leaves the choice to the library.
 const OWN: &str = "auto";
-/// Most rows of a table: more than a machine of 1024 cores has.
-const MOST: usize = 8192;
 
 /// One row: what an operation takes on so many ranks from one size on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,8 +64,8 @@ impl fmt::Display for Collective {
 /// Whether the rows make sense, each and together; else which does not, and why.
 pub(super) fn check(rows: &[Collective]) -> Result<(), (usize, &'static str)> {
     for (at, row) in rows.iter().enumerate() {
-        if at >= MOST {
-            return Err((at, "more than 8192 rows of collectives"));
+        if at >= MOST_ROWS {
+            return Err((at, TOO_MANY));
         }
         if !(2..=MAX_RANKS).contains(&row.size) {
             return Err((at, "a collective of 2 to 1024 ranks"));
@@ -88,7 +86,7 @@ pub(super) fn check(rows: &[Collective]) -> Result<(), (usize, &'static str)> {
     }
     Ok(())
 }
-const _: () = assert!(MOST == 8192 && MAX_RANKS == 1024 && MOST_CHOICES == 16);
+const _: () = assert!(MAX_RANKS == 1024 && MOST_CHOICES == 16);
 
 /// The algorithms of a communicator of `size` ranks of a kind. For each operation those that were measured with the number of
 /// ranks that is nearest, which is less than twice `size` and more than half of it: of two, the one of which `size` is the smaller

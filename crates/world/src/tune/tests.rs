@@ -79,6 +79,7 @@ fn what_is_broken_old_or_foreign_says_so() {
         let table = text("process 1 0 cma 0\ncollective ibcast process 2 0 chain");
         table.replace("tocsin-tune 2", &format!("tocsin-tune {number}"))
     };
+    let many: String = (0..=MOST_ROWS).map(|at| format!("process {} 0 cma 0\n", at + 1)).collect();
     let long = "process ".repeat(1000);
     let cases = [
         ("".to_owned(), "does not begin with `tocsin-tune 2`"),
@@ -111,6 +112,7 @@ fn what_is_broken_old_or_foreign_says_so() {
         (text("process 2 0 cma 0\nthread 1 0 direct 0\nprocess 2 0 cma 0"), "line 7: rows of one kind"),
         (text(&long), "process proc...`"),
         (text("process 1 \u{1b}[2J cma 0"), "`process 1 ?[2J cma 0`"),
+        (text(&many), "line 8197: more than 8192 rows of a kind"),
         (text("collective"), "line 5 is no row"),
         (text("collective ibcast process 2 0"), "line 5 is no row"),
         (text("collective ibcast process 2 0 chain 0"), "line 5 is no row"),
