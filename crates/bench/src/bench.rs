@@ -1,5 +1,6 @@
 //! The benches that need ranks.
 
+pub(crate) mod chosen;
 pub mod coll;
 pub mod compare;
 pub mod contention;
@@ -20,7 +21,7 @@ use crate::error::Error;
 use crate::fleet::Plan;
 use crate::row::Row;
 use crate::values::{Buffers, Kind, Lmt};
-use tocsin_world::tune::{self, Ranks};
+use tocsin_world::tune;
 
 /// The rows every bench begins with.
 fn row(bench: &'static str, plan: &Plan) -> Row {
@@ -39,10 +40,7 @@ fn row(bench: &'static str, plan: &Plan) -> Row {
 /// says where the environment names one, `tuned` if that is not the same for all sizes.
 fn effective_lmt(plan: &Plan) -> String {
     let tuning = plan.config().ok().and_then(|config| config.tune);
-    let ranks = match plan.kind {
-        Kind::Process => Ranks::Processes,
-        Kind::Thread => Ranks::Threads,
-    };
+    let ranks = plan.kind.of_library();
     let measured = tuning.as_ref().and_then(|tuning| tuning.table.row(ranks, plan.ranks));
     lmt_name(plan.lmt, plan.kind, tocsin_world::cma_refusal().is_none(), measured)
 }
@@ -131,7 +129,7 @@ mod tests {
         use Kind::{Process, Thread};
         use tocsin_world::Lmt as Of;
         let row = |strategy, from| tune::Row {
-            ranks: Ranks::Processes,
+            ranks: tune::Ranks::Processes,
             at_once: 1,
             eager_max: 4096,
             strategy,

@@ -25,6 +25,7 @@ use prepared::Prepared;
 use std::hint::black_box;
 use tocsin_sync::atomic::Ordering;
 use tocsin_sync::clock::now_ns;
+use tocsin_world::algorithms::ALGORITHMS;
 use tocsin_world::{Comm, World};
 
 /// Arguments of the hidden command `tocsin rank`.
@@ -140,8 +141,12 @@ impl<'a> Member<'a> {
             Task::Together { bytes, trips } => self.together(bytes as usize, trips),
             Task::Overlap { bytes, case, work } => self.overlap(bytes as usize, case, work),
             Task::Coll { op, bytes, root, work } => self.coll(op, bytes as usize, root as u32, work),
-            Task::Alone { op, bytes, root, count } => {
-                self.alone(op, bytes as usize, root as u32, count as usize)
+            Task::Alone { op, bytes, root, count, algorithm } => {
+                let asked = algorithm.checked_sub(1).and_then(|at| ALGORITHMS.get(at as usize));
+                let of_world = asked.map(|asked| self.algorithm.replace(asked.name.to_owned()));
+                let measured = self.alone(op, bytes as usize, root as u32, count as usize);
+                self.algorithm = of_world.unwrap_or_else(|| self.algorithm.take());
+                measured
             }
             Task::Asleep { op, bytes, root, count } => {
                 self.asleep(op, bytes as usize, root as u32, count as usize)

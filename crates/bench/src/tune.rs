@@ -1,10 +1,13 @@
-//! `tocsin tune`: measures each usable strategy for large messages by size, and writes the thresholds that follow.
+//! `tocsin tune`: measures each usable strategy for large messages by size, and the algorithms of collectives, and writes the
+//! thresholds and choices that follow.
 //!
-//! Half round trips between ranks that both wait, the buffer rewritten before each send, as `bench pingpong`; the worlds of
+//! Of messages: half round trips between ranks that both wait, the buffer rewritten before each send, as `bench pingpong`; the worlds of
 //! one kind of ranks in turn in one run. One world sends all that it may without asking (`eager`), each other one forces a
 //! strategy on messages of any size. So many pairs as `--at-once` says exchange at once, and the slowest counts. What the
-//! times mean is decided in `decide`.
+//! times mean is decided in `decide`. Collectives are measured in `collectives`.
 
+mod choose;
+mod collectives;
 mod decide;
 mod output;
 
@@ -15,13 +18,13 @@ use crate::fleet::block::Task;
 use crate::fleet::{Fleet, Plan, usable};
 use crate::row::{Row, Sink};
 use crate::stats::Times;
-use crate::values::{Buffers, Kind, Lmt};
+use crate::values::{Buffers, Kind, Lmt, Tuned};
 use decide::Curve;
 use output::Output;
 use std::time::{Duration, Instant};
 use tocsin_topology::Policy;
 use tocsin_world::Config;
-use tocsin_world::tune::{self, EAGER_LIMIT, Ranks, Table};
+use tocsin_world::tune::{self, EAGER_LIMIT, Table};
 
 /// Sizes that are measured, by default and in a hurry.
 const SIZES: [u64; 12] = [
@@ -55,22 +58,72 @@ const UNIT: f64 = 100.0;
 /// Measures, and writes the table.
 pub(crate) fn run(args: &Tune) -> Result<(), Error> {
     // Before anything takes time.
-    let (sizes, at_once) = (sizes(args)?, at_once(args)?);
+    let messages = is_wanted(args, Tuned::P2p).then(|| Ok((sizes(args)?, at_once(args)?))).transpose()?;
+    let wanted = is_wanted(args, Tuned::Collectives).then(|| collectives::Wanted::new(args)).transpose()?;
+    ignored(args);
     let output = Output::create(&args.output)?;
-    let start = Instant::now();
     let mut sink = Sink::new(args.json);
-    let (mut rows, mut measured) = (Vec::new(), String::new());
     let kinds = if args.kind.is_empty() { &[Kind::Process, Kind::Thread][..] } else { &args.kind };
+    let (mut rows, mut notes) = (Vec::new(), String::new());
+    if let Some((sizes, at_once)) = messages {
+        let measured;
+        (rows, measured) = messages_of(args, kinds, &sizes, &at_once, &mut sink)?;
+        notes += "measured: ranks, pairs at once, strategy, bytes, half round trip in microseconds\n";
+        notes += &measured;
+    }
+    let mut choices = Vec::new();
+    if let Some(wanted) = wanted {
+        let messages = Table::new(rows.clone(), Vec::new()).ok();
+        let measured;
+        (choices, measured) = collectives::measure(args, &wanted, kinds, messages.as_ref(), &mut sink)?;
+        notes += "measured: ranks, how many, operation, bytes, algorithm, microseconds from the post to the completion, part of the \
+                  time of the library's own choice\n";
+        notes += &measured;
+    }
+    let table = Table::new(rows, choices).map_err(Error::failed)?;
+    output.finish(&table.text(&notes))?;
+    eprintln!("wrote {0}; use it with TOCSIN_TUNE={0}", args.output.display());
+    Ok(())
+}
+
+/// Whether the command line asks for it.
+fn is_wanted(args: &Tune, what: Tuned) -> bool {
+    match &args.what[..] {
+        [] => what == Tuned::Collectives || args.op.is_empty(),
+        asked => asked.contains(&what),
+    }
+}
+
+/// Says which options mean nothing to what is measured.
+fn ignored(args: &Tune) {
+    let of_messages = args.at_once.is_some() && !is_wanted(args, Tuned::P2p);
+    let unused = !is_wanted(args, Tuned::Collectives);
+    let options = [
+        ("--at-once", of_messages),
+        ("--op", !args.op.is_empty() && unused),
+        ("--ranks", args.ranks.is_some() && unused),
+    ];
+    for (option, _) in options.iter().filter(|(_, given)| *given) {
+        eprintln!("tocsin tune: {option} does not apply here and is ignored");
+    }
+}
+
+/// Measures messages; the rows, and what was measured in words.
+fn messages_of(
+    args: &Tune,
+    kinds: &[Kind],
+    sizes: &[u64],
+    at_once: &[u32],
+    sink: &mut Sink,
+) -> Result<(Vec<tune::Row>, String), Error> {
+    let start = Instant::now();
+    let (mut rows, mut measured) = (Vec::new(), String::new());
     for &kind in kinds {
-        for &at_once in &at_once {
-            let curves = measure(args, kind, at_once, &sizes, start, &mut sink)?;
+        for &at_once in at_once {
+            let curves = measure(args, kind, at_once, sizes, start, sink)?;
             let thresholds = decide::thresholds(&curves);
-            let of = match kind {
-                Kind::Process => Ranks::Processes,
-                Kind::Thread => Ranks::Threads,
-            };
             let row = tune::Row {
-                ranks: of,
+                ranks: kind.of_library(),
                 at_once,
                 eager_max: thresholds.eager_max.unwrap_or(tocsin_world::DEFAULT_EAGER_MAX),
                 strategy: thresholds.strategy,
@@ -93,13 +146,27 @@ pub(crate) fn run(args: &Tune) -> Result<(), Error> {
             rows.push(row);
         }
     }
-    let table = Table::new(rows).map_err(Error::failed)?;
-    let notes = format!(
-        "measured: ranks, pairs at once, strategy, bytes, half round trip in microseconds\n{measured}"
-    );
-    output.finish(&table.text(&notes))?;
-    eprintln!("wrote {0}; use it with TOCSIN_TUNE={0}", args.output.display());
-    Ok(())
+    Ok((rows, measured))
+}
+
+/// A world to measure in: what the environment says of a table does not count.
+fn plan(args: &Tune, kind: Kind, ranks: u32, lmt: Lmt, eager_max: usize) -> Result<Plan, Error> {
+    let cores = Config::default().machine().map_err(Error::failed)?.cores.len();
+    Ok(Plan {
+        backend: Some(usable(args.backend)?),
+        kind,
+        ranks,
+        bind: if ranks as usize <= cores { Policy::Scatter } else { Policy::None },
+        lmt,
+        eager_max: Some(eager_max),
+        algorithm: None,
+        persistent: false,
+        buffers: Buffers::Private,
+        progress: None,
+        reserve: None,
+        schedule: None,
+        trace: None,
+    })
 }
 
 /// The sizes to measure, ascending: some that can be eager, and some that cannot, else they decide nothing.
@@ -161,24 +228,7 @@ fn measure(
     sink: &mut Sink,
 ) -> Result<Vec<Curve>, Error> {
     let ranks = at_once * 2;
-    let cores = Config::default().machine().map_err(Error::failed)?.cores.len();
-    let plan = |lmt, eager_max| {
-        Ok(Plan {
-            backend: Some(usable(args.backend)?),
-            kind,
-            ranks,
-            bind: if ranks as usize <= cores { Policy::Scatter } else { Policy::None },
-            lmt,
-            eager_max: Some(eager_max),
-            algorithm: None,
-            persistent: false,
-            buffers: Buffers::Private,
-            progress: None,
-            reserve: None,
-            schedule: None,
-            trace: None,
-        })
-    };
+    let plan = |lmt, eager_max| plan(args, kind, ranks, lmt, eager_max);
     let mut curves = vec![Curve::new(None)];
     let mut plans = vec![plan(Lmt::Auto, EAGER_LIMIT)?];
     for lmt in strategies(kind) {

@@ -5,6 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 pub use tocsin_world::algorithms::Operation;
 use tocsin_world::launcher::MAX_RANKS;
+use tocsin_world::tune::Ranks;
 
 /// A list given as one argument. (A plain `Vec` would make clap expect one item per occurrence.)
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -115,6 +116,24 @@ words! {
         Process = "process",
         /// A thread of one process.
         Thread = "thread",
+    }
+}
+impl Kind {
+    /// The library's word for it.
+    pub(crate) fn of_library(self) -> Ranks {
+        match self {
+            Kind::Process => Ranks::Processes,
+            Kind::Thread => Ranks::Threads,
+        }
+    }
+}
+words! {
+    /// What is measured for a table.
+    Tuned, "thing to tune" {
+        /// From which size on messages travel how.
+        P2p = "p2p",
+        /// Which algorithms collectives take.
+        Collectives = "collectives",
     }
 }
 words! {

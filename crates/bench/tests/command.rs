@@ -90,6 +90,13 @@ fn usage_is_2_and_failure_is_1() {
         ("tune --sizes 64K..1M", 2, "at least one of up to 32K"),
         ("tune --at-once 0", 2, "at least 1"),
         ("tune --kind fiber", 2, "process, thread"),
+        ("tune --what music", 2, "p2p, collectives"),
+        ("tune --op igossip", 2, "ireduce_scatter_block, iscan, iexscan"),
+        ("tune --op ibcast,igatherv", 2, "igatherv has one algorithm"),
+        ("tune --op ibcast --sizes 0,8", 2, "messages of 0 bytes decide nothing"),
+        ("tune --op ibcast --ranks 1,2", 2, "1 rank has nobody"),
+        ("tune --op ialltoall --ranks 64 --sizes 1M", 2, "blocks of up to 8M"),
+        ("tune --ranks 2..1024", 2, "name fewer"),
         ("run -n 1 -- /nonexistent/program", 1, "/nonexistent/program"),
     ] {
         let out = tocsin(line);
@@ -105,7 +112,8 @@ fn usage_is_2_and_failure_is_1() {
 fn a_table_is_measured_and_used() {
     let file = std::env::temp_dir().join(format!("tocsin-tune-of-the-command-{}", std::process::id()));
     let name = file.to_str().unwrap();
-    let measured = rows(&format!("tune --output {name} --sizes 4K,48K --rounds 1 --at-once 1 --json"));
+    let measured =
+        rows(&format!("tune --output {name} --what p2p --sizes 4K,48K --rounds 1 --at-once 1 --json"));
     for kind in ["process", "thread"] {
         let of = |row: &&Value| row["kind"] == kind && row["at_once"] == 1;
         let times: Vec<&Value> = measured.iter().filter(of).filter(|row| row.get("lmt").is_some()).collect();
@@ -157,6 +165,95 @@ fn a_table_is_measured_and_used() {
     let why = String::from_utf8_lossy(&refused.stderr);
     assert_eq!(refused.status.code(), Some(2), "{why}");
     assert!(why.contains("measured on another machine") && why.contains("tocsin tune --output"), "{why}");
+}
+
+/// What a machine's table of these rows is, in a file of its own.
+fn table(name: &str, rows: &[&str]) -> std::path::PathBuf {
+    let file = std::env::temp_dir().join(format!("tocsin-tune-{name}-{}", std::process::id()));
+    let (machine, end) = (tocsin_world::tune::machine(), rows.len());
+    let text = format!("tocsin-tune 2\nmachine {machine}\n{}\nend {end}\n", rows.join("\n"));
+    std::fs::write(&file, text).unwrap();
+    file
+}
+
+/// The algorithms that `bench coll` reports with a table, by size.
+fn reported(table: &std::path::Path, line: &str) -> Vec<String> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tocsin"));
+    let line = format!("bench coll --mode alone --rounds 1 --warmup 0 --json {line}");
+    let out = command.args(line.split_whitespace()).env("TOCSIN_TUNE", table).output().unwrap();
+    assert!(out.status.success(), "{line}: {}", String::from_utf8_lossy(&out.stderr));
+    let text = String::from_utf8(out.stdout).unwrap();
+    let rows = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    rows.map(|row| row["algorithm"].as_str().unwrap().to_owned()).collect()
+}
+
+/// The library takes what a table says, where it says something and that is possible; what the command line says goes first.
+#[test]
+fn a_table_says_which_algorithm_is_taken() {
+    let file = table(
+        "of-algorithms",
+        &[
+            "collective iallreduce process 2 0 reduce-bcast",
+            "collective iallreduce process 2 1024 auto",
+            "collective iallreduce process 2 65536 ring",
+            "collective ibcast thread 2 0 shm",
+        ],
+    );
+    let of = |line: &str| reported(&file, line);
+    let reduction = "--op iallreduce --sizes 8,1K,64K";
+    assert_eq!(of(&format!("{reduction} --ranks 2")), ["reduce-bcast", "shm", "ring"]);
+    assert_eq!(of(&format!("{reduction} --ranks 2 --persistent")), ["reduce-bcast", "shm", "ring"]);
+    assert_eq!(of(&format!("{reduction} --ranks 2 --algorithm rabenseifner")), ["rabenseifner"; 3]);
+    // Nearest to two; too far away; another kind.
+    assert_eq!(of(&format!("{reduction} --ranks 3")), ["reduce-bcast", "shm", "ring"]);
+    assert_eq!(of(&format!("{reduction} --ranks 4")), ["shm", "shm", "rabenseifner"]);
+    assert_eq!(of(&format!("{reduction} --ranks 2 --kind thread")), ["shm", "shm", "recursive-doubling"]);
+    // More than a board takes.
+    assert_eq!(of("--op ibcast --sizes 8,64K --ranks 2 --kind thread"), ["shm", "binomial"]);
+    let told =
+        Command::new(env!("CARGO_BIN_EXE_tocsin")).arg("info").env("TOCSIN_TUNE", &file).output().unwrap();
+    std::fs::remove_file(&file).unwrap();
+    let told = String::from_utf8(told.stdout).unwrap();
+    let right = "2 processes, iallreduce: reduce-bcast, auto from 1024 B on, ring from 65536 B on";
+    assert!(told.contains(right) && told.contains(file.to_str().unwrap()), "{told}");
+}
+
+/// What is measured of collectives is what was asked for, and what is written is read.
+#[test]
+fn algorithms_are_measured_and_used() {
+    let file = std::env::temp_dir().join(format!("tocsin-tune-of-collectives-{}", std::process::id()));
+    let name = file.to_str().unwrap();
+    let line = format!(
+        "tune --quick --output {name} --op ibarrier,ibcast,ialltoallv --ranks 2,3 --kind thread --sizes 8,16K \
+         --rounds 1 --json"
+    );
+    let measured = rows(&line);
+    let all = |op: &str, ranks: u64, key: &str| {
+        let of = |row: &&Value| row["op"] == op && row["ranks"] == ranks && row.get(key).is_some();
+        measured.iter().filter(of).cloned().collect::<Vec<Value>>()
+    };
+    for ranks in [2, 3] {
+        // Every algorithm that can serve it, the library's own with ratio 1; of a broadcast, of 8 bytes and of 16 K.
+        for (op, timed) in [("ibarrier", 4), ("ibcast", 6 + 5), ("ialltoallv", 2 + 2)] {
+            let times = all(op, ranks, "t_comm_us");
+            assert_eq!(times.len(), timed, "{op}: {times:?}");
+            times
+                .iter()
+                .for_each(|row| has(row, "bench backend kind size_bytes algorithm rounds operations ratio"));
+            let own = |row: &&Value| row.get("own").is_some() && row["ratio"] == 1.0;
+            assert_eq!(times.iter().filter(own).count(), if op == "ibarrier" { 1 } else { 2 }, "{times:?}");
+            let decided = all(op, ranks, "from_bytes");
+            assert!(!decided.is_empty() && decided[0]["from_bytes"] == 0, "{decided:?}");
+            assert!(op == "ibcast" || decided.len() == 1, "{decided:?}");
+        }
+    }
+    assert!(measured.iter().all(|row| row["kind"] == "thread" && row.get("lmt").is_none()), "{measured:?}");
+    let chosen = all("ibcast", 2, "from_bytes");
+    let used = reported(&file, "--op ibcast --sizes 8 --ranks 2 --kind thread");
+    std::fs::remove_file(&file).unwrap();
+    let own = "shm";
+    let right = chosen[0]["algorithm"].as_str().unwrap();
+    assert_eq!(used, [if right == "auto" { own } else { right }]);
 }
 
 #[test]

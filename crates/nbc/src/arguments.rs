@@ -237,7 +237,8 @@ impl Arguments<'_> {
     }
 
     /// The size by which an algorithm is chosen, as far as all ranks know it: the whole buffer of a broadcast or
-    /// reduction, the block or part per rank of the others, on average where lengths differ.
+    /// reduction, the block or part per rank of the others, on average where lengths differ; 0 where they have
+    /// [no size in common](Operation::has_common_size).
     pub fn size_bytes(&self) -> usize {
         match self {
             Arguments::Ibarrier => 0,

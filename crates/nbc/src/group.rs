@@ -1,4 +1,4 @@
-use crate::Error;
+use crate::{Choices, Error};
 use std::sync::Arc;
 
 /// Members of a communicator: rank in the communicator to rank in the world.
@@ -7,6 +7,7 @@ pub struct Group {
     ranks: Members,
     me: u32,
     board: Option<u32>,
+    choices: Option<Arc<Choices>>,
 }
 
 #[derive(Clone, Debug)]
@@ -45,7 +46,7 @@ impl Group {
             Some(first) => Members::First(first),
             None => Members::Listed(ranks.into()),
         };
-        Group { ranks: members, me, board: None }.checked()
+        Group { ranks: members, me, board: None, choices: None }.checked()
     }
 
     /// [`new`](Self::new), of a list that is kept, not copied.
@@ -53,7 +54,7 @@ impl Group {
     /// # Errors
     /// As [`new`](Self::new).
     pub fn shared(ranks: Arc<[u32]>, me: u32) -> Result<Group, Error> {
-        Group { ranks: Members::Listed(ranks), me, board: None }.checked()
+        Group { ranks: Members::Listed(ranks), me, board: None, choices: None }.checked()
     }
 
     fn checked(self) -> Result<Group, Error> {
@@ -72,6 +73,24 @@ impl Group {
     #[inline]
     pub fn board(&self) -> Option<u32> {
         self.board
+    }
+
+    /// The same group with algorithms that were measured for its size. All members have the same: their algorithms differ
+    /// else.
+    #[must_use]
+    pub fn with_choices(self, choices: Option<Arc<Choices>>) -> Group {
+        Group { choices, ..self }
+    }
+
+    /// Algorithms that were measured.
+    #[inline]
+    pub fn choices(&self) -> Option<&Choices> {
+        self.choices.as_deref()
+    }
+
+    /// Its members alone.
+    pub(crate) fn members(&self) -> Group {
+        Group { ranks: self.ranks.clone(), me: self.me, board: None, choices: None }
     }
 
     /// This process's rank.

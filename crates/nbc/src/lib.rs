@@ -13,6 +13,9 @@
 //! Before the token is released [`Nbc::announce`] has those rung who wait for what was posted. A board whose communicator is gone is
 //! [closed](Nbc::close_board), and when all members have left it, its memory may be [another's](Nbc::is_board_over).
 //!
+//! A group may have [`Choices`]: algorithms that were measured to be the quickest, which are taken before those that
+//! [`table::choose_for`] would take by itself, wherever they can serve the call.
+//!
 //! # What a path may not do
 //!
 //! | path | allocates or frees | runs user operators |
@@ -27,6 +30,7 @@ mod algorithms;
 mod arguments;
 pub mod board;
 pub mod builder;
+mod choices;
 mod datatype;
 mod error;
 mod executor;
@@ -41,6 +45,7 @@ pub mod table;
 pub mod trace;
 mod view;
 
+pub use choices::{Choices, MOST as MOST_CHOICES};
 pub use datatype::{DataType, ValueIndex32, ValueIndex64};
 pub use error::Error;
 pub use executor::{Copied, Nbc, Posted};

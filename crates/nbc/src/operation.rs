@@ -73,6 +73,19 @@ impl Operation {
         )
     }
 
+    /// Whether all ranks know one size of it, by which an algorithm can be chosen. The others' algorithms are the same for
+    /// all sizes.
+    pub const fn has_common_size(self) -> bool {
+        !matches!(
+            self,
+            Operation::Ibarrier
+                | Operation::Iscatterv
+                | Operation::Igatherv
+                | Operation::Ialltoallv
+                | Operation::Ialltoallw
+        )
+    }
+
     /// Whether one of the ranks has a part of its own.
     pub const fn has_root(self) -> bool {
         matches!(

@@ -5,7 +5,7 @@ use crate::board::{Call, OnBoard};
 use crate::builder::ScheduleBuilder;
 use crate::order::{Shape, Share};
 use crate::schedule::Schedule;
-use crate::{Error, Group, algorithms};
+use crate::{Choices, Error, Group, algorithms};
 use tocsin_transport::board::{MEMBERS, ROOM};
 
 pub use crate::arguments::{Arguments, Block};
@@ -162,15 +162,34 @@ pub fn find(operation: Operation, name: &str) -> Result<&'static Algorithm, Erro
     })
 }
 
-/// The algorithm that the library takes by itself on a group. The same on all ranks, because it looks at nothing but what
-/// all ranks know.
+/// The algorithm that the library takes by itself on a group: what [was measured](Group::with_choices) there, if it can serve
+/// the call, else what is mostly the quickest. The same on all ranks, because it looks at nothing but what all ranks know.
 pub fn choose_for(arguments: &Arguments, group: &Group) -> &'static Algorithm {
+    if let Some((_, measured)) = measured(arguments, group) {
+        return measured;
+    }
     let on_board = group.board().and_then(|_| on_board(arguments.operation()));
     // What waits on a board for a user's operator holds up all that was started there after it.
     on_board
         .filter(|_| !arguments.has_user_operator())
         .filter(|a| a.restrictions.refusal(arguments, group.size()).is_none())
         .unwrap_or_else(|| choose(arguments, group.size()))
+}
+
+/// What the group's choices say, with its number in the [trace](crate::trace), if that can serve the call.
+#[inline]
+fn measured(arguments: &Arguments, group: &Group) -> Option<(u16, &'static Algorithm)> {
+    group.choices().and_then(|choices| able(choices, arguments, group))
+}
+
+#[inline(never)]
+fn able(choices: &Choices, arguments: &Arguments, group: &Group) -> Option<(u16, &'static Algorithm)> {
+    let number = choices.find(arguments.operation(), arguments.size_bytes() as u64)?;
+    let chosen = crate::trace::algorithm(number)?;
+    // As in `choose_for`.
+    let has_board = || group.board().is_some() && !arguments.has_user_operator();
+    let able = !chosen.restrictions.needs_board() || has_board();
+    (able && chosen.restrictions.refusal(arguments, group.size()).is_none()).then_some((number, chosen))
 }
 
 /// By operation: the place in the table of the algorithm that uses a board, plus one; 0 where there is none.
@@ -212,7 +231,11 @@ pub fn call_on_board(
 ) -> Result<Option<Call>, Error> {
     let chosen = group.board().and_then(|_| on_board(arguments.operation()));
     let Some(chosen) = chosen.filter(|chosen| {
-        algorithm.map_or(!arguments.has_user_operator(), |name| name == chosen.name)
+        let own = || match measured(arguments, group) {
+            Some((_, measured)) => std::ptr::eq(measured, *chosen),
+            None => !arguments.has_user_operator(),
+        };
+        algorithm.map_or_else(own, |name| name == chosen.name)
             && chosen.restrictions.refusal(arguments, group.size()).is_none()
     }) else {
         return Ok(None);
@@ -221,9 +244,9 @@ pub fn call_on_board(
     crate::board::call(chosen, arguments, group)
 }
 
-/// The algorithm that the library takes by itself where there is no board.
+/// The algorithm that the library takes by itself where there is no board and nothing was measured.
 pub fn choose(arguments: &Arguments, ranks: u32) -> &'static Algorithm {
-    // Defaults until `tocsin tune` measures them: the orders of magnitude at which MPICH and Open MPI switch too.
+    // The orders of magnitude at which MPICH and Open MPI switch too; `tocsin tune` measures better ones.
     let bytes = arguments.size_bytes();
     let name = match arguments.operation() {
         Operation::Ibarrier => "dissemination",
@@ -270,7 +293,8 @@ pub struct Origin {
     group: Group,
     board: Option<u32>,
     arguments: Arguments<'static>,
-    /// The algorithm that was asked for, by its number in the [trace](crate::trace).
+    /// The algorithm that was asked for or measured, by its number in the [trace](crate::trace); `None`: what these
+    /// arguments always take on this group.
     algorithm: Option<u16>,
 }
 
@@ -284,9 +308,9 @@ impl Origin {
         let arguments = arguments.owned()?;
         let algorithm = match algorithm {
             Some(name) => Some(crate::trace::number_of(find(arguments.operation(), name).ok()?)),
-            None => None,
+            None => measured(&arguments, group).map(|(number, _)| number),
         };
-        Some(Origin { group: group.clone(), board: group.board(), arguments, algorithm })
+        Some(Origin { group: group.members(), board: group.board(), arguments, algorithm })
     }
 }
 

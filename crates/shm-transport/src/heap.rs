@@ -219,8 +219,8 @@ mod tests {
         stat.st_blocks as u64 * 512
     }
 
-    fn bytes(block: &HeapBlock) -> &mut [u8] {
-        // SAFETY: the tests hold each block once and let nobody else write meanwhile.
+    fn bytes(block: &mut HeapBlock) -> &mut [u8] {
+        // SAFETY: the block is this test's alone, and nobody else writes there.
         unsafe { std::slice::from_raw_parts_mut(block.as_ptr(), block.len()) }
     }
 
@@ -228,8 +228,8 @@ mod tests {
     fn what_one_writes_the_other_reads_where_it_has_the_heap() {
         let a = world();
         let b = Segment::attach(a.fd().try_clone_to_owned().unwrap(), 2).unwrap();
-        let block = a.alloc(1, 10_000).unwrap();
-        bytes(&block)[9_999] = 7;
+        let mut block = a.alloc(1, 10_000).unwrap();
+        bytes(&mut block)[9_999] = 7;
         let (base, address) = (a.heap.base().unwrap().as_ptr() as u64, block.as_ptr() as u64);
         assert!(b.is_heap_used() && b.in_heap(1, base, address, 10_000).is_none(), "not mapped yet");
         assert_ne!(b.map_heap().unwrap(), a.heap.base().unwrap());
@@ -265,9 +265,9 @@ mod tests {
         let a = world();
         let before = allocated(&a);
         for fill in 1..=3 {
-            let blocks: Vec<_> = (0..4).map(|_| a.alloc(0, ARENA as usize / 4).unwrap()).collect();
+            let mut blocks: Vec<_> = (0..4).map(|_| a.alloc(0, ARENA as usize / 4).unwrap()).collect();
             assert!(allocated(&a) >= before + ARENA);
-            for block in &blocks {
+            for block in &mut blocks {
                 assert!(bytes(block).iter().all(|byte| *byte == 0), "round {fill}");
                 bytes(block).fill(fill);
             }

@@ -261,6 +261,16 @@ impl Segment {
         (word & ABORTED != 0).then_some(word as u32 as i32)
     }
 
+    /// Says what all ranks have to be alike in. The first rank's word stays; whether this is the same. 0 counts as 1.
+    /// Handler-safe.
+    pub fn agree(&self, word: u64) -> bool {
+        let word = word.max(1);
+        // SYNC POINT: Relaxed: nothing but the word itself is used, and one exchange decides whose it is.
+        let first =
+            self.header().shared.agreed.compare_exchange(0, word, Ordering::Relaxed, Ordering::Relaxed);
+        first.map_or_else(|said| said == word, |_| true)
+    }
+
     /// Wakes every rank that runs, whatever its attention says: after a death, a finalize or an abort.
     pub fn wake_all(&self) {
         for rank in 0..self.ranks() {

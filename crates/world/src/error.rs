@@ -218,6 +218,16 @@ pub enum Error {
         /// This program's.
         program: String,
     },
+    /// This rank's table of algorithms is not that of the ranks which joined before it.
+    #[error(
+        "rank {rank} cannot join the world: its table TOCSIN_TUNE ({table}) says other algorithms of collectives than that of the ranks which have joined, and they would wait for each other for ever: give all ranks the same table, or none"
+    )]
+    OtherTable {
+        /// Rank in the world.
+        rank: u32,
+        /// The table's file, or `none`.
+        table: String,
+    },
     /// More ranks than this process may have descriptors for.
     #[error(
         "{ranks} ranks need {needed} file descriptors, the limit (RLIMIT_NOFILE) is {limit}: start fewer ranks, or raise it (ulimit -n {needed})"

@@ -21,7 +21,7 @@ use crate::memory::publish_node;
 use crate::request::RawRequest;
 use crate::state::RankState;
 use crate::trace::Recording;
-use crate::tune::Ranks;
+use crate::tune::{Agreed, Ranks};
 
 /// A full pool of unexpected messages from which nothing was received for this long stays full.
 const STUCK: Duration = Duration::from_secs(1);
@@ -55,6 +55,8 @@ pub(crate) struct Rank {
     pub(crate) next_context: AtomicU32,
     /// The boards that its communicators have.
     pub(crate) boards: Arc<Boards>,
+    /// What was measured of collectives.
+    pub(crate) measured: Agreed,
     parked: Mutex<Parked>,
 }
 
@@ -112,6 +114,7 @@ fn try_join(place: Place, config: &Config) -> Result<(Arc<Rank>, Bound), Error> 
     let mut transport = ShmTransport::new(segment.clone(), rank).map_err(segment_error)?;
     // A world of one, which has no launcher either, sends nothing that is large.
     let kind = if launcher.is_some() { Ranks::Processes } else { Ranks::Threads };
+    let measured = Agreed::new(config, kind, &segment, rank)?;
     let mut thresholds = config.thresholds(kind, ranks);
     // A rank that is bound may use one core, but the world has more.
     let cores = cores.or_else(|| std::thread::available_parallelism().ok().map(Into::into)).unwrap_or(1);
@@ -177,6 +180,7 @@ fn try_join(place: Place, config: &Config) -> Result<(Arc<Rank>, Bound), Error> 
         eager_max: thresholds.eager_max,
         next_context: AtomicU32::new(crate::comm::FIRST_CONTEXT),
         boards,
+        measured,
         parked: Mutex::default(),
     };
     let shared = Arc::new(shared);

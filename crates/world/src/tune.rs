@@ -1,35 +1,63 @@
-//! The table that `tocsin tune` writes: on this machine, from which size on a message travels how.
+//! The table that `tocsin tune` writes: on this machine, from which size on a message travels how, and which algorithm a
+//! collective takes.
 //!
 //! # For users
-//! `TOCSIN_TUNE=FILE` has a world take its thresholds from a table. What is forced by `TOCSIN_LMT`, and an eager limit that
-//! `TOCSIN_EAGER_MAX` sets, go before it. Without a table the defaults hold, which need no tuning.
+//! `TOCSIN_TUNE=FILE` has a world take its thresholds and algorithms from a table. What is forced by `TOCSIN_LMT`, an eager limit
+//! that `TOCSIN_EAGER_MAX` sets, and an algorithm that a call names, go before it. Without a table the defaults hold, which need
+//! no tuning.
+//!
+//! A collective takes the rows of its operation and of its kind of ranks that were measured with the number of ranks nearest to its
+//! communicator's: less than twice as many and more than half, of several the one of which the communicator's is the smaller
+//! multiple or part, and of two that are as near the smaller. Of these it takes the last that begins at its size or below. A row that says
+//! `auto`, or an algorithm that cannot serve the call, leaves the choice to the library; so does a table without such rows.
 //!
 //! # Implementation details
 //! A text file of lines. The first says what it is and which version; the second on which machine it was measured; a row says,
 //! for ranks of a kind and so many pairs of them that exchange messages at once: the longest message that is sent without
-//! asking, the strategy for longer ones, and from which size on; below that size they go through two shared buffers.
+//! asking, the strategy for longer ones, and from which size on; below that size they go through two shared buffers. A row that
+//! begins with `collective` says, for an operation on so many ranks of a kind, from which size on which algorithm is the quickest;
+//! files of version 1 have none.
 //! The last line says how many rows there are, so that a file of which a part is missing is no table. Empty lines and those
 //! that begin with `#` mean nothing.
 //!
 //! ```text
-//! tocsin-tune 1
+//! tocsin-tune 2
 //! machine Intel(R) Xeon(R) Processor, 2 processors
 //! process 1 16384 cma 32768
 //! thread 1 16384 direct 0
-//! end 2
+//! collective ibcast process 2 0 shm
+//! collective ibcast process 2 4096 auto
+//! collective ibcast process 2 65536 chain
+//! end 5
 //! ```
+//!
+//! Ranks that took different algorithms would wait for each other for ever. So each says in the world's memory, before it joins, what its table
+//! says of collectives (a digest of the rows of its kind of ranks): who says something else than the first rank does not join.
+
+mod agreed;
+mod collective;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::config::Lmt;
+pub(crate) use agreed::Agreed;
+pub use collective::Collective;
+use tocsin_nbc::Choices;
 
-/// The version of the format that this library reads and writes.
-pub const VERSION: u32 = 1;
+/// The version of the format that this library writes. It reads [`OLDEST`] too.
+pub const VERSION: u32 = 2;
+/// The version that has no rows of collectives.
+pub const OLDEST: u32 = 1;
 /// The first word of a table.
 const MAGIC: &str = "tocsin-tune";
-/// Longest file in bytes that is read: far more than any table.
-const LONGEST: u64 = 1 << 20;
+/// Longest file in bytes that is read: more than any table, notes included.
+const LONGEST: u64 = 4 << 20;
+/// Most rows of messages, and of collectives: more than a machine of 1024 cores has.
+pub const MOST_ROWS: usize = 8192;
+const TOO_MANY: &str = "more than 8192 rows of a kind";
+const _: () = assert!(MOST_ROWS == 8192);
 /// The greatest eager limit: `TOCSIN_EAGER_MAX` allows no more either.
 pub const EAGER_LIMIT: usize = 32 << 10;
 
@@ -48,6 +76,10 @@ impl Ranks {
             Ranks::Processes => "process",
             Ranks::Threads => "thread",
         }
+    }
+
+    fn named(word: &str) -> Option<Ranks> {
+        [Ranks::Processes, Ranks::Threads].into_iter().find(|ranks| ranks.word() == word)
     }
 }
 
@@ -71,6 +103,8 @@ pub struct Row {
 pub struct Table {
     machine: String,
     rows: Vec<Row>,
+    /// Shared by the ranks of a process.
+    collectives: Arc<[Collective]>,
 }
 
 /// A table, and where it was read.
@@ -93,9 +127,9 @@ impl Table {
     ///
     /// # Errors
     /// [`Refusal`] for rows that no program would read back.
-    pub fn new(rows: Vec<Row>) -> Result<Table, Refusal> {
-        let table = Table { machine: machine(), rows };
-        table.check().map_err(|(row, what)| Refusal(format!("row {}: {what}", row + 1)))?;
+    pub fn new(rows: Vec<Row>, collectives: Vec<Collective>) -> Result<Table, Refusal> {
+        let table = Table { machine: machine(), rows, collectives: collectives.into() };
+        table.check().map_err(|(row, what)| Refusal(format!("row {}: {what}", row.number() + 1)))?;
         Ok(table)
     }
 
@@ -128,11 +162,11 @@ impl Table {
             .map(|(at, line)| (at + 1, line.trim()))
             .filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
         let version = lines.next().and_then(|(_, line)| line.strip_prefix(MAGIC)).map(str::trim);
-        match version.map(str::parse::<u32>) {
-            Some(Ok(VERSION)) => {}
+        let version = match version.map(str::parse::<u32>) {
+            Some(Ok(version @ OLDEST..=VERSION)) => version,
             Some(Ok(other)) => {
                 return refused(format!(
-                    "its format has version {other}, this program reads {VERSION}: measure anew"
+                    "its format has version {other}, this program reads {OLDEST} to {VERSION}: measure anew, by `tocsin tune`"
                 ));
             }
             _ => {
@@ -140,7 +174,7 @@ impl Table {
                     "no table of `tocsin tune`: it does not begin with `{MAGIC} {VERSION}`"
                 ));
             }
-        }
+        };
         let Some(name) = lines.next().and_then(|(_, line)| line.strip_prefix("machine ")).map(str::trim)
         else {
             return refused("it does not say on which machine it was measured: measure anew".into());
@@ -151,6 +185,7 @@ impl Table {
             ));
         }
         let (mut rows, mut numbers) = (Vec::new(), Vec::new());
+        let (mut collectives, mut their_numbers) = (Vec::new(), Vec::new());
         let mut end = None;
         for (number, line) in lines {
             if end.is_some() {
@@ -160,32 +195,45 @@ impl Table {
                 end = Some(count.trim());
                 continue;
             }
-            match row(line) {
-                Ok(row) => rows.push(row),
-                Err(why) => return refused(format!("line {number} {why}: `{line}`")),
+            match row(line, version) {
+                Ok(AnyRow::Messages(row)) => {
+                    rows.push(row);
+                    numbers.push(number);
+                }
+                Ok(AnyRow::Collective(row)) => {
+                    collectives.push(row);
+                    their_numbers.push(number);
+                }
+                Err(why) => return refused(format!("line {number} {why}: `{}`", shown(line))),
             }
-            numbers.push(number);
         }
-        let count = rows.len();
+        let count = rows.len() + collectives.len();
         if end.and_then(|said| said.parse().ok()) != Some(count) {
             return refused(format!("it is not whole: it does not end with `end {count}`: measure anew"));
         }
-        let table = Table { machine: name.to_owned(), rows };
-        match table.check() {
-            Ok(()) => Ok(table),
-            Err((row, what)) => refused(match numbers.get(row) {
-                Some(number) => format!("line {number}: {what}"),
-                None => what.into(),
-            }),
-        }
+        let table = Table { machine: name.to_owned(), rows, collectives: collectives.into() };
+        let Err((at, what)) = table.check() else { return Ok(table) };
+        let number = match at {
+            At::Row(at) => numbers.get(at),
+            At::Collective(at) => their_numbers.get(at),
+        };
+        refused(number.map_or_else(|| what.into(), |number| format!("line {number}: {what}")))
     }
 
     /// Whether the rows make sense, each and together; else which does not, and why.
-    fn check(&self) -> Result<(), (usize, &'static str)> {
-        if self.rows.is_empty() {
-            return Err((0, "there are no rows"));
+    fn check(&self) -> Result<(), (At, &'static str)> {
+        if self.rows.is_empty() && self.collectives.is_empty() {
+            return Err((At::Row(0), "there are no rows"));
         }
+        self.check_rows().map_err(|(at, what)| (At::Row(at), what))?;
+        collective::check(&self.collectives).map_err(|(at, what)| (At::Collective(at), what))
+    }
+
+    fn check_rows(&self) -> Result<(), (usize, &'static str)> {
         for (at, row) in self.rows.iter().enumerate() {
+            if at >= MOST_ROWS {
+                return Err((at, TOO_MANY));
+            }
             let fits = match row.strategy {
                 Lmt::Auto => false,
                 Lmt::Direct => row.ranks == Ranks::Threads,
@@ -213,14 +261,34 @@ impl Table {
             self.machine
         );
         self.rows.iter().for_each(|row| text += &format!("{row}\n"));
+        if !self.collectives.is_empty() {
+            text += "# collective, operation, ranks, how many, from so many bytes on, algorithm\n";
+        }
+        self.collectives.iter().for_each(|row| text += &format!("{row}\n"));
         notes.lines().for_each(|line| text += &format!("# {line}\n"));
         // Last: whatever is missing at the end, this is.
-        text + &format!("end {}\n", self.rows.len())
+        text + &format!("end {}\n", self.rows.len() + self.collectives.len())
     }
 
-    /// All rows.
+    /// All rows of messages.
     pub fn rows(&self) -> &[Row] {
         &self.rows
+    }
+
+    /// All rows of collectives.
+    pub fn collectives(&self) -> &[Collective] {
+        &self.collectives
+    }
+
+    /// What a communicator of `size` ranks takes; `None`: nothing was measured on as many, or on a number that is
+    /// [near](self).
+    pub fn choices(&self, ranks: Ranks, size: u32) -> Option<Choices> {
+        collective::choices(&self.collectives, ranks, size)
+    }
+
+    /// A number that differs for tables by which ranks of a kind would choose differently.
+    pub(crate) fn digest(&self, ranks: Ranks) -> u64 {
+        collective::digest(&self.collectives, ranks)
     }
 
     /// The row of a world: that of as many pairs at once as its ranks make, or of the next fewer; else of the fewest.
@@ -231,23 +299,52 @@ impl Table {
     }
 }
 
-/// `process 1 16384 cma 32768`; else what is wrong with it.
-fn row(line: &str) -> Result<Row, &'static str> {
+/// Which row.
+enum At {
+    Row(usize),
+    Collective(usize),
+}
+
+impl At {
+    fn number(&self) -> usize {
+        let (At::Row(at) | At::Collective(at)) = *self;
+        at
+    }
+}
+
+enum AnyRow {
+    Messages(Row),
+    Collective(Collective),
+}
+
+/// As much of a line as fits into a message.
+fn shown(line: &str) -> String {
+    let mut rest = line.chars();
+    let mut text: String = rest.by_ref().take(100).map(|c| if c.is_control() { '?' } else { c }).collect();
+    if rest.next().is_some() {
+        text += "...";
+    }
+    text
+}
+
+/// `process 1 16384 cma 32768`, or a row of a collective; else what is wrong with it.
+fn row(line: &str, version: u32) -> Result<AnyRow, &'static str> {
     const NONE: &str = "is no row";
     let words: Vec<&str> = line.split_ascii_whitespace().collect();
+    if let [collective::WORD, rest @ ..] = &words[..]
+        && version > OLDEST
+    {
+        return Collective::parse(rest).map(AnyRow::Collective);
+    }
     let [ranks, at_once, eager_max, strategy, from] = words[..] else { return Err(NONE) };
-    Ok(Row {
-        ranks: match ranks {
-            "process" => Ranks::Processes,
-            "thread" => Ranks::Threads,
-            _ => return Err(NONE),
-        },
+    Ok(AnyRow::Messages(Row {
+        ranks: Ranks::named(ranks).ok_or(NONE)?,
         at_once: at_once.parse().map_err(|_| NONE)?,
         eager_max: eager_max.parse().map_err(|_| NONE)?,
         strategy: Lmt::named(strategy)
             .ok_or("names a strategy that this program does not have (measure anew)")?,
         from: from.parse().map_err(|_| NONE)?,
-    })
+    }))
 }
 
 impl fmt::Display for Row {
@@ -276,113 +373,4 @@ pub fn machine() -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const HERE: &str = "a processor, 2 processors";
-
-    fn text(rows: &str) -> String {
-        let end = rows.lines().count();
-        format!("tocsin-tune 1\nmachine {HERE}\n# a comment\n\n{}\nend {end}\n", rows.trim_end())
-    }
-
-    #[test]
-    fn a_table_comes_back() {
-        let row = |ranks, at_once, strategy| Row { ranks, at_once, eager_max: 8192, strategy, from: 32768 };
-        let rows = vec![
-            row(Ranks::Processes, 1, Lmt::Cma),
-            row(Ranks::Threads, 1, Lmt::Direct),
-            row(Ranks::Processes, 4, Lmt::Double),
-        ];
-        let table = Table::new(rows.clone()).unwrap();
-        assert_eq!(table.rows(), rows);
-        assert_eq!(Table::parse(&table.to_string(), &machine()), Ok(table.clone()));
-        assert_eq!(Table::parse(&table.text("a note\nend 1"), &machine()), Ok(table));
-    }
-
-    /// Wherever a file is cut, also within a number or between two lines, what is left is no table.
-    #[test]
-    fn a_part_of_a_table_is_none() {
-        let row = |at_once| Row {
-            ranks: Ranks::Processes,
-            at_once,
-            eager_max: 8192,
-            strategy: Lmt::Cma,
-            from: 32768,
-        };
-        let table = Table { machine: HERE.into(), rows: (1..=12).map(row).collect() };
-        let whole = table.text("a note");
-        assert_eq!(Table::parse(whole.trim_end(), HERE), Ok(table));
-        for length in 0..whole.trim_end().len() {
-            let part = &whole[..length];
-            let why = Table::parse(part, HERE).unwrap_err().to_string();
-            assert!(
-                part.lines().count() < 3 || why.contains("measure anew") || why.contains("no row"),
-                "{why}"
-            );
-        }
-    }
-
-    #[test]
-    fn a_world_takes_the_row_of_its_size() {
-        let table =
-            Table::parse(&text("process 2 0 cma 1\nprocess 8 1 double 0\nthread 1 2 direct 3\n"), HERE)
-                .unwrap();
-        let eager = |ranks, size| table.row(ranks, size).map(|row| row.eager_max);
-        for (size, right) in [(1, 0), (2, 0), (5, 0), (15, 0), (16, 1), (1000, 1)] {
-            assert_eq!(eager(Ranks::Processes, size), Some(right), "{size}");
-            assert_eq!(eager(Ranks::Threads, size), Some(2));
-        }
-        let processes = Table::parse(&text("process 1 0 cma 1"), HERE).unwrap();
-        assert_eq!(processes.row(Ranks::Threads, 4), None);
-    }
-
-    #[test]
-    fn what_is_broken_old_or_foreign_says_so() {
-        let version = text("process 1 0 cma 0").replace("tocsin-tune 1", "tocsin-tune 7");
-        let cases = [
-            ("".to_owned(), "does not begin with `tocsin-tune 1`"),
-            ("\u{7f}ELF".to_owned(), "no table of `tocsin tune`"),
-            ("tocsin-tune one".to_owned(), "no table of `tocsin tune`"),
-            (version, "version 7, this program reads 1: measure anew"),
-            ("tocsin-tune 1\nprocess 1 0 cma 0".to_owned(), "which machine"),
-            (
-                "tocsin-tune 1\nmachine another\nprocess 1 0 cma 0".to_owned(),
-                "another machine (another; this is",
-            ),
-            (text(""), "no rows"),
-            (text("process 1 0 cma 0\nprocess 2 0 cma"), "line 6 is no row"),
-            (text("process 1 0 cma 0 0"), "no row"),
-            (text("fiber 1 0 cma 0"), "no row"),
-            (
-                text("process 1 0 warp 0"),
-                "line 5 names a strategy that this program does not have (measure anew)",
-            ),
-            (text("process 1 0 vmsplice 0"), "does not have (measure anew)"),
-            (text("process 1 0 cma 0").replace("end 1", "end 2"), "does not end with `end 1`: measure anew"),
-            (text("process 1 0 cma 0").replace("end 1", "end one"), "does not end with `end 1`"),
-            (text("process 1 0 cma 0").replace("end 1", ""), "does not end with `end 1`"),
-            (text("process 1 0 cma 0") + "process 2 0 cma 0", "line 7 comes after the table's end"),
-            (text("process 1 -1 cma 0"), "no row"),
-            (text("process 1 0 auto 0"), "line 5: ranks of this kind"),
-            (text("process 1 0 direct 0"), "ranks of this kind"),
-            (text("process 0 0 cma 0"), "at least 1 pair"),
-            (text("process 1 32769 cma 0"), "at most 32768"),
-            (text("process 2 0 cma 0\nthread 1 0 direct 0\nprocess 2 0 cma 0"), "line 7: rows of one kind"),
-        ];
-        for (text, says) in cases {
-            let why = Table::parse(&text, HERE).unwrap_err().to_string();
-            assert!(why.contains(says), "{text:?}: {why}");
-        }
-    }
-
-    #[test]
-    fn a_file_that_cannot_be_read_is_refused() {
-        for (file, says) in
-            [("/no/such/file", "cannot be read"), ("/", "is no table"), ("/dev/null", "is no table")]
-        {
-            let why = Table::read(Path::new(file)).unwrap_err().to_string();
-            assert!(why.contains(says) && why.contains(file), "{why}");
-        }
-    }
-}
+mod tests;

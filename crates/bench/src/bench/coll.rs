@@ -3,21 +3,18 @@
 //! Before each operation every rank rewrites its buffers, then meets the others at a barrier outside the library; the time of
 //! the operation is that of its slowest rank, from its own post on.
 
-use super::{check, ignored, most, progress, ranks, row, sizes, us};
+use super::{check, chosen, ignored, most, progress, ranks, row, sizes, us};
 use crate::cli::Coll;
 use crate::compute::Speed;
 use crate::error::{Error, doing};
 use crate::fleet::block::{Measured, Task};
 use crate::fleet::{Fleet, Plan, World};
 use crate::plot::{self, curves};
-use crate::rank::Layout;
 use crate::row::{Row, Sink};
 use crate::stats::{self, Ratios, Times};
 use crate::steps::{Pick, Steps};
 use crate::values::{Backend, Mode, Operation, human_size};
 use std::path::{Path, PathBuf};
-use tocsin_nbc::Group;
-use tocsin_nbc::board::MEMBERS;
 use tocsin_topology::Topology;
 use tocsin_world::algorithms;
 
@@ -155,37 +152,15 @@ fn root(args: &Coll) -> u32 {
     args.root.unwrap_or(0)
 }
 
-/// The algorithm asked for, or the one the library takes by itself.
-pub(super) fn algorithm(
-    asked: Option<&str>,
-    op: Operation,
-    bytes: u64,
-    root: u32,
-    ranks: u32,
-) -> Result<String, Error> {
-    if let Some(name) = asked {
-        return Ok(name.to_owned());
-    }
-    let layout = Layout::of(op, bytes as usize, ranks as usize);
-    // Only the sizes are looked at, never the buffers.
-    let (from, to) = (std::ptr::null(), std::ptr::null_mut());
-    let arguments = layout.arguments(op, bytes as usize, root, from, to)?;
-    // As the communicator of a world of so many ranks does.
-    let group = Group::new(&(0..ranks).collect::<Vec<_>>(), 0).map_err(Error::failed)?;
-    let has_board = (2..=MEMBERS).contains(&(ranks as usize));
-    let group = if has_board { group.with_board(0) } else { group };
-    Ok(algorithms::choose_for(&arguments, &group).name.to_owned())
-}
-
 fn start(args: &Coll, plan: &Plan, op: Operation, bytes: u64, rounds: u64, mode: &str) -> Result<Row, Error> {
     let row = row("coll", plan).set("size_bytes", bytes).set("rounds", rounds).set("op", op.to_string());
-    let algorithm = algorithm(args.algorithm.as_deref(), op, bytes, root(args), plan.ranks)?;
+    let algorithm = chosen::algorithm(plan, op, bytes, root(args))?;
     let row = row.set("algorithm", algorithm).set("mode", mode);
     Ok(row.set("persistent", args.persistent.then_some(true)))
 }
 
 /// Nobody may leave a barrier before all have come; the clock is common to all ranks.
-pub(super) fn verify(measured: &[Measured], plan: &Plan, op: Operation) -> Result<(), Error> {
+pub(crate) fn verify(measured: &[Measured], plan: &Plan, op: Operation) -> Result<(), Error> {
     check(measured, plan, &op.to_string())?;
     let last_post = most(measured, |m| m.posted_at);
     if op == Operation::Ibarrier && measured.iter().any(|m| m.done_at < last_post) {
@@ -304,7 +279,7 @@ fn alone(fleet: &mut Fleet, args: &Coll, op: Operation, bytes: u64) -> Result<Ve
     let mut interrupts = vec![0; t_comm.len()];
     let bar = progress::bar(rounds, &op.to_string());
     fleet.rounds(args.common.warmup, rounds, |at, counts, world| {
-        let measured = world.run(Task::Alone { op, bytes, root, count })?;
+        let measured = world.run(Task::Alone { op, bytes, root, count, algorithm: 0 })?;
         verify(&measured, &world.plan, op)?;
         if counts {
             t_comm[at].add(most(&measured, |m| m.t_comm));

@@ -8,8 +8,8 @@
 //! | numa-bind, equivalent | compute between post and wait | collective and computing together |
 //! | odd-even, policies | sleep outside the library; rank 0 posts last | from that post to the last completion |
 
-use super::coll::{EQUIVALENT_MS, algorithm, verify};
-use super::{ignored, most, progress, row, sizes, us};
+use super::coll::{EQUIVALENT_MS, verify};
+use super::{chosen, ignored, most, progress, row, sizes, us};
 use crate::cli::Compare;
 use crate::compute::Speed;
 use crate::error::Error;
@@ -227,7 +227,7 @@ fn measure(args: &Compare, sides: &[Side], op: Operation, bytes: u64) -> Result<
             Comparison::Equivalent => "equivalent",
             _ => "asleep",
         };
-        let chosen = algorithm(side.plan.algorithm.as_deref(), op, bytes, 0, side.plan.ranks)?;
+        let algorithm = chosen::algorithm(&side.plan, op, bytes, 0)?;
         let row = row("compare", &side.plan)
             .set("comparison", args.what.to_string())
             .set("side", side.name.clone())
@@ -235,7 +235,7 @@ fn measure(args: &Compare, sides: &[Side], op: Operation, bytes: u64) -> Result<
             .set("size_bytes", bytes)
             .set("rounds", rounds)
             .set("op", op.to_string())
-            .set("algorithm", chosen)
+            .set("algorithm", algorithm)
             .set("mode", mode);
         let row = if is_asleep(args.what) {
             row.number("t_comm_us", us(sum.time.median()))

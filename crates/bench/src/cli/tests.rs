@@ -107,6 +107,7 @@ fn the_issues_commands_parse() {
         "tocsin bench contention --computing 0..3 --kernel copy,triad --repeat 1,8 --sizes 4,64K --json",
         "tocsin run -n 4 --trace t --trace-format paje --plot plots -- prog",
         "tocsin tune --quick --output table --kind process --at-once 1,2 --sizes 4K..1M --rounds 3 --json",
+        "tocsin tune --what p2p,collectives --op ibcast,ireduce_scatter --ranks 2,4",
     ] {
         parse(line).unwrap();
     }

@@ -1,6 +1,7 @@
 //! `tocsin info`: what this machine can do, and why it cannot do the rest.
 
 mod devices;
+mod tuning;
 
 use crate::cli::Info;
 use crate::error::Error;
@@ -21,6 +22,7 @@ pub(crate) fn run(args: &Info) -> Result<(), Error> {
     let probe = tocsin_uintr_sys::probe();
     let topology = Topology::machine().map_err(Error::failed)?;
     let (backends, lmt, memory, devices) = (backends(), strategies(), memory(), devices::all());
+    let tuning = tuning::read();
     if args.json {
         let row = Row::new("info")
             .set("uintr_cpu", probe.cpuid)
@@ -29,6 +31,7 @@ pub(crate) fn run(args: &Info) -> Result<(), Error> {
             .set("lmt", list(&lmt))
             .set("memory", list(&memory))
             .set("devices", devices.iter().map(device_entry).collect::<Value>())
+            .set("tune", tuning::value(tuning.as_ref()))
             .set("cores", topology.cores.len())
             .set("pus", topology.pus())
             .set("numa_nodes", topology.nodes.len())
@@ -60,6 +63,8 @@ pub(crate) fn run(args: &Info) -> Result<(), Error> {
     for device in &devices {
         text += &format!("  {:<9} {:<13} {}\n", device.name, device.presence.word(), device.why);
     }
+    text += "\nMeasured thresholds and algorithms\n";
+    text += &tuning::text(tuning.as_ref());
     text += &format!("\nTopology (from {})\n  {}\n", topology.source, topology.summary());
     for (at, core) in topology.cores.iter().enumerate() {
         let cpus: Vec<String> = core.cpus.iter().map(ToString::to_string).collect();

@@ -38,8 +38,9 @@ pub(crate) enum Task {
     Overlap { bytes: u64, case: Case, work: u64 },
     /// The same with a collective.
     Coll { op: Operation, bytes: u64, root: u64, work: u64 },
-    /// `count` collectives, each alone.
-    Alone { op: Operation, bytes: u64, root: u64, count: u64 },
+    /// `count` collectives, each alone, by the algorithm of this number in the library's table, counted from 1; 0: by the
+    /// world's.
+    Alone { op: Operation, bytes: u64, root: u64, count: u64, algorithm: u64 },
     /// `count` collectives, while all ranks sleep outside the library; rank 0 posts last.
     Asleep { op: Operation, bytes: u64, root: u64, count: u64 },
     /// A collective with a late rank.
@@ -97,7 +98,9 @@ impl Task {
                 [8, bytes, count, batches, u64::from(callbacks), 0]
             }
             Task::Exchange { bytes, reach } => [9, bytes, reach, 0, 0, 0],
-            Task::Alone { op, bytes, root, count } => [10, bytes, number(op), root, count, 0],
+            Task::Alone { op, bytes, root, count, algorithm } => {
+                [10, bytes, number(op), root, count, algorithm]
+            }
             Task::Contend { bytes, trips, load, passes, phase } => {
                 let phase = PHASES.iter().position(|p| *p == phase).unwrap_or(0) as u64;
                 let kernel = u64::from(load.kernel == Kernel::Copy);
@@ -122,7 +125,7 @@ impl Task {
             7 => Task::Ring { bytes, laps: a },
             8 => Task::Outstanding { bytes, count: a, batches: b, callbacks: c != 0 },
             9 => Task::Exchange { bytes, reach: a },
-            10 => Task::Alone { op, bytes, root: b, count: c },
+            10 => Task::Alone { op, bytes, root: b, count: c, algorithm: d },
             11 => {
                 let kernel = if b >> 2 & 1 == 1 { Kernel::Copy } else { Kernel::Triad };
                 let load = Load { kernel, repeat: b >> 8, bytes: c };
@@ -331,7 +334,7 @@ mod tests {
             Task::Ring { bytes: 4, laps: 5 },
             Task::Outstanding { bytes: 8, count: 10, batches: 3, callbacks: true },
             Task::Exchange { bytes: 8, reach: 2 },
-            Task::Alone { op: Operation::Iallgather, bytes: 8, root: 1, count: 51 },
+            Task::Alone { op: Operation::Iallgather, bytes: 8, root: 1, count: 51, algorithm: 3 },
             Task::Contend {
                 bytes: 4,
                 trips: 5,

@@ -10,7 +10,7 @@ use crate::lane::LaneHead;
 /// "tocsin" and two bytes that no text file has.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"tocsin\x1a\x00");
 /// Changes with every change of layout or protocol that the digest does not notice.
-pub(crate) const VERSION: u32 = 2;
+pub(crate) const VERSION: u32 = 3;
 
 /// Words of a bitmap of ranks.
 pub(crate) const RANK_WORDS: usize = MAX_RANKS as usize / 64;
@@ -45,6 +45,8 @@ pub(crate) struct Shared {
     pub abort: AtomicU64,
     /// 1 once somebody has allocated from the heap.
     pub heap_used: AtomicU32,
+    /// What all ranks have to be alike in; 0: no rank has said it yet.
+    pub agreed: AtomicU64,
 }
 
 /// One per rank.

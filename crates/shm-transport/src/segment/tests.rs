@@ -105,6 +105,17 @@ fn impossible_numbers_of_ranks_are_refused() {
     }
 }
 
+/// The first rank's word is what the others have to say, wherever they have the segment mapped.
+#[test]
+fn ranks_are_alike_or_hear_of_it() {
+    let first = Segment::create(2).unwrap();
+    let second = Segment::attach(first.fd().try_clone_to_owned().unwrap(), 2).unwrap();
+    assert!(second.agree(7) && first.agree(7));
+    assert!(!first.agree(8) && !second.agree(0) && second.agree(7));
+    let none = Segment::create(1).unwrap();
+    assert!(none.agree(0) && none.agree(1) && !none.agree(2));
+}
+
 #[test]
 fn nobody_can_resize_a_segment() {
     let segment = Segment::create(2).unwrap();

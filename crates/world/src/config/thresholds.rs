@@ -78,7 +78,7 @@ mod tests {
 
     fn tuned(strategy: Lmt) -> Config {
         let row = Row { ranks: Ranks::Processes, at_once: 1, eager_max: 4096, strategy, from: 65536 };
-        let table = Table::new(vec![row]).unwrap();
+        let table = Table::new(vec![row], Vec::new()).unwrap();
         Config { tune: Some(Tuning { file: "table".into(), table }), ..Config::default() }
     }
 

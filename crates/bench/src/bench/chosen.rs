@@ -1,0 +1,51 @@
+//! Which algorithm a world takes by itself: what its table says, else the library's own choice.
+
+use crate::error::Error;
+use crate::fleet::Plan;
+use crate::rank::Layout;
+use crate::values::Operation;
+use std::sync::Arc;
+use tocsin_nbc::board::MEMBERS;
+use tocsin_nbc::{Choices, Group};
+use tocsin_world::algorithms::{self, Algorithm, Arguments};
+
+/// The algorithm asked for, or the one the library takes by itself in a world of this plan.
+pub(super) fn algorithm(plan: &Plan, op: Operation, bytes: u64, root: u32) -> Result<String, Error> {
+    if let Some(name) = &plan.algorithm {
+        return Ok(name.clone());
+    }
+    let tuning = plan.config()?.tune;
+    let choices = tuning.and_then(|tuning| tuning.table.choices(plan.kind.of_library(), plan.ranks));
+    with_arguments(op, bytes, root, plan.ranks, |arguments| own(arguments, plan.ranks, choices))?
+        .map(|algorithm| algorithm.name.to_owned())
+}
+
+/// The algorithm that the library takes in a world of so many ranks, whose table says `choices`.
+pub(crate) fn own(
+    arguments: &Arguments,
+    ranks: u32,
+    choices: Option<Choices>,
+) -> Result<&'static Algorithm, Error> {
+    // As the communicator of a world of so many ranks does.
+    let group = Group::new(&(0..ranks).collect::<Vec<_>>(), 0).map_err(Error::failed)?;
+    let group = if has_board(ranks) { group.with_board(0) } else { group };
+    Ok(algorithms::choose_for(arguments, &group.with_choices(choices.map(Arc::new))))
+}
+
+/// Whether the communicator of a world of so many ranks has a board.
+pub(crate) fn has_board(ranks: u32) -> bool {
+    (2..=MEMBERS).contains(&(ranks as usize))
+}
+
+/// What `f` says of the arguments of a bench's operation. Only their sizes may be looked at, never the buffers.
+pub(crate) fn with_arguments<R>(
+    op: Operation,
+    bytes: u64,
+    root: u32,
+    ranks: u32,
+    f: impl FnOnce(&Arguments) -> R,
+) -> Result<R, Error> {
+    let layout = Layout::of(op, bytes as usize, ranks as usize);
+    let (from, to) = (std::ptr::null(), std::ptr::null_mut());
+    layout.arguments(op, bytes as usize, root, from, to).map(|arguments| f(&arguments))
+}

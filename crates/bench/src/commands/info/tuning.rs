@@ -1,0 +1,143 @@
+//! What the table of measured thresholds and algorithms says, if the environment names one.
+
+use serde_json::{Value, json};
+use tocsin_world::Config;
+use tocsin_world::tune::{Collective, Ranks, Row, Tuning};
+
+const VARIABLE: &str = "TOCSIN_TUNE";
+
+/// The table; why it cannot be used; `None`: there is none.
+pub(super) fn read() -> Option<Result<Tuning, String>> {
+    let of_table = std::env::vars_os().filter(|(name, _)| name == VARIABLE);
+    match Config::from_variables(of_table) {
+        Ok(config) => config.tune.map(Ok),
+        Err(why) => Some(Err(why.to_string())),
+    }
+}
+
+/// For people.
+pub(super) fn text(tuning: Option<&Result<Tuning, String>>) -> String {
+    let tuning = match tuning {
+        None => return format!("  none: `tocsin tune` writes one, {VARIABLE} names it\n"),
+        Some(Err(why)) => return format!("  not usable: {why}\n"),
+        Some(Ok(tuning)) => tuning,
+    };
+    let mut text = format!("  {}\n", tuning.file.display());
+    for row in tuning.table.rows() {
+        text += &format!("  {}\n", messages(row));
+    }
+    let mut rows = tuning.table.collectives();
+    while let Some(first) = rows.first() {
+        let beside = |row: &&Collective| {
+            (row.operation, row.ranks, row.size) == (first.operation, first.ranks, first.size)
+        };
+        // Those of one operation on the same ranks mostly stand together.
+        let (together, others) = rows.split_at(rows.iter().take_while(beside).count());
+        text += &format!("  {}\n", collective(first, together));
+        rows = others;
+    }
+    text
+}
+
+fn kind(ranks: Ranks) -> &'static str {
+    match ranks {
+        Ranks::Processes => "processes",
+        Ranks::Threads => "threads",
+    }
+}
+
+/// `processes, 1 pair at once: eager up to 16384 B, then cma from 65536 B on`
+fn messages(row: &Row) -> String {
+    let Row { ranks, at_once, eager_max, strategy, from } = row;
+    let pairs = if *at_once == 1 { "pair" } else { "pairs" };
+    let beyond = match from {
+        0 => format!("then {}", strategy.name()),
+        _ => format!("{} from {from} B on", strategy.name()),
+    };
+    format!("{}, {at_once} {pairs} at once: eager up to {eager_max} B, {beyond}", kind(*ranks))
+}
+
+/// `2 processes, ibcast: auto, chain from 65536 B on`
+fn collective(first: &Collective, rows: &[Collective]) -> String {
+    let one = |row: &Collective| match (row.algorithm.unwrap_or("auto"), row.from) {
+        (name, 0) => name.to_owned(),
+        (name, from) => format!("{name} from {from} B on"),
+    };
+    let all: Vec<String> = rows.iter().map(one).collect();
+    format!("{} {}, {}: {}", first.size, kind(first.ranks), first.operation, all.join(", "))
+}
+
+/// For programs; null when there is none.
+pub(super) fn value(tuning: Option<&Result<Tuning, String>>) -> Value {
+    let tuning = match tuning {
+        None => return Value::Null,
+        Some(Err(why)) => return json!({"why_not": why}),
+        Some(Ok(tuning)) => tuning,
+    };
+    let word = |ranks| if ranks == Ranks::Processes { "process" } else { "thread" };
+    let messages = tuning.table.rows().iter().map(|row| {
+        let strategy = row.strategy.name();
+        json!({"kind": word(row.ranks), "at_once": row.at_once, "eager_max_bytes": row.eager_max, "strategy": strategy,
+            "from_bytes": row.from})
+    });
+    let collectives = tuning.table.collectives().iter().map(|row| {
+        let (op, algorithm) = (row.operation.name(), row.algorithm.unwrap_or("auto"));
+        json!({"op": op, "kind": word(row.ranks), "ranks": row.size, "from_bytes": row.from, "algorithm": algorithm})
+    });
+    json!({"file": tuning.file.display().to_string(), "messages": messages.collect::<Value>(),
+        "collectives": collectives.collect::<Value>()})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tocsin_world::tune::Table;
+    use tocsin_world::{Lmt, Operation};
+
+    #[test]
+    fn rows_are_told_in_words() {
+        let messages = |at_once, from| Row {
+            ranks: Ranks::Processes,
+            at_once,
+            eager_max: 8192,
+            strategy: Lmt::Cma,
+            from,
+        };
+        let collective = |operation, from, algorithm| Collective {
+            operation,
+            ranks: Ranks::Threads,
+            size: 4,
+            from,
+            algorithm,
+        };
+        let collectives = vec![
+            collective(Operation::Ibcast, 0, None),
+            collective(Operation::Ibcast, 4096, Some("chain")),
+            collective(Operation::Ibarrier, 0, Some("tree")),
+        ];
+        let table = Table::new(vec![messages(1, 0), messages(2, 65536)], collectives).unwrap();
+        let directory = std::env::temp_dir();
+        let file = directory.join(format!("tocsin-tune-of-the-info-{}", std::process::id()));
+        std::fs::write(&file, table.to_string()).unwrap();
+        let mut config = Config::default();
+        config.set(VARIABLE, file.to_str().unwrap()).unwrap();
+        std::fs::remove_file(&file).unwrap();
+        let tuning = config.tune.map(Ok);
+        let text = text(tuning.as_ref());
+        let lines: Vec<&str> = text.lines().skip(1).collect();
+        let right = [
+            "  processes, 1 pair at once: eager up to 8192 B, then cma",
+            "  processes, 2 pairs at once: eager up to 8192 B, cma from 65536 B on",
+            "  4 threads, ibcast: auto, chain from 4096 B on",
+            "  4 threads, ibarrier: tree",
+        ];
+        assert_eq!(lines, right);
+        let value = value(tuning.as_ref());
+        assert_eq!(
+            (&value["messages"][1]["from_bytes"], &value["collectives"][1]["algorithm"]),
+            (&65536.into(), &"chain".into())
+        );
+        assert!(super::text(None).contains("tocsin tune") && super::value(None).is_null());
+        assert!(super::text(Some(&Err("broken".into()))).contains("not usable: broken"));
+    }
+}
