@@ -51,6 +51,32 @@ static void ring(tocsin_comm *comm, int rank, int size, size_t bytes, int synchr
     free(in);
 }
 
+/* The same exchange between buffers of the shared heap; one of the two may be from malloc. */
+static void heap_ring(tocsin_comm *comm, int rank, int size, size_t bytes, int both) {
+    int next = (rank + 1) % size, before = (rank + size - 1) % size;
+    void *out = NULL, *in = NULL;
+    size_t i, wrong = 0;
+
+    OK(tocsin_alloc(comm, bytes, &out));
+    if (both)
+        OK(tocsin_alloc(comm, bytes, &in));
+    else
+        in = allocate(bytes);
+    CHECK(out != NULL && in != NULL && (size_t)out % 4096 == 0);
+    for (i = 0; i < bytes; i++) wrong += ((unsigned char *)out)[i] != 0;
+    for (i = 0; i < bytes; i++) ((unsigned char *)out)[i] = pattern(rank, next, i);
+    OK(tocsin_sendrecv(comm, out, bytes, next, 9, in, bytes, before, 9, NULL));
+    for (i = 0; i < bytes; i++) wrong += ((unsigned char *)in)[i] != pattern(before, rank, i);
+    CHECK(wrong == 0);
+    OK(tocsin_free(&out));
+    CHECK(out == NULL);
+    OK(tocsin_free(&out));
+    if (both)
+        OK(tocsin_free(&in));
+    else
+        free(in);
+}
+
 static void wait_for(tocsin_request *request) {
     OK(tocsin_wait(&request, NULL));
     CHECK(request == NULL);
@@ -257,6 +283,7 @@ static void exchange(tocsin_comm *comm) {
     OK(tocsin_comm_size(comm, &size));
     for (i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         ring(comm, rank, size, sizes[i], (int)(i % 2));
+        heap_ring(comm, rank, size, sizes[i], (int)(i % 2));
         broadcast(comm, rank, size, sizes[i], i % 2 ? "binomial" : NULL);
         reduce(comm, rank, size, sizes[i] / 8, i % 2 ? "recursive-doubling" : NULL);
         all_to_all(comm, rank, size, sizes[i] / 4);

@@ -8,6 +8,7 @@ int main(void) {
     tocsin_message *message = NULL;
     tocsin_statistics statistics;
     unsigned char byte = 0, in = 0;
+    void *memory = NULL, *again;
     ptrdiff_t index;
     int number = 0, op = 0;
 
@@ -117,9 +118,27 @@ int main(void) {
 
     OK(tocsin_comm_revoke(comm));
     FAILS(TOCSIN_ERROR_REVOKED, tocsin_isend(comm, &byte, 1, 0, 0, &request));
+    FAILS(TOCSIN_ERROR_ARGUMENT, tocsin_alloc(NULL, 8, &memory));
+    FAILS(TOCSIN_ERROR_ARGUMENT, tocsin_alloc(comm, 8, NULL));
+    FAILS(TOCSIN_ERROR_SYSTEM, tocsin_alloc(comm, SIZE_MAX, &memory));
+    CHECK(memory == NULL && strstr(tocsin_last_error(), "TOCSIN_HEAP") != NULL);
+    FAILS(TOCSIN_ERROR_ARGUMENT, tocsin_free(NULL));
+    OK(tocsin_free(&memory));
+    memory = &byte;
+    FAILS(TOCSIN_ERROR_ARGUMENT, tocsin_free(&memory));
+    CHECK(memory == &byte && strstr(tocsin_last_error(), "tocsin_alloc") != NULL);
+    OK(tocsin_alloc(comm, 0, &memory));
+    again = memory;
+    OK(tocsin_free(&memory));
+    FAILS(TOCSIN_ERROR_ARGUMENT, tocsin_free(&again));
+    OK(tocsin_alloc(comm, 100, &memory));
+
     OK(tocsin_comm_free(&comm));
     OK(tocsin_comm_free(&comm));
     OK(tocsin_finalize(&world));
+    /* Its buffers outlive a world. */
+    memset(memory, 1, 100);
+    OK(tocsin_free(&memory));
     printf("misuse: %d failures\n", failures);
     return failures != 0;
 }

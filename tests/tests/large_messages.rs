@@ -43,6 +43,47 @@ fn double() {
     forced("double");
 }
 
+/// Some buffers lie in the shared heap: by each strategy, and where the kernel does not copy, from the start or later, at all ranks or some.
+#[test]
+fn shared_buffers() {
+    let heap = ("buffers", "mixed");
+    for kind in Kind::ALL {
+        for backend in BACKENDS {
+            for lmt in ["auto", "direct", "cma", "double"] {
+                for (ranks, max) in [("2", "4194304"), ("5", "300000")] {
+                    let words = [
+                        ("seed", ranks),
+                        ("rounds", "3"),
+                        ("messages", "24"),
+                        ("max", max),
+                        ("lmt", lmt),
+                        heap,
+                    ];
+                    case(kind, ranks.parse().unwrap(), backend, "messages", &words);
+                }
+                let words = [
+                    ("seed", "5"),
+                    ("rounds", "6"),
+                    ("outstanding", "6"),
+                    ("max", "400000"),
+                    ("lmt", lmt),
+                    heap,
+                ];
+                case(kind, 3, backend, "collectives", &words);
+            }
+        }
+    }
+    for backend in BACKENDS {
+        for forbid in ["start", "later", "some"] {
+            let common = [("seed", "8"), ("rounds", "3"), ("forbid", forbid), heap];
+            let words = [&common[..], &[("messages", "24"), ("max", "1000000")]].concat();
+            case(Kind::Processes, 3, backend, "messages", &words);
+            let words = [&common[..], &[("outstanding", "6"), ("max", "400000")]].concat();
+            case(Kind::Processes, 4, backend, "collectives", &words);
+        }
+    }
+}
+
 /// From the start, later at all ranks, later at some: what was begun by a single copy arrives otherwise.
 #[test]
 fn forbidden_copies() {

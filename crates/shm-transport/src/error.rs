@@ -38,9 +38,20 @@ pub enum Error {
     },
     /// The world has no heap.
     #[error(
-        "this world has no shared heap: it was made without one (TOCSIN_HEAP=0), or a limit of the job (ulimit -f) is          against a file of that length; allocate otherwise"
+        "this world has no shared heap: it was made without one (TOCSIN_HEAP=0), or a limit of the job (ulimit -f) is against a file of that length; allocate otherwise"
     )]
     NoHeap,
+    /// The process has no room for the heap's addresses.
+    #[error(
+        "the system refused {bytes} bytes of addresses for the world's shared heap ({source}): set TOCSIN_HEAP to less (each rank's part), or \
+         raise the limit of the job (ulimit -v)"
+    )]
+    HeapRefused {
+        /// Bytes of all parts.
+        bytes: u64,
+        /// The system's answer.
+        source: io::Error,
+    },
     /// A rank's part of the heap has no room in one piece.
     #[error(
         "rank {rank} has {arena} bytes of the world's shared heap and no {bytes} of them free in one piece: free some, or set TOCSIN_HEAP \

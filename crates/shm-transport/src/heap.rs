@@ -59,7 +59,7 @@ impl Segment {
     /// Where the heap is mapped in this process, which maps it if need be. User threads only.
     ///
     /// # Errors
-    /// [`Error::NoHeap`], [`Error::Refused`].
+    /// [`Error::NoHeap`], [`Error::HeapRefused`].
     pub(crate) fn map_heap(&self) -> Result<NonNull<u8>, Error> {
         if let Some(base) = self.heap.base() {
             return Ok(base);
@@ -72,8 +72,12 @@ impl Segment {
         if let Some(base) = self.heap.base() {
             return Ok(base);
         }
-        let base = file::map(self.fd(), offset, bytes).inspect_err(|_| {
+        let base = file::map(self.fd(), offset, bytes).map_err(|error| {
             self.heap.refused.store(1, Ordering::Relaxed);
+            match error {
+                Error::Refused { source, .. } => Error::HeapRefused { bytes, source },
+                other => other,
+            }
         })?;
         // SYNC POINT: as `base`.
         self.heap.base.store(base.as_ptr(), Ordering::Release);
@@ -92,7 +96,7 @@ impl Segment {
     /// them never fails. User threads only, of the rank's process.
     ///
     /// # Errors
-    /// [`Error::NoSuchRank`]; [`Error::NoHeap`]; [`Error::HeapFull`]; [`Error::Refused`] where a limit or the machine's memory is
+    /// [`Error::NoSuchRank`]; [`Error::NoHeap`]; [`Error::HeapRefused`]; [`Error::HeapFull`]; [`Error::Refused`] where a limit or the machine's memory is
     /// exceeded.
     pub fn alloc(self: &Arc<Segment>, rank: u32, bytes: usize) -> Result<HeapBlock, Error> {
         let (ranks, arena) = (self.ranks(), self.geometry().arena_bytes());

@@ -39,6 +39,7 @@ pub use config::{
     Schedule, Seat, TraceFormat, VARIABLES, Variable, parse_size,
 };
 pub use error::Error;
+pub use heap::heap_refusal;
 pub use memory::placement_refusal;
 pub use operator::InsideOperator;
 pub use request::{Callback, RawRequest, Status, wait_all, wait_any};

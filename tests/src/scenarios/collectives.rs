@@ -7,6 +7,7 @@ mod restarted;
 use tocsin_nbc::table::{self, Algorithm, Operation};
 use tocsin_world::{Comm, Error, RawRequest};
 
+use crate::memory;
 use crate::random::Random;
 use crate::run::Arguments;
 use crate::scenarios::messages;
@@ -48,6 +49,8 @@ fn post(comm: &Comm, call: Call) -> Planned {
     let (me, ranks) = (comm.rank(), comm.size());
     let call = fitted(call, ranks);
     let mut part = call.part(me, ranks);
+    let lots = call.seed ^ u64::from(me);
+    (part.send, part.recv) = (part.send.share(comm, lots), part.recv.share(comm, lots >> 1));
     let what = format!("{} by {}: {call:?}", call.operation, call.algorithm.name);
     // SAFETY: the buffers are heap memory that stays where it is until the request is complete: `finish`.
     let request = unsafe { call.start(comm, &mut part, Some(call.algorithm.name)) };
@@ -129,6 +132,7 @@ fn check(comm: &Comm, part: &Part, what: &str) {
 
 /// `seed`, `rounds`, `outstanding` (at most, at once), `max` (bytes per rank).
 pub fn random_collectives(comm: &Comm, arguments: &Arguments) {
+    memory::ask_for(arguments);
     let mut random = Random::new(arguments.number("seed"));
     let outstanding = arguments.number("outstanding");
     let mut own = Random::new(u64::from(comm.rank()) + 77);

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 
 use tocsin_world::{Comm, ConstBuf, Mode, MutBuf, RawRequest, wait_all};
 
+use crate::memory::{self, Buffer};
 use crate::random::Random;
 use crate::run::Arguments;
 
@@ -45,6 +46,7 @@ fn size(random: &mut Random, max: u64) -> usize {
 
 /// `seed`, `rounds`, `messages` (per round, over all ranks), `max` (bytes of one message).
 pub fn random_messages(comm: &Comm, arguments: &Arguments) {
+    memory::ask_for(arguments);
     let mut random = Random::new(arguments.number("seed"));
     let (messages, max) = (arguments.number("messages"), arguments.number("max"));
     for _ in 0..arguments.number("rounds") {
@@ -84,26 +86,22 @@ pub(super) fn round(comm: &Comm, random: &mut Random, messages: u64, max: u64) {
     own.shuffle(&mut incoming);
     let way = ways[me as usize];
 
-    let send_buffers: Vec<Vec<u8>> = outgoing
+    let send_buffers: Vec<Buffer> = outgoing
         .iter()
         .map(|m| {
             let mut buffer = vec![0; m.bytes];
             Random::fill(m.content, &mut buffer);
-            buffer
+            Buffer::from(buffer).share(comm, own.bits())
         })
         .collect();
     // A receive that may match several messages has room for the longest; the rest is a canary.
     let room = max as usize + 8;
-    let mut receive_buffers: Vec<Vec<u8>> = incoming
+    let mut receive_buffers: Vec<Buffer> = incoming
         .iter()
-        .map(|m| match way {
-            Way::Exact
-                if plan.iter().filter(|o| (o.source, o.dest, o.tag) == (m.source, me, m.tag)).count()
-                    == 1 =>
-            {
-                vec![0xa5; m.bytes + 8]
-            }
-            _ => vec![0xa5; room],
+        .map(|m| {
+            let alike = plan.iter().filter(|o| (o.source, o.dest, o.tag) == (m.source, me, m.tag)).count();
+            let bytes = if matches!(way, Way::Exact) && alike == 1 { m.bytes + 8 } else { room };
+            Buffer::from(vec![0xa5; bytes]).share(comm, own.bits())
         })
         .collect();
 

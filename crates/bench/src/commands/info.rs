@@ -103,7 +103,11 @@ fn backends() -> Vec<Usable> {
 fn strategies() -> Vec<Usable> {
     let later = || Some("not yet implemented".to_owned());
     vec![
-        Usable { name: "direct", what: "one plain copy, between ranks of one process", why_not: None },
+        Usable {
+            name: "direct",
+            what: "one plain copy, between ranks of one process and from and to the shared heap",
+            why_not: None,
+        },
         Usable { name: "cma", what: "process_vm_readv and process_vm_writev", why_not: cma_refusal() },
         Usable { name: "vmsplice", what: "pages moved through a pipe", why_not: later() },
         Usable { name: "double", what: "double buffering through shared memory", why_not: None },
@@ -111,11 +115,19 @@ fn strategies() -> Vec<Usable> {
 }
 
 fn memory() -> Vec<Usable> {
-    vec![Usable {
-        name: "bound",
-        what: "on the NUMA node of the rank that it is for, of ranks that are bound (TOCSIN_BIND)",
-        why_not: unbound().or_else(placement_refusal),
-    }]
+    let config = Config::from_env().unwrap_or_default();
+    vec![
+        Usable {
+            name: "heap",
+            what: "buffers from Comm::alloc and tocsin_alloc, copied directly by either rank",
+            why_not: tocsin_world::heap_refusal(&config),
+        },
+        Usable {
+            name: "bound",
+            what: "on the NUMA node of the rank that it is for, of ranks that are bound (TOCSIN_BIND)",
+            why_not: unbound().or_else(placement_refusal),
+        },
+    ]
 }
 
 /// Why no rank is bound, if somebody has said so: the ranks of `tocsin run` are, unless told otherwise.

@@ -41,6 +41,10 @@ pub(super) fn create_sealed(bytes: u64) -> Result<OwnedFd, Error> {
         bytes,
         source: io::Error::from_raw_os_error(libc::EFBIG),
     })?;
+    if forbids(bytes) {
+        let source = io::Error::from_raw_os_error(libc::EFBIG);
+        return Err(Error::Refused { call: "ftruncate", bytes, source });
+    }
     // SAFETY: no pointers.
     if unsafe { libc::ftruncate(fd.as_raw_fd(), length) } != 0 {
         return Err(refused("ftruncate"));

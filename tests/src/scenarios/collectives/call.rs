@@ -4,6 +4,7 @@ use tocsin_nbc::order::Shape;
 use tocsin_nbc::table::{Algorithm, Operation};
 use tocsin_world::{Arguments, Block, Comm, DataType, Error, Op, RawRequest, UserOp};
 
+use crate::memory::Buffer;
 use crate::random::Random;
 
 /// How elements, 8 bytes each, are combined.
@@ -82,8 +83,8 @@ impl Combine {
 
 /// A rank's part in a call.
 pub struct Part {
-    pub send: Vec<u8>,
-    pub recv: Vec<u8>,
+    pub send: Buffer,
+    pub recv: Buffer,
     /// What `recv` holds in the end.
     pub expected: Vec<u8>,
     from: Vec<Block>,
@@ -276,7 +277,7 @@ impl Call {
         for (block, words) in to.iter().zip(&results) {
             put(&mut expected, *block, words);
         }
-        Part { send, recv, expected, from, to, counts }
+        Part { send: send.into(), recv: recv.into(), expected, from, to, counts }
     }
 
     /// Other contents for the next run, in the same buffers; to be followed by a start.
