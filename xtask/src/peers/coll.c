@@ -18,7 +18,7 @@
 
 #include "measure.h"
 
-enum { OPERATIONS = 51, FEW_OPERATIONS = 21, WARM_UP = 2, BATCHES = 11, LEAST_BATCHES = 3, BUDGET_US = 1000000 };
+enum { OPERATIONS = 51, FEW_OPERATIONS = 21, LEAST_OPERATIONS = 5, WARM_UP = 2, BATCHES = 11, LEAST_BATCHES = 3, BUDGET_US = 1000000 };
 enum { LATE_ROUNDS = 11, AFTER_FLAG_NS = 200000, MOST_RANKS = 64 };
 
 enum op { IBARRIER, IBCAST, IALLREDUCE, IALLTOALL, IALLGATHER, OPS };
@@ -31,6 +31,7 @@ struct shared {
 	_Alignas(64) uint64_t generation;
 	_Alignas(64) uint64_t flag;
 	_Alignas(64) uint64_t batches;
+	_Alignas(64) uint64_t operations;
 	_Alignas(64) struct span {
 		uint64_t start, end;
 	} spans[MOST_RANKS][OPERATIONS];
@@ -218,10 +219,9 @@ static struct span operation(enum op op, size_t bytes)
 }
 
 // The median of a batch, of whose operations each lasts as long as its slowest rank. Nobody may leave a barrier before all came.
-static double batch(enum op op, size_t bytes)
+static double batch(enum op op, size_t bytes, int count)
 {
 	double slowest[OPERATIONS];
-	int count = bytes > 65536 ? FEW_OPERATIONS : OPERATIONS;
 	for (int at = 0; at < count; at++)
 		shared->spans[rank][at] = operation(op, bytes);
 	barrier();
@@ -244,13 +244,20 @@ static double batch(enum op op, size_t bytes)
 static void alone(enum op op, size_t bytes)
 {
 	double t_comm[BATCHES];
-	int batches = BATCHES;
+	int batches = BATCHES, operations = LEAST_OPERATIONS, most = bytes > 65536 ? FEW_OPERATIONS : OPERATIONS;
 	for (int at = -WARM_UP; at < batches; at++) {
 		double start = now_us();
-		double of_batch = batch(op, bytes);
+		double of_batch = batch(op, bytes, operations);
 		if (at >= 0)
 			t_comm[at] = of_batch;
 		// Ranks that never give their core up, where there are more of them than cores, take a time slice per message.
+		if (at == -WARM_UP) {
+			double fit = BUDGET_US / LEAST_BATCHES / ((now_us() - start) / operations);
+			if (rank == 0)
+				store(&shared->operations, fit > most ? most : fit < LEAST_OPERATIONS ? LEAST_OPERATIONS : fit);
+			barrier();
+			operations = load(&shared->operations);
+		}
 		if (at == -1) {
 			double fit = BUDGET_US / (now_us() - start);
 			if (rank == 0)
@@ -261,8 +268,8 @@ static void alone(enum op op, size_t bytes)
 	}
 	if (rank == 0)
 		printf("{\"bench\":\"coll\",\"mode\":\"alone\",\"ranks\":%d,\"op\":\"%s\",\"size_bytes\":%zu,\"rounds\":%d,"
-		       "\"t_comm_us\":%.4f}\n",
-		       ranks, names[op], bytes, batches, median(t_comm, batches));
+		       "\"operations\":%d,\"t_comm_us\":%.4f}\n",
+		       ranks, names[op], bytes, batches, operations, median(t_comm, batches));
 }
 
 static void sleep_until_ns(uint64_t ns)
