@@ -76,7 +76,7 @@ fn all(comm: &Comm, len: usize) -> Result<Vec<Named>, Error> {
     let whole = || vec![1u64; len * ranks];
     let counts = vec![len; ranks];
     let packed = Blocks::packed(&counts);
-    let bytes: Vec<Block> = (0..ranks).map(|r| Block { offset: r * len * 8, bytes: len * 8 }).collect();
+    let bytes: Vec<Block> = (0..ranks).map(|r| Block::new(r * len * 8, len * 8)).collect();
     Ok(vec![
         ("barrier", Box::new(comm.barrier_init()?)),
         ("bcast", Box::new(comm.bcast_init(one(), 0)?)),

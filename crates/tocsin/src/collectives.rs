@@ -6,7 +6,7 @@ mod owned;
 mod persistent;
 mod scoped;
 
-pub use blocks::Blocks;
+pub use blocks::{Blocks, Strided};
 
 use tocsin_world::{Arguments, Block, Operation, RawRequest};
 

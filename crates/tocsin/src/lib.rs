@@ -24,7 +24,7 @@ mod shared;
 mod world;
 
 pub use buffer::{ElementBuffer, OwnedBuffer};
-pub use collectives::Blocks;
+pub use collectives::{Blocks, Strided};
 pub use comm::{ANY_SOURCE, ANY_TAG, Comm, Message, Source, Tag};
 pub use element::Element;
 pub use op::{Op, UserOp};

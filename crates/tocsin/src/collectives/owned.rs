@@ -213,7 +213,8 @@ impl Comm {
         })
     }
 
-    /// As [`ialltoallv`](Self::ialltoallv), where each block may have elements of its own type: they are given in bytes.
+    /// As [`ialltoallv`](Self::ialltoallv), where each block may have elements of its own type: they are given in bytes, in
+    /// one run ([`Block::new`]) or in pieces ([`Block::strided`]).
     ///
     /// # Errors
     /// As [`ialltoallv`](Self::ialltoallv).
