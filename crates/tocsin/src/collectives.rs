@@ -2,6 +2,7 @@
 //! forms.
 
 mod blocks;
+mod in_place;
 mod owned;
 mod persistent;
 mod scoped;
@@ -416,17 +417,22 @@ impl Comm {
         send: usize,
         recv: usize,
     ) -> Result<usize, Error> {
-        let ranks = self.size() as usize;
         if send != recv {
             let what =
                 format!("the send buffer has {send} elements, the receive buffer {recv}: make them equal");
             return Err(wrong_length(operation, what));
         }
-        if ranks == 0 || !send.is_multiple_of(ranks) {
+        Ok(self.divided(operation, send)? * size_of::<T>())
+    }
+
+    /// Elements of a block, of a buffer of `len` elements that has one for each rank.
+    fn divided(&self, operation: &'static str, len: usize) -> Result<usize, Error> {
+        let ranks = self.size() as usize;
+        if ranks == 0 || !len.is_multiple_of(ranks) {
             let what =
-                format!("{send} elements cannot be divided among {ranks} ranks: use a multiple of {ranks}");
+                format!("{len} elements cannot be divided among {ranks} ranks: use a multiple of {ranks}");
             return Err(wrong_length(operation, what));
         }
-        Ok(send / ranks * size_of::<T>())
+        Ok(len / ranks)
     }
 }

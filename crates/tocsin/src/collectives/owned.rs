@@ -27,7 +27,7 @@ where
     Ok(Request::with_companion(raw, recv, Box::new(send)))
 }
 
-fn one<B: ElementBuffer>(
+pub(super) fn one<B: ElementBuffer>(
     buf: B,
     start: impl FnOnce(Part<B::Item>) -> Result<RawRequest, Error>,
 ) -> Result<Request<B>, Error> {
