@@ -6,6 +6,7 @@ mod in_place;
 mod owned;
 mod persistent;
 mod scoped;
+mod scoped_persistent;
 
 pub use blocks::{Blocks, Strided};
 
@@ -33,6 +34,11 @@ impl<T: Element> Part<T> {
     /// A buffer that is written.
     pub(crate) fn write(buf: &mut [T]) -> Part<T> {
         Part { base: buf.as_mut_ptr(), len: buf.len() }
+    }
+
+    /// So many elements.
+    pub(crate) fn at(base: *mut T, len: usize) -> Part<T> {
+        Part { base, len }
     }
 
     pub(crate) fn held<B: ElementBuffer<Item = T>>(held: &Held<B>) -> Part<T> {

@@ -4,6 +4,7 @@
 mod owned;
 mod persistent;
 mod scoped;
+mod scoped_persistent;
 
 use tocsin_world::{Arguments, Block, Operation, RawRequest};
 
