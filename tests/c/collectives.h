@@ -146,6 +146,78 @@ static void exchange_of_blocks(tocsin_comm *comm, int rank, int size, size_t par
     free(in);
 }
 
+/* A matrix of bytes, a column of which is for each rank, comes out by rows: blocks of pieces between those of the others. */
+static void transposed(tocsin_comm *comm, int rank, int size, size_t rows, size_t width, const char *algorithm) {
+    size_t n = (size_t)size, whole = n * rows * width, i, wrong = 0;
+    tocsin_strided *columns = (tocsin_strided *)allocate(n * sizeof(tocsin_strided));
+    tocsin_strided *runs = (tocsin_strided *)allocate(n * sizeof(tocsin_strided));
+    unsigned char *matrix = allocate(whole), *blocks = allocate(whole), *one = allocate(rows * width);
+    tocsin_request *request = NULL;
+    int r, run;
+
+    for (r = 0; r < size; r++) {
+        tocsin_strided column = {(size_t)r * width, rows, width, n * width};
+        tocsin_strided single = {(size_t)r * rows * width, 1, rows * width, 0};
+        columns[r] = column;
+        runs[r] = single;
+        fill(one, rank, r, rows * width);
+        for (i = 0; i < rows; i++) memcpy(matrix + i * n * width + column.offset, one + i * width, width);
+    }
+    memset(blocks, 0, whole);
+    OK(tocsin_ialltoallw_strided(comm, matrix, columns, blocks, runs, algorithm, &request));
+    wait_for(request);
+    for (r = 0; r < size; r++) CHECK(differs(blocks + runs[r].offset, r, rank, rows * width) == 0);
+
+    /* And back, as often as one likes; what comes back is what was sent. */
+    request = NULL;
+    OK(tocsin_alltoallw_strided_init(comm, blocks, runs, matrix, columns, algorithm, &request));
+    for (run = 0; run < 3; run++) {
+        memset(matrix, 0, whole);
+        OK(tocsin_start(request));
+        OK(tocsin_wait(&request, NULL));
+        for (r = 0; r < size; r++) {
+            fill(one, rank, r, rows * width);
+            for (i = 0; i < rows; i++)
+                wrong += memcmp(matrix + i * n * width + columns[r].offset, one + i * width, width) != 0;
+        }
+    }
+    OK(tocsin_request_free(&request));
+    CHECK(wrong == 0);
+
+    /* In place, between columns. */
+    OK(tocsin_ialltoallw_strided(comm, NULL, NULL, matrix, columns, algorithm, &request));
+    wait_for(request);
+    for (r = 0; r < size; r++) {
+        fill(one, r, rank, rows * width);
+        for (i = 0; i < rows; i++)
+            wrong += memcmp(matrix + i * n * width + columns[r].offset, one + i * width, width) != 0;
+    }
+    CHECK(wrong == 0);
+
+    /* Refused: pieces that overlap each other, blocks that do, and what is no list. */
+    if (rows > 1 && width > 1) {
+        columns[rank].stride = width - 1;
+        FAILS(TOCSIN_ERROR_ARGUMENT,
+              tocsin_ialltoallw_strided(comm, NULL, NULL, matrix, columns, algorithm, &request));
+        CHECK(strstr(tocsin_last_error(), "stride") != NULL);
+        columns[rank].stride = n * width;
+    }
+    if (size > 1 && rows * width > 0) {
+        columns[rank].offset = columns[(rank + 1) % size].offset;
+        FAILS(TOCSIN_ERROR_ARGUMENT,
+              tocsin_ialltoallw_strided(comm, NULL, NULL, matrix, columns, algorithm, &request));
+        CHECK(strstr(tocsin_last_error(), "overlap") != NULL);
+    }
+    columns[rank].count = SIZE_MAX;
+    FAILS(TOCSIN_ERROR_ARGUMENT, tocsin_ialltoallw_strided(comm, NULL, NULL, matrix, columns, NULL, &request));
+    FAILS(TOCSIN_ERROR_ARGUMENT, tocsin_ialltoallw_strided(comm, NULL, NULL, matrix, NULL, NULL, &request));
+    free(columns);
+    free(runs);
+    free(matrix);
+    free(blocks);
+    free(one);
+}
+
 /* Rank r contributes (r + 1) * (i + 1). */
 static int64_t sum_of(int ranks, size_t i) {
     return (int64_t)ranks * (ranks + 1) / 2 * ((int64_t)i + 1);
@@ -241,6 +313,11 @@ static void collectives(tocsin_comm *comm, int rank, int size) {
         exchange_of_blocks(comm, rank, size, sizes[i] / 8);
         reductions(comm, rank, size, sizes[i] / 8);
     }
+    transposed(comm, rank, size, 1, 1, NULL);
+    transposed(comm, rank, size, 7, 3, "pairwise");
+    transposed(comm, rank, size, 40, 64, NULL);
+    transposed(comm, rank, size, 30000, 1, NULL);
+    transposed(comm, rank, size, 3, 90000, "linear");
     refused(comm, rank, size);
 }
 

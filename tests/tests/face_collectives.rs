@@ -106,7 +106,7 @@ fn exchanges_of_many_lengths() {
         let bytes: Vec<Block> = counts
             .iter()
             .map(|count| {
-                let at = Block { offset, bytes: count * 4 };
+                let at = Block::new(offset, count * 4);
                 offset += at.bytes;
                 at
             })
@@ -217,7 +217,7 @@ fn what_does_not_fit_is_refused_with_a_text() {
                 .map(drop),
             comm.ireduce_scatter(vec![0u8; 3], vec![0u8; 1], &[1, 1, 2], Op::Sum).map(drop),
             comm.ireduce_scatter_block(vec![0u8; 4], vec![0u8; 1], Op::Sum).map(drop),
-            comm.ialltoallw(vec![0u8; 3], &[Block { offset: 3, bytes: 1 }; 3], vec![0u8; 3], &[]).map(drop),
+            comm.ialltoallw(vec![0u8; 3], &[Block::new(3, 1); 3], vec![0u8; 3], &[]).map(drop),
             comm.iscan(vec![0f32; 3], Op::BAnd).map(drop),
             comm.with_algorithm("rumour").igather(vec![0u8; 1], vec![0u8; 3], 0).map(drop),
             comm.with_algorithm("recursive-doubling").iallgather(vec![0u8; 1], vec![0u8; 3]).map(drop),

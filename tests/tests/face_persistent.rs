@@ -108,7 +108,7 @@ fn blocks_of_many_lengths() {
         let mut alltoallv = comm.alltoallv_init(vec![0; sum], each, vec![0; sum], each)?;
         let mut offset = 0;
         let place = |n: &usize| {
-            let at = Block { offset, bytes: n * 4 };
+            let at = Block::new(offset, n * 4);
             offset += at.bytes;
             at
         };

@@ -76,7 +76,7 @@ fn all(comm: &Comm, len: usize) -> Result<Vec<Named>, Error> {
     let whole = || vec![1u64; len * ranks];
     let counts = vec![len; ranks];
     let packed = Blocks::packed(&counts);
-    let bytes: Vec<Block> = (0..ranks).map(|r| Block { offset: r * len * 8, bytes: len * 8 }).collect();
+    let bytes: Vec<Block> = (0..ranks).map(|r| Block::new(r * len * 8, len * 8)).collect();
     Ok(vec![
         ("barrier", Box::new(comm.barrier_init()?)),
         ("bcast", Box::new(comm.bcast_init(one(), 0)?)),
@@ -125,6 +125,39 @@ fn a_start_allocates_nothing() {
                         outcome.unwrap_or_else(|e| panic!("{backend}, {name}: {e}"));
                     }
                 }
+            }
+            Ok::<_, Error>(())
+        });
+        for result in results.unwrap() {
+            result.unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_start_in_a_scope_allocates_nothing() {
+    for backend in ["signal", "thread", "poll"] {
+        let mut config = Config::default();
+        config.set("TOCSIN_BACKEND", backend).unwrap();
+        let results = World::threads_with(3, &config, |comm| {
+            for len in [1, 20_000] {
+                let (mut sum, mut out, mut back) =
+                    (vec![1u64; len], vec![1u64; 3 * len], vec![0u64; 3 * len]);
+                comm.scope(|s| {
+                    let mut sum = s.allreduce_init(&mut sum, Op::Max)?;
+                    let mut exchange = s.alltoall_init(&mut out, &mut back)?;
+                    for run in 0..4 {
+                        let before = TAKEN.get();
+                        let started = sum.start().and_then(|()| exchange.start());
+                        let taken = TAKEN.get() - before;
+                        started?;
+                        assert_eq!(taken, 0, "{backend}, run {run} of {len} elements");
+                        sum.wait()?;
+                        exchange.wait()?;
+                        assert_eq!((sum.buffer()?[0], exchange.recv()?[3 * len - 1]), (1, 1));
+                    }
+                    Ok(())
+                })?;
             }
             Ok::<_, Error>(())
         });

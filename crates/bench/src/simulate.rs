@@ -94,7 +94,7 @@ impl Collective {
                 self.operation, self.bytes, self.ranks
             )));
         }
-        let block = |at: usize| Block { offset: at * self.bytes, bytes: self.bytes };
+        let block = |at: usize| Block::new(at * self.bytes, self.bytes);
         Ok(Layout { blocks: (0..ranks).map(block).collect(), counts: vec![self.bytes; ranks] })
     }
 

@@ -248,6 +248,15 @@ typedef void (*tocsin_function)(void *context,
                                 void *out,
                                 size_t count);
 
+// A block of `count` pieces of `length` bytes each, whose starts lie `stride` bytes apart, the first of them `offset` bytes
+// after the start of the buffer: MPI_Type_vector. `stride` is at least `length`; one run of bytes is one piece.
+typedef struct {
+  size_t offset;
+  size_t count;
+  size_t length;
+  size_t stride;
+} tocsin_strided;
+
 // What one rank runs. The communicator is valid during the call and must not be freed. 0 is success.
 typedef int (*tocsin_body)(tocsin_comm *comm, void *argument);
 
@@ -836,6 +845,27 @@ int tocsin_exscan_init(const tocsin_comm *comm,
                        int op,
                        const char *algorithm,
                        tocsin_request **request);
+
+// As tocsin_ialltoallw, of blocks in pieces: the lists have one entry per rank and are read during the call only. A block is
+// as long at its sender as at its receiver, whatever pieces it has there; one of no bytes is not sent. Pieces of received
+// blocks may stand between each other, and do not overlap. What has pieces is packed and unpacked through memory of the
+// request. With `send_blocks` NULL the data is taken from `receive`.
+int tocsin_ialltoallw_strided(const tocsin_comm *comm,
+                              const void *send,
+                              const tocsin_strided *send_blocks,
+                              void *receive,
+                              const tocsin_strided *receive_blocks,
+                              const char *algorithm,
+                              tocsin_request **request);
+
+// Prepares an alltoall of blocks in pieces: arguments as those of tocsin_ialltoallw_strided.
+int tocsin_alltoallw_strided_init(const tocsin_comm *comm,
+                                  const void *send,
+                                  const tocsin_strided *send_blocks,
+                                  void *receive,
+                                  const tocsin_strided *receive_blocks,
+                                  const char *algorithm,
+                                  tocsin_request **request);
 
 // Runs `body` on `ranks` threads, each a rank of one world, and waits for them. Returns TOCSIN_ERROR_USER, naming the
 // rank, if a body returned other than 0.

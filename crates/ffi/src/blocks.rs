@@ -47,7 +47,7 @@ unsafe fn blocks(
             next = offset
                 .checked_add(bytes)
                 .ok_or_else(|| Failure::argument(format!("block {rank}: offset and length overflow")))?;
-            Ok(Block { offset, bytes })
+            Ok(Block::new(offset, bytes))
         })
         .collect()
 }
@@ -90,8 +90,9 @@ unsafe fn blocks_of_elements(
 }
 
 /// Bytes from the start of the buffer to the end of its last block.
-fn reach(blocks: &[Block]) -> usize {
-    blocks.iter().filter(|b| b.bytes > 0).map(|b| b.offset + b.bytes).max().unwrap_or(0)
+pub(crate) fn reach(blocks: &[Block]) -> usize {
+    // One without an end is refused below.
+    blocks.iter().filter(|b| b.bytes > 0).map(|b| b.end().unwrap_or(usize::MAX)).max().unwrap_or(0)
 }
 
 /// A buffer of one block: NULL at the root asks for the in-place form.

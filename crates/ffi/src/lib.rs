@@ -30,5 +30,6 @@ mod pointer;
 mod reductions;
 mod request;
 mod status;
+mod strided;
 mod threads;
 mod world;

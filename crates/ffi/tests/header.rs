@@ -26,6 +26,7 @@ fn generated() -> String {
         "blocks",
         "reductions",
         "persistent",
+        "strided",
         "threads",
     ];
     let mut builder = cbindgen::Builder::new().with_config(config);

@@ -3,23 +3,10 @@
 use crate::operation::Operation;
 use crate::{DataType, Op};
 
+mod block;
 mod check;
 
-/// A block of a buffer whose blocks stand anywhere in it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Block {
-    /// Bytes from the start of the buffer.
-    pub offset: usize,
-    /// Its length.
-    pub bytes: usize,
-}
-
-impl Block {
-    /// The first byte after it.
-    fn end(&self) -> Option<usize> {
-        self.offset.checked_add(self.bytes)
-    }
-}
+pub use block::Block;
 
 /// The arguments of a call, as untyped memory. Where a buffer is an `Option`, `None` is the in-place form: the other
 /// buffer holds the input where the result will stand. Lists of blocks have one entry per rank.
@@ -121,7 +108,7 @@ pub enum Arguments<'a> {
         /// Where they go.
         blocks: &'a [Block],
     },
-    /// The same, where blocks differ in type too.
+    /// The same, where blocks differ in type too, which in bytes shows nowhere but in their pieces.
     Ialltoallw {
         /// As in `Ialltoallv`.
         send: Option<(*const u8, &'a [Block])>,

@@ -2,7 +2,8 @@
 
 use crate::board::Call;
 use crate::kernels::Operator;
-use crate::schedule::{Kind, Line, NONE, ROUND_BITS, Schedule, Status, Step, StepState};
+use crate::schedule::{Kind, Line, NONE, Pieces, ROUND_BITS, Schedule, Status, Step, StepState};
+use crate::table::Block;
 use crate::{DataType, Error, Group, Op};
 
 /// A step of the schedule that is being built.
@@ -51,6 +52,8 @@ enum Draft {
     Send { to: u32, round: u32, from: Mem, bytes: usize },
     Recv { from: u32, round: u32, to: Mem, bytes: usize },
     Copy { from: Mem, to: Mem, bytes: usize },
+    Pack { from: Mem, pieces: Pieces, to: Mem, bytes: usize },
+    Unpack { from: Mem, to: Mem, pieces: Pieces, bytes: usize },
     Reduce { operands: Reduction, operator: Operator },
     Join,
 }
@@ -113,6 +116,18 @@ impl ScheduleBuilder {
         self.push(Draft::Copy { from, to, bytes }, after)
     }
 
+    /// Copies a block of the buffer at `from`, piece by piece, to one run at `to`, which is apart from it.
+    pub fn pack(&mut self, from: Mem, block: &Block, to: Mem, after: &[StepId]) -> StepId {
+        let (from, pieces, bytes) = (from.at(block.offset), block.pieces(), block.bytes);
+        self.push(Draft::Pack { from, pieces, to, bytes }, after)
+    }
+
+    /// Copies one run at `from`, piece by piece, to a block of the buffer at `to`, which is apart from it.
+    pub fn unpack(&mut self, from: Mem, to: Mem, block: &Block, after: &[StepId]) -> StepId {
+        let (to, pieces, bytes) = (to.at(block.offset), block.pieces(), block.bytes);
+        self.push(Draft::Unpack { from, to, pieces, bytes }, after)
+    }
+
     /// Combines two vectors.
     ///
     /// # Errors
@@ -151,6 +166,17 @@ impl ScheduleBuilder {
     /// Adds a dependency between steps that both exist.
     pub fn order(&mut self, before: StepId, after: StepId) {
         self.edges.push((before.0, after.0));
+    }
+
+    /// How many steps there are so far.
+    pub(crate) fn len(&self) -> usize {
+        self.drafts.len()
+    }
+
+    /// Has all steps from number `first` on wait for `before`.
+    pub(crate) fn order_all(&mut self, before: StepId, first: usize) {
+        let later = first as u32..self.drafts.len() as u32;
+        self.edges.extend(later.map(|after| (before.0, after)));
     }
 
     fn push(&mut self, draft: Draft, after: &[StepId]) -> StepId {
@@ -283,6 +309,22 @@ impl ScheduleBuilder {
                 }
                 Kind::Copy { from, to, bytes }
             }
+            Draft::Pack { from, pieces, to, bytes } => {
+                let span = span(pieces, bytes)?;
+                let (from, to) = (memory(from, span)?, memory(to, bytes)?);
+                if meet((from, span), (to, bytes)) {
+                    return Err(Error::BadSchedule("a packing step's ranges overlap"));
+                }
+                Kind::Pack { from, pieces, to, bytes }
+            }
+            Draft::Unpack { from, to, pieces, bytes } => {
+                let span = span(pieces, bytes)?;
+                let (from, to) = (memory(from, bytes)?, memory(to, span)?);
+                if meet((from, bytes), (to, span)) {
+                    return Err(Error::BadSchedule("an unpacking step's ranges overlap"));
+                }
+                Kind::Unpack { from, to, pieces, bytes }
+            }
             Draft::Reduce { operands: Reduction { left, right, out, count }, operator } => {
                 let size = operator.size();
                 let bytes = count.checked_mul(size).ok_or(Error::TooLarge { count, size })?;
@@ -300,6 +342,23 @@ impl ScheduleBuilder {
 
 fn overlap(a: *const u8, b: *const u8, bytes: usize) -> bool {
     (a as usize).abs_diff(b as usize) < bytes
+}
+
+/// Bytes from the first of the pieces to the last, whose length must not be zero.
+fn span(pieces: Pieces, bytes: usize) -> Result<usize, Error> {
+    if pieces.length == 0 || pieces.stride < pieces.length {
+        return Err(Error::BadSchedule("a block has no pieces, or pieces that overlap"));
+    }
+    let gaps = (bytes.div_ceil(pieces.length).max(1) - 1).checked_mul(pieces.stride - pieces.length);
+    gaps.and_then(|gaps| gaps.checked_add(bytes))
+        .filter(|span| isize::try_from(*span).is_ok())
+        .ok_or(Error::TooLarge { count: bytes.div_ceil(pieces.length), size: pieces.stride })
+}
+
+/// Whether two ranges of bytes have one in common.
+fn meet((a, a_bytes): (*const u8, usize), (b, b_bytes): (*const u8, usize)) -> bool {
+    let (a, b) = (a as usize, b as usize);
+    a < b.saturating_add(b_bytes) && b < a.saturating_add(a_bytes) && a_bytes > 0 && b_bytes > 0
 }
 
 /// Two messages of one direction between two ranks in one round could be taken for each other.

@@ -24,13 +24,54 @@ pub(crate) fn tag(sequence: u32, round: u32) -> i32 {
     ((sequence.wrapping_shl(ROUND_BITS) | round) & 0x7fff_ffff) as i32
 }
 
+/// Pieces of one length, but the last perhaps, whose starts lie so many bytes apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Pieces {
+    pub length: usize,
+    pub stride: usize,
+}
+
 /// What a step does. Peers are world ranks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
-    Send { peer: u32, round: u32, from: *const u8, bytes: usize },
-    Recv { peer: u32, round: u32, to: *mut u8, bytes: usize },
-    Copy { from: *const u8, to: *mut u8, bytes: usize },
-    Reduce { left: *const u8, right: *const u8, out: *mut u8, count: usize, operator: Operator },
+    Send {
+        peer: u32,
+        round: u32,
+        from: *const u8,
+        bytes: usize,
+    },
+    Recv {
+        peer: u32,
+        round: u32,
+        to: *mut u8,
+        bytes: usize,
+    },
+    Copy {
+        from: *const u8,
+        to: *mut u8,
+        bytes: usize,
+    },
+    /// From pieces, the first of which is at `from`, to one run.
+    Pack {
+        from: *const u8,
+        pieces: Pieces,
+        to: *mut u8,
+        bytes: usize,
+    },
+    /// From one run to pieces, the first of which is at `to`.
+    Unpack {
+        from: *const u8,
+        to: *mut u8,
+        pieces: Pieces,
+        bytes: usize,
+    },
+    Reduce {
+        left: *const u8,
+        right: *const u8,
+        out: *mut u8,
+        count: usize,
+        operator: Operator,
+    },
     Join,
 }
 

@@ -137,7 +137,7 @@ pub(crate) fn describe(step: &Step) -> (u16, Option<u16>, u64) {
     let (at, peer, bytes) = match step.kind {
         Kind::Send { peer, bytes, .. } => (0, Some(peer), bytes),
         Kind::Recv { peer, bytes, .. } => (1, Some(peer), bytes),
-        Kind::Copy { bytes, .. } => (2, None, bytes),
+        Kind::Copy { bytes, .. } | Kind::Pack { bytes, .. } | Kind::Unpack { bytes, .. } => (2, None, bytes),
         Kind::Reduce { count, operator, .. } => (3, None, count.saturating_mul(operator.size())),
         Kind::Join => (4, None, 0),
     };

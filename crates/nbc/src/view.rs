@@ -57,7 +57,9 @@ impl Schedule {
             let action = match step.kind {
                 Kind::Send { peer, round, bytes, .. } => Action::Send { peer, round, bytes },
                 Kind::Recv { peer, round, bytes, .. } => Action::Recv { peer, round, bytes },
-                Kind::Copy { bytes, .. } => Action::Copy { bytes },
+                Kind::Copy { bytes, .. } | Kind::Pack { bytes, .. } | Kind::Unpack { bytes, .. } => {
+                    Action::Copy { bytes }
+                }
                 Kind::Reduce { count, operator, .. } => {
                     Action::Reduce { bytes: count.saturating_mul(operator.size()) }
                 }

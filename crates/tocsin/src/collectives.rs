@@ -2,11 +2,13 @@
 //! forms.
 
 mod blocks;
+mod in_place;
 mod owned;
 mod persistent;
 mod scoped;
+mod scoped_persistent;
 
-pub use blocks::Blocks;
+pub use blocks::{Blocks, Strided};
 
 use tocsin_world::{Arguments, Block, Operation, RawRequest};
 
@@ -32,6 +34,11 @@ impl<T: Element> Part<T> {
     /// A buffer that is written.
     pub(crate) fn write(buf: &mut [T]) -> Part<T> {
         Part { base: buf.as_mut_ptr(), len: buf.len() }
+    }
+
+    /// So many elements.
+    pub(crate) fn at(base: *mut T, len: usize) -> Part<T> {
+        Part { base, len }
     }
 
     pub(crate) fn held<B: ElementBuffer<Item = T>>(held: &Held<B>) -> Part<T> {
@@ -416,17 +423,22 @@ impl Comm {
         send: usize,
         recv: usize,
     ) -> Result<usize, Error> {
-        let ranks = self.size() as usize;
         if send != recv {
             let what =
                 format!("the send buffer has {send} elements, the receive buffer {recv}: make them equal");
             return Err(wrong_length(operation, what));
         }
-        if ranks == 0 || !send.is_multiple_of(ranks) {
+        Ok(self.divided(operation, send)? * size_of::<T>())
+    }
+
+    /// Elements of a block, of a buffer of `len` elements that has one for each rank.
+    fn divided(&self, operation: &'static str, len: usize) -> Result<usize, Error> {
+        let ranks = self.size() as usize;
+        if ranks == 0 || !len.is_multiple_of(ranks) {
             let what =
-                format!("{send} elements cannot be divided among {ranks} ranks: use a multiple of {ranks}");
+                format!("{len} elements cannot be divided among {ranks} ranks: use a multiple of {ranks}");
             return Err(wrong_length(operation, what));
         }
-        Ok(send / ranks * size_of::<T>())
+        Ok(len / ranks)
     }
 }

@@ -7,7 +7,8 @@
 //! - [`Comm`] sends, receives and runs collectives.
 //! - [`Request`] owns its buffer while the operation is in flight; [`Scope`] borrows it instead.
 //! - [`Shared`] buffers lie in memory that all ranks map, where large messages travel quickest.
-//! - [`Persistent`] is a collective that is prepared once and started as often as one likes.
+//! - [`Persistent`] is a collective that is prepared once and started as often as one likes, [`ScopedPersistent`] one of
+//!   borrowed buffers.
 //!
 //! No function of this crate may be called from a signal handler or from a user operator.
 #![warn(missing_debug_implementations)]
@@ -20,17 +21,19 @@ mod op;
 mod persistent;
 mod request;
 mod scope;
+mod scoped_persistent;
 mod shared;
 mod world;
 
 pub use buffer::{ElementBuffer, OwnedBuffer};
-pub use collectives::Blocks;
+pub use collectives::{Blocks, Strided};
 pub use comm::{ANY_SOURCE, ANY_TAG, Comm, Message, Source, Tag};
 pub use element::Element;
 pub use op::{Op, UserOp};
 pub use persistent::Persistent;
 pub use request::{Request, wait_all, wait_any};
 pub use scope::{Scope, ScopedRequest};
+pub use scoped_persistent::ScopedPersistent;
 pub use shared::Shared;
 pub use tocsin_world::launcher::{self, Launch, OnFailure, Report};
 pub use tocsin_world::{

@@ -140,16 +140,20 @@ impl<R: OwnedBuffer, S: OwnedBuffer> Persistent<R, S> {
 
     /// That the buffers are nobody's but ours.
     fn inactive(&self) -> Result<(), Error> {
-        match &self.raw {
-            Some(raw) if raw.is_active() => Err(Error::InvalidArgument {
-                operation: raw.operation(),
-                what: "the collective is active: wait for it, or test it until it is complete, and then use its buffers"
-                    .into(),
-            }),
-            Some(_) => Ok(()),
-            None => Err(given_back()),
-        }
+        inactive(self.raw.as_ref().ok_or_else(given_back)?)
     }
+}
+
+/// That no run uses the buffers of a persistent collective.
+pub(crate) fn inactive(raw: &RawRequest) -> Result<(), Error> {
+    if raw.is_active() {
+        return Err(Error::InvalidArgument {
+            operation: raw.operation(),
+            what: "the collective is active: wait for it, or test it until it is complete, and then use its buffers"
+                .into(),
+        });
+    }
+    Ok(())
 }
 
 /// Of operations with one buffer, for what goes in and what comes out.

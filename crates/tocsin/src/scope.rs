@@ -12,7 +12,7 @@ use crate::element::Element;
 use crate::op::Op;
 use crate::{Error, Status};
 
-type Shared = Arc<Mutex<RawRequest>>;
+pub(crate) type Shared = Arc<Mutex<RawRequest>>;
 
 /// Operations on buffers borrowed from outside the closure of [`Comm::scope`].
 ///
@@ -37,8 +37,17 @@ pub struct ScopedRequest<'scope, R> {
     scope: PhantomData<&'scope mut &'scope ()>,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether a request may yet touch its buffer.
+fn is_needed(request: &Shared) -> bool {
+    // One that a thread holds is being waited for, perhaps for what is posted here: it stays.
+    let Ok(raw) = request.try_lock() else { return true };
+    // One that can be started again has somebody who can do it, until only this list is left to know of it: a handle that is
+    // forgotten keeps it here, one that is dropped does not.
+    !raw.is_over() || raw.is_persistent() && Arc::strong_count(request) > 1
 }
 
 /// Ends what a scope left pending, also while unwinding.
@@ -95,15 +104,19 @@ impl<'scope, 'env> Scope<'scope, 'env> {
     }
 
     pub(crate) fn keep<R>(&'scope self, raw: RawRequest, buffer: R) -> ScopedRequest<'scope, R> {
+        ScopedRequest { raw: self.keep_raw(raw), buffer, scope: PhantomData }
+    }
+
+    /// Has the scope's end see to what may touch a borrowed buffer.
+    pub(crate) fn keep_raw(&'scope self, raw: RawRequest) -> Shared {
         let raw = Arc::new(Mutex::new(raw));
         let mut requests = lock(&self.requests);
         if requests.len() == requests.capacity() {
             // Before growing: a long-lived scope must not keep every request it ever had.
-            // One that a thread holds is being waited for, perhaps for what is posted here: it stays.
-            requests.retain(|r| r.try_lock().map_or(true, |r| !r.is_over()));
+            requests.retain(is_needed);
         }
         requests.push(raw.clone());
-        ScopedRequest { raw, buffer, scope: PhantomData }
+        raw
     }
 
     /// As [`Comm::isend`], of a borrowed buffer.

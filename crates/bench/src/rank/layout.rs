@@ -26,7 +26,7 @@ impl Layout {
                 | Operation::Ialltoallw
         );
         let stride = bytes + if displaced { GAP } else { 0 };
-        let blocks = (0..ranks).map(|rank| Block { offset: rank * stride, bytes }).collect();
+        let blocks = (0..ranks).map(|rank| Block::new(rank * stride, bytes)).collect();
         Layout { blocks, counts: parts(elements(bytes).0, ranks).collect() }
     }
 

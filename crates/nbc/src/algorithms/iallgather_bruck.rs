@@ -22,11 +22,14 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
 pub(crate) const DISPLACED: Algorithm = Algorithm { operation: Operation::Iallgatherv, ..ALGORITHM };
 
 fn compile(arguments: &Arguments, b: &mut ScheduleBuilder) -> Result<(), Error> {
-    let call = Call::new(arguments, b)?;
+    Call::compile(arguments, b, steps)
+}
+
+fn steps(call: &Call, b: &mut ScheduleBuilder) {
     let (rank, size) = (b.rank(), b.size());
     call.keep(b);
     if size == 1 {
-        return Ok(());
+        return;
     }
     // offsets[i]: where the block of rank + i starts.
     let mut offsets = vec![0];
@@ -54,5 +57,4 @@ fn compile(arguments: &Arguments, b: &mut ScheduleBuilder) -> Result<(), Error> 
         let other = (rank + i) % size;
         put(b, collected.at(offsets[i as usize]), call.all.at(other), call.all.bytes(other), &ready);
     }
-    Ok(())
 }

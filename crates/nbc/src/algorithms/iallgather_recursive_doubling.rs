@@ -20,7 +20,10 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
 pub(crate) const DISPLACED: Algorithm = Algorithm { operation: Operation::Iallgatherv, ..ALGORITHM };
 
 fn compile(arguments: &Arguments, b: &mut ScheduleBuilder) -> Result<(), Error> {
-    let call = Call::new(arguments, b)?;
+    Call::compile(arguments, b, steps)
+}
+
+fn steps(call: &Call, b: &mut ScheduleBuilder) {
     let (rank, size) = (b.rank(), b.size());
     let all = call.all;
     // In rank order without gaps: the user's memory if it is so, else a temporary.
@@ -47,5 +50,4 @@ fn compile(arguments: &Arguments, b: &mut ScheduleBuilder) -> Result<(), Error> 
         }
         call.keep(b);
     }
-    Ok(())
 }

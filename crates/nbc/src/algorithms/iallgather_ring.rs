@@ -20,7 +20,10 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
 pub(crate) const DISPLACED: Algorithm = Algorithm { operation: Operation::Iallgatherv, ..ALGORITHM };
 
 fn compile(arguments: &Arguments, b: &mut ScheduleBuilder) -> Result<(), Error> {
-    let call = Call::new(arguments, b)?;
+    Call::compile(arguments, b, steps)
+}
+
+fn steps(call: &Call, b: &mut ScheduleBuilder) {
     let (rank, size) = (b.rank(), b.size());
     let (next, previous) = ((rank + 1) % size, (rank + (size - 1)) % size);
     let mut from = call.own;
@@ -36,5 +39,4 @@ fn compile(arguments: &Arguments, b: &mut ScheduleBuilder) -> Result<(), Error> 
             (call.all.bytes(inward) > 0).then(|| b.recv(previous, round, from, call.all.bytes(inward), &[]));
     }
     call.keep(b);
-    Ok(())
 }

@@ -1,7 +1,8 @@
 //! All messages at once, between blocks of any length anywhere in memory (folklore; Open MPI's `basic linear`). Empty
-//! blocks do not travel. With `ialltoallw` blocks differ in type too, which bytes do not show: it is the same.
+//! blocks do not travel, and those in pieces travel packed. With `ialltoallw` blocks differ in type too, which bytes do not
+//! show: it is the same.
 
-use super::places::{Places, put};
+use super::places::{Places, Spot, put_block};
 use crate::Error;
 use crate::builder::{Mem, ScheduleBuilder, StepId};
 use crate::table::{Algorithm, Arguments, Operation, Restrictions, misplaced};
@@ -20,8 +21,9 @@ pub(crate) const TYPED: Algorithm = Algorithm { operation: Operation::Ialltoallw
 
 /// Blocks to send, blocks to receive, and what must precede the use of both.
 pub(super) struct Exchange<'a> {
-    pub send: Places<'a>,
-    pub recv: Places<'a>,
+    /// In one run each, with what must precede the use of this one.
+    send: Vec<(Mem, usize, Option<StepId>)>,
+    recv: Places<'a>,
     pub ready: Vec<StepId>,
 }
 
@@ -35,30 +37,40 @@ impl<'a> Exchange<'a> {
         };
         let (rank, size) = (b.rank(), b.size());
         let recv = Places::displaced(Mem::User(recv), blocks);
+        let mut all = Vec::with_capacity(size as usize);
         if let Some((send, sent)) = send {
             let send = Places::displaced(Mem::read_only(send), sent);
-            put(b, send.at(rank), recv.at(rank), recv.bytes(rank), &[]);
-            return Ok(Exchange { send, recv, ready: Vec::new() });
+            put_block(b, &send.spot(rank), &recv.spot(rank), &[]);
+            for other in 0..size {
+                let block = send.spot(other);
+                // This rank's own is where it belongs.
+                let (run, ready) = if other == rank { (Mem::Temp(0), None) } else { block.packed(b) };
+                all.push((run, block.bytes(), ready));
+            }
+            return Ok(Exchange { send: all, recv, ready: Vec::new() });
         }
-        // As far as the last block reaches, so that the copies stand where the blocks do.
-        let reach = blocks.iter().map(|block| block.offset + block.bytes).max().unwrap_or(0);
-        let aside = Places::displaced(b.temp(reach), blocks);
-        let others = (0..size).filter(|other| *other != rank);
-        let copies: Vec<StepId> = others
-            .filter_map(|other| put(b, recv.at(other), aside.at(other), recv.bytes(other), &[]))
-            .collect();
+        let mut copies: Vec<StepId> = Vec::new();
+        for other in 0..size {
+            let block = recv.spot(other);
+            let bytes = if other == rank { 0 } else { block.bytes() };
+            let aside = b.temp(bytes);
+            if bytes > 0 {
+                copies.extend(put_block(b, &block, &Spot::run(aside, bytes), &[]));
+            }
+            all.push((aside, bytes, None));
+        }
         let ready = if copies.is_empty() { Vec::new() } else { vec![b.join(&copies)] };
-        Ok(Exchange { send: aside, recv, ready })
+        Ok(Exchange { send: all, recv, ready })
     }
 
     pub(super) fn receive(&self, b: &mut ScheduleBuilder, from: u32, after: &[StepId]) -> Option<StepId> {
-        let bytes = self.recv.bytes(from);
-        (bytes > 0).then(|| b.recv(from, 0, self.recv.at(from), bytes, after))
+        self.recv.spot(from).receive(b, from, 0, after)
     }
 
     pub(super) fn send(&self, b: &mut ScheduleBuilder, to: u32, after: &[StepId]) -> Option<StepId> {
-        let bytes = self.send.bytes(to);
-        (bytes > 0).then(|| b.send(to, 0, self.send.at(to), bytes, after))
+        let (run, bytes, ready) = *self.send.get(to as usize).filter(|(_, bytes, _)| *bytes > 0)?;
+        let after: Vec<StepId> = after.iter().copied().chain(ready).collect();
+        Some(b.send(to, 0, run, bytes, &after))
     }
 }
 

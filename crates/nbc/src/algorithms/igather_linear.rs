@@ -1,7 +1,7 @@
 //! Gather by the root alone: one message from each rank, straight to where its block belongs (folklore; Open MPI's
 //! `basic linear`). The only algorithm for blocks of different lengths: nobody but the root knows these.
 
-use super::places::{Places, put};
+use super::places::{Places, Spot, put_block};
 use crate::Error;
 use crate::builder::{Mem, ScheduleBuilder};
 use crate::table::{Algorithm, Arguments, Operation, Restrictions, misplaced};
@@ -37,12 +37,10 @@ fn compile(arguments: &Arguments, b: &mut ScheduleBuilder) -> Result<(), Error> 
     }
     for i in 1..size {
         let from = (rank + i) % size;
-        if all.bytes(from) > 0 {
-            b.recv(from, 0, all.at(from), all.bytes(from), &[]);
-        }
+        all.spot(from).receive(b, from, 0, &[]);
     }
     if let Some(send) = send {
-        put(b, Mem::read_only(send), all.at(rank), bytes, &[]);
+        put_block(b, &Spot::run(Mem::read_only(send), bytes), &all.spot(rank), &[]);
     }
     Ok(())
 }

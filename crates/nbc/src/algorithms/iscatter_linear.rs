@@ -1,7 +1,7 @@
 //! Scatter by the root alone: one message to each rank, straight from where its block stands (folklore; Open MPI's
 //! `basic linear`). The only algorithm for blocks of different lengths: nobody but the root knows these.
 
-use super::places::{Places, put};
+use super::places::{Places, Spot, put_block};
 use crate::Error;
 use crate::builder::{Mem, ScheduleBuilder};
 use crate::table::{Algorithm, Arguments, Operation, Restrictions, misplaced};
@@ -36,13 +36,11 @@ fn compile(arguments: &Arguments, b: &mut ScheduleBuilder) -> Result<(), Error> 
         return Ok(());
     }
     if let Some(recv) = recv {
-        put(b, all.at(rank), Mem::User(recv), bytes, &[]);
+        put_block(b, &all.spot(rank), &Spot::run(Mem::User(recv), bytes), &[]);
     }
     for i in 1..size {
         let to = (rank + i) % size;
-        if all.bytes(to) > 0 {
-            b.send(to, 0, all.at(to), all.bytes(to), &[]);
-        }
+        all.spot(to).send(b, to, 0);
     }
     Ok(())
 }

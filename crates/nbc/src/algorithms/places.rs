@@ -28,7 +28,7 @@ impl<'a> Places<'a> {
     fn block(&self, rank: u32) -> Block {
         let rank = rank as usize;
         match self.layout {
-            Layout::Equal(bytes) => Block { offset: bytes * rank, bytes },
+            Layout::Equal(bytes) => Block::new(bytes * rank, bytes),
             Layout::Displaced(blocks) => blocks.get(rank).copied().unwrap_or_default(),
         }
     }
@@ -38,9 +38,22 @@ impl<'a> Places<'a> {
         self.block(rank).bytes
     }
 
-    /// Where a rank's block stands.
+    /// Where a rank's block begins.
     pub(super) fn at(&self, rank: u32) -> Mem {
         self.base.at(self.block(rank).offset)
+    }
+
+    /// A rank's block and where it stands.
+    pub(super) fn spot(&self, rank: u32) -> Spot {
+        Spot { base: self.base, block: self.block(rank) }
+    }
+
+    /// Whether some of them have pieces.
+    pub(super) fn is_strided(&self) -> bool {
+        match self.layout {
+            Layout::Equal(_) => false,
+            Layout::Displaced(blocks) => blocks.iter().any(Block::is_strided),
+        }
     }
 
     /// Bytes of the blocks of several ranks.
@@ -62,6 +75,80 @@ impl<'a> Places<'a> {
             follows
         });
         packed.then(|| self.base.at(first))
+    }
+}
+
+/// A block that may have pieces. Messages are of one run: what has pieces goes through a temporary.
+#[derive(Clone, Copy)]
+pub(super) struct Spot {
+    base: Mem,
+    block: Block,
+}
+
+impl Spot {
+    /// One run.
+    pub(super) fn run(base: Mem, bytes: usize) -> Spot {
+        Spot { base, block: Block::new(0, bytes) }
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.block.bytes
+    }
+
+    fn start(&self) -> Mem {
+        self.base.at(self.block.offset)
+    }
+
+    /// The same bytes in one run, and the step that must precede its use.
+    pub(super) fn packed(&self, b: &mut ScheduleBuilder) -> (Mem, Option<StepId>) {
+        if !self.block.is_strided() {
+            return (self.start(), None);
+        }
+        let run = b.temp(self.block.bytes);
+        (run, Some(b.pack(self.base, &self.block, run, &[])))
+    }
+
+    /// Receives it, unless it is empty; the step after which it is there.
+    pub(super) fn receive(
+        &self,
+        b: &mut ScheduleBuilder,
+        from: u32,
+        round: u32,
+        after: &[StepId],
+    ) -> Option<StepId> {
+        let bytes = self.block.bytes;
+        if bytes == 0 {
+            return None;
+        }
+        if !self.block.is_strided() {
+            return Some(b.recv(from, round, self.start(), bytes, after));
+        }
+        let run = b.temp(bytes);
+        let arrived = b.recv(from, round, run, bytes, after);
+        Some(b.unpack(run, self.base, &self.block, &[arrived]))
+    }
+
+    /// Sends it, unless it is empty.
+    pub(super) fn send(&self, b: &mut ScheduleBuilder, to: u32, round: u32) -> Option<StepId> {
+        if self.block.bytes == 0 {
+            return None;
+        }
+        let (run, ready) = self.packed(b);
+        Some(b.send(to, round, run, self.block.bytes, ready.as_slice()))
+    }
+}
+
+/// Copies a block to where another of its length stands, unless that is where it is, or it is empty.
+pub(super) fn put_block(b: &mut ScheduleBuilder, from: &Spot, to: &Spot, after: &[StepId]) -> Option<StepId> {
+    match (from.block.is_strided(), to.block.is_strided()) {
+        (false, false) => put(b, from.start(), to.start(), to.block.bytes, after),
+        (true, false) => Some(b.pack(from.base, &from.block, to.start(), after)),
+        (false, true) => Some(b.unpack(from.start(), to.base, &to.block, after)),
+        (true, true) => {
+            let run = b.temp(from.block.bytes);
+            let packed = b.pack(from.base, &from.block, run, after);
+            Some(b.unpack(run, to.base, &to.block, &[packed]))
+        }
     }
 }
 

@@ -23,17 +23,17 @@ impl Arguments<'_> {
                 fits(ranks, block)?;
                 let whole = Some((send, block * ranks)).filter(|_| rank == root);
                 let is_root = is_root(root)?;
-                rooted(is_root, whole, recv.map(|r| r.cast_const()), block, root as usize * block)
+                rooted(is_root, whole, recv.map(|r| r.cast_const()), block, Some(root as usize * block))
             }
             Arguments::Igather { send, recv, block, root } => {
                 fits(ranks, block)?;
                 let whole = Some((recv.cast_const(), block * ranks)).filter(|_| rank == root);
-                rooted(is_root(root)?, whole, send, block, root as usize * block)
+                rooted(is_root(root)?, whole, send, block, Some(root as usize * block))
             }
             Arguments::Iscatterv { send, blocks, recv, bytes, root } => {
                 fits(bytes, 1)?;
                 let is_root = is_root(root)?;
-                let (mut whole, mut own) = (None, 0);
+                let (mut whole, mut own) = (None, None);
                 if is_root {
                     whole = Some((send, extent("send", blocks, size)?));
                     own = own_block(blocks, rank, bytes, recv.is_none())?;
@@ -43,7 +43,7 @@ impl Arguments<'_> {
             Arguments::Igatherv { send, bytes, recv, blocks, root } => {
                 fits(bytes, 1)?;
                 let is_root = is_root(root)?;
-                let (mut whole, mut own) = (None, 0);
+                let (mut whole, mut own) = (None, None);
                 if is_root {
                     whole = Some((recv.cast_const(), extent("receive", blocks, size)?));
                     disjoint(blocks)?;
@@ -54,13 +54,13 @@ impl Arguments<'_> {
             Arguments::Iallgather { send, recv, block } => {
                 fits(ranks, block)?;
                 let own = rank as usize * block;
-                rooted(true, Some((recv.cast_const(), block * ranks)), send, block, own)
+                rooted(true, Some((recv.cast_const(), block * ranks)), send, block, Some(own))
             }
             Arguments::Iallgatherv { send, recv, blocks } => {
                 let whole = extent("receive", blocks, size)?;
                 disjoint(blocks)?;
                 let own = blocks.get(rank as usize).copied().unwrap_or_default();
-                rooted(true, Some((recv.cast_const(), whole)), send, own.bytes, own.offset)
+                rooted(true, Some((recv.cast_const(), whole)), send, own.bytes, place(&own))
             }
             Arguments::Ialltoall { send, recv, block } => {
                 fits(ranks, block)?;
@@ -80,7 +80,7 @@ impl Arguments<'_> {
             Arguments::Ireduce { send, recv, count, data_type, op, root } => {
                 let bytes = reducible(count, data_type, op)?;
                 let whole = Some((recv.cast_const(), bytes)).filter(|_| rank == root);
-                rooted(is_root(root)?, whole, send, bytes, 0)
+                rooted(is_root(root)?, whole, send, bytes, Some(0))
             }
             Arguments::Iallreduce { send, recv, count, data_type, op }
             | Arguments::Iscan { send, recv, count, data_type, op }
@@ -108,6 +108,8 @@ const OWN: &str = "this rank's block for itself is sent with another length than
 const OVERLAP: &str = "the send and the receive buffer overlap: keep them apart, or use the in-place form";
 const NOT_ROOT: &str = "only the root has an in-place form: the other ranks need both buffers";
 
+const PIECES: &str = "the pieces of a block overlap: make its stride at least the length of a piece";
+
 /// One buffer of all blocks against one of this rank's block alone, which is missing, or the block at `own`, in the
 /// in-place form.
 fn rooted(
@@ -115,25 +117,30 @@ fn rooted(
     whole: Option<(*const u8, usize)>,
     single: Option<*const u8>,
     bytes: usize,
-    own: usize,
+    own: Option<usize>,
 ) -> Result<(), Error> {
     let Some(single) = single else {
         return if is_root { Ok(()) } else { Err(Error::Buffers(NOT_ROOT)) };
     };
     let Some((all, length)) = whole else { return Ok(()) };
-    if std::ptr::eq(single, all.wrapping_add(own)) {
+    if own.is_some_and(|own| std::ptr::eq(single, all.wrapping_add(own))) {
         return Ok(());
     }
     apart(bytes_at(all, length), bytes_at(single, bytes))
 }
 
-/// Where the root's block for itself stands, if both sides agree about its length.
-fn own_block(blocks: &[Block], rank: u32, bytes: usize, in_place: bool) -> Result<usize, Error> {
+/// Where a block stands, if one run of bytes can be the same.
+fn place(block: &Block) -> Option<usize> {
+    (!block.is_strided()).then_some(block.offset)
+}
+
+/// The [`place`] of the root's block for itself, if both sides agree about its length.
+fn own_block(blocks: &[Block], rank: u32, bytes: usize, in_place: bool) -> Result<Option<usize>, Error> {
     let own = blocks.get(rank as usize).copied().unwrap_or_default();
     if !in_place && own.bytes != bytes {
         return Err(Error::Buffers(OWN));
     }
-    Ok(own.offset)
+    Ok(place(&own))
 }
 
 /// Bytes of the vector, if the operator takes it.
@@ -162,6 +169,9 @@ fn extent(what: &'static str, blocks: &[Block], size: u32) -> Result<usize, Erro
     for block in blocks {
         let end = block.end().unwrap_or(usize::MAX);
         fits(end, 1)?;
+        if block.overlaps_itself() {
+            return Err(Error::Buffers(PIECES));
+        }
         // Overlapping blocks can be more than the memory that they stand in.
         sum = sum.saturating_add(block.bytes);
         if block.bytes > 0 {
@@ -172,11 +182,16 @@ fn extent(what: &'static str, blocks: &[Block], size: u32) -> Result<usize, Erro
     Ok(most)
 }
 
-/// What is received must not be received twice.
+/// What is received must not be received twice. Blocks that stand between each other's pieces are looked at pair by pair.
 fn disjoint(blocks: &[Block]) -> Result<(), Error> {
     let mut used: Vec<Block> = blocks.iter().filter(|b| b.bytes > 0).copied().collect();
     used.sort_unstable_by_key(|b| b.offset);
-    if used.windows(2).any(|pair| pair[1].offset - pair[0].offset < pair[0].bytes) {
+    let meets = |(i, block): (usize, &Block)| {
+        let until = block.end();
+        let reached = used[i + 1..].iter().take_while(|next| Some(next.offset) < until);
+        reached.into_iter().any(|next| block.overlaps(next))
+    };
+    if used.iter().enumerate().any(meets) {
         return Err(Error::Buffers("two blocks of the receive buffer overlap: each rank needs its own"));
     }
     Ok(())

@@ -76,6 +76,26 @@ fn what_is_no_schedule_is_refused() {
         b.copy(temp, dangling(), 65, &[]);
     });
     assert!(message.contains("leaves the temporaries"), "{message}");
+    let column = Block::strided(8, 3, 4, 20);
+    let message = refused(|b| {
+        let temp = b.temp(128);
+        b.pack(temp, &column, temp.at(44), &[]);
+    });
+    assert!(message.contains("overlap"), "{message}");
+    let message = refused(|b| {
+        let temp = b.temp(128);
+        b.unpack(temp.at(44), temp, &column, &[]);
+    });
+    assert!(message.contains("overlap"), "{message}");
+    let message = refused(|b| {
+        let temp = b.temp(64);
+        b.unpack(dangling(), temp.at(13), &column, &[]);
+    });
+    assert!(message.contains("leaves the temporaries"), "{message}");
+    let message = refused(|b| {
+        b.pack(dangling(), &Block::strided(0, 3, 4, 3), Mem::Temp(0), &[]);
+    });
+    assert!(message.contains("pieces that overlap"), "{message}");
     let message = refused(|b| {
         let temp = b.temp(128);
         let operands = Reduction { left: temp, right: dangling(), out: temp.at(8), count: 2 };

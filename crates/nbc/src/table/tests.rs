@@ -1,7 +1,7 @@
 //! Properties of every schedule that the table can make, without running it.
 
 use super::*;
-use crate::schedule::Kind;
+use crate::schedule::{Kind, Pieces};
 use crate::{DataType, Op, UserOp};
 use std::collections::BTreeMap;
 
@@ -20,12 +20,23 @@ fn group_with_board(ranks: u32, me: u32) -> Group {
     group(ranks, me).with_board(0)
 }
 
-/// Blocks in reverse order with gaps. Where each pair of ranks has a length of its own, all are alike here.
-fn blocks(operation: Operation, ranks: u32, bytes: usize) -> Vec<Block> {
+/// Blocks in reverse order with gaps, or three pieces of each between those of the others. Where each pair of ranks has a
+/// length of its own, all are alike here.
+fn blocks(operation: Operation, ranks: u32, bytes: usize, strided: bool) -> Vec<Block> {
     let exchange = matches!(operation, Operation::Ialltoallv | Operation::Ialltoallw);
     let length = |rank: u32| if exchange { bytes } else { [bytes, 0, bytes / 2][rank as usize % 3] };
-    let place = |rank: u32| Block { offset: (ranks - rank) as usize * (bytes + 8), bytes: length(rank) };
-    (0..ranks).map(place).collect()
+    let place = |rank: u32| Block::new((ranks - rank) as usize * (bytes + 8), length(rank));
+    let spread = |rank: u32| {
+        let (piece, room) = (length(rank) / 3, bytes / 3 + 8);
+        Block::strided((ranks - rank) as usize * room, 3, piece, (ranks as usize + 1) * room)
+    };
+    (0..ranks).map(|rank| if strided { spread(rank) } else { place(rank) }).collect()
+}
+
+/// Whether it has lists of blocks.
+fn takes_blocks(operation: Operation) -> bool {
+    use Operation::{Iallgatherv, Ialltoallv, Ialltoallw, Igatherv, Iscatterv};
+    matches!(operation, Iscatterv | Igatherv | Iallgatherv | Ialltoallv | Ialltoallw)
 }
 
 /// Lengths of the parts of a reduce-scatter.
@@ -76,12 +87,29 @@ fn takes(algorithm: &Algorithm, ranks: u32) -> bool {
         && (!algorithm.restrictions.power_of_two || ranks.is_power_of_two())
 }
 
+/// Ranges of pieces.
+fn runs(
+    start: usize,
+    pieces: Pieces,
+    bytes: usize,
+    writes: bool,
+) -> impl Iterator<Item = (usize, usize, bool)> {
+    let Pieces { length, stride } = pieces;
+    (0..bytes.div_ceil(length)).map(move |i| (start + i * stride, length.min(bytes - i * length), writes))
+}
+
 /// Ranges that a step reads and writes.
 fn accesses(kind: &Kind) -> Vec<(usize, usize, bool)> {
     match *kind {
         Kind::Send { from, bytes, .. } => vec![(from as usize, bytes, false)],
         Kind::Recv { to, bytes, .. } => vec![(to as usize, bytes, true)],
         Kind::Copy { from, to, bytes } => vec![(from as usize, bytes, false), (to as usize, bytes, true)],
+        Kind::Pack { from, pieces, to, bytes } => {
+            runs(from as usize, pieces, bytes, false).chain([(to as usize, bytes, true)]).collect()
+        }
+        Kind::Unpack { from, to, pieces, bytes } => {
+            runs(to as usize, pieces, bytes, true).chain([(from as usize, bytes, false)]).collect()
+        }
         Kind::Reduce { left, right, out, count, operator } => {
             let bytes = count * operator.size();
             vec![(left as usize, bytes, false), (right as usize, bytes, false), (out as usize, bytes, true)]
@@ -152,11 +180,14 @@ fn schedules_have_no_races_and_no_lost_messages() {
         for ranks in (1..=17).chain([32, 33]).filter(|ranks| takes(algorithm, *ranks)) {
             let sizes: &[usize] = if ranks <= 9 { &[0, 1, 5, 100, 70_000, 200_000] } else { &[5, 70_000] };
             for &bytes in sizes {
-                for in_place in [false, true] {
+                for (in_place, strided) in [(false, false), (true, false), (false, true), (true, true)] {
                     let root = (ranks * 2 / 3) % ranks;
-                    let at = blocks(algorithm.operation, ranks, bytes);
+                    let at = blocks(algorithm.operation, ranks, bytes, strided);
                     let counts = counts(ranks, bytes);
                     let of = |me| arguments(algorithm.operation, bytes, root, in_place, me, (&at, &counts));
+                    if strided && !takes_blocks(algorithm.operation) {
+                        continue;
+                    }
                     let what = format!("{:?} by {} on {ranks} ranks", of(0), algorithm.name);
                     let schedules: Vec<_> = (0..ranks)
                         .map(|me| compile(&group(ranks, me), &of(me), Some(algorithm.name)).unwrap())
@@ -270,9 +301,14 @@ fn bad_arguments_are_clear_errors() {
     };
     let bcast = |root, bytes| Arguments::Ibcast { buffer: RECV as *mut u8, bytes, root };
     let huge = isize::MAX as usize;
-    let four = [0, 8, 16, 24].map(|offset| Block { offset, bytes: 8 });
-    let twice = [0, 8, 15, 24].map(|offset| Block { offset, bytes: 8 });
-    let far = [0, 8, huge - 3, 24].map(|offset| Block { offset, bytes: 8 });
+    let four = [0, 8, 16, 24].map(|offset| Block::new(offset, 8));
+    let twice = [0, 8, 15, 24].map(|offset| Block::new(offset, 8));
+    let far = [0, 8, huge - 3, 24].map(|offset| Block::new(offset, 8));
+    // Columns, of which the second and the third meet; one that is longer than its distances; one that nothing can hold.
+    let columns = [0, 8, 15, 24].map(|offset| Block::strided(offset, 3, 8, 32));
+    let tight = [0, 8, 16, 24].map(|offset| Block::strided(offset, 3, 8, 7));
+    let long = [0, 8, 16, 24].map(|offset| Block::strided(offset, 3, 8, huge));
+    let own = [0, 8, 16, 24].map(|offset| Block::strided(offset, 2, 4, 32));
     fn scatterv(blocks: &[Block], bytes: usize) -> Arguments<'_> {
         Arguments::Iscatterv { send: SEND as *const u8, blocks, recv: Some(RECV as *mut u8), bytes, root: 0 }
     }
@@ -322,6 +358,12 @@ fn bad_arguments_are_clear_errors() {
         (scatterv(&four, 7), None, "is sent with another length than it is received"),
         (scatterv(&far, 8), None, "does not fit the address space"),
         (allgatherv(None, &twice), None, "two blocks of the receive buffer overlap"),
+        (allgatherv(None, &columns), None, "two blocks of the receive buffer overlap"),
+        (allgatherv(None, &tight), None, "make its stride at least the length of a piece"),
+        (scatterv(&tight, 24), None, "make its stride at least the length of a piece"),
+        (allgatherv(None, &long), None, "does not fit the address space"),
+        // What is sent would be the block itself, if that had no pieces.
+        (allgatherv(Some(RECV), &own), None, "the send and the receive buffer overlap"),
         (allgatherv(Some(RECV + 12), &four), None, "the send and the receive buffer overlap"),
         (scatter(&[1, 2, 3]), None, "the send buffer has 3 blocks: give one for each of the 4 ranks"),
         (scatter(&[1, 2, 3, usize::MAX]), None, "does not fit the address space"),

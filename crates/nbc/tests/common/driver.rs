@@ -1,7 +1,7 @@
 //! Drives all ranks in one thread, in random order, with random budgets and contexts.
 
 use super::Random;
-use super::model::{Case, Sides, contents, extent};
+use super::model::{Case, Sides, contents, extent, put};
 use super::network::End;
 use std::cell::Cell;
 use std::ptr::NonNull;
@@ -180,13 +180,16 @@ impl Call {
             if case.is_in_place(rank) || (is_bcast && rank == case.root as usize) {
                 let first = case.input_at(rank).unwrap_or(usize::MAX);
                 for (block, input) in sides.recv.iter().skip(first).zip(&inputs) {
-                    before[block.offset..block.offset + input.len()].copy_from_slice(input);
+                    // The input of a reduction may be longer than its result.
+                    let mut place = *block;
+                    place.bytes = input.len();
+                    put(&mut before, &place, input);
                 }
             }
             if !is_bcast {
                 let mut send = vec![0x5b; extent(&sides.send)];
                 for (block, input) in sides.send.iter().zip(&inputs) {
-                    send[block.offset..block.offset + block.bytes].copy_from_slice(input);
+                    put(&mut send, block, input);
                 }
                 self.send[rank].set(&send);
             }
@@ -253,14 +256,15 @@ impl Call {
             let mut expected = self.before[rank].clone();
             let results = case.results(rank, self.algorithm, &self.inputs).unwrap_or_default();
             for (block, result) in self.sides[rank].recv.iter().zip(&results) {
-                expected[block.offset..block.offset + block.bytes].copy_from_slice(result);
+                put(&mut expected, block, result);
             }
             let got = self.recv[rank].contents();
             let first = got.iter().zip(&expected).position(|(a, b)| a != b);
             assert_eq!(first, None, "rank {rank}: first wrong byte; {case:?} by {name}");
             for (block, input) in self.sides[rank].send.iter().zip(&self.inputs[rank]) {
-                let sent = &self.send[rank].contents()[block.offset..block.offset + block.bytes];
-                assert_eq!(sent, input, "the input was changed");
+                let contents = self.send[rank].contents();
+                let sent: Vec<u8> = block.runs().flat_map(|(at, n)| &contents[at..at + n]).copied().collect();
+                assert_eq!(sent, *input, "the input was changed");
             }
         }
     }

@@ -181,7 +181,17 @@ pub struct Sides {
 
 /// Bytes of a buffer with these blocks.
 pub fn extent(blocks: &[Block]) -> usize {
-    blocks.iter().map(|b| b.offset + b.bytes).max().unwrap_or(0)
+    blocks.iter().filter_map(Block::end).max().unwrap_or(0)
+}
+
+/// Writes what a block holds.
+pub fn put(buffer: &mut [u8], block: &Block, mut bytes: &[u8]) {
+    for (at, length) in block.runs() {
+        let (now, rest) = bytes.split_at(length);
+        buffer[at..at + length].copy_from_slice(now);
+        bytes = rest;
+    }
+    assert!(bytes.is_empty());
 }
 
 impl Case {
@@ -205,9 +215,13 @@ impl Case {
         }
     }
 
-    /// Blocks of these lengths, anywhere: in rank order or not, with gaps or without.
+    /// Blocks of these lengths, anywhere: in rank order or not, with gaps or without, in pieces between those of the others
+    /// or in one.
     fn placed(&self, lengths: Vec<usize>, owner: usize, side: usize) -> Vec<Block> {
         let word = self.word(owner, 0x7000 + side);
+        if word & 96 == 96 {
+            return self.spread(lengths, word);
+        }
         let (gaps, backwards, n) =
             (!word.is_multiple_of(4), word & 16 > 0 && !word.is_multiple_of(4), lengths.len());
         let mut blocks = vec![Block::default(); n];
@@ -216,14 +230,29 @@ impl Case {
             let rank = if backwards { n - 1 - i } else { i };
             let bytes = lengths[rank] * self.data_type.size();
             offset += if gaps { self.word(owner, 0x7100 + i) as usize % 3 * 8 } else { 0 };
-            blocks[rank] = Block { offset, bytes };
+            blocks[rank] = Block::new(offset, bytes);
             offset += bytes;
         }
         blocks
     }
 
+    /// Pieces of a few or of many elements, as the columns of a matrix; the last one is often shorter.
+    fn spread(&self, lengths: Vec<usize>, word: u64) -> Vec<Block> {
+        let (n, size, most) =
+            (lengths.len(), self.data_type.size(), lengths.iter().max().copied().unwrap_or(0));
+        let piece = size * [1, 3, 40, most / 3 + 1][(word >> 7) as usize % 4];
+        let width = piece + (word >> 9) as usize % 2 * 8;
+        let place = |(rank, length): (usize, usize)| {
+            let (bytes, column) = (length * size, if word & 16 > 0 { n - 1 - rank } else { rank });
+            let mut block = Block::strided(column * width, bytes.div_ceil(piece), piece, n * width);
+            block.bytes = bytes;
+            block
+        };
+        lengths.into_iter().enumerate().map(place).collect()
+    }
+
     fn equal(&self, blocks: usize) -> Vec<Block> {
-        (0..blocks).map(|i| Block { offset: i * self.unit(), bytes: self.unit() }).collect()
+        (0..blocks).map(|i| Block::new(i * self.unit(), self.unit())).collect()
     }
 
     /// Elements of each rank's part of a reduce-scatter.
@@ -244,7 +273,7 @@ impl Case {
 
     /// One block of so many elements.
     fn single(&self, elements: usize) -> Vec<Block> {
-        vec![Block { offset: 0, bytes: elements * self.data_type.size() }]
+        vec![Block::new(0, elements * self.data_type.size())]
     }
 
     pub fn sides(&self, rank: usize, ranks: usize) -> Sides {

@@ -27,7 +27,7 @@ where
     Ok(Request::with_companion(raw, recv, Box::new(send)))
 }
 
-fn one<B: ElementBuffer>(
+pub(super) fn one<B: ElementBuffer>(
     buf: B,
     start: impl FnOnce(Part<B::Item>) -> Result<RawRequest, Error>,
 ) -> Result<Request<B>, Error> {
@@ -213,7 +213,8 @@ impl Comm {
         })
     }
 
-    /// As [`ialltoallv`](Self::ialltoallv), where each block may have elements of its own type: they are given in bytes.
+    /// As [`ialltoallv`](Self::ialltoallv), where each block may have elements of its own type: they are given in bytes, in
+    /// one run ([`Block::new`]) or in pieces ([`Block::strided`]).
     ///
     /// # Errors
     /// As [`ialltoallv`](Self::ialltoallv).

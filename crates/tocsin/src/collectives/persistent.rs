@@ -19,7 +19,7 @@ fn pair<R: ElementBuffer, S: ElementBuffer>(
     Ok(Persistent::new(raw, recv, send))
 }
 
-fn one<B: ElementBuffer>(
+pub(super) fn one<B: ElementBuffer>(
     buf: B,
     prepare: impl FnOnce(Part<B::Item>) -> Result<RawRequest, Error>,
 ) -> Result<Persistent<B>, Error> {

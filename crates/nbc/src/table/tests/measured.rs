@@ -33,7 +33,7 @@ fn every_algorithm_is_taken_where_its_restrictions_allow_it() {
     for algorithm in ALGORITHMS {
         for ranks in [2, 3, 4, 6, 8, 64] {
             for bytes in [8, 100_000] {
-                let at = blocks(algorithm.operation, ranks, bytes);
+                let at = blocks(algorithm.operation, ranks, bytes, false);
                 let counts = counts(ranks, bytes);
                 let mut names = Vec::new();
                 for me in 0..ranks {

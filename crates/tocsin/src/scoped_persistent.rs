@@ -1,0 +1,281 @@
+//! Persistent collectives of borrowed buffers.
+
+use std::marker::PhantomData;
+use std::time::Duration;
+
+use tocsin_world::RawRequest;
+
+use crate::Error;
+use crate::collectives::Part;
+use crate::element::Element;
+use crate::scope::{Scope, Shared, lock};
+
+/// A borrowed buffer as an address, so that no reference to it is there while an operation uses it.
+#[derive(Debug)]
+pub(crate) struct Lent<R> {
+    base: *mut u8,
+    len: usize,
+    borrow: PhantomData<R>,
+}
+
+// SAFETY: - it stands for the borrow, and gives references to no other memory.
+unsafe impl<R: Send> Send for Lent<R> {}
+// SAFETY: - as above; shared, it gives shared references only.
+unsafe impl<R: Sync> Sync for Lent<R> {}
+
+impl Lent<()> {
+    /// Of operations without a buffer.
+    pub(crate) const NOTHING: Lent<()> = Lent { base: std::ptr::null_mut(), len: 0, borrow: PhantomData };
+}
+
+impl<'a, T: Element> Lent<&'a mut [T]> {
+    pub(crate) fn new(buf: &'a mut [T]) -> Self {
+        Lent { base: buf.as_mut_ptr().cast(), len: buf.len(), borrow: PhantomData }
+    }
+
+    pub(crate) fn part(&self) -> Part<T> {
+        Part::at(self.base.cast(), self.len)
+    }
+
+    fn elements(&self) -> &[T] {
+        // SAFETY: - so many elements, exclusively borrowed for 'a, of which `self` is the only holder
+        //         - nobody changes them meanwhile: who lends the memory to an operation does not call this before its end.
+        unsafe { std::slice::from_raw_parts(self.base.cast(), self.len) }
+    }
+
+    fn elements_mut(&mut self) -> &mut [T] {
+        // SAFETY: - as in `elements`; `self` is borrowed exclusively, and nobody else uses them meanwhile.
+        unsafe { std::slice::from_raw_parts_mut(self.base.cast(), self.len) }
+    }
+
+    fn give_back(self) -> &'a mut [T] {
+        // SAFETY: - as in `elements_mut`; `self` ends here, and with it what could be lent again.
+        unsafe { std::slice::from_raw_parts_mut(self.base.cast(), self.len) }
+    }
+}
+
+/// A collective of borrowed buffers that is prepared once in a scope and started there as often as one likes.
+///
+/// As [`Persistent`](crate::Persistent), with buffers that are borrowed for the rest of the scope, the same ones for every
+/// run. Between runs they are reached through it; [`into_buffer`](Self::into_buffer) and
+/// [`into_buffers`](Self::into_buffers) end it and give them back. What is sent is borrowed exclusively too, so that it can
+/// be changed between runs.
+///
+/// Dropping or forgetting it is harmless: its scope does not end before nothing can touch the buffers. A run that is
+/// pending at that end is cancelled, as any other operation of the scope.
+///
+/// ```
+/// use tocsin::{Op, World};
+/// let all = World::threads(2, |comm| -> Result<f64, tocsin::Error> {
+///     let mut sum = [0.0];
+///     comm.scope(|s| {
+///         let mut reduction = s.allreduce_init(&mut sum, Op::Sum)?;
+///         for step in 0..10 {
+///             reduction.buffer_mut()?[0] += f64::from(step);
+///             reduction.start()?;
+///             // ... computing; the sum goes on by interrupt ...
+///             reduction.wait()?;
+///         }
+///         Ok(())
+///     })?;
+///     Ok(sum[0])
+/// })?;
+/// for total in all {
+///     assert_eq!(total?, 2026.0);
+/// }
+/// # Ok::<(), tocsin::Error>(())
+/// ```
+///
+/// The buffer is reached through it alone:
+///
+/// ```compile_fail,E0506
+/// # fn steps(comm: &tocsin::Comm) -> Result<(), tocsin::Error> {
+/// let mut sum = [0.0];
+/// comm.scope(|s| {
+///     let mut reduction = s.allreduce_init(&mut sum, tocsin::Op::Sum)?;
+///     reduction.start()?;
+///     sum[0] = 1.0; // borrowed until the scope's end
+///     reduction.wait()
+/// })
+/// # }
+/// ```
+///
+/// and what was reached between two runs is not kept over a start:
+///
+/// ```compile_fail,E0499
+/// # fn steps(comm: &tocsin::Comm) -> Result<(), tocsin::Error> {
+/// let mut sum = [0.0];
+/// comm.scope(|s| {
+///     let mut reduction = s.allreduce_init(&mut sum, tocsin::Op::Sum)?;
+///     let inside = reduction.buffer_mut()?;
+///     reduction.start()?;
+///     inside[0] = 1.0; // the run may be reading it
+///     reduction.wait()
+/// })
+/// # }
+/// ```
+///
+/// Nor does it leave its scope, where nobody would wait for its runs:
+///
+/// ```compile_fail
+/// # fn steps(comm: &tocsin::Comm) -> Result<(), tocsin::Error> {
+/// let mut sum = [0.0];
+/// let mut reduction = comm.scope(|s| s.allreduce_init(&mut sum, tocsin::Op::Sum))?;
+/// reduction.start()
+/// # }
+/// ```
+#[derive(Debug)]
+#[must_use = "a persistent collective does nothing until it is started"]
+pub struct ScopedPersistent<'scope, R, S = ()> {
+    raw: Shared,
+    recv: Lent<R>,
+    send: Lent<S>,
+    /// As in a scoped request.
+    scope: PhantomData<&'scope mut &'scope ()>,
+}
+
+impl<'scope, 'env> Scope<'scope, 'env> {
+    /// A prepared collective that uses these buffers when it is started.
+    pub(crate) fn keep_persistent<R, S>(
+        &'scope self,
+        raw: RawRequest,
+        recv: Lent<R>,
+        send: Lent<S>,
+    ) -> ScopedPersistent<'scope, R, S> {
+        ScopedPersistent { raw: self.keep_raw(raw), recv, send, scope: PhantomData }
+    }
+}
+
+impl<R, S> ScopedPersistent<'_, R, S> {
+    /// Starts it once more: the next collective of its communicator.
+    ///
+    /// # Errors
+    /// As [`Persistent::start`](crate::Persistent::start).
+    pub fn start(&mut self) -> Result<(), Error> {
+        // SAFETY: - the buffers are borrowed for the scope; while it is active we lend them to nobody, and the scope, which
+        //           knows the request for as long as it can be started, ends only after nothing touches them
+        //         - a user operator is a function.
+        unsafe { lock(&self.raw).start() }
+    }
+
+    /// As [`Persistent::is_active`](crate::Persistent::is_active).
+    pub fn is_active(&self) -> bool {
+        lock(&self.raw).is_active()
+    }
+
+    /// As [`Persistent::is_done`](crate::Persistent::is_done).
+    pub fn is_done(&self) -> bool {
+        lock(&self.raw).is_done()
+    }
+
+    /// As [`Persistent::test`](crate::Persistent::test).
+    pub fn test(&mut self) -> Option<Result<(), Error>> {
+        lock(&self.raw).test().map(|outcome| outcome.map(drop))
+    }
+
+    /// As [`Persistent::wait`](crate::Persistent::wait).
+    ///
+    /// # Errors
+    /// That of the run. What is received is then in no particular state.
+    pub fn wait(&mut self) -> Result<(), Error> {
+        lock(&self.raw).wait().map(drop)
+    }
+
+    /// Waits at most `timeout`; the outcome if it came, `None` if time was up.
+    pub fn wait_timeout(&mut self, timeout: Duration) -> Option<Result<(), Error>> {
+        lock(&self.raw).wait_timeout(timeout).map(|outcome| outcome.map(drop))
+    }
+
+    /// That the buffers are nobody's but ours.
+    fn inactive(&self) -> Result<(), Error> {
+        crate::persistent::inactive(&lock(&self.raw))
+    }
+
+    /// The same, once the run that is active is over.
+    fn settled(&mut self) -> Result<(), Error> {
+        if self.is_active() { self.wait() } else { Ok(()) }
+    }
+}
+
+/// Of operations with one buffer, for what goes in and what comes out.
+impl<'scope, T: Element> ScopedPersistent<'scope, &'scope mut [T]> {
+    /// The buffer.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] while it is active.
+    pub fn buffer(&self) -> Result<&[T], Error> {
+        self.inactive()?;
+        Ok(self.recv.elements())
+    }
+
+    /// The buffer, to be changed.
+    ///
+    /// # Errors
+    /// As [`buffer`](Self::buffer).
+    pub fn buffer_mut(&mut self) -> Result<&mut [T], Error> {
+        self.inactive()?;
+        Ok(self.recv.elements_mut())
+    }
+
+    /// Gives the borrowed buffer back, once it is complete.
+    ///
+    /// # Errors
+    /// That of the run, if it was active; the buffer is then borrowed until the scope's end.
+    pub fn into_buffer(mut self) -> Result<&'scope mut [T], Error> {
+        self.settled()?;
+        Ok(self.recv.give_back())
+    }
+}
+
+/// Of operations with two buffers.
+impl<'scope, R: Element, S: Element> ScopedPersistent<'scope, &'scope mut [R], &'scope mut [S]> {
+    /// What was received.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] while it is active.
+    pub fn recv(&self) -> Result<&[R], Error> {
+        self.inactive()?;
+        Ok(self.recv.elements())
+    }
+
+    /// What was received, to be changed.
+    ///
+    /// # Errors
+    /// As [`recv`](Self::recv).
+    pub fn recv_mut(&mut self) -> Result<&mut [R], Error> {
+        self.inactive()?;
+        Ok(self.recv.elements_mut())
+    }
+
+    /// What is sent.
+    ///
+    /// # Errors
+    /// As [`recv`](Self::recv).
+    pub fn send(&self) -> Result<&[S], Error> {
+        self.inactive()?;
+        Ok(self.send.elements())
+    }
+
+    /// What is sent, to be changed.
+    ///
+    /// # Errors
+    /// As [`recv`](Self::recv).
+    pub fn send_mut(&mut self) -> Result<&mut [S], Error> {
+        self.inactive()?;
+        Ok(self.send.elements_mut())
+    }
+
+    /// Gives the borrowed buffers back, received first, once it is complete.
+    ///
+    /// # Errors
+    /// That of the run, if it was active; the buffers are then borrowed until the scope's end.
+    pub fn into_buffers(mut self) -> Result<(&'scope mut [R], &'scope mut [S]), Error> {
+        self.settled()?;
+        Ok((self.recv.give_back(), self.send.give_back()))
+    }
+}
+
+const _: () = {
+    const fn movable<T: Send>() {}
+    movable::<ScopedPersistent<'static, &'static mut [f64], &'static mut [f64]>>();
+};
