@@ -688,6 +688,11 @@ impl<W: Work> Entered<'_, W> {
         self.looks = true;
     }
 
+    /// Has the rank come back soon, for what [`Looking::go_on`] has left.
+    pub fn come_back(&self) {
+        self.engine.come_back(USER_CONTINUE_NS);
+    }
+
     /// Glances until there is nothing to wait for, and makes passes when there is something else, without leaving: for
     /// what may come within a microsecond. A glance is cheap, and all that is done between two looks at the rest, so that
     /// nothing in it delays what it is for. Gives up after `looks`, or when somebody else wants the engine. Whether it has

@@ -350,10 +350,13 @@ impl Rank {
         // Peers that ask for pieces now find this rank here.
         let _stays = self.segment.commit(self.rank);
         // Before anything that may sleep: nobody would wake a rank that looks by itself.
-        looking.go_on(TOGETHER_NS, &mut done);
+        let more = looking.go_on(TOGETHER_NS, &mut done);
         let mut state = self.enter();
         if done() || !state.p2p.has_pieces() {
             state.p2p.set_stays(false);
+            if more {
+                state.come_back();
+            }
             return;
         }
         state.is_looking();

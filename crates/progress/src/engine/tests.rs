@@ -210,6 +210,36 @@ fn a_computing_rank_is_interrupted() {
     assert_eq!(stays() - before, 2);
 }
 
+/// What a thread that looks by itself leaves was announced to nobody: whoever posted it saw this rank looking.
+#[test]
+fn what_is_left_after_a_look_interrupts() {
+    // More than all the looks take.
+    let all = u64::from(crate::budget::USER_PACKETS) * 100;
+    for (goes_on, config) in [
+        (false, EngineConfig::default()),
+        (true, EngineConfig::default()),
+        (true, EngineConfig { yield_ns: 1, ..EngineConfig::default() }),
+    ] {
+        let shared = Shared::new();
+        let engine = engine_as(&shared, 0, config);
+        let receiver = install(&shared, &engine, BackendKind::Signal);
+        let looking = engine.looking();
+        shared.posted[0].store(all, SeqCst);
+        if goes_on {
+            let more = looking.go_on(0, || false);
+            assert!(more);
+            assert!(shared.handled.load(SeqCst) < all);
+            let mut state = engine.enter();
+            state.seen[1] = 0;
+            state.come_back();
+        } else {
+            drop(looking);
+        }
+        compute_until("nobody comes back", || shared.handled.load(SeqCst) == all);
+        drop(receiver);
+    }
+}
+
 /// Two senders, a storm of stray signals, and a thread that enters, leaves, waits and computes.
 #[test]
 fn a_storm_loses_nothing() {

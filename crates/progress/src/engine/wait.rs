@@ -71,38 +71,53 @@ impl Drop for Polling<'_> {
     }
 }
 
-/// A thread of the rank looks by itself until this is dropped, which looks once more.
+/// A thread of the rank looks by itself until this is dropped, which looks once more, and has the rank come back for what that leaves.
 #[derive(Debug)]
 pub struct Looking<'a, W: Work> {
     engine: &'a Engine<W>,
-    /// What is left is this thread's to come back for.
-    ends: bool,
+    /// Not ended yet.
+    on: bool,
 }
 
 impl<W: Work> Looking<'_, W> {
-    /// Drops it for who enters again at once, and whose leaving has what is left seen to; after looks until `done()`, or nothing has been found for
-    /// `ns` nanoseconds, at most `MEETINGS` times: ranks that post together meet then, and not in handlers. Where ranks may have to share a
-    /// core, one look.
-    pub fn go_on(mut self, ns: u64, mut done: impl FnMut() -> bool) {
-        self.ends = false;
+    /// Ends it after looks until `done()`, or nothing has been found for `ns` nanoseconds, at most `MEETINGS` times: ranks that post together meet
+    /// then, and not in handlers. Where ranks may have to share a core, one look. Whether work is left, for which the caller goes on itself or
+    /// [has the rank come back](Entered::come_back): nobody else does.
+    #[must_use = "nobody comes back for what is left"]
+    pub fn go_on(mut self, ns: u64, mut done: impl FnMut() -> bool) -> bool {
         let (meetings, ns) = if self.engine.config.yield_ns > 0 { (1, 0) } else { (MEETINGS, ns) };
         for _ in 0..meetings {
-            let begun = now_ns();
-            while !matches!(self.engine.look(Budget::of(Context::User)), Some(Pass::Worked | Pass::More)) {
-                if done() || now_ns().wrapping_sub(begun) >= ns {
-                    return;
-                }
-                tocsin_sync::atomic::spin_loop();
+            if !self.finds_within(ns, &mut done) {
+                break;
             }
         }
+        self.end()
+    }
+
+    /// Looks until something is found, or `done()`, or for so long. Whether something was.
+    fn finds_within(&self, ns: u64, done: &mut impl FnMut() -> bool) -> bool {
+        let begun = now_ns();
+        while !matches!(self.engine.look(Budget::of(Context::User)), Some(Pass::Worked | Pass::More)) {
+            if done() || now_ns().wrapping_sub(begun) >= ns {
+                return false;
+            }
+            tocsin_sync::atomic::spin_loop();
+        }
+        true
+    }
+
+    /// Whether work is left.
+    fn end(&mut self) -> bool {
+        self.on = false;
+        self.engine.own().end_poll();
+        // As at the end of a wait: what was published meanwhile was not announced to anybody else.
+        self.engine.look(Budget::of(Context::User)) == Some(Pass::More)
     }
 }
 
 impl<W: Work> Drop for Looking<'_, W> {
     fn drop(&mut self) {
-        self.engine.own().end_poll();
-        // As at the end of a wait: what was published meanwhile was not announced to anybody else.
-        if self.engine.look(Budget::of(Context::User)) == Some(Pass::More) && self.ends {
+        if self.on && self.end() {
             self.engine.come_back(USER_CONTINUE_NS);
         }
     }
@@ -113,7 +128,7 @@ impl<W: Work> Engine<W> {
     /// To be dropped before the thread waits for anything, since nobody wakes a rank that looks. User threads only.
     pub fn looking(&self) -> Looking<'_, W> {
         self.own().begin_poll();
-        Looking { engine: self, ends: true }
+        Looking { engine: self, on: true }
     }
 
     /// Makes progress until `done()`. False: the time-out came first. `done` is called often, between passes and

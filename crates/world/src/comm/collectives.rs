@@ -80,7 +80,8 @@ impl Comm {
             // SAFETY: - the buffers: promised by the caller.
             let posted = unsafe { state.nbc.post_again(&mut state.p2p, &origin, context, sequence) };
             match posted {
-                Ok(None) => {}
+                // What follows may be refused.
+                Ok(None) => state.p2p.set_stays(false),
                 Ok(Some(id)) => return self.posted(guard, operation, id, looking),
                 Err(error) => return Err(refused(state.stays_not(error))),
             }
