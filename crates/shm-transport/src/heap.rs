@@ -8,6 +8,9 @@
 //!
 //! The heap is mapped when it is first needed, by its first allocation here or by the first long message after anybody's: a
 //! process that has little room for addresses and never uses it loses none.
+//!
+//! An image of the process that the kernel writes holds its own blocks and nothing else of the heap: reading a hole to write it would fill it,
+//! with all of the machine's memory.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -79,6 +82,7 @@ impl Segment {
                 other => other,
             }
         })?;
+        file::leave_out(base.as_ptr(), bytes);
         // SYNC POINT: as `base`.
         self.heap.base.store(base.as_ptr(), Ordering::Release);
         Ok(base)
@@ -112,7 +116,8 @@ impl Segment {
             let free = arenas.entry(rank).or_insert_with(|| RangeAllocator::new(begin..begin + arena));
             free.allocate_range(length).map_err(|_| full())?
         };
-        let block = HeapBlock { base, range: range.clone(), bytes, rank, segment: self.clone() };
+        let process = std::process::id();
+        let block = HeapBlock { base, range: range.clone(), bytes, rank, process, segment: self.clone() };
         let at = self.geometry().bytes() + range.start;
         // On failure the block goes back by its drop.
         file::allocate(self.fd().as_fd(), at, length).map_err(|source| Error::Refused {
@@ -121,6 +126,7 @@ impl Segment {
             source,
         })?;
         file::populate(block.as_ptr(), length);
+        file::take_in(block.as_ptr(), length);
         self.header().shared.heap_used.store(1, Ordering::Relaxed);
         Ok(block)
     }
@@ -150,7 +156,8 @@ impl Segment {
     }
 }
 
-/// Memory from the heap. Dropping it gives it back; not for handlers.
+/// Memory from the heap. Dropping it gives it back; not for handlers. A child of fork() has the very memory, not a copy of it, and gives
+/// nothing back.
 #[derive(Debug)]
 pub struct HeapBlock {
     base: NonNull<u8>,
@@ -158,6 +165,8 @@ pub struct HeapBlock {
     range: Range<u64>,
     bytes: usize,
     rank: u32,
+    /// Whose it is: a child has a copy of this value.
+    process: u32,
     segment: Arc<Segment>,
 }
 
@@ -193,9 +202,14 @@ impl HeapBlock {
 
 impl Drop for HeapBlock {
     fn drop(&mut self) {
+        if self.process != std::process::id() {
+            return;
+        }
         let at = self.segment.geometry().bytes().saturating_add(self.range.start);
+        let length = self.range.end.saturating_sub(self.range.start);
+        file::leave_out(self.as_ptr(), length);
         // What cannot be given back now would be seen by who has it next.
-        let given = file::give_back(self.segment.fd(), at, self.range.end.saturating_sub(self.range.start));
+        let given = file::give_back(self.segment.fd(), at, length);
         let mut arenas = self.segment.heap.arenas.lock().unwrap_or_else(PoisonError::into_inner);
         if given.is_ok()
             && let Some(free) = arenas.get_mut(&self.rank)
@@ -296,5 +310,33 @@ mod tests {
         let block = a.alloc(0, 0).unwrap();
         assert!(block.is_empty() && !block.as_ptr().is_null());
         assert!(matches!(Segment::create_with_heap(2, u64::MAX), Err(Error::HeapTooLarge { .. })));
+    }
+
+    /// Whether an image of this process has the page at an address.
+    fn is_in_images(address: *const u8) -> bool {
+        let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let mut here = false;
+        let flags = maps.lines().find_map(|line| {
+            let range = line.split(' ').next().and_then(|range| range.split_once('-'));
+            let number = |hex: &str| usize::from_str_radix(hex, 16).ok();
+            if let Some((Some(from), Some(to))) = range.map(|(from, to)| (number(from), number(to))) {
+                here = (from..to).contains(&(address as usize));
+            }
+            line.strip_prefix("VmFlags:").filter(|_| here)
+        });
+        !flags.unwrap().split(' ').any(|flag| flag == "dd")
+    }
+
+    #[test]
+    fn images_of_the_process_have_its_blocks_and_leave_the_holes_out() {
+        let a = world();
+        let base = a.map_heap().unwrap().as_ptr();
+        let ends = [base, base.wrapping_add(2 * ARENA as usize - 1)];
+        assert!(!ends.iter().any(|at| is_in_images(*at)));
+        let block = a.alloc(0, 10_000).unwrap();
+        let last = block.as_ptr().wrapping_add(block.len() - 1);
+        assert!(is_in_images(block.as_ptr()) && is_in_images(last) && !is_in_images(last.wrapping_add(4096)));
+        drop(block);
+        assert!(!is_in_images(last));
     }
 }

@@ -21,7 +21,7 @@ use tocsin_transport::{
 
 fn main() {
     let filter = std::env::args().skip(1).find(|a| !a.starts_with('-'));
-    let parts: [(&str, fn()); 10] = [
+    let parts: [(&str, fn()); 11] = [
         ("exchange_between_processes", exchange_between_processes),
         ("a_million_packets", a_million_packets),
         ("a_killed_process_is_dead", a_killed_process_is_dead),
@@ -30,6 +30,7 @@ fn main() {
         ("refused_memory_is_an_error", refused_memory_is_an_error),
         ("limits_are_errors", limits_are_errors),
         ("refused_placement_changes_nothing", refused_placement_changes_nothing),
+        ("a_child_gives_nothing_back", a_child_gives_nothing_back),
         ("a_hostile_process_is_only_corrupt", a_hostile_process_is_only_corrupt),
         ("nothing_is_left", nothing_is_left),
     ];
@@ -354,6 +355,21 @@ fn refused_placement_changes_nothing() {
         exchange_in(Segment::create_on(2, 0, &[Some(0)]).unwrap());
     });
     assert_eq!(reap(pid) & 0x7f, libc::SIGSYS, "who has one asks");
+}
+
+/// A child of fork() has copies of its parent's blocks, whose memory is the parent's.
+fn a_child_gives_nothing_back() {
+    let segment = Arc::new(Segment::create_with_heap(2, 1 << 20).unwrap());
+    let block = segment.alloc(0, 4096).unwrap();
+    let at = block.as_ptr();
+    // SAFETY: the block is this function's alone.
+    unsafe { at.write(7) };
+    let mut block = Some(block);
+    let pid = child(|| drop(block.take()));
+    assert_eq!(reap(pid), 0);
+    // SAFETY: here the block lives.
+    assert_eq!(unsafe { at.read_volatile() }, 7);
+    assert!(block.is_some());
 }
 
 fn limits_are_errors() {

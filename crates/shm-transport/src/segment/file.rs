@@ -171,6 +171,18 @@ pub(crate) fn give_back(fd: BorrowedFd<'_>, offset: u64, bytes: u64) -> io::Resu
     }
 }
 
+/// Leaves a mapped range out of images of the process (core dumps). Not for handlers.
+pub(crate) fn leave_out(at: *mut u8, bytes: u64) {
+    // SAFETY: a range of a mapping of this process, whose content this leaves as it is.
+    let _or_it_is_there = unsafe { libc::madvise(at.cast(), bytes as usize, libc::MADV_DONTDUMP) };
+}
+
+/// Takes it in again. Not for handlers.
+pub(crate) fn take_in(at: *mut u8, bytes: u64) {
+    // SAFETY: as in `leave_out`.
+    let _or_it_is_not = unsafe { libc::madvise(at.cast(), bytes as usize, libc::MADV_DODUMP) };
+}
+
 /// Has a mapped range that is allocated found by the processor from now on, without a fault for each page. Kernels before 5.14 do not
 /// know how; the faults come then. Not for handlers.
 pub(crate) fn populate(at: *mut u8, bytes: u64) {
