@@ -60,6 +60,8 @@ pub(crate) struct Peer {
     pub(crate) control: List,
     /// Sends that have their CTS: served in turn.
     pub(crate) bulk: List,
+    /// Bytes that have been sent to it in pieces.
+    pub(crate) pieces_sent: u64,
     /// Contexts whose revocation it must be told.
     pub(crate) revokes: Revokes,
     pub(crate) fate: Fate,
@@ -111,6 +113,7 @@ impl Peer {
             queues: [List::EMPTY; 2],
             control: List::EMPTY,
             bulk: List::EMPTY,
+            pieces_sent: 0,
             revokes: Revokes::default(),
             fate,
             stale: false,

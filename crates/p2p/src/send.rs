@@ -386,6 +386,8 @@ impl<T: Transport> P2p<T> {
             SendOutcome::Sent => {
                 budget.take_bytes(len);
                 self.unlink(id);
+                let state = self.peers.get_mut(peer as usize)?;
+                state.pieces_sent = state.pieces_sent.wrapping_add(len as u64);
                 let request = self.requests.get_mut(id)?;
                 request.done = request.done.wrapping_add(len as u64);
                 if request.done >= request.total {

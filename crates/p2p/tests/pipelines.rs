@@ -176,14 +176,30 @@ fn who_stays_after_a_post_knows_for_how_long() {
         pass(&mut ranks[1], false);
         assert_eq!(ranks[1].has_pieces(), stays);
         assert_eq!(outcome(&ranks[1], received).is_some(), !stays, "the pull is over with the pass");
+        let moved = |ranks: &[P2p<Loopback>]| [ranks[0].pieces_moved(), ranks[1].pieces_moved()];
         while outcome(&ranks[1], received).is_none() {
             assert!(ranks[1].has_pieces());
+            let before = moved(&ranks);
             pass(&mut ranks[0], true);
             pass(&mut ranks[1], true);
+            assert!(outcome(&ranks[1], received).is_some() || moved(&ranks) != before);
         }
         pass(&mut ranks[0], true);
         assert_eq!(outcome(&ranks[0], sent).unwrap().code, Code::Ok);
         assert!(target.bytes() == data && !ranks[1].has_pieces() && !ranks[0].has_pieces());
+        // What else comes and goes is no reason to stay.
+        let before = moved(&ranks);
+        let (other, mut room) = (text(3, 100), Target::new(100));
+        let buf = ConstBuf::contiguous(other.as_ptr(), other.len());
+        let recv = RecvArgs { buf: room.buf(), class: Class::Eager, ..recv };
+        // SAFETY: the text lives longer.
+        unsafe { ranks[0].isend(SendArgs { buf, class: Class::Eager, ..send }) }.unwrap();
+        ranks[0].transport_mut().flush();
+        // SAFETY: the room lives longer.
+        let received = unsafe { ranks[1].irecv(recv) }.unwrap();
+        pass(&mut ranks[1], true);
+        assert_eq!(outcome(&ranks[1], received).unwrap().code, Code::Ok);
+        assert_eq!(moved(&ranks), before);
     }
 }
 

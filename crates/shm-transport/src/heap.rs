@@ -302,6 +302,7 @@ mod tests {
     fn no_heap_no_rank_no_room_are_errors() {
         let none = Arc::new(Segment::create(2).unwrap());
         assert!(matches!(none.alloc(0, 1), Err(Error::NoHeap)) && none.try_map_heap().is_none());
+        assert!(!none.alloc(0, 1).unwrap_err().to_string().contains("  "));
         let a = world();
         assert!(matches!(a.alloc(2, 1), Err(Error::NoSuchRank { rank: 2, .. })));
         for bytes in [ARENA as usize + 1, usize::MAX] {

@@ -364,10 +364,9 @@ impl Rank {
         let (mut moved, mut since) = (0, Instant::now());
         let mut over = || {
             let state = self.enter();
-            let counters = state.p2p.counters();
-            let bytes = counters.bytes_sent.wrapping_add(counters.bytes_received);
-            if bytes != moved {
-                (moved, since) = (bytes, Instant::now());
+            let now_moved = state.p2p.pieces_moved();
+            if now_moved != moved {
+                (moved, since) = (now_moved, Instant::now());
             }
             done() || !state.p2p.has_pieces() || since.elapsed() >= STALLED
         };
