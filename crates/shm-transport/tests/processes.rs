@@ -7,7 +7,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::io::{Read, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -31,6 +31,7 @@ fn main() {
         ("limits_are_errors", limits_are_errors),
         ("refused_placement_changes_nothing", refused_placement_changes_nothing),
         ("a_child_gives_nothing_back", a_child_gives_nothing_back),
+        ("locked_memory_leaves_holes", locked_memory_leaves_holes),
         ("a_hostile_process_is_only_corrupt", a_hostile_process_is_only_corrupt),
         ("nothing_is_left", nothing_is_left),
     ];
@@ -370,6 +371,29 @@ fn a_child_gives_nothing_back() {
     // SAFETY: here the block lives.
     assert_eq!(unsafe { at.read_volatile() }, 7);
     assert!(block.is_some());
+}
+
+/// A process that has its memory locked maps nothing but what is allocated.
+fn locked_memory_leaves_holes() {
+    const ARENA: u64 = 64 << 20;
+    let pid = child(|| {
+        // SAFETY: no pointers; and below a live structure, for which zero is a valid value.
+        if unsafe { libc::mlockall(libc::MCL_FUTURE) } != 0 {
+            return println!("  mlockall: {}", std::io::Error::last_os_error());
+        }
+        // A limit is an error, as others are.
+        let Ok(segment) = Segment::create_with_heap(2, ARENA) else { return };
+        let segment = Arc::new(segment);
+        let Ok(_block) = segment.alloc(0, 4096) else { return };
+        // SAFETY: as above.
+        let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+        // SAFETY: as above.
+        assert_eq!(unsafe { libc::fstat(segment.fd().as_raw_fd(), &raw mut stat) }, 0);
+        let allocated = stat.st_blocks as u64 * 512;
+        println!("  {allocated} bytes");
+        assert!(allocated < ARENA);
+    });
+    assert_eq!(reap(pid), 0);
 }
 
 fn limits_are_errors() {

@@ -120,7 +120,8 @@ impl Preamble {
     }
 }
 
-/// Maps `bytes` bytes of the file from `offset` on.
+/// Maps `bytes` bytes of the file from `offset` on. In a process that has what it maps locked in memory (`mlockall`) holes stay holes:
+/// none of it is accessible before it is unlocked.
 pub(crate) fn map(fd: BorrowedFd<'_>, offset: u64, bytes: u64) -> Result<NonNull<u8>, Error> {
     let refused = |source| Error::Refused { call: "mmap", bytes, source };
     let length = usize::try_from(bytes).map_err(|_| refused(io::Error::from_raw_os_error(libc::ENOMEM)))?;
@@ -131,7 +132,7 @@ pub(crate) fn map(fd: BorrowedFd<'_>, offset: u64, bytes: u64) -> Result<NonNull
         libc::mmap(
             std::ptr::null_mut(),
             length,
-            libc::PROT_READ | libc::PROT_WRITE,
+            libc::PROT_NONE,
             libc::MAP_SHARED | libc::MAP_NORESERVE,
             fd.as_raw_fd(),
             at,
@@ -139,6 +140,17 @@ pub(crate) fn map(fd: BorrowedFd<'_>, offset: u64, bytes: u64) -> Result<NonNull
     };
     if base == libc::MAP_FAILED {
         return Err(refused(io::Error::last_os_error()));
+    }
+    // SAFETY: the new mapping, to which nobody points yet.
+    let accessible = unsafe {
+        let _or_is_not_locked = libc::munlock(base, length);
+        libc::mprotect(base, length, libc::PROT_READ | libc::PROT_WRITE)
+    };
+    if accessible != 0 {
+        let source = io::Error::last_os_error();
+        // SAFETY: as above.
+        let _cannot_fail = unsafe { libc::munmap(base, length) };
+        return Err(Error::Refused { call: "mprotect", bytes, source });
     }
     NonNull::new(base.cast()).ok_or_else(|| refused(io::Error::from_raw_os_error(libc::ENOMEM)))
 }
