@@ -88,9 +88,9 @@ impl Segment {
         Ok(base)
     }
 
-    /// As [`map_heap`](Self::map_heap), once: who is only sent messages does without.
+    /// As [`map_heap`](Self::map_heap), but what was refused is not tried again: who is only sent messages does without.
     pub(crate) fn try_map_heap(&self) -> Option<NonNull<u8>> {
-        if self.heap.refused.load(Ordering::Relaxed) != 0 {
+        if self.heap.base().is_none() && self.heap.refused.load(Ordering::Relaxed) != 0 {
             return None;
         }
         self.map_heap().ok()
@@ -254,6 +254,15 @@ mod tests {
         let there = b.in_heap(1, base, address, 10_000).unwrap();
         // SAFETY: inside the mapping, whose pages the block's owner has allocated.
         assert_eq!(unsafe { there.add(9_999).read_volatile() }, 7);
+    }
+
+    #[test]
+    fn what_was_refused_is_tried_again_by_who_allocates() {
+        let a = world();
+        a.heap.refused.store(1, Ordering::Relaxed);
+        assert_eq!(a.try_map_heap(), None);
+        let _block = a.alloc(0, 1).unwrap();
+        assert_eq!(a.try_map_heap(), a.heap.base());
     }
 
     #[test]

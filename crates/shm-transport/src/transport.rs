@@ -40,8 +40,8 @@ pub struct ShmTransport {
     pool: SendPool,
     /// Its memory was asked for.
     pool_asked: bool,
-    /// The heap was mapped, or refused to be.
-    heap_asked: bool,
+    /// The others know where the heap is mapped.
+    heap_said: bool,
     /// Those that are connected, and others that this rank has thought of ringing.
     peers: Sparse<Peer>,
     /// Bits of `incoming` and `bulk` of this rank's block that have been learnt.
@@ -94,7 +94,7 @@ impl ShmTransport {
             capabilities: Capabilities::new(true, true, segment.geometry().max_payload()),
             pool: SendPool::none(),
             pool_asked: false,
-            heap_asked: false,
+            heap_said: false,
             peers: Sparse::new(ranks as usize).map_err(refused)?,
             known: [0; RANK_WORDS],
             known_bulk: [0; RANK_WORDS],
@@ -674,11 +674,11 @@ unsafe impl Transport for ShmTransport {
     }
 
     fn prepare_shared(&mut self) {
-        if self.heap_asked || !self.strategies.direct || !self.segment.is_heap_used() {
+        if self.heap_said || !self.strategies.direct || !self.segment.is_heap_used() {
             return;
         }
-        self.heap_asked = true;
         if let (Some(base), Some(block)) = (self.segment.try_map_heap(), self.segment.block(self.rank)) {
+            self.heap_said = true;
             // SYNC POINT: Relaxed: it is an address, and says nothing of what lies there.
             block.state.heap.store(base.as_ptr() as u64, Ordering::Relaxed);
         }
