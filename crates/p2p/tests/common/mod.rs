@@ -183,6 +183,11 @@ impl World {
                     moved |= self.ranks[rank as usize].grow_unexpected() == tocsin_p2p::Grown::Room;
                 }
             }
+            // Handlers of both leave a copy to the other, who says that it waits: so does each in the end.
+            for rank in 0..if moved || !all_wait() { 0 } else { self.ranks.len() as u32 } {
+                let mut budget = Budget::limited(Context::User, 32, 64 << 10).waiting();
+                moved |= self.pass_with(rank, &mut budget) != Pass::Idle;
+            }
             if !moved {
                 return;
             }
