@@ -21,7 +21,7 @@ use tocsin_transport::{
 
 fn main() {
     let filter = std::env::args().skip(1).find(|a| !a.starts_with('-'));
-    let parts: [(&str, fn()); 11] = [
+    let parts: [(&str, fn()); 12] = [
         ("exchange_between_processes", exchange_between_processes),
         ("a_million_packets", a_million_packets),
         ("a_killed_process_is_dead", a_killed_process_is_dead),
