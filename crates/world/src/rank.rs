@@ -373,6 +373,10 @@ impl Rank {
         // The wait says to the peers that somebody stays.
         while !self.wait_until(&[Need::Collective], &mut over, Some(ASLEEP)) {}
         self.enter().p2p.set_stays(false);
+        if more {
+            // A wait that was over at once has not looked.
+            self.engine.poke(Context::User);
+        }
     }
 
     /// A full pool of unexpected messages blocks the very message that is waited for: makes room for it. Who calls this
