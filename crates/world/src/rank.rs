@@ -1,12 +1,14 @@
 //! One rank of a world: its engine, and what joins and leaves.
 
+mod room;
+mod wait;
+
 use std::any::Any;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
 
 use tocsin_doorbell::{Own, Receiver};
-use tocsin_p2p::{Class, Grown, P2p};
-use tocsin_progress::engine::{Engine, EngineConfig, Entered, Looking};
+use tocsin_p2p::P2p;
+use tocsin_progress::engine::{Engine, EngineConfig, Entered};
 use tocsin_progress::stats::{Snapshot, Stats};
 use tocsin_progress::{Code, Context, Id, Outcome, ProgressThread};
 use tocsin_shm_transport::{Life, Segment, ShmTransport};
@@ -22,19 +24,6 @@ use crate::request::RawRequest;
 use crate::state::RankState;
 use crate::trace::Recording;
 use crate::tune::{Agreed, Ranks};
-
-/// A full pool of unexpected messages from which nothing was received for this long stays full.
-const STUCK: Duration = Duration::from_secs(1);
-/// How often a waiter behind a full pool looks at it.
-const WATCH: Duration = Duration::from_millis(100);
-
-/// For how long who has posted something large looks for those who post it at the same time, nanoseconds: less than the interrupt that it
-/// would else take.
-const TOGETHER_NS: u64 = 3_000;
-/// Who stays for pieces of large messages goes when none has moved for this long...
-const STALLED: Duration = Duration::from_micros(50);
-/// ...of which one that sleeps is told after this.
-const ASLEEP: Duration = Duration::from_millis(1);
 
 /// What every communicator and request of a rank shares.
 #[derive(Debug)]
@@ -281,218 +270,6 @@ impl Rank {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// Waits until `done`, this rank has left, or time is up. `need`: what a full pool of unexpected messages may be
-    /// grown for.
-    ///
-    /// A pool that has reached its limit and from which nobody has received for [`STUCK`] ends the needs that only a
-    /// lane behind it could meet.
-    pub(crate) fn wait_until(
-        &self,
-        need: &[Need],
-        mut done: impl FnMut() -> bool,
-        timeout: Option<Duration>,
-    ) -> bool {
-        let ends = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        let commits = need.iter().any(|need| matches!(need, Need::Collective));
-        let _committed = commits.then(|| self.segment.commit(self.rank));
-        let mut full: Option<FullPool> = None;
-        loop {
-            let left = ends.map(|end| end.saturating_duration_since(Instant::now()));
-            // Whoever watches a full pool comes back to look at it; the others sleep as long as they may.
-            let slice = match full {
-                Some(_) => Some(left.map_or(WATCH, |left| left.min(WATCH))),
-                None => left.or(timeout),
-            };
-            let mut newly_full = false;
-            let over_or_full = || {
-                if done() || self.is_closed() || self.end_if_aborted() {
-                    return true;
-                }
-                match self.make_room(need) {
-                    Grown::NotNeeded => {
-                        full = None;
-                        false
-                    }
-                    Grown::Room => {
-                        full = None;
-                        done()
-                    }
-                    Grown::Full => match &mut full {
-                        Some(pool) => {
-                            pool.is_stuck(self) && !self.grow_anew(need) && self.give_up(need) && done()
-                        }
-                        None => {
-                            full = Some(FullPool::new(self));
-                            newly_full = true;
-                            true
-                        }
-                    },
-                }
-            };
-            let over = if need.iter().all(|need| matches!(need, Need::Message { rings: false, .. })) {
-                self.engine.wait_unannounced(over_or_full, slice)
-            } else {
-                self.engine.wait_until(over_or_full, slice)
-            };
-            if over && !newly_full {
-                return true;
-            }
-            // Only this wait's own end is one: a slice may have begun behind a pool that has room since.
-            if !newly_full && ends.is_some_and(|end| Instant::now() >= end) {
-                return false;
-            }
-        }
-    }
-
-    /// After the post of a collective: looks for those who post it at the same time, and makes progress as long as pieces of large messages come
-    /// from or go to ranks that wait or stay, too. Who did not would copy the same alone, and for longer, here or in handlers.
-    pub(crate) fn stay(&self, looking: Looking<'_, RankState>, mut done: impl FnMut() -> bool) {
-        // Peers that ask for pieces now find this rank here.
-        let _stays = self.segment.commit(self.rank);
-        // Before anything that may sleep: nobody would wake a rank that looks by itself.
-        let more = looking.go_on(TOGETHER_NS, &mut done);
-        let mut state = self.enter();
-        if done() || !state.p2p.has_pieces() {
-            state.p2p.set_stays(false);
-            if more {
-                state.come_back();
-            }
-            return;
-        }
-        state.is_looking();
-        drop(state);
-        let (mut moved, mut since) = (0, Instant::now());
-        let mut over = || {
-            let state = self.enter();
-            let now_moved = state.p2p.pieces_moved();
-            if now_moved != moved {
-                (moved, since) = (now_moved, Instant::now());
-            }
-            done() || !state.p2p.has_pieces() || since.elapsed() >= STALLED
-        };
-        // The wait says to the peers that somebody stays.
-        while !self.wait_until(&[Need::Collective], &mut over, Some(ASLEEP)) {}
-        self.enter().p2p.set_stays(false);
-        if more {
-            // A wait that was over at once has not looked.
-            self.engine.poke(Context::User);
-        }
-    }
-
-    /// A full pool of unexpected messages blocks the very message that is waited for: makes room for it. Who calls this
-    /// is a user's thread and may allocate.
-    pub(crate) fn make_room(&self, need: &[Need]) -> Grown {
-        if !self.blocked.load(Ordering::Relaxed) {
-            return Grown::NotNeeded;
-        }
-        Self::grow(&mut self.enter(), need)
-    }
-
-    /// [`make_room`](Self::make_room) as far as it can without waiting.
-    pub(crate) fn try_make_room(&self, need: Need) {
-        if self.blocked.load(Ordering::Relaxed)
-            && let Some(mut state) = self.try_enter_open("is_done")
-        {
-            Self::grow(&mut state, &[need]);
-        }
-    }
-
-    /// Whether it needs a peer that has ended behind a blocked lane.
-    fn needs_end(state: &Entered<'_, RankState>, need: Need) -> bool {
-        match need {
-            Need::Message { id, .. } => state.p2p.needs_end(id),
-            Need::Collective => state.p2p.collectives_need_end(),
-        }
-    }
-
-    /// Room in every class that a lane waits for, up to the limit: a waiter's own message may be behind such a lane, or its
-    /// peer may wait for room before it does what this waiter waits for. That there is no more concerns those alone who
-    /// wait behind it.
-    ///
-    /// Entered for writing, and asked again, only when the answer may be another: writing wakes who sleeps, this very
-    /// waiter included, which would never come to rest.
-    fn grow(state: &mut Entered<'_, RankState>, need: &[Need]) -> Grown {
-        let mut all = Grown::NotNeeded;
-        let now = state.p2p.room_asked_at();
-        let classes = [Class::Eager, Class::Coll];
-        for (class, refused) in classes.into_iter().zip(state.class_refused_at) {
-            if !state.p2p.is_class_blocked(class) {
-                continue;
-            }
-            let full = refused == Some(now) || {
-                let grown = state.p2p.grow_class(class);
-                let full = grown == Grown::Full;
-                let [eager, coll] = &mut state.class_refused_at;
-                *(if class == Class::Coll { coll } else { eager }) = full.then_some(now);
-                all = all.max(if full { Grown::NotNeeded } else { grown });
-                full
-            };
-            let waits = |need: &Need| match *need {
-                Need::Message { id, .. } => state.p2p.blocking_class(id) == Some(class),
-                Need::Collective => class == Class::Coll,
-            };
-            if full && need.iter().any(waits) {
-                all = all.max(Grown::Full);
-            }
-        }
-        if state.p2p.is_end_blocked() {
-            // Whatever is waited for may need the news of that end.
-            if state.ends_refused_at != Some(now) {
-                let grown = state.p2p.grow_for_ends();
-                state.ends_refused_at = (grown == Grown::Full).then_some(now);
-                all = all.max(if grown == Grown::Room { grown } else { Grown::NotNeeded });
-            }
-            if state.ends_refused_at == Some(now) && need.iter().any(|need| Self::needs_end(state, *need)) {
-                all = all.max(Grown::Full);
-            }
-        }
-        all
-    }
-
-    /// Asks for room once more whatever was refused: memory may have been short for a moment. Whether there is more.
-    fn grow_anew(&self, need: &[Need]) -> bool {
-        let mut state = self.enter();
-        state.class_refused_at = [None; 2];
-        state.ends_refused_at = None;
-        Self::grow(&mut state, need) == Grown::Room
-    }
-
-    /// Somebody waits for a callback or a waker: if its message is behind a full pool already, no message will come
-    /// that would make the engine notice.
-    pub(crate) fn look_for_wanted(&self) {
-        if self.blocked.load(Ordering::Relaxed) {
-            self.engine.poke(Context::User);
-        }
-    }
-
-    /// Ends what only a blocked lane could meet.
-    fn give_up(&self, need: &[Need]) -> bool {
-        let mut state = self.enter();
-        let mut ended = false;
-        for need in need {
-            ended |= match *need {
-                Need::Message { id, .. } => state.p2p.give_up_message(id),
-                Need::Collective => state.p2p.give_up_collectives(),
-            };
-        }
-        ended
-    }
-
-    /// What the callback thread does when a lane is blocked and somebody wants to hear of a message without looking:
-    /// room, and a look at what it lets in.
-    fn make_room_for_wanted(&self) {
-        if self.is_closed() {
-            return;
-        }
-        let mut state = self.enter();
-        let grown = state.p2p.grow_for_wanted();
-        state.refused_at = (grown == Grown::Full).then(|| state.p2p.room_asked_at());
-        drop(state);
-        if grown == Grown::Room {
-            self.engine.poke(Context::User);
-        }
-    }
-
     /// After an abort nothing moves any more and every request is over. Whether that is so.
     pub(crate) fn end_if_aborted(&self) -> bool {
         let Some(code) = self.segment.aborted() else { return false };
@@ -622,27 +399,6 @@ impl Rank {
         if let Some(recording) = recording {
             recording.write(self.rank);
         }
-    }
-}
-
-/// Somebody waits behind a pool of unexpected messages that has reached its limit.
-struct FullPool {
-    since: Instant,
-    freed: u64,
-}
-
-impl FullPool {
-    fn new(rank: &Rank) -> FullPool {
-        FullPool { since: Instant::now(), freed: rank.enter().p2p.unexpected_freed() }
-    }
-
-    /// Whether nobody has received anything from it for so long that nobody will.
-    fn is_stuck(&mut self, rank: &Rank) -> bool {
-        let freed = rank.enter().p2p.unexpected_freed();
-        if freed != self.freed {
-            *self = FullPool { since: Instant::now(), freed };
-        }
-        self.since.elapsed() >= STUCK
     }
 }
 

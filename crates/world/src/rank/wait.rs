@@ -1,0 +1,144 @@
+//! Waiting for requests, and staying after the post of a large collective.
+
+use std::time::{Duration, Instant};
+
+use tocsin_p2p::Grown;
+use tocsin_progress::Context;
+use tocsin_progress::engine::Looking;
+
+use super::{Need, Rank};
+use crate::state::RankState;
+
+/// A full pool of unexpected messages from which nothing was received for this long stays full.
+const STUCK: Duration = Duration::from_secs(1);
+/// How often a waiter behind a full pool looks at it.
+const WATCH: Duration = Duration::from_millis(100);
+
+/// For how long who has posted something large looks for those who post it at the same time, nanoseconds: less than the interrupt that it
+/// would else take.
+const TOGETHER_NS: u64 = 3_000;
+/// Who stays for pieces of large messages goes when none has moved for this long...
+const STALLED: Duration = Duration::from_micros(50);
+/// ...of which one that sleeps is told after this.
+const ASLEEP: Duration = Duration::from_millis(1);
+
+impl Rank {
+    /// Waits until `done`, this rank has left, or time is up. `need`: what a full pool of unexpected messages may be
+    /// grown for.
+    ///
+    /// A pool that has reached its limit and from which nobody has received for [`STUCK`] ends the needs that only a
+    /// lane behind it could meet.
+    pub(crate) fn wait_until(
+        &self,
+        need: &[Need],
+        mut done: impl FnMut() -> bool,
+        timeout: Option<Duration>,
+    ) -> bool {
+        let ends = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let commits = need.iter().any(|need| matches!(need, Need::Collective));
+        let _committed = commits.then(|| self.segment.commit(self.rank));
+        let mut full: Option<FullPool> = None;
+        loop {
+            let left = ends.map(|end| end.saturating_duration_since(Instant::now()));
+            // Whoever watches a full pool comes back to look at it; the others sleep as long as they may.
+            let slice = match full {
+                Some(_) => Some(left.map_or(WATCH, |left| left.min(WATCH))),
+                None => left.or(timeout),
+            };
+            let mut newly_full = false;
+            let over_or_full = || {
+                if done() || self.is_closed() || self.end_if_aborted() {
+                    return true;
+                }
+                match self.make_room(need) {
+                    Grown::NotNeeded => {
+                        full = None;
+                        false
+                    }
+                    Grown::Room => {
+                        full = None;
+                        done()
+                    }
+                    Grown::Full => match &mut full {
+                        Some(pool) => {
+                            pool.is_stuck(self) && !self.grow_anew(need) && self.give_up(need) && done()
+                        }
+                        None => {
+                            full = Some(FullPool::new(self));
+                            newly_full = true;
+                            true
+                        }
+                    },
+                }
+            };
+            let over = if need.iter().all(|need| matches!(need, Need::Message { rings: false, .. })) {
+                self.engine.wait_unannounced(over_or_full, slice)
+            } else {
+                self.engine.wait_until(over_or_full, slice)
+            };
+            if over && !newly_full {
+                return true;
+            }
+            // Only this wait's own end is one: a slice may have begun behind a pool that has room since.
+            if !newly_full && ends.is_some_and(|end| Instant::now() >= end) {
+                return false;
+            }
+        }
+    }
+
+    /// After the post of a collective: looks for those who post it at the same time, and makes progress as long as pieces of large messages come
+    /// from or go to ranks that wait or stay, too. Who did not would copy the same alone, and for longer, here or in handlers.
+    pub(crate) fn stay(&self, looking: Looking<'_, RankState>, mut done: impl FnMut() -> bool) {
+        // Peers that ask for pieces now find this rank here.
+        let _stays = self.segment.commit(self.rank);
+        // Before anything that may sleep: nobody would wake a rank that looks by itself.
+        let more = looking.go_on(TOGETHER_NS, &mut done);
+        let mut state = self.enter();
+        if done() || !state.p2p.has_pieces() {
+            state.p2p.set_stays(false);
+            if more {
+                state.come_back();
+            }
+            return;
+        }
+        state.is_looking();
+        drop(state);
+        let (mut moved, mut since) = (0, Instant::now());
+        let mut over = || {
+            let state = self.enter();
+            let now_moved = state.p2p.pieces_moved();
+            if now_moved != moved {
+                (moved, since) = (now_moved, Instant::now());
+            }
+            done() || !state.p2p.has_pieces() || since.elapsed() >= STALLED
+        };
+        // The wait says to the peers that somebody stays.
+        while !self.wait_until(&[Need::Collective], &mut over, Some(ASLEEP)) {}
+        self.enter().p2p.set_stays(false);
+        if more {
+            // A wait that was over at once has not looked.
+            self.engine.poke(Context::User);
+        }
+    }
+}
+
+/// Somebody waits behind a pool of unexpected messages that has reached its limit.
+struct FullPool {
+    since: Instant,
+    freed: u64,
+}
+
+impl FullPool {
+    fn new(rank: &Rank) -> FullPool {
+        FullPool { since: Instant::now(), freed: rank.enter().p2p.unexpected_freed() }
+    }
+
+    /// Whether nobody has received anything from it for so long that nobody will.
+    fn is_stuck(&mut self, rank: &Rank) -> bool {
+        let freed = rank.enter().p2p.unexpected_freed();
+        if freed != self.freed {
+            *self = FullPool { since: Instant::now(), freed };
+        }
+        self.since.elapsed() >= STUCK
+    }
+}
