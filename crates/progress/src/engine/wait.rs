@@ -82,7 +82,7 @@ pub struct Looking<'a, W: Work> {
 impl<W: Work> Looking<'_, W> {
     /// Ends it after looks until `done()`, or nothing has been found for `ns` nanoseconds, at most `MEETINGS` times: ranks that post together meet
     /// then, and not in handlers. Where ranks may have to share a core, one look. Whether work is left, for which the caller goes on itself or
-    /// [has the rank come back](Entered::come_back): nobody else does.
+    /// [has the rank come back](super::Entered::come_back): nobody else does.
     #[must_use = "nobody comes back for what is left"]
     pub fn go_on(mut self, ns: u64, mut done: impl FnMut() -> bool) -> bool {
         let (meetings, ns) = if self.engine.config.yield_ns > 0 { (1, 0) } else { (MEETINGS, ns) };
