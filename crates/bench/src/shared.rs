@@ -128,16 +128,29 @@ pub fn sleep_until_ns(ns: u64) {
     {}
 }
 
+/// How many times a member of a barrier looks before it yields, and yields before it sleeps.
+const LOOKS: u32 = 200;
+const YIELDS: u32 = 50;
+
 /// A barrier in shared memory: word 0 counts arrivals, word 8 is the generation.
 pub struct Barrier<'a> {
     words: &'a [AtomicU64],
     members: u64,
+    looks: u32,
 }
 
 impl<'a> Barrier<'a> {
-    /// A barrier in 16 words.
-    pub fn new(words: &'a [AtomicU64], members: u64) -> Barrier<'a> {
-        Barrier { words, members }
+    /// A barrier in 16 words, whose members look so many times before they yield.
+    pub fn new(words: &'a [AtomicU64], members: u64, looks: u32) -> Barrier<'a> {
+        Barrier { words, members, looks }
+    }
+
+    /// How many times members look, if that is all they do: one at most where they are more than the machine's cores. Who has left would keep
+    /// the core from who has not, whose time is being taken.
+    pub fn looks(members: u64) -> u32 {
+        // SAFETY: no pointers.
+        let cores = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
+        if members > u64::try_from(cores).unwrap_or(1) { 1 } else { LOOKS }
     }
 
     /// Waits for all: first so that who is late costs the others no processor time, then, when all are awake, by
@@ -162,9 +175,9 @@ impl<'a> Barrier<'a> {
         let mut spins = 0u32;
         while generation.load(Ordering::Acquire) == now {
             spins += 1;
-            if spins < 200 {
+            if spins < self.looks {
                 std::hint::spin_loop();
-            } else if sleep && spins > 250 {
+            } else if sleep && spins > self.looks + YIELDS {
                 sleep_while(generation, now, Duration::from_secs(1));
             } else {
                 std::thread::yield_now();
@@ -192,7 +205,7 @@ mod tests {
         std::thread::scope(|s| {
             for _ in 0..3 {
                 s.spawn(|| {
-                    let barrier = Barrier::new(&region.words()[..16], 3);
+                    let barrier = Barrier::new(&region.words()[..16], 3, Barrier::looks(3));
                     for round in 0..200 {
                         region.words()[16].fetch_add(1, Ordering::Relaxed);
                         barrier.wait();

@@ -8,6 +8,7 @@ pub struct Group {
     me: u32,
     board: Option<u32>,
     choices: Option<Arc<Choices>>,
+    shares_cores: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -46,7 +47,7 @@ impl Group {
             Some(first) => Members::First(first),
             None => Members::Listed(ranks.into()),
         };
-        Group { ranks: members, me, board: None, choices: None }.checked()
+        Group { ranks: members, me, board: None, choices: None, shares_cores: false }.checked()
     }
 
     /// [`new`](Self::new), of a list that is kept, not copied.
@@ -54,7 +55,8 @@ impl Group {
     /// # Errors
     /// As [`new`](Self::new).
     pub fn shared(ranks: Arc<[u32]>, me: u32) -> Result<Group, Error> {
-        Group { ranks: Members::Listed(ranks), me, board: None, choices: None }.checked()
+        let ranks = Members::Listed(ranks);
+        Group { ranks, me, board: None, choices: None, shares_cores: false }.checked()
     }
 
     fn checked(self) -> Result<Group, Error> {
@@ -88,9 +90,21 @@ impl Group {
         self.choices.as_deref()
     }
 
+    /// The same group, whose ranks have fewer cores than they are, or not. All members say the same: their algorithms differ else.
+    #[must_use]
+    pub fn with_shared_cores(self, shares_cores: bool) -> Group {
+        Group { shares_cores, ..self }
+    }
+
+    /// Whether ranks have to take turns on cores.
+    #[inline]
+    pub fn shares_cores(&self) -> bool {
+        self.shares_cores
+    }
+
     /// Its members alone.
     pub(crate) fn members(&self) -> Group {
-        Group { ranks: self.ranks.clone(), me: self.me, board: None, choices: None }
+        Group { ranks: self.ranks.clone(), me: self.me, board: None, choices: None, shares_cores: false }
     }
 
     /// This process's rank.

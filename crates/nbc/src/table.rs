@@ -173,7 +173,10 @@ pub fn choose_for(arguments: &Arguments, group: &Group) -> &'static Algorithm {
     on_board
         .filter(|_| !arguments.has_user_operator())
         .filter(|a| a.restrictions.refusal(arguments, group.size()).is_none())
-        .unwrap_or_else(|| choose(arguments, group.size()))
+        .unwrap_or_else(|| match group.shares_cores() {
+            true => choose_sharing(arguments, group.size()),
+            false => choose(arguments, group.size()),
+        })
 }
 
 /// What the group's choices say, with its number in the [trace](crate::trace), if that can serve the call.
@@ -244,11 +247,51 @@ pub fn call_on_board(
     crate::board::call(chosen, arguments, group)
 }
 
-/// The algorithm that the library takes by itself where there is no board and nothing was measured.
+/// The algorithm that the library takes by itself where there is no board, nothing was measured, and each rank has a core.
 pub fn choose(arguments: &Arguments, ranks: u32) -> &'static Algorithm {
-    // The orders of magnitude at which MPICH and Open MPI switch too; `tocsin tune` measures better ones.
+    able_or_first(own(arguments, ranks), arguments, ranks)
+}
+
+/// [`choose`] where ranks [take turns on cores](Group::with_shared_cores).
+pub fn choose_sharing(arguments: &Arguments, ranks: u32) -> &'static Algorithm {
+    // What a rank waits for another for costs a turn, and nothing is gained by what several do at once: few rounds, and little that is
+    // passed on. As `tocsin tune` measured it with 4 and 8 ranks on 2 cores.
     let bytes = arguments.size_bytes();
     let name = match arguments.operation() {
+        _ if ranks <= 2 => own(arguments, ranks),
+        Operation::Ibcast | Operation::Iscatter | Operation::Igather => "linear",
+        // The root has a buffer for each of the others.
+        Operation::Ireduce if bytes <= 128 << 10 && ranks <= 16 => "linear",
+        Operation::IreduceScatter | Operation::IreduceScatterBlock if bytes < 64 << 10 => {
+            "reduce-then-scatter"
+        }
+        Operation::IreduceScatter | Operation::IreduceScatterBlock => "recursive-halving",
+        Operation::Iscan | Operation::Iexscan if bytes < 1 << 20 => "recursive-doubling",
+        Operation::Iallgather | Operation::Iallgatherv if bytes >= 32 << 10 => "linear",
+        Operation::Iallreduce if bytes < 1 << 20 => "reduce-bcast",
+        Operation::Iallreduce => "rabenseifner",
+        Operation::Ialltoall if bytes >= 4 << 10 => "linear",
+        _ => own(arguments, ranks),
+    };
+    able_or_first(name, arguments, ranks)
+}
+
+/// The algorithm of this name, if it can serve the call, else the first that can.
+fn able_or_first(name: &str, arguments: &Arguments, ranks: u32) -> &'static Algorithm {
+    let able =
+        |a: &&Algorithm| !a.restrictions.needs_board() && a.restrictions.refusal(arguments, ranks).is_none();
+    of(arguments.operation())
+        .find(|a| a.name == name)
+        .filter(able)
+        .or_else(|| of(arguments.operation()).find(able))
+        .unwrap_or(&ALGORITHMS[0])
+}
+
+/// The name of what is mostly the quickest where each rank has a core.
+fn own(arguments: &Arguments, ranks: u32) -> &'static str {
+    // The orders of magnitude at which MPICH and Open MPI switch too; `tocsin tune` measures better ones.
+    let bytes = arguments.size_bytes();
+    match arguments.operation() {
         Operation::Ibarrier => "dissemination",
         // Two ranks copy in and out at once by themselves, piece by piece.
         Operation::Ibcast if bytes >= 512 << 10 && ranks > 2 => "chain",
@@ -277,14 +320,7 @@ pub fn choose(arguments: &Arguments, ranks: u32) -> &'static Algorithm {
         Operation::Ialltoall if bytes <= 256 && ranks >= 8 => "bruck",
         Operation::Ialltoall if bytes <= 32 << 10 => "linear",
         Operation::Ialltoall => "pairwise",
-    };
-    let able =
-        |a: &&Algorithm| !a.restrictions.needs_board() && a.restrictions.refusal(arguments, ranks).is_none();
-    of(arguments.operation())
-        .find(|a| a.name == name)
-        .filter(able)
-        .or_else(|| of(arguments.operation()).find(able))
-        .unwrap_or(&ALGORITHMS[0])
+    }
 }
 
 /// What a schedule was compiled for.

@@ -271,6 +271,16 @@ impl Segment {
         first.map_or_else(|said| said == word, |_| true)
     }
 
+    /// How many cores the ranks have, together: what the first rank that asked has counted. All ranks hear the same, so that what they
+    /// choose by it is the same. 0 counts as 1. Handler-safe.
+    pub fn cores(&self, counted: u32) -> u32 {
+        let counted = counted.max(1);
+        // SYNC POINT: Relaxed: nothing but the word itself is used, and one exchange decides whose it is.
+        let first =
+            self.header().shared.cores.compare_exchange(0, counted, Ordering::Relaxed, Ordering::Relaxed);
+        first.map_or_else(|said| said, |_| counted)
+    }
+
     /// Wakes every rank that runs, whatever its attention says: after a death, a finalize or an abort.
     pub fn wake_all(&self) {
         for rank in 0..self.ranks() {

@@ -82,8 +82,10 @@ impl Comm {
         board: Option<u32>,
     ) -> Result<Comm, Error> {
         let refused = |e| crate::outcome::collective_error("split", e);
-        let mut group =
-            Group::new(members, me).map_err(refused)?.with_choices(rank.measured.choices(members.len()));
+        let mut group = Group::new(members, me)
+            .map_err(refused)?
+            .with_choices(rank.measured.choices(members.len()))
+            .with_shared_cores(rank.shares_cores);
         if let Some(index) = board {
             // Whoever says that it has memory: asked again, that takes next to nothing.
             let allocated = rank.segment.allocate_board(index);

@@ -17,7 +17,7 @@ use tocsin_sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use crate::BackendKind;
 use crate::boards::{Boards, Offer};
 use crate::bootstrap::{Place, segment_error};
-use crate::config::{Config, ProgressPlacement, Seat, progress_cpu};
+use crate::config::{Config, ProgressPlacement, Seat, cores_here, progress_cpu};
 use crate::error::Error;
 use crate::memory::publish_node;
 use crate::request::RawRequest;
@@ -46,6 +46,8 @@ pub(crate) struct Rank {
     pub(crate) boards: Arc<Boards>,
     /// What was measured of collectives.
     pub(crate) measured: Agreed,
+    /// Whether ranks take turns on cores: the same on all of them.
+    pub(crate) shares_cores: bool,
     parked: Mutex<Parked>,
 }
 
@@ -106,9 +108,8 @@ fn try_join(place: Place, config: &Config) -> Result<(Arc<Rank>, Bound), Error> 
     let measured = Agreed::new(config, kind, &segment, rank)?;
     let mut thresholds = config.thresholds(kind, ranks);
     // A rank that is bound may use one core, but the world has more.
-    let cores = cores.or_else(|| std::thread::available_parallelism().ok().map(Into::into)).unwrap_or(1);
-    let oversubscribed = ranks as usize > cores;
-    if oversubscribed {
+    let shares_cores = ranks > segment.cores(cores_here(cores));
+    if shares_cores {
         thresholds.share_cores();
     }
     transport.set_strategies(thresholds.strategies);
@@ -126,7 +127,7 @@ fn try_join(place: Place, config: &Config) -> Result<(Arc<Rank>, Bound), Error> 
         trace: events.clone(),
         ..EngineConfig::default()
     };
-    if oversubscribed {
+    if shares_cores {
         engine_config = engine_config.oversubscribed();
     }
     let blocked = Arc::new(AtomicBool::new(false));
@@ -170,6 +171,7 @@ fn try_join(place: Place, config: &Config) -> Result<(Arc<Rank>, Bound), Error> 
         next_context: AtomicU32::new(crate::comm::FIRST_CONTEXT),
         boards,
         measured,
+        shares_cores,
         parked: Mutex::default(),
     };
     let shared = Arc::new(shared);

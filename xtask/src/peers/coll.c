@@ -41,6 +41,9 @@ static struct shared *shared;
 static int rank, ranks;
 static char *out, *in;
 static uint64_t seed;
+// How often a rank in a barrier looks before it yields: where ranks are more than cores, who has left an operation and looked for long
+// would keep the core from who has not.
+static unsigned looks;
 
 static void fail(const char *what)
 {
@@ -50,6 +53,7 @@ static void fail(const char *what)
 
 static void share(void)
 {
+	looks = ranks > sysconf(_SC_NPROCESSORS_ONLN) ? 1 : 200;
 	char path[64] = "";
 	int fd = -1;
 	if (rank == 0) {
@@ -99,9 +103,9 @@ static void meet(int asleep)
 		return;
 	}
 	for (unsigned spins = 1; load(&shared->generation) == now; spins++) {
-		if (spins < 200)
+		if (spins < looks)
 			__builtin_ia32_pause();
-		else if (asleep && spins > 250)
+		else if (asleep && spins > looks + 50)
 			sleep_while(&shared->generation, now);
 		else
 			sched_yield();

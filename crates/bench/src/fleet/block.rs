@@ -194,12 +194,13 @@ impl Measured {
 pub(crate) struct Block {
     region: Region,
     ranks: u64,
+    looks: u32,
 }
 
 impl Block {
     pub(crate) fn create(ranks: u64) -> Result<Block, Error> {
         let words = RESULTS + ranks as usize * RESULT_WORDS + COPY_WORDS;
-        Ok(Block { region: Region::create(words)?, ranks })
+        Ok(Block { region: Region::create(words)?, ranks, looks: Barrier::looks(ranks) })
     }
 
     pub(crate) fn open(path: &str, ranks: u64) -> Result<Block, Error> {
@@ -207,7 +208,7 @@ impl Block {
         if region.words().len() != RESULTS + ranks as usize * RESULT_WORDS + COPY_WORDS {
             return Err(Error::Usage("`tocsin rank` is started by `tocsin bench` only".into()));
         }
-        Ok(Block { region, ranks })
+        Ok(Block { region, ranks, looks: Barrier::looks(ranks) })
     }
 
     pub(crate) fn path(&self) -> String {
@@ -219,7 +220,7 @@ impl Block {
     }
 
     pub(crate) fn barrier(&self) -> Barrier<'_> {
-        Barrier::new(&self.region.words()[BARRIER..BARRIER + 16], self.ranks)
+        Barrier::new(&self.region.words()[BARRIER..BARRIER + 16], self.ranks, self.looks)
     }
 
     pub(crate) fn copy_area(&self) -> &[AtomicU64] {

@@ -141,8 +141,9 @@ pub(super) fn measure(
         for &ranks in &wanted.ranks {
             let row = messages.and_then(|table| table.row(kind.of_library(), ranks));
             let eager_max = row.map_or(tocsin_world::DEFAULT_EAGER_MAX, |row| row.eager_max);
-            let mut world =
-                World::start(&super::plan(args, kind, ranks, crate::values::Lmt::Auto, eager_max)?)?;
+            let plan = super::plan(args, kind, ranks, crate::values::Lmt::Auto, eager_max)?;
+            let shares_cores = plan.config()?.shares_cores(ranks).map_err(Error::failed)?;
+            let mut world = World::start(&plan)?;
             let until = Instant::now() + left(end, worlds);
             worlds -= 1;
             let cells = wanted.cells(ranks);
@@ -154,7 +155,7 @@ pub(super) fn measure(
                     let time = left(until, cells_left);
                     cells_left -= 1;
                     bar.inc(1);
-                    let Some(mut race) = Race::new(op, bytes, ranks)? else { continue };
+                    let Some(mut race) = Race::new(op, bytes, ranks, shares_cores)? else { continue };
                     race.run(&mut world, wanted.rounds, time)?;
                     race.tell(&world, sink, &mut measured);
                     contests.push(race.contest());
@@ -204,7 +205,7 @@ struct Runner {
 
 impl Race {
     /// Of all that can serve it; `None`: there is nothing to choose.
-    fn new(op: Operation, bytes: u64, ranks: u32) -> Result<Option<Race>, Error> {
+    fn new(op: Operation, bytes: u64, ranks: u32, shares_cores: bool) -> Result<Option<Race>, Error> {
         with_arguments(op, bytes, 0, ranks, |arguments| {
             let able = |a: &&Algorithm| {
                 a.restrictions.refusal(arguments, ranks).is_none()
@@ -212,7 +213,7 @@ impl Race {
             };
             let runner = |algorithm| Runner { algorithm, times: Times::default(), ratios: Ratios::default() };
             let runners: Vec<Runner> = algorithms::of(op).filter(able).map(runner).collect();
-            let own = own(arguments, ranks, None)?;
+            let own = own(arguments, ranks, shares_cores, None)?;
             let own = runners.iter().position(|runner| std::ptr::eq(runner.algorithm, own));
             let from = arguments.size_bytes() as u64;
             let race = |own| Race { op, bytes, from, runners, own, count: PILOT_OPERATIONS };

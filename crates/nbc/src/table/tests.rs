@@ -277,13 +277,26 @@ fn the_table_is_well_formed() {
         assert_eq!(before, names.len());
         for ranks in [1, 2, 3, 8, 1000, 100_000] {
             for bytes in [0, 1, 1 << 12, 1 << 20, 1 << 27] {
-                let chosen = choose(&arguments(*operation, bytes, 0, false, 0, (&[], &[])), ranks);
-                assert_eq!(chosen.operation, *operation);
-                assert!(takes(chosen, ranks));
+                let arguments = arguments(*operation, bytes, 0, false, 0, (&[], &[]));
+                for chosen in [choose(&arguments, ranks), choose_sharing(&arguments, ranks)] {
+                    assert_eq!(chosen.operation, *operation);
+                    assert!(takes(chosen, ranks));
+                }
             }
         }
     }
     assert!("bcast".parse::<Operation>().unwrap_err().to_string().contains("ibcast"));
+}
+
+#[test]
+fn a_group_says_whether_its_ranks_share_cores() {
+    let bcast = Arguments::Ibcast { buffer: RECV as *mut u8, bytes: 1 << 20, root: 0 };
+    for (ranks, own, sharing) in [(2, "binomial", "binomial"), (4, "chain", "linear")] {
+        let all: Vec<u32> = (0..ranks).collect();
+        let group = Group::new(&all, 0).unwrap();
+        let name = |shares| choose_for(&bcast, &group.clone().with_shared_cores(shares)).name;
+        assert_eq!((name(false), name(true)), (own, sharing));
+    }
 }
 
 unsafe fn nothing(_: *const (), _: *const u8, _: *const u8, _: *mut u8, _: usize) {}

@@ -116,6 +116,16 @@ fn ranks_are_alike_or_hear_of_it() {
     assert!(none.agree(0) && none.agree(1) && !none.agree(2));
 }
 
+/// Ranks that are bound, or kept from some cores, count differently.
+#[test]
+fn the_first_rank_counts_the_cores() {
+    let first = Segment::create(2).unwrap();
+    let second = Segment::attach(first.fd().try_clone_to_owned().unwrap(), 2).unwrap();
+    assert_eq!((second.cores(4), first.cores(2), second.cores(0)), (4, 4, 4));
+    let none = Segment::create(1).unwrap();
+    assert_eq!((none.cores(0), none.cores(3)), (1, 1));
+}
+
 #[test]
 fn nobody_can_resize_a_segment() {
     let segment = Segment::create(2).unwrap();

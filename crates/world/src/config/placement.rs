@@ -46,6 +46,21 @@ impl Config {
             Ok(seats) => Ok(seats),
         }
     }
+
+    /// Whether `ranks` ranks of a world of this configuration take turns on cores, as far as this thread can tell: they are bound to
+    /// fewer, or it may use fewer.
+    ///
+    /// # Errors
+    /// As [`seats`](Self::seats).
+    pub fn shares_cores(&self, ranks: u32) -> Result<bool, Error> {
+        Ok(ranks > cores_here(cores_of(&self.seats(ranks)?)))
+    }
+}
+
+/// How many cores ranks have together: so many that they are bound to, or all that this thread may use.
+pub(crate) fn cores_here(bound: Option<usize>) -> u32 {
+    let cores = bound.or_else(|| std::thread::available_parallelism().ok().map(Into::into)).unwrap_or(1);
+    cores.try_into().unwrap_or(u32::MAX)
 }
 
 /// How many processors ranks that are bound share; `None`: some are not bound, and may run on all that this process may.
