@@ -44,12 +44,12 @@ use crossbeam_utils::CachePadded;
 use std::sync::{Arc, Mutex, PoisonError};
 use tocsin_doorbell::{Control, Own};
 use tocsin_sync::HandlerSafe;
-use tocsin_sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering, fence, fence_after_rmw, spin_loop};
-use tocsin_sync::clock::now_ns;
+use tocsin_sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering, fence, fence_after_rmw};
 use tocsin_sync::thread;
 
 mod credit;
 mod handler;
+mod patience;
 mod serve;
 mod spin;
 mod wait;
@@ -57,6 +57,7 @@ pub use wait::Looking;
 mod yields;
 
 use credit::Credit;
+use patience::Patience;
 use spin::Spin;
 use yields::Yields;
 
@@ -70,14 +71,6 @@ const USER_CONTINUE_NS: u64 = 5_000;
 /// thread itself, in a wait, or the peer in one. Long enough to interrupt nobody for that; short against the millisecond
 /// that both may compute.
 const UNFINISHED_NS: u64 = 200_000;
-/// Tries to leave in one stay at which a signal may be held back; each but the last may end in a pass.
-const PATIENT_TRIES: u32 = 4;
-const _: () = assert!(PATIENT_TRIES < USER_PASSES);
-/// How long a user's thread holds back signals: about what they take.
-const PATIENCE_NS: u64 = 5_000;
-/// What a signal takes of both ranks together, and what it takes to hold one back in vain.
-const PATIENCE_GAIN: u32 = 4;
-const PATIENCE_COST: u32 = 1;
 /// How long somebody who was rung may take to look before it is rung by other means.
 const REMIND_NS: u64 = tocsin_doorbell::MARK_LIFE_NS;
 
@@ -111,16 +104,8 @@ impl EngineConfig {
     /// spin for about what a sleep costs), then sleep.
     #[must_use]
     pub fn oversubscribed(self) -> Self {
-        EngineConfig { spin_ns: 5_000, yield_ns: 200_000, ..self }
+        EngineConfig { spin_ns: 5_000, yield_ns: 1_000_000, ..self }
     }
-}
-
-/// What is left of a thread's patience with those whom it would have to interrupt, in one stay.
-enum Patience {
-    Untried,
-    /// Until when, and for how many tries more.
-    Until(u64, u32),
-    Over,
 }
 
 /// One rank's engine. See the module.
@@ -196,7 +181,7 @@ impl<W: Work> Engine<W> {
             config,
             yields: Yields::new(),
             spin: Spin::new(),
-            patience: Credit::new(PATIENCE_GAIN, PATIENCE_COST),
+            patience: patience::credit(),
             unheard: AtomicBool::new(false),
             timer: AtomicU64::new(0),
         }
@@ -479,59 +464,6 @@ impl<W: Work> Engine<W> {
             self.remind();
         }
         left
-    }
-
-    /// Rings whom there is something to say to. But a user's thread that would have to interrupt somebody by signal holds that back for a
-    /// moment: who has posted something is mostly about to wait for it, and then looks by himself; as this thread does meanwhile,
-    /// whom others would have to interrupt. True: something has come for this rank meanwhile, and a pass is due, and another
-    /// call after it.
-    #[inline]
-    fn ring(&self, work: &mut W, patience: &mut Patience) -> bool {
-        if let Patience::Over = patience {
-            work.leave();
-            false
-        } else if work.leave_quietly() {
-            self.ring_patiently(work, patience)
-        } else {
-            if let Patience::Until(..) = patience {
-                self.patience.note(true);
-                *patience = Patience::Over;
-            }
-            false
-        }
-    }
-
-    #[cold]
-    fn ring_patiently(&self, work: &mut W, patience: &mut Patience) -> bool {
-        let (until, tries) = match patience {
-            Patience::Until(until, tries) => (*until, tries.saturating_sub(1)),
-            // On a crowded node the peer may want this core.
-            _ if self.config.yield_ns == 0 && self.patience.is_good() => {
-                (now_ns().saturating_add(PATIENCE_NS), PATIENT_TRIES)
-            }
-            _ => (0, 0),
-        };
-        *patience = Patience::Until(until, tries);
-        let (mut holds, mut came) = (true, false);
-        let in_time = |engine: &Self| now_ns() < until && !engine.token.is_requested();
-        if tries > 0 && in_time(self) {
-            self.own.begin_poll();
-            while holds && !work.work_left() && in_time(self) {
-                spin_loop();
-                holds = work.leave_quietly();
-            }
-            // What was published while this thread was seen looking was not announced to anybody: `end_poll` fences, look, and
-            // whatever is there has its pass.
-            self.own.end_poll();
-            came = work.work_left();
-        }
-        if holds && came && in_time(self) {
-            return true;
-        }
-        self.patience.note(!holds);
-        *patience = Patience::Over;
-        work.leave();
-        came
     }
 
     #[inline]

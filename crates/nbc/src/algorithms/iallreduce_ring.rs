@@ -4,13 +4,12 @@
 //! Block j sets out at rank j and goes once around, each rank adding its contribution on the right, so that it ends at
 //! rank j - 1 in the order j, j+1, ..., p-1, 0, ..., j-1. That is not rank order: the operator must be commutative.
 
-use super::reduction::{Call, Partial};
+use super::reduction::{Call, Partial, block};
 use crate::Error;
 use crate::builder::{ScheduleBuilder, StepId};
 use crate::order::{Combination, Shape, Share};
 use crate::schedule::ROUND_BITS;
 use crate::table::{Algorithm, Arguments, Operation, Restrictions};
-use std::ops::Range;
 
 pub(crate) const ALGORITHM: Algorithm = Algorithm {
     operation: Operation::Iallreduce,
@@ -21,13 +20,6 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     compile,
     order: Some(combination_order),
 };
-
-/// Elements of block `j` of `p`: sizes differ by at most one.
-fn block(count: usize, p: usize, j: usize) -> Range<usize> {
-    let (least, longer) = (count / p, count % p);
-    let start = j * least + j.min(longer);
-    start..start + least + usize::from(j < longer)
-}
 
 fn compile(arguments: &Arguments, b: &mut ScheduleBuilder) -> Result<(), Error> {
     let call = Call::new(arguments)?;

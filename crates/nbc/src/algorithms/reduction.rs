@@ -120,6 +120,13 @@ impl Call {
     }
 }
 
+/// Elements of block `j` of `p`: sizes differ by at most one.
+pub(super) fn block(count: usize, p: usize, j: usize) -> Range<usize> {
+    let (least, longer) = (count / p, count % p);
+    let start = j * least + j.min(longer);
+    start..start + least + usize::from(j < longer)
+}
+
 /// Where a rank's partial result stands.
 #[derive(Clone, Copy)]
 pub(super) struct Partial {

@@ -9,6 +9,9 @@
 //! [`LATE_NS`] or more; and of a wait that ended asleep after all, no more than the sleep, [`ASLEEP_NS`]: its yields have kept nobody
 //! from anything.
 //!
+//! Before a rank interrupts others, it yields likewise: those who only wait for a core enter the library by themselves then, which costs nobody
+//! a signal. If somebody computes on that core, the ring is late by a time slice: then [`GROWTH`] times as long has to pass, and so on.
+//!
 //! Nor does anything tell whether the message will come from a rank that runs, which takes a look of a microsecond, or from one
 //! that waits for this core, which is kept from it by that. A rank goes by what its last waits have met, as an adaptive lock does.
 
@@ -22,7 +25,9 @@ const SHORT_NS: u64 = 0;
 /// The same where it has paid: some times what a message and its answer take.
 const LONG_NS: u64 = 2_000;
 /// A core that comes back later than this was used for more than a look, nanoseconds: twice round a crowd's waiters.
-const LATE_NS: u64 = 100_000;
+const LATE_NS: u64 = 500_000;
+/// A core that comes back later than this was computed on, nanoseconds: most of a time slice. Who is to be interrupted computes, too, then.
+const SLICE_NS: u64 = 500_000;
 /// What it takes to go to sleep and be woken, nanoseconds.
 const ASLEEP_NS: u64 = 10_000;
 /// So many times as long as the last time has to pass before the next try, if it comes again.
@@ -40,10 +45,14 @@ const LOOK_COST: u32 = 4;
 pub(super) struct Yields {
     /// Since when it may yield again, on the clock of [`now_ns`].
     barred_until: AtomicU64,
+    /// Since when it may hold back rings for yields again.
+    rings_barred_until: AtomicU64,
     /// Of cores that came back late.
     late: Losses,
     /// Of waits that ended asleep.
     asleep: Losses,
+    /// Of cores that came back after a time slice.
+    slices: Losses,
     /// Looks that met their message.
     looks: Credit,
 }
@@ -51,14 +60,16 @@ pub(super) struct Yields {
 /// Losses of one kind.
 #[derive(Debug)]
 struct Losses {
+    /// How many times the first of several has to pass.
+    first: u64,
     /// How many times the last had to pass, and until when another is taken for the same again.
     times: AtomicU64,
     remembered_until: AtomicU64,
 }
 
 impl Losses {
-    fn new() -> Losses {
-        Losses { times: AtomicU64::new(0), remembered_until: AtomicU64::new(0) }
+    fn new(first: u64) -> Losses {
+        Losses { first, times: AtomicU64::new(0), remembered_until: AtomicU64::new(0) }
     }
 
     /// `lost` nanoseconds were lost until `now`: until when that bars yields.
@@ -67,7 +78,7 @@ impl Losses {
         let again = now < self.remembered_until.load(Ordering::Relaxed);
         let times = match again {
             true => self.times.load(Ordering::Relaxed).saturating_mul(GROWTH).min(REPAID),
-            false => 1,
+            false => self.first,
         };
         self.times.store(times, Ordering::Relaxed);
         let length = |times| lost.saturating_mul(times).min(BARRED_NS);
@@ -81,8 +92,10 @@ impl Yields {
     pub(super) fn new() -> Yields {
         Yields {
             barred_until: AtomicU64::new(0),
-            late: Losses::new(),
-            asleep: Losses::new(),
+            rings_barred_until: AtomicU64::new(0),
+            late: Losses::new(1),
+            asleep: Losses::new(1),
+            slices: Losses::new(GROWTH),
             looks: Credit::new(LOOK_GAIN, LOOK_COST),
         }
     }
@@ -90,6 +103,11 @@ impl Yields {
     pub(super) fn is_barred(&self, now: u64) -> bool {
         // SYNC POINT: Relaxed: see the type; so are all below.
         now < self.barred_until.load(Ordering::Relaxed)
+    }
+
+    /// Whether who would have to interrupt somebody should do that at once, and not yield first so that they come by themselves.
+    pub(super) fn is_ring_barred(&self, now: u64) -> bool {
+        now < self.rings_barred_until.load(Ordering::Relaxed)
     }
 
     /// A core came back `lost` nanoseconds late, at `now`.
@@ -117,6 +135,14 @@ impl Yields {
         self.looks.note(met);
     }
 
+    /// As if nothing had been lost yet.
+    #[cfg(test)]
+    pub(super) fn forget(&self) {
+        for until in [&self.barred_until, &self.rings_barred_until, &self.slices.remembered_until] {
+            until.store(0, Ordering::Relaxed);
+        }
+    }
+
     /// Yields once. False: the core came back late, and yields are barred.
     pub(super) fn give_way(&self, now: u64) -> bool {
         yield_now();
@@ -124,6 +150,9 @@ impl Yields {
         let away = back.saturating_sub(now);
         if away > LATE_NS {
             self.bar(back, away);
+        }
+        if away > SLICE_NS {
+            self.rings_barred_until.fetch_max(self.slices.note(back, away), Ordering::Relaxed);
         }
         away <= LATE_NS
     }
