@@ -3,14 +3,14 @@
 //! Among ranks that all wait for one another's next message a yield is quicker than a sleep and a wake, several times. Beside a rank
 //! that computes it is worse than both: the core comes back at the end of a time slice, milliseconds later, and all that time the
 //! waiter looks awake, so that nobody wakes it. Nothing tells beforehand which of the two it will be. So waiters yield
-//! until it has cost them something, and then not for as long as that, because it may have been a stranger or the host of a virtual
-//! machine, and a crowd waits for the one of them that does not yield. If it comes again soon, for [`GROWTH`] times as long each time, up to
+//! until it has cost them something, and then not for [`FIRST`] times as long as that: no longer, because it may have been a stranger or the
+//! host of a virtual machine, and a crowd waits for the one of them that does not yield. If it comes again soon, for [`GROWTH`] times as long each time, up to
 //! [`REPAID`] times, so that what keeps happening takes one part in [`REPAID`] of the time; each kind of loss by itself. It costs what a core was away for, if that was
 //! [`LATE_NS`] or more; and of a wait that ended asleep after all, no more than the sleep, [`ASLEEP_NS`]: its yields have kept nobody
 //! from anything.
 //!
 //! Before a rank interrupts others, it yields likewise: those who only wait for a core enter the library by themselves then, which costs nobody
-//! a signal. If somebody computes on that core, the ring is late by a time slice: then [`GROWTH`] times as long has to pass, and so on.
+//! a signal. If somebody computes on that core, the ring is late by a time slice, which bars both.
 //!
 //! Nor does anything tell whether the message will come from a rank that runs, which takes a look of a microsecond, or from one
 //! that waits for this core, which is kept from it by that. A rank goes by what its last waits have met, as an adaptive lock does.
@@ -24,12 +24,13 @@ use tocsin_sync::clock::now_ns;
 const SHORT_NS: u64 = 0;
 /// The same where it has paid: some times what a message and its answer take.
 const LONG_NS: u64 = 2_000;
-/// A core that comes back later than this was used for more than a look, nanoseconds: twice round a crowd's waiters.
+/// A core that comes back later than this was computed on, nanoseconds: longer than some waiters take who copy in their turns, less than a time slice.
 const LATE_NS: u64 = 500_000;
-/// A core that comes back later than this was computed on, nanoseconds: most of a time slice. Who is to be interrupted computes, too, then.
-const SLICE_NS: u64 = 500_000;
 /// What it takes to go to sleep and be woken, nanoseconds.
 const ASLEEP_NS: u64 = 10_000;
+/// So many times what a core was away for has to pass the first time: each of several waiters finds out by itself that somebody computes,
+/// and all wait for the one that does.
+const FIRST: u64 = 16;
 /// So many times as long as the last time has to pass before the next try, if it comes again.
 const GROWTH: u64 = 4;
 /// How many times what was lost has to pass before the next try at most.
@@ -51,8 +52,6 @@ pub(super) struct Yields {
     late: Losses,
     /// Of waits that ended asleep.
     asleep: Losses,
-    /// Of cores that came back after a time slice.
-    slices: Losses,
     /// Looks that met their message.
     looks: Credit,
 }
@@ -93,9 +92,8 @@ impl Yields {
         Yields {
             barred_until: AtomicU64::new(0),
             rings_barred_until: AtomicU64::new(0),
-            late: Losses::new(1),
+            late: Losses::new(FIRST),
             asleep: Losses::new(1),
-            slices: Losses::new(GROWTH),
             looks: Credit::new(LOOK_GAIN, LOOK_COST),
         }
     }
@@ -112,7 +110,9 @@ impl Yields {
 
     /// A core came back `lost` nanoseconds late, at `now`.
     fn bar(&self, now: u64, lost: u64) {
-        self.barred_until.fetch_max(self.late.note(now, lost), Ordering::Relaxed);
+        let until = self.late.note(now, lost);
+        self.barred_until.fetch_max(until, Ordering::Relaxed);
+        self.rings_barred_until.fetch_max(until, Ordering::Relaxed);
     }
 
     /// A wait that had yielded ended asleep at `now`.
@@ -138,7 +138,7 @@ impl Yields {
     /// As if nothing had been lost yet.
     #[cfg(test)]
     pub(super) fn forget(&self) {
-        for until in [&self.barred_until, &self.rings_barred_until, &self.slices.remembered_until] {
+        for until in [&self.barred_until, &self.rings_barred_until, &self.late.remembered_until] {
             until.store(0, Ordering::Relaxed);
         }
     }
@@ -150,9 +150,6 @@ impl Yields {
         let away = back.saturating_sub(now);
         if away > LATE_NS {
             self.bar(back, away);
-        }
-        if away > SLICE_NS {
-            self.rings_barred_until.fetch_max(self.slices.note(back, away), Ordering::Relaxed);
         }
         away <= LATE_NS
     }
@@ -167,7 +164,7 @@ mod tests {
         let yields = Yields::new();
         assert!(!yields.is_barred(0));
         let mut now = 5_000;
-        for times in [1, GROWTH, GROWTH * GROWTH, GROWTH * GROWTH * GROWTH, REPAID, REPAID] {
+        for times in [FIRST, FIRST * GROWTH, REPAID, REPAID] {
             yields.bar(now, 200);
             assert!(yields.is_barred(now));
             assert!(yields.is_barred(now + 200 * times - 1));
@@ -177,7 +174,7 @@ mod tests {
         // Long afterwards it is something else.
         now += 200 * REPAID;
         yields.bar(now, 200);
-        assert!(!yields.is_barred(now + 200));
+        assert!(!yields.is_barred(now + FIRST * 200));
         yields.bar(u64::MAX - 1, u64::MAX);
         assert!(yields.is_barred(u64::MAX - 1), "nothing wraps round");
     }
@@ -193,8 +190,8 @@ mod tests {
         }
         let away = 2 * LATE_NS;
         yields.bar(now, away);
-        assert!(yields.is_barred(now + away - 1));
-        assert!(!yields.is_barred(now + away));
+        assert!(yields.is_barred(now + FIRST * away - 1));
+        assert!(!yields.is_barred(now + FIRST * away));
     }
 
     #[test]
@@ -215,7 +212,7 @@ mod tests {
         let yields = Yields::new();
         yields.bar(1_000, 1_000);
         yields.bar(1_000, 1);
-        assert!(yields.is_barred(1_000 + 1_000 - 1), "the shorter one does not replace it");
+        assert!(yields.is_barred(1_000 + FIRST * 1_000 - 1), "the shorter one does not replace it");
         yields.bar(1_000, u64::MAX);
         assert!(yields.is_barred(1_000 + BARRED_NS - 1) && !yields.is_barred(1_000 + BARRED_NS));
     }
