@@ -26,6 +26,7 @@ mod kernel;
 mod list;
 mod options;
 mod patched;
+mod srat;
 mod tools;
 
 use apt::Archive;
@@ -160,6 +161,7 @@ fn select<'a>(list: &'a List, options: &Options) -> Result<Vec<Machine<'a>>, Str
             boot.cpus = options.cpus.unwrap_or(boot.cpus);
             boot.quantum = options.quantum.unwrap_or(boot.quantum);
             (boot.x2apic, boot.patched, boot.append) = (options.x2apic, patched, of.append.clone());
+            boot.nodes = of.nodes.min(boot.most_nodes());
             vec![Machine { boot, entries: of_boot(of) }]
         }
         None => of_kernel().map(|boot| Machine { boot: boot.clone(), entries: of_boot(boot) }).collect(),
@@ -279,7 +281,8 @@ fn guest(machine: &Machine<'_>, parts: &Parts, keep: bool) -> Result<Counts, Str
         names.insert(0, image::LOADS.to_owned());
         names.push(image::UNLOADS.to_owned());
     }
-    let expected = judge::Expected { cpus: boot.cpus, x2apic: boot.x2apic, entries: &names };
+    let expected =
+        judge::Expected { cpus: boot.cpus, x2apic: boot.x2apic, nodes: boot.nodes, entries: &names };
     let verdict = judge::judge(&ended.log, &expected, ended.stopped.as_deref());
 
     // All of a guest's lines together: others print, too.
@@ -296,7 +299,8 @@ fn guest(machine: &Machine<'_>, parts: &Parts, keep: bool) -> Result<Counts, Str
         }
     }
     let Counts { passed, failed } = verdict.counts;
-    let what = format!("{} CPUs, quantum {}", boot.cpus, boot.quantum);
+    let nodes = if boot.nodes > 1 { format!(" on {} nodes", boot.nodes) } else { String::new() };
+    let what = format!("{} CPUs{nodes}, quantum {}", boot.cpus, boot.quantum);
     let time = ended.time.as_secs_f64();
     out.push_str(&format!("--- guest {} ({what}): {passed} ok, {failed} bad, {time:.1} s", boot.name));
     if failed > 0 {

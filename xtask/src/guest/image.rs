@@ -12,7 +12,7 @@ use super::cpio::Archive as Cpio;
 use super::kernel::Built;
 use super::list::{Boot, Entry};
 use super::tools::Tools;
-use super::{cache, quietly, recipe};
+use super::{cache, quietly, recipe, srat};
 use crate::{Outcome, child};
 
 /// What Bochs needs of a kernel. The time stamp counter runs at 1/1000 of `ips` in bochsrc, whatever CPUID says; Bochs
@@ -116,6 +116,14 @@ fn initramfs(contents: &Contents<'_>, files: &BootFiles, to: &Path) -> Outcome {
         archive.directory(name).map_err(failed)?;
     }
     archive.device("dev/console", 5, 1).map_err(failed)?;
+    let boot = contents.boot;
+    if boot.nodes > 1 {
+        for name in srat::DIRECTORIES {
+            archive.directory(name).map_err(failed)?;
+        }
+        let table = srat::table(boot.nodes, boot.cpus, boot.memory());
+        archive.file(srat::FILE, &table).map_err(failed)?;
+    }
     archive.file("bin/busybox", &data(&files.dir.join("bin/busybox"))?).map_err(failed)?;
     archive.file("bin/quantum", &data(&contents.module.with_file_name(QUANTUM))?).map_err(failed)?;
     archive.file("init", &data(&recipe("init"))?).map_err(failed)?;

@@ -13,6 +13,8 @@ pub const MARK: &str = "@@tocsin ";
 pub struct Expected<'a> {
     pub cpus: u32,
     pub x2apic: bool,
+    /// NUMA nodes; of a single one nothing has to be shown, since a kernel without NUMA has none.
+    pub nodes: u32,
     /// Names of the entries, in order.
     pub entries: &'a [String],
 }
@@ -75,10 +77,13 @@ pub fn judge(log: &str, expected: &Expected<'_>, stopped: Option<&str>) -> Verdi
 fn machine(up: &str, expected: &Expected<'_>) -> Result<(), String> {
     let value = |name: &str| up.split(' ').find_map(|w| w.strip_prefix(name)?.strip_prefix('='));
     let apic = if expected.x2apic { "x2apic" } else { "xapic" };
-    match (value("cpus").and_then(|n| n.parse::<u32>().ok()), value("apic")) {
-        (Some(n), Some(mode)) if n == expected.cpus && mode == apic => Ok(()),
-        _ => Err(format!("wanted {} CPUs and {apic}, but it came up with {up}", expected.cpus)),
+    let number = |name: &str| value(name).and_then(|n| n.parse::<u32>().ok());
+    let nodes = expected.nodes == 1 || number("nodes") == Some(expected.nodes);
+    if number("cpus") == Some(expected.cpus) && value("apic") == Some(apic) && nodes {
+        return Ok(());
     }
+    let (cpus, nodes) = (expected.cpus, expected.nodes);
+    Err(format!("wanted {cpus} CPUs, {nodes} NUMA nodes and {apic}, but it came up with {up}"))
 }
 
 /// The lines that an entry printed, and how it ended: `None` when it did not.
@@ -208,11 +213,11 @@ fn result<'a>(line: &'a str, running: Option<&'a str>) -> Option<(&'a str, Optio
 mod tests {
     use super::*;
 
-    const UP: &str = "@@tocsin up release=6.1 cpus=2 apic=xapic\n";
+    const UP: &str = "@@tocsin up release=6.1 cpus=2 nodes=1 apic=xapic\n";
 
     fn of(log: &str, entries: &[&str], stopped: Option<&str>) -> Verdict {
         let entries: Vec<String> = entries.iter().map(|&e| e.to_owned()).collect();
-        judge(log, &Expected { cpus: 2, x2apic: false, entries: &entries }, stopped)
+        judge(log, &Expected { cpus: 2, x2apic: false, nodes: 1, entries: &entries }, stopped)
     }
 
     fn numbers(verdict: &Verdict) -> (u64, u64) {
@@ -327,6 +332,17 @@ mod tests {
             failures(&of(&log.replace("cpus=1", "cpus=2").replace("xapic", "x2apic"), &[], None))
                 .contains("xapic")
         );
+    }
+
+    #[test]
+    fn a_machine_of_other_nodes_is_a_failure() {
+        let boot = |log: &str, nodes| {
+            let expected = Expected { cpus: 2, x2apic: false, nodes, entries: &[] };
+            numbers(&judge(&format!("{log}@@tocsin done\n"), &expected, None)) == (1, 0)
+        };
+        let two = UP.replace("nodes=1", "nodes=2");
+        assert!(boot(&two, 2) && !boot(UP, 2) && boot(UP, 1));
+        assert!(boot(&UP.replace("nodes=1 ", ""), 1), "a kernel without NUMA");
     }
 
     #[test]

@@ -10,6 +10,8 @@ pub struct Boot {
     /// How many instructions a CPU runs before it is the next one's turn.
     pub quantum: u32,
     pub x2apic: bool,
+    /// NUMA nodes that its kernel is told of.
+    pub nodes: u32,
     /// Added to the kernel's command line.
     pub append: String,
     /// On the patched kernel, rather than on a stock one.
@@ -25,6 +27,7 @@ impl Boot {
             cpus: 2,
             quantum: 16,
             x2apic: false,
+            nodes: 1,
             append: String::new(),
             patched: false,
             unloaded: false,
@@ -36,6 +39,11 @@ impl Boot {
         if self.patched { 1024 } else { 512 }
     }
 
+    /// The emulated processors have second-level caches two by two, and a kernel complains of a cache on two nodes.
+    pub fn most_nodes(&self) -> u32 {
+        (self.cpus / 2).max(1)
+    }
+
     fn parse(words: &[&str]) -> Result<Boot, String> {
         let (name, settings) = words.split_first().ok_or("a boot wants a name")?;
         let mut boot = Boot::new(name);
@@ -45,6 +53,7 @@ impl Boot {
                 None if *word == "patched" => boot.patched = true,
                 None if *word == "unloaded" => boot.unloaded = true,
                 Some(("cpus", n)) => boot.cpus = number(n)?,
+                Some(("nodes", n)) => boot.nodes = number(n)?,
                 Some(("quantum", n)) => {
                     boot.quantum = number(n)?;
                     if boot.quantum > 32 {
@@ -57,6 +66,9 @@ impl Boot {
                 }
                 _ => return Err(format!("a boot has no setting {word}")),
             }
+        }
+        if boot.nodes > boot.most_nodes() {
+            return Err("a node wants two CPUs".to_owned());
         }
         Ok(boot)
     }
@@ -302,6 +314,7 @@ mod tests {
             "boot two cpus=0",
             "boot two quantum=33",
             "boot two colour=red",
+            "boot two cpus=2 nodes=2",
             "boot two\nboot two",
             "boot two\ntest p in=two seconds=1",
             "boot two\nlib p in=two",
@@ -319,5 +332,6 @@ mod tests {
     fn the_list_of_the_project_is_valid() {
         let list = List::parse(include_str!("../../../kernel-patches/guest/tests.txt")).expect("valid");
         assert!(list.boots.iter().any(|b| b.x2apic) && list.boots.iter().any(|b| b.cpus == 4));
+        assert!(list.boots.iter().any(|b| b.nodes == 2));
     }
 }

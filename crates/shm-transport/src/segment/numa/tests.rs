@@ -1,6 +1,6 @@
 //! What the kernel says of each page, on a machine of any number of nodes: all have one of them at least.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use tocsin_transport::{Transport, board::MEMBERS};
 
@@ -10,14 +10,19 @@ use crate::{BOARDS, ShmTransport};
 const PAGE: u64 = 4096;
 const MPOL_F_ADDR: libc::c_ulong = 2;
 
-/// A node that memory can be asked for; `None`, and why, where there is no such thing.
-fn a_node() -> Option<u32> {
-    // The last one: on a machine of several it is not the one where memory comes from by itself.
-    let found = (0..MOST).rev().find(|node| bind_refusal(*node).is_none());
-    if found.is_none() {
+/// The nodes that memory can be asked for, the last one first; none, and why, where there is no such thing.
+fn all_nodes() -> &'static [u32] {
+    static FOUND: OnceLock<Vec<u32>> = OnceLock::new();
+    let found = FOUND.get_or_init(|| (0..MOST).rev().filter(|node| bind_refusal(*node).is_none()).collect());
+    if found.is_empty() {
         println!("skipped: {}", bind_refusal(0).unwrap_or_default());
     }
     found
+}
+
+/// One of them: on a machine of several it is not the one where memory mostly comes from by itself.
+fn a_node() -> Option<u32> {
+    all_nodes().first().copied()
 }
 
 /// The policy of the page at an offset: the node that is preferred, `None` without a policy.
@@ -44,19 +49,21 @@ fn policy(segment: &Segment, offset: u64) -> Option<u32> {
     Some(node.expect("one node"))
 }
 
-/// The node on which the page at an offset lies. It is allocated.
-fn place(segment: &Segment, offset: u64) -> i32 {
-    let at = segment.at(offset);
-    // So that this process has the page, too.
-    // SAFETY: mapped and allocated; what another thread stores there meanwhile is of no interest.
-    unsafe { at.read_volatile() };
-    let (pages, mut status) = ([at], [i32::MIN]);
-    // SAFETY: both arrays have one entry; without nodes to move to the call only tells.
+/// The nodes on which the pages at these offsets lie. They are allocated.
+fn places(segment: &Segment, offsets: &[u64]) -> Vec<i32> {
+    let pages: Vec<*mut u8> = offsets.iter().map(|offset| segment.at(*offset)).collect();
+    for page in &pages {
+        // So that this process has the page, too.
+        // SAFETY: mapped and allocated; what another thread stores there meanwhile is of no interest.
+        unsafe { page.read_volatile() };
+    }
+    let mut status = vec![i32::MIN; pages.len()];
+    // SAFETY: both arrays have as many entries; without nodes to move to the call only tells.
     let answer = unsafe {
         libc::syscall(
             libc::SYS_move_pages,
             0 as libc::c_long,
-            1 as libc::c_ulong,
+            pages.len() as libc::c_ulong,
             pages.as_ptr(),
             std::ptr::null::<i32>(),
             status.as_mut_ptr(),
@@ -64,18 +71,19 @@ fn place(segment: &Segment, offset: u64) -> i32 {
         )
     };
     assert_eq!(answer, 0, "{}", io::Error::last_os_error());
-    status[0]
+    status
 }
 
 /// Each page of a part has the policy of that node, and lies there.
 fn lies(segment: &Segment, what: &str, (offset, bytes): (u64, u64), node: Option<u32>) {
     assert!(offset.is_multiple_of(PAGE) && bytes > 0 && bytes.is_multiple_of(PAGE), "{what}");
-    for at in (offset..offset + bytes).step_by(PAGE as usize) {
-        assert_eq!(policy(segment, at), node, "{what}, {} of {bytes} bytes", at - offset);
-        if let Some(node) = node {
-            // Its memory may be full, but not on a machine where tests run.
-            assert_eq!(place(segment, at), node as i32, "{what}, {} of {bytes} bytes", at - offset);
-        }
+    let pages: Vec<u64> = (offset..offset + bytes).step_by(PAGE as usize).collect();
+    for at in &pages {
+        assert_eq!(policy(segment, *at), node, "{what}, {} of {bytes} bytes", at - offset);
+    }
+    if let Some(node) = node {
+        // Its memory may be full, but not on a machine where tests run.
+        assert_eq!(places(segment, &pages), vec![node as i32; pages.len()], "{what}, page by page");
     }
 }
 
@@ -94,9 +102,11 @@ fn full(nodes: &[Option<u32>]) -> Arc<Segment> {
 
 #[test]
 fn every_page_lies_with_whom_it_is_for() {
-    let Some(node) = a_node() else { return };
-    // Who has none shows which of two ranks a page went by.
-    let nodes = [Some(node), None, Some(node), Some(node), None];
+    let all = all_nodes();
+    let Some(node) = all.first().copied() else { return };
+    // Who has none shows on machines of one node which of two ranks a page went by; on others, each pair of nodes is there both ways.
+    let another = all.get(1).copied().unwrap_or(node);
+    let nodes = [Some(node), None, Some(node), Some(another), None, Some(another)];
     let segment = full(&nodes);
     let other = Segment::attach(segment.fd().try_clone_to_owned().unwrap(), nodes.len() as u32).unwrap();
     // Through a mapping that nobody has said anything about, too.
@@ -171,6 +181,21 @@ fn a_rank_corrects_its_node() {
     ShmTransport::new(segment.clone(), 0).unwrap().connect(1).unwrap();
     lies(&segment, "to the first", segment.geometry().small_part(1, 0), None);
     lies(&segment, "to the second", segment.geometry().small_part(0, 1), Some(node));
+}
+
+#[test]
+fn what_has_a_place_stays_there() {
+    let all = all_nodes();
+    let [node, another, ..] = all else { return };
+    let segment = Arc::new(Segment::create_on(2, 0, &[Some(*node), Some(*another)]).unwrap());
+    let g = segment.geometry();
+    segment.set_node(0, Some(*another));
+    let (block, _) = g.rank_pages(0, 1);
+    assert_eq!((policy(&segment, block), places(&segment, &[block])), (Some(*node), vec![*node as i32]));
+    // What comes afterwards goes by where the rank is now.
+    ShmTransport::new(segment.clone(), 0).unwrap().prepare_long();
+    let (pool, bytes) = g.pool(0);
+    lies(&segment, "pool", (pool, bytes.into()), Some(*another));
 }
 
 #[test]
