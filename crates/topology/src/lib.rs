@@ -30,7 +30,7 @@ mod sys;
 
 pub use bind::{allowed_cpus, bind_thread, bind_thread_to_all};
 pub use error::Error;
-pub use memory::MemoryNodes;
+pub use memory::{MemoryNodes, NoChoice};
 pub use model::{Cache, CacheKind, Core, Discover, Node, Topology};
 pub use pairs::Distance;
 pub use policy::{Policy, placement};

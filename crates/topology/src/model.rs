@@ -1,9 +1,10 @@
 use crate::{Error, Synthetic, Sys};
+use std::collections::BTreeMap;
 
 /// The usable part of a machine: what the calling thread may run on.
 ///
 /// Cores are in topological order (package, then node, then core), so that neighbours in the list are neighbours
-/// on the machine.
+/// on the machine; where packages and nodes cross, as in some virtual machines, those of a node stay together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Topology {
     /// Where the description comes from, for example `/sys` or `synthetic numa:2 core:4 pu:1`.
@@ -124,7 +125,12 @@ impl Topology {
     }
 
     pub(crate) fn assemble(source: String, mut pus: Vec<Pu>, caches: Vec<Cache>) -> Topology {
-        pus.sort_by_key(|p| (p.package, p.node, p.core, p.cpu));
+        let mut first_package = BTreeMap::new();
+        for pu in &pus {
+            let first = first_package.entry(pu.node).or_insert(pu.package);
+            *first = pu.package.min(*first);
+        }
+        pus.sort_by_key(|p| (first_package.get(&p.node).copied(), p.node, p.package, p.core, p.cpu));
         let mut topology = Topology { source, cores: Vec::new(), nodes: Vec::new(), caches };
         let mut last = None;
         for pu in pus {

@@ -3,6 +3,8 @@
 
 use crate::model::Pu;
 use crate::{Cache, CacheKind, Discover, Error, Topology, allowed_cpus};
+use std::cell::OnceCell;
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -28,11 +30,28 @@ impl Sys {
         Sys { root: root.into(), only: Some(cpus) }
     }
 
-    fn node_of(&self, cpu_dir: &Path) -> usize {
-        let entries = fs::read_dir(cpu_dir).into_iter().flatten().flatten();
-        let names = entries.map(|e| e.file_name().to_string_lossy().into_owned());
-        names.filter_map(|n| n.strip_prefix("node")?.parse().ok()).next().unwrap_or(0)
+    /// The node of each processor that the nodes' own lists name: the same as [`node_in`] finds, but a container may show one without the
+    /// other.
+    fn nodes(&self) -> BTreeMap<usize, usize> {
+        let dir = self.root.join("node");
+        let cpus = |node: &usize| read(&dir.join(format!("node{node}/cpulist"))).and_then(|text| list(&text));
+        let of_node = |node: usize| cpus(&node).unwrap_or_default().into_iter().map(move |cpu| (cpu, node));
+        numbered(&dir, "node").into_iter().flat_map(of_node).collect()
     }
+}
+
+/// The node that a processor's directory has a link to.
+fn node_in(cpu_dir: &Path) -> Option<usize> {
+    numbered(cpu_dir, "node").into_iter().next()
+}
+
+/// The numbers of what a directory has of names such as `node3`, ascending.
+fn numbered(dir: &Path, prefix: &str) -> Vec<usize> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    let names = entries.map(|e| e.file_name().to_string_lossy().into_owned());
+    let mut numbers: Vec<usize> = names.filter_map(|n| n.strip_prefix(prefix)?.parse().ok()).collect();
+    numbers.sort_unstable();
+    numbers
 }
 
 impl Discover for Sys {
@@ -43,6 +62,7 @@ impl Discover for Sys {
         };
         let mut pus = Vec::with_capacity(usable.len());
         let mut caches: Vec<Cache> = Vec::new();
+        let nodes = OnceCell::new();
         for &cpu in &usable {
             let dir = self.root.join(format!("cpu/cpu{cpu}"));
             // The first hardware thread of a core names it: `core_id` repeats in every die and package. It is taken
@@ -53,7 +73,8 @@ impl Discover for Sys {
                 .unwrap_or_default();
             let core = siblings.first().copied().unwrap_or(cpu);
             let package = number(&dir.join("topology/physical_package_id")).unwrap_or(0);
-            pus.push(Pu { cpu, package, node: self.node_of(&dir), core });
+            let node = node_in(&dir).or_else(|| nodes.get_or_init(|| self.nodes()).get(&cpu).copied());
+            pus.push(Pu { cpu, package, node: node.unwrap_or(0), core });
             // A cache is reported by each of its sharers; the first usable one records it.
             for index in 0.. {
                 let Some(cache) = cache(&dir.join(format!("cache/index{index}")), &usable) else {

@@ -44,10 +44,8 @@ fn publish(segment: &Segment, rank: u32, real: impl FnOnce() -> Option<u32>) {
 /// Why the memory that bound ranks share is not placed on their NUMA nodes here; `None` if it is. User threads only.
 pub fn placement_refusal() -> Option<String> {
     let machine = MemoryNodes::machine();
-    if machine.numbers().next().is_none() {
-        return Some("one NUMA node, so that there is nothing to choose".into());
-    }
-    machine.numbers().find_map(bind_refusal)
+    let none = machine.no_choice().map(ToString::to_string);
+    none.or_else(|| machine.numbers().find_map(bind_refusal))
 }
 
 #[cfg(test)]
@@ -90,7 +88,7 @@ mod tests {
 
     #[test]
     fn machines_of_one_node_have_none() {
-        assert_eq!(nodes_of(&[seat(Some(0)); 2], MemoryNodes::default), [None, None]);
+        assert_eq!(nodes_of(&[seat(Some(0)); 2], || MemoryNodes::at("/nonexistent")), [None, None]);
     }
 
     #[test]

@@ -4,7 +4,8 @@
 //! start, of the host. So whoever makes a segment says on which node each rank runs, the ranks correct that when they join, and
 //! what is allocated for a rank is given a policy before. A policy is a wish (`MPOL_PREFERRED`): where the node has no memory left, the
 //! kernel takes another's. Where nobody has a node (ranks that are not bound, machines of one node) nothing here makes a system call, and
-//! where the kernel refuses, memory lies as without.
+//! where the kernel refuses, memory lies as without. A rank's node is the nearest that has memory, not always its processor's own:
+//! the kernel refuses to prefer one that has none, or that the process's cpuset leaves out.
 //!
 //! Who is near what, and why:
 //! - A pair's lanes, its Bulk, and the records and the publication that share pages with Bulk's slots: their **receiver**. It waits for
