@@ -56,11 +56,12 @@ pub(super) fn start(
         command.stdin(Stdio::null());
     }
     let inherited = theirs.as_raw_fd();
-    let set = seat.cpu.and_then(cpu_set);
+    let set = seat.cpu.map(cpu_set);
     let unblock = launch.forward_signals;
     // SAFETY: - between fork and exec only prctl, getppid, pthread_sigmask, fcntl, sched_setaffinity and _exit
     //           are called, all
     //           async-signal-safe; nothing is allocated.
+    //         - the mask is as long as the call is told.
     unsafe {
         command.pre_exec(move || {
             if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 {
@@ -78,7 +79,7 @@ pub(super) fn start(
             }
             if let Some(set) = &set {
                 // Placement is a wish, never a reason to fail.
-                libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), set);
+                libc::sched_setaffinity(0, size_of_val(set.as_slice()), set.as_ptr().cast());
             }
             Ok(())
         });
@@ -89,14 +90,23 @@ pub(super) fn start(
     Ok((child, lifeline))
 }
 
-fn cpu_set(cpu: usize) -> Option<libc::cpu_set_t> {
-    if cpu >= libc::CPU_SETSIZE as usize {
-        return None;
+/// An affinity mask of one processor. As long as it has to be: a `cpu_set_t` has room for 1024.
+fn cpu_set(cpu: usize) -> Vec<u64> {
+    let mut set = vec![0; cpu / 64 + 1];
+    if let Some(word) = set.last_mut() {
+        *word = 1 << (cpu % 64);
     }
-    // SAFETY: - a cpu_set_t is plain bits, and `cpu` lies inside it.
-    unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        libc::CPU_SET(cpu, &mut set);
-        Some(set)
+    set
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mask_has_one_processor_whatever_its_number() {
+        assert_eq!((cpu_set(0), cpu_set(63), cpu_set(64)), (vec![1], vec![1 << 63], vec![0, 1]));
+        let far = cpu_set(1500);
+        assert_eq!((far.len(), far[23], far.iter().map(|word| word.count_ones()).sum()), (24, 1 << 28, 1u32));
     }
 }
