@@ -5,6 +5,8 @@
 //! The program is the command itself when it is called like one: ranks and receivers are this program again.
 #![allow(clippy::unwrap_used)] // a test; clippy knows one by its harness, and this one has its own
 
+mod placed;
+
 use clap::Parser;
 use serde_json::Value;
 use std::process::{Command, ExitCode};
@@ -23,12 +25,22 @@ const TESTS: &[Test] = &[
     ("a_late_rank_holds_nobody_up", late_rank),
     ("notifications_in_ticks", ticks),
     ("latency_of_every_mechanism", latency),
+    ("ranks_and_memory_are_where_they_are_planned", placed::test),
 ];
 
 fn main() -> ExitCode {
     let first = std::env::args().nth(1).unwrap_or_default();
-    if ["bench", "rank", "peer", "info"].contains(&first.as_str()) {
-        return tocsin_bench::run(&Cli::parse());
+    match first.as_str() {
+        "bench" | "rank" | "peer" | "info" | "plan" | "run" => return tocsin_bench::run(&Cli::parse()),
+        "rank-placed" => {
+            placed::process();
+            return ExitCode::SUCCESS;
+        }
+        "threads-placed" => {
+            placed::threads();
+            return ExitCode::SUCCESS;
+        }
+        _ => {}
     }
     let uintr = tocsin_uintr_sys::why_not().is_none();
     let required = std::env::var_os("TOCSIN_TEST_UINTR_REQUIRED").is_some_and(|v| v == "1");
@@ -55,8 +67,15 @@ fn main() -> ExitCode {
 
 /// The rows of a command line that must succeed.
 fn rows(line: &str) -> Result<Vec<Value>, String> {
+    rows_with(line, &[])
+}
+
+/// The same with variables in the environment.
+fn rows_with(line: &str, variables: &[(&str, &str)]) -> Result<Vec<Value>, String> {
     let program = std::env::current_exe().map_err(|e| e.to_string())?;
-    let out = Command::new(program).args(line.split(' ')).output().map_err(|e| e.to_string())?;
+    let mut command = Command::new(program);
+    command.args(line.split_whitespace()).envs(variables.iter().copied());
+    let out = command.output().map_err(|e| e.to_string())?;
     let text = String::from_utf8_lossy(&out.stdout);
     if !out.status.success() {
         return Err(format!("{line}: {}: {text}{}", out.status, String::from_utf8_lossy(&out.stderr)));

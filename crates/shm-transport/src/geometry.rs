@@ -231,8 +231,8 @@ impl Geometry {
         self.rank_blocks + rank * PAGE + rank % BLOCK_PLACES * BLOCK_STEP
     }
 
-    /// Offset and length of the pages of the blocks of the ranks from `first` to before `end`.
-    pub(crate) fn rank_pages(&self, first: u32, end: u32) -> (u64, u64) {
+    /// Offset and length of the pages of the blocks of the ranks from `first` to before `end`, which are there.
+    pub fn rank_pages(&self, first: u32, end: u32) -> (u64, u64) {
         (self.rank_blocks + u64::from(first) * PAGE, u64::from(end.saturating_sub(first)) * PAGE)
     }
 
@@ -241,13 +241,13 @@ impl Geometry {
         self.pair_areas + (u64::from(from) * u64::from(self.ranks) + u64::from(to)) * self.pair_bytes
     }
 
-    /// Offset and length of what Eager, Coll and Control of an ordered pair need.
-    pub(crate) fn small_part(&self, from: u32, to: u32) -> (u64, u64) {
+    /// Offset and length of what Eager, Coll and Control of an ordered pair of ranks need.
+    pub fn small_part(&self, from: u32, to: u32) -> (u64, u64) {
         (self.pair(from, to), self.bulk)
     }
 
-    /// Offset and length of what Bulk of an ordered pair needs beyond that.
-    pub(crate) fn bulk_part(&self, from: u32, to: u32) -> (u64, u64) {
+    /// Offset and length of what Bulk, records of single copies and the published receive of an ordered pair need beyond that.
+    pub fn bulk_part(&self, from: u32, to: u32) -> (u64, u64) {
         (self.pair(from, to) + self.bulk, self.pair_bytes - self.bulk)
     }
 
@@ -257,8 +257,8 @@ impl Geometry {
         self.pair(from, to) + self.bulk + u64::from(slot) * RECORD
     }
 
-    /// Offset and length of a rank's pool.
-    pub(crate) fn pool(&self, rank: u32) -> (u64, u32) {
+    /// Offset and length in bytes of a rank's pool.
+    pub fn pool(&self, rank: u32) -> (u64, u32) {
         (self.pools + u64::from(rank) * u64::from(self.pool_bytes), self.pool_bytes)
     }
 
