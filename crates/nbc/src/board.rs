@@ -163,53 +163,65 @@ impl Call {
         Look::Ready
     }
 
-    /// Makes the result of the parts, which are there. Bytes copied and combined.
+    /// Bytes that [`make`](Self::make) copies and combines, at most [`MOST`].
+    pub(crate) fn work(&self, board: &Board) -> usize {
+        let (me, members) = (board.me(), board.members());
+        match self.then {
+            Use::Barrier => 0,
+            Use::Bcast { root } => {
+                if root as usize == me {
+                    0
+                } else {
+                    self.size()
+                }
+            }
+            Use::Reduce { root: Some(root), .. } if root as usize != me => 0,
+            Use::Alltoall { block } => members.wrapping_mul(block),
+            Use::Allgather | Use::Reduce { .. } => members.wrapping_mul(self.bytes),
+        }
+    }
+
+    /// What all ranks say that the size is.
+    fn size(&self) -> usize {
+        (self.about & 0xffff_ffff) as usize
+    }
+
+    /// Makes the result of the parts, which are there.
     ///
     /// # Safety
     /// The result's memory is writable, as long as the arguments say, and nobody else uses it. `scratch` is writable for
     /// [`ROOM`].
-    pub(crate) unsafe fn make(
-        &self,
-        board: &Board,
-        number: u32,
-        scratch: *mut u8,
-    ) -> Result<usize, Panicked> {
+    pub(crate) unsafe fn make(&self, board: &Board, number: u32, scratch: *mut u8) -> Result<(), Panicked> {
         let (me, members) = (board.me(), board.members());
         // SAFETY: - `to` is as long as the reads below: the caller's promise; the sizes are this rank's own, not read.
         unsafe {
             match self.then {
-                Use::Barrier => Ok(0),
-                Use::Bcast { root } if root as usize == me => Ok(0),
-                Use::Bcast { root } => {
-                    let bytes = (self.about & 0xffff_ffff) as usize;
-                    board.read(root as usize, number, 0, self.to, bytes);
-                    Ok(bytes)
-                }
+                Use::Barrier => {}
+                Use::Bcast { root } if root as usize == me => {}
+                Use::Bcast { root } => board.read(root as usize, number, 0, self.to, self.size()),
                 Use::Allgather => {
                     for member in 0..members {
                         let to = self.to.wrapping_add(member.wrapping_mul(self.bytes));
                         board.read(member, number, 0, to, self.bytes);
                     }
-                    Ok(members.wrapping_mul(self.bytes))
                 }
                 Use::Alltoall { block } => {
                     for member in 0..members {
                         let to = self.to.wrapping_add(member.wrapping_mul(block));
                         board.read(member, number, me.wrapping_mul(block), to, block);
                     }
-                    Ok(members.wrapping_mul(block))
                 }
-                Use::Reduce { root: Some(root), .. } if root as usize != me => Ok(0),
+                Use::Reduce { root: Some(root), .. } if root as usize != me => {}
                 Use::Reduce { count, operator, .. } => {
                     board.read(0, number, 0, self.to, self.bytes);
                     for member in 1..members {
                         board.read(member, number, 0, scratch, self.bytes);
                         operator.combine(self.to, scratch, self.to, count)?;
                     }
-                    Ok(members.wrapping_mul(self.bytes))
                 }
             }
         }
+        Ok(())
     }
 
     /// Whether a handler may make the result.

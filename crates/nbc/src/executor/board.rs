@@ -16,7 +16,7 @@ use super::run::record_end;
 use super::seat::{Place, active_mut, has_room};
 use super::{Active, Nbc, Stage, failed_member, record_start};
 use crate::Error;
-use crate::board::{Call, Look};
+use crate::board::{Call, Look, MOST};
 use crate::messages::Messages;
 use crate::schedule::NONE;
 use tocsin_progress::budget::{Budget, Context, Pass};
@@ -35,7 +35,8 @@ pub enum Posted {
 enum First {
     /// There is none, or it waits.
     Waits,
-    Ready(Id),
+    /// All parts are there, of which so many bytes are read.
+    Ready(Id, usize),
     /// A user operator, in a handler.
     Deferred,
     Wrong(Id, Outcome),
@@ -248,8 +249,10 @@ impl Nbc {
                     let (id, outcome) = self.in_vain(messages, at).unwrap_or((id, outcome));
                     self.end(id, outcome);
                 }
-                First::Ready(id) => {
-                    if budget.exhausted() {
+                First::Ready(id, bytes) => {
+                    // The result is made in one piece: it waits for a fresh budget.
+                    let left = budget.bytes_left();
+                    if budget.exhausted() || bytes > left && left < MOST {
                         return Pass::More;
                     }
                     budget.begin();
@@ -293,7 +296,7 @@ impl Nbc {
             Look::Ready if super::is_handler(context) && !call.is_handler_safe(seat.board.me()) => {
                 First::Deferred
             }
-            Look::Ready => First::Ready(id),
+            Look::Ready => First::Ready(id, call.work(&seat.board)),
             Look::Wrong(member) => First::Wrong(id, seat.blame(member, telling)),
         }
     }
@@ -442,7 +445,7 @@ impl Nbc {
             return true;
         };
         let at = active.place.at;
-        if let First::Ready(id) = self.first_of(at, Context::User) {
+        if let First::Ready(id, _) = self.first_of(at, Context::User) {
             self.make(id, at, &mut Budget::user());
             return true;
         }

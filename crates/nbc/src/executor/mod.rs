@@ -12,6 +12,7 @@ mod kept;
 mod list;
 mod run;
 mod seat;
+mod slices;
 mod tenancy;
 
 use crate::board::Call;
@@ -529,6 +530,3 @@ fn failed_member<M: Messages>(messages: &M, group: &Group) -> Option<Outcome> {
 const fn is_handler(context: Context) -> bool {
     matches!(context, Context::Handler)
 }
-
-#[cfg(test)]
-mod tests;

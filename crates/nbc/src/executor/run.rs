@@ -2,13 +2,12 @@
 //! by its budget, an end by the schedule's number of steps, a failure by the number of schedules and their members.
 
 use super::list::Link;
+use super::slices::{Step, copy, reduce, spread};
 use super::{Nbc, Stage, failed_member, is_handler};
 use crate::Group;
-use crate::kernels::Panicked;
 use crate::messages::{Envelope, Messages};
-use crate::schedule::{Kind, NONE, Pieces, Schedule, Status, tag};
+use crate::schedule::{Kind, NONE, Schedule, Status, tag};
 use crate::trace::{self, Ended, Stepped};
-use tocsin_p2p::{ConstBuf, Layout, MutBuf};
 use tocsin_progress::Trace;
 use tocsin_progress::budget::{Budget, Context, Pass};
 use tocsin_progress::completion::{Code, Outcome};
@@ -26,18 +25,6 @@ fn cookie(slot: u32, run: u16, step: u32) -> u64 {
         | (u64::from(run) & RUN_MASK) << 48
         | (u64::from(slot) & INDEX_MASK) << 24
         | u64::from(step) & INDEX_MASK
-}
-
-/// What came of a step.
-enum Step {
-    /// Done; its dependants may be ready.
-    Done,
-    /// With the layer below, or put aside.
-    Away,
-    /// The budget ended in the middle of it.
-    Sliced,
-    /// The schedule fails.
-    Failed(Outcome),
 }
 
 impl Nbc {
@@ -360,118 +347,4 @@ fn record_step(trace: &Trace, step: &crate::schedule::Step, begun: u64, instance
     let (kind, peer, bytes) = trace::describe(step);
     let [a, b] = Stepped { instance, algorithm, peer, bytes, took: now.saturating_sub(begun) }.words();
     trace.record_at(now, kind, a, b);
-}
-
-/// As much of a copy as the budget allows, at least a byte.
-fn copy(from: *const u8, to: *mut u8, bytes: usize, done: &mut usize, budget: &mut Budget) -> Step {
-    let left = bytes.saturating_sub(*done);
-    let now = left.min(budget.bytes_left().max(1));
-    // SAFETY: - done + now <= bytes, and the step's ranges are valid for `bytes` and apart: promised to `post`, checked by
-    //           the builder
-    //         - nobody else uses them now: dependencies of the algorithm.
-    unsafe { std::ptr::copy_nonoverlapping(from.add(*done), to.add(*done), now) };
-    budget.take_bytes(now);
-    *done = done.saturating_add(now);
-    if now == left { Step::Done } else { Step::Sliced }
-}
-
-/// Bytes that a piece touches at least, and is charged for.
-const CACHE_LINE: usize = 64;
-
-/// As much of a copy from or to pieces as the budget allows, at least a byte, or a piece of less than a cache line.
-fn spread(kind: &Kind, done: &mut usize, budget: &mut Budget) -> Step {
-    let (Kind::Pack { pieces, bytes, .. } | Kind::Unpack { pieces, bytes, .. }) = *kind else {
-        return Step::Done;
-    };
-    let left = bytes.saturating_sub(*done);
-    let Pieces { length, stride } = pieces;
-    let (now, charge) = match budget.bytes_left() {
-        room if length >= CACHE_LINE => {
-            let now = left.min(room.max(1));
-            (now, now)
-        }
-        room => {
-            let now = left.min((room / CACHE_LINE).max(1).saturating_mul(length));
-            (now, now.div_ceil(length.max(1)).saturating_mul(CACHE_LINE))
-        }
-    };
-    // Not negative: the block ends within the address space, as `span` has seen.
-    let layout =
-        Layout::Strided { block: length, stride: stride as isize, count: bytes.div_ceil(length.max(1)) };
-    // SAFETY: - done + now <= bytes, and the step's pieces and its run, of `bytes` each, are valid and apart: promised to
-    //           `post`, checked by the builder
-    //         - nobody else uses them now: dependencies of the algorithm.
-    unsafe {
-        match *kind {
-            Kind::Pack { from, to, .. } => ConstBuf { base: from, layout }.pack(*done, now, to.add(*done)),
-            Kind::Unpack { from, to, .. } => MutBuf { base: to, layout }.unpack(*done, now, from.add(*done)),
-            _ => {}
-        }
-    }
-    budget.take_bytes(charge);
-    *done = done.saturating_add(now);
-    if now == left { Step::Done } else { Step::Sliced }
-}
-
-/// As much of a reduction as the budget allows, at least an element.
-fn reduce(kind: &Kind, done: &mut usize, budget: &mut Budget) -> Step {
-    let Kind::Reduce { left, right, out, count, operator } = *kind else { return Step::Done };
-    let size = operator.size().max(1);
-    let elements = count.saturating_sub(*done);
-    let now = elements.min((budget.bytes_left() / size).max(1));
-    let offset = done.saturating_mul(size);
-    // SAFETY: - done + now <= count, and the step's operands are valid for `count` elements: promised to `post`
-    //         - `out` equals an operand or is apart from it: checked by the builder
-    //         - nobody else uses them now: dependencies of the algorithm.
-    let combined = unsafe { operator.combine(left.add(offset), right.add(offset), out.add(offset), now) };
-    budget.take_bytes(now.saturating_mul(size));
-    *done = done.saturating_add(now);
-    match combined {
-        Err(Panicked) => Step::Failed(Outcome { code: Code::UserOperatorPanicked, ..Outcome::default() }),
-        Ok(()) if now == elements => Step::Done,
-        Ok(()) => Step::Sliced,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Entries of a handler that a copy takes.
-    fn entries(kind: &Kind, pieces_at_most: usize, length: usize) -> usize {
-        let mut done = 0;
-        for entry in 1.. {
-            let mut budget = Budget::limited(Context::Handler, 32, 64 << 10);
-            let before = done;
-            let step = spread(kind, &mut done, &mut budget);
-            assert!(done - before <= pieces_at_most * length);
-            match step {
-                Step::Done => return entry,
-                Step::Sliced => assert_eq!(budget.bytes_left(), 0),
-                Step::Away | Step::Failed(_) => unreachable!(),
-            }
-        }
-        0
-    }
-
-    #[test]
-    fn a_handler_touches_as_many_cache_lines_whatever_the_pieces_are() {
-        for (length, expected, at_most) in [(3, 5, 1024), (64, 5, 1024), (100, 8, 656)] {
-            let (count, stride) = (5000, length + 9);
-            // The last piece is a byte shorter.
-            let bytes = length * count - 1;
-            let spread_out: Vec<u8> = (0..stride * count).map(|i| (i % 251) as u8).collect();
-            let (mut run, mut back) = (vec![0u8; bytes], vec![0u8; stride * count]);
-            let pieces = Pieces { length, stride };
-            let (from, to) = (spread_out.as_ptr(), run.as_mut_ptr());
-            assert_eq!(entries(&Kind::Pack { from, pieces, to, bytes }, at_most, length), expected);
-            let at = |i: usize| i / length * stride + i % length;
-            assert!(run.iter().enumerate().all(|(i, byte)| *byte == spread_out[at(i)]));
-            let (from, to) = (run.as_ptr(), back.as_mut_ptr());
-            assert_eq!(entries(&Kind::Unpack { from, to, pieces, bytes }, at_most, length), expected);
-            let mut right = vec![0u8; stride * count];
-            (0..bytes).for_each(|i| right[at(i)] = spread_out[at(i)]);
-            assert_eq!(back, right);
-        }
-    }
 }

@@ -151,7 +151,7 @@ impl Seat {
             self.board.note_done_with_all(number);
         }
         match made {
-            Ok(bytes) => (bytes, Outcome::default()),
+            Ok(()) => (call.work(&self.board), Outcome::default()),
             Err(_panicked) => (0, Outcome { code: Code::UserOperatorPanicked, ..Outcome::default() }),
         }
     }

@@ -20,6 +20,9 @@ thread_local! {
     static IN_HANDLER: Cell<bool> = const { Cell::new(false) };
 }
 
+/// What a step copies or combines at least: a short piece of a block, or an element.
+const LEAST: usize = 64;
+
 /// When the steps of a kind began that a trace says are done.
 pub fn steps(trace: &Trace, kind: &str) -> Vec<u64> {
     let at = STEPS.iter().position(|name| *name == kind).unwrap() as u16;
@@ -359,7 +362,10 @@ impl<L: Lower> Machine<L> {
         let scope = (context == Context::Handler).then(L::scope);
         IN_HANDLER.set(context == Context::Handler);
         let below = lower.pump(&mut budget);
+        let (before, left) = (nbc.copied().handler, budget.bytes_left());
         let pass = nbc.progress(lower, &mut budget);
+        let copied = (nbc.copied().handler - before) as usize;
+        assert!(copied < left + LEAST, "{copied} bytes in a handler that had {left} left");
         nbc.announce(lower);
         lower.after();
         IN_HANDLER.set(false);
