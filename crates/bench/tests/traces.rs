@@ -122,6 +122,22 @@ fn check_chrome(text: &str) {
         assert_eq!((&args["operation"], &args["algorithm"]), (&"ibcast".into(), &"binomial".into()));
         assert!(args["bytes"] == 1024 && args["sequence"].is_u64() && args["context"].is_u64(), "{event}");
     }
+    // A message says which of the collectives it is of, by its tag and in words, at both ends.
+    for (rank, name, each) in [(0, "send", 2), (2, "send", 1), (2, "arrive", 1), (3, "arrive", 1)] {
+        let of_bcast = |e: &&Value| e["args"]["operation"] == "ibcast" && e["args"]["bytes"] == 1024;
+        let ends = events.iter().filter(|e| e["name"] == name && e["pid"] == rank).filter(of_bcast);
+        let mut sequences: Vec<i64> = ends
+            .map(|e| {
+                assert!(e["args"]["collective"] == true && e["args"]["algorithm"] == "binomial", "{e}");
+                e["args"]["tag"].as_i64().unwrap() >> 12
+            })
+            .collect();
+        assert_eq!(sequences.len(), each * COLLECTIVES, "rank {rank}, {name}");
+        sequences.dedup();
+        let starts = events.iter().filter(|e| e["name"] == "ibcast" && e["pid"] == rank);
+        let started: Vec<i64> = starts.map(|e| e["args"]["sequence"].as_i64().unwrap()).collect();
+        assert_eq!(sequences, started, "rank {rank}, {name}");
+    }
 }
 
 #[test]
@@ -150,6 +166,15 @@ fn paje_reads_back() {
             let link = [ranks[from].clone(), ranks[to].clone()];
             let found = trace.links.iter().filter(|(ends, _)| *ends == link).count();
             assert!(found >= COLLECTIVES, "{link:?}: {found}");
+        }
+        // Of each sender, tags that go up with the broadcasts, each in both of rank 0's messages.
+        for (rank, each) in [(0, 2), (2, 1)] {
+            let of = trace.messages.iter().filter(|(from, fields)| {
+                *from == ranks[rank] && fields["Operation"] == "ibcast" && fields["Bytes"] == "1024"
+            });
+            let tags: Vec<i64> = of.map(|(_, fields)| fields["Tag"].parse::<i64>().unwrap() >> 12).collect();
+            assert_eq!(tags.len(), each * COLLECTIVES, "{tags:?}");
+            assert!(tags.chunks(each).is_sorted_by(|a, b| a[0] == a[each - 1] && a[0] < b[0]), "{tags:?}");
         }
     }
 }

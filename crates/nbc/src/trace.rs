@@ -2,7 +2,7 @@
 
 use tocsin_progress::trace::kind::FIRST_FREE;
 
-use crate::schedule::{Kind, Step};
+use crate::schedule::{Kind, ROUND_BITS, Step, tag};
 use crate::table::{ALGORITHMS, Algorithm};
 
 /// A collective starts; the words are a [`Started`]'s.
@@ -31,6 +31,12 @@ pub fn algorithm(number: u16) -> Option<&'static Algorithm> {
     ALGORITHMS.get(usize::from(number.checked_sub(1)?))
 }
 
+/// What the messages of one collective have in common on a rank, of those with this context and tag: no other collective among
+/// the 2^19 that its communicator starts before and after it has the same.
+pub fn of_message(context: u32, tag: i32) -> (u32, i32) {
+    (context, tag >> ROUND_BITS)
+}
+
 /// A collective starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Started {
@@ -55,6 +61,11 @@ impl Started {
         let low = u64::from(self.algorithm) << 16 | u64::from(self.instance);
         let group = u64::from(self.ranks) << 16 | u64::from(self.first_rank);
         [group << 32 | low, u64::from(self.context) << 32 | u64::from(self.sequence)]
+    }
+
+    /// What its messages have in common on this rank: see [`of_message`].
+    pub fn messages(&self) -> (u32, i32) {
+        of_message(self.context, tag(self.sequence, 0))
     }
 
     /// From what an event has kept.
@@ -174,6 +185,26 @@ mod tests {
             assert_eq!(Stepped::from_words(stepped.words()), stepped);
             let more = Stepped { bytes: u64::MAX, took: u64::MAX, ..stepped };
             assert_eq!(Stepped::from_words(more.words()), stepped);
+        }
+    }
+
+    #[test]
+    fn messages_are_told_by_context_and_sequence() {
+        let started = |context, sequence| Started {
+            instance: 1,
+            algorithm: 0,
+            ranks: 2,
+            first_rank: 0,
+            context,
+            sequence,
+        };
+        for sequence in [0, 1, (1 << 19) - 1, u32::MAX] {
+            let of = started(1 << 31, sequence).messages();
+            for round in [0, 1, (1 << ROUND_BITS) - 1] {
+                assert_eq!(of_message(1 << 31, tag(sequence, round)), of);
+            }
+            assert_ne!(started(1 << 31 | 1, sequence).messages(), of);
+            assert_ne!(started(1 << 31, sequence.wrapping_add(1)).messages(), of);
         }
     }
 

@@ -198,7 +198,7 @@ impl<T: Transport> P2p<T> {
         }
         // SAFETY: it is the packet at the head of the lane.
         self.hand = Hand::Met(unsafe { hand.receive(source, &packet) });
-        self.take_plain(source, packet.len);
+        self.take_plain(source, &packet);
         true
     }
 
@@ -219,7 +219,7 @@ impl<T: Transport> P2p<T> {
         // SAFETY: it is the packet at the head of the lane; who took the receive in hand vouched for the buffer.
         if met && unsafe { coming::copy(&self.transport, source, Class::Eager, &packet, &hand.buf) } {
             self.hand = Hand::Met(hand.met(source, &packet));
-            self.take_plain(source, packet.len);
+            self.take_plain(source, &packet);
             return Glance::Over;
         }
         if let Hand::Waiting(hand) = &mut self.hand {
@@ -252,12 +252,12 @@ impl<T: Transport> P2p<T> {
 
     /// The message at the head of a sender's lane was received.
     #[inline(always)]
-    fn take_plain(&mut self, source: u32, len: usize) {
-        self.count_copy(len);
-        self.count_packet(len);
+    fn take_plain(&mut self, source: u32, packet: &Packet) {
+        self.count_copy(packet.len);
+        self.count_packet(packet.len);
         self.transport.consume(source, Class::Eager);
         self.count_taken(source, Class::Eager);
-        self.trace_taken(source, Class::Eager, len, false);
+        self.trace_taken(source, Class::Eager, &packet.header);
     }
 
     /// Whether so many receives were met in hand since somebody looked at all else that the caller must: who receives one

@@ -83,8 +83,7 @@ impl<T: Transport> P2p<T> {
         }
         self.count_taken(peer, class);
         if matches!(class, Class::Eager | Class::Coll) {
-            let announced = packet.header.kind == kind::RTS;
-            self.trace_taken(peer, class, packet.header.a as usize, announced);
+            self.trace_taken(peer, class, &packet.header);
         }
     }
 

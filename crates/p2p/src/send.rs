@@ -97,7 +97,7 @@ impl<T: Transport> P2p<T> {
         let sent = outcome == SendOutcome::Sent;
         if sent {
             self.count_put(dest, Class::Eager);
-            self.trace_sent(begun, dest, Class::Eager, bytes, false);
+            self.trace_sent(begun, dest, Class::Eager, &header);
         }
         Ok(sent)
     }
@@ -219,7 +219,7 @@ impl<T: Transport> P2p<T> {
             SendOutcome::Sent => {
                 self.unlink(id);
                 self.count_put(peer, class);
-                self.trace_sent(begun, peer, class, total, !eager);
+                self.trace_sent(begun, peer, class, &header);
                 if header.kind == kind::EAGER && header.flags == FLAG_LONG {
                     self.transport.note_long_sent(peer);
                 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tocsin_progress::Trace;
 use tocsin_progress::trace::kind::FIRST_FREE;
 use tocsin_sync::clock::now_ns;
-use tocsin_transport::{Class, Transport};
+use tocsin_transport::{Class, Header, Transport, kind};
 
 use crate::P2p;
 
@@ -21,18 +21,38 @@ pub const COPIED: u16 = FIRST_FREE + 2;
 
 const LOW_48: u64 = (1 << 48) - 1;
 
+/// Bits of each part of a [`Passed`]'s words: 64 in either.
+const TAG_BITS: u32 = 32;
+const NUMBER_BITS: u32 = 20;
+const PEER_BITS: u32 = 10;
+const BYTES_BITS: u32 = 38;
+const CONTEXT_BITS: u32 = 26;
+const _: () = assert!(TAG_BITS + NUMBER_BITS + PEER_BITS + 2 == 64 && BYTES_BITS + CONTEXT_BITS == 64);
+
+/// The bit of a context that marks its collective half.
+const COLLECTIVE: u32 = 1 << 31;
+
+/// The lowest bits.
+const fn low(bits: u32) -> u64 {
+    (1 << bits) - 1
+}
+
 /// A message that passes a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Passed {
     /// The rank at the other end.
     pub peer: u16,
-    /// Its number among those of its sender, receiver and class; wraps.
+    /// Its number among those of its sender, receiver and class. Wraps at 2^20, far beyond what a ring holds.
     pub number: u32,
     /// Whether it is a collective's.
     pub collective: bool,
     /// Whether this is its announcement.
     pub announced: bool,
-    /// Its length, not that of the announcement.
+    /// Context of its communicator, whose bit 31 marks a collective's; `None`: it is none of the first 2^26 - 1.
+    pub context: Option<u32>,
+    /// Its tag.
+    pub tag: i32,
+    /// Its length, not that of the announcement; no more than 2^38 - 1 are said.
     pub bytes: u64,
 }
 
@@ -40,18 +60,28 @@ impl Passed {
     /// As an event keeps it. Handler-safe.
     #[inline]
     pub fn words(self) -> [u64; 2] {
-        let flags = u64::from(self.collective) << 48 | u64::from(self.announced) << 49;
-        [flags | u64::from(self.peer) << 32 | u64::from(self.number), self.bytes]
+        const UNKNOWN: u64 = low(CONTEXT_BITS);
+        let flags = u64::from(self.collective) << 62 | u64::from(self.announced) << 63;
+        let peer = u64::from(self.peer) & low(PEER_BITS);
+        let number = u64::from(self.number) & low(NUMBER_BITS);
+        let context = self.context.map_or(UNKNOWN, |context| u64::from(context & !COLLECTIVE).min(UNKNOWN));
+        let bytes = self.bytes.min(low(BYTES_BITS));
+        let tag = u64::from(self.tag as u32);
+        [flags | peer << (TAG_BITS + NUMBER_BITS) | number << TAG_BITS | tag, context << BYTES_BITS | bytes]
     }
 
     /// From what an event has kept. Handler-safe.
-    pub fn from_words([a, bytes]: [u64; 2]) -> Passed {
+    pub fn from_words([a, b]: [u64; 2]) -> Passed {
+        let collective = a >> 62 & 1 != 0;
+        let context = Some(b >> BYTES_BITS).filter(|context| *context != low(CONTEXT_BITS));
         Passed {
-            peer: (a >> 32) as u16,
-            number: a as u32,
-            collective: a >> 48 & 1 != 0,
-            announced: a >> 49 & 1 != 0,
-            bytes,
+            peer: (a >> (TAG_BITS + NUMBER_BITS) & low(PEER_BITS)) as u16,
+            number: (a >> TAG_BITS & low(NUMBER_BITS)) as u32,
+            collective,
+            announced: a >> 63 != 0,
+            context: context.map(|context| context as u32 | if collective { COLLECTIVE } else { 0 }),
+            tag: a as u32 as i32,
+            bytes: b & low(BYTES_BITS),
         }
     }
 }
@@ -93,40 +123,48 @@ impl<T: Transport> P2p<T> {
         if self.trace.is_some() { now_ns() } else { 0 }
     }
 
-    /// A message went into a lane. The time is that before it did, so that it is never later than the other end's.
+    /// A message or its announcement went into a lane. The time is that before it did, so that it is never later than the
+    /// other end's.
     #[inline]
-    pub(crate) fn trace_sent(&mut self, begun: u64, peer: u32, class: Class, bytes: usize, announced: bool) {
+    pub(crate) fn trace_sent(&mut self, begun: u64, peer: u32, class: Class, header: &Header) {
         if begun != 0 {
-            self.record_passed(SENT, begun, peer, class, bytes, announced);
+            self.record_passed(SENT, begun, peer, class, header);
         }
     }
 
-    /// A message was taken out of a lane.
+    /// A message or its announcement was taken out of a lane.
     #[inline]
-    pub(crate) fn trace_taken(&mut self, peer: u32, class: Class, bytes: usize, announced: bool) {
+    pub(crate) fn trace_taken(&mut self, peer: u32, class: Class, header: &Header) {
         if self.trace.is_some() {
-            self.record_passed(TAKEN, now_ns(), peer, class, bytes, announced);
+            self.record_passed(TAKEN, now_ns(), peer, class, header);
         }
     }
 
     #[cold]
-    fn record_passed(&mut self, kind: u16, ns: u64, peer: u32, class: Class, bytes: usize, announced: bool) {
+    fn record_passed(&mut self, event: u16, ns: u64, peer: u32, class: Class, header: &Header) {
         let Some(state) = self.peers.get_mut(peer as usize) else { return };
         let [sent, taken] = &mut state.collective;
-        let counted = if kind == SENT { sent } else { taken };
+        let counted = if event == SENT { sent } else { taken };
         let number = match class {
             Class::Coll => {
                 *counted = counted.wrapping_add(1);
                 *counted
             }
-            _ if kind == SENT => state.published.put,
+            _ if event == SENT => state.published.put,
             _ => state.published.taken,
         };
-        let collective = class == Class::Coll;
-        let passed = Passed { peer: peer as u16, number, collective, announced, bytes: bytes as u64 };
+        let passed = Passed {
+            peer: peer as u16,
+            number,
+            collective: class == Class::Coll,
+            announced: header.kind == kind::RTS,
+            context: Some(header.context),
+            tag: header.tag,
+            bytes: header.a,
+        };
         if let Some(trace) = &self.trace {
             let [a, b] = passed.words();
-            trace.record_at(ns, kind, a, b);
+            trace.record_at(ns, event, a, b);
         }
     }
 
@@ -155,8 +193,27 @@ mod tests {
     #[test]
     fn words_keep_everything() {
         for (collective, announced) in [(false, false), (true, false), (false, true), (true, true)] {
-            let passed = Passed { peer: 1023, number: u32::MAX, collective, announced, bytes: u64::MAX };
-            assert_eq!(Passed::from_words(passed.words()), passed);
+            let half = if collective { COLLECTIVE } else { 0 };
+            for (context, tag) in [(0, 0), (5, -1), ((1 << 26) - 2, i32::MIN), (77, i32::MAX)] {
+                let passed = Passed {
+                    peer: 1023,
+                    number: (1 << 20) - 1,
+                    collective,
+                    announced,
+                    context: Some(context | half),
+                    tag,
+                    bytes: (1 << 38) - 1,
+                };
+                assert_eq!(Passed::from_words(passed.words()), passed);
+                // What there is no room for.
+                let more = Passed { number: u32::MAX, bytes: u64::MAX, ..passed };
+                assert_eq!(Passed::from_words(more.words()), passed);
+                for context in [None, Some((1 << 26) - 1 | half), Some((1 << 31) - 1 | half)] {
+                    let unknown = Passed { context, ..passed };
+                    let told = Passed::from_words(unknown.words());
+                    assert_eq!(told, Passed { context: None, ..passed });
+                }
+            }
         }
         let copied = Copied { peer: 1023, took: LOW_48, bytes: 65_536 };
         assert_eq!(Copied::from_words(copied.words()), copied);

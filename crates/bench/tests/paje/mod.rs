@@ -3,6 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+/// The fields of messages that the format does not know.
+const OWN: [&str; 4] = ["Bytes", "Tag", "Context", "Operation"];
+
 /// What a trace holds.
 #[derive(Default)]
 pub struct Trace {
@@ -12,6 +15,8 @@ pub struct Trace {
     pub states: Vec<(String, String, String, f64)>,
     /// Messages: names of the containers where they begin and end, and when.
     pub links: Vec<([String; 2], [f64; 2])>,
+    /// Of each message, in the order in which they begin: the sender's name, and the fields of ours.
+    pub messages: Vec<(String, BTreeMap<String, String>)>,
     /// Moments, by the value's name.
     pub moments: Vec<String>,
 }
@@ -94,6 +99,7 @@ impl Reader {
                     self.now = time;
                 }
                 "double" => assert!(word.parse::<f64>().is_ok(), "{line}"),
+                "int" => assert!(word.parse::<i64>().is_ok(), "{line}"),
                 "color" => {
                     let parts: Vec<f64> = word.split(' ').map(|part| part.parse().expect(line)).collect();
                     assert!(
@@ -162,6 +168,9 @@ impl Reader {
                         assert!(self.living.contains_key(of["StartContainer"]), "{line}");
                         let key = of["Key"].to_owned();
                         assert!(self.used.insert(key.clone()), "a key of another link: {line}");
+                        let own = |(field, word): (&&str, &&str)| ((*field).to_owned(), (*word).to_owned());
+                        let fields = of.iter().filter(|(field, _)| OWN.contains(field)).map(own).collect();
+                        self.trace.messages.push((called(of["StartContainer"]), fields));
                         let entry = (called(of["StartContainer"]), value, self.now);
                         self.open.insert(key, entry);
                     }

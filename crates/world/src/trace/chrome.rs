@@ -83,14 +83,8 @@ impl Events<'_> {
 
     fn end(&mut self, rank: u32, row: usize, end: &End) -> io::Result<()> {
         let (name, phase, more) = if end.sent { ("send", 's', "") } else { ("arrive", 'f', ",\"bp\":\"e\"") };
-        let details = vec![
-            ("peer", Value::Number(end.passed.peer.into())),
-            ("bytes", Value::Number(end.passed.bytes)),
-            ("announced", Value::Flag(end.passed.announced)),
-            ("collective", Value::Flag(end.passed.collective)),
-        ];
         let at = self.at(row, end.ns);
-        self.event(name, 'X', rank, &format!("{at},\"dur\":0.001{}", arguments(&details)))?;
+        self.event(name, 'X', rank, &format!("{at},\"dur\":0.001{}", arguments(&end.details())))?;
         let rest = format!("{at},\"cat\":\"message\",\"id\":{}{more}", end.key(rank));
         self.event("message", phase, rank, &rest)
     }
@@ -109,6 +103,7 @@ fn arguments(details: &Details) -> String {
             // Names of this library's: none has to be escaped.
             Value::Text(word) => write!(text, "{before}\"{name}\":\"{word}\""),
             Value::Number(n) => write!(text, "{before}\"{name}\":{n}"),
+            Value::Signed(n) => write!(text, "{before}\"{name}\":{n}"),
             Value::Flag(yes) => write!(text, "{before}\"{name}\":{yes}"),
         };
     }

@@ -2,10 +2,12 @@
 //!
 //! Containers are the world, its ranks, and the rows of each; rows have one state at a time, so that of slices inside each
 //! other the innermost shows. Times are whole nanoseconds. Messages are links between ranks: those whose two ends are both
-//! known.
+//! known, and have fields of their own beyond the format's: bytes, tag, context and, if it is known, a collective's operation.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{self, Write};
+
+use tocsin_p2p::trace as p2p;
 
 use super::timeline::{COMPUTING, Row, Shows, Slice, Timeline};
 
@@ -81,6 +83,10 @@ const HEADER: &str = "\
 %  StartContainer string
 %  Value string
 %  Key string
+%  Bytes int
+%  Tag int
+%  Context string
+%  Operation string
 %EndEventDef
 %EventDef PajeEndLink 12
 %  Time date
@@ -91,6 +97,9 @@ const HEADER: &str = "\
 %  Key string
 %EndEventDef
 ";
+
+/// A link's field that is not known.
+const UNKNOWN: &str = "-";
 
 /// What a row shows when it shows nothing.
 const IDLE: &str = "idle";
@@ -280,7 +289,12 @@ fn links(ranks: &[Timeline], values: &Values<'_>) -> Vec<Line> {
             let Some((from, start)) = sent.remove(&key) else { continue };
             let name = if start.passed.announced { "announcement" } else { "message" };
             let value = values.alias("M", name);
-            lines.push((start.ns, 1, format!("11 # M w r{from} {value} m{key}")));
+            let context = start.passed.context.map_or_else(|| UNKNOWN.into(), |context| context.to_string());
+            // Of one of the ranks it may have been overwritten.
+            let operation = start.of.or(taken.of).map_or(UNKNOWN, |(operation, _)| operation);
+            let p2p::Passed { bytes, tag, .. } = start.passed;
+            let fields = format!("{bytes} {tag} {context} {operation}");
+            lines.push((start.ns, 1, format!("11 # M w r{from} {value} m{key} {fields}")));
             // Never before it begins: the clock is one, but has a grain.
             lines.push((taken.ns.max(start.ns), 4, format!("12 # M w r{} {value} m{key}", of.rank)));
         }

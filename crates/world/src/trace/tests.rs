@@ -32,10 +32,19 @@ fn recording(path: &Path, format: TraceFormat, rank: u32) -> Recording {
     let record = |ns: u64, kind: u16, [a, b]: [u64; 2]| trace.record_at(ns, kind, a, b);
     let algorithm =
         (1..).find(|n| nbc::algorithm(*n).is_some_and(|a| a.operation.name() == "ibcast")).unwrap();
-    let started = nbc::Started { instance: 9, algorithm, ranks: 2, first_rank: 0, context: 5, sequence: 3 };
+    let started =
+        nbc::Started { instance: 9, algorithm, ranks: 2, first_rank: 0, context: 1 << 31 | 5, sequence: 3 };
     record(1_100, nbc::STARTED, started.words());
     let peer = 1 - rank as u16;
-    let passed = p2p::Passed { peer, number: 1, collective: true, announced: false, bytes: 40 };
+    let passed = p2p::Passed {
+        peer,
+        number: 1,
+        collective: true,
+        announced: false,
+        context: Some(1 << 31 | 5),
+        tag: 3 << 12 | 1,
+        bytes: 40,
+    };
     let kind = if rank == 0 { p2p::SENT } else { p2p::TAKEN };
     record(1_200 + u64::from(rank), kind, passed.words());
     let step = nbc::Stepped { instance: 9, algorithm, peer: Some(peer), bytes: 40, took: 100 };
@@ -75,9 +84,11 @@ fn files_of_ranks_are_joined_and_gone() {
         r#"{"name":"handler","ph":"X","pid":0,"tid":0,"ts":2.699,"dur":0.001,"args":{"work_left":false}}"#,
         r#""tid":1,"args":{"name":"thread 1"}"#,
         r#"{"name":"ibcast send","ph":"X","pid":0,"tid":3,"ts":0.200,"dur":0.100,"args":{"operation":"ibcast","algorithm":"#,
-        r#""context":5,"sequence":3,"step":"recv","peer":0,"bytes":40}}"#,
-        r#""ranks":2,"first_rank":0,"context":5,"sequence":3,"failed":false}}"#,
+        r#""context":2147483653,"sequence":3,"step":"recv","peer":0,"bytes":40}}"#,
+        r#""ranks":2,"first_rank":0,"context":2147483653,"sequence":3,"failed":false}}"#,
         r#""recorded":10,"lost":0,"origin_ns":1000"#,
+        r#"{"name":"send","ph":"X","pid":0,"tid":4,"ts":0.200,"dur":0.001,"args":{"peer":1,"bytes":40,"tag":12289,"context":2147483653,"operation":"ibcast","algorithm":"#,
+        r#"{"name":"arrive","ph":"X","pid":1,"tid":4,"ts":0.201,"dur":0.001,"args":{"peer":0,"bytes":40,"tag":12289,"context":2147483653,"operation":"ibcast","algorithm":"#,
     ] {
         assert!(text.contains(line), "{line}\n{text}");
     }
@@ -127,6 +138,8 @@ fn the_name_or_the_configuration_says_which_format() {
         let text = std::fs::read_to_string(&path).unwrap();
         assert_eq!(text.starts_with("%EventDef"), paje, "{name} {format:?}");
         assert!(text.contains("\"ibcast send\""), "{name} {format:?}");
+        let (as_json, as_paje) = ("\"tag\":12289,", " 40 12289 2147483653 ibcast\n");
+        assert!(text.contains(if paje { as_paje } else { as_json }), "{name} {format:?}: {text}");
     }
 }
 

@@ -24,6 +24,7 @@ const HANDLER: &str = "handler";
 pub(super) enum Value {
     Text(&'static str),
     Number(u64),
+    Signed(i64),
     Flag(bool),
 }
 
@@ -78,9 +79,27 @@ pub(super) struct End {
     pub ns: u64,
     pub sent: bool,
     pub passed: p2p::Passed,
+    /// Operation and algorithm of the collective that it is of, if that is known here.
+    pub of: Option<(&'static str, &'static str)>,
 }
 
 impl End {
+    /// What is known of the message.
+    pub(super) fn details(&self) -> Details {
+        let passed = &self.passed;
+        let mut details = vec![
+            ("peer", Value::Number(passed.peer.into())),
+            ("bytes", Value::Number(passed.bytes)),
+            ("tag", Value::Signed(passed.tag.into())),
+        ];
+        details.extend(passed.context.map(|context| ("context", Value::Number(context.into()))));
+        details.extend(self.of.map(|(operation, _)| ("operation", Value::Text(operation))));
+        details.extend(self.of.map(|(_, algorithm)| ("algorithm", Value::Text(algorithm))));
+        details.push(("announced", Value::Flag(passed.announced)));
+        details.push(("collective", Value::Flag(passed.collective)));
+        details
+    }
+
     /// What both ends of a message have in common and no other message has.
     pub(super) fn key(&self, rank: u32) -> u64 {
         let (me, peer) = (u64::from(rank), u64::from(self.passed.peer));
@@ -116,6 +135,12 @@ impl Timeline {
         reader.order.push(part.thread);
         for event in &part.events {
             reader.take(event, part.thread);
+        }
+        // A message may arrive before its collective is started here.
+        for end in reader.ends.iter_mut().filter(|end| end.passed.collective) {
+            let of = end.passed.context.map(|context| nbc::of_message(context, end.passed.tag));
+            let algorithm = of.and_then(|of| reader.calls.get(&of).copied()).and_then(nbc::algorithm);
+            end.of = algorithm.map(|algorithm| (algorithm.operation.name(), algorithm.name));
         }
         let lost = part.recorded.saturating_sub(EVENTS as u64);
         let since = match part.events.first() {
@@ -161,6 +186,8 @@ struct Reader {
     order: Vec<u64>,
     /// Collectives that have started, by their instance.
     started: BTreeMap<u16, nbc::Started>,
+    /// Their algorithms, by what their messages have in common.
+    calls: HashMap<(u32, i32), u16>,
     collectives: Vec<Slice>,
     steps: Vec<Slice>,
     copies: Vec<Slice>,
@@ -198,7 +225,7 @@ impl Reader {
             kind::WAKE => self.moment(ns, "wake", vec![("woken", Value::Flag(a != 0))]),
             p2p::SENT | p2p::TAKEN => {
                 let passed = p2p::Passed::from_words([a, b]);
-                self.ends.push(End { ns, sent: kind == p2p::SENT, passed });
+                self.ends.push(End { ns, sent: kind == p2p::SENT, passed, of: None });
             }
             p2p::COPIED => {
                 let copied = p2p::Copied::from_words([a, b]);
@@ -209,6 +236,7 @@ impl Reader {
             nbc::STARTED => {
                 let started = nbc::Started::from_words([a, b]);
                 self.started.insert(started.instance, started);
+                self.calls.insert(started.messages(), started.algorithm);
             }
             nbc::ENDED => {
                 let end = nbc::Ended::from_words([a, b]);
@@ -328,17 +356,69 @@ mod tests {
         assert_eq!(rows.iter().map(begun).collect::<Vec<_>>(), [vec![0, 10], vec![8], vec![11]]);
     }
 
+    fn passed(peer: u16) -> p2p::Passed {
+        let (number, collective, announced, context) = (0, false, false, Some(0));
+        p2p::Passed { peer, number, collective, announced, context, tag: 0, bytes: 0 }
+    }
+
+    /// Of two collectives the second is started after its message has come, and the start of another is not known any more.
+    #[test]
+    fn messages_are_of_the_collective_that_their_tag_says() {
+        const COLLECTIVE: u32 = 1 << 31;
+        let number =
+            |name: &str| (1..).find(|n| nbc::algorithm(*n).unwrap().operation.name() == name).unwrap();
+        let event = |kind, [a, b]: [u64; 2]| Event { ns: 3, kind, a, b };
+        let started = |name, sequence| {
+            let algorithm = number(name);
+            let of = nbc::Started {
+                instance: sequence as u16,
+                algorithm,
+                ranks: 2,
+                first_rank: 0,
+                context: COLLECTIVE | 5,
+                sequence,
+            };
+            event(nbc::STARTED, of.words())
+        };
+        let taken = |context, collective, tag| {
+            let of = p2p::Passed { collective, context: Some(context), tag, ..passed(1) };
+            event(p2p::TAKEN, of.words())
+        };
+        let events = vec![
+            started("ibcast", 7),
+            taken(COLLECTIVE | 5, true, 7 << 12 | 3),
+            taken(COLLECTIVE | 5, true, 8 << 12),
+            started("igather", 8),
+            taken(COLLECTIVE | 5, true, 9 << 12),
+            taken(COLLECTIVE | 6, true, 7 << 12),
+            taken(5, false, 7 << 12),
+        ];
+        let part = Part { rank: 0, recorded: 7, thread: 7, since: 1, until: 9, events };
+        let ends = Timeline::of(&part).ends;
+        let names: Vec<_> = ends.iter().map(|end| end.of.map(|(operation, _)| operation)).collect();
+        assert_eq!(names, [Some("ibcast"), Some("igather"), None, None, None]);
+        assert_eq!(
+            ends[0].details()[2..5],
+            [
+                ("tag", Value::Signed(7 << 12 | 3)),
+                ("context", Value::Number((COLLECTIVE | 5).into())),
+                ("operation", Value::Text("ibcast"))
+            ]
+        );
+    }
+
     #[test]
     fn both_ends_of_a_message_have_its_key_and_no_other_has() {
         let end = |sent, peer, collective, number| End {
             ns: 0,
             sent,
-            passed: p2p::Passed { peer, number, collective, announced: false, bytes: 0 },
+            passed: p2p::Passed { number, collective, ..passed(peer) },
+            of: None,
         };
         let mut keys = Vec::new();
         for (from, to) in [(0u16, 0u16), (0, 1023), (1023, 0), (1, 2), (1023, 1023)] {
             for collective in [false, true] {
-                for number in [0, 1, u32::MAX] {
+                for number in [0, 1, (1 << 20) - 1] {
                     let key = end(true, to, collective, number).key(from.into());
                     assert_eq!(key, end(false, from, collective, number).key(to.into()));
                     keys.push(key);
