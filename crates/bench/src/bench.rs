@@ -39,9 +39,10 @@ fn row(bench: &'static str, plan: &Plan) -> Row {
 /// How large messages travel between the ranks of a plan: what was asked for, or the best, where it works; what a table
 /// says where the environment names one, `tuned` if that is not the same for all sizes.
 fn effective_lmt(plan: &Plan) -> String {
-    let tuning = plan.config().ok().and_then(|config| config.tune);
+    let config = plan.config().unwrap_or_default();
+    let relation = config.relation(&config.seats(plan.ranks).unwrap_or_default());
     let ranks = plan.kind.of_library();
-    let measured = tuning.as_ref().and_then(|tuning| tuning.table.row(ranks, plan.ranks));
+    let measured = config.tune.as_ref().and_then(|tuning| tuning.table.row(ranks, plan.ranks, relation));
     lmt_name(plan.lmt, plan.kind, tocsin_world::cma_refusal().is_none(), measured)
 }
 
@@ -134,6 +135,7 @@ mod tests {
             eager_max: 4096,
             strategy,
             from,
+            relation: None,
         };
         let (double, all, long) = (row(Of::Double, 0), row(Of::Cma, 0), row(Of::Cma, 65536));
         let direct = row(Of::Direct, 65536);

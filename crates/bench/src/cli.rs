@@ -43,7 +43,8 @@ pub(crate) enum Command {
     /// Measure from which size on messages travel how on this machine, and which algorithms collectives take, and write the
     /// table that TOCSIN_TUNE names
     #[command(
-        after_help = "Messages: half round trips between ranks that both wait, by each strategy. Collectives: each operation with \
+        after_help = "Messages: half round trips between ranks that both wait, by each strategy; where processors differ in what lies \
+                      between them (a cache that both share, a NUMA node, two), one pair at each distance. Collectives: each operation with \
                       several algorithms, posted and waited for with nothing between, by each algorithm that can serve it, in turn \
                       in one run, from root 0 and with sums of integers; the quickest is written if it takes 5 % less than the \
                       library's own choice, and no more in nine of ten rounds, else auto, which is that choice. Messages \
@@ -129,14 +130,14 @@ pub(crate) struct Run {
 
 #[derive(Debug, Args)]
 pub(crate) struct Tune {
-    /// Where the table goes; what is there is replaced
+    /// Where the table goes; if there is one, what is measured anew takes the place of the rows of its kind, and the others stay
     #[arg(long, value_name = "FILE", default_value = "tocsin.tune")]
     pub output: PathBuf,
     /// Fewer sizes and rounds; messages and collectives have 10 s each, rather than 2 minutes, and what is left then gets one
-    /// round
+    /// round. What differs too much from round to round, or had fewer than three, gets no row, and is told
     #[arg(long)]
     pub quick: bool,
-    /// What is measured: p2p (messages), collectives; the table has nothing else [default: both, with --op collectives]
+    /// What is measured: p2p (messages), collectives [default: both, with --op collectives]
     #[arg(long, value_name = "LIST", value_parser = word::<Tuned>, value_delimiter = ',')]
     pub what: Vec<Tuned>,
     /// Collectives to measure [default: all that have several algorithms]

@@ -3,13 +3,15 @@
 //!
 //! Of messages: half round trips between ranks that both wait, the buffer rewritten before each send, as `bench pingpong`; the worlds of
 //! one kind of ranks in turn in one run. One world sends all that it may without asking (`eager`), each other one forces a
-//! strategy on messages of any size. So many pairs as `--at-once` says exchange at once, and the slowest counts. What the
-//! times mean is decided in `decide`. Collectives are measured in `collectives`.
+//! strategy on messages of any size. So many pairs as `--at-once` says exchange at once, and the slowest counts. Where processors of
+//! the machine differ in what lies between them, one pair is measured at each distance. What the times mean is decided in `decide`.
+//! Collectives are measured in `collectives`. What was measured joins the rows that the file has already.
 
 mod choose;
 mod collectives;
 mod decide;
 mod output;
+mod places;
 
 use crate::bench::{check, progress_bar};
 use crate::cli::Tune;
@@ -19,12 +21,12 @@ use crate::fleet::{Fleet, Plan, usable};
 use crate::row::{Row, Sink};
 use crate::stats::Times;
 use crate::values::{Buffers, Kind, Lmt, Tuned};
-use decide::Curve;
+use decide::{Curve, Spread};
 use output::Output;
 use std::time::{Duration, Instant};
 use tocsin_topology::Policy;
 use tocsin_world::Config;
-use tocsin_world::tune::{self, EAGER_LIMIT, Table};
+use tocsin_world::tune::{self, EAGER_LIMIT, Relation, Table};
 
 /// Sizes that are measured, by default and in a hurry.
 const SIZES: [u64; 12] = [
@@ -62,13 +64,14 @@ pub(crate) fn run(args: &Tune) -> Result<(), Error> {
     let wanted = is_wanted(args, Tuned::Collectives).then(|| collectives::Wanted::new(args)).transpose()?;
     ignored(args);
     let output = Output::create(&args.output)?;
+    let before = output::before(&args.output)?;
     let mut sink = Sink::new(args.json);
     let kinds = if args.kind.is_empty() { &[Kind::Process, Kind::Thread][..] } else { &args.kind };
     let (mut rows, mut notes) = (Vec::new(), String::new());
     if let Some((sizes, at_once)) = messages {
         let measured;
         (rows, measured) = messages_of(args, kinds, &sizes, &at_once, &mut sink)?;
-        notes += "measured: ranks, pairs at once, strategy, bytes, half round trip in microseconds\n";
+        notes += "measured: ranks, pairs at once, strategy, bytes, half round trip in microseconds, between which processors\n";
         notes += &measured;
     }
     let mut choices = Vec::new();
@@ -80,9 +83,25 @@ pub(crate) fn run(args: &Tune) -> Result<(), Error> {
                   time of the library's own choice\n";
         notes += &measured;
     }
-    let table = Table::new(rows, choices).map_err(Error::failed)?;
+    if rows.is_empty() && choices.is_empty() {
+        return Err(Error::Failed(format!(
+            "nothing is clear enough to be written to {}",
+            args.output.display()
+        )));
+    }
+    let anew = rows.len() + choices.len();
+    let table = match &before {
+        Some(before) => before.renewed(rows, choices),
+        None => Table::new(rows, choices),
+    };
+    let table = table.map_err(Error::failed)?;
+    let kept = table.rows().len() + table.collectives().len() - anew;
+    if kept > 0 {
+        notes += &format!("rows of earlier runs, of which it is not said what was measured: {kept}\n");
+    }
     output.finish(&table.text(&notes))?;
-    eprintln!("wrote {0}; use it with TOCSIN_TUNE={0}", args.output.display());
+    let and_kept = if kept > 0 { format!(", beside {kept} of earlier runs") } else { String::new() };
+    eprintln!("wrote {anew} rows{and_kept} to {0}; use them with TOCSIN_TUNE={0}", args.output.display());
     Ok(())
 }
 
@@ -118,35 +137,70 @@ fn messages_of(
 ) -> Result<(Vec<tune::Row>, String), Error> {
     let start = Instant::now();
     let (mut rows, mut measured) = (Vec::new(), String::new());
+    let relations = places::relations()?;
     for &kind in kinds {
         for &at_once in at_once {
-            let curves = measure(args, kind, at_once, sizes, start, sink)?;
-            let thresholds = decide::thresholds(&curves);
-            let row = tune::Row {
-                ranks: kind.of_library(),
-                at_once,
-                eager_max: thresholds.eager_max.unwrap_or(tocsin_world::DEFAULT_EAGER_MAX),
-                strategy: thresholds.strategy,
-                from: thresholds.from,
-            };
-            sink.row(
-                &Row::new("tune")
-                    .set("kind", kind.to_string())
-                    .set("at_once", at_once)
-                    .set("eager_max_bytes", row.eager_max)
-                    .set("strategy", row.strategy.name())
-                    .set("from_bytes", row.from),
-            );
-            for curve in &curves {
-                for (bytes, us) in &curve.points {
-                    let name = curve.name();
-                    measured += &format!("{kind} {at_once} {name} {bytes} {}\n", crate::row::rounded(*us));
+            // More pairs at once are as far apart as they can be.
+            for relation in places::to_measure(&relations, at_once) {
+                let curves = {
+                    let _there = relation.map(places::Confined::to).transpose()?;
+                    measure(args, kind, at_once, relation, sizes, start, sink)?
+                };
+                for curve in &curves {
+                    for (bytes, us) in &curve.points {
+                        let (name, us) = (curve.name(), crate::row::rounded(*us));
+                        let place = relation.map_or_else(String::new, |relation| format!(" {relation}"));
+                        measured += &format!("{kind} {at_once} {name} {bytes} {us}{place}\n");
+                    }
+                }
+                let what = || match relation {
+                    None => format!("{kind} ranks, {at_once} at once"),
+                    Some(relation) => format!("{kind} ranks, {at_once} at once ({relation})"),
+                };
+                if args.quick
+                    && let Some(why) = decide::noise(&curves)
+                {
+                    unclear(&what(), &why);
+                    continue;
+                }
+                for relation in places::that_it_says(&relations, relation) {
+                    let row = row_of(kind, at_once, relation, &curves);
+                    sink.row(
+                        &Row::new("tune")
+                            .set("kind", kind.to_string())
+                            .set("at_once", at_once)
+                            .set("relation", relation.map(Relation::name))
+                            .set("eager_max_bytes", row.eager_max)
+                            .set("strategy", row.strategy.name())
+                            .set("from_bytes", row.from),
+                    );
+                    rows.push(row);
                 }
             }
-            rows.push(row);
         }
     }
+    rows.sort_by_key(|row| (row.ranks, row.at_once, row.relation));
     Ok((rows, measured))
+}
+
+/// The row that follows from times.
+fn row_of(kind: Kind, at_once: u32, relation: Option<Relation>, curves: &[Curve]) -> tune::Row {
+    let thresholds = decide::thresholds(curves);
+    tune::Row {
+        ranks: kind.of_library(),
+        at_once,
+        eager_max: thresholds.eager_max.unwrap_or(tocsin_world::DEFAULT_EAGER_MAX),
+        strategy: thresholds.strategy,
+        from: thresholds.from,
+        relation,
+    }
+}
+
+/// Says what has no row, because a measurement in a hurry does not tell.
+fn unclear(what: &str, why: &str) {
+    eprintln!(
+        "tocsin tune: {what}: no row, {why}; measure it without --quick, or when less else runs on this machine"
+    );
 }
 
 /// A world to measure in: what the environment says of a table does not count.
@@ -223,6 +277,7 @@ fn measure(
     args: &Tune,
     kind: Kind,
     at_once: u32,
+    relation: Option<Relation>,
     sizes: &[u64],
     start: Instant,
     sink: &mut Sink,
@@ -259,12 +314,14 @@ fn measure(
         for (curve, half) in curves.iter_mut().zip(&half).filter(|(_, half)| !half.is_empty()) {
             let us = half.median() / UNIT / 1000.0;
             curve.points.push((bytes, us));
+            curve.spreads.push(Spread::of(bytes, half));
             sink.row(
                 &Row::new("tune")
                     .set("backend", plans[0].backend_name())
                     .set("kind", kind.to_string())
                     .set("ranks", ranks)
                     .set("at_once", at_once)
+                    .set("relation", relation.map(Relation::name))
                     .set("lmt", curve.name())
                     .set("size_bytes", bytes)
                     .set("rounds", half.len())

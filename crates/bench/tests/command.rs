@@ -224,7 +224,7 @@ fn algorithms_are_measured_and_used() {
     let file = std::env::temp_dir().join(format!("tocsin-tune-of-collectives-{}", std::process::id()));
     let name = file.to_str().unwrap();
     let line = format!(
-        "tune --quick --output {name} --op ibarrier,ibcast,ialltoallv --ranks 2,3 --kind thread --sizes 8,16K \
+        "tune --output {name} --op ibarrier,ibcast,ialltoallv --ranks 2,3 --kind thread --sizes 8,16K \
          --rounds 1 --json"
     );
     let measured = rows(&line);
@@ -254,6 +254,51 @@ fn algorithms_are_measured_and_used() {
     let own = "shm";
     let right = chosen[0]["algorithm"].as_str().unwrap();
     assert_eq!(used, [if right == "auto" { own } else { right }]);
+}
+
+/// Rows that were there stay, but for those of what is measured again; what tells nothing is not written.
+#[test]
+fn a_table_is_added_to() {
+    let kept = [
+        "thread 7 1024 double 0",
+        "collective ibarrier process 2 0 tree",
+        "collective ibcast thread 2 0 shm",
+    ];
+    let there =
+        [&kept[..], &["collective ibarrier thread 2 0 linear", "collective ibarrier thread 3 0 linear"]]
+            .concat();
+    let file = table("that-is-added-to", &there);
+    let lines = || -> Vec<String> {
+        let text = std::fs::read_to_string(&file).unwrap();
+        let is_row = |line: &&str| line.starts_with("thread") || line.starts_with("collective");
+        text.lines().filter(is_row).map(str::to_owned).collect()
+    };
+    let command = format!("--output {} --op ibarrier --ranks 2,4 --kind thread", file.display());
+    let measured = rows(&format!("tune {command} --rounds 1 --json"));
+    let chosen = |ranks: u64| {
+        let of = |row: &&Value| row["ranks"] == ranks && row.get("from_bytes").is_some();
+        let row = measured.iter().find(of).unwrap();
+        format!("collective ibarrier thread {ranks} 0 {}", row["algorithm"].as_str().unwrap())
+    };
+    let stays = "collective ibarrier thread 3 0 linear".to_owned();
+    let right: Vec<String> =
+        kept.iter().map(|line| (*line).to_owned()).chain([stays, chosen(2), chosen(4)]).collect();
+    assert_eq!(lines(), right);
+    // One round does not tell how far apart they are.
+    let before = std::fs::read(&file).unwrap();
+    let mut tune = Command::new(env!("CARGO_BIN_EXE_tocsin"));
+    let out = tune.args(format!("tune {command} --rounds 1 --quick").split_whitespace()).output().unwrap();
+    let after = std::fs::read(&file).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    let why = String::from_utf8_lossy(&out.stderr);
+    assert_eq!((out.status.code(), before == after), (Some(1), true), "{why}");
+    for says in [
+        "ibarrier on 2 ranks, thread: no row",
+        "ibarrier on 4 ranks, thread: no row",
+        "nothing is clear enough",
+    ] {
+        assert!(why.contains(says), "{says}: {why}");
+    }
 }
 
 #[test]

@@ -12,6 +12,7 @@ use tocsin_progress::ProgressCore;
 use tocsin_shm_transport::Segment;
 use tocsin_shm_transport::rendezvous_socket::{RendezvousSocket, recv_segment, send_segment};
 use tocsin_sync::atomic::{AtomicBool, Ordering};
+use tocsin_topology::Relation;
 
 use crate::VERSION;
 use crate::config::{BOOTSTRAP_FD, Seat};
@@ -40,6 +41,8 @@ pub struct Place {
     pub progress: Option<usize>,
     /// How many processors the world's ranks are bound to, together; `None`: they are not bound.
     pub cores: Option<usize>,
+    /// What lies between the farthest two of the world's ranks: [`Config::relation`](crate::Config::relation).
+    pub relation: Option<Relation>,
     /// How many ranks' progress threads share the processor of this rank's, if it is bound; 1: it has that to itself.
     pub sharers: u32,
     /// What the progress threads of this process share.
@@ -53,7 +56,8 @@ impl Place {
     pub fn new(segment: Arc<Segment>, rank: u32) -> Place {
         let (cpu, progress, cores, launcher) = (None, None, None, None);
         let progress_cores = Arc::default();
-        Place { segment, rank, cpu, progress, cores, sharers: 1, progress_cores, launcher }
+        let relation = None;
+        Place { segment, rank, cpu, progress, cores, relation, sharers: 1, progress_cores, launcher }
     }
 }
 
@@ -163,6 +167,7 @@ impl Bootstrap for LauncherSocket {
             cpu: hello.seat.cpu,
             progress: hello.seat.progress,
             cores: hello.cores,
+            relation: hello.relation,
             sharers: hello.sharers,
             progress_cores: Arc::default(),
             launcher: Some(hello.launcher),
@@ -209,6 +214,8 @@ pub(crate) struct Hello {
     pub cores: Option<usize>,
     /// As [`Place::sharers`].
     pub sharers: u32,
+    /// As [`Place::relation`].
+    pub relation: Option<Relation>,
 }
 
 impl Hello {
@@ -216,9 +223,10 @@ impl Hello {
     pub(crate) fn send(&self, socket: &RendezvousSocket, segment: &Segment) -> Result<(), Error> {
         let place = |cpu: Option<usize>| cpu.map_or_else(|| "-".to_owned(), |c| c.to_string());
         let (cpu, progress, cores) = (place(self.seat.cpu), place(self.seat.progress), place(self.cores));
+        let relation = self.relation.map_or("-", Relation::name);
         let Hello { rank, ranks, launcher, sharers, .. } = self;
         let text = format!(
-            "{GREETING}\n{VERSION}\n{rank}\n{ranks}\n{launcher}\n{sharers}\n{cpu}\n{progress}\n{cores}\n"
+            "{GREETING}\n{VERSION}\n{rank}\n{ranks}\n{launcher}\n{sharers}\n{cpu}\n{progress}\n{cores}\n{relation}\n"
         );
         socket.send(text.as_bytes(), None).map_err(segment_error)?;
         send_segment(socket, segment).map_err(segment_error)
@@ -239,7 +247,9 @@ impl Hello {
         let (rank, ranks, launcher, sharers) = (number()?, number()?, number()?, number()?);
         let mut place = || lines.next().and_then(|l| l.parse().ok());
         let seat = Seat { cpu: place(), progress: place() };
-        Ok(Hello { rank, ranks, launcher: launcher as i32, seat, cores: place(), sharers })
+        let cores = place();
+        let relation = lines.next().and_then(Relation::named);
+        Ok(Hello { rank, ranks, launcher: launcher as i32, seat, cores, sharers, relation })
     }
 }
 
@@ -266,13 +276,16 @@ mod tests {
         let other = b"tocsin-launch\n99.0.0\n0\n1\n1\n-\n";
         let text = Hello::parse(other).err().unwrap().to_string();
         assert!(text.contains("99.0.0") && text.contains(VERSION), "{text}");
-        for (cpu, progress) in [(Some(3), Some(4)), (Some(3), None), (None, None)] {
+        for (cpu, progress, relation) in
+            [(Some(3), Some(4), Some(Relation::Node)), (Some(3), None, None), (None, None, None)]
+        {
             let place = |cpu: Option<usize>| cpu.map_or("-".to_owned(), |c| c.to_string());
             let seat = format!("{}\n{}\n{}\n", place(cpu), place(progress), place(cpu));
-            let good = format!("tocsin-launch\n{VERSION}\n1\n2\n77\n5\n{seat}");
+            let last = relation.map_or("-", Relation::name);
+            let good = format!("tocsin-launch\n{VERSION}\n1\n2\n77\n5\n{seat}{last}\n");
             let hello = Hello::parse(good.as_bytes()).unwrap();
             assert_eq!((hello.rank, hello.ranks, hello.launcher, hello.sharers), (1, 2, 77, 5));
-            assert_eq!((hello.seat, hello.cores), (Seat { cpu, progress }, cpu));
+            assert_eq!((hello.seat, hello.cores, hello.relation), (Seat { cpu, progress }, cpu, relation));
         }
     }
 }

@@ -92,7 +92,7 @@ pub(crate) fn join(place: Place, config: &Config) -> Result<(Arc<Rank>, Bound), 
 }
 
 fn try_join(place: Place, config: &Config) -> Result<(Arc<Rank>, Bound), Error> {
-    let Place { segment, rank, cpu, progress, cores, sharers, progress_cores, launcher } = place;
+    let Place { segment, rank, cpu, progress, cores, relation, sharers, progress_cores, launcher } = place;
     let backend = config.usable_backend()?;
     if let Some(launcher) = launcher {
         // Under Yama, lets the launcher's descendants (the other ranks) read this one's memory. Elsewhere an error
@@ -106,7 +106,7 @@ fn try_join(place: Place, config: &Config) -> Result<(Arc<Rank>, Bound), Error> 
     // A world of one, which has no launcher either, sends nothing that is large.
     let kind = if launcher.is_some() { Ranks::Processes } else { Ranks::Threads };
     let measured = Agreed::new(config, kind, &segment, rank)?;
-    let mut thresholds = config.thresholds(kind, ranks);
+    let mut thresholds = config.thresholds(kind, ranks, relation);
     // A rank that is bound may use one core, but the world has more.
     let shares_cores = ranks > segment.cores(cores_here(cores));
     if shares_cores {

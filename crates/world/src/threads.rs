@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use tocsin_shm_transport::Segment;
+use tocsin_topology::Relation;
 
 use crate::bootstrap::{Bootstrap, InProcess, Place, ProgressCores, segment_error};
 use crate::comm::Comm;
@@ -39,7 +40,7 @@ pub fn threads_each<R: Send, F: Fn(Comm) -> R + Sync>(
         return Err(Error::InvalidArgument { operation: "threads", what });
     }
     let seats = config.seats(ranks)?;
-    let cores = cores_of(&seats);
+    let (cores, relation) = (cores_of(&seats), config.relation(&seats));
     let progress_cores: Arc<ProgressCores> = Arc::default();
     let segment = segment_for(ranks, config.arena(ranks), &seats).map_err(segment_error)?;
     let segment = Arc::new(segment);
@@ -52,7 +53,7 @@ pub fn threads_each<R: Send, F: Fn(Comm) -> R + Sync>(
             let at = seats.get(rank as usize).copied().unwrap_or_default();
             let sharers = sharers_of(&seats, at, config.progress);
             let of_process = progress_cores.clone();
-            let member = Member { segment: segment.clone(), rank, at, cores, sharers, of_process };
+            let member = Member { segment: segment.clone(), rank, at, cores, relation, sharers, of_process };
             let started =
                 std::thread::Builder::new().name(format!("rank-{rank}")).spawn_scoped(scope, move || {
                     match gate.pass() {
@@ -127,6 +128,7 @@ struct Member {
     rank: u32,
     at: Seat,
     cores: Option<usize>,
+    relation: Option<Relation>,
     sharers: u32,
     of_process: Arc<ProgressCores>,
 }
@@ -135,6 +137,7 @@ impl Bootstrap for &Member {
     fn place(self) -> Result<Place, Error> {
         let mut place = InProcess { segment: self.segment.clone(), rank: self.rank }.place()?;
         (place.cpu, place.progress, place.cores) = (self.at.cpu, self.at.progress, self.cores);
+        place.relation = self.relation;
         (place.sharers, place.progress_cores) = (self.sharers, self.of_process.clone());
         Ok(place)
     }

@@ -6,6 +6,10 @@
 //! that `TOCSIN_EAGER_MAX` sets, and an algorithm that a call names, go before it. Without a table the defaults hold, which need
 //! no tuning.
 //!
+//! Of the rows of messages a world takes those that say nothing of processors, or the one that was measured between two like its
+//! own: where its ranks are bound, what lies between the farthest two of them counts (`cache`: one NUMA node and a cache that both
+//! share; `node`: one NUMA node; `across`: two).
+//!
 //! A collective takes the rows of its operation and of its kind of ranks that were measured with the number of ranks nearest to its
 //! communicator's: less than twice as many and more than half, of several the one of which the communicator's is the smaller
 //! multiple or part, and of two that are as near the smaller. Of these it takes the last that begins at its size or below. A row that says
@@ -14,21 +18,22 @@
 //! # Implementation details
 //! A text file of lines. The first says what it is and which version; the second on which machine it was measured; a row says,
 //! for ranks of a kind and so many pairs of them that exchange messages at once: the longest message that is sent without
-//! asking, the strategy for longer ones, and from which size on; below that size they go through two shared buffers. A row that
-//! begins with `collective` says, for an operation on so many ranks of a kind, from which size on which algorithm is the quickest;
-//! files of version 1 have none.
+//! asking, the strategy for longer ones, and from which size on; below that size they go through two shared buffers; and
+//! perhaps what lay between the two processors, which files of versions 1 and 2 do not say. A row that begins with `collective` says,
+//! for an operation on so many ranks of a kind, from which size on which algorithm is the quickest; files of version 1 have none.
 //! The last line says how many rows there are, so that a file of which a part is missing is no table. Empty lines and those
 //! that begin with `#` mean nothing.
 //!
 //! ```text
-//! tocsin-tune 2
+//! tocsin-tune 3
 //! machine Intel(R) Xeon(R) Processor, 2 processors
 //! process 1 16384 cma 32768
+//! process 1 16384 cma 65536 cache
 //! thread 1 16384 direct 0
 //! collective ibcast process 2 0 shm
 //! collective ibcast process 2 4096 auto
 //! collective ibcast process 2 65536 chain
-//! end 5
+//! end 6
 //! ```
 //!
 //! Ranks that took different algorithms would wait for each other for ever. So each says in the world's memory, before it joins, what its table
@@ -45,11 +50,15 @@ use crate::config::Lmt;
 pub(crate) use agreed::Agreed;
 pub use collective::Collective;
 use tocsin_nbc::Choices;
+pub use tocsin_topology::Relation;
 
-/// The version of the format that this library writes. It reads [`OLDEST`] too.
-pub const VERSION: u32 = 2;
-/// The version that has no rows of collectives.
+/// The version of the format that this library writes. It reads those from [`OLDEST`] on.
+pub const VERSION: u32 = 3;
+/// The first version.
 pub const OLDEST: u32 = 1;
+/// The first that has rows of collectives, and the first whose rows of messages may have a relation.
+const WITH_COLLECTIVES: u32 = 2;
+const WITH_RELATIONS: u32 = 3;
 /// The first word of a table.
 const MAGIC: &str = "tocsin-tune";
 /// Longest file in bytes that is read: more than any table, notes included.
@@ -62,7 +71,7 @@ const _: () = assert!(MOST_ROWS == 8192);
 pub const EAGER_LIMIT: usize = 32 << 10;
 
 /// What ranks are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Ranks {
     /// Processes.
     Processes,
@@ -96,6 +105,15 @@ pub struct Row {
     pub strategy: Lmt,
     /// From this size in bytes on; shorter ones that are not eager go through two shared buffers.
     pub from: u64,
+    /// What lay between the two processors of a pair; `None`: as much as can, or nothing that is known.
+    pub relation: Option<Relation>,
+}
+
+impl Row {
+    /// The rows of a table come in this order, and none twice.
+    fn key(&self) -> (Ranks, u32, Option<Relation>) {
+        (self.ranks, self.at_once, self.relation)
+    }
 }
 
 /// A table of one machine.
@@ -131,6 +149,22 @@ impl Table {
         let table = Table { machine: machine(), rows, collectives: collectives.into() };
         table.check().map_err(|(row, what)| Refusal(format!("row {}: {what}", row.number() + 1)))?;
         Ok(table)
+    }
+
+    /// This table with rows that were measured anew. Of messages each takes the place of that of the same kind of ranks, pairs at
+    /// once and relation, of collectives all of one operation on the same ranks take the place of those. The others stay.
+    ///
+    /// # Errors
+    /// [`Refusal`] for rows that no program would read back, such as too many together.
+    pub fn renewed(&self, rows: Vec<Row>, collectives: Vec<Collective>) -> Result<Table, Refusal> {
+        let is_renewed = |old: &Row| rows.iter().any(|row| row.key() == old.key());
+        let kept = self.rows.iter().filter(|old| !is_renewed(old)).copied();
+        let mut all: Vec<Row> = kept.chain(rows.iter().copied()).collect();
+        all.sort_by_key(Row::key);
+        let is_renewed = |old: &Collective| collectives.iter().any(|row| row.is_beside(old));
+        let kept = self.collectives.iter().filter(|old| !is_renewed(old)).copied();
+        let collectives = kept.chain(collectives.iter().copied()).collect();
+        Table::new(all, collectives)
     }
 
     /// Reads a file. It must have been measured on a machine like this one.
@@ -246,8 +280,11 @@ impl Table {
                 return Err((at, "at least 1 pair at once, and an eager limit of at most 32768 bytes"));
             }
             let earlier = self.rows.iter().take(at);
-            if earlier.filter(|other| other.ranks == row.ranks).any(|other| other.at_once >= row.at_once) {
-                return Err((at, "rows of one kind of ranks come with more and more pairs at once"));
+            if earlier.filter(|other| other.ranks == row.ranks).any(|other| other.key() >= row.key()) {
+                return Err((
+                    at,
+                    "rows of one kind of ranks come with more and more pairs at once, and of as many from near to far",
+                ));
             }
         }
         Ok(())
@@ -257,7 +294,8 @@ impl Table {
     pub fn text(&self, notes: &str) -> String {
         let mut text = format!(
             "{MAGIC} {VERSION}\nmachine {}\n# ranks, pairs at once, longest eager message in bytes, strategy of longer ones, \
-             from so many bytes on\n",
+             from so many bytes on, between processors that share a cache, share a node, or are on two (else as far apart as \
+             they can be)\n",
             self.machine
         );
         self.rows.iter().for_each(|row| text += &format!("{row}\n"));
@@ -291,11 +329,20 @@ impl Table {
         collective::digest(&self.collectives, ranks)
     }
 
-    /// The row of a world: that of as many pairs at once as its ranks make, or of the next fewer; else of the fewest.
-    pub fn row(&self, ranks: Ranks, size: u32) -> Option<&Row> {
+    /// The row of a world: that of as many pairs at once as its ranks make, or of the next fewer; else of the fewest. Of those the
+    /// one for what [lies between](crate::Config::relation) its ranks, else the one that says nothing of that.
+    pub fn row(&self, ranks: Ranks, size: u32, relation: Option<Relation>) -> Option<&Row> {
         let pairs = (size / 2).max(1);
-        let of_kind = || self.rows.iter().filter(|row| row.ranks == ranks);
-        of_kind().rfind(|row| row.at_once <= pairs).or_else(|| of_kind().next())
+        let fits = |row: &&Row| row.ranks == ranks && (row.relation.is_none() || row.relation == relation);
+        let usable = || self.rows.iter().filter(fits);
+        let fewest = usable().next()?.at_once;
+        // The one for the relation comes after the one that says nothing.
+        usable().rfind(|row| row.at_once <= pairs.max(fewest))
+    }
+
+    /// Whether there are rows for what lies between processors.
+    pub(crate) fn knows_relations(&self) -> bool {
+        self.rows.iter().any(|row| row.relation.is_some())
     }
 }
 
@@ -332,11 +379,17 @@ fn row(line: &str, version: u32) -> Result<AnyRow, &'static str> {
     const NONE: &str = "is no row";
     let words: Vec<&str> = line.split_ascii_whitespace().collect();
     if let [collective::WORD, rest @ ..] = &words[..]
-        && version > OLDEST
+        && version >= WITH_COLLECTIVES
     {
         return Collective::parse(rest).map(AnyRow::Collective);
     }
-    let [ranks, at_once, eager_max, strategy, from] = words[..] else { return Err(NONE) };
+    let (words, relation) = match words.split_last() {
+        Some((relation, words)) if words.len() == 5 && version >= WITH_RELATIONS => {
+            (words, Some(Relation::named(relation).ok_or(NONE)?))
+        }
+        _ => (&words[..], None),
+    };
+    let &[ranks, at_once, eager_max, strategy, from] = words else { return Err(NONE) };
     Ok(AnyRow::Messages(Row {
         ranks: Ranks::named(ranks).ok_or(NONE)?,
         at_once: at_once.parse().map_err(|_| NONE)?,
@@ -344,13 +397,15 @@ fn row(line: &str, version: u32) -> Result<AnyRow, &'static str> {
         strategy: Lmt::named(strategy)
             .ok_or("names a strategy that this program does not have (measure anew)")?,
         from: from.parse().map_err(|_| NONE)?,
+        relation,
     }))
 }
 
 impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Row { ranks, at_once, eager_max, strategy, from } = self;
-        write!(f, "{} {at_once} {eager_max} {} {from}", ranks.word(), strategy.name())
+        let Row { ranks, at_once, eager_max, strategy, from, relation } = self;
+        write!(f, "{} {at_once} {eager_max} {} {from}", ranks.word(), strategy.name())?;
+        relation.map_or(Ok(()), |relation| write!(f, " {relation}"))
     }
 }
 

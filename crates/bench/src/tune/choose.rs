@@ -1,5 +1,6 @@
 //! From times of algorithms to the rows of collectives.
 
+use super::decide::LEAST_ROUNDS;
 use crate::values::Operation;
 use tocsin_nbc::MOST_CHOICES;
 use tocsin_world::tune::{Collective, Ranks};
@@ -13,6 +14,8 @@ const GAIN: f64 = 0.95;
 pub(super) struct Contest {
     /// The size by which algorithms are chosen, in bytes.
     pub(super) from: u64,
+    /// How often they were compared.
+    pub(super) rounds: u64,
     pub(super) rivals: Vec<Rival>,
 }
 
@@ -30,6 +33,28 @@ pub(super) struct Rival {
 fn quickest(rivals: &[Rival]) -> Option<&'static str> {
     let quick = rivals.iter().filter(|rival| rival.ratio <= GAIN && rival.most <= 1.0);
     quick.min_by(|a, b| a.ratio.total_cmp(&b.ratio)).map(|rival| rival.name)
+}
+
+/// Why a contest tells nothing, if it does not: too few rounds, or an algorithm that is quicker by the median and in some
+/// rounds is not, while no other is quicker in all.
+pub(super) fn unclear(operation: Operation, contests: &[Contest]) -> Option<String> {
+    if let Some(Contest { from, rounds, .. }) = contests.iter().find(|of| of.rounds < LEAST_ROUNDS) {
+        return Some(format!(
+            "from {from} bytes on there was time for {rounds} of at least {LEAST_ROUNDS} rounds"
+        ));
+    }
+    let undecided = |rivals: &[Rival]| {
+        let near = rivals.iter().find(|rival| rival.ratio <= GAIN)?;
+        let Rival { name, ratio, most } = near;
+        let why = format!(
+            "{name} takes {ratio:.2} of the time by the median, and up to {most:.2} in single rounds"
+        );
+        quickest(rivals).is_none().then_some(why)
+    };
+    if !operation.has_common_size() {
+        return undecided(&on_the_whole(contests));
+    }
+    contests.iter().find_map(|of| Some(format!("from {} bytes on {}", of.from, undecided(&of.rivals)?)))
 }
 
 /// The rows of an operation on `size` ranks. A choice holds from its size on up to the next that was measured, the first from
@@ -78,7 +103,7 @@ mod tests {
 
     fn contest(from: u64, ratios: &[(&'static str, f64)]) -> Contest {
         let rival = |(name, ratio): &(&'static str, f64)| Rival { name, ratio: *ratio, most: *ratio };
-        Contest { from, rivals: ratios.iter().map(rival).collect() }
+        Contest { from, rounds: 5, rivals: ratios.iter().map(rival).collect() }
     }
 
     fn decided(operation: Operation, contests: &[Contest]) -> Vec<(u64, Option<&'static str>)> {
@@ -108,7 +133,7 @@ mod tests {
             let own = Rival { name: "binomial", ratio: 1.0, most: 1.0 };
             let chain = Rival { name: "chain", ratio: 0.6, most };
             let linear = Rival { name: "linear", ratio: 0.8, most: 0.9 };
-            [Contest { from: 8, rivals: vec![own, chain, linear] }]
+            [Contest { from: 8, rounds: 5, rivals: vec![own, chain, linear] }]
         };
         assert_eq!(decided(Operation::Ibcast, &contest(1.0)), [(0, Some("chain"))]);
         assert_eq!(decided(Operation::Ibcast, &contest(1.1)), [(0, Some("linear"))]);
@@ -146,5 +171,28 @@ mod tests {
     fn no_more_rows_than_a_table_takes() {
         let turns = (0..40).map(|at| contest(at * 8, &[("chain", if at % 2 == 0 { 1.0 } else { 0.5 })]));
         assert_eq!(decided(Operation::Ibcast, &turns.collect::<Vec<_>>()).len(), MOST_CHOICES);
+    }
+
+    #[test]
+    fn what_single_rounds_contradict_is_unclear() {
+        let rival = |name, ratio, most| Rival { name, ratio, most };
+        let contest = |from, rivals: &[Rival]| Contest { from, rounds: 3, rivals: rivals.to_vec() };
+        let own = rival("binomial", 1.0, 1.0);
+        let clear = [
+            contest(8, &[own, rival("chain", 0.96, 1.4), rival("linear", 2.0, 3.0)]),
+            contest(64, &[own, rival("chain", 0.7, 0.9), rival("linear", 0.8, 1.2)]),
+        ];
+        assert_eq!(unclear(Operation::Ibcast, &clear), None);
+        let noisy = [clear[0].clone(), contest(64, &[own, rival("chain", 0.7, 1.1)])];
+        let right = "chain takes 0.70 of the time by the median, and up to 1.10 in single rounds";
+        assert_eq!(unclear(Operation::Ibcast, &noisy).unwrap(), format!("from 64 bytes on {right}"));
+        // Where sizes are not known the whole decides.
+        let mixed = [contest(8, &[own, rival("chain", 1.4, 1.5)]), noisy[1].clone()];
+        assert_eq!(unclear(Operation::Ialltoallv, &mixed), None);
+        assert_eq!(unclear(Operation::Ialltoallv, &noisy[1..]).unwrap(), right);
+        let short = [clear[0].clone(), Contest { rounds: 2, ..clear[1].clone() }];
+        let why = "from 64 bytes on there was time for 2 of at least 3 rounds";
+        assert_eq!(unclear(Operation::Ibcast, &short).unwrap(), why);
+        assert_eq!(unclear(Operation::Ibcast, &[]), None);
     }
 }

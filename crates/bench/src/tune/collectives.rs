@@ -139,7 +139,7 @@ pub(super) fn measure(
     let mut worlds = kinds.len() * wanted.ranks.len();
     for &kind in kinds {
         for &ranks in &wanted.ranks {
-            let row = messages.and_then(|table| table.row(kind.of_library(), ranks));
+            let row = messages.and_then(|table| table.row(kind.of_library(), ranks, None));
             let eager_max = row.map_or(tocsin_world::DEFAULT_EAGER_MAX, |row| row.eager_max);
             let plan = super::plan(args, kind, ranks, crate::values::Lmt::Auto, eager_max)?;
             let shares_cores = plan.config()?.shares_cores(ranks).map_err(Error::failed)?;
@@ -159,6 +159,12 @@ pub(super) fn measure(
                     race.run(&mut world, wanted.rounds, time)?;
                     race.tell(&world, sink, &mut measured);
                     contests.push(race.contest());
+                }
+                if args.quick
+                    && let Some(why) = choose::unclear(op, &contests)
+                {
+                    super::unclear(&format!("{op} on {ranks} ranks, {kind}"), &why);
+                    continue;
                 }
                 for row in choose::rows(op, kind.of_library(), ranks, &contests) {
                     let line = Row::new("tune")
@@ -262,7 +268,8 @@ impl Race {
             ratio: self.ratio(at, MEDIAN),
             most: self.ratio(at, MOST_ROUNDS),
         };
-        Contest { from: self.from, rivals: self.runners.iter().enumerate().map(rival).collect() }
+        let rounds = self.runners.first().map_or(0, |runner| runner.times.len());
+        Contest { from: self.from, rounds, rivals: self.runners.iter().enumerate().map(rival).collect() }
     }
 
     /// A runner's part of the own one's time, of which so many percent are not above it; that of the own one is 1 to the last

@@ -1,5 +1,6 @@
 //! From times to thresholds.
 
+use crate::stats::Times;
 use crate::values::Lmt;
 
 /// Times of one way to send, by size.
@@ -9,11 +10,52 @@ pub(super) struct Curve {
     pub(super) strategy: Option<Lmt>,
     /// Sizes in bytes, ascending, and their times.
     pub(super) points: Vec<(u64, f64)>,
+    /// How far the times of one size lie apart.
+    pub(super) spreads: Vec<Spread>,
+}
+
+/// How far the times of one size lie apart from round to round.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Spread {
+    bytes: u64,
+    rounds: u64,
+    /// Of the middle half of them, as a part of the median.
+    part: f64,
+}
+
+impl Spread {
+    pub(super) fn of(bytes: u64, times: &Times) -> Spread {
+        let part = (times.percentile(75.0) - times.percentile(25.0)) / times.median();
+        Spread { bytes, rounds: times.len(), part }
+    }
+}
+
+/// Fewer rounds do not tell how far apart times lie.
+pub(super) const LEAST_ROUNDS: u64 = 3;
+/// What divides the strategies is a tenth to a third of their time: where the middle half of the rounds lies farther apart than that, who
+/// is the quicker is chance.
+const MOST_SPREAD: f64 = 0.3;
+
+/// Why times tell nothing, if they do not.
+pub(super) fn noise(curves: &[Curve]) -> Option<String> {
+    let all = || curves.iter().flat_map(|curve| curve.spreads.iter().map(move |spread| (curve, spread)));
+    if let Some((curve, Spread { bytes, rounds, .. })) = all().find(|(_, of)| of.rounds < LEAST_ROUNDS) {
+        let name = curve.name();
+        return Some(format!(
+            "{bytes} bytes by {name} had time for {rounds} of at least {LEAST_ROUNDS} rounds"
+        ));
+    }
+    let (curve, worst) = all().max_by(|(_, a), (_, b)| a.part.total_cmp(&b.part))?;
+    let (name, percent) = (curve.name(), worst.part * 100.0);
+    let differs =
+        || format!("half of the rounds of {} bytes by {name} lie {percent:.0} % apart", worst.bytes);
+    // What is not a number has no time.
+    (worst.part.is_nan() || worst.part > MOST_SPREAD).then(differs)
 }
 
 impl Curve {
     pub(super) fn new(strategy: Option<Lmt>) -> Curve {
-        Curve { strategy, points: Vec::new() }
+        Curve { strategy, points: Vec::new(), spreads: Vec::new() }
     }
 
     /// Its name in rows.
@@ -95,7 +137,8 @@ mod tests {
     const SIZES: [u64; 4] = [4096, 16384, 65536, 1 << 20];
 
     fn curve(strategy: Option<Lmt>, times: &[f64]) -> Curve {
-        Curve { strategy, points: SIZES.into_iter().zip(times.iter().copied()).collect() }
+        let points = SIZES.into_iter().zip(times.iter().copied()).collect();
+        Curve { points, ..Curve::new(strategy) }
     }
 
     fn decided(eager: &[f64], once: &[f64], double: &[f64]) -> (Option<usize>, Of, u64) {
@@ -140,5 +183,25 @@ mod tests {
     #[test]
     fn nothing_measured_is_two_copies() {
         assert_eq!(thresholds(&[]), Thresholds { eager_max: None, strategy: Of::Double, from: 0 });
+    }
+
+    #[test]
+    fn what_differs_from_round_to_round_is_noise() {
+        let with = |rounds: &[u64]| {
+            let mut times = Times::default();
+            rounds.iter().for_each(|time| times.add(*time));
+            let quiet = Spread { bytes: 4096, rounds: 5, part: 0.1 };
+            let double = Curve { spreads: vec![quiet], ..Curve::new(Some(Lmt::Double)) };
+            let eager = Curve { spreads: vec![quiet, Spread::of(65536, &times)], ..Curve::new(None) };
+            noise(&[double, eager])
+        };
+        assert_eq!(with(&[1000, 1020, 1040, 1060, 1080]), None);
+        // One that was disturbed is none too many.
+        assert_eq!(with(&[1000, 1020, 1040, 1060, 9000]), None);
+        let why = with(&[1000, 1020, 1040, 2000, 9000]).unwrap();
+        assert!(why.starts_with("half of the rounds of 65536 bytes by eager lie 94 % apart"), "{why}");
+        let why = with(&[1000, 1000]).unwrap();
+        assert_eq!(why, "65536 bytes by eager had time for 2 of at least 3 rounds");
+        assert_eq!(noise(&[]), None);
     }
 }

@@ -4,6 +4,7 @@ use crate::error::{Error, doing};
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use tocsin_world::tune::Table;
 
 /// A file that takes another's place when it is whole, and leaves nothing behind before.
 #[derive(Debug)]
@@ -11,6 +12,20 @@ pub(super) struct Output<'a> {
     file: &'a Path,
     part: PathBuf,
     writer: File,
+}
+
+/// The table that is there already, whose rows stay but for those that are measured anew.
+pub(super) fn before(file: &Path) -> Result<Option<Table>, Error> {
+    if !file.exists() {
+        return Ok(None);
+    }
+    let refused = |why| {
+        let (name, advice) = (file.display(), "name another file, or remove this one");
+        Error::Usage(format!(
+            "--output {name}: there is something that rows cannot be added to ({why}): {advice}"
+        ))
+    };
+    Table::read(file).map(Some).map_err(refused)
 }
 
 impl Output<'_> {
@@ -101,6 +116,24 @@ mod tests {
             (place.names(), std::fs::read_to_string(&file).unwrap()),
             (vec!["table".into()], "new".into())
         );
+    }
+
+    #[test]
+    fn what_is_no_table_is_not_lost() {
+        let place = Place::new("no-table");
+        let file = place.0.join("table");
+        assert_eq!(before(&file).unwrap(), None);
+        std::fs::write(&file, "a letter").unwrap();
+        let why = before(&file).unwrap_err();
+        assert!(why.to_string().contains("no table of `tocsin tune`") && why.status() == 2, "{why}");
+        assert!(why.to_string().ends_with("name another file, or remove this one"), "{why}");
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "a letter");
+        let table = format!(
+            "tocsin-tune 1\nmachine {}\nprocess 1 0 double 0\nend 1\n",
+            tocsin_world::tune::machine()
+        );
+        std::fs::write(&file, table).unwrap();
+        assert_eq!(before(&file).unwrap().unwrap().rows().len(), 1);
     }
 
     /// What somebody put under the part's name, such as a link to another's file, is neither written to nor removed.

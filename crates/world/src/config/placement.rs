@@ -3,7 +3,7 @@
 use super::{Bind, Config, ProgressPlacement, Seat};
 use crate::BackendKind;
 use crate::error::Error;
-use tocsin_topology::Topology;
+use tocsin_topology::{Relation, Topology};
 
 impl Config {
     /// The machine as placement sees it: [`Config::topology`], or what the kernel says of this one.
@@ -54,6 +54,14 @@ impl Config {
     /// As [`seats`](Self::seats).
     pub fn shares_cores(&self, ranks: u32) -> Result<bool, Error> {
         Ok(ranks > cores_here(cores_of(&self.seats(ranks)?)))
+    }
+
+    /// What lies between those two of a world's ranks that are the farthest from each other, for its table of measured thresholds;
+    /// `None`: they are not all bound, or the table says nothing that depends on it.
+    pub fn relation(&self, seats: &[Seat]) -> Option<Relation> {
+        self.tune.as_ref().filter(|tuning| tuning.table.knows_relations())?;
+        let cpus: Vec<usize> = seats.iter().map(|seat| seat.cpu).collect::<Option<_>>()?;
+        self.machine().ok()?.widest(&cpus)
     }
 }
 

@@ -1,7 +1,7 @@
 //! From which size on a message travels how: defaults, or what was measured.
 
 use super::{Config, DEFAULT_EAGER_MAX, Lmt};
-use crate::tune::{Ranks, Row};
+use crate::tune::{Ranks, Relation, Row};
 use tocsin_shm_transport::Strategies;
 
 /// So many times as long are eager messages of collectives.
@@ -32,9 +32,9 @@ impl Thresholds {
 }
 
 impl Config {
-    /// The thresholds of a world of `size` ranks.
-    pub(crate) fn thresholds(&self, ranks: Ranks, size: u32) -> Thresholds {
-        let row = self.tune.as_ref().and_then(|tuning| tuning.table.row(ranks, size));
+    /// The thresholds of a world of `size` ranks, between which [that](Self::relation) lies.
+    pub(crate) fn thresholds(&self, ranks: Ranks, size: u32, relation: Option<Relation>) -> Thresholds {
+        let row = self.tune.as_ref().and_then(|tuning| tuning.table.row(ranks, size, relation));
         let measured_eager_max = row.map_or(DEFAULT_EAGER_MAX, |row| row.eager_max);
         let eager_max = self.eager_max.unwrap_or(measured_eager_max);
         // A strategy that was asked for has all that is longer than `eager_max`.
@@ -77,15 +77,57 @@ mod tests {
     use crate::tune::{Table, Tuning};
 
     fn tuned(strategy: Lmt) -> Config {
-        let row = Row { ranks: Ranks::Processes, at_once: 1, eager_max: 4096, strategy, from: 65536 };
-        let table = Table::new(vec![row], Vec::new()).unwrap();
+        let row = Row {
+            ranks: Ranks::Processes,
+            at_once: 1,
+            eager_max: 4096,
+            strategy,
+            from: 65536,
+            relation: None,
+        };
+        with(vec![row])
+    }
+
+    fn with(rows: Vec<Row>) -> Config {
+        let table = Table::new(rows, Vec::new()).unwrap();
         Config { tune: Some(Tuning { file: "table".into(), table }), ..Config::default() }
+    }
+
+    /// Where ranks are bound on a machine that has several relations, the row of theirs is taken.
+    #[test]
+    fn where_ranks_are_decides() {
+        let row = |relation, eager_max| Row {
+            ranks: Ranks::Processes,
+            at_once: 1,
+            eager_max,
+            strategy: Lmt::Cma,
+            from: 65536,
+            relation,
+        };
+        let rows = vec![row(None, 1), row(Some(Relation::Cache), 2), row(Some(Relation::Across), 3)];
+        let eager_max = |topology: &str, bind: &str, ranks: u32| {
+            let mut config = with(rows.clone());
+            config.set("TOCSIN_TOPOLOGY", topology).unwrap();
+            config.set("TOCSIN_BIND", bind).unwrap();
+            let relation = config.relation(&config.seats(ranks).unwrap());
+            config.thresholds(Ranks::Processes, ranks, relation).eager_max
+        };
+        for (topology, right) in [("numa:2 l3:1 core:2", 3), ("l3:1 core:4", 2), ("l3:2 core:2", 1)] {
+            assert_eq!(eager_max(topology, "scatter", 2), right, "{topology}");
+            assert_eq!(eager_max(topology, "none", 2), 1, "{topology}");
+        }
+        assert_eq!(eager_max("numa:2 l3:1 core:2", "scatter", 1), 1);
+        // Nobody looks at the machine for a table that does not ask.
+        let mut plain = with(vec![row(None, 1)]);
+        plain.set("TOCSIN_TOPOLOGY", "numa:2 core:1").unwrap();
+        plain.set("TOCSIN_BIND", "scatter").unwrap();
+        assert_eq!(plain.relation(&plain.seats(2).unwrap()), None);
     }
 
     #[test]
     fn a_table_is_what_auto_means() {
         let config = tuned(Lmt::Cma);
-        let thresholds = config.thresholds(Ranks::Processes, 2);
+        let thresholds = config.thresholds(Ranks::Processes, 2, None);
         assert_eq!((thresholds.eager_max, thresholds.strategies), (4096, Lmt::Auto.strategies()));
         let p2p = config.point_to_point(&thresholds);
         assert_eq!(
@@ -93,10 +135,13 @@ mod tests {
             (4096, 16384, 16384, 65536)
         );
         // Of threads it says nothing.
-        let defaults = Config::default().thresholds(Ranks::Threads, 2);
-        assert_eq!(config.thresholds(Ranks::Threads, 2), defaults);
+        let defaults = Config::default().thresholds(Ranks::Threads, 2, None);
+        assert_eq!(config.thresholds(Ranks::Threads, 2, None), defaults);
         assert_eq!((defaults.eager_max, defaults.single_copy_from), (DEFAULT_EAGER_MAX, 0));
-        assert_eq!(tuned(Lmt::Double).thresholds(Ranks::Processes, 2).strategies, Lmt::Double.strategies());
+        assert_eq!(
+            tuned(Lmt::Double).thresholds(Ranks::Processes, 2, None).strategies,
+            Lmt::Double.strategies()
+        );
     }
 
     #[test]
@@ -105,13 +150,13 @@ mod tests {
         for bytes in [1024, DEFAULT_EAGER_MAX] {
             let mut config = tuned(Lmt::Double);
             config.set("TOCSIN_EAGER_MAX", &bytes.to_string()).unwrap();
-            assert_eq!(config.thresholds(Ranks::Processes, 2).eager_max, bytes);
+            assert_eq!(config.thresholds(Ranks::Processes, 2, None).eager_max, bytes);
             assert!(config.to_variables().contains(&("TOCSIN_EAGER_MAX", bytes.to_string())));
         }
         let unset = tuned(Lmt::Double).to_variables();
         assert!(!unset.iter().any(|(name, _)| *name == "TOCSIN_EAGER_MAX"), "{unset:?}");
         let forced = Config { lmt: Lmt::Cma, ..tuned(Lmt::Double) };
-        let thresholds = forced.thresholds(Ranks::Processes, 2);
+        let thresholds = forced.thresholds(Ranks::Processes, 2, None);
         assert_eq!((thresholds.strategies, thresholds.single_copy_from), (Lmt::Cma.strategies(), 0));
         assert_eq!((thresholds.eager_max, thresholds.waiting_eager_max), (4096, 4096));
     }

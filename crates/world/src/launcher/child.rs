@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tocsin_shm_transport::Segment;
 use tocsin_shm_transport::rendezvous_socket::RendezvousSocket;
+use tocsin_topology::Relation;
 
 use crate::bootstrap::Hello;
 use crate::config::{BOOTSTRAP_FD, BOOTSTRAP_WORLD, CHILD, Seat, VARIABLES};
@@ -18,6 +19,15 @@ use crate::launcher::{Launch, signals};
 /// Everything a greeting needs fits the socket's buffer: writing never waits for the rank.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// What a rank is told of where the others are.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shared {
+    /// As [`Place::cores`](crate::bootstrap::Place::cores), and so the others.
+    pub cores: Option<usize>,
+    pub sharers: u32,
+    pub relation: Option<Relation>,
+}
+
 /// A rank's process, and the launcher's end of its socket. A rank that has joined ends when that end is shut down.
 pub(super) fn start(
     launch: &Launch,
@@ -25,15 +35,15 @@ pub(super) fn start(
     mark: &Mark,
     rank: u32,
     seat: Seat,
-    cores: Option<usize>,
-    sharers: u32,
+    shared: Shared,
 ) -> Result<(Child, UnixStream), Error> {
     let (ours, theirs) = UnixStream::pair().map_err(|e| Error::os("socketpair", e))?;
     let lifeline = ours.try_clone().map_err(|e| Error::os("keeping the rank's socket", e))?;
     let socket = RendezvousSocket::new(ours, PATIENCE).map_err(crate::bootstrap::segment_error)?;
     // SAFETY: - neither call has a precondition.
     let launcher = unsafe { libc::getpid() };
-    Hello { rank, ranks: launch.ranks, launcher, seat, cores, sharers }.send(&socket, segment)?;
+    let Shared { cores, sharers, relation } = shared;
+    Hello { rank, ranks: launch.ranks, launcher, seat, cores, sharers, relation }.send(&socket, segment)?;
     let theirs = OwnedFd::from(theirs);
 
     let mut command = Command::new(&launch.program);

@@ -11,9 +11,10 @@ use std::time::{Duration, Instant};
 use tocsin_shm_transport::deaths::Watcher;
 use tocsin_shm_transport::{Life, Segment};
 
+use super::child::{self, Shared};
 use super::descendants::Mark;
 use super::output::Outputs;
-use super::{Launch, OnFailure, Order, Report, child, signals};
+use super::{Launch, OnFailure, Order, Report, signals};
 use crate::bootstrap::segment_error;
 use crate::config::{Seat, cores_of, sharers_of};
 use crate::error::Error;
@@ -97,11 +98,11 @@ impl<'a> World<'a> {
             limited: false,
             deadline: None,
         };
-        let cores = cores_of(&seats);
+        let (cores, relation) = (cores_of(&seats), launch.config.relation(&seats));
         for rank in 0..launch.ranks {
             let seat = seats.get(rank as usize).copied().unwrap_or_default();
             let sharers = sharers_of(&seats, seat, launch.config.progress);
-            if let Err(error) = world.start_rank(rank, seat, cores, sharers) {
+            if let Err(error) = world.start_rank(rank, seat, Shared { cores, sharers, relation }) {
                 world.kill_all();
                 world.finish();
                 return Err(error);
@@ -110,9 +111,8 @@ impl<'a> World<'a> {
         Ok(world)
     }
 
-    fn start_rank(&mut self, rank: u32, seat: Seat, cores: Option<usize>, sharers: u32) -> Result<(), Error> {
-        let (mut child, lifeline) =
-            child::start(self.launch, &self.segment, &self.mark, rank, seat, cores, sharers)?;
+    fn start_rank(&mut self, rank: u32, seat: Seat, shared: Shared) -> Result<(), Error> {
+        let (mut child, lifeline) = child::start(self.launch, &self.segment, &self.mark, rank, seat, shared)?;
         let (out, err) = (child.stdout.take(), child.stderr.take());
         let watched = self.watcher.watch(rank, child.id()).map_err(segment_error);
         if watched.is_err() {

@@ -49,7 +49,7 @@ impl Collective {
     }
 
     /// Whether two rows are about the same operation on the same ranks.
-    fn is_beside(&self, other: &Collective) -> bool {
+    pub(super) fn is_beside(&self, other: &Collective) -> bool {
         (self.operation, self.ranks, self.size) == (other.operation, other.ranks, other.size)
     }
 }

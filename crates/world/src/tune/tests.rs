@@ -7,16 +7,25 @@ const HERE: &str = "a processor, 2 processors";
 
 fn text(rows: &str) -> String {
     let end = rows.lines().count();
-    format!("tocsin-tune 2\nmachine {HERE}\n# a comment\n\n{}\nend {end}\n", rows.trim_end())
+    format!("tocsin-tune 3\nmachine {HERE}\n# a comment\n\n{}\nend {end}\n", rows.trim_end())
 }
 
 #[test]
 fn a_table_comes_back() {
-    let row = |ranks, at_once, strategy| Row { ranks, at_once, eager_max: 8192, strategy, from: 32768 };
+    let row = |ranks, at_once, strategy, relation| Row {
+        ranks,
+        at_once,
+        eager_max: 8192,
+        strategy,
+        from: 32768,
+        relation,
+    };
     let rows = vec![
-        row(Ranks::Processes, 1, Lmt::Cma),
-        row(Ranks::Threads, 1, Lmt::Direct),
-        row(Ranks::Processes, 4, Lmt::Double),
+        row(Ranks::Processes, 1, Lmt::Cma, None),
+        row(Ranks::Processes, 1, Lmt::Cma, Some(Relation::Cache)),
+        row(Ranks::Processes, 1, Lmt::Double, Some(Relation::Across)),
+        row(Ranks::Threads, 1, Lmt::Direct, Some(Relation::Node)),
+        row(Ranks::Processes, 4, Lmt::Double, None),
     ];
     let collective =
         |ranks, size, algorithm| Collective { operation: Operation::Ibcast, ranks, size, from: 8, algorithm };
@@ -39,8 +48,14 @@ fn a_table_comes_back() {
 /// Wherever a file is cut, also within a number or between two lines, what is left is no table.
 #[test]
 fn a_part_of_a_table_is_none() {
-    let row =
-        |at_once| Row { ranks: Ranks::Processes, at_once, eager_max: 8192, strategy: Lmt::Cma, from: 32768 };
+    let row = |at_once| Row {
+        ranks: Ranks::Processes,
+        at_once,
+        eager_max: 8192,
+        strategy: Lmt::Cma,
+        from: 32768,
+        relation: if at_once % 2 == 0 { None } else { Some(Relation::Node) },
+    };
     let chain = Collective {
         operation: Operation::Ibcast,
         ranks: Ranks::Processes,
@@ -64,29 +79,84 @@ fn a_part_of_a_table_is_none() {
 fn a_world_takes_the_row_of_its_size() {
     let table =
         Table::parse(&text("process 2 0 cma 1\nprocess 8 1 double 0\nthread 1 2 direct 3\n"), HERE).unwrap();
-    let eager = |ranks, size| table.row(ranks, size).map(|row| row.eager_max);
+    let eager = |ranks, size| table.row(ranks, size, None).map(|row| row.eager_max);
     for (size, right) in [(1, 0), (2, 0), (5, 0), (15, 0), (16, 1), (1000, 1)] {
         assert_eq!(eager(Ranks::Processes, size), Some(right), "{size}");
         assert_eq!(eager(Ranks::Threads, size), Some(2));
     }
     let processes = Table::parse(&text("process 1 0 cma 1"), HERE).unwrap();
-    assert_eq!(processes.row(Ranks::Threads, 4), None);
+    assert_eq!(processes.row(Ranks::Threads, 4, None), None);
+}
+
+#[test]
+fn a_world_takes_the_row_for_what_lies_between_its_ranks() {
+    use Relation::{Across, Cache, Node};
+    let table = Table::parse(
+        &text("process 2 0 cma 0\nprocess 2 1 cma 0 cache\nprocess 2 2 cma 0 across\nprocess 4 3 cma 0\nthread 1 4 direct 0 node\n"),
+        HERE,
+    )
+    .unwrap();
+    assert!(table.knows_relations());
+    let eager = |ranks, size, relation| table.row(ranks, size, relation).map(|row| row.eager_max);
+    for size in [2, 4, 7] {
+        let of = [None, Some(Cache), Some(Node), Some(Across)].map(|it| eager(Ranks::Processes, size, it));
+        assert_eq!(of, [Some(0), Some(1), Some(0), Some(2)], "{size}");
+    }
+    // So many pairs were measured without it.
+    assert_eq!(eager(Ranks::Processes, 8, Some(Cache)), Some(3));
+    let of = [None, Some(Cache), Some(Node)].map(|it| eager(Ranks::Threads, 2, it));
+    assert_eq!(of, [None, None, Some(4)]);
+}
+
+#[test]
+fn what_is_measured_anew_takes_the_place_of_its_kind_only() {
+    let rows = "process 1 0 cma 0\nprocess 1 0 cma 0 cache\nprocess 4 0 cma 0\nthread 1 0 direct 0\n\
+                collective ibcast process 2 0 chain\ncollective ibcast process 2 64 auto\ncollective ibcast process 4 0 chain\n\
+                collective ibcast thread 2 0 chain\ncollective ibarrier process 2 0 tree\n";
+    let old = Table { machine: machine(), ..Table::parse(&text(rows), HERE).unwrap() };
+    let parsed = |rows: &str| {
+        let table = Table::parse(&text(rows), HERE).unwrap();
+        (table.rows.clone(), table.collectives.to_vec())
+    };
+    let (messages, collectives) = parsed(
+        "process 1 7 cma 7 cache\nprocess 2 7 cma 7\ncollective ibcast process 2 0 linear\ncollective iscan process 2 0 chain\n",
+    );
+    let renewed = old.renewed(messages.clone(), collectives.clone()).unwrap();
+    let lines: Vec<String> = renewed.to_string().lines().map(str::to_owned).collect();
+    let is_row = |line: &&String| ["process", "thread", "collective"].iter().any(|w| line.starts_with(w));
+    let right = [
+        "process 1 0 cma 0",
+        "process 1 7 cma 7 cache",
+        "process 2 7 cma 7",
+        "process 4 0 cma 0",
+        "thread 1 0 direct 0",
+        "collective ibcast process 4 0 chain",
+        "collective ibcast thread 2 0 chain",
+        "collective ibarrier process 2 0 tree",
+        "collective ibcast process 2 0 linear",
+        "collective iscan process 2 0 chain",
+    ];
+    assert_eq!(lines.iter().filter(is_row).collect::<Vec<_>>(), right);
+    // Either kind alone leaves the other; the same again changes nothing.
+    assert_eq!(old.renewed(messages.clone(), Vec::new()).unwrap().collectives(), old.collectives());
+    assert_eq!(old.renewed(Vec::new(), collectives.clone()).unwrap().rows(), old.rows());
+    assert_eq!(renewed.renewed(messages, collectives), Ok(renewed));
 }
 
 #[test]
 fn what_is_broken_old_or_foreign_says_so() {
     let version = |number: u32| {
         let table = text("process 1 0 cma 0\ncollective ibcast process 2 0 chain");
-        table.replace("tocsin-tune 2", &format!("tocsin-tune {number}"))
+        table.replace("tocsin-tune 3", &format!("tocsin-tune {number}"))
     };
     let many: String = (0..=MOST_ROWS).map(|at| format!("process {} 0 cma 0\n", at + 1)).collect();
     let long = "process ".repeat(1000);
     let cases = [
-        ("".to_owned(), "does not begin with `tocsin-tune 2`"),
+        ("".to_owned(), "does not begin with `tocsin-tune 3`"),
         ("\u{7f}ELF".to_owned(), "no table of `tocsin tune`"),
         ("tocsin-tune one".to_owned(), "no table of `tocsin tune`"),
-        (version(7), "version 7, this program reads 1 to 2: measure anew, by `tocsin tune`"),
-        (version(0), "version 0, this program reads 1 to 2: measure anew, by `tocsin tune`"),
+        (version(7), "version 7, this program reads 1 to 3: measure anew, by `tocsin tune`"),
+        (version(0), "version 0, this program reads 1 to 3: measure anew, by `tocsin tune`"),
         // The first version has no such rows.
         (version(1), "line 6 is no row: `collective ibcast process 2 0 chain`"),
         ("tocsin-tune 1\nprocess 1 0 cma 0".to_owned(), "which machine"),
@@ -94,6 +164,11 @@ fn what_is_broken_old_or_foreign_says_so() {
         (text(""), "no rows"),
         (text("process 1 0 cma 0\nprocess 2 0 cma"), "line 6 is no row"),
         (text("process 1 0 cma 0 0"), "no row"),
+        (text("process 1 0 cma 0 cache 0"), "no row"),
+        // The second version has no such rows.
+        (text("process 1 0 cma 0 cache").replace("tocsin-tune 3", "tocsin-tune 2"), "line 5 is no row"),
+        (text("process 1 0 cma 0 node\nprocess 1 0 cma 0 cache"), "line 6: rows of one kind"),
+        (text("process 1 0 cma 0 node\nprocess 1 0 cma 0"), "line 6: rows of one kind"),
         (text("fiber 1 0 cma 0"), "no row"),
         (
             text("process 1 0 warp 0"),
@@ -139,13 +214,21 @@ fn what_is_broken_old_or_foreign_says_so() {
 
 #[test]
 fn a_file_of_the_first_version_is_read() {
-    let first = text("process 1 8192 cma 0").replace("tocsin-tune 2", "tocsin-tune 1");
+    let first = text("process 1 8192 cma 0").replace("tocsin-tune 3", "tocsin-tune 1");
     let table = Table::parse(&first, HERE).unwrap();
     assert_eq!((table.rows().len(), table.collectives()), (1, &[][..]));
     assert_eq!(
         (table.choices(Ranks::Processes, 2), table.digest(Ranks::Processes)),
         (None, collective::EMPTY)
     );
+}
+
+#[test]
+fn a_file_of_the_second_version_is_read() {
+    let rows = "process 1 8192 cma 0\nprocess 2 4096 cma 0\ncollective ibcast process 2 0 chain";
+    let second = text(rows).replace("tocsin-tune 3", "tocsin-tune 2");
+    assert_eq!(Table::parse(&second, HERE), Table::parse(&text(rows), HERE));
+    assert!(!Table::parse(&second, HERE).unwrap().knows_relations());
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use tocsin_world::Config;
-use tocsin_world::tune::{Collective, Ranks, Row, Tuning};
+use tocsin_world::tune::{Collective, Ranks, Relation, Row, Tuning};
 
 const VARIABLE: &str = "TOCSIN_TUNE";
 
@@ -46,15 +46,21 @@ fn kind(ranks: Ranks) -> &'static str {
     }
 }
 
-/// `processes, 1 pair at once: eager up to 16384 B, then cma from 65536 B on`
+/// `processes that share a cache, 1 pair at once: eager up to 16384 B, then cma from 65536 B on`
 fn messages(row: &Row) -> String {
-    let Row { ranks, at_once, eager_max, strategy, from } = row;
+    let Row { ranks, at_once, eager_max, strategy, from, relation } = row;
     let pairs = if *at_once == 1 { "pair" } else { "pairs" };
+    let place = match relation {
+        None => "",
+        Some(Relation::Cache) => " that share a cache",
+        Some(Relation::Node) => " of one NUMA node",
+        Some(Relation::Across) => " of two NUMA nodes",
+    };
     let beyond = match from {
         0 => format!("then {}", strategy.name()),
         _ => format!("{} from {from} B on", strategy.name()),
     };
-    format!("{}, {at_once} {pairs} at once: eager up to {eager_max} B, {beyond}", kind(*ranks))
+    format!("{}{place}, {at_once} {pairs} at once: eager up to {eager_max} B, {beyond}", kind(*ranks))
 }
 
 /// `2 processes, ibcast: auto, chain from 65536 B on`
@@ -78,7 +84,7 @@ pub(super) fn value(tuning: Option<&Result<Tuning, String>>) -> Value {
     let messages = tuning.table.rows().iter().map(|row| {
         let strategy = row.strategy.name();
         json!({"kind": word(row.ranks), "at_once": row.at_once, "eager_max_bytes": row.eager_max, "strategy": strategy,
-            "from_bytes": row.from})
+            "from_bytes": row.from, "relation": row.relation.map(Relation::name)})
     });
     let collectives = tuning.table.collectives().iter().map(|row| {
         let (op, algorithm) = (row.operation.name(), row.algorithm.unwrap_or("auto"));
@@ -96,13 +102,15 @@ mod tests {
 
     #[test]
     fn rows_are_told_in_words() {
-        let messages = |at_once, from| Row {
+        let between = |at_once, from, relation| Row {
             ranks: Ranks::Processes,
             at_once,
             eager_max: 8192,
             strategy: Lmt::Cma,
             from,
+            relation,
         };
+        let messages = |at_once, from| between(at_once, from, None);
         let collective = |operation, from, algorithm| Collective {
             operation,
             ranks: Ranks::Threads,
@@ -115,7 +123,8 @@ mod tests {
             collective(Operation::Ibcast, 4096, Some("chain")),
             collective(Operation::Ibarrier, 0, Some("tree")),
         ];
-        let table = Table::new(vec![messages(1, 0), messages(2, 65536)], collectives).unwrap();
+        let near = between(1, 4096, Some(Relation::Cache));
+        let table = Table::new(vec![messages(1, 0), near, messages(2, 65536)], collectives).unwrap();
         let directory = std::env::temp_dir();
         let file = directory.join(format!("tocsin-tune-of-the-info-{}", std::process::id()));
         std::fs::write(&file, table.to_string()).unwrap();
@@ -127,6 +136,7 @@ mod tests {
         let lines: Vec<&str> = text.lines().skip(1).collect();
         let right = [
             "  processes, 1 pair at once: eager up to 8192 B, then cma",
+            "  processes that share a cache, 1 pair at once: eager up to 8192 B, cma from 4096 B on",
             "  processes, 2 pairs at once: eager up to 8192 B, cma from 65536 B on",
             "  4 threads, ibcast: auto, chain from 4096 B on",
             "  4 threads, ibarrier: tree",
@@ -134,8 +144,12 @@ mod tests {
         assert_eq!(lines, right);
         let value = value(tuning.as_ref());
         assert_eq!(
-            (&value["messages"][1]["from_bytes"], &value["collectives"][1]["algorithm"]),
+            (&value["messages"][2]["from_bytes"], &value["collectives"][1]["algorithm"]),
             (&65536.into(), &"chain".into())
+        );
+        assert_eq!(
+            (&value["messages"][1]["relation"], &value["messages"][2]["relation"]),
+            (&"cache".into(), &Value::Null)
         );
         assert!(super::text(None).contains("tocsin tune") && super::value(None).is_null());
         assert!(super::text(Some(&Err("broken".into()))).contains("not usable: broken"));
