@@ -1,5 +1,8 @@
 //! The example program `heat` computes the same on every backend, with ranks that are processes or threads, whatever their
 //! number, as a plain loop does. `harness = false`: ranks are this program again, which then is the example.
+//!
+//! One test takes the backend that is this machine's best: user interrupts where it has them, as in the emulated machine, where
+//! `TOCSIN_TEST_UINTR_REQUIRED=1` makes anything else a failure.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // A test that fails says so by panicking.
 
 use tocsin_tests as _; // Links the tripwire allocator.
@@ -9,7 +12,7 @@ mod heat;
 
 use std::process::{Command, ExitCode, Output};
 
-use tocsin::{Config, Launch};
+use tocsin::{BackendKind, Config, Launch};
 
 /// What this process is, if it is no test: the example, or the launcher of one.
 const ROLE: &str = "TOCSIN_TEST_HEAT";
@@ -25,6 +28,7 @@ fn main() -> ExitCode {
         ("processes_compute_what_a_loop_does", processes_compute_what_a_loop_does),
         ("threads_compute_what_a_loop_does", threads_compute_what_a_loop_does),
         ("skewed_loads_change_nothing", skewed_loads_change_nothing),
+        ("the_best_backend_computes_what_a_loop_does", the_best_backend_computes_what_a_loop_does),
         ("a_tolerance_ends_all_ranks_at_the_same_step", a_tolerance_ends_all_ranks_at_the_same_step),
         ("wrong_words_are_told", wrong_words_are_told),
     ];
@@ -54,7 +58,7 @@ fn launcher(ranks: u32) -> ExitCode {
 /// Runs this program as `role`, with the example's words.
 fn output(role: &str, backend: &str, words: &str) -> Output {
     Command::new("timeout")
-        .args(["--kill-after=5", "100"])
+        .args(["-k", "5", "100"])
         .arg(std::env::current_exe().unwrap())
         .args(words.split_whitespace())
         .envs([(ROLE, role), ("TOCSIN_BACKEND", backend)])
@@ -138,6 +142,19 @@ fn skewed_loads_change_nothing() {
             let words = format!("--size 64 --steps 40 --skew 2.5 --skewed {skewed}");
             assert_eq!(result("3", backend, &words), right, "{words}, {backend}");
         }
+    }
+}
+
+fn the_best_backend_computes_what_a_loop_does() {
+    let best = Config::default().usable_backend().unwrap();
+    let required = std::env::var_os("TOCSIN_TEST_UINTR_REQUIRED").is_some_and(|v| v == "1");
+    assert!(!required || best == BackendKind::Uintr, "user interrupts are required, and not usable");
+    let best = best.to_string();
+    println!("backend {best}");
+    let (words, right) = ("--size 24 --steps 20 --skew 2 --skewed turns", plain(24, 20));
+    for ranks in [2, 3] {
+        assert_eq!(result(&ranks.to_string(), &best, words), right, "{ranks} ranks");
+        assert_eq!(result("heat", &best, &format!("{words} --threads {ranks}")), right, "{ranks} threads");
     }
 }
 
