@@ -10,7 +10,7 @@ use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 use tocsin_doorbell::BackendKind;
 use tocsin_sync::atomic::{AtomicBool, Ordering};
-use tocsin_world::Config;
+use tocsin_world::{Config, ConstBuf, Mode, MutBuf};
 
 struct Scratch(PathBuf);
 
@@ -210,6 +210,47 @@ fn interrupted(trace: &Path) {
         assert_eq!(bytes, [0; BYTES]);
     })
     .unwrap();
+}
+
+/// Tags and bytes of messages from rank 0 to rank 1, of which the second of each goes by another communicator: some are in one
+/// packet, and some are announced.
+const MESSAGES: [(i32, usize); 4] = [(7, 8), (i32::MAX, 100), (0, 1 << 20), (12_345, 300_000)];
+
+#[test]
+fn messages_name_tag_and_communicator() {
+    let scratch = Scratch::new("tags");
+    let path = scratch.0.join("trace.json");
+    let mut config = Config::default();
+    (config.backend, config.trace) = (Some(BackendKind::Signal), Some(path.clone()));
+    let contexts = tocsin_world::threads(2, &config, |comm| {
+        let other = comm.dup().unwrap();
+        for (at, (tag, bytes)) in MESSAGES.into_iter().enumerate() {
+            let comm = if at % 2 == 0 { &comm } else { &other };
+            let mut memory = vec![1u8; bytes];
+            // SAFETY: the memory lives until the call returns.
+            unsafe {
+                match comm.rank() {
+                    0 => comm.send_raw(ConstBuf::contiguous(memory.as_ptr(), bytes), 1, tag, Mode::Standard),
+                    _ => comm.recv_raw(MutBuf::contiguous(memory.as_mut_ptr(), bytes), Some(0), Some(tag)),
+                }
+            }
+            .unwrap();
+        }
+        [comm.context(), other.context()]
+    })
+    .unwrap();
+    let events: Vec<Value> = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+    for (at, (tag, bytes)) in MESSAGES.into_iter().enumerate() {
+        for (name, rank) in [("send", 0), ("arrive", 1)] {
+            let is = |e: &&Value| e["name"] == name && e["pid"] == rank && e["args"]["collective"] == false;
+            let of_tag: Vec<&Value> = events.iter().filter(is).filter(|e| e["args"]["tag"] == tag).collect();
+            assert_eq!(of_tag.len(), 1, "{name} of {tag}: {of_tag:?}");
+            let args = &of_tag[0]["args"];
+            assert_eq!((&args["bytes"], &args["peer"]), (&bytes.into(), &(1 - rank).into()), "{args}");
+            assert_eq!(args["context"], contexts[rank][at % 2], "{args}");
+            assert!(args["announced"] == (bytes > 100_000) && args.get("operation").is_none(), "{args}");
+        }
+    }
 }
 
 #[test]
