@@ -318,7 +318,7 @@ mod tests {
     #[test]
     fn who_runs_is_who_can() {
         let names = |op, bytes, ranks| {
-            let race = Race::new(op, bytes, ranks).unwrap();
+            let race = Race::new(op, bytes, ranks, false).unwrap();
             race.map(|race| {
                 let names: Vec<_> = race.runners.iter().map(|runner| runner.algorithm.name).collect();
                 (names, race.runners[race.own].algorithm.name, race.from)
