@@ -1,41 +1,53 @@
-//! What is known of communicators: their members, and which are revoked.
+//! What is known of communicators: their members, and which are revoked or gone.
+
+use crate::runs::Runs;
 
 /// Bit of a context that marks the collective half of a communicator.
 const COLLECTIVE: u32 = 1 << 31;
 /// Revocations that may arrive between two calls of user threads.
 const SPARE: usize = 4096;
+/// Most runs of communicators that are gone: 64 KiB. Beyond, the oldest are no longer known, and what still comes for them is
+/// kept as what comes early is.
+const GONE: usize = 4096;
+
+/// Whether two contexts are of one communicator.
+pub(crate) fn is_same(a: u32, b: u32) -> bool {
+    (a ^ b) & !COLLECTIVE == 0
+}
 
 /// Members are known when the layer above said them; else a communicator has all ranks of the world.
 #[derive(Debug)]
 pub(crate) struct Contexts {
-    /// Sorted. Capacity for [`SPARE`] more is kept by user threads.
-    revoked: Vec<u32>,
+    /// Also when they are gone: who still waits in one is to hear of it. Capacity for [`SPARE`] more is kept by user threads.
+    revoked: Runs,
+    /// Nobody here will receive in them any more.
+    gone: Runs,
     /// Sorted by context; a bit per rank.
     members: Vec<(u32, Box<[u64]>)>,
 }
 
 impl Contexts {
-    pub(crate) fn new() -> Option<Contexts> {
-        let mut new = Contexts { revoked: Vec::new(), members: Vec::new() };
+    /// In a world of so many ranks.
+    pub(crate) fn new(ranks: u32) -> Option<Contexts> {
+        let mut new = Contexts { revoked: Runs::new(ranks), gone: Runs::new(ranks), members: Vec::new() };
         new.make_room().then_some(new)
     }
 
     /// User threads only.
     #[inline]
     pub(crate) fn make_room(&mut self) -> bool {
-        let spare = self.revoked.capacity().saturating_sub(self.revoked.len());
-        spare >= SPARE / 2 || self.add_room()
+        self.revoked.has_room(SPARE / 2) || self.add_room()
     }
 
     #[cold]
     fn add_room(&mut self) -> bool {
-        self.revoked.try_reserve(SPARE).is_ok()
+        self.revoked.make_room(SPARE)
     }
 
     /// Handler-safe; a binary search.
     #[inline]
     pub(crate) fn is_revoked(&self, context: u32) -> bool {
-        !self.revoked.is_empty() && self.revoked.binary_search(&(context & !COLLECTIVE)).is_ok()
+        !self.revoked.is_empty() && self.revoked.contains(context & !COLLECTIVE)
     }
 
     /// Whether any is. Handler-safe.
@@ -44,15 +56,16 @@ impl Contexts {
         !self.revoked.is_empty()
     }
 
+    /// Whether it was [forgotten](Self::forget). Handler-safe; a binary search.
+    #[inline]
+    pub(crate) fn is_gone(&self, context: u32) -> bool {
+        !self.gone.is_empty() && self.gone.contains(context & !COLLECTIVE)
+    }
+
     /// Notes that a context is revoked, both halves. Some(true): it was not before. None: no room. Handler-safe:
     /// moves words inside the capacity.
     pub(crate) fn revoke(&mut self, context: u32) -> Option<bool> {
-        let Err(at) = self.revoked.binary_search(&(context & !COLLECTIVE)) else { return Some(false) };
-        if self.revoked.len() == self.revoked.capacity() {
-            return None;
-        }
-        self.revoked.insert(at, context & !COLLECTIVE);
-        Some(true)
+        self.revoked.insert(context & !COLLECTIVE)
     }
 
     /// User threads only. False: memory was refused.
@@ -80,14 +93,21 @@ impl Contexts {
         true
     }
 
-    /// User threads only: it frees.
+    /// Nobody here has the communicator any more. User threads only: it frees.
     pub(crate) fn forget(&mut self, context: u32) {
         let context = context & !COLLECTIVE;
-        if let Ok(at) = self.revoked.binary_search(&context) {
-            self.revoked.remove(at);
-        }
         if let Ok(at) = self.members.binary_search_by_key(&context, |m| m.0) {
             self.members.remove(at);
+        }
+        if self.is_revoked(context) {
+            return;
+        }
+        if self.gone.len() >= GONE {
+            self.gone.drop_old();
+        }
+        // Memory refused: what comes late is kept, as what comes early is.
+        if self.gone.make_room(1) {
+            self.gone.insert(context);
         }
     }
 

@@ -7,6 +7,7 @@
 use tocsin_progress::{Budget, Code, Id, Outcome};
 use tocsin_transport::{Class, Header, PeerState, Recv, SendOutcome, Transport, kind};
 
+use crate::contexts;
 use crate::peer::{Fate, Peer};
 use crate::request::{ANY_SOURCE, OWES_FIN, Request, State};
 use crate::unexpected::Arrival;
@@ -292,7 +293,7 @@ impl<T: Transport> P2p<T> {
         }
     }
 
-    /// Drops what nobody can receive: messages of a revoked communicator, announcements of a peer that is gone.
+    /// Drops what nobody can receive: messages of a communicator that is revoked or gone, announcements of a peer that is gone.
     fn sweep_message(&mut self, class: usize, index: u32) {
         let Some(matching) = self.matching.get(class) else { return };
         let Some(id) = matching.unexpected.at(index) else { return };
@@ -300,7 +301,8 @@ impl<T: Transport> P2p<T> {
         let envelope = message.envelope;
         let gone = self.peers.get(envelope.source as usize).and_then(|p| p.fate.no_more_from()).is_some();
         let lost = gone && envelope.arrival == Arrival::Announced;
-        if !message.taken && (lost || self.contexts.is_revoked(envelope.context)) {
+        let over = self.contexts.is_revoked(envelope.context) || self.contexts.is_gone(envelope.context);
+        if !message.taken && (lost || over) {
             self.free_message(if class == 0 { Class::Eager } else { Class::Coll }, id);
         }
     }
@@ -370,7 +372,7 @@ impl<T: Transport> P2p<T> {
 
     /// A peer says that a communicator is revoked. None: it floods.
     pub(crate) fn revoked_by(&mut self, context: u32) -> Option<()> {
-        if self.contexts.revoke(context)? {
+        if !self.contexts.is_gone(context) && self.contexts.revoke(context)? {
             self.faults.restart();
         }
         Some(())
@@ -419,9 +421,20 @@ impl<T: Transport> P2p<T> {
         }
     }
 
-    /// A communicator is gone, and its context is never used again. User threads only: it frees.
+    /// A communicator is gone, and its context is never used again: its members are forgotten, and what it has received and
+    /// nobody asked for is dropped, as is what still comes; a sender that waits for its receiver hears nothing of that. Of this
+    /// rank's own requests none may be [pending](Self::is_used) there. User threads only: it frees.
     pub fn forget_context(&mut self, context: u32) {
         self.contexts.forget(context);
+        if self.matching.iter().any(|matching| matching.unexpected.len() > 0) {
+            self.faults.restart();
+        }
+    }
+
+    /// Whether a request is pending in a communicator, in either half of its context. Bounded by the number of requests.
+    pub fn is_used(&self, context: u32) -> bool {
+        let pending = |id| self.requests.get(id).filter(|request| request.is_pending());
+        self.requests.ids().filter_map(pending).any(|request| contexts::is_same(request.context, context))
     }
 
     /// The first of `members` from whom nothing comes any more and whose end is an error: dead or broken. Handler-safe;

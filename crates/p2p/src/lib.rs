@@ -33,7 +33,7 @@
 //! | `transfers`, `publish` | large messages in one copy; receives that their sender finds |
 //! | `pass` | one bounded pass: drain, retry, sweep |
 //! | `trace` | what a rank's trace says of messages |
-//! | `faults`, `peer`, `contexts` | dead, finalized and lying peers; revoked communicators |
+//! | `faults`, `peer`, `contexts`, `runs` | dead, finalized and lying peers; revoked and dropped communicators |
 //!
 //! Why nothing deadlocks by flow control: the Control and Bulk lanes are always consumable, because what arrives there
 //! belongs to a request that exists. An Eager or Coll lane waits only for room among its own class's unexpected
@@ -58,6 +58,7 @@ mod probe;
 mod publish;
 mod receive;
 mod request;
+mod runs;
 mod send;
 pub mod trace;
 mod transfers;
@@ -235,7 +236,7 @@ impl<T: Transport> P2p<T> {
             outgoing: Ranks::new(size),
             completed: List::EMPTY,
             transfers: List::EMPTY,
-            contexts: Contexts::new().ok_or_else(refused)?,
+            contexts: Contexts::new(size).ok_or_else(refused)?,
             scratch: vec![0; longest_eager.max(eager).max(piece)].into_boxed_slice(),
             sequence: 0,
             blocked: 0,

@@ -164,6 +164,10 @@ impl<T: Transport> P2p<T> {
                 // Its end takes a request. What comes after it must not overtake.
                 self.hand = Hand::Empty;
             }
+            if self.contexts.is_gone(header.context) {
+                self.done_with(&envelope);
+                return Ok(Step::Taken);
+            }
             // SAFETY: the transport vouches for the payload until it is consumed.
             if !unsafe { matching.unexpected.keep(envelope, packet.payload, len) } {
                 if drops != Some(Drops::Allowed) {

@@ -108,6 +108,38 @@ fn members_decide_whom_any_source_needs() {
 }
 
 #[test]
+fn what_comes_for_a_forgotten_communicator_is_dropped() {
+    let mut w = World::tight(2);
+    let data = text(1, 60);
+    let mut target = Target::new(60);
+    // More than there is room for: the lane is blocked until they are dropped.
+    for _ in 0..200 {
+        w.isend(1, 0, 0, &data);
+    }
+    w.settle();
+    let freed = w.ranks[0].unexpected_freed();
+    w.ranks[0].forget_context(0);
+    w.settle();
+    assert!(w.ranks[0].unexpected_freed() > freed);
+    assert!(!w.ranks[0].is_blocked());
+    w.isend(1, 0, 0, &data);
+    w.settle();
+    assert!(matches!(w.ranks[0].iprobe(0, None, None), Ok(None)));
+    assert_eq!(w.ranks[1].outstanding_sends(), 0);
+    // What was pending keeps its message.
+    let id = w.irecv(0, Some(1), None, &mut target);
+    assert!(w.ranks[0].is_used(0) && !w.ranks[0].is_used(1));
+    w.isend(1, 0, 0, &data);
+    w.settle();
+    assert_eq!((w.code(0, id), target.bytes()), (Some(Code::Ok), &data[..]));
+    assert!(!w.ranks[0].is_used(0));
+    // A revocation that comes late is not kept.
+    w.ranks[1].revoke(0, &[0, 1]);
+    w.settle();
+    assert!(!w.ranks[0].is_revoked(0));
+}
+
+#[test]
 fn a_finalized_peer_fails_only_what_it_alone_could_meet() {
     let mut w = World::tight(3);
     let data = text(1, 30);

@@ -8,12 +8,13 @@ use std::sync::Arc;
 
 use tocsin_nbc::Group;
 use tocsin_progress::Context;
-use tocsin_sync::atomic::{AtomicU32, Ordering};
+use tocsin_sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use tocsin_transport::Board;
 
 use crate::boards::WORLD_BOARD;
 use crate::error::Error;
 use crate::rank::Rank;
+use crate::rank::dropped::Dropped;
 use crate::{BackendKind, Snapshot};
 pub use messages::Message;
 
@@ -22,7 +23,7 @@ const WORLD_CONTEXT: u32 = 1;
 /// First context of the others.
 pub(crate) const FIRST_CONTEXT: u32 = 2;
 /// Marks the collective half of a context.
-const COLLECTIVE: u32 = 1 << 31;
+pub(crate) const COLLECTIVE: u32 = 1 << 31;
 
 /// A group of ranks whose traffic matches only itself. Cheap to clone; usable from any thread of its rank.
 ///
@@ -43,13 +44,15 @@ struct Inner {
     ranks_here: Option<Box<[u32]>>,
     /// The board that goes back when nobody has this communicator any more.
     board: Option<u32>,
+    /// Operations were given up here, which may go on when nobody has this communicator any more.
+    goes_on: AtomicBool,
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        if let Some(board) = self.board {
-            self.rank.drop_board(board);
-        }
+        // SYNC POINT: Relaxed: who set it had this communicator, and dropping that is ordered before this.
+        let goes_on = self.goes_on.load(Ordering::Relaxed);
+        self.rank.drop_communicator(Dropped { context: self.context, goes_on }, self.board);
     }
 }
 
@@ -115,8 +118,9 @@ impl Comm {
         });
         let sequence = AtomicU32::new(0);
         let board = board.filter(|index| *index != WORLD_BOARD);
-        // From here on an error gives the board back.
-        let inner = Inner { rank, group, context, sequence, ranks_here, board };
+        // From here on an error gives the board and the context back.
+        let goes_on = AtomicBool::new(false);
+        let inner = Inner { rank, group, context, sequence, ranks_here, board, goes_on };
         inner
             .rank
             .enter()
@@ -128,6 +132,12 @@ impl Comm {
 
     pub(crate) fn shared(&self) -> &Rank {
         &self.inner.rank
+    }
+
+    /// An operation of this communicator was given up and may go on.
+    pub(crate) fn set_goes_on(&self) {
+        // SYNC POINT: Relaxed: as in the drop of the communicator.
+        self.inner.goes_on.store(true, Ordering::Relaxed);
     }
 
     /// Rank here of a world rank.

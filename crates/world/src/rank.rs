@@ -1,5 +1,6 @@
 //! One rank of a world: its engine, and what joins and leaves.
 
+pub(crate) mod dropped;
 mod room;
 mod wait;
 
@@ -24,6 +25,7 @@ use crate::request::RawRequest;
 use crate::state::RankState;
 use crate::trace::Recording;
 use crate::tune::{Agreed, Ranks};
+use dropped::Dropped;
 
 /// What every communicator and request of a rank shares.
 #[derive(Debug)]
@@ -49,6 +51,8 @@ pub(crate) struct Rank {
     /// Whether ranks take turns on cores: the same on all of them.
     pub(crate) shares_cores: bool,
     parked: Mutex<Parked>,
+    /// Communicators that were dropped and of which the engine has not heard.
+    dropped: Mutex<Vec<Dropped>>,
 }
 
 /// What a waiter waits for, as far as a full pool of unexpected messages can be in its way.
@@ -173,6 +177,7 @@ fn try_join(place: Place, config: &Config) -> Result<(Arc<Rank>, Bound), Error> 
         measured,
         shares_cores,
         parked: Mutex::default(),
+        dropped: Mutex::default(),
     };
     let shared = Arc::new(shared);
     // Weak: what waits for a rank to be dropped must not keep it.
@@ -334,19 +339,13 @@ impl Rank {
         // A dropped request that is over would keep its communicator.
         let over = self.parked.lock().unwrap_or_else(PoisonError::into_inner).take_over();
         drop(over);
-        self.enter().close_boards();
+        let mut state = self.enter();
+        state.close_boards();
+        self.forget_dropped(&mut state);
+        drop(state);
         let is_gone = |rank| matches!(self.segment.life(rank), Life::Finalized | Life::Dead);
         // Entered for each, and not held: memory is allocated meanwhile.
         self.boards.offer(&self.segment, |number| self.enter().nbc.is_board_over(number, is_gone))
-    }
-
-    /// The communicator of a board is gone. Anywhere but in a handler.
-    pub(crate) fn drop_board(&self, board: u32) {
-        self.boards.drop_board(board);
-        // Whoever is inside sees to it, this thread itself if it is.
-        if !self.is_closed() && !tocsin_doorbell::fork::disowned() {
-            self.engine.poke(Context::User);
-        }
     }
 
     /// Ends every rank of the world.

@@ -478,6 +478,7 @@ impl Drop for RawRequest {
         if freed || unreachable || self.meaning.comm.shared().is_closed() {
             return;
         }
+        self.meaning.comm.set_goes_on();
         let mut guard = self.meaning.comm.shared().enter();
         let state = &mut *guard;
         match self.meaning.kind {

@@ -416,6 +416,12 @@ impl Nbc {
         self.running
     }
 
+    /// Whether one is running in a context. Bounded by the number of collectives. Handler-safe.
+    pub fn is_used(&self, context: u32) -> bool {
+        let active = |id| self.slots.get(id).filter(|active| active.stage == Stage::Running);
+        self.slots.ids().filter_map(active).any(|active| active.context == context)
+    }
+
     /// Whether steps with user operators wait for a pass outside handlers. Handler-safe.
     pub fn has_deferred_user_steps(&self) -> bool {
         !self.deferred.is_empty() || self.deferred_on_board

@@ -41,6 +41,7 @@ impl Message {
 impl Drop for Message {
     fn drop(&mut self) {
         let Some(id) = self.id.take() else { return };
+        self.comm.set_goes_on();
         // What cannot be entered now (a handler, a user operator, a child of fork) stays until the rank leaves.
         let Ok(mut state) = self.comm.shared().enter_open("mprobe") else { return };
         let nothing = MutBuf::contiguous(std::ptr::NonNull::dangling().as_ptr(), 0);

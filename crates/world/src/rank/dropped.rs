@@ -1,0 +1,94 @@
+//! Communicators that nobody here has any more: what the engine keeps of them goes.
+//!
+//! # Implementation details
+//! A drop may come anywhere, also where the engine cannot be entered: in a user operator, in a callback. So it notes the context here, and
+//! tells the engine if it finds it free; else the next drop or the next new communicator does. What is noted is bounded by what
+//! was dropped between two of these.
+//!
+//! An operation that was given up goes on, in a communicator that is dropped, too. Then its context is kept until it has ended,
+//! because messages for it are still to come.
+
+use std::sync::PoisonError;
+
+use tocsin_progress::Context;
+
+use super::Rank;
+use crate::comm::COLLECTIVE;
+use crate::state::RankState;
+
+/// A communicator that was dropped, and of which the engine has not heard.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Dropped {
+    pub(crate) context: u32,
+    /// Operations were given up in it, which may go on.
+    pub(crate) goes_on: bool,
+}
+
+impl Rank {
+    /// A communicator is gone, with the board that it had. Anywhere but in a handler.
+    pub(crate) fn drop_communicator(&self, dropped: Dropped, board: Option<u32>) {
+        // In the child of a fork it is the parent's, and a lock may be one that another thread held.
+        if self.is_closed() || tocsin_doorbell::fork::disowned() {
+            return;
+        }
+        if let Some(board) = board {
+            self.boards.drop_board(board);
+        }
+        self.dropped.lock().unwrap_or_else(PoisonError::into_inner).push(dropped);
+        // Whoever is inside sees to the board, this thread itself if it is.
+        if let Some(mut state) = self.engine.try_enter(Context::User) {
+            self.forget_dropped(&mut state);
+        }
+    }
+
+    /// Tells the engine what was dropped. User threads only.
+    pub(super) fn forget_dropped(&self, state: &mut RankState) {
+        // Nobody who holds the lock waits for the engine.
+        let mut dropped = self.dropped.lock().unwrap_or_else(PoisonError::into_inner);
+        dropped.retain(|Dropped { context, goes_on }| {
+            let used = *goes_on && (state.nbc.is_used(context | COLLECTIVE) || state.p2p.is_used(*context));
+            if !used {
+                state.p2p.forget_context(*context);
+            }
+            used
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Config, DataType, Op, threads};
+
+    #[test]
+    fn what_was_given_up_goes_on_in_a_dropped_communicator() {
+        const COUNT: usize = 8 << 10;
+        let mut config = Config::default();
+        config.set("TOCSIN_BACKEND", "poll").unwrap();
+        let ends = threads(4, &config, |comm| {
+            let mut sum = vec![1u64; COUNT];
+            let dup = comm.dup().unwrap();
+            let first = comm.rank() == 0;
+            let post = |sum: &mut Vec<u64>| {
+                let (to, algorithm) = (sum.as_mut_ptr().cast(), Some("ring"));
+                // SAFETY: the buffer lives until all have met below, after which nothing is on its way.
+                unsafe { dup.iallreduce_raw(None, to, COUNT, DataType::U64, Op::Sum, algorithm).unwrap() }
+            };
+            if first {
+                drop(post(&mut sum));
+                drop(dup);
+                // Tells the engine what was dropped, if nobody has.
+                comm.shared().forget_dropped(&mut comm.shared().enter());
+                assert_eq!(comm.shared().dropped.lock().unwrap().len(), 1);
+                comm.ibarrier_raw(None).unwrap().wait().unwrap();
+            } else {
+                // Messages of the others' come when the first has dropped its communicator.
+                comm.ibarrier_raw(None).unwrap().wait().unwrap();
+                post(&mut sum).wait().unwrap();
+            }
+            comm.ibarrier_raw(None).unwrap().wait().unwrap();
+            comm.shared().forget_dropped(&mut comm.shared().enter());
+            (sum == [4; COUNT], comm.shared().dropped.lock().unwrap().len())
+        });
+        assert_eq!(ends.unwrap(), [(true, 0); 4]);
+    }
+}
