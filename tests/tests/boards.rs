@@ -285,6 +285,65 @@ fn all_who_wait_hear_of_a_disagreement() {
     }
 }
 
+/// Some find it small enough for the board, and some do not, or name another algorithm: all hear of it, and of whom they disagree with,
+/// whoever comes first, where the others wait or compute.
+#[test]
+fn who_is_on_the_board_and_who_is_not_hear_of_each_other() {
+    for backend in ["signal", "thread", "poll"] {
+        for (size, beside) in [(2, 0b01), (2, 0b10), (3, 0b010), (3, 0b101), (4, 0b0011)] {
+            for (named, first) in [(false, 0), (false, 1), (true, 0), (true, 1)] {
+                let (posted, heard) = (AtomicU32::new(0), AtomicU32::new(0));
+                ranks(backend, size, |comm| {
+                    let comm = comm.dup()?;
+                    let me = comm.rank();
+                    let by_messages = beside >> me & 1 == 1;
+                    if me % 2 != first {
+                        // The others post before.
+                        compute_until(&posted, (0..size).filter(|rank| rank % 2 == first).count() as u32);
+                    }
+                    let end = if named {
+                        let by = comm.with_algorithm(if by_messages { "dissemination" } else { "shm" });
+                        let barrier = by.ibarrier()?;
+                        posted.fetch_add(1, Ordering::Release);
+                        barrier.wait()
+                    } else {
+                        let sum = comm.iallreduce(vec![1u64; 256 + usize::from(by_messages)], Op::Sum)?;
+                        posted.fetch_add(1, Ordering::Release);
+                        sum.wait().map(drop)
+                    };
+                    let Err(Error::Protocol { rank, .. }) = end else { panic!("rank {me}: {end:?}") };
+                    assert_ne!(beside >> rank & 1 == 1, by_messages, "rank {me} and rank {rank}");
+                    heard.fetch_add(1, Ordering::Release);
+                    // Nobody leaves before: that would be news of its own.
+                    compute_until(&heard, size);
+                    Ok(())
+                });
+            }
+        }
+    }
+}
+
+/// Those who have nothing to wait for are told of it, too, and the one who waits for them is not left alone.
+#[test]
+fn who_waits_for_one_that_is_done_by_messages_hears_of_it() {
+    for backend in ["signal", "thread"] {
+        let (cast, heard) = (AtomicBool::new(false), AtomicBool::new(false));
+        ranks(backend, 2, |comm| {
+            if comm.rank() == 0 {
+                comm.with_algorithm("binomial").ibcast(vec![1u64; 2], 0)?.wait()?;
+                cast.store(true, Ordering::Release);
+                assert!(until(&heard), "rank 1 heard nothing");
+            } else {
+                assert!(until(&cast));
+                let end = comm.with_algorithm("shm").ibcast(vec![1u64; 2], 0)?.wait();
+                assert!(matches!(end, Err(Error::Protocol { rank: 0, .. })), "{end:?}");
+                heard.store(true, Ordering::Release);
+            }
+            Ok(())
+        });
+    }
+}
+
 /// A world has few boards, but no communicator goes without that has members in common with few others at the time.
 #[test]
 fn a_thousand_communicators_each_have_a_board() {

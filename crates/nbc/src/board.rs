@@ -5,15 +5,17 @@
 //! (`executor/board.rs`), the protocol is [`tocsin_transport::board`]'s.
 //!
 //! # Ranks that disagree
-//! Each part says what it is about: operation, root, size. Who finds a part that is about something else ends with
+//! Each part says what it is about: operation, root, size, and which of the communicator's collectives it is. Who finds a part that is about something else ends with
 //! [`Code::Protocol`](tocsin_progress::Code), posts no more on this board, says so there, and has all members rung. Who needs a part that then
 //! never comes ends likewise, and so on: a member that was done before it could see anything (the root of a broadcast, who
 //! gives to a reduction) hears of it in the first collective that needs others' parts, and in the fifth at the latest, for
 //! want of room; from then on all that it posts there ends so. Of two that disagree, whoever posts later sees it at once.
 //!
-//! Not seen is a disagreement on which some ranks go by messages: sizes on both sides of what [`fits`], or algorithms
-//! that are named differently. Those who are on the board and those who are not wait for each other, as ranks do that post
-//! different collectives by messages, until one of them posts something else or leaves, or the communicator is revoked.
+//! Some may go by messages, where the others do not: sizes on both sides of what [`fits`], or algorithms that are named
+//! differently. Who goes by messages says so on the board and looks there; he or who has posted finds out (`executor/elsewhere.rs`,
+//! and [`tocsin_transport::board`]), and then it is as above. Collectives that go by messages later go on doing so: those number
+//! themselves. What is not seen is a collective that some post on a board on which they have given up before, and others by messages: these
+//! wait for those, as ranks do that post different collectives by messages.
 
 use crate::builder::ScheduleBuilder;
 use crate::kernels::{Operator, Panicked};
@@ -68,9 +70,18 @@ pub struct Call {
     pub(crate) bytes: usize,
     /// Where the result goes.
     pub(crate) to: *mut u8,
-    /// What all ranks say that their parts are about.
+    /// What all ranks say that their parts are about: operation, root, bytes; and when it is [started](Self::numbered), which one it is.
     pub(crate) about: u64,
 }
+
+/// Which of the communicator's collectives a part is about, as far as it says: the last bits of its sequence number.
+pub(crate) fn number_of(about: u64) -> u16 {
+    (about >> NUMBER) as u16
+}
+
+/// Where that stands: above the root, of which there are few.
+const NUMBER: u32 = 40;
+const _: () = assert!(MEMBERS <= 256);
 
 // SAFETY: - the raw pointers go to the user's buffers, which whoever posts promises to keep alive and untouched whichever
 //           thread of the rank does the rest.
@@ -125,6 +136,13 @@ impl Call {
         let (from, to) = (std::ptr::null(), std::ptr::null_mut());
         let algorithm = table::number_on_board(operation);
         Call { board: 0, algorithm, then, from, bytes: 0, to, about }
+    }
+
+    /// The same, as the collective of a sequence number.
+    #[inline]
+    pub(crate) fn numbered(&self, sequence: u32) -> Call {
+        let about = self.about & !(0xffff << NUMBER) | u64::from(sequence as u16) << NUMBER;
+        Call { about, ..*self }
     }
 
     /// Whether member `me` needs the parts of all others.

@@ -37,12 +37,31 @@ enum Kind {
     Allreduce,
 }
 
-/// Posts a collective on a rank of so many.
+/// Posts a collective on a rank of so many, on the board.
 fn post_kind<M: Messages>(
     lower: &mut M,
     nbc: &mut Nbc,
-    (ranks, me): (u32, u32),
+    place: (u32, u32),
     kind: Kind,
+    numbers: &mut [u64],
+) -> Posted {
+    post_as(lower, nbc, place, (kind, Way::Board), 0, numbers)
+}
+
+/// How a collective is done.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Way {
+    Board,
+    Messages,
+}
+
+/// Posts a collective with a sequence number on a rank of so many.
+fn post_as<M: Messages>(
+    lower: &mut M,
+    nbc: &mut Nbc,
+    (ranks, me): (u32, u32),
+    (kind, way): (Kind, Way),
+    sequence: u32,
     numbers: &mut [u64],
 ) -> Posted {
     let group = common::driver::group(ranks, me).with_board(0);
@@ -57,9 +76,19 @@ fn post_kind<M: Messages>(
         }
         Kind::Allreduce => Arguments::Iallreduce { send, recv, count, data_type, op },
     };
-    let call = table::call_on_board(&group, &arguments, None).unwrap().unwrap();
-    // SAFETY: the tests keep the numbers until the request is over.
-    unsafe { nbc.post_on_board(lower, &call, 1 << 31, 0) }.unwrap()
+    if way == Way::Board {
+        let call = table::call_on_board(&group, &arguments, None).unwrap().unwrap();
+        // SAFETY: the tests keep the numbers until the request is over.
+        return unsafe { nbc.post_on_board(lower, &call, 1 << 31, sequence) }.unwrap();
+    }
+    let algorithm = match kind {
+        Kind::Barrier => "dissemination",
+        Kind::Bcast(_) | Kind::Reduce(_) => "binomial",
+        Kind::Allreduce => "recursive-doubling",
+    };
+    let schedule = table::compile(&group, &arguments, Some(algorithm)).unwrap();
+    // SAFETY: as above.
+    Posted::Waits(unsafe { nbc.post(lower, schedule, 1 << 31, sequence) }.unwrap())
 }
 
 fn outcome(nbc: &Nbc, posted: Posted) -> Option<Outcome> {
@@ -148,8 +177,14 @@ impl Messages for Rung {
     fn release(&mut self, request: Id) {
         self.0.release(request);
     }
-    unsafe fn start_send(&mut self, _: Id, _: &Envelope, _: *const u8, _: usize) {}
-    unsafe fn start_recv(&mut self, _: Id, _: &Envelope, _: *mut u8, _: usize) {}
+    unsafe fn start_send(&mut self, request: Id, envelope: &Envelope, from: *const u8, bytes: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { self.0.start_send(request, envelope, from, bytes) }
+    }
+    unsafe fn start_recv(&mut self, request: Id, envelope: &Envelope, to: *mut u8, bytes: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { self.0.start_recv(request, envelope, to, bytes) }
+    }
     fn eager_max(&self) -> usize {
         self.0.eager_max()
     }
@@ -160,7 +195,7 @@ impl Messages for Rung {
         self.0.abandon(request);
     }
     fn next_completed(&mut self) -> Option<(u64, Outcome)> {
-        None
+        self.0.next_completed()
     }
     fn failures(&self) -> u64 {
         0
@@ -229,18 +264,33 @@ impl Rungs {
     }
 
     fn post(&mut self, rank: usize, kind: Kind) {
+        self.post_as(rank, kind, Way::Board);
+    }
+
+    fn post_as(&mut self, rank: usize, kind: Kind, way: Way) {
         let place = (self.ranks.len() as u32, rank as u32);
+        let sequence = self.posted[rank].len() as u32;
         let (lower, nbc) = &mut self.ranks[rank];
         let mut number = Box::new([1]);
-        let posted = post_kind(lower, nbc, place, kind, &mut *number);
+        let posted = post_as(lower, nbc, place, (kind, way), sequence, &mut *number);
         nbc.announce(lower);
         self.posted[rank].push((posted, number));
+    }
+
+    /// Who is rung, for what stands on the board or for messages that have come, after all messages have.
+    fn rung(&mut self) -> Option<u32> {
+        for _ in 0..20 {
+            self.ranks.iter_mut().for_each(|(lower, _)| lower.0.pump());
+        }
+        let for_board = self.ranks.iter_mut().find_map(|(lower, _)| lower.1.pop());
+        let has_completed = |(lower, _): &(Rung, Nbc)| lower.0.has_completed();
+        for_board.or_else(|| self.ranks.iter().position(has_completed).map(|rank| rank as u32))
     }
 
     /// Passes for those who are rung, until nobody is.
     fn settle(&mut self) {
         let mut rings = 0;
-        while let Some(rung) = self.ranks.iter_mut().find_map(|(lower, _)| lower.1.pop()) {
+        while let Some(rung) = self.rung() {
             rings += 1;
             assert!(rings < 100_000, "rings without end");
             let (lower, nbc) = &mut self.ranks[rung as usize];
@@ -337,6 +387,96 @@ fn after_a_disagreement_nobody_waits_for_ever() {
             }
         }
     }
+}
+
+/// Some on the board and some by messages, whoever comes first: all hear of it, and whom they disagree with.
+#[test]
+fn who_is_on_the_board_and_who_is_not_hear_of_each_other() {
+    // Of so many, which go by messages.
+    let parts =
+        [(2, 0b01), (2, 0b10), (3, 0b001), (3, 0b110), (3, 0b010), (3, 0b101), (4, 0b0011), (5, 0b10110)];
+    for ((size, beside), kind) in
+        parts.into_iter().flat_map(|part| [Kind::Barrier, Kind::Allreduce].map(|kind| (part, kind)))
+    {
+        for first in 0..size {
+            let mut ranks = Rungs::new(size as u32, 11);
+            for rank in (0..size).map(|n| (first + n) % size) {
+                let way = if beside >> rank & 1 == 1 { Way::Messages } else { Way::Board };
+                ranks.post_as(rank, kind, way);
+            }
+            ranks.settle();
+            for rank in 0..size {
+                let end = outcome(&ranks.ranks[rank].1, ranks.posted[rank][0].0);
+                let end = end.unwrap_or_else(|| panic!("rank {rank} waits for ever: {beside:b} {kind:?}"));
+                assert_eq!(end.code, Code::Protocol);
+                assert_ne!(beside >> end.source & 1, beside >> rank & 1, "rank {rank} and {}", end.source);
+            }
+        }
+    }
+}
+
+/// Whatever ranks post on the board and by messages where one of them does something the other way: nobody waits for ever, what came
+/// before ends well, and what comes much later on the board is an error at every rank.
+#[test]
+fn whoever_goes_by_messages_alone_nobody_waits_for_ever() {
+    const POSTS: usize = 16;
+    let mut random = common::Random(0xbe51);
+    let mut heard = 0;
+    for round in 0..2000 {
+        let size = 2 + random.below(5) as u32;
+        let agreed: Vec<(Kind, Way)> = (0..POSTS)
+            .map(|_| {
+                let root = random.below(size as usize) as u32;
+                let kind = [Kind::Barrier, Kind::Bcast(root), Kind::Reduce(root), Kind::Allreduce];
+                (kind[random.below(4)], [Way::Board, Way::Board, Way::Messages][random.below(3)])
+            })
+            .collect();
+        // In some rounds, nobody.
+        let (odd, at) = (random.below(size as usize + 1), random.below(POSTS - 6));
+        let differs = odd < size as usize;
+        let mut ranks = Rungs::new(size, random.word());
+        let mut left: Vec<usize> = (0..size as usize).flat_map(|rank| [rank; POSTS]).collect();
+        while !left.is_empty() {
+            let rank = left.swap_remove(random.below(left.len()));
+            let next = ranks.posted[rank].len();
+            let (kind, way) = agreed[next];
+            let way = match way {
+                Way::Board if (rank, next) == (odd, at) => Way::Messages,
+                Way::Messages if (rank, next) == (odd, at) => Way::Board,
+                way => way,
+            };
+            ranks.post_as(rank, kind, way);
+            if random.chance(30) {
+                ranks.settle();
+            }
+        }
+        ranks.settle();
+        for rank in 0..size as usize {
+            for n in 0..POSTS {
+                let code = ranks.code(rank, n);
+                let what = format!("round {round}, rank {rank}, {n}: {agreed:?}, but {odd} at {at}");
+                match code {
+                    None => panic!("waits for ever: {what}"),
+                    Some(Code::Ok) => {}
+                    Some(code) => {
+                        assert!(differs && n >= at && code == Code::Protocol, "{code:?}: {what}");
+                        assert!(n == at || agreed[n].1 == Way::Board, "that goes on by messages: {what}");
+                        heard += 1;
+                    }
+                }
+            }
+            let later = agreed.iter().zip(0..).filter(|((_, way), n)| *way == Way::Board && *n > at);
+            let much_later = later.map(|(_, n)| n).skip(5);
+            for n in much_later.filter(|_| differs) {
+                assert_eq!(
+                    ranks.code(rank, n),
+                    Some(Code::Protocol),
+                    "round {round}, rank {rank}, {n}: {agreed:?}"
+                );
+            }
+        }
+    }
+    assert!(heard > 0);
 }
 
 /// A board is left when what was started there has ended, and not before; it is over when all have left.

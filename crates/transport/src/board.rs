@@ -1,7 +1,7 @@
 //! A board: memory in which all ranks of a communicator say what they have to say to each other, and read what the
 //! others say.
 //!
-//! Each member owns an [`Area`] and alone writes there; all read. What is done on a board is numbered from 1, the same on
+//! Each member owns an [`Area`] and alone writes there, but for one word; all read. What is done on a board is numbered from 1, the same on
 //! all members: for each number a member *posts its part*, what it contributes, into one of the few slots of its area.
 //! Who has read all the parts that it needs is done with that number. There are no messages, no acknowledgements and no
 //! turns: where all others have posted before, a number takes one reading of each other area.
@@ -27,11 +27,17 @@
 //! It [says so](Board::give_up) in all its slots, beside the stamps that who waits for it looks at, after all that it has
 //! posted; whoever then lacks a part of it sees that this [never](Part::Never) comes.
 //!
+//! # What goes without the board
+//! Not every collective of a communicator is done on its board, and members that go by something else than what their program
+//! says may disagree about that, too. Who begins one [without it](Board::go_elsewhere) says so in his area; `elsewhere` has the argument why
+//! one of the two then sees the other.
+//!
 //! # Hostile members
 //! All that is read is read once, as words, and means nothing but what is checked: a stamp is the expected one or it is not,
 //! and what a part is about is compared with what it has to be about. The bytes of a part are the user's, and may be
 //! anything. Nothing that is read here is an address, an index or a length.
 
+mod elsewhere;
 mod tenancy;
 
 use core::ptr::NonNull;
@@ -65,6 +71,8 @@ pub trait Variant {
     const SEE_LEFT: bool = true;
     /// Who has yet to come is not taken for one that has left.
     const SEE_BEFORE: bool = true;
+    /// Who has begun something without the board fences before it looks at the others' parts.
+    const FENCE_ELSEWHERE: bool = true;
 }
 
 /// What ships.
@@ -94,6 +102,10 @@ struct Head {
     stuck: AtomicU64,
     /// The last context that the owner has left here: see `tenancy`.
     left: AtomicU64,
+    /// Context and sequence number of what the owner has last begun without the board: see `elsewhere`.
+    elsewhere: AtomicU64,
+    /// The context, when a member wants the owner to look. The one word here that others write.
+    asked: AtomicU64,
 }
 
 /// What one member writes. In shared memory; all bytes zero is its beginning. It may be left over from another board,
@@ -116,7 +128,7 @@ impl Area {
     pub fn new() -> Area {
         let word = || AtomicU64::new(0);
         Area {
-            head: Head { stuck: word(), left: word() },
+            head: Head { stuck: word(), left: word(), elsewhere: word(), asked: word() },
             slots: core::array::from_fn(|_| Slot {
                 stamp: word(),
                 about: word(),

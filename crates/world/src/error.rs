@@ -148,8 +148,11 @@ pub enum Error {
         /// The call.
         operation: &'static str,
     },
-    /// A peer wrote something that is no packet.
-    #[error("{operation}: rank {rank} of the world broke the protocol: its messages are no longer read")]
+    /// A peer wrote something that is no packet, or takes part in a collective that is another one than this rank's.
+    #[error(
+        "{operation}: rank {rank} of the world called another collective than this rank (operation, root, size or algorithm), or \
+         broke the protocol: compare what the two call in which order"
+    )]
     Protocol {
         /// The call.
         operation: &'static str,

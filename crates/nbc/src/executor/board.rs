@@ -67,6 +67,7 @@ impl Nbc {
         sequence: u32,
     ) -> Result<Posted, Error> {
         self.collect(messages);
+        let call = &call.numbered(sequence);
         self.prepare_rings(messages, call.board);
         let memory = |_| Error::OutOfMemory { bytes: size_of::<Active>() };
         self.slots.reserve(1).map_err(memory)?;
@@ -86,6 +87,7 @@ impl Nbc {
         if over.is_none() {
             seat.alive_at = failures;
         }
+        seat.begun = Some(sequence);
         let over =
             over.or_else(|| seat.broken.then(|| Outcome { code: Code::Protocol, ..Outcome::default() }));
         let mut posted = None;
@@ -99,6 +101,7 @@ impl Nbc {
             let mut seen = 0;
             let look = seat.look_for_a_moment(call, number, &mut seen);
             let look = seat.tell(messages, call, number, look, telling);
+            seat.ask(call, number, sequence, look, telling);
             match look {
                 Look::Ready => {
                     // SAFETY: - the result: promised by the caller.
@@ -119,6 +122,9 @@ impl Nbc {
                 record_end(trace, traced, call.algorithm, outcome.code);
             }
             self.count(Context::User, bytes);
+            if outcome.code == Code::Protocol && self.is_asked() {
+                self.look_where_asked(messages);
+            }
             return Ok(Posted::Done(outcome));
         }
         // Reserved above.
@@ -171,6 +177,7 @@ impl Nbc {
         }
         if let Some(active) = slots.get_mut(id) {
             active.place = Place { at, before, ..Place::NOWHERE };
+            seat.begun = Some(active.sequence);
         }
         false
     }
@@ -206,6 +213,10 @@ impl Nbc {
     pub(super) fn advance_all<M: Messages>(&mut self, messages: &mut M, budget: &mut Budget) -> Pass {
         self.deferred_on_board = false;
         let mut pass = Pass::Idle;
+        if self.is_asked() {
+            self.look_where_asked(messages);
+            pass = Pass::Worked;
+        }
         if self.waiting == 0 {
             return pass;
         }
@@ -231,6 +242,10 @@ impl Nbc {
         loop {
             if self.post_lined_up(messages, at, starts) {
                 pass = Pass::Worked;
+                // What has gone by messages behind it was no use looking for before.
+                if self.exposed > 0 {
+                    self.look_elsewhere(messages, at);
+                }
             }
             match self.first_of(at, budget.context()) {
                 First::Waits => match self.in_vain(messages, at) {
@@ -238,6 +253,7 @@ impl Nbc {
                         self.give_up_with(at, outcome);
                         self.end(id, outcome);
                     }
+                    None if self.is_asked() => self.look_where_asked(messages),
                     None => return pass,
                 },
                 First::Deferred => {
@@ -368,7 +384,9 @@ impl Nbc {
                 seat.board.wait_for(number);
                 place.waits = true;
             }
-            if let Look::Wrong(member) = seat.tell(messages, call, number, look, telling) {
+            let look = seat.tell(messages, call, number, look, telling);
+            seat.ask(call, number, active.sequence, look, telling);
+            if let Look::Wrong(member) = look {
                 place.odd = member as u32;
                 seat.give_up(telling);
             }
@@ -404,7 +422,8 @@ impl Nbc {
                     Some(rank) => messages.announce(rank),
                     None => {}
                 }
-                seat.telling &= !(1u64 << (member & 63));
+                let others = !(1u64 << (member & 63));
+                (seat.telling, seat.asking) = (seat.telling & others, seat.asking & others);
             }
             if seat.telling == 0 {
                 self.telling = self.telling.wrapping_sub(1);
@@ -417,7 +436,9 @@ impl Nbc {
     /// Whether a pass would find something on a board. Handler-safe.
     #[inline]
     pub(super) fn boards_left(&self) -> bool {
-        self.waiting > 0 && self.seats.iter().any(|seat| seat.first != NONE && seat.work_left(&self.slots))
+        self.is_asked()
+            || self.waiting > 0
+                && self.seats.iter().any(|seat| seat.first != NONE && seat.work_left(&self.slots))
     }
 
     /// Says that a thread is about to look for the parts of a collective by itself ([`look`](Self::look)), so that it need

@@ -8,6 +8,7 @@
 //! the next pass outside a handler takes up.
 
 mod board;
+mod elsewhere;
 mod kept;
 mod list;
 mod run;
@@ -120,6 +121,8 @@ pub struct Nbc {
     waiting: u32,
     /// Seats that have members to be rung.
     telling: u32,
+    /// Seats of communicators of which something has gone by messages.
+    exposed: u32,
     /// A handler has met a user operator on a board.
     deferred_on_board: bool,
     scratch: Scratch,
@@ -159,6 +162,7 @@ impl Nbc {
             seats: Vec::new(),
             waiting: 0,
             telling: 0,
+            exposed: 0,
             deferred_on_board: false,
             scratch: Scratch::default(),
             kept: Kept::default(),
@@ -336,7 +340,12 @@ impl Nbc {
         }
         self.running += 1;
         let is_empty = schedule.is_empty();
+        if let Some(call) = &mut active.call {
+            *call = call.numbered(sequence);
+        }
         let board = active.call.map(|call| call.board);
+        let beside = schedule.group.board().filter(|_| board.is_none());
+        let context = active.context;
         let failures = Some(messages.failures());
         let dead = match active.alive_at == failures {
             true => None,
@@ -360,6 +369,9 @@ impl Nbc {
             },
         }
         while self.progress(messages, &mut Budget::user()) == Pass::More {}
+        if let Some(at) = beside {
+            self.go_elsewhere(messages, at, context, sequence);
+        }
         Ok(())
     }
 

@@ -286,7 +286,7 @@ impl Nbc {
     }
 
     /// Ends a collective that cannot go on.
-    fn fail<M: Messages>(&mut self, messages: &mut M, id: Id, outcome: Outcome) {
+    pub(super) fn fail<M: Messages>(&mut self, messages: &mut M, id: Id, outcome: Outcome) {
         let Some(active) = self.slots.get_mut(id) else { return };
         let states = active.schedule.iter_mut().flat_map(|schedule| schedule.state.iter_mut());
         for state in states.filter(|state| state.status == Status::Started) {

@@ -90,6 +90,12 @@ pub(super) struct Seat {
     pub(super) alive_at: Option<u64>,
     /// How often the next post looks.
     pub(super) moment: u32,
+    /// The last collective of the communicator that was begun here, on the board or not.
+    pub(super) begun: Option<u32>,
+    /// The context of what has gone by messages, if anything has: then others may ask this rank to look.
+    pub(super) elsewhere: Option<u32>,
+    /// Members that are to be rung because they are asked to look, among those in `telling`.
+    pub(super) asking: u64,
 }
 
 /// How often a post looks before it says that it waits, for what others post at the same time: at most some 200 ns, about
@@ -113,6 +119,9 @@ impl Seat {
             rings_ready: false,
             alive_at: None,
             moment: MOMENT,
+            begun: None,
+            elsewhere: None,
+            asking: 0,
         }
     }
 
@@ -126,7 +135,11 @@ impl Seat {
 
     /// Whether a member waits for what was posted under `told`.
     pub(super) fn still_waits(&self, member: usize) -> bool {
-        self.board.gave_up() || self.board.waits(member, self.told) || self.board.is_stuck(member, self.told)
+        let asked = self.asking >> (member & 63) & 1 == 1;
+        asked
+            || self.board.gave_up()
+            || self.board.waits(member, self.told)
+            || self.board.is_stuck(member, self.told)
     }
 
     pub(super) fn group(&self) -> &Group {
@@ -195,6 +208,7 @@ impl Seat {
         } else {
             // Seldom: those of an older number are rung, whether they still wait or not.
             ring(self, messages);
+            self.asking = 0;
         }
         (self.telling, self.told) = (owed, number);
     }
@@ -215,6 +229,10 @@ impl Seat {
             return;
         }
         self.board.give_up();
+        if self.elsewhere.is_some() {
+            // Something that goes by messages here may never end.
+            self.board.ask(self.board.me());
+        }
         if self.telling == 0 {
             *telling = telling.wrapping_add(1);
         }

@@ -47,14 +47,15 @@ impl Nbc {
     /// Whether a board that was [closed](Self::close_board) is over: this rank and all others have left it, but those that are
     /// gone. Its number is then another one's, and this rank's area of its memory may be another board's. Handler-safe.
     pub fn is_board_over(&mut self, number: u32, is_gone: impl Fn(u32) -> bool) -> bool {
-        let Some(seat) = self.seats.get_mut(number as usize).filter(|seat| seat.tenancy == Tenancy::Left)
-        else {
-            return false;
-        };
+        let is_left = |seat: &&mut Seat| seat.tenancy == Tenancy::Left && seat.telling == 0;
+        let Some(seat) = self.seats.get_mut(number as usize).filter(is_left) else { return false };
         let group = &seat.group;
         let over = seat.board.all_have_left(|member| group.world_rank(member as u32).is_none_or(&is_gone));
         if over {
             seat.tenancy = Tenancy::Over;
+            if seat.elsewhere.take().is_some() {
+                self.exposed = self.exposed.wrapping_sub(1);
+            }
         }
         over
     }

@@ -99,6 +99,11 @@ impl End {
         net.failures += 1;
     }
 
+    /// Whether a request has ended of which nobody has heard.
+    pub fn has_completed(&self) -> bool {
+        !self.net.borrow().hosts[self.rank as usize].completed.is_empty()
+    }
+
     /// All requests given back?
     pub fn is_clean(&self) -> bool {
         let net = self.net.borrow();

@@ -1,0 +1,153 @@
+//! Collectives by messages on a communicator that has a board: whether the others do them likewise. Handler-safe.
+//!
+//! The protocol is [`tocsin_transport::board`]'s (`board/elsewhere.rs`). Who is asked to look, or looks because it has begun something, compares what
+//! another member's next part is about with what it has begun itself: if it has posted all that it has lined up, the part is about something
+//! that it has yet to begin, or else the ranks disagree.
+
+use super::seat::Seat;
+use super::{Nbc, Stage};
+use crate::board::{Call, Look, number_of};
+use crate::messages::Messages;
+use crate::schedule::NONE;
+use tocsin_progress::budget::{Budget, Pass};
+use tocsin_progress::completion::{Code, Outcome};
+use tocsin_transport::board::{Part, SLOTS};
+
+impl Seat {
+    /// Asks those to look whose part of what was just posted is missing and who have begun that, or something later, by messages.
+    #[inline]
+    pub(super) fn ask(&mut self, call: &Call, number: u32, sequence: u32, look: Look, telling: &mut u32) {
+        let me = self.board.me();
+        // Who needs all parts and has them has nobody to ask.
+        if look == Look::Ready && call.needs_all(me) {
+            return;
+        }
+        for member in (0..self.board.members()).filter(|member| *member != me) {
+            if self.board.has_gone_elsewhere(member, sequence)
+                && self.board.part(member, number) == Part::Missing
+            {
+                self.ask_one(member, telling);
+            }
+        }
+    }
+
+    #[cold]
+    fn ask_one(&mut self, member: usize, telling: &mut u32) {
+        self.board.ask(member);
+        if self.telling == 0 {
+            *telling = telling.wrapping_add(1);
+        }
+        let bit = 1 << (member & 63);
+        (self.telling, self.asking) = (self.telling | bit, self.asking | bit);
+    }
+
+    /// Whether a member wants this rank to look.
+    #[inline]
+    pub(super) fn is_asked(&self) -> bool {
+        self.elsewhere.is_some() && self.board.is_asked()
+    }
+
+    /// A member whose next part is about something that this rank has begun, by messages then. Nobody where something is lined up: that
+    /// is posted first, lest nobody else hears what it was.
+    fn odd_one(&self) -> Option<usize> {
+        let begun = self.begun.filter(|_| self.unposted == NONE)? as u16;
+        let me = self.board.me();
+        // Numbers wrap.
+        let is_odd = |about| number_of(about).wrapping_sub(begun) as i16 <= 0;
+        let mut others = (0..self.board.members()).filter(|member| *member != me);
+        others.find(|member| self.board.next_part(*member).is_some_and(is_odd))
+    }
+
+    /// A member that has posted a part of the collective of this number where this rank has not.
+    #[cold]
+    fn does(&self, number: u16) -> Option<usize> {
+        let posted = self.board.posted();
+        let is_here = |member, at| match self.board.part(member, at) {
+            Part::Here { about } => number_of(about) == number,
+            Part::Missing | Part::Never | Part::Corrupt => false,
+        };
+        let me = self.board.me();
+        (0..self.board.members()).filter(|member| *member != me).find(|member| {
+            // All that slots may hold.
+            let mut numbers =
+                (0..2 * SLOTS as u32).map(|n| posted.wrapping_sub(SLOTS as u32).wrapping_add(n));
+            numbers.any(|at| is_here(*member, at) && !is_here(me, at))
+        })
+    }
+}
+
+impl Nbc {
+    /// A collective of a communicator that has a board was begun by messages. Says so there, and looks whether the others do likewise. It
+    /// may have ended already.
+    pub(super) fn go_elsewhere<M: Messages>(
+        &mut self,
+        messages: &mut M,
+        at: u32,
+        context: u32,
+        sequence: u32,
+    ) {
+        let Some(seat) = self.seats.get_mut(at as usize) else { return };
+        seat.begun = Some(sequence);
+        if seat.elsewhere.replace(context).is_none() {
+            self.exposed = self.exposed.wrapping_add(1);
+        }
+        seat.board.go_elsewhere(sequence);
+        if self.look_elsewhere(messages, at) {
+            // What stands in line is never posted any more.
+            while self.advance(messages, at, &mut Budget::user(), false) == Pass::More {}
+        }
+    }
+
+    /// Looks where this rank was asked to.
+    #[cold]
+    pub(super) fn look_where_asked<M: Messages>(&mut self, messages: &mut M) {
+        for at in 0..self.seats.len() as u32 {
+            if let Some(seat) = self.seats.get(at as usize).filter(|seat| seat.is_asked()) {
+                seat.board.take_asked();
+                self.look_elsewhere(messages, at);
+            }
+        }
+    }
+
+    /// Whether this rank was asked to look at any board.
+    #[inline]
+    pub(super) fn is_asked(&self) -> bool {
+        self.exposed > 0 && self.seats.iter().any(Seat::is_asked)
+    }
+
+    /// Ends what others do on the board and this rank by messages. Whether this rank has given up.
+    #[inline]
+    pub(super) fn look_elsewhere<M: Messages>(&mut self, messages: &mut M, at: u32) -> bool {
+        let Nbc { seats, telling, .. } = self;
+        let Some(seat) = seats.get_mut(at as usize) else { return false };
+        if let Some(member) = seat.odd_one().filter(|_| !seat.broken) {
+            seat.blame(member, telling);
+        }
+        let broken = seat.broken;
+        if broken {
+            seat.board.take_asked();
+            self.fail_beside(messages, at);
+        }
+        broken
+    }
+
+    /// The ranks disagree about something: ends what goes by messages here and stands on the board elsewhere.
+    #[cold]
+    fn fail_beside<M: Messages>(&mut self, messages: &mut M, at: u32) {
+        for index in 0..self.slots.capacity() as u32 {
+            let Some(id) = self.slots.by_index(index) else { continue };
+            let (Some(active), Some(seat)) = (self.slots.get(id), self.seats.get(at as usize)) else {
+                continue;
+            };
+            let beside = active.call.is_none() && Some(active.context) == seat.elsewhere;
+            if active.stage != Stage::Running || !beside {
+                continue;
+            }
+            if let Some(member) = seat.does(active.sequence as u16) {
+                let source = seat.group().world_rank(member as u32).unwrap_or(u32::MAX);
+                let outcome = Outcome { code: Code::Protocol, source, ..Outcome::default() };
+                self.fail(messages, id, outcome);
+            }
+        }
+    }
+}

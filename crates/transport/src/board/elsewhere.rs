@@ -1,0 +1,87 @@
+//! Collectives that some members do on the board and others without it: an erroneous program, of which all are to hear.
+//!
+//! # Who sees whom
+//! Collectives of a communicator have sequence numbers, the same on all members, whether they are done on the board or not; parts
+//! say which is theirs. Who begins one without the board [says so](Board::go_elsewhere), fences, and looks whether another member's
+//! [next part](Board::next_part) is about one that he has begun. Who posts fences and looks whether one whose part is missing
+//! [has begun](Board::has_gone_elsewhere) that one, or a later one, without the board. Of the two fences one is the later, so that one of
+//! the two sees the other.
+//!
+//! Who sees by his missing part that another may have gone elsewhere cannot tell whether that one only lacks room for it. So he
+//! [asks him](Board::ask) to look, and rings him; that one knows what he has begun, and finds out.
+//!
+//! # Why another member may write there
+//! A word that asks bears the context, and is compared with it. It is written by who has not left the board, and an area is another
+//! board's when all have left this one: so it never overwrites what asks for another communicator. The one who looks clears it
+//! first, and whoever asks again rings again.
+
+use super::{Board, Part, Real, Variant};
+use tocsin_sync::atomic::{Ordering, fence_after_rmw};
+
+impl Board {
+    /// Says that this member has begun the collective of a sequence number without the board, and fences. The caller looks at the
+    /// others' [next parts](Self::next_part). Handler-safe.
+    #[inline]
+    pub fn go_elsewhere(&self, sequence: u32) {
+        self.go_elsewhere_as::<Real>(sequence);
+    }
+
+    /// [`go_elsewhere`](Self::go_elsewhere) with variation points.
+    #[doc(hidden)]
+    #[inline]
+    pub fn go_elsewhere_as<V: Variant>(&self, sequence: u32) {
+        let Some(area) = self.area(self.me) else { return };
+        let word = self.stamp(sequence);
+        // SYNC POINT: gone elsewhere, fence, look at the parts; who posts fences, and looks who has gone.
+        if V::FENCE_ELSEWHERE {
+            area.head.elsewhere.swap(word, Ordering::Relaxed);
+            fence_after_rmw();
+        } else {
+            area.head.elsewhere.store(word, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a member has begun the collective of a sequence number, or a later one, without the board. Of use after a post.
+    /// Handler-safe.
+    #[inline]
+    pub fn has_gone_elsewhere(&self, member: usize, sequence: u32) -> bool {
+        // SYNC POINT: Relaxed: after the fence of `post`.
+        let word = self.area(member).map_or(0, |area| area.head.elsewhere.load(Ordering::Relaxed));
+        word >> 32 == self.context >> 32 && (word as u32).wrapping_sub(sequence) as i32 >= 0
+    }
+
+    /// What a member's part is about that this member has to post next, if it is there. Handler-safe.
+    #[inline]
+    pub fn next_part(&self, member: usize) -> Option<u64> {
+        match self.part(member, self.posted.wrapping_add(1)) {
+            Part::Here { about } => Some(about),
+            Part::Missing | Part::Never | Part::Corrupt => None,
+        }
+    }
+
+    /// Wants a member to look at the others' next parts. The caller rings it. Handler-safe.
+    #[cold]
+    pub fn ask(&self, member: usize) {
+        if let Some(area) = self.area(member) {
+            // SYNC POINT: Release after the part; pairs with the Acquire of `take_asked`. Where another one asks at the same time, the
+            // ring that follows orders the part before the look that it is rung for.
+            area.head.asked.store(self.context, Ordering::Release);
+        }
+    }
+
+    /// Whether a member wants this one to look. Handler-safe.
+    #[inline]
+    pub fn is_asked(&self) -> bool {
+        self.area(self.me).is_some_and(|area| area.head.asked.load(Ordering::Relaxed) == self.context)
+    }
+
+    /// Takes that back; the caller looks. Handler-safe.
+    #[cold]
+    pub fn take_asked(&self) {
+        if let Some(area) = self.area(self.me) {
+            // SYNC POINT: Acquire pairs with the Release of `ask`: the look that follows sees the part. A swap, so that what is asked
+            // from here on is not lost.
+            area.head.asked.swap(0, Ordering::Acquire);
+        }
+    }
+}
