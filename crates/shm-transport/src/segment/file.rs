@@ -163,6 +163,11 @@ pub(crate) unsafe fn unmap(base: NonNull<u8>, bytes: u64) {
 }
 
 /// Allocates a range of the file, so that touching it never fails. Not for handlers.
+///
+/// Several ranks may allocate the same range at once, and one of them may fail, or be interrupted, on its way: the kernel makes one such
+/// call at a time on a file, and takes back only pages that this very call has allocated and nobody has touched or met since. What an earlier call
+/// had allocated, a later one initialises when it meets it, so that it stays (`shmem_fallocate` and `shmem_undo_range` in
+/// `mm/shmem.c`, since Linux 3.5).
 pub(crate) fn allocate(fd: BorrowedFd<'_>, offset: u64, bytes: u64) -> io::Result<()> {
     in_steps(offset, bytes, |at, step| {
         // SAFETY: no pointers.
