@@ -31,6 +31,7 @@
 //! | `in_hand` | receives whose thread waits inside the engine |
 //! | `packets` | what arrives, checked before it is used |
 //! | `transfers`, `publish` | large messages in one copy; receives that their sender finds |
+//! | `pieces` | what threads stay for after a post |
 //! | `pass` | one bounded pass: drain, retry, sweep |
 //! | `trace` | what a rank's trace says of messages |
 //! | `faults`, `peer`, `contexts`, `runs` | dead, finalized and lying peers; revoked and dropped communicators |
@@ -53,6 +54,7 @@ mod packets;
 mod pass;
 mod pattern;
 mod peer;
+mod pieces;
 mod posted;
 mod probe;
 mod publish;
@@ -78,6 +80,7 @@ use std::sync::Arc;
 use contexts::Contexts;
 use list::List;
 use peer::{Peers, Ranks};
+use pieces::Pieces;
 use posted::Posted;
 use request::{DETACHED, Member, OWES_ACK, Request, Requests, State, WANTS};
 use tocsin_progress::{Context, Slots, Trace};
@@ -169,10 +172,8 @@ pub struct P2p<T> {
     context: Context,
     /// A user's thread, that waits for what it does now.
     waits: bool,
-    /// Who posts now stays as long as pieces come or go.
-    stays: bool,
-    /// The receive that has last asked for pieces.
-    pieces: Option<Id>,
+    /// Who stays as long as pieces come or go.
+    pieces: Pieces,
     /// Where messages are recorded, if they are.
     trace: Option<Arc<Trace>>,
 }
@@ -258,8 +259,7 @@ impl<T: Transport> P2p<T> {
             met_in_hand: 0,
             context: Context::User,
             waits: false,
-            stays: false,
-            pieces: None,
+            pieces: Pieces::default(),
             trace: None,
             transport,
         })
@@ -281,13 +281,6 @@ impl<T: Transport> P2p<T> {
     #[inline]
     pub fn set_waits(&mut self, waits: bool) {
         self.waits = waits;
-    }
-
-    /// Says whether the user's thread that posts next [stays](Self::has_pieces) where a peer waits for it.
-    #[inline]
-    pub fn set_stays(&mut self, stays: bool) {
-        self.stays = stays;
-        self.pieces = None;
     }
 
     /// Longest message of a class that travels eagerly, in bytes. Handler-safe.

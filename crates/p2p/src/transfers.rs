@@ -154,7 +154,7 @@ impl<T: Transport> P2p<T> {
     /// little of it is copied.
     fn is_better_in_pieces(&self, id: Id) -> bool {
         self.pipelines
-            && (self.waits || self.stays && self.context == Context::User)
+            && (self.waits || self.pieces.somebody_stays() && self.context == Context::User)
             && self.requests.get(id).is_some_and(|request| {
                 request.class == Class::Coll
                     && request.reach == Reach::Kernel
@@ -162,29 +162,6 @@ impl<T: Transport> P2p<T> {
                     && request.done <= request.total / 4
                     && self.transport.is_committed(request.peer)
             })
-    }
-
-    /// Whether large messages of collectives are under way in pieces, between this rank and one that waits.
-    pub fn has_pieces(&self) -> bool {
-        self.pieces_asked().is_some()
-            || self.committed().any(|peer| self.peers.get(peer as usize).is_some_and(|p| !p.bulk.is_empty()))
-    }
-
-    /// How much of them has moved, bytes: whatever else comes and goes, it does not change when they stand still.
-    pub fn pieces_moved(&self) -> u64 {
-        let received = self.pieces_asked().map_or(0, |request| request.done);
-        let sent = |peer| self.peers.get(peer as usize).map_or(0, |p| p.pieces_sent);
-        self.committed().map(sent).fold(received, u64::wrapping_add)
-    }
-
-    /// The receive that has last asked for pieces, and gets them.
-    fn pieces_asked(&self) -> Option<&Request> {
-        self.requests.get(self.pieces?).filter(|request| request.state == State::RecvData)
-    }
-
-    /// Peers that wait for collectives.
-    fn committed(&self) -> impl Iterator<Item = u32> {
-        self.transport.connected().iter().copied().filter(|peer| self.transport.is_committed(*peer))
     }
 
     /// Decides whether a matched receive takes an offer.
@@ -303,7 +280,7 @@ impl<T: Transport> P2p<T> {
             }
             if !sending && self.is_better_in_pieces(id) {
                 record.close(ticket, true);
-                self.pieces = Some(id);
+                self.pieces.ask(id);
                 part.worked |= self.fall_back(id);
                 return part;
             }

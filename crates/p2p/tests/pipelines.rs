@@ -139,9 +139,9 @@ fn a_receiver_in_a_collective_asks_for_pieces_of_one_that_waits() {
             assert!(!ranks[1].has_pieces());
             // A handler pulls.
             assert_eq!(through(&mut ranks, [true, false], before), 0);
-            ranks[1].set_stays(true);
+            ranks[1].begin_stay();
             assert_eq!(through(&mut ranks, [true, true], before), bytes);
-            ranks[1].set_stays(false);
+            ranks[1].end_stay();
         }
         for (reach, config) in [
             (Reach::Direct, pipelines()),
@@ -153,6 +153,64 @@ fn a_receiver_in_a_collective_asks_for_pieces_of_one_that_waits() {
             assert_eq!(through(&mut ranks, [true, true], before), 0, "{reach:?} {config:?}");
         }
     }
+}
+
+/// Of two threads that stay, each does until its own pieces are there, whatever the other does.
+#[test]
+fn threads_of_a_rank_stay_apart_from_each_other() {
+    let mut ranks = pair(Reach::Kernel, pipelines());
+    ranks[1].transport_mut().set_committed(0, true);
+    ranks[0].transport_mut().set_committed(1, true);
+    // The shorter is asked for last and is there first.
+    let lengths = [LEN, LEN / 2, LEN];
+    let data = lengths.map(|len| text(len as u64, len));
+    let mut targets = lengths.map(Target::new);
+    let (mode, class) = (Mode::Standard, Class::Coll);
+    let sent: Vec<Id> = (1..)
+        .zip(&data)
+        .map(|(tag, data)| {
+            let buf = ConstBuf::contiguous(data.as_ptr(), data.len());
+            // SAFETY: the data live longer.
+            unsafe { ranks[0].isend(SendArgs { context: 0, dest: 1, tag, buf, mode, class, cookie: 0 }) }
+                .unwrap()
+        })
+        .collect();
+    let mut receive = |ranks: &mut [P2p<Loopback>], at: usize| {
+        let (buf, tag) = (targets[at].buf(), Some(at as i32 + 1));
+        // SAFETY: the target lives longer.
+        unsafe { ranks[1].irecv(RecvArgs { context: 0, source: Some(0), tag, buf, class, cookie: 0 }) }
+            .unwrap()
+    };
+    ranks[1].begin_stay();
+    let first = receive(&mut ranks, 0);
+    pass(&mut ranks[1], false);
+    ranks[1].begin_stay();
+    let second = receive(&mut ranks, 1);
+    pass(&mut ranks[1], false);
+    let mut alone = 0;
+    while outcome(&ranks[1], first).is_none() {
+        assert!(ranks[1].has_pieces(), "the first thread leaves its message");
+        if outcome(&ranks[1], second).is_some() {
+            alone += 1;
+        }
+        pass(&mut ranks[0], true);
+        pass(&mut ranks[1], true);
+    }
+    assert!(alone > 0 && outcome(&ranks[1], second).is_some());
+    // The second goes; what comes is still asked for in pieces.
+    ranks[1].end_stay();
+    let third = receive(&mut ranks, 2);
+    pass(&mut ranks[1], false);
+    assert!(ranks[1].has_pieces());
+    while outcome(&ranks[1], third).is_none() {
+        pass(&mut ranks[0], true);
+        pass(&mut ranks[1], true);
+    }
+    ranks[1].end_stay();
+    pass(&mut ranks[0], true);
+    assert!(sent.into_iter().all(|id| outcome(&ranks[0], id).is_some()));
+    assert!(targets.iter().zip(&data).all(|(target, data)| target.bytes() == data));
+    assert!(!ranks[1].has_pieces());
 }
 
 /// Who has only posted a collective pulls, unless it stays: then until the pieces are there.
@@ -170,7 +228,9 @@ fn who_stays_after_a_post_knows_for_how_long() {
             RecvArgs { context: 0, source: Some(0), tag: Some(1), buf: target.buf(), class, cookie: 0 };
         // SAFETY: the data live longer.
         let sent = unsafe { ranks[0].isend(send) }.unwrap();
-        ranks[1].set_stays(stays);
+        if stays {
+            ranks[1].begin_stay();
+        }
         // SAFETY: the target lives longer.
         let received = unsafe { ranks[1].irecv(recv) }.unwrap();
         pass(&mut ranks[1], false);

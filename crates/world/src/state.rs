@@ -73,10 +73,11 @@ impl RankState {
 }
 
 impl RankState {
-    /// A post has failed: nobody stays for what it would have sent and received.
-    pub(crate) fn stays_not<E>(&mut self, error: E) -> E {
-        self.p2p.set_stays(false);
-        error
+    /// A post is not made, or has failed: nobody stays for what it would have sent and received. `large`: somebody would have.
+    pub(crate) fn stays_not(&mut self, large: bool) {
+        if large {
+            self.p2p.end_stay();
+        }
     }
 }
 

@@ -81,9 +81,12 @@ impl Comm {
             let posted = unsafe { state.nbc.post_again(&mut state.p2p, &origin, context, sequence) };
             match posted {
                 // What follows may be refused.
-                Ok(None) => state.p2p.set_stays(false),
+                Ok(None) => state.stays_not(large),
                 Ok(Some(id)) => return self.posted(guard, operation, id, looking),
-                Err(error) => return Err(refused(state.stays_not(error))),
+                Err(error) => {
+                    state.stays_not(large);
+                    return Err(refused(error));
+                }
             }
         }
         let schedule = table::compile(&self.inner.group, arguments, algorithm).map_err(refused)?;
@@ -91,7 +94,10 @@ impl Comm {
         let (state, context, sequence) = (&mut *guard, self.context() | COLLECTIVE, self.sequence());
         // SAFETY: - the buffers: promised by the caller.
         let posted = unsafe { state.nbc.post(&mut state.p2p, schedule, context, sequence) };
-        let id = posted.map_err(|error| refused(state.stays_not(error)))?;
+        let id = posted.map_err(|error| {
+            state.stays_not(large);
+            refused(error)
+        })?;
         self.posted(guard, operation, id, looking)
     }
 
@@ -106,7 +112,7 @@ impl Comm {
             return Err(Error::Revoked { operation });
         }
         if large {
-            guard.p2p.set_stays(true);
+            guard.p2p.begin_stay();
             guard.p2p.prepare_shared();
         }
         Ok(guard)
@@ -134,13 +140,16 @@ impl Comm {
     /// Counts what was posted, and leaves the engine.
     fn posted(
         &self,
-        guard: Entered<'_, RankState>,
+        mut guard: Entered<'_, RankState>,
         operation: &'static str,
         id: Id,
         looking: Option<Looking<'_, RankState>>,
     ) -> Result<RawRequest, Error> {
         self.count();
-        let completion = guard.nbc.completion(id).ok_or_else(|| lost(operation))?;
+        let Some(completion) = guard.nbc.completion(id) else {
+            guard.stays_not(looking.is_some());
+            return Err(lost(operation));
+        };
         self.leave(guard, completion, looking);
         Ok(RawRequest::new(self.clone(), operation, Kind::Collective, id, completion, None))
     }
@@ -203,14 +212,17 @@ impl Comm {
         let large = state.nbc.longest_message(id) >= LARGE;
         let looking = self.looking(large);
         if large {
-            state.p2p.set_stays(true);
+            state.p2p.begin_stay();
             state.p2p.prepare_shared();
         }
         // Counted as in `start_raw`.
         let sequence = self.sequence();
         // SAFETY: - the buffers: promised by the caller.
         let started = unsafe { state.nbc.start(&mut state.p2p, id, sequence) };
-        started.map_err(|e| collective_error(operation, state.stays_not(e)))?;
+        started.map_err(|error| {
+            state.stays_not(large);
+            collective_error(operation, error)
+        })?;
         self.count();
         self.leave(guard, completion, looking);
         Ok(())

@@ -19,8 +19,11 @@ const WATCH: Duration = Duration::from_millis(100);
 const TOGETHER_NS: u64 = 3_000;
 /// Who stays for pieces of large messages goes when none has moved for this long...
 const STALLED: Duration = Duration::from_micros(50);
-/// ...of which one that sleeps is told after this.
+/// ...of which one that sleeps is told after this...
 const ASLEEP: Duration = Duration::from_millis(1);
+/// ...and after this whatever moves: some 16 MiB. What a caller posts and does not wait for is not to keep it from computing for as long as it
+/// takes, however large it is; handlers, which take longer, do the rest.
+const AT_MOST: Duration = Duration::from_millis(2);
 
 impl Rank {
     /// Waits until `done`, this rank has left, or time is up. `need`: what a full pool of unexpected messages may be
@@ -87,7 +90,8 @@ impl Rank {
     }
 
     /// After the post of a collective: looks for those who post it at the same time, and makes progress as long as pieces of large messages come
-    /// from or go to ranks that wait or stay, too. Who did not would copy the same alone, and for longer, here or in handlers.
+    /// from or go to ranks that wait or stay, too, but no longer than [`AT_MOST`]. Who did not would copy the same alone, and for longer, here or in
+    /// handlers.
     pub(crate) fn stay(&self, looking: Looking<'_, RankState>, mut done: impl FnMut() -> bool) {
         // Peers that ask for pieces now find this rank here.
         let _stays = self.segment.commit(self.rank);
@@ -95,7 +99,7 @@ impl Rank {
         let more = looking.go_on(TOGETHER_NS, &mut done);
         let mut state = self.enter();
         if done() || !state.p2p.has_pieces() {
-            state.p2p.set_stays(false);
+            state.p2p.end_stay();
             if more {
                 state.come_back();
             }
@@ -103,22 +107,42 @@ impl Rank {
         }
         state.is_looking();
         drop(state);
-        let (mut moved, mut since) = (0, Instant::now());
+        let mut patience = Patience::new(Instant::now());
         let mut over = || {
             let state = self.enter();
-            let now_moved = state.p2p.pieces_moved();
-            if now_moved != moved {
-                (moved, since) = (now_moved, Instant::now());
-            }
-            done() || !state.p2p.has_pieces() || since.elapsed() >= STALLED
+            let moved = state.p2p.pieces_moved();
+            done() || !state.p2p.has_pieces() || patience.is_over(Instant::now(), moved)
         };
         // The wait says to the peers that somebody stays.
         while !self.wait_until(&[Need::Collective], &mut over, Some(ASLEEP)) {}
-        self.enter().p2p.set_stays(false);
+        self.enter().p2p.end_stay();
         if more {
             // A wait that was over at once has not looked.
             self.engine.poke(Context::User);
         }
+    }
+}
+
+/// For how long somebody stays.
+struct Patience {
+    begun: Instant,
+    /// What had moved when something last did.
+    moved: u64,
+    since: Instant,
+}
+
+impl Patience {
+    fn new(now: Instant) -> Patience {
+        Patience { begun: now, moved: 0, since: now }
+    }
+
+    /// Whether nothing moves any more, or it has taken too long. `moved`: anything that changes when something moves.
+    fn is_over(&mut self, now: Instant, moved: u64) -> bool {
+        if moved != self.moved {
+            (self.moved, self.since) = (moved, now);
+        }
+        let passed = |since: Instant| now.saturating_duration_since(since);
+        passed(self.since) >= STALLED || passed(self.begun) >= AT_MOST
     }
 }
 
@@ -140,5 +164,23 @@ impl FullPool {
             *self = FullPool { since: Instant::now(), freed };
         }
         self.since.elapsed() >= STUCK
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_stays_goes_when_nothing_moves_or_it_takes_too_long() {
+        let begun = Instant::now();
+        let step = STALLED / 2;
+        let mut still = Patience::new(begun);
+        assert!(!still.is_over(begun + step, 7));
+        assert!(!still.is_over(begun + 2 * step, 7), "it has moved since");
+        assert!(still.is_over(begun + 3 * step, 7));
+        let mut moving = Patience::new(begun);
+        let steps = (1u32..).take_while(|n| !moving.is_over(begun + *n * step, u64::from(*n))).count() as u32;
+        assert!((steps + 1) * step >= AT_MOST && steps * step < AT_MOST);
     }
 }
