@@ -73,7 +73,7 @@ pub trait Messages {
     /// so. A rank that has finalized has done its part of every collective. Handler-safe.
     fn failed_among(&self, ranks: &[u32]) -> Option<(u32, Code)>;
 
-    /// Makes rings to a world rank as fast as they can be. False: it has yet to join, ask again. User threads only.
+    /// Makes rings to a world rank as fast as they can be. False: it is not known yet how, ask again. User threads only.
     fn prepare_ring(&mut self, _rank: u32) -> bool {
         true
     }
@@ -164,10 +164,9 @@ impl<T: Transport> Messages for P2p<T> {
     }
 
     fn prepare_ring(&mut self, rank: u32) -> bool {
-        // Asked first: who joins meanwhile is prepared.
-        let joined = self.transport().peer_state(rank) != PeerState::Absent;
-        self.transport_mut().prepare_rings(rank);
-        joined
+        // A rank counts as alive before it can be rung in the way that it wants.
+        let is_over = matches!(self.transport().peer_state(rank), PeerState::Dead | PeerState::Finalized);
+        self.transport_mut().prepare_rings(rank) || is_over
     }
 
     fn announce(&mut self, rank: u32) {

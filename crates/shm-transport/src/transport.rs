@@ -334,9 +334,13 @@ unsafe impl Transport for ShmTransport {
     }
 
     #[inline]
-    fn prepare_rings(&mut self, peer: u32) {
-        if self.peers.get(peer as usize).is_none_or(|state| matches!(state.bell, Bell::Unknown)) {
+    fn prepare_rings(&mut self, peer: u32) -> bool {
+        let is_known = |peers: &Sparse<Peer>| {
+            peers.get(peer as usize).is_some_and(|state| !matches!(state.bell, Bell::Unknown))
+        };
+        is_known(&self.peers) || {
             self.learn_bell(peer);
+            is_known(&self.peers)
         }
     }
 

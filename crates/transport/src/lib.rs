@@ -91,8 +91,10 @@ pub unsafe trait Transport: Send {
     fn connect_bulk(&mut self, peer: u32) -> Result<(), Error>;
 
     /// Makes rings to `peer` as fast as they can be, if it has joined: what needs a system call per peer. User threads
-    /// only; cheap once it is done, and again and again until the peer has joined.
-    fn prepare_rings(&mut self, _peer: u32) {}
+    /// only; cheap once it is done, and again and again until the peer has joined. False: ask again.
+    fn prepare_rings(&mut self, _peer: u32) -> bool {
+        true
+    }
 
     /// How often this rank has interrupted others, and how. Not for handlers.
     fn rings(&self) -> Rings {

@@ -210,8 +210,8 @@ fn a_refused_connection_is_counted_once() {
         unsafe { (*descriptor.cast::<AtomicU32>().add(word)).store(lie, Ordering::Relaxed) };
     }
     for _ in 0..3 {
-        ends[0].prepare_rings(1);
-        ends[0].prepare_rings(2);
+        assert!(ends[0].prepare_rings(1), "it is known that it goes by signal");
+        assert!(!ends[0].prepare_rings(2), "it is alive, but its doorbell is not there yet");
     }
     let rings = ends[0].rings();
     assert_eq!((rings.refused, rings.by_user_interrupt, rings.by_signal), (1, 0, 0));
