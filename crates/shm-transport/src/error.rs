@@ -65,6 +65,17 @@ pub enum Error {
         /// Bytes that it has.
         arena: u64,
     },
+    /// What was asked for would take memory that is not there.
+    #[error(
+        "{bytes} bytes of the world's shared heap were asked for, and this machine, or the control group of this job, has {available} bytes of memory \
+         left, of which some must stay: allocate less, free something, or raise the limit of the job (cgroup memory.max)"
+    )]
+    HeapShort {
+        /// Bytes asked for.
+        bytes: u64,
+        /// Bytes that are left.
+        available: u64,
+    },
     /// What was passed is no memfd that can be sealed.
     #[error("not a tocsin segment: the descriptor is no sealable memfd ({source})")]
     NotMemfd {

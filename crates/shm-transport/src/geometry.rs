@@ -21,6 +21,9 @@ pub const MAX_HEAP: u64 = 16 << 40;
 
 /// Everything that is allocated separately starts on such a boundary (bytes).
 pub(crate) const PAGE: u64 = 4096;
+/// The heap and each rank's part of it start on such a boundary (bytes): the largest pages that machines have, because only at a page can a file be
+/// mapped.
+pub(crate) const HEAP_PAGE: u64 = 64 << 10;
 const AREA: u64 = size_of::<Area>() as u64;
 /// Each rank's block begins in a page of its own, which lies on the rank's NUMA node. Not at the same place in every page, or all would
 /// compete for the same sets of a cache.
@@ -116,9 +119,9 @@ impl Geometry {
         }
     }
 
-    /// The same with a heap, of which each rank has `arena` bytes, rounded up to pages. `None`: more than [`MAX_HEAP`].
+    /// The same with a heap, of which each rank has `arena` bytes, rounded up to pages of 64 KiB. `None`: more than [`MAX_HEAP`].
     pub fn with_heap(self, arena: u64) -> Option<Geometry> {
-        let arena = arena.checked_next_multiple_of(PAGE)?;
+        let arena = arena.checked_next_multiple_of(HEAP_PAGE)?;
         let heap = arena.checked_mul(u64::from(self.ranks))?;
         (heap <= MAX_HEAP).then_some(Geometry { arena, ..self })
     }
@@ -131,7 +134,7 @@ impl Geometry {
 
     /// Size of the segment in bytes, but for the heap; nearly all of it is a hole until ranks connect.
     pub fn bytes(&self) -> u64 {
-        self.pools + u64::from(self.ranks) * u64::from(self.pool_bytes)
+        round(self.pools + u64::from(self.ranks) * u64::from(self.pool_bytes), HEAP_PAGE)
     }
 
     /// Size of the whole file in bytes.
@@ -308,7 +311,7 @@ mod tests {
             let (pools, pool_bytes) = g.pool(0);
             assert_eq!(g.pair(ranks - 1, ranks - 1) + g.pair_bytes, pools);
             assert!(pools.is_multiple_of(PAGE) && pool_bytes.is_power_of_two());
-            assert_eq!(g.pool(ranks - 1).0 + u64::from(pool_bytes), g.bytes());
+            assert_eq!(round(g.pool(ranks - 1).0 + u64::from(pool_bytes), HEAP_PAGE), g.bytes());
         }
     }
 
@@ -317,11 +320,12 @@ mod tests {
         let g = Geometry::for_ranks(3);
         assert_eq!((g.heap_bytes(), g.file_bytes()), (0, g.bytes()));
         let with = g.with_heap((1 << 30) + 1).unwrap();
-        assert_eq!((with.arena_bytes(), with.bytes()), ((1 << 30) + PAGE, g.bytes()));
+        assert_eq!((with.arena_bytes(), with.bytes()), ((1 << 30) + HEAP_PAGE, g.bytes()));
+        assert!((1..=MAX_RANKS).all(|ranks| Geometry::for_ranks(ranks).bytes().is_multiple_of(HEAP_PAGE)));
         assert_eq!(with.file_bytes(), g.bytes() + 3 * with.arena_bytes());
         assert_eq!(with.arena(2) + with.arena_bytes(), with.heap_bytes());
         assert_ne!(with.digest(), g.digest());
-        for too_much in [MAX_HEAP, u64::MAX, u64::MAX / 2, MAX_HEAP / 3 + PAGE] {
+        for too_much in [MAX_HEAP, u64::MAX, u64::MAX / 2, MAX_HEAP / 3 + HEAP_PAGE] {
             assert_eq!(g.with_heap(too_much), None);
         }
     }

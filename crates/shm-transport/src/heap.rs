@@ -19,9 +19,9 @@ use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use range_alloc::RangeAllocator;
-use tocsin_sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use tocsin_sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
-use crate::geometry::PAGE;
+use crate::available::{STEP, available, suffices};
 use crate::segment::file;
 use crate::{Error, Segment};
 
@@ -34,6 +34,8 @@ pub(crate) struct Heap {
     refused: AtomicU32,
     /// What is free in the arenas of the ranks of this process, in bytes of the heap.
     arenas: Mutex<BTreeMap<u32, RangeAllocator<u64>>>,
+    /// Bytes that were allocated since somebody has last looked what memory is left.
+    unwatched: AtomicU64,
 }
 
 impl Heap {
@@ -100,8 +102,8 @@ impl Segment {
     /// them never fails. User threads only, of the rank's process.
     ///
     /// # Errors
-    /// [`Error::NoSuchRank`]; [`Error::NoHeap`]; [`Error::HeapRefused`]; [`Error::HeapFull`]; [`Error::Refused`] where a limit or the machine's memory is
-    /// exceeded.
+    /// [`Error::NoSuchRank`]; [`Error::NoHeap`]; [`Error::HeapRefused`]; [`Error::HeapFull`]; [`Error::HeapShort`] where the machine or the job has not that
+    /// much memory left; [`Error::Refused`] where a limit is exceeded.
     pub fn alloc(self: &Arc<Segment>, rank: u32, bytes: usize) -> Result<HeapBlock, Error> {
         let (ranks, arena) = (self.ranks(), self.geometry().arena_bytes());
         if rank >= ranks {
@@ -109,7 +111,7 @@ impl Segment {
         }
         let base = self.map_heap()?;
         let full = || Error::HeapFull { rank, bytes: bytes as u64, arena };
-        let length = (bytes.max(1) as u64).checked_next_multiple_of(PAGE).ok_or_else(full)?;
+        let length = (bytes.max(1) as u64).checked_next_multiple_of(file::page()).ok_or_else(full)?;
         let begin = self.geometry().arena(rank);
         let range = {
             let mut arenas = self.heap.arenas.lock().unwrap_or_else(PoisonError::into_inner);
@@ -120,11 +122,15 @@ impl Segment {
         let block = HeapBlock { base, range: range.clone(), bytes, rank, process, segment: self.clone() };
         let at = self.geometry().bytes() + range.start;
         // On failure the block goes back by its drop.
-        file::allocate(self.fd().as_fd(), at, length).map_err(|source| Error::Refused {
-            call: "fallocate",
-            bytes: length,
-            source,
-        })?;
+        let looks = self.heap.unwatched.fetch_add(length, Ordering::Relaxed).saturating_add(length) >= STEP;
+        if looks {
+            self.heap.unwatched.store(0, Ordering::Relaxed);
+        }
+        allocate_watched(
+            length,
+            || if looks { available() } else { None },
+            |from, bytes| file::allocate(self.fd().as_fd(), at + from, bytes),
+        )?;
         file::populate(block.as_ptr(), length);
         file::take_in(block.as_ptr(), length);
         self.header().shared.heap_used.store(1, Ordering::Relaxed);
@@ -154,6 +160,25 @@ impl Segment {
         let end = offset.checked_add(bytes)?;
         (begin <= offset && end <= begin.checked_add(geometry.arena_bytes())?).then_some(offset)
     }
+}
+
+/// Allocates so many bytes step by step, as long as there is memory: others may allocate at the same time. `available`: what is left, if it is known.
+fn allocate_watched(
+    bytes: u64,
+    mut available: impl FnMut() -> Option<u64>,
+    mut allocate: impl FnMut(u64, u64) -> std::io::Result<()>,
+) -> Result<(), Error> {
+    let mut done = 0;
+    while done < bytes {
+        let left = bytes - done;
+        if let Some(available) = available().filter(|available| !suffices(*available, left)) {
+            return Err(Error::HeapShort { bytes, available });
+        }
+        let step = left.min(STEP);
+        allocate(done, step).map_err(|source| Error::Refused { call: "fallocate", bytes, source })?;
+        done += step;
+    }
+    Ok(())
 }
 
 /// Memory from the heap. Dropping it gives it back; not for handlers. A child of fork() has the very memory, not a copy of it, and gives
@@ -254,6 +279,45 @@ mod tests {
         let there = b.in_heap(1, base, address, 10_000).unwrap();
         // SAFETY: inside the mapping, whose pages the block's owner has allocated.
         assert_eq!(unsafe { there.add(9_999).read_volatile() }, 7);
+    }
+
+    #[test]
+    fn memory_that_is_not_there_is_an_error_before_it_is_taken() {
+        let Some(left) = available() else { return };
+        let a = Arc::new(Segment::create_with_heap(1, 2 * left + (1 << 30)).unwrap());
+        let before = allocated(&a);
+        let error = a.alloc(0, left as usize + (1 << 30)).unwrap_err();
+        assert!(
+            matches!(error, Error::HeapShort { .. }) && error.to_string().contains("memory.max"),
+            "{error}"
+        );
+        assert_eq!(allocated(&a), before);
+        drop(a.alloc(0, STEP as usize).unwrap());
+    }
+
+    #[test]
+    fn what_others_take_meanwhile_is_seen() {
+        const LENGTH: u64 = 4 * STEP + 5;
+        let mut taken = Vec::new();
+        let mut allocate = |available: &mut dyn FnMut() -> Option<u64>| {
+            taken.clear();
+            let end = allocate_watched(LENGTH, available, |from, bytes| {
+                taken.push((from, bytes));
+                Ok(())
+            });
+            (end.is_ok(), taken.clone())
+        };
+        let all = [(0, STEP), (STEP, STEP), (2 * STEP, STEP), (3 * STEP, STEP), (4 * STEP, 5)];
+        assert_eq!(allocate(&mut || None), (true, all.to_vec()));
+        assert_eq!(allocate(&mut || Some(8 * STEP)), (true, all.to_vec()));
+        assert_eq!(allocate(&mut || Some(4 * STEP)), (false, Vec::new()));
+        let mut left = 10 * STEP;
+        let mut shrinking = || {
+            left -= 2 * STEP;
+            Some(left)
+        };
+        let (ok, some) = allocate(&mut shrinking);
+        assert!(!ok && (1..all.len()).contains(&some.len()) && all.starts_with(&some));
     }
 
     #[test]

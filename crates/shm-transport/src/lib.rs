@@ -26,6 +26,8 @@
 mod lane;
 
 #[cfg(not(loom))]
+mod available;
+#[cfg(not(loom))]
 mod boards;
 #[cfg(not(loom))]
 pub mod deaths;

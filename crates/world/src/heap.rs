@@ -30,7 +30,7 @@ impl Comm {
     /// world.
     ///
     /// # Errors
-    /// The world has no heap, or this rank's part of it no such piece; memory that the system refuses; a call after finalize or in a
+    /// The world has no heap, or this rank's part of it no such piece; memory that the machine or the job has not left, or the system refuses; a call after finalize or in a
     /// handler.
     pub fn alloc(&self, bytes: usize) -> Result<HeapBlock, Error> {
         const OPERATION: &str = "alloc";

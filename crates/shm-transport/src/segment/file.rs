@@ -7,6 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::ptr::NonNull;
 
 use crate::Error;
+use crate::geometry::PAGE;
 
 /// Nobody may shrink the file under the others (they would get SIGBUS), grow it, or take back or add seals.
 const SEALS: [(libc::c_int, &str); 3] = [
@@ -160,6 +161,13 @@ pub(crate) fn map(fd: BorrowedFd<'_>, offset: u64, bytes: u64) -> Result<NonNull
 pub(crate) unsafe fn unmap(base: NonNull<u8>, bytes: u64) {
     // SAFETY: the caller's promise.
     let _cannot_fail = unsafe { libc::munmap(base.as_ptr().cast(), bytes as usize) };
+}
+
+/// What the system maps and gives back at a time, bytes.
+pub(crate) fn page() -> u64 {
+    // SAFETY: no pointers.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    u64::try_from(page).map_or(PAGE, |page| page.max(PAGE))
 }
 
 /// Allocates a range of the file, so that touching it never fails. Not for handlers.
