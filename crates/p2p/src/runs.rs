@@ -69,7 +69,7 @@ impl Runs {
         if let Some(before) = before.filter(|run| run.1.wrapping_add(1) == place) {
             before.1 = next.unwrap_or(place);
             if next.is_some() {
-                self.runs.remove(at);
+                self.drop_run(at);
             }
         } else if let Some(last) = next {
             if let Some(run) = self.runs.get_mut(at) {
@@ -81,6 +81,18 @@ impl Runs {
             return None;
         }
         Some(true)
+    }
+
+    /// `Vec::remove` without its panic. Handler-safe: bounded by the number of runs.
+    fn drop_run(&mut self, at: usize) {
+        let mut here = at;
+        while let Some(next) = self.runs.get(here.wrapping_add(1)).copied() {
+            if let Some(run) = self.runs.get_mut(here) {
+                *run = next;
+            }
+            here = here.wrapping_add(1);
+        }
+        self.runs.pop();
     }
 
     /// Leaves out runs whose ids were handed out early, about half of all. User threads only.
