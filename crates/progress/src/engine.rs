@@ -37,8 +37,6 @@ use crate::stats::{self, Stats};
 use crate::token::Token;
 use crate::trace::{Trace, kind};
 use core::cell::UnsafeCell;
-use core::marker::PhantomData;
-use core::ops::{Deref, DerefMut};
 use core::ptr;
 use crossbeam_utils::CachePadded;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -47,11 +45,16 @@ use tocsin_sync::HandlerSafe;
 use tocsin_sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering, fence, fence_after_rmw};
 use tocsin_sync::thread;
 
+mod config;
+pub use config::EngineConfig;
 mod credit;
+mod entered;
+pub use entered::{Entered, Lingering};
 mod handler;
 mod patience;
 mod serve;
 mod spin;
+mod timer;
 mod wait;
 pub use wait::Looking;
 mod yields;
@@ -71,43 +74,6 @@ const USER_CONTINUE_NS: u64 = 5_000;
 /// thread itself, in a wait, or the peer in one. Long enough to interrupt nobody for that; short against the millisecond
 /// that both may compute.
 const UNFINISHED_NS: u64 = 200_000;
-/// How long somebody who was rung may take to look before it is rung by other means.
-const REMIND_NS: u64 = tocsin_doorbell::MARK_LIFE_NS;
-
-/// Glances between two looks at everything: some 100 ns.
-const GLANCES: u32 = if cfg!(loom) { 1 } else { 32 };
-
-/// How an engine behaves.
-#[derive(Clone, Debug)]
-pub struct EngineConfig {
-    /// How long a wait spins at least, nanoseconds.
-    pub spin_ns: u64,
-    /// How long it then goes on with `sched_yield` between passes before it sleeps, nanoseconds, as long as that costs it nothing; it
-    /// spins less then. 0 where no other rank of the world wants the core.
-    pub yield_ns: u64,
-    /// Whether the first callback starts a callback thread. Not needed by backend `poll`.
-    pub callback_thread: bool,
-    /// Where to record events; None: nowhere.
-    pub trace: Option<Arc<Trace>>,
-}
-
-impl Default for EngineConfig {
-    /// Spin for 20 us (about what a sleep and a wake cost together), and longer where that pays (`engine/spin.rs`), then sleep. No yields: of
-    /// this world nobody else wants the core, and who yields to a stranger gets it back at the end of a time slice.
-    fn default() -> Self {
-        EngineConfig { spin_ns: 20_000, yield_ns: 0, callback_thread: true, trace: None }
-    }
-}
-
-impl EngineConfig {
-    /// For more ranks than cores: give way to the others for as long as that pays (`engine/yields.rs` tells when it does not: then
-    /// spin for about what a sleep costs), then sleep.
-    #[must_use]
-    pub fn oversubscribed(self) -> Self {
-        EngineConfig { spin_ns: 5_000, yield_ns: 1_000_000, ..self }
-    }
-}
-
 /// One rank's engine. See the module.
 pub struct Engine<W> {
     token: CachePadded<Token>,
@@ -200,21 +166,6 @@ impl<W: Work> Engine<W> {
         self.poke(Context::User);
     }
 
-    /// Has the handler run in `delay_ns`. False: there is no timer. Handler-safe, one system call.
-    #[inline]
-    fn arm(&self, delay_ns: u64) -> bool {
-        let control = self.control.load(Ordering::Acquire);
-        // SAFETY: null, or a box that lives as long as the engine and that nobody changes.
-        match unsafe { control.as_ref() } {
-            Some(control) => {
-                let goes_off = tocsin_sync::clock::now_ns().saturating_add(delay_ns);
-                self.timer.store(goes_off, Ordering::Relaxed);
-                control.arm(delay_ns)
-            }
-            None => false,
-        }
-    }
-
     /// Enters. User threads only: spins, then yields, until the token is free (whoever has it never waits
     /// while inside). Does not by itself cause a pass.
     ///
@@ -230,19 +181,6 @@ impl<W: Work> Engine<W> {
             self.wait_for_token();
         }
         self.entered(Context::User, begun)
-    }
-
-    #[inline]
-    fn entered(&self, context: Context, begun: u64) -> Entered<'_, W> {
-        Entered {
-            engine: self,
-            context,
-            touched: false,
-            stays: false,
-            looks: false,
-            begun,
-            _not_send: PhantomData,
-        }
     }
 
     /// When a user thread comes in; 0 if nobody wants to know.
@@ -492,30 +430,6 @@ impl<W: Work> Engine<W> {
         work.work_left()
     }
 
-    /// Has this rank come back to those who may not have heard it.
-    #[cold]
-    fn remind(&self) {
-        self.arm_unless_sooner(REMIND_NS);
-    }
-
-    /// As [`arm`](Self::arm), unless the timer goes off before that anyway: there is one, and who asks for it again and
-    /// again must not put it off each time. Whatever its pass leaves sets it again.
-    fn arm_unless_sooner(&self, delay_ns: u64) {
-        let now = tocsin_sync::clock::now_ns();
-        // SYNC POINT: Relaxed: two threads that set the timer at once may leave the other's time here; it is forgotten when
-        // the timer goes off.
-        let left = self.timer.load(Ordering::Relaxed).saturating_sub(now);
-        if left == 0 || left > delay_ns {
-            self.arm(delay_ns);
-        }
-    }
-
-    /// Somebody must enter again, outside handlers' own arrangements.
-    fn come_back(&self, delay_ns: u64) {
-        // Sleepers were woken by `inside`; this is for the thread that goes back to computing.
-        self.arm(delay_ns);
-    }
-
     /// A user entry after the throttle's end lifts it. One load when there is none.
     #[inline]
     fn lift_throttle(&self) {
@@ -568,159 +482,6 @@ impl<W: Work> Engine<W> {
     /// The work, by who owns the engine alone. Not for handlers.
     pub fn work_mut(&mut self) -> &mut W {
         self.work.get_mut()
-    }
-}
-
-/// What a glance of [`Entered::linger`] found.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Lingering {
-    /// Nothing.
-    Nothing,
-    /// Something that others may wait to hear of.
-    Worked,
-    /// What it is for, or that it does not come this way.
-    Over,
-}
-
-/// Being inside an engine. Dereferences to the work. Its drop makes the passes that were asked for, flushes,
-/// leaves, wakes who sleeps, and outside handlers runs callbacks: hold no lock that a callback may want.
-///
-/// The drop is wait-free but for the callbacks.
-#[must_use = "dropping it leaves the engine"]
-pub struct Entered<'a, W: Work> {
-    engine: &'a Engine<W>,
-    context: Context,
-    touched: bool,
-    /// The thread waits for what it has posted.
-    stays: bool,
-    /// It is [`Looking`], and comes back for what is left.
-    looks: bool,
-    /// [`Engine::stay_begins`].
-    begun: u64,
-    _not_send: PhantomData<*const ()>,
-}
-
-impl<W: Work> Entered<'_, W> {
-    /// Who is inside.
-    #[inline]
-    pub fn context(&self) -> Context {
-        self.context
-    }
-
-    /// Says that this thread calls [`Engine::wait_until`] next, or until then what it has posted is done: nobody else
-    /// need come back for it.
-    #[inline]
-    pub fn stay(&mut self) {
-        self.stays = true;
-    }
-
-    /// Says that this thread is [`Looking`], so that nobody need come back for what the drop leaves.
-    #[inline]
-    pub fn is_looking(&mut self) {
-        self.looks = true;
-    }
-
-    /// Has the rank come back soon, for what [`Looking::go_on`] has left.
-    pub fn come_back(&self) {
-        self.engine.come_back(USER_CONTINUE_NS);
-    }
-
-    /// Glances until there is nothing to wait for, and makes passes when there is something else, without leaving: for
-    /// what may come within a microsecond. A glance is cheap, and all that is done between two looks at the rest, so that
-    /// nothing in it delays what it is for. Gives up after `looks`, or when somebody else wants the engine. Whether it has
-    /// looked at the rest: what was there has had its pass.
-    ///
-    /// User threads only. Wait-free: bounded by `looks` passes and `looks * GLANCES` glances.
-    #[inline]
-    pub fn linger(&mut self, looks: u32, mut glance: impl FnMut(&mut W) -> Lingering) -> bool {
-        self.touched = true;
-        let mut looked = false;
-        for _ in 0..looks {
-            for _ in 0..GLANCES {
-                // SAFETY: the token is ours; the reference ends with the call.
-                match glance(unsafe { &mut *self.engine.work.get() }) {
-                    Lingering::Nothing => {}
-                    Lingering::Worked => {
-                        self.leave();
-                        // Others may want the engine by now.
-                        break;
-                    }
-                    Lingering::Over => return looked,
-                }
-            }
-            let asked = self.engine.token.is_requested();
-            let budget = Budget::of(self.context).waiting();
-            if (asked || self.work_left()) && self.pass_within(budget) != Pass::Idle {
-                // Whom it has answered may wait for that.
-                self.leave();
-            }
-            looked = true;
-            if asked {
-                break;
-            }
-        }
-        // The last pass may have brought it.
-        // SAFETY: as above.
-        let _over_or_not = glance(unsafe { &mut *self.engine.work.get() });
-        looked
-    }
-
-    /// Makes a pass now instead of at the drop; requests so far are served by it.
-    #[inline]
-    pub fn pass(&mut self) -> Pass {
-        self.pass_within(Budget::of(self.context))
-    }
-
-    #[inline]
-    fn pass_within(&mut self, mut budget: Budget) -> Pass {
-        self.touched = true;
-        let engine = self.engine;
-        if engine.token.is_requested() {
-            engine.token.take_requests();
-        }
-        let mut left = Left { worked: false, more: false, began: 0 };
-        engine.pass(&mut *self, &mut budget, &mut left);
-        if left.more {
-            // The drop must not forget it.
-            engine.token.request();
-        }
-        left.pass()
-    }
-}
-
-impl<W: Work> Deref for Entered<'_, W> {
-    type Target = W;
-    #[inline]
-    fn deref(&self) -> &W {
-        // SAFETY: the token is ours as long as `self` lives.
-        unsafe { &*self.engine.work.get() }
-    }
-}
-
-impl<W: Work> DerefMut for Entered<'_, W> {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut W {
-        self.touched = true;
-        // SAFETY: the token is ours as long as `self` lives, and `self` is borrowed exclusively.
-        unsafe { &mut *self.engine.work.get() }
-    }
-}
-
-impl<W: Work> Drop for Entered<'_, W> {
-    #[inline]
-    fn drop(&mut self) {
-        // SAFETY: the token is ours, and the references lent end with `self`.
-        if unsafe { self.engine.leave_at_once(self.context, self.touched) } {
-            return self.engine.stay_ends(self.begun);
-        }
-        let begun = Budget::of(self.context);
-        let begun = if self.stays { begun.waiting() } else { begun.in_passing() };
-        // SAFETY: the token is ours, and the references lent end with `self`.
-        let left = unsafe { self.engine.inside(self.context, false, self.touched, begun) };
-        if left.more && !self.looks {
-            self.engine.come_back(USER_CONTINUE_NS);
-        }
-        self.engine.stay_ends(self.begun);
     }
 }
 

@@ -19,7 +19,8 @@ impl<W: Work> Engine<W> {
     /// says that there is no need. Not for handlers.
     pub(crate) fn sleep_until_rung(&self, mut done: impl FnMut() -> bool) {
         // Somebody who was rung and did not hear it is rung again by the pass that follows.
-        let nap = self.unheard.load(Ordering::Relaxed).then_some(super::REMIND_NS).map(Duration::from_nanos);
+        let nap =
+            self.unheard.load(Ordering::Relaxed).then_some(super::timer::REMIND_NS).map(Duration::from_nanos);
         self.own.sleep(nap, || {
             done()
                 || matches!(self.look(Budget::of(Context::ProgressThread)), Some(Pass::Worked | Pass::More))

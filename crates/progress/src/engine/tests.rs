@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+use super::entered::GLANCES;
 use super::patience::{PATIENCE_NS, PATIENT_YIELDS};
 use super::*;
 use std::sync::atomic::Ordering::SeqCst;

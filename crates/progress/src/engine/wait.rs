@@ -260,7 +260,7 @@ impl<W: Work> Engine<W> {
             }
             let mut finished = false;
             // Somebody who was rung and did not hear it is rung again by the pass that follows.
-            let reminder = self.unheard.load(Ordering::Relaxed).then_some(super::REMIND_NS);
+            let reminder = self.unheard.load(Ordering::Relaxed).then_some(super::timer::REMIND_NS);
             let left = ends.map(|end| end.wrapping_sub(now));
             let nap = reminder.into_iter().chain(left).min().map(Duration::from_nanos);
             let woken = self.own.sleep(nap, || {
