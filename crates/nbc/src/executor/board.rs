@@ -238,7 +238,7 @@ impl Nbc {
         budget: &mut Budget,
         starts: bool,
     ) -> Pass {
-        let mut pass = Pass::Idle;
+        let (mut pass, mut looked) = (Pass::Idle, false);
         loop {
             if self.post_lined_up(messages, at, starts) {
                 pass = Pass::Worked;
@@ -253,7 +253,12 @@ impl Nbc {
                         self.give_up_with(at, outcome);
                         self.end(id, outcome);
                     }
-                    None if self.is_asked() => self.look_where_asked(messages),
+                    // Once: who asks without end is answered by later passes.
+                    None if self.is_asked() && looked => return Pass::More,
+                    None if self.is_asked() => {
+                        looked = true;
+                        self.look_where_asked(messages);
+                    }
                     None => return pass,
                 },
                 First::Deferred => {
