@@ -122,8 +122,8 @@ impl Nbc {
                 record_end(trace, traced, call.algorithm, outcome.code);
             }
             self.count(Context::User, bytes);
-            if outcome.code == Code::Protocol && self.is_asked() {
-                self.look_where_asked(messages);
+            if outcome.code == Code::Protocol {
+                self.look_beside(messages, call.board);
             }
             return Ok(Posted::Done(outcome));
         }
@@ -243,19 +243,17 @@ impl Nbc {
             if self.post_lined_up(messages, at, starts) {
                 pass = Pass::Worked;
                 // What has gone by messages behind it was no use looking for before.
-                if self.exposed > 0 {
-                    self.look_elsewhere(messages, at);
-                }
+                self.look_beside(messages, at);
             }
             match self.first_of(at, budget.context()) {
                 First::Waits => match self.in_vain(messages, at) {
                     Some((id, outcome)) => {
                         self.give_up_with(at, outcome);
                         self.end(id, outcome);
+                        self.look_beside(messages, at);
                     }
                     // Once: who asks without end is answered by later passes.
-                    None if self.is_asked() && looked => return Pass::More,
-                    None if self.is_asked() => {
+                    None if !looked && self.is_asked() => {
                         looked = true;
                         self.look_where_asked(messages);
                     }
@@ -269,6 +267,7 @@ impl Nbc {
                     // A member may have given up because of what this rank has yet to hear of.
                     let (id, outcome) = self.in_vain(messages, at).unwrap_or((id, outcome));
                     self.end(id, outcome);
+                    self.look_beside(messages, at);
                 }
                 First::Ready(id, bytes) => {
                     // The result is made in one piece: it waits for a fresh budget.

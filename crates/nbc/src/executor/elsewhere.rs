@@ -109,13 +109,21 @@ impl Nbc {
         }
     }
 
+    /// Looks, if anything has gone by messages: this rank may have given up, and what goes by messages here may then never end.
+    #[inline]
+    pub(super) fn look_beside<M: Messages>(&mut self, messages: &mut M, at: u32) {
+        if self.exposed > 0 {
+            self.look_elsewhere(messages, at);
+        }
+    }
+
     /// Whether this rank was asked to look at any board.
     #[inline]
     pub(super) fn is_asked(&self) -> bool {
         self.exposed > 0 && self.seats.iter().any(Seat::is_asked)
     }
 
-    /// Ends what others do on the board and this rank by messages. Whether this rank has given up.
+    /// Ends what others do on the board and this rank by messages. Whether this rank has given up, now or before.
     #[inline]
     pub(super) fn look_elsewhere<M: Messages>(&mut self, messages: &mut M, at: u32) -> bool {
         let Nbc { seats, telling, .. } = self;
@@ -125,7 +133,6 @@ impl Nbc {
         }
         let broken = seat.broken;
         if broken {
-            seat.board.take_asked();
             self.fail_beside(messages, at);
         }
         broken

@@ -229,10 +229,6 @@ impl Seat {
             return;
         }
         self.board.give_up();
-        if self.elsewhere.is_some() {
-            // Something that goes by messages here may never end.
-            self.board.ask(self.board.me());
-        }
         if self.telling == 0 {
             *telling = telling.wrapping_add(1);
         }
