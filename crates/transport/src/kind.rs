@@ -7,7 +7,7 @@ pub const EAGER: u8 = 1;
 pub const RTS: u8 = 2;
 /// Clear to send: the receiver has matched an RTS.
 pub const CTS: u8 = 3;
-/// A piece of a rendezvous message.
+/// A piece of a rendezvous message: its bytes, or word that they are in the pipe.
 pub const DATA: u8 = 4;
 /// A synchronous eager message has been matched.
 pub const ACK: u8 = 5;
@@ -15,7 +15,7 @@ pub const ACK: u8 = 5;
 pub const ABORT_SEND: u8 = 6;
 /// A communicator has been revoked.
 pub const REVOKE: u8 = 7;
-/// The receiver has all data of a rendezvous message.
+/// The receiver has all data of a rendezvous message, or has read what was put into a pipe for it.
 pub const FIN: u8 = 8;
 /// The receiver gives up a message that it has matched.
 pub const CANCEL: u8 = 9;

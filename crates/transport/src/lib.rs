@@ -30,6 +30,7 @@ mod error;
 pub mod kind;
 pub mod loopback;
 mod packet;
+pub mod pages;
 pub mod publication;
 mod rings;
 pub mod short;
@@ -39,6 +40,7 @@ pub mod wire;
 pub use board::Board;
 pub use error::Error;
 pub use packet::{Arrival, Awaits, Capabilities, Class, Header, Packet, PeerState, Recv, SendOutcome};
+pub use pages::Piped;
 pub use publication::{Notice, Publication};
 pub use rings::Rings;
 pub use tocsin_doorbell::Urgency;
@@ -275,7 +277,7 @@ pub unsafe trait Transport: Send {
         false
     }
 
-    /// Maps what others have begun to share, so that [`reach_at`](Self::reach_at) finds it. User threads only; cheap when there is
+    /// Maps what others have begun to share, so that [`reach_at`](Self::reach_at) finds it, and takes in the ends of pipes that they have sent. User threads only; cheap when there is
     /// nothing new.
     fn prepare_shared(&mut self) {}
 
@@ -306,6 +308,40 @@ pub unsafe trait Transport: Send {
     /// `from` is readable for `len` bytes. With [`Reach::Direct`], `to` is an address of this process that is writable
     /// for `len` bytes, and nobody else uses them meanwhile. With [`Reach::Shared`], as in `pull`.
     unsafe fn push(&mut self, _peer: u32, _reach: Reach, _from: *const u8, _to: u64, _len: usize) -> bool {
+        false
+    }
+
+    // --- pages through a pipe; a transport without them leaves these as they are ---
+
+    /// Makes the pipe to `peer` and gives it the end to read from, if it has joined: what needs system calls. User threads only; cheap once it is
+    /// done, and again and again until the peer has joined.
+    fn prepare_pages(&mut self, _peer: u32) {}
+
+    /// Whether there is a pipe to put pages into for `peer`. Handler-safe, constant.
+    fn has_pipe_to(&self, _peer: u32) -> bool {
+        false
+    }
+
+    /// Whether there is a pipe in which `peer` puts pages for this rank, as of the last [`prepare_shared`](Self::prepare_shared). Handler-safe,
+    /// constant.
+    fn has_pipe_from(&self, _peer: u32) -> bool {
+        false
+    }
+
+    /// Puts the pages of a buffer into the pipe to `peer`, as much as there is room for. Handler-safe; never waits; bounded by `len`; at most three
+    /// system calls, mostly one.
+    ///
+    /// # Safety
+    /// `from` is readable for `len` bytes. What lies there until the peer has read it is what it reads.
+    unsafe fn put_pages(&mut self, _peer: u32, _from: *const u8, _len: usize) -> Piped {
+        Piped::Refused
+    }
+
+    /// Reads `len` bytes that `peer` has put into its pipe. False: they are not there. Handler-safe; never waits; bounded by `len`.
+    ///
+    /// # Safety
+    /// `to` is writable for `len` bytes.
+    unsafe fn read_pages(&mut self, _peer: u32, _to: *mut u8, _len: usize) -> bool {
         false
     }
 

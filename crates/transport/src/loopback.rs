@@ -8,6 +8,7 @@
 //! One bounded SPSC ring per ordered pair and class, allocated at connect. Sending, peeking and consuming are
 //! wait-free (at most four atomic operations) and handler-safe, like the real transport's.
 
+mod pipe;
 mod ring;
 #[cfg(test)]
 mod tests;
@@ -18,10 +19,11 @@ use tocsin_sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering, fence};
 
 use crate::transfer::RECORDS;
 use crate::{
-    Arrival, Awaits, Capabilities, Class, Error, Header, PeerState, Publication, Reach, Record, Recv,
+    Arrival, Awaits, Capabilities, Class, Error, Header, PeerState, Piped, Publication, Reach, Record, Recv,
     SendOutcome, Transport, Urgency,
 };
 use core::ptr::NonNull;
+use pipe::Pipe;
 use ring::Ring;
 
 /// Capacities of a fabric.
@@ -56,6 +58,9 @@ struct Shared {
     reach: Reach,
     /// See [`is_shared`].
     shares: bool,
+    /// Pipes, per ordered pair, of so many pieces; made with Bulk.
+    pipes: Vec<OnceLock<Pipe>>,
+    pieces: u32,
     /// Set once by connect, both directions.
     joined: Vec<AtomicBool>,
     /// The receivers of these pairs copy out what comes.
@@ -78,6 +83,10 @@ impl Shared {
         }
     }
 
+    fn pipe(&self, from: u32, to: u32) -> Option<&Pipe> {
+        if from >= self.size || to >= self.size { None } else { self.pipes.get(self.pair(from, to))?.get() }
+    }
+
     fn new_ring(&self, class: Class) -> Ring {
         let i = class.index();
         Ring::new(self.limits.packets[i], self.limits.max_payload[i])
@@ -91,13 +100,19 @@ pub fn fabric(n: u32) -> Vec<Loopback> {
 
 /// `n` endpoints with the given capacities.
 pub fn fabric_with(n: u32, limits: Limits) -> Vec<Loopback> {
-    build(n, limits, Reach::None, false)
+    build(n, limits, Reach::None, false, 0)
+}
+
+/// `n` endpoints with the given capacities, whose ranks have pipes to each other, for at least so many pieces of pages; a piece is not put in whole if it
+/// is longer than three quarters of the longest payload of the Bulk lane.
+pub fn fabric_with_pages(n: u32, limits: Limits, pieces: u32) -> Vec<Loopback> {
+    build(n, limits, Reach::None, false, pieces)
 }
 
 /// `n` endpoints with the given capacities, whose ranks reach each other's buffers as it says, but where [`is_shared`] says that they share
 /// them.
 pub fn fabric_with_shared_buffers(n: u32, limits: Limits, reach: Reach) -> Vec<Loopback> {
-    build(n, limits, reach, true)
+    build(n, limits, reach, true, 0)
 }
 
 /// Whether a buffer is one that ranks share: about every second one, wherever it was allocated.
@@ -107,10 +122,10 @@ pub fn is_shared(address: u64) -> bool {
 
 /// `n` endpoints with the given capacities, whose ranks reach each other's buffers as it says.
 pub fn fabric_with_single_copies(n: u32, limits: Limits, reach: Reach) -> Vec<Loopback> {
-    build(n, limits, reach, false)
+    build(n, limits, reach, false, 0)
 }
 
-fn build(n: u32, limits: Limits, reach: Reach, shares: bool) -> Vec<Loopback> {
+fn build(n: u32, limits: Limits, reach: Reach, shares: bool, pieces: u32) -> Vec<Loopback> {
     let pairs = n as usize * n as usize;
     let shared = Arc::new(Shared {
         size: n,
@@ -123,6 +138,8 @@ fn build(n: u32, limits: Limits, reach: Reach, shares: bool) -> Vec<Loopback> {
         records: (0..pairs).map(|_| OnceLock::new()).collect(),
         reach,
         shares,
+        pipes: (0..pairs).map(|_| OnceLock::new()).collect(),
+        pieces,
         joined: (0..pairs).map(|_| AtomicBool::new(false)).collect(),
         awaited: (0..pairs).map(|_| AtomicU8::new(0)).collect(),
     });
@@ -136,6 +153,8 @@ fn build(n: u32, limits: Limits, reach: Reach, shares: bool) -> Vec<Loopback> {
             starved: vec![[false; 4]; n as usize],
             waiting: vec![false; n as usize],
             committed: vec![false; n as usize],
+            read: vec![0; n as usize],
+            refuses_pages: false,
             comes: None,
             come: AtomicU64::new(0),
             seen_epoch: 1,
@@ -162,6 +181,10 @@ pub struct Loopback {
     starved: Vec<[bool; 4]>,
     waiting: Vec<bool>,
     committed: Vec<bool>,
+    /// Bytes read of the piece at the head of each peer's pipe.
+    read: Vec<usize>,
+    /// See [`set_refuses_pages`](Loopback::set_refuses_pages).
+    refuses_pages: bool,
     /// See [`set_coming`](Loopback::set_coming): how much more there is at each look, and how much there is.
     comes: Option<u64>,
     come: AtomicU64,
@@ -207,6 +230,11 @@ impl Loopback {
         if let Some(entry) = self.committed.get_mut(peer as usize) {
             *entry = waits;
         }
+    }
+
+    /// Says whether this endpoint puts no pages into pipes (any more).
+    pub fn set_refuses_pages(&mut self, refuses: bool) {
+        self.refuses_pages = refuses;
     }
 
     /// Has the payloads of Eager packets come to this endpoint, from nothing, so many bytes more at each look. `None`: they
@@ -266,6 +294,10 @@ unsafe impl Transport for Loopback {
         shared.records[pair]
             .get_or_init(|| ((0..RECORDS).map(|_| Record::new()).collect(), Publication::new()));
         shared.bulk[pair].get_or_init(|| shared.new_ring(Class::Bulk));
+        if shared.pieces > 0 {
+            let longest = shared.limits.max_payload[Class::Bulk.index()] / 4 * 3;
+            shared.pipes[pair].get_or_init(|| Pipe::new(shared.pieces, longest));
+        }
         Ok(())
     }
 
@@ -469,6 +501,44 @@ unsafe impl Transport for Loopback {
         // SAFETY: the caller vouches for both ends.
         unsafe { core::ptr::copy_nonoverlapping(from, to as *mut u8, len) };
         true
+    }
+
+    fn has_pipe_to(&self, peer: u32) -> bool {
+        self.shared.pipe(self.rank, peer).is_some()
+    }
+
+    fn has_pipe_from(&self, peer: u32) -> bool {
+        self.shared.pipe(peer, self.rank).is_some()
+    }
+
+    unsafe fn put_pages(&mut self, peer: u32, from: *const u8, len: usize) -> Piped {
+        if matches!(self.peer_state(peer), PeerState::Finalized | PeerState::Dead) {
+            return Piped::Gone;
+        }
+        let shared = &self.shared;
+        let pipe = shared.pipe(self.rank, peer).filter(|_| !self.refuses_pages);
+        let (Some(lane), Some(pipe)) = (shared.ring(self.rank, peer, Class::Bulk), pipe) else {
+            return Piped::Refused;
+        };
+        // SAFETY: the caller vouches for the buffer; only this endpoint, which is borrowed mutably, puts into this pipe.
+        let put = |pipe: &Pipe| unsafe { pipe.put(from, len) };
+        if !lane.is_full()
+            && let Some(bytes) = put(pipe)
+        {
+            return Piped::Bytes(bytes);
+        }
+        if let Some([.., bulk]) = self.starved.get_mut(peer as usize) {
+            *bulk = true;
+        }
+        lane.starve();
+        Piped::Full
+    }
+
+    unsafe fn read_pages(&mut self, peer: u32, to: *mut u8, len: usize) -> bool {
+        let Some(read) = self.read.get_mut(peer as usize) else { return false };
+        let Some(pipe) = self.shared.pipe(peer, self.rank) else { return false };
+        // SAFETY: the caller vouches for the buffer; only this endpoint, which is borrowed mutably, reads from this pipe.
+        unsafe { pipe.read(read, to, len) }
     }
 
     fn is_committed(&self, peer: u32) -> bool {

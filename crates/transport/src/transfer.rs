@@ -18,7 +18,7 @@
 //!
 //! Every method is handler-safe and wait-free; the bound stands beside it.
 
-use tocsin_sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use tocsin_sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 /// Records per ordered pair of ranks: with a [`Publication`](crate::publication::Publication) they fill a page.
 pub const RECORDS: u32 = 30;
@@ -115,6 +115,8 @@ pub trait Variant {
     const ONE_STEP: bool = true;
     /// A published notice is believed only when the record is the same after reading it.
     const LOOK_TWICE: bool = true;
+    /// What is given up is said to be before the buffer is somebody else's.
+    const SAID_FIRST: bool = true;
 }
 
 /// The protocol as it ships.
@@ -236,6 +238,33 @@ impl Record {
         None
     }
 
+    /// [`close`](Self::close), before the buffer is given back though the other end may be reading it: what it reads from then on is not the
+    /// message, and [`was_given_up`](Self::was_given_up) tells it so. A fence more.
+    #[inline]
+    pub fn give_up(&self, ticket: u32) {
+        self.give_up_as::<Real>(ticket);
+    }
+
+    /// [`give_up`](Self::give_up) with variation points.
+    #[doc(hidden)]
+    #[inline]
+    pub fn give_up_as<V: Variant>(&self, ticket: u32) {
+        self.close(ticket, false);
+        if V::SAID_FIRST {
+            // SYNC POINT: closed, fence, then the buffer is written; the other end reads there, fences, and looks at the record.
+            fence(Ordering::SeqCst);
+        }
+    }
+
+    /// Whether what was read before this call, from the buffer of a transfer none of whose chunks was claimed, may be something else than the
+    /// message. A fence and a load.
+    #[inline]
+    pub fn was_given_up(&self, ticket: u32, chunks: u32) -> bool {
+        // SYNC POINT: see `give_up`.
+        fence(Ordering::SeqCst);
+        !matches!(self.look(ticket, chunks), Claim::Chunk(_))
+    }
+
     /// Closes a transfer of which nothing is claimed. False: something is, or the record is not open by this ticket. One
     /// compare-and-swap.
     #[inline]
@@ -340,6 +369,10 @@ mod tests {
         assert_eq!(record.look(1, 9), Claim::Closed { failed: true });
         record.finish(9);
         assert!(record.is_quiet(1));
+        record.open(2);
+        assert!(!record.was_given_up(2, 9) && record.was_given_up(1, 9));
+        record.give_up(2);
+        assert!(record.was_given_up(2, 9) && record.is_quiet(2));
     }
 
     #[test]

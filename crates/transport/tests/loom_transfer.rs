@@ -1,5 +1,5 @@
-//! Models of a transfer: both ranks claim and copy; one closes meanwhile; a late rank meets the next transfer. Broken
-//! variants are caught.
+//! Models of a transfer: both ranks claim and copy; one closes meanwhile; a late rank meets the next transfer; a buffer is read that its owner gives
+//! back. Broken variants are caught.
 #![cfg(loom)]
 #![allow(clippy::unwrap_used)]
 
@@ -177,4 +177,41 @@ fn a_late_rank_takes_nothing_from_the_next_transfer() {
 #[should_panic]
 fn a_late_claim_in_two_steps_is_caught() {
     late::<TwoSteps>();
+}
+
+/// The sender gives its buffer back while the receiver reads it, unclaimed: who reads what came after that learns it.
+fn given_up<V: Variant>() {
+    check(|| {
+        let scene = Arc::new((Record::new(), AtomicU32::new(1)));
+        scene.0.open(1);
+        let other = scene.clone();
+        let thread = thread::spawn(move || {
+            let (record, buffer) = &*other;
+            let read = buffer.load(Ordering::Relaxed);
+            assert!(record.was_given_up(1, CHUNKS) || read == 1, "taken for the message");
+        });
+        let (record, buffer) = &*scene;
+        record.give_up_as::<V>(1);
+        assert!(record.is_quiet(1));
+        buffer.store(2, Ordering::Relaxed);
+        // And the record may serve the next message by now.
+        record.open(2);
+        thread.join().unwrap();
+    });
+}
+
+#[test]
+fn what_is_read_after_it_was_given_up_is_no_message() {
+    given_up::<Real>();
+}
+
+struct SaidLate;
+impl Variant for SaidLate {
+    const SAID_FIRST: bool = false;
+}
+
+#[test]
+#[should_panic]
+fn a_buffer_that_is_written_before_it_is_said_to_be_given_up_is_caught() {
+    given_up::<SaidLate>();
 }

@@ -68,6 +68,13 @@ impl Ring {
         tail.wrapping_sub(head) as usize >= self.slots.len()
     }
 
+    /// Has the consumer tell the producer of the next packet that it takes.
+    pub(super) fn starve(&self) {
+        self.starving.store(true, Ordering::Relaxed);
+        // SYNC POINT: as in `push`.
+        fence(Ordering::SeqCst);
+    }
+
     /// # Safety
     /// The caller is the only producer; `payload` is readable for `len` bytes; `len` is at most the ring's
     /// longest.
