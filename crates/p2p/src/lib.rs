@@ -12,7 +12,7 @@
 //! |---|---|---|
 //! | at most [`Config::eager_max`] bytes | in one packet | when it is in the lane; synchronous: when it is matched |
 //! | at most [`Config::waiting_eager_max`] bytes, of a blocking send to a blocking receive that waits | in one packet, copied out while it is copied in | when it is in the lane |
-//! | more | announced (RTS), asked for (CTS), then in one copy by whoever waits, or in pieces through a lane: where one copy is not possible, or both wait ([`Config::pipelines`]) | when all of it is copied, or in the lane |
+//! | more | announced (RTS), asked for (CTS), then in one copy by whoever waits, or by pages that its receiver reads from a pipe, or in pieces through a lane: where one copy is not possible, or both wait ([`Config::pipelines`]) | when all of it is copied, or read, or in the lane |
 //!
 //! Messages between two ranks in one context match in the order in which they were sent (MPI's non-overtaking rule), and
 //! the earliest posted receive that matches wins, wildcards included.
@@ -32,6 +32,7 @@
 //! | `packets` | what arrives, checked before it is used |
 //! | `transfers`, `publish` | large messages in one copy; receives that their sender finds |
 //! | `pieces` | what threads stay for after a post |
+//! | `pages` | large messages by pages that their receiver reads from a pipe |
 //! | `pass` | one bounded pass: drain, retry, sweep |
 //! | `trace` | what a rank's trace says of messages |
 //! | `faults`, `peer`, `contexts`, `runs` | dead, finalized and lying peers; revoked and dropped communicators |
@@ -51,6 +52,7 @@ mod in_hand;
 mod layout;
 mod list;
 mod packets;
+mod pages;
 mod pass;
 mod pattern;
 mod peer;
@@ -336,7 +338,11 @@ impl<T: Transport> P2p<T> {
             self.transport.connect(peer)?;
             state.connected = true;
         }
+        let bulk = state.bulk_connected;
         self.transport.prepare_rings(peer);
+        if bulk {
+            self.transport.prepare_pages(peer);
+        }
         Ok(())
     }
 

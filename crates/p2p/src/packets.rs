@@ -7,8 +7,9 @@ use tocsin_transport::{Class, Header, Packet, Recv, Transport, kind};
 
 use crate::coming;
 use crate::in_hand::Hand;
+use crate::pages::{FLAG_PAGES, Piece};
 use crate::peer::{Drops, Fate};
-use crate::request::{HOLDS_RECORD, Member, SHARED, State};
+use crate::request::{HOLDS_RECORD, Member, PIPED, SHARED, State};
 use crate::transfers::{FLAG_LOOK, FLAG_PULLED, FLAG_SHARED, FLAG_WAITS, Offer, TICKETS};
 use crate::unexpected::{Arrival, Envelope};
 use crate::{P2p, PIECE};
@@ -35,7 +36,7 @@ pub(crate) enum Step {
 }
 
 /// No honest peer writes this.
-struct Nonsense;
+pub(crate) struct Nonsense;
 
 impl<T: Transport> P2p<T> {
     /// Handles the packet at the head of a lane.
@@ -226,6 +227,7 @@ impl<T: Transport> P2p<T> {
     fn control(&mut self, peer: u32, packet: &Packet) -> Result<Step, Nonsense> {
         let header = &packet.header;
         let flags = match header.kind {
+            kind::CTS if header.flags == FLAG_PAGES => FLAG_PAGES,
             kind::CTS => FLAG_SHARED,
             kind::FIN => FLAG_LOOK,
             _ => 0,
@@ -247,6 +249,7 @@ impl<T: Transport> P2p<T> {
                     Some(id) if self.finished_by_peer(id) => {}
                     Some(_) => return Err(Nonsense),
                     None if self.finished_early(header.a, peer) => {}
+                    None if self.pages_are_read(header.a, peer) => {}
                     None => match self.named(header.a, peer, State::SendAnnounced) {
                         // The receiver has copied all of it into a receive that it had published, and its next
                         // publication has made this end believe that it was withdrawn.
@@ -313,10 +316,20 @@ impl<T: Transport> P2p<T> {
             self.enlist(id, Member::Transfer);
             return Ok(());
         }
+        let pages = header.flags == FLAG_PAGES;
+        if pages && !request.has(HOLDS_RECORD) {
+            return Err(Nonsense);
+        }
         self.unlink(id);
-        self.free_record(id);
+        let piped = pages && self.transport.has_pipe_to(peer);
+        if !piped {
+            self.free_record(id);
+        }
         let Some(request) = self.requests.get_mut(id) else { return Err(Nonsense) };
         request.flags &= !SHARED;
+        if piped {
+            request.flags |= PIPED;
+        }
         if header.c == 0 {
             // Longer than the receiver's buffer: the receiver reports that; this end is complete.
             self.finish_send(id);
@@ -336,28 +349,35 @@ impl<T: Transport> P2p<T> {
         let header = &packet.header;
         let Some(state) = self.peers.get_mut(peer as usize) else { return Err(Nonsense) };
         let partial = state.partial;
-        let left = packet.len.checked_sub(partial).filter(|left| *left > 0).ok_or(Nonsense)?;
-        if header.kind != kind::DATA || header.flags != 0 {
-            return Err(Nonsense);
-        }
+        let piece = Piece::of(packet).ok_or(Nonsense)?;
+        let left = piece.bytes.checked_sub(partial).ok_or(Nonsense)?;
         let Some(id) = self.named(header.a, peer, State::RecvData) else {
-            self.tolerate(peer)?;
-            self.set_partial(peer, 0);
-            return Ok(Step::Taken);
+            return self.unwanted(peer, packet, piece, budget);
         };
-        let Some(request) = self.requests.get_mut(id) else { return Err(Nonsense) };
+        let Some(request) = self.requests.get(id) else { return Err(Nonsense) };
         // One lane, one order: pieces come without gaps, and end where the message ends.
         if header.b.checked_add(partial as u64) != Some(request.done)
             || left as u64 > request.total.saturating_sub(request.done)
         {
             return Err(Nonsense);
         }
+        let ends = request.total.saturating_sub(request.done) == left as u64;
+        // Who has asked for pages is told which piece is the last, and may have read all of that without having been able to say so.
+        let fits = !piece.last || ends && request.has(PIPED) && header.c == request.remote;
+        if !fits || left == 0 && !piece.last {
+            return Err(Nonsense);
+        }
         let len = left.min(budget.bytes_left());
         let buf = request.target_buf();
         let begun = if self.trace.is_some() { now_ns() } else { 0 };
-        // SAFETY: done + len <= total <= the buffer's length, which was checked when the CTS was granted; the transport
-        // vouches for partial + len <= packet.len bytes of payload.
-        unsafe { buf.unpack(request.done as usize, len, packet.payload.wrapping_add(partial)) };
+        if piece.piped {
+            self.read_piece(id, len)?;
+        } else {
+            // SAFETY: done + len <= total <= the buffer's length, which was checked when the CTS was granted; the transport
+            // vouches for partial + len <= packet.len bytes of payload.
+            unsafe { buf.unpack(request.done as usize, len, packet.payload.wrapping_add(partial)) };
+        }
+        let Some(request) = self.requests.get_mut(id) else { return Err(Nonsense) };
         request.done = request.done.wrapping_add(len as u64);
         let complete = request.done >= request.total;
         self.count_copy(len);
@@ -367,10 +387,40 @@ impl<T: Transport> P2p<T> {
             self.set_partial(peer, partial.wrapping_add(len));
             return Ok(Step::Spent);
         }
-        self.set_partial(peer, 0);
-        if complete {
+        if complete && !piece.last {
             self.finish_recv(id);
+        } else if complete && !self.end_of_pages(id) {
+            self.set_partial(peer, piece.bytes);
+            return Ok(Step::Spent);
         }
+        self.set_partial(peer, 0);
+        Ok(Step::Taken)
+    }
+
+    /// A piece of a message that is not received any more.
+    fn unwanted(
+        &mut self,
+        peer: u32,
+        packet: &Packet,
+        piece: Piece,
+        budget: &mut Budget,
+    ) -> Result<Step, Nonsense> {
+        self.tolerate(peer)?;
+        let partial = self.peers.get(peer as usize).map_or(0, |state| state.partial);
+        let left = piece.bytes.saturating_sub(partial);
+        if piece.piped && left > 0 {
+            let len = self.drop_piece(peer, left.min(budget.bytes_left()))?;
+            budget.take_bytes(len);
+            if len < left {
+                self.set_partial(peer, partial.wrapping_add(len));
+                return Ok(Step::Spent);
+            }
+        }
+        if piece.last && !self.let_go(peer, packet.header.c) {
+            self.set_partial(peer, piece.bytes);
+            return Ok(Step::Spent);
+        }
+        self.set_partial(peer, 0);
         Ok(Step::Taken)
     }
 
@@ -410,7 +460,8 @@ impl<T: Transport> P2p<T> {
             self.close_record(id);
             return;
         }
-        let (peer, remote, sending) = (request.peer, request.remote, request.state == State::SendData);
+        let sending = matches!(request.state, State::SendData | State::SendPiped);
+        let (peer, remote) = (request.peer, request.remote);
         self.set_stale(peer);
         self.close_record(id);
         if sending {

@@ -4,8 +4,9 @@ use tocsin_progress::{Code, Context, Id, Outcome};
 use tocsin_transport::{Class, Header, SendOutcome, Transport, Urgency, kind};
 
 use crate::coming;
+use crate::pages::FLAG_PAGES;
 use crate::pattern::Pattern;
-use crate::request::{ANY_SOURCE, ANY_TAG, Member, OWES_ACK, OWES_FIN, Request, SHARED, State};
+use crate::request::{ANY_SOURCE, ANY_TAG, Member, OWES_ACK, OWES_FIN, PIPED, Request, SHARED, State};
 use crate::transfers::FLAG_SHARED;
 use crate::unexpected::{Arrival, Envelope};
 use crate::{Error, Layout, MessageId, MutBuf, P2p, RecvArgs};
@@ -258,7 +259,11 @@ impl<T: Transport> P2p<T> {
             if request.total <= request.target_buf().layout.bytes() as u64 { request.total } else { 0 };
         let header = Header {
             kind: if ack { kind::ACK } else { kind::CTS },
-            flags: if shared { FLAG_SHARED } else { 0 },
+            flags: match (ack, shared, request.has(PIPED)) {
+                (false, true, _) => FLAG_SHARED,
+                (false, false, true) => FLAG_PAGES,
+                _ => 0,
+            },
             context: request.context,
             tag: request.tag,
             a: request.remote,

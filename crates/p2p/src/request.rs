@@ -22,6 +22,8 @@ pub(crate) enum State {
     SendUnmatched,
     /// A send that has its CTS; in its peer's bulk list.
     SendData,
+    /// A send whose last piece is on its way, and of whose pages the receiver has not said that they are read; in no list.
+    SendPiped,
     /// A receive in the table of posted ones.
     RecvPosted,
     /// A matched receive whose ACK or CTS is not in the lane yet; in its peer's control list.
@@ -53,26 +55,30 @@ pub(crate) enum Member {
 }
 
 /// Synchronous send.
-pub(crate) const SYNCHRONOUS: u8 = 1;
+pub(crate) const SYNCHRONOUS: u16 = 1;
 /// A receive of any tag.
-pub(crate) const ANY_TAG: u8 = 2;
+pub(crate) const ANY_TAG: u16 = 2;
 /// The owner is gone: free the slot at completion.
-pub(crate) const DETACHED: u8 = 4;
+pub(crate) const DETACHED: u16 = 4;
 /// Its completion interests somebody who is not looking: plain messages should ring.
-pub(crate) const WANTS: u8 = 8;
+pub(crate) const WANTS: u16 = 8;
 /// A matched receive that owes an ACK rather than a CTS.
-pub(crate) const OWES_ACK: u8 = 16;
+pub(crate) const OWES_ACK: u16 = 16;
 /// A receive that takes its sender's offer of a single copy.
-pub(crate) const SHARED: u8 = 32;
+pub(crate) const SHARED: u16 = 32;
 /// A send that has a record for a single copy.
-pub(crate) const HOLDS_RECORD: u8 = 64;
+pub(crate) const HOLDS_RECORD: u16 = 64;
 /// A transfer whose last chunk was counted here; the other end does not know.
-pub(crate) const OWES_FIN: u8 = 128;
+pub(crate) const OWES_FIN: u16 = 128;
+/// A receive that has asked for pages, or a send that was asked for them.
+pub(crate) const PIPED: u16 = 256;
+/// A send some of whose pages were put into the pipe.
+pub(crate) const PIPE_USED: u16 = 512;
 /// A transfer that failed here, and whose other end was told to look. No send has an ANY_TAG, no matched receive needs it.
-pub(crate) const TOLD: u8 = ANY_TAG;
+pub(crate) const TOLD: u16 = ANY_TAG;
 
 /// A receive whose sender cannot copy into its buffer. Only sends are synchronous.
-pub(crate) const ALONE: u8 = SYNCHRONOUS;
+pub(crate) const ALONE: u16 = SYNCHRONOUS;
 
 /// The source of a receive of any source.
 pub(crate) const ANY_SOURCE: u32 = u32::MAX;
@@ -107,7 +113,7 @@ pub(crate) struct Request {
     pub(crate) reach: Reach,
     pub(crate) state: State,
     pub(crate) member: Member,
-    pub(crate) flags: u8,
+    pub(crate) flags: u16,
     pub(crate) class: Class,
 }
 
@@ -151,6 +157,7 @@ impl Request {
                 | State::SendAnnounced
                 | State::SendUnmatched
                 | State::SendData
+                | State::SendPiped
                 | State::SendShared
                 | State::SendClosing
         )
@@ -169,6 +176,7 @@ impl Request {
             State::SendAnnounced
             | State::SendUnmatched
             | State::SendData
+            | State::SendPiped
             | State::RecvData
             | State::SendShared
             | State::RecvShared => true,
@@ -188,7 +196,7 @@ impl Request {
     }
 
     #[inline]
-    pub(crate) fn has(&self, flag: u8) -> bool {
+    pub(crate) fn has(&self, flag: u16) -> bool {
         self.flags & flag != 0
     }
 }

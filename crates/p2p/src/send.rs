@@ -4,7 +4,7 @@ use tocsin_progress::{Budget, Code, Context, Id, Outcome};
 use tocsin_transport::{Class, Header, Reach, SendOutcome, Transport, Urgency, kind};
 
 use crate::packets::{FLAG_LONG, FLAG_SYNCHRONOUS};
-use crate::request::{HOLDS_RECORD, Member, Request, SHARED, SYNCHRONOUS, State};
+use crate::request::{HOLDS_RECORD, Member, PIPED, Request, SHARED, SYNCHRONOUS, State};
 use crate::transfers::{FLAG_PULLED, FLAG_WAITS, TICKETS};
 use crate::{ConstBuf, Error, LONG, Mode, P2p, PIPELINED, SendArgs};
 
@@ -362,19 +362,25 @@ impl<T: Transport> P2p<T> {
         let offset = request.done as usize;
         let left = (request.total as usize).saturating_sub(offset);
         // Of two that wait each copies a piece at a time; who is interrupted for it takes as much as it may.
-        let whole = left.min(if self.waits { self.piece.min(PIPELINED) } else { self.piece });
+        let piped = request.has(PIPED);
+        let whole = left.min(if self.waits && !piped { self.piece.min(PIPELINED) } else { self.piece });
         if budget.bytes_left() < whole.min(SMALL_PIECE) || !budget.packet() {
             return Some(Attempt::Spent);
         }
         let len = whole.min(budget.bytes_left());
+        if piped && let Some(attempt) = self.next_pages(id, len, budget) {
+            return Some(attempt);
+        }
+        let request = self.requests.get(id)?;
+        let (last, name) = Self::says_last(id, request, len);
         let header = Header {
             kind: kind::DATA,
-            flags: 0,
+            flags: last,
             context: request.context,
             tag: request.tag,
             a: request.remote,
             b: offset as u64,
-            c: 0,
+            c: name,
         };
         let buf = request.source_buf();
         match self.transmit(peer, Class::Bulk, Urgency::Urgent, &header, &buf, offset, len) {
@@ -385,17 +391,7 @@ impl<T: Transport> P2p<T> {
             SendOutcome::Gone => self.fail_gone(id, peer),
             SendOutcome::Sent => {
                 budget.take_bytes(len);
-                self.unlink(id);
-                let state = self.peers.get_mut(peer as usize)?;
-                state.pieces_sent = state.pieces_sent.wrapping_add(len as u64);
-                let request = self.requests.get_mut(id)?;
-                request.done = request.done.wrapping_add(len as u64);
-                if request.done >= request.total {
-                    self.finish_send(id);
-                } else {
-                    // To the end of the list: large messages to one peer take turns.
-                    self.enlist(id, Member::Bulk);
-                }
+                self.piece_sent(id, len);
             }
         }
         Some(Attempt::Done)

@@ -121,7 +121,10 @@ impl<T: Transport> P2p<T> {
             return None;
         }
         let reach = self.transport.reach(peer, class);
-        if reach == Reach::None && !self.transport.is_shared_with(peer, address, total) {
+        if reach == Reach::None
+            && !self.transport.is_shared_with(peer, address, total)
+            && !self.transport.has_pipe_to(peer)
+        {
             return None;
         }
         self.reclaim_records(peer);
@@ -174,8 +177,11 @@ impl<T: Transport> P2p<T> {
         }
         let here = request.base as u64;
         let reach = self.transport.reach_at(peer, class, offer.address, total);
-        if reach == Reach::None || self.transport.record(peer, self.me, u32::from(offer.slot)).is_none() {
+        if self.transport.record(peer, self.me, u32::from(offer.slot)).is_none() {
             return;
+        }
+        if reach == Reach::None {
+            return self.accept_pages(id, offer);
         }
         if self.is_pipelined(class, peer, reach, offer.waits) {
             return;
@@ -470,7 +476,7 @@ impl<T: Transport> P2p<T> {
     }
 
     /// The peer has closed the record: it has given the message up.
-    fn broken_off_by_peer(&mut self, id: Id) {
+    pub(crate) fn broken_off_by_peer(&mut self, id: Id) {
         let Some(request) = self.requests.get(id) else { return };
         let (peer, context, tag, sending) =
             (request.peer, request.context, request.tag, request.state == State::SendShared);
@@ -529,7 +535,7 @@ impl<T: Transport> P2p<T> {
         let Some(request) = self.requests.get(id) else { return };
         let (peer, abroad) = (request.peer, matches!(request.state, State::SendShared | State::RecvShared));
         if let Some((record, ticket)) = self.record_of(request) {
-            record.close(ticket, false);
+            record.give_up(ticket);
             if abroad {
                 self.tell_to_look(peer);
             }

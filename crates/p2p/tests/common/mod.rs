@@ -9,7 +9,7 @@ use tocsin_progress::Context;
 use tocsin_sync::thread::{self, HandlerScope, Registration};
 use tocsin_sync::tripwire::Tripwire;
 use tocsin_transport::loopback::{
-    Limits, Loopback, fabric_with, fabric_with_shared_buffers, fabric_with_single_copies,
+    Limits, Loopback, fabric_with, fabric_with_pages, fabric_with_shared_buffers, fabric_with_single_copies,
 };
 use tocsin_transport::{Reach, Transport};
 
@@ -32,6 +32,11 @@ pub fn pipelines() -> bool {
 /// run them a fourth time. All say that they wait.
 pub fn shared_buffers() -> bool {
     module_path!().starts_with("shared")
+}
+
+/// Whether they travel by pages through a pipe: in those that run them a fifth time.
+pub fn pages() -> bool {
+    module_path!().starts_with("paged")
 }
 
 /// Whether all say that they wait.
@@ -111,6 +116,7 @@ impl World {
     pub fn with(n: u32, limits: Limits, config: Config) -> World {
         let config = Config { pipelines: pipelines(), ..config };
         let mut ends = match (single_copies(), pipelines()) {
+            _ if pages() => fabric_with_pages(n, limits, 2),
             _ if shared_buffers() => fabric_with_shared_buffers(n, limits, Reach::None),
             (true, true) => fabric_with_single_copies(n, limits, Reach::Kernel),
             (true, false) => fabric_with_single_copies(n, limits, Reach::Direct),

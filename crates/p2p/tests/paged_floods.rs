@@ -1,0 +1,4 @@
+//! The tests of `floods`, with large messages by pages.
+
+#[path = "floods.rs"]
+mod floods;

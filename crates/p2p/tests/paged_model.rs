@@ -1,0 +1,4 @@
+//! The tests of `model`, with large messages by pages.
+
+#[path = "model.rs"]
+mod model;
