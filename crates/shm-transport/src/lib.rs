@@ -13,7 +13,7 @@
 //!
 //! ```text
 //! segment  = header | rank block * ranks | board * 16 | pair area * ranks^2 | pool * ranks || heap   (sparse)
-//! rank block = a page: doorbell descriptor | life, NUMA node | who has connected to me | marks of who rings for a board
+//! rank block = a page: doorbell descriptor | life, NUMA node, where pipes' ends are sent to | who has connected to me | marks of who rings for a board
 //! board      = area * ranks: only the world's is allocated from the start
 //! pair area  = mark | lane heads | Control, Eager, Coll slots | Eager, Coll data
 //!              || records of single copies | Bulk slots | Bulk data
@@ -53,4 +53,4 @@ pub use heap::HeapBlock;
 #[cfg(not(loom))]
 pub use segment::{Life, Segment, bind_refusal};
 #[cfg(not(loom))]
-pub use transport::{ShmTransport, Strategies, cma_refusal};
+pub use transport::{ShmTransport, Strategies, cma_refusal, vmsplice_refusal};

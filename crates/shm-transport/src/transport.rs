@@ -6,7 +6,9 @@
 //! and one ring per peer that was sent to or freed; the rest is the lanes' (see `lane.rs`).
 
 mod copy;
+mod pages;
 mod peer;
+mod pipes;
 mod ring;
 #[cfg(test)]
 mod tests;
@@ -18,8 +20,8 @@ use tocsin_doorbell::{BackendKind, Own};
 use tocsin_sync::atomic::{Ordering, fence};
 use tocsin_sync::sparse::{Sparse, Words};
 use tocsin_transport::{
-    Arrival, Awaits, Capabilities, Class, Error as TransportError, Header, Packet, PeerState, Publication,
-    Reach, Record, Recv, Rings, SendOutcome, Transport, Urgency, long_under_way,
+    Arrival, Awaits, Capabilities, Class, Error as TransportError, Header, Packet, PeerState, Piped,
+    Publication, Reach, Record, Recv, Rings, SendOutcome, Transport, Urgency, long_under_way,
 };
 
 use crate::lane::{Consumed, POOLED, Peek, Piece, Push, RecvLane, SendPool};
@@ -27,6 +29,8 @@ use crate::segment::layout::{RANK_WORDS, Ranks, RanksCopy};
 use crate::segment::set_bit;
 use crate::{Error, Life, Segment};
 pub use copy::{Strategies, cma_refusal};
+use pages::Mailbox;
+pub use pages::vmsplice_refusal;
 use peer::{Bell, Honesty, Peer};
 
 /// One rank's endpoint in a segment; a rank of a world has one, once.
@@ -62,6 +66,8 @@ pub struct ShmTransport {
     rings: Rings,
     seen_epoch: u64,
     strategies: Strategies,
+    /// Where the ends of others' pipes come in, if pages go through pipes.
+    mailbox: Option<Mailbox>,
 }
 
 // SAFETY: the raw pointers lead into the segment, which is kept alive; the endpoint is the only one of its
@@ -108,13 +114,21 @@ impl ShmTransport {
             rings: Rings::default(),
             seen_epoch: segment.epoch(),
             strategies: Strategies::default(),
+            mailbox: None,
             segment,
         })
     }
 
-    /// Restricts how large messages may travel; all that work, unless this is called.
+    /// Says how large messages may travel, once and before others send to this rank; [`Strategies::default`], unless this is called.
     pub fn set_strategies(&mut self, strategies: Strategies) {
         self.strategies = strategies;
+        if strategies.pages
+            && self.mailbox.is_none()
+            && let Some(block) = self.segment.block(self.rank)
+        {
+            // Without one, what is large comes through the Bulk lane.
+            self.mailbox = Mailbox::open(&block.state).ok();
+        }
     }
 
     /// The segment that the endpoint works on.
@@ -678,6 +692,7 @@ unsafe impl Transport for ShmTransport {
     }
 
     fn prepare_shared(&mut self) {
+        self.collect_pipes();
         if self.heap_said || !self.strategies.direct || !self.segment.is_heap_used() {
             return;
         }
@@ -731,6 +746,29 @@ unsafe impl Transport for ShmTransport {
             // SAFETY: the caller vouches for the local end; the kernel checks the other.
             Reach::Kernel => unsafe { state.kernel.write(from, to, len) },
         }
+    }
+
+    fn prepare_pages(&mut self, peer: u32) {
+        self.make_pipe(peer);
+    }
+
+    fn has_pipe_to(&self, peer: u32) -> bool {
+        self.peers.get(peer as usize).is_some_and(Peer::lends)
+    }
+
+    fn has_pipe_from(&self, peer: u32) -> bool {
+        self.peers.get(peer as usize).is_some_and(|state| state.pages_from.is_some())
+    }
+
+    unsafe fn put_pages(&mut self, peer: u32, from: *const u8, len: usize) -> Piped {
+        // SAFETY: the caller vouches for the buffer.
+        unsafe { self.lend(peer, from, len) }
+    }
+
+    unsafe fn read_pages(&mut self, peer: u32, to: *mut u8, len: usize) -> bool {
+        let reader = self.peers.get(peer as usize).and_then(|state| state.pages_from.as_ref());
+        // SAFETY: the caller vouches for the buffer.
+        reader.is_some_and(|reader| unsafe { reader.read(to, len) })
     }
 
     fn is_committed(&self, peer: u32) -> bool {

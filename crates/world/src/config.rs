@@ -49,14 +49,21 @@ pub enum Lmt {
     Direct,
     /// One copy by the kernel (`process_vm_readv`, `process_vm_writev`); double buffering where that is refused.
     Cma,
+    /// One copy by the kernel, of pages that the sender puts into a pipe (`vmsplice`); double buffering where that is refused.
+    Vmsplice,
     /// Pipelined through shared memory: the sender's pool, or two buffers of 64 KiB.
     Double,
 }
 
 impl Lmt {
     /// All, with their names.
-    const NAMES: [(Lmt, &str); 4] =
-        [(Lmt::Auto, "auto"), (Lmt::Direct, "direct"), (Lmt::Cma, "cma"), (Lmt::Double, "double")];
+    const NAMES: [(Lmt, &str); 5] = [
+        (Lmt::Auto, "auto"),
+        (Lmt::Direct, "direct"),
+        (Lmt::Cma, "cma"),
+        (Lmt::Vmsplice, "vmsplice"),
+        (Lmt::Double, "double"),
+    ];
 
     /// Its name in `TOCSIN_LMT`.
     pub fn name(self) -> &'static str {
@@ -72,6 +79,7 @@ impl Lmt {
         tocsin_shm_transport::Strategies {
             direct: matches!(self, Lmt::Auto | Lmt::Direct),
             cma: matches!(self, Lmt::Auto | Lmt::Cma),
+            pages: self == Lmt::Vmsplice,
         }
     }
 }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use loom::sync::Notify;
-use tocsin_sync::atomic::{AtomicU64, Ordering, fence, real};
+use tocsin_sync::atomic::{AtomicU32, AtomicU64, Ordering, fence, real};
 use tocsin_transport::Header;
 
 use super::*;
@@ -73,6 +73,8 @@ enum Variant {
     CountingData,
     /// The producer's new count in a slot that had another lap's.
     Counted,
+    /// The producer's second look at the pipe that its packets stand for.
+    Hasty,
 }
 
 /// A lane as it ships.
@@ -462,4 +464,63 @@ fn loom_catches_a_producer_that_counts_on_data_in_a_lane_that_is_mostly_full() {
 #[test]
 fn loom_catches_a_flag_that_is_not_set_anew() {
     is_caught(|| run(ships(8, 256), SHORT_AND_LONG, Variant::Forgetful));
+}
+
+/// Packets that stand for what lies in a pipe of one place: who finds that full, though the lane has room, is woken when it is read.
+fn run_pipe(variant: Variant) {
+    const PACKETS: usize = 3;
+    const LEN: usize = 24;
+    check(3, "packets for what lies in a pipe", move || {
+        let model = Model::new(ships(4, 256));
+        // 1: full. Both ends have the pipe's lock while they are at it, so that each act is a read-modify-write, one that fails too.
+        let pipe = Arc::new(AtomicU32::new(0));
+        let sender = {
+            let (model, pipe) = (model.clone(), pipe.clone());
+            loom::thread::spawn(move || {
+                let mut lane = producer(&model, variant);
+                let put = || pipe.fetch_or(1, Ordering::AcqRel) == 0;
+                for n in 0..PACKETS {
+                    while lane.refusal(LEN as u32).is_none() && !put() {
+                        lane.starve();
+                        if variant != Variant::Hasty && put() {
+                            break;
+                        }
+                        while !lane.retry_is_due() {
+                            model.to_producer.wait();
+                        }
+                    }
+                    assert_eq!(push(&mut lane, n, LEN), Push::Sent, "there was room");
+                    fence(Ordering::SeqCst);
+                    model.to_consumer.notify();
+                }
+            })
+        };
+        // SAFETY: the only consumer, on a fresh lane that lives in `model`.
+        let mut lane = unsafe { RecvLane::new(model.place()) };
+        let mut next = 0;
+        while next < PACKETS {
+            if !lane.has_packet() {
+                model.to_consumer.wait();
+                continue;
+            }
+            assert_eq!(pipe.swap(0, Ordering::AcqRel), 1, "told of before it is there");
+            assert_eq!(take(&mut lane, next, LEN), Some(Consumed::GivenBack));
+            next += 1;
+            fence(Ordering::SeqCst);
+            if lane.wakes_producer() {
+                model.to_producer.notify();
+            }
+        }
+        sender.join().unwrap();
+    });
+}
+
+#[test]
+fn loom_a_pipe_that_is_full() {
+    run_pipe(Variant::Ships);
+}
+
+#[test]
+fn loom_catches_a_pipe_that_is_not_looked_at_again() {
+    is_caught(|| run_pipe(Variant::Hasty));
 }

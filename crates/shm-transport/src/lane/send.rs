@@ -291,6 +291,34 @@ impl SendLane {
         self.closed.then_some(Push::Corrupt)
     }
 
+    /// What a push of a payload of `len` bytes, more than travel in a slot and fewer than come, would answer for want of room. `None`: it would be
+    /// sent.
+    pub(crate) fn refusal(&mut self, len: u32) -> Option<Push> {
+        if self.closed {
+            return Some(Push::Corrupt);
+        }
+        let (_, end) = piece(self.data_tail, len, self.place.shape.data);
+        if self.fits(end) { None } else { self.make_room(end) }
+    }
+
+    /// Has the consumer ring as for a push that found no room, though there is some: what its packets stand for fills something else. They have
+    /// data, so that each gives something back.
+    #[cold]
+    pub(crate) fn starve(&mut self) {
+        // SAFETY: the lane is mapped (promise of `new`).
+        let lane = unsafe { self.place.head() };
+        // SYNC POINT: as in `make_room`; the second look is the caller's.
+        let newly = lane.starving.0.load(Ordering::Relaxed) == 0;
+        lane.starving.0.store(1, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        self.refresh();
+        self.asked = newly || !self.comes_back();
+        if self.asked {
+            self.asked_at = self.tail;
+            self.asked_at_data = self.data_tail;
+        }
+    }
+
     /// Whether the consumer is sure to give something back yet of what lay here when it was last told, and to find then
     /// that this side is to be rung. Data are given back with their packet; of other slots, less than a grain may be taken
     /// and not given back. A grain, at least a quarter, leaves at most three quarters filled. A packet with data may leave

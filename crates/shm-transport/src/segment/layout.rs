@@ -80,8 +80,14 @@ pub(crate) struct State {
     pub probe_address: AtomicU64,
     /// How many of the rank's threads wait for a collective: written by it alone.
     pub committed: AtomicU32,
+    /// How many pipes' ends were sent to the rank.
+    pub mails: AtomicU32,
     /// Where in the rank's memory the heap lies, once it reaches others' buffers there; else 0.
     pub heap: AtomicU64,
+    /// The name of the socket to which they are sent, in the kernel's space of names, filled up with zeros; 0: there is none. And what proves
+    /// that a datagram is from a rank of this world.
+    pub mail_name: AtomicU64,
+    pub mail_secret: [AtomicU64; 2],
 }
 
 #[repr(C, align(128))]

@@ -10,19 +10,21 @@ use tocsin_sync::atomic::{AtomicU64, Ordering};
 
 use crate::segment::layout::State;
 
-/// Which single copies an endpoint may use; what none of them reaches goes through the Bulk lane.
+/// In which ways an endpoint may have large messages copied once; what none of them reaches goes through the Bulk lane.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Strategies {
     /// Plain copies: between ranks of one process, and from and to the heap.
     pub direct: bool,
     /// Copies by the kernel.
     pub cma: bool,
+    /// Pages through a pipe, where neither of those reaches the buffers.
+    pub pages: bool,
 }
 
 impl Default for Strategies {
-    /// All.
+    /// Those that need nothing to be made for each pair of ranks.
     fn default() -> Strategies {
-        Strategies { direct: true, cma: true }
+        Strategies { direct: true, cma: true, pages: false }
     }
 }
 
@@ -182,7 +184,10 @@ mod tests {
             probe_value: AtomicU64::new(0),
             probe_address: AtomicU64::new(0),
             committed: AtomicU32::new(0),
+            mails: AtomicU32::new(0),
             heap: AtomicU64::new(0),
+            mail_name: AtomicU64::new(0),
+            mail_secret: [AtomicU64::new(0), AtomicU64::new(0)],
         }
     }
 

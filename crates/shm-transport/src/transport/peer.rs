@@ -1,10 +1,11 @@
 use tocsin_doorbell::Connection;
-use tocsin_transport::{Arrival, Class, Urgency};
+use tocsin_transport::{Arrival, Class, Urgency, pages};
 
 use crate::Segment;
-use crate::lane::{self, Lent, RecvLane, SendLane};
+use crate::lane::{self, Lent, Push, RecvLane, SendLane};
 use crate::segment::layout::{PairHead, RankBlock};
 use crate::transport::copy::Kernel;
+use crate::transport::pages::{Put, Reader, To};
 
 /// Whether a peer keeps to the protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,6 +59,10 @@ pub(super) struct Peer {
     pub starved: u8,
     pub honesty: Honesty,
     pub kernel: Kernel,
+    /// Pipes of pages, and what is read from.
+    pub pages_to: To,
+    pub pages_refused: bool,
+    pub pages_from: Option<Reader>,
     pub bell: Bell,
     /// It was rung by user interrupt, and may be where that does not reach it.
     pub unanswered: bool,
@@ -100,6 +105,9 @@ impl Peer {
             starved: 0,
             honesty: Honesty::Honest,
             kernel: Kernel::new(),
+            pages_to: To::Unknown,
+            pages_refused: false,
+            pages_from: None,
             bell: Bell::Unknown,
             unanswered: false,
             long_sent: 0,
@@ -127,6 +135,46 @@ impl Peer {
             Class::Control => control,
             Class::Bulk => bulk,
         }
+    }
+
+    /// Puts pages into the pipe, if the Bulk lane has room for the packet that tells of them; at most three system calls.
+    ///
+    /// # Safety
+    /// Bulk is connected; `from` is readable for `len` bytes.
+    pub(super) unsafe fn lend(&mut self, from: *const u8, len: usize) -> Put {
+        let ([.., lane], To::Open(lender)) = (&mut self.send, &self.pages_to) else { return Put::Refused };
+        if self.pages_refused {
+            return Put::Refused;
+        }
+        match lane.refusal(pages::PAYLOAD as u32) {
+            None => {}
+            Some(Push::Corrupt) => return Put::Corrupt,
+            Some(_) => return Put::Full,
+        }
+        // SAFETY: the caller's promise.
+        let try_once = || unsafe { lender.put(from, len) };
+        let mut put = try_once();
+        if put == Put::Full {
+            // SYNC POINT: the flag is set, fence, then the pipe is looked at again; the receiver reads, gives the packet back, fences, and looks at
+            // the flag. Putting and reading are one after the other under the pipe's lock: either this finds room, or the receiver the flag.
+            lane.starve();
+            put = try_once();
+        }
+        if put == Put::Full && lane.has_taken(lane.position()) {
+            // All that was told of has been read, so that there is room now. If not, the receiver takes packets and reads nothing.
+            put = match try_once() {
+                Put::Full => Put::Refused,
+                other => other,
+            };
+        }
+        // The pipe is not closed here: a handler closes nothing, and the peer may still read.
+        self.pages_refused = put == Put::Refused;
+        put
+    }
+
+    /// Whether there is a pipe, and the system takes pages.
+    pub(super) fn lends(&self) -> bool {
+        matches!(self.pages_to, To::Open(_)) && !self.pages_refused
     }
 
     /// Closes all lanes from and to a peer that writes nonsense.

@@ -66,6 +66,7 @@ impl Config {
 fn measured(row: &Row) -> Strategies {
     match row.strategy {
         Lmt::Double => row.strategy.strategies(),
+        Lmt::Vmsplice => Strategies { direct: true, ..row.strategy.strategies() },
         // What the kernel refuses between two ranks may be possible between others.
         _ => Lmt::Auto.strategies(),
     }
@@ -142,6 +143,8 @@ mod tests {
             tuned(Lmt::Double).thresholds(Ranks::Processes, 2, None).strategies,
             Lmt::Double.strategies()
         );
+        let pages = tuned(Lmt::Vmsplice).thresholds(Ranks::Processes, 2, None).strategies;
+        assert_eq!((pages.direct, pages.cma, pages.pages), (true, false, true));
     }
 
     #[test]

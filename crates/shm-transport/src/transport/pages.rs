@@ -1,0 +1,403 @@
+//! Pages through pipes (`vmsplice`): a sender puts the pages of its buffer into a pipe, the receiver reads from that into its own.
+//!
+//! One copy, made by the kernel in the receiver's `read`, for which it asks neither who may trace whom nor in which name spaces they are: a rank
+//! that got the pipe's end may read. So it works where `process_vm_readv` is forbidden, if `vmsplice` is not.
+//!
+//! | what | where |
+//! |---|---|
+//! | a pipe per ordered pair, made by its sender when it first has something large for the receiver | [`Lender`] |
+//! | its read end travels by a datagram to a socket of the receiver's, without a name in the file system; the kernel's name for it and a secret stand in the receiver's block | [`Mailbox`] |
+//! | the receiver fetches it in calls of user threads | [`Mailbox::collect`] |
+//!
+//! The sender keeps a read end, too, so that no `vmsplice` finds a pipe that nobody reads, for which the kernel would send SIGPIPE. Whoever has
+//! no descriptors left, or cannot be reached, goes without: its messages are copied through the Bulk lane.
+//!
+//! Both calls go past libc's functions of their names, which are cancellation points: a handler may run where the program can be cancelled.
+//!
+//! Nothing here waits: both ends are non-blocking, the receiver's by an open file of its own, so that no sender can make it otherwise. A lock of
+//! the kernel's on the pipe is held by who puts or reads for as long as that takes.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+use nix::errno::Errno;
+use nix::sys::socket::{
+    AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, UnixAddr,
+};
+use tocsin_sync::atomic::Ordering;
+
+use crate::segment::layout::State;
+
+/// Bytes that a pipe is asked to hold: several pieces, so that a sender that is interrupted for it puts more than one in. The kernel may leave it
+/// at less, for who has many.
+const PIPE_BYTES: libc::c_int = 512 << 10;
+/// Datagrams looked at in one go.
+const MAILS: u32 = 1024;
+/// Bytes of one: the secret, who sends, 0.
+const MAIL: usize = 24;
+/// Calls that one read may take.
+const CALLS: u32 = 4;
+
+/// Where descriptors for this rank come in.
+#[derive(Debug)]
+pub(super) struct Mailbox {
+    socket: OwnedFd,
+    secret: [u64; 2],
+    /// How many were sent, as of the last look.
+    collected: u32,
+}
+
+impl Mailbox {
+    /// Opens one, and says in the rank's block where it is. User threads only.
+    pub(super) fn open(state: &State) -> io::Result<Mailbox> {
+        let (socket, name) = socket()?;
+        let mut secret = [0u64; 2];
+        // SAFETY: `secret` is writable for its size.
+        let got = unsafe { libc::getrandom(secret.as_mut_ptr().cast(), size_of_val(&secret), 0) };
+        if got != size_of_val(&secret) as isize {
+            return Err(io::Error::last_os_error());
+        }
+        let [first, second] = &state.mail_secret;
+        first.store(secret[0], Ordering::Relaxed);
+        second.store(secret[1], Ordering::Relaxed);
+        // SYNC POINT: Release: who finds the name finds the secret.
+        state.mail_name.store(name, Ordering::Release);
+        Ok(Mailbox { socket, secret, collected: 0 })
+    }
+
+    /// Takes in what has come since: `keep` gets the sender and the end to read from. User threads only.
+    pub(super) fn collect(&mut self, state: &State, mut keep: impl FnMut(u32, Reader)) {
+        // SYNC POINT: Acquire pairs with the Release of `Lender::new`: what is counted has been sent.
+        let sent = state.mails.load(Ordering::Acquire);
+        if sent == self.collected {
+            return;
+        }
+        for _ in 0..MAILS {
+            match self.receive() {
+                Ok(Some((from, reader))) => keep(from, reader),
+                Ok(None) => {}
+                Err(Errno::EINTR) => {}
+                Err(_) => break,
+            }
+        }
+        self.collected = sent;
+    }
+
+    /// One datagram; `None`: it is not from a rank of this world, or has no pipe.
+    fn receive(&self) -> Result<Option<(u32, Reader)>, Errno> {
+        let mut mail = [0u8; MAIL];
+        let mut space = nix::cmsg_space!([RawFd; 1]);
+        let mut data = [io::IoSliceMut::new(&mut mail)];
+        let flags = MsgFlags::MSG_CMSG_CLOEXEC | MsgFlags::MSG_DONTWAIT;
+        let message = nix::sys::socket::recvmsg::<UnixAddr>(
+            self.socket.as_raw_fd(),
+            &mut data,
+            Some(&mut space),
+            flags,
+        )?;
+        let mut fds = Vec::new();
+        if let Ok(control) = message.cmsgs() {
+            for part in control {
+                if let ControlMessageOwned::ScmRights(raw) = part {
+                    // SAFETY: the kernel has just installed these descriptors for us.
+                    fds.extend(raw.into_iter().map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }));
+                }
+            }
+        }
+        let whole = message.bytes == MAIL;
+        let (word, [.., from, zero]) = (|at: usize| word(&mail, at), [word(&mail, 4), word(&mail, 5)]);
+        let secret = [0, 2].map(|at| u64::from(word(at)) | u64::from(word(at + 1)) << 32);
+        if !whole || zero != 0 || secret != self.secret {
+            return Ok(None);
+        }
+        Ok(fds.pop().and_then(|fd| Reader::of(&fd)).map(|reader| (from, reader)))
+    }
+}
+
+fn word(mail: &[u8; MAIL], at: usize) -> u32 {
+    mail.chunks_exact(4).nth(at).and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_le_bytes)
+}
+
+/// A socket for datagrams, and its name: the kernel chooses one in its own space of names, and forgets it with the socket.
+fn socket() -> io::Result<(OwnedFd, u64)> {
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let socket = nix::sys::socket::socket(AddressFamily::Unix, SockType::Datagram, flags, None)?;
+    nix::sys::socket::bind(socket.as_raw_fd(), &UnixAddr::new_unnamed())?;
+    let address: UnixAddr = nix::sys::socket::getsockname(socket.as_raw_fd())?;
+    let name = address.as_abstract().filter(|name| name.len() <= size_of::<u64>() && !name.contains(&0));
+    let name =
+        name.ok_or_else(|| io::Error::other("the kernel names sockets in a way that is not known here"))?;
+    let mut word = [0u8; size_of::<u64>()];
+    word.iter_mut().zip(name).for_each(|(to, from)| *to = *from);
+    Ok((socket, u64::from_le_bytes(word)))
+}
+
+/// What became of an attempt to put pages into a pipe.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Put {
+    Bytes(usize),
+    Full,
+    Refused,
+    /// The lane that tells of them is broken.
+    Corrupt,
+}
+
+/// The sender's side of a pipe.
+#[derive(Debug)]
+pub(super) struct Lender {
+    pipe: OwnedFd,
+    /// See the module's text.
+    _read_end: OwnedFd,
+}
+
+impl Lender {
+    /// Makes the pipe from `rank` to the one of this state, and sends it the end to read from. `None`: it has not joined yet, or has more in its
+    /// mailbox than that holds: try again. User threads only.
+    pub(super) fn new(mailbox: &Mailbox, rank: u32, theirs: &State) -> io::Result<Option<Lender>> {
+        // SYNC POINT: Acquire pairs with `Mailbox::open`.
+        let name = theirs.mail_name.load(Ordering::Acquire);
+        if name == 0 {
+            return Ok(None);
+        }
+        let name = name.to_le_bytes();
+        let len = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
+        let address = UnixAddr::new_abstract(name.get(..len).unwrap_or(&name))?;
+        let (read_end, pipe) = pipe()?;
+        let secret = theirs.mail_secret.each_ref().map(|word| word.load(Ordering::Relaxed).to_le_bytes());
+        let mut mail = [0u8; MAIL];
+        let content = secret.iter().flatten().copied().chain(rank.to_le_bytes());
+        mail.iter_mut().zip(content).for_each(|(to, from)| *to = from);
+        let fds = [read_end.as_raw_fd()];
+        let rights = [ControlMessage::ScmRights(&fds)];
+        let data = [io::IoSlice::new(&mail)];
+        let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
+        let socket = mailbox.socket.as_raw_fd();
+        match nix::sys::socket::sendmsg(socket, &data, &rights, flags, Some(&address)) {
+            Ok(_) => {}
+            Err(Errno::EAGAIN | Errno::EINTR | Errno::ETOOMANYREFS | Errno::ENOBUFS) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        }
+        // SYNC POINT: Release: who finds the count finds the datagram.
+        theirs.mails.fetch_add(1, Ordering::Release);
+        Ok(Some(Lender { pipe, _read_end: read_end }))
+    }
+
+    /// Puts pages in. Handler-safe; one system call, which does not wait.
+    ///
+    /// # Safety
+    /// `from` is readable for `len` bytes.
+    pub(super) unsafe fn put(&self, from: *const u8, len: usize) -> Put {
+        let pages = libc::iovec { iov_base: from.cast_mut().cast(), iov_len: len };
+        // Not as a gift: the pages stay the buffer's.
+        // SAFETY: the vector lives on this stack, and the kernel only reads what it names, which the caller vouches for.
+        let n = unsafe {
+            libc::syscall(
+                libc::SYS_vmsplice,
+                self.pipe.as_raw_fd(),
+                &raw const pages,
+                1usize,
+                libc::SPLICE_F_NONBLOCK,
+            )
+        };
+        match usize::try_from(n) {
+            Ok(n) if n > 0 => Put::Bytes(n.min(len)),
+            Ok(_) => Put::Refused,
+            Err(_) if tocsin_sync::errno::get() == libc::EAGAIN => Put::Full,
+            Err(_) => Put::Refused,
+        }
+    }
+}
+
+/// A pipe, of as much as the kernel gives: the end to read from, and that to write to.
+fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    let mut ends = [0; 2];
+    // SAFETY: `ends` has room for two descriptors.
+    if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC | libc::O_NONBLOCK) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just made these descriptors for us.
+    let [read_end, pipe] = ends.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
+    // Refused to ordinary users who have many pages in pipes: it holds less then.
+    // SAFETY: no pointers.
+    unsafe { libc::fcntl(pipe.as_raw_fd(), libc::F_SETPIPE_SZ, PIPE_BYTES) };
+    Ok((read_end, pipe))
+}
+
+/// The receiver's side of a pipe.
+#[derive(Debug)]
+pub(super) struct Reader {
+    pipe: OwnedFd,
+}
+
+impl Reader {
+    /// Of an end that was received; `None`: it is no pipe, or cannot be opened anew. User threads only.
+    fn of(received: &OwnedFd) -> Option<Reader> {
+        let fd = received.as_raw_fd();
+        // SAFETY: zeros are a `stat`, which the call fills in.
+        let found = unsafe {
+            let mut found: libc::stat = core::mem::zeroed();
+            (libc::fstat(fd, &raw mut found) == 0).then_some(found)
+        };
+        if found?.st_mode & libc::S_IFMT != libc::S_IFIFO {
+            return None;
+        }
+        // Whether reads wait is a property of the open file, which the sender shares: so this is another of the same pipe.
+        let path = std::ffi::CString::new(format!("/proc/self/fd/{fd}")).ok()?;
+        // SAFETY: the path ends with a zero byte and lives through the call.
+        let own = unsafe { libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_NONBLOCK | libc::O_CLOEXEC) };
+        // SAFETY: the kernel has just made this descriptor for us.
+        (own >= 0).then(|| Reader { pipe: unsafe { OwnedFd::from_raw_fd(own) } })
+    }
+
+    /// Reads `len` bytes; false: they are not there. Handler-safe; mostly one system call, which does not wait.
+    ///
+    /// # Safety
+    /// `to` is writable for `len` bytes.
+    pub(super) unsafe fn read(&self, to: *mut u8, len: usize) -> bool {
+        let mut done = 0usize;
+        for _ in 0..CALLS {
+            let left = len.saturating_sub(done);
+            // SAFETY: done + left <= len, for which the caller vouches.
+            let n =
+                unsafe { libc::syscall(libc::SYS_read, self.pipe.as_raw_fd(), to.wrapping_add(done), left) };
+            match usize::try_from(n) {
+                Ok(n) if n >= left => return true,
+                Ok(n) if n > 0 => done = done.saturating_add(n),
+                _ => return false,
+            }
+        }
+        false
+    }
+}
+
+/// What is known of the pipe to a peer.
+#[derive(Debug)]
+pub(super) enum To {
+    /// Not made yet.
+    Unknown,
+    Refused,
+    Open(Lender),
+}
+
+/// Why no pages go through pipes here; `None` if they do, as far as one process can try. User threads only.
+pub fn vmsplice_refusal() -> Option<String> {
+    const MORE: &str = "raise `ulimit -n`";
+    let why = |what: &str, error: io::Error| {
+        let errno = error.raw_os_error().unwrap_or(0);
+        let hint = match errno {
+            libc::EMFILE | libc::ENFILE => MORE,
+            libc::ENOSYS | libc::EPERM => "a filter of system calls or a container",
+            _ => "large messages go otherwise",
+        };
+        Some(format!("{what} is refused ({error}): {hint}"))
+    };
+    if let Err(error) = socket() {
+        return why("a socket for the pipes' ends", error);
+    }
+    let (read_end, pipe) = match pipe() {
+        Ok(ends) => ends,
+        Err(error) => return why("a pipe", error),
+    };
+    let Some(reader) = Reader::of(&read_end) else {
+        return Some("a pipe cannot be opened anew: mount /proc, or raise `ulimit -n`".into());
+    };
+    let lender = Lender { pipe, _read_end: read_end };
+    let (from, mut to) = ([7u8; 64], [0u8; 64]);
+    // SAFETY: arrays are readable and writable for their length.
+    let (put, read) = unsafe { (lender.put(from.as_ptr(), from.len()), io::Error::last_os_error()) };
+    if put != Put::Bytes(from.len()) {
+        return why("vmsplice", read);
+    }
+    // SAFETY: as above.
+    let arrived = unsafe { reader.read(to.as_mut_ptr(), to.len()) } && from == to;
+    (!arrived).then(|| "vmsplice puts other bytes into a pipe than are there".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tocsin_sync::atomic::{AtomicU32, AtomicU64};
+
+    fn state() -> State {
+        State {
+            life: AtomicU32::new(1),
+            taken: AtomicU32::new(1),
+            node: AtomicU32::new(0),
+            process: AtomicU32::new(0),
+            probe_value: AtomicU64::new(0),
+            probe_address: AtomicU64::new(0),
+            committed: AtomicU32::new(0),
+            mails: AtomicU32::new(0),
+            heap: AtomicU64::new(0),
+            mail_name: AtomicU64::new(0),
+            mail_secret: [AtomicU64::new(0), AtomicU64::new(0)],
+        }
+    }
+
+    /// Two ranks' mailboxes, and what the second has been sent by the first.
+    fn sent(change: impl Fn(&State)) -> (Lender, Vec<(u32, Reader)>) {
+        let (mine, theirs) = (state(), state());
+        let first = Mailbox::open(&mine).unwrap();
+        assert!(Lender::new(&first, 3, &theirs).unwrap().is_none(), "who has not joined is asked again");
+        let mut second = Mailbox::open(&theirs).unwrap();
+        change(&theirs);
+        let lender = Lender::new(&first, 3, &theirs).unwrap().unwrap();
+        let mut got = Vec::new();
+        second.collect(&theirs, |from, reader| got.push((from, reader)));
+        second.collect(&theirs, |_, _| panic!("it came once"));
+        (lender, got)
+    }
+
+    #[test]
+    fn pages_come_through_and_a_full_pipe_says_so() {
+        let (lender, mut got) = sent(|_| {});
+        let (from, reader) = got.pop().unwrap();
+        assert_eq!((from, got.len()), (3, 0));
+        let message: Vec<u8> = (0..2 << 20).map(|i: u32| (i / 7) as u8).collect();
+        let (mut put, mut read) = (0, 0);
+        let mut target = vec![0u8; message.len()];
+        // SAFETY: nothing is there to be read.
+        assert!(!unsafe { reader.read(target.as_mut_ptr(), 1) });
+        while read < message.len() {
+            // SAFETY: inside the vectors.
+            unsafe {
+                while let Put::Bytes(n) =
+                    lender.put(message[put..].as_ptr(), (message.len() - put).min(65_536))
+                {
+                    put += n;
+                    if put == message.len() {
+                        break;
+                    }
+                }
+                assert!(put == message.len() || lender.put(message[put..].as_ptr(), 1) == Put::Full);
+                let n = (put - read).min(50_001);
+                assert!(reader.read(target[read..].as_mut_ptr(), n));
+                read += n;
+            }
+        }
+        assert!(target == message);
+        assert_eq!(vmsplice_refusal(), None);
+    }
+
+    #[test]
+    fn the_receiver_is_gone_and_nobody_gets_a_signal() {
+        let (lender, got) = sent(|_| {});
+        drop(got);
+        // SAFETY: the array is readable.
+        assert_eq!(unsafe { lender.put([1u8; 64].as_ptr(), 64) }, Put::Bytes(64));
+    }
+
+    #[test]
+    fn strangers_send_nothing() {
+        let (_lender, got) = sent(|state| {
+            state.mail_secret[1].fetch_add(1, Ordering::Relaxed);
+        });
+        assert!(got.is_empty());
+    }
+
+    #[test]
+    fn what_is_no_pipe_is_not_read() {
+        let file = std::fs::File::open("/dev/zero").unwrap();
+        assert!(Reader::of(&file.into()).is_none());
+    }
+}
