@@ -108,28 +108,37 @@ fn words(list: &[&str]) -> Vec<String> {
 
 #[test]
 fn every_survivor_learns_who_died() {
-    deaths("until-death", if cfg!(debug_assertions) && !deep() { 50 } else { 200 });
+    deaths("until-death", "auto", if cfg!(debug_assertions) && !deep() { 50 } else { 200 });
 }
 
 #[test]
 fn every_run_of_a_persistent_collective_learns_who_died() {
-    deaths("restarted-until-death", if cfg!(debug_assertions) && !deep() { 15 } else { 60 });
+    deaths("restarted-until-death", "auto", if cfg!(debug_assertions) && !deep() { 15 } else { 60 });
 }
 
 #[test]
 fn every_blocked_survivor_learns_who_died() {
-    deaths("blocked-until-death", if cfg!(debug_assertions) && !deep() { 30 } else { 200 });
+    deaths("blocked-until-death", "auto", if cfg!(debug_assertions) && !deep() { 30 } else { 200 });
 }
 
-/// Kills one of four ranks at some moment of a scenario, so many times.
-fn deaths(scenario: &str, rounds: usize) {
+/// Pages of the dead in pipes, and pipes from which nobody reads any more.
+#[test]
+fn every_survivor_of_a_death_among_pages_learns_who_died() {
+    for scenario in ["until-death", "blocked-until-death"] {
+        deaths(scenario, "vmsplice", if cfg!(debug_assertions) && !deep() { 15 } else { 100 });
+    }
+}
+
+/// Kills one of four ranks at some moment of a scenario, so many times; large messages travel in a given way.
+fn deaths(scenario: &str, lmt: &str, rounds: usize) {
     let before = names_left();
     let mut random = Random::new(11);
     let mut latest = 0;
     for round in 0..rounds {
         let backend = ["signal", "thread", "poll"][round % 3];
         let victim = random.below(4) as usize;
-        let scenario = words(&[scenario, &format!("seed={round}"), &format!("victim={victim}")]);
+        let (seed, who) = (format!("seed={round}"), format!("victim={victim}"));
+        let scenario = words(&[scenario, &seed, &who, &format!("lmt={lmt}")]);
         let mut world = World::launch(4, backend, "report", &scenario);
         world.running();
         std::thread::sleep(Duration::from_micros(random.below(20_000)));

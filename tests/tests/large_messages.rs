@@ -39,6 +39,11 @@ fn cma() {
 }
 
 #[test]
+fn vmsplice() {
+    forced("vmsplice");
+}
+
+#[test]
 fn double() {
     forced("double");
 }
@@ -49,7 +54,7 @@ fn shared_buffers() {
     let heap = ("buffers", "mixed");
     for kind in Kind::ALL {
         for backend in BACKENDS {
-            for lmt in ["auto", "direct", "cma", "double"] {
+            for lmt in ["auto", "direct", "cma", "vmsplice", "double"] {
                 for (ranks, max) in [("2", "4194304"), ("5", "300000")] {
                     let words = [
                         ("seed", ranks),
@@ -97,6 +102,41 @@ fn forbidden_copies() {
             let words =
                 [("seed", "5"), ("rounds", "6"), ("outstanding", "6"), ("max", "200000"), ("forbid", forbid)];
             case(Kind::Processes, 4, backend, "collectives", &words);
+        }
+    }
+}
+
+/// Pages through pipes where copies between processes are forbidden, and where putting pages into pipes is, too: from the start, later at all
+/// ranks, later at some.
+#[test]
+fn forbidden_pages() {
+    for backend in BACKENDS {
+        for forbid in ["start", "pages-start", "pages-later", "pages-some"] {
+            let common = [("rounds", "3"), ("forbid", forbid), ("lmt", "vmsplice")];
+            for (ranks, max) in [("2", "4194304"), ("4", "300000")] {
+                let words = [&common[..], &[("seed", ranks), ("messages", "24"), ("max", max)]].concat();
+                case(Kind::Processes, ranks.parse().unwrap(), backend, "messages", &words);
+            }
+            let words = [&common[..], &[("seed", "5"), ("outstanding", "6"), ("max", "200000")]].concat();
+            case(Kind::Processes, 4, backend, "collectives", &words);
+        }
+    }
+}
+
+/// Who has no descriptors left can make no pipe, nor take one: messages come otherwise.
+#[test]
+fn no_descriptors_for_pipes() {
+    for backend in BACKENDS {
+        for descriptors in ["none", "some"] {
+            let words = [
+                ("seed", "3"),
+                ("rounds", "3"),
+                ("messages", "24"),
+                ("max", "300000"),
+                ("lmt", "vmsplice"),
+                ("descriptors", descriptors),
+            ];
+            case(Kind::Processes, 3, backend, "messages", &words);
         }
     }
 }

@@ -21,7 +21,7 @@ use crate::error::Error;
 use crate::fleet::Plan;
 use crate::row::Row;
 use crate::values::{Buffers, Kind, Lmt};
-use tocsin_world::tune;
+use tocsin_world::{Lmt as LibraryLmt, tune};
 
 /// The rows every bench begins with.
 fn row(bench: &'static str, plan: &Plan) -> Row {
@@ -43,14 +43,33 @@ fn effective_lmt(plan: &Plan) -> String {
     let relation = config.relation(&config.seats(plan.ranks).unwrap_or_default());
     let ranks = plan.kind.of_library();
     let measured = config.tune.as_ref().and_then(|tuning| tuning.table.row(ranks, plan.ranks, relation));
-    lmt_name(plan.lmt, plan.kind, tocsin_world::cma_refusal().is_none(), measured)
+    // Only where that is what is asked for: it takes descriptors to find out.
+    let pages = plan.lmt == Lmt::Vmsplice || measured.is_some_and(|row| row.strategy == LibraryLmt::Vmsplice);
+    let works = Works {
+        cma: tocsin_world::cma_refusal().is_none(),
+        pages: pages && tocsin_world::vmsplice_refusal().is_none(),
+    };
+    lmt_name(plan.lmt, plan.kind, works, measured)
 }
 
-fn lmt_name(asked: Lmt, kind: Kind, cma: bool, measured: Option<&tune::Row>) -> String {
-    let local = kind == Kind::Thread;
+/// What the kernel does here.
+#[derive(Clone, Copy)]
+struct Works {
+    cma: bool,
+    pages: bool,
+}
+
+fn lmt_name(asked: Lmt, kind: Kind, works: Works, measured: Option<&tune::Row>) -> String {
+    let (local, Works { cma, pages }) = (kind == Kind::Thread, works);
     let lmt = match (asked, measured) {
-        (Lmt::Auto, Some(row)) if row.strategy == tocsin_world::Lmt::Double => Lmt::Double,
+        (Lmt::Auto, Some(row)) if row.strategy == LibraryLmt::Double => Lmt::Double,
+        (Lmt::Auto, Some(row)) if row.strategy == LibraryLmt::Vmsplice && !local => match pages {
+            true if row.from > 0 => return "tuned".into(),
+            true => Lmt::Vmsplice,
+            false => Lmt::Double,
+        },
         (Lmt::Auto, Some(row)) if row.from > 0 && (local || cma) => return "tuned".into(),
+        (Lmt::Vmsplice, _) if pages => Lmt::Vmsplice,
         (Lmt::Auto | Lmt::Direct, _) if local => Lmt::Direct,
         (Lmt::Auto | Lmt::Cma, _) if cma => Lmt::Cma,
         _ => Lmt::Double,
@@ -153,7 +172,21 @@ mod tests {
             (Lmt::Cma, Process, true, Some(&double), "cma"),
             (Lmt::Double, Process, true, Some(&long), "double"),
         ] {
-            assert_eq!(lmt_name(asked, kind, cma, measured), right, "{asked} {kind} {cma} {measured:?}");
+            let works = Works { cma, pages: false };
+            assert_eq!(lmt_name(asked, kind, works, measured), right, "{asked} {kind} {cma} {measured:?}");
+        }
+        let (pages, long) = (row(Of::Vmsplice, 0), row(Of::Vmsplice, 65536));
+        for (asked, kind, works, measured, right) in [
+            (Lmt::Vmsplice, Process, true, None, "vmsplice"),
+            (Lmt::Vmsplice, Thread, true, None, "vmsplice"),
+            (Lmt::Vmsplice, Process, false, None, "double"),
+            (Lmt::Auto, Process, true, Some(&pages), "vmsplice"),
+            (Lmt::Auto, Process, true, Some(&long), "tuned"),
+            (Lmt::Auto, Process, false, Some(&long), "double"),
+            (Lmt::Auto, Process, true, None, "cma"),
+        ] {
+            let works = Works { cma: true, pages: works };
+            assert_eq!(lmt_name(asked, kind, works, measured), right, "{asked} {kind} {measured:?}");
         }
     }
 }

@@ -56,7 +56,6 @@ impl Plan {
         let fits = ranks as usize <= machine.cores.len();
         let reserves = common.reserve.unwrap_or(environment.reserve) > 0;
         let bind = common.bind.unwrap_or(if fits || reserves { Policy::Scatter } else { Policy::None });
-        common.lmt.check()?;
         if common.schedule.len() > 1 {
             return Err(Error::Usage(
                 "--schedule: one at a time here, since threads that look for ever would disturb the others; compare \

@@ -268,6 +268,8 @@ fn strategies(kind: Kind) -> Vec<Lmt> {
     match kind {
         Kind::Thread => vec![Lmt::Direct, Lmt::Double],
         Kind::Process if tocsin_world::cma_refusal().is_none() => vec![Lmt::Cma, Lmt::Double],
+        // Of a rank that computes it needs more than copies by the kernel do, which this does not measure: it is for where there are none.
+        Kind::Process if tocsin_world::vmsplice_refusal().is_none() => vec![Lmt::Vmsplice, Lmt::Double],
         Kind::Process => vec![Lmt::Double],
     }
 }

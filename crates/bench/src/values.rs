@@ -1,6 +1,5 @@
 //! Values of options: words, sizes, lists, ranges.
 
-use crate::error::Error;
 use std::fmt;
 use std::str::FromStr;
 pub use tocsin_world::algorithms::Operation;
@@ -73,7 +72,7 @@ words! {
         Direct = "direct",
         /// `process_vm_readv` and its twin.
         Cma = "cma",
-        /// Pages moved through a pipe.
+        /// Pages that the sender puts into a pipe.
         Vmsplice = "vmsplice",
         /// Double buffering through the shared segment.
         Double = "double",
@@ -86,17 +85,8 @@ impl Lmt {
             Lmt::Direct => tocsin_world::Lmt::Direct,
             Lmt::Cma => tocsin_world::Lmt::Cma,
             Lmt::Double => tocsin_world::Lmt::Double,
-            Lmt::Auto | Lmt::Vmsplice => tocsin_world::Lmt::Auto,
-        }
-    }
-
-    /// An error unless this version has it.
-    pub(crate) fn check(self) -> Result<(), Error> {
-        match self {
-            Lmt::Vmsplice => Err(Error::Failed(
-                "--lmt vmsplice is not yet implemented; there are: auto, direct, cma, double".into(),
-            )),
-            _ => Ok(()),
+            Lmt::Vmsplice => tocsin_world::Lmt::Vmsplice,
+            Lmt::Auto => tocsin_world::Lmt::Auto,
         }
     }
 }

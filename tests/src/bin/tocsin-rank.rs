@@ -27,9 +27,7 @@ fn main() {
     }
     if words.next_if(|w| w == "--no-descriptors").is_some() {
         // After the loader, which needs some itself.
-        let limit = libc::rlimit { rlim_cur: 3, rlim_max: 3 };
-        // SAFETY: the pointer is to a live rlimit.
-        unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) };
+        no_descriptors(3);
     }
     let threads = words.next_if(|w| w == "--threads").map(|_| words.next().and_then(|w| w.parse().ok()));
     let limit = words.next().and_then(|w| w.parse().ok()).unwrap_or(60);
@@ -49,8 +47,11 @@ fn main() {
         return;
     }
     let forbid = arguments.optional("forbid");
+    // `pages-...`: pages into pipes, too.
+    let pages = forbid.is_some_and(|when| when.starts_with("pages-"));
+    let forbid = forbid.map(|when| when.trim_start_matches("pages-"));
     if forbid == Some("start") {
-        forbid_copies();
+        forbid_copies(pages);
     }
     let world = match World::from_env() {
         Ok(world) => world,
@@ -59,10 +60,15 @@ fn main() {
             std::process::exit(3);
         }
     };
+    // None are left from here on: at all ranks, or at some.
+    let few = arguments.optional("descriptors");
+    if few == Some("none") || few == Some("some") && world.rank() % 2 == 1 {
+        no_descriptors(0);
+    }
     scenarios::find(&name)(&world.comm(), &arguments);
     if forbid == Some("later") || forbid == Some("some") && world.rank() % 2 == 1 {
         // The ranks have found out that they can copy, and are wrong from now on.
-        forbid_copies();
+        forbid_copies(pages);
     }
     if matches!(forbid, Some("later" | "some")) {
         scenarios::find(&name)(&world.comm(), &arguments);
@@ -73,14 +79,23 @@ fn main() {
     }
 }
 
-/// Has the system refuse copies between processes to this thread, as the filters of some containers do.
-fn forbid_copies() {
+/// Has the system give out no descriptor of this number or a higher one.
+fn no_descriptors(first: libc::rlim_t) {
+    let limit = libc::rlimit { rlim_cur: first, rlim_max: first };
+    // SAFETY: the pointer is to a live rlimit.
+    unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) };
+}
+
+/// Has the system refuse copies between processes to this thread, as the filters of some containers do; and pages into pipes.
+fn forbid_copies(pages: bool) {
     let load = |offset| libc::sock_filter { code: 0x20, jt: 0, jf: 0, k: offset };
     let answer = |k| libc::sock_filter { code: 0x06, jt: 0, jf: 0, k };
     let equal = |call: libc::c_long, jt, jf| libc::sock_filter { code: 0x15, jt, jf, k: call as u32 };
+    let splice = if pages { libc::SYS_vmsplice } else { libc::SYS_process_vm_writev };
     let filter = [
         load(0), // the number of the call
-        equal(libc::SYS_process_vm_readv, 1, 0),
+        equal(libc::SYS_process_vm_readv, 2, 0),
+        equal(splice, 1, 0),
         equal(libc::SYS_process_vm_writev, 0, 1),
         answer(libc::SECCOMP_RET_ERRNO | libc::EPERM as u32),
         answer(libc::SECCOMP_RET_ALLOW),
@@ -104,6 +119,9 @@ fn launch(words: Vec<String>, behind_shell: bool) -> Result<i32, Box<dyn std::er
         let shell = Path::new("/bin/sh").to_path_buf();
         let program = std::mem::replace(&mut launch.program, shell);
         launch.args = ["-c".into(), "\"$0\" \"$@\"; exit $?".into(), program.into()].into();
+    }
+    if let Some(lmt) = rest.iter().find_map(|word| word.strip_prefix("lmt=")) {
+        launch.config.set("TOCSIN_LMT", lmt)?;
     }
     launch.args.extend(rest.iter().map(Into::into));
     let running = launch.spawn()?;

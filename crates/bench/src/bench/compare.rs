@@ -75,7 +75,6 @@ pub(crate) fn run(args: &Compare) -> Result<(), Error> {
             ("--reserve", common.reserve.is_some() && args.what == Comparison::Equivalent),
         ],
     );
-    common.lmt.check()?;
     let chains = [Operation::Iscan, Operation::Iexscan];
     let ops = match &args.op[..] {
         [] if is_asleep(args.what) => vec![Operation::Iscan],

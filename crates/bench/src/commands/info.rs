@@ -101,7 +101,6 @@ fn backends() -> Vec<Usable> {
 }
 
 fn strategies() -> Vec<Usable> {
-    let later = || Some("not yet implemented".to_owned());
     vec![
         Usable {
             name: "direct",
@@ -109,7 +108,11 @@ fn strategies() -> Vec<Usable> {
             why_not: None,
         },
         Usable { name: "cma", what: "process_vm_readv and process_vm_writev", why_not: cma_refusal() },
-        Usable { name: "vmsplice", what: "pages moved through a pipe", why_not: later() },
+        Usable {
+            name: "vmsplice",
+            what: "pages that the sender puts into a pipe, if asked for or found to be quicker by `tocsin tune`",
+            why_not: tocsin_world::vmsplice_refusal(),
+        },
         Usable { name: "double", what: "double buffering through shared memory", why_not: None },
     ]
 }

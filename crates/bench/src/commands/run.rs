@@ -70,7 +70,6 @@ fn config(args: &Run) -> Result<Config, Error> {
         .machine()
         .map_or(Policy::None, |machine| default_bind(args.bind, &config, &machine, args.ranks as usize));
     if let Some(lmt) = args.lmt {
-        lmt.check()?;
         config.set("TOCSIN_LMT", &lmt.to_string()).map_err(usage)?;
     }
     if let Some(progress) = args.progress {
