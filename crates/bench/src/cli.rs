@@ -3,7 +3,7 @@
 mod plan;
 
 use crate::values::{
-    Backend, Buffers, Case, Comparison, Completion, ComputeTime, Kernel, Kind, Lmt, Mechanism, Mode,
+    Backend, Buffers, Case, Comparison, Completion, ComputeTime, Event, Kernel, Kind, Lmt, Mechanism, Mode,
     OnFailure, Operation, Sizes, TraceFormat, Tuned, array, compute_times, computing, counts, repeats,
     requests, sizes, word,
 };
@@ -286,6 +286,10 @@ pub(crate) struct Latency {
 
 #[derive(Debug, Args)]
 pub(crate) struct Pingpong {
+    /// Count what happens to the two ranks' threads, in their own code (the rewriting of buffers is part of it) and in the
+    /// kernel on their behalf, and print it per message: cache-misses, cache-references, page-faults, context-switches
+    #[arg(long, value_name = "EVENT", value_parser = word::<Event>)]
+    pub count: Option<Event>,
     #[command(flatten)]
     pub common: Common,
 }

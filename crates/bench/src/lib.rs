@@ -10,6 +10,7 @@ mod cli;
 mod commands;
 mod compute;
 mod error;
+mod events;
 mod fleet;
 pub mod latency;
 pub mod plot;

@@ -16,6 +16,7 @@ mod ring;
 
 use crate::compute::compute;
 use crate::error::Error;
+use crate::events::Counter;
 use crate::fleet::block::{Block, Measured, Task};
 use crate::values::Buffers;
 use buffer::Buffer;
@@ -82,6 +83,8 @@ pub(crate) struct Member<'a> {
     /// Whether collectives are prepared once and restarted; and the one that is.
     pub(crate) persistent: bool,
     prepared: Option<Prepared>,
+    /// What happens to this thread is counted by this, or not for that reason.
+    counter: Option<Result<Counter, i32>>,
     send: Buffer,
     recv: Buffer,
     layout: Layout,
@@ -99,6 +102,7 @@ impl<'a> Member<'a> {
             algorithm: None,
             persistent: false,
             prepared: None,
+            counter: None,
             send: Buffer::new(heap.clone()),
             recv: Buffer::new(heap),
             layout: Layout::default(),
@@ -137,7 +141,7 @@ impl<'a> Member<'a> {
     fn perform(&mut self, task: Task) -> Result<Measured, Error> {
         match task {
             Task::Quit => Ok(Measured::default()),
-            Task::Pingpong { bytes, trips } => self.pingpong(bytes as usize, trips),
+            Task::Pingpong { bytes, trips, count } => self.pingpong(bytes as usize, trips, count),
             Task::Together { bytes, trips } => self.together(bytes as usize, trips),
             Task::Overlap { bytes, case, work } => self.overlap(bytes as usize, case, work),
             Task::Coll { op, bytes, root, work } => self.coll(op, bytes as usize, root as u32, work),

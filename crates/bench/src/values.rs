@@ -91,6 +91,19 @@ impl Lmt {
     }
 }
 words! {
+    /// What is counted while messages travel.
+    Event, "event that can be counted" {
+        /// Misses of the last cache that the machine counts by this name.
+        CacheMisses = "cache-misses",
+        /// Accesses to it.
+        CacheReferences = "cache-references",
+        /// Pages that the kernel had to give.
+        PageFaults = "page-faults",
+        /// Changes to another thread.
+        ContextSwitches = "context-switches",
+    }
+}
+words! {
     /// What messages' buffers are made of.
     Buffers, "kind of buffers" {
         /// The rank's own, from malloc.

@@ -76,6 +76,7 @@ fn usage_is_2_and_failure_is_1() {
         ("bench coll --late-rank 0 --late-us 5 --mode equivalent", 2, "--mode"),
         ("bench latency --ranks 3", 2, "between 2 ranks"),
         ("bench pingpong --ranks 1", 2, "2 ranks or more"),
+        ("bench pingpong --count sheep", 2, "cache-misses, cache-references, page-faults, context-switches"),
         ("bench ring --ranks 4,1", 2, "2 ranks or more"),
         ("bench pairs --ranks 1", 2, "2 ranks or more"),
         ("bench outstanding --ranks 4", 2, "between 2 ranks"),
@@ -444,6 +445,28 @@ fn pingpong() {
     ) {
         has(&row, "bench backend kind ranks lmt size_bytes rounds half_rtt_us_min half_rtt_us_p50");
     }
+}
+
+/// A row has the number, or why there is none.
+#[test]
+fn pingpong_counts_events_or_says_why_not() {
+    for event in ["page-faults", "context-switches", "cache-misses", "cache-references"] {
+        let line = "bench pingpong --json --rounds 2 --warmup 0 --sizes 64K --kind process,thread";
+        let rows = rows(&format!("{line} --lmt cma --count {event}"));
+        assert_eq!(rows.len(), 2);
+        for row in rows {
+            assert_eq!(row["event"], event);
+            let counted = row.get("events_per_message").and_then(Value::as_f64);
+            let why = row.get("not_counted").and_then(Value::as_str);
+            match (counted, why) {
+                (Some(counted), None) => assert!(counted >= 0.0, "{row}"),
+                (None, Some(why)) => assert!(why.contains(event) || why.contains("perf_event_open"), "{row}"),
+                _ => panic!("one of the two: {row}"),
+            }
+        }
+    }
+    let rows = rows("bench pingpong --json --rounds 2 --warmup 0 --sizes 8");
+    assert!(rows.iter().all(|row| row.get("event").is_none() && row.get("not_counted").is_none()));
 }
 
 /// Two play, the others wait inside the library.

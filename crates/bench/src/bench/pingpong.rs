@@ -3,10 +3,14 @@
 //! malloc'ed buffers; the sender rewrites its buffer (a store in every 64-byte line) before each send. A round is a
 //! batch of 500 round trips, 20 above 64 KiB; `min` and `p50` are over the batches' means. Of more than two ranks, two play
 //! and the others wait for a message, inside the library.
+//!
+//! With `--count`, what happened to the threads of both while a message travelled, median of the batches: `events_per_message`; or why that is
+//! not known.
 
 use super::{check, from_two_ranks, progress, row, sizes, us};
 use crate::cli::Pingpong;
 use crate::error::Error;
+use crate::events::why;
 use crate::fleet::block::Task;
 use crate::fleet::{Fleet, Plan};
 use crate::plot::{self, curves};
@@ -56,16 +60,26 @@ fn measure(args: &Pingpong, ranks: u32, sink: &mut Sink) -> Result<Vec<curves::S
     for &bytes in &sizes {
         let trips = if bytes > 64 << 10 { 20 } else { 500 };
         let mut half: Vec<Times> = plans.iter().map(|_| Times::default()).collect();
+        let mut events: Vec<Times> = plans.iter().map(|_| Times::default()).collect();
+        let mut refused = None;
         fleet.rounds(args.common.warmup, rounds, |at, counts, world| {
-            let measured = world.run(Task::Pingpong { bytes, trips })?;
+            let measured = world.run(Task::Pingpong { bytes, trips, count: args.count })?;
             check(&measured, &world.plan, "a ping-pong")?;
             if counts {
                 half[at].add((measured[0].t_comm as f64 / trips as f64 / 2.0 * UNIT) as u64);
+                let of_both = || measured.iter().take(2);
+                events[at].add(of_both().map(|m| m.counted).sum());
+                refused = refused.or(of_both().map(|m| m.not_counted as i32).find(|error| *error != 0));
                 bar.inc(u64::from(at == 0));
             }
             Ok(())
         })?;
-        for ((plan, half), series) in plans.iter().zip(&half).zip(&mut series) {
+        for (((plan, half), events), series) in plans.iter().zip(&half).zip(&events).zip(&mut series) {
+            // Both send as many messages as there are round trips.
+            let per_message = match (args.count, refused) {
+                (Some(_), None) => events.median() / (2 * trips) as f64,
+                _ => f64::NAN,
+            };
             let (min, p50) = (us(half.min() / UNIT), us(half.median() / UNIT));
             series.points.push((bytes as f64, p50));
             sink.row(
@@ -76,6 +90,9 @@ fn measure(args: &Pingpong, ranks: u32, sink: &mut Sink) -> Result<Vec<curves::S
                     .number("half_rtt_us_min", min)
                     .number("half_rtt_us_p50", p50)
                     .number("bandwidth_gbps", if bytes > 0 { bytes as f64 / p50 / 1000.0 } else { f64::NAN })
+                    .set("event", args.count.map(|event| event.to_string()))
+                    .number("events_per_message", per_message)
+                    .set("not_counted", args.count.zip(refused).map(|(event, error)| why(event, error)))
                     .set("verified", true),
             );
         }

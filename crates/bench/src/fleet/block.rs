@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::shared::{Barrier, Region, sleep_while, wake_sleepers};
-use crate::values::{Case, Kernel, Operation};
+use crate::values::{Case, Event, Kernel, Operation, Word};
 use std::time::Duration;
 use tocsin_sync::atomic::{AtomicU64, Ordering};
 
@@ -25,7 +25,7 @@ pub(crate) enum Task {
     /// Leave the world.
     Quit,
     /// `trips` round trips of `bytes` between ranks 0 and 1; the others wait in the library.
-    Pingpong { bytes: u64, trips: u64 },
+    Pingpong { bytes: u64, trips: u64, count: Option<Event> },
     /// As `Pingpong`, each even rank with the next odd one, all at once.
     Together { bytes: u64, trips: u64 },
     /// A message goes round all ranks `laps` times.
@@ -84,10 +84,11 @@ const OPERATIONS: &[Operation] = Operation::ALL;
 impl Task {
     fn encode(self) -> [u64; 6] {
         let case = |case| CASES.iter().position(|c| *c == case).unwrap_or(0) as u64;
+        let event = |event| Event::ALL.iter().position(|(_, e)| *e == event).map_or(0, |at| at as u64 + 1);
         let number = |op| OPERATIONS.iter().position(|o| *o == op).unwrap_or(0) as u64;
         match self {
             Task::Quit => [0; 6],
-            Task::Pingpong { bytes, trips } => [1, bytes, trips, 0, 0, 0],
+            Task::Pingpong { bytes, trips, count } => [1, bytes, trips, count.map_or(0, event), 0, 0],
             Task::Overlap { bytes, case: c, work } => [2, bytes, case(c), work, 0, 0],
             Task::Coll { op, bytes, root, work } => [3, bytes, number(op), root, work, 0],
             Task::Late { op, bytes, root, rank, work } => [4, bytes, number(op), root, work, rank],
@@ -116,7 +117,10 @@ impl Task {
         let case = CASES[a as usize % CASES.len()];
         let op = OPERATIONS[a as usize % OPERATIONS.len()];
         match what {
-            1 => Task::Pingpong { bytes, trips: a },
+            1 => {
+                let count = (b as usize).checked_sub(1).and_then(|at| Event::ALL.get(at));
+                Task::Pingpong { bytes, trips: a, count: count.map(|(_, event)| *event) }
+            }
             2 => Task::Overlap { bytes, case, work: b },
             3 => Task::Coll { op, bytes, root: b, work: c },
             4 => Task::Late { op, bytes, root: b, rank: d, work: c },
@@ -162,12 +166,15 @@ pub(crate) struct Measured {
     pub segment: u64,
     pub resident: u64,
     pub heap: u64,
+    /// Events that were counted, or the number of the error with which that was refused.
+    pub counted: u64,
+    pub not_counted: u64,
     /// Whether all data was right.
     pub verified: u64,
 }
 
 impl Measured {
-    fn words(&mut self) -> [&mut u64; 17] {
+    fn words(&mut self) -> [&mut u64; 19] {
         [
             &mut self.t_comm,
             &mut self.t_comp,
@@ -185,6 +192,8 @@ impl Measured {
             &mut self.segment,
             &mut self.resident,
             &mut self.heap,
+            &mut self.counted,
+            &mut self.not_counted,
             &mut self.verified,
         ]
     }
@@ -326,7 +335,8 @@ mod tests {
     fn tasks_survive_the_passage() {
         for task in [
             Task::Quit,
-            Task::Pingpong { bytes: 3, trips: 4 },
+            Task::Pingpong { bytes: 3, trips: 4, count: None },
+            Task::Pingpong { bytes: 3, trips: 4, count: Some(Event::PageFaults) },
             Task::Overlap { bytes: 1, case: Case::Both, work: 9 },
             Task::Coll { op: Operation::Ialltoall, bytes: 2, root: 1, work: 8 },
             Task::Late { op: Operation::Ibcast, bytes: 5, root: 0, rank: 2, work: 7 },

@@ -3,8 +3,9 @@
 use super::{Member, timed};
 use crate::compute::compute;
 use crate::error::Error;
+use crate::events::Counter;
 use crate::fleet::block::Measured;
-use crate::values::Case;
+use crate::values::{Case, Event};
 use std::sync::mpsc::{Sender, channel};
 use tocsin_sync::clock::now_ns;
 use tocsin_world::{ConstBuf, Mode, MutBuf, RawRequest};
@@ -65,12 +66,26 @@ impl Member<'_> {
         Ok(())
     }
 
-    /// `trips` round trips between ranks 0 and 1; rank 0's time is the result.
-    pub(super) fn pingpong(&mut self, bytes: usize, trips: u64) -> Result<Measured, Error> {
+    /// `trips` round trips between ranks 0 and 1; rank 0's time is the result. And what happened to both meanwhile, if that is to be counted.
+    pub(super) fn pingpong(
+        &mut self,
+        bytes: usize,
+        trips: u64,
+        count: Option<Event>,
+    ) -> Result<Measured, Error> {
         let partner = (self.rank < 2).then_some(self.rank ^ 1);
+        self.count(count.filter(|_| partner.is_some()));
         let measured = self.trips(bytes, trips, partner)?;
         self.others_wait()?;
         Ok(measured)
+    }
+
+    /// Has an event of this thread's counted while messages travel, or none.
+    fn count(&mut self, event: Option<Event>) {
+        let same = |counter: &Counter| Some(counter.event()) == event;
+        if !self.counter.as_ref().is_some_and(|counter| counter.as_ref().is_ok_and(same)) {
+            self.counter = event.map(Counter::new);
+        }
     }
 
     /// `trips` round trips of every even rank with the next.
@@ -88,6 +103,7 @@ impl Member<'_> {
         self.recv.touch(0);
         let mut right = true;
         self.block.barrier().wait();
+        let counts = self.counter.as_ref().map(|counter| counter.as_ref().map_err(|e| *e)?.start());
         let start = now_ns();
         for trip in 0..trips {
             let stamp = (trip % 251) as u8 + 1;
@@ -104,10 +120,18 @@ impl Member<'_> {
             right &= self.recv.is_touched_at_ends(stamp);
         }
         let t_comm = now_ns() - start;
+        let stop = || self.counter.as_ref().map_or(Ok(0), |counter| counter.as_ref().map_err(|e| *e)?.stop());
+        let counted = counts.map_or(Ok(0), |started| started.and_then(|()| stop()));
         if partner.is_some() && trips > 0 {
             right &= self.recv.is_touched(((trips - 1) % 251) as u8 + 1);
         }
-        Ok(Measured { t_comm, verified: u64::from(right), ..Measured::default() })
+        Ok(Measured {
+            t_comm,
+            counted: counted.unwrap_or(0),
+            not_counted: counted.err().map_or(0, |error| error as u64),
+            verified: u64::from(right),
+            ..Measured::default()
+        })
     }
 
     /// One round: communication alone, computing alone, computing alone again (the null), both.
