@@ -51,13 +51,13 @@ impl<W: Work> Entered<'_, W> {
         self.stays = true;
     }
 
-    /// Says that this thread is [`Looking`], so that nobody need come back for what the drop leaves.
+    /// Says that this thread is [`Looking`](super::Looking), so that nobody need come back for what the drop leaves.
     #[inline]
     pub fn is_looking(&mut self) {
         self.looks = true;
     }
 
-    /// Has the rank come back soon, for what [`Looking::go_on`] has left.
+    /// Has the rank come back soon, for what [`Looking::go_on`](super::Looking::go_on) has left.
     pub fn come_back(&self) {
         self.engine.come_back(USER_CONTINUE_NS);
     }

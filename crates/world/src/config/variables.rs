@@ -105,7 +105,7 @@ pub static VARIABLES: &[Variable] = &[
         name: "TOCSIN_HEAP",
         values: "a size such as 4G, or 0; of all ranks together 16384G at most",
         default: "the machine's memory",
-        meaning: "how much each rank may allocate from the world's shared heap (`Comm::alloc`, tocsin_alloc), whose buffers ranks copy from and to directly; 0: there is none. It takes memory as it is used",
+        meaning: "how much each rank may allocate from the world's shared heap (`Comm::alloc`, tocsin_alloc), whose buffers ranks copy from and to directly; 0: there is none. It takes memory as it is used; what the machine, or the job's control group, has not left is refused before it is taken",
         internal: false,
         set: |c, v| {
             c.heap = Some(parse_size(v).filter(|&n| n as u64 <= MAX_HEAP)?);
