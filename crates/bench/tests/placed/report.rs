@@ -3,31 +3,32 @@
 use super::pages;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
-use tocsin::{Comm, World};
+use tocsin::{BackendKind, Comm, World};
 use tocsin_shm_transport::Geometry;
 use tocsin_topology::allowed_cpus;
 
 /// Bytes of messages: through lanes, through the sender's pool, in pieces or by single copies.
 const SIZES: [usize; 3] = [8, 4 << 10, 256 << 10];
-/// A progress thread that is not bound by then will not be.
+/// A progress thread that is not there and bound by then will not be.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A rank that was started by `tocsin run`.
 pub fn process() {
     let world = World::from_env().unwrap();
-    println!("{}", rank(&world.comm()));
+    println!("{}", rank(&world.comm(), 1));
     world.finalize().unwrap();
 }
 
 /// A world of threads, as many as the command line says.
 pub fn threads() {
     let ranks = std::env::args().nth(2).unwrap().parse().unwrap();
-    for report in World::threads(ranks, |comm| rank(&comm)).unwrap() {
+    for report in World::threads(ranks, |comm| rank(&comm, ranks)).unwrap() {
         println!("{report}");
     }
 }
 
-fn rank(comm: &Comm) -> Value {
+/// `here`: how many ranks its process has.
+fn rank(comm: &Comm, here: u32) -> Value {
     talk(comm);
     let geometry = Geometry::for_ranks(comm.size());
     let segment = pages::segment();
@@ -42,8 +43,9 @@ fn rank(comm: &Comm) -> Value {
         memory.push(part("lanes", peer, geometry.small_part(comm.rank(), peer)));
         memory.push(part("bulk", peer, geometry.bulk_part(comm.rank(), peer)));
     }
+    let threads = if comm.backend() == BackendKind::Thread { here as usize } else { 0 };
     let report = json!({
-        "rank": comm.rank(), "cpus": allowed_cpus().unwrap(), "progress": progress_threads(), "memory": memory
+        "rank": comm.rank(), "cpus": allowed_cpus().unwrap(), "progress": progress_threads(threads), "memory": memory
     });
     // Nobody leaves, and nobody's thread ends, before all have looked.
     comm.barrier().unwrap();
@@ -83,13 +85,14 @@ unsafe fn told(what: &str, of: u32, start: u64, bytes: u64) -> Value {
     }
 }
 
-/// The processors of this process's progress threads. Each binds itself first, but after it was started.
-fn progress_threads() -> Vec<usize> {
+/// The processors of this process's progress threads, which are `wanted`. Each takes its name and binds itself first, but after it was
+/// started.
+fn progress_threads(wanted: usize) -> Vec<usize> {
     let end = Instant::now() + PATIENCE;
     loop {
         let lists = lists_of_progress_threads();
         let cpus: Vec<usize> = lists.iter().filter_map(|list| list.parse().ok()).collect();
-        if cpus.len() == lists.len() || Instant::now() > end {
+        if cpus.len() == lists.len() && cpus.len() >= wanted || Instant::now() > end {
             return cpus;
         }
         std::thread::yield_now();
