@@ -10,6 +10,7 @@ pub mod overlap;
 pub mod pairs;
 pub mod pingpong;
 mod progress;
+pub mod rate;
 pub mod ring;
 mod session;
 

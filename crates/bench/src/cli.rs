@@ -4,8 +4,8 @@ mod plan;
 
 use crate::values::{
     Backend, Buffers, Case, Comparison, Completion, ComputeTime, Event, Kernel, Kind, Lmt, Mechanism, Mode,
-    OnFailure, Operation, Sizes, TraceFormat, Tuned, array, compute_times, computing, counts, repeats,
-    requests, sizes, word,
+    OnFailure, Operation, Receives, Sizes, TraceFormat, Tuned, array, compute_times, computing, counts,
+    repeats, requests, sizes, word,
 };
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
@@ -184,6 +184,11 @@ pub(crate) enum BenchCommand {
     /// A message goes round all ranks: time from one to the next
     #[command(after_help = "Example: tocsin bench ring --ranks 4 --sizes 1K --backend signal,poll")]
     Ring(Ring),
+    /// Messages per second from one rank to another, many of them under way at once
+    #[command(
+        after_help = "Example: tocsin bench rate --sizes 8,64,1K --window 64 --receives early,late --kind process,thread"
+    )]
+    Rate(Rate),
     /// Time per completed request with many receives outstanding
     #[command(
         after_help = "Example: tocsin bench outstanding --count 10,100,1000,10000 --completion wait,callback"
@@ -298,6 +303,25 @@ pub(crate) struct Pingpong {
 pub(crate) struct Ring {
     #[command(flatten)]
     pub common: Common,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Rate {
+    #[command(flatten)]
+    pub common: Common,
+    /// Sends under way at once, before the sender waits for all of them and for an answer; a list measures each
+    #[arg(long, value_name = "LIST", value_parser = requests, default_value = "64")]
+    pub window: Sizes,
+    /// When the receives of a window are posted: early (before its first message is sent), late (when its last one has been
+    /// sent: all of them come unexpected); a list measures each
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_parser = word::<Receives>,
+        value_delimiter = ',',
+        default_value = "early,late"
+    )]
+    pub receives: Vec<Receives>,
 }
 
 #[derive(Debug, Args)]

@@ -12,6 +12,7 @@ mod memory;
 mod messages;
 mod outstanding;
 mod prepared;
+mod rate;
 mod ring;
 
 use crate::compute::compute;
@@ -167,6 +168,9 @@ impl<'a> Member<'a> {
             }
             Task::CopyCost { bytes } => self.copy_cost(bytes as usize),
             Task::Ring { bytes, laps } => self.ring(bytes as usize, laps),
+            Task::Rate { bytes, window, windows, late } => {
+                self.rate(bytes as usize, window as usize, windows, late)
+            }
             Task::Outstanding { bytes, count, batches, callbacks } => {
                 self.outstanding(bytes as usize, count as usize, batches, callbacks)
             }

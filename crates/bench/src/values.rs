@@ -187,6 +187,15 @@ words! {
     }
 }
 words! {
+    /// When receives are posted.
+    Receives, "time of receives" {
+        /// Before their messages are sent.
+        Early = "early",
+        /// After.
+        Late = "late",
+    }
+}
+words! {
     /// How much a collective's bench computes.
     Mode, "mode" {
         /// As long as the communication takes.

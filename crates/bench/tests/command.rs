@@ -79,6 +79,8 @@ fn usage_is_2_and_failure_is_1() {
         ("bench pingpong --count sheep", 2, "cache-misses, cache-references, page-faults, context-switches"),
         ("bench ring --ranks 4,1", 2, "2 ranks or more"),
         ("bench pairs --ranks 1", 2, "2 ranks or more"),
+        ("bench rate --ranks 3", 2, "an odd number"),
+        ("bench rate --window 1K --sizes 1M", 2, "more than 512 MiB"),
         ("bench outstanding --ranks 4", 2, "between 2 ranks"),
         ("bench outstanding --count 0", 2, "at least 1"),
         ("bench outstanding --completion smoke", 2, "wait, callback"),
@@ -489,6 +491,25 @@ fn ring() {
     for row in &rows {
         has(row, "bench backend kind ranks lmt size_bytes rounds laps hop_us_min hop_us_p50 verified");
         assert!(row["hop_us_min"].as_f64().unwrap() > 0.0);
+    }
+}
+
+/// Windows that the lane holds and ones that it does not, messages of every kind.
+#[test]
+fn rate() {
+    let line = "bench rate --json --rounds 2 --warmup 0 --sizes 0,8,1K --kind process,thread --window 3,700";
+    let mut all = rows(&format!("{line} --backend signal,thread,poll"));
+    // Sizes, kinds, backends, windows, times of receives.
+    let of_two = 3 * 2 * 3 * 2 * 2;
+    assert_eq!(all.len(), of_two);
+    all.extend(rows("bench rate --json --rounds 1 --warmup 0 --ranks 4 --sizes 100K --window 5"));
+    assert_eq!(all.len(), of_two + 2);
+    for row in &all {
+        has(row, "bench backend kind ranks lmt size_bytes rounds receives window windows");
+        has(row, "message_ns_min message_ns_p50 messages_per_s interrupts verified");
+        let (each, rate) = (row["message_ns_p50"].as_f64().unwrap(), row["messages_per_s"].as_f64().unwrap());
+        let pairs = row["ranks"].as_f64().unwrap() / 2.0;
+        assert!((each * rate / 1e9 / pairs - 1.0).abs() < 0.01, "{row}");
     }
 }
 

@@ -27,7 +27,7 @@ fn every_help_has_an_example() {
     }
     let mut leaves = 0;
     visit(&Cli::command(), &mut leaves);
-    assert_eq!(leaves, 16);
+    assert_eq!(leaves, 17);
 }
 
 #[test]
@@ -46,6 +46,8 @@ fn unknown_values_say_which_exist() {
         ("tocsin run -n 2 --on-failure cry -- true", "kill, report"),
         ("tocsin bench outstanding --completion smoke", "wait, callback"),
         ("tocsin bench outstanding --count 0", "at least 1"),
+        ("tocsin bench rate --receives never", "early, late"),
+        ("tocsin bench rate --window 0", "at least 1"),
         ("tocsin bench overlap --progress left", "none, bind, numa, smt or odd_even"),
         ("tocsin run -n 2 --progress left -- true", "none, bind, numa, smt or odd_even"),
         (
@@ -90,6 +92,7 @@ fn the_issues_commands_parse() {
         "tocsin bench overlap --case recv,both --compute-us 100,4x --sizes 64K,1M --plot out",
         "tocsin bench pingpong --sizes 0,8..4M",
         "tocsin bench outstanding --count 10,100,1000,10000 --completion wait,callback --json",
+        "tocsin bench rate --window 1,64 --receives early,late --sizes 8,64,1K --kind process,thread --json",
         "tocsin bench pairs --kind thread --ranks 256 --json",
         "tocsin bench ring --ranks 4 --sizes 1K --json",
         "tocsin bench idle",
