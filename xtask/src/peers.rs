@@ -1,5 +1,5 @@
 //! `cargo xtask peers`: tocsin beside Open MPI, MPICH and Intel MPI on two cores of this machine, interleaved: half round trips,
-//! overlap, and four ranks on the two cores.
+//! overlap, four ranks on the two cores, and how many small messages go in a second.
 //!
 //! The peers are unpacked in the user's cache, not installed; `peers/peers.c` is the program, compiled against each. With
 //! `--heat`, the example of that name and `peers/heat.c`; with `--coll`, collectives and `peers/coll.c`.

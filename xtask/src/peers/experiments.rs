@@ -26,7 +26,7 @@ const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
 /// In the order of the report.
-pub const EXPERIMENTS: [Experiment; 6] = [
+pub const EXPERIMENTS: [Experiment; 7] = [
     Experiment {
         name: "pingpong",
         bench: "pingpong",
@@ -68,6 +68,14 @@ pub const EXPERIMENTS: [Experiment; 6] = [
         sizes: &[KIB],
     },
     Experiment {
+        name: "rate",
+        bench: "rate",
+        ranks: 2,
+        threads: false,
+        allocated: false,
+        sizes: &[8, 64, KIB],
+    },
+    Experiment {
         name: "overlap",
         bench: "overlap",
         ranks: 2,
@@ -78,8 +86,15 @@ pub const EXPERIMENTS: [Experiment; 6] = [
 ];
 
 /// Figures that are compared; less is better in all of them.
-pub const FIGURES: [&str; 6] =
-    ["half_rtt_us_p50", "hop_us_p50", "ratio", "null_ratio", "peer_blocked_us", "t_comm_us"];
+pub const FIGURES: [&str; 7] = [
+    "half_rtt_us_p50",
+    "hop_us_p50",
+    "message_ns_p50",
+    "ratio",
+    "null_ratio",
+    "peer_blocked_us",
+    "t_comm_us",
+];
 
 impl Experiment {
     /// tocsin's side of it.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// What `tocsin bench pingpong`, `ring` and `overlap` do, by MPI: run as `peers pingpong|ring|overlap SIZE...`; prints one
+// What `tocsin bench pingpong`, `ring`, `rate` and `overlap` do, by MPI: run as `peers pingpong|ring|rate|overlap SIZE...`; prints one
 // JSON object per line. Overlap is between two ranks; of a ping-pong of more, two play and the others wait in MPI_Recv.
 
 #include <mpi.h>
@@ -9,7 +9,7 @@
 
 #include "measure.h"
 
-enum { TAG = 7, OVER = 8, BATCHES = 40, LAPS = 50, BUDGET_US = 3000000, LEAST_BATCHES = 3, ROUNDS = 200, PILOT_ROUNDS = 20 };
+enum { TAG = 7, OVER = 8, ALL_SENT = 9, ANSWER = 10, WINDOW = 64, WINDOWS = 100, BATCHES = 40, LAPS = 50, BUDGET_US = 3000000, LEAST_BATCHES = 3, ROUNDS = 200, PILOT_ROUNDS = 20 };
 
 static int rank, ranks;
 
@@ -130,6 +130,64 @@ static void ring(size_t bytes)
 	free(in);
 }
 
+static char stamp(int at, int number)
+{
+	return (char)((at + 7 * number) % 127 + 1);
+}
+
+static void post_window(char *in, size_t bytes, MPI_Request *requests)
+{
+	for (int at = 0; at < WINDOW; at++)
+		MPI_Irecv(in + at * bytes, bytes, MPI_BYTE, 0, TAG, MPI_COMM_WORLD, &requests[at]);
+}
+
+// Windows of messages from rank 0 to rank 1, each answered when all have come. Receives are posted before the first of their
+// window is sent (while the window before is under way), or, late, when all have been.
+static void rate(size_t bytes, int late)
+{
+	char *out = malloc(WINDOW * bytes + 1), *in = malloc(2 * WINDOW * bytes + 1), nothing;
+	MPI_Request requests[2][WINDOW];
+	double each[BATCHES];
+	memset(in, 0, 2 * WINDOW * bytes + 1);
+	for (int batch = -2; batch < BATCHES; batch++) {
+		if (rank == 1 && !late)
+			post_window(in, bytes, requests[0]);
+		MPI_Barrier(MPI_COMM_WORLD);
+		double start = now_us();
+		for (int number = 0; number < WINDOWS; number++) {
+			if (rank == 0) {
+				for (int at = 0; at < WINDOW; at++) {
+					touch(out + at * bytes, bytes, stamp(at, number));
+					MPI_Isend(out + at * bytes, bytes, MPI_BYTE, 1, TAG, MPI_COMM_WORLD, &requests[0][at]);
+				}
+				if (late)
+					MPI_Send(&nothing, 0, MPI_BYTE, 1, ALL_SENT, MPI_COMM_WORLD);
+				MPI_Waitall(WINDOW, requests[0], MPI_STATUSES_IGNORE);
+				MPI_Recv(&nothing, 0, MPI_BYTE, 1, ANSWER, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+			} else {
+				int mine = late ? 0 : number % 2;
+				if (late) {
+					MPI_Recv(&nothing, 0, MPI_BYTE, 0, ALL_SENT, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+					post_window(in, bytes, requests[0]);
+				} else if (number + 1 < WINDOWS) {
+					post_window(in + (1 - mine) * WINDOW * bytes, bytes, requests[1 - mine]);
+				}
+				MPI_Waitall(WINDOW, requests[mine], MPI_STATUSES_IGNORE);
+				for (int at = 0; at < WINDOW; at++)
+					check(in + (mine * WINDOW + at) * bytes, bytes, stamp(at, number));
+				MPI_Send(&nothing, 0, MPI_BYTE, 0, ANSWER, MPI_COMM_WORLD);
+			}
+		}
+		if (batch >= 0)
+			each[batch] = (now_us() - start) * 1000 / WINDOWS / WINDOW;
+	}
+	if (rank == 0)
+		printf("{\"bench\":\"rate\",\"ranks\":2,\"size_bytes\":%zu,\"receives\":\"%s\",\"message_ns_p50\":%.3f}\n", bytes,
+		       late ? "late" : "early", median(each, BATCHES));
+	free(out);
+	free(in);
+}
+
 struct message {
 	double time, waited;
 };
@@ -204,7 +262,7 @@ int main(int count, char **words)
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &ranks);
 	if (count < 3) {
-		fprintf(stderr, "usage: peers pingpong|pingpong-allocated|ring|overlap SIZE...\n");
+		fprintf(stderr, "usage: peers pingpong|pingpong-allocated|ring|rate|overlap SIZE...\n");
 		MPI_Abort(MPI_COMM_WORLD, 2);
 	}
 	calibrate();
@@ -214,6 +272,9 @@ int main(int count, char **words)
 			pingpong(bytes, strcmp(words[1], "pingpong") != 0);
 		else if (strcmp(words[1], "ring") == 0)
 			ring(bytes);
+		else if (strcmp(words[1], "rate") == 0)
+			for (int late = 0; late < 2; late++)
+				rate(bytes, late);
 		else
 			for (int c = 0; c < 3; c++)
 				overlap(bytes, cases[c]);

@@ -33,9 +33,11 @@ impl Figures {
             let row: Value =
                 serde_json::from_str(line).map_err(|e| format!("{who} printed no JSON: {e}: {line}"))?;
             let size = row.get("size_bytes").and_then(Value::as_u64).unwrap_or(0);
+            // What the sizes are measured for, if more than one thing.
+            let case = [cargo::text(&row, "case"), cargo::text(&row, "receives")].concat();
             for figure in FIGURES {
                 if let Some(value) = row.get(figure).and_then(Value::as_f64) {
-                    let place = (at, cargo::text(&row, "case").to_owned(), size, figure);
+                    let place = (at, case.clone(), size, figure);
                     self.0.entry(place).or_default().entry(who).or_default().push(value);
                 }
             }
