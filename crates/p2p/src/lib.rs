@@ -170,6 +170,8 @@ pub struct P2p<T> {
     awaits: Option<(u32, Option<Id>)>,
     /// Receives met in hand since the last look at everything else.
     met_in_hand: u32,
+    /// Receives posted by users since the last pass.
+    posted_since: u32,
     /// Who runs the engine now.
     context: Context,
     /// A user's thread, that waits for what it does now.
@@ -259,6 +261,7 @@ impl<T: Transport> P2p<T> {
             hand: in_hand::Hand::Empty,
             awaits: None,
             met_in_hand: 0,
+            posted_since: 0,
             context: Context::User,
             waits: false,
             pieces: Pieces::default(),
@@ -533,6 +536,21 @@ impl<T: Transport> P2p<T> {
         }
         self.retire(id);
         self.await_no_more(Some(id));
+        self.report(id, outcome);
+    }
+
+    /// As [`finish`](Self::finish), of a receive that is in no list any more and too short ever to have been published: it has no
+    /// record of a single copy to look for.
+    #[inline]
+    fn finish_short(&mut self, id: Id, outcome: Outcome) {
+        self.uncount(id);
+        self.await_no_more(Some(id));
+        self.report(id, outcome);
+    }
+
+    /// Says that a request, which is pending nowhere any more, has ended.
+    #[inline]
+    fn report(&mut self, id: Id, outcome: Outcome) {
         let Some((request, completion)) = self.requests.both_mut(id) else { return };
         request.state = State::Done;
         let (detached, cookie) = (request.has(DETACHED), request.cookie);
@@ -550,6 +568,12 @@ impl<T: Transport> P2p<T> {
         self.unlink(id);
         self.free_record(id);
         self.done_with_publication(id);
+        self.uncount(id);
+    }
+
+    /// Takes a request out of the counts of pending ones.
+    #[inline]
+    fn uncount(&mut self, id: Id) {
         let Some(request) = self.requests.get_mut(id) else { return };
         if request.is_send() {
             if request.peer != self.me {

@@ -35,6 +35,7 @@ impl<T: Transport> P2p<T> {
         self.waits = self.context == Context::User && budget.is_waiting();
         self.again = false;
         self.met_in_hand = 0;
+        self.posted_since = 0;
         // Who is gone must be known before the pass looks at what they sent and whether they had connected.
         self.refresh_epoch();
         self.transport.begin_pass();

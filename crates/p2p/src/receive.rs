@@ -11,6 +11,10 @@ use crate::transfers::FLAG_SHARED;
 use crate::unexpected::{Arrival, Envelope};
 use crate::{Error, Layout, MessageId, MutBuf, P2p, RecvArgs};
 
+/// Receives posted in a row before a pass: so few that a sender which is somewhat quicker has not filled a lane since, and so many that
+/// the look, mostly in vain, costs little of each.
+const POSTED_PER_PASS: u32 = 32;
+
 impl<T: Transport> P2p<T> {
     /// Posts a receive. User threads only: it may allocate.
     ///
@@ -51,7 +55,19 @@ impl<T: Transport> P2p<T> {
         if let Some(matching) = self.matching.get_mut(class) {
             matching.posted.make_room(&mut self.requests);
         }
+        self.posted_since = self.posted_since.wrapping_add(1);
         Ok(id)
+    }
+
+    /// Whether so many receives were posted since the last pass that the caller owes one, if there is work for it: who posts many in
+    /// a row is in the library nearly all the time, and would be interrupted for what meanwhile fills the lanes. Counts anew then.
+    #[inline]
+    pub fn owes_a_pass(&mut self) -> bool {
+        let owed = self.posted_since >= POSTED_PER_PASS;
+        if owed {
+            self.posted_since = 0;
+        }
+        owed
     }
 
     /// Starts a reserved request as a receive. What [`irecv`](Self::irecv) answers with an error, the request ends with
@@ -216,6 +232,7 @@ impl<T: Transport> P2p<T> {
     /// A receive, in no table any more, has its message; the payload of an eager one is in the buffer. Answers the
     /// sender if it waits for that.
     pub(crate) fn matched(&mut self, id: Id, envelope: &Envelope) {
+        let [shortest, _] = self.eager_max;
         let Some(request) = self.requests.get_mut(id) else { return };
         request.peer = envelope.source;
         request.tag = envelope.tag;
@@ -224,6 +241,10 @@ impl<T: Transport> P2p<T> {
         request.remote = envelope.remote;
         request.state = State::RecvOwes;
         match envelope.arrival {
+            Arrival::Eager if request.layout.bytes() <= shortest => {
+                let outcome = Self::received(request);
+                return self.finish_short(id, outcome);
+            }
             Arrival::Eager => return self.finish_recv(id),
             Arrival::Synchronous => request.flags |= OWES_ACK,
             Arrival::Announced => {}

@@ -1,5 +1,6 @@
 //! Raw requests: a message or a collective in flight.
 
+mod all;
 mod board;
 
 use std::any::Any;
@@ -15,6 +16,9 @@ use tocsin_sync::atomic::{AtomicBool, Ordering};
 use crate::comm::Comm;
 use crate::error::Error;
 use crate::rank::Need;
+use crate::state::RankState;
+
+pub use all::{wait_all, wait_any};
 
 /// What a completed operation says about itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -106,7 +110,8 @@ impl Kind {
 pub struct RawRequest {
     meaning: Meaning,
     id: Id,
-    completion: NonNull<Completion>,
+    /// None: it was over when it was made, without a slot; its outcome is `seen`.
+    completion: Option<NonNull<Completion>>,
     /// The outcome, once seen; the slot is then somebody else's.
     seen: Option<Result<Status, Error>>,
     /// What the completion's callback will do.
@@ -153,7 +158,29 @@ impl RawRequest {
         let meaning = Meaning { comm, operation, kind };
         let seen = outcome.map(|outcome| meaning.read(outcome));
         let watched = AtomicBool::new(false);
-        RawRequest { meaning, id, completion, seen, after: None, watched, persistent: false }
+        RawRequest {
+            meaning,
+            id,
+            completion: Some(completion),
+            seen,
+            after: None,
+            watched,
+            persistent: false,
+        }
+    }
+
+    /// Of what was over at once, and never had a slot.
+    pub(crate) fn over(comm: Comm, operation: &'static str, kind: Kind, status: Status) -> RawRequest {
+        RawRequest {
+            meaning: Meaning { comm, operation, kind },
+            // Names no slot.
+            id: Id { index: u32::MAX, generation: 0 },
+            completion: None,
+            seen: Some(Ok(status)),
+            after: None,
+            watched: AtomicBool::new(false),
+            persistent: false,
+        }
     }
 
     /// Of a collective that is prepared, and not active.
@@ -222,9 +249,14 @@ impl RawRequest {
         started
     }
 
-    fn completion(&self) -> &Completion {
+    fn completion(&self) -> Option<&Completion> {
         // SAFETY: - as for Send: it lives as long as the engine, which `self` keeps.
-        unsafe { self.completion.as_ref() }
+        self.completion.map(|completion| unsafe { completion.as_ref() })
+    }
+
+    /// What is in its slot, which is its own as long as it has not been seen.
+    fn outcome(&self) -> Option<Outcome> {
+        self.completion().and_then(Completion::outcome)
     }
 
     fn need(&self) -> Need {
@@ -239,7 +271,7 @@ impl RawRequest {
     }
 
     fn is_complete(&self) -> bool {
-        self.seen.is_some() || self.completion().is_done()
+        self.seen.is_some() || self.completion().is_none_or(Completion::is_done)
     }
 
     /// Whether it is complete. Does not wait, and runs no callback; a few loads, but the first time that it is not: then
@@ -281,7 +313,7 @@ impl RawRequest {
         if self.persistent {
             self.seen = self.peek();
         } else if self.seen.is_none() {
-            if let Some(outcome) = self.completion().outcome() {
+            if let Some(outcome) = self.outcome() {
                 let result = self.meaning.read(outcome);
                 self.free();
                 self.seen = Some(result);
@@ -292,12 +324,23 @@ impl RawRequest {
         self.seen.clone()
     }
 
+    /// As [`look`](Self::look), inside the engine of its rank, of one that is neither persistent nor over by the rank's end.
+    fn look_in(&mut self, state: &mut RankState) {
+        if self.seen.is_none()
+            && !self.persistent
+            && let Some(outcome) = self.outcome()
+        {
+            self.free_in(state);
+            self.seen = Some(self.meaning.read(outcome));
+        }
+    }
+
     /// The outcome of a persistent one if there is one; it stays active, or inactive.
     fn peek(&self) -> Option<Result<Status, Error>> {
         if self.seen.is_some() {
             return self.seen.clone();
         }
-        if let Some(outcome) = self.completion().outcome() {
+        if let Some(outcome) = self.outcome() {
             return Some(self.meaning.read(outcome));
         }
         self.meaning.comm.shared().is_closed().then(|| Err(self.meaning.over()))
@@ -309,8 +352,10 @@ impl RawRequest {
     }
 
     fn free(&self) {
-        let mut guard = self.meaning.comm.shared().enter();
-        let state = &mut *guard;
+        self.free_in(&mut self.meaning.comm.shared().enter());
+    }
+
+    fn free_in(&self, state: &mut RankState) {
         match self.meaning.kind {
             Kind::Collective => {
                 state.nbc.release(&mut state.p2p, self.id);
@@ -351,11 +396,22 @@ impl RawRequest {
     }
 
     fn wait_for(&mut self, timeout: Option<Duration>) -> Option<Result<Status, Error>> {
+        self.try_to_be_over(timeout);
+        self.look()
+    }
+
+    /// Waits for the outcome, which is left where it is.
+    fn wait_until_over(&mut self) {
+        while !self.is_over() {
+            self.try_to_be_over(None);
+        }
+    }
+
+    fn try_to_be_over(&mut self, timeout: Option<Duration>) {
         if self.meaning.kind == Kind::Collective && !self.is_complete() {
             self.look_on_board();
         }
         self.pass_time(timeout);
-        self.look()
     }
 
     /// Waits until it is over, or time is up.
@@ -427,9 +483,9 @@ impl RawRequest {
         self.after = Some(after.clone());
         let comm = self.meaning.comm.clone();
         // From here on it may run, and it may free this request.
-        let set = comm.shared().engine.callbacks().set(self.completion(), call);
+        let set = self.completion().map(|completion| comm.shared().engine.callbacks().set(completion, call));
         comm.shared().look_for_wanted();
-        if set.is_err() {
+        if set.is_none_or(|set| set.is_err()) {
             let then = {
                 let mut slot = after.lock().unwrap_or_else(PoisonError::into_inner);
                 std::mem::replace(&mut *slot, Then::Happened)
@@ -485,33 +541,5 @@ impl Drop for RawRequest {
             Kind::Collective => state.nbc.detach(&mut state.p2p, self.id, None),
             _ => state.p2p.detach(self.id),
         }
-    }
-}
-
-/// Waits for all; each request keeps its own outcome for `test` or `wait`.
-///
-/// # Errors
-/// The first failed request's error, by position, after all are complete.
-pub fn wait_all(requests: &mut [&mut RawRequest]) -> Result<(), Error> {
-    let mut first = Ok(());
-    for request in requests.iter_mut() {
-        let result = request.wait();
-        if first.is_ok() {
-            first = result.map(drop);
-        }
-    }
-    first
-}
-
-/// Waits until one is complete and gives its position; `None` if `requests` is empty. A persistent one that is not active
-/// is complete.
-pub fn wait_any(requests: &mut [&mut RawRequest]) -> Option<usize> {
-    let comm = requests.first()?.meaning.comm.clone();
-    loop {
-        if let Some(done) = requests.iter().position(|r| r.is_over()) {
-            return Some(done);
-        }
-        let needs: Vec<Need> = requests.iter().map(|r| r.need()).collect();
-        comm.shared().wait_until(&needs, || requests.iter().any(|r| r.is_complete()), None);
     }
 }

@@ -93,10 +93,22 @@ impl Comm {
         let dest = self.peer(operation, dest)?;
         let tag = Comm::tag(operation, tag)?;
         let args = SendArgs { context: self.context(), dest, tag, buf, mode, class: Class::Eager, cookie: 0 };
+        let bytes = buf.layout.bytes();
+        let kind = Kind::Send { tag, bytes };
         let mut state = self.shared().enter_open(operation)?;
+        // Most small messages are in the lane at once, and need no request. A larger one would not be over so soon.
+        if mode != Mode::Synchronous && bytes <= state.p2p.eager_max(Class::Eager) {
+            // SAFETY: - the buffer: promised by the caller for longer than the call.
+            let sent = unsafe { state.p2p.send_now(self.context(), dest, tag, &buf) };
+            if sent.map_err(|e| message_error(operation, e))? {
+                drop(state);
+                let status = Status { source: self.rank(), tag, bytes };
+                return Ok(RawRequest::over(self.clone(), operation, kind, status));
+            }
+        }
         // SAFETY: - the buffer: promised by the caller.
         let id = unsafe { state.p2p.isend(args) }.map_err(|e| message_error(operation, e))?;
-        self.request(state, operation, Kind::Send { tag, bytes: buf.layout.bytes() }, id)
+        self.request(state, operation, kind, id)
     }
 
     /// The request of what was just started. Leaves the engine.
@@ -251,6 +263,9 @@ impl Comm {
         let mut state = self.shared().enter_open("irecv")?;
         // SAFETY: - the buffer: promised by the caller.
         let id = unsafe { state.p2p.irecv(args) }.map_err(|e| message_error("irecv", e))?;
+        if state.p2p.owes_a_pass() && state.work_left() {
+            state.pass();
+        }
         self.request(state, "irecv", Kind::Receive { room: buf.layout.bytes() }, id)
     }
 

@@ -21,9 +21,7 @@ impl RawRequest {
         });
         let inside = &mut *state;
         inside.nbc.end_look(&mut inside.p2p, id);
-        // SAFETY: - as in `completion`.
-        let outcome = unsafe { self.completion.as_ref() }.outcome();
-        let Some(outcome) = outcome else { return };
+        let Some(outcome) = self.outcome() else { return };
         shared.engine.note_met();
         if !self.persistent && self.seen.is_none() {
             // Released in the same stay.
