@@ -21,9 +21,7 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use nix::errno::Errno;
-use nix::sys::socket::{
-    AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, UnixAddr,
-};
+use nix::sys::socket::{AddressFamily, ControlMessage, MsgFlags, SockFlag, SockType, UnixAddr};
 use tocsin_sync::atomic::Ordering;
 
 use crate::segment::layout::State;
@@ -31,6 +29,8 @@ use crate::segment::layout::State;
 /// Bytes that a pipe is asked to hold: several pieces, so that a sender that is interrupted for it puts more than one in. The kernel may leave it
 /// at less, for who has many.
 const PIPE_BYTES: libc::c_int = 512 << 10;
+/// A pipe that holds less than a piece is none: each few pages of a message would take an interrupt at either end.
+const LEAST_BYTES: libc::c_int = 64 << 10;
 /// Datagrams looked at in one go.
 const MAILS: u32 = 1024;
 /// Bytes of one: the secret, who sends, 0.
@@ -86,25 +86,20 @@ impl Mailbox {
     /// One datagram; `None`: it is not from a rank of this world, or has no pipe.
     fn receive(&self) -> Result<Option<(u32, Reader)>, Errno> {
         let mut mail = [0u8; MAIL];
-        let mut space = nix::cmsg_space!([RawFd; 1]);
-        let mut data = [io::IoSliceMut::new(&mut mail)];
-        let flags = MsgFlags::MSG_CMSG_CLOEXEC | MsgFlags::MSG_DONTWAIT;
-        let message = nix::sys::socket::recvmsg::<UnixAddr>(
-            self.socket.as_raw_fd(),
-            &mut data,
-            Some(&mut space),
-            flags,
-        )?;
-        let mut fds = Vec::new();
-        if let Ok(control) = message.cmsgs() {
-            for part in control {
-                if let ControlMessageOwned::ScmRights(raw) = part {
-                    // SAFETY: the kernel has just installed these descriptors for us.
-                    fds.extend(raw.into_iter().map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }));
-                }
-            }
-        }
-        let whole = message.bytes == MAIL;
+        let mut data = libc::iovec { iov_base: mail.as_mut_ptr().cast(), iov_len: MAIL };
+        // Words, so that it is aligned.
+        let mut space = [0u64; 4];
+        // SAFETY: zeros are a `msghdr`.
+        let mut message: libc::msghdr = unsafe { core::mem::zeroed() };
+        (message.msg_iov, message.msg_iovlen) = (&raw mut data, 1);
+        (message.msg_control, message.msg_controllen) = (space.as_mut_ptr().cast(), size_of_val(&space) as _);
+        let flags = libc::MSG_CMSG_CLOEXEC | libc::MSG_DONTWAIT;
+        // SAFETY: what the message points to is on this stack, writable and as long as it says.
+        let received =
+            Errno::result(unsafe { libc::recvmsg(self.socket.as_raw_fd(), &raw mut message, flags) })?;
+        // SAFETY: the kernel has just filled it in.
+        let mut fds = unsafe { descriptors(&message) };
+        let whole = usize::try_from(received) == Ok(MAIL);
         let (word, [.., from, zero]) = (|at: usize| word(&mail, at), [word(&mail, 4), word(&mail, 5)]);
         let secret = [0, 2].map(|at| u64::from(word(at)) | u64::from(word(at + 1)) << 32);
         if !whole || zero != 0 || secret != self.secret {
@@ -112,6 +107,29 @@ impl Mailbox {
         }
         Ok(fds.pop().and_then(|fd| Reader::of(&fd)).map(|reader| (from, reader)))
     }
+}
+
+/// All descriptors that came with a message: also with one that brought more than there was room for, whoever sent it.
+///
+/// # Safety
+/// `recvmsg` has filled the message in, and nobody has taken its descriptors yet.
+unsafe fn descriptors(message: &libc::msghdr) -> Vec<OwnedFd> {
+    let mut fds = Vec::new();
+    // SAFETY: - the parts lie where and end where the kernel says: the caller's promise;
+    //         - it has installed these descriptors for us.
+    unsafe {
+        let mut part = libc::CMSG_FIRSTHDR(message);
+        while let Some(head) = part.as_ref() {
+            if (head.cmsg_level, head.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
+                let bytes = (head.cmsg_len as usize).saturating_sub(libc::CMSG_LEN(0) as usize);
+                let first = libc::CMSG_DATA(part).cast::<RawFd>();
+                let each = (0..bytes / size_of::<RawFd>()).map(|n| first.wrapping_add(n).read_unaligned());
+                fds.extend(each.map(|fd| OwnedFd::from_raw_fd(fd)));
+            }
+            part = libc::CMSG_NXTHDR(message, part);
+        }
+    }
+    fds
 }
 
 fn word(mail: &[u8; MAIL], at: usize) -> u32 {
@@ -130,6 +148,13 @@ fn socket() -> io::Result<(OwnedFd, u64)> {
     let mut word = [0u8; size_of::<u64>()];
     word.iter_mut().zip(name).for_each(|(to, from)| *to = *from);
     Ok((socket, u64::from_le_bytes(word)))
+}
+
+/// The address of the socket of a name.
+fn address(name: u64) -> io::Result<UnixAddr> {
+    let name = name.to_le_bytes();
+    let len = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
+    Ok(UnixAddr::new_abstract(name.get(..len).unwrap_or(&name))?)
 }
 
 /// What became of an attempt to put pages into a pipe.
@@ -159,9 +184,7 @@ impl Lender {
         if name == 0 {
             return Ok(None);
         }
-        let name = name.to_le_bytes();
-        let len = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
-        let address = UnixAddr::new_abstract(name.get(..len).unwrap_or(&name))?;
+        let address = address(name)?;
         let (read_end, pipe) = pipe()?;
         let secret = theirs.mail_secret.each_ref().map(|word| word.load(Ordering::Relaxed).to_le_bytes());
         let mut mail = [0u8; MAIL];
@@ -217,9 +240,17 @@ fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     }
     // SAFETY: the kernel has just made these descriptors for us.
     let [read_end, pipe] = ends.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
-    // Refused to ordinary users who have many pages in pipes: it holds less then.
+    // Refused to ordinary users who have many pages in pipes: it holds less then, two pages in the end.
     // SAFETY: no pointers.
-    unsafe { libc::fcntl(pipe.as_raw_fd(), libc::F_SETPIPE_SZ, PIPE_BYTES) };
+    let bytes = unsafe {
+        libc::fcntl(pipe.as_raw_fd(), libc::F_SETPIPE_SZ, PIPE_BYTES);
+        libc::fcntl(pipe.as_raw_fd(), libc::F_GETPIPE_SZ)
+    };
+    if bytes < LEAST_BYTES {
+        return Err(io::Error::other(format!(
+            "it holds {bytes} bytes, for this user has too many: raise fs.pipe-user-pages-soft"
+        )));
+    }
     Ok((read_end, pipe))
 }
 
@@ -393,6 +424,30 @@ mod tests {
             state.mail_secret[1].fetch_add(1, Ordering::Relaxed);
         });
         assert!(got.is_empty());
+    }
+
+    /// However many there are: a rank has only so many descriptors.
+    #[test]
+    fn what_strangers_send_is_closed() {
+        for many in [1, 2, 3, 40] {
+            let theirs = state();
+            let mut mailbox = Mailbox::open(&theirs).unwrap();
+            let (read_end, pipe) = pipe().unwrap();
+            let fds = vec![pipe.as_raw_fd(); many];
+            let rights = [ControlMessage::ScmRights(&fds)];
+            let address = address(theirs.mail_name.load(Ordering::Relaxed)).unwrap();
+            let (stranger, _) = socket().unwrap();
+            let data = [io::IoSlice::new(&[0; MAIL])];
+            let flags = MsgFlags::empty();
+            nix::sys::socket::sendmsg(stranger.as_raw_fd(), &data, &rights, flags, Some(&address)).unwrap();
+            drop(pipe);
+            theirs.mails.store(1, Ordering::Relaxed);
+            mailbox.collect(&theirs, |_, _| panic!("it is a stranger's"));
+            let mut byte = 0u8;
+            // SAFETY: one byte is writable.
+            let n = unsafe { libc::read(read_end.as_raw_fd(), (&raw mut byte).cast(), 1) };
+            assert_eq!(n, 0, "somebody has kept an end to write to, of {many}");
+        }
     }
 
     #[test]
