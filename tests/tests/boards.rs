@@ -344,6 +344,33 @@ fn who_waits_for_one_that_is_done_by_messages_hears_of_it() {
     }
 }
 
+/// A root that waits for nobody may be ahead of the others by more collectives than parts have numbers for.
+#[test]
+fn who_is_far_ahead_does_not_disagree() {
+    const AHEAD: u64 = 40_000;
+    for backend in ["signal", "poll"] {
+        ranks(backend, 2, |comm| {
+            let dup = comm.dup()?;
+            let by_messages = dup.with_algorithm("binomial");
+            if comm.rank() == 0 {
+                for n in 0..AHEAD {
+                    by_messages.ibcast(vec![n], 0)?.wait()?;
+                }
+                let barrier = dup.ibarrier()?;
+                comm.send(&[1u8], 1, 0)?;
+                barrier.wait()?;
+            } else {
+                comm.recv(&mut [0u8], 0, 0)?;
+                for n in 0..AHEAD {
+                    assert_eq!(by_messages.ibcast(vec![0], 0)?.wait()?, [n]);
+                }
+                dup.ibarrier()?.wait()?;
+            }
+            Ok(())
+        });
+    }
+}
+
 /// A world has few boards, but no communicator goes without that has members in common with few others at the time.
 #[test]
 fn a_thousand_communicators_each_have_a_board() {

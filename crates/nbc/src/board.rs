@@ -74,14 +74,17 @@ pub struct Call {
     pub(crate) about: u64,
 }
 
-/// Which of the communicator's collectives a part is about, as far as it says: the last bits of its sequence number.
-pub(crate) fn number_of(about: u64) -> u16 {
-    (about >> NUMBER) as u16
+/// Which of the communicator's collectives a part is about: its sequence number, whole, because a root that waits for nobody may be ahead
+/// of the others by any number of those that go by messages.
+pub(crate) fn number_of(about: u64) -> u32 {
+    (about >> NUMBER) as u32
 }
 
-/// Where that stands: above the root, of which there are few.
-const NUMBER: u32 = 40;
-const _: () = assert!(MEMBERS <= 256);
+/// Where that stands, and the root: above the size.
+const NUMBER: u32 = 24;
+const ROOT: u32 = 16;
+const SIZE: u64 = (1 << ROOT) - 1;
+const _: () = assert!(ROOM < 1 << ROOT && MEMBERS <= 1 << (NUMBER - ROOT));
 
 // SAFETY: - the raw pointers go to the user's buffers, which whoever posts promises to keep alive and untouched whichever
 //           thread of the rank does the rest.
@@ -132,7 +135,7 @@ impl Call {
             Use::Bcast { root } | Use::Reduce { root: Some(root), .. } => root,
             _ => 0,
         };
-        let about = (operation as u64) << 56 | u64::from(root) << 32 | size as u64 & 0xffff_ffff;
+        let about = (operation as u64) << 56 | u64::from(root) << ROOT | size as u64 & SIZE;
         let (from, to) = (std::ptr::null(), std::ptr::null_mut());
         let algorithm = table::number_on_board(operation);
         Call { board: 0, algorithm, then, from, bytes: 0, to, about }
@@ -141,7 +144,7 @@ impl Call {
     /// The same, as the collective of a sequence number.
     #[inline]
     pub(crate) fn numbered(&self, sequence: u32) -> Call {
-        let about = self.about & !(0xffff << NUMBER) | u64::from(sequence as u16) << NUMBER;
+        let about = self.about & !(u64::from(u32::MAX) << NUMBER) | u64::from(sequence) << NUMBER;
         Call { about, ..*self }
     }
 
@@ -201,7 +204,7 @@ impl Call {
 
     /// What all ranks say that the size is.
     fn size(&self) -> usize {
-        (self.about & 0xffff_ffff) as usize
+        (self.about & SIZE) as usize
     }
 
     /// Makes the result of the parts, which are there.

@@ -50,17 +50,17 @@ impl Seat {
     /// A member whose next part is about something that this rank has begun, by messages then. Nobody where something is lined up: that
     /// is posted first, lest nobody else hears what it was.
     fn odd_one(&self) -> Option<usize> {
-        let begun = self.begun.filter(|_| self.unposted == NONE)? as u16;
+        let begun = self.begun.filter(|_| self.unposted == NONE)?;
         let me = self.board.me();
         // Numbers wrap.
-        let is_odd = |about| number_of(about).wrapping_sub(begun) as i16 <= 0;
+        let is_odd = |about| number_of(about).wrapping_sub(begun) as i32 <= 0;
         let mut others = (0..self.board.members()).filter(|member| *member != me);
         others.find(|member| self.board.next_part(*member).is_some_and(is_odd))
     }
 
     /// A member that has posted a part of the collective of this number where this rank has not.
     #[cold]
-    fn does(&self, number: u16) -> Option<usize> {
+    fn does(&self, number: u32) -> Option<usize> {
         let posted = self.board.posted();
         let is_here = |member, at| match self.board.part(member, at) {
             Part::Here { about } => number_of(about) == number,
@@ -150,7 +150,7 @@ impl Nbc {
             if active.stage != Stage::Running || !beside {
                 continue;
             }
-            if let Some(member) = seat.does(active.sequence as u16) {
+            if let Some(member) = seat.does(active.sequence) {
                 let source = seat.group().world_rank(member as u32).unwrap_or(u32::MAX);
                 let outcome = Outcome { code: Code::Protocol, source, ..Outcome::default() };
                 self.fail(messages, id, outcome);
