@@ -531,10 +531,14 @@ impl Drop for RawRequest {
         // In a user operator the engine cannot be entered: the slot is free again when the rank leaves.
         let unreachable = crate::operator::InsideOperator::is_here();
         let freed = self.seen.is_some() && !self.persistent;
-        if freed || unreachable || self.meaning.comm.shared().is_closed() {
+        if freed || self.meaning.comm.shared().is_closed() {
             return;
         }
+        // Also where it cannot be given up: messages for it are still to come.
         self.meaning.comm.set_goes_on();
+        if unreachable {
+            return;
+        }
         let mut guard = self.meaning.comm.shared().enter();
         let state = &mut *guard;
         match self.meaning.kind {

@@ -61,6 +61,20 @@ mod tests {
 
     #[test]
     fn what_was_given_up_goes_on_in_a_dropped_communicator() {
+        goes_on(|dropped| dropped());
+    }
+
+    /// Where the engine is not told that it is given up.
+    #[test]
+    fn what_was_dropped_in_a_user_operator_goes_on() {
+        goes_on(|dropped| {
+            let _inside = crate::InsideOperator::enter();
+            dropped();
+        });
+    }
+
+    /// `drops` runs what drops a request and its communicator.
+    fn goes_on(drops: impl Fn(&mut dyn FnMut()) + Sync) {
         const COUNT: usize = 8 << 10;
         let mut config = Config::default();
         config.set("TOCSIN_BACKEND", "poll").unwrap();
@@ -74,8 +88,8 @@ mod tests {
                 unsafe { dup.iallreduce_raw(None, to, COUNT, DataType::U64, Op::Sum, algorithm).unwrap() }
             };
             if first {
-                drop(post(&mut sum));
-                drop(dup);
+                let mut both = Some((post(&mut sum), dup));
+                drops(&mut || drop(both.take()));
                 // Tells the engine what was dropped, if nobody has.
                 comm.shared().forget_dropped(&mut comm.shared().enter());
                 assert_eq!(comm.shared().dropped.lock().unwrap().len(), 1);
