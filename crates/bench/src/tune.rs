@@ -90,6 +90,8 @@ pub(crate) fn run(args: &Tune) -> Result<(), Error> {
         )));
     }
     let anew = rows.len() + choices.len();
+    // Measuring takes minutes, in which another run may have added its own.
+    let before = output::before(&args.output).ok().flatten().or(before);
     let table = match &before {
         Some(before) => before.renewed(rows, choices),
         None => Table::new(rows, choices),
