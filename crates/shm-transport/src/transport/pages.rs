@@ -15,7 +15,8 @@
 //! Both calls go past libc's functions of their names, which are cancellation points: a handler may run where the program can be cancelled.
 //!
 //! Nothing here waits: both ends are non-blocking, the receiver's by an open file of its own, so that no sender can make it otherwise. A lock of
-//! the kernel's on the pipe is held by who puts or reads for as long as that takes.
+//! the kernel's on the pipe is held by who puts or reads for as long as that takes: for a piece, and what its buffer's pages have to be fetched from.
+//! So a sender may wait for as long as a receiver's faults take, as who copies by the kernel may for those of the other's buffer.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -113,6 +114,7 @@ impl Mailbox {
 ///
 /// # Safety
 /// `recvmsg` has filled the message in, and nobody has taken its descriptors yet.
+#[allow(clippy::unnecessary_cast)] // lengths are of another type in other C libraries
 unsafe fn descriptors(message: &libc::msghdr) -> Vec<OwnedFd> {
     let mut fds = Vec::new();
     // SAFETY: - the parts lie where and end where the kernel says: the caller's promise;
