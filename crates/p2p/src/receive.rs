@@ -232,7 +232,7 @@ impl<T: Transport> P2p<T> {
     /// A receive, in no table any more, has its message; the payload of an eager one is in the buffer. Answers the
     /// sender if it waits for that.
     pub(crate) fn matched(&mut self, id: Id, envelope: &Envelope) {
-        let [shortest, _] = self.eager_max;
+        let [too_short, _] = self.eager_max;
         let Some(request) = self.requests.get_mut(id) else { return };
         request.peer = envelope.source;
         request.tag = envelope.tag;
@@ -241,7 +241,7 @@ impl<T: Transport> P2p<T> {
         request.remote = envelope.remote;
         request.state = State::RecvOwes;
         match envelope.arrival {
-            Arrival::Eager if request.layout.bytes() <= shortest => {
+            Arrival::Eager if request.layout.bytes() <= too_short => {
                 let outcome = Self::received(request);
                 return self.finish_short(id, outcome);
             }
