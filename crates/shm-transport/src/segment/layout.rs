@@ -90,6 +90,26 @@ pub(crate) struct State {
     pub mail_secret: [AtomicU64; 2],
 }
 
+#[cfg(test)]
+impl State {
+    /// That of a rank that runs, and has said nothing else.
+    pub(crate) fn running() -> State {
+        State {
+            life: AtomicU32::new(1),
+            taken: AtomicU32::new(1),
+            node: AtomicU32::new(0),
+            process: AtomicU32::new(0),
+            probe_value: AtomicU64::new(0),
+            probe_address: AtomicU64::new(0),
+            committed: AtomicU32::new(0),
+            mails: AtomicU32::new(0),
+            heap: AtomicU64::new(0),
+            mail_name: AtomicU64::new(0),
+            mail_secret: [AtomicU64::new(0), AtomicU64::new(0)],
+        }
+    }
+}
+
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub(crate) struct BoardMarks(pub [Mark; MEMBERS]);

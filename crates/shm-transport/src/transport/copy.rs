@@ -173,27 +173,10 @@ pub fn cma_refusal() -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tocsin_sync::atomic::AtomicU32;
-
-    fn state() -> State {
-        State {
-            life: AtomicU32::new(1),
-            taken: AtomicU32::new(1),
-            node: AtomicU32::new(0),
-            process: AtomicU32::new(0),
-            probe_value: AtomicU64::new(0),
-            probe_address: AtomicU64::new(0),
-            committed: AtomicU32::new(0),
-            mails: AtomicU32::new(0),
-            heap: AtomicU64::new(0),
-            mail_name: AtomicU64::new(0),
-            mail_secret: [AtomicU64::new(0), AtomicU64::new(0)],
-        }
-    }
 
     #[test]
     fn tries_before_it_copies() {
-        let peer = state();
+        let peer = State::running();
         let mut kernel = Kernel::new();
         assert!(!kernel.is_open(&peer));
         assert_eq!(kernel, Kernel::Unknown, "a peer that has not joined is asked again");
@@ -215,7 +198,7 @@ mod tests {
     fn a_lie_is_no_way() {
         for (process, value, address) in [(0, 0, 0), (u32::MAX, 0, 0), (1 << 30, 0, 0), (0, 1, 0), (0, 0, 8)]
         {
-            let peer = state();
+            let peer = State::running();
             publish(&peer);
             if process != 0 {
                 peer.process.store(process, Ordering::Relaxed);

@@ -349,27 +349,10 @@ pub fn vmsplice_refusal() -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tocsin_sync::atomic::{AtomicU32, AtomicU64};
-
-    fn state() -> State {
-        State {
-            life: AtomicU32::new(1),
-            taken: AtomicU32::new(1),
-            node: AtomicU32::new(0),
-            process: AtomicU32::new(0),
-            probe_value: AtomicU64::new(0),
-            probe_address: AtomicU64::new(0),
-            committed: AtomicU32::new(0),
-            mails: AtomicU32::new(0),
-            heap: AtomicU64::new(0),
-            mail_name: AtomicU64::new(0),
-            mail_secret: [AtomicU64::new(0), AtomicU64::new(0)],
-        }
-    }
 
     /// Two ranks' mailboxes, and what the second has been sent by the first.
     fn sent(change: impl Fn(&State)) -> (Lender, Vec<(u32, Reader)>) {
-        let (mine, theirs) = (state(), state());
+        let (mine, theirs) = (State::running(), State::running());
         let first = Mailbox::open(&mine).unwrap();
         assert!(Lender::new(&first, 3, &theirs).unwrap().is_none(), "who has not joined is asked again");
         let mut second = Mailbox::open(&theirs).unwrap();
@@ -432,7 +415,7 @@ mod tests {
     #[test]
     fn what_strangers_send_is_closed() {
         for many in [1, 2, 3, 40] {
-            let theirs = state();
+            let theirs = State::running();
             let mut mailbox = Mailbox::open(&theirs).unwrap();
             let (read_end, pipe) = pipe().unwrap();
             let fds = vec![pipe.as_raw_fd(); many];
