@@ -27,8 +27,8 @@ use tocsin_sync::atomic::Ordering;
 use tocsin_sync::clock::now_ns;
 use tocsin_sync::thread;
 
-/// Looks at the lanes per visit of a waiter, which holds the token meanwhile: some 100 ns.
-const LOOKS: u32 = if cfg!(loom) { 1 } else { 16 };
+/// Looks at the lanes per visit of a waiter that has its core to itself, who holds the token meanwhile: some 100 ns; 500 after a switch.
+pub(super) const LOOKS: u32 = if cfg!(loom) { 1 } else { 16 };
 
 /// How often a post that looks finds something before it leaves.
 const MEETINGS: u32 = 8;
@@ -180,7 +180,7 @@ impl<W: Work> Engine<W> {
             polling.begin();
         } else {
             // The attention word is not touched by what is over after one pass.
-            if self.visit(context, false) == Some(Pass::More) {
+            if self.visit(context, false, self.looks(context, false)) == Some(Pass::More) {
                 self.come_back(USER_CONTINUE_NS);
             }
             if done() {
@@ -216,7 +216,7 @@ impl<W: Work> Engine<W> {
         let (mut spin, mut most) = self.patience(context, idle_since);
         let (mut found, mut yielded) = (None, false);
         loop {
-            found = self.visit(context, found == Some(Pass::More));
+            found = self.visit(context, found == Some(Pass::More), self.looks(context, yielded));
             // Somebody else inside may have been there only to post something.
             polling.more = found.map_or(polling.more, |pass| pass == Pass::More);
             if done() {
@@ -321,15 +321,21 @@ impl<W: Work> Engine<W> {
         }
     }
 
-    /// Some looks, and a pass if there is something, if nobody is inside; without a request if somebody is: for who
+    /// How often a visit looks. Once where others wait for this core, which has just come back or is about to be given away.
+    #[inline]
+    fn looks(&self, context: Context, yielded: bool) -> u32 {
+        if context == Context::User && (yielded || !self.should_look()) { 1 } else { LOOKS }
+    }
+
+    /// So many looks, and a pass if there is something, if nobody is inside; without a request if somebody is: for who
     /// will look again anyway. With `more`, a pass at once.
     #[inline]
-    pub(super) fn visit(&self, context: Context, more: bool) -> Option<Pass> {
+    pub(super) fn visit(&self, context: Context, more: bool, looks: u32) -> Option<Pass> {
         if self.token.is_busy() || !self.token.try_lock() {
             return None;
         }
         let something = more
-            || (0..LOOKS).any(|_| {
+            || (0..looks).any(|_| {
                 // SAFETY: the token is ours; the reference ends before `inside`.
                 let work = unsafe { &*self.work.get() };
                 work.work_left() || work.has_coming() || self.token.is_requested()
