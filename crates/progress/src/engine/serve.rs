@@ -1,6 +1,6 @@
 //! What progress threads that share a core do with an engine: one look at a time.
 
-use super::{Engine, wait::LOOKS};
+use super::Engine;
 use crate::budget::{Budget, Context, Pass, Work};
 use crate::schedule::crew::Member;
 use crate::stats;
@@ -12,7 +12,7 @@ impl<W: Work> Engine<W> {
     /// A turn: some looks, and a pass if there is something. Not for handlers.
     pub(crate) fn turn(&self, more: bool) -> Option<Pass> {
         stats::add(&self.stats.turns, 1);
-        self.visit(Context::ProgressThread, more, LOOKS)
+        self.visit(Context::ProgressThread, more, 1)
     }
 
     /// Sleeps until somebody rings or wakes the rank's sleepers; unless there is something already, which has its pass, or `done()`

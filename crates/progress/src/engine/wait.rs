@@ -28,7 +28,7 @@ use tocsin_sync::clock::now_ns;
 use tocsin_sync::thread;
 
 /// Looks at the lanes per visit of a waiter that has its core to itself, who holds the token meanwhile: some 100 ns; 500 after a switch.
-pub(super) const LOOKS: u32 = if cfg!(loom) { 1 } else { 16 };
+const LOOKS: u32 = if cfg!(loom) { 1 } else { 16 };
 
 /// How often a post that looks finds something before it leaves.
 const MEETINGS: u32 = 8;

@@ -61,14 +61,17 @@ impl<M: Member> Crew<M> {
 
     /// Another member, whose thread calls [`work`](Self::work) next. Not for handlers.
     pub fn join(&self, member: Arc<M>) {
-        self.members.lock().unwrap_or_else(PoisonError::into_inner).push(member);
+        let mut members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
+        // A world's ranks in their order, as their descriptors lie: in that, or the reverse, most chains go.
+        let behind = members.partition_point(|other| place(&**other) < place(&*member));
+        members.insert(behind, member);
     }
 
     /// A member's thread ends. Not for handlers.
     pub fn leave(&self, member: &Arc<M>) {
         let mut members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
         let at = members.iter().position(|other| Arc::ptr_eq(other, member));
-        let left = at.map(|at| members.swap_remove(at));
+        let left = at.map(|at| members.remove(at));
         drop(members);
         // Outside the lock: it may be the last owner.
         drop(left);
@@ -88,18 +91,25 @@ impl<M: Member> Crew<M> {
     /// [`work`](Self::work) with variation points.
     #[doc(hidden)]
     pub fn work_as<V: Variant>(&self, me: &M, stop: impl Fn() -> bool, scheduled: impl Fn()) {
+        let mut found = true;
         while !stop() {
+            // Woken for these: whoever has queued them has served the crew. What came for this rank besides, it finds before it sleeps.
+            let called = me.has_callbacks();
             me.run_callbacks();
-            if self.serve::<V>(me) {
+            if (found || !called) && self.serve::<V>(me) {
                 scheduled();
+                found = true;
                 continue;
             }
+            found = false;
             me.own().attend(None, || {
                 // SYNC POINT: Relaxed, after the sleeper's fence: see the module.
-                stop()
-                    || me.has_callbacks()
-                    || !self.serving.load(Ordering::Relaxed)
-                        && matches!(me.look(), Some(Pass::Worked | Pass::More))
+                if stop() || me.has_callbacks() {
+                    return true;
+                }
+                found = !self.serving.load(Ordering::Relaxed)
+                    && matches!(me.look(), Some(Pass::Worked | Pass::More));
+                found
             });
             scheduled();
         }
@@ -118,9 +128,11 @@ impl<M: Member> Crew<M> {
         fence(Ordering::SeqCst);
         let (mut idle, mut passes) = (0, 0);
         let mut left = vec![false; crew.len()];
-        // One look at a member after the other: behind one for which there was something comes the next in a chain.
+        // One look at a member after the other, to and fro: beside one for which there was something comes the next in a chain.
+        let mut order: Vec<usize> = (0..crew.len()).collect();
         while idle < crew.len() && passes < PASSES {
-            for (member, left) in crew.iter().zip(&mut left) {
+            for at in &order {
+                let (Some(member), Some(left)) = (crew.get(*at), left.get_mut(*at)) else { continue };
                 match member.visit(*left) {
                     Some(found @ (Pass::Worked | Pass::More)) => {
                         *left = found == Pass::More;
@@ -133,6 +145,7 @@ impl<M: Member> Crew<M> {
                     }
                 }
             }
+            order.reverse();
         }
         server.end_poll();
         let mut again = false;
@@ -149,6 +162,11 @@ impl<M: Member> Crew<M> {
         }
         again
     }
+}
+
+/// Where a member's descriptor lies.
+fn place<M: Member>(member: &M) -> usize {
+    core::ptr::from_ref(member.own().descriptor()).addr()
 }
 
 /// Serving, ended at the latest when this is dropped: a pass may panic.
