@@ -80,6 +80,8 @@ struct List {
     chore: OnceLock<Chore>,
     /// Somebody asked for the chore.
     chore_due: AtomicBool,
+    /// See [`Callbacks::set_look`].
+    look: OnceLock<Chore>,
 }
 
 impl List {
@@ -125,6 +127,22 @@ impl List {
             self.running.swap(false, Ordering::AcqRel);
         }
         ran
+    }
+}
+
+impl List {
+    /// Looks for more as long as that brings callbacks. The callback thread's.
+    fn look_on(&self) {
+        let Some(look) = self.look.get() else { return };
+        let count = || self.count.load(Ordering::Relaxed);
+        let mut before = count();
+        while !self.stop.load(Ordering::Relaxed) {
+            look();
+            self.run();
+            if count() == core::mem::replace(&mut before, count()) {
+                break;
+            }
+        }
     }
 }
 
@@ -174,6 +192,7 @@ impl Callbacks {
                 count: AtomicU64::new(0),
                 chore: OnceLock::new(),
                 chore_due: AtomicBool::new(false),
+                look: OnceLock::new(),
             }),
             with_thread,
             thread: Mutex::new(None),
@@ -279,6 +298,14 @@ impl Callbacks {
         drop(self.list.chore.set(chore));
     }
 
+    /// Says how the callback thread looks for more when it has run callbacks, and runs those of what it finds: what completes often is then
+    /// completed by it, and not by one interrupt after the other. It goes on as long as there are callbacks, and then sleeps. The
+    /// first call counts.
+    pub fn set_look(&self, look: Chore) {
+        // A second one is dropped, as above.
+        drop(self.list.look.set(look));
+    }
+
     /// Has the callback thread do its chore soon, if there is a callback thread. One load, or a load, a store, one
     /// `xadd` and one futex call. Handlers may call it.
     #[inline]
@@ -340,7 +367,9 @@ fn serve(list: &List) {
         // SYNC POINT: the wake count is read before the list, and the futex compares it: a push and its wake
         // between our look and our sleep make the sleep return at once.
         let seen = list.wake.load(Ordering::Acquire);
-        list.run();
+        if list.run() > 0 {
+            list.look_on();
+        }
         // SYNC POINT: Acquire pairs with `ask_chore`.
         if list.chore_due.swap(false, Ordering::AcqRel)
             && let Some(chore) = list.chore.get()

@@ -162,10 +162,10 @@ fn while_busy<W: Work>(turns: &Arc<Turns>, bell: &Arc<Condvar>, engine: &Engine<
 }
 
 /// "Somebody looks", withdrawn at the latest when a panic in the work ends the thread.
-struct Polling<'a>(&'a Own);
+pub(crate) struct Polling<'a>(&'a Own);
 
 impl Polling<'_> {
-    fn begin(own: &Own) -> Polling<'_> {
+    pub(crate) fn begin(own: &Own) -> Polling<'_> {
         own.begin_poll();
         Polling(own)
     }

@@ -182,6 +182,14 @@ fn try_join(place: Place, config: &Config) -> Result<(Arc<Rank>, Bound), Error> 
     let shared = Arc::new(shared);
     // Weak: what waits for a rank to be dropped must not keep it.
     let rank = Arc::downgrade(&shared);
+    shared.engine.callbacks().set_look(Box::new({
+        let rank = rank.clone();
+        move || {
+            if let Some(rank) = rank.upgrade() {
+                rank.engine.look_in_passing();
+            }
+        }
+    }));
     shared.engine.callbacks().set_chore(Box::new(move || {
         if let Some(rank) = rank.upgrade() {
             rank.make_room_for_wanted();

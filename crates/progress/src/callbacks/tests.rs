@@ -47,6 +47,38 @@ fn thread_runs_them() {
     assert_eq!(rx.recv_timeout(Duration::from_secs(10)), Ok(Code::Cancelled));
 }
 
+/// Nobody wakes the thread for what it finds itself, and it stops looking when that brings nothing.
+#[test]
+fn thread_looks_on_as_long_as_that_brings_callbacks() {
+    let callbacks = Callbacks::new(true);
+    let completions: Arc<[Completion]> = (0..4).map(|_| Completion::new()).collect();
+    let (tx, rx) = mpsc::channel();
+    for completion in &completions[..3] {
+        let tx = tx.clone();
+        callbacks.set(completion, Box::new(move |o| tx.send(o.bytes).unwrap())).unwrap();
+    }
+    let (looks, looked) = mpsc::channel();
+    let next = AtomicU64::new(1);
+    callbacks.set_look(Box::new({
+        let completions = completions.clone();
+        move || {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            // The last one has no callback.
+            completions[at as usize].finish(outcome(at));
+            looks.send(at).unwrap();
+        }
+    }));
+    completions[0].finish(outcome(0));
+    callbacks.notify();
+    let ran: Vec<_> = (0..3).map(|_| rx.recv_timeout(Duration::from_secs(10)).unwrap()).collect();
+    assert_eq!(ran, [0, 1, 2]);
+    let last = (0..3).map(|_| looked.recv_timeout(Duration::from_secs(10)).unwrap()).last();
+    assert_eq!(last, Some(3));
+    // Ends the thread.
+    drop(callbacks);
+    assert!(looked.try_recv().is_err());
+}
+
 #[test]
 fn withdrawn_and_replaced() {
     let callbacks = Callbacks::new(false);

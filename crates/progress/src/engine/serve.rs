@@ -1,12 +1,16 @@
-//! What progress threads that share a core do with an engine: one look at a time.
+//! What progress threads that share a core do with an engine, and the callback thread: one look at a time.
 
-use super::Engine;
+use super::{Engine, USER_CONTINUE_NS};
 use crate::budget::{Budget, Context, Pass, Work};
+use crate::progress_thread::Polling;
 use crate::schedule::crew::Member;
 use crate::stats;
 use core::time::Duration;
 use tocsin_doorbell::Own;
 use tocsin_sync::atomic::Ordering;
+
+/// How often who looks in passing finds something before it leaves.
+const IN_PASSING: u32 = 8;
 
 impl<W: Work> Engine<W> {
     /// A turn: some looks, and a pass if there is something. Not for handlers.
@@ -43,6 +47,24 @@ impl<W: Work> Engine<W> {
         // SAFETY: the token is ours.
         unsafe { self.inside(Context::ProgressThread, false, false, Budget::of(Context::ProgressThread)) };
         Some(has)
+    }
+
+    /// A look by a thread that waits for nothing, and some more as long as they find something. Nobody rings the rank meanwhile, so
+    /// callbacks stay queued: they may last. User threads only.
+    pub fn look_in_passing(&self) {
+        let polling = Polling::begin(self.own());
+        let mut found = None;
+        for _ in 0..IN_PASSING {
+            found = self.glance(found == Some(Pass::More));
+            if !matches!(found, Some(Pass::Worked | Pass::More)) {
+                break;
+            }
+        }
+        drop(polling);
+        // What was published while this thread was seen polling was not announced to anybody.
+        if Member::look(self) == Some(Pass::More) {
+            self.come_back(USER_CONTINUE_NS);
+        }
     }
 
     /// [`visit`](Self::visit) by who looks at other engines, too: one look, and callbacks stay queued.
