@@ -21,6 +21,12 @@ const PASSES: u32 = 8;
 const DEFERRED_RING: u32 = 1;
 const DEFERRED_TIMER: u32 = 2;
 
+/// The signal that interrupts the calling thread; `None` on one that is not interruptible. Handler-safe.
+pub fn signal_here() -> Option<i32> {
+    let signal = Block::of_this_thread()?.signal.load(Ordering::Relaxed);
+    (signal != 0).then_some(signal)
+}
+
 /// The state of one interruptible thread. Everything but `serial` and `timer` is used by that thread and its
 /// handlers alone, hence plain loads and stores, Relaxed.
 pub(crate) struct Block {
@@ -28,6 +34,8 @@ pub(crate) struct Block {
     serial: AtomicU64,
     /// The kernel's timer id; -1: none.
     timer: AtomicI32,
+    /// The number of the signal that rings it. 0: none yet.
+    signal: AtomicI32,
     pub(crate) descriptor: AtomicPtr<Descriptor>,
     /// A [`Run`], as a number.
     run: AtomicUsize,
@@ -57,6 +65,7 @@ impl Block {
             Box::leak(Box::new(Block {
                 serial: AtomicU64::new(0),
                 timer: AtomicI32::new(-1),
+                signal: AtomicI32::new(0),
                 descriptor: AtomicPtr::new(core::ptr::null_mut()),
                 run: AtomicUsize::new(0),
                 context: AtomicPtr::new(core::ptr::null_mut()),
@@ -74,6 +83,7 @@ impl Block {
         block.masked.store(0, Ordering::Relaxed);
         block.deferred.store(0, Ordering::Relaxed);
         block.timer.store(-1, Ordering::Relaxed);
+        block.signal.store(0, Ordering::Relaxed);
         let count = NEXT_SERIAL.fetch_add(1, Ordering::Relaxed) & SERIAL_BITS;
         // SYNC POINT: Release: who reads the serial (another thread's `Control`) reads what is above.
         block.serial.store(SERIAL_MAGIC | count, Ordering::Release);
@@ -96,6 +106,10 @@ impl Block {
 
     pub(crate) fn timer(&self) -> i32 {
         self.timer.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_signal(&self, signal: i32) {
+        self.signal.store(signal, Ordering::Relaxed);
     }
 
     pub(crate) fn control(&'static self) -> Control {

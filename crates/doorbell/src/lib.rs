@@ -52,7 +52,7 @@ mod uintr;
 
 pub use attention::Attention;
 pub use backend::{Cause, Config, Control, Receiver, Run};
-pub use block::Masked;
+pub use block::{Masked, signal_here};
 pub use descriptor::{Descriptor, Mark};
 pub use error::Error;
 pub use kind::{BackendKind, RingOutcome, UnknownBackend, Urgency};

@@ -68,6 +68,7 @@ impl Backend for Signal {
         let signal =
             u32::try_from(place.signal).ok().and_then(permitted).ok_or(Error::BadSignal(place.signal))?;
         let block = Block::take(place.descriptor, place.run, place.context);
+        block.set_signal(signal);
         // Filled step by step, so that a failure half-way gives back what was done.
         let mut it = Signal {
             block,
