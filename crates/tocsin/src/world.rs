@@ -118,10 +118,11 @@ impl World {
         self.raw.stats()
     }
 
-    /// Finishes what is pending, dropped requests included, then leaves the world. Does not wait for dead ranks.
+    /// Finishes what is pending, dropped requests included, then leaves the world. Does not wait for dead ranks; waits until a
+    /// large message that was sent is received, or its receiver gone.
     ///
     /// # Errors
-    /// The first failure while draining.
+    /// [`Error::Aborted`]; [`Error::InvalidArgument`] in a child of `fork`, whose parent's world goes on.
     pub fn finalize(self) -> Result<(), Error> {
         self.raw.finalize()
     }

@@ -180,7 +180,9 @@ impl Comm {
 
     /// Makes one pass of progress: what the backend `poll` needs in long computations.
     pub fn progress(&self) {
-        self.shared().engine.poke(Context::User);
+        if !tocsin_doorbell::fork::disowned() {
+            self.shared().engine.poke(Context::User);
+        }
     }
 
     /// Every pending and later operation on it fails with [`Error::Revoked`], here and on all its ranks.

@@ -87,7 +87,7 @@ fn forget_pending(signal: i32) {
 mod tests {
     use super::*;
     use crate::{Config, threads};
-    use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+    use tocsin_sync::atomic::real::{AtomicBool, AtomicI32, Ordering};
 
     /// What the kernel says of a thread of this process under a name.
     fn status(tid: i32, name: &str) -> String {

@@ -198,6 +198,17 @@ fn try_join(place: Place, config: &Config) -> Result<(Arc<Rank>, Bound), Error> 
     Ok((shared, Bound { progress_thread, receiver, recording }))
 }
 
+/// Why a child of fork() may not use the rank.
+pub(crate) fn of_a_fork(operation: &'static str) -> Error {
+    let what = "this process is a fork of a rank, and a rank's traffic is its own: use it in the parent";
+    Error::InvalidArgument { operation, what: what.into() }
+}
+
+/// In a child of fork(): the thread that progresses is not here to be joined, and the rest is nobody's.
+fn leave_to_the_parent(bound: Bound) {
+    std::mem::forget(bound);
+}
+
 fn doorbell_error(backend: BackendKind, error: &tocsin_doorbell::Error) -> Error {
     Error::BackendUnusable { backend: backend.to_string(), reason: error.to_string() }
 }
@@ -225,9 +236,7 @@ impl Rank {
             return Err(Error::InHandler { operation });
         }
         if tocsin_doorbell::fork::disowned() {
-            let what =
-                "this process is a fork of a rank, and a rank's traffic is its own: use it in the parent";
-            return Err(Error::InvalidArgument { operation, what: what.into() });
+            return Err(of_a_fork(operation));
         }
         self.still_open(operation)
     }
@@ -279,10 +288,10 @@ impl Rank {
         self.still_open(operation).ok().map(|()| state)
     }
 
-    /// Whether the rank has left: then no request will move again.
+    /// Whether the rank has left, or is another process's, whose child of fork() this is: then no request will move again.
     pub(crate) fn is_closed(&self) -> bool {
         // SYNC POINT: Acquire pairs with the Release of `close`: who sees it sees the last copy into its buffer.
-        self.closed.load(Ordering::Acquire)
+        self.closed.load(Ordering::Acquire) || tocsin_doorbell::fork::disowned()
     }
 
     /// After an abort nothing moves any more and every request is over. Whether that is so.
@@ -365,6 +374,10 @@ impl Rank {
 
     /// Leaves the world in good order: what was sent is delivered or its receiver gone.
     pub(crate) fn finalize(&self, bound: Bound) -> Result<(), Error> {
+        if tocsin_doorbell::fork::disowned() {
+            leave_to_the_parent(bound);
+            return Err(of_a_fork("finalize"));
+        }
         self.closing.store(true, Ordering::Release);
         self.enter().p2p.drop_unexpected();
         let aborted = || self.segment.aborted();
@@ -380,6 +393,9 @@ impl Rank {
 
     /// Leaves the world as a dead rank.
     pub(crate) fn die(&self, bound: Bound) {
+        if tocsin_doorbell::fork::disowned() {
+            return leave_to_the_parent(bound);
+        }
         self.closing.store(true, Ordering::Release);
         self.close(Life::Dead, bound);
     }

@@ -53,6 +53,9 @@ impl Meaning {
     /// What ends a request whose rank has left the world.
     fn over(&self) -> Error {
         let operation = self.operation;
+        if tocsin_doorbell::fork::disowned() {
+            return crate::rank::of_a_fork(operation);
+        }
         match self.comm.shared().segment.aborted() {
             Some(code) => Error::Aborted { operation, code },
             None => Error::Finalized { operation },

@@ -84,7 +84,7 @@ impl World {
     /// have to take is given up.
     ///
     /// # Errors
-    /// [`Error::Aborted`].
+    /// [`Error::Aborted`]; [`Error::InvalidArgument`] in a child of `fork`, whose parent's world goes on.
     pub fn finalize(mut self) -> Result<(), Error> {
         match self.bound.take() {
             Some(bound) => self.rank.finalize(bound),
@@ -106,6 +106,64 @@ impl Drop for World {
         } else {
             // An abort is reported by who called it.
             let _aborted = self.rank.finalize(bound);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+    use tocsin_shm_transport::Life;
+
+    /// Whether `holds` does in a child of fork().
+    fn in_a_child(holds: impl FnOnce() -> bool) -> bool {
+        // SAFETY: - no pointers
+        //         - other tests' threads are not in the child: what it runs takes no lock of theirs but the allocator's,
+        //           which the C library has free in a child.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let held = catch_unwind(AssertUnwindSafe(holds)).unwrap_or(false);
+            // SAFETY: - no pointers.
+            unsafe { libc::_exit(i32::from(!held)) };
+        }
+        let mut status = -1;
+        // SAFETY: - the status is a local, the child our own.
+        unsafe { libc::waitpid(child, &raw mut status, 0) };
+        status == 0
+    }
+
+    #[test]
+    fn a_fork_leaves_its_parents_world_alone() {
+        for backend in ["signal", "thread", "poll"] {
+            let mut config = Config::default();
+            config.set("TOCSIN_BACKEND", backend).unwrap();
+            let mut world = Some(World::join(Singleton::default(), &config).unwrap());
+            let segment = world.as_ref().unwrap().rank.segment.clone();
+            let lives = |how: &str| assert_eq!(segment.life(0), Life::Alive, "{backend}, {how}");
+
+            assert!(in_a_child(|| {
+                drop(world.take());
+                true
+            }));
+            lives("dropped");
+            assert!(in_a_child(|| {
+                let refused = world.take().unwrap().finalize();
+                matches!(refused, Err(Error::InvalidArgument { operation: "finalize", .. }))
+            }));
+            lives("finalized");
+            assert!(in_a_child(|| {
+                let unwound = catch_unwind(AssertUnwindSafe(|| {
+                    let _world = world.take();
+                    // No hook, which would write to standard error.
+                    resume_unwind(Box::new(()));
+                }));
+                unwound.is_err()
+            }));
+            lives("unwound");
+
+            world.take().unwrap().finalize().unwrap();
+            assert_eq!(segment.life(0), Life::Finalized);
         }
     }
 }

@@ -27,8 +27,8 @@ pub(crate) struct Dropped {
 impl Rank {
     /// A communicator is gone, with the board that it had. Anywhere but in a handler.
     pub(crate) fn drop_communicator(&self, dropped: Dropped, board: Option<u32>) {
-        // In the child of a fork it is the parent's, and a lock may be one that another thread held.
-        if self.is_closed() || tocsin_doorbell::fork::disowned() {
+        // In the child of a fork, too: it is the parent's, and a lock may be one that another thread held.
+        if self.is_closed() {
             return;
         }
         if let Some(board) = board {
