@@ -50,6 +50,7 @@ fn run_tests(filter: Option<&str>) {
         ("a_rank_that_leaves_unsaid_is_dead", a_rank_that_leaves_unsaid_is_dead),
         ("the_launchers_death_ends_every_rank", the_launchers_death_ends_every_rank),
         ("signals_are_passed_on", signals_are_passed_on),
+        ("who_asks_twice_is_not_ignored", who_asks_twice_is_not_ignored),
         ("output_is_tagged", output_is_tagged),
         ("all_output_is_copied_and_none_is_waited_for", all_output_is_copied_and_none_is_waited_for),
         ("what_a_failed_world_has_started_ends", what_a_failed_world_has_started_ends),
@@ -262,7 +263,12 @@ fn role_launcher(args: Vec<String>) {
     // SAFETY: no pointers.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
     let mut launch = launch_self(3, "sleep", &[]).unwrap();
-    launch.forward_signals = args.first().is_some_and(|a| a == "forward");
+    launch.forward_signals = args.first().is_some_and(|a| a != "plain");
+    if args.first().is_some_and(|a| a == "deaf") {
+        // What a process ignores, its children ignore. The launcher itself only takes what is pending.
+        // SAFETY: no handler.
+        unsafe { libc::signal(libc::SIGTERM, libc::SIG_IGN) };
+    }
     let running = launch.spawn().unwrap();
     let pids: Vec<String> = running.pids().iter().map(i32::to_string).collect();
     println!("{}", pids.join(" "));
@@ -312,6 +318,22 @@ fn signals_are_passed_on() {
         assert_eq!(launcher.wait().unwrap().code(), Some(128 + signal));
         assert!(begun.elapsed() < Duration::from_secs(3));
     }
+}
+
+/// Ranks that do not end when they are asked to are killed once they are asked again.
+fn who_asks_twice_is_not_ignored() {
+    let (mut launcher, pids) = start_launcher("deaf");
+    let ask = || {
+        // SAFETY: the process is an unreaped child.
+        unsafe { libc::kill(launcher.id() as i32, libc::SIGTERM) };
+    };
+    // Noticed one by one: of two that are pending at once, the kernel keeps one.
+    ask();
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(pids.iter().all(|p| runs(*p)), "once is not twice");
+    ask();
+    assert_eq!(launcher.wait().unwrap().code(), Some(128 + libc::SIGKILL));
+    assert!(!pids.iter().any(|p| runs(*p)));
 }
 
 fn output_is_tagged() {

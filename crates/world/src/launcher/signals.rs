@@ -54,21 +54,40 @@ pub(super) fn ends(signal: i32) -> bool {
     [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT].contains(&signal)
 }
 
-/// A signal that somebody sent this process and that waits to be passed on.
-pub(super) fn take() -> Option<i32> {
+/// A signal that somebody sent this process.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sent {
+    pub(super) signal: i32,
+    /// By a terminal, which sends to its whole foreground group, ranks included.
+    pub(super) to_all: bool,
+}
+
+/// A signal that waits to be passed on.
+pub(super) fn take() -> Option<Sent> {
     let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    loop {
-        let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
-        // SAFETY: - all three are live and of the right types.
-        let signal = unsafe { libc::sigtimedwait(&set(), info.as_mut_ptr(), &raw const now) };
-        if signal <= 0 {
-            return None;
+    let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
+    // SAFETY: - all three are live and of the right types.
+    let signal = unsafe { libc::sigtimedwait(&set(), info.as_mut_ptr(), &raw const now) };
+    if signal <= 0 {
+        return None;
+    }
+    // SAFETY: - zeroed is a valid siginfo, and the call has filled it.
+    let code = unsafe { info.assume_init() }.si_code;
+    Some(Sent { signal, to_all: code == libc::SI_KERNEL })
+}
+
+/// Who has been asked to end, and how.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Asked(u64);
+
+impl Asked {
+    /// Notes a signal. True: it asks the ranks to end, and has done so before.
+    pub(super) fn again(&mut self, signal: i32) -> bool {
+        let bit = u32::try_from(signal).ok().and_then(|signal| 1u64.checked_shl(signal)).unwrap_or(0);
+        let before = self.0 & bit != 0;
+        if ends(signal) {
+            self.0 |= bit;
         }
-        // SAFETY: - zeroed is a valid siginfo, and the call has filled it.
-        let code = unsafe { info.assume_init() }.si_code;
-        // A terminal sends to its whole foreground group, ranks included.
-        if code != libc::SI_KERNEL {
-            return Some(signal);
-        }
+        before
     }
 }

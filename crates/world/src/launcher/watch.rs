@@ -50,6 +50,8 @@ struct World<'a> {
     culprit: Option<u32>,
     /// The deadline was set: it is set once.
     limited: bool,
+    /// By whoever sends this process signals.
+    asked: signals::Asked,
     /// When survivors are killed.
     deadline: Option<Instant>,
 }
@@ -96,6 +98,7 @@ impl<'a> World<'a> {
             ended: vec![false; launch.ranks as usize],
             culprit: None,
             limited: false,
+            asked: signals::Asked::default(),
             deadline: None,
         };
         let (cores, relation) = (cores_of(&seats), launch.config.relation(&seats));
@@ -218,9 +221,15 @@ impl<'a> World<'a> {
             }
         }
         if self.launch.forward_signals {
-            while let Some(signal) = signals::take() {
+            while let Some(sent) = signals::take() {
                 for rank in 0..self.launch.ranks {
-                    drop(self.watcher.kill(rank, signal));
+                    if !sent.to_all {
+                        drop(self.watcher.kill(rank, sent.signal));
+                    }
+                }
+                // Ranks may take their time to end, or never do.
+                if self.asked.again(sent.signal) {
+                    self.limit_survivors();
                 }
             }
         }
@@ -255,8 +264,9 @@ impl<'a> World<'a> {
             trace::join(path, self.launch.config.trace_format, self.launch.ranks);
         }
         if let Some(outputs) = self.outputs.take() {
-            outputs
-                .finish(TICK, || self.launch.forward_signals && signals::take().is_some_and(signals::ends));
+            outputs.finish(TICK, || {
+                self.launch.forward_signals && signals::take().is_some_and(|sent| signals::ends(sent.signal))
+            });
         }
     }
 }
