@@ -145,7 +145,7 @@ fn a_trace_names_the_group_of_a_collective() {
 
 #[test]
 fn ranks_that_disagree_about_sizes_get_errors() {
-    for (bytes, code) in [(100, Code::Protocol), (300, Code::Truncated)] {
+    for bytes in [100, 300] {
         let mut machine = Machine::new(network(2, 4), 4);
         let mut buffers = [Buffer::new(&vec![1; bytes], 0), Buffer::new(&[2; 200], 0)];
         let mut ids = Vec::new();
@@ -162,7 +162,7 @@ fn ranks_that_disagree_about_sizes_get_errors() {
         }
         let completion = machine.ranks[1].nbc.completion(ids[1]).unwrap();
         // SAFETY: - valid as long as the Nbc.
-        assert_eq!(unsafe { completion.as_ref() }.outcome().unwrap().code, code);
+        assert_eq!(unsafe { completion.as_ref() }.outcome().unwrap().code, Code::Protocol, "{bytes}");
         buffers[1].contents();
     }
 }

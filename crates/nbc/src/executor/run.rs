@@ -144,10 +144,10 @@ impl Nbc {
             let blamed = messages.blame(schedule.group.world_ranks());
             let (source, code) = blamed.unwrap_or((outcome.source, outcome.code));
             self.fail(messages, id, Outcome { code, source, ..outcome });
-        } else if outcome.code != Code::Ok {
+        } else if !matches!(outcome.code, Code::Ok | Code::Truncated) {
             self.fail(messages, id, outcome);
         } else if outcome.bytes != expected {
-            // The ranks disagree about sizes: an erroneous program, or a lying peer.
+            // Less, or too much. The ranks disagree about sizes: an erroneous program, or a lying peer.
             self.fail(messages, id, Outcome { code: Code::Protocol, detail: expected, ..outcome });
         } else {
             self.done(id, step);
