@@ -7,7 +7,8 @@
 //!
 //! Which of both a pair of cores is, and whether it stays so, nothing says reliably (clusters of cores within a socket, virtual
 //! machines), so the producer compares what its own copies take and what the consumer says that the copies out take, and tries the slower
-//! now and then. Their sum, because a payload may be copied out after it was copied in as well as meanwhile: plain stores may wait for
+//! now and then: the rarer, the longer it has stayed the slower, because what a try costs the other rank and both caches is several per cent; and at
+//! once when what the faster takes is no more what it was. Their sum, because a payload may be copied out after it was copied in as well as meanwhile: plain stores may wait for
 //! nothing, and the consumer then for each line that is still in the producer's cache.
 
 use tocsin_sync::clock::now_ns;
@@ -24,9 +25,11 @@ const TRIES: u32 = super::recv::TIMED + 1;
 const FIRST: u32 = 4 * TRIES;
 /// One copy in so many is timed.
 const TIMED: u32 = 8;
-/// The slower is tried once in so many copies, and if it takes more than twice as long, once in so many.
+/// The slower is tried after so many copies, and when it was the slower again, after four times as many, up to so many.
 const TRY: u32 = 128;
-const TRY_RARELY: u32 = 512;
+const TRY_RARELY: u32 = 2048;
+/// By this factor the times of the faster change where threads or caches have moved: then the other may be the faster now.
+const MOVED: u64 = 2;
 /// Payloads whose consumer may still tell of them.
 const LAST: usize = 8;
 
@@ -38,6 +41,13 @@ pub(super) enum Stores {
 }
 
 impl Stores {
+    fn other(self) -> Stores {
+        match self {
+            Stores::Plain => Stores::Streaming,
+            Stores::Streaming => Stores::Plain,
+        }
+    }
+
     /// Copies a part of a payload. After it, a Release store publishes the bytes.
     ///
     /// Progress class: wait-free; bounded by `len`. Handlers may call it.
@@ -191,12 +201,26 @@ struct Compared {
     streaming: (Time, Time),
     handicap: u64,
     copies: u32,
+    /// The copy with which the last try began, how many there are between this one and the next, what was the faster then, and what that took.
+    tried: u32,
+    every: u32,
+    faster: Stores,
+    taken: u64,
 }
 
 impl Compared {
     const fn new(handicap: u64) -> Compared {
         let unknown = (Time(0), Time(0));
-        Compared { plain: unknown, streaming: unknown, handicap, copies: 0 }
+        Compared {
+            plain: unknown,
+            streaming: unknown,
+            handicap,
+            copies: 0,
+            tried: FIRST - TRIES,
+            every: TRY,
+            faster: Stores::Plain,
+            taken: 0,
+        }
     }
 
     fn times(&mut self, stores: Stores) -> &mut (Time, Time) {
@@ -222,18 +246,35 @@ impl Compared {
         // Never back to the beginning.
         self.copies = at.checked_add(1).unwrap_or(FIRST);
         let (plain, streaming) = self.compared();
-        let (faster, slower, times) = if plain <= streaming {
-            (Stores::Plain, Stores::Streaming, (plain, streaming))
+        let (faster, slower, time) = if plain <= streaming {
+            (Stores::Plain, Stores::Streaming, plain)
         } else {
-            (Stores::Streaming, Stores::Plain, (streaming, plain))
+            (Stores::Streaming, Stores::Plain, streaming)
         };
-        let every = if times.1 > times.0.saturating_mul(2) { TRY_RARELY } else { TRY };
+        let since = at.wrapping_sub(self.tried);
         match at {
-            0..FIRST if (at / TRIES).is_multiple_of(2) => (Stores::Plain, true),
-            0..FIRST => (Stores::Streaming, true),
-            _ if at % every < TRIES => (slower, true),
-            _ => (faster, at % TIMED == TIMED - 1),
+            0..FIRST if (at / TRIES).is_multiple_of(2) => return (Stores::Plain, true),
+            0..FIRST => return (Stores::Streaming, true),
+            // A try is under way.
+            _ if since > 0 && since < TRIES => return (self.faster.other(), true),
+            _ if since == TRIES || faster != self.faster => self.settle(faster, time),
+            _ => {}
         }
+        // Whatever made the difference, there is no more than one try in so many copies.
+        let moved = time > self.taken.saturating_mul(MOVED) || time < self.taken / MOVED;
+        if since >= self.every || since >= TRY && moved {
+            self.tried = at;
+            return (slower, true);
+        }
+        (faster, at % TIMED == TIMED - 1)
+    }
+
+    /// The slower has been tried, or is the faster now: the longer it stays the slower, the rarer it is tried.
+    fn settle(&mut self, faster: Stores, time: u64) {
+        let stays = faster == self.faster && self.taken > 0;
+        self.every = if stays { self.every.saturating_mul(4).min(TRY_RARELY) } else { TRY };
+        self.faster = faster;
+        self.taken = time;
     }
 }
 
@@ -291,17 +332,18 @@ mod tests {
         let (plain, streaming) = chosen(&mut known, 2 * TRIES, (500_000, 0), (300_000, 0));
         assert_eq!((plain, streaming), (TRIES, TRIES));
         let (plain, streaming) = chosen(&mut known, 10_000, (3_000, 0), (6_000, 0));
-        let tries = |every: u32| (10_000 / every + 1) * TRIES;
-        assert!(streaming < tries(TRY) + FIRST && streaming >= tries(TRY_RARELY) / 2, "{plain}, {streaming}");
+        let tries = 10_000 / TRY_RARELY * TRIES;
+        assert!(streaming >= tries && streaming <= tries + 4 * TRIES, "{plain}, {streaming}");
         // The threads move to cores that share nothing.
         let (plain, streaming) = chosen(&mut known, 10_000, (30_000, 0), (6_000, 0));
-        assert!(plain < 1_000 && streaming > 9_000, "{plain}, {streaming}");
+        assert!(plain < 300 && streaming > 9_700, "{plain}, {streaming}");
         // An interrupt now and then changes nothing.
         known.long.times(Stores::Streaming).0.note(1_000_000, 64 << 10);
         let (plain, _) = chosen(&mut known, 1_000, (30_000, 0), (6_000, 0));
         assert!(plain <= 2 * TRIES, "{plain}");
+        // And back, to where only a try shows it.
         let (plain, _) = chosen(&mut known, 10_000, (3_000, 0), (6_000, 0));
-        assert!(plain > 6_000, "{plain}");
+        assert!(plain > 10_000 - TRY_RARELY - 8 * TRIES, "{plain}");
     }
 
     /// Plain stores that wait for nothing leave the waiting to the consumer.
