@@ -85,8 +85,8 @@ pub struct Config {
     /// lane.
     pub single_copy_from: u64,
     /// Whether large messages go in pieces through the Bulk lane where threads of both ranks wait for them and the kernel would have
-    /// to copy: one copies in while the other copies out, which is quicker than two that copy half of it each by system calls. Not where
-    /// the two may have to share a core.
+    /// to copy: one copies in while the other copies out, which is quicker than two that copy half of it each by system calls; and those of
+    /// up to 256 KiB from and to memory that both have mapped. Not where the two may have to share a core.
     pub pipelines: bool,
     /// Shortest message of a collective in bytes that a rank which has begun to copy it alone asks for anew, in pieces, because both wait by
     /// now; with [`pipelines`](Self::pipelines).

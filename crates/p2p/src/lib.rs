@@ -32,6 +32,7 @@
 //! | `packets` | what arrives, checked before it is used |
 //! | `transfers`, `publish` | large messages in one copy; receives that their sender finds |
 //! | `pieces` | what threads stay for after a post |
+//! | `ahead` | the first piece of a large message, copied before it is asked for |
 //! | `pages` | large messages by pages that their receiver reads from a pipe |
 //! | `pass` | one bounded pass: drain, retry, sweep |
 //! | `trace` | what a rank's trace says of messages |
@@ -43,6 +44,7 @@
 //! stops that class alone, and only until its receiver calls the library.
 #![warn(missing_debug_implementations)]
 
+mod ahead;
 mod args;
 mod coming;
 mod contexts;
@@ -96,6 +98,10 @@ const LONG: usize = 1024;
 /// Longest piece of a large message that one rank copies in while the other copies out the piece before: short beside the message, long beside
 /// what a packet takes.
 const PIPELINED: usize = 32 * 1024;
+/// Longest message that is copied twice, in a pipeline, though both ranks have mapped its buffers. In one copy, each rank writes lines that the other has
+/// in its caches, and the sender takes its own back when it writes them next: more than a second copy costs, as long as the message stays in the caches
+/// of the core that sends it (a quarter of today's second-level cache).
+const SHARED_PIPELINED: u64 = 256 * 1024;
 
 /// Matching in one class.
 #[derive(Debug)]
@@ -178,6 +184,8 @@ pub struct P2p<T> {
     waits: bool,
     /// Who stays as long as pieces come or go.
     pieces: Pieces,
+    /// The send whose first piece the transport holds, and which start of it.
+    ahead: Option<(Id, u32)>,
     /// Where messages are recorded, if they are.
     trace: Option<Arc<Trace>>,
 }
@@ -265,6 +273,7 @@ impl<T: Transport> P2p<T> {
             context: Context::User,
             waits: false,
             pieces: Pieces::default(),
+            ahead: None,
             trace: None,
             transport,
         })

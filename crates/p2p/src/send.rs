@@ -176,7 +176,7 @@ impl<T: Transport> P2p<T> {
         let Some(request) = self.requests.get(id) else { return Attempt::Done };
         let found = offer.and_then(|_| self.find_published(request)).and_then(|found| {
             let reach = self.transport.reach_at(peer, class, found.address, total as u64);
-            let pushes = reach != Reach::None && !self.is_pipelined(class, peer, reach, false);
+            let pushes = reach != Reach::None && !self.is_pipelined(class, peer, reach, false, total as u64);
             pushes.then_some((found, reach))
         });
         let Some(request) = self.requests.get(id) else { return Attempt::Done };
@@ -234,6 +234,9 @@ impl<T: Transport> P2p<T> {
                     self.enlist(id, Member::Transfer);
                 } else if !eager {
                     request.state = State::SendAnnounced;
+                    if offer.is_some() {
+                        self.copy_ahead(id);
+                    }
                 } else if synchronous {
                     request.state = State::SendUnmatched;
                 } else {
@@ -257,20 +260,24 @@ impl<T: Transport> P2p<T> {
         offset: usize,
         len: usize,
     ) -> SendOutcome {
-        let payload = match buf.run_at(offset) {
-            Some(run) => run,
-            None => {
-                if len > self.scratch.len() {
-                    return SendOutcome::Gone;
-                }
-                // SAFETY: the scratch has room for `len` bytes; who posted the send vouched for its buffer.
-                unsafe { buf.pack(offset, len, self.scratch.as_mut_ptr()) };
-                self.scratch.as_ptr()
-            }
-        };
+        let Some(payload) = self.payload(buf, offset, len) else { return SendOutcome::Gone };
         // SAFETY: `payload` is readable for `len` bytes: scratch, or the sender's buffer from `offset` on, inside its
         // layout, which the poster vouched for.
         unsafe { self.put(peer, class, urgency, header, payload, len) }
+    }
+
+    /// Where a part of a buffer lies in one run: there, or packed. `None`: it is longer than there is room for.
+    #[inline]
+    fn payload(&mut self, buf: &ConstBuf, offset: usize, len: usize) -> Option<*const u8> {
+        if let Some(run) = buf.run_at(offset) {
+            return Some(run);
+        }
+        if len > self.scratch.len() {
+            return None;
+        }
+        // SAFETY: the scratch has room for `len` bytes; who posted the send vouched for its buffer.
+        unsafe { buf.pack(offset, len, self.scratch.as_mut_ptr()) };
+        Some(self.scratch.as_ptr())
     }
 
     /// One packet, counted. Inlined, so that the header need not be written to memory to be read again.
@@ -290,14 +297,18 @@ impl<T: Transport> P2p<T> {
         // SAFETY: the caller vouches for the payload.
         let outcome = unsafe { self.transport.try_send(peer, class, urgency, header, payload, len) };
         if outcome == SendOutcome::Sent {
-            self.counters.packets_sent = self.counters.packets_sent.wrapping_add(1);
             // An announcement's ticket is no part of the message.
-            if header.kind != kind::RTS {
-                self.counters.bytes_sent = self.counters.bytes_sent.wrapping_add(len as u64);
-                self.count_copy(len);
-            }
+            self.count_sent(if header.kind == kind::RTS { 0 } else { len });
         }
         outcome
+    }
+
+    /// A packet with so much of a message was sent.
+    #[inline]
+    fn count_sent(&mut self, len: usize) {
+        self.counters.packets_sent = self.counters.packets_sent.wrapping_add(1);
+        self.counters.bytes_sent = self.counters.bytes_sent.wrapping_add(len as u64);
+        self.count_copy(len);
     }
 
     /// A packet without payload, on the Control lane.
@@ -372,6 +383,7 @@ impl<T: Transport> P2p<T> {
             return Some(attempt);
         }
         let request = self.requests.get(id)?;
+        let (total, serial, buf) = (request.total, request.serial, request.source_buf());
         let (last, name) = Self::says_last(id, request, len);
         let header = Header {
             kind: kind::DATA,
@@ -382,14 +394,23 @@ impl<T: Transport> P2p<T> {
             b: offset as u64,
             c: name,
         };
-        let buf = request.source_buf();
-        match self.transmit(peer, Class::Bulk, Urgency::Urgent, &header, &buf, offset, len) {
+        let ahead = self.takes_ahead(id, serial, offset);
+        let outcome = match self.payload(&buf, offset, len) {
+            // SAFETY: the payload is readable for `len` bytes: scratch, or the sender's buffer from `offset` on, inside its layout, which who posted
+            // vouched for; it has not changed since it was copied ahead, because the same send is pending.
+            Some(payload) => unsafe {
+                self.transport.try_send_piece(peer, &header, payload, len, total, ahead)
+            },
+            None => SendOutcome::Gone,
+        };
+        match outcome {
             SendOutcome::Full => {
                 budget.in_vain();
                 return Some(Attempt::Full);
             }
             SendOutcome::Gone => self.fail_gone(id, peer),
             SendOutcome::Sent => {
+                self.count_sent(len);
                 budget.take_bytes(len);
                 self.piece_sent(id, len);
             }

@@ -17,7 +17,8 @@
 //! buffer so leaves all to the other: a sender says so in its offer, and a receiver takes no offer that it cannot pull.
 //!
 //! Where threads of both wait and the kernel would copy, the receiver takes no offer: pieces through the Bulk lane are there in half to nine tenths of the time,
-//! one rank copying in while the other copies out, with no system call and out of caches that both share.
+//! one rank copying in while the other copies out, with no system call and out of caches that both share. So do messages of up to
+//! [`SHARED_PIPELINED`] bytes between buffers that both have mapped.
 //!
 //! **Ends before the end.** Who breaks a transfer off closes its record and gives the buffer back once no claim of the
 //! peer's is open: until then the request is *closing*, and pending. A copy that fails closes the record as failed; the
@@ -30,11 +31,11 @@ use tocsin_sync::atomic::{Ordering, fence};
 use tocsin_transport::transfer::{Claim, RECORDS, chunk_bytes, chunks, next_chunk};
 use tocsin_transport::{Class, Header, PeerState, Reach, Record, SendOutcome, Transport, Urgency, kind};
 
-use crate::P2p;
 use crate::list::List;
 use crate::pass::Part;
 use crate::peer::Fate;
 use crate::request::{ALONE, HOLDS_RECORD, Member, OWES_FIN, Request, SHARED, State, TOLD};
+use crate::{P2p, SHARED_PIPELINED};
 
 /// Header flag of a CTS that accepts an offer.
 pub(crate) const FLAG_SHARED: u8 = 1;
@@ -146,10 +147,22 @@ impl<T: Transport> P2p<T> {
 
     /// Whether a message to or from a peer had better be copied twice, in a pipeline, because threads of both wait. Of a collective the peer
     /// must have said so: who has just posted one looks by itself for a moment, and may compute for long after that.
-    pub(crate) fn is_pipelined(&self, class: Class, peer: u32, reach: Reach, peer_waits: bool) -> bool {
+    pub(crate) fn is_pipelined(
+        &self,
+        class: Class,
+        peer: u32,
+        reach: Reach,
+        peer_waits: bool,
+        total: u64,
+    ) -> bool {
+        let worth_it = match reach {
+            Reach::Kernel => true,
+            Reach::Shared => class == Class::Eager && total <= SHARED_PIPELINED,
+            Reach::None | Reach::Direct => false,
+        };
         self.waits
             && self.pipelines
-            && reach == Reach::Kernel
+            && worth_it
             && (peer_waits || class == Class::Eager && self.transport.is_waiting(peer))
     }
 
@@ -183,7 +196,7 @@ impl<T: Transport> P2p<T> {
         if reach == Reach::None {
             return self.accept_pages(id, offer);
         }
-        if self.is_pipelined(class, peer, reach, offer.waits) {
+        if self.is_pipelined(class, peer, reach, offer.waits, total) {
             return;
         }
         let alone = offer.pulled && !self.transport.is_shared_with(peer, here, total);

@@ -113,6 +113,18 @@ fn in_pieces_where_both_wait_and_the_kernel_would_copy() {
     assert_eq!(through_lanes(&mut pair(Reach::Kernel, not), [true, true], true, false), 0);
 }
 
+/// The first piece lies where it will be sent from, before anybody has asked for it; but for those who wait, and for those who are waited for.
+#[test]
+fn the_first_piece_is_copied_ahead() {
+    for (waits, ahead) in [([true, true], 1), ([true, false], 0), ([false, true], 0)] {
+        let mut ranks = pair(Reach::Kernel, pipelines());
+        for times in 1..4 {
+            through_lanes(&mut ranks, waits, true, true);
+            assert_eq!(ranks[0].transport().sent_ahead(), times * ahead, "{waits:?}");
+        }
+    }
+}
+
 /// Who has just posted a collective looks by itself, and may compute afterwards: it is not taken for one that waits.
 #[test]
 fn a_sender_in_a_collective_must_have_said_that_it_waits() {
@@ -333,7 +345,7 @@ impl Random {
 /// and in its turn.
 #[test]
 fn in_order_whoever_waits_when() {
-    let (mut in_pieces, mut received) = (0, 0);
+    let (mut in_pieces, mut received, mut ahead) = (0, 0, 0);
     for seed in 0..400 {
         let mut random = Random(seed);
         let limits = Limits { packets: [3, 2, 2, 2], max_payload: [300, 300, 16, 8192] };
@@ -419,6 +431,8 @@ fn in_order_whoever_waits_when() {
             received += sent.iter().zip(posted).map(|((_, data), _)| data.len() as u64).sum::<u64>();
         }
         in_pieces += ranks[0].counters().bytes_sent;
+        ahead += ranks[0].transport().sent_ahead();
     }
+    assert!(ahead > 100, "{ahead} pieces were copied ahead");
     assert!(in_pieces > received / 20 && in_pieces < received / 2, "{in_pieces} of {received} bytes");
 }

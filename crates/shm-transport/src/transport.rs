@@ -8,6 +8,7 @@
 mod copy;
 mod pages;
 mod peer;
+mod pieces;
 mod pipes;
 mod ring;
 #[cfg(test)]
@@ -24,7 +25,7 @@ use tocsin_transport::{
     Publication, Reach, Record, Recv, Rings, SendOutcome, Transport, Urgency, long_under_way,
 };
 
-use crate::lane::{Consumed, POOLED, Peek, Piece, Push, RecvLane, SendPool};
+use crate::lane::{Consumed, POOLED, Peek, Push, RecvLane, SendPool};
 use crate::segment::layout::{RANK_WORDS, Ranks, RanksCopy};
 use crate::segment::set_bit;
 use crate::{Error, Life, Segment};
@@ -171,52 +172,55 @@ impl ShmTransport {
         word.is_some_and(|word| word.load(Ordering::Acquire) & (1 << (from % 64)) != 0)
     }
 
-    /// Pushes a long payload: into the pool, or, if that has no room, into the lane's ring.
-    ///
-    /// # Safety
-    /// The peer is connected; `payload` is readable for `len` bytes, which the class carries.
-    #[cold]
-    unsafe fn try_push_long(
-        &mut self,
-        peer: u32,
-        class: Class,
-        header: &Header,
-        payload: *const u8,
-        len: usize,
-    ) -> Push {
-        let piece = self.room(payload, len);
-        let Some(state) = self.peers.get_mut(peer as usize) else { return Push::Corrupt };
-        let lane = state.send_lane(class);
-        let Some(piece) = piece else {
-            // SAFETY: the caller's promise.
-            return unsafe { lane.try_push(header, payload, len) };
-        };
-        // SAFETY: the caller's promise; the piece was just given, and is not lent.
-        let push = unsafe { lane.try_push_pooled(header, payload, len, &piece) };
-        if push == Push::Sent {
-            let position = lane.position();
-            self.pool.lend(&piece, peer, class as u8, position);
-        }
-        push
-    }
-
-    /// Room for a payload in the pool.
-    fn room(&mut self, payload: *const u8, len: usize) -> Option<Piece> {
-        let (segment, peers) = (&self.segment, &self.peers);
-        self.pool.room(payload, len, |lent| {
-            // Nobody reads on behalf of a rank that has ended, nor is it told anything more whose peer writes nonsense.
-            let gone = || matches!(segment.life(lent.peer), Life::Finalized | Life::Dead);
-            peers
-                .get(lent.peer as usize)
-                .is_none_or(|state| state.honesty != Honesty::Honest || state.has_taken(lent) || gone())
-        })
-    }
-
     /// Where this process has a buffer of a peer's, if that lies in the peer's part of the heap.
     fn shared(&self, peer: u32, address: u64, len: u64) -> Option<*mut u8> {
         // SYNC POINT: Relaxed: an address that the peer has said before it announced a buffer, by a packet that is published after it.
         let base = self.segment.block(peer)?.state.heap.load(Ordering::Relaxed);
         self.segment.in_heap(peer, base, address, len)
+    }
+
+    /// What is kept of a peer, if such a packet may be put into its lane.
+    #[inline(always)]
+    fn lane_to(&mut self, peer: u32, class: Class, header: &Header, len: usize) -> Option<&mut Peer> {
+        let known = has(&self.known, peer);
+        let state = self.peers.get_mut(peer as usize)?;
+        let ready = known && (class != Class::Bulk || state.bulk) && state.honesty == Honesty::Honest;
+        if !ready || header.kind == 0 || len > self.capabilities.max_payload(class) {
+            return None;
+        }
+        if matches!(self.segment.life(peer), Life::Finalized | Life::Dead) { None } else { Some(state) }
+    }
+
+    /// A packet was put into a peer's lane, or was not.
+    #[inline(always)]
+    fn pushed(&mut self, peer: u32, class: Class, urgency: Urgency, push: Push) -> SendOutcome {
+        let Some(state) = self.peers.get_mut(peer as usize) else { return SendOutcome::Gone };
+        match push {
+            Push::Sent => {
+                state.sent = true;
+                state.renewed = true;
+                state.untaken |= bit(class);
+                state.urgency = state.urgency.max(urgency);
+                self.mark_dirty(peer);
+                SendOutcome::Sent
+            }
+            Push::Full => {
+                state.starved |= bit(class);
+                self.starved = true;
+                if state.send_lane(class).has_asked() {
+                    // Plain packets that did not ring are in the way of others.
+                    state.sent = true;
+                    state.renewed = true;
+                    state.urgency = Urgency::Urgent;
+                    self.mark_dirty(peer);
+                }
+                SendOutcome::Full
+            }
+            Push::Corrupt => {
+                state.close(Honesty::Caught);
+                SendOutcome::Gone
+            }
+        }
     }
 
     fn no_memory(&self, peer: u32, (bytes, source): (u64, std::io::Error)) -> TransportError {
@@ -509,49 +513,33 @@ unsafe impl Transport for ShmTransport {
         payload: *const u8,
         len: usize,
     ) -> SendOutcome {
-        let known = has(&self.known, peer);
-        let Some(state) = self.peers.get_mut(peer as usize) else { return SendOutcome::Gone };
-        let ready = known && (class != Class::Bulk || state.bulk) && state.honesty == Honesty::Honest;
-        if !ready || header.kind == 0 || len > self.capabilities.max_payload(class) {
-            return SendOutcome::Gone;
-        }
-        if matches!(self.segment.life(peer), Life::Finalized | Life::Dead) {
-            return SendOutcome::Gone;
-        }
+        let Some(state) = self.lane_to(peer, class, header, len) else { return SendOutcome::Gone };
         let push = if len >= POOLED {
             // SAFETY: the pair is connected, so that the lane is allocated; the length was checked; the caller vouches for the payload.
-            unsafe { self.try_push_long(peer, class, header, payload, len) }
+            unsafe { self.try_push_long(peer, class, header, payload, len, len as u64) }
         } else {
             // SAFETY: the same.
             unsafe { state.send_lane(class).try_push(header, payload, len) }
         };
-        let Some(state) = self.peers.get_mut(peer as usize) else { return SendOutcome::Gone };
-        match push {
-            Push::Sent => {
-                state.sent = true;
-                state.renewed = true;
-                state.untaken |= bit(class);
-                state.urgency = state.urgency.max(urgency);
-                self.mark_dirty(peer);
-                SendOutcome::Sent
-            }
-            Push::Full => {
-                state.starved |= bit(class);
-                self.starved = true;
-                if state.send_lane(class).has_asked() {
-                    // Plain packets that did not ring are in the way of others.
-                    state.sent = true;
-                    state.renewed = true;
-                    state.urgency = Urgency::Urgent;
-                    self.mark_dirty(peer);
-                }
-                SendOutcome::Full
-            }
-            Push::Corrupt => {
-                state.close(Honesty::Caught);
-                SendOutcome::Gone
-            }
-        }
+        self.pushed(peer, class, urgency, push)
+    }
+
+    unsafe fn copy_ahead(&mut self, peer: u32, payload: *const u8, len: usize, of: u64) -> bool {
+        // SAFETY: the caller vouches for the payload.
+        unsafe { self.put_ahead(peer, payload, len, of) }
+    }
+
+    unsafe fn try_send_piece(
+        &mut self,
+        peer: u32,
+        header: &Header,
+        payload: *const u8,
+        len: usize,
+        of: u64,
+        ahead: bool,
+    ) -> SendOutcome {
+        // SAFETY: the caller vouches for the payload.
+        unsafe { self.push_piece(peer, header, payload, len, of, ahead) }
     }
 
     #[inline]

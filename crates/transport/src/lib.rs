@@ -176,6 +176,33 @@ pub unsafe trait Transport: Send {
         len: usize,
     ) -> SendOutcome;
 
+    /// Copies the first piece of a message of `of` bytes to where its packet's payload will lie, as long as nothing else is sent: for who waits for leave to
+    /// [send it](Self::try_send_piece), and so has it sent at once then. False: nothing is gained by that. Bounded by `len`.
+    ///
+    /// # Safety
+    /// `payload` is readable for `len` bytes.
+    unsafe fn copy_ahead(&mut self, _peer: u32, _payload: *const u8, _len: usize, _of: u64) -> bool {
+        false
+    }
+
+    /// As [`try_send`](Self::try_send), of a piece of a message of `of` bytes, in class Bulk, urgent. `ahead`: the payload is the one that was last copied
+    /// [ahead](Self::copy_ahead), and has not changed since.
+    ///
+    /// # Safety
+    /// As [`try_send`](Self::try_send).
+    unsafe fn try_send_piece(
+        &mut self,
+        peer: u32,
+        header: &Header,
+        payload: *const u8,
+        len: usize,
+        _of: u64,
+        _ahead: bool,
+    ) -> SendOutcome {
+        // SAFETY: the caller vouches for the payload.
+        unsafe { self.try_send(peer, Class::Bulk, Urgency::Urgent, header, payload, len) }
+    }
+
     /// Looks at the oldest packet that `peer` sent in `class`. The packet stays until
     /// [`consume`](Self::consume): peeking twice gives the same packet. Packets of a dead peer are still
     /// given.

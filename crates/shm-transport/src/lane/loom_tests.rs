@@ -262,8 +262,8 @@ fn run_pooled(waits: bool) {
                     unsafe { (SendLane::new(at), SendPool::new(at.data, POOL).unwrap()) };
                 for n in 0..PACKETS {
                     let piece = loop {
-                        if let Some(piece) =
-                            pool.room(std::ptr::null(), LEN, |lent| !waits || lane.has_taken(lent.position))
+                        if let Some(piece) = pool
+                            .room(std::ptr::null(), LEN, 0, |lent| !waits || lane.has_taken(lent.position))
                         {
                             break piece;
                         }

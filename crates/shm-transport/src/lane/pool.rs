@@ -7,6 +7,12 @@
 //! It is a ring of pieces. Each belongs to a packet in some lane, and is free when that lane's consumer has taken it; the oldest ones are
 //! looked at when there is no room. A consumer that takes nothing keeps all pieces behind its own, and the payloads go through the
 //! lanes' own rings then.
+//!
+//! The pieces of a message as long as the pool lie in its first half: such a message overwrites its own pieces in any case, and the fewer pages and lines they
+//! take, the more of those that it is sent from and received into stay in the caches.
+//!
+//! A payload may be copied ahead of its packet, while its sender waits for leave to send it: into the room that comes next, as long as nobody else asks for
+//! room.
 
 use super::piece;
 
@@ -56,13 +62,15 @@ pub(crate) struct SendPool {
     lent: Box<[Lent]>,
     first: usize,
     count: usize,
+    /// The room that was given last holds a payload whose packet is yet to come, and how long that is.
+    ahead: Option<(Piece, usize)>,
 }
 
 impl SendPool {
     /// None.
     pub(crate) fn none() -> SendPool {
         let (base, lent) = (std::ptr::null_mut(), Box::default());
-        SendPool { base, bytes: 0, head: 0, tail: 0, lent, first: 0, count: 0 }
+        SendPool { base, bytes: 0, head: 0, tail: 0, lent, first: 0, count: 0, ahead: None }
     }
 
     /// A pool of which nothing is lent. `None` if there is no memory for its records. User threads only.
@@ -78,24 +86,27 @@ impl SendPool {
 
     /// Room for a payload, to be [lent](Self::lend) once it is in a lane. A long one stands as `payload` does in its cache lines: what is
     /// copied from one place within lines to another takes half as long again, and several times as long where caches overflow; and messages
-    /// mostly go from one buffer of an allocator's to another, which stand alike. `is_free` tells of a piece that is lent whether it is back.
+    /// mostly go from one buffer of an allocator's to another, which stand alike. `of`: how long the message is of which it is a piece. `is_free`
+    /// tells of a piece that is lent whether it is back.
     /// Handler-safe; wait-free: asks for each piece that was lent at most once.
     pub(crate) fn room(
         &mut self,
         payload: *const u8,
         len: usize,
+        of: u64,
         is_free: impl FnMut(&Lent) -> bool,
     ) -> Option<Piece> {
+        self.ahead = None;
         let skew = if len < SKEWED { 0 } else { payload as usize % LINE };
         let len = u32::try_from(len.checked_add(skew)?).ok().filter(|len| *len <= longest(self.bytes))?;
-        let (mut start, mut end) = piece(self.tail, len, self.bytes);
+        let (mut start, mut end) = self.place(len, of);
         if !self.fits(end) {
             self.take_back(end, is_free);
             if self.count == 0 {
                 // Nothing is lent: it may begin anywhere.
                 self.head = self.tail;
             }
-            (start, end) = piece(self.tail, len, self.bytes);
+            (start, end) = self.place(len, of);
             if !self.fits(end) {
                 return None;
             }
@@ -112,6 +123,30 @@ impl SendPool {
             self.count = self.count.wrapping_add(1);
             self.tail = piece.end;
         }
+    }
+
+    /// Where a payload of a message may begin, and the next one, free-running.
+    fn place(&self, len: u32, of: u64) -> (u32, u32) {
+        let (start, end) = piece(self.tail, len, self.bytes);
+        let offset = start & self.bytes.wrapping_sub(1);
+        let in_half = offset.wrapping_add(end.wrapping_sub(start)) <= self.bytes / 2;
+        // In a small pool a piece is so long that hardly another fits into the half.
+        if of < u64::from(self.bytes) || len > self.bytes / 8 || in_half {
+            return (start, end);
+        }
+        // Back to the beginning.
+        let start = start.wrapping_add(self.bytes.wrapping_sub(offset));
+        piece(start, len, self.bytes)
+    }
+
+    /// The piece that [`room`](Self::room) gave last holds a payload, until it is asked for room again.
+    pub(crate) fn keep_ahead(&mut self, piece: Piece, len: usize) {
+        self.ahead = Some((piece, len));
+    }
+
+    /// The piece that holds a payload, if nobody has asked for room since and it is as long.
+    pub(crate) fn take_ahead(&mut self, len: usize) -> Option<Piece> {
+        self.ahead.take().filter(|(_, kept)| *kept == len).map(|(piece, _)| piece)
     }
 
     fn fits(&self, end: u32) -> bool {
@@ -170,7 +205,7 @@ mod tests {
         let (mut refused, mut taken) = (0, 0);
         for n in 0..10_000u32 {
             let len = 100 + (n as usize * 7919) % 1900;
-            match pool.room(payload(n), len, |piece| piece.position < taken) {
+            match pool.room(payload(n), len, 0, |piece| piece.position < taken) {
                 Some(piece) => {
                     lent.retain(|(position, ..)| *position >= taken);
                     let (from, to) = (piece.at as usize - base, piece.at as usize - base + len);
@@ -195,13 +230,54 @@ mod tests {
         let mut memory = vec![0; BYTES as usize];
         let mut pool = pool(&mut memory);
         for n in 0..200 {
-            let long = pool.room(payload(0), longest(BYTES) as usize, |_| true);
+            let long = pool.room(payload(0), longest(BYTES) as usize, 0, |_| true);
             pool.lend(&long.unwrap(), 0, 0, n);
-            let short = pool.room(payload(0), 64 * (n as usize % 7 + 1), |_| true);
+            let short = pool.room(payload(0), 64 * (n as usize % 7 + 1), 0, |_| true);
             pool.lend(&short.unwrap(), 0, 0, n);
         }
-        assert!(pool.room(payload(0), longest(BYTES) as usize + 1, |_| true).is_none());
-        assert!(SendPool::none().room(payload(0), 64, |_| true).is_none());
+        assert!(pool.room(payload(0), longest(BYTES) as usize + 1, 0, |_| true).is_none());
+        assert!(SendPool::none().room(payload(0), 64, 0, |_| true).is_none());
+    }
+
+    #[test]
+    fn a_long_message_keeps_to_the_first_half() {
+        let mut memory = vec![0; BYTES as usize];
+        let base = memory.as_ptr() as usize;
+        let mut pool = pool(&mut memory);
+        let mut lent: Vec<(u32, usize)> = Vec::new();
+        for n in 0..1000u32 {
+            // Now and then another's, anywhere.
+            let of = if n % 50 == 0 { 0 } else { u64::from(BYTES) };
+            let taken = n.saturating_sub(2);
+            let piece = pool.room(payload(0), 512, of, |piece| piece.position < taken).unwrap();
+            lent.retain(|(position, _)| *position >= taken);
+            let at = piece.at as usize - base;
+            assert!(of == 0 || at + 512 <= BYTES as usize / 2, "{at}");
+            assert!(
+                lent.iter().all(|(_, other)| at + 512 <= *other || other + 512 <= at),
+                "{at} in {lent:?}"
+            );
+            pool.lend(&piece, 0, 0, n);
+            lent.push((n, at));
+        }
+    }
+
+    #[test]
+    fn what_was_copied_ahead_is_there_until_somebody_asks_for_room() {
+        let mut memory = vec![0; BYTES as usize];
+        let mut pool = pool(&mut memory);
+        let mut ahead = |asks: bool, len| {
+            let piece = pool.room(payload(0), 100, 0, |_| true).unwrap();
+            pool.keep_ahead(piece, 100);
+            if asks {
+                let _other = pool.room(payload(0), 100, 0, |_| true);
+            }
+            let taken = pool.take_ahead(len).map(|taken| taken.at == piece.at);
+            (taken, pool.take_ahead(len).is_some())
+        };
+        assert_eq!(ahead(false, 100), (Some(true), false));
+        assert_eq!(ahead(false, 101), (None, false));
+        assert_eq!(ahead(true, 100), (None, false));
     }
 
     #[test]
@@ -210,10 +286,10 @@ mod tests {
         let mut pool = pool(&mut memory);
         pool.lent = vec![Lent::default(); 5].into_boxed_slice();
         for n in 0..5 {
-            let piece = pool.room(payload(0), 64, |_| false).unwrap();
+            let piece = pool.room(payload(0), 64, 0, |_| false).unwrap();
             pool.lend(&piece, 0, 0, n);
         }
-        assert!(pool.room(payload(0), 64, |_| false).is_none());
-        assert!(pool.room(payload(0), 64, |piece| piece.position == 0).is_some());
+        assert!(pool.room(payload(0), 64, 0, |_| false).is_none());
+        assert!(pool.room(payload(0), 64, 0, |piece| piece.position == 0).is_some());
     }
 }

@@ -149,12 +149,7 @@ impl SendLane {
         len: usize,
         piece: &Piece,
     ) -> Push {
-        if self.closed {
-            return Push::Corrupt;
-        }
-        if !self.fits(self.data_tail)
-            && let Some(refusal) = self.make_room(self.data_tail)
-        {
+        if let Some(refusal) = self.slot_refusal() {
             return refusal;
         }
         let comes = len >= LONG;
@@ -165,6 +160,52 @@ impl SendLane {
             // SAFETY: the caller's promise.
             unsafe { self.copy_long(payload, piece.at, len) };
         }
+        self.publish_pooled(header, len, piece, comes, |lane, slot| {
+            // SAFETY: the caller's promise.
+            unsafe { lane.copy_in(slot, payload, piece.at, len) }
+        });
+        Push::Sent
+    }
+
+    /// Copies a payload into a piece of the pool, for [`try_push_ahead`](Self::try_push_ahead).
+    ///
+    /// # Safety
+    /// As [`try_push_pooled`](Self::try_push_pooled).
+    pub(crate) unsafe fn copy_ahead(&mut self, payload: *const u8, len: usize, piece: &Piece) {
+        if len >= stores::FROM && self.experience.wants_news() {
+            self.learn();
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.copy_long(payload, piece.at, len) };
+    }
+
+    /// As [`try_push_pooled`](Self::try_push_pooled), of a payload that its piece holds already.
+    pub(crate) fn try_push_ahead(&mut self, header: &Header, len: usize, piece: &Piece) -> Push {
+        if let Some(refusal) = self.slot_refusal() {
+            return refusal;
+        }
+        self.publish_pooled(header, len, piece, false, |_, _| {});
+        Push::Sent
+    }
+
+    /// What a push answers that takes a slot and no data, if there is none.
+    fn slot_refusal(&mut self) -> Option<Push> {
+        if self.closed {
+            return Some(Push::Corrupt);
+        }
+        if self.fits(self.data_tail) { None } else { self.make_room(self.data_tail) }
+    }
+
+    /// Publishes the slot of a payload in the pool, which is filled after that if it comes.
+    #[inline]
+    fn publish_pooled(
+        &mut self,
+        header: &Header,
+        len: usize,
+        piece: &Piece,
+        comes: bool,
+        fill: impl FnOnce(&mut SendLane, &Slot),
+    ) {
         let (meta, content) = wire::pack_pooled(header, len as u32, piece.offset, comes);
         // SAFETY: the lane is mapped (promise of `new`).
         let slot = unsafe { self.place.slot(self.tail) };
@@ -176,11 +217,9 @@ impl SendLane {
         // SYNC POINT: as in `try_push`.
         stamp.store(u64::from(self.tail) | (u64::from(meta) << 32), Ordering::Release);
         if comes {
-            // SAFETY: the caller's promise.
-            unsafe { self.copy_in(slot, payload, piece.at, len) };
+            fill(self, slot);
         }
         self.experience.sent(self.tail, len);
-        Push::Sent
     }
 
     /// What the consumer says that it took to copy one of the last payloads out.

@@ -315,7 +315,7 @@ fn long_payloads_go_through_the_pool() {
     ends[1].begin_pass();
     let max = ends[0].capabilities().max_payload(Class::Eager);
     ends[0].prepare_long();
-    assert!(ends[0].room(std::ptr::null(), max).is_some());
+    assert!(ends[0].room(std::ptr::null(), max, 0).is_some());
     // More at once than the lane's ring has room for; lengths around the lines of the pool, round and round.
     for n in 0..20 {
         assert_eq!(conformance::send(&mut ends[0], 1, Class::Eager, n, max), SendOutcome::Sent, "{n}");
@@ -342,14 +342,14 @@ fn a_pool_whose_pieces_are_not_taken_leaves_the_rings() {
     for n in 0..(pool / max) as u64 {
         assert_eq!(conformance::send(&mut ends[0], 2, Class::Eager, n, max), SendOutcome::Sent);
     }
-    assert!(ends[0].room(std::ptr::null(), max).is_none());
+    assert!(ends[0].room(std::ptr::null(), max, 0).is_none());
     for n in 0..50 {
         assert_eq!(conformance::send(&mut ends[0], 1, Class::Eager, n, 20_000), SendOutcome::Sent);
         take(&mut ends, n);
     }
     // It ends: what it has not taken it never will.
     ends[0].segment().clone().set_life(2, Life::Dead);
-    assert!(ends[0].room(std::ptr::null(), max).is_some());
+    assert!(ends[0].room(std::ptr::null(), max, 0).is_some());
     assert_eq!(conformance::send(&mut ends[0], 1, Class::Eager, 50, max), SendOutcome::Sent);
     take(&mut ends, 50);
 }
