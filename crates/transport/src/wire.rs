@@ -27,7 +27,7 @@ const POOLED: u8 = 0xfd;
 /// Inline length that says "comes into the sender's pool".
 const POOLED_COMING: u8 = 0xfc;
 
-/// Bytes of a payload that come at a time.
+/// Bytes of a payload that come at a time, or a multiple of them.
 pub const STRIDE: usize = 4 * 1024;
 
 /// Words 1 to 7 of a slot.

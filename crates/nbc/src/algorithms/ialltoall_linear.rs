@@ -21,31 +21,39 @@ pub(super) struct Blocks {
     pub recv: Mem,
     pub block: usize,
     pub ready: Vec<StepId>,
+    /// This rank's own block, where it has to be moved.
+    own: Option<usize>,
 }
 
 impl Blocks {
-    /// Copies this rank's own block; in place, copies all of them aside first.
+    /// In place, copies all of them aside first.
     pub(super) fn new(arguments: &Arguments, b: &mut ScheduleBuilder) -> Result<Blocks, Error> {
         let Arguments::Ialltoall { send, recv, block } = *arguments else { return Err(misplaced()) };
         let (whole, own) = (block * b.size() as usize, block * b.rank() as usize);
         let in_place = send.is_none_or(|send| std::ptr::eq(send, recv));
         let recv = Mem::User(recv);
         if block == 0 {
-            return Ok(Blocks { send: recv, recv, block, ready: Vec::new() });
+            return Ok(Blocks { send: recv, recv, block, ready: Vec::new(), own: None });
         }
         match send {
             Some(send) if !in_place => {
                 let send = Mem::read_only(send);
-                b.copy(send.at(own), recv.at(own), block, &[]);
-                Ok(Blocks { send, recv, block, ready: Vec::new() })
+                Ok(Blocks { send, recv, block, ready: Vec::new(), own: Some(own) })
             }
             // Alone, in place: nothing moves.
-            _ if b.size() == 1 => Ok(Blocks { send: recv, recv, block, ready: Vec::new() }),
+            _ if b.size() == 1 => Ok(Blocks { send: recv, recv, block, ready: Vec::new(), own: None }),
             _ => {
                 let aside = b.temp(whole);
                 let copied = b.copy(recv, aside, whole, &[]);
-                Ok(Blocks { send: aside, recv, block, ready: vec![copied] })
+                Ok(Blocks { send: aside, recv, block, ready: vec![copied], own: None })
             }
+        }
+    }
+
+    /// Copies this rank's own block. Called last: others wait for what is sent, nobody for this.
+    pub(super) fn keep(&self, b: &mut ScheduleBuilder) {
+        if let Some(own) = self.own {
+            b.copy(self.send.at(own), self.recv.at(own), self.block, &[]);
         }
     }
 
@@ -72,5 +80,6 @@ fn compile(arguments: &Arguments, b: &mut ScheduleBuilder) -> Result<(), Error> 
     for i in 1..size {
         b.send(above(i), 0, blocks.to(above(i)), blocks.block, &blocks.ready);
     }
+    blocks.keep(b);
     Ok(())
 }

@@ -29,5 +29,6 @@ fn compile(arguments: &Arguments, b: &mut ScheduleBuilder) -> Result<(), Error> 
         let sent = b.send(above, 0, blocks.to(above), blocks.block, &before);
         before = vec![received, sent];
     }
+    blocks.keep(b);
     Ok(())
 }

@@ -25,10 +25,12 @@ pub(super) struct Exchange<'a> {
     send: Vec<(Mem, usize, Option<StepId>)>,
     recv: Places<'a>,
     pub ready: Vec<StepId>,
+    /// This rank's own block, where it has to be moved: from there, to there.
+    own: Option<(Spot, Spot)>,
 }
 
 impl<'a> Exchange<'a> {
-    /// Copies this rank's own block; in place, copies what is sent aside first.
+    /// In place, copies what is sent aside first.
     pub(super) fn new(arguments: &Arguments<'a>, b: &mut ScheduleBuilder) -> Result<Exchange<'a>, Error> {
         let (Arguments::Ialltoallv { send, recv, blocks } | Arguments::Ialltoallw { send, recv, blocks }) =
             *arguments
@@ -40,14 +42,14 @@ impl<'a> Exchange<'a> {
         let mut all = Vec::with_capacity(size as usize);
         if let Some((send, sent)) = send {
             let send = Places::displaced(Mem::read_only(send), sent);
-            put_block(b, &send.spot(rank), &recv.spot(rank), &[]);
+            let own = Some((send.spot(rank), recv.spot(rank)));
             for other in 0..size {
                 let block = send.spot(other);
-                // This rank's own is where it belongs.
+                // This rank's own goes straight where it belongs.
                 let (run, ready) = if other == rank { (Mem::Temp(0), None) } else { block.packed(b) };
                 all.push((run, block.bytes(), ready));
             }
-            return Ok(Exchange { send: all, recv, ready: Vec::new() });
+            return Ok(Exchange { send: all, recv, ready: Vec::new(), own });
         }
         let mut copies: Vec<StepId> = Vec::new();
         for other in 0..size {
@@ -60,7 +62,14 @@ impl<'a> Exchange<'a> {
             all.push((aside, bytes, None));
         }
         let ready = if copies.is_empty() { Vec::new() } else { vec![b.join(&copies)] };
-        Ok(Exchange { send: all, recv, ready })
+        Ok(Exchange { send: all, recv, ready, own: None })
+    }
+
+    /// Copies this rank's own block. Called last: others wait for what is sent, nobody for this.
+    pub(super) fn keep(&self, b: &mut ScheduleBuilder) {
+        if let Some((from, to)) = &self.own {
+            put_block(b, from, to, &[]);
+        }
     }
 
     pub(super) fn receive(&self, b: &mut ScheduleBuilder, from: u32, after: &[StepId]) -> Option<StepId> {
@@ -83,5 +92,6 @@ fn compile(arguments: &Arguments, b: &mut ScheduleBuilder) -> Result<(), Error> 
     for i in 1..size {
         exchange.send(b, (rank + i) % size, &exchange.ready);
     }
+    exchange.keep(b);
     Ok(())
 }

@@ -29,5 +29,6 @@ fn compile(arguments: &Arguments, b: &mut ScheduleBuilder) -> Result<(), Error> 
             before = received.into_iter().chain(sent).collect();
         }
     }
+    exchange.keep(b);
     Ok(())
 }

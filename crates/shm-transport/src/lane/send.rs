@@ -274,9 +274,10 @@ impl SendLane {
     /// As [`copy_in`](Self::copy_in).
     unsafe fn copy_by(stores: Stores, slot: &Slot, payload: *const u8, to: *mut u8, len: usize) {
         let [.., come, _] = &slot.0;
+        let stride = stores.stride(len);
         let mut done = 0usize;
         while done < len {
-            let run = len.wrapping_sub(done).min(STRIDE);
+            let run = len.wrapping_sub(done).min(stride);
             // SAFETY: done + run <= len; the caller's promise. No reference to these bytes exists anywhere.
             unsafe { stores.copy(payload.add(done), to.add(done), run) };
             done = done.wrapping_add(run);

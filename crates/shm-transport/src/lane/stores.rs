@@ -30,6 +30,11 @@ const TRY: u32 = 128;
 const TRY_RARELY: u32 = 2048;
 /// By this factor the times of the faster change where threads or caches have moved: then the other may be the faster now.
 const MOVED: u64 = 2;
+/// A payload that is streamed comes in about so many parts, each of one to so many strides: before each count all that was streamed has to
+/// be in memory, and that wait takes as long as streaming 4 KiB more (16 fences in 64 KiB: 4.4 us instead of 2.4 with four).
+const PARTS: usize = 4;
+const STRIDES: usize = 4;
+const LEAST_PART: usize = PARTS * super::STRIDE;
 /// Payloads whose consumer may still tell of them.
 const LAST: usize = 8;
 
@@ -62,6 +67,16 @@ impl Stores {
             // SAFETY: the caller's promise.
             Stores::Streaming => unsafe { stream(from, to, len) },
         }
+    }
+
+    /// Bytes from one count to the next of a payload that comes: a multiple of [`STRIDE`](super::STRIDE).
+    #[inline]
+    pub(super) fn stride(self, len: usize) -> usize {
+        let strides = match self {
+            Stores::Plain => 1,
+            Stores::Streaming => (len / LEAST_PART).clamp(1, STRIDES),
+        };
+        super::STRIDE.wrapping_mul(strides)
     }
 }
 
@@ -299,6 +314,13 @@ mod tests {
                 assert!(around.copied().all(|byte| byte == 0), "{stores:?}, {len} bytes after {skew}");
             }
         }
+    }
+
+    #[test]
+    fn what_is_streamed_is_counted_less_often() {
+        let strides = |stores: Stores| [8, 16, 31, 32, 48, 64, 1024].map(|kib| stores.stride(kib << 10) >> 10);
+        assert_eq!(strides(Stores::Plain), [4; 7]);
+        assert_eq!(strides(Stores::Streaming), [4, 4, 4, 8, 12, 16, 16]);
     }
 
     /// How often each is chosen in `copies`, if copying in and out takes so long.
