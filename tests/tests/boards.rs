@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tocsin::{Comm, Config, Error, Op, UserOp, World};
@@ -114,6 +115,68 @@ fn what_a_computing_rank_has_posted_ends() {
         }
         Ok(())
     });
+}
+
+/// Of a prepared one, each run; and what is to be called at the end, which nobody looks at.
+#[test]
+fn each_run_of_what_a_computing_rank_has_prepared_ends() {
+    ranks("signal", 3, |comm| {
+        let mut sum = comm.allreduce_init(vec![0u32], Op::Sum)?;
+        for run in 0..20 {
+            if comm.rank() == 2 {
+                // Posts when the others compute.
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            sum.buffer_mut()?[0] = run;
+            sum.start()?;
+            let called = Arc::new(AtomicBool::new(false));
+            let is_called = called.clone();
+            if run % 2 == 0 {
+                sum.on_complete(move |_| is_called.store(true, Ordering::Release));
+            }
+            let begun = Instant::now();
+            while if run % 2 == 0 { !called.load(Ordering::Acquire) } else { !sum.is_done() } {
+                assert!(begun.elapsed() < Duration::from_secs(30), "it waits for a call");
+                std::hint::spin_loop();
+            }
+            sum.wait()?;
+            assert_eq!(sum.buffer()?, [3 * run]);
+        }
+        Ok(())
+    });
+}
+
+/// Behind the first of the line, too.
+#[test]
+fn who_waits_for_any_is_rung() {
+    for backend in ["signal", "thread"] {
+        ranks(backend, 2, |comm| {
+            let other = comm.dup()?;
+            for _ in 0..20 {
+                if comm.rank() == 0 {
+                    // Nobody begins the one; the other ends behind two.
+                    let mut behind: Vec<_> =
+                        (0..3).map(|n| comm.iallreduce(vec![n], Op::Sum)).collect::<Result<_, _>>()?;
+                    let mut all = vec![other.iallreduce(vec![7], Op::Sum)?, behind.remove(2)];
+                    assert_eq!(tocsin::wait_any(&mut all), Some(1));
+                    assert_eq!(all.remove(1).wait()?, [4]);
+                    comm.barrier()?;
+                    assert_eq!(all.remove(0).wait()?, [8]);
+                    for (n, sum) in (0..).zip(behind) {
+                        assert_eq!(sum.wait()?, [2 * n]);
+                    }
+                } else {
+                    std::thread::sleep(Duration::from_millis(2));
+                    for n in 0..3 {
+                        assert_eq!(comm.iallreduce(vec![n], Op::Sum)?.wait()?, [2 * n]);
+                    }
+                    comm.barrier()?;
+                    assert_eq!(other.iallreduce(vec![1], Op::Sum)?.wait()?, [8]);
+                }
+            }
+            Ok(())
+        });
+    }
 }
 
 /// Communicators with boards and, when these are used up, without; each rank goes through them in another order.

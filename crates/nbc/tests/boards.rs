@@ -37,7 +37,7 @@ enum Kind {
     Allreduce,
 }
 
-/// Posts a collective on a rank of so many, on the board.
+/// Posts a collective on a rank of so many, on the board, and waits for it.
 fn post_kind<M: Messages>(
     lower: &mut M,
     nbc: &mut Nbc,
@@ -45,7 +45,9 @@ fn post_kind<M: Messages>(
     kind: Kind,
     numbers: &mut [u64],
 ) -> Posted {
-    post_as(lower, nbc, place, (kind, Way::Board), 0, numbers)
+    let posted = post_as(lower, nbc, place, (kind, Way::Board), 0, numbers);
+    nbc.want_all(lower);
+    posted
 }
 
 /// How a collective is done.
@@ -267,7 +269,19 @@ impl Rungs {
         self.post_as(rank, kind, Way::Board);
     }
 
+    /// Posts, and waits for it.
     fn post_as(&mut self, rank: usize, kind: Kind, way: Way) {
+        self.post_and_compute(rank, kind, way);
+        self.wait(rank);
+    }
+
+    fn wait(&mut self, rank: usize) {
+        let (lower, nbc) = &mut self.ranks[rank];
+        nbc.want_all(lower);
+        nbc.announce(lower);
+    }
+
+    fn post_and_compute(&mut self, rank: usize, kind: Kind, way: Way) {
         let place = (self.ranks.len() as u32, rank as u32);
         let sequence = self.posted[rank].len() as u32;
         let (lower, nbc) = &mut self.ranks[rank];
@@ -306,6 +320,54 @@ impl Rungs {
 
     fn code(&self, rank: usize, at: usize) -> Option<Code> {
         outcome(&self.ranks[rank].1, self.posted[rank][at].0).map(|outcome| outcome.code)
+    }
+}
+
+/// What others need of a rank that computes is posted.
+#[test]
+fn who_computes_is_rung_for_nothing() {
+    let mut ranks = Rungs::new(3, 5);
+    for rank in [0, 1, 2] {
+        ranks.post_and_compute(rank, Kind::Allreduce, Way::Board);
+    }
+    assert_eq!(ranks.rung(), None);
+    assert_eq!([0, 1, 2].map(|rank| ranks.code(rank, 0)), [None, None, Some(Code::Ok)]);
+    // It finds it when it waits.
+    ranks.wait(1);
+    assert_eq!([0, 1].map(|rank| ranks.code(rank, 0)), [None, Some(Code::Ok)]);
+}
+
+/// Nothing ends before what stands in front of it.
+#[test]
+fn who_waits_is_rung_for_all_that_must_end_before() {
+    for wanted in [0, 1] {
+        let mut ranks = Rungs::new(2, 6);
+        for _ in 0..3 {
+            ranks.post_and_compute(0, Kind::Allreduce, Way::Board);
+        }
+        let Posted::Waits(id) = ranks.posted[0][wanted].0 else { panic!("nobody else has posted") };
+        let (lower, nbc) = &mut ranks.ranks[0];
+        assert_eq!(nbc.want(lower, id, &mut Budget::user()), tocsin_progress::Pass::Idle);
+        for at in 0..3 {
+            ranks.post_and_compute(1, Kind::Allreduce, Way::Board);
+            ranks.settle();
+            // The last is found by the next look.
+            assert_eq!(ranks.code(0, at).is_some(), at <= wanted, "{at} of {wanted}");
+        }
+    }
+}
+
+/// What is lined up behind a full board can be posted only when the first ones have ended, and others may wait for it.
+#[test]
+fn who_computes_is_rung_for_what_it_has_yet_to_post() {
+    let mut ranks = Rungs::new(2, 7);
+    for _ in 0..7 {
+        ranks.post_and_compute(0, Kind::Allreduce, Way::Board);
+    }
+    for at in 0..7 {
+        ranks.post(1, Kind::Allreduce);
+        ranks.settle();
+        assert_eq!(ranks.code(1, at), Some(Code::Ok), "{at}");
     }
 }
 

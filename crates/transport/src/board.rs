@@ -16,7 +16,7 @@
 //! who shows him one lies.
 //!
 //! # No lost wake-up
-//! Who has posted and lacks parts says in his slot that he waits, fences, and looks once more. Who posts fences, looks at
+//! Who has posted and waits for parts says so in his slot, fences, and looks once more. Who posts fences, looks at
 //! the others' parts, and if he finds that his was the last one that somebody needed, rings those who say that they wait. Of
 //! two members' fences one is the later: that member sees what the other did before his. So either the poster sees the
 //! waiting, or the waiter the part; and where the last two parts come at the same time, one of the posters sees both. Who

@@ -379,7 +379,12 @@ impl Rank {
             return Err(of_a_fork("finalize"));
         }
         self.closing.store(true, Ordering::Release);
-        self.enter().p2p.drop_unexpected();
+        {
+            let mut state = self.enter();
+            let inside = &mut *state;
+            inside.p2p.drop_unexpected();
+            inside.nbc.want_all(&mut inside.p2p);
+        }
         let aborted = || self.segment.aborted();
         // Entered, not tried, as in `end_if_aborted`.
         let drained = || aborted().is_some() || self.enter().is_drained();

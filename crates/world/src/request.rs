@@ -10,7 +10,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use tocsin_p2p::Grown;
-use tocsin_progress::{Code, Completion, Context, Id, Outcome};
+use tocsin_progress::{Budget, Code, Completion, Context, Id, Outcome, Pass};
 use tocsin_sync::atomic::{AtomicBool, Ordering};
 
 use crate::comm::Comm;
@@ -244,6 +244,8 @@ impl RawRequest {
         // Active before anything runs: users' callbacks run on the way out, and one that panics must not leave a run whose
         // buffers nobody holds.
         let before = (self.seen.take(), self.after.take());
+        // SYNC POINT: Relaxed: nobody else has this request now.
+        self.watched.store(false, Ordering::Relaxed);
         // SAFETY: - promised by the caller.
         let started = unsafe { self.meaning.comm.start_again(operation, self.id) };
         if started.is_err() {
@@ -278,8 +280,8 @@ impl RawRequest {
     }
 
     /// Whether it is complete. Does not wait, and runs no callback; a few loads, but the first time that it is not: then
-    /// it enters the engine to say that somebody who computes looks at it between, so that its message interrupts from
-    /// then on. Not for signal handlers.
+    /// it enters the engine to say that somebody who computes looks at it between, so that its message, or its last part, interrupts
+    /// from then on. Not for signal handlers.
     pub fn is_done(&self) -> bool {
         if self.is_over() {
             return true;
@@ -298,16 +300,28 @@ impl RawRequest {
         self.is_complete() || self.meaning.comm.shared().is_closed()
     }
 
-    /// Has plain messages ring for this request; those of collectives ring by themselves. False: not now, because
-    /// somebody is inside the engine.
+    /// Has what this request waits for ring: plain messages, and the parts of collectives on a board; collectives' messages ring by
+    /// themselves. False: not now, because somebody is inside the engine.
     #[cold]
     fn watch(&self) -> bool {
-        if self.meaning.kind == Kind::Collective {
-            return true;
-        }
         let Some(mut state) = self.meaning.comm.shared().try_enter_open("is_done") else { return false };
+        if self.meaning.kind == Kind::Collective {
+            let inside = &mut *state;
+            // As a handler does: the caller's locks are not known, and users' operators may want them.
+            return inside.nbc.want(&mut inside.p2p, self.id, &mut Budget::handler()) != Pass::More;
+        }
         state.p2p.set_wants(self.id);
         true
+    }
+
+    /// The same, inside the engine of its rank, for who waits or will be called. User threads only.
+    fn want_in(&self, state: &mut RankState) {
+        match self.meaning.kind {
+            Kind::Collective => {
+                while state.nbc.want(&mut state.p2p, self.id, &mut Budget::user()) == Pass::More {}
+            }
+            _ => state.p2p.set_wants(self.id),
+        }
     }
 
     /// The outcome if there is one; frees the slot when it is first seen, unless it will be used again. What is persistent
@@ -466,10 +480,8 @@ impl RawRequest {
             }
             return;
         }
-        if self.meaning.kind != Kind::Collective {
-            // Somebody wants to hear of it without looking: plain messages ring for it.
-            self.meaning.comm.shared().enter().p2p.set_wants(self.id);
-        }
+        // Somebody wants to hear of it without looking.
+        self.want_in(&mut self.meaning.comm.shared().enter());
         let after = Arc::new(Mutex::new(then));
         let (theirs, meaning) = (after.clone(), self.meaning.clone());
         let call = Box::new(move |outcome| {

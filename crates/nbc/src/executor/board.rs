@@ -5,8 +5,8 @@
 //!
 //! What was started on a board and has not ended stands in a line, in the order of the starts. Of these, as many are posted as
 //! the board has room for, and the first alone may end: what all must post in one order, all post, and so each line moves on.
-//! A rank that waits for parts has said so on the board before anybody else runs, so that its handler is rung for the last of
-//! them; while it looks by itself ([`Nbc::begin_look`]) it takes that back.
+//! A rank that waits for parts has said so on the board before it sleeps, so that it is rung for the last of them; while it looks by
+//! itself ([`Nbc::begin_look`]) it takes that back. One that computes says nothing (`wanted.rs`): what others need of it is posted.
 //!
 //! Whom a post leaves to be rung is kept until the token is released ([`Nbc::announce`]): who looks by himself by then, or has
 //! looked, needs no ring.
@@ -14,6 +14,7 @@
 use super::list::StepList;
 use super::run::record_end;
 use super::seat::{Place, active_mut, has_room};
+use super::wanted::have_rung;
 use super::{Active, Nbc, Stage, failed_member, record_start};
 use crate::Error;
 use crate::board::{Call, Look, MOST};
@@ -111,7 +112,6 @@ impl Nbc {
                 }
                 Look::Wrong(member) => Some(seat.blame(member, telling)),
                 Look::Waits => {
-                    seat.board.wait_for(number);
                     posted = Some((number, seen));
                     None
                 }
@@ -152,7 +152,7 @@ impl Nbc {
     /// What was lined up, as the only one, is posted already, and waits.
     fn is_posted(&mut self, id: Id, at: u32, number: u32, seen: u32) {
         if let Some(active) = self.slots.get_mut(id) {
-            active.place = Place { at, posted: true, number, waits: true, seen, ..Place::NOWHERE };
+            active.place = Place { at, posted: true, number, seen, ..Place::NOWHERE };
         }
         if let Some(seat) = self.seats.get_mut(at as usize) {
             seat.unposted = NONE;
@@ -368,6 +368,8 @@ impl Nbc {
                 if seat.board.spoilt_by().is_some() {
                     seat.give_up(telling);
                 }
+                // Others wait for what cannot be posted before those have ended that are.
+                have_rung(seat, slots, seat.unposted);
                 break;
             }
             let Some(active) = active_mut(slots, seat.unposted) else { break };
@@ -383,7 +385,7 @@ impl Nbc {
             } else {
                 call.look(&seat.board, number, &mut place.seen)
             };
-            if look == Look::Waits {
+            if look == Look::Waits && place.wanted {
                 // Whoever posts later sees it; who has posted before is found by the look that follows.
                 seat.board.wait_for(number);
                 place.waits = true;

@@ -15,6 +15,7 @@ mod run;
 mod seat;
 mod slices;
 mod tenancy;
+mod wanted;
 
 use crate::board::Call;
 use crate::messages::Messages;

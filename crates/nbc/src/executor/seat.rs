@@ -23,7 +23,9 @@ pub(super) struct Place {
     /// Whether its part is posted, and under which number.
     pub(super) posted: bool,
     pub(super) number: u32,
-    /// Whether this rank has said that it waits for others' parts.
+    /// Whether somebody waits for its end, or is to hear of it without a call: others are to ring for the last part.
+    pub(super) wanted: bool,
+    /// Whether this rank has said so to them.
     pub(super) waits: bool,
     /// Members whose parts have been seen.
     pub(super) seen: u32,
@@ -43,6 +45,7 @@ impl Place {
         at: NONE,
         posted: false,
         number: 0,
+        wanted: false,
         waits: false,
         seen: 0,
         odd: NONE,
@@ -98,8 +101,8 @@ pub(super) struct Seat {
     pub(super) asking: u64,
 }
 
-/// How often a post looks before it says that it waits, for what others post at the same time: at most some 200 ns, about
-/// what it takes to say so and to come back, and a small part of what a ring takes. Less where it was in vain.
+/// How often a post looks for what others post at the same time, before it leaves a request that is ended by another call: at most some
+/// 200 ns, about what such a call takes. Less where it was in vain.
 const MOMENT: u32 = 64;
 const LEAST: u32 = 4;
 

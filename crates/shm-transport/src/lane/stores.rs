@@ -318,7 +318,8 @@ mod tests {
 
     #[test]
     fn what_is_streamed_is_counted_less_often() {
-        let strides = |stores: Stores| [8, 16, 31, 32, 48, 64, 1024].map(|kib| stores.stride(kib << 10) >> 10);
+        let strides =
+            |stores: Stores| [8, 16, 31, 32, 48, 64, 1024].map(|kib| stores.stride(kib << 10) >> 10);
         assert_eq!(strides(Stores::Plain), [4; 7]);
         assert_eq!(strides(Stores::Streaming), [4, 4, 4, 8, 12, 16, 16]);
     }

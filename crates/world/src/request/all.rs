@@ -1,6 +1,6 @@
 //! Waiting for several requests at once.
 
-use super::RawRequest;
+use super::{Kind, RawRequest};
 use crate::error::Error;
 use crate::rank::Need;
 
@@ -50,6 +50,12 @@ pub fn wait_any(requests: &mut [&mut RawRequest]) -> Option<usize> {
             return Some(done);
         }
         let needs: Vec<Need> = requests.iter().map(|r| r.need()).collect();
+        // What is no collective rings who waits by itself.
+        for request in requests.iter().filter(|r| r.meaning.kind == Kind::Collective && !r.is_over()) {
+            if let Ok(mut state) = request.meaning.comm.shared().enter_open("wait_any") {
+                request.want_in(&mut state);
+            }
+        }
         comm.shared().wait_until(&needs, || requests.iter().any(|r| r.is_complete()), None);
     }
 }

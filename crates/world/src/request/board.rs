@@ -11,7 +11,7 @@ impl RawRequest {
         let shared = self.meaning.comm.shared();
         let Ok(mut state) = shared.enter_open(self.meaning.operation) else { return };
         if !state.nbc.begin_look(self.id) {
-            return;
+            return self.want_in(&mut state);
         }
         let looks = if shared.engine.should_look() { LOOKS } else { FEW_LOOKS };
         let id = self.id;

@@ -1,0 +1,58 @@
+//! Who is to be rung for a collective on a board: who waits for it, and nobody else.
+//!
+//! A rank that has posted its part and computes is needed by nobody: the others have its part, and what it lacks it finds when it
+//! waits. So a post says nothing, and no other rank interrupts this one for it. What makes a difference is said here: somebody waits
+//! where he does not look by himself, or wants to hear of the end without a call; or more is lined up than the board has room
+//! for, so that others may wait for what this rank can post only when the first ones have ended.
+
+use super::Nbc;
+use super::Stage;
+use super::seat::{Seat, Table, active_mut};
+use crate::messages::Messages;
+use crate::schedule::NONE;
+use tocsin_progress::budget::{Budget, Pass};
+use tocsin_progress::slots::Id;
+
+/// Says to the others that this rank is to be rung for what stands in line, up to `last`: nothing ends before what stands in front of it.
+/// The caller looks once more. Handler-safe: bounded by the length of the line.
+pub(super) fn have_rung(seat: &Seat, slots: &mut Table, last: u32) {
+    let mut next = seat.first;
+    while let Some(active) = active_mut(slots, next) {
+        let place = &mut active.place;
+        place.wanted = true;
+        if place.posted && !place.waits {
+            // Whoever posts later sees it; who has posted before is found by the caller's look.
+            seat.board.wait_for(place.number);
+            place.waits = true;
+        }
+        if next == last {
+            return;
+        }
+        next = place.next;
+    }
+}
+
+impl Nbc {
+    /// Has this rank rung for the end of a collective, which else is found by the next call that looks. Collectives that go by messages ring
+    /// by themselves. Handler-safe. [`Pass::More`]: the budget ended before what had come was looked at; call it again.
+    pub fn want<M: Messages>(&mut self, messages: &mut M, id: Id, budget: &mut Budget) -> Pass {
+        let Nbc { seats, slots, .. } = self;
+        let Some(active) = slots.get(id).filter(|active| active.stage == Stage::Running) else {
+            return Pass::Idle;
+        };
+        let at = active.place.at;
+        let Some(seat) = seats.get(at as usize) else { return Pass::Idle };
+        have_rung(seat, slots, id.index);
+        self.advance(messages, at, budget, false)
+    }
+
+    /// Has it rung for all that run. User threads only.
+    pub fn want_all<M: Messages>(&mut self, messages: &mut M) {
+        for at in 0..self.seats.len() {
+            let Nbc { seats, slots, .. } = self;
+            let Some(seat) = seats.get(at).filter(|seat| seat.first != NONE) else { continue };
+            have_rung(seat, slots, NONE);
+            while self.advance(messages, at as u32, &mut Budget::user(), false) == Pass::More {}
+        }
+    }
+}
