@@ -458,7 +458,8 @@ impl Nbc {
         };
         let Some(seat) = seats.get(active.place.at as usize) else { return false };
         let looks = active.place.posted && seat.first == id.index;
-        if looks {
+        // What others look at is not written for nothing.
+        if looks && active.place.waits {
             seat.board.look_for(active.place.number);
             active.place.waits = false;
         }

@@ -15,6 +15,7 @@ use tocsin_progress::slots::Id;
 
 /// Says to the others that this rank is to be rung for what stands in line, up to `last`: nothing ends before what stands in front of it.
 /// The caller looks once more. Handler-safe: bounded by the length of the line.
+#[cold]
 pub(super) fn have_rung(seat: &Seat, slots: &mut Table, last: u32) {
     let mut next = seat.first;
     while let Some(active) = active_mut(slots, next) {

@@ -2,7 +2,7 @@ use tocsin_sync::atomic::{Ordering, fence};
 use tocsin_transport::{Header, short, wire};
 
 use super::stores::{self, Experience, Stores};
-use super::{LONG, Piece, Place, STRIDE, Slot, piece};
+use super::{LONG, Piece, Place, Slot, piece};
 
 /// Answer of [`SendLane::try_push`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
