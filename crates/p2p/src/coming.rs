@@ -51,6 +51,7 @@ pub(crate) unsafe fn copy(
     true
 }
 
+#[inline]
 pub(crate) fn bit(class: Class) -> u8 {
     1u8.wrapping_shl(class.index() as u32)
 }

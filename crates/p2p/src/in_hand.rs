@@ -124,7 +124,7 @@ impl<T: Transport> P2p<T> {
         if peer.fate.no_more_to().is_some() || self.blocked > 0 || !self.transport.is_connected(source) {
             return Ok(false);
         }
-        let pattern = Pattern { context: args.context, source: args.source, tag: args.tag };
+        let pattern = Pattern::new(args.context, args.source, args.tag);
         let [plain, _] = &self.matching;
         if plain.unexpected.find(&pattern).is_some() {
             return Ok(false);

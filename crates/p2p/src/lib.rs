@@ -30,6 +30,7 @@
 //! | `send`, `receive`, `probe` | the operations, from posting to their end |
 //! | `in_hand` | receives whose thread waits inside the engine |
 //! | `packets` | what arrives, checked before it is used |
+//! | `short` | most of it: short plain messages for posted receives |
 //! | `transfers`, `publish` | large messages in one copy; receives that their sender finds |
 //! | `pieces` | what threads stay for after a post |
 //! | `ahead` | the first piece of a large message, copied before it is asked for |
@@ -66,6 +67,7 @@ mod receive;
 mod request;
 mod runs;
 mod send;
+mod short;
 pub mod trace;
 mod transfers;
 mod unexpected;
@@ -598,6 +600,9 @@ impl<T: Transport> P2p<T> {
     }
 
     fn unlink(&mut self, id: Id) {
+        if self.requests.get(id).is_none_or(|request| request.member == Member::None) {
+            return;
+        }
         if self.requests.get(id).is_some_and(|request| request.member == Member::Posted) {
             self.unposted(id);
         }

@@ -16,6 +16,12 @@ pub(crate) struct Link {
 
 impl Link {
     pub(crate) const UNLINKED: Link = Link { next: NONE, prev: NONE };
+
+    /// The slot of the next one, or none's.
+    #[inline]
+    pub(crate) fn next_index(self) -> u32 {
+        self.next
+    }
 }
 
 /// What can be in lists: it has one link per list that it may be in at the same time.
@@ -37,6 +43,12 @@ impl List {
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.head == NONE
+    }
+
+    /// The slot of the oldest, or none's. With [`Link::next_index`] and [`Slots::at`], a walk that looks each slot up once.
+    #[inline]
+    pub(crate) fn first_index(&self) -> u32 {
+        self.head
     }
 
     /// The oldest.
@@ -92,8 +104,7 @@ impl List {
         if index == NONE {
             return;
         }
-        let Some(id) = slots.by_index(index) else { return };
-        if let Some(item) = slots.get_mut(id) {
+        if let Some(item) = slots.at_mut(index) {
             let mut link = item.link(which);
             change(&mut link);
             item.set_link(which, link);

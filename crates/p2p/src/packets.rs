@@ -52,6 +52,13 @@ impl<T: Transport> P2p<T> {
         if !budget.packet() {
             return Step::Spent;
         }
+        if matches!(class, Class::Eager | Class::Coll) && self.meet_short(peer, class, &packet, budget) {
+            self.count_packet(packet.len);
+            self.transport.consume(peer, class);
+            self.count_taken(peer, class);
+            self.trace_taken(peer, class, &packet.header);
+            return Step::Taken;
+        }
         let broken = self.peers.get(peer as usize).is_none_or(|p| p.fate == Fate::Broken);
         let step = if broken {
             Ok(Step::Taken)

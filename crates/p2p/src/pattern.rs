@@ -5,38 +5,83 @@
 //! what cannot match.
 
 use crate::list::List;
+use crate::request::ANY_SOURCE;
 
-/// Source and tag, each named or any, within a context.
+/// Source and tag, each named or any, within a context. Plain numbers, so that two are compared in a few instructions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Pattern {
     pub(crate) context: u32,
-    pub(crate) source: Option<u32>,
-    pub(crate) tag: Option<i32>,
+    /// [`ANY_SOURCE`]: any.
+    peer: u32,
+    /// 0 if it may be any.
+    tag: i32,
+    /// 0 to 3.
+    kind: u32,
 }
 
 /// Number of kinds.
 pub(crate) const KINDS: usize = 4;
+/// Bits of a kind.
+const NO_SOURCE: u32 = 1;
+const NO_TAG: u32 = 2;
 
 impl Pattern {
+    #[inline]
+    pub(crate) fn new(context: u32, source: Option<u32>, tag: Option<i32>) -> Pattern {
+        Pattern::plain(context, source.unwrap_or(ANY_SOURCE), tag.unwrap_or(0), tag.is_none())
+    }
+
+    /// Of a source that may be [`ANY_SOURCE`], and a tag that is 0 if it may be any.
+    #[inline]
+    pub(crate) fn plain(context: u32, peer: u32, tag: i32, any_tag: bool) -> Pattern {
+        let kind = if peer == ANY_SOURCE { NO_SOURCE } else { 0 } | if any_tag { NO_TAG } else { 0 };
+        Pattern { context, peer, tag, kind }
+    }
+
     /// 0 to 3.
     #[inline]
     pub(crate) fn kind(&self) -> usize {
-        usize::from(self.source.is_none()) | usize::from(self.tag.is_none()) << 1
+        self.kind as usize
+    }
+
+    /// The source that it names.
+    #[inline]
+    pub(crate) fn source(&self) -> Option<u32> {
+        (self.kind & NO_SOURCE == 0).then_some(self.peer)
+    }
+
+    /// Source and tag as in [`plain`](Self::plain).
+    #[inline]
+    pub(crate) fn numbers(&self) -> (u32, i32) {
+        (self.peer, self.tag)
+    }
+
+    /// Whether the tag may be any.
+    #[inline]
+    pub(crate) fn has_any_tag(&self) -> bool {
+        self.kind & NO_TAG != 0
+    }
+
+    /// Whether patterns of a kind name no source.
+    #[inline]
+    pub(crate) fn has_no_source(kind: usize) -> bool {
+        kind as u32 & NO_SOURCE != 0
     }
 
     /// The pattern of a kind that a message has.
     #[inline]
     pub(crate) fn of(kind: usize, context: u32, source: u32, tag: i32) -> Pattern {
-        Pattern { context, source: (kind & 1 == 0).then_some(source), tag: (kind & 2 == 0).then_some(tag) }
+        let kind = kind as u32;
+        let peer = if kind & NO_SOURCE == 0 { source } else { ANY_SOURCE };
+        Pattern { context, peer, tag: if kind & NO_TAG == 0 { tag } else { 0 }, kind }
     }
 
     #[inline]
     fn hash(&self) -> usize {
-        let source = u64::from(self.source.unwrap_or(0));
-        let tag = u64::from(self.tag.unwrap_or(0) as u32);
         // Fibonacci hashing (Knuth 6.4): odd multipliers near 2^64 / golden ratio, upper bits used.
-        let mixed = (u64::from(self.context) << 32 ^ tag).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-            ^ (source.wrapping_mul(0xc2b2_ae3d_27d4_eb4f));
+        let mixed = (u64::from(self.context) << 32 ^ u64::from(self.tag as u32))
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            ^ (u64::from(self.peer).wrapping_mul(0xc2b2_ae3d_27d4_eb4f));
         (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) as usize >> 24
     }
 }

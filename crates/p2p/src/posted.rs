@@ -2,9 +2,9 @@
 
 use tocsin_progress::Id;
 
-use crate::list::List;
+use crate::list::{Linked, List};
 use crate::pattern::{Bins, KINDS, Pattern};
-use crate::request::{ANY_SOURCE, ANY_TAG, Member, Request, Requests};
+use crate::request::{ANY_TAG, Member, Request, Requests};
 
 /// Bins per kind at the start; user threads double them as receives are posted.
 const BINS: usize = 256;
@@ -21,11 +21,16 @@ impl Request {
     /// What a posted receive asks for.
     #[inline]
     pub(crate) fn pattern(&self) -> Pattern {
-        Pattern {
-            context: self.context,
-            source: (self.peer != ANY_SOURCE).then_some(self.peer),
-            tag: (!self.has(ANY_TAG)).then_some(self.tag),
-        }
+        // A receive of any tag has 0 there.
+        Pattern::plain(self.context, self.peer, self.tag, self.has(ANY_TAG))
+    }
+
+    /// Makes it a receive that asks for this.
+    #[inline]
+    pub(crate) fn set_pattern(&mut self, asks: &Pattern) {
+        self.context = asks.context;
+        (self.peer, self.tag) = asks.numbers();
+        self.flags = if asks.has_any_tag() { ANY_TAG } else { 0 };
     }
 }
 
@@ -34,13 +39,13 @@ impl Posted {
         Some(Posted { bins: Bins::new(BINS)?, counts: [0; KINDS] })
     }
 
-    /// Posts. Handler-safe, O(1).
-    pub(crate) fn insert(&mut self, requests: &mut Requests, id: Id) {
+    /// Posts a receive of this pattern. Handler-safe, O(1).
+    #[inline]
+    pub(crate) fn insert(&mut self, requests: &mut Requests, id: Id, pattern: &Pattern) {
         let Some(request) = requests.get_mut(id) else { return };
         request.member = Member::Posted;
-        let pattern = request.pattern();
-        self.count(&pattern, 1);
-        if let Some(bin) = self.bins.bin(&pattern) {
+        self.count(pattern, 1);
+        if let Some(bin) = self.bins.bin(pattern) {
             bin.push(requests, 0, id);
         }
     }
@@ -53,10 +58,11 @@ impl Posted {
     /// Receives of any source.
     pub(crate) fn any_source(&self) -> usize {
         let counts = self.counts.iter().enumerate();
-        counts.filter(|(kind, _)| Pattern::of(*kind, 0, 0, 0).source.is_none()).map(|(_, count)| count).sum()
+        counts.filter(|(kind, _)| Pattern::has_no_source(*kind)).map(|(_, count)| count).sum()
     }
 
     /// Takes one out. Handler-safe, O(1).
+    #[inline]
     pub(crate) fn remove(&mut self, requests: &mut Requests, id: Id) {
         let Some(request) = requests.get_mut(id) else { return };
         request.member = Member::None;
@@ -76,34 +82,55 @@ impl Posted {
 
     /// The receive that a message goes to. Handler-safe; bounded by the receives in the four bins, of which there are
     /// a few on average, because user threads grow the bins.
+    #[inline]
     pub(crate) fn find(&self, requests: &Requests, context: u32, source: u32, tag: i32) -> Option<Id> {
-        let mut best: Option<(u64, Id)> = None;
-        for (kind, count) in self.counts.iter().enumerate() {
-            if *count == 0 {
-                continue;
-            }
-            let pattern = Pattern::of(kind, context, source, tag);
-            let mut at = self.bins.look(&pattern).and_then(|bin| bin.first(requests));
-            while let Some(id) = at {
-                let Some(request) = requests.get(id) else { break };
-                if request.pattern() == pattern {
-                    if best.is_none_or(|(sequence, _)| request.sequence < sequence) {
-                        best = Some((request.sequence, id));
-                    }
-                    break;
-                }
-                at = List::next(requests, 0, id);
+        let [_, wild @ ..] = &self.counts;
+        if wild.iter().all(|count| *count == 0) {
+            return self.first(requests, &Pattern::of(0, context, source, tag)).map(|(id, _)| id);
+        }
+        self.find_among_wild(requests, context, source, tag)
+    }
+
+    fn find_among_wild(&self, requests: &Requests, context: u32, source: u32, tag: i32) -> Option<Id> {
+        let mut best: Option<(Id, u64)> = None;
+        for kind in 0..KINDS {
+            let first = self.first(requests, &Pattern::of(kind, context, source, tag));
+            if let Some((id, sequence)) = first
+                && best.is_none_or(|(_, earliest)| sequence < earliest)
+            {
+                best = Some((id, sequence));
             }
         }
-        best.map(|(_, id)| id)
+        best.map(|(id, _)| id)
+    }
+
+    /// The first posted of those with a pattern, and when that was.
+    #[inline]
+    fn first(&self, requests: &Requests, pattern: &Pattern) -> Option<(Id, u64)> {
+        if self.counts.get(pattern.kind()) == Some(&0) {
+            return None;
+        }
+        let mut at = self.bins.look(pattern)?.first_index();
+        while let Some((id, request)) = requests.at(at) {
+            if request.pattern() == *pattern {
+                return Some((id, request.sequence));
+            }
+            at = request.link(0).next_index();
+        }
+        None
     }
 
     /// Doubles the bins when they are crowded. User threads only: it allocates. A refusal of memory only costs speed.
+    #[inline]
     pub(crate) fn make_room(&mut self, requests: &mut Requests) {
-        let posted = self.counts.iter().fold(0usize, |sum, n| sum.saturating_add(*n));
-        if posted < self.bins.per_kind().saturating_mul(2) {
-            return;
+        let posted = self.counts.iter().fold(0usize, |sum, n| sum.wrapping_add(*n));
+        if posted >= self.bins.per_kind().wrapping_mul(2) {
+            self.add_bins(requests);
         }
+    }
+
+    #[cold]
+    fn add_bins(&mut self, requests: &mut Requests) {
         let Some(mut bins) = Bins::new(self.bins.per_kind().saturating_mul(4)) else { return };
         // A new bin takes from one old bin only, in order: the order of posting stays.
         for list in self.bins.lists() {

@@ -27,7 +27,7 @@ impl<T: Transport> P2p<T> {
         source: Option<u32>,
         tag: Option<i32>,
     ) -> Result<Option<Status>, Error> {
-        let found = self.look(Pattern { context, source, tag })?;
+        let found = self.look(Pattern::new(context, source, tag))?;
         Ok(found.map(|(_, status)| status))
     }
 
@@ -42,7 +42,7 @@ impl<T: Transport> P2p<T> {
         source: Option<u32>,
         tag: Option<i32>,
     ) -> Result<Option<(MessageId, Status)>, Error> {
-        let Some((id, status)) = self.look(Pattern { context, source, tag })? else { return Ok(None) };
+        let Some((id, status)) = self.look(Pattern::new(context, source, tag))? else { return Ok(None) };
         let [eager, _] = &mut self.matching;
         eager.unexpected.take(id);
         Ok(Some((MessageId { class: 0, index: id.index, serial: id.generation }, status)))
@@ -50,7 +50,7 @@ impl<T: Transport> P2p<T> {
 
     fn look(&mut self, pattern: Pattern) -> Result<Option<(Id, Status)>, Error> {
         self.context = Context::User;
-        if let Some(rank) = pattern.source.filter(|rank| *rank >= self.size) {
+        if let Some(rank) = pattern.source().filter(|rank| *rank >= self.size) {
             return Err(Error::NoSuchRank { rank, size: self.size });
         }
         if self.contexts.is_revoked(pattern.context) {
@@ -66,7 +66,7 @@ impl<T: Transport> P2p<T> {
             found = self.find(&pattern);
         }
         if found.is_none()
-            && let Some((code, rank)) = self.no_source(pattern.context, pattern.source)
+            && let Some((code, rank)) = self.no_source(pattern.context, pattern.source())
         {
             return Err(self.refusal(pattern.context, code, rank));
         }

@@ -132,8 +132,16 @@ impl<T: Transport> P2p<T> {
     pub(crate) fn count_taken(&mut self, peer: u32, class: Class) {
         let Some(state) = self.peers.get_mut(peer as usize).filter(|_| class == Class::Eager) else { return };
         state.published.taken = state.published.taken.wrapping_add(1);
-        let (number, published) = (state.published.taken, state.published.receive.is_some());
-        if published && let Some(at) = self.publication(peer) {
+        if state.published.receive.is_some() {
+            self.renumber(peer);
+        }
+    }
+
+    /// The receive that is published is for another message than it was.
+    #[cold]
+    fn renumber(&mut self, peer: u32) {
+        let number = self.peers.get(peer as usize).map_or(0, |state| state.published.taken);
+        if let Some(at) = self.publication(peer) {
             at.renumber(number);
         }
     }

@@ -6,7 +6,7 @@ use tocsin_transport::{Class, Header, SendOutcome, Transport, Urgency, kind};
 use crate::coming;
 use crate::pages::FLAG_PAGES;
 use crate::pattern::Pattern;
-use crate::request::{ANY_SOURCE, ANY_TAG, Member, OWES_ACK, OWES_FIN, PIPED, Request, SHARED, State};
+use crate::request::{ANY_TAG, Member, OWES_ACK, OWES_FIN, PIPED, Request, SHARED, State};
 use crate::transfers::FLAG_SHARED;
 use crate::unexpected::{Arrival, Envelope};
 use crate::{Error, Layout, MessageId, MutBuf, P2p, RecvArgs};
@@ -29,6 +29,7 @@ impl<T: Transport> P2p<T> {
     /// # Safety
     /// The buffer is writable as its layout says, from whichever thread or handler holds the engine's token, and not
     /// otherwise used, until the request is complete or [abandoned](Self::abandon).
+    #[inline]
     pub unsafe fn irecv(&mut self, args: RecvArgs) -> Result<Id, Error> {
         self.context = Context::User;
         let room = self.check(args.class, args.context, &args.buf.layout)?;
@@ -40,9 +41,11 @@ impl<T: Transport> P2p<T> {
         }
         self.learn_ends();
         let class = usize::from(args.class == Class::Coll);
-        let pattern = Pattern { context: args.context, source: args.source, tag: args.tag };
-        let here = self.matching.get(class).and_then(|m| m.unexpected.find(&pattern)).is_some();
-        if !here && let Some((code, rank)) = self.no_source(args.context, args.source) {
+        let pattern = Pattern::new(args.context, args.source, args.tag);
+        let kept = self.matching.get(class).and_then(|m| m.unexpected.find(&pattern));
+        if kept.is_none()
+            && let Some((code, rank)) = self.no_source(args.context, args.source)
+        {
             return Err(self.refusal(args.context, code, rank));
         }
         if let Some(source) = args.source {
@@ -50,8 +53,11 @@ impl<T: Transport> P2p<T> {
             self.transport.prepare_rings(source);
         }
         let id = self.reserve_request()?;
-        // SAFETY: the caller vouches for the buffer.
-        unsafe { self.start_recv(id, args) };
+        self.begin_recv(id, args.buf, args.class, args.cookie, &pattern);
+        match kept {
+            Some(message) => self.deliver(id, message),
+            None => self.post(id, args.class, &pattern, room),
+        }
         if let Some(matching) = self.matching.get_mut(class) {
             matching.posted.make_room(&mut self.requests);
         }
@@ -76,42 +82,44 @@ impl<T: Transport> P2p<T> {
     /// # Safety
     /// As [`irecv`](Self::irecv).
     pub unsafe fn start_recv(&mut self, id: Id, args: RecvArgs) {
-        if !self.begin_recv(id, args.buf, args.context, args.class, args.cookie) {
+        let pattern = Pattern::new(args.context, args.source, args.tag);
+        if !self.begin_recv(id, args.buf, args.class, args.cookie, &pattern) {
             return;
         }
-        let Some(request) = self.requests.get_mut(id) else { return };
-        request.peer = args.source.unwrap_or(ANY_SOURCE);
-        request.tag = args.tag.unwrap_or(0);
-        request.flags = if args.tag.is_none() { ANY_TAG } else { 0 };
-        let pattern = Pattern { context: args.context, source: args.source, tag: args.tag };
-        let class = usize::from(request.class == Class::Coll);
         if args.source.is_some_and(|source| source >= self.size) {
             return self.fail(id, Code::Protocol, args.source.unwrap_or(0));
         }
         if self.contexts.is_revoked(args.context) {
             return self.fail(id, Code::Revoked, self.me);
         }
-        let Some(matching) = self.matching.get_mut(class) else { return };
-        if let Some(message) = matching.unexpected.find(&pattern) {
+        let class = usize::from(args.class == Class::Coll);
+        if let Some(message) = self.matching.get(class).and_then(|m| m.unexpected.find(&pattern)) {
             return self.deliver(id, message);
         }
         if let Some((code, rank)) = self.no_source(args.context, args.source) {
             return self.fail(id, code, rank);
         }
-        if let Some(matching) = self.matching.get_mut(class) {
-            matching.posted.insert(&mut self.requests, id);
+        self.post(id, args.class, &pattern, args.buf.layout.bytes());
+    }
+
+    /// Puts a receive, for which no message is kept, into the table of posted ones. `room`: its buffer's length. Handler-safe.
+    #[inline]
+    fn post(&mut self, id: Id, class: Class, pattern: &Pattern, room: usize) {
+        let plain = class != Class::Coll;
+        if let Some(matching) = self.matching.get_mut(usize::from(!plain)) {
+            matching.posted.insert(&mut self.requests, id, pattern);
         }
-        if self.awaits_offer(id) {
+        // As `awaits_offer` says.
+        let long = plain && room > self.eager_max(Class::Eager);
+        if long {
             self.awaits_offers = self.awaits_offers.wrapping_add(1);
         }
-        if let Some(state) = args.source.and_then(|source| self.peers.get_mut(source as usize)) {
-            state.stopped &= !coming::bit(args.class);
-        }
-        if class == 0
-            && let Some(state) = args.source.and_then(|source| self.peers.get_mut(source as usize))
-        {
-            state.published.posted = state.published.posted.wrapping_add(1);
-            if self.publishes {
+        if let Some(state) = pattern.source().and_then(|source| self.peers.get_mut(source as usize)) {
+            state.stopped &= !coming::bit(class);
+            if plain {
+                state.published.posted = state.published.posted.wrapping_add(1);
+            }
+            if long && self.publishes {
                 self.publish(id);
             }
         }
@@ -153,7 +161,7 @@ impl<T: Transport> P2p<T> {
             return Err(self.refusal(envelope.context, code, envelope.source));
         }
         let id = self.reserve_request()?;
-        self.begin_recv(id, buf, envelope.context, class, cookie);
+        self.begin_recv(id, buf, class, cookie, &Pattern::new(envelope.context, None, Some(0)));
         self.deliver(id, name);
         Ok(id)
     }
@@ -176,7 +184,8 @@ impl<T: Transport> P2p<T> {
     }
 
     /// Fills a reserved request in as a receive that is in no table yet.
-    fn begin_recv(&mut self, id: Id, buf: MutBuf, context: u32, class: Class, cookie: u64) -> bool {
+    #[inline]
+    fn begin_recv(&mut self, id: Id, buf: MutBuf, class: Class, cookie: u64, asks: &Pattern) -> bool {
         let Some(request) = self.requests.get_mut(id) else { return false };
         if request.state != State::Reserved {
             return false;
@@ -189,10 +198,7 @@ impl<T: Transport> P2p<T> {
         request.total = 0;
         request.done = 0;
         request.remote = 0;
-        request.context = context;
-        request.peer = ANY_SOURCE;
-        request.tag = 0;
-        request.flags = 0;
+        request.set_pattern(asks);
         request.serial = request.serial.wrapping_add(1);
         request.class = if class == Class::Coll { Class::Coll } else { Class::Eager };
         request.state = State::RecvPosted;

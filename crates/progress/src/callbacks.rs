@@ -44,7 +44,9 @@ impl Node {
     ///
     /// # Safety
     /// The caller owns the node, which came from a [`Completion`].
-    #[inline]
+    // Few completions have one: what all run through stays short, and has no loop.
+    #[cold]
+    #[inline(never)]
     pub(crate) unsafe fn queue(node: *mut Node, outcome: Outcome) {
         // SAFETY: the caller owns the node; the list lives at least as long, because the node keeps a count.
         let list = unsafe {

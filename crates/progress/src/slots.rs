@@ -227,6 +227,26 @@ impl<T, S> Slots<T, S> {
         (generation % 2 == 1).then_some(Id { index, generation })
     }
 
+    /// The use that lasts in slot `index`, if one does: its id and its value.
+    #[inline]
+    pub fn at(&self, index: u32) -> Option<(Id, &T)> {
+        let entry = self.entry(index)?;
+        // SAFETY: as in `live`.
+        let generation = unsafe { (*entry.as_ptr()).generation };
+        // SAFETY: as in `get`: a use that lasts is initialised.
+        (generation % 2 == 1).then(|| (Id { index, generation }, unsafe { &(*entry.as_ptr()).value }))
+    }
+
+    /// The value of the use that lasts in slot `index`, if one does, to change.
+    #[inline]
+    pub fn at_mut(&mut self, index: u32) -> Option<&mut T> {
+        let entry = self.entry(index)?;
+        // SAFETY: as in `live`.
+        let generation = unsafe { (*entry.as_ptr()).generation };
+        // SAFETY: as in `get_mut`: a use that lasts is initialised.
+        (generation % 2 == 1).then(|| unsafe { &mut (*entry.as_ptr()).value })
+    }
+
     /// The value's address, valid as long as the slab. Who reads through it while the token's holder may
     /// write breaks the aliasing rules: see the module's text on shared parts.
     #[inline]
@@ -331,6 +351,7 @@ mod tests {
         // Of those that were never used there is no name, be it read from a packet.
         for index in [4, 1000, 1023, 1024, NONE] {
             assert_eq!(slots.by_index(index), None);
+            assert!(slots.at(index).is_none() && slots.at_mut(index).is_none());
             for generation in [0, 1] {
                 assert!(slots.get(Id { index, generation }).is_none());
                 assert!(!slots.free(Id { index, generation }));
@@ -368,6 +389,8 @@ mod tests {
             for (id, value) in model {
                 prop_assert_eq!(slots.get(id), Some(&value));
                 prop_assert_eq!(slots.by_index(id.index), Some(id));
+                prop_assert_eq!(slots.at(id.index), Some((id, &value)));
+                prop_assert_eq!(slots.at_mut(id.index), Some(&mut value.clone()));
             }
         }
     }

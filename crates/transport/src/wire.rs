@@ -104,14 +104,17 @@ pub fn unpack(meta: u32, content: &Content) -> Option<(Header, u32, Place)> {
     let [kind, flags, inline, zero] = meta.to_le_bytes();
     let [addressing, length, a, b, c, _, _] = *content;
     let len = length as u32;
-    let place = if inline == OUTSIDE {
+    let place = if usize::from(inline) <= INLINE {
+        if u32::from(inline) != len {
+            return None;
+        }
+        Place::Inline
+    } else if inline == OUTSIDE {
         Place::Data((length >> 32) as u32)
     } else if inline == COMING {
         Place::Coming((length >> 32) as u32)
     } else if inline == POOLED || inline == POOLED_COMING {
         Place::Pooled((length >> 32) as u32)
-    } else if usize::from(inline) <= INLINE && u32::from(inline) == len {
-        Place::Inline
     } else {
         return None;
     };
