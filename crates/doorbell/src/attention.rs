@@ -76,6 +76,14 @@ impl Attention {
         }
     }
 
+    /// Whether there is nobody to tell of a message of this urgency: some thread looks by itself; or none sleeps, and the
+    /// one that computes is not to be interrupted.
+    #[inline]
+    pub(crate) fn leaves_alone(self, urgency: Urgency) -> bool {
+        let computes_on = self.throttled() || !self.wants(urgency) || self.tid() == 0;
+        self.pollers() > 0 || self.sleepers() == 0 && computes_on
+    }
+
     /// The interruptible thread; 0 when there is none.
     #[inline]
     pub fn tid(self) -> u32 {

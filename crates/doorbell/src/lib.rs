@@ -57,7 +57,9 @@ pub use descriptor::{Descriptor, Mark};
 pub use error::Error;
 pub use kind::{BackendKind, RingOutcome, UnknownBackend, Urgency};
 pub use own::Own;
-pub use ring::{MARK_LIFE_NS, VECTOR_WAKE, hold_back, is_held, release, remind, ring, rouse, wake_any};
+pub use ring::{
+    MARK_LIFE_NS, VECTOR_WAKE, hold_back, is_held, is_left_alone, release, remind, ring, rouse, wake_any,
+};
 pub use uintr::{Connection, connect};
 
 /// Stopping places inside the protocol, for the tests that kill a ringer at each of them, and deliberately

@@ -103,11 +103,7 @@ pub fn ring_as<V: Variant>(
     // and backend that were stored before it.
     let attention = Attention(target.attention.load(Ordering::Acquire));
     variant.at(Step::AttentionRead)?;
-    if attention.pollers() > 0 {
-        return Ok(RingOutcome::NotNeeded);
-    }
-    let left_alone = attention.throttled() || !attention.wants(urgency) || attention.tid() == 0;
-    if attention.sleepers() == 0 && left_alone {
+    if attention.leaves_alone(urgency) {
         return Ok(RingOutcome::NotNeeded);
     }
     // Only now: who is left alone keeps the line of its descriptor, which its peers read for each message.
@@ -126,6 +122,15 @@ pub fn ring_as<V: Variant>(
         // No thread to interrupt: their owners look when they wake or call.
         Some(BackendKind::Thread | BackendKind::Poll) | None => Ok(RingOutcome::NotNeeded),
     }
+}
+
+/// Whether [`ring`] would tell nobody, as it mostly does: the owner looks by itself, or wants no messages of this urgency.
+///
+/// **Precondition**: as [`ring`]'s. Progress class: wait-free: one load. Handlers may call it.
+#[inline]
+pub fn is_left_alone(target: &Descriptor, urgency: Urgency) -> bool {
+    // SYNC POINT: as in `ring`.
+    Attention(target.attention.load(Ordering::Acquire)).leaves_alone(urgency)
 }
 
 /// Wakes every thread of the target's rank that sleeps, and interrupts nobody: for who is about to publish what they wait for, and rings

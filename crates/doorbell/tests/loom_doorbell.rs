@@ -14,7 +14,8 @@ use loom::thread;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use tocsin_doorbell::testing::{RING_STEPS, Real, Step, Stopped, Variant, ring_as};
 use tocsin_doorbell::{
-    BackendKind, Descriptor, MARK_LIFE_NS, Mark, Own, Urgency, hold_back, is_held, release, ring,
+    BackendKind, Descriptor, MARK_LIFE_NS, Mark, Own, Urgency, hold_back, is_held, is_left_alone, release,
+    ring,
 };
 use tocsin_sync::atomic::{AtomicU64, Ordering, fence, real};
 
@@ -103,6 +104,10 @@ impl Shared {
         self.sent[ringer].store(message, Ordering::Relaxed);
         if P::RINGER_FENCE {
             fence(Ordering::SeqCst);
+        }
+        // Who would tell nobody goes away, as who asks before it looks for all the rest that there is to say.
+        if is_left_alone(&self.descriptor, urgency) {
+            return;
         }
         let mark = &self.marks[if P::OWN_MARKS { ringer } else { 0 }];
         let _outcome_or_stopped = ring_as(variant, &self.descriptor, mark, ringer as u8, urgency);

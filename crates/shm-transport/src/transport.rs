@@ -33,6 +33,7 @@ pub use copy::{Strategies, cma_refusal};
 use pages::Mailbox;
 pub use pages::vmsplice_refusal;
 use peer::{Bell, Honesty, Peer};
+use ring::enlist;
 
 /// One rank's endpoint in a segment; a rank of a world has one, once.
 #[derive(Debug)]
@@ -172,6 +173,26 @@ impl ShmTransport {
         word.is_some_and(|word| word.load(Ordering::Acquire) & (1 << (from % 64)) != 0)
     }
 
+    /// What follows a push that was refused.
+    #[cold]
+    fn not_sent(&mut self, peer: u32, class: Class, push: Push) -> SendOutcome {
+        let Some(state) = self.peers.get_mut(peer as usize) else { return SendOutcome::Gone };
+        if push == Push::Corrupt {
+            state.close(Honesty::Caught);
+            return SendOutcome::Gone;
+        }
+        state.starved |= bit(class);
+        self.starved = true;
+        if state.send_lane(class).has_asked() {
+            // Plain packets that did not ring are in the way of others.
+            state.sent = true;
+            state.renewed = true;
+            state.urgency = Urgency::Urgent;
+            self.mark_dirty(peer);
+        }
+        SendOutcome::Full
+    }
+
     /// Where this process has a buffer of a peer's, if that lies in the peer's part of the heap.
     fn shared(&self, peer: u32, address: u64, len: u64) -> Option<*mut u8> {
         // SYNC POINT: Relaxed: an address that the peer has said before it announced a buffer, by a packet that is published after it.
@@ -195,32 +216,15 @@ impl ShmTransport {
     #[inline(always)]
     fn pushed(&mut self, peer: u32, class: Class, urgency: Urgency, push: Push) -> SendOutcome {
         let Some(state) = self.peers.get_mut(peer as usize) else { return SendOutcome::Gone };
-        match push {
-            Push::Sent => {
-                state.sent = true;
-                state.renewed = true;
-                state.untaken |= bit(class);
-                state.urgency = state.urgency.max(urgency);
-                self.mark_dirty(peer);
-                SendOutcome::Sent
-            }
-            Push::Full => {
-                state.starved |= bit(class);
-                self.starved = true;
-                if state.send_lane(class).has_asked() {
-                    // Plain packets that did not ring are in the way of others.
-                    state.sent = true;
-                    state.renewed = true;
-                    state.urgency = Urgency::Urgent;
-                    self.mark_dirty(peer);
-                }
-                SendOutcome::Full
-            }
-            Push::Corrupt => {
-                state.close(Honesty::Caught);
-                SendOutcome::Gone
-            }
+        if push != Push::Sent {
+            return self.not_sent(peer, class, push);
         }
+        state.sent = true;
+        state.renewed = true;
+        state.untaken |= bit(class);
+        state.urgency = state.urgency.max(urgency);
+        enlist(&mut self.dirty, &mut self.dirty_len, state, peer);
+        SendOutcome::Sent
     }
 
     fn no_memory(&self, peer: u32, (bytes, source): (u64, std::io::Error)) -> TransportError {
@@ -542,7 +546,8 @@ unsafe impl Transport for ShmTransport {
         unsafe { self.push_piece(peer, header, payload, len, of, ahead) }
     }
 
-    #[inline]
+    // Else what it answers, which is long, would be written to memory to be read again.
+    #[inline(always)]
     fn peek(&mut self, peer: u32, class: Class) -> Recv {
         self.look(peer, class, RecvLane::peek)
     }
@@ -560,7 +565,7 @@ unsafe impl Transport for ShmTransport {
         let Some(state) = self.peers.get_mut(peer as usize) else { return };
         if state.recv_lane(class).consume() == Consumed::GivenBack {
             state.consumed |= bit(class);
-            self.mark_dirty(peer);
+            enlist(&mut self.dirty, &mut self.dirty_len, state, peer);
         }
     }
 
@@ -606,11 +611,11 @@ unsafe impl Transport for ShmTransport {
 
     #[inline]
     fn flush_quietly(&mut self) -> bool {
-        self.dirty_len > 0 && self.ring_dirty(true)
+        self.dirty_len > 0 && !self.leaves_all_alone() && self.ring_dirty(true)
     }
 
     fn flush(&mut self) {
-        if self.dirty_len > 0 {
+        if self.dirty_len > 0 && !self.leaves_all_alone() {
             self.ring_dirty(false);
         }
     }
@@ -771,6 +776,7 @@ unsafe impl Transport for ShmTransport {
     }
 }
 
+#[inline]
 fn bit(class: Class) -> u8 {
     1 << (class as u8)
 }

@@ -1,10 +1,11 @@
 //! Who is to be told something, and by which bell.
 
-use tocsin_doorbell::{BackendKind, RingOutcome, hold_back, is_held, release, remind, ring};
+use tocsin_doorbell::{BackendKind, RingOutcome, hold_back, is_held, is_left_alone, release, remind, ring};
 use tocsin_sync::atomic::{Ordering, fence};
+use tocsin_sync::sparse::Words;
 use tocsin_transport::Urgency;
 
-use super::peer::Bell;
+use super::peer::{Bell, Peer};
 use super::{ShmTransport, has};
 
 /// Vectors below the doorbell's own.
@@ -32,6 +33,30 @@ impl ShmTransport {
         if let Some(state) = self.make_peer(peer) {
             state.bell = bell;
         }
+    }
+
+    /// What [`ring_dirty`](Self::ring_dirty) comes to for most stays inside: something was sent to one peer, who is left alone. Whether it
+    /// was so; if not, nothing is said yet.
+    #[inline]
+    pub(super) fn leaves_all_alone(&mut self) -> bool {
+        let (1, Some(peer)) = (self.dirty_len, self.dirty.first()) else { return false };
+        let Some(state) = self.peers.get_mut(*peer as usize) else { return false };
+        // Room that was made, and what was begun before, are `ring_dirty`'s to see to.
+        if !state.sent || state.held || state.unanswered || state.consumed != 0 || self.retry {
+            return false;
+        }
+        // SYNC POINT: publish (stamps), fence, then read the attention word, as in `ring_dirty`.
+        fence(Ordering::SeqCst);
+        // SAFETY: the block of a rank is always allocated, made of atomics, and outlives the endpoint. The fence is the one that is asked for.
+        let descriptor = unsafe { &(*state.block).descriptor };
+        if !is_left_alone(descriptor, state.urgency) {
+            return false;
+        }
+        (state.sent, state.dirty, state.renewed, state.announced) = (false, false, false, false);
+        state.urgency = Urgency::Plain;
+        self.unanswered = false;
+        self.dirty_len = 0;
+        true
     }
 
     /// Rings whom there is something to say to; with `hold`, no one by signal. Whether somebody is left.
@@ -133,14 +158,21 @@ impl ShmTransport {
 
     #[inline]
     pub(super) fn mark_dirty(&mut self, peer: u32) {
-        let Some(state) = self.peers.get_mut(peer as usize) else { return };
-        if !state.dirty {
-            state.dirty = true;
-            // Each peer is listed once, so that there is always room.
-            if let Some(entry) = self.dirty.get_mut(self.dirty_len) {
-                *entry = peer;
-                self.dirty_len = self.dirty_len.wrapping_add(1);
-            }
+        if let Some(state) = self.peers.get_mut(peer as usize) {
+            enlist(&mut self.dirty, &mut self.dirty_len, state, peer);
+        }
+    }
+}
+
+/// Lists a peer for the next flush.
+#[inline]
+pub(super) fn enlist(dirty: &mut Words, len: &mut usize, state: &mut Peer, peer: u32) {
+    if !state.dirty {
+        state.dirty = true;
+        // Each peer is listed once, so that there is always room.
+        if let Some(entry) = dirty.get_mut(*len) {
+            *entry = peer;
+            *len = len.wrapping_add(1);
         }
     }
 }
