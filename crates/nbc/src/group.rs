@@ -108,21 +108,25 @@ impl Group {
     }
 
     /// This process's rank.
+    #[inline]
     pub fn rank(&self) -> u32 {
         self.me
     }
 
     /// Number of ranks; at least 1.
+    #[inline]
     pub fn size(&self) -> u32 {
         self.world_ranks().len() as u32
     }
 
     /// World rank of a member.
+    #[inline]
     pub fn world_rank(&self, rank: u32) -> Option<u32> {
         self.world_ranks().get(rank as usize).copied()
     }
 
     /// World ranks of all members.
+    #[inline]
     pub fn world_ranks(&self) -> &[u32] {
         match &self.ranks {
             Members::First(ranks) => ranks,

@@ -130,6 +130,7 @@ impl Comm {
         Ok(Comm { inner: Arc::new(inner) })
     }
 
+    #[inline]
     pub(crate) fn shared(&self) -> &Rank {
         &self.inner.rank
     }
@@ -141,6 +142,7 @@ impl Comm {
     }
 
     /// Rank here of a world rank.
+    #[inline]
     pub(crate) fn rank_of(&self, world: u32) -> u32 {
         match &self.inner.ranks_here {
             None => world,
@@ -149,21 +151,25 @@ impl Comm {
     }
 
     /// This process's rank in the communicator.
+    #[inline]
     pub fn rank(&self) -> u32 {
         self.inner.group.rank()
     }
 
     /// Number of ranks.
+    #[inline]
     pub fn size(&self) -> u32 {
         self.inner.group.size()
     }
 
     /// Rank in the world of a rank of this communicator.
+    #[inline]
     pub fn world_rank(&self, rank: u32) -> Option<u32> {
         self.inner.group.world_rank(rank)
     }
 
     /// Context id: the same on all its ranks.
+    #[inline]
     pub fn context(&self) -> u32 {
         self.inner.context
     }

@@ -15,7 +15,7 @@ use tocsin_sync::atomic::{AtomicBool, Ordering};
 
 use crate::comm::Comm;
 use crate::error::Error;
-use crate::rank::Need;
+use crate::rank::{Need, Rank};
 use crate::state::RankState;
 
 pub use all::{wait_all, wait_any};
@@ -111,18 +111,39 @@ impl Kind {
 /// None of its methods may be called in a handler.
 #[derive(Debug)]
 pub struct RawRequest {
-    meaning: Meaning,
-    id: Id,
-    /// None: it was over when it was made, without a slot; its outcome is `seen`.
-    completion: Option<NonNull<Completion>>,
-    /// The outcome, once seen; the slot is then somebody else's.
-    seen: Option<Result<Status, Error>>,
+    operation: &'static str,
+    kind: Kind,
+    /// None: it was over when it was made; its outcome is `seen`.
+    slot: Option<Slot>,
+    /// The outcome, once seen; the slot is then somebody else's. An error is boxed, so that a request is short, and moved at no cost.
+    seen: Option<Result<Status, Box<Error>>>,
     /// What the completion's callback will do.
     after: Option<Arc<Mutex<Then>>>,
     /// Somebody looks whether it is complete, without calling what makes progress.
     watched: AtomicBool,
     /// Keeps its slot from run to run; `seen` is then the outcome of the last one, and none while it is active.
     persistent: bool,
+}
+
+/// Where an operation is.
+#[derive(Debug)]
+struct Slot {
+    comm: Comm,
+    id: Id,
+    completion: NonNull<Completion>,
+}
+
+impl Slot {
+    #[inline]
+    fn rank(&self) -> &Rank {
+        self.comm.shared()
+    }
+
+    #[inline]
+    fn completion(&self) -> &Completion {
+        // SAFETY: - it lies in a slab that lives as long as the engine, which `comm` keeps.
+        unsafe { self.completion.as_ref() }
+    }
 }
 
 /// What to do when a request is complete.
@@ -143,13 +164,14 @@ impl std::fmt::Debug for Then {
     }
 }
 
-// SAFETY: - the completion lies in a slab that lives as long as the engine, which `comm` keeps, and consists of atomics.
+// SAFETY: - the completion lies in a slab that lives as long as the engine, which the slot's `comm` keeps, and consists of atomics.
 unsafe impl Send for RawRequest {}
 // SAFETY: - shared use is one atomic load; what may not be shared is behind a mutex.
 unsafe impl Sync for RawRequest {}
 
 impl RawRequest {
     /// With an `outcome`, the slot is somebody else's already.
+    #[inline]
     pub(crate) fn new(
         comm: Comm,
         operation: &'static str,
@@ -158,32 +180,18 @@ impl RawRequest {
         completion: NonNull<Completion>,
         outcome: Option<Outcome>,
     ) -> RawRequest {
-        let meaning = Meaning { comm, operation, kind };
-        let seen = outcome.map(|outcome| meaning.read(outcome));
+        let seen = outcome.map(|outcome| kind.read(&comm, operation, outcome).map_err(Box::new));
+        let slot = Some(Slot { comm, id, completion });
         let watched = AtomicBool::new(false);
-        RawRequest {
-            meaning,
-            id,
-            completion: Some(completion),
-            seen,
-            after: None,
-            watched,
-            persistent: false,
-        }
+        RawRequest { operation, kind, slot, seen, after: None, watched, persistent: false }
     }
 
     /// Of what was over at once, and never had a slot.
-    pub(crate) fn over(comm: Comm, operation: &'static str, kind: Kind, status: Status) -> RawRequest {
-        RawRequest {
-            meaning: Meaning { comm, operation, kind },
-            // Names no slot.
-            id: Id { index: u32::MAX, generation: 0 },
-            completion: None,
-            seen: Some(Ok(status)),
-            after: None,
-            watched: AtomicBool::new(false),
-            persistent: false,
-        }
+    #[inline]
+    pub(crate) fn over(operation: &'static str, kind: Kind, status: Status) -> RawRequest {
+        let watched = AtomicBool::new(false);
+        let seen = Some(Ok(status));
+        RawRequest { operation, kind, slot: None, seen, after: None, watched, persistent: false }
     }
 
     /// Of a collective that is prepared, and not active.
@@ -201,7 +209,7 @@ impl RawRequest {
 
     /// What errors call the operation.
     pub fn operation(&self) -> &'static str {
-        self.meaning.operation
+        self.operation
     }
 
     /// Whether it is a collective that was [prepared](Comm::prepare_raw) and can be started again.
@@ -230,8 +238,10 @@ impl RawRequest {
     /// The buffers and operators that it was prepared with live, and are used as the call of the operation's name says,
     /// until the run is complete or the rank has finalized.
     pub unsafe fn start(&mut self) -> Result<(), Error> {
-        let operation = self.meaning.operation;
-        self.meaning.comm.shared().open(operation)?;
+        let operation = self.operation;
+        if let Some(slot) = &self.slot {
+            slot.rank().open(operation)?;
+        }
         let refused = |what: &str| Err(Error::InvalidArgument { operation, what: what.into() });
         if !self.persistent {
             return refused("the request is not persistent, and was started when it was made");
@@ -247,36 +257,39 @@ impl RawRequest {
         // SYNC POINT: Relaxed: nobody else has this request now.
         self.watched.store(false, Ordering::Relaxed);
         // SAFETY: - promised by the caller.
-        let started = unsafe { self.meaning.comm.start_again(operation, self.id) };
+        let start = |slot: &Slot| unsafe { slot.comm.start_again(operation, slot.id) };
+        let started = self.slot.as_ref().map_or(Ok(()), start);
         if started.is_err() {
             (self.seen, self.after) = before;
         }
         started
     }
 
-    fn completion(&self) -> Option<&Completion> {
-        // SAFETY: - as for Send: it lives as long as the engine, which `self` keeps.
-        self.completion.map(|completion| unsafe { completion.as_ref() })
-    }
-
     /// What is in its slot, which is its own as long as it has not been seen.
+    #[inline]
     fn outcome(&self) -> Option<Outcome> {
-        self.completion().and_then(Completion::outcome)
+        self.slot.as_ref().and_then(|slot| slot.completion().outcome())
     }
 
-    fn need(&self) -> Need {
-        match self.meaning.kind {
+    /// What a wait for it needs; none of what was over when it was made.
+    fn need(&self) -> Option<Need> {
+        let slot = self.slot.as_ref()?;
+        Some(match self.kind {
             Kind::Collective => Need::Collective,
             // What fits here comes in one packet, if it comes as it should: nobody rings for it.
-            Kind::Receive { room } => {
-                Need::Message { id: self.id, rings: room > self.meaning.comm.shared().eager_max }
-            }
-            Kind::Send { .. } => Need::Message { id: self.id, rings: true },
-        }
+            Kind::Receive { room } => Need::Message { id: slot.id, rings: room > slot.rank().eager_max },
+            Kind::Send { .. } => Need::Message { id: slot.id, rings: true },
+        })
     }
 
+    #[inline]
     fn is_complete(&self) -> bool {
-        self.seen.is_some() || self.completion().is_none_or(Completion::is_done)
+        self.seen.is_some() || self.slot.as_ref().is_none_or(|slot| slot.completion().is_done())
+    }
+
+    /// Whether the rank has left.
+    fn is_closed(&self) -> bool {
+        self.slot.as_ref().is_some_and(|slot| slot.rank().is_closed())
     }
 
     /// Whether it is complete. Does not wait, and runs no callback; a few loads, but the first time that it is not: then
@@ -288,7 +301,9 @@ impl RawRequest {
         }
         // SYNC POINT: Relaxed: two threads that both come first say it twice, which counts once.
         if self.watched.load(Ordering::Relaxed) {
-            self.meaning.comm.shared().try_make_room(self.need());
+            if let (Some(slot), Some(need)) = (&self.slot, self.need()) {
+                slot.rank().try_make_room(need);
+            }
         } else if self.watch() {
             self.watched.store(true, Ordering::Relaxed);
         }
@@ -296,31 +311,34 @@ impl RawRequest {
     }
 
     /// As [`is_done`](Self::is_done), for who keeps books and does not wait for it.
+    #[inline]
     pub fn is_over(&self) -> bool {
-        self.is_complete() || self.meaning.comm.shared().is_closed()
+        self.is_complete() || self.is_closed()
     }
 
     /// Has what this request waits for ring: plain messages, and the parts of collectives on a board; collectives' messages ring by
     /// themselves. False: not now, because somebody is inside the engine.
     #[cold]
     fn watch(&self) -> bool {
-        let Some(mut state) = self.meaning.comm.shared().try_enter_open("is_done") else { return false };
-        if self.meaning.kind == Kind::Collective {
+        let Some(slot) = &self.slot else { return true };
+        let Some(mut state) = slot.rank().try_enter_open("is_done") else { return false };
+        if self.kind == Kind::Collective {
             let inside = &mut *state;
             // As a handler does: the caller's locks are not known, and users' operators may want them.
-            return inside.nbc.want(&mut inside.p2p, self.id, &mut Budget::handler()) != Pass::More;
+            return inside.nbc.want(&mut inside.p2p, slot.id, &mut Budget::handler()) != Pass::More;
         }
-        state.p2p.set_wants(self.id);
+        state.p2p.set_wants(slot.id);
         true
     }
 
     /// The same, inside the engine of its rank, for who waits or will be called. User threads only.
     fn want_in(&self, state: &mut RankState) {
-        match self.meaning.kind {
+        let Some(Slot { id, .. }) = self.slot else { return };
+        match self.kind {
             Kind::Collective => {
-                while state.nbc.want(&mut state.p2p, self.id, &mut Budget::user()) == Pass::More {}
+                while state.nbc.want(&mut state.p2p, id, &mut Budget::user()) == Pass::More {}
             }
-            _ => state.p2p.set_wants(self.id),
+            _ => state.p2p.set_wants(id),
         }
     }
 
@@ -328,39 +346,64 @@ impl RawRequest {
     /// is inactive from then on.
     fn look(&mut self) -> Option<Result<Status, Error>> {
         if self.persistent {
-            self.seen = self.peek();
+            self.seen = self.peek().map(|result| result.map_err(Box::new));
         } else if self.seen.is_none() {
             if let Some(outcome) = self.outcome() {
-                let result = self.meaning.read(outcome);
+                let result = self.read(outcome);
                 self.free();
-                self.seen = Some(result);
-            } else if self.meaning.comm.shared().is_closed() {
-                return Some(Err(self.meaning.over()));
+                self.seen = result;
+            } else if self.is_closed() {
+                return self.gone().map(Err);
             }
         }
-        self.seen.clone()
+        self.result()
     }
 
     /// As [`look`](Self::look), inside the engine of its rank, of one that is neither persistent nor over by the rank's end.
+    #[inline]
     fn look_in(&mut self, state: &mut RankState) {
         if self.seen.is_none()
             && !self.persistent
             && let Some(outcome) = self.outcome()
         {
             self.free_in(state);
-            self.seen = Some(self.meaning.read(outcome));
+            self.seen = self.read(outcome);
         }
+    }
+
+    /// What was seen.
+    fn result(&self) -> Option<Result<Status, Error>> {
+        self.seen.as_ref().map(|result| result.as_ref().copied().map_err(|error| (**error).clone()))
+    }
+
+    /// What an outcome means.
+    #[inline]
+    fn read(&self, outcome: Outcome) -> Option<Result<Status, Box<Error>>> {
+        let comm = &self.slot.as_ref()?.comm;
+        Some(self.kind.read(comm, self.operation, outcome).map_err(Box::new))
+    }
+
+    /// What ends it when its rank has left the world.
+    #[cold]
+    fn gone(&self) -> Option<Error> {
+        self.meaning().map(|meaning| meaning.over())
+    }
+
+    /// What a callback reads an outcome by.
+    fn meaning(&self) -> Option<Meaning> {
+        let comm = self.slot.as_ref()?.comm.clone();
+        Some(Meaning { comm, operation: self.operation, kind: self.kind })
     }
 
     /// The outcome of a persistent one if there is one; it stays active, or inactive.
     fn peek(&self) -> Option<Result<Status, Error>> {
         if self.seen.is_some() {
-            return self.seen.clone();
+            return self.result();
         }
         if let Some(outcome) = self.outcome() {
-            return Some(self.meaning.read(outcome));
+            return self.read(outcome).map(|result| result.map_err(|error| *error));
         }
-        self.meaning.comm.shared().is_closed().then(|| Err(self.meaning.over()))
+        if self.is_closed() { self.gone().map(Err) } else { None }
     }
 
     /// The outcome if there is one, for a callback: that makes nothing inactive, a wait or a test does.
@@ -369,25 +412,31 @@ impl RawRequest {
     }
 
     fn free(&self) {
-        self.free_in(&mut self.meaning.comm.shared().enter());
+        if let Some(slot) = &self.slot {
+            self.free_in(&mut slot.rank().enter());
+        }
     }
 
+    #[inline]
     fn free_in(&self, state: &mut RankState) {
-        match self.meaning.kind {
+        let Some(slot) = &self.slot else { return };
+        match self.kind {
             Kind::Collective => {
-                state.nbc.release(&mut state.p2p, self.id);
+                state.nbc.release(&mut state.p2p, slot.id);
             }
-            _ => state.p2p.release(self.id),
+            _ => state.p2p.release(slot.id),
         }
     }
 
     /// Makes some progress, then gives the outcome if there is one. The outcome stays: later calls repeat it.
     pub fn test(&mut self) -> Option<Result<Status, Error>> {
-        if !self.is_over() {
-            let shared = self.meaning.comm.shared();
+        if let (false, Some(slot)) = (self.is_over(), &self.slot) {
+            let shared = slot.rank();
             shared.engine.poke(Context::User);
             // Who only tests waits, too.
-            if !self.is_complete() && shared.make_room(&[self.need()]) == Grown::Room {
+            if let (false, Some(need)) = (self.is_complete(), self.need())
+                && shared.make_room(&[need]) == Grown::Room
+            {
                 shared.engine.poke(Context::User);
             }
             shared.end_if_aborted();
@@ -425,7 +474,7 @@ impl RawRequest {
     }
 
     fn try_to_be_over(&mut self, timeout: Option<Duration>) {
-        if self.meaning.kind == Kind::Collective && !self.is_complete() {
+        if self.kind == Kind::Collective && !self.is_complete() {
             self.look_on_board();
         }
         self.pass_time(timeout);
@@ -433,18 +482,18 @@ impl RawRequest {
 
     /// Waits until it is over, or time is up.
     fn pass_time(&self, timeout: Option<Duration>) {
-        if !self.is_over() {
-            self.meaning.comm.shared().wait_until(&[self.need()], || self.is_complete(), timeout);
+        if let (false, Some(slot), Some(need)) = (self.is_over(), &self.slot, self.need()) {
+            slot.rank().wait_until(&[need], || self.is_complete(), timeout);
         }
     }
 
     /// Cancels a receive that has matched no message: its outcome is then [`Error::Cancelled`]. Whether it was
     /// cancelled; sends and collectives are not.
     pub fn cancel(&mut self) -> bool {
-        if self.is_over() || !matches!(self.meaning.kind, Kind::Receive { .. }) {
+        if self.is_over() || !matches!(self.kind, Kind::Receive { .. }) {
             return false;
         }
-        self.meaning.comm.shared().enter().p2p.cancel(self.id)
+        self.slot.as_ref().is_some_and(|slot| slot.rank().enter().p2p.cancel(slot.id))
     }
 
     /// Runs `callback` once when complete, outside handlers, on some thread of this process; at once if it is complete.
@@ -480,10 +529,12 @@ impl RawRequest {
             }
             return;
         }
+        // What was over when it was made needs nobody to wait.
+        let (Some(slot), Some(meaning)) = (&self.slot, self.meaning()) else { return self.now(then) };
         // Somebody wants to hear of it without looking.
-        self.want_in(&mut self.meaning.comm.shared().enter());
+        self.want_in(&mut slot.rank().enter());
         let after = Arc::new(Mutex::new(then));
-        let (theirs, meaning) = (after.clone(), self.meaning.clone());
+        let theirs = after.clone();
         let call = Box::new(move |outcome| {
             let then = {
                 let mut slot = theirs.lock().unwrap_or_else(PoisonError::into_inner);
@@ -496,11 +547,11 @@ impl RawRequest {
             }
         });
         self.after = Some(after.clone());
-        let comm = self.meaning.comm.clone();
+        let comm = slot.comm.clone();
         // From here on it may run, and it may free this request.
-        let set = self.completion().map(|completion| comm.shared().engine.callbacks().set(completion, call));
+        let set = comm.shared().engine.callbacks().set(slot.completion(), call);
         comm.shared().look_for_wanted();
-        if set.is_none_or(|set| set.is_err()) {
+        if set.is_err() {
             let then = {
                 let mut slot = after.lock().unwrap_or_else(PoisonError::into_inner);
                 std::mem::replace(&mut *slot, Then::Happened)
@@ -528,8 +579,9 @@ impl RawRequest {
         if keep.is_none() || self.is_over() {
             return;
         }
-        let comm = self.meaning.comm.clone();
-        comm.shared().park(self, keep);
+        if let Some(comm) = self.slot.as_ref().map(|slot| slot.comm.clone()) {
+            comm.shared().park(self, keep);
+        }
     }
 
     /// After a cancel and a revoke: waits, for a bounded time, until nothing can touch the buffer. All that is copied
@@ -543,22 +595,21 @@ impl RawRequest {
 
 impl Drop for RawRequest {
     fn drop(&mut self) {
-        // In a user operator the engine cannot be entered: the slot is free again when the rank leaves.
-        let unreachable = crate::operator::InsideOperator::is_here();
-        let freed = self.seen.is_some() && !self.persistent;
-        if freed || self.meaning.comm.shared().is_closed() {
+        if self.seen.is_some() && !self.persistent {
             return;
         }
+        let Some(slot) = self.slot.as_ref().filter(|slot| !slot.rank().is_closed()) else { return };
         // Also where it cannot be given up: messages for it are still to come.
-        self.meaning.comm.set_goes_on();
-        if unreachable {
+        slot.comm.set_goes_on();
+        // In a user operator the engine cannot be entered: the slot is free again when the rank leaves.
+        if crate::operator::InsideOperator::is_here() {
             return;
         }
-        let mut guard = self.meaning.comm.shared().enter();
+        let mut guard = slot.rank().enter();
         let state = &mut *guard;
-        match self.meaning.kind {
-            Kind::Collective => state.nbc.detach(&mut state.p2p, self.id, None),
-            _ => state.p2p.detach(self.id),
+        match self.kind {
+            Kind::Collective => state.nbc.detach(&mut state.p2p, slot.id, None),
+            _ => state.p2p.detach(slot.id),
         }
     }
 }

@@ -103,7 +103,7 @@ impl Comm {
             if sent.map_err(|e| message_error(operation, e))? {
                 drop(state);
                 let status = Status { source: self.rank(), tag, bytes };
-                return Ok(RawRequest::over(self.clone(), operation, kind, status));
+                return Ok(RawRequest::over(operation, kind, status));
             }
         }
         // SAFETY: - the buffer: promised by the caller.
@@ -112,6 +112,7 @@ impl Comm {
     }
 
     /// The request of what was just started. Leaves the engine.
+    #[inline]
     fn request(
         &self,
         state: Entered<'_, RankState>,
@@ -125,6 +126,7 @@ impl Comm {
 
     /// Leaves the engine. With the outcome, if there is one, the slot is somebody else's: most small messages need not
     /// enter once more to give it back. `waits`: the caller waits for it next.
+    #[inline]
     fn leave_with(
         mut state: Entered<'_, RankState>,
         id: Id,

@@ -14,7 +14,10 @@ pub fn wait_all(requests: &mut [&mut RawRequest]) -> Result<(), Error> {
         some.iter_mut().for_each(|request| request.wait_until_over());
         give_back(some);
         for request in some {
-            let result = request.wait();
+            let result = match request.seen {
+                Some(Ok(_)) if !request.persistent => continue,
+                _ => request.wait(),
+            };
             if first.is_ok() {
                 first = result.map(drop);
             }
@@ -28,31 +31,34 @@ const TOGETHER: usize = 64;
 
 /// Gives back the slots of those that are complete: inside the engine once, rather than for each.
 fn give_back(requests: &mut [&mut RawRequest]) {
-    let has_slot = |request: &RawRequest| request.seen.is_none() && !request.persistent;
-    if requests.iter().filter(|request| has_slot(request)).count() < 2 {
-        return;
-    }
-    let Some(comm) = requests.first().map(|request| request.meaning.comm.clone()) else { return };
+    let has_slot = |request: &&&mut RawRequest| request.seen.is_none() && !request.persistent;
+    let slot = requests.iter().find(has_slot).and_then(|request| request.slot.as_ref());
+    let Some(comm) = slot.map(|slot| slot.comm.clone()) else { return };
     if comm.shared().is_closed() {
         return;
     }
     let mut state = comm.shared().enter();
-    let of_rank = |request: &&mut &mut RawRequest| std::ptr::eq(request.meaning.comm.shared(), comm.shared());
-    requests.iter_mut().filter(of_rank).for_each(|request| request.look_in(&mut state));
+    for request in requests {
+        if request.slot.as_ref().is_some_and(|slot| std::ptr::eq(slot.rank(), comm.shared())) {
+            request.look_in(&mut state);
+        }
+    }
 }
 
 /// Waits until one is complete and gives its position; `None` if `requests` is empty. A persistent one that is not active
 /// is complete.
 pub fn wait_any(requests: &mut [&mut RawRequest]) -> Option<usize> {
-    let comm = requests.first()?.meaning.comm.clone();
+    let is_over = |requests: &[&mut RawRequest]| requests.iter().position(|request| request.is_over());
     loop {
-        if let Some(done) = requests.iter().position(|r| r.is_over()) {
+        if let Some(done) = is_over(requests) {
             return Some(done);
         }
-        let needs: Vec<Need> = requests.iter().map(|r| r.need()).collect();
+        // All have slots: what has none was over when it was made.
+        let comm = requests.first()?.slot.as_ref()?.comm.clone();
+        let needs: Vec<Need> = requests.iter().filter_map(|request| request.need()).collect();
         // What is no collective rings who waits by itself.
-        for request in requests.iter().filter(|r| r.meaning.kind == Kind::Collective && !r.is_over()) {
-            if let Ok(mut state) = request.meaning.comm.shared().enter_open("wait_any") {
+        for request in requests.iter().filter(|r| r.kind == Kind::Collective && !r.is_over()) {
+            if let Some(Ok(mut state)) = request.slot.as_ref().map(|slot| slot.rank().enter_open("wait_any")) {
                 request.want_in(&mut state);
             }
         }

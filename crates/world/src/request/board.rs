@@ -8,13 +8,13 @@ use crate::comm::messages::{FEW_LOOKS, LOOKS};
 impl RawRequest {
     /// Looks for a moment whether the parts of a collective on a board come, for which nobody need ring meanwhile.
     pub(super) fn look_on_board(&mut self) {
-        let shared = self.meaning.comm.shared();
-        let Ok(mut state) = shared.enter_open(self.meaning.operation) else { return };
-        if !state.nbc.begin_look(self.id) {
+        let Some(slot) = &self.slot else { return };
+        let (shared, id) = (slot.rank(), slot.id);
+        let Ok(mut state) = shared.enter_open(self.operation) else { return };
+        if !state.nbc.begin_look(id) {
             return self.want_in(&mut state);
         }
         let looks = if shared.engine.should_look() { LOOKS } else { FEW_LOOKS };
-        let id = self.id;
         state.linger(looks, |state| match state.nbc.look(id) {
             false => Lingering::Nothing,
             true => Lingering::Over,
@@ -27,7 +27,7 @@ impl RawRequest {
             // Released in the same stay.
             inside.nbc.release(&mut inside.p2p, id);
             drop(state);
-            self.seen = Some(self.meaning.read(outcome));
+            self.seen = self.read(outcome);
         }
     }
 }
