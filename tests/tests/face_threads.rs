@@ -385,6 +385,35 @@ fn many_at_once() {
 }
 
 #[test]
+fn wait_all_gives_the_first_error_when_all_are_complete() {
+    everywhere(2, |comm| {
+        let other = 1 - comm.rank();
+        // Nobody sends what the third asks for; the second and the fourth have too little room; the last message is sent when
+        // all others have come.
+        let rooms = [4, 3, 4, 2, 4];
+        let mut receives: Vec<_> = (0..)
+            .zip(rooms)
+            .map(|(tag, room)| comm.irecv(vec![0u8; room], other, tag))
+            .collect::<Result<_, _>>()?;
+        let sends: Vec<_> = [0, 1, 3]
+            .into_iter()
+            .map(|tag| comm.isend(vec![7u8; 4], other, tag))
+            .collect::<Result<_, _>>()?;
+        assert_eq!(tocsin::wait_all(sends)?, vec![vec![7; 4]; 3]);
+        assert!(receives[2].cancel());
+        comm.barrier()?;
+        let sending = comm.isend(vec![7u8; 4], other, 4)?;
+        let error = tocsin::wait_all(receives).unwrap_err();
+        assert!(matches!(error, Error::Truncated { tag: 1, message: 4, buffer: 3, .. }), "{error}");
+        sending.wait()?;
+        comm.barrier()?;
+        assert_eq!(comm.iprobe(ANY_SOURCE, ANY_TAG)?, None, "all were received");
+        assert!(tocsin::wait_all(Vec::<tocsin::Request<Vec<u8>>>::new())?.is_empty());
+        comm.barrier()
+    });
+}
+
+#[test]
 fn wait_any_finds_the_one_that_ends() {
     everywhere(2, |comm| {
         if comm.rank() == 0 {

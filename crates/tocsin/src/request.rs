@@ -161,9 +161,11 @@ impl<B: OwnedBuffer + Unpin> Future for Request<B> {
 /// # Errors
 /// The first error by position, after all are complete; the buffers are then freed.
 pub fn wait_all<B: OwnedBuffer>(requests: impl IntoIterator<Item = Request<B>>) -> Result<Vec<B>, Error> {
-    // All are waited for, whatever fails: an error must not leave the rest to chance.
-    let outcomes: Vec<Result<B, Error>> = requests.into_iter().map(Request::wait).collect();
-    outcomes.into_iter().collect()
+    let mut requests: Vec<Request<B>> = requests.into_iter().collect();
+    let mut raw: Vec<&mut RawRequest> = requests.iter_mut().filter_map(|r| r.raw.as_mut()).collect();
+    // All are waited for, whatever fails: an error must not leave the rest to chance. Each request keeps its own.
+    let _of_each = tocsin_world::wait_all(&mut raw);
+    requests.into_iter().map(Request::wait).collect()
 }
 
 /// Waits until one of them is complete and gives its position; `None` if there is none.
