@@ -1,16 +1,17 @@
 //! Raw requests: a message or a collective in flight.
 
+mod after;
 mod all;
 mod board;
+mod meaning;
 
 use std::any::Any;
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::Waker;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tocsin_p2p::Grown;
-use tocsin_progress::{Budget, Code, Completion, Context, Id, Outcome, Pass};
+use tocsin_progress::{Budget, Completion, Context, Id, Outcome, Pass};
 use tocsin_sync::atomic::{AtomicBool, Ordering};
 
 use crate::comm::Comm;
@@ -18,7 +19,10 @@ use crate::error::Error;
 use crate::rank::{Need, Rank};
 use crate::state::RankState;
 
+use after::Then;
 pub use all::{wait_all, wait_any};
+pub(crate) use meaning::Kind;
+use meaning::Meaning;
 
 /// What a completed operation says about itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,77 +37,6 @@ pub struct Status {
 
 /// What runs when a request completes, outside handlers. It may start operations; it must not wait for any.
 pub type Callback = Box<dyn FnOnce(Result<Status, Error>) + Send>;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    Send { tag: i32, bytes: usize },
-    Receive { room: usize },
-    Collective,
-}
-
-/// How to read an outcome: what a request and its callbacks share.
-#[derive(Clone, Debug)]
-struct Meaning {
-    comm: Comm,
-    operation: &'static str,
-    kind: Kind,
-}
-
-impl Meaning {
-    /// What ends a request whose rank has left the world.
-    fn over(&self) -> Error {
-        let operation = self.operation;
-        if tocsin_doorbell::fork::disowned() {
-            return crate::rank::of_a_fork(operation);
-        }
-        match self.comm.shared().segment.aborted() {
-            Some(code) => Error::Aborted { operation, code },
-            None => Error::Finalized { operation },
-        }
-    }
-
-    fn read(&self, outcome: Outcome) -> Result<Status, Error> {
-        self.kind.read(&self.comm, self.operation, outcome)
-    }
-}
-
-impl Kind {
-    /// What an outcome means to who started the operation.
-    #[inline]
-    pub(crate) fn read(
-        self,
-        comm: &Comm,
-        operation: &'static str,
-        outcome: Outcome,
-    ) -> Result<Status, Error> {
-        if outcome.code != Code::Ok {
-            self.check(comm, operation, outcome)?;
-        }
-        Ok(match self {
-            Kind::Send { tag, bytes } => Status { source: comm.rank(), tag, bytes },
-            Kind::Receive { .. } => Status {
-                source: comm.rank_of(outcome.source),
-                tag: outcome.tag,
-                bytes: outcome.bytes as usize,
-            },
-            Kind::Collective => Status { source: comm.rank(), tag: 0, bytes: 0 },
-        })
-    }
-
-    /// The error that an outcome means, if any.
-    #[cold]
-    fn check(self, comm: &Comm, operation: &'static str, outcome: Outcome) -> Result<(), Error> {
-        let room = match self {
-            Kind::Receive { room } => room,
-            _ => 0,
-        };
-        crate::outcome::check(operation, outcome, room, |world| comm.rank_of(world)).map_err(|error| {
-            // A rank that aborts dies of it: the abort is the cause to report.
-            let code = comm.shared().segment.aborted();
-            code.map_or(error, |code| Error::Aborted { operation, code })
-        })
-    }
-}
 
 /// An operation in flight. Dropping it detaches the operation: it goes on, and its buffer must stay valid until it
 /// is complete or the rank has finalized. A persistent one ([`Comm::prepare_raw`]) is in flight while it is active.
@@ -143,24 +76,6 @@ impl Slot {
     fn completion(&self) -> &Completion {
         // SAFETY: - it lies in a slab that lives as long as the engine, which `comm` keeps.
         unsafe { self.completion.as_ref() }
-    }
-}
-
-/// What to do when a request is complete.
-enum Then {
-    Call(Callback),
-    Wake(Waker),
-    /// It is complete, and this was done.
-    Happened,
-}
-
-impl std::fmt::Debug for Then {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Then::Call(_) => "Call",
-            Then::Wake(_) => "Wake",
-            Then::Happened => "Happened",
-        })
     }
 }
 
@@ -494,84 +409,6 @@ impl RawRequest {
             return false;
         }
         self.slot.as_ref().is_some_and(|slot| slot.rank().enter().p2p.cancel(slot.id))
-    }
-
-    /// Runs `callback` once when complete, outside handlers, on some thread of this process; at once if it is complete.
-    /// Takes the place of an earlier callback or waker. If the thread that runs callbacks cannot be started, this waits
-    /// and runs it here. A persistent one stays active until a wait or a test gives the outcome.
-    pub fn on_complete(&mut self, callback: Callback) {
-        match self.look_for_callback() {
-            Some(result) => callback(result),
-            None => self.afterwards(Then::Call(callback)),
-        }
-    }
-
-    /// Wakes `waker` when complete; takes the place of an earlier one. Look again after it.
-    pub fn set_waker(&mut self, waker: &Waker) {
-        if !self.is_over() {
-            self.afterwards(Then::Wake(waker.clone()));
-        }
-    }
-
-    /// Has `then` done at the end, or now if that has come meanwhile.
-    fn afterwards(&mut self, then: Then) {
-        if let Some(after) = &self.after {
-            // What it replaces is dropped outside the lock and the token: it may be anything.
-            let (now, _replaced) = {
-                let mut slot = after.lock().unwrap_or_else(PoisonError::into_inner);
-                match *slot {
-                    Then::Happened => (Some(then), Then::Happened),
-                    _ => (None, std::mem::replace(&mut *slot, then)),
-                }
-            };
-            if let Some(then) = now {
-                self.now(then);
-            }
-            return;
-        }
-        // What was over when it was made needs nobody to wait.
-        let (Some(slot), Some(meaning)) = (&self.slot, self.meaning()) else { return self.now(then) };
-        // Somebody wants to hear of it without looking.
-        self.want_in(&mut slot.rank().enter());
-        let after = Arc::new(Mutex::new(then));
-        let theirs = after.clone();
-        let call = Box::new(move |outcome| {
-            let then = {
-                let mut slot = theirs.lock().unwrap_or_else(PoisonError::into_inner);
-                std::mem::replace(&mut *slot, Then::Happened)
-            };
-            match then {
-                Then::Call(callback) => callback(meaning.read(outcome)),
-                Then::Wake(waker) => waker.wake(),
-                Then::Happened => {}
-            }
-        });
-        self.after = Some(after.clone());
-        let comm = slot.comm.clone();
-        // From here on it may run, and it may free this request.
-        let set = comm.shared().engine.callbacks().set(slot.completion(), call);
-        comm.shared().look_for_wanted();
-        if set.is_err() {
-            let then = {
-                let mut slot = after.lock().unwrap_or_else(PoisonError::into_inner);
-                std::mem::replace(&mut *slot, Then::Happened)
-            };
-            self.now(then);
-        }
-    }
-
-    /// Without a callback thread, or after the end.
-    fn now(&mut self, then: Then) {
-        match then {
-            Then::Call(callback) => loop {
-                self.pass_time(None);
-                if let Some(result) = self.look_for_callback() {
-                    return callback(result);
-                }
-            },
-            Then::Wake(waker) => waker.wake(),
-            Then::Happened => {}
-        }
     }
 
     /// Gives it up: the operation goes on, and `keep` lives until nothing can touch its buffer.

@@ -58,7 +58,8 @@ pub fn wait_any(requests: &mut [&mut RawRequest]) -> Option<usize> {
         let needs: Vec<Need> = requests.iter().filter_map(|request| request.need()).collect();
         // What is no collective rings who waits by itself.
         for request in requests.iter().filter(|r| r.kind == Kind::Collective && !r.is_over()) {
-            if let Some(Ok(mut state)) = request.slot.as_ref().map(|slot| slot.rank().enter_open("wait_any")) {
+            if let Some(Ok(mut state)) = request.slot.as_ref().map(|slot| slot.rank().enter_open("wait_any"))
+            {
                 request.want_in(&mut state);
             }
         }

@@ -1,0 +1,79 @@
+//! What an outcome means to who started the operation.
+
+use tocsin_progress::{Code, Outcome};
+
+use super::Status;
+use crate::comm::Comm;
+use crate::error::Error;
+
+/// What was started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Send { tag: i32, bytes: usize },
+    Receive { room: usize },
+    Collective,
+}
+
+/// How to read an outcome: what a request and its callbacks share.
+#[derive(Clone, Debug)]
+pub(super) struct Meaning {
+    pub(super) comm: Comm,
+    pub(super) operation: &'static str,
+    pub(super) kind: Kind,
+}
+
+impl Meaning {
+    /// What ends a request whose rank has left the world.
+    pub(super) fn over(&self) -> Error {
+        let operation = self.operation;
+        if tocsin_doorbell::fork::disowned() {
+            return crate::rank::of_a_fork(operation);
+        }
+        match self.comm.shared().segment.aborted() {
+            Some(code) => Error::Aborted { operation, code },
+            None => Error::Finalized { operation },
+        }
+    }
+
+    pub(super) fn read(&self, outcome: Outcome) -> Result<Status, Error> {
+        self.kind.read(&self.comm, self.operation, outcome)
+    }
+}
+
+impl Kind {
+    /// What an outcome means to who started the operation.
+    #[inline]
+    pub(crate) fn read(
+        self,
+        comm: &Comm,
+        operation: &'static str,
+        outcome: Outcome,
+    ) -> Result<Status, Error> {
+        if outcome.code != Code::Ok {
+            self.check(comm, operation, outcome)?;
+        }
+        Ok(match self {
+            Kind::Send { tag, bytes } => Status { source: comm.rank(), tag, bytes },
+            Kind::Receive { .. } => Status {
+                source: comm.rank_of(outcome.source),
+                tag: outcome.tag,
+                bytes: outcome.bytes as usize,
+            },
+            Kind::Collective => Status { source: comm.rank(), tag: 0, bytes: 0 },
+        })
+    }
+
+    /// The error that an outcome means, if any.
+    #[cold]
+    fn check(self, comm: &Comm, operation: &'static str, outcome: Outcome) -> Result<(), Error> {
+        let room = match self {
+            Kind::Receive { room } => room,
+            _ => 0,
+        };
+        crate::outcome::check(operation, outcome, room, |world| comm.rank_of(world)).map_err(|error| {
+            // A rank that aborts dies of it: the abort is the cause to report.
+            let code = comm.shared().segment.aborted();
+            code.map_or(error, |code| Error::Aborted { operation, code })
+        })
+    }
+}
