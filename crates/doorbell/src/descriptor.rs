@@ -30,6 +30,8 @@ pub struct Descriptor {
     pub(crate) vector_fd: AtomicU32,
     /// Which installation this is, for whoever is connected to one.
     pub(crate) serial: AtomicU64,
+    /// See [`crate::computing`].
+    pub(crate) computing: AtomicU64,
     /// What the kernel would know about the thread.
     #[cfg(loom)]
     pub(crate) kernel: crate::sys::Kernel,
@@ -57,6 +59,7 @@ impl Descriptor {
             rung: AtomicU32::new(0),
             vector_fd: AtomicU32::new(0),
             serial: AtomicU64::new(0),
+            computing: AtomicU64::new(0),
             #[cfg(loom)]
             kernel: crate::sys::Kernel::new(),
         }

@@ -30,6 +30,7 @@ mod attention;
 pub mod backend;
 #[allow(unsafe_code)] // the interruptible thread's block is reached by pointer
 mod block;
+mod computing;
 mod descriptor;
 mod error;
 #[allow(unsafe_code)] // pthread_atfork
@@ -53,6 +54,7 @@ mod uintr;
 pub use attention::Attention;
 pub use backend::{Cause, Config, Control, Receiver, Run};
 pub use block::{Masked, signal_here};
+pub use computing::{COMPUTES_NS, core_number};
 pub use descriptor::{Descriptor, Mark};
 pub use error::Error;
 pub use kind::{BackendKind, RingOutcome, UnknownBackend, Urgency};

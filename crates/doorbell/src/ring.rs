@@ -207,19 +207,19 @@ fn user_interrupt<V: Variant>(
 }
 
 /// Holds back a ring that would send a signal, in case the owner comes to look by itself: a signal takes the sender some microseconds, and
-/// the owner as long again. False: it would send none, and is to be made at once.
+/// the owner as long again. False: it would send none, or to who has computed for long and will not come, and is to be made at once.
 ///
 /// **Precondition**: as [`ring`]'s. Sets the mark, although nobody is rung: an owner that looks clears it, fences and then looks, so
 /// that who finds it clear ([`Mark::is_set`]) need not ring. Who gives up calls [`release`] and then [`ring`], with the engine's token
 /// held from here to there, for until then this rank's other rings are suppressed.
 ///
-/// Progress class: wait-free: four loads, a store, a clock reading. Handlers may call it.
+/// Progress class: wait-free: six loads, a store, two clock readings. Handlers may call it.
 #[inline]
 pub fn hold_back(target: &Descriptor, mark: &Mark, urgency: Urgency) -> bool {
     // SYNC POINT: as in `ring`.
     let attention = Attention(target.attention.load(Ordering::Acquire));
     // One that was rung and has not looked is not rung again by `ring` either.
-    let holds = !mark.is_set() && would_signal(target, attention, urgency) && !fork::disowned();
+    let holds = !mark.is_set() && would_come(target, attention, urgency) && !fork::disowned();
     if holds {
         // SYNC POINT: after the data, by the caller's fence(SeqCst), which pairs with the owner's between its clearing and its look:
         // an owner whose clearing follows this store finds the data.
@@ -228,11 +228,12 @@ pub fn hold_back(target: &Descriptor, mark: &Mark, urgency: Urgency) -> bool {
     holds
 }
 
-/// Whether a ring that is held back would still send a signal. Progress class: wait-free: three loads. Handlers may call it.
+/// Whether a ring that is held back would still send a signal, to who may still come. Progress class: wait-free: five loads, a clock reading.
+/// Handlers may call it.
 #[inline]
 pub fn is_held(target: &Descriptor, mark: &Mark, urgency: Urgency) -> bool {
     // SYNC POINT: Relaxed: the mark was set by this rank, so that zero is the owner's. The attention word: as in `ring`.
-    mark.is_set() && would_signal(target, Attention(target.attention.load(Ordering::Acquire)), urgency)
+    mark.is_set() && would_come(target, Attention(target.attention.load(Ordering::Acquire)), urgency)
 }
 
 /// Takes a held mark back, so that [`ring`] rings. Progress class: wait-free: one store. Handlers may call it.
@@ -244,6 +245,11 @@ pub fn release(mark: &Mark) {
     }
     // SYNC POINT: Relaxed: only this rank suppresses anything by it.
     mark.0.store(0, Ordering::Relaxed);
+}
+
+/// Whether the target would be sent a signal, and may come to look by itself before.
+fn would_come(target: &Descriptor, attention: Attention, urgency: Urgency) -> bool {
+    would_signal(target, attention, urgency) && !target.computes()
 }
 
 fn would_signal(target: &Descriptor, attention: Attention, urgency: Urgency) -> bool {

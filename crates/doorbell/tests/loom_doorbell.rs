@@ -14,8 +14,8 @@ use loom::thread;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use tocsin_doorbell::testing::{RING_STEPS, Real, Step, Stopped, Variant, ring_as};
 use tocsin_doorbell::{
-    BackendKind, Descriptor, MARK_LIFE_NS, Mark, Own, Urgency, hold_back, is_held, is_left_alone, release,
-    ring,
+    BackendKind, COMPUTES_NS, Descriptor, MARK_LIFE_NS, Mark, Own, Urgency, hold_back, is_held, is_left_alone,
+    release, ring,
 };
 use tocsin_sync::atomic::{AtomicU64, Ordering, fence, real};
 
@@ -265,8 +265,34 @@ fn held_back<P: Protocol>(polls: bool) {
     assert_eq!(seen[0], 2, "lost");
 }
 
+/// The same, while the owner says that it computes, has computed for long, and has nothing under way any more.
+fn held_back_from_computing<P: Protocol>() {
+    let shared = Shared::new(BackendKind::Signal);
+    let ringer = thread::spawn({
+        let shared = shared.clone();
+        move || shared.send_patiently::<P>()
+    });
+    let mut seen = shared.look::<P>();
+    shared.own().computes_from(0, 3);
+    shared.descriptor.model_later(2 * COMPUTES_NS);
+    shared.own().has_nothing_under_way();
+    shared.compute::<P>(&mut seen);
+    ringer.join().unwrap();
+    shared.compute::<P>(&mut seen);
+    assert_eq!(seen[0], 2, "lost");
+}
+
 #[test]
 fn rings_that_are_held_back_are_not_lost() {
+    check("held back, who says that it computes", held_back_from_computing::<Real>);
+    must_be_caught(
+        "held back from who computes without the ringer's fence",
+        held_back_from_computing::<NoRingerFence>,
+    );
+    must_be_caught(
+        "held back from who computes without the owner's fence",
+        held_back_from_computing::<NoLookFence>,
+    );
     check("held back, computing", || held_back::<Real>(false));
     check("held back, polling", || held_back::<Real>(true));
     must_be_caught("held back without the ringer's fence", || held_back::<NoRingerFence>(false));

@@ -73,6 +73,16 @@ pub fn pointer() -> usize {
     }
 }
 
+/// The number of the core that this thread runs on, at this moment: by the time the caller looks at it, it may run on another. 0 if the system does
+/// not say.
+///
+/// Wait-free; not for handlers: the C library reads it from thread-local storage, or asks the vDSO or the kernel.
+#[inline]
+pub fn core() -> u32 {
+    // SAFETY: no precondition.
+    u32::try_from(unsafe { libc::sched_getcpu() }).unwrap_or(0)
+}
+
 #[inline]
 fn home(key: usize) -> usize {
     // Control blocks are page-ish aligned with few distinct low bits: multiplicative hash, top 12 bits.
