@@ -321,6 +321,12 @@ pub unsafe trait Work: Send {
         false
     }
 
+    /// Whether another rank has computed for long on a core, by its number ([`core_number`](tocsin_doorbell::core_number)), at a time of
+    /// [`now_ns`]: a hint, for who would yield there. Bounded by a constant. Not called in handlers.
+    fn computes_beside(&mut self, _core: u32, _now: u64) -> bool {
+        false
+    }
+
     /// Whether a pass would find something: a cheap look that consumes nothing. The engine calls it for the
     /// look-once-more of its sleep protocol, *after* a full fence.
     ///

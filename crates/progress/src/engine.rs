@@ -45,6 +45,7 @@ use tocsin_sync::HandlerSafe;
 use tocsin_sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering, fence, fence_after_rmw};
 use tocsin_sync::thread;
 
+mod beside;
 mod config;
 pub use config::EngineConfig;
 mod credit;

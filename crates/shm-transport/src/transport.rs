@@ -5,6 +5,7 @@
 //! `n` ranks connected: `begin_pass` reads n / 64 + 1 words and one mark per sender; `flush` costs one fence
 //! and one ring per peer that was sent to or freed; the rest is the lanes' (see `lane.rs`).
 
+mod beside;
 mod copy;
 mod pages;
 mod peer;
@@ -66,6 +67,8 @@ pub struct ShmTransport {
     /// Some peer was rung by user interrupt and has not looked since.
     unanswered: bool,
     rings: Rings,
+    /// Where the next look at who computes begins.
+    next_beside: u32,
     seen_epoch: u64,
     strategies: Strategies,
     /// Where the ends of others' pipes come in, if pages go through pipes.
@@ -114,6 +117,7 @@ impl ShmTransport {
             retry: false,
             unanswered: false,
             rings: Rings::default(),
+            next_beside: 0,
             seen_epoch: segment.epoch(),
             strategies: Strategies::default(),
             mailbox: None,
@@ -607,6 +611,11 @@ unsafe impl Transport for ShmTransport {
             && attention.sleepers() == 0
             && !attention.throttled()
             && attention.tid() != 0
+            && !block.descriptor.computes()
+    }
+
+    fn computes_beside(&mut self, core: u32, now: u64) -> bool {
+        self.is_beside_computing(core, now)
     }
 
     #[inline]

@@ -262,8 +262,15 @@ pub unsafe trait Transport: Send {
     /// where the other looks in its passes: on a board. The rank need not be connected. Handler-safe, constant.
     fn announce(&mut self, _peer: u32) {}
 
-    /// Whether a ring would interrupt a rank by signal: a hint, for who may hold it back. Handler-safe, constant.
+    /// Whether a ring would interrupt a rank by signal that may come to look by itself before: a hint, for who may hold it back.
+    /// Handler-safe, constant.
     fn would_signal(&self, _peer: u32) -> bool {
+        false
+    }
+
+    /// Whether another rank has computed for long on a core, by its number as doorbells know it, at a time of the one clock: a hint, for
+    /// who would yield there. Handler-safe, bounded by a constant.
+    fn computes_beside(&mut self, _core: u32, _now: u64) -> bool {
         false
     }
 

@@ -122,6 +122,10 @@ unsafe impl Work for RankState {
         self.p2p.transport_mut().flush();
     }
 
+    fn computes_beside(&mut self, core: u32, now: u64) -> bool {
+        self.p2p.transport_mut().computes_beside(core, now)
+    }
+
     #[inline]
     fn is_unfinished(&self) -> bool {
         !self.is_closed() && (self.p2p.is_unfinished() || self.p2p.is_left_over())

@@ -146,6 +146,9 @@ impl<W: Work> DerefMut for Entered<'_, W> {
 impl<W: Work> Drop for Entered<'_, W> {
     #[inline]
     fn drop(&mut self) {
+        if self.touched && !self.stays && self.context == Context::User && self.engine.is_crowded() {
+            self.engine.goes_computing(self.has_operations());
+        }
         // SAFETY: the token is ours, and the references lent end with `self`.
         if unsafe { self.engine.leave_at_once(self.context, self.touched) } {
             return self.engine.stay_ends(self.begun);

@@ -65,7 +65,7 @@ impl<W: Work> Engine<W> {
         let crowded = self.is_crowded();
         let (until, tries) = match patience {
             Patience::Until(until, tries) => (*until, tries.saturating_sub(1)),
-            _ if crowded && self.yields.is_ring_barred(now_ns()) => {
+            _ if crowded && self.should_not_yield(work) => {
                 // Which says nothing of those whom it would be for.
                 *patience = Patience::Over;
                 work.leave();
@@ -109,8 +109,9 @@ impl<W: Work> Engine<W> {
         came
     }
 
-    /// Whether ranks take turns on cores.
-    fn is_crowded(&self) -> bool {
-        self.config.yield_ns > 0
+    /// A yield would be to somebody who computes, or was.
+    fn should_not_yield(&self, work: &mut W) -> bool {
+        let now = now_ns();
+        self.yields.is_ring_barred(now) || self.is_beside_computing(work, now)
     }
 }

@@ -30,6 +30,10 @@ struct Shared {
     signals: AtomicU64,
     /// So long does a call of `leave_quietly` take by a thread that polls, and then a message has come. 0: none does.
     late_ns: AtomicU64,
+    /// Somebody computes on this core; how often that was asked.
+    beside: AtomicBool,
+    asked: AtomicU64,
+    idle: AtomicBool,
 }
 
 impl Shared {
@@ -49,6 +53,9 @@ impl Shared {
             quiet: AtomicU64::new(0),
             signals: AtomicU64::new(0),
             late_ns: AtomicU64::new(0),
+            beside: AtomicBool::new(false),
+            asked: AtomicU64::new(0),
+            idle: AtomicBool::new(false),
         })
     }
 
@@ -119,6 +126,15 @@ unsafe impl Work for Counting {
         let left = self.shared.holds.load(Ordering::Relaxed);
         self.shared.holds.store(left.saturating_sub(1), Ordering::Relaxed);
         left > 0
+    }
+
+    fn computes_beside(&mut self, _core: u32, _now: u64) -> bool {
+        self.shared.asked.fetch_add(1, Ordering::Relaxed);
+        self.shared.beside.load(Ordering::Relaxed)
+    }
+
+    fn has_operations(&self) -> bool {
+        !self.shared.idle.load(Ordering::Relaxed)
     }
 
     fn wants_plain(&self) -> bool {
@@ -672,4 +688,60 @@ fn a_signal_is_held_back_for_yields_on_a_crowded_node() {
     assert!(!engine.yields.give_way(now_ns() - 10_000_000), "as if the yield had begun then");
     // Asked once on the way out, and once before it is rung.
     assert_eq!(leave(u64::MAX), [1, 2]);
+}
+
+#[test]
+fn nobody_yields_to_who_computes() {
+    let shared = Shared::new();
+    let engine = engine_as(&shared, 0, EngineConfig::default().oversubscribed());
+    let spin = engine.config.spin_ns;
+    let patience = || engine.patience(Context::User, now_ns());
+    shared.beside.store(true, Ordering::Relaxed);
+    assert_eq!(patience(), (spin, spin));
+    shared.holds.store(u64::MAX, Ordering::Relaxed);
+    drop(engine.enter());
+    let [signals, quiet] = [&shared.signals, &shared.quiet].map(|n| n.load(Ordering::Relaxed));
+    assert_eq!(signals, 1, "nobody is held back for a yield");
+    assert!(quiet <= 3, "{quiet}");
+    let slept = engine.stats().snapshot().sleeps;
+    assert!(!engine.wait_until(|| false, Some(Duration::from_millis(1))));
+    assert!(engine.stats().snapshot().sleeps > slept);
+    assert!(shared.asked.load(Ordering::Relaxed) > 0);
+    // It ends: the next look yields again. Nothing has been lost by a yield meanwhile.
+    shared.beside.store(false, Ordering::Relaxed);
+    compute_until("yields", || patience().1 > spin);
+    // Where no other rank wants the core, nobody asks.
+    let asked = shared.asked.load(Ordering::Relaxed);
+    let alone = engine_as(&shared, 0, EngineConfig::default());
+    assert!(!alone.wait_until(|| false, Some(Duration::from_millis(1))));
+    assert_eq!(shared.asked.load(Ordering::Relaxed), asked);
+}
+
+#[test]
+fn who_computes_on_a_crowded_node_says_so() {
+    let shared = Shared::new();
+    let says = || shared.descriptor.computes_on(|| u64::MAX);
+    for (crowded, config) in
+        [(false, EngineConfig::default()), (true, EngineConfig::default().oversubscribed())]
+    {
+        let engine = engine_as(&shared, 0, config);
+        let receiver = install(&shared, &engine, BackendKind::Signal);
+        let leave = |stays: bool| {
+            let mut inside = engine.enter();
+            inside.seen[1] = 0;
+            if stays {
+                inside.stay();
+            }
+        };
+        leave(true);
+        assert_eq!(says(), None, "it waits next");
+        leave(false);
+        assert_eq!(says().is_some(), crowded);
+        assert!(!shared.descriptor.computes(), "not for long");
+        shared.idle.store(true, Ordering::Relaxed);
+        leave(false);
+        assert_eq!(says(), None, "nothing is under way");
+        shared.idle.store(false, Ordering::Relaxed);
+        drop(receiver);
+    }
 }

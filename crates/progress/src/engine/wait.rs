@@ -245,7 +245,7 @@ impl<W: Work> Engine<W> {
                     self.yields.note_look(false);
                 }
                 yielded = true;
-                if !self.yields.give_way(now) {
+                if self.would_yield_to_computing(now) || !self.yields.give_way(now) {
                     // Somebody computes on this core, and a wake takes it from him where a yield does not: sleep next.
                     most = spin;
                 }
@@ -293,7 +293,11 @@ impl<W: Work> Engine<W> {
         if self.spins_longer(context) {
             let spin = self.spin.ns(spin_ns);
             (spin, spin)
-        } else if yield_ns == 0 || context != Context::User || self.yields.is_barred(now) {
+        } else if yield_ns == 0
+            || context != Context::User
+            || self.yields.is_barred(now)
+            || self.would_yield_to_computing(now)
+        {
             (spin_ns, spin_ns)
         } else {
             // The message may be that of the rank to which this one gives the core.

@@ -2,8 +2,8 @@
 //!
 //! Among ranks that all wait for one another's next message a yield is quicker than a sleep and a wake, several times. Beside a rank
 //! that computes it is worse than both: the core comes back at the end of a time slice, milliseconds later, and all that time the
-//! waiter looks awake, so that nobody wakes it. Nothing tells beforehand which of the two it will be. So waiters yield
-//! until it has cost them something, and then not for [`FIRST`] times as long as that: no longer, because it may have been a stranger or the
+//! waiter looks awake, so that nobody wakes it. Of a rank that computes with operations under way it is known (`beside.rs`); of others, and of
+//! strangers, nothing tells beforehand which of the two it will be. So waiters yield until it has cost them something, and then not for [`FIRST`] times as long as that: no longer, because it may have been a stranger or the
 //! host of a virtual machine, and a crowd waits for the one of them that does not yield. If it comes again soon, for [`GROWTH`] times as long each time, up to
 //! [`REPAID`] times, so that what keeps happening takes one part in [`REPAID`] of the time; each kind of loss by itself. It costs what a core was away for, if that was
 //! [`LATE_NS`] or more; and of a wait that ended asleep after all, no more than the sleep, [`ASLEEP_NS`]: its yields have kept nobody
@@ -15,6 +15,7 @@
 //! Nor does anything tell whether the message will come from a rank that runs, which takes a look of a microsecond, or from one
 //! that waits for this core, which is kept from it by that. A rank goes by what its last waits have met, as an adaptive lock does.
 
+use super::beside::Beside;
 use super::credit::Credit;
 use super::wait::yield_now;
 use tocsin_sync::atomic::{AtomicU64, Ordering};
@@ -54,6 +55,8 @@ pub(super) struct Yields {
     asleep: Losses,
     /// Looks that met their message.
     looks: Credit,
+    /// What is known of who computes on this core.
+    pub(super) beside: Beside,
 }
 
 /// Losses of one kind.
@@ -95,6 +98,7 @@ impl Yields {
             late: Losses::new(FIRST),
             asleep: Losses::new(1),
             looks: Credit::new(LOOK_GAIN, LOOK_COST),
+            beside: Beside::new(),
         }
     }
 

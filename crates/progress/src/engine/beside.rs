@@ -1,0 +1,116 @@
+//! Where ranks share cores: who computes beside this rank, and that this one computes.
+//!
+//! A rank that leaves the library with operations under way says when, and on which core ([`tocsin_doorbell::COMPUTES_NS`]). Before a waiter
+//! yields it looks whether somebody has computed on its core for long: then the core would come back at the end of a time slice,
+//! and all that time the waiter would look awake. So it sleeps instead. A wake takes the core at once from who has computed for long,
+//! where a yield takes its turn behind him. It looks once in [`FRESH_NS`], and when it finds itself on another core.
+//!
+//! It is a hint: who computes may have been moved to another core since, or have gone to sleep outside the library. Then a yield costs
+//! what it does (`yields.rs`), or a sleep stands where a yield had done.
+
+use super::Engine;
+use crate::budget::{Budget, Context, Work};
+use tocsin_doorbell::core_number;
+use tocsin_sync::atomic::{AtomicU64, Ordering};
+use tocsin_sync::clock::now_ns;
+use tocsin_sync::thread;
+
+/// For how long an answer serves, nanoseconds: half of what makes a rank one that computes.
+const FRESH_NS: u64 = tocsin_doorbell::COMPUTES_NS / 2;
+/// Of the word, what is the answer; then comes the core's number; the rest is the time.
+const ANSWER: u64 = 1;
+const CORE_SHIFT: u32 = 1;
+const CORE: u64 = 0xFFF << CORE_SHIFT;
+
+/// The last answer, one word. Nothing is published by it.
+#[derive(Debug)]
+pub(super) struct Beside(AtomicU64);
+
+impl Beside {
+    pub(super) fn new() -> Beside {
+        Beside(AtomicU64::new(0))
+    }
+
+    fn core_bits(core: u32) -> u64 {
+        (u64::from(core) << CORE_SHIFT) & CORE
+    }
+
+    /// What is known of a core now.
+    fn known(&self, now: u64, core: u32) -> Option<bool> {
+        // SYNC POINT: Relaxed: see the type; so is the other.
+        let word = self.0.load(Ordering::Relaxed);
+        let is_fresh = word != 0 && now.saturating_sub(word & !(CORE | ANSWER)) < FRESH_NS;
+        (is_fresh && word & CORE == Beside::core_bits(core)).then_some(word & ANSWER != 0)
+    }
+
+    fn note(&self, now: u64, core: u32, answer: bool) {
+        let answer = if answer { ANSWER } else { 0 };
+        let word = (now & !(CORE | ANSWER)) | Beside::core_bits(core) | answer;
+        self.0.store(word, Ordering::Relaxed);
+    }
+}
+
+impl<W: Work> Engine<W> {
+    /// Whether ranks take turns on cores.
+    #[inline]
+    pub(super) fn is_crowded(&self) -> bool {
+        self.config.yield_ns > 0
+    }
+
+    /// A user's thread leaves the library. One that has nothing under way is not said to compute, however long it does: it is mostly
+    /// about to post what the others have posted.
+    #[inline]
+    pub(super) fn goes_computing(&self, has_operations: bool) {
+        if has_operations {
+            self.own.computes_from(now_ns(), thread::core());
+        } else {
+            self.own.has_nothing_under_way();
+        }
+    }
+
+    /// Whether somebody computes on this core, as far as is known, by who holds the token. Not for handlers.
+    pub(super) fn is_beside_computing(&self, work: &mut W, now: u64) -> bool {
+        let core = core_number(thread::core());
+        self.yields.beside.known(now, core).unwrap_or_else(|| {
+            let answer = work.computes_beside(core, now);
+            self.yields.beside.note(now, core, answer);
+            answer
+        })
+    }
+
+    /// The same, by who does not hold it. While somebody else does, nothing new is learnt. Not for handlers.
+    pub(super) fn would_yield_to_computing(&self, now: u64) -> bool {
+        if let Some(answer) = self.yields.beside.known(now, core_number(thread::core())) {
+            return answer;
+        }
+        if self.token.is_busy() || !self.token.try_lock() {
+            return false;
+        }
+        // SAFETY: the token is ours; the reference ends before `inside`.
+        let answer = self.is_beside_computing(unsafe { &mut *self.work.get() }, now);
+        // SAFETY: the token is ours. What is left is this waiter's to come back for: it looks again before it sleeps.
+        unsafe { self.inside(Context::User, false, false, Budget::of(Context::User).waiting()) };
+        answer
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_serves_for_a_while_and_for_its_core() {
+        let beside = Beside::new();
+        assert_eq!((beside.known(1, 0), beside.known(FRESH_NS, 0)), (None, None), "nobody has asked");
+        let now = 1 << 30;
+        for answer in [true, false] {
+            for core in [0, 1, 4095] {
+                beside.note(now, core, answer);
+                assert_eq!(beside.known(now, core), Some(answer));
+                assert_eq!(beside.known(now + FRESH_NS / 2, core), Some(answer));
+                assert_eq!(beside.known(now + FRESH_NS, core), None);
+                assert_eq!(beside.known(now, core ^ 1), None);
+            }
+        }
+    }
+}
