@@ -84,7 +84,7 @@ impl Descriptor {
 }
 
 #[cfg(all(test, not(loom)))]
-#[allow(unsafe_code)] // descriptor by pointer
+#[allow(unsafe_code, clippy::unwrap_used)] // descriptor by pointer
 mod tests {
     use super::*;
     use crate::{Attention, BackendKind, Mark, Urgency, hold_back, is_held, release};
