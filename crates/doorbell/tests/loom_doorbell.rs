@@ -14,8 +14,8 @@ use loom::thread;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use tocsin_doorbell::testing::{RING_STEPS, Real, Step, Stopped, Variant, ring_as};
 use tocsin_doorbell::{
-    BackendKind, COMPUTES_NS, Descriptor, MARK_LIFE_NS, Mark, Own, Urgency, hold_back, is_held, is_left_alone,
-    release, ring,
+    BackendKind, COMPUTES_NS, Descriptor, MARK_LIFE_NS, Mark, Own, Urgency, hold_back, is_held,
+    is_left_alone, release, ring,
 };
 use tocsin_sync::atomic::{AtomicU64, Ordering, fence, real};
 
