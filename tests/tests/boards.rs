@@ -407,6 +407,42 @@ fn who_waits_for_one_that_is_done_by_messages_hears_of_it() {
     }
 }
 
+/// One has given up, and is refused what the others do by messages, who saw nothing of the reason: they hear of it, though it computes
+/// from then on, whether they begin before or after.
+#[test]
+fn who_does_by_messages_what_another_one_is_refused_hears_of_it() {
+    for backend in ["signal", "thread", "poll"] {
+        for late in [false, true] {
+            let (cast, begun, heard) = (AtomicU32::new(0), AtomicU32::new(0), AtomicU32::new(0));
+            ranks(backend, 3, |comm| {
+                let dup = comm.dup()?;
+                if dup.rank() < 2 {
+                    dup.with_algorithm("shm").ibcast(vec![1u64; 2], 0)?.wait()?;
+                    cast.fetch_add(1, Ordering::Release);
+                    if !late {
+                        compute_until(&begun, 1);
+                    }
+                    let barrier = dup.with_algorithm("dissemination").ibarrier()?;
+                    begun.fetch_add(1, Ordering::Release);
+                    let end = barrier.wait();
+                    assert!(matches!(end, Err(Error::Protocol { rank: 2, .. })), "{backend} {late}: {end:?}");
+                    heard.fetch_add(1, Ordering::Release);
+                } else {
+                    compute_until(if late { &begun } else { &cast }, 2);
+                    let end = dup.iallreduce(vec![1u64; 2], Op::Sum)?.wait();
+                    assert!(matches!(end, Err(Error::Protocol { .. })), "{end:?}");
+                    let end = dup.barrier();
+                    assert!(matches!(end, Err(Error::Protocol { .. })), "{end:?}");
+                    begun.fetch_add(1, Ordering::Release);
+                }
+                // Nobody leaves before: that would be news of its own.
+                compute_until(&heard, 2);
+                Ok(())
+            });
+        }
+    }
+}
+
 /// A root that waits for nobody may be ahead of the others by more collectives than parts have numbers for.
 #[test]
 fn who_is_far_ahead_does_not_disagree() {

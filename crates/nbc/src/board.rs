@@ -13,9 +13,9 @@
 //!
 //! Some may go by messages, where the others do not: sizes on both sides of what [`fits`], or algorithms that are named
 //! differently. Who goes by messages says so on the board and looks there; he or who has posted finds out (`executor/elsewhere.rs`,
-//! and [`tocsin_transport::board`]), and then it is as above. Collectives that go by messages later go on doing so: those number
-//! themselves. What is not seen is a collective that some post on a board on which they have given up before, and others by messages: these
-//! wait for those, as ranks do that post different collectives by messages.
+//! and [`tocsin_transport::board`]), and then it is as above. A rank that has given up refuses all that comes later on this communicator, also by
+//! messages, since others who did that by messages would wait for what it refuses on the board; those hear from which one on it does,
+//! and end with the same error. What all have begun by messages before goes on.
 
 use crate::builder::ScheduleBuilder;
 use crate::kernels::{Operator, Panicked};

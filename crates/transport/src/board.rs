@@ -25,7 +25,8 @@
 //! # Who gives up
 //! A member that finds that the members disagree about a number posts no more: its numbers would no longer be the others'.
 //! It [says so](Board::give_up) in all its slots, beside the stamps that who waits for it looks at, after all that it has
-//! posted; whoever then lacks a part of it sees that this [never](Part::Never) comes.
+//! posted; whoever then lacks a part of it sees that this [never](Part::Never) comes. What it begins no more at all it [says](Board::refuse) for those
+//! who wait for it without the board.
 //!
 //! # What goes without the board
 //! Not every collective of a communicator is done on its board, and members that go by something else than what their program
@@ -106,6 +107,8 @@ struct Head {
     elsewhere: AtomicU64,
     /// The context, when a member wants the owner to look. The one word here that others write.
     asked: AtomicU64,
+    /// Context and sequence number of the first collective that the owner does not begin any more: see `elsewhere`.
+    refuses: AtomicU64,
 }
 
 /// What one member writes. In shared memory; all bytes zero is its beginning. It may be left over from another board,
@@ -128,7 +131,7 @@ impl Area {
     pub fn new() -> Area {
         let word = || AtomicU64::new(0);
         Area {
-            head: Head { stuck: word(), left: word(), elsewhere: word(), asked: word() },
+            head: Head { stuck: word(), left: word(), elsewhere: word(), asked: word(), refuses: word() },
             slots: core::array::from_fn(|_| Slot {
                 stamp: word(),
                 about: word(),

@@ -89,8 +89,7 @@ impl Nbc {
             seat.alive_at = failures;
         }
         seat.begun = Some(sequence);
-        let over =
-            over.or_else(|| seat.broken.then(|| Outcome { code: Code::Protocol, ..Outcome::default() }));
+        let over = over.or_else(|| seat.broken.then(|| seat.disagree(seat.blamed)));
         let mut posted = None;
         let mut bytes = 0;
         let over = over.or_else(|| {
@@ -110,7 +109,7 @@ impl Nbc {
                     bytes = made;
                     Some(outcome)
                 }
-                Look::Wrong(member) => Some(seat.blame(member, telling)),
+                Look::Wrong(member) => Some(seat.blame(member, slots, telling)),
                 Look::Waits => {
                     posted = Some((number, seen));
                     None
@@ -290,7 +289,8 @@ impl Nbc {
         let Some(seat) = seats.get_mut(at as usize) else { return };
         let posted = active_mut(slots, seat.first).is_some_and(|first| first.place.posted);
         if !posted && outcome.code == Code::PeerFinalized {
-            seat.give_up(telling);
+            let member = seat.group().world_ranks().iter().position(|rank| *rank == outcome.source);
+            seat.give_up(member.unwrap_or(0) as u32, slots, telling);
         }
     }
 
@@ -317,7 +317,7 @@ impl Nbc {
                 First::Deferred
             }
             Look::Ready => First::Ready(id, call.work(&seat.board)),
-            Look::Wrong(member) => First::Wrong(id, seat.blame(member, telling)),
+            Look::Wrong(member) => First::Wrong(id, seat.blame(member, slots, telling)),
         }
     }
 
@@ -333,7 +333,7 @@ impl Nbc {
         let Some(left) = seat.lacks_for_ever(messages, &first.place, needs_all) else {
             // Nor is anything posted any more.
             let ends = seat.broken && !first.place.posted;
-            return ends.then_some((id, Outcome { code: Code::Protocol, ..Outcome::default() }));
+            return ends.then(|| (id, seat.disagree(seat.blamed)));
         };
         // It may have left because of a death that this rank has yet to hear of.
         let blamed = messages.blame(seat.group.world_ranks());
@@ -357,7 +357,7 @@ impl Nbc {
         self.end(id, outcome);
     }
 
-    /// Posts what is lined up, as far as there is room. Whether anything was.
+    /// Posts what is lined up, as far as there is room. Whether anything was, or this rank has given up.
     #[inline]
     fn post_lined_up<M: Messages>(&mut self, messages: &mut M, at: u32, starts: bool) -> bool {
         let Nbc { seats, slots, telling, .. } = self;
@@ -365,8 +365,9 @@ impl Nbc {
         let mut posted = false;
         while seat.unposted != NONE && !seat.broken {
             if !has_room(seat, slots) {
-                if seat.board.spoilt_by().is_some() {
-                    seat.give_up(telling);
+                if let Some(member) = seat.board.spoilt_by() {
+                    seat.give_up(member as u32, slots, telling);
+                    posted = true;
                 }
                 // Others wait for what cannot be posted before those have ended that are.
                 have_rung(seat, slots, seat.unposted);
@@ -394,7 +395,7 @@ impl Nbc {
             seat.ask(call, number, active.sequence, look, telling);
             if let Look::Wrong(member) = look {
                 place.odd = member as u32;
-                seat.give_up(telling);
+                seat.give_up(member as u32, slots, telling);
             }
         }
         posted

@@ -2,7 +2,8 @@
 //!
 //! The protocol is [`tocsin_transport::board`]'s (`board/elsewhere.rs`). Who is asked to look, or looks because it has begun something, compares what
 //! another member's next part is about with what it has begun itself: if it has posted all that it has lined up, the part is about something
-//! that it has yet to begin, or else the ranks disagree.
+//! that it has yet to begin, or else the ranks disagree. Who has given up refuses what comes later by messages, too; who waits for it by messages
+//! hears of that likewise.
 
 use super::seat::Seat;
 use super::{Nbc, Stage};
@@ -10,7 +11,7 @@ use crate::board::{Call, Look, number_of};
 use crate::messages::Messages;
 use crate::schedule::NONE;
 use tocsin_progress::budget::{Budget, Pass};
-use tocsin_progress::completion::{Code, Outcome};
+use tocsin_progress::completion::Outcome;
 use tocsin_transport::board::{Part, SLOTS};
 
 impl Seat {
@@ -47,15 +48,38 @@ impl Seat {
         self.elsewhere.is_some() && self.board.is_asked()
     }
 
-    /// A member whose next part is about something that this rank has begun, by messages then. Nobody where something is lined up: that
-    /// is posted first, lest nobody else hears what it was.
+    /// Begins a collective by messages: how it ends if this rank has given up, because the others cannot know any more what it does.
+    pub(super) fn begin_elsewhere(&mut self, sequence: u32) -> Option<Outcome> {
+        if self.board.gave_up() {
+            return Some(self.disagree(self.blamed));
+        }
+        self.begun = Some(sequence);
+        None
+    }
+
+    /// A member whose next part is about something that this rank has begun, by messages then, or that refuses what this rank has begun. Nobody
+    /// where something is lined up: that is posted first, lest nobody else hears what it was.
     fn odd_one(&self) -> Option<usize> {
         let begun = self.begun.filter(|_| self.unposted == NONE)?;
         let me = self.board.me();
         // Numbers wrap.
         let is_odd = |about| number_of(about).wrapping_sub(begun) as i32 <= 0;
         let mut others = (0..self.board.members()).filter(|member| *member != me);
-        others.find(|member| self.board.next_part(*member).is_some_and(is_odd))
+        others.find(|member| match self.board.next_part(*member) {
+            Part::Here { about } => is_odd(about),
+            Part::Never => self.board.refuses(*member, begun),
+            Part::Missing | Part::Corrupt => false,
+        })
+    }
+
+    /// Who refuses the collective of this number; itself, if nobody else does.
+    #[cold]
+    fn refuses(&self, number: u32) -> Option<u32> {
+        let me = self.board.me();
+        let others = (0..self.board.members()).filter(|member| *member != me);
+        let other =
+            others.filter(|member| self.board.refuses(*member, number)).map(|member| member as u32).next();
+        other.or_else(|| self.board.refuses(me, number).then_some(self.blamed))
     }
 
     /// A member that has posted a part of the collective of this number where this rank has not.
@@ -126,10 +150,10 @@ impl Nbc {
     /// Ends what others do on the board and this rank by messages. Whether this rank has given up, now or before.
     #[inline]
     pub(super) fn look_elsewhere<M: Messages>(&mut self, messages: &mut M, at: u32) -> bool {
-        let Nbc { seats, telling, .. } = self;
+        let Nbc { seats, slots, telling, .. } = self;
         let Some(seat) = seats.get_mut(at as usize) else { return false };
         if let Some(member) = seat.odd_one().filter(|_| !seat.broken) {
-            seat.blame(member, telling);
+            seat.blame(member, slots, telling);
         }
         let broken = seat.broken;
         if broken {
@@ -138,7 +162,7 @@ impl Nbc {
         broken
     }
 
-    /// The ranks disagree about something: ends what goes by messages here and stands on the board elsewhere.
+    /// The ranks disagree about something: ends what goes by messages here and stands on the board elsewhere, or is refused.
     #[cold]
     fn fail_beside<M: Messages>(&mut self, messages: &mut M, at: u32) {
         for index in 0..self.slots.capacity() as u32 {
@@ -150,9 +174,9 @@ impl Nbc {
             if active.stage != Stage::Running || !beside {
                 continue;
             }
-            if let Some(member) = seat.does(active.sequence) {
-                let source = seat.group().world_rank(member as u32).unwrap_or(u32::MAX);
-                let outcome = Outcome { code: Code::Protocol, source, ..Outcome::default() };
+            let does = seat.does(active.sequence).map(|member| member as u32);
+            if let Some(member) = does.or_else(|| seat.refuses(active.sequence)) {
+                let outcome = seat.disagree(member);
                 self.fail(messages, id, outcome);
             }
         }

@@ -345,7 +345,7 @@ impl Nbc {
             *call = call.numbered(sequence);
         }
         let board = active.call.map(|call| call.board);
-        let beside = schedule.group.board().filter(|_| board.is_none());
+        let mut beside = schedule.group.board().filter(|_| board.is_none());
         let context = active.context;
         let failures = Some(messages.failures());
         let dead = match active.alive_at == failures {
@@ -355,12 +355,19 @@ impl Nbc {
         if dead.is_none() {
             active.alive_at = failures;
         }
-        match dead {
+        let seat = beside.and_then(|at| self.seats.get_mut(at as usize));
+        let refused = seat.and_then(|seat| seat.begin_elsewhere(sequence));
+        if refused.is_some() {
+            beside = None;
+        }
+        match dead.or(refused) {
             Some(outcome) => self.end(id, outcome),
             None if is_empty => self.end(id, Outcome::default()),
             None => match board {
                 Some(at) if self.line_up(id, at) => {
-                    self.end(id, Outcome { code: Code::Protocol, ..Outcome::default() });
+                    let seat = self.seats.get(at as usize);
+                    let refused = Outcome { code: Code::Protocol, ..Outcome::default() };
+                    self.end(id, seat.map_or(refused, |seat| seat.disagree(seat.blamed)));
                 }
                 Some(at) => {
                     while self.advance(messages, at, &mut Budget::user(), true) == Pass::More {}

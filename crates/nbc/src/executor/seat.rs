@@ -99,6 +99,8 @@ pub(super) struct Seat {
     pub(super) elsewhere: Option<u32>,
     /// Members that are to be rung because they are asked to look, among those in `telling`.
     pub(super) asking: u64,
+    /// The member for whose sake this rank has given up.
+    pub(super) blamed: u32,
 }
 
 /// How often a post looks for what others post at the same time, before it leaves a request that is ended by another call: at most some
@@ -125,6 +127,7 @@ impl Seat {
             begun: None,
             elsewhere: None,
             asking: 0,
+            blamed: 0,
         }
     }
 
@@ -218,25 +221,41 @@ impl Seat {
 
     /// How it ends for what a member has shown.
     #[cold]
-    pub(super) fn blame(&mut self, member: usize, telling: &mut u32) -> Outcome {
-        self.give_up(telling);
-        let source = self.group.world_rank(member as u32).unwrap_or(u32::MAX);
+    pub(super) fn blame(&mut self, member: usize, slots: &Table, telling: &mut u32) -> Outcome {
+        self.give_up(member as u32, slots, telling);
+        self.disagree(member as u32)
+    }
+
+    /// How it ends where a member does something else.
+    pub(super) fn disagree(&self, member: u32) -> Outcome {
+        let source = self.group.world_rank(member).unwrap_or(u32::MAX);
         Outcome { code: Code::Protocol, source, ..Outcome::default() }
     }
 
-    /// Posts no more, and has all members rung: whoever needs what does not come is to hear of it.
+    /// Posts and begins no more, for a member's sake, and has all members rung: whoever needs what does not come is to hear of it.
     #[cold]
-    pub(super) fn give_up(&mut self, telling: &mut u32) {
+    pub(super) fn give_up(&mut self, member: u32, slots: &Table, telling: &mut u32) {
         self.broken = true;
         if self.board.gave_up() {
             return;
         }
+        self.blamed = member;
+        // What stands in line is never posted, whatever was begun behind it.
+        let next = self.begun.map_or(0, |begun| begun.wrapping_add(1));
+        self.board.refuse(active(slots, self.unposted).map_or(next, |first| first.sequence));
         self.board.give_up();
         if self.telling == 0 {
             *telling = telling.wrapping_add(1);
         }
-        let others = (0..self.board.members()).filter(|member| *member != self.board.me());
-        self.telling = others.fold(0, |all, member| all | 1 << (member & 63));
+        let me = self.board.me();
+        for other in (0..self.board.members()).filter(|member| *member != me) {
+            self.telling |= 1 << (other & 63);
+            // Who has left writes in no other's area. Nothing is begun after that either.
+            if matches!(self.tenancy, Tenancy::Open | Tenancy::Closing) {
+                self.board.ask(other);
+            }
+        }
+        self.asking = self.telling;
     }
 
     /// Leaves the board when its communicator is gone, nothing stands in line, and nobody is to be told anything.

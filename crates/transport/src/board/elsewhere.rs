@@ -10,6 +10,11 @@
 //! Who sees by his missing part that another may have gone elsewhere cannot tell whether that one only lacks room for it. So he
 //! [asks him](Board::ask) to look, and rings him; that one knows what he has begun, and finds out.
 //!
+//! # Who has given up
+//! A member that [gives up](Board::give_up) begins nothing any more on this board, nor without it: or else those who go without it could not tell
+//! what it has begun, and would wait for the rest. It says from which sequence number on it [refuses](Board::refuse), asks all to look, and
+//! rings them. Who begins something without the board later fences and looks himself: by then it stands in the slots that no more comes. What comes before that number it has begun.
+//!
 //! # Why another member may write there
 //! A word that asks bears the context, and is compared with it. It is written by who has not left the board, and an area is another
 //! board's when all have left this one: so it never overwrites what asks for another communicator. The one who looks clears it
@@ -50,16 +55,31 @@ impl Board {
         word >> 32 == self.context >> 32 && (word as u32).wrapping_sub(sequence) as i32 >= 0
     }
 
-    /// What a member's part is about that this member has to post next, if it is there. Handler-safe.
+    /// What there is of a member's part of the number that this member has to post next. Handler-safe.
     #[inline]
-    pub fn next_part(&self, member: usize) -> Option<u64> {
-        match self.part(member, self.posted.wrapping_add(1)) {
-            Part::Here { about } => Some(about),
-            Part::Missing | Part::Never | Part::Corrupt => None,
+    pub fn next_part(&self, member: usize) -> Part {
+        self.part(member, self.posted.wrapping_add(1))
+    }
+
+    /// Says that this member begins no collective from a sequence number on, on the board or without it. The caller gives up, asks
+    /// all others, and rings them. Handler-safe.
+    #[cold]
+    pub fn refuse(&self, from: u32) {
+        if let Some(area) = self.area(self.me) {
+            // SYNC POINT: Relaxed: before the Release of `ask`, and those of `give_up`, which are looked at first.
+            area.head.refuses.store(self.stamp(from), Ordering::Relaxed);
         }
     }
 
-    /// Wants a member to look at the others' next parts. The caller rings it. Handler-safe.
+    /// Whether a member, whose next part [never](Part::Never) comes, refuses the collective of a sequence number. Handler-safe.
+    #[inline]
+    pub fn refuses(&self, member: usize, sequence: u32) -> bool {
+        // SYNC POINT: Relaxed: after the Acquire of a look at its slots.
+        let word = self.area(member).map_or(0, |area| area.head.refuses.load(Ordering::Relaxed));
+        word >> 32 == self.context >> 32 && sequence.wrapping_sub(word as u32) as i32 >= 0
+    }
+
+    /// Wants a member to look at the others' next parts, and what they refuse. The caller rings it. Handler-safe.
     #[cold]
     pub fn ask(&self, member: usize) {
         if let Some(area) = self.area(member) {
