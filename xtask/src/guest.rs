@@ -26,6 +26,7 @@ mod kernel;
 mod list;
 mod options;
 mod patched;
+mod relocatable;
 mod srat;
 mod tools;
 

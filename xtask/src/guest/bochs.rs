@@ -30,7 +30,7 @@ impl Bochs {
     pub fn find(tools: &Tools, archive: &Archive) -> Result<Bochs, String> {
         let patch = recipe("bochs-uintr.patch");
         let text = cache::read(&patch)?;
-        let dir = cache::once(&cache::key("bochs", &[VERSION, FLAGS, CXXFLAGS, &text]), |dir, _| {
+        let dir = cache::once(&cache::key("bochs", &[VERSION, FLAGS, CXXFLAGS, &text]), |dir| {
             println!("building the emulator Bochs {VERSION}");
             build(tools, archive.suite("trixie")?, &patch, dir)
         })?;

@@ -32,11 +32,11 @@ pub fn key(name: &str, parts: &[&str]) -> String {
 }
 
 /// The directory of that name in the cache, made by `make` when it is missing. It is whole or not there: `make` fills another
-/// one, which is then renamed. Paths written into its files must be those of the second argument.
+/// one, which is then renamed; and the cache may be moved. So no file in it is to name the place where it is.
 ///
 /// # Errors
 /// Those of `make`.
-pub fn once(name: &str, make: impl FnOnce(&Path, &Path) -> Outcome) -> Result<PathBuf, String> {
+pub fn once(name: &str, make: impl FnOnce(&Path) -> Outcome) -> Result<PathBuf, String> {
     let place = root()?.join(name);
     if place.is_dir() {
         return Ok(place);
@@ -44,7 +44,7 @@ pub fn once(name: &str, make: impl FnOnce(&Path, &Path) -> Outcome) -> Result<Pa
     remove_abandoned(&root()?, name)?;
     let filling = root()?.join(format!("{name}.{}", std::process::id()));
     make_dir(&filling)?;
-    if let Err(e) = make(&filling, &place) {
+    if let Err(e) = make(&filling) {
         remove(&filling)?;
         return Err(e);
     }

@@ -43,7 +43,7 @@ impl BootFiles {
     /// # Errors
     /// When a package cannot be had.
     pub fn find(archive: &Archive) -> Result<BootFiles, String> {
-        let dir = cache::once(&cache::key("boot-files", &["1"]), |dir, _| {
+        let dir = cache::once(&cache::key("boot-files", &["1"]), |dir| {
             println!("fetching the boot loader and busybox");
             archive.suite("bookworm")?.unpack(&["busybox-static", "isolinux", "syslinux-common"], dir)
         })?;

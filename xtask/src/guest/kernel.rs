@@ -1,13 +1,11 @@
 //! Debian's stock kernels for clouds with what a module is built against, and our own build of Debian's source.
 
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use std::{fs, io::Read};
 
 use super::apt::{Apt, Archive};
-use super::cache;
 use super::tools::Tools;
+use super::{cache, relocatable};
 use crate::{Outcome, child};
 
 /// A kernel that can be booted and built against.
@@ -31,14 +29,16 @@ const MODULES: [&str; 4] = ["irqbypass", "kvm", "kvm-intel", "msr"];
 /// # Errors
 /// When its packages cannot be fetched, or are laid out in another way than we know.
 pub fn stock(suite: &str, archive: &Archive, tools: &Tools) -> Result<Built, String> {
-    let dir = cache::once(&cache::key("kernel", &["5", suite]), |dir, place| {
+    let dir = cache::once(&cache::key("kernel", &["5", suite]), |dir| {
         println!("fetching the stock kernel of {suite}");
-        fetch(archive.suite(suite)?, suite, tools, dir, place)
+        fetch(archive.suite(suite)?, suite, tools, dir)
     })?;
-    let release = cache::read(&dir.join("release"))?;
+    let headers = format!("linux-headers-{}", cache::read(&dir.join("release"))?.trim());
+    // What was cached may name the place where it was made.
+    relocatable::make(&dir, &headers)?;
     Ok(Built {
         image: dir.join("image"),
-        headers: dir.join(format!("tree/usr/src/linux-headers-{}", release.trim())),
+        headers: dir.join("tree/usr/src").join(headers),
         // The newest compiler's option may be unknown to this machine's, and pahole is not there: no debugger will look.
         settings: ["CC=cc", "CONFIG_CC_HAS_MIN_FUNCTION_ALIGNMENT=", "CONFIG_DEBUG_INFO_BTF_MODULES="]
             .map(str::to_owned)
@@ -47,7 +47,7 @@ pub fn stock(suite: &str, archive: &Archive, tools: &Tools) -> Result<Built, Str
     })
 }
 
-fn fetch(apt: &Apt, suite: &str, tools: &Tools, dir: &Path, place: &Path) -> Outcome {
+fn fetch(apt: &Apt, suite: &str, tools: &Tools, dir: &Path) -> Outcome {
     let starting_with = |package: &str, prefix: &str| {
         let found = apt.depends(package)?.into_iter().find(|name| name.starts_with(prefix));
         found.ok_or_else(|| format!("{package} of {suite} depends on no {prefix}*"))
@@ -70,15 +70,11 @@ fn fetch(apt: &Apt, suite: &str, tools: &Tools, dir: &Path, place: &Path) -> Out
 
     let root = dir.join("tree");
     apt.unpack(&[&headers, common, &kbuild], &root)?;
-    // Headers name their common part by an absolute path.
-    let makefile = root.join(format!("usr/src/{headers}/Makefile"));
-    let text = cache::read(&makefile)?;
-    cache::write(&makefile, text.replace(" /usr/src/", &format!(" {}/tree/usr/src/", place.display())))?;
 
     let libraries = dir.join("libraries");
     let elf = if suite == "bookworm" { "libelf1" } else { "libelf1t64" };
     apt.unpack(&["libc6", elf, "zlib1g", "libzstd1"], &libraries)?;
-    wrap_programs(&root.join("usr/lib").join(&kbuild), &place.join("libraries"))?;
+    relocatable::make(dir, &headers)?;
     cache::write(&dir.join("release"), release)
 }
 
@@ -101,41 +97,4 @@ fn keep_modules(package: &Path, tools: &Tools, to: &Path) -> Outcome {
         Some(file) => Err(format!("the stock kernel has no module {file}")),
         None => Ok(()),
     }
-}
-
-/// Has each program below `dir` started with the libraries it was built for: those of this machine may be older.
-fn wrap_programs(dir: &Path, libraries: &Path) -> Outcome {
-    let entries = fs::read_dir(dir).map_err(|e| format!("cannot read {}: {e}", dir.display()))?;
-    for file in entries.filter_map(|e| e.ok().map(|e| e.path())) {
-        if file.is_symlink() {
-            continue;
-        }
-        if file.is_dir() {
-            wrap_programs(&file, libraries)?;
-        } else if is_program(&file) {
-            wrap(&file, libraries).map_err(|e| format!("cannot wrap {}: {e}", file.display()))?;
-        }
-    }
-    Ok(())
-}
-
-fn is_program(file: &Path) -> bool {
-    let runs = fs::metadata(file).is_ok_and(|m| m.permissions().mode() & 0o111 != 0);
-    let mut magic = [0; 4];
-    runs && fs::File::open(file).and_then(|mut f| f.read_exact(&mut magic)).is_ok() && magic == *b"\x7fELF"
-}
-
-fn wrap(file: &Path, libraries: &Path) -> std::io::Result<()> {
-    let mut name = file.as_os_str().to_owned();
-    name.push(".elf");
-    fs::rename(file, &name)?;
-    let at = libraries.display();
-    // Some find their siblings by the name they were started with.
-    let script = format!(
-        "#!/bin/sh\nfor l in '{at}/usr/lib/x86_64-linux-gnu' '{at}/lib/x86_64-linux-gnu'; do\n    \
-         p=\"$p:$l\"\n    [ -x \"$l/ld-linux-x86-64.so.2\" ] && ld=\"$l/ld-linux-x86-64.so.2\"\ndone\n\
-         exec \"$ld\" --argv0 \"$0\" --library-path \"${{p#:}}\" \"$0.elf\" \"$@\"\n"
-    );
-    fs::write(file, script)?;
-    fs::set_permissions(file, fs::Permissions::from_mode(0o755))
 }

@@ -30,7 +30,7 @@ pub fn find(archive: &Archive, tools: &Tools) -> Result<Built, String> {
         }
     }
     let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
-    let dir = cache::once(&cache::key("linux", &parts), |dir, _| {
+    let dir = cache::once(&cache::key("linux", &parts), |dir| {
         println!("building Linux 6.1 with the series and its checkers; this takes a while");
         build(archive.suite("bookworm")?, tools, &series, dir)
     })?;

@@ -49,7 +49,7 @@ impl Tools {
         let mut parts = missing.clone();
         parts.push(&release);
         parts.push(UNPACKING);
-        let root = cache::once(&cache::key("tools", &parts), |dir, _| {
+        let root = cache::once(&cache::key("tools", &parts), |dir| {
             println!("fetching {}", missing.join(", "));
             archive.machine()?.unpack_with_dependencies(&missing, dir)?;
             complete_compiler(dir)?;

@@ -25,7 +25,7 @@ const FETCH: Duration = Duration::from_secs(600);
 /// # Errors
 /// When there is no pip, or the index does not have it, or it does not look as it should.
 pub fn unpacked(name: &str) -> Result<PathBuf, String> {
-    cache::once(&cache::key(&format!("peer-{name}"), &PACKAGES), |filling, _| fill(filling))
+    cache::once(&cache::key(&format!("peer-{name}"), &PACKAGES), fill)
 }
 
 fn fill(root: &Path) -> Outcome {

@@ -128,9 +128,7 @@ impl Peer {
         let root = match mpi.origin {
             Origin::Debian(packages) => {
                 let key = cache::key(&format!("peer-{}", mpi.name), &[&format!("{packages:?}")]);
-                cache::once(&key, |filling, _| {
-                    archive.machine()?.unpack_with_dependencies(packages, filling)
-                })?
+                cache::once(&key, |filling| archive.machine()?.unpack_with_dependencies(packages, filling))?
             }
             Origin::Intel => intel::unpacked(mpi.name)?,
         };
