@@ -144,13 +144,14 @@ impl<T: Transport> P2p<T> {
         if peer.fate.no_more_from().is_none() {
             self.faults.gone = self.faults.gone.wrapping_add(1);
         }
-        let untold = peer.revokes.len();
+        let untold = peer.revokes.len().saturating_add(peer.unsaid.len());
         self.peers.set_fate(rank as usize, fate);
         if untold > 0
             && let Some(peer) = self.peers.get_mut(rank as usize)
         {
             self.owed = self.owed.saturating_sub(untold);
             peer.revokes.clear();
+            peer.unsaid.clear();
         }
         self.faults.restart();
     }

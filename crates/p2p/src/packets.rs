@@ -3,7 +3,7 @@
 use tocsin_progress::{Budget, Code, Id, Outcome};
 use tocsin_sync::clock::now_ns;
 use tocsin_transport::transfer::RECORDS;
-use tocsin_transport::{Class, Header, Packet, Recv, Transport, kind};
+use tocsin_transport::{Class, Header, Packet, Recv, Transport, Urgency, kind};
 
 use crate::coming;
 use crate::in_hand::Hand;
@@ -369,9 +369,9 @@ impl<T: Transport> P2p<T> {
             return Err(Nonsense);
         }
         let ends = request.total.saturating_sub(request.done) == left as u64;
-        // Who has asked for pages is told which piece is the last, and may have read all of that without having been able to say so.
+        // Who has asked for pages is told which piece is the last.
         let fits = !piece.last || ends && request.has(PIPED) && header.c == request.remote;
-        if !fits || left == 0 && !piece.last {
+        if !fits || left == 0 {
             return Err(Nonsense);
         }
         let len = left.min(budget.bytes_left());
@@ -394,13 +394,12 @@ impl<T: Transport> P2p<T> {
             self.set_partial(peer, partial.wrapping_add(len));
             return Ok(Step::Spent);
         }
-        if complete && !piece.last {
-            self.finish_recv(id);
-        } else if complete && !self.end_of_pages(id) {
-            self.set_partial(peer, piece.bytes);
-            return Ok(Step::Spent);
-        }
         self.set_partial(peer, 0);
+        if complete && piece.last {
+            self.end_of_pages(id)?;
+        } else if complete {
+            self.finish_recv(id);
+        }
         Ok(Step::Taken)
     }
 
@@ -423,11 +422,10 @@ impl<T: Transport> P2p<T> {
                 return Ok(Step::Spent);
             }
         }
-        if piece.last && !self.let_go(peer, packet.header.c) {
-            self.set_partial(peer, piece.bytes);
-            return Ok(Step::Spent);
-        }
         self.set_partial(peer, 0);
+        if piece.last {
+            self.let_go(peer, packet.header.c, Urgency::Urgent)?;
+        }
         Ok(Step::Taken)
     }
 

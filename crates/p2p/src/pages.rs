@@ -6,7 +6,7 @@
 //! | ask | receiver | CTS that grants the message in pieces says that pages will do |
 //! | put | sender | puts pages into the pipe, then tells of them on the Bulk lane (DATA) |
 //! | read | receiver | reads them where a piece in the lane would be copied from |
-//! | end | receiver | has read the last, and that the record was open after that: FIN, and the send is complete |
+//! | end | receiver | has read the last, and that the record was open after that: FIN, at once or when there is room, and the send is complete |
 //!
 //! A piece that the system refuses to take is copied into the lane; the two kinds mix, since both have their place in the lane.
 //!
@@ -15,7 +15,7 @@
 //! after its last read. It reads what it does not want, too: what lies behind that in the pipe is another message's.
 
 use tocsin_progress::{Budget, Id};
-use tocsin_transport::transfer::chunks;
+use tocsin_transport::transfer::{RECORDS, chunks};
 use tocsin_transport::{Class, Header, Packet, Piped, SendOutcome, Transport, Urgency, kind, pages};
 
 use crate::packets::Nonsense;
@@ -60,6 +60,51 @@ impl Piece {
             packet.len
         };
         Some(Piece { piped, last, bytes })
+    }
+}
+
+/// Messages whose pages are read here, and whose sender has yet to hear of that: the Control lane was full. By the names of the sends, each of which
+/// holds a record until then, so that there are no more than a pair has of these.
+#[derive(Debug)]
+pub(crate) struct Unsaid {
+    names: [u64; RECORDS as usize],
+    count: u8,
+}
+
+impl Default for Unsaid {
+    fn default() -> Unsaid {
+        Unsaid { names: [0; RECORDS as usize], count: 0 }
+    }
+}
+
+impl Unsaid {
+    pub(crate) fn len(&self) -> usize {
+        usize::from(self.count)
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.count = 0;
+    }
+
+    /// False: there is no such send.
+    fn push(&mut self, name: u64) -> bool {
+        let Some(place) = self.names.get_mut(usize::from(self.count)) else { return false };
+        *place = name;
+        self.count = self.count.wrapping_add(1);
+        true
+    }
+
+    fn last(&self) -> Option<u64> {
+        self.names.get(usize::from(self.count).checked_sub(1)?).copied()
+    }
+
+    fn pop(&mut self) {
+        self.count = self.count.saturating_sub(1);
     }
 }
 
@@ -184,10 +229,34 @@ impl<T: Transport> P2p<T> {
         }
     }
 
-    /// Tells the sender of a message that was broken off here that its pages are read. False: the lane is full.
-    pub(crate) fn let_go(&mut self, peer: u32, name: u64) -> bool {
+    /// Tells the sender of a message that its pages are read, as soon as there is room to say so.
+    pub(crate) fn let_go(&mut self, peer: u32, name: u64, urgency: Urgency) -> Result<(), Nonsense> {
         let header = Header { kind: kind::FIN, a: name, ..Header::default() };
-        self.transmit_control(peer, &header) != SendOutcome::Full
+        if self.transmit_control_as(peer, &header, urgency) != SendOutcome::Full {
+            return Ok(());
+        }
+        let state = self.peers.get_mut(peer as usize).ok_or(Nonsense)?;
+        if !state.unsaid.push(name) {
+            return Err(Nonsense);
+        }
+        self.owed = self.owed.wrapping_add(1);
+        self.outgoing.insert(peer);
+        Ok(())
+    }
+
+    /// Tells a peer whose pages are read, as far as there is room. Whether there was for all.
+    pub(crate) fn retry_unsaid(&mut self, peer: u32) -> bool {
+        while let Some(name) = self.peers.get(peer as usize).and_then(|state| state.unsaid.last()) {
+            let header = Header { kind: kind::FIN, a: name, ..Header::default() };
+            if self.transmit_control(peer, &header) == SendOutcome::Full {
+                return false;
+            }
+            if let Some(state) = self.peers.get_mut(peer as usize) {
+                state.unsaid.pop();
+            }
+            self.owed = self.owed.saturating_sub(1);
+        }
+        true
     }
 
     /// The receiver of a message says that its pages are read: its send is complete. False: no send waits for that.
@@ -197,11 +266,12 @@ impl<T: Transport> P2p<T> {
         true
     }
 
-    /// The last piece of a message is read: ends its receive, well if the sender had not given it up meanwhile. False: the lane that the sender
-    /// is to be told by is full; the piece stays where it is, so that it is told whatever becomes of the receive.
-    pub(crate) fn end_of_pages(&mut self, id: Id) -> bool {
-        let Some(request) = self.requests.get(id) else { return true };
-        let (peer, ticket) = (request.peer, request.ticket);
+    /// The last piece of a message is read: ends its receive, well if the sender had not given it up meanwhile.
+    pub(crate) fn end_of_pages(&mut self, id: Id) -> Result<(), Nonsense> {
+        let Some(request) = self.requests.get(id) else { return Ok(()) };
+        let (peer, ticket, name) = (request.peer, request.ticket, request.remote);
+        // Of a plain message a sender that computes hears when it looks, or, if it wants to, at once.
+        let urgency = if request.class == Class::Coll { Urgency::Urgent } else { Urgency::Plain };
         let record = self.transport.record(peer, self.me, u32::from(request.slot));
         let given_up = record.zip(chunks(request.total)).is_none_or(|(record, count)| {
             // SAFETY: the transport keeps records as long as it lives.
@@ -209,12 +279,14 @@ impl<T: Transport> P2p<T> {
         });
         if given_up {
             self.broken_off_by_peer(id);
-            return true;
+            return Ok(());
         }
         // The sender may give up what is all here, before it hears of that.
         if let Some(state) = self.peers.get_mut(peer as usize) {
             state.may_abort_late = true;
         }
-        self.try_fin(id)
+        self.let_go(peer, name, urgency)?;
+        self.end_well(id);
+        Ok(())
     }
 }

@@ -218,6 +218,9 @@ impl<T: Transport> P2p<T> {
     fn retry_peer(&mut self, peer: u32, budget: &mut Budget) -> Part {
         let mut part = Part::IDLE;
         let room = self.retry_revokes(peer);
+        let before = self.counters.packets_sent;
+        let room = room && self.retry_unsaid(peer);
+        part.worked |= self.counters.packets_sent != before;
         if room && self.peers.get(peer as usize).is_some_and(|p| p.owes_look) {
             self.tell_to_look(peer);
         }

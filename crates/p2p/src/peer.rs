@@ -6,6 +6,7 @@ use tocsin_sync::sparse::Sparse;
 use crate::Error;
 use crate::faults::REVOKES;
 use crate::list::List;
+use crate::pages::Unsaid;
 use crate::publish::Published;
 use crate::transfers::Records;
 
@@ -87,6 +88,8 @@ pub(crate) struct Peer {
     pub(crate) collective: [u32; 2],
     /// It must be told to look at its transfers.
     pub(crate) owes_look: bool,
+    /// Messages of its of which it must be told that their pages are read.
+    pub(crate) unsaid: Unsaid,
     pub(crate) connected: bool,
     pub(crate) bulk_connected: bool,
 }
@@ -127,6 +130,7 @@ impl Peer {
             published: Published::default(),
             collective: [0; 2],
             owes_look: false,
+            unsaid: Unsaid::default(),
             connected: false,
             bulk_connected: false,
         }
@@ -146,6 +150,7 @@ impl Peer {
             || !self.bulk.is_empty()
             || !self.revokes.is_empty()
             || self.owes_look
+            || !self.unsaid.is_empty()
             || self.queues.iter().any(|queue| !queue.is_empty())
     }
 }

@@ -8,6 +8,7 @@ use common::{Target, text};
 use tocsin_p2p::{Budget, Class, Code, Config, ConstBuf, Id, Mode, Outcome, P2p, Pass, RecvArgs, SendArgs};
 use tocsin_progress::Context;
 use tocsin_transport::loopback::{Limits, Loopback, fabric_with_pages};
+use tocsin_transport::transfer::RECORDS;
 use tocsin_transport::{PeerState, Transport};
 
 /// Three pieces of pages; the lane and the pipe hold four.
@@ -175,11 +176,13 @@ fn what_is_not_wanted_is_read_and_its_sender_told() {
             pair.0[1].abandon(recv);
             if full {
                 fill_control(&mut pair, 1);
-                while pair.pass_with(1, &mut few(700)) == Pass::Worked {}
-                assert!(
-                    pair.0[1].transport_mut().has_arrived(0, Class::Bulk),
+                while pair.pass_with(1, &mut few(700)) != Pass::Idle {}
+                assert_eq!(
+                    (pair.code(0, send), pair.0[1].outstanding_sends()),
+                    (None, 1),
                     "it keeps what it has to tell"
                 );
+                assert!(!pair.0[1].work_left(), "and looks for nothing before there is room");
             }
             pair.settle();
             assert_eq!(pair.code(0, send), Some(Code::Ok), "read {read}");
@@ -189,27 +192,72 @@ fn what_is_not_wanted_is_read_and_its_sender_told() {
     }
 }
 
-/// The last piece is read and its sender cannot be told yet: the receive ends, well or not, and the sender hears of it.
+/// The last piece is read and its sender cannot be told yet: the receive ends, nobody comes back for it before there is room, and the sender
+/// hears of it then.
 #[test]
-fn who_cannot_tell_of_the_end_keeps_the_last_piece() {
-    for abandons in [false, true] {
+fn who_cannot_tell_of_the_end_tells_when_there_is_room() {
+    for class in [Class::Eager, Class::Coll] {
         let mut pair = Pair::new();
-        let (data, mut target) = (text(1, LEN), Target::new(LEN));
-        let (send, recv) = pair.begin(&data, &mut target, Class::Eager);
+        // As many as there are records, and more than there is room for.
+        let all: Vec<_> = (0..u64::from(RECORDS)).map(|n| (text(n, LEN), Target::new(LEN))).collect();
+        let mut kept = Vec::new();
         fill_control(&mut pair, 1);
-        for _ in 0..5 {
-            assert_eq!(pair.pass(1), Pass::More, "it comes back");
+        for (data, mut target) in all {
+            let recv = pair.irecv(1, &mut target, class);
+            let send = pair.isend(0, &data, class);
+            kept.push((data, target, send, recv));
         }
-        assert!(target.bytes() == data);
-        assert_eq!((pair.code(0, send), pair.code(1, recv)), (None, None));
-        if abandons {
-            pair.0[1].abandon(recv);
+        // There is room for as many of the receiver's answers as the lane holds.
+        let mut passes = 0;
+        while kept.iter().any(|(_, _, _, recv)| pair.code(1, *recv).is_none()) {
+            pair.pass(0);
+            fill_control(&mut pair, 1);
+            pair.pass(1);
+            passes += 1;
+            assert!(passes < 10_000, "a message does not arrive");
+            if pair.pass(1) == Pass::Idle {
+                assert!(!pair.0[1].work_left(), "it looks for what does not come by that");
+                // The sender takes out what fills the lane.
+                pair.pass(0);
+                pair.pass(1);
+            }
         }
         pair.settle();
-        assert_eq!(pair.code(0, send), Some(Code::Ok));
-        assert_eq!(pair.code(1, recv), (!abandons).then_some(Code::Ok));
+        for (data, target, send, recv) in &kept {
+            assert_eq!((pair.code(0, *send), pair.code(1, *recv)), (Some(Code::Ok), Some(Code::Ok)));
+            assert!(target.bytes() == data);
+        }
+        assert_eq!(pair.0[1].outstanding_sends(), 0);
         pair.is_well();
     }
+    for class in [Class::Eager, Class::Coll] {
+        let mut pair = Pair::new();
+        let (data, mut target) = (text(1, LEN), Target::new(LEN));
+        let (send, recv) = pair.begin(&data, &mut target, class);
+        fill_control(&mut pair, 1);
+        while pair.pass(1) != Pass::Idle {}
+        assert!(target.bytes() == data);
+        assert_eq!((pair.code(0, send), pair.code(1, recv)), (None, Some(Code::Ok)));
+        assert_eq!(pair.0[1].outstanding_sends(), 1, "who leaves says it before");
+        assert!(!pair.0[1].work_left(), "a look finds nothing before there is room");
+        pair.settle();
+        assert_eq!((pair.code(0, send), pair.0[1].outstanding_sends()), (Some(Code::Ok), 0));
+        pair.is_well();
+    }
+}
+
+/// Nobody waits for room in a lane to one that is gone.
+#[test]
+fn what_the_dead_have_not_been_told_is_forgotten() {
+    let mut pair = Pair::new();
+    let (data, mut target) = (text(1, LEN), Target::new(LEN));
+    let (_, recv) = pair.begin(&data, &mut target, Class::Eager);
+    fill_control(&mut pair, 1);
+    while pair.pass(1) != Pass::Idle {}
+    assert_eq!((pair.code(1, recv), pair.0[1].outstanding_sends()), (Some(Code::Ok), 1));
+    pair.0[1].transport().set_state(0, PeerState::Dead);
+    while pair.pass(1) != Pass::Idle {}
+    assert_eq!(pair.0[1].outstanding_sends(), 0);
 }
 
 /// What the system refuses is copied, from the first piece on or from a later one.
