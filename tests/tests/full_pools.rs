@@ -220,6 +220,62 @@ fn looking_runs_no_callback() {
     }
 }
 
+/// Nor does dropping, which may come anywhere: a communicator, a request, a message that was found and not received.
+#[test]
+fn dropping_runs_no_callback() {
+    const AFTER: i32 = 9;
+    for backend in ["signal", "thread", "poll"] {
+        for end in World::threads_with(2, &config(&[("TOCSIN_BACKEND", backend)]), |comm| {
+            for round in 0..60 {
+                let dup = comm.dup()?;
+                if comm.rank() == 0 {
+                    comm.send(&[1u8; 8], 1, 2)?;
+                    comm.barrier()?;
+                    comm.send(&[1u8; 8], 1, 1)?;
+                    comm.send(&[1u8; 8], 1, AFTER)?;
+                    continue;
+                }
+                let (lock, calls) = (Arc::new(Mutex::new(())), Arc::new(AtomicU32::new(0)));
+                let (theirs, called) = (lock.clone(), calls.clone());
+                // On this thread only if a call runs it while the lock is held here; on another one it waits.
+                let here = std::thread::current().id();
+                let first = comm.irecv(vec![0u8; 8], 0, 1)?;
+                first.on_complete(move |_| {
+                    if std::thread::current().id() == here && theirs.try_lock().is_err() {
+                        called.fetch_add(100, Ordering::Relaxed);
+                    } else {
+                        drop(theirs.lock());
+                    }
+                    called.fetch_add(1, Ordering::Relaxed);
+                });
+                let found = comm.mprobe(0, 2)?;
+                let never = comm.irecv(vec![0u8; 8], 0, 3)?;
+                comm.barrier()?;
+                let held = lock.lock().unwrap();
+                // What comes meanwhile completes the receive in the stay of what is dropped.
+                match round % 3 {
+                    0 => drop((dup, never, found)),
+                    1 => drop((never, found, dup)),
+                    _ => drop((found, dup, never)),
+                }
+                drop(held);
+                comm.recv(&mut [0u8; 8], 0, AFTER)?;
+                let begun = Instant::now();
+                while calls.load(Ordering::Relaxed) == 0 {
+                    assert!(begun.elapsed() < Duration::from_secs(30), "{backend}: it never runs");
+                    comm.progress();
+                }
+                assert_eq!(calls.load(Ordering::Relaxed), 1, "{backend}: it ran where something was dropped");
+            }
+            Ok::<(), Error>(())
+        })
+        .unwrap()
+        {
+            end.unwrap();
+        }
+    }
+}
+
 /// What a schedule's step copies when it starts is part of the handler's budget.
 #[test]
 fn a_forwarding_handler_keeps_to_its_budget() {

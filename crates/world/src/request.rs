@@ -443,6 +443,8 @@ impl Drop for RawRequest {
             return;
         }
         let mut guard = slot.rank().enter();
+        // Who drops may hold a lock that a callback wants.
+        guard.leave_callbacks();
         let state = &mut *guard;
         match self.kind {
             Kind::Collective => state.nbc.detach(&mut state.p2p, slot.id, None),

@@ -20,7 +20,8 @@ pub enum Lingering {
 }
 
 /// Being inside an engine. Dereferences to the work. Its drop makes the passes that were asked for, flushes,
-/// leaves, wakes who sleeps, and outside handlers runs callbacks: hold no lock that a callback may want.
+/// leaves, wakes who sleeps, and outside handlers runs callbacks, unless [told not to](Entered::leave_callbacks): hold no lock that a callback
+/// may want.
 ///
 /// The drop is wait-free but for the callbacks.
 #[must_use = "dropping it leaves the engine"]
@@ -32,6 +33,8 @@ pub struct Entered<'a, W: Work> {
     stays: bool,
     /// It is [`Looking`], and comes back for what is left.
     looks: bool,
+    /// It runs no callbacks.
+    quiet: bool,
     /// [`Engine::stay_begins`].
     begun: u64,
     _not_send: PhantomData<*const ()>,
@@ -55,6 +58,12 @@ impl<W: Work> Entered<'_, W> {
     #[inline]
     pub fn is_looking(&mut self) {
         self.looks = true;
+    }
+
+    /// Leaves callbacks to their thread and to later calls: where this is called may be anywhere, as the end of a value may.
+    #[inline]
+    pub fn leave_callbacks(&mut self) {
+        self.quiet = true;
     }
 
     /// Has the rank come back soon, for what [`Looking::go_on`](super::Looking::go_on) has left.
@@ -155,8 +164,15 @@ impl<W: Work> Drop for Entered<'_, W> {
         }
         let begun = Budget::of(self.context);
         let begun = if self.stays { begun.waiting() } else { begun.in_passing() };
-        // SAFETY: the token is ours, and the references lent end with `self`.
-        let left = unsafe { self.engine.inside(self.context, false, self.touched, begun) };
+        let left = if self.quiet {
+            // SAFETY: the token is ours, and the references lent end with `self`.
+            let left = unsafe { self.engine.passes(self.context, false, self.touched, false, begun) };
+            self.engine.callbacks.notify();
+            left
+        } else {
+            // SAFETY: as above.
+            unsafe { self.engine.inside(self.context, false, self.touched, begun) }
+        };
         if left.more && !self.looks {
             self.engine.come_back(USER_CONTINUE_NS);
         }
@@ -174,6 +190,7 @@ impl<W: Work> Engine<W> {
             touched: false,
             stays: false,
             looks: false,
+            quiet: false,
             begun,
             _not_send: PhantomData,
         }

@@ -44,6 +44,8 @@ impl Drop for Message {
         self.comm.set_goes_on();
         // What cannot be entered now (a handler, a user operator, a child of fork) stays until the rank leaves.
         let Ok(mut state) = self.comm.shared().enter_open("mprobe") else { return };
+        // Who drops may hold a lock that a callback wants.
+        state.leave_callbacks();
         let nothing = MutBuf::contiguous(std::ptr::NonNull::dangling().as_ptr(), 0);
         // SAFETY: - a buffer of no bytes is never touched.
         if let Ok(request) = unsafe { state.p2p.mrecv(id, nothing, 0) } {

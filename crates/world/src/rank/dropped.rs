@@ -3,7 +3,7 @@
 //! # Implementation details
 //! A drop may come anywhere, also where the engine cannot be entered: in a user operator, in a callback. So it notes the context here, and
 //! tells the engine if it finds it free; else the next drop or the next new communicator does. What is noted is bounded by what
-//! was dropped between two of these.
+//! was dropped between two of these. It runs no callbacks: who drops may hold a lock that one of them wants.
 //!
 //! An operation that was given up goes on, in a communicator that is dropped, too. Then its context is kept until it has ended,
 //! because messages for it are still to come.
@@ -37,6 +37,7 @@ impl Rank {
         self.dropped.lock().unwrap_or_else(PoisonError::into_inner).push(dropped);
         // Whoever is inside sees to the board, this thread itself if it is.
         if let Some(mut state) = self.engine.try_enter(Context::User) {
+            state.leave_callbacks();
             self.forget_dropped(&mut state);
         }
     }
