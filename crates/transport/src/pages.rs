@@ -16,7 +16,7 @@ pub enum Piped {
     Bytes(usize),
     /// The pipe or the lane is full: as [`SendOutcome::Full`](crate::SendOutcome::Full).
     Full,
-    /// The system does not do it (any more), or the peer does not read: it goes otherwise.
+    /// The system does not do it, for these pages or any more, or the peer does not read: it goes otherwise.
     Refused,
     /// As [`SendOutcome::Gone`](crate::SendOutcome::Gone).
     Gone,

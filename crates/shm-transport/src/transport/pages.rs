@@ -164,7 +164,10 @@ fn address(name: u64) -> io::Result<UnixAddr> {
 pub(super) enum Put {
     Bytes(usize),
     Full,
+    /// Not these pages, or not now: the next ones perhaps.
     Refused,
+    /// Nor any others.
+    Never,
     /// The lane that tells of them is broken.
     Corrupt,
 }
@@ -178,8 +181,8 @@ pub(super) struct Lender {
 }
 
 impl Lender {
-    /// Makes the pipe from `rank` to the one of this state, and sends it the end to read from. `None`: it has not joined yet, or has more in its
-    /// mailbox than that holds: try again. User threads only.
+    /// Makes the pipe from `rank` to the one of this state, and sends it the end to read from. `None`: it has not joined yet. An error may be that
+    /// it has more in its mailbox than that holds. User threads only.
     pub(super) fn new(mailbox: &Mailbox, rank: u32, theirs: &State) -> io::Result<Option<Lender>> {
         // SYNC POINT: Acquire pairs with `Mailbox::open`.
         let name = theirs.mail_name.load(Ordering::Acquire);
@@ -197,11 +200,7 @@ impl Lender {
         let data = [io::IoSlice::new(&mail)];
         let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
         let socket = mailbox.socket.as_raw_fd();
-        match nix::sys::socket::sendmsg(socket, &data, &rights, flags, Some(&address)) {
-            Ok(_) => {}
-            Err(Errno::EAGAIN | Errno::EINTR | Errno::ETOOMANYREFS | Errno::ENOBUFS) => return Ok(None),
-            Err(error) => return Err(error.into()),
-        }
+        nix::sys::socket::sendmsg(socket, &data, &rights, flags, Some(&address))?;
         // SYNC POINT: Release: who finds the count finds the datagram.
         theirs.mails.fetch_add(1, Ordering::Release);
         Ok(Some(Lender { pipe, _read_end: read_end }))
@@ -227,10 +226,35 @@ impl Lender {
         match usize::try_from(n) {
             Ok(n) if n > 0 => Put::Bytes(n.min(len)),
             Ok(_) => Put::Refused,
-            Err(_) if tocsin_sync::errno::get() == libc::EAGAIN => Put::Full,
-            Err(_) => Put::Refused,
+            Err(_) => refusal(tocsin_sync::errno::get()),
         }
     }
+}
+
+/// What an error of `vmsplice` says of the pages that come after these.
+fn refusal(errno: i32) -> Put {
+    match errno {
+        libc::EAGAIN => Put::Full,
+        // A device's memory, which has no pages to lend; no memory at the moment; somebody who looks on at the system's calls.
+        libc::EFAULT | libc::ENOMEM | libc::EINTR => Put::Refused,
+        // A filter of system calls, or the pipe is not one any more.
+        _ => Put::Never,
+    }
+}
+
+/// Whether an error of [`Lender::new`] stays: it is not for want of something that may be there again.
+fn is_for_good(error: &io::Error) -> bool {
+    let passes = [
+        libc::EMFILE,
+        libc::ENFILE,
+        libc::ENOMEM,
+        libc::ENOBUFS,
+        libc::EAGAIN,
+        libc::EINTR,
+        libc::ETOOMANYREFS,
+        libc::EDQUOT,
+    ];
+    error.raw_os_error().is_none_or(|errno| !passes.contains(&errno))
 }
 
 /// A pipe, of as much as the kernel gives: the end to read from, and that to write to.
@@ -249,9 +273,8 @@ fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
         libc::fcntl(pipe.as_raw_fd(), libc::F_GETPIPE_SZ)
     };
     if bytes < LEAST_BYTES {
-        return Err(io::Error::other(format!(
-            "it holds {bytes} bytes, for this user has too many: raise fs.pipe-user-pages-soft"
-        )));
+        // What holds pages now may give them back.
+        return Err(io::Error::from_raw_os_error(libc::EDQUOT));
     }
     Ok((read_end, pipe))
 }
@@ -308,8 +331,39 @@ impl Reader {
 pub(super) enum To {
     /// Not made yet.
     Unknown,
+    /// It could not be made, and may be the `calls`th time that somebody asks for it; if not, then after `next` more.
+    Later {
+        calls: u32,
+        next: u32,
+    },
     Refused,
     Open(Lender),
+}
+
+/// How often a pipe is asked for between two attempts to make it, at most: an attempt takes some system calls.
+const SELDOM: u32 = 64;
+
+impl To {
+    /// Whether an attempt is due. Each question counts.
+    pub(super) fn is_due(&mut self) -> bool {
+        match self {
+            To::Unknown => true,
+            To::Later { calls, .. } => {
+                *calls = calls.saturating_sub(1);
+                *calls == 0
+            }
+            To::Refused | To::Open(_) => false,
+        }
+    }
+
+    /// An attempt has failed.
+    pub(super) fn failed(&mut self, error: &io::Error) {
+        *self = match self {
+            _ if is_for_good(error) => To::Refused,
+            To::Later { next, .. } => To::Later { calls: *next, next: next.saturating_mul(2).min(SELDOM) },
+            _ => To::Later { calls: 1, next: 2 },
+        };
+    }
 }
 
 /// Why no pages go through pipes here; `None` if they do, as far as one process can try. User threads only.
@@ -319,6 +373,7 @@ pub fn vmsplice_refusal() -> Option<String> {
         let errno = error.raw_os_error().unwrap_or(0);
         let hint = match errno {
             libc::EMFILE | libc::ENFILE => MORE,
+            libc::EDQUOT => "this user has too many pages in pipes, raise fs.pipe-user-pages-soft",
             libc::ENOSYS | libc::EPERM => "a filter of system calls or a container",
             _ => "large messages go otherwise",
         };

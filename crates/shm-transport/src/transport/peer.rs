@@ -142,9 +142,9 @@ impl Peer {
     /// # Safety
     /// Bulk is connected; `from` is readable for `len` bytes.
     pub(super) unsafe fn lend(&mut self, from: *const u8, len: usize) -> Put {
-        let ([.., lane], To::Open(lender)) = (&mut self.send, &self.pages_to) else { return Put::Refused };
+        let ([.., lane], To::Open(lender)) = (&mut self.send, &self.pages_to) else { return Put::Never };
         if self.pages_refused {
-            return Put::Refused;
+            return Put::Never;
         }
         match lane.refusal(pages::PAYLOAD as u32) {
             None => {}
@@ -163,12 +163,12 @@ impl Peer {
         if put == Put::Full && lane.has_taken(lane.position()) {
             // All that was told of has been read, so that there is room now. If not, the receiver takes packets and reads nothing.
             put = match try_once() {
-                Put::Full => Put::Refused,
+                Put::Full => Put::Never,
                 other => other,
             };
         }
         // The pipe is not closed here: a handler closes nothing, and the peer may still read.
-        self.pages_refused = put == Put::Refused;
+        self.pages_refused = put == Put::Never;
         put
     }
 

@@ -28,21 +28,22 @@ impl ShmTransport {
 
     /// Makes the pipe to a peer that has joined. User threads only; cheap once that is done.
     pub(super) fn make_pipe(&mut self, peer: u32) {
-        let made = |this: &Self| {
-            this.peers.get(peer as usize).is_some_and(|state| !matches!(state.pages_to, To::Unknown))
-        };
-        if peer == self.rank || self.mailbox.is_none() || made(self) {
+        let known = self.peers.get_mut(peer as usize);
+        if peer == self.rank || self.mailbox.is_none() || known.is_some_and(|state| !state.pages_to.is_due())
+        {
             return;
         }
         let segment = self.segment.clone();
         let (Some(block), Some(mailbox)) = (segment.block(peer), &self.mailbox) else { return };
-        let pages_to = match Lender::new(mailbox, self.rank, &block.state) {
-            Ok(Some(lender)) => To::Open(lender),
+        let made = match Lender::new(mailbox, self.rank, &block.state) {
+            Ok(Some(lender)) => Ok(lender),
             Ok(None) => return,
-            Err(_) => To::Refused,
+            Err(error) => Err(error),
         };
-        if let Some(state) = self.make_peer(peer) {
-            state.pages_to = pages_to;
+        let Some(state) = self.make_peer(peer) else { return };
+        match made {
+            Ok(lender) => state.pages_to = To::Open(lender),
+            Err(error) => state.pages_to.failed(&error),
         }
     }
 
@@ -60,7 +61,7 @@ impl ShmTransport {
         // SAFETY: the pair's Bulk is connected, so that its lane is allocated; the caller vouches for the buffer.
         match unsafe { state.lend(from, len) } {
             Put::Bytes(bytes) => Piped::Bytes(bytes),
-            Put::Refused => Piped::Refused,
+            Put::Refused | Put::Never => Piped::Refused,
             Put::Full => {
                 state.starved |= bit(Class::Bulk);
                 self.starved = true;
@@ -191,6 +192,96 @@ mod tests {
         assert!(!unsafe { ends[0].read_pages(1, [0u8; 9].as_mut_ptr(), 9) });
         ends[1].segment().clone().set_life(1, Life::Dead);
         assert_eq!(put(&mut ends[0], &[1; 9]), Piped::Gone);
+    }
+
+    /// Runs on a thread that is refused a system call, with this error.
+    fn refused<T: Send>(call: libc::c_long, errno: i32, act: impl FnOnce() -> T + Send) -> T {
+        let answer = |k| libc::sock_filter { code: 0x06, jt: 0, jf: 0, k };
+        let filter = [
+            libc::sock_filter { code: 0x20, jt: 0, jf: 0, k: 0 },
+            libc::sock_filter { code: 0x15, jt: 0, jf: 1, k: call as u32 },
+            answer(libc::SECCOMP_RET_ERRNO | errno as u32),
+            answer(libc::SECCOMP_RET_ALLOW),
+        ];
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(|| {
+                let program =
+                    libc::sock_fprog { len: filter.len() as u16, filter: filter.as_ptr().cast_mut() };
+                // SAFETY: the program is live during the call; both calls concern this thread.
+                unsafe {
+                    assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+                    let mode = libc::SECCOMP_MODE_FILTER;
+                    assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const program), 0);
+                }
+                act()
+            });
+            thread.join().unwrap()
+        })
+    }
+
+    /// What is refused once is put the next time, unless the system says that it never does it.
+    #[test]
+    fn one_odd_error_is_no_reason_to_give_up() {
+        for (errno, passes) in [
+            (libc::ENOMEM, true),
+            (libc::EFAULT, true),
+            (libc::EINTR, true),
+            (libc::EPERM, false),
+            (libc::ENOSYS, false),
+        ] {
+            let mut ends = pair();
+            let first = refused(libc::SYS_vmsplice, errno, || put(&mut ends[0], &[1; 100]));
+            assert_eq!((first, ends[0].has_pipe_to(1)), (Piped::Refused, passes), "{errno}");
+            let again = if passes { Piped::Bytes(100) } else { Piped::Refused };
+            assert_eq!(put(&mut ends[0], &[2; 100]), again, "{errno}");
+        }
+    }
+
+    /// The kernel finds no pages there, which says nothing of other buffers.
+    #[test]
+    fn a_buffer_that_cannot_be_lent_keeps_no_other_from_it() {
+        let mut ends = pair();
+        // SAFETY: a new mapping, of which nobody has a reference.
+        let page = unsafe {
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+            libc::mmap(std::ptr::null_mut(), 4096, libc::PROT_NONE, flags, -1, 0)
+        };
+        assert_ne!(page, libc::MAP_FAILED);
+        // SAFETY: the kernel alone looks there, and finds that it may not.
+        assert_eq!(unsafe { ends[0].put_pages(1, page.cast(), 100) }, Piped::Refused);
+        assert_eq!(put(&mut ends[0], &[7; 100]), Piped::Bytes(100));
+        let mut got = [0u8; 100];
+        // SAFETY: the array is writable.
+        assert!(unsafe { ends[1].read_pages(0, got.as_mut_ptr(), 100) } && got == [7; 100]);
+        // SAFETY: mapped above, and used by nobody.
+        unsafe { libc::munmap(page, 4096) };
+    }
+
+    /// Who had no descriptors left when it first asked for a pipe gets one later, without an attempt at each message.
+    #[test]
+    fn a_pipe_that_could_not_be_made_is_made_later() {
+        let mut ends = world(2);
+        let strategies = Strategies { direct: false, cma: false, pages: true };
+        ends.iter_mut().for_each(|end| end.set_strategies(strategies));
+        ends[0].connect_bulk(1).unwrap();
+        refused(libc::SYS_pipe2, libc::EMFILE, || {
+            for _ in 0..40 {
+                ends[0].prepare_pages(1);
+                assert!(!ends[0].has_pipe_to(1));
+            }
+        });
+        let asked = (0..200).position(|_| {
+            ends[0].prepare_pages(1);
+            ends[0].has_pipe_to(1)
+        });
+        assert!(asked.is_some_and(|asked| (1..64).contains(&asked)), "{asked:?}");
+        // And never, where it is forbidden.
+        let mut ends = world(2);
+        ends.iter_mut().for_each(|end| end.set_strategies(strategies));
+        ends[0].connect_bulk(1).unwrap();
+        refused(libc::SYS_pipe2, libc::EPERM, || ends[0].prepare_pages(1));
+        (0..3000).for_each(|_| ends[0].prepare_pages(1));
+        assert!(!ends[0].has_pipe_to(1));
     }
 
     #[test]
