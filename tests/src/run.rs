@@ -78,7 +78,8 @@ pub struct Case<'a> {
     /// The scenario's name in [`scenarios::ALL`].
     pub scenario: &'a str,
     /// Its arguments. `lmt=...` says how large messages travel, whatever the scenario; `forbid=...`, to ranks that are
-    /// processes, when the system stops copying between them.
+    /// processes, when the system stops copying between them; `private=yes`, that no other process of their
+    /// user, an ordinary one, may look into them.
     pub arguments: Arguments,
     /// Seconds after which the ranks are killed and the case has failed.
     pub limit_s: u32,

@@ -4,6 +4,7 @@ pub mod boards;
 pub mod collectives;
 pub mod faults;
 pub mod flow;
+pub mod forks;
 pub mod messages;
 pub mod threads;
 
@@ -24,6 +25,7 @@ pub const ALL: &[(&str, Scenario)] = &[
     ("restarted-until-death", collectives::restarted_until_death),
     ("flow-control", flow::sends_then_barrier),
     ("flood", flow::flood),
+    ("forks", forks::forked_in_flight),
     ("rings", flow::rings_who_computes),
     ("threads", threads::post_wait_and_test),
     ("test-behind-flood", threads::test_behind_a_flood),

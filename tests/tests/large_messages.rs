@@ -2,7 +2,10 @@
 
 #![allow(clippy::unwrap_used)] // A test that fails says so by panicking.
 
-use std::path::Path;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use tocsin_tests::run::{Arguments, BACKENDS, Case, Kind};
 use tocsin_world::BackendKind;
@@ -137,6 +140,100 @@ fn no_descriptors_for_pipes() {
                 ("descriptors", descriptors),
             ];
             case(Kind::Processes, 3, backend, "messages", &words);
+        }
+    }
+}
+
+/// The program where every user may run it, gone with the value.
+struct ForAll(PathBuf);
+
+impl ForAll {
+    fn new() -> ForAll {
+        let file = std::env::temp_dir().join(format!("tocsin-rank-for-all-{}", std::process::id()));
+        std::fs::copy(env!("CARGO_BIN_EXE_tocsin-rank"), &file).unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
+        ForAll(file)
+    }
+
+    /// Runs a world of processes that are an ordinary user's, whoever runs this test.
+    fn pass(&self, ranks: &str, backend: &str, scenario: &str, words: &[(&str, &str)]) {
+        const NOBODY: libc::uid_t = 65534;
+        let mut command = Command::new(&self.0);
+        command.args(["--launch", ranks, backend, "kill", "120", scenario]).current_dir("/");
+        command.args(words.iter().map(|(name, value)| format!("{name}={value}")));
+        // SAFETY: between fork and exec only system calls are made, without pointers but a null one.
+        unsafe {
+            command.pre_exec(|| {
+                let drops = libc::geteuid() == 0;
+                if drops
+                    && (libc::setgroups(0, std::ptr::null()) != 0
+                        || libc::setresgid(NOBODY, NOBODY, NOBODY) != 0
+                        || libc::setresuid(NOBODY, NOBODY, NOBODY) != 0)
+                {
+                    return Err(std::io::Error::last_os_error());
+                }
+                Ok(())
+            });
+        }
+        let out = command.output().unwrap();
+        assert!(out.status.success(), "{ranks} {backend} {words:?}: {out:?}");
+    }
+}
+
+impl Drop for ForAll {
+    fn drop(&mut self) {
+        let _left = std::fs::remove_file(&self.0);
+    }
+}
+
+/// Where no process may look into another one's memory, as an ordinary user: the strategy that needs it is asked for, or another one, or none.
+#[test]
+fn nobody_may_look_into_another() {
+    let program = ForAll::new();
+    for backend in ["signal", "thread", "poll"] {
+        for lmt in ["auto", "cma", "vmsplice", "double"] {
+            let common = [("rounds", "2"), ("private", "yes"), ("lmt", lmt)];
+            for (ranks, max) in [("2", "4194304"), ("3", "300000")] {
+                let words = [&common[..], &[("seed", ranks), ("messages", "24"), ("max", max)]].concat();
+                program.pass(ranks, backend, "messages", &words);
+            }
+            let words = [&common[..], &[("seed", "5"), ("outstanding", "6"), ("max", "200000")]].concat();
+            program.pass("3", backend, "collectives", &words);
+        }
+    }
+}
+
+/// Children that write into their copies of buffers that are in flight.
+#[test]
+fn forked_in_flight() {
+    for backend in BACKENDS {
+        for lmt in ["auto", "cma", "vmsplice", "double"] {
+            for (kind, ranks, max) in [
+                (Kind::Threads, 2, "1500001"),
+                (Kind::Processes, 2, "1500001"),
+                (Kind::Processes, 3, "70001"),
+            ] {
+                case(kind, ranks, backend, "forks", &[("rounds", "4"), ("max", max), ("lmt", lmt)]);
+            }
+        }
+    }
+}
+
+#[test]
+fn huge_pages() {
+    for kind in Kind::ALL {
+        for backend in BACKENDS {
+            for lmt in ["auto", "cma", "vmsplice", "double"] {
+                let words = [
+                    ("seed", "9"),
+                    ("rounds", "2"),
+                    ("messages", "16"),
+                    ("max", "5000000"),
+                    ("lmt", lmt),
+                    ("buffers", "huge"),
+                ];
+                case(kind, 2, backend, "messages", &words);
+            }
         }
     }
 }

@@ -53,6 +53,9 @@ fn main() {
     if forbid == Some("start") {
         forbid_copies(pages);
     }
+    if arguments.optional("private").is_some() {
+        become_private();
+    }
     let world = match World::from_env() {
         Ok(world) => world,
         Err(error) => {
@@ -106,6 +109,33 @@ fn forbid_copies(pages: bool) {
         assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
         assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program), 0);
     }
+}
+
+/// Becomes a process into which no other one of its user, an ordinary one, may look: with the answers that Yama gives, too.
+fn become_private() {
+    // SAFETY: no pointers; it concerns this process.
+    unsafe { assert_eq!(libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0), 0) };
+    // A process that is no other one than this but for its number.
+    // SAFETY: the child calls nothing but `pause`, and is ended and reaped below.
+    let twin = unsafe { libc::fork() };
+    if twin == 0 {
+        loop {
+            // SAFETY: no pointers.
+            unsafe { libc::pause() };
+        }
+    }
+    let (mut word, there) = (0u64, 0u64);
+    let vector = |at: *const u64| libc::iovec { iov_base: at.cast_mut().cast(), iov_len: size_of::<u64>() };
+    let (here, there) = (vector(&raw mut word), vector(&raw const there));
+    // SAFETY: the vectors live through the call; the first is writable, the other one is looked at in the other process.
+    let read = unsafe { libc::process_vm_readv(twin, &raw const here, 1, &raw const there, 1, 0) };
+    let error = std::io::Error::last_os_error();
+    // SAFETY: a child that has not been reaped.
+    unsafe {
+        libc::kill(twin, libc::SIGKILL);
+        libc::waitpid(twin, std::ptr::null_mut(), 0);
+    }
+    assert!(read < 0 && error.raw_os_error() == Some(libc::EPERM), "{read}: {error}");
 }
 
 fn launch(words: Vec<String>, behind_shell: bool) -> Result<i32, Box<dyn std::error::Error>> {

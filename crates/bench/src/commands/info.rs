@@ -144,12 +144,13 @@ fn unbound() -> Option<String> {
 fn cma_refusal() -> Option<String> {
     // 1 admits descendants of the process that a rank names, and ranks name their launcher.
     let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
-    match scope.trim() {
-        "2" | "3" => {
-            Some(format!("/proc/sys/kernel/yama/ptrace_scope is {}: set it to 0 or 1", scope.trim()))
-        }
-        _ => tocsin_world::cma_refusal(),
-    }
+    scope_refusal(scope.trim()).or_else(tocsin_world::cma_refusal)
+}
+
+/// What Yama's setting says of it.
+fn scope_refusal(scope: &str) -> Option<String> {
+    matches!(scope, "2" | "3")
+        .then(|| format!("/proc/sys/kernel/yama/ptrace_scope is {scope}: set it to 0 or 1"))
 }
 
 fn device_entry(device: &devices::Device) -> Value {
@@ -182,4 +183,20 @@ fn describe(topology: &Topology) -> Value {
     });
     let caches = topology.caches.iter().map(|c| json!({"level": c.level, "bytes": c.bytes, "cpus": c.cpus}));
     json!({"source": topology.source, "cores": cores.collect::<Value>(), "caches": caches.collect::<Value>()})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_name_their_launcher_to_a_scope_of_descendants_and_no_further() {
+        for scope in ["", "0", "1"] {
+            assert_eq!(scope_refusal(scope), None, "{scope}");
+        }
+        for scope in ["2", "3"] {
+            let why = scope_refusal(scope).unwrap();
+            assert!(why.contains("ptrace_scope") && why.contains("set it to 0 or 1"), "{why}");
+        }
+    }
 }
