@@ -72,8 +72,8 @@ fn thread_looks_on_as_long_as_that_brings_callbacks() {
     callbacks.notify();
     let ran: Vec<_> = (0..3).map(|_| rx.recv_timeout(Duration::from_secs(10)).unwrap()).collect();
     assert_eq!(ran, [0, 1, 2]);
-    let last = (0..3).map(|_| looked.recv_timeout(Duration::from_secs(10)).unwrap()).last();
-    assert_eq!(last, Some(3));
+    let looks: Vec<_> = (0..3).map(|_| looked.recv_timeout(Duration::from_secs(10)).unwrap()).collect();
+    assert_eq!(looks.last(), Some(&3));
     // Ends the thread.
     drop(callbacks);
     assert!(looked.try_recv().is_err());
