@@ -8,14 +8,15 @@
 //! One bounded SPSC ring per ordered pair and class, allocated at connect. Sending, peeking and consuming are
 //! wait-free (at most four atomic operations) and handler-safe, like the real transport's.
 
+mod fabric;
 mod pipe;
 mod ring;
 #[cfg(test)]
 mod tests;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use tocsin_sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering, fence};
+use tocsin_sync::atomic::{AtomicU64, Ordering, fence};
 
 use crate::transfer::RECORDS;
 use crate::{
@@ -23,147 +24,12 @@ use crate::{
     SendOutcome, Transport, Urgency,
 };
 use core::ptr::NonNull;
+use fabric::Shared;
+pub use fabric::{
+    Limits, fabric, fabric_with, fabric_with_pages, fabric_with_shared_buffers, fabric_with_single_copies,
+    is_shared,
+};
 use pipe::Pipe;
-use ring::Ring;
-
-/// Capacities of a fabric.
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// Packets per lane, by [`Class::index`]; at least 1.
-    pub packets: [u32; 4],
-    /// Longest payload in bytes, by [`Class::index`].
-    pub max_payload: [usize; 4],
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Limits { packets: [32, 32, 64, 2], max_payload: [16384, 65536, 16, 65536] }
-    }
-}
-
-#[derive(Debug)]
-struct Shared {
-    size: u32,
-    limits: Limits,
-    states: Vec<AtomicU8>,
-    epoch: AtomicU64,
-    /// Bit 32 set: aborted with the code in the low 32 bits.
-    abort: AtomicU64,
-    /// Per ordered pair (from * size + to): Eager, Coll, Control; and Bulk.
-    lanes: Vec<OnceLock<[Ring; 3]>>,
-    bulk: Vec<OnceLock<Ring>>,
-    /// Transfers by single copies, per ordered pair; all ranks are in one address space.
-    records: Vec<OnceLock<(Box<[Record]>, Publication)>>,
-    /// Of every pair.
-    reach: Reach,
-    /// See [`is_shared`].
-    shares: bool,
-    /// Pipes, per ordered pair, of so many pieces; made with Bulk.
-    pipes: Vec<OnceLock<Pipe>>,
-    pieces: u32,
-    /// Set once by connect, both directions.
-    joined: Vec<AtomicBool>,
-    /// The receivers of these pairs copy out what comes.
-    awaited: Vec<AtomicU8>,
-}
-
-impl Shared {
-    fn pair(&self, from: u32, to: u32) -> usize {
-        from as usize * self.size as usize + to as usize
-    }
-
-    fn ring(&self, from: u32, to: u32, class: Class) -> Option<&Ring> {
-        if from >= self.size || to >= self.size {
-            return None;
-        }
-        let pair = self.pair(from, to);
-        match class {
-            Class::Bulk => self.bulk.get(pair)?.get(),
-            _ => self.lanes.get(pair)?.get()?.get(class.index()),
-        }
-    }
-
-    fn pipe(&self, from: u32, to: u32) -> Option<&Pipe> {
-        if from >= self.size || to >= self.size { None } else { self.pipes.get(self.pair(from, to))?.get() }
-    }
-
-    fn new_ring(&self, class: Class) -> Ring {
-        let i = class.index();
-        Ring::new(self.limits.packets[i], self.limits.max_payload[i])
-    }
-}
-
-/// `n` endpoints that reach each other, all alive, with default capacities.
-pub fn fabric(n: u32) -> Vec<Loopback> {
-    fabric_with(n, Limits::default())
-}
-
-/// `n` endpoints with the given capacities.
-pub fn fabric_with(n: u32, limits: Limits) -> Vec<Loopback> {
-    build(n, limits, Reach::None, false, 0)
-}
-
-/// `n` endpoints with the given capacities, whose ranks have pipes to each other, for at least so many pieces of pages; a piece is not put in whole if it
-/// is longer than three quarters of the longest payload of the Bulk lane.
-pub fn fabric_with_pages(n: u32, limits: Limits, pieces: u32) -> Vec<Loopback> {
-    build(n, limits, Reach::None, false, pieces)
-}
-
-/// `n` endpoints with the given capacities, whose ranks reach each other's buffers as it says, but where [`is_shared`] says that they share
-/// them.
-pub fn fabric_with_shared_buffers(n: u32, limits: Limits, reach: Reach) -> Vec<Loopback> {
-    build(n, limits, reach, true, 0)
-}
-
-/// Whether a buffer is one that ranks share: about every second one, wherever it was allocated.
-pub fn is_shared(address: u64) -> bool {
-    (address >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 63 != 0
-}
-
-/// `n` endpoints with the given capacities, whose ranks reach each other's buffers as it says.
-pub fn fabric_with_single_copies(n: u32, limits: Limits, reach: Reach) -> Vec<Loopback> {
-    build(n, limits, reach, false, 0)
-}
-
-fn build(n: u32, limits: Limits, reach: Reach, shares: bool, pieces: u32) -> Vec<Loopback> {
-    let pairs = n as usize * n as usize;
-    let shared = Arc::new(Shared {
-        size: n,
-        limits,
-        states: (0..n).map(|_| AtomicU8::new(ALIVE)).collect(),
-        epoch: AtomicU64::new(1),
-        abort: AtomicU64::new(0),
-        lanes: (0..pairs).map(|_| OnceLock::new()).collect(),
-        bulk: (0..pairs).map(|_| OnceLock::new()).collect(),
-        records: (0..pairs).map(|_| OnceLock::new()).collect(),
-        reach,
-        shares,
-        pipes: (0..pairs).map(|_| OnceLock::new()).collect(),
-        pieces,
-        joined: (0..pairs).map(|_| AtomicBool::new(false)).collect(),
-        awaited: (0..pairs).map(|_| AtomicU8::new(0)).collect(),
-    });
-    (0..n)
-        .map(|rank| Loopback {
-            rank,
-            capabilities: Capabilities::new(true, true, limits.max_payload),
-            connected: Vec::with_capacity(n as usize),
-            dirty: vec![false; n as usize],
-            rings: vec![0; n as usize],
-            starved: vec![[false; 4]; n as usize],
-            waiting: vec![false; n as usize],
-            committed: vec![false; n as usize],
-            read: vec![0; n as usize],
-            refuses_pages: false,
-            comes: None,
-            come: AtomicU64::new(0),
-            ahead: Vec::with_capacity(limits.max_payload[Class::Bulk.index()]),
-            sent_ahead: 0,
-            seen_epoch: 1,
-            shared: shared.clone(),
-        })
-        .collect()
-}
 
 const ABSENT: u8 = 0;
 const ALIVE: u8 = 1;
