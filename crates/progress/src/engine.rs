@@ -55,6 +55,7 @@ mod handler;
 mod patience;
 mod serve;
 mod spin;
+mod stays;
 mod timer;
 mod wait;
 pub use wait::Looking;
@@ -182,28 +183,6 @@ impl<W: Work> Engine<W> {
             self.wait_for_token();
         }
         self.entered(Context::User, begun)
-    }
-
-    /// When a user thread comes in; 0 if nobody wants to know.
-    #[inline]
-    fn stay_begins(&self) -> u64 {
-        if self.trace().is_some() { tocsin_sync::clock::now_ns() } else { 0 }
-    }
-
-    /// It goes.
-    #[inline]
-    fn stay_ends(&self, begun: u64) {
-        if begun != 0 {
-            self.record_stay(begun);
-        }
-    }
-
-    #[cold]
-    fn record_stay(&self, begun: u64) {
-        if let Some(trace) = self.trace() {
-            let now = tocsin_sync::clock::now_ns();
-            trace.record_at(now, kind::LIBRARY, now.saturating_sub(begun), thread::pointer() as u64);
-        }
     }
 
     #[cold]
