@@ -5,35 +5,40 @@
 //! `n` ranks connected: `begin_pass` reads n / 64 + 1 words and one mark per sender; `flush` costs one fence
 //! and one ring per peer that was sent to or freed; the rest is the lanes' (see `lane.rs`).
 
+mod awaited;
 mod beside;
+mod connect;
 mod copy;
+mod known;
+mod one_copy;
 mod pages;
 mod peer;
 mod pieces;
 mod pipes;
 mod ring;
+mod sent;
 #[cfg(test)]
 mod tests;
 
 use core::ptr::NonNull;
 use std::sync::Arc;
 
-use tocsin_doorbell::{BackendKind, Own};
-use tocsin_sync::atomic::{Ordering, fence};
+use tocsin_doorbell::Own;
+use tocsin_sync::atomic::Ordering;
 use tocsin_sync::sparse::{Sparse, Words};
 use tocsin_transport::{
     Arrival, Awaits, Capabilities, Class, Error as TransportError, Header, Packet, PeerState, Piped,
-    Publication, Reach, Record, Recv, Rings, SendOutcome, Transport, Urgency, long_under_way,
+    Publication, Reach, Record, Recv, Rings, SendOutcome, Transport, Urgency,
 };
 
-use crate::lane::{Consumed, POOLED, Peek, Push, RecvLane, SendPool};
-use crate::segment::layout::{RANK_WORDS, Ranks, RanksCopy};
-use crate::segment::set_bit;
+use crate::lane::{Consumed, POOLED, Peek, RecvLane, SendPool};
+use crate::segment::layout::{RANK_WORDS, RanksCopy};
 use crate::{Error, Life, Segment};
 pub use copy::{Strategies, cma_refusal};
+use known::{has, would_update};
 use pages::Mailbox;
 pub use pages::vmsplice_refusal;
-use peer::{Bell, Honesty, Peer};
+use peer::{Honesty, Peer};
 use ring::enlist;
 
 /// One rank's endpoint in a segment; a rank of a world has one, once.
@@ -142,99 +147,6 @@ impl ShmTransport {
         &self.segment
     }
 
-    /// Learns who has connected. Bits beyond the number of ranks are nonsense and left out.
-    fn learn(&mut self) {
-        let Some(block) = self.segment.block(self.rank) else { return };
-        let size = self.segment.ranks();
-        let new = update(&mut self.known, &block.incoming, size);
-        update(&mut self.known_bulk, &block.bulk, size);
-        if new {
-            self.connected_len = list(&self.known, &mut self.connected);
-            for i in 0..self.connected_len {
-                let Some(peer) = self.connected.get(i).copied() else { break };
-                let _made = self.make_peer(peer);
-            }
-        }
-    }
-
-    /// What is kept of a peer, from now on. Handler-safe.
-    fn make_peer(&mut self, peer: u32) -> Option<&mut Peer> {
-        let (segment, rank) = (&self.segment, self.rank);
-        // SAFETY: the rank was not taken before this endpoint, and a peer is made once: its ends of the lanes are at
-        // their beginning and this endpoint's alone. The segment outlives the endpoint.
-        self.peers.get_or_make(peer as usize, || unsafe { Peer::new(segment, rank, peer) })
-    }
-
-    /// Whether the records of a pair are allocated.
-    fn has_records(&self, from: u32, to: u32) -> bool {
-        if from == self.rank {
-            return self.peers.get(to as usize).is_some_and(|peer| peer.bulk);
-        }
-        // The bit itself rather than what was learnt of it: an announcement may be newer than the last pass.
-        let block = self.segment.block(self.rank).filter(|_| to == self.rank && from < self.segment.ranks());
-        let word = block.and_then(|block| block.bulk.get(from as usize / 64));
-        // SYNC POINT: Acquire pairs with `set_bit`: the records are allocated.
-        word.is_some_and(|word| word.load(Ordering::Acquire) & (1 << (from % 64)) != 0)
-    }
-
-    /// What follows a push that was refused.
-    #[cold]
-    fn not_sent(&mut self, peer: u32, class: Class, push: Push) -> SendOutcome {
-        let Some(state) = self.peers.get_mut(peer as usize) else { return SendOutcome::Gone };
-        if push == Push::Corrupt {
-            state.close(Honesty::Caught);
-            return SendOutcome::Gone;
-        }
-        state.starved |= bit(class);
-        self.starved = true;
-        if state.send_lane(class).has_asked() {
-            // Plain packets that did not ring are in the way of others.
-            state.sent = true;
-            state.renewed = true;
-            state.urgency = Urgency::Urgent;
-            self.mark_dirty(peer);
-        }
-        SendOutcome::Full
-    }
-
-    /// Where this process has a buffer of a peer's, if that lies in the peer's part of the heap.
-    fn shared(&self, peer: u32, address: u64, len: u64) -> Option<*mut u8> {
-        // SYNC POINT: Relaxed: an address that the peer has said before it announced a buffer, by a packet that is published after it.
-        let base = self.segment.block(peer)?.state.heap.load(Ordering::Relaxed);
-        self.segment.in_heap(peer, base, address, len)
-    }
-
-    /// What is kept of a peer, if such a packet may be put into its lane.
-    #[inline(always)]
-    fn lane_to(&mut self, peer: u32, class: Class, header: &Header, len: usize) -> Option<&mut Peer> {
-        let known = has(&self.known, peer);
-        let state = self.peers.get_mut(peer as usize)?;
-        let ready = known && (class != Class::Bulk || state.bulk) && state.honesty == Honesty::Honest;
-        if !ready || header.kind == 0 || len > self.capabilities.max_payload(class) {
-            return None;
-        }
-        if matches!(self.segment.life(peer), Life::Finalized | Life::Dead) { None } else { Some(state) }
-    }
-
-    /// A packet was put into a peer's lane, or was not.
-    #[inline(always)]
-    fn pushed(&mut self, peer: u32, class: Class, urgency: Urgency, push: Push) -> SendOutcome {
-        let Some(state) = self.peers.get_mut(peer as usize) else { return SendOutcome::Gone };
-        if push != Push::Sent {
-            return self.not_sent(peer, class, push);
-        }
-        state.sent = true;
-        state.renewed = true;
-        state.untaken |= bit(class);
-        state.urgency = state.urgency.max(urgency);
-        enlist(&mut self.dirty, &mut self.dirty_len, state, peer);
-        SendOutcome::Sent
-    }
-
-    fn no_memory(&self, peer: u32, (bytes, source): (u64, std::io::Error)) -> TransportError {
-        TransportError::NoMemory { rank: self.rank, peer, bytes, source }
-    }
-
     /// What one of the peeks says of a peer's lane.
     #[inline(always)]
     fn look(&mut self, peer: u32, class: Class, peek: impl FnOnce(&mut RecvLane) -> Peek) -> Recv {
@@ -258,52 +170,6 @@ impl ShmTransport {
     }
 }
 
-#[inline]
-fn has(ranks: &RanksCopy, rank: u32) -> bool {
-    ranks.get(rank as usize / 64).is_some_and(|word| word & (1 << (rank % 64)) != 0)
-}
-
-/// The bits of word `i` that stand for ranks.
-fn valid(i: usize, size: u32) -> u64 {
-    let below = (size as usize).saturating_sub(i.saturating_mul(64));
-    if below >= 64 { u64::MAX } else { (1u64 << below).wrapping_sub(1) }
-}
-
-/// Copies the shared bits into the private ones; whether there were new ones.
-fn update(known: &mut RanksCopy, shared: &Ranks, size: u32) -> bool {
-    let mut new = false;
-    let words = (size as usize).div_ceil(64);
-    for (i, (known, shared)) in known.iter_mut().zip(shared).take(words).enumerate() {
-        // SYNC POINT: Acquire pairs with `set_bit`: the pair's memory is allocated.
-        let bits = shared.load(Ordering::Acquire) & valid(i, size);
-        new |= bits & !*known != 0;
-        *known |= bits;
-    }
-    new
-}
-
-/// Whether `update` would find new bits.
-fn would_update(known: &RanksCopy, shared: &Ranks, size: u32) -> bool {
-    let words = (size as usize).div_ceil(64);
-    let mut pairs = known.iter().zip(shared).take(words).enumerate();
-    pairs.any(|(i, (known, shared))| shared.load(Ordering::Acquire) & valid(i, size) & !known != 0)
-}
-
-/// Writes the ranks of a bitmap into `out`, ascending; returns how many.
-fn list(ranks: &RanksCopy, out: &mut [u32]) -> usize {
-    let mut len = 0usize;
-    for (i, word) in ranks.iter().enumerate() {
-        let mut bits = *word;
-        while bits != 0 {
-            let Some(entry) = out.get_mut(len) else { return len };
-            *entry = (i as u32).wrapping_mul(64).wrapping_add(bits.trailing_zeros());
-            len = len.wrapping_add(1);
-            bits &= bits.wrapping_sub(1);
-        }
-    }
-    len
-}
-
 // SAFETY: the handler-safe methods neither allocate (arrays have their final size), wait nor panic (no
 // indexing); the payload of a packet lies in the lane until it is consumed; lanes are FIFO.
 unsafe impl Transport for ShmTransport {
@@ -320,54 +186,16 @@ unsafe impl Transport for ShmTransport {
     }
 
     fn connect(&mut self, peer: u32) -> Result<(), TransportError> {
-        self.learn();
-        if has(&self.known, peer) {
-            return Ok(());
-        }
-        let segment = self.segment.clone();
-        let size = segment.ranks();
-        let (Some(mine), Some(theirs)) = (segment.block(self.rank), segment.block(peer)) else {
-            return Err(TransportError::NoSuchRank { peer, size });
-        };
-        segment.allocate_pair(self.rank, peer).map_err(|e| self.no_memory(peer, e))?;
-        // Only now may anybody touch the pair's lanes.
-        set_bit(&theirs.incoming, self.rank);
-        set_bit(&mine.incoming, peer);
-        self.learn();
-        Ok(())
+        self.connect_pair(peer)
     }
 
     fn connect_bulk(&mut self, peer: u32) -> Result<(), TransportError> {
-        self.connect(peer)?;
-        let segment = self.segment.clone();
-        let size = segment.ranks();
-        let (Some(state), Some(theirs)) = (self.peers.get_mut(peer as usize), segment.block(peer)) else {
-            return Err(TransportError::NoSuchRank { peer, size });
-        };
-        if state.bulk {
-            return Ok(());
-        }
-        segment.allocate_bulk(self.rank, peer).map_err(|(bytes, source)| TransportError::NoMemory {
-            rank: self.rank,
-            peer,
-            bytes,
-            source,
-        })?;
-        state.bulk = true;
-        set_bit(&theirs.bulk, self.rank);
-        self.learn();
-        Ok(())
+        self.connect_bulk_lane(peer)
     }
 
     #[inline]
     fn prepare_rings(&mut self, peer: u32) -> bool {
-        let is_known = |peers: &Sparse<Peer>| {
-            peers.get(peer as usize).is_some_and(|state| !matches!(state.bell, Bell::Unknown))
-        };
-        is_known(&self.peers) || {
-            self.learn_bell(peer);
-            is_known(&self.peers)
-        }
+        self.knows_bell(peer)
     }
 
     fn rings(&self) -> Rings {
@@ -380,63 +208,15 @@ unsafe impl Transport for ShmTransport {
     }
 
     fn begin_pass(&mut self) {
-        let epoch = self.segment.epoch();
-        let mut cleared = self.own.take() != 0 || self.seen_epoch != epoch;
-        self.seen_epoch = epoch;
-        self.learn();
-        if self.starved {
-            self.starved = false;
-            for peer in self.connected.iter().take(self.connected_len) {
-                if let Some(state) = self.peers.get_mut(*peer as usize) {
-                    state.starved = 0;
-                }
-            }
-        }
-        for peer in self.connected.iter().take(self.connected_len) {
-            if let Some(state) = self.peers.get(*peer as usize) {
-                // SAFETY: the pair is connected, so that its head is allocated; it is made of atomics.
-                cleared |= unsafe { (*state.from).mark.0.clear_if_set() };
-            }
-        }
-        if let Some(block) = self.segment.block(self.rank).filter(|_| self.segment.has_boards()) {
-            for mark in block.marks.0.iter().take(self.segment.ranks() as usize) {
-                cleared |= mark.clear_if_set();
-            }
-        }
-        if cleared {
-            // SYNC POINT: a sender publishes, fences, reads its mark; here the mark is cleared, fence, the lanes
-            // are read. A ring that the mark suppressed is for a packet that the peeks to come will see. The same
-            // fence orders `own.take` and the epoch before the look. Where nothing was cleared, nothing that
-            // suppresses a ring was taken away.
-            fence(Ordering::SeqCst);
-        }
+        self.take_back_marks();
     }
 
     fn prepare_long(&mut self) {
-        if self.pool_asked {
-            return;
-        }
-        self.pool_asked = true;
-        // Without the memory, payloads go through the lanes' own rings.
-        if self.segment.allocate_pool(self.rank).is_ok()
-            && let Some((base, bytes)) = self.segment.pool(self.rank)
-        {
-            // SAFETY: the pool is this rank's, of which there is one endpoint; it is allocated now, and mapped as long as the segment,
-            // which outlives the endpoint. It begins with a page.
-            self.pool = unsafe { SendPool::new(base, bytes) }.unwrap_or_else(SendPool::none);
-        }
+        self.make_pool();
     }
 
     fn may_send_long(&self, peer: u32) -> bool {
-        let Some(state) = self.peers.get(peer as usize).filter(|_| has(&self.known, peer)) else {
-            return false;
-        };
-        // SYNC POINT: Relaxed: nothing is read by virtue of it; an old value has the message announced. A peer that lies
-        // has its own pool filled.
-        // SAFETY: the pair is connected, so that its head is allocated; it is made of atomics.
-        let done = unsafe { (*state.to).long_done.0.load(Ordering::Relaxed) };
-        let under_way = state.long_sent.wrapping_sub(done);
-        under_way == 0 || under_way < long_under_way(self.segment.ranks()) && self.is_waiting(peer)
+        self.has_few_long_ones(peer)
     }
 
     fn note_long_sent(&mut self, peer: u32) {
@@ -454,11 +234,7 @@ unsafe impl Transport for ShmTransport {
     }
 
     fn await_coming(&mut self, peer: u32, awaits: Awaits) {
-        if let Some(state) = self.peers.get(peer as usize).filter(|_| has(&self.known, peer)) {
-            // SYNC POINT: Relaxed: nothing is read by virtue of it, and who reads an old value sends as it would otherwise.
-            // SAFETY: the pair is connected, so that its head is allocated; it is made of atomics.
-            unsafe { (*state.from).awaited.0.store(awaits as u32, Ordering::Relaxed) };
-        }
+        self.say_what_is_awaited(peer, awaits);
     }
 
     fn rouse(&mut self, peer: u32) {
@@ -469,14 +245,7 @@ unsafe impl Transport for ShmTransport {
     }
 
     fn is_awaited_by(&self, peer: u32) -> bool {
-        let state = self.peers.get(peer as usize).filter(|_| has(&self.known, peer));
-        let Some(state) = state else { return false };
-        // SYNC POINT: Relaxed, as above. A peer that lies has its own pool filled.
-        // SAFETY: as above.
-        match unsafe { (*state.to).awaited.0.load(Ordering::Relaxed) } {
-            0 => false,
-            word => word == Awaits::Looking as u32 || self.is_waiting(peer),
-        }
+        self.looks_or_waits_for_this(peer)
     }
 
     #[inline]
@@ -604,14 +373,7 @@ unsafe impl Transport for ShmTransport {
     }
 
     fn would_signal(&self, peer: u32) -> bool {
-        let Some(block) = self.segment.block(peer) else { return false };
-        let attention = block.descriptor.attention();
-        block.descriptor.backend() == Some(BackendKind::Signal)
-            && attention.pollers() == 0
-            && attention.sleepers() == 0
-            && !attention.throttled()
-            && attention.tid() != 0
-            && !block.descriptor.computes()
+        self.would_interrupt(peer)
     }
 
     fn computes_beside(&mut self, core: u32, now: u64) -> bool {
@@ -654,17 +416,7 @@ unsafe impl Transport for ShmTransport {
     }
 
     fn reach(&mut self, peer: u32, class: Class) -> Reach {
-        let local = self.segment.is_local(peer);
-        let (Some(state), Some(block)) = (self.peers.get_mut(peer as usize), self.segment.block(peer)) else {
-            return Reach::None;
-        };
-        if self.strategies.direct && local && class != Class::Coll {
-            Reach::Direct
-        } else if self.strategies.cma && state.kernel.is_open(&block.state) {
-            Reach::Kernel
-        } else {
-            Reach::None
-        }
+        self.way_to(peer, class)
     }
 
     fn record(&self, from: u32, to: u32, slot: u32) -> Option<NonNull<Record>> {
@@ -676,78 +428,26 @@ unsafe impl Transport for ShmTransport {
     }
 
     fn reach_at(&mut self, peer: u32, class: Class, address: u64, len: u64) -> Reach {
-        // In one process a plain copy would do, but not of a buffer of a collective, which may be given back meanwhile.
-        if self.strategies.direct && !self.segment.is_local(peer) && self.shared(peer, address, len).is_some()
-        {
-            return Reach::Shared;
-        }
-        self.reach(peer, class)
+        self.way_to_buffer(peer, class, address, len)
     }
 
     fn is_shared_with(&self, peer: u32, address: u64, len: u64) -> bool {
-        let Some(block) = self.segment.block(peer) else { return false };
-        // SYNC POINT: Relaxed: a peer that has mapped the heap never does without again, and nothing of what it has written is read by
-        // virtue of this.
-        block.state.heap.load(Ordering::Relaxed) != 0
-            && !self.segment.is_local(peer)
-            && self.segment.is_in_arena(self.rank, address, len)
+        self.finds_in_heap(peer, address, len)
     }
 
     fn prepare_shared(&mut self) {
         self.collect_pipes();
-        if self.heap_said || !self.strategies.direct || !self.segment.is_heap_used() {
-            return;
-        }
-        if let (Some(base), Some(block)) = (self.segment.try_map_heap(), self.segment.block(self.rank)) {
-            self.heap_said = true;
-            // SYNC POINT: Relaxed: it is an address, and says nothing of what lies there.
-            block.state.heap.store(base.as_ptr() as u64, Ordering::Relaxed);
-        }
+        self.say_where_the_heap_is();
     }
 
     unsafe fn pull(&mut self, peer: u32, reach: Reach, from: u64, to: *mut u8, len: usize) -> bool {
-        let Some(state) = self.peers.get(peer as usize) else { return false };
-        match reach {
-            Reach::None => false,
-            Reach::Shared => match self.shared(peer, from, len as u64) {
-                // SAFETY: the caller vouches for `to`, which is not in the peer's arena; there all of `from` lies, mapped as long as the segment. What the
-                // peer writes there meanwhile, if it does not keep to the protocol, is copied as it is.
-                Some(from) => unsafe {
-                    core::ptr::copy_nonoverlapping(from, to, len);
-                    true
-                },
-                None => false,
-            },
-            // SAFETY: the caller vouches for both ends.
-            Reach::Direct => unsafe {
-                core::ptr::copy_nonoverlapping(from as *const u8, to, len);
-                true
-            },
-            // SAFETY: the caller vouches for the local end; the kernel checks the other.
-            Reach::Kernel => unsafe { state.kernel.read(from, to, len) },
-        }
+        // SAFETY: the caller's promise.
+        unsafe { self.pull_by(peer, reach, from, to, len) }
     }
 
     unsafe fn push(&mut self, peer: u32, reach: Reach, from: *const u8, to: u64, len: usize) -> bool {
-        let Some(state) = self.peers.get(peer as usize) else { return false };
-        match reach {
-            Reach::None => false,
-            Reach::Shared => match self.shared(peer, to, len as u64) {
-                // SAFETY: as in `pull`.
-                Some(to) => unsafe {
-                    core::ptr::copy_nonoverlapping(from, to, len);
-                    true
-                },
-                None => false,
-            },
-            // SAFETY: the caller vouches for both ends.
-            Reach::Direct => unsafe {
-                core::ptr::copy_nonoverlapping(from, to as *mut u8, len);
-                true
-            },
-            // SAFETY: the caller vouches for the local end; the kernel checks the other.
-            Reach::Kernel => unsafe { state.kernel.write(from, to, len) },
-        }
+        // SAFETY: the caller's promise.
+        unsafe { self.push_by(peer, reach, from, to, len) }
     }
 
     fn prepare_pages(&mut self, peer: u32) {

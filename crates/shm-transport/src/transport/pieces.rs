@@ -5,9 +5,26 @@ use tocsin_transport::{Class, Header, SendOutcome, Urgency};
 use super::ShmTransport;
 use super::peer::Honesty;
 use crate::Life;
-use crate::lane::{POOLED, Piece, Push};
+use crate::lane::{POOLED, Piece, Push, SendPool};
 
 impl ShmTransport {
+    /// See [`Transport::prepare_long`](tocsin_transport::Transport::prepare_long).
+    #[inline]
+    pub(super) fn make_pool(&mut self) {
+        if self.pool_asked {
+            return;
+        }
+        self.pool_asked = true;
+        // Without the memory, payloads go through the lanes' own rings.
+        if self.segment.allocate_pool(self.rank).is_ok()
+            && let Some((base, bytes)) = self.segment.pool(self.rank)
+        {
+            // SAFETY: the pool is this rank's, of which there is one endpoint; it is allocated now, and mapped as long as the segment,
+            // which outlives the endpoint. It begins with a page.
+            self.pool = unsafe { SendPool::new(base, bytes) }.unwrap_or_else(SendPool::none);
+        }
+    }
+
     /// Pushes a long payload, of a message of `of` bytes: into the pool, or, if that has no room, into the lane's ring.
     ///
     /// # Safety

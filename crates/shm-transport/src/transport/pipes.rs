@@ -2,9 +2,10 @@
 
 use tocsin_transport::{Class, Piped, Urgency};
 
+use super::known::has;
 use super::pages::{Lender, Put, To};
 use super::peer::Honesty;
-use super::{ShmTransport, bit, has};
+use super::{ShmTransport, bit};
 use crate::Life;
 
 impl ShmTransport {

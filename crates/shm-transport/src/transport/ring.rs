@@ -2,19 +2,80 @@
 
 use tocsin_doorbell::{BackendKind, RingOutcome, hold_back, is_held, is_left_alone, release, remind, ring};
 use tocsin_sync::atomic::{Ordering, fence};
-use tocsin_sync::sparse::Words;
+use tocsin_sync::sparse::{Sparse, Words};
 use tocsin_transport::Urgency;
 
+use super::ShmTransport;
+use super::known::has;
 use super::peer::{Bell, Peer};
-use super::{ShmTransport, has};
 
 /// Vectors below the doorbell's own.
 const VECTORS: u32 = tocsin_doorbell::VECTOR_WAKE as u32;
 
 impl ShmTransport {
-    /// See [`Transport::prepare_rings`].
+    /// See [`Transport::begin_pass`](tocsin_transport::Transport::begin_pass).
+    #[inline]
+    pub(super) fn take_back_marks(&mut self) {
+        let epoch = self.segment.epoch();
+        let mut cleared = self.own.take() != 0 || self.seen_epoch != epoch;
+        self.seen_epoch = epoch;
+        self.learn();
+        if self.starved {
+            self.starved = false;
+            for peer in self.connected.iter().take(self.connected_len) {
+                if let Some(state) = self.peers.get_mut(*peer as usize) {
+                    state.starved = 0;
+                }
+            }
+        }
+        for peer in self.connected.iter().take(self.connected_len) {
+            if let Some(state) = self.peers.get(*peer as usize) {
+                // SAFETY: the pair is connected, so that its head is allocated; it is made of atomics.
+                cleared |= unsafe { (*state.from).mark.0.clear_if_set() };
+            }
+        }
+        if let Some(block) = self.segment.block(self.rank).filter(|_| self.segment.has_boards()) {
+            for mark in block.marks.0.iter().take(self.segment.ranks() as usize) {
+                cleared |= mark.clear_if_set();
+            }
+        }
+        if cleared {
+            // SYNC POINT: a sender publishes, fences, reads its mark; here the mark is cleared, fence, the lanes
+            // are read. A ring that the mark suppressed is for a packet that the peeks to come will see. The same
+            // fence orders `own.take` and the epoch before the look. Where nothing was cleared, nothing that
+            // suppresses a ring was taken away.
+            fence(Ordering::SeqCst);
+        }
+    }
+
+    /// See [`Transport::would_signal`](tocsin_transport::Transport::would_signal).
+    #[inline]
+    pub(super) fn would_interrupt(&self, peer: u32) -> bool {
+        let Some(block) = self.segment.block(peer) else { return false };
+        let attention = block.descriptor.attention();
+        block.descriptor.backend() == Some(BackendKind::Signal)
+            && attention.pollers() == 0
+            && attention.sleepers() == 0
+            && !attention.throttled()
+            && attention.tid() != 0
+            && !block.descriptor.computes()
+    }
+
+    /// See [`Transport::prepare_rings`](tocsin_transport::Transport::prepare_rings).
+    #[inline]
+    pub(super) fn knows_bell(&mut self, peer: u32) -> bool {
+        let is_known = |peers: &Sparse<Peer>| {
+            peers.get(peer as usize).is_some_and(|state| !matches!(state.bell, Bell::Unknown))
+        };
+        is_known(&self.peers) || {
+            self.learn_bell(peer);
+            is_known(&self.peers)
+        }
+    }
+
+    /// Looks how a peer is rung.
     #[cold]
-    pub(super) fn learn_bell(&mut self, peer: u32) {
+    fn learn_bell(&mut self, peer: u32) {
         let segment = self.segment.clone();
         let Some(theirs) = segment.block(peer) else { return };
         let bell = match theirs.descriptor.backend() {

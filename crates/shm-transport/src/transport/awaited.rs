@@ -1,0 +1,76 @@
+//! Who waits for what comes, and how many long messages of collectives are under way.
+
+use tocsin_sync::atomic::Ordering;
+use tocsin_transport::{Awaits, Transport, long_under_way};
+
+use super::ShmTransport;
+use super::known::has;
+
+impl ShmTransport {
+    /// See [`Transport::await_coming`].
+    #[inline]
+    pub(super) fn say_what_is_awaited(&self, peer: u32, awaits: Awaits) {
+        if let Some(state) = self.peers.get(peer as usize).filter(|_| has(&self.known, peer)) {
+            // SYNC POINT: Relaxed: nothing is read by virtue of it, and who reads an old value sends as it would otherwise.
+            // SAFETY: the pair is connected, so that its head is allocated; it is made of atomics.
+            unsafe { (*state.from).awaited.0.store(awaits as u32, Ordering::Relaxed) };
+        }
+    }
+
+    /// See [`Transport::is_awaited_by`].
+    #[inline]
+    pub(super) fn looks_or_waits_for_this(&self, peer: u32) -> bool {
+        let state = self.peers.get(peer as usize).filter(|_| has(&self.known, peer));
+        let Some(state) = state else { return false };
+        // SYNC POINT: Relaxed, as above. A peer that lies has its own pool filled.
+        // SAFETY: as above.
+        match unsafe { (*state.to).awaited.0.load(Ordering::Relaxed) } {
+            0 => false,
+            word => word == Awaits::Looking as u32 || self.is_waiting(peer),
+        }
+    }
+
+    /// See [`Transport::may_send_long`].
+    #[inline]
+    pub(super) fn has_few_long_ones(&self, peer: u32) -> bool {
+        let Some(state) = self.peers.get(peer as usize).filter(|_| has(&self.known, peer)) else {
+            return false;
+        };
+        // SYNC POINT: Relaxed: nothing is read by virtue of it; an old value has the message announced. A peer that lies
+        // has its own pool filled.
+        // SAFETY: the pair is connected, so that its head is allocated; it is made of atomics.
+        let done = unsafe { (*state.to).long_done.0.load(Ordering::Relaxed) };
+        let under_way = state.long_sent.wrapping_sub(done);
+        under_way == 0 || under_way < long_under_way(self.segment.ranks()) && self.is_waiting(peer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transport::tests::world;
+
+    #[test]
+    fn more_long_messages_are_under_way_to_who_waits() {
+        let mut ends = world(2);
+        ends[0].connect(1).unwrap();
+        ends[1].begin_pass();
+        let own = ends[1].own;
+        let under_way = |ends: &mut [ShmTransport]| {
+            let mut count = 0;
+            while ends[0].may_send_long(1) {
+                ends[0].note_long_sent(1);
+                count += 1;
+            }
+            for _ in 0..count {
+                ends[1].note_long_done(0);
+            }
+            count
+        };
+        assert_eq!(under_way(&mut ends), 1);
+        own.begin_poll();
+        assert_eq!(under_way(&mut ends), long_under_way(2));
+        own.end_poll();
+        assert_eq!(under_way(&mut ends), 1);
+    }
+}

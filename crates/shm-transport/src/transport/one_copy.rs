@@ -1,0 +1,128 @@
+//! Large messages in one copy: which way there is to a peer's buffer, and the copy.
+
+use tocsin_sync::atomic::Ordering;
+use tocsin_transport::{Class, Reach};
+
+use super::ShmTransport;
+
+impl ShmTransport {
+    /// See [`Transport::reach`](tocsin_transport::Transport::reach).
+    #[inline]
+    pub(super) fn way_to(&mut self, peer: u32, class: Class) -> Reach {
+        let local = self.segment.is_local(peer);
+        let (Some(state), Some(block)) = (self.peers.get_mut(peer as usize), self.segment.block(peer)) else {
+            return Reach::None;
+        };
+        if self.strategies.direct && local && class != Class::Coll {
+            Reach::Direct
+        } else if self.strategies.cma && state.kernel.is_open(&block.state) {
+            Reach::Kernel
+        } else {
+            Reach::None
+        }
+    }
+
+    /// See [`Transport::reach_at`](tocsin_transport::Transport::reach_at).
+    #[inline]
+    pub(super) fn way_to_buffer(&mut self, peer: u32, class: Class, address: u64, len: u64) -> Reach {
+        // In one process a plain copy would do, but not of a buffer of a collective, which may be given back meanwhile.
+        if self.strategies.direct && !self.segment.is_local(peer) && self.shared(peer, address, len).is_some()
+        {
+            return Reach::Shared;
+        }
+        self.way_to(peer, class)
+    }
+
+    /// Where this process has a buffer of a peer's, if that lies in the peer's part of the heap.
+    fn shared(&self, peer: u32, address: u64, len: u64) -> Option<*mut u8> {
+        // SYNC POINT: Relaxed: an address that the peer has said before it announced a buffer, by a packet that is published after it.
+        let base = self.segment.block(peer)?.state.heap.load(Ordering::Relaxed);
+        self.segment.in_heap(peer, base, address, len)
+    }
+
+    /// See [`Transport::is_shared_with`](tocsin_transport::Transport::is_shared_with).
+    #[inline]
+    pub(super) fn finds_in_heap(&self, peer: u32, address: u64, len: u64) -> bool {
+        let Some(block) = self.segment.block(peer) else { return false };
+        // SYNC POINT: Relaxed: a peer that has mapped the heap never does without again, and nothing of what it has written is read by
+        // virtue of this.
+        block.state.heap.load(Ordering::Relaxed) != 0
+            && !self.segment.is_local(peer)
+            && self.segment.is_in_arena(self.rank, address, len)
+    }
+
+    /// Says where this process has mapped the heap, once it is in use. User threads only.
+    #[inline]
+    pub(super) fn say_where_the_heap_is(&mut self) {
+        if self.heap_said || !self.strategies.direct || !self.segment.is_heap_used() {
+            return;
+        }
+        if let (Some(base), Some(block)) = (self.segment.try_map_heap(), self.segment.block(self.rank)) {
+            self.heap_said = true;
+            // SYNC POINT: Relaxed: it is an address, and says nothing of what lies there.
+            block.state.heap.store(base.as_ptr() as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// See [`Transport::pull`](tocsin_transport::Transport::pull).
+    ///
+    /// # Safety
+    /// As there.
+    #[inline]
+    pub(super) unsafe fn pull_by(&self, peer: u32, reach: Reach, from: u64, to: *mut u8, len: usize) -> bool {
+        let Some(state) = self.peers.get(peer as usize) else { return false };
+        match reach {
+            Reach::None => false,
+            Reach::Shared => match self.shared(peer, from, len as u64) {
+                // SAFETY: the caller vouches for `to`, which is not in the peer's arena; there all of `from` lies, mapped as long as the segment. What the
+                // peer writes there meanwhile, if it does not keep to the protocol, is copied as it is.
+                Some(from) => unsafe {
+                    core::ptr::copy_nonoverlapping(from, to, len);
+                    true
+                },
+                None => false,
+            },
+            // SAFETY: the caller vouches for both ends.
+            Reach::Direct => unsafe {
+                core::ptr::copy_nonoverlapping(from as *const u8, to, len);
+                true
+            },
+            // SAFETY: the caller vouches for the local end; the kernel checks the other.
+            Reach::Kernel => unsafe { state.kernel.read(from, to, len) },
+        }
+    }
+
+    /// See [`Transport::push`](tocsin_transport::Transport::push).
+    ///
+    /// # Safety
+    /// As there.
+    #[inline]
+    pub(super) unsafe fn push_by(
+        &self,
+        peer: u32,
+        reach: Reach,
+        from: *const u8,
+        to: u64,
+        len: usize,
+    ) -> bool {
+        let Some(state) = self.peers.get(peer as usize) else { return false };
+        match reach {
+            Reach::None => false,
+            Reach::Shared => match self.shared(peer, to, len as u64) {
+                // SAFETY: as in `pull_by`.
+                Some(to) => unsafe {
+                    core::ptr::copy_nonoverlapping(from, to, len);
+                    true
+                },
+                None => false,
+            },
+            // SAFETY: the caller vouches for both ends.
+            Reach::Direct => unsafe {
+                core::ptr::copy_nonoverlapping(from, to as *mut u8, len);
+                true
+            },
+            // SAFETY: the caller vouches for the local end; the kernel checks the other.
+            Reach::Kernel => unsafe { state.kernel.write(from, to, len) },
+        }
+    }
+}
