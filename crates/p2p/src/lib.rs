@@ -31,7 +31,7 @@
 //! | `in_hand` | receives whose thread waits inside the engine |
 //! | `packets` | what arrives, checked before it is used |
 //! | `short` | most of it: short plain messages for posted receives |
-//! | `transfers`, `publish` | large messages in one copy; receives that their sender finds |
+//! | `offers`, `transfers`, `publish` | large messages in one copy: announced, done; receives that their sender finds |
 //! | `pieces` | what threads stay for after a post |
 //! | `ahead` | the first piece of a large message, copied before it is asked for |
 //! | `pages` | large messages by pages that their receiver reads from a pipe |
@@ -54,6 +54,7 @@ mod faults;
 mod in_hand;
 mod layout;
 mod list;
+mod offers;
 mod packets;
 mod pages;
 mod pass;

@@ -7,10 +7,11 @@ use tocsin_transport::{Class, Header, Packet, Recv, Transport, Urgency, kind};
 
 use crate::coming;
 use crate::in_hand::Hand;
+use crate::offers::{FLAG_PULLED, FLAG_WAITS, Offer, TICKETS};
 use crate::pages::{FLAG_PAGES, Piece};
 use crate::peer::{Drops, Fate};
 use crate::request::{HOLDS_RECORD, Member, PIPED, SHARED, State};
-use crate::transfers::{FLAG_LOOK, FLAG_PULLED, FLAG_SHARED, FLAG_WAITS, Offer, TICKETS};
+use crate::transfers::{FLAG_LOOK, FLAG_SHARED};
 use crate::unexpected::{Arrival, Envelope};
 use crate::{P2p, PIECE};
 

@@ -18,10 +18,10 @@ use tocsin_progress::{Budget, Id};
 use tocsin_transport::transfer::{RECORDS, chunks};
 use tocsin_transport::{Class, Header, Packet, Piped, SendOutcome, Transport, Urgency, kind, pages};
 
+use crate::offers::Offer;
 use crate::packets::Nonsense;
 use crate::request::{Member, PIPE_USED, PIPED, Request, State};
 use crate::send::Attempt;
-use crate::transfers::Offer;
 use crate::{P2p, PIECE};
 
 /// Header flag of a CTS that asks for pages.

@@ -3,9 +3,9 @@
 use tocsin_progress::{Budget, Code, Context, Id, Outcome};
 use tocsin_transport::{Class, Header, Reach, SendOutcome, Transport, Urgency, kind};
 
+use crate::offers::{FLAG_PULLED, FLAG_WAITS, TICKETS};
 use crate::packets::{FLAG_LONG, FLAG_SYNCHRONOUS};
 use crate::request::{HOLDS_RECORD, Member, PIPED, Request, SHARED, SYNCHRONOUS, State};
-use crate::transfers::{FLAG_PULLED, FLAG_WAITS, TICKETS};
 use crate::{ConstBuf, Error, LONG, Mode, P2p, PIPELINED, SendArgs};
 
 /// Smallest piece of a large message that is worth a packet of its own when the budget is nearly spent.

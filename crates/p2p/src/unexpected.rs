@@ -7,8 +7,8 @@
 use tocsin_progress::{Id, Slots};
 
 use crate::list::{Link, Linked, List, NONE};
+use crate::offers::Offer;
 use crate::pattern::{Bins, KINDS, Pattern};
-use crate::transfers::Offer;
 use crate::{MutBuf, Status};
 
 /// Payload bytes of a block; with its link 512.

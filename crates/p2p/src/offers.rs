@@ -1,0 +1,225 @@
+//! Offers of a single copy: what an announcement says of one, which receive takes it, and the records that they name.
+
+use tocsin_progress::Id;
+use tocsin_transport::transfer::{RECORDS, chunks};
+use tocsin_transport::{Class, Reach, Record, Transport};
+
+use crate::request::{ALONE, HOLDS_RECORD, Request, SHARED};
+use crate::{P2p, SHARED_PIPELINED};
+
+/// Header flag of an RTS whose sender waits for the message's end; the others, but one, are the record's number and one.
+pub(crate) const FLAG_WAITS: u8 = 0x80;
+/// Header flag of an RTS whose sender cannot copy into a buffer of the receiver's but where both have memory.
+pub(crate) const FLAG_PULLED: u8 = 0x40;
+/// Bytes behind an RTS that offers: the record's ticket, and that of a published receive that was found, or 0.
+pub(crate) const TICKETS: usize = 8;
+
+/// What an RTS offers: a record, and where the message lies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Offer {
+    pub(crate) slot: u8,
+    pub(crate) ticket: u32,
+    pub(crate) address: u64,
+    /// Ticket of the published receive that the sender copies into; 0: none.
+    pub(crate) published: u32,
+    /// It is the one that the message has met.
+    pub(crate) found: bool,
+    /// The sender's thread waits.
+    pub(crate) waits: bool,
+    /// The sender cannot push.
+    pub(crate) pulled: bool,
+}
+
+/// Records of transfers to one peer.
+#[derive(Debug, Default)]
+pub(crate) struct Records {
+    /// A bit per record: it serves a transfer.
+    busy: u32,
+    /// Of those: its request has ended, but a claim of the peer's may be open.
+    retiring: u32,
+    /// The last ticket given out.
+    ticket: u32,
+}
+
+const _: () = assert!(RECORDS <= 32 && RECORDS < FLAG_PULLED as u32);
+
+impl Records {
+    fn take(&mut self) -> Option<(u8, u32)> {
+        let slot = (!self.busy).trailing_zeros();
+        if slot >= RECORDS {
+            return None;
+        }
+        self.busy |= 1 << slot;
+        // Zeroed memory has ticket 0.
+        self.ticket = self.ticket.checked_add(1).unwrap_or(1);
+        Some((slot as u8, self.ticket))
+    }
+
+    fn free(&mut self, slot: u8, quiet: bool) {
+        let bit = 1u32.checked_shl(u32::from(slot)).unwrap_or(0);
+        if quiet {
+            self.busy &= !bit;
+            self.retiring &= !bit;
+        } else {
+            self.retiring |= bit;
+        }
+    }
+}
+
+impl<T: Transport> P2p<T> {
+    /// Opens a record for a send that is about to be announced, if a single copy can serve it.
+    pub(crate) fn offer(&mut self, id: Id) -> Option<Offer> {
+        let request = self.requests.get(id)?;
+        let (peer, class, total) = (request.peer, request.class, request.total);
+        let address = request.source_buf().run_at(0)? as u64;
+        if request.has(HOLDS_RECORD) {
+            // The lane was full at the last attempt.
+            return Some(Offer {
+                slot: request.slot,
+                ticket: request.ticket,
+                address,
+                published: 0,
+                found: false,
+                waits: self.waits,
+                pulled: request.reach == Reach::None,
+            });
+        }
+        if peer == self.me || total < self.single_copy_from || chunks(total).is_none() || address == 0 {
+            return None;
+        }
+        let reach = self.transport.reach(peer, class);
+        if reach == Reach::None
+            && !self.transport.is_shared_with(peer, address, total)
+            && !self.transport.has_pipe_to(peer)
+        {
+            return None;
+        }
+        self.reclaim_records(peer);
+        let (slot, ticket) = self.peers.get_mut(peer as usize)?.records.take()?;
+        let Some(record) = self.transport.record(self.me, peer, u32::from(slot)) else {
+            self.peers.get_mut(peer as usize)?.records.free(slot, true);
+            return None;
+        };
+        // SAFETY: the transport keeps records as long as it lives.
+        unsafe { record.as_ref() }.open(ticket);
+        let request = self.requests.get_mut(id)?;
+        request.slot = slot;
+        request.ticket = ticket;
+        request.reach = reach;
+        request.flags |= HOLDS_RECORD;
+        let pulled = reach == Reach::None;
+        Some(Offer { slot, ticket, address, published: 0, found: false, waits: self.waits, pulled })
+    }
+
+    /// Whether a message to or from a peer had better be copied twice, in a pipeline, because threads of both wait. Of a collective the peer
+    /// must have said so: who has just posted one looks by itself for a moment, and may compute for long after that.
+    pub(crate) fn is_pipelined(
+        &self,
+        class: Class,
+        peer: u32,
+        reach: Reach,
+        peer_waits: bool,
+        total: u64,
+    ) -> bool {
+        let worth_it = match reach {
+            Reach::Kernel => true,
+            Reach::Shared => class == Class::Eager && total <= SHARED_PIPELINED,
+            Reach::None | Reach::Direct => false,
+        };
+        self.waits
+            && self.pipelines
+            && worth_it
+            && (peer_waits || class == Class::Eager && self.transport.is_waiting(peer))
+    }
+
+    /// Decides whether a matched receive takes an offer.
+    pub(crate) fn accept(&mut self, id: Id, offer: Offer) {
+        let Some(request) = self.requests.get(id) else { return };
+        let (peer, class, total) = (request.peer, request.class, request.total);
+        let contiguous = request.target_buf().run_at(0).is_some_and(|base| !base.is_null());
+        if !contiguous || peer == self.me || total == 0 || chunks(total).is_none() {
+            return;
+        }
+        let here = request.base as u64;
+        let reach = self.transport.reach_at(peer, class, offer.address, total);
+        if self.transport.record(peer, self.me, u32::from(offer.slot)).is_none() {
+            return;
+        }
+        if reach == Reach::None {
+            return self.accept_pages(id, offer);
+        }
+        if self.is_pipelined(class, peer, reach, offer.waits, total) {
+            return;
+        }
+        let alone = offer.pulled && !self.transport.is_shared_with(peer, here, total);
+        let Some(request) = self.requests.get_mut(id) else { return };
+        if alone {
+            request.flags |= ALONE;
+        }
+        request.slot = offer.slot;
+        request.ticket = offer.ticket;
+        request.address = offer.address;
+        request.reach = reach;
+        request.flags |= SHARED;
+    }
+
+    /// The record of a request that has one, and the ticket there. Of a send whose receive was found published, the
+    /// publication's.
+    pub(crate) fn record_of(&self, request: &Request) -> Option<(&Record, u32)> {
+        let sending = request.has(HOLDS_RECORD);
+        if !sending && !request.has(SHARED) {
+            return None;
+        }
+        let (from, to) = if sending { (self.me, request.peer) } else { (request.peer, self.me) };
+        let found = sending && request.has(SHARED);
+        let ticket = if found { request.sequence as u32 } else { request.ticket };
+        if found || u32::from(request.slot) == RECORDS {
+            let publication = self.transport.publication(from, to)?;
+            // SAFETY: the transport keeps publications as long as it lives.
+            return Some((unsafe { &*publication.as_ptr() }.record(), ticket));
+        }
+        let record = self.transport.record(from, to, u32::from(request.slot))?;
+        // SAFETY: the transport keeps records as long as it lives.
+        Some((unsafe { &*record.as_ptr() }, ticket))
+    }
+
+    /// The request ends: its record serves another, as soon as no claim is open.
+    pub(crate) fn free_record(&mut self, id: Id) {
+        let Some(request) = self.requests.get(id) else { return };
+        if !request.has(HOLDS_RECORD) {
+            return;
+        }
+        let (peer, slot, ticket) = (request.peer, request.slot, request.ticket);
+        let complete = chunks(request.total);
+        let Some(record) = self.transport.record(self.me, peer, u32::from(slot)) else { return };
+        // SAFETY: the transport keeps records as long as it lives.
+        let record = unsafe { record.as_ref() };
+        let quiet = complete.is_some_and(|count| record.is_complete(count)) || {
+            record.close(ticket, false);
+            record.is_quiet(ticket)
+        };
+        if let Some(request) = self.requests.get_mut(id) {
+            request.flags &= !HOLDS_RECORD;
+        }
+        if let Some(state) = self.peers.get_mut(peer as usize) {
+            state.records.free(slot, quiet);
+        }
+    }
+
+    /// Records whose peer has meanwhile finished its last claim. Bounded by the number of records of a pair.
+    fn reclaim_records(&mut self, peer: u32) {
+        let Some(state) = self.peers.get(peer as usize) else { return };
+        let mut bits = state.records.retiring;
+        while bits != 0 {
+            let slot = bits.trailing_zeros();
+            bits &= bits.wrapping_sub(1);
+            let Some(record) = self.transport.record(self.me, peer, slot) else { continue };
+            // SAFETY: the transport keeps records as long as it lives.
+            if unsafe { record.as_ref() }.is_closed_and_quiet()
+                && let Some(state) = self.peers.get_mut(peer as usize)
+            {
+                state.records.free(slot as u8, true);
+            }
+        }
+    }
+}
