@@ -141,9 +141,21 @@ impl List {
         while !self.stop.load(Ordering::Relaxed) {
             look();
             self.run();
+            // What comes without end keeps nobody waiting for something else.
+            self.do_chore();
             if count() == core::mem::replace(&mut before, count()) {
                 break;
             }
+        }
+    }
+
+    /// Does the chore if somebody asked for it. The callback thread's.
+    fn do_chore(&self) {
+        // SYNC POINT: Acquire pairs with `ask_chore`.
+        if self.chore_due.swap(false, Ordering::AcqRel)
+            && let Some(chore) = self.chore.get()
+        {
+            chore();
         }
     }
 }
@@ -343,6 +355,11 @@ impl Callbacks {
 impl Drop for Callbacks {
     /// Runs what is queued (a callback is never lost), then ends the thread. Never in a handler.
     fn drop(&mut self) {
+        if tocsin_doorbell::fork::disowned() {
+            // A child of fork(): what is queued is its parent's to run, and the thread is not here to be joined.
+            core::mem::forget(self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take());
+            return;
+        }
         self.list.run();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
@@ -372,12 +389,7 @@ fn serve(list: &List) {
         if list.run() > 0 {
             list.look_on();
         }
-        // SYNC POINT: Acquire pairs with `ask_chore`.
-        if list.chore_due.swap(false, Ordering::AcqRel)
-            && let Some(chore) = list.chore.get()
-        {
-            chore();
-        }
+        list.do_chore();
         if list.stop.load(Ordering::Acquire) {
             return;
         }

@@ -138,3 +138,37 @@ fn a_callback_that_completes_another_does_not_nest() {
     assert_eq!(callbacks.run(), 2);
     assert_eq!(rx.try_iter().collect::<Vec<_>>(), vec!["a", "b"]);
 }
+
+/// Somebody else waits for that.
+#[test]
+fn thread_does_its_chore_between_callbacks_without_end() {
+    let callbacks = Arc::new(Callbacks::new(true));
+    let (did, done) = mpsc::channel();
+    callbacks.set_chore(Box::new(move || did.send(()).unwrap()));
+    let (over, is_over) = mpsc::channel();
+    let at = AtomicU32::new(0);
+    callbacks.set_look(Box::new({
+        let callbacks = Arc::downgrade(&callbacks);
+        let done = Mutex::new(done);
+        move || {
+            let Some(callbacks) = callbacks.upgrade() else { return };
+            let at = at.fetch_add(1, Ordering::Relaxed);
+            if at == 0 {
+                callbacks.ask_chore();
+            }
+            let is_done = done.lock().unwrap().try_recv().is_ok();
+            if is_done || at > 100 {
+                let _is_told = over.send(is_done);
+                return;
+            }
+            let next = Completion::new();
+            callbacks.set(&next, Box::new(|_| ())).unwrap();
+            next.finish(outcome(0));
+        }
+    }));
+    let first = Completion::new();
+    callbacks.set(&first, Box::new(|_| ())).unwrap();
+    first.finish(outcome(0));
+    callbacks.notify();
+    assert!(is_over.recv_timeout(Duration::from_secs(10)).unwrap(), "callbacks alone");
+}
