@@ -88,8 +88,12 @@ impl<W: Work> Engine<W> {
         }
         // SAFETY: the token is ours; the reference ends before `inside`.
         let answer = self.is_beside_computing(unsafe { &mut *self.work.get() }, now);
-        // SAFETY: the token is ours. What is left is this waiter's to come back for: it looks again before it sleeps.
-        unsafe { self.inside(Context::User, false, false, Budget::of(Context::User).waiting()) };
+        // SAFETY: the token is ours.
+        let left = unsafe { self.inside(Context::User, false, false, Budget::of(Context::User).waiting()) };
+        if left.more {
+            // Whoever is inside next sees to it: this waiter, which looks again before it sleeps, or who keeps it from looking.
+            self.token.request();
+        }
         answer
     }
 }
