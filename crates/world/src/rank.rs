@@ -185,7 +185,8 @@ fn try_join(place: Place, config: &Config) -> Result<(Arc<Rank>, Bound), Error> 
     shared.engine.callbacks().set_look(Box::new({
         let rank = rank.clone();
         move || {
-            if let Some(rank) = rank.upgrade() {
+            // Nor in a child of fork() that a callback has made: its lanes are its parent's.
+            if let Some(rank) = rank.upgrade().filter(|rank| !rank.is_closed()) {
                 rank.engine.look_in_passing();
             }
         }

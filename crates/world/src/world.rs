@@ -114,6 +114,7 @@ impl Drop for World {
 mod tests {
     use super::*;
     use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+    use tocsin_progress::{Completion, Outcome};
     use tocsin_shm_transport::Life;
 
     /// Whether `holds` does in a child of fork().
@@ -123,6 +124,9 @@ mod tests {
         //           which the C library has free in a child.
         let child = unsafe { libc::fork() };
         if child == 0 {
+            // What waits for ever ends by SIGALRM.
+            // SAFETY: - no pointers.
+            unsafe { libc::alarm(30) };
             let held = catch_unwind(AssertUnwindSafe(holds)).unwrap_or(false);
             // SAFETY: - no pointers.
             unsafe { libc::_exit(i32::from(!held)) };
@@ -164,6 +168,36 @@ mod tests {
 
             world.take().unwrap().finalize().unwrap();
             assert_eq!(segment.life(0), Life::Finalized);
+        }
+    }
+
+    /// A child has no callback thread, and its parent's callbacks are not its own.
+    #[test]
+    fn a_fork_runs_none_of_its_parents_callbacks() {
+        use tocsin_sync::atomic::real::{AtomicU32, Ordering};
+
+        for backend in ["signal", "poll"] {
+            let mut config = Config::default();
+            config.set("TOCSIN_BACKEND", backend).unwrap();
+            let mut world = Some(World::join(Singleton::default(), &config).unwrap());
+            let called = Arc::new(AtomicU32::new(0));
+            let finish = |callbacks: &tocsin_progress::Callbacks, completion: &Completion| {
+                let called = called.clone();
+                let call = Box::new(move |_| {
+                    called.fetch_add(1, Ordering::Relaxed);
+                });
+                callbacks.set(completion, call).unwrap();
+                completion.finish(Outcome::default());
+            };
+            let completion = Completion::new();
+            finish(world.as_ref().unwrap().rank.engine.callbacks(), &completion);
+            assert!(in_a_child(|| {
+                let before = called.load(Ordering::Relaxed);
+                drop(world.take());
+                called.load(Ordering::Relaxed) == before
+            }));
+            world.take().unwrap().finalize().unwrap();
+            assert_eq!(called.load(Ordering::Relaxed), 1, "{backend}");
         }
     }
 }
