@@ -63,6 +63,8 @@ impl<W: Work> Engine<W> {
         drop(polling);
         // What was published while this thread was seen polling was not announced to anybody.
         if Member::look(self) == Some(Pass::More) {
+            // Who has no timer has a progress thread, which passes that serve do not wake.
+            self.own.wake_own();
             self.come_back(USER_CONTINUE_NS);
         }
     }

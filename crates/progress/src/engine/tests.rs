@@ -463,3 +463,24 @@ fn the_holder_serves_what_a_handler_deferred() {
     holding.join().unwrap();
     drop(receiver);
 }
+
+/// A progress thread that sleeps goes on where the callback thread's look stops: its rank has no timer.
+#[test]
+fn what_a_look_in_passing_leaves_wakes_the_progress_thread() {
+    let shared = Shared::new();
+    let engine = engine(&shared, 0);
+    let receiver = install(&shared, &engine, BackendKind::Thread);
+    let woken = std::thread::scope(|threads| {
+        let progress = threads.spawn(|| engine.own().attend(Some(Duration::from_secs(10)), || false));
+        while shared.descriptor.attention().sleepers() == 0 {
+            std::thread::yield_now();
+        }
+        // Said to nobody: it came while the callback thread was seen looking.
+        shared.posted[0].store(1_000_000, SeqCst);
+        engine.look_in_passing();
+        assert!(shared.handled.load(SeqCst) < shared.posted(), "something is left");
+        progress.join().unwrap()
+    });
+    assert!(woken, "nobody goes on");
+    drop(receiver);
+}
