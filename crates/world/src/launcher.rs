@@ -66,8 +66,8 @@ pub struct Launch {
     /// What to do when one fails.
     pub on_failure: OnFailure,
     /// Pass SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2 and SIGCONT that this process is sent on to the ranks.
-    /// What a terminal's keys send is not passed on: the ranks get it themselves. Ranks that are asked twice to end, by the same of the
-    /// first four, have [`grace`](Launch::grace) from then on, and are killed. Other threads of the process must block these signals.
+    /// What a terminal's keys send is not passed on: the ranks get it themselves. Ranks that are asked twice to end, by the same of SIGINT,
+    /// SIGTERM and SIGQUIT, have [`grace`](Launch::grace) from then on, and are killed. Other threads of the process must block these signals.
     pub forward_signals: bool,
     /// How long survivors have under [`OnFailure::Kill`], and ranks that were asked twice to end.
     pub grace: Duration,

@@ -81,11 +81,12 @@ pub(super) fn take() -> Option<Sent> {
 pub(super) struct Asked(u64);
 
 impl Asked {
-    /// Notes a signal. True: it asks the ranks to end, and has done so before.
+    /// Notes a signal. True: it asks the ranks to end, and has done so before. (Hanging up again means to read again what a program is
+    /// configured by, to those who take it for that.)
     pub(super) fn again(&mut self, signal: i32) -> bool {
         let bit = u32::try_from(signal).ok().and_then(|signal| 1u64.checked_shl(signal)).unwrap_or(0);
         let before = self.0 & bit != 0;
-        if ends(signal) {
+        if ends(signal) && signal != libc::SIGHUP {
             self.0 |= bit;
         }
         before
