@@ -14,12 +14,12 @@ use crate::request::State;
 use crate::unexpected::{self, Envelope};
 use crate::{MutBuf, P2p};
 
-/// How long a receiver looks at a payload of which no more comes, in ns: several times what the bytes between two counts
-/// take. The sender has been interrupted then.
+/// How long a receiver looks at a payload of which no more comes, in ns: several times what the bytes between two counts take, some times
+/// [`STRIDE`] where they are streamed. The sender has been interrupted then, or the message comes whole: nothing but time depends on it.
 const PATIENCE_NS: u64 = 5_000;
 
 /// Copies an eager message as it comes. False: it has stopped coming, and the buffer holds some of it. Waits for [`PATIENCE_NS`] at
-/// most for each [`STRIDE`].
+/// most for what is counted at once.
 ///
 /// # Safety
 /// The packet is the one at the head of that lane, which the transport lends now, and the buffer is writable as its layout says.

@@ -27,7 +27,7 @@ impl<T: Transport> P2p<T> {
         source: Option<u32>,
         tag: Option<i32>,
     ) -> Result<Option<Status>, Error> {
-        let found = self.look(Pattern::new(context, source, tag))?;
+        let found = self.look(context, source, tag)?;
         Ok(found.map(|(_, status)| status))
     }
 
@@ -42,17 +42,24 @@ impl<T: Transport> P2p<T> {
         source: Option<u32>,
         tag: Option<i32>,
     ) -> Result<Option<(MessageId, Status)>, Error> {
-        let Some((id, status)) = self.look(Pattern::new(context, source, tag))? else { return Ok(None) };
+        let Some((id, status)) = self.look(context, source, tag)? else { return Ok(None) };
         let [eager, _] = &mut self.matching;
         eager.unexpected.take(id);
         Ok(Some((MessageId { class: 0, index: id.index, serial: id.generation }, status)))
     }
 
-    fn look(&mut self, pattern: Pattern) -> Result<Option<(Id, Status)>, Error> {
+    fn look(
+        &mut self,
+        context: u32,
+        source: Option<u32>,
+        tag: Option<i32>,
+    ) -> Result<Option<(Id, Status)>, Error> {
         self.context = Context::User;
-        if let Some(rank) = pattern.source().filter(|rank| *rank >= self.size) {
+        // Before it is a pattern: of its numbers, one stands for any source.
+        if let Some(rank) = source.filter(|rank| *rank >= self.size) {
             return Err(Error::NoSuchRank { rank, size: self.size });
         }
+        let pattern = Pattern::new(context, source, tag);
         if self.contexts.is_revoked(pattern.context) {
             return Err(Error::Revoked { context: pattern.context });
         }

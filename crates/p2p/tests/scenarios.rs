@@ -159,7 +159,10 @@ fn cancel_before_and_after_the_match() {
 fn probes() {
     let mut w = World::tight(3);
     assert_eq!(w.ranks[1].iprobe(0, None, None).unwrap(), None);
-    assert!(matches!(w.ranks[1].iprobe(0, Some(9), None), Err(Error::NoSuchRank { rank: 9, size: 3 })));
+    for rank in [9, u32::MAX] {
+        let refused = w.ranks[1].iprobe(0, Some(rank), None);
+        assert!(matches!(refused, Err(Error::NoSuchRank { rank: no, size: 3 }) if no == rank), "{refused:?}");
+    }
     let (small, large) = (text(1, 20), text(2, 2000));
     let sends = [w.isend(0, 1, 7, &large), w.isend(0, 1, 7, &small)];
     w.settle();
