@@ -86,7 +86,7 @@ impl<W: Work> Engine<W> {
             while holds && !work.work_left() && in_time(self) && yields > 0 {
                 if !crowded {
                     spin_loop();
-                } else if self.yields.give_way(now_ns()) {
+                } else if self.yields.give_way(now_ns()).is_some() {
                     yields -= 1;
                 } else {
                     yields = 0;

@@ -214,7 +214,9 @@ impl<W: Work> Engine<W> {
     ) -> bool {
         let mut idle_since = now_ns();
         let (mut spin, mut most) = self.patience(context, idle_since);
-        let (mut found, mut yielded) = (None, false);
+        let (mut found, mut yielded, mut slept) = (None, false, false);
+        // Until when this thread stays on the core that a yield gave back to it, and whether it had to.
+        let (mut stays_until, mut stayed) = (0, false);
         loop {
             found = self.visit(context, found == Some(Pass::More), self.looks(context, yielded));
             // Somebody else inside may have been there only to post something.
@@ -222,6 +224,12 @@ impl<W: Work> Engine<W> {
             if done() {
                 if !yielded && most > spin {
                     self.yields.note_look(true);
+                }
+                if stayed {
+                    self.yields.note_stay(true);
+                }
+                if yielded && !slept {
+                    self.yields.note_saved();
                 }
                 return true;
             }
@@ -232,28 +240,38 @@ impl<W: Work> Engine<W> {
             if matches!(found, Some(Pass::Worked | Pass::More)) {
                 idle_since = now;
                 (spin, most) = self.patience(context, now);
+                if stayed {
+                    self.yields.note_stay(true);
+                    stayed = false;
+                }
                 continue;
             }
             let idle = now.wrapping_sub(idle_since);
-            if idle < spin {
+            if idle < spin || now < stays_until {
+                stayed = idle >= spin;
                 tocsin_sync::atomic::spin_loop();
                 continue;
             }
             polling.begin();
             if idle < most {
-                if !yielded {
+                if yielded {
+                    self.yields.note_stay(false);
+                } else {
                     self.yields.note_look(false);
                 }
-                yielded = true;
-                if self.would_yield_to_computing(now) || !self.yields.give_way(now) {
+                (yielded, stayed) = (true, false);
+                let back = if self.would_yield_to_computing(now) { None } else { self.yields.give_way(now) };
+                match back {
+                    Some(back) => stays_until = self.yields.stays_until(back),
                     // Somebody computes on this core, and a wake takes it from him where a yield does not: sleep next.
-                    most = spin;
+                    None => most = spin,
                 }
                 continue;
             }
             if yielded && most > spin {
                 self.yields.bar_asleep(now);
             }
+            slept = true;
             stats::add(&self.stats.sleeps, 1);
             if let Some(trace) = self.trace() {
                 trace.record_at(now, kind::SLEEP, 0, 0);

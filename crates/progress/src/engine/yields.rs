@@ -6,14 +6,17 @@
 //! strangers, nothing tells beforehand which of the two it will be. So waiters yield until it has cost them something, and then not for [`FIRST`] times as long as that: no longer, because it may have been a stranger or the
 //! host of a virtual machine, and a crowd waits for the one of them that does not yield. If it comes again soon, for [`GROWTH`] times as long each time, up to
 //! [`REPAID`] times, so that what keeps happening takes one part in [`REPAID`] of the time; each kind of loss by itself. It costs what a core was away for, if that was
-//! [`LATE_NS`] or more; and of a wait that ended asleep after all, no more than the sleep, [`ASLEEP_NS`]: its yields have kept nobody
-//! from anything.
+//! [`LATE_NS`] or more, and if yields have not saved as much since the last such loss: each wait that they end saves a sleep, so that ranks that are busy with one another do not begin
+//! to sleep, and lose several times as much, because a stranger takes a time slice of them now and then. And of a wait that ended asleep after all, it costs no more than the sleep,
+//! [`ASLEEP_NS`]: its yields have kept nobody from anything.
 //!
 //! Before a rank interrupts others, it yields likewise: those who only wait for a core enter the library by themselves then, which costs nobody
 //! a signal. If somebody computes on that core, the ring is late by a time slice, which bars both.
 //!
 //! Nor does anything tell whether the message will come from a rank that runs, which takes a look of a microsecond, or from one
-//! that waits for this core, which is kept from it by that. A rank goes by what its last waits have met, as an adaptive lock does.
+//! that waits for this core, which is kept from it by that. A rank goes by what its last waits have met, as an adaptive lock does; and likewise,
+//! when a yield has given the core back and nothing has come yet, by whether it came soon the last times: to give the core away at once would
+//! take two switches then, in the middle of which the message comes.
 
 use super::beside::Beside;
 use super::credit::Credit;
@@ -41,6 +44,13 @@ const BARRED_NS: u64 = 1_000_000_000;
 /// What a look that meets its message saves, and what one that does not takes.
 const LOOK_GAIN: u32 = 1;
 const LOOK_COST: u32 = 4;
+/// For how long a waiter looks that has got its core back, where that pays, nanoseconds: about what two switches take.
+const STAY_NS: u64 = 3_000;
+/// What meeting a message then saves, and what one that does not come takes.
+const STAY_GAIN: u32 = 1;
+const STAY_COST: u32 = 1;
+/// What yields are credited with at most for what they have saved, nanoseconds: two time slices.
+const SAVED_MOST_NS: u64 = 8_000_000;
 
 /// One rank's experience with yields, for all its users' threads. Nothing is published by any of it.
 #[derive(Debug)]
@@ -53,8 +63,12 @@ pub(super) struct Yields {
     late: Losses,
     /// Of waits that ended asleep.
     asleep: Losses,
+    /// What waits that yields have ended have saved since the last loss, nanoseconds.
+    saved: AtomicU64,
     /// Looks that met their message.
     looks: Credit,
+    /// The same of looks after a yield.
+    stays: Credit,
     /// What is known of who computes on this core.
     pub(super) beside: Beside,
 }
@@ -97,7 +111,9 @@ impl Yields {
             rings_barred_until: AtomicU64::new(0),
             late: Losses::new(FIRST),
             asleep: Losses::new(1),
+            saved: AtomicU64::new(0),
             looks: Credit::new(LOOK_GAIN, LOOK_COST),
+            stays: Credit::new(STAY_GAIN, STAY_COST),
             beside: Beside::new(),
         }
     }
@@ -139,6 +155,24 @@ impl Yields {
         self.looks.note(met);
     }
 
+    /// Until when a waiter looks whose core has come back at `back`.
+    pub(super) fn stays_until(&self, back: u64) -> u64 {
+        if self.stays.is_good() { back.saturating_add(STAY_NS) } else { back }
+    }
+
+    /// Whether what a waiter that had got its core back was waiting for came while it stayed.
+    pub(super) fn note_stay(&self, met: bool) {
+        self.stays.note(met);
+    }
+
+    /// Yields have ended a wait.
+    pub(super) fn note_saved(&self) {
+        let saved = self.saved.load(Ordering::Relaxed);
+        if saved < SAVED_MOST_NS {
+            self.saved.store(saved + ASLEEP_NS, Ordering::Relaxed);
+        }
+    }
+
     /// As if nothing had been lost yet.
     #[cfg(test)]
     pub(super) fn forget(&self) {
@@ -147,15 +181,22 @@ impl Yields {
         }
     }
 
-    /// Yields once. False: the core came back late, and yields are barred.
-    pub(super) fn give_way(&self, now: u64) -> bool {
+    /// Yields once: when the core came back. None: so late that yields are barred.
+    pub(super) fn give_way(&self, now: u64) -> Option<u64> {
         yield_now();
         let back = now_ns();
         let away = back.saturating_sub(now);
-        if away > LATE_NS {
+        (away <= LATE_NS || self.affords(back, away)).then_some(back)
+    }
+
+    /// A core came back late, at `back`. False: yields are barred.
+    fn affords(&self, back: u64, away: u64) -> bool {
+        let left = self.saved.load(Ordering::Relaxed).checked_sub(away);
+        self.saved.store(left.unwrap_or(0), Ordering::Relaxed);
+        if left.is_none() {
             self.bar(back, away);
         }
-        away <= LATE_NS
+        left.is_some()
     }
 }
 
@@ -203,12 +244,27 @@ mod tests {
         let yields = Yields::new();
         let now = now_ns();
         assert!(now > 2 * LATE_NS, "the clock has run for longer than that");
-        assert!(!yields.give_way(now - 2 * LATE_NS), "as if the yield had begun then");
+        assert_eq!(yields.give_way(now - 2 * LATE_NS), None, "as if the yield had begun then");
         assert!(yields.is_barred(now));
         // One that ended before it began is never late.
         let other = Yields::new();
-        assert!(other.give_way(u64::MAX));
+        assert!(other.give_way(u64::MAX).is_some());
         assert!(!other.is_barred(now));
+    }
+
+    #[test]
+    fn what_yields_have_saved_pays_for_a_loss_once() {
+        let yields = Yields::new();
+        let away = 2 * LATE_NS;
+        for _ in 0..away / ASLEEP_NS {
+            yields.note_saved();
+        }
+        assert!(yields.affords(1, away) && !yields.is_barred(1), "there was enough");
+        assert!(!yields.affords(1, away) && yields.is_barred(1), "there is none left");
+        for _ in 0..2 * SAVED_MOST_NS / ASLEEP_NS {
+            yields.note_saved();
+        }
+        assert!(yields.affords(1, SAVED_MOST_NS) && !yields.affords(1, 1), "it is bounded");
     }
 
     #[test]
