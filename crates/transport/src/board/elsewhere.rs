@@ -66,15 +66,18 @@ impl Board {
     #[cold]
     pub fn refuse(&self, from: u32) {
         if let Some(area) = self.area(self.me) {
-            // SYNC POINT: Relaxed: before the Release of `ask`, and those of `give_up`, which are looked at first.
+            // SYNC POINT: Relaxed: before the Release of `ask`, and those of `give_up`: see `refuses`.
             area.head.refuses.store(self.stamp(from), Ordering::Relaxed);
         }
     }
 
-    /// Whether a member, whose next part [never](Part::Never) comes, refuses the collective of a sequence number. Handler-safe.
+    /// Whether a member refuses the collective of a sequence number: the word says all of it, whatever is seen of its slots yet. Who finds
+    /// there that a part [never](Part::Never) comes sees this word, too, and so does who was asked. Handler-safe.
     #[inline]
     pub fn refuses(&self, member: usize, sequence: u32) -> bool {
-        // SYNC POINT: Relaxed: after the Acquire of a look at its slots.
+        // SYNC POINT: Relaxed: nothing but the word itself is used. It bears the context, which no other board of these areas has had, and
+        // is written once: who reads it early reads what stands. Who must not miss it comes after the Acquire of a look at slots whose
+        // owner has given up, or of `take_asked`.
         let word = self.area(member).map_or(0, |area| area.head.refuses.load(Ordering::Relaxed));
         word >> 32 == self.context >> 32 && sequence.wrapping_sub(word as u32) as i32 >= 0
     }
