@@ -263,7 +263,7 @@ fn run_pooled(waits: bool) {
                 for n in 0..PACKETS {
                     let piece = loop {
                         if let Some(piece) = pool
-                            .room(std::ptr::null(), LEN, 0, |lent| !waits || lane.has_taken(lent.position))
+                            .room(std::ptr::null(), LEN, 0, 0, |lent| !waits || lane.has_taken(lent.position))
                         {
                             break piece;
                         }

@@ -5,8 +5,9 @@
 //! both cores together, so that they have dropped what the producer overwrites, and there is one per rank.
 //!
 //! It is a ring of pieces. Each belongs to a packet in some lane, and is free when that lane's consumer has taken it; the oldest ones are
-//! looked at when there is no room. A consumer that takes nothing keeps all pieces behind its own, and the payloads go through the
-//! lanes' own rings then.
+//! looked at when there is no room. One that its consumer keeps is passed by, where it is for somebody else than what needs room: it lies where it
+//! lies, and is the oldest again when the ring has come round. And where there are several consumers none has more than [half of the pool](SendPool::most): who takes nothing
+//! slows down nobody else. What finds no room goes through the lane's own ring.
 //!
 //! The pieces of a message as long as the pool lie in its first half: such a message overwrites its own pieces in any case, and the fewer pages and lines they
 //! take, the more of those that it is sent from and received into stay in the caches.
@@ -30,13 +31,17 @@ pub(super) const fn longest(bytes: u32) -> u32 {
     bytes / 2
 }
 
+/// Pieces passed by in search of room for one payload.
+const PASSED: u32 = 32;
+
 /// A piece that is about to be lent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Piece {
     /// In the pool.
     pub(super) offset: u32,
     pub(super) at: *mut u8,
-    /// Where the next one may begin, free-running.
+    /// Where it begins and where the next one may, free-running.
+    start: u32,
     end: u32,
 }
 
@@ -46,6 +51,7 @@ pub(crate) struct Lent {
     pub peer: u32,
     pub class: u8,
     pub position: u32,
+    start: u32,
     end: u32,
 }
 
@@ -55,7 +61,7 @@ pub(crate) struct SendPool {
     base: *mut u8,
     /// A power of two; 0: there is none.
     bytes: u32,
-    /// Free-running.
+    /// Where the oldest piece begins, or before that where nothing is lent; where the next one may. Free-running.
     head: u32,
     tail: u32,
     /// A ring of as many as can be.
@@ -84,16 +90,23 @@ impl SendPool {
         Some(SendPool { base, bytes, lent: lent.into_boxed_slice(), ..SendPool::none() })
     }
 
+    /// Most bytes that one peer is to have at a time where there are others, who need some.
+    #[inline]
+    pub(crate) fn most(&self) -> u32 {
+        self.bytes / 2
+    }
+
     /// Room for a payload, to be [lent](Self::lend) once it is in a lane. A long one stands as `payload` does in its cache lines: what is
     /// copied from one place within lines to another takes half as long again, and several times as long where caches overflow; and messages
-    /// mostly go from one buffer of an allocator's to another, which stand alike. `of`: how long the message is of which it is a piece. `is_free`
-    /// tells of a piece that is lent whether it is back.
-    /// Handler-safe; wait-free: asks for each piece that was lent at most once.
+    /// mostly go from one buffer of an allocator's to another, which stand alike. `of`: how long the message is of which it is a piece. `peer`: whom it
+    /// is for. `is_free` tells of a piece that is lent whether it is back.
+    /// Handler-safe; wait-free: asks for each piece that was lent at most once, but for [`PASSED`] of those that are kept.
     pub(crate) fn room(
         &mut self,
         payload: *const u8,
         len: usize,
         of: u64,
+        peer: u32,
         is_free: impl FnMut(&Lent) -> bool,
     ) -> Option<Piece> {
         self.ahead = None;
@@ -101,7 +114,7 @@ impl SendPool {
         let len = u32::try_from(len.checked_add(skew)?).ok().filter(|len| *len <= longest(self.bytes))?;
         let (mut start, mut end) = self.place(len, of);
         if !self.fits(end) {
-            self.take_back(end, is_free);
+            self.take_back(len, of, peer, is_free);
             if self.count == 0 {
                 // Nothing is lent: it may begin anywhere.
                 self.head = self.tail;
@@ -112,14 +125,14 @@ impl SendPool {
             }
         }
         let offset = (start & self.bytes.wrapping_sub(1)).wrapping_add(skew as u32);
-        Some(Piece { offset, at: self.base.wrapping_add(offset as usize), end })
+        Some(Piece { offset, at: self.base.wrapping_add(offset as usize), start, end })
     }
 
     /// The piece that [`room`](Self::room) gave last is a packet's now.
     pub(crate) fn lend(&mut self, piece: &Piece, peer: u32, class: u8, position: u32) {
         let at = self.index(self.count);
         if let Some(entry) = self.lent.get_mut(at) {
-            *entry = Lent { peer, class, position, end: piece.end };
+            *entry = Lent { peer, class, position, start: piece.start, end: piece.end };
             self.count = self.count.wrapping_add(1);
             self.tail = piece.end;
         }
@@ -153,19 +166,37 @@ impl SendPool {
         self.count < self.lent.len() && end.wrapping_sub(self.head) <= self.bytes
     }
 
-    /// Takes back the oldest pieces: enough, and then a quarter of the pool, so that their consumers' words are looked at rarely.
-    fn take_back(&mut self, end: u32, mut is_free: impl FnMut(&Lent) -> bool) {
-        let before = self.head;
+    /// Takes back the oldest pieces: enough, and then a quarter of the pool, so that their consumers' words are looked at rarely. Those
+    /// of others that are kept are passed by until there is enough.
+    fn take_back(&mut self, len: u32, of: u64, peer: u32, mut is_free: impl FnMut(&Lent) -> bool) {
+        let (before, mut passed) = (self.head, 0);
         while self.count > 0 {
-            let enough = self.fits(end) && self.head.wrapping_sub(before) >= self.bytes / 4;
-            let Some(oldest) = self.lent.get(self.first).filter(|_| !enough) else { return };
-            if !is_free(oldest) {
+            let fits = self.fits(self.place(len, of).1);
+            let enough = fits && self.head.wrapping_sub(before) >= self.bytes / 4;
+            let Some(oldest) = self.lent.get(self.first).copied().filter(|_| !enough) else { return };
+            if is_free(&oldest) {
+                self.first = self.index(1);
+                self.count = self.count.wrapping_sub(1);
+                let next = self.lent.get(self.first).filter(|_| self.count > 0);
+                self.head = next.map_or(oldest.end, |next| next.start);
+            } else if fits || oldest.peer == peer || passed == PASSED {
                 return;
+            } else {
+                passed = passed.wrapping_add(1);
+                self.pass_by(oldest);
             }
-            self.head = oldest.end;
-            self.first = self.index(1);
-            self.count = self.count.wrapping_sub(1);
         }
+    }
+
+    /// The oldest piece stays where it is: it is the newest, on the ring's next round, and room begins behind it.
+    fn pass_by(&mut self, oldest: Lent) {
+        self.tail = oldest.end.wrapping_add(self.bytes);
+        self.first = self.index(1);
+        let last = self.index(self.count.wrapping_sub(1));
+        if let Some(entry) = self.lent.get_mut(last) {
+            *entry = Lent { start: oldest.start.wrapping_add(self.bytes), end: self.tail, ..oldest };
+        }
+        self.head = self.lent.get(self.first).map_or(self.tail, |next| next.start);
     }
 
     /// Where the record so many behind the oldest is.
@@ -205,7 +236,7 @@ mod tests {
         let (mut refused, mut taken) = (0, 0);
         for n in 0..10_000u32 {
             let len = 100 + (n as usize * 7919) % 1900;
-            match pool.room(payload(n), len, 0, |piece| piece.position < taken) {
+            match pool.room(payload(n), len, 0, 3, |piece| piece.position < taken) {
                 Some(piece) => {
                     lent.retain(|(position, ..)| *position >= taken);
                     let (from, to) = (piece.at as usize - base, piece.at as usize - base + len);
@@ -230,13 +261,13 @@ mod tests {
         let mut memory = vec![0; BYTES as usize];
         let mut pool = pool(&mut memory);
         for n in 0..200 {
-            let long = pool.room(payload(0), longest(BYTES) as usize, 0, |_| true);
+            let long = pool.room(payload(0), longest(BYTES) as usize, 0, 0, |_| true);
             pool.lend(&long.unwrap(), 0, 0, n);
-            let short = pool.room(payload(0), 64 * (n as usize % 7 + 1), 0, |_| true);
+            let short = pool.room(payload(0), 64 * (n as usize % 7 + 1), 0, 0, |_| true);
             pool.lend(&short.unwrap(), 0, 0, n);
         }
-        assert!(pool.room(payload(0), longest(BYTES) as usize + 1, 0, |_| true).is_none());
-        assert!(SendPool::none().room(payload(0), 64, 0, |_| true).is_none());
+        assert!(pool.room(payload(0), longest(BYTES) as usize + 1, 0, 0, |_| true).is_none());
+        assert!(SendPool::none().room(payload(0), 64, 0, 0, |_| true).is_none());
     }
 
     #[test]
@@ -249,7 +280,7 @@ mod tests {
             // Now and then another's, anywhere.
             let of = if n % 50 == 0 { 0 } else { u64::from(BYTES) };
             let taken = n.saturating_sub(2);
-            let piece = pool.room(payload(0), 512, of, |piece| piece.position < taken).unwrap();
+            let piece = pool.room(payload(0), 512, of, 0, |piece| piece.position < taken).unwrap();
             lent.retain(|(position, _)| *position >= taken);
             let at = piece.at as usize - base;
             assert!(of == 0 || at + 512 <= BYTES as usize / 2, "{at}");
@@ -267,10 +298,10 @@ mod tests {
         let mut memory = vec![0; BYTES as usize];
         let mut pool = pool(&mut memory);
         let mut ahead = |asks: bool, len| {
-            let piece = pool.room(payload(0), 100, 0, |_| true).unwrap();
+            let piece = pool.room(payload(0), 100, 0, 0, |_| true).unwrap();
             pool.keep_ahead(piece, 100);
             if asks {
-                let _other = pool.room(payload(0), 100, 0, |_| true);
+                let _other = pool.room(payload(0), 100, 0, 0, |_| true);
             }
             let taken = pool.take_ahead(len).map(|taken| taken.at == piece.at);
             (taken, pool.take_ahead(len).is_some())
@@ -286,10 +317,69 @@ mod tests {
         let mut pool = pool(&mut memory);
         pool.lent = vec![Lent::default(); 5].into_boxed_slice();
         for n in 0..5 {
-            let piece = pool.room(payload(0), 64, 0, |_| false).unwrap();
+            let piece = pool.room(payload(0), 64, 0, 0, |_| false).unwrap();
             pool.lend(&piece, 0, 0, n);
         }
-        assert!(pool.room(payload(0), 64, 0, |_| false).is_none());
-        assert!(pool.room(payload(0), 64, 0, |piece| piece.position == 0).is_some());
+        assert!(pool.room(payload(0), 64, 0, 0, |_| false).is_none());
+        assert!(pool.room(payload(0), 64, 0, 0, |piece| piece.position == 0).is_some());
+    }
+
+    /// Pieces of one that takes nothing lie everywhere between those of others, who take all; there is room for these all the same, and none of
+    /// those is overwritten.
+    #[test]
+    fn what_one_keeps_leaves_room_for_the_others() {
+        let mut memory = vec![0; BYTES as usize];
+        let base = memory.as_ptr() as usize;
+        let mut pool = pool(&mut memory);
+        let place = |piece: &Piece, len: usize| {
+            let from = piece.at as usize - base;
+            assert!(from + len <= BYTES as usize);
+            (from, from + len)
+        };
+        let mut kept: Vec<(u32, usize, usize)> = Vec::new();
+        let (mut resumed, mut refused) = (0, 0);
+        for n in 0..20_000u32 {
+            let len = 64 + (n as usize * 7919) % 130;
+            let is_free = |piece: &Lent| piece.peer != 7 || piece.position < resumed;
+            let keeps = n % 5 == 0 && kept.len() < 6;
+            // Some of them pieces of long messages, which keep to the first half.
+            let of = if n % 11 == 0 { u64::from(BYTES) } else { 0 };
+            let peer = if keeps { 7 } else { n % 3 };
+            match pool.room(payload(n), len, of, peer, is_free) {
+                Some(piece) => {
+                    let (from, to) = place(&piece, len);
+                    assert!(kept.iter().all(|(_, a, b)| to <= *a || *b <= from), "{from}..{to} in {kept:?}");
+                    pool.lend(&piece, peer, 0, n);
+                    if keeps {
+                        kept.push((n, from, to));
+                    }
+                }
+                None => refused += u32::from(!keeps),
+            }
+            // Now and then it takes all, or some of it.
+            if n % 1000 == 999 {
+                let until = if n % 2000 == 999 { n + 1 } else { kept.get(2).map_or(0, |(n, ..)| *n) };
+                resumed = until;
+                kept.retain(|(n, ..)| *n >= until);
+            }
+        }
+        assert!(refused < 200, "{refused}");
+    }
+
+    #[test]
+    fn what_a_peer_keeps_itself_is_not_passed_by() {
+        let mut memory = vec![0; BYTES as usize];
+        let mut pool = pool(&mut memory);
+        while let Some(piece) = pool.room(payload(0), 512, 0, 1, |_| false) {
+            pool.lend(&piece, 1, 0, 0);
+        }
+        let (head, tail) = (pool.head, pool.tail);
+        assert!(pool.room(payload(0), 512, 0, 1, |_| false).is_none());
+        assert_eq!((pool.head, pool.tail), (head, tail));
+        // Nor is there an end to the search of others.
+        for _ in 0..100 {
+            assert!(pool.room(payload(0), 512, 0, 2, |_| false).is_none());
+        }
+        assert!(pool.room(payload(0), 512, 0, 2, |_| true).is_some());
     }
 }

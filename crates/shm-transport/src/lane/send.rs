@@ -245,7 +245,8 @@ impl SendLane {
         // SYNC POINT: Acquire pairs with the Release in `RecvLane::consume`: the payload has been read. A consumer that lies has its
         // own messages overwritten.
         let taken = lane.consumer.0.taken.load(Ordering::Acquire);
-        taken.wrapping_sub(position) as i32 >= 0
+        // By what is under way, which is little: a position may be older than half of all numbers.
+        self.tail.wrapping_sub(taken) <= self.tail.wrapping_sub(position)
     }
 
     /// Copies a payload that is to be whole before its slot is published. Apart, so that what short messages run through stays

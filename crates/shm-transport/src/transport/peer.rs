@@ -28,6 +28,23 @@ pub(super) enum Bell {
     Connected(#[allow(dead_code)] Connection), // held for its drop
 }
 
+/// What lies for a peer in the sender's pool: counted in two halves, the older of which is forgotten when all of it is taken.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Borrowed {
+    /// Bytes lent up to the mark, and since.
+    older: u32,
+    newer: u32,
+    /// Where the lanes were then.
+    mark: [u32; 4],
+}
+
+impl Borrowed {
+    /// So many bytes are lent to it.
+    pub(super) fn add(&mut self, bytes: usize) {
+        self.newer = self.newer.saturating_add(bytes as u32);
+    }
+}
+
 /// What an endpoint keeps about one other rank (or itself).
 #[derive(Debug)]
 pub(super) struct Peer {
@@ -69,6 +86,8 @@ pub(super) struct Peer {
     /// Long messages sent to it, and those of its own that this rank has done with.
     pub long_sent: u32,
     pub long_done: u32,
+    /// What lies for it in this rank's pool.
+    pub borrowed: Borrowed,
 }
 
 impl Peer {
@@ -112,6 +131,7 @@ impl Peer {
             unanswered: false,
             long_sent: 0,
             long_done: 0,
+            borrowed: Borrowed::default(),
         })
     }
 
@@ -200,6 +220,28 @@ impl Peer {
     /// Whether the peer has taken out the packet of a piece that is lent to it.
     pub(super) fn has_taken(&self, lent: &Lent) -> bool {
         self.send.get(usize::from(lent.class)).is_none_or(|lane| lane.has_taken(lent.position))
+    }
+
+    /// Whether so many bytes more may lie for it in the pool, where it is to have at most `most`. Handler-safe; looks at its lanes after each
+    /// half of that.
+    #[inline]
+    pub(super) fn may_borrow(&mut self, len: usize, most: u32) -> bool {
+        let len = u32::try_from(len).unwrap_or(u32::MAX);
+        let Borrowed { newer, mark, .. } = self.borrowed;
+        if newer.saturating_add(len) > most / 2 && self.has_taken_all_before(mark) {
+            let mark = self.send.each_ref().map(SendLane::position);
+            self.borrowed = Borrowed { older: newer, newer: 0, mark };
+        }
+        let Borrowed { older, newer, .. } = self.borrowed;
+        older.saturating_add(newer).saturating_add(len) <= most
+    }
+
+    /// Whether the peer has taken out what was sent with payloads up to these positions of its lanes.
+    fn has_taken_all_before(&self, mark: [u32; 4]) -> bool {
+        // Control carries none. Bulk may not be there.
+        let looks = [true, true, false, self.bulk];
+        let mut lanes = self.send.iter().zip(mark).zip(looks);
+        lanes.all(|((lane, mark), looks)| !looks || lane.has_taken(mark))
     }
 
     /// Whether the peer has taken out all that was sent.

@@ -3,6 +3,7 @@
 use tocsin_transport::{Class, Header, SendOutcome, Urgency};
 
 use super::ShmTransport;
+use super::known::has;
 use super::peer::Honesty;
 use crate::Life;
 use crate::lane::{POOLED, Piece, Push, SendPool};
@@ -39,7 +40,7 @@ impl ShmTransport {
         len: usize,
         of: u64,
     ) -> Push {
-        let piece = self.room(payload, len, of);
+        let piece = self.room(peer, payload, len, of);
         let Some(state) = self.peers.get_mut(peer as usize) else { return Push::Corrupt };
         let lane = state.send_lane(class);
         let Some(piece) = piece else {
@@ -51,14 +52,21 @@ impl ShmTransport {
         if push == Push::Sent {
             let position = lane.position();
             self.pool.lend(&piece, peer, class as u8, position);
+            state.borrowed.add(len);
         }
         push
     }
 
-    /// Room for a payload of a message of `of` bytes in the pool.
-    pub(super) fn room(&mut self, payload: *const u8, len: usize, of: u64) -> Option<Piece> {
+    /// Room for a payload of a message of `of` bytes in the pool, unless its receiver keeps its share of that already.
+    pub(super) fn room(&mut self, peer: u32, payload: *const u8, len: usize, of: u64) -> Option<Piece> {
+        // Of two ranks neither takes room from others.
+        if self.segment.ranks() > 2 {
+            let most = self.pool.most();
+            let state = self.peers.get_mut(peer as usize).filter(|_| has(&self.known, peer))?;
+            state.may_borrow(len, most).then_some(())?;
+        }
         let (segment, peers) = (&self.segment, &self.peers);
-        self.pool.room(payload, len, of, |lent| {
+        self.pool.room(payload, len, of, peer, |lent| {
             // Nobody reads on behalf of a rank that has ended, nor is it told anything more whose peer writes nonsense.
             let gone = || matches!(segment.life(lent.peer), Life::Finalized | Life::Dead);
             peers
@@ -75,7 +83,7 @@ impl ShmTransport {
         if !(POOLED..=self.capabilities.max_payload(Class::Bulk)).contains(&len) {
             return false;
         }
-        let Some(piece) = self.room(payload, len, of) else { return false };
+        let Some(piece) = self.room(peer, payload, len, of) else { return false };
         let Some(state) = self.peers.get_mut(peer as usize).filter(|state| state.bulk) else { return false };
         // SAFETY: the lane is allocated, because Bulk to this peer is; the caller vouches for the payload; the piece was just given, and is not lent.
         unsafe { state.send_lane(Class::Bulk).copy_ahead(payload, len, &piece) };
@@ -105,6 +113,7 @@ impl ShmTransport {
                 let push = lane.try_push_ahead(header, len, &piece);
                 if push == Push::Sent {
                     let position = lane.position();
+                    state.borrowed.add(len);
                     self.pool.lend(&piece, peer, class as u8, position);
                 }
                 push

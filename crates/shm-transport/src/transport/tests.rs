@@ -282,7 +282,7 @@ fn long_payloads_go_through_the_pool() {
     ends[1].begin_pass();
     let max = ends[0].capabilities().max_payload(Class::Eager);
     ends[0].prepare_long();
-    assert!(ends[0].room(std::ptr::null(), max, 0).is_some());
+    assert!(ends[0].room(1, std::ptr::null(), max, 0).is_some());
     // More at once than the lane's ring has room for; lengths around the lines of the pool, round and round.
     for n in 0..20 {
         assert_eq!(conformance::send(&mut ends[0], 1, Class::Eager, n, max), SendOutcome::Sent, "{n}");
@@ -295,8 +295,9 @@ fn long_payloads_go_through_the_pool() {
     }
 }
 
+/// Who takes nothing keeps half of the pool at most, wherever its pieces lie, and the others have the rest.
 #[test]
-fn a_pool_whose_pieces_are_not_taken_leaves_the_rings() {
+fn a_receiver_that_takes_nothing_leaves_the_pool_to_the_others() {
     let mut ends = world(3);
     let pool = ends[0].segment().geometry().pool_bytes() as usize;
     for peer in [1, 2] {
@@ -304,21 +305,58 @@ fn a_pool_whose_pieces_are_not_taken_leaves_the_rings() {
         ends[peer as usize].begin_pass();
     }
     ends[0].prepare_long();
-    // Rank 2 takes nothing.
     let max = ends[0].capabilities().max_payload(Class::Eager);
-    for n in 0..(pool / max) as u64 {
+    let (mut kept, mut taken, mut refused) = (0, 0, 0);
+    loop {
+        // Rank 2 takes nothing.
+        let in_pool = ends[0].room(2, std::ptr::null(), max, 0).is_some();
+        match conformance::send(&mut ends[0], 2, Class::Eager, kept, max) {
+            SendOutcome::Sent => kept += 1,
+            _ => break,
+        }
+        assert!(!in_pool || kept as usize * max <= pool / 2, "{kept} messages of {max} bytes");
+        for _ in 0..3 {
+            refused += u32::from(ends[0].room(1, std::ptr::null(), 20_000, 0).is_none());
+            assert_eq!(conformance::send(&mut ends[0], 1, Class::Eager, taken, 20_000), SendOutcome::Sent);
+            take(&mut ends, taken);
+            taken += 1;
+        }
+    }
+    assert!(kept as usize * max > pool / 4, "{kept} messages of {max} bytes");
+    for _ in 0..500 {
+        refused += u32::from(ends[0].room(1, std::ptr::null(), 20_000, 0).is_none());
+        assert_eq!(conformance::send(&mut ends[0], 1, Class::Eager, taken, 20_000), SendOutcome::Sent);
+        take(&mut ends, taken);
+        taken += 1;
+    }
+    assert!(refused < 10, "{refused} of {taken}");
+    // It goes on, and gets as much as before.
+    for n in 0..kept {
+        assert!(conformance::receive(&mut ends[2], 0, Class::Eager, n), "{n}");
+    }
+    assert!(ends[0].room(2, std::ptr::null(), max, 0).is_some());
+    for n in kept..kept + 8 {
         assert_eq!(conformance::send(&mut ends[0], 2, Class::Eager, n, max), SendOutcome::Sent);
     }
-    assert!(ends[0].room(std::ptr::null(), max, 0).is_none());
-    for n in 0..50 {
-        assert_eq!(conformance::send(&mut ends[0], 1, Class::Eager, n, 20_000), SendOutcome::Sent);
-        take(&mut ends, n);
+}
+
+/// Two that take nothing have all of it. Nobody reads on behalf of a rank that has ended.
+#[test]
+fn what_lies_in_the_pool_for_the_dead_is_free() {
+    let mut ends = world(3);
+    ends[0].prepare_long();
+    let max = ends[0].capabilities().max_payload(Class::Eager);
+    for peer in [0, 1, 2] {
+        ends[0].connect(peer).unwrap();
     }
-    // It ends: what it has not taken it never will.
-    ends[0].segment().clone().set_life(2, Life::Dead);
-    assert!(ends[0].room(std::ptr::null(), max, 0).is_some());
-    assert_eq!(conformance::send(&mut ends[0], 1, Class::Eager, 50, max), SendOutcome::Sent);
-    take(&mut ends, 50);
+    for peer in [1, 2] {
+        while conformance::send(&mut ends[0], peer, Class::Eager, 0, max) == SendOutcome::Sent {}
+    }
+    for _ in 0..100 {
+        assert!(ends[0].room(0, std::ptr::null(), max, 0).is_none());
+    }
+    ends[0].segment().clone().set_life(1, Life::Dead);
+    assert!((0..100).any(|_| ends[0].room(0, std::ptr::null(), max, 0).is_some()));
 }
 
 /// Both sides sleep whenever they find nothing to do, with `work_left` as the last look: nobody sleeps
