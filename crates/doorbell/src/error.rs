@@ -16,7 +16,8 @@ pub enum Error {
     },
     /// The signal is not one that a rank may be rung by.
     #[error(
-        "signal {0} cannot ring a doorbell: use SIGURG (the default), SIGIO, SIGUSR1, SIGUSR2 or a real-time signal"
+        "signal {0} cannot ring a doorbell: use SIGURG (the default), SIGIO, SIGUSR1, SIGUSR2, SIGWINCH or a real-time \
+         signal"
     )]
     BadSignal(i32),
     /// The descriptor has an interruptible thread already.

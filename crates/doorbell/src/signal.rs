@@ -22,6 +22,7 @@ use crate::block::Block;
 use crate::error::Error;
 use crate::kind::BackendKind;
 use alternate_stack::AlternateStack;
+use core::cell::Cell;
 use disposition::Disposition;
 use timer::Timer;
 use tocsin_sync::thread::{self, Registration};
@@ -29,7 +30,8 @@ use tocsin_sync::thread::{self, Registration};
 /// The signal, if a rank may be rung by it: one whose users expect to share it or that is free to choose.
 pub(crate) fn permitted(signal: u32) -> Option<i32> {
     let signal = i32::try_from(signal).ok()?;
-    let classic = matches!(signal, libc::SIGURG | libc::SIGIO | libc::SIGUSR1 | libc::SIGUSR2);
+    let classic =
+        matches!(signal, libc::SIGURG | libc::SIGIO | libc::SIGUSR1 | libc::SIGUSR2 | libc::SIGWINCH);
     // The C library keeps the real-time signals below 34 for itself.
     (classic || (34..=64).contains(&signal)).then_some(signal)
 }
@@ -120,7 +122,30 @@ impl Drop for Signal {
     }
 }
 
-/// The signal is unblocked on this thread; dropping it blocks it again if it was.
+thread_local! {
+    /// Signals that guards have blocked on this thread: bit 0 is signal 1.
+    static GUARDED: Cell<u64> = const { Cell::new(0) };
+}
+
+fn bit(signal: i32) -> u64 {
+    u32::try_from(signal).ok().and_then(|signal| 1u64.checked_shl(signal.wrapping_sub(1))).unwrap_or(0)
+}
+
+/// Notes that a guard has blocked a signal on this thread, and is going to unblock it: who leaves a world meanwhile does not take it
+/// for one that was blocked before. Not for handlers.
+pub fn note_guard(signal: i32) {
+    GUARDED.set(GUARDED.get() | bit(signal));
+}
+
+/// Takes that back. False: a world that was joined or left meanwhile has done with the signal as it has to be, and the guard leaves it alone.
+/// Not for handlers.
+pub fn take_guard(signal: i32) -> bool {
+    let all = GUARDED.get();
+    GUARDED.set(all & !bit(signal));
+    all & bit(signal) != 0
+}
+
+/// The signal is unblocked on this thread; dropping it blocks it again if it was, but for a guard's sake.
 struct Unblocked {
     signal: i32,
     was_blocked: bool,
@@ -135,10 +160,18 @@ impl Unblocked {
             let mut old: libc::sigset_t = core::mem::zeroed();
             libc::sigemptyset(&raw mut set);
             libc::sigaddset(&raw mut set, signal);
+            let guarded = take_guard(signal);
+            // What rang for a world that has ended is nobody's, and might end the process.
+            let at_once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+            while guarded
+                && libc::sigtimedwait(&raw const set, core::ptr::null_mut(), &raw const at_once) == signal
+            {
+            }
             if libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, &raw mut old) != 0 {
                 return Err(Error::last("pthread_sigmask"));
             }
-            Ok(Unblocked { signal, was_blocked: libc::sigismember(&raw const old, signal) == 1 })
+            let was_blocked = libc::sigismember(&raw const old, signal) == 1;
+            Ok(Unblocked { signal, was_blocked: was_blocked && !guarded })
         }
     }
 }
@@ -146,6 +179,8 @@ impl Unblocked {
 impl Drop for Unblocked {
     fn drop(&mut self) {
         if self.was_blocked {
+            // A guard that lives on has nothing to unblock any more.
+            take_guard(self.signal);
             // SAFETY: as in `unblock`. Blocking a valid signal cannot fail.
             unsafe {
                 let mut set: libc::sigset_t = core::mem::zeroed();

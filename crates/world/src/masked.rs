@@ -7,6 +7,9 @@ use std::marker::PhantomData;
 /// `nanosleep` do, are left alone: the signal is blocked on this thread, which takes a system call here and one in the drop.
 /// Guards nest, and are dropped in the opposite order. On a thread that is not interruptible it does nothing.
 ///
+/// It is about the world of which the thread is a rank when it is made, and may outlive that. A world that the thread joins later interrupts it
+/// as without it. Whichever ends first, the signal is blocked in the end if it was before all of them, and else is not.
+///
 /// Who holds it long keeps those waiting that need this rank. A program that is started meanwhile by `exec` inherits the blocked
 /// signal (`std::process::Command` unblocks all signals).
 ///
@@ -26,6 +29,7 @@ impl Masked {
     pub fn new() -> Masked {
         let inner = tocsin_doorbell::Masked::new();
         let blocked = tocsin_doorbell::signal_here().filter(|signal| block(*signal));
+        blocked.into_iter().for_each(tocsin_doorbell::note_guard);
         Masked { blocked, _inner: inner, _not_send: PhantomData }
     }
 }
@@ -43,7 +47,9 @@ impl Drop for Masked {
         if tocsin_doorbell::signal_here() != Some(signal) {
             forget_pending(signal);
         }
-        unblock(signal);
+        if tocsin_doorbell::take_guard(signal) {
+            unblock(signal);
+        }
     }
 }
 
@@ -163,6 +169,50 @@ mod tests {
         assert_eq!(polled_while_rung(false).0, -1);
     }
 
+    fn is_blocked(signal: i32) -> bool {
+        // SAFETY: - two sets, of which the first is not there and the second a local.
+        unsafe {
+            let mut now: libc::sigset_t = std::mem::zeroed();
+            libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), &raw mut now);
+            libc::sigismember(&raw const now, signal) == 1
+        }
+    }
+
+    /// A world, a guard, the end of the world, another world, and then the ends of that and of the guard in either order.
+    #[test]
+    fn the_signal_is_in_the_end_as_it_was_at_first() {
+        let mut config = Config::default();
+        config.set("TOCSIN_BACKEND", "signal").unwrap();
+        let join = || crate::World::join(crate::bootstrap::Singleton::default(), &config).unwrap();
+        for before in [false, true] {
+            for guard_goes_first in [false, true] {
+                for again in [false, true] {
+                    if before {
+                        assert!(block(libc::SIGURG));
+                    }
+                    let first = join();
+                    assert!(!is_blocked(libc::SIGURG));
+                    let guard = Masked::new();
+                    assert!(is_blocked(libc::SIGURG));
+                    first.finalize().unwrap();
+                    let second = again.then(join);
+                    assert!(!again || !is_blocked(libc::SIGURG), "a rank that joins is interrupted");
+                    if guard_goes_first {
+                        drop(guard);
+                        drop(second);
+                    } else {
+                        drop(second);
+                        drop(guard);
+                    }
+                    let how =
+                        format!("blocked {before}, guard first {guard_goes_first}, joined again {again}");
+                    assert_eq!(is_blocked(libc::SIGURG), before, "{how}");
+                    unblock(libc::SIGURG);
+                }
+            }
+        }
+    }
+
     #[test]
     fn a_guard_that_outlives_its_world_ends_nothing() {
         let mut config = Config::default();
@@ -174,11 +224,24 @@ mod tests {
         unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), libc::gettid(), libc::SIGUSR2) };
         world.finalize().unwrap();
         drop(guard);
-        // SAFETY: - two sets, of which the first is not there and the second a local.
-        unsafe {
-            let mut now: libc::sigset_t = std::mem::zeroed();
-            libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), &raw mut now);
-            assert_eq!(libc::sigismember(&raw const now, libc::SIGUSR2), 0);
-        }
+        assert!(!is_blocked(libc::SIGUSR2));
+    }
+
+    /// What rang for the first world does not end the process when the second one unblocks it.
+    #[test]
+    fn a_world_under_a_guard_is_not_rung_for_the_one_before() {
+        let mut config = Config::default();
+        config.set("TOCSIN_BACKEND", "signal").unwrap();
+        config.set("TOCSIN_SIGNAL", "USR1").unwrap();
+        let join = || crate::World::join(crate::bootstrap::Singleton::default(), &config).unwrap();
+        let first = join();
+        let guard = Masked::new();
+        // SAFETY: - no pointers: the signal is pending on this thread.
+        unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), libc::gettid(), libc::SIGUSR1) };
+        first.finalize().unwrap();
+        let second = join();
+        drop(guard);
+        second.finalize().unwrap();
+        assert!(!is_blocked(libc::SIGUSR1));
     }
 }
