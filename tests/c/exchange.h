@@ -247,7 +247,13 @@ static void requests(tocsin_comm *comm, int rank, int size) {
     /* A message longer than the buffer: an error of this receive and of nothing else. */
     OK(tocsin_irecv(comm, got, 1, before, 25, &request));
     OK(tocsin_isend(comm, &value, sizeof value, next, 25, &two[0]));
-    FAILS(TOCSIN_ERROR_TRUNCATED, tocsin_wait(&request, NULL));
+    FAILS(TOCSIN_ERROR_TRUNCATED, tocsin_wait(&request, &status));
+    CHECK(status.error == TOCSIN_ERROR_TRUNCATED && status.source == before);
+    CHECK(status.tag == 25 && status.bytes == sizeof value);
+    wait_for(two[0]);
+    OK(tocsin_isend(comm, &value, sizeof value, next, 28, &two[0]));
+    FAILS(TOCSIN_ERROR_TRUNCATED, tocsin_recv(comm, got, 1, TOCSIN_ANY_SOURCE, TOCSIN_ANY_TAG, &status));
+    CHECK(status.source == before && status.tag == 28 && status.bytes == sizeof value);
     wait_for(two[0]);
 }
 

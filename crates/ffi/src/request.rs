@@ -25,7 +25,7 @@ pub struct Status {
     pub tag: c_int,
     /// TOCSIN_OK, or why the operation failed.
     pub error: c_int,
-    /// Bytes received, or sent.
+    /// Bytes received, or sent; those of the whole message where TOCSIN_ERROR_TRUNCATED says that it was longer than the buffer.
     pub bytes: usize,
 }
 
@@ -35,7 +35,18 @@ impl Status {
     pub(crate) fn of(outcome: &Result<tocsin_world::Status, Error>) -> Status {
         match outcome {
             Ok(s) => Status { source: s.source.cast_signed(), tag: s.tag, error: TOCSIN_OK, bytes: s.bytes },
-            Err(e) => Status { error: code_of(e), ..Status::EMPTY },
+            Err(e) => {
+                let error = code_of(e);
+                match e {
+                    Error::Truncated { source_rank, tag, message, .. } => Status {
+                        source: source_rank.cast_signed(),
+                        tag: *tag,
+                        error,
+                        bytes: usize::try_from(*message).unwrap_or(usize::MAX),
+                    },
+                    _ => Status { error, ..Status::EMPTY },
+                }
+            }
         }
     }
 }

@@ -93,7 +93,10 @@ pub(crate) fn code_of(error: &Error) -> c_int {
         Error::Aborted { .. } => TOCSIN_ERROR_ABORTED,
         Error::Finalized { .. } => TOCSIN_ERROR_FINALIZED,
         Error::InHandler { .. } => TOCSIN_ERROR_THREAD,
-        Error::Bootstrap { .. } | Error::Version { .. } | Error::OtherTable { .. } => TOCSIN_ERROR_BOOTSTRAP,
+        Error::Bootstrap { .. }
+        | Error::JoinedBefore { .. }
+        | Error::Version { .. }
+        | Error::OtherTable { .. } => TOCSIN_ERROR_BOOTSTRAP,
         Error::UserOperatorPanicked { .. } | Error::RankPanicked { .. } => TOCSIN_ERROR_USER,
         // The rest are refusals by the system; a variant that is new below says so in its text.
         _ => TOCSIN_ERROR_SYSTEM,
