@@ -33,3 +33,14 @@ fn a_flooded_rank_keeps_computing() {
         case(Kind::Processes, ranks, BackendKind::Signal, "flood", arguments).pass();
     }
 }
+
+/// More than a pool holds lies for the one that has stopped.
+#[test]
+fn who_has_stopped_holds_nobody_else_up() {
+    for backend in BACKENDS {
+        for ranks in [3, 4] {
+            let arguments = Arguments::new().with("count", 1200);
+            case(Kind::Processes, ranks, backend, "beside-a-stopped-rank", arguments).pass();
+        }
+    }
+}

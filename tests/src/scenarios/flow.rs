@@ -40,6 +40,61 @@ pub fn sends_then_barrier(comm: &Comm, arguments: &Arguments) {
     wait(comm.ibarrier_raw(None));
 }
 
+/// `count`: rank 2 stops itself. Rank 0 sends that many messages to it, long ones among them, and between them exchanges as many with rank 1,
+/// which come back whole; then rank 2 goes on, and has all of its own. Ranks are processes.
+pub fn beside_a_stopped_rank(comm: &Comm, arguments: &Arguments) {
+    const LONGEST: usize = 8 << 10;
+    let count = arguments.number("count") as usize;
+    let length = |n: usize| 900 + n * 7919 % (LONGEST - 900);
+    let fill = |n: usize, to: usize| vec![(n * 31 + to * 7 + 1) as u8; length(n)];
+    let send = |bytes: &[u8], to| {
+        // SAFETY: the buffer lives during the call.
+        unsafe { comm.send_raw(ConstBuf::contiguous(bytes.as_ptr(), bytes.len()), to, 5, Mode::Standard) }
+            .unwrap_or_else(|e| panic!("{e}"));
+    };
+    let mut room = vec![0_u8; LONGEST];
+    let mut receive = |from| -> Vec<u8> {
+        // SAFETY: as above.
+        let got =
+            unsafe { comm.recv_raw(MutBuf::contiguous(room.as_mut_ptr(), LONGEST), Some(from), Some(5)) };
+        let got = got.unwrap_or_else(|e| panic!("{e}"));
+        room.get(..got.bytes).unwrap_or_default().to_vec()
+    };
+    match comm.rank() {
+        0 => {
+            let pid: [u8; 4] = receive(2).try_into().unwrap_or_else(|e| panic!("{e:?}"));
+            let pid = i32::from_ne_bytes(pid);
+            let state = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            while !state().rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('T')) {
+                std::thread::yield_now();
+            }
+            let kept: Vec<Vec<u8>> = (0..count).map(|n| fill(n, 2)).collect();
+            let mut sent = Vec::new();
+            for (n, bytes) in kept.iter().enumerate() {
+                let bytes = ConstBuf::contiguous(bytes.as_ptr(), bytes.len());
+                // SAFETY: `kept` lives, unchanged, until the wait below.
+                let request = unsafe { comm.isend_raw(bytes, 2, 5, Mode::Standard) };
+                sent.push(request.unwrap_or_else(|e| panic!("{e}")));
+                send(&fill(n, 1), 1);
+                assert_eq!(receive(1), fill(n, 1), "message {n}");
+            }
+            // SAFETY: no memory effects; the process is a rank of this world, which has not been reaped.
+            assert_eq!(unsafe { libc::kill(pid, libc::SIGCONT) }, 0);
+            wait_all(&mut sent.iter_mut().collect::<Vec<_>>()).unwrap_or_else(|e| panic!("{e}"));
+        }
+        1 => (0..count).for_each(|_| send(&receive(0), 0)),
+        2 => {
+            // SAFETY: no memory effects.
+            send(&unsafe { libc::getpid() }.to_ne_bytes(), 0);
+            // SAFETY: as above; rank 0 has this process go on.
+            unsafe { libc::raise(libc::SIGSTOP) };
+            (0..count).for_each(|n| assert_eq!(receive(0), fill(n, 2), "message {n}"));
+        }
+        _ => {}
+    }
+    wait(comm.ibarrier_raw(None));
+}
+
 /// A fixed amount of work that the compiler can neither skip nor shorten.
 fn compute(units: u64) -> u64 {
     let mut x = 0x1234_5678_u64;
