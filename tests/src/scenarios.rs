@@ -25,6 +25,7 @@ pub const ALL: &[(&str, Scenario)] = &[
     ("restarted-until-death", collectives::restarted_until_death),
     ("flow-control", flow::sends_then_barrier),
     ("flood", flow::flood),
+    ("beside-a-stopped-rank", flow::beside_a_stopped_rank),
     ("forks", forks::forked_in_flight),
     ("rings", flow::rings_who_computes),
     ("threads", threads::post_wait_and_test),
@@ -36,6 +37,7 @@ pub const ALL: &[(&str, Scenario)] = &[
     ("until-death", faults::until_death),
     ("blocked-until-death", faults::blocked_until_death),
     ("spin", faults::spin),
+    ("left-by-exit", faults::left_by_exit),
 ];
 
 /// The scenario of a name.

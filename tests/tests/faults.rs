@@ -159,6 +159,19 @@ fn deaths(scenario: &str, lmt: &str, rounds: usize) {
 }
 
 #[test]
+fn who_exits_without_finalizing_is_dead_to_the_others() {
+    for backend in ["signal", "thread", "poll"] {
+        for way in ["receive", "any", "send", "probe", "collective", "board", "new"] {
+            let scenario = words(&["left-by-exit", &format!("way={way}")]);
+            let (output, status) = World::launch(3, backend, "kill", &scenario).end(Duration::from_secs(10));
+            let mut saw: Vec<&str> = output.lines().collect();
+            saw.sort_unstable();
+            assert_eq!((saw, status), (vec!["saw 1", "saw 2"], 0), "{backend}, {way}");
+        }
+    }
+}
+
+#[test]
 fn a_death_ends_the_job_under_kill() {
     for backend in ["signal", "thread", "poll"] {
         let mut world = World::launch(4, backend, "kill", &words(&["spin", "seconds=50"]));

@@ -54,6 +54,7 @@ pub(crate) fn run(args: &Latency) -> Result<(), Error> {
         if args.common.kind.is_empty() { &[Kind::Process, Kind::Thread][..] } else { &args.common.kind };
     let common = &args.common;
     two_ranks(common, "latency")?;
+    plot::prepare(common.plot.as_deref().filter(|_| !args.ticks))?;
     ignored(
         "latency",
         &[
@@ -62,6 +63,7 @@ pub(crate) fn run(args: &Latency) -> Result<(), Error> {
             ("--sizes", common.sizes.is_some()),
             ("--bind", common.bind.is_some()),
             ("--progress", !common.progress.is_empty()),
+            ("--plot (with --ticks)", args.ticks && common.plot.is_some()),
         ],
     );
     let rounds = common.rounds.unwrap_or(5000);

@@ -10,6 +10,8 @@ use crate::error::{Error, doing};
 use painter::{Canvas, Failure};
 use plotters::prelude::{BitMapBackend, IntoDrawingArea, SVGBackend};
 use plotters::style::{FontStyle, register_font};
+use std::fs::OpenOptions;
+use std::io;
 use std::path::{Path, PathBuf};
 use tocsin_topology::Topology;
 
@@ -25,6 +27,25 @@ trait Picture {
     fn size(&self) -> (u32, u32);
     /// Paints.
     fn paint(&self, canvas: &dyn Canvas) -> Result<(), Failure>;
+}
+
+/// Makes the directory of `--plot` if need be, and sees that files can be made there: before hours are measured for their sake.
+pub(crate) fn prepare(dir: Option<&Path>) -> Result<(), Error> {
+    let Some(dir) = dir else { return Ok(()) };
+    let wrong = |what: &str, why: io::Error| {
+        let dir = dir.display();
+        Error::Usage(format!("--plot {dir}: {what} ({why}): name a directory that you may write to"))
+    };
+    std::fs::create_dir_all(dir).map_err(|why| wrong("no directory, and none can be made", why))?;
+    try_to_make_a_file(dir).map_err(|why| wrong("no file can be made there", why))
+}
+
+/// Makes a file in a directory and removes it: what counts is what the kernel lets one do, whatever the modes say, as to root, and where all is
+/// read-only.
+pub(crate) fn try_to_make_a_file(dir: &Path) -> io::Result<()> {
+    let probe = dir.join(format!(".tocsin-{}", std::process::id()));
+    drop(OpenOptions::new().write(true).create_new(true).open(&probe)?);
+    std::fs::remove_file(&probe)
 }
 
 /// Writes `picture` as `dir/file.svg` and `dir/file.png`; gives the paths.

@@ -109,10 +109,14 @@ impl Sink {
     }
 }
 
-/// Writes to standard output; a reader that went away ends the process as a broken pipe does.
+/// Writes to standard output; a reader that went away ends the process as a broken pipe does, quietly, and what else is wrong with it does so
+/// with a word.
 pub fn print(text: &str) {
     let mut out = io::stdout().lock();
-    if out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_err() {
+    if let Err(why) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        if why.kind() != io::ErrorKind::BrokenPipe {
+            eprintln!("tocsin: writing to standard output: {why}");
+        }
         std::process::exit(1);
     }
 }

@@ -5,6 +5,8 @@ mod lines;
 
 use lines::{has, rows, tocsin};
 use serde_json::Value;
+use std::io::{Seek, SeekFrom};
+use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 #[test]
@@ -43,6 +45,16 @@ fn usage_is_2_and_failure_is_1() {
         ("bench pingpong --bind none --backend thread --progress bind,numa", 2, "scatter_numa"),
         ("run -n 2 --lmt knem -- true", 2, "auto, direct, cma, vmsplice, double"),
         ("run -n 2 --trace /no/such/directory/trace -- true", 2, "--trace"),
+        ("run -n 2 --trace /proc/trace -- true", 2, "--trace /proc/trace: no file can be made there"),
+        ("run -n 2 --plot /dev/null/plots -- true", 2, "--plot /dev/null/plots: no directory"),
+        ("bench overlap --plot /dev/null/plots --rounds 1", 2, "--plot /dev/null/plots: no directory"),
+        (
+            "bench coll --op ibarrier --plot /dev/null/plots --rounds 1",
+            2,
+            "--plot /dev/null/plots: no directory",
+        ),
+        ("bench pingpong --plot /proc --rounds 1 --sizes 8", 2, "--plot /proc: no file can be made there"),
+        ("bench latency --plot /dev/null/plots --rounds 2", 2, "--plot /dev/null/plots: no directory"),
         ("run -n 2 --trace-format svg -- true", 2, "chrome, paje"),
         ("run -n 2 --plot plots --trace trace.paje -- true", 2, "--plot reads"),
         ("run -n 2 --bind none --backend thread --reserve 1 -- true", 2, "bind them by scatter"),
@@ -85,7 +97,10 @@ fn usage_is_2_and_failure_is_1() {
         ("tune --op ibcast --ranks 1,2", 2, "1 rank has nobody"),
         ("tune --op ialltoall --ranks 64 --sizes 1M", 2, "blocks of up to 8M"),
         ("tune --ranks 2..1024", 2, "name fewer"),
-        ("run -n 1 -- /nonexistent/program", 1, "/nonexistent/program"),
+        ("run -n 1 -- /nonexistent/program", 1, "`/nonexistent/program`: there is no such file"),
+        ("run -n 1 -- no-such-program-anywhere", 1, "PATH has no program of that name"),
+        ("run -n 1 -- /proc/version", 1, "check their permissions (chmod +x)"),
+        ("run -n 1 -- /tmp", 1, "it is a directory"),
     ] {
         let out = tocsin(line);
         let stderr = String::from_utf8_lossy(&out.stderr);
@@ -114,6 +129,99 @@ fn run_ends_with_the_first_failing_ranks_status() {
         let stderr = String::from_utf8_lossy(&out.stderr);
         assert_eq!(out.status.code(), Some(status), "{script}: {stderr}");
         assert!(stderr.contains(says) && stderr.is_empty() == says.is_empty(), "{script}: {stderr}");
+    }
+}
+
+/// Rank 0 of the test below leaves without finalizing; rank 1 waits for it, and fails, or finalizes.
+#[test]
+#[ignore = "a rank that another test starts"]
+fn leaves_without_finalizing() {
+    let world = tocsin::World::from_env().unwrap();
+    let comm = world.comm();
+    comm.barrier().unwrap();
+    if comm.rank() == 0 {
+        std::process::exit(0);
+    }
+    let waited = comm.recv(&mut [0u8; 8], 0, 0);
+    eprintln!("{}", waited.unwrap_err());
+    if std::env::var_os("FORGIVES").is_none() {
+        std::process::exit(5);
+    }
+}
+
+#[test]
+fn run_tells_who_left_without_finalizing() {
+    let this = std::env::current_exe().unwrap();
+    let rank = |command: &mut Command| {
+        command.arg(&this).args(["--exact", "leaves_without_finalizing", "--ignored", "--nocapture"]);
+        let out = command.output().unwrap();
+        (out.status.code(), String::from_utf8(out.stderr).unwrap(), String::from_utf8(out.stdout).unwrap())
+    };
+    let run = || Command::new(env!("CARGO_BIN_EXE_tocsin"));
+    let left = "rank 0 ended with exit status 0 without finalizing";
+    let (status, stderr, _) = rank(run().args(["run", "-n", "2", "--"]));
+    assert_eq!(status, Some(5), "{stderr}");
+    assert!(stderr.contains("rank 0 of the world is dead (killed, panicked, or ended without"), "{stderr}");
+    let first = stderr.find(left).unwrap_or_else(|| panic!("{stderr}"));
+    assert!(stderr[first..].contains("rank 1 failed first: exit status 5"), "{stderr}");
+    // Nobody has failed; it is told all the same.
+    let (status, stderr, stdout) = rank(run().env("FORGIVES", "1").args(["run", "-n", "2", "--json", "--"]));
+    assert_eq!(status, Some(0), "{stderr}");
+    assert!(stderr.contains(left) && !stderr.contains("failed first"), "{stderr}");
+    let row: Value = serde_json::from_str(stdout.trim()).unwrap();
+    assert_eq!(row["unfinalized_ranks"], serde_json::json!([0]));
+}
+
+/// A rank of the test below.
+#[test]
+#[ignore = "a rank that another test starts"]
+fn joins_again() {
+    let world = tocsin::World::from_env().unwrap();
+    let lives = tocsin::World::from_env().unwrap_err();
+    world.comm().barrier().unwrap();
+    world.finalize().unwrap();
+    let left = tocsin::World::from_env().unwrap_err();
+    eprintln!("{lives}\n{left}");
+}
+
+#[test]
+fn a_process_joins_its_launchers_world_once() {
+    let this = std::env::current_exe().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tocsin"));
+    command.args(["run", "-n", "2", "--"]).arg(this);
+    let out = command.args(["--exact", "joins_again", "--ignored", "--nocapture"]).output().unwrap();
+    let stderr = String::from_utf8(out.stderr).unwrap();
+    assert!(out.status.success(), "{stderr}");
+    assert_eq!(stderr.matches("this process has joined its launcher's world before").count(), 4, "{stderr}");
+    assert!(!stderr.contains("start the program with"), "{stderr}");
+}
+
+/// Standard output is a file that is as long as files may be.
+#[test]
+fn output_that_cannot_be_written_is_told() {
+    const LONGEST: u64 = 1 << 40;
+    let path = std::env::temp_dir().join(format!("tocsin-full-{}", std::process::id()));
+    let mut full = std::fs::File::create(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    full.seek(SeekFrom::Start(LONGEST)).unwrap();
+    for (line, status) in [("info --json", 1), ("run -n 2 --tag-output -- echo hello", 0)] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tocsin"));
+        command.args(line.split_whitespace()).stdout(full.try_clone().unwrap());
+        // SAFETY: both calls are async-signal-safe; the limit is a live local.
+        unsafe {
+            command.pre_exec(|| {
+                let limit = libc::rlimit { rlim_cur: LONGEST, rlim_max: LONGEST };
+                libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+                match libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) {
+                    0 => Ok(()),
+                    _ => Err(std::io::Error::last_os_error()),
+                }
+            })
+        };
+        let out = command.output().unwrap();
+        let stderr = String::from_utf8(out.stderr).unwrap();
+        assert_eq!(out.status.code(), Some(status), "{line}: {stderr}");
+        assert!(stderr.contains("File too large"), "{line}: {stderr}");
     }
 }
 

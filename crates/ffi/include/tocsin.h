@@ -231,7 +231,7 @@ typedef struct {
   int tag;
   // TOCSIN_OK, or why the operation failed.
   int error;
-  // Bytes received, or sent.
+  // Bytes received, or sent; those of the whole message where TOCSIN_ERROR_TRUNCATED says that it was longer than the buffer.
   size_t bytes;
 } tocsin_status;
 
@@ -287,7 +287,8 @@ int tocsin_world_size(const tocsin_world *world, int *size);
 // The communicator of all ranks of the world; to be freed by tocsin_comm_free.
 int tocsin_world_comm(const tocsin_world *world, tocsin_comm **comm);
 
-// Sends what is pending, leaves the world and sets the handle to NULL. Communicators may be freed later.
+// Sends what is pending, leaves the world and sets the handle to NULL. Communicators may be freed later. A process that ends
+// without it is dead to the others, whatever its exit status.
 int tocsin_finalize(tocsin_world **world);
 
 // Writes the statistics of this rank. `bytes` is sizeof(tocsin_statistics) as the program was compiled: a later

@@ -128,7 +128,8 @@ pub extern "C" fn tocsin_world_comm(world: Option<&World>, comm: Option<&mut *mu
     })
 }
 
-/// Sends what is pending, leaves the world and sets the handle to NULL. Communicators may be freed later.
+/// Sends what is pending, leaves the world and sets the handle to NULL. Communicators may be freed later. A process that ends
+/// without it is dead to the others, whatever its exit status.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_finalize(world: Option<&mut *mut World>) -> c_int {
     guarded("tocsin_finalize", || {

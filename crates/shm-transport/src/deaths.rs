@@ -28,6 +28,8 @@ pub struct Death {
     pub status: ExitStatus,
     /// Whether the rank had left the world in good order before.
     pub finalized: bool,
+    /// Whether it was in the world, and had not said that it leaves.
+    pub inside: bool,
 }
 
 /// Watches the processes of the ranks, marks deaths in the segment and wakes the survivors.
@@ -105,9 +107,10 @@ impl Watcher {
             let watched = &mut self.watched[i];
             let Some(status) = exit_status(&watched.pidfd, libc::WNOWAIT)? else { continue };
             watched.ended = true;
+            let inside = self.segment.life(watched.rank) == crate::Life::Alive;
             died |= self.segment.mark_dead(watched.rank);
             let finalized = self.segment.life(watched.rank) == crate::Life::Finalized;
-            deaths.push(Death { rank: watched.rank, status, finalized });
+            deaths.push(Death { rank: watched.rank, status, finalized, inside });
         }
         if died {
             self.segment.wake_all();

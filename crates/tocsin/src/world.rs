@@ -6,7 +6,8 @@ use crate::comm::Comm;
 use crate::{BackendKind, Config, Error, Snapshot};
 
 /// Membership of a world. It makes the thread that created it interruptible, and is bound to it; communicators are
-/// not. Dropping it finalizes; dropping it while unwinding leaves this rank dead to the others.
+/// not. Dropping it finalizes; dropping it while unwinding leaves this rank dead to the others, and so does a process that ends without dropping
+/// it, by [`std::process::exit`].
 #[derive(Debug)]
 pub struct World {
     raw: tocsin_world::World,

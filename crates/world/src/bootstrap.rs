@@ -82,7 +82,7 @@ pub trait Bootstrap {
     /// Finds the place. Called once.
     ///
     /// # Errors
-    /// [`Error::Bootstrap`], [`Error::Version`], or a refusal by the system.
+    /// [`Error::Bootstrap`], [`Error::JoinedBefore`], [`Error::Version`], or a refusal by the system.
     fn place(self) -> Result<Place, Error>;
 }
 
@@ -123,6 +123,9 @@ pub struct LauncherSocket {
 /// The socket is read once; a second world of the same process finds it used.
 static JOINED: AtomicBool = AtomicBool::new(false);
 
+const JOINED_BEFORE: &str = "this process has joined its launcher's world before, and may do so once, also when it has left: join at its \
+                             beginning, keep that World until the end, and use its communicators (or `dup` of one) wherever one is needed";
+
 impl LauncherSocket {
     /// The socket that the environment names; `None` when there is no launcher.
     ///
@@ -141,7 +144,7 @@ impl LauncherSocket {
 impl Bootstrap for LauncherSocket {
     fn place(self) -> Result<Place, Error> {
         if JOINED.swap(true, Ordering::AcqRel) {
-            return Err(broken("this process has already joined its world, and a rank joins once".into()));
+            return Err(Error::JoinedBefore { what: JOINED_BEFORE });
         }
         let fd = self.fd;
         // SAFETY: - no pointers; a wrong number is an error of the call.
@@ -156,7 +159,17 @@ impl Bootstrap for LauncherSocket {
         let lifeline = stream.try_clone().map_err(|e| Error::os("keeping the launcher's socket", e))?;
         let socket = RendezvousSocket::new(stream, PATIENCE).map_err(wrong)?;
         let hello = Hello::parse(&socket.receive().map_err(wrong)?.body)?;
-        let segment = recv_segment(&socket, hello.ranks).map_err(wrong)?;
+        let segment = recv_segment(&socket, hello.ranks).map_err(|e| match e {
+            tocsin_shm_transport::Error::Version { found, expected } => Error::Version {
+                launcher: format!("{VERSION} with segments of version {found}"),
+                program: format!("{VERSION} with those of version {expected}"),
+            },
+            tocsin_shm_transport::Error::Layout { found, expected } => Error::Version {
+                launcher: format!("{VERSION} with segments laid out as {found:#x}"),
+                program: format!("{VERSION} with those laid out as {expected:#x}"),
+            },
+            other => wrong(other),
+        })?;
         if hello.rank >= hello.ranks {
             return Err(broken(format!("the launcher said rank {} of {}", hello.rank, hello.ranks)));
         }

@@ -118,7 +118,7 @@ pub enum Error {
     },
     /// A rank that the operation needs died (killed, panicked, or exited without finalizing).
     #[error(
-        "{operation}: rank {rank} of the world is dead: nothing more will come from it; revoke the communicator and go on without it, or finish"
+        "{operation}: rank {rank} of the world is dead (killed, panicked, or ended without finalizing): nothing more will come from it; revoke the communicator and go on without it, or finish"
     )]
     PeerDead {
         /// The call.
@@ -211,6 +211,12 @@ pub enum Error {
         /// What failed.
         what: String,
     },
+    /// A world is joined again where that cannot be.
+    #[error("cannot join a world again: {what}")]
+    JoinedBefore {
+        /// What was joined before, and what to do.
+        what: &'static str,
+    },
     /// Launcher and program are of different versions.
     #[error(
         "cannot join the world: the launcher is tocsin {launcher}, this program was built with {program}: build both from one version"
@@ -244,11 +250,11 @@ pub enum Error {
         limit: u64,
     },
     /// The program to launch could not be started.
-    #[error("cannot start `{program}`: {reason}: check the path and its permissions")]
+    #[error("cannot start `{program}`: {reason}")]
     Start {
         /// The program.
         program: String,
-        /// The system's reason.
+        /// The system's reason, and what to do.
         reason: String,
     },
     /// One rank thread panicked.

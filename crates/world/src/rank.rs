@@ -210,7 +210,13 @@ fn leave_to_the_parent(bound: Bound) {
     std::mem::forget(bound);
 }
 
+const RANK_BEFORE: &str = "this thread is a rank of another world, and is interrupted for that: use that world's communicators, finalize it \
+                           first, or join on another thread";
+
 fn doorbell_error(backend: BackendKind, error: &tocsin_doorbell::Error) -> Error {
+    if matches!(error, tocsin_doorbell::Error::Threads(_)) && tocsin_doorbell::signal_here().is_some() {
+        return Error::JoinedBefore { what: RANK_BEFORE };
+    }
     Error::BackendUnusable { backend: backend.to_string(), reason: error.to_string() }
 }
 

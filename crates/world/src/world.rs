@@ -46,7 +46,8 @@ impl World {
     /// Joins the world that `bootstrap` finds.
     ///
     /// # Errors
-    /// [`Error::Bootstrap`], [`Error::Version`], [`Error::BackendUnusable`], refusals of the system.
+    /// [`Error::Bootstrap`], [`Error::JoinedBefore`] (a process joins its launcher's world once, and a thread that is interrupted is a rank
+    /// of one world at a time), [`Error::Version`], [`Error::BackendUnusable`], refusals of the system.
     pub fn join(bootstrap: impl Bootstrap, config: &Config) -> Result<World, Error> {
         // Before the place is taken: a wrong backend must not cost the world a rank.
         config.usable_backend()?;
@@ -135,6 +136,26 @@ mod tests {
         // SAFETY: - the status is a local, the child our own.
         unsafe { libc::waitpid(child, &raw mut status, 0) };
         status == 0
+    }
+
+    #[test]
+    fn a_thread_that_is_interrupted_is_a_rank_of_one_world_at_a_time() {
+        for backend in ["signal", "poll"] {
+            let mut config = Config::default();
+            config.set("TOCSIN_BACKEND", backend).unwrap();
+            let join = || World::join(Singleton::default(), &config);
+            let world = join().unwrap();
+            let second = join();
+            assert_eq!(second.is_err(), backend == "signal");
+            if let Err(error) = second {
+                assert!(matches!(error, Error::JoinedBefore { .. }), "{error}");
+                assert!(error.to_string().contains("this thread is a rank of another world"), "{error}");
+            }
+            // The first one is as it was.
+            world.comm().ibarrier_raw(None).unwrap().wait().unwrap();
+            world.finalize().unwrap();
+            join().unwrap().finalize().unwrap();
+        }
     }
 
     #[test]

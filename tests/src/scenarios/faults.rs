@@ -131,6 +131,47 @@ pub fn blocked_until_death(comm: &Comm, arguments: &Arguments) {
     }
 }
 
+/// Rank 0 ends its process with status 0 and without finalizing, as the others wait for it by `way`: each hears that it is dead.
+pub fn left_by_exit(comm: &Comm, arguments: &Arguments) {
+    const LARGE: usize = 4 << 20;
+    let way = arguments.text("way");
+    // All have joined.
+    let met = comm.ibarrier_raw(None).and_then(|mut request| request.wait());
+    assert!(met.is_ok(), "{met:?}");
+    if comm.rank() == 0 {
+        std::process::exit(0);
+    }
+    let mut memory = vec![0_u8; LARGE];
+    let receive = |memory: &mut [u8], from| {
+        // SAFETY: the buffer lives during the call.
+        unsafe { comm.recv_raw(MutBuf::contiguous(memory.as_mut_ptr(), 8), from, Some(3)) }.map(drop)
+    };
+    let ended = match way {
+        "receive" => receive(&mut memory, Some(0)),
+        "any" => receive(&mut memory, None),
+        // SAFETY: the buffer lives during the call.
+        "send" => unsafe {
+            comm.send_raw(ConstBuf::contiguous(memory.as_ptr(), LARGE), 0, 3, Mode::Standard).map(drop)
+        },
+        "probe" => loop {
+            if let Err(error) = comm.iprobe(Some(0), Some(3)) {
+                break Err(error);
+            }
+        },
+        "collective" => comm.ibarrier_raw(Some("dissemination")).and_then(|mut r| r.wait()).map(drop),
+        "board" => comm.ibarrier_raw(Some("shm")).and_then(|mut r| r.wait()).map(drop),
+        "new" => comm.dup().map(drop),
+        _ => panic!("way={way}: receive, any, send, probe, collective, board, new"),
+    };
+    match ended {
+        Err(Error::PeerDead { rank: 0, .. }) => println!("saw {}", comm.rank()),
+        other => {
+            eprintln!("rank {}, {way}: expected the death of rank 0, got: {other:?}", comm.rank());
+            std::process::exit(9);
+        }
+    }
+}
+
 /// Computes without a library call until it is killed, or for `seconds`.
 pub fn spin(comm: &Comm, arguments: &Arguments) {
     if comm.rank() == 0 {

@@ -35,6 +35,7 @@ const TRACED_ROUNDS: u64 = 5;
 pub(super) const EQUIVALENT_MS: f64 = 8.0;
 
 pub(crate) fn run(args: &Coll) -> Result<(), Error> {
+    plot::prepare(args.common.plot.as_deref())?;
     let only = |op| args.op.iter().all(|asked| *asked == op);
     ignored(
         "coll",

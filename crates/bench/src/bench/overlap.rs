@@ -22,6 +22,7 @@ const PILOT_ROUNDS: u64 = 15;
 
 pub(crate) fn run(args: &Overlap) -> Result<(), Error> {
     let ranks = two_ranks(&args.common, "overlap")?;
+    plot::prepare(args.common.plot.as_deref())?;
     let plans = Plan::all(&args.common, ranks, &[Backend::Auto])?;
     let sizes = sizes(&args.common, &[64 << 10, 256 << 10, 1 << 20]);
     let rounds = args.common.rounds.unwrap_or(ROUNDS);

@@ -26,6 +26,7 @@ const BATCHES: u64 = 40;
 const UNIT: f64 = 100.0;
 
 pub(crate) fn run(args: &Pingpong) -> Result<(), Error> {
+    plot::prepare(args.common.plot.as_deref())?;
     let mut sink = Sink::new(args.common.json);
     let mut series = Vec::new();
     for ranks in from_two_ranks(&args.common, "pingpong", 2)? {

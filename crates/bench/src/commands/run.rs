@@ -2,12 +2,13 @@
 
 use crate::cli::Run;
 use crate::commands::default_bind;
-use crate::error::{Error, doing};
+use crate::error::Error;
 use crate::fleet::kind;
 use crate::plot;
 use crate::row::{Row, Sink};
 use crate::steps::{Pick, Steps};
 use crate::values;
+use std::path::Path;
 use tocsin_topology::Policy;
 use tocsin_world::launcher::{Launch, OnFailure};
 use tocsin_world::{BackendKind, Config, TraceFormat};
@@ -29,6 +30,12 @@ pub(crate) fn run(args: &Run) -> Result<u8, Error> {
     };
     let stdout = args.json.then(OwnStdout::take).transpose()?;
     let report = launch.run().map_err(Error::failed)?;
+    for rank in &report.unfinalized {
+        eprintln!(
+            "tocsin: rank {rank} ended with exit status 0 without finalizing the world, so that the others took it for dead: have it drop \
+             its World, or call World::finalize or tocsin_finalize, before it exits"
+        );
+    }
     if let Some(rank) = report.failed {
         eprintln!("tocsin: rank {rank} failed first: {}", describe(report.status));
     }
@@ -38,7 +45,8 @@ pub(crate) fn run(args: &Run) -> Result<u8, Error> {
         let row = Row::new("run")
             .set("ranks", ranks)
             .set("status", report.status)
-            .set("failed_rank", report.failed);
+            .set("failed_rank", report.failed)
+            .set("unfinalized_ranks", report.unfinalized);
         Sink::new(true).row(&row.set("rank_status", report.ranks));
     }
     // What a failed run leaves is no whole trace.
@@ -102,11 +110,20 @@ fn trace_and_plot(args: &Run, config: &mut Config) -> Result<(), Error> {
         Some(values::TraceFormat::Paje) => TraceFormat::Paje,
         None => config.trace_format,
     };
+    plot::prepare(args.plot.as_deref())?;
     if let Some(dir) = &args.plot
         && config.trace.is_none()
     {
-        std::fs::create_dir_all(dir).map_err(doing(format!("making the directory {}", dir.display())))?;
         config.trace = Some(dir.join("trace.json"));
+    }
+    if let Some(trace) = &config.trace {
+        let dir = trace.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        plot::try_to_make_a_file(dir).map_err(|why| {
+            let trace = trace.display();
+            Error::Usage(format!(
+                "--trace {trace}: no file can be made there ({why}): name one where you may write (or set TOCSIN_TRACE so)"
+            ))
+        })?;
     }
     match &config.trace {
         Some(path) if args.plot.is_some() && config.trace_format.is_paje(path) => Err(Error::Usage(

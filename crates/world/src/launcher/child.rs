@@ -1,8 +1,10 @@
 //! One rank's process: what is set up before and after the fork.
 
+use std::io::{self, ErrorKind};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -94,10 +96,31 @@ pub(super) fn start(
             Ok(())
         });
     }
-    let child = command
-        .spawn()
-        .map_err(|e| Error::Start { program: launch.program.display().to_string(), reason: e.to_string() })?;
+    let child = command.spawn().map_err(|e| Error::Start {
+        program: launch.program.display().to_string(),
+        reason: why_not(&launch.program, &e),
+    })?;
     Ok((child, lifeline))
+}
+
+/// Why a program could not be started, and what to do.
+fn why_not(program: &Path, error: &io::Error) -> String {
+    let by_name = !program.as_os_str().as_encoded_bytes().contains(&b'/');
+    let what = match error.kind() {
+        ErrorKind::NotFound if by_name && program.is_file() => {
+            "PATH has no program of that name: write ./ before it if the one in this directory is meant"
+        }
+        ErrorKind::NotFound if by_name => "PATH has no program of that name",
+        ErrorKind::NotFound if program.exists() => "what its first line names to run it by is not there",
+        ErrorKind::NotFound => "there is no such file: check the path",
+        ErrorKind::PermissionDenied if program.is_dir() => "it is a directory: name a program in it",
+        ErrorKind::PermissionDenied => {
+            "it, or a directory on the way to it, may not be executed: check their permissions (chmod +x)"
+        }
+        ErrorKind::ArgumentListTooLong => "arguments and environment are too long together: pass less",
+        _ => "check the path, its permissions, and the limits of the job (ulimit -a)",
+    };
+    format!("{what} ({error})")
 }
 
 /// An affinity mask of one processor. As long as it has to be: a `cpu_set_t` has room for 1024.

@@ -1,6 +1,6 @@
 //! Output of ranks with their number before each line.
 
-use std::io::{PipeReader, PipeWriter, Read, Write};
+use std::io::{ErrorKind, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -125,7 +125,18 @@ impl<W: Write> Tagged<W> {
     /// One write per line: lines of ranks do not mix.
     fn put(&mut self) {
         if !self.closed {
-            self.closed = self.to.write_all(&self.line).and_then(|()| self.to.flush()).is_err();
+            let written = self.to.write_all(&self.line).and_then(|()| self.to.flush());
+            self.closed = written.is_err();
+            // Who has closed a pipe wants no more of it; what else is lost is lost against somebody's will.
+            if let Err(why) = written.as_ref()
+                && why.kind() != ErrorKind::BrokenPipe
+            {
+                let _unheard = writeln!(
+                    std::io::stderr(),
+                    "tocsin: {}what it prints is lost from here on: {why}",
+                    self.prefix
+                );
+            }
         }
         self.line.clear();
     }

@@ -94,7 +94,12 @@ impl<'a> World<'a> {
             lifelines: Vec::new(),
             outputs: outputs.transpose().map_err(|e| Error::os("a pipe for the ranks' output", e))?,
             killed: false,
-            report: Report { status: 0, failed: None, ranks: vec![0; launch.ranks as usize] },
+            report: Report {
+                status: 0,
+                failed: None,
+                ranks: vec![0; launch.ranks as usize],
+                unfinalized: Vec::new(),
+            },
             ended: vec![false; launch.ranks as usize],
             culprit: None,
             limited: false,
@@ -163,6 +168,10 @@ impl<'a> World<'a> {
                 }
                 if let Some(place) = self.report.ranks.get_mut(death.rank as usize) {
                     *place = status;
+                }
+                // After an abort nobody finalizes.
+                if death.inside && status == 0 && self.segment.aborted().is_none() {
+                    self.report.unfinalized.push(death.rank);
                 }
                 self.judge(death.rank, status);
             }
