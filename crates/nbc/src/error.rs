@@ -48,7 +48,7 @@ pub enum Error {
         others: String,
     },
     /// Sizes whose product does not fit the address space.
-    #[error("a buffer of {count} elements of {size} bytes does not fit the address space")]
+    #[error("a buffer of {count} elements of {size} bytes does not fit the address space: check the count")]
     TooLarge {
         /// Elements.
         count: usize,
@@ -72,7 +72,9 @@ pub enum Error {
     #[error("schedule refused: {0}; this is an error in the algorithm that built it, please report it")]
     BadSchedule(&'static str),
     /// No memory for the schedule.
-    #[error("no memory for a schedule ({bytes} bytes of temporaries)")]
+    #[error(
+        "no memory for a schedule ({bytes} bytes of temporaries): complete some collectives first, or raise the job's memory limit"
+    )]
     OutOfMemory {
         /// Bytes of temporaries asked for.
         bytes: usize,

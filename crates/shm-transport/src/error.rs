@@ -27,7 +27,7 @@ pub enum Error {
     },
     /// A heap that no process could map.
     #[error(
-        "a heap of {arena} bytes for each of {ranks} ranks is not possible: all of it may have at most {} bytes",
+        "a heap of {arena} bytes for each of {ranks} ranks is not possible: all of it may have at most {} bytes: set TOCSIN_HEAP to less",
         crate::MAX_HEAP
     )]
     HeapTooLarge {
