@@ -40,6 +40,8 @@ fn contention() {
 fn latency() {
     let rows = rows("bench latency --json --rounds 300");
     if rows.is_empty() {
+        // No two processors that differ.
+        assert_eq!(std::thread::available_parallelism().unwrap().get(), 1);
         return;
     }
     let mechanisms = ["signal", "futex", "eventfd", "cacheline"];
@@ -54,10 +56,11 @@ fn latency() {
 
 #[test]
 fn pingpong() {
-    for row in rows(
-        "bench pingpong --json --rounds 2 --warmup 0 --sizes 0,8,100K --kind process,thread --backend signal,poll",
-    ) {
-        has(&row, "bench backend kind ranks lmt size_bytes rounds half_rtt_us_min half_rtt_us_p50");
+    let line = "bench pingpong --json --rounds 2 --warmup 0 --sizes 0,8,100K --kind process,thread --backend signal,poll";
+    let rows = rows(line);
+    assert_eq!(rows.len(), 3 * 2 * 2);
+    for row in &rows {
+        has(row, "bench backend kind ranks lmt size_bytes rounds half_rtt_us_min half_rtt_us_p50");
     }
 }
 
@@ -80,6 +83,7 @@ fn pingpong_counts_events_or_says_why_not() {
         }
     }
     let rows = rows("bench pingpong --json --rounds 2 --warmup 0 --sizes 8");
+    assert_eq!(rows.len(), 1);
     assert!(rows.iter().all(|row| row.get("event").is_none() && row.get("not_counted").is_none()));
 }
 
@@ -150,7 +154,9 @@ fn outstanding() {
 #[test]
 fn pairs() {
     let line = "bench pairs --json --rounds 1 --warmup 0 --backend signal,poll";
-    for row in rows(&format!("{line} --ranks 12 --kind process,thread")) {
+    let all = rows(&format!("{line} --ranks 12 --kind process,thread"));
+    assert_eq!(all.len(), 2 * 2);
+    for row in all {
         has(
             &row,
             "bench backend kind ranks lmt size_bytes rounds setup_ms rank_bytes_shared rank_bytes_private",
@@ -239,8 +245,10 @@ fn collectives_alone_and_prepared_ones() {
 #[test]
 fn late_rank() {
     let line = "bench coll --json --op ibcast --algorithm binomial --ranks 4 --sizes 1K --late-rank 2";
-    for row in rows(&format!("{line} --late-us 3000 --rounds 2 --backend signal,poll")) {
-        has(&row, "op algorithm mode others_done_us verified");
+    let rows = rows(&format!("{line} --late-us 3000 --rounds 2 --backend signal,poll"));
+    assert_eq!(rows.len(), 2);
+    for row in &rows {
+        has(row, "op algorithm mode others_done_us verified");
         assert_eq!(row["mode"], "late");
     }
 }

@@ -109,8 +109,9 @@ fn late_rank(uintr: bool) -> Result<(), String> {
             return Err(format!("{op}: not verified"));
         }
         let done = |backend| number(find(&rows, &[("backend", backend)])?, "others_done_us");
+        let (ours, polled) = (done(best)?, done("poll")?);
         if uintr {
-            at_most(&format!("{op}, the others done"), done("uintr")?, OF_POLL, done("poll")?)?;
+            at_most(&format!("{op}, the others done"), ours, OF_POLL, polled)?;
         }
     }
     Ok(())
