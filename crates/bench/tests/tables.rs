@@ -107,10 +107,10 @@ fn a_table_says_which_algorithm_is_taken() {
     // Nearest to two; too far away; another kind.
     assert_eq!(of(&format!("{reduction} --ranks 3")), ["reduce-bcast", "shm", "ring"]);
     let shares_cores = std::thread::available_parallelism().unwrap().get() < 4;
-    let own = if shares_cores { "reduce-bcast" } else { "rabenseifner" };
+    let own = if shares_cores { "shm" } else { "rabenseifner" };
     assert_eq!(of(&format!("{reduction} --ranks 4")), ["shm", "shm", own]);
     assert_eq!(of(&format!("{reduction} --ranks 2 --kind thread")), ["shm", "shm", "recursive-doubling"]);
-    // More than a board takes.
+    // More than stands in a board's slots.
     assert_eq!(of("--op ibcast --sizes 8,64K --ranks 2 --kind thread"), ["shm", "binomial"]);
     let told =
         Command::new(env!("CARGO_BIN_EXE_tocsin")).arg("info").env("TOCSIN_TUNE", &file).output().unwrap();

@@ -2,7 +2,7 @@
 //!
 //! A [`Call`] stands in a [`Schedule`](crate::Schedule) in the place of steps. What it posts, whose parts it needs and
 //! what it makes of them is said here; the executor posts it, waits for the parts and rings who waits
-//! (`executor/board.rs`), the protocol is [`tocsin_transport::board`]'s.
+//! (`executor/board.rs`), the protocol is [`tocsin_transport::board`]'s. What is too much for slots goes by long parts (`board/long.rs`).
 //!
 //! # Ranks that disagree
 //! Each part says what it is about: operation, root, size, and which of the communicator's collectives it is. Who finds a part that is about something else ends with
@@ -17,20 +17,28 @@
 //! messages, since others who did that by messages would wait for what it refuses on the board; those hear from which one on it does,
 //! and end with the same error. What all have begun by messages before goes on.
 
+mod long;
+
 use crate::builder::ScheduleBuilder;
 use crate::kernels::{Operator, Panicked};
 use crate::table::{Algorithm, Arguments, Operation, misplaced};
 use crate::{Error, Group, table};
+pub(crate) use long::Made;
 pub use tocsin_transport::board::MEMBERS;
-use tocsin_transport::board::{Board, Part, ROOM};
+use tocsin_transport::board::{Board, LONG, Part, ROOM};
 
-/// Most bytes that a rank reads for one collective: half of what a handler may copy in one entry, so that it is done in
-/// one piece.
+/// Most bytes that a rank reads for one collective in one piece: half of what a handler may copy in one entry. What is more goes by long parts.
 pub const MOST: usize = 32 << 10;
 
-/// Whether what the ranks contribute fits into their parts, and can be read in one piece. The same on all ranks, because
-/// it looks at nothing but what all ranks know.
+/// Whether a collective can be done on a board. The same on all ranks, because it looks at nothing but what all ranks know.
+#[inline]
 pub fn fits(arguments: &Arguments, ranks: usize) -> bool {
+    is_short(arguments, ranks) || long::fits(arguments, ranks)
+}
+
+/// Whether what the ranks contribute fits into their slots, and can be read in one piece. The same on all ranks.
+#[inline]
+pub fn is_short(arguments: &Arguments, ranks: usize) -> bool {
     let bytes = arguments.size_bytes();
     let (part, all) = match arguments.operation() {
         Operation::Ibarrier => (0, 0),
@@ -65,6 +73,8 @@ pub struct Call {
     /// Where it comes from: see [`trace`](crate::trace).
     pub(crate) algorithm: u16,
     pub(crate) then: Use,
+    /// The parts are long: whether they are this or [short](is_short) is the same on all ranks.
+    pub(crate) long: bool,
     /// This rank's part, and its bytes.
     pub(crate) from: *const u8,
     pub(crate) bytes: usize,
@@ -80,11 +90,13 @@ pub(crate) fn number_of(about: u64) -> u32 {
     (about >> NUMBER) as u32
 }
 
-/// Where that stands, and the root: above the size.
-const NUMBER: u32 = 24;
-const ROOT: u32 = 16;
+/// Where that stands, and the root: above the size. And the operation above it.
+const OPERATION: u32 = NUMBER + 32;
+const NUMBER: u32 = 27;
+const ROOT: u32 = 21;
 const SIZE: u64 = (1 << ROOT) - 1;
-const _: () = assert!(ROOM < 1 << ROOT && MEMBERS <= 1 << (NUMBER - ROOT));
+const _: () = assert!(LONG < 1 << ROOT && MEMBERS <= 1 << (NUMBER - ROOT));
+const _: () = assert!(Operation::ALL.len() <= 1 << (u64::BITS - OPERATION));
 
 // SAFETY: - the raw pointers go to the user's buffers, which whoever posts promises to keep alive and untouched whichever
 //           thread of the rank does the rest.
@@ -114,7 +126,8 @@ pub(crate) fn call(
     if arguments.size_bytes() == 0 && arguments.operation() != Operation::Ibarrier {
         return Ok(None);
     }
-    Ok(Some(Call { board, ..call(arguments, group)? }))
+    let long = !is_short(arguments, group.size() as usize);
+    Ok(Some(Call { board, long, ..call(arguments, group)? }))
 }
 
 /// What a look at the parts has found.
@@ -135,10 +148,10 @@ impl Call {
             Use::Bcast { root } | Use::Reduce { root: Some(root), .. } => root,
             _ => 0,
         };
-        let about = (operation as u64) << 56 | u64::from(root) << ROOT | size as u64 & SIZE;
+        let about = (operation as u64) << OPERATION | u64::from(root) << ROOT | size as u64 & SIZE;
         let (from, to) = (std::ptr::null(), std::ptr::null_mut());
         let algorithm = table::number_on_board(operation);
-        Call { board: 0, algorithm, then, from, bytes: 0, to, about }
+        Call { board: 0, algorithm, then, long: false, from, bytes: 0, to, about }
     }
 
     /// The same, as the collective of a sequence number.
@@ -184,7 +197,7 @@ impl Call {
         Look::Ready
     }
 
-    /// Bytes that [`make`](Self::make) copies and combines, at most [`MOST`].
+    /// Bytes that [`make`](Self::make) copies and combines, at most [`MOST`]; more where parts are long.
     pub(crate) fn work(&self, board: &Board) -> usize {
         let (me, members) = (board.me(), board.members());
         match self.then {
@@ -207,7 +220,7 @@ impl Call {
         (self.about & SIZE) as usize
     }
 
-    /// Makes the result of the parts, which are there.
+    /// Makes the result of short parts, which are there.
     ///
     /// # Safety
     /// The result's memory is writable, as long as the arguments say, and nobody else uses it. `scratch` is writable for

@@ -1,6 +1,7 @@
 //! What the executor needs from the layer below: requests that are reserved once and started from anywhere.
 
 use crate::Error;
+use std::ptr::NonNull;
 use tocsin_p2p::{Class, ConstBuf, Mode, MutBuf, P2p, RecvArgs, SendArgs};
 use tocsin_progress::completion::{Code, Outcome};
 use tocsin_progress::slots::Id;
@@ -80,6 +81,11 @@ pub trait Messages {
 
     /// Has a world rank rung, before the engine's token is released, for what stands on a board. Handler-safe.
     fn announce(&mut self, _rank: u32) {}
+
+    /// Allocates long memory of this rank's on a board, of whole pages; whether it is there. User threads only.
+    fn allocate_long(&mut self, _at: NonNull<u8>, _bytes: usize) -> bool {
+        true
+    }
 
     /// Whether a ring would interrupt it by signal. Handler-safe.
     fn would_signal(&self, _rank: u32) -> bool {
@@ -171,6 +177,10 @@ impl<T: Transport> Messages for P2p<T> {
 
     fn announce(&mut self, rank: u32) {
         self.transport_mut().announce(rank);
+    }
+
+    fn allocate_long(&mut self, at: NonNull<u8>, bytes: usize) -> bool {
+        self.transport_mut().allocate_long(at, bytes)
     }
 
     fn would_signal(&self, rank: u32) -> bool {

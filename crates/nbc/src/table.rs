@@ -6,7 +6,7 @@ use crate::builder::ScheduleBuilder;
 use crate::order::{Shape, Share};
 use crate::schedule::Schedule;
 use crate::{Choices, Error, Group, algorithms};
-use tocsin_transport::board::{MEMBERS, ROOM};
+use tocsin_transport::board::{LONG, MEMBERS};
 
 pub use crate::arguments::{Arguments, Block};
 pub use crate::operation::{Operation, UnknownOperation};
@@ -60,10 +60,10 @@ impl Restrictions {
     }
 }
 
-const TOO_MUCH: &str = "takes at most 64 ranks, 2048 bytes from each and 32768 in all";
+const TOO_MUCH: &str = "takes at most 64 ranks and 512 KiB from each, in allreduce 256 KiB, and 2 MiB in all";
 const NO_BOARD: &str = "needs memory that all ranks of the communicator share, which this one has not: worlds of 2 to 64 \
                         ranks have some for their first communicators";
-const _: () = assert!(MEMBERS == 64 && ROOM == 2048 && crate::board::MOST == 32 << 10);
+const _: () = assert!(MEMBERS == 64 && LONG == 512 << 10 && crate::board::MOST == 32 << 10);
 
 /// Translates a call into steps.
 pub type Compile = fn(&Arguments, &mut ScheduleBuilder) -> Result<(), Error>;
@@ -170,14 +170,22 @@ pub fn choose_for(arguments: &Arguments, group: &Group) -> &'static Algorithm {
         return measured;
     }
     let on_board = group.board().and_then(|_| on_board(arguments.operation()));
-    // What waits on a board for a user's operator holds up all that was started there after it.
     on_board
-        .filter(|_| !arguments.has_user_operator())
+        .filter(|_| is_quick_on_board(arguments, group))
         .filter(|a| a.restrictions.refusal(arguments, group.size()).is_none())
         .unwrap_or_else(|| match group.shares_cores() {
             true => choose_sharing(arguments, group.size()),
             false => choose(arguments, group.size()),
         })
+}
+
+/// Whether a board is mostly the quickest for what fits there: always if it fits into slots, else where ranks share cores, and what counts is how often
+/// a rank has to wait for another.
+#[inline]
+fn is_quick_on_board(arguments: &Arguments, group: &Group) -> bool {
+    let is_quick = crate::board::is_short(arguments, group.size() as usize) || group.shares_cores();
+    // What waits on a board for a user's operator holds up all that was started there after it.
+    is_quick && !arguments.has_user_operator()
 }
 
 /// What the group's choices say, with its number in the [trace](crate::trace), if that can serve the call.
@@ -237,7 +245,7 @@ pub fn call_on_board(
     let Some(chosen) = chosen.filter(|chosen| {
         let own = || match measured(arguments, group) {
             Some((_, measured)) => std::ptr::eq(measured, *chosen),
-            None => !arguments.has_user_operator(),
+            None => is_quick_on_board(arguments, group),
         };
         algorithm.map_or_else(own, |name| name == chosen.name)
             && chosen.restrictions.refusal(arguments, group.size()).is_none()

@@ -37,8 +37,21 @@ impl Segment {
     pub unsafe fn board(&self, index: u32, members: &[u32], me: u32, context: u32) -> Option<Board> {
         let area = |rank: &u32| NonNull::new(self.at(self.geometry().board_area(index, *rank)?).cast());
         let areas = members.iter().map(area).collect::<Option<Box<[_]>>>()?;
+        let long = |rank: &u32| NonNull::new(self.at(self.geometry().board_long(index, *rank)?).cast());
+        let memory = members.iter().map(long).collect::<Option<Box<[_]>>>()?;
         // SAFETY: the areas lie in the mapping, aligned, and are allocated; the rest is promised by the caller.
-        unsafe { Board::new(areas, me, context) }
+        let board = unsafe { Board::new(areas, me, context) }?;
+        // SAFETY: it lies in the mapping likewise, and a rank has its own allocated (`allocate_long`) before it fills it.
+        Some(unsafe { board.with_long(memory) })
+    }
+
+    /// Allocates a range of a rank's long memory of some board, on that rank's node. False: it is no such range, or there is no memory. User
+    /// threads only.
+    pub(crate) fn allocate_long(&self, rank: u32, at: NonNull<u8>, bytes: usize) -> bool {
+        // Below the mapping, the difference is no range of it.
+        let offset = at.as_ptr().addr().wrapping_sub(self.at(0).addr()) as u64;
+        let Some(part) = self.geometry().long_part(rank, offset, bytes as u64) else { return false };
+        self.allocate_and_map(rank, part).is_ok()
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::mem::{align_of, size_of};
 
-use tocsin_transport::board::{Area, MEMBERS};
+use tocsin_transport::board::{Area, LONG_MEMORY, MEMBERS};
 use tocsin_transport::transfer::RECORDS;
 use tocsin_transport::{Class, Publication, Record};
 
@@ -25,6 +25,8 @@ pub(crate) const PAGE: u64 = 4096;
 /// mapped.
 pub(crate) const HEAP_PAGE: u64 = 64 << 10;
 const AREA: u64 = size_of::<Area>() as u64;
+/// A rank's long memory of a board.
+const LONG: u64 = LONG_MEMORY as u64;
 /// Each rank's block begins in a page of its own, which lies on the rank's NUMA node. Not at the same place in every page, or all would
 /// compete for the same sets of a cache.
 const BLOCK_STEP: u64 = align_of::<RankBlock>() as u64;
@@ -53,6 +55,8 @@ pub struct Geometry {
     pair_bytes: u64,
     pools: u64,
     pool_bytes: u32,
+    /// Long memory of boards: board after board, rank after rank.
+    long: u64,
     /// Each rank's part of the heap; 0: there is none.
     arena: u64,
 }
@@ -115,6 +119,7 @@ impl Geometry {
             pair_bytes,
             pools,
             pool_bytes,
+            long: pools + u64::from(ranks) * u64::from(pool_bytes),
             arena: 0,
         }
     }
@@ -134,7 +139,8 @@ impl Geometry {
 
     /// Size of the segment in bytes, but for the heap; nearly all of it is a hole until ranks connect.
     pub fn bytes(&self) -> u64 {
-        round(self.pools + u64::from(self.ranks) * u64::from(self.pool_bytes), HEAP_PAGE)
+        let boards = if self.board_bytes > 0 { u64::from(BOARDS) } else { 0 };
+        round(self.long + boards * u64::from(self.ranks) * LONG, HEAP_PAGE)
     }
 
     /// Size of the whole file in bytes.
@@ -184,6 +190,8 @@ impl Geometry {
             self.bulk,
             self.pair_bytes,
             u64::from(self.pool_bytes),
+            self.long,
+            LONG,
             self.arena,
             size_of::<Header>() as u64,
             size_of::<RankBlock>() as u64,
@@ -218,6 +226,20 @@ impl Geometry {
     /// Offset of a rank's area of a board.
     pub(crate) fn board_area(&self, index: u32, rank: u32) -> Option<u64> {
         self.board(index).filter(|_| rank < self.ranks).map(|(at, _)| at + u64::from(rank) * AREA)
+    }
+
+    /// Offset of a rank's long memory of a board.
+    pub(crate) fn board_long(&self, index: u32, rank: u32) -> Option<u64> {
+        let at = u64::from(index) * u64::from(self.ranks) + u64::from(rank);
+        self.board_area(index, rank).map(|_| self.long + at * LONG)
+    }
+
+    /// A range of a rank's long memory of one board, if it is that.
+    pub(crate) fn long_part(&self, rank: u32, at: u64, bytes: u64) -> Option<(u64, u64)> {
+        let ends = at.checked_add(bytes)?;
+        let is_in = |begins: &u64| *begins <= at && ends <= *begins + LONG;
+        let mut own = (0..BOARDS).filter_map(|index| self.board_long(index, rank));
+        own.any(|begins| is_in(&begins)).then_some((at, bytes))
     }
 
     /// Offset and length of the pages of a board that begin in the areas of the ranks from `first` to before `end`.
@@ -311,7 +333,17 @@ mod tests {
             let (pools, pool_bytes) = g.pool(0);
             assert_eq!(g.pair(ranks - 1, ranks - 1) + g.pair_bytes, pools);
             assert!(pools.is_multiple_of(PAGE) && pool_bytes.is_power_of_two());
-            assert_eq!(round(g.pool(ranks - 1).0 + u64::from(pool_bytes), HEAP_PAGE), g.bytes());
+            assert_eq!(g.pool(ranks - 1).0 + u64::from(pool_bytes), g.long);
+            assert!(g.long.is_multiple_of(PAGE) && LONG.is_multiple_of(PAGE));
+            match g.board_long(BOARDS - 1, ranks - 1) {
+                Some(last) => {
+                    assert_eq!(round(last + LONG, HEAP_PAGE), g.bytes());
+                    assert_eq!(g.long_part(ranks - 1, last, LONG), Some((last, LONG)));
+                    assert_eq!(g.long_part(ranks - 1, last + 1, LONG), None);
+                    assert_eq!(g.long_part(0, last, PAGE), None, "another's");
+                }
+                None => assert_eq!(round(g.long, HEAP_PAGE), g.bytes()),
+            }
         }
     }
 

@@ -371,8 +371,17 @@ impl Segment {
     /// Allocates a rank's pool. User threads only.
     pub(crate) fn allocate_pool(&self, rank: u32) -> Result<(), (u64, std::io::Error)> {
         let (offset, bytes) = self.geometry.pool(rank);
-        self.allocate_near(rank, (offset, u64::from(bytes)))?;
-        file::populate(self.at(offset), u64::from(bytes));
+        self.allocate_and_map(rank, (offset, u64::from(bytes)))
+    }
+
+    /// Allocates a part that its rank is about to use itself. User threads only.
+    pub(crate) fn allocate_and_map(
+        &self,
+        rank: u32,
+        (offset, bytes): (u64, u64),
+    ) -> Result<(), (u64, std::io::Error)> {
+        self.allocate_near(rank, (offset, bytes))?;
+        file::populate(self.at(offset), bytes);
         Ok(())
     }
 

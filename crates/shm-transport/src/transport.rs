@@ -376,6 +376,10 @@ unsafe impl Transport for ShmTransport {
         self.would_interrupt(peer)
     }
 
+    fn allocate_long(&mut self, at: NonNull<u8>, bytes: usize) -> bool {
+        self.segment.allocate_long(self.rank, at, bytes)
+    }
+
     fn computes_beside(&mut self, core: u32, now: u64) -> bool {
         self.is_beside_computing(core, now)
     }

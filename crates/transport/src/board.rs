@@ -28,6 +28,9 @@
 //! posted; whoever then lacks a part of it sees that this [never](Part::Never) comes. What it begins no more at all it [says](Board::refuse) for those
 //! who wait for it without the board.
 //!
+//! # Long parts
+//! What is longer than a slot lies in memory of its own behind each slot, and is posted and read by the same stamps: `long`.
+//!
 //! # What goes without the board
 //! Not every collective of a communicator is done on its board, and members that go by something else than what their program
 //! says may disagree about that, too. Who begins one [without it](Board::go_elsewhere) says so in his area; `elsewhere` has the argument why
@@ -39,10 +42,14 @@
 //! anything. Nothing that is read here is an address, an index or a length.
 
 mod elsewhere;
+mod long;
 mod tenancy;
+mod words;
 
 use core::ptr::NonNull;
+pub use long::{LONG, LONG_MEMORY, PIECES};
 use tocsin_sync::atomic::{AtomicU64, Ordering, fence, fence_after_rmw};
+use words::{read, write};
 
 /// Most members of a board.
 pub const MEMBERS: usize = 64;
@@ -74,6 +81,10 @@ pub trait Variant {
     const SEE_BEFORE: bool = true;
     /// Who has begun something without the board fences before it looks at the others' parts.
     const FENCE_ELSEWHERE: bool = true;
+    /// What publishes a piece of a result: see `long`.
+    const SHARE: Ordering = Ordering::Release;
+    /// A part is posted without the pieces of an older one.
+    const CLEAR_SHARED: bool = true;
 }
 
 /// What ships.
@@ -92,6 +103,9 @@ struct Slot {
     about: AtomicU64,
     /// The stamp once more while its poster waits for others' parts, and is to be rung for them; or that he has given up.
     waits: AtomicU64,
+    /// Of a long part: the pieces of the result that its poster shares, and the one that it makes, plus one. See `long`.
+    shared: AtomicU64,
+    begun: AtomicU64,
     data: [AtomicU64; ROOM / 8],
 }
 
@@ -136,6 +150,8 @@ impl Area {
                 stamp: word(),
                 about: word(),
                 waits: word(),
+                shared: word(),
+                begun: word(),
                 data: core::array::from_fn(|_| word()),
             }),
         }
@@ -173,6 +189,8 @@ pub struct Board {
     gave_up: bool,
     /// By member: what it had left when this board began. See `tenancy`.
     before: Box<[u64]>,
+    /// By member: its long memory, if there is any.
+    long: Box<[NonNull<AtomicU64>]>,
 }
 
 // SAFETY: the areas are made of atomics, in memory that outlives the board by the promise to `new`.
@@ -195,8 +213,9 @@ impl Board {
             return None;
         }
         let context = u64::from(context) << 32;
-        let before = Box::default();
-        let board = Board { areas, me, context, posted: 0, retired: 0, seen: 0, gave_up: false, before };
+        let (before, long) = (Box::default(), Box::default());
+        let board =
+            Board { areas, me, context, posted: 0, retired: 0, seen: 0, gave_up: false, before, long };
         let before = board.all_left();
         Some(Board { before, ..board })
     }
@@ -435,69 +454,6 @@ impl Board {
             // SAFETY: the caller's promise.
             unsafe { read(&slot.data, first, to, bytes) };
         }
-    }
-}
-
-/// Stores bytes as words.
-///
-/// # Safety
-/// `from` is readable for `bytes`, if those are not 0.
-#[inline]
-unsafe fn write(data: &[AtomicU64], from: *const u8, bytes: usize) {
-    let (whole, rest) = (bytes / 8, bytes % 8);
-    let (mut words, mut at) = (data.iter(), from);
-    for word in words.by_ref().take(whole) {
-        // SAFETY: below `bytes`; any alignment.
-        unsafe {
-            word.store(at.cast::<u64>().read_unaligned(), Ordering::Relaxed);
-            at = at.add(8);
-        }
-    }
-    if rest > 0
-        && let Some(word) = words.next()
-    {
-        let mut last = [0u8; 8];
-        // SAFETY: the last `rest` of the bytes, fewer than 8.
-        unsafe { core::ptr::copy_nonoverlapping(at, last.as_mut_ptr(), rest) };
-        word.store(u64::from_ne_bytes(last), Ordering::Relaxed);
-    }
-}
-
-/// Loads bytes as words.
-///
-/// # Safety
-/// `to` is writable for `bytes`.
-#[inline]
-unsafe fn read(data: &[AtomicU64], first: usize, to: *mut u8, bytes: usize) {
-    let mut words = data.iter().skip(first / 8);
-    let (mut at, mut left) = (to, bytes);
-    let skip = first % 8;
-    if skip > 0
-        && let Some(word) = words.next()
-    {
-        let (loaded, now) = (word.load(Ordering::Relaxed).to_ne_bytes(), left.min(8usize.wrapping_sub(skip)));
-        let from = loaded.as_ptr().wrapping_add(skip);
-        // SAFETY: skip + now <= 8, and now <= bytes.
-        unsafe {
-            core::ptr::copy_nonoverlapping(from, at, now);
-            at = at.add(now);
-        }
-        left = left.wrapping_sub(now);
-    }
-    for word in words.by_ref().take(left / 8) {
-        // SAFETY: below `bytes`; any alignment.
-        unsafe {
-            at.cast::<u64>().write_unaligned(word.load(Ordering::Relaxed));
-            at = at.add(8);
-        }
-    }
-    left %= 8;
-    if left > 0
-        && let Some(word) = words.next()
-    {
-        let loaded = word.load(Ordering::Relaxed).to_ne_bytes();
-        // SAFETY: the last `left` of the bytes, fewer than 8.
-        unsafe { core::ptr::copy_nonoverlapping(loaded.as_ptr(), at, left) };
     }
 }
 

@@ -292,6 +292,12 @@ pub unsafe trait Transport: Send {
     /// The exit code with which some rank aborted the world.
     fn aborted(&self) -> Option<i32>;
 
+    /// Allocates memory of this rank's on a board: `bytes` from an address on, both multiples of 4096. Whether it is there; the
+    /// second time it takes a system call, and changes nothing. User threads only.
+    fn allocate_long(&mut self, _at: NonNull<u8>, _bytes: usize) -> bool {
+        true
+    }
+
     // --- single copies; a transport without them leaves these as they are ---
 
     /// How this rank reaches the buffers of `peer` for messages of a class. Learnt by trying, when first asked; a peer

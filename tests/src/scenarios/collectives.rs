@@ -31,7 +31,7 @@ fn has_blocks(operation: Operation) -> bool {
 fn fits_board(call: &Call, ranks: u32) -> bool {
     let (bytes, ranks) = (8 * call.elements, ranks as usize);
     let part = if call.operation == Operation::Ialltoall { bytes * ranks } else { bytes };
-    ranks > 1 && part <= 2048 && part.max(bytes * ranks) <= 32 << 10
+    ranks > 1 && part <= 256 << 10 && part.max(bytes * ranks) <= 1 << 20
 }
 
 /// The call by its algorithm, or by whichever fits if that one cannot serve so many ranks (all find the same).

@@ -20,9 +20,15 @@ use crate::Error;
 use crate::board::{Call, Look, MOST};
 use crate::messages::Messages;
 use crate::schedule::NONE;
+use std::ptr::NonNull;
 use tocsin_progress::budget::{Budget, Context, Pass};
 use tocsin_progress::completion::{Code, Outcome};
 use tocsin_progress::slots::{Id, OutOfMemory};
+use tocsin_transport::board::{LONG, SLOTS};
+
+/// Long memory is allocated in such steps behind each slot, bytes.
+const LONG_STEP: usize = 64 << 10;
+
 /// What came of a [post on a board](Nbc::post_on_board).
 #[derive(Clone, Copy, Debug)]
 pub enum Posted {
@@ -52,6 +58,30 @@ impl Nbc {
             seat.group.world_ranks().iter().fold(true, |all, rank| messages.prepare_ring(*rank) & all);
     }
 
+    /// Allocates what a call with long parts needs of this rank's long memory. User threads only.
+    pub(super) fn prepare_long<M: Messages>(&mut self, messages: &mut M, call: &Call) -> Result<(), Error> {
+        let bytes = call.long_bytes().next_multiple_of(LONG_STEP).min(LONG);
+        let Some(seat) = self.seats.get_mut(call.board as usize) else {
+            return Err(Error::BadSchedule("its group's board was never opened"));
+        };
+        if !call.long || seat.long >= bytes {
+            return Ok(());
+        }
+        let Some(memory) = seat.board.own_long() else {
+            return Err(Error::BadSchedule("its group's board has no long memory"));
+        };
+        for slot in 0..SLOTS {
+            let from = memory.as_ptr().cast::<u8>().wrapping_add(slot * LONG + seat.long);
+            let there =
+                NonNull::new(from).is_some_and(|from| messages.allocate_long(from, bytes - seat.long));
+            if !there {
+                return Err(Error::OutOfMemory { bytes: SLOTS * (bytes - seat.long) });
+            }
+        }
+        seat.long = bytes;
+        Ok(())
+    }
+
     /// As [`post`](Self::post), of what is done on a board, without a schedule: where all parts that it needs are there
     /// already, it takes nothing but the look at them. User threads only.
     ///
@@ -70,6 +100,9 @@ impl Nbc {
         self.collect(messages);
         let call = &call.numbered(sequence);
         self.prepare_rings(messages, call.board);
+        if call.long {
+            self.prepare_long(messages, call)?;
+        }
         let memory = |_| Error::OutOfMemory { bytes: size_of::<Active>() };
         self.slots.reserve(1).map_err(memory)?;
         let Nbc { seats, slots, telling, scratch, trace, instance, .. } = self;
@@ -97,7 +130,7 @@ impl Nbc {
                 return None;
             }
             // SAFETY: - the part: promised by the caller; it fits, or else there would be no call.
-            let number = unsafe { seat.board.post(call.about, call.from, call.bytes) };
+            let number = unsafe { seat.post(call) };
             let mut seen = 0;
             let look = seat.look_for_a_moment(call, number, &mut seen);
             let look = seat.tell(messages, call, number, look, telling);
@@ -239,10 +272,16 @@ impl Nbc {
     ) -> Pass {
         let (mut pass, mut looked) = (Pass::Idle, false);
         loop {
-            if self.post_lined_up(messages, at, starts) {
-                pass = Pass::Worked;
-                // What has gone by messages behind it was no use looking for before.
-                self.look_beside(messages, at);
+            match self.post_lined_up(messages, at, starts, budget) {
+                Pass::Idle => {}
+                posted => {
+                    pass = Pass::Worked;
+                    // What has gone by messages behind it was no use looking for before.
+                    self.look_beside(messages, at);
+                    if posted == Pass::More {
+                        return posted;
+                    }
+                }
             }
             match self.first_of(at, budget.context()) {
                 First::Waits => match self.in_vain(messages, at) {
@@ -269,13 +308,15 @@ impl Nbc {
                     self.look_beside(messages, at);
                 }
                 First::Ready(id, bytes) => {
-                    // The result is made in one piece: it waits for a fresh budget.
+                    // A result of short parts is made in one piece: it waits for a fresh budget.
                     let left = budget.bytes_left();
                     if budget.exhausted() || bytes > left && left < MOST {
                         return Pass::More;
                     }
                     budget.begin();
-                    self.make(id, at, budget);
+                    if !self.make(id, at, budget) {
+                        return Pass::More;
+                    }
                 }
             }
             pass = Pass::Worked;
@@ -341,33 +382,51 @@ impl Nbc {
         Some((id, Outcome { code, source, ..Outcome::default() }))
     }
 
-    /// Makes the result of a collective whose parts are there, and ends it.
-    fn make(&mut self, id: Id, at: u32, budget: &mut Budget) {
+    /// Makes the result of a collective whose parts are there, and ends it. False: the budget ended before that.
+    fn make(&mut self, id: Id, at: u32, budget: &mut Budget) -> bool {
         let Nbc { seats, slots, scratch, .. } = self;
-        let Some(seat) = seats.get_mut(at as usize) else { return };
-        let Some(active) = slots.get_mut(id) else { return };
-        let Some(call) = active.call.as_ref() else { return };
-        if active.place.waits {
-            seat.board.look_for(active.place.number);
+        let Some(seat) = seats.get_mut(at as usize) else { return true };
+        let Some(active) = slots.get_mut(id) else { return true };
+        let Some(call) = active.call.as_ref() else { return true };
+        let place = &mut active.place;
+        if place.waits {
+            seat.board.look_for(place.number);
+            place.waits = false;
         }
-        // SAFETY: - the result's memory: valid and nobody else's by the promise to `post`.
-        let (bytes, outcome) = unsafe { seat.make(call, active.place.number, scratch) };
+        if call.long {
+            // SAFETY: - the result's memory: valid and nobody else's by the promise to `post`.
+            let (bytes, outcome) = unsafe { seat.make_long(call, place.number, &mut place.made, budget) };
+            self.count(budget.context(), bytes);
+            if let Some(outcome) = outcome {
+                self.end(id, outcome);
+            }
+            return outcome.is_some();
+        }
+        // SAFETY: - as above.
+        let (bytes, outcome) = unsafe { seat.make(call, place.number, scratch) };
         budget.take_bytes(bytes);
         self.count(budget.context(), bytes);
         self.end(id, outcome);
+        true
     }
 
-    /// Posts what is lined up, as far as there is room. Whether anything was, or this rank has given up.
+    /// Posts what is lined up, as far as there is room. Whether anything was, or this rank has given up; [`Pass::More`]: a long part is not all there.
     #[inline]
-    fn post_lined_up<M: Messages>(&mut self, messages: &mut M, at: u32, starts: bool) -> bool {
-        let Nbc { seats, slots, telling, .. } = self;
-        let Some(seat) = seats.get_mut(at as usize) else { return false };
-        let mut posted = false;
+    fn post_lined_up<M: Messages>(
+        &mut self,
+        messages: &mut M,
+        at: u32,
+        starts: bool,
+        budget: &mut Budget,
+    ) -> Pass {
+        let Nbc { seats, slots, telling, copied, .. } = self;
+        let Some(seat) = seats.get_mut(at as usize) else { return Pass::Idle };
+        let mut pass = Pass::Idle;
         while seat.unposted != NONE && !seat.broken {
             if !has_room(seat, slots) {
                 if let Some(member) = seat.board.spoilt_by() {
                     seat.give_up(member as u32, slots, telling);
-                    posted = true;
+                    pass = Pass::Worked;
                 }
                 // Others wait for what cannot be posted before those have ended that are.
                 have_rung(seat, slots, seat.unposted);
@@ -375,12 +434,25 @@ impl Nbc {
             }
             let Some(active) = active_mut(slots, seat.unposted) else { break };
             let Some(call) = active.call.as_ref() else { break };
-            // SAFETY: - the part: the user's memory, readable and unwritten by the promise to `post`.
-            let number = unsafe { seat.board.post(call.about, call.from, call.bytes) };
             let place = &mut active.place;
+            // SAFETY: - the part: the user's memory, readable and unwritten by the promise to `post`.
+            let number = unsafe {
+                match call.long {
+                    false => seat.board.post(call.about, call.from, call.bytes),
+                    true => {
+                        let before = budget.bytes_left();
+                        let is_there = call.fill(&seat.board, &mut place.filled, budget);
+                        copied.add(budget.context(), before.saturating_sub(budget.bytes_left()));
+                        if !is_there {
+                            return Pass::More;
+                        }
+                        seat.board.post_long(call.about)
+                    }
+                }
+            };
             (place.posted, place.number, place.seen) = (true, number, 0);
             seat.unposted = place.next;
-            posted = true;
+            pass = Pass::Worked;
             let look = if starts {
                 seat.look_for_a_moment(call, number, &mut place.seen)
             } else {
@@ -398,7 +470,7 @@ impl Nbc {
                 seat.give_up(member as u32, slots, telling);
             }
         }
-        posted
+        pass
     }
 
     /// Has everybody rung who still waits for what was posted. Before the token is released; handler-safe.
@@ -475,7 +547,7 @@ impl Nbc {
         };
         let at = active.place.at;
         if let First::Ready(id, _) = self.first_of(at, Context::User) {
-            self.make(id, at, &mut Budget::user());
+            while !self.make(id, at, &mut Budget::user()) {}
             return true;
         }
         false

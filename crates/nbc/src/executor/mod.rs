@@ -29,6 +29,7 @@ use kept::Kept;
 use list::{Link, Queue, StepList};
 use release::give_back;
 use seat::{Place, Scratch, Seat};
+pub(crate) use slices::room;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use tocsin_progress::Trace;
@@ -143,6 +144,17 @@ pub struct Copied {
     pub progress: u64,
 }
 
+impl Copied {
+    fn add(&mut self, context: Context, bytes: usize) {
+        let counter = match context {
+            Context::User => &mut self.user,
+            Context::Handler => &mut self.handler,
+            Context::ProgressThread => &mut self.progress,
+        };
+        *counter = counter.saturating_add(bytes as u64);
+    }
+}
+
 impl Default for Nbc {
     fn default() -> Nbc {
         Nbc::new()
@@ -242,8 +254,11 @@ impl Nbc {
         context: u32,
     ) -> Result<Id, Error> {
         self.collect(messages);
-        match &schedule.board {
-            Some(call) => self.prepare_rings(messages, call.board),
+        match schedule.board.as_ref() {
+            Some(call) => {
+                self.prepare_rings(messages, call.board);
+                self.prepare_long(messages, call)?;
+            }
             None => connect(messages, &schedule)?,
         }
         if let Err(error) = reserve(messages, &mut schedule) {

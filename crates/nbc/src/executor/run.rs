@@ -323,12 +323,7 @@ impl Nbc {
     }
 
     pub(super) fn count(&mut self, context: Context, bytes: usize) {
-        let counter = match context {
-            Context::User => &mut self.copied.user,
-            Context::Handler => &mut self.copied.handler,
-            Context::ProgressThread => &mut self.copied.progress,
-        };
-        *counter = counter.saturating_add(bytes as u64);
+        self.copied.add(context, bytes);
     }
 }
 

@@ -3,9 +3,10 @@
 
 use super::Active;
 use crate::Group;
-use crate::board::{Call, Look, Use};
+use crate::board::{Call, Look, Made, Use};
 use crate::messages::Messages;
 use crate::schedule::{Line, NONE};
+use tocsin_progress::budget::Budget;
 use tocsin_progress::completion::{Code, Completion, Outcome};
 use tocsin_progress::slots::Slots;
 use tocsin_transport::board::{Board, Part};
@@ -31,6 +32,9 @@ pub(super) struct Place {
     pub(super) seen: u32,
     /// A member whose part is about something else, though this rank does not need it; or [`NONE`].
     pub(super) odd: u32,
+    /// Of a long part: how much is copied in, before it is posted; and of the result, how much is made.
+    pub(super) filled: usize,
+    pub(super) made: Made,
     pub(super) before: u32,
     pub(super) next: u32,
 }
@@ -49,6 +53,8 @@ impl Place {
         waits: false,
         seen: 0,
         odd: NONE,
+        filled: 0,
+        made: Made::NOTHING,
         before: NONE,
         next: NONE,
     };
@@ -101,6 +107,8 @@ pub(super) struct Seat {
     pub(super) asking: u64,
     /// The member for whose sake this rank has given up.
     pub(super) blamed: u32,
+    /// So many bytes are allocated of this rank's long memory, behind each slot.
+    pub(super) long: usize,
 }
 
 /// How often a post looks for what others post at the same time, before it leaves a request that is ended by another call: at most some
@@ -128,6 +136,7 @@ impl Seat {
             elsewhere: None,
             asking: 0,
             blamed: 0,
+            long: 0,
         }
     }
 
@@ -152,7 +161,53 @@ impl Seat {
         &self.group
     }
 
-    /// Makes the result of a call whose parts are there: bytes copied and combined, and how that ended.
+    /// Posts this rank's part, whole, on a user's thread: its number.
+    ///
+    /// # Safety
+    /// The part is readable. There is room for it.
+    #[inline]
+    pub(super) unsafe fn post(&mut self, call: &Call) -> u32 {
+        // SAFETY: promised by the caller; what fits into no slot is long.
+        unsafe {
+            match call.long {
+                false => self.board.post(call.about, call.from, call.bytes),
+                true => {
+                    let mut filled = 0;
+                    while !call.fill(&self.board, &mut filled, &mut Budget::user()) {}
+                    self.board.post_long(call.about)
+                }
+            }
+        }
+    }
+
+    /// Makes the result of a call with long parts, which are there, as far as the budget allows: bytes copied and combined, and how that ended if it
+    /// has.
+    ///
+    /// # Safety
+    /// As [`make`](Self::make).
+    pub(super) unsafe fn make_long(
+        &mut self,
+        call: &Call,
+        number: u32,
+        made: &mut Made,
+        budget: &mut Budget,
+    ) -> (usize, Option<Outcome>) {
+        let before = budget.bytes_left();
+        // SAFETY: promised by the caller.
+        let result = unsafe { call.make_long(&self.board, number, made, budget) };
+        let bytes = before.saturating_sub(budget.bytes_left());
+        let outcome = match result {
+            Ok(false) => return (bytes, None),
+            Ok(true) => Outcome::default(),
+            Err(_panicked) => Outcome { code: Code::UserOperatorPanicked, ..Outcome::default() },
+        };
+        if call.needs_all(self.board.me()) {
+            self.board.note_done_with_all(number);
+        }
+        (bytes, Some(outcome))
+    }
+
+    /// Makes the result of a call whose parts are there, on a user's thread if they are long: bytes copied and combined, and how that ended.
     ///
     /// # Safety
     /// The memory of the result is valid, and nobody else uses it.
@@ -163,6 +218,18 @@ impl Seat {
         number: u32,
         scratch: &mut Scratch,
     ) -> (usize, Outcome) {
+        if call.long {
+            let (mut made, mut whole) = (Made::default(), 0usize);
+            loop {
+                // SAFETY: promised by the caller.
+                let (bytes, outcome) =
+                    unsafe { self.make_long(call, number, &mut made, &mut Budget::user()) };
+                whole = whole.saturating_add(bytes);
+                if let Some(outcome) = outcome {
+                    return (whole, outcome);
+                }
+            }
+        }
         // SAFETY: - the result: promised by the caller
         //         - scratch: ROOM bytes, made when the first board was opened.
         let made = unsafe { call.make(&self.board, number, scratch.as_mut_ptr().cast()) };

@@ -28,7 +28,7 @@ pub(super) enum Step {
 const SLICE: usize = 8 << 10;
 
 /// Bytes of a step that are next: as many as the budget has left, at least one, and where time counts no more than a [`SLICE`].
-fn room(budget: &Budget) -> usize {
+pub(crate) fn room(budget: &Budget) -> usize {
     let left = budget.bytes_left().max(1);
     if is_handler(budget.context()) { left.min(SLICE) } else { left }
 }

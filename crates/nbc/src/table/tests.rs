@@ -407,7 +407,15 @@ fn the_board_takes_what_fits() {
             let on_board = chosen.restrictions.needs_board();
             assert_eq!(schedule.board.is_some(), on_board && (bytes > 0 || operation == Operation::Ibarrier));
             assert!(!on_board || schedule.steps.is_empty());
-            assert!(on_board || compile(&group_with_board(ranks, me), &of(me), Some("shm")).is_err());
+            let by_name = compile(&group_with_board(ranks, me), &of(me), Some("shm"));
+            assert_eq!(by_name.is_ok(), ranks <= 64 && crate::board::fits(&of(me), ranks as usize));
+            // Where ranks share cores, all that fits.
+            let crowded = group_with_board(ranks, me).with_shared_cores(true);
+            assert_eq!(choose_for(&of(me), &crowded).restrictions.needs_board(), by_name.is_ok());
+            assert_eq!(
+                call_on_board(&crowded, &of(me), None).unwrap().is_some(),
+                by_name.is_ok_and(|s| s.board.is_some())
+            );
             assert!(!choose_for(&of(me), &group(ranks, me)).restrictions.needs_board());
             chosen.name
         });
@@ -426,4 +434,13 @@ fn the_board_takes_what_fits() {
     assert!(fits(Operation::Ialltoall, 1024, 2) && !fits(Operation::Ialltoall, 1025, 2));
     assert!(fits(Operation::Iallgather, 512, 64) && !fits(Operation::Iallgather, 513, 64));
     assert!(!fits(Operation::Ibarrier, 0, 65));
+    // What is longer goes there by name, up to a limit.
+    let by_name = |operation, bytes, ranks: usize| {
+        crate::board::fits(&arguments(operation, bytes, 1, false, 0, (&[], &[])), ranks)
+    };
+    assert!(by_name(Operation::Ibcast, 512 << 10, 64) && !by_name(Operation::Ibcast, (512 << 10) + 1, 2));
+    assert!(by_name(Operation::Ireduce, 512 << 10, 64) && by_name(Operation::Iallgather, 512 << 10, 64));
+    assert!(by_name(Operation::Ialltoall, 64 << 10, 8) && !by_name(Operation::Ialltoall, 65 << 10, 8));
+    assert!(by_name(Operation::Iallreduce, 256 << 10, 8) && !by_name(Operation::Iallreduce, 256 << 10, 9));
+    assert!(!by_name(Operation::Iallreduce, 264 << 10, 2) && by_name(Operation::Iallreduce, 32 << 10, 64));
 }

@@ -13,8 +13,9 @@ use tocsin_progress::Trace;
 use tocsin_progress::budget::{Budget, Context, Pass};
 use tocsin_progress::completion::{Code, Outcome};
 use tocsin_progress::slots::Id;
+use tocsin_sync::atomic::AtomicU64;
 use tocsin_sync::thread::HandlerScope;
-use tocsin_transport::board::{Area, Board, MEMBERS};
+use tocsin_transport::board::{Area, Board, LONG_MEMORY, MEMBERS};
 
 thread_local! {
     static IN_HANDLER: Cell<bool> = const { Cell::new(false) };
@@ -82,8 +83,9 @@ pub struct Machine<L> {
     pub silent: Option<usize>,
     /// Whether the library may choose the board, which is there in any case that ranks can have one.
     pub chooses_board: bool,
-    /// The areas of the board.
+    /// The areas of the board, and its long memory.
     pub areas: Vec<Box<Area>>,
+    _long: Vec<Vec<u64>>,
 }
 
 /// Memory at an odd address with guards around it.
@@ -282,18 +284,36 @@ impl<L: Lower> Machine<L> {
         let mut ranks: Vec<_> = lower.into_iter().map(|lower| Rank { lower, nbc: Nbc::new() }).collect();
         let mut random = Random(seed);
         let areas: Vec<Box<Area>> = (0..ranks.len()).map(|_| Box::new(Area::new())).collect();
-        if (2..=MEMBERS).contains(&ranks.len()) {
+        let has_board = (2..=MEMBERS).contains(&ranks.len());
+        // Zeros, which take no memory before they are written.
+        let mut memory = (0..if has_board { ranks.len() } else { 0 })
+            .map(|_| vec![0u64; LONG_MEMORY / 8])
+            .collect::<Vec<_>>();
+        let long: Vec<NonNull<AtomicU64>> =
+            memory.iter_mut().map(|words| NonNull::from(&mut words[0]).cast()).collect();
+        if has_board {
             let all = group(ranks.len() as u32, 0).world_ranks().to_vec();
             for (rank, me) in ranks.iter_mut().zip(0..) {
                 let areas = areas.iter().map(|area| NonNull::from(&**area)).collect();
                 // SAFETY: - the machine keeps the areas, and drops them after the ranks.
                 let board = unsafe { Board::new(areas, me, 1) }.unwrap();
+                // SAFETY: - likewise.
+                let board = unsafe { board.with_long(long.clone().into()) };
                 let number = rank.nbc.open_board(board, &Group::new(&all, me).unwrap()).unwrap();
                 assert_eq!(number, 0);
             }
         }
         let chooses_board = random.chance(50);
-        Machine { ranks, random, sequence: 0, only_handlers: None, silent: None, chooses_board, areas }
+        Machine {
+            ranks,
+            random,
+            sequence: 0,
+            only_handlers: None,
+            silent: None,
+            chooses_board,
+            areas,
+            _long: memory,
+        }
     }
 
     /// The group as a rank sees it, for an algorithm that is named or one that the library chooses.

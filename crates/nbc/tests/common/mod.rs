@@ -41,7 +41,7 @@ pub fn takes(algorithm: &tocsin_nbc::table::Algorithm, ranks: u32) -> bool {
 /// The longest whole buffer that an algorithm takes, if it says so.
 pub fn most(algorithm: Option<&tocsin_nbc::table::Algorithm>, ranks: u32) -> usize {
     let on_board = algorithm.is_some_and(|a| a.restrictions.needs_board());
-    if on_board { 2048.min((32 << 10) / ranks as usize) } else { usize::MAX }
+    if on_board { (256 << 10).min((1 << 20) / ranks as usize) } else { usize::MAX }
 }
 
 pub fn has_blocks(operation: tocsin_nbc::table::Operation) -> bool {

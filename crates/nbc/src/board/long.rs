@@ -1,0 +1,356 @@
+//! Collectives whose parts are long: copied in when they are posted, copied out or combined piece by piece, wherever the budget ends. Handler-safe.
+//!
+//! An allreduce is cut into pieces. Who has all parts makes a piece, beginning with those that would be his if all shared the work evenly, keeps it
+//! where the others find it, and takes those that he finds made. So the work is shared among those who are there, and nobody waits for anybody
+//! a second time: what one that computes, or has lost its core, has not made, others make for themselves. All combine in rank order, so that it makes no
+//! difference whose a piece is.
+
+use super::{Call, MOST, Use};
+use crate::executor::room;
+use crate::kernels::{Operator, Panicked};
+use crate::table::{Arguments, Operation};
+use tocsin_progress::budget::Budget;
+use tocsin_transport::board::{Board, LONG, PIECES};
+
+/// Length of a piece in bytes, where that is not too short or long for other reasons: some pieces for each of a few ranks, each of which stays in a
+/// first-level cache with what it is combined of.
+const PIECE: usize = 8 << 10;
+
+/// Whether long parts are long enough for what the ranks contribute.
+pub(super) fn fits(arguments: &Arguments, ranks: usize) -> bool {
+    let bytes = arguments.size_bytes();
+    match *arguments {
+        Arguments::Ialltoall { .. } => bytes.saturating_mul(ranks) <= LONG,
+        Arguments::Iallreduce { count, data_type, .. } => {
+            let size = data_type.size().max(1);
+            let piece = piece(count, size, ranks).saturating_mul(size).saturating_mul(ranks);
+            bytes <= LONG / 2 && piece <= MOST
+        }
+        _ => arguments.operation() == Operation::Ibarrier || bytes <= LONG,
+    }
+}
+
+/// Elements of a piece of so many, each of `size` bytes, that are combined of so many parts: no more than [`PIECES`] pieces.
+fn piece(count: usize, size: usize, members: usize) -> usize {
+    let bytes = PIECE.min(MOST / members.max(1));
+    (bytes / size.max(1)).max(count.div_ceil(PIECES as usize)).max(1)
+}
+
+/// How far the making of a result is.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Made {
+    /// Bytes that are copied, or elements that are combined.
+    done: usize,
+    /// The pieces that stand in the result.
+    pieces: u64,
+}
+
+impl Made {
+    pub(crate) const NOTHING: Made = Made { done: 0, pieces: 0 };
+}
+
+/// What members say of the pieces of a result.
+struct Pieces {
+    /// Those that a member shares.
+    shared: u64,
+    /// Those that a member makes.
+    begun: u64,
+}
+
+impl Call {
+    /// Bytes of long memory that this rank needs for each number.
+    pub(crate) fn long_bytes(&self) -> usize {
+        match self.then {
+            _ if !self.long => 0,
+            // Its part, and behind it the pieces that it shares.
+            Use::Reduce { root: None, .. } => self.bytes.saturating_mul(2),
+            _ => self.bytes,
+        }
+    }
+
+    /// Copies this rank's part to its place, as much as the budget allows. `filled`: how far that is. Whether it is all there.
+    ///
+    /// # Safety
+    /// The part is readable. There is room for the next number.
+    pub(crate) unsafe fn fill(&self, board: &Board, filled: &mut usize, budget: &mut Budget) -> bool {
+        // Nobody else reads this rank's own block.
+        let (own, own_end) = match self.then {
+            Use::Alltoall { block } => {
+                (block.wrapping_mul(board.me()), block.wrapping_mul(board.me().wrapping_add(1)))
+            }
+            _ => (self.bytes, self.bytes),
+        };
+        loop {
+            if *filled == own {
+                *filled = own_end;
+            }
+            let end = if *filled < own { own } else { self.bytes };
+            let left = end.saturating_sub(*filled);
+            if left == 0 {
+                return true;
+            }
+            let now = left.min(room(budget));
+            // SAFETY: - below the part's end, which is readable: the caller's promise.
+            unsafe { board.fill(*filled, self.from.wrapping_add(*filled), now) };
+            budget.take_bytes(now);
+            *filled = filled.wrapping_add(now);
+            if *filled != self.bytes && budget.exhausted() {
+                return false;
+            }
+        }
+    }
+
+    /// Makes of the result what the budget allows. Whether it is made.
+    ///
+    /// # Safety
+    /// All parts that are needed are there. The result's memory is writable, as long as the arguments say, and nobody else uses it.
+    pub(crate) unsafe fn make_long(
+        &self,
+        board: &Board,
+        number: u32,
+        made: &mut Made,
+        budget: &mut Budget,
+    ) -> Result<bool, Panicked> {
+        let me = board.me();
+        // SAFETY: promised by the caller.
+        unsafe {
+            match self.then {
+                Use::Barrier => Ok(true),
+                Use::Bcast { root } if root as usize == me => Ok(true),
+                Use::Bcast { .. } | Use::Allgather | Use::Alltoall { .. } => {
+                    Ok(self.copy_out(board, number, &mut made.done, budget))
+                }
+                Use::Reduce { root: Some(root), .. } if root as usize != me => Ok(true),
+                Use::Reduce { root: Some(_), count, operator } => {
+                    self.combine_all(board, number, (count, operator), &mut made.done, budget)
+                }
+                Use::Reduce { root: None, count, operator } => {
+                    self.combine_shared(board, number, (count, operator), &mut made.pieces, budget)
+                }
+            }
+        }
+    }
+
+    /// Copies out of each part what is this rank's, its own last.
+    ///
+    /// # Safety
+    /// As [`make_long`](Self::make_long).
+    unsafe fn copy_out(&self, board: &Board, number: u32, done: &mut usize, budget: &mut Budget) -> bool {
+        let (me, members) = (board.me(), board.members());
+        // What each contributes, and where that stands in its part.
+        let (turns, block, at) = match self.then {
+            Use::Bcast { .. } => (1, self.size(), 0),
+            Use::Alltoall { block } => (members, block, me.wrapping_mul(block)),
+            _ => (members, self.bytes, 0),
+        };
+        let whole = turns.wrapping_mul(block);
+        while *done < whole {
+            let (turn, first) = (*done / block.max(1), *done % block.max(1));
+            let now = block.wrapping_sub(first).min(room(budget));
+            // The next member first, so that not all read the same memory.
+            let (member, place) = match self.then {
+                Use::Bcast { root } => (root as usize, 0),
+                _ => {
+                    let member = me.wrapping_add(1).wrapping_add(turn) % members.max(1);
+                    (member, member.wrapping_mul(block))
+                }
+            };
+            let (from, to) = (at.wrapping_add(first), self.to.wrapping_add(place.wrapping_add(first)));
+            let own = self.from.wrapping_add(from);
+            // SAFETY: - `to` is as long as the sizes say: the caller's promise; they are this rank's own, not read
+            //         - its own block is readable, and apart from where it goes or that very place.
+            unsafe {
+                if member != me {
+                    board.read_long(member, number, from, to, now);
+                } else if !std::ptr::eq(own, to) {
+                    std::ptr::copy_nonoverlapping(own, to, now);
+                }
+            }
+            budget.take_bytes(now);
+            *done = done.wrapping_add(now);
+            if *done < whole && budget.exhausted() {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Combines elements of all parts, in rank order, in the result.
+    ///
+    /// # Safety
+    /// As [`make_long`](Self::make_long), and the elements are there.
+    unsafe fn combine(
+        &self,
+        board: &Board,
+        number: u32,
+        operator: Operator,
+        (first, elements): (usize, usize),
+    ) -> Result<(), Panicked> {
+        let size = operator.size();
+        let (offset, bytes) = (first.wrapping_mul(size), elements.wrapping_mul(size));
+        let part = |member| board.long_part(member, number, offset, bytes);
+        let to = self.to.wrapping_add(offset);
+        // There are two members at least, and long parts have what the arguments say.
+        let (Some(left), Some(right)) = (part(0), part(1)) else { return Ok(()) };
+        // SAFETY: - parts are readable for these elements, the result is writable for them and lies elsewhere
+        //         - what others may write meanwhile, if they lie, are numbers: any bits are.
+        unsafe {
+            operator.combine(left, right, to, elements)?;
+            for member in 2..board.members() {
+                if let Some(right) = part(member) {
+                    operator.combine(to, right, to, elements)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The root's: combines all, some at a time.
+    ///
+    /// # Safety
+    /// As [`make_long`](Self::make_long).
+    unsafe fn combine_all(
+        &self,
+        board: &Board,
+        number: u32,
+        (count, operator): (usize, Operator),
+        done: &mut usize,
+        budget: &mut Budget,
+    ) -> Result<bool, Panicked> {
+        let size = operator.size().wrapping_mul(board.members()).max(1);
+        while *done < count {
+            let most = room(budget).min(PIECE.wrapping_mul(board.members()));
+            let now = count.wrapping_sub(*done).min((most / size).max(1));
+            let work = now.wrapping_mul(size);
+            if is_too_much(work, budget) {
+                return Ok(false);
+            }
+            // SAFETY: done + now <= count; the rest is promised by the caller.
+            unsafe { self.combine(board, number, operator, (*done, now))? };
+            budget.take_bytes(work);
+            *done = done.wrapping_add(now);
+            if *done < count && budget.exhausted() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Everybody's: takes the pieces that others have made, and makes the others. At most as many turns as there are pieces.
+    ///
+    /// # Safety
+    /// As [`make_long`](Self::make_long).
+    unsafe fn combine_shared(
+        &self,
+        board: &Board,
+        number: u32,
+        (count, operator): (usize, Operator),
+        have: &mut u64,
+        budget: &mut Budget,
+    ) -> Result<bool, Panicked> {
+        let (members, size) = (board.members(), operator.size());
+        let length = piece(count, size, members);
+        let pieces = count.div_ceil(length.max(1)) as u32;
+        let all = if pieces >= PIECES { u64::MAX } else { (1u64 << pieces).wrapping_sub(1) };
+        // This rank's own, if all shared the work evenly.
+        let from = (pieces as usize).wrapping_mul(board.me()) / members.max(1);
+        while *have != all {
+            let others = others(board, number);
+            let Some(piece) = next(all & !*have, &others, from as u32) else { break };
+            let first = length.wrapping_mul(piece as usize);
+            let elements = count.wrapping_sub(first).min(length);
+            let (offset, bytes) = (first.wrapping_mul(size), elements.wrapping_mul(size));
+            // Pieces stand behind parts.
+            let (to, shared_at) = (self.to.wrapping_add(offset), self.bytes.wrapping_add(offset));
+            let maker = who_shares(board, number, piece);
+            let work = if maker.is_some() { bytes } else { bytes.wrapping_mul(members) };
+            if is_too_much(work, budget) {
+                return Ok(false);
+            }
+            // SAFETY: - the piece is within `count`, and the result writable: the caller's promise.
+            unsafe {
+                match maker {
+                    Some(maker) => board.read_long(maker, number, shared_at, to, bytes),
+                    None => {
+                        board.begin_piece(number, piece);
+                        self.combine(board, number, operator, (first, elements))?;
+                        board.share(number, piece, shared_at, to, bytes);
+                    }
+                }
+            }
+            budget.take_bytes(work);
+            *have |= 1u64.wrapping_shl(piece);
+            if *have != all && budget.exhausted() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// Whether so much, which is done in one piece, is left to a fresh budget.
+fn is_too_much(bytes: usize, budget: &Budget) -> bool {
+    bytes > budget.bytes_left() && budget.bytes_left() < MOST
+}
+
+/// What the others say.
+fn others(board: &Board, number: u32) -> Pieces {
+    let mut pieces = Pieces { shared: 0, begun: 0 };
+    for member in (0..board.members()).filter(|member| *member != board.me()) {
+        pieces.shared |= board.shared(member, number);
+        pieces.begun |= board.begun_by(member, number).map_or(0, |piece| 1u64.wrapping_shl(piece));
+    }
+    pieces
+}
+
+/// Who shares a piece, the next member first.
+fn who_shares(board: &Board, number: u32, piece: u32) -> Option<usize> {
+    let (me, members) = (board.me(), board.members());
+    (1..members)
+        .map(|ahead| me.wrapping_add(ahead) % members.max(1))
+        .find(|member| board.shared(*member, number).wrapping_shr(piece) & 1 == 1)
+}
+
+/// The next of the pieces that are left, from one on and round: first one that nobody makes, then one that is made, and last what somebody makes, but
+/// may never end.
+fn next(left: u64, others: &Pieces, from: u32) -> Option<u32> {
+    let Pieces { shared, begun } = *others;
+    let first_in = |pieces: u64| {
+        let turned = pieces.rotate_right(from);
+        (turned != 0).then(|| turned.trailing_zeros().wrapping_add(from) % PIECES)
+    };
+    first_in(left & !shared & !begun).or_else(|| first_in(left & shared)).or_else(|| first_in(left))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_few_and_cover_all() {
+        for members in [2, 3, 4, 8, 33, 64] {
+            for size in [1, 2, 4, 8, 16] {
+                for count in [1, 2, 63, 64, 65, 1000, 4096, 16384, 65536] {
+                    let length = piece(count, size, members);
+                    let pieces = count.div_ceil(length);
+                    assert!(pieces <= PIECES as usize && (pieces - 1) * length < count, "{count} {length}");
+                }
+            }
+        }
+        assert_eq!(piece(16384, 4, 4), 2048);
+        assert_eq!(piece(16384, 4, 8), 1024);
+    }
+
+    #[test]
+    fn what_nobody_makes_comes_first_and_what_somebody_makes_last() {
+        let pieces = |shared, begun| Pieces { shared, begun };
+        assert_eq!(next(0b1111, &pieces(0, 0), 2), Some(2));
+        assert_eq!(next(0b0011, &pieces(0, 0), 2), Some(0), "round");
+        assert_eq!(next(0b1111, &pieces(0b0100, 0b1000), 2), Some(0));
+        assert_eq!(next(0b1100, &pieces(0b0100, 0b1000), 3), Some(2));
+        assert_eq!(next(0b1000, &pieces(0b0100, 0b1000), 2), Some(3), "nobody waits for it");
+        assert_eq!(next(0, &pieces(0b0100, 0b1000), 2), None);
+        assert_eq!(next(1 << 63 | 1, &pieces(0, 0), 63), Some(63));
+        assert_eq!(next(1, &pieces(0, 0), 63), Some(0));
+    }
+}

@@ -1,0 +1,111 @@
+//! Models of long parts and shared pieces on a board of two members whose slots come round: parts are whole, and what a member says that it shares is
+//! there and is of the number that it says it of. Broken variants are caught.
+#![cfg(loom)]
+#![allow(clippy::unwrap_used)]
+
+use core::ptr::NonNull;
+use tocsin_sync::atomic::{AtomicU64, Ordering};
+use tocsin_sync::model::{self, sync::Arc, thread};
+use tocsin_transport::board::{Area, Board, LONG_MEMORY, Part, Real, Variant};
+
+/// Where a piece stands: behind a part of one word.
+const SHARED: usize = 8;
+
+struct Memory {
+    areas: [Area; 2],
+    long: [[AtomicU64; LONG_MEMORY / 8]; 2],
+}
+
+impl Memory {
+    fn new() -> Arc<Memory> {
+        let long = || core::array::from_fn(|_| AtomicU64::new(0));
+        Arc::new(Memory { areas: [Area::new(), Area::new()], long: [long(), long()] })
+    }
+
+    fn board(&self, me: u32) -> Board {
+        let areas = self.areas.iter().map(NonNull::from).collect();
+        // SAFETY: each thread keeps the memory.
+        let board = unsafe { Board::new(areas, me, 1) }.unwrap();
+        let long = self.long.iter().map(|words| NonNull::from(words).cast()).collect();
+        // SAFETY: as above.
+        unsafe { board.with_long(long) }
+    }
+}
+
+fn part_of(member: u32, number: u32) -> u64 {
+    u64::from(number) * 10 + u64::from(member)
+}
+
+fn read(board: &Board, member: usize, number: u32, first: usize) -> u64 {
+    let mut got = 0u64;
+    // SAFETY: a word of this frame's.
+    unsafe { board.read_long(member, number, first, (&raw mut got).cast(), 8) };
+    got
+}
+
+/// Posts a part of each number, and takes the sum of both: the other's, if that shares it, or makes it.
+fn sums<V: Variant>(board: &mut Board, numbers: u32) {
+    let me = board.me() as u32;
+    let other = 1 - me as usize;
+    for n in 1..=numbers {
+        while !board.has_room_as::<V>(n - 1) {
+            thread::yield_now();
+        }
+        let value = part_of(me, n);
+        // SAFETY: a word of this frame's.
+        unsafe { board.fill(0, (&raw const value).cast(), 8) };
+        board.post_long_as::<V>(u64::from(n));
+        while board.part(other, n) == Part::Missing {
+            thread::yield_now();
+        }
+        assert_eq!(board.part(other, n), Part::Here { about: u64::from(n) });
+        let right = part_of(0, n) + part_of(1, n);
+        if board.shared(other, n) & 1 == 1 {
+            assert_eq!(read(board, other, n, SHARED), right, "not what was shared");
+        } else {
+            let sum = value + read(board, other, n, 0);
+            assert_eq!(sum, right, "not what was posted");
+            // SAFETY: a word of this frame's.
+            unsafe { board.share_as::<V>(n, 0, SHARED, (&raw const sum).cast(), 8) };
+        }
+    }
+}
+
+fn check<V: Variant>(numbers: u32) {
+    let mut builder = model::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(move || {
+        let memory = Memory::new();
+        let kept = memory.clone();
+        let thread = thread::spawn(move || sums::<V>(&mut kept.board(1), numbers));
+        sums::<V>(&mut memory.board(0), numbers);
+        thread.join().unwrap();
+    });
+}
+
+#[test]
+fn what_is_shared_is_there_and_of_its_number() {
+    check::<Real>(3);
+}
+
+struct ShareRelaxed;
+impl Variant for ShareRelaxed {
+    const SHARE: Ordering = Ordering::Relaxed;
+}
+
+#[test]
+#[should_panic(expected = "not what was shared")]
+fn a_piece_that_is_not_published_is_caught() {
+    check::<ShareRelaxed>(1);
+}
+
+struct NotCleared;
+impl Variant for NotCleared {
+    const CLEAR_SHARED: bool = false;
+}
+
+#[test]
+#[should_panic(expected = "not what was shared")]
+fn a_piece_of_an_older_number_is_caught() {
+    check::<NotCleared>(3);
+}
