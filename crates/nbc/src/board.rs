@@ -23,9 +23,9 @@ use crate::builder::ScheduleBuilder;
 use crate::kernels::{Operator, Panicked};
 use crate::table::{Algorithm, Arguments, Operation, misplaced};
 use crate::{Error, Group, table};
-pub(crate) use long::Made;
+pub(crate) use long::{Made, PART};
 pub use tocsin_transport::board::MEMBERS;
-use tocsin_transport::board::{Board, LONG, Part, ROOM};
+use tocsin_transport::board::{Board, Part, ROOM};
 
 /// Most bytes that a rank reads for one collective in one piece: half of what a handler may copy in one entry. What is more goes by long parts.
 pub const MOST: usize = 32 << 10;
@@ -95,7 +95,7 @@ const OPERATION: u32 = NUMBER + 32;
 const NUMBER: u32 = 27;
 const ROOT: u32 = 21;
 const SIZE: u64 = (1 << ROOT) - 1;
-const _: () = assert!(LONG < 1 << ROOT && MEMBERS <= 1 << (NUMBER - ROOT));
+const _: () = assert!(PART < 1 << ROOT && MEMBERS <= 1 << (NUMBER - ROOT));
 const _: () = assert!(Operation::ALL.len() <= 1 << (u64::BITS - OPERATION));
 
 // SAFETY: - the raw pointers go to the user's buffers, which whoever posts promises to keep alive and untouched whichever

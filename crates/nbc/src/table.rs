@@ -1,12 +1,12 @@
 //! The table of algorithms. The dispatcher, the tests, the documentation and `--algorithm` read it; an algorithm that
 //! is not in it does not exist.
 
-use crate::board::{Call, OnBoard};
+use crate::board::{Call, OnBoard, PART};
 use crate::builder::ScheduleBuilder;
 use crate::order::{Shape, Share};
 use crate::schedule::Schedule;
 use crate::{Choices, Error, Group, algorithms};
-use tocsin_transport::board::{LONG, MEMBERS};
+use tocsin_transport::board::MEMBERS;
 
 pub use crate::arguments::{Arguments, Block};
 pub use crate::operation::{Operation, UnknownOperation};
@@ -60,10 +60,10 @@ impl Restrictions {
     }
 }
 
-const TOO_MUCH: &str = "takes at most 64 ranks and 512 KiB from each, in allreduce 256 KiB, and 2 MiB in all";
+const TOO_MUCH: &str = "takes at most 64 ranks and 1 MiB from each, in allreduce 4 MiB in all";
 const NO_BOARD: &str = "needs memory that all ranks of the communicator share, which this one has not: worlds of 2 to 64 \
                         ranks have some for their first communicators";
-const _: () = assert!(MEMBERS == 64 && LONG == 512 << 10 && crate::board::MOST == 32 << 10);
+const _: () = assert!(MEMBERS == 64 && PART == 1 << 20 && crate::board::MOST == 32 << 10);
 
 /// Translates a call into steps.
 pub type Compile = fn(&Arguments, &mut ScheduleBuilder) -> Result<(), Error>;
@@ -179,11 +179,19 @@ pub fn choose_for(arguments: &Arguments, group: &Group) -> &'static Algorithm {
         })
 }
 
-/// Whether a board is mostly the quickest for what fits there: always if it fits into slots, else where ranks share cores, and what counts is how often
-/// a rank has to wait for another.
+/// Whether a board is mostly the quickest for what fits there: always if it fits into slots; else where ranks share cores, and what counts is how often
+/// a rank has to wait for another, as long as what all copy to the board stays in caches.
 #[inline]
 fn is_quick_on_board(arguments: &Arguments, group: &Group) -> bool {
-    let is_quick = crate::board::is_short(arguments, group.size() as usize) || group.shares_cores();
+    let ranks = group.size() as usize;
+    let all = arguments.size_bytes().saturating_mul(ranks);
+    let is_quick = crate::board::is_short(arguments, ranks)
+        || group.shares_cores()
+            && match arguments.operation() {
+                Operation::Iallgather => all <= 1 << 20,
+                Operation::Ialltoall => all <= 512 << 10,
+                _ => true,
+            };
     // What waits on a board for a user's operator holds up all that was started there after it.
     is_quick && !arguments.has_user_operator()
 }

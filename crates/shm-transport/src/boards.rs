@@ -95,6 +95,36 @@ mod tests {
     }
 
     #[test]
+    fn long_memory_is_each_members_own() {
+        use tocsin_transport::board::{LONG, PLACES};
+        let segment = Segment::create(3).unwrap();
+        for index in [0, BOARDS - 1] {
+            assert!(segment.allocate_board(index));
+            // SAFETY: the segment is kept; no area is used twice with one context.
+            let mut boards =
+                [0, 1].map(|me| unsafe { segment.board(index, &[2, 1], me, 9 + index) }.unwrap());
+            for (board, rank) in boards.iter_mut().zip([2, 1]) {
+                let place = board.next_place(LONG);
+                let at = board.own_place(place).unwrap();
+                assert!(segment.allocate_long(rank, at, 64 << 10));
+                assert!(!segment.allocate_long(3 - rank, at, 64 << 10), "another's");
+                assert!(!segment.allocate_long(rank, at, PLACES * LONG + 4096), "and something else");
+                let value = u64::from(rank);
+                // SAFETY: a word of this frame's.
+                unsafe { board.fill(65_528, (&raw const value).cast(), 8) };
+                board.post_long(1);
+            }
+            let mut got = 0u64;
+            // SAFETY: a word of this frame's.
+            unsafe { boards[0].read_long(1, 1, 65_528, (&raw mut got).cast(), 8) };
+            assert_eq!(got, 1);
+            // SAFETY: as above.
+            unsafe { boards[1].read_long(0, 1, 65_528, (&raw mut got).cast(), 8) };
+            assert_eq!(got, 2);
+        }
+    }
+
+    #[test]
     fn worlds_of_one_and_of_many_have_none() {
         for ranks in [1, MEMBERS as u32 + 1] {
             let segment = Segment::create(ranks).unwrap();

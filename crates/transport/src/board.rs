@@ -29,7 +29,7 @@
 //! who wait for it without the board.
 //!
 //! # Long parts
-//! What is longer than a slot lies in memory of its own behind each slot, and is posted and read by the same stamps: `long`.
+//! What is longer than a slot lies in memory of its own, and is posted and read by the same stamps: `long`.
 //!
 //! # What goes without the board
 //! Not every collective of a communicator is done on its board, and members that go by something else than what their program
@@ -47,7 +47,8 @@ mod tenancy;
 mod words;
 
 use core::ptr::NonNull;
-pub use long::{LONG, LONG_MEMORY, PIECES};
+use long::Long;
+pub use long::{LONG, LONG_MEMORY, PIECES, PLACES};
 use tocsin_sync::atomic::{AtomicU64, Ordering, fence, fence_after_rmw};
 use words::{read, write};
 
@@ -83,6 +84,8 @@ pub trait Variant {
     const FENCE_ELSEWHERE: bool = true;
     /// What publishes a piece of a result: see `long`.
     const SHARE: Ordering = Ordering::Release;
+    /// A place of long memory is free before its slot is only when all members say that they are done.
+    const SEE_DONE: bool = true;
     /// A part is posted without the pieces of an older one.
     const CLEAR_SHARED: bool = true;
 }
@@ -104,8 +107,10 @@ struct Slot {
     /// The stamp once more while its poster waits for others' parts, and is to be rung for them; or that he has given up.
     waits: AtomicU64,
     /// Of a long part: the pieces of the result that its poster shares, and the one that it makes, plus one. See `long`.
-    shared: AtomicU64,
+    shared: [AtomicU64; 2],
     begun: AtomicU64,
+    /// Where it lies.
+    place: AtomicU64,
     data: [AtomicU64; ROOM / 8],
 }
 
@@ -123,6 +128,8 @@ struct Head {
     asked: AtomicU64,
     /// Context and sequence number of the first collective that the owner does not begin any more: see `elsewhere`.
     refuses: AtomicU64,
+    /// Context and number of the last long parts with which the owner is done: see `long`.
+    done: AtomicU64,
 }
 
 /// What one member writes. In shared memory; all bytes zero is its beginning. It may be left over from another board,
@@ -145,13 +152,21 @@ impl Area {
     pub fn new() -> Area {
         let word = || AtomicU64::new(0);
         Area {
-            head: Head { stuck: word(), left: word(), elsewhere: word(), asked: word(), refuses: word() },
+            head: Head {
+                stuck: word(),
+                left: word(),
+                elsewhere: word(),
+                asked: word(),
+                refuses: word(),
+                done: word(),
+            },
             slots: core::array::from_fn(|_| Slot {
                 stamp: word(),
                 about: word(),
                 waits: word(),
-                shared: word(),
+                shared: [word(), word()],
                 begun: word(),
+                place: word(),
                 data: core::array::from_fn(|_| word()),
             }),
         }
@@ -189,8 +204,7 @@ pub struct Board {
     gave_up: bool,
     /// By member: what it had left when this board began. See `tenancy`.
     before: Box<[u64]>,
-    /// By member: its long memory, if there is any.
-    long: Box<[NonNull<AtomicU64>]>,
+    long: Long,
 }
 
 // SAFETY: the areas are made of atomics, in memory that outlives the board by the promise to `new`.
@@ -213,7 +227,7 @@ impl Board {
             return None;
         }
         let context = u64::from(context) << 32;
-        let (before, long) = (Box::default(), Box::default());
+        let (before, long) = (Box::default(), Long::default());
         let board =
             Board { areas, me, context, posted: 0, retired: 0, seen: 0, gave_up: false, before, long };
         let before = board.all_left();

@@ -52,6 +52,8 @@ fn sums<V: Variant>(board: &mut Board, numbers: u32) {
             thread::yield_now();
         }
         let value = part_of(me, n);
+        // One place, as long as it is free.
+        board.next_place_as::<V>(usize::MAX);
         // SAFETY: a word of this frame's.
         unsafe { board.fill(0, (&raw const value).cast(), 8) };
         board.post_long_as::<V>(u64::from(n));
@@ -68,6 +70,7 @@ fn sums<V: Variant>(board: &mut Board, numbers: u32) {
             // SAFETY: a word of this frame's.
             unsafe { board.share_as::<V>(n, 0, SHARED, (&raw const sum).cast(), 8) };
         }
+        board.note_long_done(n);
     }
 }
 
@@ -108,4 +111,15 @@ impl Variant for NotCleared {
 #[should_panic(expected = "not what was shared")]
 fn a_piece_of_an_older_number_is_caught() {
     check::<NotCleared>(3);
+}
+
+struct TooSoon;
+impl Variant for TooSoon {
+    const SEE_DONE: bool = false;
+}
+
+#[test]
+#[should_panic(expected = "not what was")]
+fn a_place_that_is_written_too_soon_is_caught() {
+    check::<TooSoon>(2);
 }

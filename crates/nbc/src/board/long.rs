@@ -12,6 +12,8 @@ use crate::table::{Arguments, Operation};
 use tocsin_progress::budget::Budget;
 use tocsin_transport::board::{Board, LONG, PIECES};
 
+/// Longest part in bytes: behind it there is as much for pieces of the result.
+pub(crate) const PART: usize = LONG / 2;
 /// Length of a piece in bytes, where that is not too short or long for other reasons: some pieces for each of a few ranks, each of which stays in a
 /// first-level cache with what it is combined of.
 const PIECE: usize = 8 << 10;
@@ -20,13 +22,13 @@ const PIECE: usize = 8 << 10;
 pub(super) fn fits(arguments: &Arguments, ranks: usize) -> bool {
     let bytes = arguments.size_bytes();
     match *arguments {
-        Arguments::Ialltoall { .. } => bytes.saturating_mul(ranks) <= LONG,
+        Arguments::Ialltoall { .. } => bytes.saturating_mul(ranks) <= PART,
         Arguments::Iallreduce { count, data_type, .. } => {
             let size = data_type.size().max(1);
             let piece = piece(count, size, ranks).saturating_mul(size).saturating_mul(ranks);
-            bytes <= LONG / 2 && piece <= MOST
+            bytes <= PART && piece <= MOST
         }
-        _ => arguments.operation() == Operation::Ibarrier || bytes <= LONG,
+        _ => arguments.operation() == Operation::Ibarrier || bytes <= PART,
     }
 }
 
@@ -42,7 +44,7 @@ pub(crate) struct Made {
     /// Bytes that are copied, or elements that are combined.
     done: usize,
     /// The pieces that stand in the result.
-    pieces: u64,
+    pieces: u128,
 }
 
 impl Made {
@@ -52,13 +54,13 @@ impl Made {
 /// What members say of the pieces of a result.
 struct Pieces {
     /// Those that a member shares.
-    shared: u64,
+    shared: u128,
     /// Those that a member makes.
-    begun: u64,
+    begun: u128,
 }
 
 impl Call {
-    /// Bytes of long memory that this rank needs for each number.
+    /// Bytes of a place of long memory that this rank needs.
     pub(crate) fn long_bytes(&self) -> usize {
         match self.then {
             _ if !self.long => 0,
@@ -245,13 +247,13 @@ impl Call {
         board: &Board,
         number: u32,
         (count, operator): (usize, Operator),
-        have: &mut u64,
+        have: &mut u128,
         budget: &mut Budget,
     ) -> Result<bool, Panicked> {
         let (members, size) = (board.members(), operator.size());
         let length = piece(count, size, members);
         let pieces = count.div_ceil(length.max(1)) as u32;
-        let all = if pieces >= PIECES { u64::MAX } else { (1u64 << pieces).wrapping_sub(1) };
+        let all = if pieces >= PIECES { u128::MAX } else { (1u128 << pieces).wrapping_sub(1) };
         // This rank's own, if all shared the work evenly.
         let from = (pieces as usize).wrapping_mul(board.me()) / members.max(1);
         while *have != all {
@@ -279,7 +281,7 @@ impl Call {
                 }
             }
             budget.take_bytes(work);
-            *have |= 1u64.wrapping_shl(piece);
+            *have |= 1u128.wrapping_shl(piece);
             if *have != all && budget.exhausted() {
                 return Ok(false);
             }
@@ -298,7 +300,7 @@ fn others(board: &Board, number: u32) -> Pieces {
     let mut pieces = Pieces { shared: 0, begun: 0 };
     for member in (0..board.members()).filter(|member| *member != board.me()) {
         pieces.shared |= board.shared(member, number);
-        pieces.begun |= board.begun_by(member, number).map_or(0, |piece| 1u64.wrapping_shl(piece));
+        pieces.begun |= board.begun_by(member, number).map_or(0, |piece| 1u128.wrapping_shl(piece));
     }
     pieces
 }
@@ -313,9 +315,9 @@ fn who_shares(board: &Board, number: u32, piece: u32) -> Option<usize> {
 
 /// The next of the pieces that are left, from one on and round: first one that nobody makes, then one that is made, and last what somebody makes, but
 /// may never end.
-fn next(left: u64, others: &Pieces, from: u32) -> Option<u32> {
+fn next(left: u128, others: &Pieces, from: u32) -> Option<u32> {
     let Pieces { shared, begun } = *others;
-    let first_in = |pieces: u64| {
+    let first_in = |pieces: u128| {
         let turned = pieces.rotate_right(from);
         (turned != 0).then(|| turned.trailing_zeros().wrapping_add(from) % PIECES)
     };
@@ -350,7 +352,7 @@ mod tests {
         assert_eq!(next(0b1100, &pieces(0b0100, 0b1000), 3), Some(2));
         assert_eq!(next(0b1000, &pieces(0b0100, 0b1000), 2), Some(3), "nobody waits for it");
         assert_eq!(next(0, &pieces(0b0100, 0b1000), 2), None);
-        assert_eq!(next(1 << 63 | 1, &pieces(0, 0), 63), Some(63));
-        assert_eq!(next(1, &pieces(0, 0), 63), Some(0));
+        assert_eq!(next(1 << 127 | 1, &pieces(0, 0), 127), Some(127));
+        assert_eq!(next(1, &pieces(0, 0), 127), Some(0));
     }
 }

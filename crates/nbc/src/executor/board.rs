@@ -12,6 +12,7 @@
 //! looked, needs no ring.
 
 use super::list::StepList;
+use super::long::Posts;
 use super::run::record_end;
 use super::seat::{Place, active_mut, has_room};
 use super::wanted::have_rung;
@@ -20,15 +21,9 @@ use crate::Error;
 use crate::board::{Call, Look, MOST};
 use crate::messages::Messages;
 use crate::schedule::NONE;
-use std::ptr::NonNull;
 use tocsin_progress::budget::{Budget, Context, Pass};
 use tocsin_progress::completion::{Code, Outcome};
 use tocsin_progress::slots::{Id, OutOfMemory};
-use tocsin_transport::board::{LONG, SLOTS};
-
-/// Long memory is allocated in such steps behind each slot, bytes.
-const LONG_STEP: usize = 64 << 10;
-
 /// What came of a [post on a board](Nbc::post_on_board).
 #[derive(Clone, Copy, Debug)]
 pub enum Posted {
@@ -58,30 +53,6 @@ impl Nbc {
             seat.group.world_ranks().iter().fold(true, |all, rank| messages.prepare_ring(*rank) & all);
     }
 
-    /// Allocates what a call with long parts needs of this rank's long memory. User threads only.
-    pub(super) fn prepare_long<M: Messages>(&mut self, messages: &mut M, call: &Call) -> Result<(), Error> {
-        let bytes = call.long_bytes().next_multiple_of(LONG_STEP).min(LONG);
-        let Some(seat) = self.seats.get_mut(call.board as usize) else {
-            return Err(Error::BadSchedule("its group's board was never opened"));
-        };
-        if !call.long || seat.long >= bytes {
-            return Ok(());
-        }
-        let Some(memory) = seat.board.own_long() else {
-            return Err(Error::BadSchedule("its group's board has no long memory"));
-        };
-        for slot in 0..SLOTS {
-            let from = memory.as_ptr().cast::<u8>().wrapping_add(slot * LONG + seat.long);
-            let there =
-                NonNull::new(from).is_some_and(|from| messages.allocate_long(from, bytes - seat.long));
-            if !there {
-                return Err(Error::OutOfMemory { bytes: SLOTS * (bytes - seat.long) });
-            }
-        }
-        seat.long = bytes;
-        Ok(())
-    }
-
     /// As [`post`](Self::post), of what is done on a board, without a schedule: where all parts that it needs are there
     /// already, it takes nothing but the look at them. User threads only.
     ///
@@ -101,7 +72,7 @@ impl Nbc {
         let call = &call.numbered(sequence);
         self.prepare_rings(messages, call.board);
         if call.long {
-            self.prepare_long(messages, call)?;
+            self.prepare_long(messages, call, Posts::Now)?;
         }
         let memory = |_| Error::OutOfMemory { bytes: size_of::<Active>() };
         self.slots.reserve(1).map_err(memory)?;
@@ -441,6 +412,7 @@ impl Nbc {
                     false => seat.board.post(call.about, call.from, call.bytes),
                     true => {
                         let before = budget.bytes_left();
+                        seat.board.next_place(call.bytes);
                         let is_there = call.fill(&seat.board, &mut place.filled, budget);
                         copied.add(budget.context(), before.saturating_sub(budget.bytes_left()));
                         if !is_there {

@@ -11,6 +11,7 @@ mod board;
 mod elsewhere;
 mod kept;
 mod list;
+mod long;
 mod release;
 mod run;
 mod seat;
@@ -27,6 +28,7 @@ use crate::{Error, Group};
 pub use board::Posted;
 use kept::Kept;
 use list::{Link, Queue, StepList};
+use long::Posts;
 use release::give_back;
 use seat::{Place, Scratch, Seat};
 pub(crate) use slices::room;
@@ -257,7 +259,9 @@ impl Nbc {
         match schedule.board.as_ref() {
             Some(call) => {
                 self.prepare_rings(messages, call.board);
-                self.prepare_long(messages, call)?;
+                if call.long {
+                    self.prepare_long(messages, call, Posts::Later)?;
+                }
             }
             None => connect(messages, &schedule)?,
         }
@@ -321,8 +325,11 @@ impl Nbc {
                     messages.prepare_peer(peer, 0)?;
                 }
             }
-            if let Some(board) = schedule.board.as_ref().map(|call| call.board) {
-                self.prepare_rings(messages, board);
+            if let Some(call) = schedule.board {
+                self.prepare_rings(messages, call.board);
+                if call.long {
+                    self.prepare_long(messages, &call, Posts::Now)?;
+                }
             }
         }
         // SAFETY: - promised by the caller.

@@ -9,7 +9,7 @@ use crate::schedule::{Line, NONE};
 use tocsin_progress::budget::Budget;
 use tocsin_progress::completion::{Code, Completion, Outcome};
 use tocsin_progress::slots::Slots;
-use tocsin_transport::board::{Board, Part};
+use tocsin_transport::board::{Board, PLACES, Part};
 
 pub(super) type Table = Slots<Active, Completion>;
 
@@ -107,8 +107,8 @@ pub(super) struct Seat {
     pub(super) asking: u64,
     /// The member for whose sake this rank has given up.
     pub(super) blamed: u32,
-    /// So many bytes are allocated of this rank's long memory, behind each slot.
-    pub(super) long: usize,
+    /// By place: so many bytes are allocated of this rank's long memory.
+    pub(super) long: [usize; PLACES],
 }
 
 /// How often a post looks for what others post at the same time, before it leaves a request that is ended by another call: at most some
@@ -136,7 +136,7 @@ impl Seat {
             elsewhere: None,
             asking: 0,
             blamed: 0,
-            long: 0,
+            long: [0; PLACES],
         }
     }
 
@@ -173,6 +173,7 @@ impl Seat {
                 false => self.board.post(call.about, call.from, call.bytes),
                 true => {
                     let mut filled = 0;
+                    self.board.next_place(call.bytes);
                     while !call.fill(&self.board, &mut filled, &mut Budget::user()) {}
                     self.board.post_long(call.about)
                 }
@@ -196,6 +197,9 @@ impl Seat {
         // SAFETY: promised by the caller.
         let result = unsafe { call.make_long(&self.board, number, made, budget) };
         let bytes = before.saturating_sub(budget.bytes_left());
+        if !matches!(result, Ok(false)) {
+            self.board.note_long_done(number);
+        }
         let outcome = match result {
             Ok(false) => return (bytes, None),
             Ok(true) => Outcome::default(),

@@ -1,8 +1,12 @@
 //! Long parts, and results that members share: what does not fit into a slot lies in memory of its own.
 //!
-//! Behind each slot stands [`LONG`] bytes of its owner's long memory. A long part is copied there before the slot's stamp is stored, and
-//! read by virtue of that stamp, as a short one is; and so the argument of [`board`](super) why a slot may be written again is the argument for this
-//! memory, too.
+//! A member's long memory has [`PLACES`] places of [`LONG`] bytes. A long part is copied to one of them before the stamp of its slot is stored, which says where
+//! it lies, and is read by virtue of that stamp, as a short one is.
+//!
+//! # When a place may be written again
+//! A place that was last used for number n is free for a number from n + SLOTS on, by the argument of [`board`](super) for slots; so that of as many places as
+//! there are slots one is always free. It is free before, once all members [say](Board::note_long_done) that they are done with n, which ranks that work in step
+//! mostly have: then a [few](Board::turns) places are used again and again, and stay in the caches. Nobody waits for that word.
 //!
 //! # Results that members share
 //! Of what all members make of the same parts, each may keep pieces behind its part, for the others to take instead of making them once more. Pieces are
@@ -10,35 +14,52 @@
 //! for anybody, and a member that computes, or has died, holds up nobody. That two make the same piece at the same time costs time and nothing else,
 //! for each writes into its own memory. Who begins one [says that, too](Board::begin_piece): a hint, by which others begin with other pieces.
 //!
-//! The word that says so is cleared before the stamp of the next part is stored there, and read only after that stamp was seen: it never says of a
-//! later number what was true of an earlier one. A member keeps pieces of a number until it posts SLOTS numbers later, when
-//! all are done with it.
+//! The words that say so are cleared before the stamp of the next part is stored there, and read only after that stamp was seen: they never say of a
+//! later number what was true of an earlier one. A member keeps pieces of a number until all are done with it, as it keeps its part.
 //!
 //! # Hostile members
-//! What is read may be anything, as the bytes of a part. Where it is read follows from the caller's own numbers.
+//! What is read may be anything, as the bytes of a part. Where it is read is a place of that member's own, whatever it says.
 
 use super::words::{read, write};
 use super::{Board, Real, SLOTS, Variant};
 use core::ptr::NonNull;
 use tocsin_sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes behind a slot, for a long part and what its owner shares of the result.
-pub const LONG: usize = if cfg!(loom) { 16 } else { 512 << 10 };
+/// Bytes of a place, for a long part and what its owner shares of the result.
+pub const LONG: usize = if cfg!(loom) { 16 } else { 2 << 20 };
+/// Places of a member's long memory.
+pub const PLACES: usize = SLOTS;
 /// Bytes of a member's long memory.
-pub const LONG_MEMORY: usize = SLOTS * LONG;
+pub const LONG_MEMORY: usize = PLACES * LONG;
+/// Bytes of parts after which a member comes back to a place, if it is free: by then what it overwrites has left the caches next to the cores of those who
+/// have read it, and is still in the one that all share.
+const ROUND: usize = 512 << 10;
 /// Most pieces of a result: one bit each.
-pub const PIECES: u32 = 64;
+pub const PIECES: u32 = 128;
+
+/// The long memory of a board, as one member uses it.
+#[derive(Debug, Default)]
+pub(super) struct Long {
+    /// By member; empty where there is none.
+    memory: Box<[NonNull<AtomicU64>]>,
+    /// By place: the number for which this member has used it last, if it has.
+    used: [Option<u32>; PLACES],
+    /// Where it has posted last.
+    last: usize,
+    /// Where the next part goes, once that is known.
+    next: Option<usize>,
+}
 
 impl Board {
     /// The same with long memory: each member's [`LONG_MEMORY`], in the order of the areas. None where their number is another one.
     ///
     /// # Safety
-    /// The memory is aligned for words, outlives the board, and only this protocol uses it. Of a member's, what it [fills](Self::fill) was allocated
-    /// before.
+    /// The memory is aligned for words, outlives the board, and only this protocol uses it. A [place](Self::next_place) of this member's is allocated before
+    /// it is [filled](Self::fill).
     #[must_use]
     pub unsafe fn with_long(mut self, memory: Box<[NonNull<AtomicU64>]>) -> Board {
         if memory.len() == self.areas.len() {
-            self.long = memory;
+            self.long.memory = memory;
         }
         self
     }
@@ -46,35 +67,96 @@ impl Board {
     /// Whether there is long memory.
     #[inline]
     pub fn has_long(&self) -> bool {
-        !self.long.is_empty()
+        !self.long.memory.is_empty()
     }
 
-    /// This member's long memory: where it begins. Slot after slot has [`LONG`] bytes.
-    pub fn own_long(&self) -> Option<NonNull<AtomicU64>> {
-        self.long.get(self.me).copied()
+    /// A place of this member's long memory: where it begins.
+    pub fn own_place(&self, place: usize) -> Option<NonNull<u8>> {
+        let memory = self.long.memory.get(self.me).filter(|_| place < PLACES)?;
+        NonNull::new(memory.as_ptr().wrapping_add(place.wrapping_mul(LONG / 8)).cast())
     }
 
-    /// Words of a member's long memory behind a number's slot from a byte on, if so many bytes are there.
+    /// How many places a member with parts of so many bytes uses in turn, as long as they are free.
+    pub fn turns(bytes: usize) -> usize {
+        (ROUND / bytes.max(1)).clamp(1, PLACES)
+    }
+
+    /// The place of the part that is posted next, which has so many bytes: a free one, if can be one of a [few](Self::turns). There is
+    /// [room](Self::has_room) for that part.
     #[inline]
-    fn long(&self, member: usize, number: u32, first: usize, bytes: usize) -> Option<&[AtomicU64]> {
-        let memory = self.long.get(member)?;
+    pub fn next_place(&mut self, bytes: usize) -> usize {
+        self.next_place_as::<Real>(bytes)
+    }
+
+    /// [`next_place`](Self::next_place) with variation points.
+    #[doc(hidden)]
+    pub fn next_place_as<V: Variant>(&mut self, bytes: usize) -> usize {
+        if let Some(place) = self.long.next {
+            return place;
+        }
+        let number = self.posted().wrapping_add(1);
+        let free = |place: &usize| match self.long.used.get(*place).copied().flatten() {
+            // A wrapped difference, so that numbers may wrap.
+            Some(used) => {
+                number.wrapping_sub(used) >= SLOTS as u32 || !V::SEE_DONE || self.all_are_done(used)
+            }
+            None => true,
+        };
+        let turns = Board::turns(bytes);
+        let few = (1..=turns).map(|ahead| self.long.last.wrapping_add(ahead) % turns);
+        // There is one: the numbers that keep places are fewer.
+        let place = few.chain(turns..PLACES).find(free).unwrap_or(0);
+        self.long.next = Some(place);
+        place
+    }
+
+    /// Whether all members say that they are done with a number.
+    fn all_are_done(&self, number: u32) -> bool {
+        (0..self.members()).all(|member| {
+            // SYNC POINT: Acquire pairs with the Release of `note_long_done`: what the member has read there it has read before.
+            let done = self.area(member).map_or(0, |area| area.head.done.load(Ordering::Acquire));
+            done >> 32 == self.context >> 32 && (done as u32).wrapping_sub(number) as i32 >= 0
+        })
+    }
+
+    /// Says that this member is done with a number whose parts are long, and with all before.
+    #[inline]
+    pub fn note_long_done(&self, number: u32) {
+        if let Some(area) = self.area(self.me) {
+            // SYNC POINT: as in `all_are_done`.
+            area.head.done.store(self.stamp(number), Ordering::Release);
+        }
+    }
+
+    /// Words of a place of a member's from a byte on, if so many bytes are there.
+    #[inline]
+    fn place(&self, member: usize, place: usize, first: usize, bytes: usize) -> Option<&[AtomicU64]> {
+        let memory = self.long.memory.get(member)?;
         let ends = first.checked_add(bytes)?;
         if ends > LONG {
             return None;
         }
-        let at = (number as usize % SLOTS).wrapping_mul(LONG / 8);
-        // SAFETY: LONG bytes behind each of SLOTS slots are there as long as the board, by the promise to `with_long`.
+        let at = (place % PLACES).wrapping_mul(LONG / 8);
+        // SAFETY: LONG bytes at each of PLACES places are there as long as the board, by the promise to `with_long`.
         Some(unsafe { core::slice::from_raw_parts(memory.as_ptr().add(at), LONG / 8) })
     }
 
-    /// Copies bytes of the part that is posted next to its place. There is [room](Self::has_room) for that.
+    /// The same of the place of a number, which is posted.
+    #[inline]
+    fn long(&self, member: usize, number: u32, first: usize, bytes: usize) -> Option<&[AtomicU64]> {
+        // SYNC POINT: Relaxed: after the Acquire of the stamp.
+        let place = self.slot(member, number)?.place.load(Ordering::Relaxed);
+        self.place(member, place as usize, first, bytes)
+    }
+
+    /// Copies bytes of the part that is posted next to its [place](Self::next_place).
     ///
     /// # Safety
     /// `from` is readable for `bytes`. Beyond [`LONG`] nothing is copied.
     #[inline]
     pub unsafe fn fill(&self, first: usize, from: *const u8, bytes: usize) {
-        let next = self.posted().wrapping_add(1);
-        if let Some(memory) = self.long(self.me, next, first, bytes) {
+        let memory = self.long.next.and_then(|place| self.place(self.me, place, first, bytes));
+        if let Some(memory) = memory {
             // SAFETY: the caller's promise; nobody reads there before the part is posted.
             unsafe { copy_in(memory, first, from, bytes) };
         }
@@ -90,11 +172,18 @@ impl Board {
     #[doc(hidden)]
     #[inline]
     pub fn post_long_as<V: Variant>(&mut self, about: u64) -> u32 {
-        let next = self.posted().wrapping_add(1);
-        if let Some(slot) = self.slot(self.me, next).filter(|_| V::CLEAR_SHARED) {
-            // SYNC POINT: Relaxed: the stamp's Release is behind it, and nobody reads it by an older stamp.
-            slot.shared.store(0, Ordering::Relaxed);
-            slot.begun.store(0, Ordering::Relaxed);
+        let (number, place) = (self.posted().wrapping_add(1), self.next_place_as::<V>(LONG));
+        if let Some(used) = self.long.used.get_mut(place) {
+            *used = Some(number);
+        }
+        (self.long.last, self.long.next) = (place, None);
+        if let Some(slot) = self.slot(self.me, number) {
+            // SYNC POINT: Relaxed, all of them: the stamp's Release is behind it, and nobody reads them by an older stamp.
+            slot.place.store(place as u64, Ordering::Relaxed);
+            if V::CLEAR_SHARED {
+                slot.shared.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+                slot.begun.store(0, Ordering::Relaxed);
+            }
         }
         // SAFETY: no bytes.
         unsafe { self.post_as::<V>(about, core::ptr::null(), 0) }
@@ -121,9 +210,11 @@ impl Board {
 
     /// The pieces of a number's result that a member shares, a bit for each. Its part is [here](super::Part::Here).
     #[inline]
-    pub fn shared(&self, member: usize, number: u32) -> u64 {
-        // SYNC POINT: Acquire pairs with the Release of `share`: the piece.
-        self.slot(member, number).map_or(0, |slot| slot.shared.load(Ordering::Acquire))
+    pub fn shared(&self, member: usize, number: u32) -> u128 {
+        let Some(slot) = self.slot(member, number) else { return 0 };
+        // SYNC POINT: Acquire, both of them, pairs with the Release of `share`: the piece.
+        let [low, high] = [0, 1].map(|at: usize| slot.shared[at].load(Ordering::Acquire));
+        u128::from(high) << 64 | u128::from(low)
     }
 
     /// The piece that a member makes, as far as is known.
@@ -172,8 +263,8 @@ impl Board {
         // SAFETY: the caller's promise; nobody reads there before the bit is set, and nobody else sets it.
         unsafe { copy_in(memory, first, from, bytes) };
         // SYNC POINT: Release publishes the piece; pairs with the Acquire of `shared`. Only this member writes the word.
-        let before = slot.shared.load(Ordering::Relaxed);
-        slot.shared.store(before | 1 << (piece % PIECES), V::SHARE);
+        let Some(word) = slot.shared.get((piece % PIECES / 64) as usize) else { return };
+        word.store(word.load(Ordering::Relaxed) | 1 << (piece % 64), V::SHARE);
     }
 }
 
@@ -224,10 +315,13 @@ mod tests {
             unsafe { board.with_long(long.clone().into()) }
         };
         (one, two) = (with_long(one), with_long(two));
-        assert!(one.has_long() && one.own_long() == Some(long[0]));
+        assert!(one.has_long() && one.own_place(0) == Some(long[0].cast()));
+        assert_eq!(one.own_place(PLACES), None);
         let bytes: Vec<u8> = (0..LONG).map(|i| (i * 7 + i / 256) as u8).collect();
         for number in 1..=2 * SLOTS as u32 {
             let half = LONG / 2 + number as usize;
+            // Nobody says that he is done: the places come round as slots do.
+            assert_eq!(one.next_place(1), number as usize % PLACES);
             // SAFETY: slices.
             unsafe {
                 one.fill(100, bytes[100..half].as_ptr(), half - 100);
@@ -241,10 +335,10 @@ mod tests {
             // SAFETY: a slice.
             unsafe { two.read_long(0, number, 0, got.as_mut_ptr(), half) };
             assert!(got == bytes[..half]);
-            one.begin_piece(number, 63);
+            one.begin_piece(number, 70);
             // SAFETY: a slice.
-            unsafe { one.share(number, 63, half, bytes[half..].as_ptr(), 50) };
-            assert_eq!((two.shared(0, number), two.begun_by(0, number)), (1 << 63, Some(63)));
+            unsafe { one.share(number, 70, half, bytes[half..].as_ptr(), 50) };
+            assert_eq!((two.shared(0, number), two.begun_by(0, number)), (1 << 70, Some(70)));
             // SAFETY: a slice.
             unsafe { two.read_long(0, number, half, got.as_mut_ptr(), 50) };
             assert!(got[..50] == bytes[half..half + 50]);
@@ -256,11 +350,49 @@ mod tests {
                 one.share(number, 1, LONG - 1, bytes.as_ptr(), 2);
                 two.read_long(0, number, usize::MAX, got.as_mut_ptr(), 2);
             }
-            assert_eq!(two.shared(0, number), 1 << 63);
+            assert_eq!(two.shared(0, number), 1 << 70);
             assert!(two.long_part(0, number, LONG, 1).is_none());
             for board in [&mut one, &mut two] {
                 assert!(board.has_room(number));
             }
         }
+    }
+
+    #[test]
+    fn a_place_with_which_all_are_done_is_used_again() {
+        let memory = Memory::new(2);
+        let (mut one, mut two) = (memory.board(0, 7), memory.board(1, 7));
+        let mut step = |bytes: usize, done: [bool; 2], place: usize| {
+            assert_eq!(one.next_place(bytes), place);
+            let number = one.post_long(0);
+            assert_eq!(two.post_long(0), number);
+            assert!(one.has_room(number) && two.has_room(number));
+            for (board, _) in [&one, &two].into_iter().zip(done).filter(|(_, done)| *done) {
+                board.note_long_done(number);
+            }
+        };
+        let (whole, half) = (ROUND, ROUND / 2);
+        step(whole, [true, true], 0);
+        step(whole, [true, true], 0);
+        step(whole, [false, true], 0);
+        step(whole, [true, false], 1);
+        // Who is done with that one is done with what was before.
+        step(whole, [true, true], 0);
+        step(whole, [false, false], 0);
+        // Nobody says that he is done: one after the other, as slots.
+        for place in [1, 2, 3, 4, 5, 6, 7, 0, 1] {
+            step(whole, [false, false], place);
+        }
+        step(whole, [true, true], 2);
+        step(half, [true, true], 1);
+        step(half, [true, true], 0);
+        step(half, [true, true], 1);
+        for place in [2, 3, 4, 5, 6, 7, 0, 1] {
+            step(1, [true, true], place);
+        }
+        // A word of another board's context says nothing.
+        let (mut one, mut two) = (memory.board(0, 8), memory.board(1, 8));
+        (one.post_long(0), two.post_long(0));
+        assert_eq!(one.next_place(LONG), 1);
     }
 }

@@ -1,0 +1,62 @@
+//! Long memory of boards is allocated where a user's thread posts, place by place: most programs come back to a few.
+
+use super::Nbc;
+use super::seat::has_room;
+use crate::Error;
+use crate::board::Call;
+use crate::messages::Messages;
+use crate::schedule::NONE;
+use tocsin_transport::board::{Board, LONG, PLACES};
+
+/// A place is allocated in such steps, bytes.
+const STEP: usize = 64 << 10;
+
+/// When a call is posted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Posts {
+    /// At once, if it can be.
+    Now,
+    /// When it is started: what it takes mostly is there by then.
+    Later,
+}
+
+impl Nbc {
+    /// Allocates what a call needs of this rank's long memory: its place, if that is known now, or all, where it stands in line and a handler may post it.
+    /// User threads only.
+    pub(super) fn prepare_long<M: Messages>(
+        &mut self,
+        messages: &mut M,
+        call: &Call,
+        posts: Posts,
+    ) -> Result<(), Error> {
+        let bytes = call.long_bytes().next_multiple_of(STEP).min(LONG);
+        let Nbc { seats, slots, .. } = self;
+        let Some(seat) = seats.get_mut(call.board as usize) else {
+            return Err(Error::BadSchedule("its group's board was never opened"));
+        };
+        if !seat.board.has_long() {
+            return Err(Error::BadSchedule("its group's board has no long memory"));
+        }
+        let places = match posts {
+            Posts::Later => 0..Board::turns(call.bytes),
+            Posts::Now if seat.first == NONE && has_room(seat, slots) => {
+                let place = seat.board.next_place(call.bytes);
+                place..place + 1
+            }
+            Posts::Now => 0..PLACES,
+        };
+        for place in places {
+            let Some(allocated) = seat.long.get_mut(place).filter(|allocated| **allocated < bytes) else {
+                continue;
+            };
+            let more = bytes - *allocated;
+            // SAFETY: within the place, which has LONG bytes.
+            let at = seat.board.own_place(place).map(|place| unsafe { place.add(*allocated) });
+            if !at.is_some_and(|at| messages.allocate_long(at, more)) {
+                return Err(Error::OutOfMemory { bytes: more });
+            }
+            *allocated = bytes;
+        }
+        Ok(())
+    }
+}
