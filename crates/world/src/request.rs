@@ -142,7 +142,7 @@ impl RawRequest {
     /// same order among the others. A callback or waker is for one run: set it anew.
     ///
     /// The start itself allocates nothing, and asks the system only to ring a peer. Excepted are a peer that joined after
-    /// the preparation, and what any pass of progress does on its way out: it may set the timer, have the kernel make the
+    /// the preparation, shared memory for what is long where ranks run ahead of each other for the first time, and what any pass of progress does on its way out: it may set the timer, have the kernel make the
     /// single copy of a long message, and run users' callbacks.
     ///
     /// # Errors

@@ -8,10 +8,12 @@
 //! the next pass outside a handler takes up.
 
 mod board;
+mod copied;
 mod elsewhere;
 mod kept;
 mod list;
 mod long;
+mod look;
 mod release;
 mod run;
 mod seat;
@@ -26,6 +28,7 @@ use crate::table::Origin;
 use crate::trace::Started;
 use crate::{Error, Group};
 pub use board::Posted;
+pub use copied::Copied;
 use kept::Kept;
 use list::{Link, Queue, StepList};
 use long::Posts;
@@ -133,28 +136,6 @@ pub struct Nbc {
     deferred_on_board: bool,
     scratch: Scratch,
     kept: Kept,
-}
-
-/// Bytes that steps have copied and combined, by who ran them.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub struct Copied {
-    /// In library calls.
-    pub user: u64,
-    /// In handlers.
-    pub handler: u64,
-    /// By a progress thread.
-    pub progress: u64,
-}
-
-impl Copied {
-    fn add(&mut self, context: Context, bytes: usize) {
-        let counter = match context {
-            Context::User => &mut self.user,
-            Context::Handler => &mut self.handler,
-            Context::ProgressThread => &mut self.progress,
-        };
-        *counter = counter.saturating_add(bytes as u64);
-    }
 }
 
 impl Default for Nbc {

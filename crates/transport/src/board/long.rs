@@ -213,7 +213,7 @@ impl Board {
     pub fn shared(&self, member: usize, number: u32) -> u128 {
         let Some(slot) = self.slot(member, number) else { return 0 };
         // SYNC POINT: Acquire, both of them, pairs with the Release of `share`: the piece.
-        let [low, high] = [0, 1].map(|at: usize| slot.shared[at].load(Ordering::Acquire));
+        let [low, high] = slot.shared.each_ref().map(|word| word.load(Ordering::Acquire));
         u128::from(high) << 64 | u128::from(low)
     }
 

@@ -1,0 +1,61 @@
+//! A thread that looks by itself for what it lacks of a collective on a board. User threads only.
+
+use super::board::First;
+use super::{Nbc, Stage};
+use crate::messages::Messages;
+use crate::schedule::NONE;
+use tocsin_progress::budget::{Budget, Context, Pass};
+use tocsin_progress::slots::Id;
+
+impl Nbc {
+    /// Says that a thread is about to look for the parts of a collective by itself ([`look`](Self::look)), so that it need
+    /// not be rung. False: that is of no use. The token is held from here to [`end_look`](Self::end_look). User threads
+    /// only.
+    #[inline]
+    pub fn begin_look(&mut self, id: Id) -> bool {
+        let Nbc { seats, slots, .. } = self;
+        let Some(active) = slots.get_mut(id).filter(|active| active.stage == Stage::Running) else {
+            return false;
+        };
+        let Some(seat) = seats.get(active.place.at as usize) else { return false };
+        let looks = active.place.posted && seat.first == id.index;
+        // What others look at is not written for nothing.
+        if looks && active.place.waits {
+            seat.board.look_for(active.place.number);
+            active.place.waits = false;
+        }
+        looks
+    }
+
+    /// Looks, and ends the collective if all its parts are there. Whether it has ended.
+    #[inline]
+    pub fn look(&mut self, id: Id) -> bool {
+        let Some(active) = self.slots.get(id).filter(|active| active.stage == Stage::Running) else {
+            return true;
+        };
+        let at = active.place.at;
+        if let First::Ready(id, _) = self.first_of(at, Context::User) {
+            while !self.make(id, at, &mut Budget::user()) {}
+            return true;
+        }
+        false
+    }
+
+    /// The thread looks no more. If the collective has not ended, this rank is rung for what it lacks, from here on; if it
+    /// has, others may have room now.
+    #[inline]
+    pub fn end_look<M: Messages>(&mut self, messages: &mut M, id: Id) {
+        let Nbc { seats, slots, .. } = self;
+        let Some(active) = slots.get_mut(id) else { return };
+        let Some(at) = active.call.map(|call| call.board) else { return };
+        let Some(seat) = seats.get(at as usize) else { return };
+        if active.place.posted {
+            active.place.waits = true;
+            seat.board.wait_for(active.place.number);
+        }
+        // What came before that was not rung for.
+        if seat.first != NONE {
+            while self.advance(messages, at, &mut Budget::user(), false) == Pass::More {}
+        }
+    }
+}
