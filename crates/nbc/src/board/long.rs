@@ -181,6 +181,7 @@ impl Call {
     ///
     /// # Safety
     /// As [`make_long`](Self::make_long), and the elements are there.
+    #[inline(never)] // named for what disassembly checks
     unsafe fn combine(
         &self,
         board: &Board,

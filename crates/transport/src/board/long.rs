@@ -103,7 +103,9 @@ impl Board {
             None => true,
         };
         let turns = Board::turns(bytes);
-        let few = (1..=turns).map(|ahead| self.long.last.wrapping_add(ahead) % turns);
+        // No division that might panic in a handler.
+        let turn = |ahead: usize| self.long.last.wrapping_add(ahead).checked_rem(turns).unwrap_or(0);
+        let few = (1..=turns).map(turn);
         // There is one: the numbers that keep places are fewer.
         let place = few.chain(turns..PLACES).find(free).unwrap_or(0);
         self.long.next = Some(place);
