@@ -394,7 +394,8 @@ mod tests {
         }
         // A word of another board's context says nothing.
         let (mut one, mut two) = (memory.board(0, 8), memory.board(1, 8));
-        (one.post_long(0), two.post_long(0));
+        one.post_long(0);
+        two.post_long(0);
         assert_eq!(one.next_place(LONG), 1);
     }
 }
