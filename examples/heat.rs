@@ -15,6 +15,7 @@
 //! bit with every backend and any number of ranks.
 
 use std::error::Error;
+use std::fmt;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -36,6 +37,18 @@ const DOWN: i32 = 2;
 
 type Failure = Box<dyn Error + Send + Sync>;
 
+/// The command line's fault, and so that of all ranks alike: one of them says it.
+#[derive(Debug)]
+struct Usage(String);
+
+impl fmt::Display for Usage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Error for Usage {}
+
 struct Options {
     size: usize,
     steps: usize,
@@ -46,15 +59,16 @@ struct Options {
 }
 
 impl Options {
-    fn parse(mut words: impl Iterator<Item = String>) -> Result<Options, Failure> {
+    /// `None`: what is asked for is the usage.
+    fn parse(mut words: impl Iterator<Item = String>) -> Result<Option<Options>, Usage> {
         let mut options =
             Options { size: 256, steps: 100, tolerance: 0.0, skew: 0.0, turns: false, threads: None };
         while let Some(name) = words.next() {
             if name == "--help" {
-                return Err(USAGE.into());
+                return Ok(None);
             }
-            let value = words.next().ok_or_else(|| format!("{name} wants a value\n{USAGE}"))?;
-            let wrong = |right: &str| format!("{name} {value}: use {right}");
+            let value = words.next().ok_or_else(|| Usage(format!("{name} wants a value\n{USAGE}")))?;
+            let wrong = |right: &str| Usage(format!("{name} {value}: use {right}"));
             let whole = || value.parse().map_err(|_| wrong("a whole number"));
             let real = || match value.parse() {
                 Ok(number) if (0.0..=1e6).contains(&number) => Ok(number),
@@ -69,17 +83,17 @@ impl Options {
                     options.turns = match value.as_str() {
                         "first" => false,
                         "turns" => true,
-                        _ => return Err(wrong("first or turns").into()),
+                        _ => return Err(wrong("first or turns")),
                     }
                 }
                 "--threads" => options.threads = Some(value.parse().map_err(|_| wrong("a whole number"))?),
-                _ => return Err(format!("there is no option {name}\n{USAGE}").into()),
+                _ => return Err(Usage(format!("there is no option {name}\n{USAGE}"))),
             }
         }
         if !(3..=1 << 16).contains(&options.size) {
-            return Err(format!("--size {}: use 3 to 65536", options.size).into());
+            return Err(Usage(format!("--size {}: use 3 to 65536", options.size)));
         }
-        Ok(options)
+        Ok(Some(options))
     }
 }
 
@@ -162,7 +176,8 @@ struct Outcome {
 fn solve(comm: &Comm, options: &Options) -> Result<Outcome, Failure> {
     let (rank, ranks, size) = (comm.rank() as usize, comm.size() as usize, options.size);
     if size < ranks {
-        return Err(format!("--size {size}: every rank needs a row, and there are {ranks} ranks").into());
+        let told = format!("--size {size}: every rank needs a row, and there are {ranks} ranks");
+        return Err(Usage(told).into());
     }
     let (first, end) = (size * rank / ranks, size * (rank + 1) / ranks);
     let blank = vec![0.0; size];
@@ -221,35 +236,48 @@ fn solve(comm: &Comm, options: &Options) -> Result<Outcome, Failure> {
     Ok(Outcome { heading, time, residual, checksum })
 }
 
-fn run() -> Result<(), Failure> {
-    let options = Options::parse(std::env::args().skip(1))?;
-    let outcome = match options.threads {
-        Some(ranks) => {
-            let outcomes = World::threads(ranks, |comm| solve(&comm, &options))?;
-            outcomes.into_iter().collect::<Result<Vec<Outcome>, Failure>>()?.into_iter().next()
-        }
-        None => {
-            let world = World::from_env()?;
-            let outcome = solve(&world.comm(), &options)?;
-            let rank = world.rank();
-            world.finalize()?;
-            (rank == 0).then_some(outcome)
-        }
-    };
-    if let Some(Outcome { heading, time, residual, checksum }) = outcome {
-        println!("{heading}");
-        println!("time_s {:.6}\nresidual {residual:.9e}\nchecksum {checksum:016x}", time.as_secs_f64());
+/// What rank 0 has to print.
+fn run() -> Result<Option<String>, Failure> {
+    let options = Options::parse(std::env::args().skip(1));
+    if let Ok(Some(options @ Options { threads: Some(ranks), .. })) = &options {
+        let outcomes = World::threads(*ranks, |comm| solve(&comm, options))?;
+        let outcomes = outcomes.into_iter().collect::<Result<Vec<Outcome>, Failure>>()?;
+        return Ok(outcomes.first().map(told));
     }
-    Ok(())
+    // Which rank this is, is known in the world only: so all join it, whatever the words are.
+    let world = World::from_env()?;
+    let said = match options {
+        Ok(Some(options)) => solve(&world.comm(), &options).map(|outcome| told(&outcome)),
+        Ok(None) => Ok(USAGE.to_owned()),
+        Err(usage) => Err(usage.into()),
+    };
+    let first = world.rank() == 0;
+    world.finalize()?;
+    match said {
+        Ok(said) => Ok(first.then_some(said)),
+        Err(failure) if failure.is::<Usage>() && !first => Err(Usage(String::new()).into()),
+        Err(failure) => Err(failure),
+    }
+}
+
+fn told(Outcome { heading, time, residual, checksum }: &Outcome) -> String {
+    let time = time.as_secs_f64();
+    format!("{heading}\ntime_s {time:.6}\nresidual {residual:.9e}\nchecksum {checksum:016x}")
 }
 
 /// Public for `tests/tests/heat.rs`, whose ranks are this program too.
 pub fn main() -> ExitCode {
     match run() {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(said) => {
+            said.iter().for_each(|said| println!("{said}"));
+            ExitCode::SUCCESS
+        }
         Err(failure) => {
-            eprintln!("heat: {failure}");
-            ExitCode::FAILURE
+            let told = failure.to_string();
+            if !told.is_empty() {
+                eprintln!("heat: {told}");
+            }
+            if failure.is::<Usage>() { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
     }
 }

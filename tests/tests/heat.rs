@@ -179,10 +179,15 @@ fn wrong_words_are_told() {
         ("heat", "--skewed last", "use first or turns"),
         ("heat", "--warm 1", "usage: heat"),
         ("heat", "--size 4 --threads 5", "every rank needs a row, and there are 5 ranks"),
+        ("3", "--warm 1", "usage: heat"),
         ("5", "--size 4", "every rank needs a row, and there are 5 ranks"),
     ] {
         let output = output(role, "signal", words);
         let text = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.code() == Some(1) && text.contains(told), "{words}: {}\n{text}", output.status);
+        assert!(output.status.code() == Some(2) && text.contains(told), "{words}: {}\n{text}", output.status);
+        assert_eq!(text.matches("heat: ").count(), 1, "one rank says it: {words}\n{text}");
     }
+    let help = output("3", "signal", "--help");
+    let text = String::from_utf8_lossy(&help.stdout);
+    assert!(help.status.success() && text.matches("usage: heat").count() == 1, "{}\n{text}", help.status);
 }

@@ -34,9 +34,9 @@ usage: cargo xtask COMMAND
   peers [--rounds N] [--json] [NAME]
                         tocsin beside Debian's Open MPI and MPICH and Intel MPI on two cores, interleaved: half round trips,
                         overlap, four ranks. With NAME, only the experiments whose name contains it
-  peers --heat [--rounds N] [--json] [--ranks N] [--size N] [--steps N] [--skew X]
-                        examples/heat with signals and with poll, and the same program with each peer, interleaved: balanced,
-                        and with one rank's load skewed
+  peers --heat | --cg [--rounds N] [--json] [--ranks N] [--size N] [--steps N] [--skew X]
+                        examples/heat or examples/cg with signals and with poll, and the same program with each peer,
+                        interleaved: balanced, and with one rank's load skewed
   peers --coll [--rounds N] [--json] [--op LIST] [--ranks LIST] [--sizes LIST] [--late-rank]
                         collectives with nothing between post and wait, beside each peer's, interleaved, on 2 cores; with
                         --late-rank, how long the others wait while one rank computes for 10 ms, by algorithm and late rank.
@@ -57,7 +57,10 @@ fn main() -> ExitCode {
         ["install", rest @ ..] => install::Destination::parse(rest).and_then(|d| install::run(&d)),
         ["guest", rest @ ..] => guest::Options::parse(rest).and_then(|options| guest::run(&options)),
         ["peers", "--heat", rest @ ..] => {
-            peers::heat::Options::parse(rest).and_then(|options| peers::heat::run(&options))
+            peers::heat::Options::parse(&peers::heat::HEAT, rest).and_then(|o| peers::heat::run(&o))
+        }
+        ["peers", "--cg", rest @ ..] => {
+            peers::heat::Options::parse(&peers::heat::CG, rest).and_then(|o| peers::heat::run(&o))
         }
         ["peers", "--coll", rest @ ..] => {
             peers::coll::Options::parse(rest).and_then(|options| peers::coll::run(&options))

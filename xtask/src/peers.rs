@@ -2,7 +2,7 @@
 //! overlap, four ranks on the two cores, and how many small messages go in a second.
 //!
 //! The peers are unpacked in the user's cache, not installed; `peers/peers.c` is the program, compiled against each. With
-//! `--heat`, the example of that name and `peers/heat.c`; with `--coll`, collectives and `peers/coll.c`.
+//! `--heat` or `--cg`, the example of that name and `peers/heat.c` or `peers/cg.c`; with `--coll`, collectives and `peers/coll.c`.
 
 pub mod coll;
 mod experiments;
@@ -47,7 +47,7 @@ impl Options {
                 option if option.starts_with('-') => {
                     return Err(format!(
                         "peers does not know {option}; it knows --rounds N, --json and the NAME of an experiment, or \
-                         --heat or --coll before its own options"
+                         --heat, --cg or --coll before its own options"
                     ));
                 }
                 name => options.only = name.to_owned(),

@@ -1,6 +1,7 @@
-//! `cargo xtask peers --heat`: the example `heat` with signals and with progress inside library calls only, and the same
-//! program by each peer; alone, balanced, and with one rank's load skewed.
+//! `cargo xtask peers --heat`, `--cg`: the example `heat` or `cg` with signals and with progress inside library calls only, and
+//! the same program by each peer; alone, balanced, and with one rank's load skewed.
 
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::process::Command;
 use std::str::FromStr;
@@ -15,8 +16,40 @@ use crate::{Outcome, cargo, child};
 
 /// tocsin's, before the peers'.
 const BACKENDS: [&str; 2] = ["signal", "poll"];
-/// Optimised as Rust's are, and without what would change the last bit.
-const PROGRAM: Source = Source { name: "heat", flags: &["-O3", "-ffp-contract=off"] };
+
+/// A program of `examples/` that there is by MPI, too.
+#[derive(Debug, PartialEq)]
+pub struct Example {
+    /// Optimised as Rust's are, and without what would change the last bit.
+    program: Source,
+    ranks: u32,
+    size: u32,
+    steps: u32,
+    /// So many times as many steps where nobody has more to do.
+    longer: u32,
+    skew: f64,
+}
+
+const FLAGS: &[&str] = &["-O3", "-ffp-contract=off"];
+
+/// Its sums stand in memory that all ranks share.
+pub const HEAT: Example = Example {
+    program: Source { name: "heat", flags: FLAGS },
+    ranks: 3,
+    size: 1024,
+    steps: 500,
+    longer: 1,
+    skew: 4.0,
+};
+/// Its sums are combined and passed on by messages.
+pub const CG: Example = Example {
+    program: Source { name: "cg", flags: FLAGS },
+    ranks: 4,
+    size: 192,
+    steps: 16,
+    longer: 8,
+    skew: 32.0,
+};
 
 /// How the load lies.
 struct Case {
@@ -31,7 +64,8 @@ struct Case {
 
 /// A rank that is the last in every step finds all that it needs from the others already there, whatever notifies it, and its
 /// own time is that of the run: `skewed first` tells what signals cost it. What they save shows where the ranks are late in
-/// turns, as where the work wanders: the others need an answer of the late one to go on with what they have.
+/// turns, as where the work wanders, if the others need something of the late one to go on with what they have: in `cg` what it
+/// passes on, in `heat` nothing.
 const CASES: [Case; 4] = [
     Case { name: "alone", alone: true, skewed: None, asked: None },
     Case { name: "balanced", alone: false, skewed: None, asked: Some(1.02) },
@@ -42,6 +76,7 @@ const CASES: [Case; 4] = [
 /// What to measure.
 #[derive(Debug, PartialEq)]
 pub struct Options {
+    example: &'static Example,
     json: bool,
     rounds: usize,
     ranks: u32,
@@ -53,9 +88,9 @@ pub struct Options {
 impl Options {
     /// # Errors
     /// An unknown word or value.
-    pub fn parse(words: &[&str]) -> Result<Options, String> {
-        let mut options =
-            Options { json: false, rounds: ROUNDS, ranks: 3, size: 1024, steps: 500, skew: 4.0 };
+    pub fn parse(example: &'static Example, words: &[&str]) -> Result<Options, String> {
+        let &Example { ranks, size, steps, skew, .. } = example;
+        let mut options = Options { example, json: false, rounds: ROUNDS, ranks, size, steps, skew };
         let mut words = words.iter();
         while let Some(&word) = words.next() {
             if word == "--json" {
@@ -71,8 +106,9 @@ impl Options {
                 "--skew" => options.skew = number(word, value()?, 0.0)?,
                 _ => {
                     return Err(format!(
-                        "peers --heat does not know {word}; it knows --rounds, --ranks, --size, --steps, --skew, each \
-                         with a number, and --json"
+                        "peers --{} does not know {word}; it knows --rounds, --ranks, --size, --steps, --skew, each \
+                         with a number, and --json",
+                        example.program.name
                     ));
                 }
             }
@@ -84,18 +120,23 @@ impl Options {
         if case.alone { 1 } else { self.ranks }
     }
 
-    /// Size, steps, skew and who is skewed, as `heat.c` takes them.
+    /// Size, steps, skew and who is skewed, as the peers' programs take them.
     fn words_of(&self, case: &Case) -> [String; 4] {
         let skew = if case.skewed.is_some() { self.skew } else { 0.0 };
         let skewed = case.skewed.unwrap_or("first").to_owned();
-        [self.size.to_string(), self.steps.to_string(), skew.to_string(), skewed]
+        [self.size.to_string(), self.steps_of(case).to_string(), skew.to_string(), skewed]
+    }
+
+    fn steps_of(&self, case: &Case) -> u32 {
+        if case.skewed.is_some() { self.steps } else { self.steps.saturating_mul(self.example.longer) }
     }
 
     /// tocsin's side of a case.
     fn tocsin(&self, case: &Case, backend: &str) -> Command {
         let (ranks, [size, steps, skew, skewed]) = (self.ranks_of(case), self.words_of(case));
         let release = cargo::target_dir().join("release");
-        let (launcher, program) = (release.join("tocsin"), release.join("examples/heat"));
+        let (launcher, program) =
+            (release.join("tocsin"), release.join("examples").join(self.example.program.name));
         let (launcher, program) = (launcher.display().to_string(), program.display().to_string());
         let number = ranks.to_string();
         let mut words = vec!["run", "-n", &number, "--backend", backend];
@@ -140,11 +181,11 @@ impl Said {
 /// # Errors
 /// When tocsin cannot be built, a program fails, or computes what the others do not.
 pub fn run(options: &Options) -> Outcome {
-    let build = ["build", "--release", "--bin", "tocsin", "--example", "heat"];
+    let build = ["build", "--release", "--bin", "tocsin", "--example", options.example.program.name];
     child::output(child::command(&cargo::program(), &build, BUILD), "cargo build")?;
-    let (peers, missing) = mpi::find_all(&PROGRAM);
+    let (peers, missing) = mpi::find_all(&options.example.program);
     let mut figures: Vec<Times> = CASES.iter().map(|_| Times::new()).collect();
-    let mut right: Option<String> = None;
+    let mut right: BTreeMap<u32, String> = BTreeMap::new();
     for round in 1..=options.rounds {
         for (case, times) in CASES.iter().zip(&mut figures) {
             eprintln!("round {round} of {}: {}", options.rounds, case.name);
@@ -159,7 +200,7 @@ pub fn run(options: &Options) -> Outcome {
             }
             for (who, command) in programs {
                 let said = Said::read(who, &child::output(command, who)?)?;
-                let right = right.get_or_insert_with(|| said.checksum.clone());
+                let right = right.entry(options.steps_of(case)).or_insert_with(|| said.checksum.clone());
                 if said.checksum != *right {
                     return Err(format!("{who}, {}: checksum {}, not {right}", case.name, said.checksum));
                 }
@@ -179,8 +220,8 @@ fn ratio(times: &Times, of: &str, to: &str) -> Option<f64> {
 
 fn row(options: &Options, case: &Case, times: &Times) -> Value {
     let mut row = json!({
-        "bench": "heat", "case": case.name, "ranks": options.ranks_of(case), "kind": "process", "size": options.size,
-        "steps": options.steps, "skew": if case.skewed.is_some() { options.skew } else { 0.0 }, "rounds": options.rounds,
+        "bench": options.example.program.name, "case": case.name, "ranks": options.ranks_of(case), "kind": "process", "size": options.size,
+        "steps": options.steps_of(case), "skew": if case.skewed.is_some() { options.skew } else { 0.0 }, "rounds": options.rounds,
     });
     let mut set = |key: String, value: Value| {
         if let (Some(row), false) = (row.as_object_mut(), value.is_null()) {
@@ -230,11 +271,15 @@ mod tests {
 
     #[test]
     fn options() {
-        let got =
-            Options::parse(&["--rounds", "7", "--json", "--size", "32", "--skew", "0.5"]).expect("valid");
-        assert_eq!(got, Options { json: true, rounds: 7, ranks: 3, size: 32, steps: 500, skew: 0.5 });
+        let got = Options::parse(&CG, &["--rounds", "7", "--json", "--size", "32", "--skew", "0.5"])
+            .expect("valid");
+        let &Example { ranks, steps, .. } = &CG;
+        let asked = Options { example: &CG, json: true, rounds: 7, ranks, size: 32, steps, skew: 0.5 };
+        assert_eq!(got, asked);
+        let steps = CASES.map(|case| got.steps_of(&case));
+        assert_eq!(steps, [CG.steps * CG.longer, CG.steps * CG.longer, CG.steps, CG.steps]);
         for bad in [&["--rounds"][..], &["--rounds", "0"], &["--ranks", "1"], &["--skew", "-1"], &["ring"]] {
-            assert!(Options::parse(bad).is_err(), "{bad:?}");
+            assert!(Options::parse(&HEAT, bad).is_err(), "{bad:?}");
         }
     }
 
@@ -256,7 +301,7 @@ mod tests {
             (second, vec![4.0, 4.0, 3.0]),
         ]
         .into();
-        let options = Options::parse(&[]).expect("the defaults");
+        let options = Options::parse(&HEAT, &[]).expect("the defaults");
         let row = row(&options, &CASES[3], &times);
         assert_eq!((row["signal_to_poll"].as_f64(), row["signal_s"].as_f64()), (Some(0.9), Some(2.0)));
         assert_eq!((row["asked_signal_to_poll"].as_f64(), row["skew"].as_f64()), (Some(0.95), Some(4.0)));

@@ -107,6 +107,7 @@ pub const PEERS: [Mpi; 3] = [
 ];
 
 /// A program that is compiled against each peer: `peers/NAME.c`.
+#[derive(Debug, PartialEq)]
 pub struct Source {
     pub name: &'static str,
     pub flags: &'static [&'static str],
