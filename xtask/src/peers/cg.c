@@ -166,6 +166,7 @@ int main(int count, char **words)
 	static double gamma[SYSTEMS], next[SYSTEMS], delta[SYSTEMS], factor[SYSTEMS], at_first[SYSTEMS];
 	static int64_t gammas[2 * SYSTEMS], deltas[2 * SYSTEMS], all[2 * SYSTEMS];
 	MPI_Request rows[4], sum;
+	MPI_Status statuses[4];
 	for (size_t i = 1; i <= last; i++) {
 		size_t at = first + i - 1;
 		for (size_t n = 0; n < WIDTH; n++)
@@ -173,7 +174,7 @@ int main(int count, char **words)
 		times(inverse, row(r, i), row(z, i));
 	}
 	exchange(z, sent, last, rows);
-	MPI_Waitall(4, rows, MPI_STATUSES_IGNORE);
+	MPI_Waitall(4, rows, statuses);
 	for (size_t i = 1; i <= last; i++) {
 		product(z, w, i);
 		add(gammas, row(r, i), row(z, i));
@@ -217,7 +218,7 @@ int main(int count, char **words)
 		if (last > 2)
 			for (size_t i = 0, n = again * (last - 2); i < n; i++)
 				product(z, w, 2 + i % (last - 2));
-		MPI_Waitall(4, rows, MPI_STATUSES_IGNORE);
+		MPI_Waitall(4, rows, statuses);
 		product(z, w, 1);
 		if (last > 1)
 			product(z, w, last);
@@ -231,8 +232,8 @@ int main(int count, char **words)
 			add(deltas, row(p, i), row(s, i));
 		}
 		for (size_t k = 0; k < SYSTEMS; k++)
-			if (at_first[k] > 0)
-				largest = fmax(largest, gamma[k] / at_first[k]);
+			if (at_first[k] > 0 && gamma[k] / at_first[k] > largest)
+				largest = gamma[k] / at_first[k];
 		residual = sqrt(largest);
 	}
 	double time = MPI_Wtime() - begun;
