@@ -45,10 +45,10 @@ pub const HEAT: Example = Example {
 pub const CG: Example = Example {
     program: Source { name: "cg", flags: FLAGS },
     ranks: 4,
-    size: 192,
-    steps: 16,
-    longer: 5,
-    skew: 32.0,
+    size: 384,
+    steps: 8,
+    longer: 6,
+    skew: 24.0,
 };
 
 /// How the load lies.
