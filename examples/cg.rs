@@ -20,9 +20,9 @@
 //! while the last one is still at its product. Without interrupts it begins when the last one has ended, if that had something to pass on: all
 //! ranks where sums take rounds, those inside of the tree (of 4 ranks on 2 cores, 0 and 2) where they take that.
 //!
-//! Where it is always the same rank that is late, its own computing is the time of all, whatever notifies it: nothing is to be gained.
-//! Nor is there where the load is balanced, or sums are so short that they stand in memory which all ranks share (2 KiB: `--systems` of at
-//! most 128), because then nobody passes anything on.
+//! Where it is always the same rank that is late, its own computing is the time of all, whatever notifies it. Little is to be gained:
+//! where ranks share cores, that the others do what they do with a sum while it computes, and not beside it. Nothing is where the load is
+//! balanced, or sums are so short that they stand in memory which all ranks share (2 KiB: `--systems` of at most 128).
 //!
 //! # The same bits
 //! The sum over an element is one number, which is added to the others' as an integer (of two words), so that no order
@@ -278,25 +278,23 @@ fn quotients(out: &mut [f64], a: &[f64], b: &[f64]) {
     }
 }
 
-/// Adds `by` times `x` to `y`, each system by its own factor.
-fn add_times(y: &mut [f64], by: &[f64], x: &[f64]) {
+/// Makes of each number of `y` what `f` makes of it, of its system's factor and of the number of `x` in the same place.
+fn update(y: &mut [f64], by: &[f64], x: &[f64], f: impl Fn(f64, f64, f64) -> f64) {
     for (y, x) in y.chunks_exact_mut(by.len()).zip(x.chunks_exact(by.len())) {
-        y.iter_mut().zip(by.iter().zip(x)).for_each(|(y, (by, x))| *y += by * x);
+        y.iter_mut().zip(by.iter().zip(x)).for_each(|(y, (by, x))| *y = f(*y, *by, *x));
     }
 }
 
-/// Takes `by` times `x` off `y`.
-fn take_times(y: &mut [f64], by: &[f64], x: &[f64]) {
-    for (y, x) in y.chunks_exact_mut(by.len()).zip(x.chunks_exact(by.len())) {
-        y.iter_mut().zip(by.iter().zip(x)).for_each(|(y, (by, x))| *y -= by * x);
-    }
+fn plus(y: f64, by: f64, x: f64) -> f64 {
+    y + by * x
 }
 
-/// `x` plus `by` times what is in `y`, there.
-fn times_plus(y: &mut [f64], by: &[f64], x: &[f64]) {
-    for (y, x) in y.chunks_exact_mut(by.len()).zip(x.chunks_exact(by.len())) {
-        y.iter_mut().zip(by.iter().zip(x)).for_each(|(y, (by, x))| *y = x + by * *y);
-    }
+fn minus(y: f64, by: f64, x: f64) -> f64 {
+    y - by * x
+}
+
+fn anew(y: f64, by: f64, x: f64) -> f64 {
+    x + by * y
 }
 
 /// The outer elements of a rank on their way to its neighbours, and theirs to it. The chain ends at the first rank and at the
@@ -405,15 +403,15 @@ fn solve(comm: &Comm, options: &Options) -> Result<Outcome, Failure> {
 
         // What the neighbours wait for comes first...
         for i in [1, last].into_iter().take(last.min(2)) {
-            take_times(z.row_mut(i), &factor, q.row(i));
+            update(z.row_mut(i), &factor, q.row(i), minus);
         }
         let exchange = Exchange::start(comm, &z, last)?;
         for i in 1..=last {
             if i != 1 && i != last {
-                take_times(z.row_mut(i), &factor, q.row(i));
+                update(z.row_mut(i), &factor, q.row(i), minus);
             }
-            add_times(x.row_mut(i), &factor, p.row(i));
-            take_times(r.row_mut(i), &factor, s.row(i));
+            update(x.row_mut(i), &factor, p.row(i), plus);
+            update(r.row_mut(i), &factor, s.row(i), minus);
             gammas.add(r.row(i), z.row(i));
         }
 
@@ -431,8 +429,8 @@ fn solve(comm: &Comm, options: &Options) -> Result<Outcome, Failure> {
         quotients(&mut factor, &next, &gamma);
         std::mem::swap(&mut gamma, &mut next);
         for i in 1..=last {
-            times_plus(p.row_mut(i), &factor, z.row(i));
-            times_plus(s.row_mut(i), &factor, w.row(i));
+            update(p.row_mut(i), &factor, z.row(i), anew);
+            update(s.row_mut(i), &factor, w.row(i), anew);
             deltas.add(p.row(i), s.row(i));
         }
         let ratios =
