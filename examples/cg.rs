@@ -4,25 +4,25 @@
 //! ```sh
 //! cargo build --release --bin tocsin --example cg
 //! target/release/tocsin run -n 4 -- target/release/examples/cg --size 400 --tolerance 1e-6
-//! target/release/tocsin run -n 3 -- target/release/examples/cg --skew 8 --skewed turns
-//! target/release/examples/cg --threads 4 --size 400
+//! target/release/tocsin run -n 3 -- target/release/examples/cg --skew 8 --skewed turns --algorithm ring
 //! ```
 //!
 //! The matrix is block tridiagonal: a dense block for the unknowns of an element, and the coupling to its two neighbours. The
 //! preconditioner solves each element by itself. The method is in W. Gropp's form (Update on libraries for Blue Waters, 2010; also in
 //! Ghysels and Vanroose 2014): one sum is on its way while the preconditioner is applied, the other during the product with the
-//! matrix. Each right-hand side has sums of its own, so that what is reduced is a vector of some KiB, which is combined by messages along
-//! a tree or in rounds: a rank that computes for longer than the others may have theirs to combine and to pass on.
+//! matrix. Each right-hand side has sums of its own, so that what is reduced is a vector of some KiB. Where that is combined by messages,
+//! along a tree or in rounds, a rank that computes for longer than the others may have theirs to combine and to pass on.
 //!
 //! # When interrupts gain
 //! Where another rank is late in each step (`--skewed turns`), as where the work wanders: the others go on to the next sum without it,
 //! but for what it has to pass on, and interrupted it does that while it computes. The next late one can begin with its preconditioner, then,
 //! while the last one is still at its product. Without interrupts it begins when the last one has ended, if that had something to pass on: all
-//! ranks where sums take rounds, those inside of the tree (of 4 ranks on 2 cores, 0 and 2) where they take that.
+//! ranks where sums take rounds, those inside of the tree (of 4 ranks, 0 and 2) with `--algorithm reduce-bcast`.
 //!
 //! Where it is always the same rank that is late, its own computing is the time of all, whatever notifies it. Little is to be gained:
 //! where ranks share cores, that the others do what they do with a sum while it computes, and not beside it. Nothing is where the load is
-//! balanced, or sums are so short that they stand in memory which all ranks share (2 KiB: `--systems` of at most 128).
+//! balanced, or where sums stand in memory that all ranks share: the library's own choice up to 2 KiB (`--systems` of at most 128), and
+//! for longer ones where ranks share cores. Poll, too, is then as quick as signals are.
 //!
 //! # The same bits
 //! The sum over an element is one number, which is added to the others' as an integer (of two words), so that no order

@@ -22,6 +22,8 @@ const BACKENDS: [&str; 2] = ["signal", "poll"];
 pub struct Example {
     /// Optimised as Rust's are, and without what would change the last bit.
     program: Source,
+    /// How tocsin combines the sums, if that is not left to it.
+    algorithm: Option<&'static str>,
     ranks: u32,
     size: u32,
     steps: u32,
@@ -35,15 +37,18 @@ const FLAGS: &[&str] = &["-O3", "-ffp-contract=off", "-fno-math-errno"];
 /// Its sums stand in memory that all ranks share.
 pub const HEAT: Example = Example {
     program: Source { name: "heat", flags: FLAGS },
+    algorithm: None,
     ranks: 3,
     size: 1024,
     steps: 500,
     longer: 1,
     skew: 4.0,
 };
-/// Its sums are combined and passed on by messages.
+/// Its sums are combined and passed on by messages, along a tree. Left to itself, tocsin has them in memory that all ranks share
+/// where ranks share cores: then nobody has anything to pass on, and poll is as quick as signals.
 pub const CG: Example = Example {
     program: Source { name: "cg", flags: FLAGS },
+    algorithm: Some("reduce-bcast"),
     ranks: 4,
     size: 384,
     steps: 8,
@@ -146,6 +151,9 @@ impl Options {
         words.extend([
             "--", &program, "--size", &size, "--steps", &steps, "--skew", &skew, "--skewed", &skewed,
         ]);
+        if let Some(name) = self.example.algorithm {
+            words.extend(["--algorithm", name]);
+        }
         on_two_cores(ranks, &launcher, &words)
     }
 }
@@ -228,6 +236,7 @@ fn row(options: &Options, case: &Case, times: &Times) -> Value {
             row.insert(key, value);
         }
     };
+    set("algorithm".into(), json!(options.example.algorithm));
     for (who, values) in times {
         set(format!("{who}_s"), json!(median(values)));
     }
@@ -247,7 +256,8 @@ fn row(options: &Options, case: &Case, times: &Times) -> Value {
 fn print(options: &Options, figures: &[Times], missing: &[Missing]) {
     let programs: Vec<&str> = BACKENDS.into_iter().chain(PEERS.iter().map(|mpi| mpi.name)).collect();
     if !options.json {
-        println!("seconds, then the median of the rounds' ratios to poll");
+        let by = options.example.algorithm.map_or(String::new(), |name| format!(" (tocsin by {name})"));
+        println!("seconds, then the median of the rounds' ratios to poll{by}");
         let all = programs.iter().chain(programs.iter().filter(|who| **who != "poll"));
         println!("{:14} {}  asked of signal", "case", columns(all.copied()));
     }
