@@ -51,6 +51,12 @@ impl Faults {
         self.epoch != epoch || self.draining > 0
     }
 
+    /// Up to which of the transport's epochs it is known who has ended.
+    #[inline]
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
     #[inline]
     pub(crate) fn is_sweeping(&self) -> bool {
         self.sweeping

@@ -5,6 +5,7 @@
 //! an answer) is kept as an unexpected one, and the thread posts its receive after all.
 
 use tocsin_progress::{Budget, Code, Context, Outcome};
+use tocsin_transport::wire::INLINE;
 use tocsin_transport::{Arrival, Class, Packet, Reach, Recv, Transport, kind};
 
 use crate::coming;
@@ -13,7 +14,7 @@ use crate::pattern::Pattern;
 use crate::{Error, MutBuf, P2p, RecvArgs};
 
 /// Receives met in hand from one look at everything else to the next.
-const MET_PER_LOOK: u32 = 8;
+pub(crate) const MET_PER_LOOK: u32 = 8;
 
 /// What has become of the receive that a thread waits for.
 #[derive(Debug)]
@@ -279,7 +280,10 @@ impl<T: Transport> P2p<T> {
     pub fn put_down(&mut self) -> Option<Met> {
         self.await_no_more(None);
         let met = match &self.hand {
-            Hand::Met(met) => Some(*met),
+            Hand::Met(met) => {
+                self.expects_longer = met.bytes > INLINE;
+                Some(*met)
+            }
             Hand::Waiting(_) | Hand::Empty => None,
         };
         self.hand = Hand::Empty;

@@ -28,6 +28,7 @@
 //! | `request`, `list`, `pending` | pending operations; the lists they are in; their life |
 //! | `pattern`, `posted`, `unexpected` | matching |
 //! | `send`, `receive`, `probe` | the operations, from posting to their end |
+//! | `at_once` | short plain messages that nothing is in the way of |
 //! | `in_hand` | receives whose thread waits inside the engine |
 //! | `packets` | what arrives, checked before it is used |
 //! | `short` | most of it: short plain messages for posted receives |
@@ -47,6 +48,7 @@
 
 mod ahead;
 mod args;
+mod at_once;
 mod coming;
 mod contexts;
 mod error;
@@ -81,6 +83,8 @@ pub use layout::{ConstBuf, Layout, MutBuf};
 pub use probe::Grown;
 pub use tocsin_progress::{Budget, Code, Completion, Id, Outcome, Pass};
 pub use tocsin_transport::Class;
+pub use tocsin_transport::short::{Put, Took, Wanted};
+pub use tocsin_transport::wire::INLINE;
 
 use std::sync::Arc;
 
@@ -179,6 +183,8 @@ pub struct P2p<T> {
     awaits: Option<(u32, Option<Id>)>,
     /// Receives met in hand since the last look at everything else.
     met_in_hand: u32,
+    /// The last message that a thread waited for was longer than those that it takes at once.
+    expects_longer: bool,
     /// Receives posted by users since the last pass.
     posted_since: u32,
     /// Who runs the engine now.
@@ -272,6 +278,7 @@ impl<T: Transport> P2p<T> {
             hand: in_hand::Hand::Empty,
             awaits: None,
             met_in_hand: 0,
+            expects_longer: false,
             posted_since: 0,
             context: Context::User,
             waits: false,

@@ -187,6 +187,18 @@ impl Peers {
         self.blanks.get(*self.fates.get(rank)? as usize)
     }
 
+    /// One that is made.
+    #[inline(always)]
+    pub(crate) fn made(&self, rank: usize) -> Option<&Peer> {
+        self.made.get(rank)
+    }
+
+    /// To change one that is made.
+    #[inline(always)]
+    pub(crate) fn made_mut(&mut self, rank: usize) -> Option<&mut Peer> {
+        self.made.get_mut(rank)
+    }
+
     /// To change it: from then on it is made.
     #[inline]
     pub(crate) fn get_mut(&mut self, rank: usize) -> Option<&mut Peer> {

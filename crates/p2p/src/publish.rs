@@ -40,6 +40,14 @@ pub(crate) struct Published {
     finished: bool,
 }
 
+impl Published {
+    /// Whether a receive is.
+    #[inline]
+    pub(crate) fn is_there(&self) -> bool {
+        self.receive.is_some()
+    }
+}
+
 /// A receive that was found.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Found {

@@ -305,7 +305,7 @@ impl<T: Transport> P2p<T> {
 
     /// A packet with so much of a message was sent.
     #[inline]
-    fn count_sent(&mut self, len: usize) {
+    pub(crate) fn count_sent(&mut self, len: usize) {
         self.counters.packets_sent = self.counters.packets_sent.wrapping_add(1);
         self.counters.bytes_sent = self.counters.bytes_sent.wrapping_add(len as u64);
         self.count_copy(len);

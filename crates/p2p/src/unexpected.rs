@@ -262,6 +262,12 @@ impl Unexpected {
         self.messages.by_index(index)
     }
 
+    /// Whether there is none.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.messages.is_empty()
+    }
+
     /// Messages kept.
     pub(crate) fn len(&self) -> usize {
         self.messages.len()

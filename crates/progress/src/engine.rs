@@ -45,6 +45,8 @@ use tocsin_sync::HandlerSafe;
 use tocsin_sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering, fence, fence_after_rmw};
 use tocsin_sync::thread;
 
+mod at_once;
+pub use at_once::AtOnce;
 mod beside;
 mod config;
 pub use config::EngineConfig;
@@ -89,6 +91,8 @@ pub struct Engine<W> {
     callbacks: Callbacks,
     stats: Arc<Stats>,
     config: EngineConfig,
+    /// Each stay inside is recorded, or says what its thread goes on with.
+    sees_everything: bool,
     yields: Yields,
     spin: Spin,
     /// Rings held back for who then looked by himself.
@@ -146,6 +150,7 @@ impl<W: Work> Engine<W> {
             duty: Duty::new(),
             callbacks: Callbacks::new(config.callback_thread),
             stats,
+            sees_everything: config.trace.is_some() || config.yield_ns > 0,
             config,
             yields: Yields::new(),
             spin: Spin::new(),

@@ -67,6 +67,13 @@ impl Token {
         self.word.fetch_or(BUSY, Ordering::Acquire) & BUSY == 0
     }
 
+    /// Takes the token if it is free and nobody has asked for a pass. One `lock cmpxchg`.
+    #[inline(always)]
+    pub fn try_lock_unasked(&self) -> bool {
+        // SYNC POINT: Acquire, as in `try_lock`.
+        self.word.compare_exchange(0, BUSY, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
     /// Asks for a pass and takes the token if it is free. False: the holder will make the pass. One
     /// `lock or` and one `lock bts`.
     #[inline]
@@ -181,6 +188,16 @@ mod tests {
         ));
         assert_eq!(passes, 1);
         assert!(!token.is_busy() && !token.is_requested());
+    }
+
+    #[test]
+    fn who_enters_unasked_finds_no_request() {
+        let token = Token::new();
+        assert!(token.try_lock_unasked());
+        assert!(!token.try_lock_unasked() && token.try_leave());
+        token.request();
+        assert!(!token.try_lock_unasked() && !token.is_busy(), "a pass is due");
+        assert!(token.try_lock());
     }
 
     #[test]

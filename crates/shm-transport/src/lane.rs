@@ -36,6 +36,7 @@
 mod pool;
 mod recv;
 mod send;
+mod short;
 mod stores;
 
 #[cfg(all(test, loom))]
@@ -49,6 +50,7 @@ use tocsin_transport::wire;
 pub(crate) use pool::{Lent, POOLED, Piece, SendPool};
 pub(crate) use recv::{Arrival, Consumed, Peek, RecvLane};
 pub(crate) use send::{Push, SendLane};
+pub(crate) use short::Short;
 
 /// Pieces of the data ring are multiples of this many bytes: a cache line.
 const PIECE: u32 = 64;

@@ -17,6 +17,7 @@ mod pieces;
 mod pipes;
 mod ring;
 mod sent;
+mod short;
 #[cfg(test)]
 mod tests;
 
@@ -26,6 +27,7 @@ use std::sync::Arc;
 use tocsin_doorbell::Own;
 use tocsin_sync::atomic::Ordering;
 use tocsin_sync::sparse::{Sparse, Words};
+use tocsin_transport::short::{Put, Took, Wanted};
 use tocsin_transport::{
     Arrival, Awaits, Capabilities, Class, Error as TransportError, Header, Packet, PeerState, Piped,
     Publication, Reach, Record, Recv, Rings, SendOutcome, Transport, Urgency,
@@ -299,6 +301,18 @@ unsafe impl Transport for ShmTransport {
             unsafe { state.send_lane(class).try_push(header, payload, len) }
         };
         self.pushed(peer, class, urgency, push)
+    }
+
+    #[inline(always)]
+    unsafe fn put_short(&mut self, peer: u32, context: u32, tag: i32, payload: *const u8, len: usize) -> Put {
+        // SAFETY: the caller vouches for the payload.
+        unsafe { self.put_at_once(peer, context, tag, payload, len) }
+    }
+
+    #[inline(always)]
+    unsafe fn take_short(&mut self, peer: u32, wanted: Wanted, to: *mut u8, room: usize, looks: u32) -> Took {
+        // SAFETY: the caller vouches for the buffer.
+        unsafe { self.take_at_once(peer, wanted, to, room, looks) }
     }
 
     unsafe fn copy_ahead(&mut self, peer: u32, payload: *const u8, len: usize, of: u64) -> bool {

@@ -203,6 +203,22 @@ pub fn in_handler() -> bool {
     depth() > 0
 }
 
+/// Whether the calling thread is outside handlers, as far as one look can tell, which mostly can. False: [`in_handler`] knows.
+///
+/// Progress class: wait-free, four loads. Handlers may call it.
+#[inline(always)]
+pub fn is_seen_outside_handlers() -> bool {
+    let key = pointer();
+    let entry = place(home(key), 0);
+    let found = entry.key.load(Ordering::Relaxed);
+    if found == key {
+        entry.depth.load(Ordering::Relaxed) == 0
+    } else {
+        // Registered nowhere else either.
+        found == FREE && DEEPEST.load(Ordering::Relaxed) == 0
+    }
+}
+
 /// How many [`HandlerScope`]s of the calling thread are open. 0 for a thread that is not registered.
 ///
 /// Progress class and bound as [`context`]. Handlers may call it.

@@ -176,6 +176,40 @@ pub unsafe trait Transport: Send {
         len: usize,
     ) -> SendOutcome;
 
+    /// [`try_send`](Self::try_send) for most messages: plain ones of at most [`wire::INLINE`] bytes in class Eager, to a peer that can take them, when
+    /// there is nothing else to [`flush`](Self::flush).
+    ///
+    /// # Safety
+    /// As [`try_send`](Self::try_send).
+    #[inline]
+    unsafe fn put_short(
+        &mut self,
+        _peer: u32,
+        _context: u32,
+        _tag: i32,
+        _payload: *const u8,
+        _len: usize,
+    ) -> short::Put {
+        short::Put::Not
+    }
+
+    /// [`peek`](Self::peek) and [`consume`](Self::consume) of what a thread waits for, if it is a plain message of at most [`wire::INLINE`] bytes in class
+    /// Eager that `to` has room for. Looks at most `looks` times whether anything comes, and makes nothing of what else it may be.
+    ///
+    /// # Safety
+    /// `to` is writable for `room` bytes; it may be anything when `room` is 0.
+    #[inline]
+    unsafe fn take_short(
+        &mut self,
+        _peer: u32,
+        _wanted: short::Wanted,
+        _to: *mut u8,
+        _room: usize,
+        _looks: u32,
+    ) -> short::Took {
+        short::Took::Other
+    }
+
     /// Copies the first piece of a message of `of` bytes to where its packet's payload will lie, as long as nothing else is sent: for who waits for leave to
     /// [send it](Self::try_send_piece), and so has it sent at once then. False: nothing is gained by that. Bounded by `len`.
     ///

@@ -14,10 +14,12 @@
 //! free-running data position, or in the sender's pool, at an offset. Of a payload that *comes*, the slot is filled first, with 0 in word 6, and the bytes follow:
 //! word 6 grows to the payload's length.
 
-use crate::Header;
+use crate::{Header, kind, short};
 
 /// Longest payload that travels inside the slot, in bytes.
 pub const INLINE: usize = 16;
+/// Where in the slot it lies, in bytes.
+pub const INLINE_AT: usize = 48;
 /// Inline length that says "in the data ring".
 const OUTSIDE: u8 = 0xff;
 /// Inline length that says "comes into the data ring".
@@ -78,6 +80,14 @@ pub fn comes(meta: u32) -> bool {
     inline == COMING || inline == POOLED_COMING
 }
 
+/// The payload's length, if a slot says that it holds a plain message with its payload.
+#[inline]
+pub fn plain_inline(meta: u32) -> Option<usize> {
+    let [kind, flags, inline, zero] = meta.to_le_bytes();
+    let is = kind == kind::EAGER && flags == 0 && zero == 0 && usize::from(inline) <= INLINE;
+    is.then_some(usize::from(inline))
+}
+
 #[inline]
 fn meta(header: &Header, inline: u8) -> u32 {
     u32::from_le_bytes([header.kind, header.flags, inline, 0])
@@ -86,7 +96,7 @@ fn meta(header: &Header, inline: u8) -> u32 {
 #[inline]
 fn content(header: &Header, len: u32, position: u32, words: [u64; 2]) -> Content {
     [
-        u64::from(header.context) | (u64::from(header.tag as u32) << 32),
+        short::envelope(header.context, header.tag),
         u64::from(len) | (u64::from(position) << 32),
         header.a,
         header.b,
@@ -150,6 +160,23 @@ mod tests {
             assert_eq!(unpack(meta, &content), Some((header(), 70_000, Place::Pooled(64))));
             assert!(comes(meta) == coming && content[5] == 0);
         }
+    }
+
+    #[test]
+    fn plain_messages_in_their_slot_are_told_from_all_others() {
+        let plain = short::plain(7, -1, 16);
+        assert_eq!(plain_inline(pack_inline(&plain, [0; 2], 16).0), Some(16));
+        assert_eq!(plain_inline(pack_inline(&plain, [0; 2], 0).0), Some(0));
+        let others = [Header { kind: kind::RTS, ..plain }, Header { flags: 1, ..plain }];
+        assert!(others.iter().all(|other| plain_inline(pack_inline(other, [0; 2], 8).0).is_none()));
+        for outside in
+            [pack_data(&plain, 17, 0), pack_coming(&plain, 17, 0), pack_pooled(&plain, 17, 0, false)]
+        {
+            assert_eq!(plain_inline(outside.0), None);
+        }
+        let [word, ..] = pack_inline(&plain, [0; 2], 16).1;
+        assert!(short::Wanted::new(7, Some(-1)).is(word) && short::Wanted::new(7, None).is(word));
+        assert!(!short::Wanted::new(7, Some(0)).is(word) && !short::Wanted::new(6, None).is(word));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Communicators.
 
 mod agree;
+mod at_once;
 mod collectives;
 pub(crate) mod messages;
 

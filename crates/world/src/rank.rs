@@ -230,9 +230,18 @@ impl Rank {
         if callable && self.is_open() { Ok(()) } else { self.refuse(operation) }
     }
 
+    /// Whether operations may be called here, as far as one look can tell: not in a handler, in a user operator, or in a child of fork().
+    /// False: [`open`](Self::open) knows.
+    #[inline(always)]
+    pub(crate) fn is_seen_callable() -> bool {
+        tocsin_sync::thread::is_seen_outside_handlers()
+            && !crate::operator::InsideOperator::is_here()
+            && !tocsin_doorbell::fork::disowned()
+    }
+
     /// Whether operations may start, as far as the rank goes.
     #[inline]
-    fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         self.segment.aborted().is_none() && !self.closing.load(Ordering::Acquire)
     }
 

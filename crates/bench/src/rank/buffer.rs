@@ -38,10 +38,12 @@ impl Buffer {
         Ok(())
     }
 
+    #[inline]
     pub(super) fn as_ptr(&self) -> *const u8 {
         self.as_bytes().as_ptr()
     }
 
+    #[inline]
     pub(super) fn as_mut_ptr(&mut self) -> *mut u8 {
         self.as_bytes_mut().as_mut_ptr()
     }
@@ -67,11 +69,13 @@ impl Buffer {
     }
 
     /// Writes one byte in every 64-byte line: enough to take the buffer away from the other core's cache.
+    #[inline]
     pub(super) fn touch(&mut self, seed: u8) {
         self.as_bytes_mut().iter_mut().step_by(64).for_each(|byte| *byte = seed);
     }
 
     /// Whether the first and the last line are what `touch(seed)` writes.
+    #[inline]
     pub(super) fn is_touched_at_ends(&self, seed: u8) -> bool {
         let last = self.as_bytes().len().saturating_sub(1) / 64 * 64;
         self.as_bytes().first().is_none_or(|byte| *byte == seed)
@@ -83,6 +87,7 @@ impl Buffer {
         self.as_bytes().iter().step_by(64).all(|byte| *byte == seed)
     }
 
+    #[inline]
     pub(super) fn as_bytes(&self) -> &[u8] {
         match &self.block {
             // SAFETY: the block is this buffer's alone, has at least so many bytes, and was zeros; a message that is received
@@ -92,6 +97,7 @@ impl Buffer {
         }
     }
 
+    #[inline]
     pub(super) fn as_bytes_mut(&mut self) -> &mut [u8] {
         match &self.block {
             // SAFETY: as in `as_bytes`; `self` is borrowed exclusively.

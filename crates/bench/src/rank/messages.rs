@@ -33,6 +33,7 @@ impl Member<'_> {
     }
 
     /// Sends the whole send buffer.
+    #[inline(always)]
     pub(super) fn send(&self, to: u32) -> Result<(), Error> {
         let bytes = self.send.as_bytes().len();
         let buf = ConstBuf::contiguous(self.send.as_ptr(), bytes);
@@ -41,6 +42,7 @@ impl Member<'_> {
     }
 
     /// Receives into the whole receive buffer.
+    #[inline(always)]
     pub(super) fn receive(&mut self, from: u32) -> Result<(), Error> {
         let bytes = self.recv.as_bytes().len();
         let buf = MutBuf::contiguous(self.recv.as_mut_ptr(), bytes);
@@ -105,10 +107,12 @@ impl Member<'_> {
         self.block.barrier().wait();
         let counts = self.counter.as_ref().map(|counter| counter.as_ref().map_err(|e| *e)?.start());
         let start = now_ns();
-        for trip in 0..trips {
-            let stamp = (trip % 251) as u8 + 1;
+        let begins = self.rank.is_multiple_of(2);
+        let mut stamp = 0;
+        for _ in 0..trips {
+            stamp = if stamp == 251 { 1 } else { stamp + 1 };
             let Some(other) = partner else { break };
-            if self.rank.is_multiple_of(2) {
+            if begins {
                 self.send.touch(stamp);
                 self.send(other as u32)?;
                 self.receive(other as u32)?;
@@ -123,7 +127,7 @@ impl Member<'_> {
         let stop = || self.counter.as_ref().map_or(Ok(0), |counter| counter.as_ref().map_err(|e| *e)?.stop());
         let counted = counts.map_or(Ok(0), |started| started.and_then(|()| stop()));
         if partner.is_some() && trips > 0 {
-            right &= self.recv.is_touched(((trips - 1) % 251) as u8 + 1);
+            right &= self.recv.is_touched(stamp);
         }
         Ok(Measured {
             t_comm,

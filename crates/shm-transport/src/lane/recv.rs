@@ -41,21 +41,21 @@ pub(crate) enum Consumed {
 /// The consumer's side.
 #[derive(Debug)]
 pub(crate) struct RecvLane {
-    place: Place,
-    head: u32,
+    pub(super) place: Place,
+    pub(super) head: u32,
     /// The stamp of the slot at `head` as long as it is not filled: 0 in the first lap, then the last lap's.
-    old: u32,
+    pub(super) old: u32,
     first_lap: bool,
-    data_head: u32,
+    pub(super) data_head: u32,
     /// The head as the producer knows it.
     given_back: u32,
     /// `data_head` once the packet that was peeked is consumed.
-    peeked: Option<u32>,
+    pub(super) peeked: Option<u32>,
     /// When the packet was peeked whose copying is timed; 0: none.
     timed: u64,
     /// Given back since the last `wakes_producer` that had nothing more to say.
     consumed: bool,
-    closed: bool,
+    pub(super) closed: bool,
 }
 
 impl RecvLane {
@@ -105,7 +105,7 @@ impl RecvLane {
     }
 
     /// Learns what the slot at the head holds before it is filled.
-    #[inline]
+    #[inline(always)]
     fn expect(&mut self) {
         let slots = self.place.shape.slots;
         self.first_lap &= self.head < slots;
@@ -209,7 +209,7 @@ impl RecvLane {
                 // Word 6 of the slot.
                 // SAFETY: the slot is mapped (promise of `new`) and is 64 bytes long.
                 let slot = unsafe { std::ptr::from_ref(self.place.slot(self.head)) };
-                Some((header, len as usize, slot.cast::<u8>().wrapping_add(48), self.data_head))
+                Some((header, len as usize, slot.cast::<u8>().wrapping_add(wire::INLINE_AT), self.data_head))
             }
             wire::Place::Data(position) | wire::Place::Coming(position) => {
                 // Short payloads never travel here, and there is one place where this one can be.
@@ -241,6 +241,12 @@ impl RecvLane {
     #[inline]
     pub(crate) fn consume(&mut self) -> Consumed {
         let Some(end) = self.peeked.take() else { return Consumed::Nothing };
+        self.take_out(end)
+    }
+
+    /// Takes out the packet at the head, whose data end there.
+    #[inline(always)]
+    pub(super) fn take_out(&mut self, end: u32) -> Consumed {
         self.head = self.head.wrapping_add(1);
         self.expect();
         if self.timed != 0 {

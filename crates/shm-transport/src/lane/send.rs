@@ -16,13 +16,13 @@ pub(crate) enum Push {
 /// The producer's side.
 #[derive(Debug)]
 pub(crate) struct SendLane {
-    place: Place,
-    tail: u32,
-    data_tail: u32,
+    pub(super) place: Place,
+    pub(super) tail: u32,
+    pub(super) data_tail: u32,
     /// The consumer's word as last seen.
     head: u32,
     data_head: u32,
-    closed: bool,
+    pub(super) closed: bool,
     experience: Experience,
     /// The last push that found no room is news to the consumer.
     asked: bool,
@@ -380,15 +380,20 @@ impl SendLane {
             || !mostly_full && ahead(self.asked_at_data, self.data_head, self.data_tail) > 0
     }
 
+    /// Whether a slot is free.
+    #[inline]
+    pub(super) fn has_slot(&self) -> bool {
+        self.tail.wrapping_sub(self.head) < self.place.shape.slots
+    }
+
     /// Whether a slot is free and the data ring has room up to `end`.
     #[inline]
     fn fits(&self, end: u32) -> bool {
-        self.tail.wrapping_sub(self.head) < self.place.shape.slots
-            && end.wrapping_sub(self.data_head) <= self.place.shape.data
+        self.has_slot() && end.wrapping_sub(self.data_head) <= self.place.shape.data
     }
 
     /// Reads the consumer's word; closes the lane if it is impossible.
-    fn refresh(&mut self) {
+    pub(super) fn refresh(&mut self) {
         let (head, data_head) = self.consumed();
         if head.wrapping_sub(self.head) <= self.tail.wrapping_sub(self.head)
             && data_head.wrapping_sub(self.data_head) <= self.data_tail.wrapping_sub(self.data_head)

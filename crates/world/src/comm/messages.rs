@@ -8,6 +8,7 @@ use tocsin_progress::engine::Lingering;
 use tocsin_progress::{Completion, Entered, Id, Outcome};
 
 use super::Comm;
+use super::at_once::AtOnce;
 use crate::error::Error;
 use crate::outcome::message_error;
 use crate::request::{Kind, RawRequest, Status};
@@ -85,6 +86,28 @@ impl Comm {
     /// # Safety
     /// What `buf` describes is readable, and not written, until the request is complete or the rank has finalized.
     pub unsafe fn isend_raw(
+        &self,
+        buf: ConstBuf,
+        dest: u32,
+        tag: i32,
+        mode: Mode,
+    ) -> Result<RawRequest, Error> {
+        // SAFETY: - the buffer: promised by the caller for longer than the call.
+        if mode != Mode::Synchronous && unsafe { self.send_at_once(&buf, dest, tag) } {
+            let bytes = buf.layout.bytes();
+            let status = Status { source: self.rank(), tag, bytes };
+            return Ok(RawRequest::over("isend", Kind::Send { tag, bytes }, status));
+        }
+        // SAFETY: - promised by the caller.
+        unsafe { self.isend_in_general(buf, dest, tag, mode) }
+    }
+
+    /// [`isend_raw`](Self::isend_raw) of what is not over at once.
+    ///
+    /// # Safety
+    /// As there.
+    #[inline(never)]
+    unsafe fn isend_in_general(
         &self,
         buf: ConstBuf,
         dest: u32,
@@ -171,6 +194,26 @@ impl Comm {
     /// # Safety
     /// What `buf` describes is readable, and not written, during the call.
     pub unsafe fn send_raw(&self, buf: ConstBuf, dest: u32, tag: i32, mode: Mode) -> Result<Status, Error> {
+        // SAFETY: - the buffer: promised by the caller for the time of the call.
+        if mode != Mode::Synchronous && unsafe { self.send_at_once(&buf, dest, tag) } {
+            return Ok(Status { source: self.rank(), tag, bytes: buf.layout.bytes() });
+        }
+        // SAFETY: - promised by the caller.
+        unsafe { self.send_in_general(buf, dest, tag, mode) }
+    }
+
+    /// [`send_raw`](Self::send_raw) of what is not over at once.
+    ///
+    /// # Safety
+    /// As there.
+    #[inline(never)]
+    unsafe fn send_in_general(
+        &self,
+        buf: ConstBuf,
+        dest: u32,
+        tag: i32,
+        mode: Mode,
+    ) -> Result<Status, Error> {
         let operation = if mode == Mode::Synchronous { "ssend" } else { "send" };
         let dest = self.peer(operation, dest)?;
         let tag = Comm::tag(operation, tag)?;
@@ -204,9 +247,32 @@ impl Comm {
         source: Option<u32>,
         tag: Option<i32>,
     ) -> Result<Status, Error> {
+        // SAFETY: - the buffer: promised by the caller for the time of the call.
+        match unsafe { self.recv_at_once(&buf, source, tag) } {
+            AtOnce::Received(status) => Ok(status),
+            // SAFETY: - promised by the caller.
+            AtOnce::Not(state) => unsafe { self.recv_in_general(state, buf, source, tag) },
+        }
+    }
+
+    /// [`recv_raw`](Self::recv_raw) of what is not over at once, by who may be inside already.
+    ///
+    /// # Safety
+    /// As there.
+    #[inline(never)]
+    unsafe fn recv_in_general(
+        &self,
+        inside: Option<Entered<'_, RankState>>,
+        buf: MutBuf,
+        source: Option<u32>,
+        tag: Option<i32>,
+    ) -> Result<Status, Error> {
         let (source, tag) = self.selection("recv", source, tag)?;
         let args = RecvArgs { context: self.context(), source, tag, buf, class: Class::Eager, cookie: 0 };
-        let mut state = self.shared().enter_open("recv")?;
+        let mut state = match inside {
+            Some(state) => state,
+            None => self.shared().enter_open("recv")?,
+        };
         let room = buf.layout.bytes();
         let kind = Kind::Receive { room };
         // SAFETY: - the buffer: promised by the caller for the time of the call; it is put down below.

@@ -1,0 +1,107 @@
+//! Short plain messages from and to threads that do nothing else meanwhile: no request, no queue, and nothing left behind for the stay inside the engine
+//! to see to.
+//!
+//! What is in the way of that (a message or receive that would be first, a peer that has ended, a full lane, a trace) is asked for once, and left to
+//! [`send_now`](P2p::send_now) and [`take_in_hand`](P2p::take_in_hand), which know what to do.
+
+use tocsin_progress::Context;
+use tocsin_transport::Transport;
+use tocsin_transport::short::{Put, Took, Wanted};
+use tocsin_transport::wire::INLINE;
+
+use crate::P2p;
+use crate::in_hand::{Hand, MET_PER_LOOK};
+use crate::peer::Fate;
+
+impl<T: Transport> P2p<T> {
+    /// What is in the way of messages of this length at once, whoever the peer is.
+    #[inline(always)]
+    fn is_plain_sailing(&self, len: usize) -> bool {
+        let [longest, _] = self.eager_max;
+        len <= longest
+            && !self.contexts.some_revoked()
+            && self.trace.is_none()
+            && self.faults.epoch() == self.transport.epoch()
+    }
+
+    /// Sends a plain message, if that can be done at once and is short. User threads only; copies at most
+    /// [`INLINE`](tocsin_transport::wire::INLINE) bytes.
+    ///
+    /// # Safety
+    /// `payload` is readable for `len` bytes during the call.
+    #[inline(always)]
+    pub unsafe fn send_at_once(
+        &mut self,
+        context: u32,
+        dest: u32,
+        tag: i32,
+        payload: *const u8,
+        len: usize,
+    ) -> Put {
+        if !self.is_plain_sailing(len) {
+            return Put::Not;
+        }
+        let Some(peer) = self.peers.made_mut(dest as usize) else { return Put::Not };
+        let [waiting, _] = &peer.queues;
+        if !peer.connected || peer.fate != Fate::Alive || !waiting.is_empty() {
+            return Put::Not;
+        }
+        // SAFETY: the caller vouches for the payload.
+        let put = unsafe { self.transport.put_short(dest, context, tag, payload, len) };
+        if put != Put::Not {
+            peer.published.put = peer.published.put.wrapping_add(1);
+            self.context = Context::User;
+            self.count_sent(len);
+        }
+        put
+    }
+
+    /// Whether a receive of `room` bytes may take its message [at once](Self::receive_at_once): nothing that has come, and no receive that was posted, can be
+    /// first, as long as nobody leaves the engine or makes a pass. User threads only.
+    #[inline(always)]
+    pub fn can_receive_at_once(&self, source: u32, room: usize) -> bool {
+        let [plain, _] = &self.matching;
+        let open = |peer: &crate::peer::Peer| {
+            peer.fate == Fate::Alive && peer.is_open(0) && !peer.published.is_there()
+        };
+        // What is longer would be found out only when it is there, and go the general way from its beginning.
+        (room <= INLINE || !self.expects_longer)
+            && self.is_plain_sailing(room)
+            && self.blocked == 0
+            && plain.unexpected.is_empty()
+            && plain.posted.is_empty()
+            && matches!(self.hand, Hand::Empty)
+            && self.met_in_hand.wrapping_add(1) < MET_PER_LOOK
+            && self.peers.made(source as usize).is_some_and(open)
+    }
+
+    /// Takes the next message of a source if it is the one, and short. Looks at most `looks` times whether there is any. User threads only; copies
+    /// at most [`INLINE`](tocsin_transport::wire::INLINE) bytes.
+    ///
+    /// # Safety
+    /// [`can_receive_at_once`](Self::can_receive_at_once) has said so of this source and room since the engine was entered, and no pass was made since. `to` is
+    /// writable for `room` bytes during the call.
+    #[inline(always)]
+    pub unsafe fn receive_at_once(
+        &mut self,
+        source: u32,
+        wanted: Wanted,
+        to: *mut u8,
+        room: usize,
+        looks: u32,
+    ) -> Took {
+        // SAFETY: the caller vouches for the buffer.
+        let took = unsafe { self.transport.take_short(source, wanted, to, room, looks) };
+        self.expects_longer = took == Took::Other;
+        if let Took::Message { len, .. } = took {
+            if let Some(peer) = self.peers.made_mut(source as usize) {
+                peer.published.taken = peer.published.taken.wrapping_add(1);
+            }
+            self.met_in_hand = self.met_in_hand.wrapping_add(1);
+            self.context = Context::User;
+            self.count_copy(len);
+            self.count_packet(len);
+        }
+        took
+    }
+}

@@ -1,0 +1,66 @@
+//! What is done inside the engine in one step and leaves nothing behind.
+
+use super::{Engine, Entered};
+use crate::budget::{Context, Work};
+use core::mem::ManuallyDrop;
+use tocsin_sync::atomic::Ordering;
+
+/// Being inside an engine for one step. Dropping it leaves as [`Entered`] does.
+#[must_use = "dropping it leaves the engine"]
+pub struct AtOnce<'a, W: Work> {
+    engine: &'a Engine<W>,
+}
+
+impl<'a, W: Work> AtOnce<'a, W> {
+    /// The work.
+    #[inline(always)]
+    pub fn work(&mut self) -> &mut W {
+        // SAFETY: the token is ours as long as `self` lives, and `self` is borrowed exclusively.
+        unsafe { &mut *self.engine.work.get() }
+    }
+
+    /// Whether somebody has asked for a pass, or wants to enter. One load.
+    #[inline(always)]
+    pub fn is_asked(&self) -> bool {
+        self.engine.token.is_requested()
+    }
+
+    /// Stays inside.
+    #[inline(always)]
+    pub fn stay(self) -> Entered<'a, W> {
+        let engine = ManuallyDrop::new(self).engine;
+        engine.entered(Context::User, 0)
+    }
+
+    /// Leaves when nothing that a stay inside has to see to has changed: nobody is to be rung, or woken, for what was done, no operation was begun or has
+    /// ended, and no pass was made. What was to be seen to before, who was inside then has. One `lock cmpxchg`; more if somebody has asked for a pass
+    /// meanwhile.
+    #[inline(always)]
+    pub fn leave_as_found(self) {
+        let engine = self.engine;
+        let nothing_else = engine.callbacks.is_empty() && !engine.unheard.load(Ordering::Relaxed);
+        if nothing_else && engine.token.try_leave() {
+            let _left = ManuallyDrop::new(self);
+        }
+    }
+}
+
+impl<W: Work> Drop for AtOnce<'_, W> {
+    #[cold]
+    #[inline(never)]
+    fn drop(&mut self) {
+        let mut entered = self.engine.entered(Context::User, 0);
+        let _touched = &mut *entered;
+        drop(entered);
+    }
+}
+
+impl<W: Work> Engine<W> {
+    /// [Enters](Engine::enter) if nobody is inside or has asked for a pass, nothing is to be seen to on the way in, and stays need not say more than that they are over. User
+    /// threads only. Wait-free: one `lock cmpxchg`.
+    #[inline(always)]
+    pub fn enter_at_once(&self) -> Option<AtOnce<'_, W>> {
+        let enters = !self.sees_everything && !self.duty.is_suppressed() && self.token.try_lock_unasked();
+        if enters { Some(AtOnce { engine: self }) } else { None }
+    }
+}

@@ -1,0 +1,102 @@
+//! Short plain messages, which are one cache line each: put there and taken out with nothing between that others need.
+
+use tocsin_sync::atomic::Ordering;
+use tocsin_transport::{short, wire};
+
+use super::{Consumed, RecvLane, SendLane};
+
+/// Answer of [`RecvLane::take_short`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Short {
+    Nothing,
+    Other,
+    Taken { tag: i32, len: usize, consumed: Consumed },
+}
+
+impl SendLane {
+    /// [`try_push`](Self::try_push) of a plain message. False: nothing was done, and `try_push` says why.
+    ///
+    /// # Safety
+    /// `payload` is readable for `len` bytes if `len` is not 0, and `len` is at most [`wire::INLINE`].
+    #[inline(always)]
+    pub(crate) unsafe fn try_push_short(
+        &mut self,
+        context: u32,
+        tag: i32,
+        payload: *const u8,
+        len: usize,
+    ) -> bool {
+        if self.closed || !self.has_slot() && !self.has_slot_after_all() {
+            return false;
+        }
+        let mut words = [0u64; 2];
+        // SAFETY: the caller vouches for `payload`; `len` is at most 16, the size of `words`.
+        unsafe { short::copy_inline(payload, words.as_mut_ptr().cast::<u8>(), len) };
+        let (meta, content) = wire::pack_inline(&short::plain(context, tag, len), words, len);
+        // SAFETY: the lane is mapped (promise of `new`).
+        let slot = unsafe { self.place.slot(self.tail) };
+        let [stamp, words @ ..] = &slot.0;
+        for (word, value) in words.iter().zip(content) {
+            word.store(value, Ordering::Relaxed);
+        }
+        self.tail = self.tail.wrapping_add(1);
+        // SYNC POINT: as in `try_push`.
+        stamp.store(u64::from(self.tail) | (u64::from(meta) << 32), Ordering::Release);
+        true
+    }
+
+    /// Whether the consumer has given back enough for a slot since the last look.
+    #[cold]
+    fn has_slot_after_all(&mut self) -> bool {
+        self.refresh();
+        !self.closed && self.has_slot()
+    }
+}
+
+impl RecvLane {
+    /// Takes the oldest packet out if it is a plain message in its slot, wanted, and `to` has room. Looks at most `looks` times whether there is one.
+    ///
+    /// # Safety
+    /// `to` is writable for `room` bytes.
+    #[inline(always)]
+    pub(crate) unsafe fn take_short(
+        &mut self,
+        wanted: short::Wanted,
+        to: *mut u8,
+        room: usize,
+        looks: u32,
+    ) -> Short {
+        // SAFETY: the lane is mapped (promise of `new`).
+        let slot = unsafe { self.place.slot(self.head) };
+        let [stamp, envelope, length, bytes, ..] = &slot.0;
+        let mut left = looks;
+        let stamp = loop {
+            // SYNC POINT: Acquire, as in `peek`.
+            let stamp = stamp.load(Ordering::Acquire);
+            if stamp as u32 != self.old {
+                break stamp;
+            }
+            if left <= 1 {
+                return Short::Nothing;
+            }
+            left = left.wrapping_sub(1);
+        };
+        let Some(len) = wire::plain_inline((stamp >> 32) as u32) else { return Short::Other };
+        let envelope = envelope.load(Ordering::Relaxed);
+        if stamp as u32 != self.head.wrapping_add(1)
+            || !wanted.is(envelope)
+            || len > room
+            || self.closed
+            || length.load(Ordering::Relaxed) as u32 as usize != len
+            || bytes.load(Ordering::Relaxed) != len as u64
+        {
+            return Short::Other;
+        }
+        let payload = std::ptr::from_ref(slot).cast::<u8>().wrapping_add(wire::INLINE_AT);
+        // SAFETY: the slot is mapped and 64 bytes long, of which the payload is the last 16; the caller vouches for `to`, where there is room.
+        unsafe { short::copy_inline(payload, to, len) };
+        self.peeked = None;
+        let consumed = self.take_out(self.data_head);
+        Short::Taken { tag: (envelope >> 32) as i32, len, consumed }
+    }
+}

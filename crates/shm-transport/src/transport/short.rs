@@ -1,0 +1,91 @@
+//! Short plain messages: what sending and receiving one comes to when nothing else is to be done.
+
+use tocsin_doorbell::is_left_alone;
+use tocsin_sync::atomic::{Ordering, fence};
+use tocsin_transport::short::{Put, Took, Wanted};
+use tocsin_transport::{Class, Urgency, wire};
+
+use super::known::has;
+use super::peer::{Bell, Honesty};
+use super::ring::enlist;
+use super::{ShmTransport, bit};
+use crate::lane::{Consumed, Short};
+
+impl ShmTransport {
+    /// See [`Transport::put_short`](tocsin_transport::Transport::put_short).
+    ///
+    /// # Safety
+    /// As there.
+    #[inline(always)]
+    pub(super) unsafe fn put_at_once(
+        &mut self,
+        peer: u32,
+        context: u32,
+        tag: i32,
+        payload: *const u8,
+        len: usize,
+    ) -> Put {
+        // With somebody to tell already, it is one of several.
+        if len > wire::INLINE || self.dirty_len != 0 || !has(&self.known, peer) {
+            return Put::Not;
+        }
+        let Some(state) = self.peers.get_mut(peer as usize) else { return Put::Not };
+        // SAFETY: the block of a rank is always allocated, made of atomics, and outlives the endpoint.
+        let block = unsafe { &*state.block };
+        // Who has ended the layer above knows by the epoch; what is in its lane when it ends nobody reads.
+        if state.honesty != Honesty::Honest || matches!(state.bell, Bell::Unknown) {
+            return Put::Not;
+        }
+        // SAFETY: the pair is connected, so that the lane is allocated; the length was checked; the caller vouches for the payload.
+        if !unsafe { state.send_lane(Class::Eager).try_push_short(context, tag, payload, len) } {
+            return Put::Not;
+        }
+        state.untaken |= bit(Class::Eager);
+        // SYNC POINT: publish (stamp), fence, then read the attention word, as in `ring_dirty`.
+        fence(Ordering::SeqCst);
+        // The fence is the one that is asked for.
+        if is_left_alone(&block.descriptor, Urgency::Plain) {
+            return Put::Quiet;
+        }
+        state.sent = true;
+        state.renewed = true;
+        enlist(&mut self.dirty, &mut self.dirty_len, state, peer);
+        Put::Flush
+    }
+
+    /// See [`Transport::take_short`](tocsin_transport::Transport::take_short).
+    ///
+    /// # Safety
+    /// As there.
+    #[inline(always)]
+    pub(super) unsafe fn take_at_once(
+        &mut self,
+        peer: u32,
+        wanted: Wanted,
+        to: *mut u8,
+        room: usize,
+        looks: u32,
+    ) -> Took {
+        if !has(&self.known, peer) {
+            return Took::Other;
+        }
+        let Some(state) = self.peers.get_mut(peer as usize) else { return Took::Other };
+        // Who may have to be rung by what a receive in its place would post must be known.
+        if state.honesty != Honesty::Honest || matches!(state.bell, Bell::Unknown) {
+            return Took::Other;
+        }
+        // SAFETY: the pair is connected, so that the lane is allocated; the caller vouches for the buffer.
+        match unsafe { state.recv_lane(Class::Eager).take_short(wanted, to, room, looks) } {
+            Short::Nothing => Took::Nothing,
+            Short::Other => Took::Other,
+            Short::Taken { tag, len, consumed } => {
+                let flush = consumed == Consumed::GivenBack;
+                if flush {
+                    state.consumed |= bit(Class::Eager);
+                    enlist(&mut self.dirty, &mut self.dirty_len, state, peer);
+                }
+                Took::Message { tag, len, flush }
+            }
+        }
+    }
+}

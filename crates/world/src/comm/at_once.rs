@@ -1,0 +1,103 @@
+//! Short plain messages that nothing is in the way of: most of all there are.
+//!
+//! What is done here is what [`send_raw`](Comm::send_raw) and [`recv_raw`](Comm::recv_raw) do in general, in one step; whatever else it takes, and every
+//! error, is theirs.
+
+use tocsin_p2p::{INLINE, Put, Took, Wanted};
+use tocsin_progress::Entered;
+
+use super::Comm;
+use crate::rank::Rank;
+use crate::request::Status;
+use crate::state::RankState;
+use crate::{ConstBuf, Layout, MutBuf};
+
+/// How often a receive looks at its source's lane before it looks whether somebody else wants the engine...
+const LOOKS: u32 = 64;
+/// ...and how often it does that before it looks at everything: for some 300 ns in all.
+const ROUNDS: u32 = 4;
+
+/// What a receive came to.
+pub(super) enum AtOnce<'a> {
+    Received(Status),
+    /// It takes more. With the engine, if it was entered.
+    Not(Option<Entered<'a, RankState>>),
+}
+
+impl Comm {
+    /// Sends, if the message is short and can be in its lane at once. Whether it is.
+    ///
+    /// # Safety
+    /// As [`send_raw`](Self::send_raw).
+    #[inline(always)]
+    pub(super) unsafe fn send_at_once(&self, buf: &ConstBuf, dest: u32, tag: i32) -> bool {
+        let Layout::Contiguous { bytes } = buf.layout else { return false };
+        if bytes > INLINE || tag < 0 {
+            return false;
+        }
+        let Some(dest) = self.world_rank(dest) else { return false };
+        if !Rank::is_seen_callable() {
+            return false;
+        }
+        let rank = self.shared();
+        let Some(mut inside) = rank.engine.enter_at_once() else { return false };
+        if !rank.is_open() {
+            return false;
+        }
+        let state = inside.work();
+        // SAFETY: - promised by the caller.
+        let put = unsafe { state.p2p.send_at_once(self.context(), dest, tag, buf.base, bytes) };
+        if put == Put::Quiet {
+            inside.leave_as_found();
+        }
+        // Else its drop sees to it.
+        put != Put::Not
+    }
+
+    /// Receives, if a short message is what comes next, within some 300 ns.
+    ///
+    /// # Safety
+    /// As [`recv_raw`](Self::recv_raw).
+    #[inline(always)]
+    pub(super) unsafe fn recv_at_once(
+        &self,
+        buf: &MutBuf,
+        source: Option<u32>,
+        tag: Option<i32>,
+    ) -> AtOnce<'_> {
+        let (Layout::Contiguous { bytes: room }, Some(source)) = (buf.layout, source) else {
+            return AtOnce::Not(None);
+        };
+        let Some(peer) = self.world_rank(source).filter(|_| tag.is_none_or(|tag| tag >= 0)) else {
+            return AtOnce::Not(None);
+        };
+        if !Rank::is_seen_callable() {
+            return AtOnce::Not(None);
+        }
+        let rank = self.shared();
+        let Some(mut inside) = rank.engine.enter_at_once() else { return AtOnce::Not(None) };
+        if !rank.is_open() {
+            return AtOnce::Not(None);
+        }
+        if !inside.work().p2p.can_receive_at_once(peer, room) {
+            return AtOnce::Not(Some(inside.stay()));
+        }
+        let wanted = Wanted::new(self.context(), tag);
+        for _ in 0..ROUNDS {
+            // SAFETY: - the buffer: promised by the caller
+            //         - asked above; nothing else is done inside.
+            match unsafe { inside.work().p2p.receive_at_once(peer, wanted, buf.base, room, LOOKS) } {
+                Took::Nothing if !inside.is_asked() => {}
+                Took::Nothing | Took::Other => break,
+                Took::Message { tag, len, flush } => {
+                    if !flush {
+                        inside.leave_as_found();
+                    }
+                    // Else its drop sees to it.
+                    return AtOnce::Received(Status { source, tag, bytes: len });
+                }
+            }
+        }
+        AtOnce::Not(Some(inside.stay()))
+    }
+}
