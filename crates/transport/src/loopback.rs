@@ -18,10 +18,11 @@ use std::sync::Arc;
 
 use tocsin_sync::atomic::{AtomicU64, Ordering, fence};
 
+use crate::short::{self, Put, Took, Wanted};
 use crate::transfer::RECORDS;
 use crate::{
-    Arrival, Awaits, Capabilities, Class, Error, Header, PeerState, Piped, Publication, Reach, Record, Recv,
-    SendOutcome, Transport, Urgency,
+    Arrival, Awaits, Capabilities, Class, Error, Header, Packet, PeerState, Piped, Publication, Reach,
+    Record, Recv, SendOutcome, Transport, Urgency, wire,
 };
 use core::ptr::NonNull;
 use fabric::Shared;
@@ -235,6 +236,44 @@ unsafe impl Transport for Loopback {
             *dirty = true;
         }
         SendOutcome::Sent
+    }
+
+    unsafe fn put_short(&mut self, peer: u32, context: u32, tag: i32, payload: *const u8, len: usize) -> Put {
+        if len > wire::INLINE {
+            return Put::Not;
+        }
+        let header = short::plain(context, tag, len);
+        // SAFETY: the caller vouches for the payload.
+        match unsafe { self.try_send(peer, Class::Eager, Urgency::Plain, &header, payload, len) } {
+            SendOutcome::Sent => Put::Flush,
+            SendOutcome::Full | SendOutcome::Gone => Put::Not,
+        }
+    }
+
+    unsafe fn take_short(
+        &mut self,
+        peer: u32,
+        wanted: Wanted,
+        to: *mut u8,
+        room: usize,
+        _looks: u32,
+    ) -> Took {
+        match self.arrival(peer, Class::Eager) {
+            Arrival::Nothing | Arrival::Comes => return Took::Nothing,
+            Arrival::Here => {}
+        }
+        let Recv::Packet(Packet { header, payload, len }) = self.peek(peer, Class::Eager) else {
+            return Took::Nothing;
+        };
+        let plain = short::plain(header.context, header.tag, len);
+        let is_wanted = wanted.is(short::envelope(header.context, header.tag));
+        if len > wire::INLINE.min(room) || header != plain || !is_wanted {
+            return Took::Other;
+        }
+        // SAFETY: the caller vouches for `to`, where there is room; the payload is readable until it is consumed.
+        unsafe { short::copy(payload, to, len) };
+        self.consume(peer, Class::Eager);
+        Took::Message { tag: header.tag, len, flush: true }
     }
 
     unsafe fn copy_ahead(&mut self, _peer: u32, payload: *const u8, len: usize, _of: u64) -> bool {

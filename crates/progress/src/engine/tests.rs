@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod at_once;
 mod patience;
 mod storms;
 

@@ -198,6 +198,97 @@ fn data_alone_do_not_bring_the_consumer_back() {
     }
 }
 
+fn put(lane: &mut SendLane, tag: i32, payload: &[u8]) -> bool {
+    // SAFETY: the payload is live.
+    unsafe { lane.try_push_short(9, tag, payload.as_ptr(), payload.len()) }
+}
+
+fn take(lane: &mut RecvLane, tag: i32, to: &mut [u8]) -> Short {
+    // SAFETY: the buffer is live.
+    unsafe {
+        lane.take_short(tocsin_transport::short::Wanted::new(9, Some(tag)), to.as_mut_ptr(), to.len(), 3)
+    }
+}
+
+/// Put and taken at once or in general, in any mixture, for some laps and over the wrap of positions.
+#[test]
+fn short_ones_are_packets_as_others_are() {
+    for start in [0, 0u32.wrapping_sub(SLOTS)] {
+        let lane = Private::new(SLOTS, DATA);
+        let (mut send, mut recv) = if start == 0 { lane.ends() } else { ends_at(&lane, start, 0) };
+        for n in 0..5 * SLOTS {
+            let payload: Vec<u8> = (0..n % 17).map(|i| (n + i) as u8).collect();
+            let header = tocsin_transport::short::plain(9, n as i32, payload.len());
+            if n % 3 == 0 {
+                // SAFETY: the payload is live.
+                let push = unsafe { send.try_push(&header, payload.as_ptr(), payload.len()) };
+                assert_eq!(push, Push::Sent);
+            } else {
+                assert!(put(&mut send, n as i32, &payload));
+            }
+            if n % 4 == 0 {
+                let Peek::Packet(found, len, at) = recv.peek() else { panic!("{n} has not come") };
+                assert_eq!((found, len), (header, payload.len()));
+                // SAFETY: as the lane says.
+                assert_eq!(unsafe { std::slice::from_raw_parts(at, len) }, payload);
+                recv.consume();
+            } else {
+                let mut to = [0xee; 20];
+                let Short::Taken { tag, len, .. } = take(&mut recv, n as i32, &mut to) else {
+                    panic!("{n} was not taken")
+                };
+                assert_eq!((tag, &to[..len]), (n as i32, &payload[..]));
+                assert!(to[len..].iter().all(|byte| *byte == 0xee));
+            }
+            assert_eq!(take(&mut recv, 0, &mut []), Short::Nothing);
+        }
+    }
+}
+
+#[test]
+fn a_full_lane_takes_no_short_one_until_slots_come_back() {
+    let lane = Private::new(SLOTS, 0);
+    let (mut send, mut recv) = lane.ends();
+    assert_eq!((0..).take_while(|n| put(&mut send, *n, &[])).count(), SLOTS as usize);
+    let told = (0..SLOTS as i32).find(|n| {
+        let Short::Taken { consumed, .. } = take(&mut recv, *n, &mut []) else { panic!("{n} was not taken") };
+        consumed == Consumed::GivenBack
+    });
+    assert!(told.is_some() && put(&mut send, 0, &[]));
+}
+
+#[test]
+fn what_is_not_short_or_wanted_is_left_alone() {
+    let lane = Private::new(SLOTS, DATA);
+    let (mut send, mut recv) = lane.ends();
+    let plain = tocsin_transport::short::plain(9, 1, 8);
+    let others = [
+        (Header { flags: 1, ..plain }, 8),
+        (Header { kind: plain.kind + 1, ..plain }, 8),
+        (Header { context: 8, ..plain }, 8),
+        (Header { tag: 2, ..plain }, 8),
+        (Header { a: 9, ..plain }, 8),
+        (Header { a: 9, ..plain }, 9),
+        (Header { a: 17, ..plain }, 17),
+    ];
+    let mut to = [0xee; 8];
+    for (header, len) in others {
+        // SAFETY: the payload is live.
+        assert_eq!(unsafe { send.try_push(&header, [1; 32].as_ptr(), len) }, Push::Sent);
+        assert_eq!(take(&mut recv, 1, &mut to), Short::Other, "{header:?} of {len} bytes");
+        assert!(matches!(recv.peek(), Peek::Packet(found, ..) if found == header));
+        recv.consume();
+    }
+    // Nonsense is found out by who knows what to do.
+    assert!(put(&mut send, 1, &[1; 8]));
+    lane.slot(others.len() as u32).0[2].store(7, Ordering::Relaxed);
+    assert_eq!(take(&mut recv, 1, &mut to), Short::Other);
+    assert!(matches!(recv.peek(), Peek::Corrupt));
+    assert_eq!((take(&mut recv, 1, &mut to), to), (Short::Other, [0xee; 8]), "closed");
+    send.close();
+    assert!(!put(&mut send, 1, &[]));
+}
+
 #[test]
 fn a_lying_producer_is_found_out() {
     let content = |meta: u32, len: u32, position: u32| {
