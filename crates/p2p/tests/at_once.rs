@@ -150,7 +150,8 @@ fn a_full_lane_keeps_its_order() {
         sent += 1;
     }
     assert!((1..100).contains(&sent), "{sent} have room");
-    let waits = w.isend(0, 1, 1, &[sent]);
+    let last = [sent];
+    let waits = w.isend(0, 1, 1, &last);
     assert_eq!(w.outcome(0, waits), None);
     let mut target = Target::new(1);
     assert_eq!(w.receive(1, 0, Some(1), &mut target), message(1, 1));
