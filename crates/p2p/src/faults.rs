@@ -433,7 +433,7 @@ impl<T: Transport> P2p<T> {
     /// rank's own requests none may be [pending](Self::is_used) there. User threads only: it frees.
     pub fn forget_context(&mut self, context: u32) {
         self.contexts.forget(context);
-        if self.matching.iter().any(|matching| matching.unexpected.len() > 0) {
+        if self.matching.iter().any(|matching| !matching.unexpected.is_empty()) {
             self.faults.restart();
         }
     }
