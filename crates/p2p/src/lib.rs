@@ -49,6 +49,7 @@
 mod ahead;
 mod args;
 mod at_once;
+mod between;
 mod coming;
 mod contexts;
 mod error;

@@ -154,6 +154,13 @@ impl<T: Transport> P2p<T> {
         }
     }
 
+    /// Whether the sender has said of a published receive that all is copied, before its announcement was read.
+    pub(crate) fn is_copied(&self, id: Id, peer: u32) -> bool {
+        self.peers
+            .get(peer as usize)
+            .is_some_and(|state| state.published.finished && state.published.receive == Some(id))
+    }
+
     /// Whether the receive is published.
     fn is_published(&self, id: Id) -> bool {
         let Some(request) = self.requests.get(id).filter(|r| r.member == Member::Posted) else {

@@ -74,6 +74,8 @@ pub(crate) const OWES_FIN: u16 = 128;
 pub(crate) const PIPED: u16 = 256;
 /// A send some of whose pages were put into the pipe.
 pub(crate) const PIPE_USED: u16 = 512;
+/// A transfer whose other end was rung to copy, too.
+pub(crate) const CALLED: u16 = 1024;
 /// A transfer that failed here, and whose other end was told to look. No send has an ANY_TAG, no matched receive needs it.
 pub(crate) const TOLD: u16 = ANY_TAG;
 

@@ -10,7 +10,8 @@
 //! **Who copies.** A user's thread that waits in the library and a progress thread copy what they find. A handler, and a
 //! user's thread that only posts something, leave the copying to a peer that waits: that one sees the CTS, or has it
 //! already, and whoever leaves the library with chunks unclaimed arms its own timer, so that its handler goes on. When
-//! nobody waits, handlers copy within their budget and come back. Messages of collectives are only pulled: a collective that fails in a handler gives its buffers back there,
+//! nobody waits, handlers copy within their budget and come back; the one that begins has the other rank's copy, too, if much is left, so that either is held up for
+//! half as long. Messages of collectives are only pulled: a collective that fails in a handler gives its buffers back there,
 //! where it could not wait for a peer's push; a peer's pull from a buffer that was given back fails in the kernel.
 //!
 //! A buffer in memory that both have mapped is copied from or to without the kernel. Where that alone is the way, who cannot reach the other's
@@ -35,12 +36,15 @@ use crate::P2p;
 use crate::list::List;
 use crate::pass::Part;
 use crate::peer::Fate;
-use crate::request::{ALONE, HOLDS_RECORD, Member, OWES_FIN, Request, SHARED, State, TOLD};
+use crate::request::{ALONE, CALLED, HOLDS_RECORD, Member, OWES_FIN, Request, SHARED, State, TOLD};
 
 /// Header flag of a CTS that accepts an offer.
 pub(crate) const FLAG_SHARED: u8 = 1;
 /// Header flag of a FIN that only asks to look at the records.
 pub(crate) const FLAG_LOOK: u8 = 1;
+
+/// Chunks for which a handler has the peer copy, too.
+const CALLED_FROM: u32 = 4;
 
 impl<T: Transport> P2p<T> {
     /// Whether a message of a collective that this rank pulls had better come in pieces after all, because threads of both wait by now, and
@@ -106,8 +110,8 @@ impl<T: Transport> P2p<T> {
         // SAFETY: the transport keeps records as long as it lives.
         let record = unsafe { record.as_ref() };
         loop {
-            match record.look(ticket, count) {
-                Claim::Chunk(_) => {}
+            let claimed = match record.look(ticket, count) {
+                Claim::Chunk(claimed) => claimed,
                 Claim::Closed { .. } | Claim::Over if self.was_withdrawn(id) => {
                     part.worked = true;
                     return part;
@@ -122,7 +126,7 @@ impl<T: Transport> P2p<T> {
                     part.worked |= self.fall_back(id);
                     return part;
                 }
-            }
+            };
             if !sending && self.is_better_in_pieces(id) {
                 record.close(ticket, true);
                 self.pieces.ask(id);
@@ -133,6 +137,7 @@ impl<T: Transport> P2p<T> {
             if self.requests.get(id).is_none_or(|r| self.leaves_to_peer(r, budget.is_in_passing())) {
                 return part;
             }
+            self.call_peer(id, claimed, count);
             let left = budget.bytes_left();
             if chunk.min(total) > left as u64 && left != untouched || !budget.packet() {
                 part.spent = true;
@@ -218,6 +223,25 @@ impl<T: Transport> P2p<T> {
         // The announcement did not ring.
         self.tell_to_look(peer);
         true
+    }
+
+    /// Has the peer copy, too, where both compute and much is left: what handlers do for a message takes either rank half as long then, where the ring takes as
+    /// long as one chunk does. Once; `claimed` of `count` chunks are.
+    fn call_peer(&mut self, id: Id, claimed: u32, count: u32) {
+        if self.context != Context::Handler || count.saturating_sub(claimed) < CALLED_FROM {
+            return;
+        }
+        let Some(request) = self.requests.get_mut(id) else { return };
+        // Who has copied something is about it. Of a collective's message, and of one from where only the receiver reaches, the receiver copies all.
+        let own = request.done.div_ceil(chunk_bytes(request.total));
+        let helps =
+            request.class == Class::Eager && !(request.state == State::RecvShared && request.has(ALONE));
+        if !helps || request.has(CALLED) || u64::from(claimed) != own {
+            return;
+        }
+        request.flags |= CALLED;
+        let peer = request.peer;
+        self.tell_to_look(peer);
     }
 
     /// Whether this rank leaves the chunks that are left to its peer. `passing`: who runs the engine goes away afterwards.

@@ -2,6 +2,7 @@
 
 mod after;
 mod all;
+mod at_end;
 mod board;
 mod meaning;
 
@@ -364,8 +365,18 @@ impl RawRequest {
     /// # Errors
     /// That of the operation.
     pub fn wait(&mut self) -> Result<Status, Error> {
+        self.meet_end();
+        self.wait_posted()
+    }
+
+    /// [`wait`](Self::wait) for what was posted only now.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn wait_posted(&mut self) -> Result<Status, Error> {
         loop {
-            if let Some(result) = self.wait_for(None) {
+            self.try_to_be_over(None);
+            if let Some(result) = self.look() {
                 return result;
             }
         }
@@ -377,6 +388,7 @@ impl RawRequest {
     }
 
     fn wait_for(&mut self, timeout: Option<Duration>) -> Option<Result<Status, Error>> {
+        self.meet_end();
         self.try_to_be_over(timeout);
         self.look()
     }

@@ -66,6 +66,11 @@ impl<W: Work> Entered<'_, W> {
         self.quiet = true;
     }
 
+    /// Has a pass made when this is dropped.
+    pub fn ask_for_pass(&self) {
+        self.engine.token.request();
+    }
+
     /// Has the rank come back soon, for what [`Looking::go_on`](super::Looking::go_on) has left.
     pub fn come_back(&self) {
         self.engine.come_back(USER_CONTINUE_NS);

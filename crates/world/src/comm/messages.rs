@@ -7,6 +7,8 @@ use tocsin_progress::Work;
 use tocsin_progress::engine::Lingering;
 use tocsin_progress::{Completion, Entered, Id, Outcome};
 
+use tocsin_sync::clock::now_ns;
+
 use super::Comm;
 use super::at_once::AtOnce;
 use crate::error::Error;
@@ -21,6 +23,8 @@ pub(crate) const LOOKS: u32 = 16;
 const LONG_LOOKS: u32 = 64;
 /// The same where that does not pay, because its sender may wait for this rank's core: what is there is seen all the same.
 pub(crate) const FEW_LOOKS: u32 = 0;
+/// How long a sender that has announced a message takes to be seen waiting for it, nanoseconds.
+const ABOUT_TO_WAIT_NS: u64 = 1_000;
 
 /// A message that [`Comm::improbe`] took out of matching, to be received once by [`Comm::mrecv_raw`]. Dropping it
 /// receives it into nothing: its memory is free, and a sender that waits for the receiver goes on.
@@ -182,7 +186,9 @@ impl Comm {
     ) -> Result<Status, Error> {
         match Self::leave_with(state, id, true)? {
             (_, Some(outcome)) => kind.read(self, operation, outcome),
-            (completion, None) => RawRequest::new(self.clone(), operation, kind, id, completion, None).wait(),
+            (completion, None) => {
+                RawRequest::new(self.clone(), operation, kind, id, completion, None).wait_posted()
+            }
         }
     }
 
@@ -331,12 +337,34 @@ impl Comm {
         let (source, tag) = self.selection("irecv", source, tag)?;
         let args = RecvArgs { context: self.context(), source, tag, buf, class: Class::Eager, cookie: 0 };
         let mut state = self.shared().enter_open("irecv")?;
+        // What a sender that came first has announced.
+        let early = buf.layout.bytes() > self.shared().eager_max
+            && source.is_some_and(|source| state.p2p.take_in_before(source));
         // SAFETY: - the buffer: promised by the caller.
         let id = unsafe { state.p2p.irecv(args) }.map_err(|e| message_error("irecv", e))?;
         if state.p2p.owes_a_pass() && state.work_left() {
             state.pass();
         }
+        if early && !Self::is_left_to_sender(&state) {
+            state.ask_for_pass();
+        }
         self.request(state, "irecv", Kind::Receive { room: buf.layout.bytes() }, id)
+    }
+
+    /// Whether a peer that waits goes on with all large messages under way; one that has just announced one is mostly about to wait for it. Looks for
+    /// as long as it takes to set a timer.
+    fn is_left_to_sender(state: &Entered<'_, RankState>) -> bool {
+        if !state.p2p.is_unfinished() {
+            return true;
+        }
+        let begun = now_ns();
+        while now_ns().wrapping_sub(begun) < ABOUT_TO_WAIT_NS {
+            if !state.p2p.is_unfinished() {
+                return true;
+            }
+            tocsin_sync::atomic::spin_loop();
+        }
+        false
     }
 
     /// Sends and receives at once, and waits for both. After an error of one, the other is given up and nothing touches

@@ -1,0 +1,71 @@
+//! What is taken in without a pass, by who posts a long receive, and by who comes to wait for a large message that is over.
+//!
+//! A pass looks at everything that may have come, from everybody. Of a message that was hidden behind computing, the post and the wait are all that is left to be
+//! seen of it, so that both first look where news of that message would lie.
+
+use tocsin_progress::{Budget, Context, Id};
+use tocsin_transport::{Arrival, Class, Transport};
+
+use crate::P2p;
+use crate::packets::Step;
+use crate::request::{ANY_SOURCE, State};
+
+/// Packets taken in at once.
+const MOST: u32 = 8;
+
+impl<T: Transport> P2p<T> {
+    /// Takes in what lies in the lane of plain messages from `source`, before a long receive is posted that it may be for: an announcement that is there already
+    /// is kept, as all that comes before its receive is, and need neither be told where the buffer is nor interrupt anybody. Whether something was.
+    /// User threads only; bounded: 8 packets.
+    pub fn take_in_before(&mut self, source: u32) -> bool {
+        if self.transport.arrival(source, Class::Eager) != Arrival::Here {
+            return false;
+        }
+        self.context = Context::User;
+        self.take_in(source, Class::Eager, |_| false);
+        true
+    }
+
+    /// Whether the peer of a request has answered something that was not looked at. User threads only; a few loads.
+    #[inline]
+    pub fn has_answer(&self, id: Id) -> bool {
+        self.requests.get(id).is_some_and(|request| {
+            request.peer != ANY_SOURCE
+                && self.transport.arrival(request.peer, Class::Control) == Arrival::Here
+        })
+    }
+
+    /// Takes in what the peer of a request has answered, and then, if that says that the message is copied, its announcement, which may still be in its lane.
+    /// Whether the request is over. User threads only; bounded: 16 packets.
+    pub fn meet_end(&mut self, id: Id) -> bool {
+        let Some(peer) = self.requests.get(id).map(|request| request.peer) else { return false };
+        if peer == ANY_SOURCE {
+            return false;
+        }
+        self.context = Context::User;
+        self.take_in(peer, Class::Control, |p2p| !p2p.is_pending(id));
+        if self.requests.get(id).is_some_and(|request| request.state == State::RecvPosted)
+            && self.is_copied(id, peer)
+        {
+            self.take_in(peer, Class::Eager, |p2p| !p2p.is_pending(id));
+        }
+        !self.is_pending(id)
+    }
+
+    /// Takes in packets of one lane, until that is enough. What is still coming is left to a pass.
+    fn take_in(&mut self, peer: u32, class: Class, enough: impl Fn(&Self) -> bool) {
+        let mut budget = Budget::user();
+        for _ in 0..MOST {
+            if self.transport.arrival(peer, class) != Arrival::Here {
+                return;
+            }
+            let step = self.step(peer, class, &mut budget);
+            if class == Class::Eager {
+                self.set_blocked(peer, class, step);
+            }
+            if step != Step::Taken || enough(self) {
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! What is taken in without a pass: an announcement before its receive is posted, and the end of a message by who waits for it. And whom a handler has copy, too.
+
+#![allow(clippy::unwrap_used)] // clippy exempts test functions only, not what they share
+
+mod common;
+
+use common::{Target, World, text};
+use tocsin_p2p::{Budget, Code, Pass};
+use tocsin_progress::Context;
+
+const LARGE: usize = 200_000;
+
+/// Two ranks that have talked before, so that the pair's memory is there.
+fn pair() -> World {
+    let mut w = World::new(2);
+    for rank in [0, 1] {
+        w.ranks[rank].prepare_peer(1 - rank as u32, LARGE).unwrap();
+    }
+    (0..2).for_each(|rank| while w.pass(rank) != Pass::Idle {});
+    w
+}
+
+/// A pass of a handler's, that copies one chunk.
+fn entry(w: &mut World, rank: u32) {
+    w.pass_with(rank, &mut Budget::limited(Context::Handler, 32, 1));
+}
+
+#[test]
+fn an_announcement_that_is_there_is_answered_by_the_post() {
+    let mut w = pair();
+    let (data, mut target) = (text(1, LARGE), Target::new(LARGE));
+    assert!(!w.ranks[1].take_in_before(0), "nothing is there");
+    let send = w.isend(0, 1, 1, &data);
+    assert!(w.ranks[1].take_in_before(0));
+    let recv = w.irecv(1, Some(0), Some(1), &mut target);
+    // The receiver makes no pass from here on.
+    assert!(w.ranks[1].is_unfinished(), "nobody is seen waiting");
+    w.ranks[1].transport_mut().set_waiting(0, true);
+    assert!(!w.ranks[1].is_unfinished(), "the sender goes on with it");
+    w.pass_with(0, &mut Budget::user().waiting());
+    assert_eq!((w.code(0, send), w.code(1, recv)), (Some(Code::Ok), None));
+    assert!(w.ranks[1].has_answer(recv) && w.ranks[1].meet_end(recv));
+    assert_eq!(w.code(1, recv), Some(Code::Ok));
+    assert_eq!(target.bytes(), data);
+    assert_eq!(w.ranks[1].counters().bytes_copied, [0; 3]);
+}
+
+#[test]
+fn what_comes_before_an_announcement_stays_before_it() {
+    for tag in [Some(1), None] {
+        let mut w = pair();
+        let (small, large) = (text(1, 10), text(2, LARGE));
+        w.isend(0, 1, 2, &small);
+        w.isend(0, 1, 1, &large);
+        assert!(w.ranks[1].take_in_before(0));
+        let (mut target, mut other) = (Target::new(LARGE), Target::new(LARGE));
+        let first = w.irecv(1, Some(0), tag, &mut target);
+        let second = w.irecv(1, Some(0), None, &mut other);
+        w.settle();
+        assert_eq!((w.code(1, first), w.code(1, second)), (Some(Code::Ok), Some(Code::Ok)));
+        let (mine, theirs) = if tag.is_some() { (&large, &small) } else { (&small, &large) };
+        assert_eq!((&target.bytes()[..mine.len()], &other.bytes()[..theirs.len()]), (&mine[..], &theirs[..]));
+    }
+}
+
+#[test]
+fn the_end_of_a_message_into_a_published_receive_is_met_without_a_pass() {
+    let mut w = pair();
+    for round in 0..3 {
+        let (data, mut target) = (text(round, LARGE), Target::new(LARGE));
+        let recv = w.irecv(1, Some(0), Some(3), &mut target);
+        assert!(!w.ranks[1].has_answer(recv) && !w.ranks[1].meet_end(recv));
+        let send = w.isend(0, 1, 3, &data);
+        entry(&mut w, 0);
+        assert!(!w.ranks[1].meet_end(recv), "a part of it is copied");
+        assert_eq!(w.code(1, recv), None);
+        while w.pass(0) != Pass::Idle {}
+        assert!(w.ranks[1].has_answer(recv) && w.ranks[1].meet_end(recv));
+        assert_eq!((w.code(0, send), w.code(1, recv)), (Some(Code::Ok), Some(Code::Ok)));
+        assert_eq!(target.bytes(), data);
+        w.ranks[0].release(send);
+        w.ranks[1].release(recv);
+    }
+    assert_eq!(w.ranks[1].counters().bytes_copied, [0; 3]);
+}
+
+#[test]
+fn the_end_of_a_message_that_was_pulled_is_met_without_a_pass() {
+    let mut w = pair();
+    let (data, mut target) = (text(1, LARGE), Target::new(LARGE));
+    let send = w.isend(0, 1, 1, &data);
+    let recv = w.irecv(1, Some(0), Some(1), &mut target);
+    entry(&mut w, 1);
+    assert!(!w.ranks[0].meet_end(send), "it has its answer now, and chunks are left");
+    while w.pass(1) != Pass::Idle {}
+    assert!(w.ranks[0].has_answer(send) && w.ranks[0].meet_end(send));
+    assert_eq!((w.code(0, send), w.code(1, recv)), (Some(Code::Ok), Some(Code::Ok)));
+    assert_eq!(target.bytes(), data);
+}
+
+/// Where both compute, the handler that begins has the other one copy, too, once; that one calls nobody.
+#[test]
+fn handlers_of_both_copy() {
+    for published in [true, false] {
+        let mut w = pair();
+        let (data, mut target) = (text(2, LARGE), Target::new(LARGE));
+        let early = published.then(|| w.irecv(1, Some(0), Some(1), &mut target));
+        let send = w.isend(0, 1, 1, &data);
+        let recv = early.unwrap_or_else(|| w.irecv(1, Some(0), Some(1), &mut target));
+        let first = if published { 0 } else { 1 };
+        let answered = |w: &World| w.ranks[1 - first].has_answer(if published { recv } else { send });
+        assert!(!answered(&w), "{published}");
+        entry(&mut w, first as u32);
+        assert!(answered(&w), "{published}");
+        for _ in 0..3 {
+            entry(&mut w, 1 - first as u32);
+            entry(&mut w, first as u32);
+        }
+        w.settle();
+        assert_eq!((w.code(0, send), w.code(1, recv)), (Some(Code::Ok), Some(Code::Ok)));
+        assert_eq!(target.bytes(), data);
+        for rank in &w.ranks {
+            let [_, by_handler, _] = rank.counters().bytes_copied;
+            assert!(by_handler >= LARGE as u64 / 3, "{published}: {by_handler}");
+        }
+        // The announcement, its answer if there was one, the call, and the end.
+        let sent: u64 = w.ranks.iter().map(|rank| rank.counters().packets_sent).sum();
+        assert_eq!(sent, if published { 3 } else { 4 });
+    }
+}
+
+#[test]
+fn nobody_is_called_for_little_or_by_who_is_no_handler() {
+    for (bytes, context) in [(40_000, Context::Handler), (LARGE, Context::User)] {
+        let mut w = pair();
+        let (data, mut target) = (text(2, bytes), Target::new(bytes));
+        let recv = w.irecv(1, Some(0), Some(1), &mut target);
+        let send = w.isend(0, 1, 1, &data);
+        w.pass_with(0, &mut Budget::limited(context, 32, 1));
+        assert!(!w.ranks[1].has_answer(recv), "{bytes} {context:?}");
+        w.settle();
+        assert_eq!((w.code(0, send), w.code(1, recv)), (Some(Code::Ok), Some(Code::Ok)));
+        assert_eq!(target.bytes(), data);
+    }
+}
