@@ -4,14 +4,17 @@
 //! seen of it, so that both first look where news of that message would lie.
 
 use tocsin_progress::{Budget, Context, Id};
-use tocsin_transport::{Arrival, Class, Transport};
+use tocsin_transport::{Arrival, Class, Packet, Recv, Transport, kind};
 
 use crate::P2p;
 use crate::packets::Step;
 use crate::request::{ANY_SOURCE, State};
+use crate::transfers::FLAG_LOOK;
 
-/// Packets taken in at once.
+/// Packets taken in before a post.
 const MOST: u32 = 8;
+/// Answers taken in by a wait: a message may have been accepted, its sender asked to look, and its end told.
+const ANSWERS: u32 = 4;
 
 impl<T: Transport> P2p<T> {
     /// Takes in what lies in the lane of plain messages from `source`, before a long receive is posted that it may be for: an announcement that is there already
@@ -22,7 +25,7 @@ impl<T: Transport> P2p<T> {
             return false;
         }
         self.context = Context::User;
-        self.take_in(source, Class::Eager, |_| false);
+        self.take_in(source, Class::Eager, MOST);
         true
     }
 
@@ -35,27 +38,52 @@ impl<T: Transport> P2p<T> {
         })
     }
 
-    /// Takes in what the peer of a request has answered, and then, if that says that the message is copied, its announcement, which may still be in its lane.
-    /// Whether the request is over. User threads only; bounded: 16 packets.
+    /// Takes in what a request's peer has answered to it, and if that says that the message is copied, its announcement, which may still be in its lane. Whether
+    /// the request is over by that. If not, the next look finds a pass to make for what was set going. User threads only; bounded: 5 packets.
     pub fn meet_end(&mut self, id: Id) -> bool {
         let Some(peer) = self.requests.get(id).map(|request| request.peer) else { return false };
         if peer == ANY_SOURCE {
             return false;
         }
         self.context = Context::User;
-        self.take_in(peer, Class::Control, |p2p| !p2p.is_pending(id));
+        for _ in 0..ANSWERS {
+            if !self.is_pending(id) || !self.is_answered_next(id, peer) {
+                break;
+            }
+            self.take_in(peer, Class::Control, 1);
+        }
         if self.requests.get(id).is_some_and(|request| request.state == State::RecvPosted)
             && self.is_copied(id, peer)
         {
-            self.take_in(peer, Class::Eager, |p2p| !p2p.is_pending(id));
+            self.take_in(peer, Class::Eager, 1);
         }
-        !self.is_pending(id)
+        let over = !self.is_pending(id);
+        self.again |= !over;
+        over
     }
 
-    /// Takes in packets of one lane, until that is enough. What is still coming is left to a pass.
-    fn take_in(&mut self, peer: u32, class: Class, enough: impl Fn(&Self) -> bool) {
+    /// Whether the oldest answer of a peer is to this request, or asks for nothing but a look: what else was set going would be a pass's to go on with.
+    fn is_answered_next(&mut self, id: Id, peer: u32) -> bool {
+        let Some(request) = self.requests.get(id) else { return false };
+        let name = Self::wire_name(id, request.serial);
+        match self.transport.peek(peer, Class::Control) {
+            Recv::Packet(Packet { header, .. }) => match header.kind {
+                kind::FIN if header.flags == FLAG_LOOK => true,
+                kind::FIN | kind::CTS => header.a == name,
+                _ => false,
+            },
+            Recv::Empty => false,
+            Recv::Corrupt => {
+                self.condemn(peer);
+                false
+            }
+        }
+    }
+
+    /// Takes in at most so many packets of one lane. What is still coming is left to a pass.
+    fn take_in(&mut self, peer: u32, class: Class, most: u32) {
         let mut budget = Budget::user();
-        for _ in 0..MOST {
+        for _ in 0..most {
             if self.transport.arrival(peer, class) != Arrival::Here {
                 return;
             }
@@ -63,7 +91,7 @@ impl<T: Transport> P2p<T> {
             if class == Class::Eager {
                 self.set_blocked(peer, class, step);
             }
-            if step != Step::Taken || enough(self) {
+            if step != Step::Taken {
                 return;
             }
         }

@@ -4,8 +4,8 @@
 
 mod common;
 
-use common::{Target, World, text};
-use tocsin_p2p::{Budget, Code, Pass};
+use common::{Target, World, spread, text};
+use tocsin_p2p::{Budget, Class, Code, ConstBuf, Mode, Pass, SendArgs};
 use tocsin_progress::Context;
 
 const LARGE: usize = 200_000;
@@ -96,6 +96,51 @@ fn the_end_of_a_message_that_was_pulled_is_met_without_a_pass() {
     assert!(w.ranks[0].has_answer(send) && w.ranks[0].meet_end(send));
     assert_eq!((w.code(0, send), w.code(1, recv)), (Some(Code::Ok), Some(Code::Ok)));
     assert_eq!(target.bytes(), data);
+}
+
+/// An answer that is not the end sets something going that only a pass goes on with.
+#[test]
+fn an_answer_that_is_no_end_leaves_work() {
+    let mut w = pair();
+    let (data, mut target) = (text(1, LARGE), Target::new(LARGE));
+    // In pieces, because its buffer is strided.
+    let (memory, layout) = spread(&data, 1000);
+    let args = SendArgs {
+        context: 0,
+        dest: 1,
+        tag: 1,
+        buf: ConstBuf { base: memory.as_ptr(), layout },
+        mode: Mode::Standard,
+        class: Class::Eager,
+        cookie: 0,
+    };
+    // SAFETY: the buffer lives as long as the world.
+    let send = unsafe { w.ranks[0].isend(args) }.unwrap();
+    let recv = w.irecv(1, Some(0), Some(1), &mut target);
+    entry(&mut w, 1);
+    assert!(w.ranks[0].has_answer(send));
+    assert!(!w.ranks[0].meet_end(send) && !w.ranks[0].has_answer(send));
+    assert!(w.ranks[0].work_left(), "nothing else would have the pieces sent");
+    w.settle();
+    assert_eq!((w.code(0, send), w.code(1, recv)), (Some(Code::Ok), Some(Code::Ok)));
+    assert_eq!(target.bytes(), data);
+}
+
+/// What is answered to another request is left to a pass, which goes on with it.
+#[test]
+fn an_answer_to_another_is_left_where_it_is() {
+    let mut w = pair();
+    let (data, other) = (text(1, LARGE), text(2, LARGE));
+    let (mut target, mut second) = (Target::new(LARGE), Target::new(LARGE));
+    let sends = [w.isend(0, 1, 1, &data), w.isend(0, 1, 2, &other)];
+    let receives = [w.irecv(1, Some(0), Some(1), &mut target), w.irecv(1, Some(0), Some(2), &mut second)];
+    while w.pass(1) != Pass::Idle {}
+    assert!(w.ranks[0].has_answer(sends[1]) && !w.ranks[0].meet_end(sends[1]));
+    assert_eq!(sends.map(|id| w.code(0, id)), [None; 2]);
+    w.settle();
+    assert_eq!(sends.map(|id| w.code(0, id)), [Some(Code::Ok); 2]);
+    assert_eq!(receives.map(|id| w.code(1, id)), [Some(Code::Ok); 2]);
+    assert_eq!((target.bytes(), second.bytes()), (&data[..], &other[..]));
 }
 
 /// Where both compute, the handler that begins has the other one copy, too, once; that one calls nobody.
