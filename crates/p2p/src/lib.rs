@@ -325,7 +325,7 @@ impl<T: Transport> P2p<T> {
         let size = self.size;
         let large = self.eager_max.iter().any(|limit| max_bytes > *limit);
         if max_bytes >= LONG {
-            self.transport.prepare_long();
+            self.transport.prepare_long(peer);
         }
         if large {
             self.transport.prepare_shared();

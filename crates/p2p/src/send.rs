@@ -71,7 +71,7 @@ impl<T: Transport> P2p<T> {
         self.context = Context::User;
         let bytes = self.check(Class::Eager, context, &buf.layout)?;
         if bytes >= LONG {
-            self.transport.prepare_long();
+            self.transport.prepare_long(dest);
         }
         let long = bytes > self.eager_max(Class::Eager);
         if long && !self.is_waited_for(dest, bytes) {

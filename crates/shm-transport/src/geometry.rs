@@ -7,7 +7,7 @@ use tocsin_transport::board::{Area, LONG_MEMORY, MEMBERS};
 use tocsin_transport::transfer::RECORDS;
 use tocsin_transport::{Class, Publication, Record};
 
-use crate::lane::{LaneHead, Shape, Slot};
+use crate::lane::{CELL_BYTES, LaneHead, Shape, Slot};
 use crate::segment::layout::{Header, PairHead, RankBlock};
 
 /// Most ranks in one world: the width of the bitmaps in a rank block.
@@ -57,6 +57,9 @@ pub struct Geometry {
     pool_bytes: u32,
     /// Long memory of boards: board after board, rank after rank.
     long: u64,
+    /// The cells of all pairs, and of one; 0: there are none.
+    cells: u64,
+    cell_bytes: u64,
     /// Each rank's part of the heap; 0: there is none.
     arena: u64,
 }
@@ -69,7 +72,7 @@ impl Geometry {
     /// The layout for a number of ranks (capped to [`MAX_RANKS`]). Up to 32 ranks: Eager 256 slots and 128
     /// KiB, Coll 128 slots and 128 KiB, Control 256 slots, Bulk 32 slots and 2 x 64 KiB. Up to 64, half the
     /// data for Eager and Coll, above, fewer of all, so that a pair takes 172 or 50 KiB instead of 300. A pool takes 2 MiB, twice
-    /// what a second-level cache has today; of more than 64 ranks 512 KiB, of more than 256 128 KiB.
+    /// what a second-level cache has today; of more than 64 ranks 512 KiB, of more than 256 128 KiB. Up to 64 ranks, the cells of two ranks take 260 KiB.
     pub fn for_ranks(ranks: u32) -> Geometry {
         let ranks = ranks.clamp(1, MAX_RANKS);
         let shape = Shape::new;
@@ -106,6 +109,10 @@ impl Geometry {
             65..=256 => 512 << 10,
             _ => 128 << 10,
         };
+        let long = pools + u64::from(ranks) * u64::from(pool_bytes);
+        let long_boards = if board_bytes > 0 { u64::from(BOARDS) } else { 0 };
+        let cells = long + long_boards * u64::from(ranks) * LONG;
+        let cell_bytes = if ranks > 64 { 0 } else { round(CELL_BYTES.into(), PAGE) };
         Geometry {
             ranks,
             shapes,
@@ -119,7 +126,9 @@ impl Geometry {
             pair_bytes,
             pools,
             pool_bytes,
-            long: pools + u64::from(ranks) * u64::from(pool_bytes),
+            long,
+            cells,
+            cell_bytes,
             arena: 0,
         }
     }
@@ -139,8 +148,8 @@ impl Geometry {
 
     /// Size of the segment in bytes, but for the heap; nearly all of it is a hole until ranks connect.
     pub fn bytes(&self) -> u64 {
-        let boards = if self.board_bytes > 0 { u64::from(BOARDS) } else { 0 };
-        round(self.long + boards * u64::from(self.ranks) * LONG, HEAP_PAGE)
+        let ranks = u64::from(self.ranks);
+        round(self.cells + ranks * (ranks - 1) / 2 * self.cell_bytes, HEAP_PAGE)
     }
 
     /// Size of the whole file in bytes.
@@ -192,6 +201,8 @@ impl Geometry {
             u64::from(self.pool_bytes),
             self.long,
             LONG,
+            self.cells,
+            self.cell_bytes,
             self.arena,
             size_of::<Header>() as u64,
             size_of::<RankBlock>() as u64,
@@ -287,6 +298,13 @@ impl Geometry {
         (self.pools + u64::from(rank) * u64::from(self.pool_bytes), self.pool_bytes)
     }
 
+    /// Offset and length of the cells that two ranks have in common, in either order, which their first long message allocates.
+    pub fn cells(&self, a: u32, b: u32) -> Option<(u64, u64)> {
+        let (low, high) = (u64::from(a.min(b)), u64::from(a.max(b)));
+        let exists = self.cell_bytes > 0 && low < high && high < u64::from(self.ranks);
+        exists.then(|| (self.cells + (high * (high - 1) / 2 + low) * self.cell_bytes, self.cell_bytes))
+    }
+
     /// Offset of a lane's slots and of its data.
     pub(crate) fn lane(&self, from: u32, to: u32, class: Class) -> (u64, u64) {
         let pair = self.pair(from, to);
@@ -337,13 +355,25 @@ mod tests {
             assert!(g.long.is_multiple_of(PAGE) && LONG.is_multiple_of(PAGE));
             match g.board_long(BOARDS - 1, ranks - 1) {
                 Some(last) => {
-                    assert_eq!(round(last + LONG, HEAP_PAGE), g.bytes());
+                    assert_eq!(last + LONG, g.cells);
                     assert_eq!(g.long_part(ranks - 1, last, LONG), Some((last, LONG)));
                     assert_eq!(g.long_part(ranks - 1, last + 1, LONG), None);
                     assert_eq!(g.long_part(0, last, PAGE), None, "another's");
                 }
-                None => assert_eq!(round(g.long, HEAP_PAGE), g.bytes()),
+                None => assert_eq!(g.long, g.cells),
             }
+            let mut cells: Vec<(u64, u64)> = (0..ranks.min(65))
+                .flat_map(|a| {
+                    (0..ranks.min(65)).filter_map(move |b| if a < b { g.cells(a, b) } else { None })
+                })
+                .collect();
+            cells.sort_unstable();
+            assert_eq!(cells.is_empty(), !(2..=64).contains(&ranks));
+            assert!(cells.windows(2).all(|pair| pair[0].0 + pair[0].1 == pair[1].0));
+            assert!(cells.first().is_none_or(|(at, _)| *at == g.cells));
+            assert_eq!(round(cells.last().map_or(g.cells, |(at, len)| at + len), HEAP_PAGE), g.bytes());
+            assert_eq!(g.cells(0, 1), g.cells(1, 0));
+            assert!(g.cells(0, 0).is_none() && g.cells(0, ranks).is_none());
         }
     }
 

@@ -28,7 +28,8 @@
 //! waits for a producer that has stopped.
 //!
 //! A payload of [`POOLED`] bytes or more lies in the producer's pool (`lane/pool.rs`) instead, if that has room: anywhere in it, which
-//! the consumer checks. It is the producer's again once the consumer has taken its packet.
+//! the consumer checks. It is the producer's again once the consumer has taken its packet. Or it lies in cells that both have in common
+//! (`lane/shuttle.rs`), which count from the pool's end on, and are the consumer's then.
 //!
 //! Nothing that is read from the other side is used before it is checked: a stamp is the expected one, or the
 //! previous lap's, or the lane is closed; the consumer's word never runs ahead of the producer's tail, or the
@@ -38,6 +39,7 @@ mod pool;
 mod recv;
 mod send;
 mod short;
+mod shuttle;
 mod stores;
 
 #[cfg(all(test, loom))]
@@ -52,10 +54,13 @@ pub(crate) use pool::{Lent, POOLED, Piece, SendPool};
 pub(crate) use recv::{Arrival, Consumed, Peek, RecvLane};
 pub(crate) use send::{Push, SendLane};
 pub(crate) use short::Short;
+pub(crate) use shuttle::{BYTES as CELL_BYTES, LONGEST as LONGEST_IN_CELLS, Shuttle};
 
 /// Pieces of the data ring are multiples of this many bytes: a cache line.
 const PIECE: u32 = 64;
 
+/// Bytes of a cache line.
+const LINE: usize = 64;
 /// Payloads of so many bytes or more come.
 const LONG: usize = if cfg!(loom) { 96 } else { 8 * 1024 };
 /// Bytes that come at a time.
@@ -152,6 +157,8 @@ pub(crate) struct Place {
     /// The producer's pool, for the consumer: its bytes, a power of two, or 0 of none.
     pub pool: *const u8,
     pub pool_bytes: u32,
+    /// Cells of the pair, for the consumer; null: there are none.
+    pub cells: *const u8,
     pub shape: Shape,
 }
 

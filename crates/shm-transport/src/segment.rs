@@ -358,6 +358,7 @@ impl Segment {
             data: self.at(data),
             pool,
             pool_bytes,
+            cells: self.cells(from, to),
             shape: self.geometry.shape(class),
         })
     }
@@ -366,6 +367,19 @@ impl Segment {
     pub(crate) fn pool(&self, rank: u32) -> Option<(*mut u8, u32)> {
         let (offset, bytes) = self.geometry.pool(rank);
         (rank < self.ranks()).then(|| (self.at(offset), bytes))
+    }
+
+    /// Where the cells of a pair lie; null: there are none. They may be touched only once they are allocated.
+    pub(crate) fn cells(&self, a: u32, b: u32) -> *mut u8 {
+        self.geometry.cells(a, b).map_or(std::ptr::null_mut(), |(offset, _)| self.at(offset))
+    }
+
+    /// Allocates the cells of a pair. Whether there are some. User threads only.
+    pub(crate) fn allocate_cells(&self, a: u32, b: u32) -> Result<bool, (u64, std::io::Error)> {
+        let Some((offset, bytes)) = self.geometry.cells(a, b) else { return Ok(false) };
+        self.allocate_near(a.min(b), (offset, bytes))?;
+        file::populate(self.at(offset), bytes);
+        Ok(true)
     }
 
     /// Allocates a rank's pool. User threads only.

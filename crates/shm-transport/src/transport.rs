@@ -213,8 +213,8 @@ unsafe impl Transport for ShmTransport {
         self.take_back_marks();
     }
 
-    fn prepare_long(&mut self) {
-        self.make_pool();
+    fn prepare_long(&mut self, peer: u32) {
+        self.make_long_ready(peer);
     }
 
     fn may_send_long(&self, peer: u32) -> bool {

@@ -320,7 +320,7 @@ fn exchange_in(segment: Segment) {
     segment.set_life(1, Life::Alive);
     let [a, b] = &mut ends;
     a.connect_bulk(1).unwrap();
-    a.prepare_long();
+    a.prepare_long(1);
     for class in Class::ALL {
         assert_eq!(conformance::send(a, 1, class, 3, 10), SendOutcome::Sent);
         b.begin_pass();
@@ -427,7 +427,7 @@ fn a_hostile_process_is_only_corrupt() {
     // random bytes again and again, while an honest rank works with it.
     let victim = rank(&segment, 0, |mut end| {
         end.connect_bulk(1).unwrap();
-        end.prepare_long();
+        end.prepare_long(1);
         let (mut corrupt, mut packets, mut n, mut told_at) = (0, 0u64, 0u64, u64::MAX);
         until(&mut end, |end| {
             n += 1;
@@ -460,10 +460,9 @@ fn a_hostile_process_is_only_corrupt() {
     let liar = child(|| {
         let file = std::fs::File::from(segment.fd().as_fd().try_clone_to_owned().unwrap());
         let (small, bulk) = segment.geometry().connection_bytes();
-        let bytes = segment.geometry().bytes();
+        let (areas, _) = segment.geometry().small_part(0, 0);
         let mut random = conformance::Random::new(5);
         // All four pair areas, behind which are the pools; but the holes stay holes (rank 1 to itself).
-        let areas = bytes - 2 * segment.geometry().pool_bytes() - 4 * (small + bulk);
         loop {
             let noise: Vec<u8> = (0..512).flat_map(|_| random.word().to_ne_bytes()).collect();
             let at = areas + random.below((3 * (small + bulk)) as usize) as u64;

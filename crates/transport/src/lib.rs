@@ -114,8 +114,8 @@ pub unsafe trait Transport: Send {
     /// ring is seen by the peeks that follow. Bounded by the number of ranks.
     fn begin_pass(&mut self);
 
-    /// Gets what long packets travel quicker through, once; they travel without, too. User threads only.
-    fn prepare_long(&mut self) {}
+    /// Gets what long packets to a peer travel quicker through, once; they travel without, too. User threads only.
+    fn prepare_long(&mut self, _peer: u32) {}
 
     /// Whether the peer has done with the last long message of the Coll class that was sent to it in one packet
     /// ([`note_long_sent`](Self::note_long_sent)): else the next had better be announced, so that what the peer has to

@@ -46,6 +46,7 @@ impl Model {
             data: self.data.cast::<u8>(),
             pool: std::ptr::null(),
             pool_bytes: 0,
+            cells: std::ptr::null(),
             shape: self.shape,
         }
     }
@@ -293,6 +294,73 @@ fn run_pooled(waits: bool) {
     });
 }
 
+/// Messages and answers in one cell that two ranks have in common. `gives`: a rank gives the cell away with its packet; else it takes it for its own
+/// still.
+fn run_cells(gives: bool) {
+    const LEN: usize = 96;
+    const MESSAGES: usize = 2;
+    check(2, &format!("a cell, given away: {gives}"), move || {
+        let [there, back] = [(), ()].map(|()| Model::new(ships(4, 256)));
+        // The first one's data ring serves as the cell.
+        let place = |model: &Model, cells: &Model| Place { cells: cells.data.cast::<u8>(), ..model.place() };
+        let sender = {
+            let (there, back) = (there.clone(), back.clone());
+            loom::thread::spawn(move || {
+                let cell = there.data.cast::<u8>();
+                let mut shuttle = Shuttle::with(1);
+                // SAFETY: the only producer and the only consumer, on fresh lanes that live in the models.
+                let (mut lane, mut answers) =
+                    unsafe { (SendLane::new(place(&there, &there)), RecvLane::new(place(&back, &there))) };
+                let mut answered = 0;
+                for n in 0..MESSAGES {
+                    let piece = loop {
+                        shuttle.take(answers.take_cells());
+                        if let Some(piece) = shuttle.room(cell, 0, LEN, 0) {
+                            break piece;
+                        }
+                        match take(&mut answers, answered, LEN) {
+                            None => back.to_consumer.wait(),
+                            Some(_) => answered += 1,
+                        }
+                    };
+                    push_piece(&mut lane, n, &piece);
+                    if gives {
+                        shuttle.give(piece.cells);
+                    }
+                    there.to_consumer.notify();
+                }
+            })
+        };
+        let mut shuttle = Shuttle::with(0);
+        // SAFETY: as above.
+        let (mut lane, mut answers) =
+            unsafe { (RecvLane::new(place(&there, &there)), SendLane::new(place(&back, &there))) };
+        let mut next = 0;
+        while next < MESSAGES {
+            if take(&mut lane, next, LEN).is_none() {
+                there.to_consumer.wait();
+                continue;
+            }
+            shuttle.take(lane.take_cells());
+            let piece = shuttle.room(there.data.cast(), 0, LEN, 0).unwrap();
+            push_piece(&mut answers, next, &piece);
+            shuttle.give(piece.cells);
+            back.to_consumer.notify();
+            next += 1;
+        }
+        sender.join().unwrap();
+    });
+}
+
+/// Pushes the packet `n`, which lies in a piece.
+fn push_piece(lane: &mut SendLane, n: usize, piece: &Piece) {
+    let (header, payload) = (Header { kind: 1, a: n as u64, ..Header::default() }, [n as u8 + 1; 96]);
+    // SAFETY: the payload is live, and the piece was just given.
+    let pushed = unsafe { lane.try_push_pooled(&header, payload.as_ptr(), payload.len(), piece) };
+    assert_eq!(pushed, Push::Sent);
+    fence(Ordering::SeqCst);
+}
+
 /// The producer's end on its way to its thread.
 struct Sends(SendLane);
 
@@ -409,6 +477,18 @@ fn loom_data_given_back_while_the_lane_is_filled() {
 #[test]
 fn loom_pieces_of_a_pool() {
     run_pooled(true);
+}
+
+#[test]
+fn loom_a_cell_to_and_fro() {
+    run_cells(true);
+}
+
+#[test]
+fn loom_catches_a_cell_that_is_kept() {
+    let said = std::panic::catch_unwind(|| run_cells(false)).err();
+    let said = said.and_then(|e| e.downcast::<String>().ok());
+    assert!(said.as_ref().is_some_and(|s| s.contains("overwritten")), "{said:?}");
 }
 
 #[test]

@@ -15,14 +15,12 @@
 //! A payload may be copied ahead of its packet, while its sender waits for leave to send it: into the room that comes next, as long as nobody else asks for
 //! room.
 
-use super::piece;
+use super::{LINE, piece};
 
 /// Payloads of so many bytes or more lie in the pool.
 pub(crate) const POOLED: usize = if cfg!(loom) { 96 } else { 1024 };
 /// Payloads of so many bytes or more stand in their lines as their senders' do; for shorter ones whole lines are quicker.
 const SKEWED: usize = if cfg!(test) { 1000 } else { 32 * 1024 };
-/// Bytes of a cache line.
-const LINE: usize = 64;
 /// Pieces lent at once.
 const MOST: usize = if cfg!(loom) { 4 } else { 2048 };
 
@@ -41,8 +39,17 @@ pub(crate) struct Piece {
     pub(super) offset: u32,
     pub(super) at: *mut u8,
     /// Where it begins and where the next one may, free-running.
-    start: u32,
-    end: u32,
+    pub(super) start: u32,
+    pub(super) end: u32,
+    /// It is no part of the pool, but these cells of a pair.
+    pub(crate) cells: u32,
+}
+
+impl Piece {
+    /// How far from a line's beginning a payload had better lie.
+    pub(crate) fn skew(payload: *const u8, len: usize) -> usize {
+        if len < SKEWED { 0 } else { payload as usize % LINE }
+    }
 }
 
 /// A piece that is lent: to which peer's lane, and up to which position of it.
@@ -110,7 +117,7 @@ impl SendPool {
         is_free: impl FnMut(&Lent) -> bool,
     ) -> Option<Piece> {
         self.ahead = None;
-        let skew = if len < SKEWED { 0 } else { payload as usize % LINE };
+        let skew = Piece::skew(payload, len);
         let len = u32::try_from(len.checked_add(skew)?).ok().filter(|len| *len <= longest(self.bytes))?;
         let (mut start, mut end) = self.place(len, of);
         if !self.fits(end) {
@@ -125,7 +132,7 @@ impl SendPool {
             }
         }
         let offset = (start & self.bytes.wrapping_sub(1)).wrapping_add(skew as u32);
-        Some(Piece { offset, at: self.base.wrapping_add(offset as usize), start, end })
+        Some(Piece { offset, at: self.base.wrapping_add(offset as usize), start, end, cells: 0 })
     }
 
     /// The piece that [`room`](Self::room) gave last is a packet's now.
@@ -152,7 +159,12 @@ impl SendPool {
         piece(start, len, self.bytes)
     }
 
-    /// The piece that [`room`](Self::room) gave last holds a payload, until it is asked for room again.
+    /// Room is asked for elsewhere: what was copied ahead may be overwritten.
+    pub(crate) fn forget_ahead(&mut self) {
+        self.ahead = None;
+    }
+
+    /// The piece that was given last holds a payload, until it is asked for room again.
     pub(crate) fn keep_ahead(&mut self, piece: Piece, len: usize) {
         self.ahead = Some((piece, len));
     }

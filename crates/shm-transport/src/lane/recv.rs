@@ -2,7 +2,7 @@ use tocsin_sync::atomic::{Ordering, fence_after_rmw};
 use tocsin_sync::clock::now_ns;
 use tocsin_transport::{Header, wire};
 
-use super::{Place, Slot, piece, stores};
+use super::{Place, Slot, piece, shuttle, stores};
 
 /// One packet in so many is timed, if it lies in the pool and is long.
 pub(super) const TIMED: u32 = 4;
@@ -51,6 +51,9 @@ pub(crate) struct RecvLane {
     given_back: u32,
     /// `data_head` once the packet that was peeked is consumed.
     pub(super) peeked: Option<u32>,
+    /// The cells that the packet which was peeked lies in, and those of packets consumed since they were asked for.
+    peeked_cells: u32,
+    came: u32,
     /// When the packet was peeked whose copying is timed; 0: none.
     timed: u64,
     /// Given back since the last `wakes_producer` that had nothing more to say.
@@ -71,6 +74,8 @@ impl RecvLane {
             data_head: 0,
             given_back: 0,
             peeked: None,
+            peeked_cells: 0,
+            came: 0,
             timed: 0,
             consumed: false,
             closed: false,
@@ -223,16 +228,32 @@ impl RecvLane {
                 Some((header, len as usize, self.place.at(start).cast_const(), end))
             }
             wire::Place::Pooled(offset) => {
-                let end = offset.checked_add(len).filter(|end| *end <= self.place.pool_bytes)?;
-                if len as usize <= wire::INLINE || end == offset {
+                if len as usize <= wire::INLINE {
                     return None;
                 }
+                if let Some(at) = offset.checked_sub(self.place.pool_bytes) {
+                    return self.locate_cells(header, len, at);
+                }
+                offset.checked_add(len).filter(|end| *end <= self.place.pool_bytes)?;
                 if len as usize >= stores::FROM && self.head.is_multiple_of(TIMED) {
                     self.timed = now_ns();
                 }
                 Some((header, len as usize, self.place.pool.wrapping_add(offset as usize), self.data_head))
             }
         }
+    }
+
+    /// As [`locate`](Self::locate), of a payload in cells.
+    #[cold]
+    fn locate_cells(&mut self, header: Header, len: u32, at: u32) -> Option<(Header, usize, *const u8, u32)> {
+        let cells = shuttle::covering(at, len).filter(|_| !self.place.cells.is_null())?;
+        self.peeked_cells = cells;
+        Some((header, len as usize, self.place.cells.wrapping_add(at as usize), self.data_head))
+    }
+
+    /// The cells of packets that were consumed since this was asked last.
+    pub(crate) fn take_cells(&mut self) -> u32 {
+        std::mem::take(&mut self.came)
     }
 
     /// Takes out the packet that was peeked. Slots are given back some at a time, which saves the producer's look for room,
@@ -249,6 +270,9 @@ impl RecvLane {
     pub(super) fn take_out(&mut self, end: u32) -> Consumed {
         self.head = self.head.wrapping_add(1);
         self.expect();
+        if self.peeked_cells != 0 {
+            self.came |= std::mem::take(&mut self.peeked_cells);
+        }
         if self.timed != 0 {
             self.say_spent();
         }

@@ -153,6 +153,11 @@ impl SendLane {
             return refusal;
         }
         let comes = len >= LONG;
+        if piece.cells != 0 {
+            // SAFETY: the caller's promise.
+            unsafe { self.push_cells(header, payload, len, piece, comes) };
+            return Push::Sent;
+        }
         if len >= stores::FROM && self.experience.wants_news() {
             self.learn();
         }
@@ -164,7 +169,36 @@ impl SendLane {
             // SAFETY: the caller's promise.
             unsafe { lane.copy_in(slot, payload, piece.at, len) }
         });
+        self.experience.sent(self.tail, len);
         Push::Sent
+    }
+
+    /// A payload that goes into cells, whose lines this core's cache has: by plain stores, to which nothing is compared.
+    ///
+    /// # Safety
+    /// As [`try_push_pooled`](Self::try_push_pooled).
+    unsafe fn push_cells(
+        &mut self,
+        header: &Header,
+        payload: *const u8,
+        len: usize,
+        piece: &Piece,
+        comes: bool,
+    ) {
+        if !comes {
+            // SAFETY: the caller's promise.
+            unsafe { Stores::Plain.copy(payload, piece.at, len) };
+        }
+        self.publish_pooled(header, len, piece, comes, |_, slot| {
+            // SAFETY: the caller's promise.
+            unsafe { SendLane::copy_by(Stores::Plain, slot, payload, piece.at, len) }
+        });
+    }
+
+    /// Whether a payload had better go into cells, if there are some: as long as plain stores are the quicker ones, and to compare them, some go
+    /// into the pool all the same.
+    pub(crate) fn wants_cells(&mut self, len: usize) -> bool {
+        len < stores::FROM || self.experience.wants_cells(len)
     }
 
     /// Copies a payload into a piece of the pool, for [`try_push_ahead`](Self::try_push_ahead).
@@ -172,6 +206,10 @@ impl SendLane {
     /// # Safety
     /// As [`try_push_pooled`](Self::try_push_pooled).
     pub(crate) unsafe fn copy_ahead(&mut self, payload: *const u8, len: usize, piece: &Piece) {
+        if piece.cells != 0 {
+            // SAFETY: the caller's promise.
+            return unsafe { Stores::Plain.copy(payload, piece.at, len) };
+        }
         if len >= stores::FROM && self.experience.wants_news() {
             self.learn();
         }
@@ -185,6 +223,9 @@ impl SendLane {
             return refusal;
         }
         self.publish_pooled(header, len, piece, false, |_, _| {});
+        if piece.cells == 0 {
+            self.experience.sent(self.tail, len);
+        }
         Push::Sent
     }
 
@@ -219,7 +260,6 @@ impl SendLane {
         if comes {
             fill(self, slot);
         }
-        self.experience.sent(self.tail, len);
     }
 
     /// What the consumer says that it took to copy one of the last payloads out.

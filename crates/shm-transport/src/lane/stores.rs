@@ -35,6 +35,8 @@ const MOVED: u64 = 2;
 const PARTS: usize = 4;
 const STRIDES: usize = 4;
 const LEAST_PART: usize = PARTS * super::STRIDE;
+/// One long payload in so many that might go into cells goes into the pool.
+const NO_CELLS: u32 = 32;
 /// Payloads whose consumer may still tell of them.
 const LAST: usize = 8;
 
@@ -131,6 +133,8 @@ pub(super) struct Experience {
     stored: Stores,
     /// The consumer may have said something since.
     news: bool,
+    /// Payloads that might go into cells.
+    asked: u32,
     /// Of the last payloads: the lane's position after them, their length, and how they were stored.
     last: [(u32, usize, Stores); LAST],
 }
@@ -142,6 +146,7 @@ impl Experience {
             long: Compared::new(1),
             stored: Stores::Plain,
             news: false,
+            asked: 0,
             last: [(0, 0, Stores::Plain); LAST],
         }
     }
@@ -159,6 +164,14 @@ impl Experience {
         }
         self.stored = stores;
         self.news |= timed;
+    }
+
+    /// Whether a payload had better go into cells, by plain stores, than into the pool.
+    pub(super) fn wants_cells(&mut self, len: usize) -> bool {
+        let compared = self.of(len);
+        let plain = compared.copies > FIRST && compared.faster == Stores::Plain;
+        self.asked = self.asked.wrapping_add(u32::from(plain));
+        plain && !self.asked.is_multiple_of(NO_CELLS)
     }
 
     /// Whether to look for what the consumer says: once after each copy that was timed.

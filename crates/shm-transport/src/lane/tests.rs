@@ -27,7 +27,8 @@ impl Private {
         let head = base.wrapping_add(base.align_offset(128)).cast::<LaneHead>();
         let slots = head.wrapping_add(1).cast::<Slot>();
         let data = slots.wrapping_add(self.shape.slots as usize).cast::<u8>();
-        Place { head, slots, data, pool: data.cast_const(), pool_bytes: POOL, shape: self.shape }
+        let (pool, cells) = (data.cast_const(), std::ptr::null());
+        Place { head, slots, data, pool, pool_bytes: POOL, cells, shape: self.shape }
     }
 
     fn ends(&self) -> (SendLane, RecvLane) {

@@ -13,6 +13,7 @@
 //!   publication is the one line that its receiver writes and its sender reads: once a message, too little for a page of its own.
 //! - A rank's pool: its owner, the **sender**. All its peers read there, each its own messages once, and they may be on any node: the owner is
 //!   the only one that comes back to every line of it.
+//! - The cells of a pair, which both write and read: the one with the lower number.
 //! - A rank's area of a board, and its long memory: its owner, for the same reason: it alone writes there, and all others read it.
 //! - What a user allocates from the heap: the thread that does it, as its other memory.
 //! - A rank's block (doorbell, attention word, state): its owner, which writes its attention in every wait.

@@ -2,7 +2,7 @@ use tocsin_doorbell::Connection;
 use tocsin_transport::{Arrival, Class, Urgency, pages};
 
 use crate::Segment;
-use crate::lane::{self, Lent, Push, RecvLane, SendLane};
+use crate::lane::{self, Lent, Piece, Push, RecvLane, SendLane, Shuttle};
 use crate::segment::layout::{PairHead, RankBlock};
 use crate::transport::copy::Kernel;
 use crate::transport::pages::{Put, Reader, To};
@@ -54,6 +54,10 @@ pub(super) struct Peer {
     pub from: *const PairHead,
     send: [SendLane; 4],
     recv: [RecvLane; 4],
+    /// The cells of the pair, where they lie, and whether their memory was asked for.
+    pub shuttle: Shuttle,
+    cells: *mut u8,
+    pub cells_asked: bool,
     /// Bulk to this peer is allocated.
     pub bulk: bool,
     /// Listed for `flush`.
@@ -111,6 +115,9 @@ impl Peer {
             send: out?.map(|place| unsafe { SendLane::new(place) }),
             // SAFETY: as above.
             recv: into?.map(|place| unsafe { RecvLane::new(place) }),
+            shuttle: Shuttle::new(rank < peer),
+            cells: segment.cells(rank, peer),
+            cells_asked: false,
             bulk: false,
             dirty: false,
             sent: false,
@@ -144,6 +151,23 @@ impl Peer {
             Class::Control => control,
             Class::Bulk => bulk,
         }
+    }
+
+    /// Room for a payload in the pair's cells, as far as this rank has them. `pool`: bytes of its pool.
+    pub(super) fn room_in_cells(
+        &mut self,
+        class: Class,
+        payload: *const u8,
+        len: usize,
+        pool: u32,
+    ) -> Option<Piece> {
+        if !self.shuttle.ready {
+            return None;
+        }
+        let came = self.recv.iter_mut().fold(0, |cells, lane| cells | lane.take_cells());
+        self.shuttle.take(came);
+        let piece = self.shuttle.room(self.cells, Piece::skew(payload, len), len, pool)?;
+        self.send_lane(class).wants_cells(len).then_some(piece)
     }
 
     #[inline]

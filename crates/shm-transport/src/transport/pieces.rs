@@ -6,12 +6,31 @@ use super::ShmTransport;
 use super::known::has;
 use super::peer::Honesty;
 use crate::Life;
-use crate::lane::{POOLED, Piece, Push, SendPool};
+use crate::lane::{LONGEST_IN_CELLS, POOLED, Piece, Push, SendPool};
 
 impl ShmTransport {
     /// See [`Transport::prepare_long`](tocsin_transport::Transport::prepare_long).
     #[inline]
-    pub(super) fn make_pool(&mut self) {
+    pub(super) fn make_long_ready(&mut self, peer: u32) {
+        self.make_pool();
+        if self.peers.get(peer as usize).is_none_or(|state| !state.cells_asked) {
+            self.make_cells(peer);
+        }
+    }
+
+    /// Has the cells of a pair allocated.
+    #[cold]
+    fn make_cells(&mut self, peer: u32) {
+        let rank = self.rank;
+        let segment = self.segment.clone();
+        let Some(state) = self.make_peer(peer) else { return };
+        state.cells_asked = true;
+        // Without the memory, payloads go through the pool.
+        state.shuttle.ready = segment.allocate_cells(rank, peer).is_ok_and(|is_there| is_there);
+    }
+
+    #[inline]
+    fn make_pool(&mut self) {
         if self.pool_asked {
             return;
         }
@@ -40,7 +59,7 @@ impl ShmTransport {
         len: usize,
         of: u64,
     ) -> Push {
-        let piece = self.room(peer, payload, len, of);
+        let piece = self.room(peer, class, payload, len, of);
         let Some(state) = self.peers.get_mut(peer as usize) else { return Push::Corrupt };
         let lane = state.send_lane(class);
         let Some(piece) = piece else {
@@ -50,15 +69,40 @@ impl ShmTransport {
         // SAFETY: the caller's promise; the piece was just given, and is not lent.
         let push = unsafe { lane.try_push_pooled(header, payload, len, &piece) };
         if push == Push::Sent {
-            let position = lane.position();
-            self.pool.lend(&piece, peer, class as u8, position);
-            state.borrowed.add(len);
+            self.hand_over(&piece, peer, class, len);
         }
         push
     }
 
-    /// Room for a payload of a message of `of` bytes in the pool, unless its receiver keeps its share of that already.
-    pub(super) fn room(&mut self, peer: u32, payload: *const u8, len: usize, of: u64) -> Option<Piece> {
+    /// A piece is the last packet's in a lane now.
+    fn hand_over(&mut self, piece: &Piece, peer: u32, class: Class, len: usize) {
+        let Some(state) = self.peers.get_mut(peer as usize) else { return };
+        if piece.cells != 0 {
+            state.shuttle.give(piece.cells);
+            return;
+        }
+        let position = state.send_lane(class).position();
+        state.borrowed.add(len);
+        self.pool.lend(piece, peer, class as u8, position);
+    }
+
+    /// Room for a payload of a message of `of` bytes in cells that the peer's messages have come in, or in the pool.
+    pub(super) fn room(
+        &mut self,
+        peer: u32,
+        class: Class,
+        payload: *const u8,
+        len: usize,
+        of: u64,
+    ) -> Option<Piece> {
+        self.pool.forget_ahead();
+        let (_, pool) = self.segment.pool(self.rank)?;
+        if of <= LONGEST_IN_CELLS
+            && let Some(state) = self.peers.get_mut(peer as usize)
+            && let Some(piece) = state.room_in_cells(class, payload, len, pool)
+        {
+            return Some(piece);
+        }
         // Of two ranks neither takes room from others.
         if self.segment.ranks() > 2 {
             let most = self.pool.most();
@@ -83,7 +127,7 @@ impl ShmTransport {
         if !(POOLED..=self.capabilities.max_payload(Class::Bulk)).contains(&len) {
             return false;
         }
-        let Some(piece) = self.room(peer, payload, len, of) else { return false };
+        let Some(piece) = self.room(peer, Class::Bulk, payload, len, of) else { return false };
         let Some(state) = self.peers.get_mut(peer as usize).filter(|state| state.bulk) else { return false };
         // SAFETY: the lane is allocated, because Bulk to this peer is; the caller vouches for the payload; the piece was just given, and is not lent.
         unsafe { state.send_lane(Class::Bulk).copy_ahead(payload, len, &piece) };
@@ -112,9 +156,7 @@ impl ShmTransport {
             Some(piece) => {
                 let push = lane.try_push_ahead(header, len, &piece);
                 if push == Push::Sent {
-                    let position = lane.position();
-                    state.borrowed.add(len);
-                    self.pool.lend(&piece, peer, class as u8, position);
+                    self.hand_over(&piece, peer, class, len);
                 }
                 push
             }
@@ -173,7 +215,7 @@ mod tests {
         for of in [LEN as u64, 1 << 30] {
             let mut ends = pair();
             assert!(!copy_ahead(&mut ends[0], 1, of), "there is no pool");
-            ends[0].prepare_long();
+            ends[0].prepare_long(1);
             for _ in 0..200 {
                 assert!(copy_ahead(&mut ends[0], 1, of));
                 send(&mut ends[0], 2, of, true);
@@ -183,10 +225,98 @@ mod tests {
         }
     }
 
+    /// A pair that has compared its stores in the pool, and has cells.
+    fn pair_with_cells() -> Vec<ShmTransport> {
+        let mut ends = pair();
+        ends[1].connect_bulk(0).unwrap();
+        ends[0].begin_pass();
+        ends[0].prepare_long(1);
+        ends[1].prepare_long(0);
+        for n in 0..100 {
+            for (from, to) in [(0u32, 1u32), (1, 0)] {
+                let (sends, receives) = (from as usize, to as usize);
+                assert_eq!(conformance::send(&mut ends[sends], to, Class::Eager, n, LEN), SendOutcome::Sent);
+                assert!(conformance::receive(&mut ends[receives], from, Class::Eager, n));
+            }
+        }
+        ends
+    }
+
+    /// Where the payload lies that comes next.
+    fn next_at(end: &mut ShmTransport, from: u32) -> *const u8 {
+        let Recv::Packet(packet) = end.peek(from, Class::Eager) else { panic!("nothing is there") };
+        packet.payload
+    }
+
+    #[test]
+    fn an_answer_lies_where_its_message_lay() {
+        let mut ends = pair_with_cells();
+        let mut same = 0;
+        for n in 100..400 {
+            assert_eq!(conformance::send(&mut ends[0], 1, Class::Eager, n, LEN), SendOutcome::Sent);
+            let there = next_at(&mut ends[1], 0);
+            assert!(conformance::receive(&mut ends[1], 0, Class::Eager, n));
+            assert_eq!(conformance::send(&mut ends[1], 0, Class::Eager, n, LEN), SendOutcome::Sent);
+            same += u32::from(next_at(&mut ends[0], 1) == there);
+            assert!(conformance::receive(&mut ends[0], 1, Class::Eager, n));
+        }
+        // Some go through the pools, on either way.
+        assert!(same >= 250, "{same}");
+    }
+
+    #[test]
+    fn cells_that_do_not_come_back_leave_the_pool() {
+        let mut ends = pair_with_cells();
+        for n in 100..400 {
+            assert_eq!(conformance::send(&mut ends[0], 1, Class::Eager, n, LEN), SendOutcome::Sent);
+            assert!(conformance::receive(&mut ends[1], 0, Class::Eager, n));
+        }
+        let before = next_pool(&mut ends, 400);
+        assert_ne!(next_pool(&mut ends, 401), before, "the pool goes round");
+    }
+
+    /// Sends one more, and says where it lay.
+    fn next_pool(ends: &mut [ShmTransport], n: u64) -> *const u8 {
+        assert_eq!(conformance::send(&mut ends[0], 1, Class::Eager, n, LEN), SendOutcome::Sent);
+        let at = next_at(&mut ends[1], 0);
+        assert!(conformance::receive(&mut ends[1], 0, Class::Eager, n));
+        at
+    }
+
+    #[test]
+    fn nobody_overwrites_what_lies_in_cells() {
+        let mut ends = pair_with_cells();
+        let mut random = conformance::Random::new(9);
+        // Per way and class, what was sent and what was received.
+        let mut counts = [[(100u64, 100u64), (0, 0)]; 2];
+        for _ in 0..20_000 {
+            let (from, index) = (random.below(2), random.below(2));
+            let class = [Class::Eager, Class::Coll][index];
+            let (sent, received) = &mut counts[from][index];
+            if random.below(2) == 0 && *sent - *received < 6 {
+                let len = [1024, 5000, 16 << 10, 20_000, LEN, 64 << 10][random.below(6)];
+                match conformance::send(&mut ends[from], 1 - from as u32, class, *sent, len) {
+                    SendOutcome::Sent => *sent += 1,
+                    other => assert_eq!(other, SendOutcome::Full),
+                }
+            } else if *sent > *received {
+                assert!(conformance::receive(&mut ends[1 - from], from as u32, class, *received));
+                *received += 1;
+            }
+            if random.below(5) == 0 {
+                let class = Class::Bulk;
+                let outcome = conformance::send(&mut ends[from], 1 - from as u32, class, 7, LEN);
+                assert_eq!(outcome, SendOutcome::Sent);
+                assert!(conformance::receive(&mut ends[1 - from], from as u32, class, 7));
+            }
+        }
+        assert!(counts.as_flattened().iter().all(|(sent, _)| *sent > 1000), "{counts:?}");
+    }
+
     #[test]
     fn what_was_copied_ahead_is_gone_when_something_else_is_sent() {
         let mut ends = pair();
-        ends[0].prepare_long();
+        ends[0].prepare_long(1);
         for n in 0..200 {
             assert!(copy_ahead(&mut ends[0], 1, 0));
             assert_eq!(conformance::send(&mut ends[0], 1, Class::Eager, n, 2000), SendOutcome::Sent);
