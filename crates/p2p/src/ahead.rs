@@ -7,11 +7,11 @@
 use tocsin_progress::Id;
 use tocsin_transport::{Reach, Transport};
 
-use crate::{P2p, PIPELINED};
+use crate::{P2p, PIPELINED_FIRST};
 
 impl<T: Transport> P2p<T> {
     /// A send was announced, with an offer. Copies its first piece if a thread waits for it, its receiver will ask for pieces, and that is worth it. At most
-    /// [`PIPELINED`] bytes.
+    /// [`PIPELINED_FIRST`] bytes.
     pub(crate) fn copy_ahead(&mut self, id: Id) {
         let Some(request) = self.requests.get(id) else { return };
         let (peer, class, total, serial) = (request.peer, request.class, request.total, request.serial);
@@ -26,7 +26,9 @@ impl<T: Transport> P2p<T> {
             return;
         }
         self.transport.rouse(peer);
-        let len = usize::try_from(total).map_or(PIPELINED, |total| total.min(PIPELINED)).min(self.piece);
+        let len = usize::try_from(total)
+            .map_or(PIPELINED_FIRST, |total| total.min(PIPELINED_FIRST))
+            .min(self.piece);
         // SAFETY: `len` is at most the length of the buffer, which who posted the send vouched for.
         let held = unsafe { self.transport.copy_ahead(peer, from, len, total) };
         self.ahead = held.then_some((id, serial));

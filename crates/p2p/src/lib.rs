@@ -106,6 +106,8 @@ const LONG: usize = 1024;
 /// Longest piece of a large message that one rank copies in while the other copies out the piece before: short beside the message, long beside
 /// what a packet takes.
 const PIPELINED: usize = 32 * 1024;
+/// The first of them, for which the receiver waits.
+const PIPELINED_FIRST: usize = 16 * 1024;
 /// Longest message that is copied twice, in a pipeline, though both ranks have mapped its buffers. In one copy, each rank writes lines that the other has
 /// in its caches, and the sender takes its own back when it writes them next: more than a second copy costs, as long as the message stays in the caches
 /// of the core that sends it (a quarter of today's second-level cache).

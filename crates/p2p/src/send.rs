@@ -6,7 +6,7 @@ use tocsin_transport::{Class, Header, Reach, SendOutcome, Transport, Urgency, ki
 use crate::offers::{FLAG_PULLED, FLAG_WAITS, TICKETS};
 use crate::packets::{FLAG_LONG, FLAG_SYNCHRONOUS};
 use crate::request::{HOLDS_RECORD, Member, PIPED, Request, SHARED, SYNCHRONOUS, State};
-use crate::{ConstBuf, Error, LONG, Mode, P2p, PIPELINED, SendArgs};
+use crate::{ConstBuf, Error, LONG, Mode, P2p, PIPELINED, PIPELINED_FIRST, SendArgs};
 
 /// Smallest piece of a large message that is worth a packet of its own when the budget is nearly spent.
 const SMALL_PIECE: usize = 16 * 1024;
@@ -374,7 +374,12 @@ impl<T: Transport> P2p<T> {
         let left = (request.total as usize).saturating_sub(offset);
         // Of two that wait each copies a piece at a time; who is interrupted for it takes as much as it may.
         let piped = request.has(PIPED);
-        let whole = left.min(if self.waits && !piped { self.piece.min(PIPELINED) } else { self.piece });
+        let most = match self.waits && !piped {
+            true if offset == 0 => PIPELINED_FIRST,
+            true => PIPELINED,
+            false => usize::MAX,
+        };
+        let whole = left.min(most).min(self.piece);
         if budget.bytes_left() < whole.min(SMALL_PIECE) || !budget.packet() {
             return Some(Attempt::Spent);
         }

@@ -35,6 +35,9 @@ const MOVED: u64 = 2;
 const PARTS: usize = 4;
 const STRIDES: usize = 4;
 const LEAST_PART: usize = PARTS * super::STRIDE;
+/// A payload that is stored plainly comes a stride at a time, one of 64 KiB or more two: each count takes its line from the consumer, which looks at it.
+const PLAIN_PART: usize = 32 * 1024;
+const PLAIN_STRIDES: usize = 2;
 /// One long payload in so many that might go into cells goes into the pool.
 const NO_CELLS: u32 = 32;
 /// Payloads whose consumer may still tell of them.
@@ -75,7 +78,7 @@ impl Stores {
     #[inline]
     pub(super) fn stride(self, len: usize) -> usize {
         let strides = match self {
-            Stores::Plain => 1,
+            Stores::Plain => (len / PLAIN_PART).clamp(1, PLAIN_STRIDES),
             Stores::Streaming => (len / LEAST_PART).clamp(1, STRIDES),
         };
         super::STRIDE.wrapping_mul(strides)
@@ -333,7 +336,7 @@ mod tests {
     fn what_is_streamed_is_counted_less_often() {
         let strides =
             |stores: Stores| [8, 16, 31, 32, 48, 64, 1024].map(|kib| stores.stride(kib << 10) >> 10);
-        assert_eq!(strides(Stores::Plain), [4; 7]);
+        assert_eq!(strides(Stores::Plain), [4, 4, 4, 4, 4, 8, 8]);
         assert_eq!(strides(Stores::Streaming), [4, 4, 4, 8, 12, 16, 16]);
     }
 
