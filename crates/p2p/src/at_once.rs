@@ -25,7 +25,7 @@ impl<T: Transport> P2p<T> {
     }
 
     /// Sends a plain message, if that can be done at once and is short. User threads only; copies at most
-    /// [`INLINE`](tocsin_transport::wire::INLINE) bytes.
+    /// [`INLINE`] bytes.
     ///
     /// # Safety
     /// `payload` is readable for `len` bytes during the call.
@@ -76,7 +76,7 @@ impl<T: Transport> P2p<T> {
     }
 
     /// Takes the next message of a source if it is the one, and short. Looks at most `looks` times whether there is any. User threads only; copies
-    /// at most [`INLINE`](tocsin_transport::wire::INLINE) bytes.
+    /// at most [`INLINE`] bytes.
     ///
     /// # Safety
     /// [`can_receive_at_once`](Self::can_receive_at_once) has said so of this source and room since the engine was entered, and no pass was made since. `to` is
