@@ -23,7 +23,7 @@ pub(crate) const LOOKS: u32 = 16;
 const LONG_LOOKS: u32 = 64;
 /// The same where that does not pay, because its sender may wait for this rank's core: what is there is seen all the same.
 pub(crate) const FEW_LOOKS: u32 = 0;
-/// How long a sender that has announced a message takes to be seen waiting for it, nanoseconds.
+/// How long who has posted its side of a message takes to be seen waiting for it, nanoseconds.
 const ABOUT_TO_WAIT_NS: u64 = 1_000;
 
 /// A message that [`Comm::improbe`] took out of matching, to be received once by [`Comm::mrecv_raw`]. Dropping it
@@ -137,6 +137,8 @@ impl Comm {
         }
         // SAFETY: - the buffer: promised by the caller.
         let id = unsafe { state.p2p.isend(args) }.map_err(|e| message_error(operation, e))?;
+        // What has met a receive that was posted: if nobody waits, the drop sets a timer.
+        let _left_or_not = bytes > self.shared().eager_max && Self::is_left_to_peer(&state);
         self.request(state, operation, kind, id)
     }
 
@@ -345,15 +347,15 @@ impl Comm {
         if state.p2p.owes_a_pass() && state.work_left() {
             state.pass();
         }
-        if early && !Self::is_left_to_sender(&state) {
+        if early && !Self::is_left_to_peer(&state) {
             state.ask_for_pass();
         }
         self.request(state, "irecv", Kind::Receive { room: buf.layout.bytes() }, id)
     }
 
-    /// Whether a peer that waits goes on with all large messages under way; one that has just announced one is mostly about to wait for it. Looks for
-    /// as long as it takes to set a timer.
-    fn is_left_to_sender(state: &Entered<'_, RankState>) -> bool {
+    /// Whether a peer that waits goes on with all large messages under way; one that has just posted its side of one is mostly about to wait for it. Looks
+    /// for less than it takes to set a timer.
+    fn is_left_to_peer(state: &Entered<'_, RankState>) -> bool {
         if !state.p2p.is_unfinished() {
             return true;
         }
