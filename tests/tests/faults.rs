@@ -14,7 +14,8 @@ struct World {
     launcher: Child,
     output: BufReader<ChildStdout>,
     pids: Vec<i32>,
-    running: bool,
+    /// What ranks printed before the launcher's line.
+    before: String,
 }
 
 impl World {
@@ -30,26 +31,25 @@ impl World {
             .spawn()
             .unwrap();
         let mut output = BufReader::new(launcher.stdout.take().unwrap());
-        // The launcher's line and that of its ranks may come in either order.
-        let mut running = false;
-        let mut line = String::new();
+        // The launcher's line and those of its ranks may come in any order.
+        let (mut line, mut before) = (String::new(), String::new());
         while !line.starts_with("pids") {
-            running |= line.trim() == "running";
+            before.push_str(&line);
             line.clear();
             assert_ne!(output.read_line(&mut line).unwrap(), 0, "the launcher ended");
         }
         let pids: Vec<i32> = line.split_whitespace().skip(1).map(|p| p.parse().unwrap()).collect();
         assert_eq!(pids.len(), ranks as usize, "{line}");
-        World { launcher, output, pids, running }
+        World { launcher, output, pids, before }
     }
 
     /// Waits until the scenario says that it runs.
     fn running(&mut self) {
-        if !self.running {
-            let mut line = String::new();
-            self.output.read_line(&mut line).unwrap();
-            assert_eq!(line.trim(), "running");
+        if self.before.is_empty() {
+            self.output.read_line(&mut self.before).unwrap();
         }
+        assert_eq!(self.before.trim(), "running");
+        self.before.clear();
     }
 
     fn kill(&self, rank: usize) {
@@ -76,10 +76,10 @@ impl World {
         }
     }
 
-    /// The rest of the output, and the launcher's status.
+    /// The ranks' output, but for what says that they run, and the launcher's status.
     fn end(mut self, within: Duration) -> (String, i32) {
         let start = Instant::now();
-        let mut rest = String::new();
+        let mut rest = std::mem::take(&mut self.before);
         self.output.read_to_string(&mut rest).unwrap();
         let status = self.launcher.wait().unwrap();
         assert!(start.elapsed() < within, "ended only after {:?}", start.elapsed());

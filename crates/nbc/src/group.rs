@@ -7,6 +7,8 @@ pub struct Group {
     ranks: Members,
     me: u32,
     board: Option<u32>,
+    /// Its board has long memory.
+    long: bool,
     choices: Option<Arc<Choices>>,
     shares_cores: bool,
 }
@@ -47,7 +49,7 @@ impl Group {
             Some(first) => Members::First(first),
             None => Members::Listed(ranks.into()),
         };
-        Group { ranks: members, me, board: None, choices: None, shares_cores: false }.checked()
+        Group { ranks: members, me, board: None, long: false, choices: None, shares_cores: false }.checked()
     }
 
     /// [`new`](Self::new), of a list that is kept, not copied.
@@ -56,7 +58,7 @@ impl Group {
     /// As [`new`](Self::new).
     pub fn shared(ranks: Arc<[u32]>, me: u32) -> Result<Group, Error> {
         let ranks = Members::Listed(ranks);
-        Group { ranks, me, board: None, choices: None, shares_cores: false }.checked()
+        Group { ranks, me, board: None, long: false, choices: None, shares_cores: false }.checked()
     }
 
     fn checked(self) -> Result<Group, Error> {
@@ -68,7 +70,20 @@ impl Group {
     /// have one, and it is the same, or none has: their algorithms differ.
     #[must_use]
     pub fn with_board(self, board: u32) -> Group {
-        Group { board: Some(board), ..self }
+        Group { board: Some(board), long: true, ..self }
+    }
+
+    /// The same group, whose board has no [long memory](tocsin_transport::board::Board::has_long): what does not fit into its slots goes by messages. The
+    /// same of all members.
+    #[must_use]
+    pub fn without_long_parts(self) -> Group {
+        Group { long: false, ..self }
+    }
+
+    /// Whether its board has long memory.
+    #[inline]
+    pub(crate) fn has_long_parts(&self) -> bool {
+        self.long
     }
 
     /// The number of its board.
@@ -104,7 +119,14 @@ impl Group {
 
     /// Its members alone.
     pub(crate) fn members(&self) -> Group {
-        Group { ranks: self.ranks.clone(), me: self.me, board: None, choices: None, shares_cores: false }
+        Group {
+            ranks: self.ranks.clone(),
+            me: self.me,
+            board: None,
+            long: false,
+            choices: None,
+            shares_cores: false,
+        }
     }
 
     /// This process's rank.

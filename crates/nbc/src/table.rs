@@ -63,6 +63,8 @@ impl Restrictions {
 const TOO_MUCH: &str = "takes at most 64 ranks and 1 MiB from each, in allreduce 4 MiB in all";
 const NO_BOARD: &str = "needs memory that all ranks of the communicator share, which this one has not: worlds of 2 to 64 \
                         ranks have some for their first communicators";
+const NO_LONG_MEMORY: &str = "takes no more than 2 KiB from each rank and 32 KiB in all on this communicator: of its world, only the first \
+                              communicators have memory for more, and none in worlds of more than 32 ranks";
 const _: () = assert!(MEMBERS == 64 && PART == 1 << 20 && crate::board::MOST == 32 << 10);
 
 /// Translates a call into steps.
@@ -171,12 +173,18 @@ pub fn choose_for(arguments: &Arguments, group: &Group) -> &'static Algorithm {
     }
     let on_board = group.board().and_then(|_| on_board(arguments.operation()));
     on_board
-        .filter(|_| is_quick_on_board(arguments, group))
+        .filter(|_| has_room(arguments, group) && is_quick_on_board(arguments, group))
         .filter(|a| a.restrictions.refusal(arguments, group.size()).is_none())
         .unwrap_or_else(|| match group.shares_cores() {
             true => choose_sharing(arguments, group.size()),
             false => choose(arguments, group.size()),
         })
+}
+
+/// Whether the group's board, if it has one, has the memory that a call needs there.
+#[inline]
+fn has_room(arguments: &Arguments, group: &Group) -> bool {
+    group.has_long_parts() || crate::board::is_short(arguments, group.size() as usize)
 }
 
 /// Whether a board is mostly the quickest for what fits there: always if it fits into slots; else where ranks share cores, and what counts is how often
@@ -207,7 +215,8 @@ fn able(choices: &Choices, arguments: &Arguments, group: &Group) -> Option<(u16,
     let number = choices.find(arguments.operation(), arguments.size_bytes() as u64)?;
     let chosen = crate::trace::algorithm(number)?;
     // As in `choose_for`.
-    let has_board = || group.board().is_some() && !arguments.has_user_operator();
+    let has_board =
+        || group.board().is_some() && has_room(arguments, group) && !arguments.has_user_operator();
     let able = !chosen.restrictions.needs_board() || has_board();
     (able && chosen.restrictions.refusal(arguments, group.size()).is_none()).then_some((number, chosen))
 }
@@ -256,6 +265,7 @@ pub fn call_on_board(
             None => is_quick_on_board(arguments, group),
         };
         algorithm.map_or_else(own, |name| name == chosen.name)
+            && has_room(arguments, group)
             && chosen.restrictions.refusal(arguments, group.size()).is_none()
     }) else {
         return Ok(None);
@@ -385,9 +395,10 @@ pub fn compile(
         None => choose_for(arguments, group),
         Some(name) => find(operation, name)?,
     };
-    let refusal = |a: &Algorithm| match a.restrictions.needs_board() && group.board().is_none() {
-        true => Some(NO_BOARD),
-        false => a.restrictions.refusal(arguments, group.size()),
+    let refusal = |a: &Algorithm| match a.restrictions.needs_board() {
+        true if group.board().is_none() => Some(NO_BOARD),
+        true if !has_room(arguments, group) => Some(NO_LONG_MEMORY),
+        _ => a.restrictions.refusal(arguments, group.size()),
     };
     if let Some(why) = refusal(chosen) {
         let able = of(operation).filter(|a| refusal(a).is_none());

@@ -38,9 +38,9 @@ impl Segment {
         let area = |rank: &u32| NonNull::new(self.at(self.geometry().board_area(index, *rank)?).cast());
         let areas = members.iter().map(area).collect::<Option<Box<[_]>>>()?;
         let long = |rank: &u32| NonNull::new(self.at(self.geometry().board_long(index, *rank)?).cast());
-        let memory = members.iter().map(long).collect::<Option<Box<[_]>>>()?;
         // SAFETY: the areas lie in the mapping, aligned, and are allocated; the rest is promised by the caller.
         let board = unsafe { Board::new(areas, me, context) }?;
+        let Some(memory) = members.iter().map(long).collect::<Option<Box<[_]>>>() else { return Some(board) };
         // SAFETY: it lies in the mapping likewise, and a rank has its own allocated (`allocate_long`) before it fills it.
         Some(unsafe { board.with_long(memory) })
     }
@@ -98,7 +98,12 @@ mod tests {
     fn long_memory_is_each_members_own() {
         use tocsin_transport::board::{LONG, PLACES};
         let segment = Segment::create(3).unwrap();
-        for index in [0, BOARDS - 1] {
+        let last = segment.geometry().long_boards() - 1;
+        assert!(0 < last && last < BOARDS - 1 && segment.allocate_board(last + 1));
+        // SAFETY: as below.
+        let short = unsafe { segment.board(last + 1, &[2, 1], 0, 9) }.unwrap();
+        assert!(!short.has_long());
+        for index in [0, last] {
             assert!(segment.allocate_board(index));
             // SAFETY: the segment is kept; no area is used twice with one context.
             let mut boards =

@@ -27,6 +27,8 @@ pub(crate) const HEAP_PAGE: u64 = 64 << 10;
 const AREA: u64 = size_of::<Area>() as u64;
 /// A rank's long memory of a board.
 const LONG: u64 = LONG_MEMORY as u64;
+/// Most bytes that the boards' long memory has for its place, which processes map whole: a job may have a limit on that.
+const MOST_LONG: u64 = 512 << 20;
 /// Each rank's block begins in a page of its own, which lies on the rank's NUMA node. Not at the same place in every page, or all would
 /// compete for the same sets of a cache.
 const BLOCK_STEP: u64 = align_of::<RankBlock>() as u64;
@@ -55,8 +57,9 @@ pub struct Geometry {
     pair_bytes: u64,
     pools: u64,
     pool_bytes: u32,
-    /// Long memory of boards: board after board, rank after rank.
+    /// Long memory of the first boards: board after board, rank after rank.
     long: u64,
+    long_boards: u32,
     /// The cells of all pairs, and of one; 0: there are none.
     cells: u64,
     cell_bytes: u64,
@@ -110,8 +113,9 @@ impl Geometry {
             _ => 128 << 10,
         };
         let long = pools + u64::from(ranks) * u64::from(pool_bytes);
-        let long_boards = if board_bytes > 0 { u64::from(BOARDS) } else { 0 };
-        let cells = long + long_boards * u64::from(ranks) * LONG;
+        let long_boards = if board_bytes > 0 { MOST_LONG / (u64::from(ranks) * LONG) } else { 0 };
+        let long_boards = long_boards.min(BOARDS.into()) as u32;
+        let cells = long + u64::from(long_boards) * u64::from(ranks) * LONG;
         let cell_bytes = if ranks > 64 { 0 } else { round(CELL_BYTES.into(), PAGE) };
         Geometry {
             ranks,
@@ -127,6 +131,7 @@ impl Geometry {
             pools,
             pool_bytes,
             long,
+            long_boards,
             cells,
             cell_bytes,
             arena: 0,
@@ -239,10 +244,15 @@ impl Geometry {
         self.board(index).filter(|_| rank < self.ranks).map(|(at, _)| at + u64::from(rank) * AREA)
     }
 
+    /// How many boards have long memory: the first.
+    pub fn long_boards(&self) -> u32 {
+        self.long_boards
+    }
+
     /// Offset of a rank's long memory of a board.
     pub(crate) fn board_long(&self, index: u32, rank: u32) -> Option<u64> {
         let at = u64::from(index) * u64::from(self.ranks) + u64::from(rank);
-        self.board_area(index, rank).map(|_| self.long + at * LONG)
+        self.board_area(index, rank).filter(|_| index < self.long_boards).map(|_| self.long + at * LONG)
     }
 
     /// A range of a rank's long memory of one board, if it is that.
@@ -318,7 +328,7 @@ mod tests {
 
     #[test]
     fn parts_do_not_overlap() {
-        for ranks in [1, 2, 3, 33, 64, 65, MAX_RANKS] {
+        for ranks in [1, 2, 3, 32, 33, 64, 65, MAX_RANKS] {
             let g = Geometry::for_ranks(ranks);
             let mut parts = vec![(0, size_of::<PairHead>() as u64), (g.bulk, RECORD_BYTES)];
             for class in Class::ALL {
@@ -353,7 +363,9 @@ mod tests {
             assert!(pools.is_multiple_of(PAGE) && pool_bytes.is_power_of_two());
             assert_eq!(g.pool(ranks - 1).0 + u64::from(pool_bytes), g.long);
             assert!(g.long.is_multiple_of(PAGE) && LONG.is_multiple_of(PAGE));
-            match g.board_long(BOARDS - 1, ranks - 1) {
+            assert_eq!(g.long_boards() > 0, (2..=32).contains(&ranks));
+            assert_eq!(g.board_long(g.long_boards(), 0), None);
+            match g.board_long(g.long_boards().wrapping_sub(1), ranks - 1) {
                 Some(last) => {
                     assert_eq!(last + LONG, g.cells);
                     assert_eq!(g.long_part(ranks - 1, last, LONG), Some((last, LONG)));

@@ -100,12 +100,16 @@ impl Comm {
             let Some(opened) = opened.flatten() else {
                 return Err(refused(tocsin_nbc::Error::OutOfMemory { bytes: size_of::<Board>() }));
             };
+            let has_long = opened.has_long();
             let number = rank.enter().nbc.open_board(opened, &group);
             let number = number.inspect_err(|_| rank.boards.give_back(index)).map_err(refused)?;
             if index != WORLD_BOARD {
                 rank.boards.set_seat(index, number);
             }
             group = group.with_board(number);
+            if !has_long {
+                group = group.without_long_parts();
+            }
         }
         let identity = members.iter().zip(0..).all(|(world, here)| *world == here);
         let ranks_here = (!identity).then(|| {
