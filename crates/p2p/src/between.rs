@@ -7,6 +7,7 @@ use tocsin_progress::{Budget, Context, Id};
 use tocsin_transport::{Arrival, Class, Packet, Recv, Transport, kind};
 
 use crate::P2p;
+use crate::in_hand::MET_PER_LOOK;
 use crate::packets::Step;
 use crate::request::{ANY_SOURCE, State};
 use crate::transfers::FLAG_LOOK;
@@ -29,13 +30,16 @@ impl<T: Transport> P2p<T> {
         true
     }
 
-    /// Whether the peer of a request has answered something that was not looked at. User threads only; a few loads.
+    /// Whether the peer of a request has answered something that was not looked at, and it may be [met](Self::meet_end): who meets one end after the
+    /// other makes a pass for everybody else now and then, as who meets one receive after the other [does](Self::owes_a_look). User threads only; a
+    /// few loads.
     #[inline]
     pub fn has_answer(&self, id: Id) -> bool {
-        self.requests.get(id).is_some_and(|request| {
-            request.peer != ANY_SOURCE
-                && self.transport.arrival(request.peer, Class::Control) == Arrival::Here
-        })
+        self.met_in_hand.wrapping_add(1) < MET_PER_LOOK
+            && self.requests.get(id).is_some_and(|request| {
+                request.peer != ANY_SOURCE
+                    && self.transport.arrival(request.peer, Class::Control) == Arrival::Here
+            })
     }
 
     /// Takes in what a request's peer has answered to it, and if that says that the message is copied, its announcement, which may still be in its lane. Whether
@@ -59,6 +63,7 @@ impl<T: Transport> P2p<T> {
         }
         let over = !self.is_pending(id);
         self.again |= !over;
+        self.met_in_hand = self.met_in_hand.wrapping_add(u32::from(over));
         over
     }
 

@@ -13,7 +13,7 @@ use crate::packets::Step;
 use crate::pattern::Pattern;
 use crate::{Error, MutBuf, P2p, RecvArgs};
 
-/// Receives met in hand from one look at everything else to the next.
+/// Receives met in hand, and ends of messages met, from one look at everything else to the next.
 pub(crate) const MET_PER_LOOK: u32 = 8;
 
 /// What has become of the receive that a thread waits for.

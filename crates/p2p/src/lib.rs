@@ -29,6 +29,7 @@
 //! | `pattern`, `posted`, `unexpected` | matching |
 //! | `send`, `receive`, `probe` | the operations, from posting to their end |
 //! | `at_once` | short plain messages that nothing is in the way of |
+//! | `between` | what posts and waits of large messages take in without a pass |
 //! | `in_hand` | receives whose thread waits inside the engine |
 //! | `packets` | what arrives, checked before it is used |
 //! | `short` | most of it: short plain messages for posted receives |
@@ -184,7 +185,7 @@ pub struct P2p<T> {
     hand: in_hand::Hand,
     /// Whose lane this rank has said to copy out of as it fills, and for which posted receive; none for that in hand.
     awaits: Option<(u32, Option<Id>)>,
-    /// Receives met in hand since the last look at everything else.
+    /// Receives met in hand, and ends of messages met, since the last look at everything else.
     met_in_hand: u32,
     /// The last message that a thread waited for was longer than those that it takes at once.
     expects_longer: bool,

@@ -84,6 +84,38 @@ fn the_end_of_a_message_into_a_published_receive_is_met_without_a_pass() {
     assert_eq!(w.ranks[1].counters().bytes_copied, [0; 3]);
 }
 
+/// Who meets one end after the other makes a pass for everybody else now and then.
+#[test]
+fn others_have_their_turn_between_ends() {
+    let mut w = pair();
+    let (data, mut target) = (text(4, LARGE), Target::new(LARGE));
+    let mut met = 0;
+    loop {
+        let recv = w.irecv(1, Some(0), Some(3), &mut target);
+        let send = w.isend(0, 1, 3, &data);
+        while w.pass(0) != Pass::Idle {}
+        if !w.ranks[1].has_answer(recv) {
+            assert!(w.ranks[1].work_left(), "a wait makes a pass");
+            while w.pass(1) != Pass::Idle {}
+            assert_eq!(w.code(1, recv), Some(Code::Ok));
+            w.ranks[1].release(recv);
+            break;
+        }
+        assert!(w.ranks[1].meet_end(recv));
+        met += 1;
+        assert!(met < 100, "nobody else is looked at");
+        w.ranks[0].release(send);
+        w.ranks[1].release(recv);
+    }
+    assert!(met > 1);
+    // It has looked.
+    let recv = w.irecv(1, Some(0), Some(3), &mut target);
+    w.isend(0, 1, 3, &data);
+    while w.pass(0) != Pass::Idle {}
+    assert!(w.ranks[1].has_answer(recv) && w.ranks[1].meet_end(recv));
+    assert_eq!(target.bytes(), data);
+}
+
 #[test]
 fn the_end_of_a_message_that_was_pulled_is_met_without_a_pass() {
     let mut w = pair();
