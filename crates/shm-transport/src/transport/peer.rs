@@ -247,17 +247,20 @@ impl Peer {
     }
 
     /// Whether so many bytes more may lie for it in the pool, where it is to have at most `most`. Handler-safe; looks at its lanes after each
-    /// half of that.
+    /// half of that, and when it would say no.
     #[inline]
     pub(super) fn may_borrow(&mut self, len: usize, most: u32) -> bool {
         let len = u32::try_from(len).unwrap_or(u32::MAX);
-        let Borrowed { newer, mark, .. } = self.borrowed;
-        if newer.saturating_add(len) > most / 2 && self.has_taken_all_before(mark) {
+        let Borrowed { older, newer, mark } = self.borrowed;
+        let fits = |older: u32, newer: u32| older.saturating_add(newer).saturating_add(len) <= most;
+        // The older half may be the larger one, so that there is no room before the newer one is full.
+        let looks = newer.saturating_add(len) > most / 2 || !fits(older, newer);
+        if looks && self.has_taken_all_before(mark) {
             let mark = self.send.each_ref().map(SendLane::position);
             self.borrowed = Borrowed { older: newer, newer: 0, mark };
         }
         let Borrowed { older, newer, .. } = self.borrowed;
-        older.saturating_add(newer).saturating_add(len) <= most
+        fits(older, newer)
     }
 
     /// Whether the peer has taken out what was sent with payloads up to these positions of its lanes.

@@ -313,6 +313,43 @@ mod tests {
         assert!(counts.as_flattened().iter().all(|(sent, _)| *sent > 1000), "{counts:?}");
     }
 
+    /// What has been taken counts no more, in whatever lengths it came: the older half of what a receiver has may be the larger one.
+    #[test]
+    fn who_has_taken_all_has_room() {
+        // Of messages that have no cells, and whose pieces lie anywhere.
+        let of = LONGEST_IN_CELLS + 1;
+        let mut ends = world(3);
+        ends[0].connect_bulk(1).unwrap();
+        ends[1].begin_pass();
+        ends[0].prepare_long(1);
+        let kib = |n: usize| n << 10;
+        let most = ends[0].pool.most() as usize;
+        assert_eq!(most, kib(1024), "what follows is made for");
+        let (longest, header) = (vec![0u8; kib(64)], Header { kind: kind::DATA, ..Header::default() });
+        let send = |ends: &mut [ShmTransport], lens: &[usize]| {
+            for len in lens {
+                assert!(ends[0].room(1, Class::Bulk, std::ptr::null(), *len, of).is_some(), "{len}");
+                // SAFETY: none of them is longer.
+                let outcome =
+                    unsafe { ends[0].try_send_piece(1, &header, longest.as_ptr(), *len, of, false) };
+                assert_eq!(outcome, SendOutcome::Sent);
+            }
+        };
+        let take_all = |ends: &mut [ShmTransport]| {
+            while matches!(ends[1].peek(0, Class::Bulk), Recv::Packet(_)) {
+                ends[1].consume(0, Class::Bulk);
+            }
+        };
+        let [short, almost, full] = [1, 63, 64].map(kib);
+        // Less than half, and as much more as there may be.
+        send(&mut ends, &[full, full, full, full, full, full, full, almost]);
+        send(&mut ends, &[full, full, full, full, full, full, full, full, short]);
+        take_all(&mut ends);
+        send(&mut ends, &[full, full, full, full, full, full, full, almost]);
+        take_all(&mut ends);
+        send(&mut ends, &[short, short]);
+    }
+
     #[test]
     fn what_was_copied_ahead_is_gone_when_something_else_is_sent() {
         let mut ends = pair();
