@@ -290,6 +290,46 @@ fn what_is_not_short_or_wanted_is_left_alone() {
     assert!(!put(&mut send, 1, &[]));
 }
 
+/// Cells that a packet names lie among those that there are, and are the consumer's once it has taken the packet, whatever was peeked at before.
+#[test]
+fn a_lying_producer_names_cells() {
+    let lane = Private::new(SLOTS, DATA);
+    let mut cells = vec![0u8; CELL_BYTES as usize];
+    let place = Place { cells: cells.as_mut_ptr(), ..lane.place() };
+    let len = 100u32;
+    let say = |n: u32, at: u32, coming: bool| {
+        let (meta, mut content) =
+            wire::pack_pooled(&Header { kind: 1, ..Header::default() }, len, POOL.wrapping_add(at), coming);
+        content[5] = if coming { 0 } else { u64::from(len) };
+        let [stamp, words @ ..] = &lane.slot(n).0;
+        for (word, value) in words.iter().zip(content) {
+            word.store(value, Ordering::Relaxed);
+        }
+        stamp.store(u64::from(n + 1) | u64::from(meta) << 32, Ordering::Release);
+    };
+    // SAFETY: the only consumer of a lane at its beginning; lane and cells outlive it.
+    let mut recv = unsafe { RecvLane::new(place) };
+    say(0, 64, false);
+    assert!(matches!(recv.peek(), Peek::Packet(_, 100, at) if at == cells[64..].as_ptr()));
+    assert_eq!(recv.take_cells(), 0, "it is not taken yet");
+    recv.consume();
+    assert_eq!((recv.take_cells(), recv.take_cells()), (1, 0));
+    // It says so of one whose payload comes, and says something else before that has come.
+    say(1, 0, true);
+    assert!(matches!(recv.peek(), Peek::Empty));
+    say(1, CELL_BYTES - len, false);
+    assert!(matches!(recv.peek(), Peek::Packet(..)));
+    recv.consume();
+    assert_eq!(recv.take_cells(), 1 << 15);
+    for at in [CELL_BYTES - len + 1, CELL_BYTES, u32::MAX - POOL - 50, u32::MAX - POOL] {
+        // SAFETY: as above: the one before is gone.
+        let mut recv = unsafe { RecvLane::new(place) };
+        say(0, at, false);
+        assert!(matches!(recv.peek(), Peek::Corrupt), "{at}");
+        assert_eq!((recv.consume(), recv.take_cells()), (Consumed::Nothing, 0));
+    }
+}
+
 #[test]
 fn a_lying_producer_is_found_out() {
     let content = |meta: u32, len: u32, position: u32| {
