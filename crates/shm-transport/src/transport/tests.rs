@@ -398,6 +398,68 @@ fn sleepers_are_woken() {
     });
 }
 
+/// The same of short plain messages, each put and taken in one step: who is not told looks, and who may sleep is told.
+#[test]
+fn sleepers_are_woken_at_once() {
+    const PACKETS: u64 = 20_000;
+    let ends = world(2);
+    std::thread::scope(|scope| {
+        for mut end in ends {
+            scope.spawn(move || {
+                let peer = 1 - end.rank();
+                end.connect(peer).unwrap();
+                end.state(peer as usize).bell = Bell::Plain;
+                let (own, wanted) = (end.own, Wanted::new(3, None));
+                let (mut sent, mut received, mut sleeps, mut at_once) = (0u64, 0u64, 0u64, 0u64);
+                while sent < PACKETS || received < PACKETS {
+                    let before = sent + received;
+                    while sent < PACKETS {
+                        let (tag, payload) = (sent as i32, (&raw const sent).cast::<u8>());
+                        // SAFETY: eight bytes of this frame's.
+                        let put = unsafe { end.put_short(peer, 3, tag, payload, 8) };
+                        at_once += u64::from(put != Put::Not);
+                        match put {
+                            Put::Quiet => {}
+                            Put::Flush => end.flush(),
+                            Put::Not => {
+                                let header = tocsin_transport::short::plain(3, tag, 8);
+                                let (class, urgency) = (Class::Eager, Urgency::Plain);
+                                // SAFETY: as above.
+                                let outcome =
+                                    unsafe { end.try_send(peer, class, urgency, &header, payload, 8) };
+                                if outcome != SendOutcome::Sent {
+                                    break;
+                                }
+                            }
+                        }
+                        sent += 1;
+                    }
+                    let mut got = 0u64;
+                    // SAFETY: eight bytes of this frame's.
+                    while let Took::Message { tag, len, flush } =
+                        unsafe { end.take_short(peer, wanted, (&raw mut got).cast(), 8, 2) }
+                    {
+                        assert_eq!((tag, len, got), (received as i32, 8, received));
+                        received += 1;
+                        if flush {
+                            end.flush();
+                        }
+                    }
+                    end.flush();
+                    if sent + received == before {
+                        end.begin_pass();
+                        sleeps += 1;
+                        let timeout = std::time::Duration::from_secs(20);
+                        let woken = own.sleep(Some(timeout), || end.work_left());
+                        assert!(woken, "slept through it: sent {sent}, received {received}");
+                    }
+                }
+                assert!(sleeps > 0 && at_once > 0, "{sleeps} sleeps, {at_once} at once");
+            });
+        }
+    });
+}
+
 #[test]
 fn a_signal_is_held_back_until_its_rank_looks() {
     use tocsin_doorbell::{Cause, Config, Receiver};
