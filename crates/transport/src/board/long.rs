@@ -117,7 +117,8 @@ impl Board {
         (0..self.members()).all(|member| {
             // SYNC POINT: Acquire pairs with the Release of `note_long_done`: what the member has read there it has read before.
             let done = self.area(member).map_or(0, |area| area.head.done.load(Ordering::Acquire));
-            done >> 32 == self.context >> 32 && (done as u32).wrapping_sub(number) as i32 >= 0
+            // No later than what may be posted. A word that was not written for half of all numbers says nothing, and must not look ahead of these.
+            done >> 32 == self.context >> 32 && (done as u32).wrapping_sub(number) < 2 * SLOTS as u32
         })
     }
 
@@ -392,6 +393,19 @@ mod tests {
         for place in [2, 3, 4, 5, 6, 7, 0, 1] {
             step(1, [true, true], place);
         }
+        // Nor does one of so long ago that it seems to be ahead.
+        let (mut one, mut two) = (memory.board(0, 9), memory.board(1, 9));
+        one.post_long(0);
+        two.post_long(0);
+        one.note_long_done(1);
+        two.note_long_done(1);
+        for board in [&mut one, &mut two] {
+            (board.posted, board.retired) = (i32::MAX as u32 + 5, i32::MAX as u32 + 5);
+        }
+        let place = one.next_place(LONG);
+        let number = one.post_long(0);
+        one.note_long_done(number);
+        assert_ne!(one.next_place(LONG), place, "the other one has yet to read what stands there");
         // A word of another board's context says nothing.
         let (mut one, mut two) = (memory.board(0, 8), memory.board(1, 8));
         one.post_long(0);
