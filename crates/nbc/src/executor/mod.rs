@@ -192,7 +192,12 @@ impl Nbc {
         context: u32,
         sequence: u32,
     ) -> Result<Id, Error> {
+        let call = schedule.board.filter(|call| call.long);
         let id = self.prepare(messages, schedule, context)?;
+        if let Some(Err(error)) = call.map(|call| self.prepare_long(messages, &call, Posts::Now)) {
+            self.free(messages, id);
+            return Err(error);
+        }
         // SAFETY: - buffers: promised by the caller.
         unsafe { self.run(messages, id, sequence)? };
         Ok(id)

@@ -47,6 +47,11 @@ pub trait Lower: Messages {
     /// Before a schedule is started again.
     fn before_restart(&mut self) {}
 
+    /// What was allocated of long memory: addresses and bytes.
+    fn allocated(&self) -> Vec<(usize, usize)> {
+        Vec::new()
+    }
+
     /// Opened around passes that play a handler's.
     fn scope() -> Option<HandlerScope> {
         None
@@ -65,6 +70,10 @@ impl Lower for End {
 
     fn before_restart(&mut self) {
         self.forget_peers();
+    }
+
+    fn allocated(&self) -> Vec<(usize, usize)> {
+        End::allocated(self)
     }
 }
 
@@ -85,7 +94,7 @@ pub struct Machine<L> {
     pub chooses_board: bool,
     /// The areas of the board, and its long memory.
     pub areas: Vec<Box<Area>>,
-    _long: Vec<Vec<u64>>,
+    long: Vec<Vec<u64>>,
 }
 
 /// Memory at an odd address with guards around it.
@@ -312,7 +321,7 @@ impl<L: Lower> Machine<L> {
             silent: None,
             chooses_board,
             areas,
-            _long: memory,
+            long: memory,
         }
     }
 
@@ -439,6 +448,18 @@ impl<L: Lower> Machine<L> {
             self.finish(&call);
         }
         self.forget();
+    }
+
+    /// Nothing was written to long memory that was not allocated before.
+    pub fn check_long(&self) {
+        for (rank, words) in self.ranks.iter().zip(&self.long) {
+            let allocated = rank.lower.allocated();
+            let is_allocated =
+                |at: usize| allocated.iter().any(|(from, bytes)| (*from..from + bytes).contains(&at));
+            let mut written =
+                words.iter().filter(|word| **word != 0).map(|word| std::ptr::from_ref(word).addr());
+            assert!(written.all(is_allocated), "long memory was written that was never allocated");
+        }
     }
 
     /// After this no request is reserved.

@@ -4,6 +4,7 @@
 use super::Random;
 use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::ptr::NonNull;
 use std::rc::Rc;
 use tocsin_nbc::Error;
 use tocsin_nbc::messages::{Envelope, Messages};
@@ -35,6 +36,8 @@ struct Host {
     dead: bool,
     /// Peers that messages may be sent to.
     prepared: Vec<u32>,
+    /// Long memory of boards: addresses and bytes.
+    allocated: Vec<(usize, usize)>,
 }
 
 struct Net {
@@ -126,7 +129,19 @@ impl Net {
     }
 }
 
+impl End {
+    /// What was allocated of long memory: addresses and bytes.
+    pub fn allocated(&self) -> Vec<(usize, usize)> {
+        self.net.borrow().hosts[self.rank as usize].allocated.clone()
+    }
+}
+
 impl Messages for End {
+    fn allocate_long(&mut self, at: NonNull<u8>, bytes: usize) -> bool {
+        self.net.borrow_mut().hosts[self.rank as usize].allocated.push((at.as_ptr().addr(), bytes));
+        true
+    }
+
     fn reserve(&mut self) -> Result<Id, Error> {
         let host = &mut self.net.borrow_mut().hosts[self.rank as usize];
         let free = host.requests.iter().position(|s| *s == State::Free);
