@@ -5,7 +5,7 @@ mod common;
 
 use common::Random;
 use common::driver::Machine;
-use common::model::Case;
+use common::model::{AFFINE, Case, affine_op};
 use common::network::network;
 use tocsin_nbc::table::{self, Operation};
 use tocsin_nbc::{DataType, Op};
@@ -70,6 +70,7 @@ fn more_are_outstanding_than_there_is_room_for() {
         let mut machine = Machine::new(network(ranks, random.word()), random.word());
         machine.only_handlers = random.chance(50).then_some(0);
         machine.run(&cases);
+        machine.check_long();
     }
 }
 
@@ -87,5 +88,63 @@ fn the_longest_parts() {
     ] {
         let case = case(operation, bytes, &mut random);
         Machine::new(network(ranks, random.word()), random.word()).run(&[case, case]);
+    }
+}
+
+/// Ranks that run ahead come to places that nobody has needed before.
+#[test]
+fn what_is_written_was_allocated() {
+    let mut random = Random(0x10_0005);
+    for ranks in [2, 3] {
+        let mut machine = Machine::new(network(ranks, random.word()), random.word());
+        let one = case(Operation::Ibcast, 600 << 10, &mut random);
+        let mut calls: Vec<_> = (0..4).map(|_| machine.call(Case { in_place: false, ..one })).collect();
+        // The root is done with each at once, and nobody else with any.
+        for call in &mut calls {
+            machine.post(call, 1);
+        }
+        machine.check_long();
+        for rank in (0..ranks as usize).filter(|rank| *rank != 1) {
+            calls.iter_mut().for_each(|call| machine.post(call, rank));
+        }
+        let over = |machine: &Machine<_>| {
+            (0..ranks as usize).all(|r| calls.iter().all(|c| machine.outcome(c, r).is_some()))
+        };
+        machine.drive("broadcasts", |_, _| {}, over);
+        calls.iter().for_each(|call| machine.finish(call));
+    }
+}
+
+/// Around all sizes at which something else is done, posted and restarted, of elements that come out even and of such as do not.
+#[test]
+fn around_all_thresholds() {
+    let mut random = Random(0x10_0004);
+    for (ranks, operation) in operations().map(|operation| (3, operation)) {
+        // What a part has, and the most of a part.
+        let (blocks, most) = match operation {
+            Operation::Ialltoall => (ranks as usize, 1 << 20),
+            Operation::Iallreduce => (1, (1 << 20).min(128 * ((32 << 10) / ranks as usize / 8 * 8))),
+            _ => (1, 1 << 20),
+        };
+        for bytes in [2 << 10, 64 << 10, 512 << 10, most] {
+            let near = bytes / blocks;
+            let cases = [
+                (near - 1, DataType::U8, Op::Sum),
+                (near, DataType::F32, Op::Sum),
+                (near + 1, DataType::U8, Op::Max),
+                (near, AFFINE, affine_op()),
+            ];
+            for (bytes, data_type, op) in cases.into_iter().filter(|(bytes, ..)| bytes * blocks <= most) {
+                let (count, layout, in_place) = (bytes / data_type.size(), random.word(), random.chance(30));
+                let (algorithm, root) = (Some("shm"), ranks - 1);
+                let case = Case { operation, algorithm, root, data_type, op, count, in_place, layout };
+                let mut machine = Machine::new(network(ranks, random.word()), random.word());
+                match random.chance(50) {
+                    true => machine.run(&[case]),
+                    false => machine.run_again(case, 2),
+                }
+                machine.check_long();
+            }
+        }
     }
 }

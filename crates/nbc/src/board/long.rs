@@ -28,6 +28,10 @@ pub(super) fn fits(arguments: &Arguments, ranks: usize) -> bool {
             let piece = piece(count, size, ranks).saturating_mul(size).saturating_mul(ranks);
             bytes <= PART && piece <= MOST
         }
+        // An element of all parts is combined in one piece.
+        Arguments::Ireduce { data_type, .. } => {
+            bytes <= PART && data_type.size().saturating_mul(ranks) <= MOST
+        }
         _ => arguments.operation() == Operation::Ibarrier || bytes <= PART,
     }
 }
@@ -342,6 +346,20 @@ mod tests {
         }
         assert_eq!(piece(16384, 4, 4), 2048);
         assert_eq!(piece(16384, 4, 8), 1024);
+    }
+
+    #[test]
+    fn what_is_combined_in_one_piece_is_no_more_than_an_entry_may_do() {
+        use crate::{DataType, Op};
+        let (send, recv) = (None, std::ptr::null_mut());
+        for (size, ranks, fits_there) in
+            [(16 << 10, 2, true), (20_000, 2, false), (512, 64, true), (520, 64, false)]
+        {
+            let (count, op, data_type) = (4096 / size as usize + 8, Op::Sum, DataType::Opaque(size));
+            let reduce = Arguments::Ireduce { send, recv, count, data_type, op, root: 0 };
+            let allreduce = Arguments::Iallreduce { send, recv, count, data_type, op };
+            assert_eq!([fits(&reduce, ranks), fits(&allreduce, ranks)], [fits_there; 2], "{size} {ranks}");
+        }
     }
 
     #[test]
