@@ -437,6 +437,7 @@ fn sleepers_are_woken_at_once() {
                     let mut got = 0u64;
                     // SAFETY: eight bytes of this frame's.
                     while let Took::Message { tag, len, flush } =
+                        // SAFETY: a word of this frame's.
                         unsafe { end.take_short(peer, wanted, (&raw mut got).cast(), 8, 2) }
                     {
                         assert_eq!((tag, len, got), (received as i32, 8, received));
