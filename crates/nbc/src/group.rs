@@ -82,7 +82,7 @@ impl Group {
 
     /// Whether its board has long memory.
     #[inline]
-    pub(crate) fn has_long_parts(&self) -> bool {
+    pub fn has_long_parts(&self) -> bool {
         self.long
     }
 

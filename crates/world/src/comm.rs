@@ -161,6 +161,12 @@ impl Comm {
         self.inner.group.rank()
     }
 
+    /// Whether the algorithm `shm` takes up to 1 MiB from each rank here, and not only what fits into the slots of a board: 2 KiB, and 32 KiB in all. The
+    /// same on all ranks.
+    pub fn has_long_parts(&self) -> bool {
+        self.inner.group.has_long_parts()
+    }
+
     /// Number of ranks.
     #[inline]
     pub fn size(&self) -> u32 {

@@ -27,18 +27,19 @@ fn has_blocks(operation: Operation) -> bool {
     parts || (operation != Operation::Ibcast && !operation.is_reduction())
 }
 
-/// Whether a communicator of so many ranks does the call on its board.
-fn fits_board(call: &Call, ranks: u32) -> bool {
-    let (bytes, ranks) = (8 * call.elements, ranks as usize);
+/// Whether a communicator does the call on its board.
+fn fits_board(call: &Call, comm: &Comm) -> bool {
+    let (bytes, ranks) = (8 * call.elements, comm.size() as usize);
     let part = if call.operation == Operation::Ialltoall { bytes * ranks } else { bytes };
-    ranks > 1 && part <= 256 << 10 && part.max(bytes * ranks) <= 1 << 20
+    let (most, most_of_all) = if comm.has_long_parts() { (256 << 10, 1 << 20) } else { (2 << 10, 32 << 10) };
+    ranks > 1 && part <= most && part.max(bytes * ranks) <= most_of_all
 }
 
 /// The call by its algorithm, or by whichever fits if that one cannot serve so many ranks (all find the same).
-fn fitted(mut call: Call, ranks: u32) -> Call {
+fn fitted(mut call: Call, comm: &Comm) -> Call {
     let restrictions = call.algorithm.restrictions;
-    let odd = restrictions.power_of_two && !ranks.is_power_of_two();
-    if odd || restrictions.needs_board() && !fits_board(&call, ranks) {
+    let odd = restrictions.power_of_two && !comm.size().is_power_of_two();
+    if odd || restrictions.needs_board() && !fits_board(&call, comm) {
         let first = table::of(call.operation).next();
         call.algorithm = first.unwrap_or_else(|| panic!("{} has no algorithm", call.operation));
     }
@@ -47,7 +48,7 @@ fn fitted(mut call: Call, ranks: u32) -> Call {
 
 fn post(comm: &Comm, call: Call) -> Planned {
     let (me, ranks) = (comm.rank(), comm.size());
-    let call = fitted(call, ranks);
+    let call = fitted(call, comm);
     let mut part = call.part(me, ranks);
     let lots = call.seed ^ u64::from(me);
     (part.send, part.recv) = (part.send.share(comm, lots), part.recv.share(comm, lots >> 1));
@@ -107,7 +108,7 @@ pub fn product(comm: &Comm, arguments: &Arguments) {
                         let call =
                             Call { operation, algorithm, combine, seed, run, elements, root, in_place };
                         let on_board = algorithm.restrictions.needs_board();
-                        let fits = !on_board || fits_board(&call, comm.size());
+                        let fits = !on_board || fits_board(&call, comm);
                         if seed.is_multiple_of(every) && call.is_allowed() && fits {
                             finish(comm, post(comm, call));
                         }

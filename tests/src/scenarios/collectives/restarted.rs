@@ -21,7 +21,7 @@ fn prepare(comm: &Comm, random: &mut Random, algorithm: &'static Algorithm, max:
 }
 
 fn prepare_call(comm: &Comm, call: Call) -> Prepared {
-    let call = fitted(call, comm.size());
+    let call = fitted(call, comm);
     let mut part = call.part(comm.rank(), comm.size());
     let request = call.prepare(comm, &mut part).unwrap_or_else(|e| panic!("{call:?}: {e}"));
     assert!(request.is_persistent() && !request.is_active());
