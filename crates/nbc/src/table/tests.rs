@@ -396,6 +396,27 @@ fn bad_arguments_are_clear_errors() {
     assert!(Group::new(&[0, 1], 2).unwrap_err().to_string().contains("rank 2 does not exist"));
 }
 
+/// What needs long memory goes by messages on a board that has none, and is refused there by name; what is short is not.
+#[test]
+fn a_board_without_long_memory_takes_what_is_short() {
+    let whole = group_with_board(3, 1).with_shared_cores(true);
+    let short = whole.clone().without_long_parts();
+    for operation in [Operation::Ibcast, Operation::Iallreduce, Operation::Ialltoall] {
+        for (bytes, takes) in [(8, true), (64 << 10, false)] {
+            let of = arguments(operation, bytes, 1, false, 1, (&[], &[]));
+            assert!(choose_for(&of, &whole).restrictions.needs_board());
+            assert_eq!(choose_for(&of, &short).restrictions.needs_board(), takes);
+            for name in [None, Some("shm")] {
+                assert_eq!(call_on_board(&short, &of, name).unwrap().is_some(), takes);
+            }
+            match compile(&short, &of, Some("shm")) {
+                Ok(schedule) => assert!(takes && schedule.board.is_some()),
+                Err(why) => assert!(!takes && why.to_string().contains("no more than 2 KiB"), "{why}"),
+            }
+        }
+    }
+}
+
 /// Which sizes go by the board, that all ranks agree, and what is compiled then.
 #[test]
 fn the_board_takes_what_fits() {
