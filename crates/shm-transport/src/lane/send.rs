@@ -195,12 +195,6 @@ impl SendLane {
         });
     }
 
-    /// Whether a payload had better go into cells, if there are some: as long as plain stores are the quicker ones, and to compare them, some go
-    /// into the pool all the same.
-    pub(crate) fn wants_cells(&mut self, len: usize) -> bool {
-        len < stores::FROM || self.experience.wants_cells(len)
-    }
-
     /// Copies a payload into a piece of the pool, for [`try_push_ahead`](Self::try_push_ahead).
     ///
     /// # Safety

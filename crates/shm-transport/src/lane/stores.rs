@@ -38,8 +38,6 @@ const LEAST_PART: usize = PARTS * super::STRIDE;
 /// A payload that is stored plainly comes a stride at a time, one of 64 KiB or more two: each count takes its line from the consumer, which looks at it.
 const PLAIN_PART: usize = 32 * 1024;
 const PLAIN_STRIDES: usize = 2;
-/// One long payload in so many that might go into cells goes into the pool.
-const NO_CELLS: u32 = 32;
 /// Payloads whose consumer may still tell of them.
 const LAST: usize = 8;
 
@@ -136,8 +134,6 @@ pub(super) struct Experience {
     stored: Stores,
     /// The consumer may have said something since.
     news: bool,
-    /// Payloads that might go into cells.
-    asked: u32,
     /// Of the last payloads: the lane's position after them, their length, and how they were stored.
     last: [(u32, usize, Stores); LAST],
 }
@@ -149,7 +145,6 @@ impl Experience {
             long: Compared::new(1),
             stored: Stores::Plain,
             news: false,
-            asked: 0,
             last: [(0, 0, Stores::Plain); LAST],
         }
     }
@@ -167,14 +162,6 @@ impl Experience {
         }
         self.stored = stores;
         self.news |= timed;
-    }
-
-    /// Whether a payload had better go into cells, by plain stores, than into the pool.
-    pub(super) fn wants_cells(&mut self, len: usize) -> bool {
-        let compared = self.of(len);
-        let plain = compared.copies > FIRST && compared.faster == Stores::Plain;
-        self.asked = self.asked.wrapping_add(u32::from(plain));
-        plain && !self.asked.is_multiple_of(NO_CELLS)
     }
 
     /// Whether to look for what the consumer says: once after each copy that was timed.

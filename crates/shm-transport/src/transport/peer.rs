@@ -154,20 +154,13 @@ impl Peer {
     }
 
     /// Room for a payload in the pair's cells, as far as this rank has them. `pool`: bytes of its pool.
-    pub(super) fn room_in_cells(
-        &mut self,
-        class: Class,
-        payload: *const u8,
-        len: usize,
-        pool: u32,
-    ) -> Option<Piece> {
+    pub(super) fn room_in_cells(&mut self, payload: *const u8, len: usize, pool: u32) -> Option<Piece> {
         if !self.shuttle.ready {
             return None;
         }
         let came = self.recv.iter_mut().fold(0, |cells, lane| cells | lane.take_cells());
         self.shuttle.take(came);
-        let piece = self.shuttle.room(self.cells, Piece::skew(payload, len), len, pool)?;
-        self.send_lane(class).wants_cells(len).then_some(piece)
+        self.shuttle.room(self.cells, Piece::skew(payload, len), len, pool)
     }
 
     #[inline]

@@ -59,7 +59,7 @@ impl ShmTransport {
         len: usize,
         of: u64,
     ) -> Push {
-        let piece = self.room(peer, class, payload, len, of);
+        let piece = self.room(peer, payload, len, of);
         let Some(state) = self.peers.get_mut(peer as usize) else { return Push::Corrupt };
         let lane = state.send_lane(class);
         let Some(piece) = piece else {
@@ -87,19 +87,12 @@ impl ShmTransport {
     }
 
     /// Room for a payload of a message of `of` bytes in cells that the peer's messages have come in, or in the pool.
-    pub(super) fn room(
-        &mut self,
-        peer: u32,
-        class: Class,
-        payload: *const u8,
-        len: usize,
-        of: u64,
-    ) -> Option<Piece> {
+    pub(super) fn room(&mut self, peer: u32, payload: *const u8, len: usize, of: u64) -> Option<Piece> {
         self.pool.forget_ahead();
         let (_, pool) = self.segment.pool(self.rank)?;
         if of <= LONGEST_IN_CELLS
             && let Some(state) = self.peers.get_mut(peer as usize)
-            && let Some(piece) = state.room_in_cells(class, payload, len, pool)
+            && let Some(piece) = state.room_in_cells(payload, len, pool)
         {
             return Some(piece);
         }
@@ -127,7 +120,7 @@ impl ShmTransport {
         if !(POOLED..=self.capabilities.max_payload(Class::Bulk)).contains(&len) {
             return false;
         }
-        let Some(piece) = self.room(peer, Class::Bulk, payload, len, of) else { return false };
+        let Some(piece) = self.room(peer, payload, len, of) else { return false };
         let Some(state) = self.peers.get_mut(peer as usize).filter(|state| state.bulk) else { return false };
         // SAFETY: the lane is allocated, because Bulk to this peer is; the caller vouches for the payload; the piece was just given, and is not lent.
         unsafe { state.send_lane(Class::Bulk).copy_ahead(payload, len, &piece) };
@@ -225,20 +218,12 @@ mod tests {
         }
     }
 
-    /// A pair that has compared its stores in the pool, and has cells.
     fn pair_with_cells() -> Vec<ShmTransport> {
         let mut ends = pair();
         ends[1].connect_bulk(0).unwrap();
         ends[0].begin_pass();
         ends[0].prepare_long(1);
         ends[1].prepare_long(0);
-        for n in 0..100 {
-            for (from, to) in [(0u32, 1u32), (1, 0)] {
-                let (sends, receives) = (from as usize, to as usize);
-                assert_eq!(conformance::send(&mut ends[sends], to, Class::Eager, n, LEN), SendOutcome::Sent);
-                assert!(conformance::receive(&mut ends[receives], from, Class::Eager, n));
-            }
-        }
         ends
     }
 
@@ -251,28 +236,25 @@ mod tests {
     #[test]
     fn an_answer_lies_where_its_message_lay() {
         let mut ends = pair_with_cells();
-        let mut same = 0;
-        for n in 100..400 {
+        for n in 0..300 {
             assert_eq!(conformance::send(&mut ends[0], 1, Class::Eager, n, LEN), SendOutcome::Sent);
             let there = next_at(&mut ends[1], 0);
             assert!(conformance::receive(&mut ends[1], 0, Class::Eager, n));
             assert_eq!(conformance::send(&mut ends[1], 0, Class::Eager, n, LEN), SendOutcome::Sent);
-            same += u32::from(next_at(&mut ends[0], 1) == there);
+            assert_eq!(next_at(&mut ends[0], 1), there, "{n}");
             assert!(conformance::receive(&mut ends[0], 1, Class::Eager, n));
         }
-        // Some go through the pools, on either way.
-        assert!(same >= 250, "{same}");
     }
 
     #[test]
     fn cells_that_do_not_come_back_leave_the_pool() {
         let mut ends = pair_with_cells();
-        for n in 100..400 {
+        for n in 0..300 {
             assert_eq!(conformance::send(&mut ends[0], 1, Class::Eager, n, LEN), SendOutcome::Sent);
             assert!(conformance::receive(&mut ends[1], 0, Class::Eager, n));
         }
-        let before = next_pool(&mut ends, 400);
-        assert_ne!(next_pool(&mut ends, 401), before, "the pool goes round");
+        let before = next_pool(&mut ends, 300);
+        assert_ne!(next_pool(&mut ends, 301), before, "the pool goes round");
     }
 
     /// Sends one more, and says where it lay.
@@ -288,7 +270,7 @@ mod tests {
         let mut ends = pair_with_cells();
         let mut random = conformance::Random::new(9);
         // Per way and class, what was sent and what was received.
-        let mut counts = [[(100u64, 100u64), (0, 0)]; 2];
+        let mut counts = [[(0u64, 0u64); 2]; 2];
         for _ in 0..20_000 {
             let (from, index) = (random.below(2), random.below(2));
             let class = [Class::Eager, Class::Coll][index];
@@ -328,7 +310,7 @@ mod tests {
         let (longest, header) = (vec![0u8; kib(64)], Header { kind: kind::DATA, ..Header::default() });
         let send = |ends: &mut [ShmTransport], lens: &[usize]| {
             for len in lens {
-                assert!(ends[0].room(1, Class::Bulk, std::ptr::null(), *len, of).is_some(), "{len}");
+                assert!(ends[0].room(1, std::ptr::null(), *len, of).is_some(), "{len}");
                 // SAFETY: none of them is longer.
                 let outcome =
                     unsafe { ends[0].try_send_piece(1, &header, longest.as_ptr(), *len, of, false) };

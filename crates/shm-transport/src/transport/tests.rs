@@ -282,7 +282,7 @@ fn long_payloads_go_through_the_pool() {
     ends[1].begin_pass();
     let max = ends[0].capabilities().max_payload(Class::Eager);
     ends[0].prepare_long(1);
-    assert!(ends[0].room(1, Class::Eager, std::ptr::null(), max, 0).is_some());
+    assert!(ends[0].room(1, std::ptr::null(), max, 0).is_some());
     // More at once than the lane's ring has room for; lengths around the lines of the pool, round and round.
     for n in 0..20 {
         assert_eq!(conformance::send(&mut ends[0], 1, Class::Eager, n, max), SendOutcome::Sent, "{n}");
@@ -309,14 +309,14 @@ fn a_receiver_that_takes_nothing_leaves_the_pool_to_the_others() {
     let (mut kept, mut taken, mut refused) = (0, 0, 0);
     loop {
         // Rank 2 takes nothing.
-        let in_pool = ends[0].room(2, Class::Eager, std::ptr::null(), max, 0).is_some();
+        let in_pool = ends[0].room(2, std::ptr::null(), max, 0).is_some();
         match conformance::send(&mut ends[0], 2, Class::Eager, kept, max) {
             SendOutcome::Sent => kept += 1,
             _ => break,
         }
         assert!(!in_pool || kept as usize * max <= pool / 2, "{kept} messages of {max} bytes");
         for _ in 0..3 {
-            refused += u32::from(ends[0].room(1, Class::Eager, std::ptr::null(), 20_000, 0).is_none());
+            refused += u32::from(ends[0].room(1, std::ptr::null(), 20_000, 0).is_none());
             assert_eq!(conformance::send(&mut ends[0], 1, Class::Eager, taken, 20_000), SendOutcome::Sent);
             take(&mut ends, taken);
             taken += 1;
@@ -324,7 +324,7 @@ fn a_receiver_that_takes_nothing_leaves_the_pool_to_the_others() {
     }
     assert!(kept as usize * max > pool / 4, "{kept} messages of {max} bytes");
     for _ in 0..500 {
-        refused += u32::from(ends[0].room(1, Class::Eager, std::ptr::null(), 20_000, 0).is_none());
+        refused += u32::from(ends[0].room(1, std::ptr::null(), 20_000, 0).is_none());
         assert_eq!(conformance::send(&mut ends[0], 1, Class::Eager, taken, 20_000), SendOutcome::Sent);
         take(&mut ends, taken);
         taken += 1;
@@ -334,7 +334,7 @@ fn a_receiver_that_takes_nothing_leaves_the_pool_to_the_others() {
     for n in 0..kept {
         assert!(conformance::receive(&mut ends[2], 0, Class::Eager, n), "{n}");
     }
-    assert!(ends[0].room(2, Class::Eager, std::ptr::null(), max, 0).is_some());
+    assert!(ends[0].room(2, std::ptr::null(), max, 0).is_some());
     for n in kept..kept + 8 {
         assert_eq!(conformance::send(&mut ends[0], 2, Class::Eager, n, max), SendOutcome::Sent);
     }
@@ -353,10 +353,10 @@ fn what_lies_in_the_pool_for_the_dead_is_free() {
         while conformance::send(&mut ends[0], peer, Class::Eager, 0, max) == SendOutcome::Sent {}
     }
     for _ in 0..100 {
-        assert!(ends[0].room(0, Class::Eager, std::ptr::null(), max, 0).is_none());
+        assert!(ends[0].room(0, std::ptr::null(), max, 0).is_none());
     }
     ends[0].segment().clone().set_life(1, Life::Dead);
-    assert!((0..100).any(|_| ends[0].room(0, Class::Eager, std::ptr::null(), max, 0).is_some()));
+    assert!((0..100).any(|_| ends[0].room(0, std::ptr::null(), max, 0).is_some()));
 }
 
 /// Both sides sleep whenever they find nothing to do, with `work_left` as the last look: nobody sleeps
