@@ -12,7 +12,7 @@ use tocsin_transport::{Arrival, Awaits, Class, Packet, Reach, Recv, Transport, k
 use crate::packets::{FLAG_LONG, Step};
 use crate::request::State;
 use crate::unexpected::{self, Envelope};
-use crate::{MutBuf, P2p};
+use crate::{MutBuf, P2p, whole};
 
 /// How long a receiver looks at a payload of which no more comes, in ns: several times what the bytes between two counts take, some times
 /// [`STRIDE`] where they are streamed. The sender has been interrupted then, or the message comes whole: nothing but time depends on it.
@@ -83,12 +83,11 @@ impl<T: Transport> P2p<T> {
     /// Says to the sender of a posted receive that the thread which posted it waits for that alone, until it ends: what is long had better
     /// be copied by both at once. User threads only.
     pub fn await_posted(&mut self, id: Id) {
-        let eager = self.eager_max(Class::Eager);
         let Some(request) = self.requests.get(id) else { return };
-        let (source, room) = (request.peer, request.layout.bytes());
-        let long = room > eager && room <= self.waiting_eager_max && request.class == Class::Eager;
+        let (source, class) = (request.peer, request.class);
         if request.state != State::RecvPosted
-            || !long
+            || class != Class::Eager
+            || !self.may_be_awaited(source, &request.target_buf())
             || self.awaits.is_some()
             || !self.transport.is_connected(source)
             || self.transport.reach(source, Class::Eager) == Reach::Direct
@@ -141,13 +140,15 @@ impl<T: Transport> P2p<T> {
         };
         let header = &packet.header;
         let index = usize::from(class == Class::Coll);
+        let brought = class == Class::Eager && whole::brings(&packet);
         let long = match header.flags {
             0 => false,
             FLAG_LONG if class == Class::Coll => true,
+            _ if brought => false,
             _ => return Step::Empty,
         };
         // What is no plain message waits until it is whole, as does one that nobody has posted a receive for.
-        let plain = header.kind == kind::EAGER
+        let plain = (header.kind == kind::EAGER || brought)
             && header.a == packet.len as u64
             && !self.contexts.is_revoked(header.context)
             && self.peers.get(peer as usize).is_some_and(|p| p.is_open(index));
@@ -163,6 +164,10 @@ impl<T: Transport> P2p<T> {
             return Step::Spent;
         }
         let Some(buf) = self.requests.get(id).map(|request| request.target_buf()) else { return Step::Empty };
+        if brought && packet.len > buf.layout.bytes() {
+            self.stop(peer, class);
+            return Step::Empty;
+        }
         // SAFETY: it is the packet at the head of the lane; who posted the receive vouched for its buffer.
         if !unsafe { copy(&self.transport, peer, class, &packet, &buf) } {
             budget.in_vain();
@@ -173,7 +178,7 @@ impl<T: Transport> P2p<T> {
             context: header.context,
             source: peer,
             tag: header.tag,
-            arrival: unexpected::Arrival::Eager,
+            arrival: if brought { unexpected::Arrival::Synchronous } else { unexpected::Arrival::Eager },
             long,
             bytes: packet.len,
             remote: header.b,

@@ -6,12 +6,12 @@
 
 use tocsin_progress::{Budget, Code, Context, Outcome};
 use tocsin_transport::wire::INLINE;
-use tocsin_transport::{Arrival, Class, Packet, Reach, Recv, Transport, kind};
+use tocsin_transport::{Arrival, Class, Header, Packet, Reach, Recv, Transport, kind};
 
 use crate::coming;
 use crate::packets::Step;
 use crate::pattern::Pattern;
-use crate::{Error, MutBuf, P2p, RecvArgs};
+use crate::{Error, MutBuf, P2p, RecvArgs, whole};
 
 /// Receives met in hand, and ends of messages met, from one look at everything else to the next.
 pub(crate) const MET_PER_LOOK: u32 = 8;
@@ -56,9 +56,9 @@ impl Met {
 #[derive(Debug)]
 pub(crate) struct InHand {
     context: u32,
-    source: u32,
+    pub(crate) source: u32,
     tag: Option<i32>,
-    buf: MutBuf,
+    pub(crate) buf: MutBuf,
     /// A payload has stopped coming: its packet is waited for.
     stopped: bool,
 }
@@ -95,7 +95,7 @@ impl InHand {
         self.met(source, packet)
     }
 
-    fn met(&self, source: u32, packet: &Packet) -> Met {
+    pub(crate) fn met(&self, source: u32, packet: &Packet) -> Met {
         Met { source, tag: packet.header.tag, bytes: packet.len }
     }
 }
@@ -116,7 +116,7 @@ impl<T: Transport> P2p<T> {
         let room = self.check(args.class, args.context, &args.buf.layout)?;
         let (Some(source), Class::Eager) = (args.source, args.class) else { return Ok(false) };
         let long = room > self.eager_max(Class::Eager);
-        if long && room > self.waiting_eager_max {
+        if long && !self.may_be_awaited(source, &args.buf) {
             return Ok(false);
         }
         self.refresh_epoch();
@@ -195,7 +195,11 @@ impl<T: Transport> P2p<T> {
             Recv::Corrupt => return self.give_up_on(source),
         };
         if !self.meets_hand_alone(hand, &packet) {
-            return false;
+            let taken = self.hand_takes_brought(source, &packet);
+            if taken {
+                self.take_plain(source, &packet);
+            }
+            return taken;
         }
         // SAFETY: it is the packet at the head of the lane.
         self.hand = Hand::Met(unsafe { hand.receive(source, &packet) });
@@ -216,6 +220,15 @@ impl<T: Transport> P2p<T> {
                 return Glance::Over;
             }
         };
+        if whole::brings(&packet) {
+            return match self.hand_takes_brought(source, &packet) {
+                true => {
+                    self.take_plain(source, &packet);
+                    Glance::Over
+                }
+                false => self.turn_away(),
+            };
+        }
         let met = self.meets_hand_alone(hand, &packet);
         // SAFETY: it is the packet at the head of the lane; who took the receive in hand vouched for the buffer.
         if met && unsafe { coming::copy(&self.transport, source, Class::Eager, &packet, &hand.buf) } {
@@ -223,9 +236,13 @@ impl<T: Transport> P2p<T> {
             self.take_plain(source, &packet);
             return Glance::Over;
         }
-        if let Hand::Waiting(hand) = &mut self.hand {
-            hand.stopped = true;
-        }
+        self.turn_away()
+    }
+
+    /// What comes is waited for until it is whole, if there is still something to wait for.
+    fn turn_away(&mut self) -> Glance {
+        let Hand::Waiting(hand) = &mut self.hand else { return Glance::Over };
+        hand.stopped = true;
         Glance::Nothing
     }
 
@@ -241,11 +258,16 @@ impl<T: Transport> P2p<T> {
     #[inline(always)]
     fn meets_hand_alone(&self, hand: &InHand, packet: &Packet) -> bool {
         let header = &packet.header;
-        let [posted, _] = &self.matching;
         header.kind == kind::EAGER
             && header.flags == 0
             && header.a == packet.len as u64
-            && hand.meets(header.context, hand.source, header.tag)
+            && self.is_for_hand_alone(hand, header)
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_for_hand_alone(&self, hand: &InHand, header: &Header) -> bool {
+        let [posted, _] = &self.matching;
+        hand.meets(header.context, hand.source, header.tag)
             && posted.posted.is_empty()
             && !self.contexts.is_revoked(header.context)
             && self.peers.get(hand.source as usize).is_some_and(|p| p.is_open(0))

@@ -77,6 +77,7 @@ mod short;
 pub mod trace;
 mod transfers;
 mod unexpected;
+mod whole;
 
 pub use args::{Config, Counters, MessageId, Mode, RecvArgs, SendArgs, Status};
 pub use error::Error;

@@ -13,12 +13,16 @@ use crate::peer::{Drops, Fate};
 use crate::request::{HOLDS_RECORD, Member, PIPED, SHARED, State};
 use crate::transfers::{FLAG_LOOK, FLAG_SHARED};
 use crate::unexpected::{Arrival, Envelope};
-use crate::{P2p, PIECE};
+use crate::{P2p, PIECE, whole};
 
 /// Header flag of an eager message whose sender waits for an ACK.
 pub(crate) const FLAG_SYNCHRONOUS: u8 = 1;
 /// Header flag of an eager message of a collective that its sender counts.
 pub(crate) const FLAG_LONG: u8 = 2;
+
+/// Header flag of an RTS that brings its message: the number of no record.
+pub(crate) const FLAG_BRINGS: u8 = 0x3f;
+const _: () = assert!(FLAG_BRINGS & OFFER_FLAGS == 0 && FLAG_BRINGS as u32 > RECORDS);
 
 /// Flags of an RTS that offers, beside the record.
 const OFFER_FLAGS: u8 = FLAG_WAITS | FLAG_PULLED;
@@ -116,6 +120,7 @@ impl<T: Transport> P2p<T> {
             (kind::EAGER, FLAG_LONG) if class == Class::Coll => Arrival::Eager,
             (kind::EAGER, FLAG_SYNCHRONOUS) => Arrival::Synchronous,
             (kind::RTS, 0) if packet.len == 0 => Arrival::Announced,
+            (kind::RTS, FLAG_BRINGS) if class == Class::Eager && whole::brings(packet) => Arrival::Announced,
             (kind::RTS, flags)
                 if (1..=RECORDS).contains(&u32::from(flags & !OFFER_FLAGS))
                     && packet.len == TICKETS
@@ -126,7 +131,7 @@ impl<T: Transport> P2p<T> {
             _ => return Err(Nonsense),
         };
         let bytes = usize::try_from(header.a).ok().filter(|n| *n <= isize::MAX as usize).ok_or(Nonsense)?;
-        if arrival != Arrival::Announced && bytes != packet.len {
+        if arrival != Arrival::Announced && (bytes != packet.len || packet.len > self.longest) {
             return Err(Nonsense);
         }
         let mut envelope = Envelope {
@@ -139,7 +144,7 @@ impl<T: Transport> P2p<T> {
             remote: header.b,
             offer: if arrival == Arrival::Announced { Self::offered(packet) } else { None },
         };
-        let len = if arrival == Arrival::Announced { 0 } else { packet.len };
+        let mut len = if arrival == Arrival::Announced { 0 } else { packet.len };
         if self.contexts.is_revoked(header.context) {
             if arrival != Arrival::Eager {
                 self.tell_revoked(peer, header.context);
@@ -156,6 +161,11 @@ impl<T: Transport> P2p<T> {
         // A packet goes whole; one that is longer than what is left waits for a fresh budget.
         if len > budget.bytes_left() && budget.bytes_left() < self.longest.min(PIECE) {
             return Ok(Step::Spent);
+        }
+        if arrival == Arrival::Announced && self.hand_takes_brought(peer, packet) {
+            self.count_copy(packet.len);
+            budget.take_bytes(packet.len);
+            return Ok(Step::Taken);
         }
         let Some(matching) = self.matching.get_mut(index) else { return Err(Nonsense) };
         let Some(id) = matching.posted.find(&self.requests, header.context, peer, header.tag) else {
@@ -192,6 +202,16 @@ impl<T: Transport> P2p<T> {
             budget.take_bytes(len);
             return Ok(Step::Taken);
         };
+        // Who copies no more than a piece, or has no room, asks for pieces.
+        if header.flags == FLAG_BRINGS
+            && arrival == Arrival::Announced
+            && !budget.is_in_passing()
+            && packet.len <= budget.bytes_left()
+            && self.requests.get(id).is_some_and(|r| packet.len <= r.layout.bytes())
+        {
+            envelope.arrival = Arrival::Synchronous;
+            len = packet.len;
+        }
         if let Some(offer) = envelope.offer.as_mut() {
             offer.found = offer.published != 0 && self.meets_published(id, offer.published, bytes);
         }
@@ -219,7 +239,7 @@ impl<T: Transport> P2p<T> {
     /// What an announcement offers, its flags being checked.
     fn offered(packet: &Packet) -> Option<Offer> {
         let flags = packet.header.flags;
-        let slot = (flags & !OFFER_FLAGS).checked_sub(1)?;
+        let slot = (flags & !OFFER_FLAGS).checked_sub(1).filter(|_| flags != FLAG_BRINGS)?;
         let mut tickets = [0u32; 2];
         if packet.len != TICKETS {
             return None;
@@ -245,7 +265,10 @@ impl<T: Transport> P2p<T> {
         }
         match header.kind {
             kind::CTS => self.clear_to_send(peer, header)?,
-            kind::ACK => match self.named(header.a, peer, State::SendUnmatched) {
+            kind::ACK => match self
+                .named(header.a, peer, State::SendUnmatched)
+                .or_else(|| self.brought(header.a, peer))
+            {
                 Some(id) => self.finish_send(id),
                 None => self.tolerate(peer)?,
             },

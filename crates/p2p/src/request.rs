@@ -76,6 +76,8 @@ pub(crate) const PIPED: u16 = 256;
 pub(crate) const PIPE_USED: u16 = 512;
 /// A transfer whose other end was rung to copy, too.
 pub(crate) const CALLED: u16 = 1024;
+/// An announced send that has brought its message.
+pub(crate) const BRINGS: u16 = 2048;
 /// A transfer that failed here, and whose other end was told to look. No send has an ANY_TAG, no matched receive needs it.
 pub(crate) const TOLD: u16 = ANY_TAG;
 

@@ -172,6 +172,9 @@ impl<T: Transport> P2p<T> {
         let synchronous = request.has(SYNCHRONOUS);
         let eager = self.is_eager(request);
         let long = eager && self.is_long(request);
+        if !eager && self.try_bring(id) {
+            return Attempt::Done;
+        }
         let offer = if eager { None } else { self.offer(id) };
         let Some(request) = self.requests.get(id) else { return Attempt::Done };
         let found = offer.and_then(|_| self.find_published(request)).and_then(|found| {

@@ -50,7 +50,7 @@ mod tests;
 use tocsin_sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use tocsin_transport::wire;
 
-pub(crate) use pool::{Lent, POOLED, Piece, SendPool};
+pub(crate) use pool::{Lent, POOLED, Piece, SendPool, longest_whole};
 pub(crate) use recv::{Arrival, Consumed, Peek, RecvLane};
 pub(crate) use send::{Push, SendLane};
 pub(crate) use short::Short;
@@ -173,6 +173,12 @@ impl Slot {
 }
 
 impl Place {
+    /// Longest payload in the lane, the pool or cells.
+    #[inline]
+    fn longest(&self) -> u32 {
+        self.shape.max_payload.max(pool::longest_whole(self.pool_bytes))
+    }
+
     /// # Safety
     /// The lane's slots are mapped and outlive `'a`.
     #[inline]

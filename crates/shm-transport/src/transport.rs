@@ -333,6 +333,15 @@ unsafe impl Transport for ShmTransport {
         unsafe { self.push_piece(peer, header, payload, len, of, ahead) }
     }
 
+    fn longest_whole(&self) -> usize {
+        self.longest_brought()
+    }
+
+    unsafe fn try_send_whole(&mut self, peer: u32, header: &Header, payload: *const u8, len: usize) -> bool {
+        // SAFETY: the caller vouches for the payload.
+        unsafe { self.push_whole(peer, header, payload, len) }
+    }
+
     // Else what it answers, which is long, would be written to memory to be read again.
     #[inline(always)]
     fn peek(&mut self, peer: u32, class: Class) -> Recv {

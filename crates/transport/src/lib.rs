@@ -237,6 +237,26 @@ pub unsafe trait Transport: Send {
         unsafe { self.try_send(peer, Class::Bulk, Urgency::Urgent, header, payload, len) }
     }
 
+    /// Longest payload of [`try_send_whole`](Self::try_send_whole) in bytes; 0: there is none.
+    fn longest_whole(&self) -> usize {
+        0
+    }
+
+    /// As [`try_send`](Self::try_send) in class Eager, of a payload that may be longer than the class carries, for a peer that copies it out as it
+    /// [comes](Self::await_coming). Without room for it at this moment nothing is sent, and nobody is rung when there is some: false.
+    ///
+    /// # Safety
+    /// As [`try_send`](Self::try_send).
+    unsafe fn try_send_whole(
+        &mut self,
+        _peer: u32,
+        _header: &Header,
+        _payload: *const u8,
+        _len: usize,
+    ) -> bool {
+        false
+    }
+
     /// Looks at the oldest packet that `peer` sent in `class`. The packet stays until
     /// [`consume`](Self::consume): peeking twice gives the same packet. Packets of a dead peer are still
     /// given.

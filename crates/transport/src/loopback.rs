@@ -303,6 +303,18 @@ unsafe impl Transport for Loopback {
         unsafe { self.try_send(peer, Class::Bulk, Urgency::Urgent, header, payload, len) }
     }
 
+    fn longest_whole(&self) -> usize {
+        self.capabilities.max_payload(Class::Eager)
+    }
+
+    unsafe fn try_send_whole(&mut self, peer: u32, header: &Header, payload: *const u8, len: usize) -> bool {
+        let full = self.shared.ring(self.rank, peer, Class::Eager).is_none_or(|ring| ring.is_full());
+        // SAFETY: the caller vouches for the payload.
+        !full
+            && unsafe { self.try_send(peer, Class::Eager, Urgency::Offer, header, payload, len) }
+                == SendOutcome::Sent
+    }
+
     fn arrival(&self, peer: u32, class: Class) -> Arrival {
         let ring = self.shared.ring(peer, self.rank, class);
         match ring.is_some_and(|ring| !ring.is_empty()) {

@@ -29,6 +29,15 @@ pub(super) const fn longest(bytes: u32) -> u32 {
     bytes / 2
 }
 
+/// Longest payload of a message that is copied out as it comes, whatever a class carries: with the buffers it comes from and goes to, about as much as
+/// the second-level caches of both cores hold, and a part of a pool that leaves others room.
+const WHOLE: u32 = 512 * 1024;
+
+/// The same, in pools of so many bytes.
+pub(crate) const fn longest_whole(pool: u32) -> u32 {
+    if pool / 4 < WHOLE { pool / 4 } else { WHOLE }
+}
+
 /// Pieces passed by in search of room for one payload.
 const PASSED: u32 = 32;
 

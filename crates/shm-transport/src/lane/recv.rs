@@ -101,7 +101,7 @@ impl RecvLane {
         if wire::comes((stamp >> 32) as u32) {
             // In the low half. What no honest producer writes is there at once, to be found out.
             let len = length.load(Ordering::Relaxed) as u32;
-            let honest = stamp as u32 == self.head.wrapping_add(1) && len <= self.place.shape.max_payload;
+            let honest = stamp as u32 == self.head.wrapping_add(1) && len <= self.place.longest();
             if honest && slot.come() < u64::from(len) {
                 return Arrival::Comes;
             }
@@ -206,10 +206,9 @@ impl RecvLane {
     #[inline]
     fn locate(&mut self, meta: u32, content: &wire::Content) -> Option<(Header, usize, *const u8, u32)> {
         let (header, len, place) = wire::unpack(meta, content)?;
-        if len > self.place.shape.max_payload {
-            return None;
-        }
+        let carried = len <= self.place.shape.max_payload;
         match place {
+            wire::Place::Inline | wire::Place::Data(_) | wire::Place::Coming(_) if !carried => None,
             wire::Place::Inline => {
                 // Word 6 of the slot.
                 // SAFETY: the slot is mapped (promise of `new`) and is 64 bytes long.
@@ -228,7 +227,7 @@ impl RecvLane {
                 Some((header, len as usize, self.place.at(start).cast_const(), end))
             }
             wire::Place::Pooled(offset) => {
-                if len as usize <= wire::INLINE {
+                if len as usize <= wire::INLINE || len > self.place.longest() {
                     return None;
                 }
                 if let Some(at) = offset.checked_sub(self.place.pool_bytes) {

@@ -6,7 +6,7 @@ use super::ShmTransport;
 use super::known::has;
 use super::peer::Honesty;
 use crate::Life;
-use crate::lane::{LONGEST_IN_CELLS, POOLED, Piece, Push, SendPool};
+use crate::lane::{LONGEST_IN_CELLS, POOLED, Piece, Push, SendPool, longest_whole};
 
 impl ShmTransport {
     /// See [`Transport::prepare_long`](tocsin_transport::Transport::prepare_long).
@@ -110,6 +110,39 @@ impl ShmTransport {
                 .get(lent.peer as usize)
                 .is_none_or(|state| state.honesty != Honesty::Honest || state.has_taken(lent) || gone())
         })
+    }
+
+    /// See [`Transport::longest_whole`](tocsin_transport::Transport::longest_whole).
+    pub(super) fn longest_brought(&self) -> usize {
+        let pool = u32::try_from(self.segment.geometry().pool_bytes()).unwrap_or(0);
+        longest_whole(pool) as usize
+    }
+
+    /// See [`Transport::try_send_whole`](tocsin_transport::Transport::try_send_whole).
+    ///
+    /// # Safety
+    /// `payload` is readable for `len` bytes.
+    pub(super) unsafe fn push_whole(
+        &mut self,
+        peer: u32,
+        header: &Header,
+        payload: *const u8,
+        len: usize,
+    ) -> bool {
+        let class = Class::Eager;
+        if !(POOLED..=self.longest_brought()).contains(&len) || self.lane_to(peer, class, header, 0).is_none()
+        {
+            return false;
+        }
+        let Some(piece) = self.room(peer, payload, len, len as u64) else { return false };
+        let Some(state) = self.peers.get_mut(peer as usize) else { return false };
+        // SAFETY: the pair is connected, so that the lane is allocated; the caller vouches for the payload; the piece was just given, and is not lent.
+        let push = unsafe { state.send_lane(class).try_push_pooled(header, payload, len, &piece) };
+        if push != Push::Sent {
+            return false;
+        }
+        self.hand_over(&piece, peer, class, len);
+        self.pushed(peer, class, Urgency::Offer, push) == SendOutcome::Sent
     }
 
     /// See [`Transport::copy_ahead`](tocsin_transport::Transport::copy_ahead).

@@ -1,0 +1,344 @@
+//! Announcements that bring their message, taken by who waits and declined by all others.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::{Target, tight_config};
+use tocsin_p2p::{
+    Budget, Class, Code, Config, ConstBuf, Glance, Id, MessageId, Mode, Outcome, P2p, RecvArgs, SendArgs,
+};
+use tocsin_progress::Context;
+use tocsin_transport::loopback::{Limits, Loopback, fabric_with_single_copies};
+use tocsin_transport::{Header, Reach, Recv, SendOutcome, Transport, Urgency, kind};
+
+/// Longer than eager messages are, and than a stride.
+const LEN: usize = 10_000;
+
+struct Pair([P2p<Loopback>; 2]);
+
+/// Two ranks that have talked, of which the first brings what it sends.
+fn pair() -> Pair {
+    let limits = Limits { packets: [3, 2, 2, 2], max_payload: [LEN, 300, 16, 8192] };
+    let config = Config { pipelines: true, ..tight_config() };
+    let ends = fabric_with_single_copies(2, limits, Reach::Kernel);
+    let mut pair =
+        Pair(ends.into_iter().map(|e| P2p::new(e, config).unwrap()).collect::<Vec<_>>().try_into().unwrap());
+    let mut target = Target::new(1);
+    let (send, recv) = (pair.isend(0, b"x"), pair.irecv(Some(0), 0, &mut target));
+    pair.settle();
+    assert!(pair.outcome(0, send).is_some() && pair.outcome(1, recv).is_some());
+    pair.0[0].set_waits(true);
+    pair
+}
+
+fn args(source: Option<u32>, tag: i32, target: &mut Target) -> RecvArgs {
+    RecvArgs { context: 0, source, tag: Some(tag), buf: target.buf(), class: Class::Eager, cookie: 0 }
+}
+
+impl Pair {
+    fn isend(&mut self, tag: i32, data: &[u8]) -> Id {
+        let buf = ConstBuf::contiguous(data.as_ptr(), data.len());
+        let (mode, class) = (Mode::Standard, Class::Eager);
+        // SAFETY: tests keep the data until the send is complete, or the pair is gone.
+        unsafe { self.0[0].isend(SendArgs { context: 0, dest: 1, tag, buf, mode, class, cookie: 0 }) }
+            .unwrap()
+    }
+
+    fn irecv(&mut self, source: Option<u32>, tag: i32, target: &mut Target) -> Id {
+        // SAFETY: as in `isend`.
+        unsafe { self.0[1].irecv(args(source, tag, target)) }.unwrap()
+    }
+
+    fn take_in_hand(&mut self, tag: i32, target: &mut Target) -> bool {
+        // SAFETY: the target lives, and is not looked at, until it is put down.
+        unsafe { self.0[1].take_in_hand(&args(Some(0), tag, target)) }.unwrap()
+    }
+
+    /// Has a posted receive say that its thread waits for it, as the sender sees.
+    fn awaits(&mut self, id: Id) {
+        self.0[0].transport_mut().set_waiting(1, true);
+        self.0[1].await_posted(id);
+    }
+
+    fn pass(&mut self, rank: usize, mut budget: Budget) {
+        self.0[rank].progress(&mut budget);
+        self.0[rank].transport_mut().flush();
+    }
+
+    fn waiting_pass(&mut self, rank: usize) {
+        self.pass(rank, Budget::of(Context::User).waiting());
+    }
+
+    /// Handlers alone, until nothing moves.
+    fn settle(&mut self) {
+        for _ in 0..200 {
+            for rank in [0, 1] {
+                self.pass(rank, Budget::limited(Context::Handler, 32, 64 << 10));
+                self.0[rank].grow_unexpected();
+            }
+        }
+    }
+
+    fn outcome(&self, rank: usize, id: Id) -> Option<Outcome> {
+        let completion = self.0[rank].completion(id).unwrap();
+        // SAFETY: the slab lives as long as the rank.
+        unsafe { completion.as_ref() }.outcome()
+    }
+
+    /// What lies at the head of the second rank's lane.
+    fn next(&mut self) -> Option<Header> {
+        match self.0[1].transport_mut().peek(0, Class::Eager) {
+            Recv::Packet(packet) => Some(packet.header),
+            _ => None,
+        }
+    }
+
+    fn has_brought(&mut self) -> bool {
+        self.next().is_some_and(|header| header.kind == kind::RTS && header.flags == 0x3f)
+    }
+
+    fn asked_for_pieces(&self) -> bool {
+        self.0[1].counters().packets_sent > 0
+    }
+}
+
+fn text(seed: u64, len: usize) -> Vec<u8> {
+    common::text(seed, len)
+}
+
+/// In one look, or in several: into the buffer of a receive in hand, whose sender hears at once.
+#[test]
+fn a_receive_in_hand_takes_it_as_it_comes() {
+    for step in [None, Some(LEN as u64), Some(4096), Some(1024)] {
+        let (mut p, text, mut target) = (pair(), text(1, LEN), Target::new(LEN));
+        assert!(p.take_in_hand(5, &mut target));
+        let send = p.isend(5, &text);
+        assert!(p.has_brought() && p.outcome(0, send).is_none());
+        p.0[1].transport_mut().set_coming(step);
+        assert_eq!(p.0[1].glance(), Glance::Over);
+        let met = p.0[1].put_down().unwrap();
+        assert_eq!((met.source, met.tag, met.bytes), (0, 5, LEN));
+        assert_eq!(target.bytes(), text);
+        p.waiting_pass(0);
+        assert_eq!(p.outcome(0, send).map(|o| (o.code, o.bytes)), Some((Code::Ok, LEN as u64)));
+        assert!(p.next().is_none(), "it is consumed");
+    }
+}
+
+#[test]
+fn a_posted_receive_takes_it_as_it_comes() {
+    for step in [None, Some(4096)] {
+        let (mut p, text, mut target) = (pair(), text(2, LEN), Target::new(LEN));
+        let recv = p.irecv(Some(0), 5, &mut target);
+        p.awaits(recv);
+        let send = p.isend(5, &text);
+        assert!(p.has_brought());
+        p.0[1].transport_mut().set_coming(step);
+        p.waiting_pass(1);
+        assert_eq!(p.outcome(1, recv).map(|o| (o.code, o.bytes)), Some((Code::Ok, LEN as u64)));
+        p.waiting_pass(0);
+        assert_eq!(p.outcome(0, send).map(|o| o.code), Some(Code::Ok));
+        assert_eq!(target.bytes(), text);
+    }
+}
+
+/// A handler copies nothing of it, and asks for pieces.
+#[test]
+fn handlers_decline() {
+    let (mut p, text, mut target) = (pair(), text(3, LEN), Target::new(LEN));
+    let recv = p.irecv(Some(0), 5, &mut target);
+    p.awaits(recv);
+    let send = p.isend(5, &text);
+    assert!(p.has_brought());
+    let before = p.0[1].counters().bytes_copied;
+    p.pass(1, Budget::limited(Context::Handler, 32, 64 << 10));
+    assert_eq!(p.0[1].counters().bytes_copied, before);
+    assert!(p.next().is_none() && p.asked_for_pieces() && p.outcome(1, recv).is_none());
+    p.settle();
+    assert_eq!(p.outcome(0, send).map(|o| o.code), Some(Code::Ok));
+    assert_eq!(p.outcome(1, recv).map(|o| o.code), Some(Code::Ok));
+    assert_eq!(target.bytes(), text);
+}
+
+/// The message is none of those that wait: what is kept of it is its announcement.
+#[test]
+fn what_meets_nothing_is_not_kept() {
+    let (mut p, text) = (pair(), text(4, LEN));
+    let (mut other, mut target) = (Target::new(LEN), Target::new(LEN));
+    let awaited = p.irecv(Some(0), 6, &mut other);
+    p.awaits(awaited);
+    let send = p.isend(5, &text);
+    assert!(p.has_brought());
+    let before = p.0[1].counters().bytes_copied;
+    p.waiting_pass(1);
+    assert_eq!(p.0[1].counters().bytes_copied, before);
+    let found = p.0[1].iprobe(0, Some(0), Some(5)).unwrap();
+    assert_eq!(found.map(|status| status.bytes), Some(LEN));
+    let message: Option<(MessageId, _)> = p.0[1].improbe(0, Some(0), Some(5)).unwrap();
+    // SAFETY: the target lives longer.
+    let recv = unsafe { p.0[1].mrecv(message.unwrap().0, target.buf(), 0) }.unwrap();
+    p.settle();
+    assert_eq!(p.outcome(1, recv).map(|o| o.code), Some(Code::Ok));
+    assert_eq!(p.outcome(0, send).map(|o| o.code), Some(Code::Ok));
+    assert_eq!(target.bytes(), text);
+    assert!(p.outcome(1, awaited).is_none());
+}
+
+/// The receive that was posted first has no room for it: it alone says so, and nothing is in its buffer.
+#[test]
+fn without_room_it_is_truncated() {
+    let (mut p, text) = (pair(), text(5, LEN));
+    let (mut short, mut target) = (Target::new(LEN - 1), Target::new(LEN));
+    let first = p.irecv(None, 5, &mut short);
+    let awaited = p.irecv(Some(0), 6, &mut target);
+    p.awaits(awaited);
+    let send = p.isend(5, &text);
+    assert!(p.has_brought());
+    p.waiting_pass(1);
+    p.settle();
+    let outcome = p.outcome(1, first).unwrap();
+    assert_eq!((outcome.code, outcome.bytes, outcome.detail), (Code::Truncated, LEN as u64, LEN as u64 - 1));
+    assert!(short.bytes().iter().all(|byte| *byte == 0xee));
+    assert_eq!(p.outcome(0, send).map(|o| o.code), Some(Code::Ok));
+}
+
+/// Its sender stops in the middle: who waits turns away, and takes the whole when it is there.
+#[test]
+fn what_stops_is_waited_for() {
+    let (mut p, text, mut target) = (pair(), text(6, LEN), Target::new(LEN));
+    assert!(p.take_in_hand(5, &mut target));
+    let send = p.isend(5, &text);
+    p.0[1].transport_mut().set_coming(Some(0));
+    assert_eq!(p.0[1].glance(), Glance::Nothing);
+    p.0[1].transport_mut().set_coming(None);
+    assert_eq!(p.0[1].glance(), Glance::Over);
+    assert_eq!(p.0[1].put_down().unwrap().bytes, LEN);
+    assert_eq!(target.bytes(), text);
+    p.waiting_pass(0);
+    assert!(p.outcome(0, send).is_some());
+}
+
+/// There is no room for the answer: the receive is posted, and answers when there is some.
+#[test]
+fn a_full_lane_of_answers() {
+    let (mut p, text, mut target) = (pair(), text(7, LEN), Target::new(LEN));
+    assert!(p.take_in_hand(5, &mut target));
+    let send = p.isend(5, &text);
+    let filler = Header { kind: kind::REVOKE, context: 77, ..Header::default() };
+    let fill = |end: &mut Loopback| {
+        // SAFETY: no payload.
+        unsafe { end.try_send(0, Class::Control, Urgency::Urgent, &filler, std::ptr::null(), 0) }
+    };
+    while fill(p.0[1].transport_mut()) == SendOutcome::Sent {}
+    assert_eq!(p.0[1].glance(), Glance::Over);
+    assert!(p.0[1].put_down().is_none());
+    let recv = p.irecv(Some(0), 5, &mut target);
+    p.waiting_pass(1);
+    assert!(p.outcome(0, send).is_none());
+    p.settle();
+    assert_eq!(p.outcome(1, recv).map(|o| o.code), Some(Code::Ok));
+    assert_eq!(p.outcome(0, send).map(|o| o.code), Some(Code::Ok));
+    assert_eq!(target.bytes(), text);
+}
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % bound
+    }
+
+    fn flip(&mut self) -> bool {
+        self.below(2) == 0
+    }
+}
+
+/// Whoever takes and declines, and however much has come when: each message arrives once, whole and in its turn.
+#[test]
+fn in_order_whoever_waits_when() {
+    let (mut brought, mut met) = (0, 0);
+    for seed in 0..300 {
+        let (mut p, mut random) = (pair(), Random(seed));
+        let mut sent: [Vec<(Id, Vec<u8>)>; 2] = Default::default();
+        let mut received: [Vec<Vec<u8>>; 2] = Default::default();
+        let mut posted: [Vec<(Id, Target, bool)>; 2] = Default::default();
+        for step in 0..300 {
+            let tag = random.below(2) as usize;
+            match random.below(8) {
+                0 | 1 if sent[tag].len() < received[tag].len() + 10 => {
+                    let data = text(seed * 1000 + step, [10, 64, 65, 3000, LEN][random.below(5) as usize]);
+                    p.0[0].set_waits(random.below(4) != 0);
+                    let id = p.isend(tag as i32, &data);
+                    p.0[0].set_waits(false);
+                    sent[tag].push((id, data));
+                    brought += u64::from(p.has_brought());
+                }
+                2 if posted[tag].iter().filter(|(.., told)| !told).count() < 6 => {
+                    let mut target = Target::new(LEN);
+                    let id = p.irecv(random.flip().then_some(0), tag as i32, &mut target);
+                    if random.flip() {
+                        p.awaits(id);
+                    }
+                    posted[tag].push((id, target, false));
+                }
+                3 if posted[tag].iter().all(|(id, ..)| p.outcome(1, *id).is_some()) => {
+                    let mut target = Target::new(LEN);
+                    if p.take_in_hand(tag as i32, &mut target) {
+                        for _ in 0..1 + random.below(3) {
+                            p.0[1].glance();
+                        }
+                        if let Some(found) = p.0[1].put_down() {
+                            met += 1;
+                            let bytes = target.bytes()[..found.bytes].to_vec();
+                            drain(&p, &mut posted[tag], &mut received[tag]);
+                            received[tag].push(bytes);
+                        }
+                    }
+                }
+                4 => {
+                    let comes = random.flip().then(|| 4096 * random.below(3));
+                    p.0[1].transport_mut().set_coming(comes);
+                }
+                _ => {
+                    let rank = random.below(2) as usize;
+                    let (packets, bytes) = (1 + random.below(8) as u32, 1 + random.below(64 << 10) as usize);
+                    let budget = |context| Budget::limited(context, packets, bytes);
+                    let budget = match random.below(3) {
+                        0 => budget(Context::Handler),
+                        1 => budget(Context::User).in_passing(),
+                        _ => budget(Context::User).waiting(),
+                    };
+                    p.pass(rank, budget);
+                }
+            }
+            (0..2).for_each(|tag| drain(&p, &mut posted[tag], &mut received[tag]));
+        }
+        p.0[1].transport_mut().set_coming(None);
+        p.settle();
+        for tag in 0..2 {
+            while received[tag].len() + posted[tag].iter().filter(|(.., told)| !told).count()
+                < sent[tag].len()
+            {
+                let mut target = Target::new(LEN);
+                let id = p.irecv(Some(0), tag as i32, &mut target);
+                posted[tag].push((id, target, false));
+            }
+            p.settle();
+            drain(&p, &mut posted[tag], &mut received[tag]);
+            let texts: Vec<&Vec<u8>> = sent[tag].iter().map(|(_, text)| text).collect();
+            assert_eq!(received[tag].iter().collect::<Vec<_>>(), texts, "seed {seed}, tag {tag}");
+            assert!(sent[tag].iter().all(|(id, _)| p.outcome(0, *id).map(|o| o.code) == Some(Code::Ok)));
+        }
+    }
+    assert!(brought > 200 && met > 40, "{brought} brought, {met} met in hand");
+}
+
+/// Notes what was received since, in the order in which receives were posted.
+fn drain(p: &Pair, posted: &mut [(Id, Target, bool)], received: &mut Vec<Vec<u8>>) {
+    for (id, target, told) in posted.iter_mut().filter(|(.., told)| !told) {
+        let Some(outcome) = p.outcome(1, *id) else { break };
+        received.push(target.bytes()[..outcome.bytes as usize].to_vec());
+        *told = true;
+    }
+}
