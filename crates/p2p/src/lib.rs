@@ -12,6 +12,7 @@
 //! |---|---|---|
 //! | at most [`Config::eager_max`] bytes | in one packet | when it is in the lane; synchronous: when it is matched |
 //! | at most [`Config::waiting_eager_max`] bytes, of a blocking send to a blocking receive that waits | in one packet, copied out while it is copied in | when it is in the lane |
+//! | at most [`Transport::longest_whole`], of the same two ([`Config::pipelines`]) | in one packet, too, which announces it, so that a receiver that does not take it may ask for it | when the receiver has it |
 //! | more | announced (RTS), asked for (CTS), then in one copy by whoever waits, or by pages that its receiver reads from a pipe, or in pieces through a lane: where one copy is not possible, or both wait ([`Config::pipelines`]) | when all of it is copied, or read, or in the lane |
 //!
 //! Messages between two ranks in one context match in the order in which they were sent (MPI's non-overtaking rule), and
@@ -35,6 +36,7 @@
 //! | `short` | most of it: short plain messages for posted receives |
 //! | `offers`, `transfers`, `publish` | large messages in one copy: announced, done; receives that their sender finds |
 //! | `pieces` | what threads stay for after a post |
+//! | `whole` | announcements that bring their message |
 //! | `ahead` | the first piece of a large message, copied before it is asked for |
 //! | `pages` | large messages by pages that their receiver reads from a pipe |
 //! | `pass` | one bounded pass: drain, retry, sweep |
