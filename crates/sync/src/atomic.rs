@@ -36,6 +36,22 @@ pub fn fence_after_rmw() {
 /// Progress class: wait-free. Handlers may call it.
 pub use core::sync::atomic::compiler_fence;
 
+/// Between two looks at a cache line that another core is about to write: the next look is begun when the last is over, and what is behind it then. Else
+/// tens of looks are under way at a time, which the write has to be told from; and a core that runs two threads runs the other one meanwhile. Unlike
+/// [`spin_loop`], it takes no time of its own, in which the write would not be seen.
+///
+/// Progress class: wait-free, one instruction. Never in a handler all the same.
+#[inline(always)]
+pub fn look_again() {
+    #[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
+    // SAFETY: SSE2, which the instruction is of, is there on all of x86-64; it only waits for earlier loads.
+    unsafe {
+        core::arch::asm!("lfence", options(nostack, preserves_flags))
+    };
+    #[cfg(not(all(target_arch = "x86_64", not(loom), not(miri))))]
+    spin_loop();
+}
+
 /// Tells the CPU that this is a spin loop (in a model: lets another thread run).
 ///
 /// Progress class: wait-free. Never in a handler all the same: handlers do not spin.

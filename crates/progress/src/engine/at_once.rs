@@ -45,17 +45,24 @@ impl<'a, W: Work> AtOnce<'a, W> {
     }
 }
 
+// What is behind it takes the engine by value: where `self` is would else be told, so that it could not stay in a register.
 impl<W: Work> Drop for AtOnce<'_, W> {
-    #[cold]
-    #[inline(never)]
+    #[inline(always)]
     fn drop(&mut self) {
-        let mut entered = self.engine.entered(Context::User, 0);
-        let _touched = &mut *entered;
-        drop(entered);
+        self.engine.leave_after_all();
     }
 }
 
 impl<W: Work> Engine<W> {
+    /// The holder leaves as [`Entered`] does.
+    #[cold]
+    #[inline(never)]
+    fn leave_after_all(&self) {
+        let mut entered = self.entered(Context::User, 0);
+        let _touched = &mut *entered;
+        drop(entered);
+    }
+
     /// [Enters](Engine::enter) if nobody is inside or has asked for a pass, nothing is to be seen to on the way in, and stays need not say more than that they are over. User
     /// threads only. Wait-free: one `lock cmpxchg`.
     #[inline(always)]

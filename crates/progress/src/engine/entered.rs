@@ -5,7 +5,7 @@ use crate::budget::{Budget, Context, Pass, Work};
 use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut};
 
-/// Glances between two looks at everything: some 100 ns.
+/// Glances between two looks at everything: some 150 ns.
 pub(super) const GLANCES: u32 = if cfg!(loom) { 1 } else { 32 };
 
 /// What a glance of [`Entered::linger`] found.
@@ -90,7 +90,7 @@ impl<W: Work> Entered<'_, W> {
             for _ in 0..GLANCES {
                 // SAFETY: the token is ours; the reference ends with the call.
                 match glance(unsafe { &mut *self.engine.work.get() }) {
-                    Lingering::Nothing => {}
+                    Lingering::Nothing => tocsin_sync::atomic::look_again(),
                     Lingering::Worked => {
                         self.leave();
                         // Others may want the engine by now.
