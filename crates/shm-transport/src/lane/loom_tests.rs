@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use loom::sync::Notify;
 use tocsin_sync::atomic::{AtomicU32, AtomicU64, Ordering, fence, real};
-use tocsin_transport::Header;
+use tocsin_transport::{Header, short};
 
 use super::*;
 
@@ -76,6 +76,8 @@ enum Variant {
     Counted,
     /// The producer's second look at the pipe that its packets stand for.
     Hasty,
+    /// That a slot is filled before it is published.
+    Hurried,
 }
 
 /// A lane as it ships.
@@ -111,6 +113,7 @@ fn producer(model: &Model, variant: Variant) -> SendLane {
     lane.trusts = variant == Variant::Trusting;
     lane.counts_data = variant == Variant::CountingData;
     lane.leaves_count = variant == Variant::Counted;
+    lane.hurries = variant == Variant::Hurried;
     lane
 }
 
@@ -175,6 +178,63 @@ fn run(shape: Shape, lengths: &'static [usize], variant: Variant) {
                     next += 1;
                     // As a rank, which flushes for what is given back.
                     if consumed == Consumed::GivenBack {
+                        fence(Ordering::SeqCst);
+                        if lane.wakes_producer() {
+                            model.to_producer.notify();
+                        }
+                    }
+                }
+            }
+        }
+        sender.join().unwrap();
+    });
+}
+
+/// Short messages, put there and taken out in one step as far as there is room. Empty ones: a payload is read as the bytes of its words, which a model's are not. It is
+/// published with the words that are looked at here.
+fn run_short(variant: Variant) {
+    const CONTEXT: u32 = 9;
+    const PACKETS: usize = 3;
+    check(3, "short messages in one step", move || {
+        let model = Model::new(ships(2, 0));
+        let sender = {
+            let model = model.clone();
+            loom::thread::spawn(move || {
+                let mut lane = producer(&model, variant);
+                for n in 0..PACKETS {
+                    // SAFETY: no byte is read.
+                    while !unsafe { lane.try_push_short(CONTEXT, n as i32, std::ptr::null(), 0) } {
+                        let header = short::plain(CONTEXT, n as i32, 0);
+                        // SAFETY: the same.
+                        match unsafe { lane.try_push(&header, std::ptr::null(), 0) } {
+                            Push::Sent => break,
+                            Push::Full => {
+                                while !lane.retry_is_due() {
+                                    model.to_producer.wait();
+                                }
+                            }
+                            Push::Corrupt => panic!("an honest lane is corrupt"),
+                        }
+                    }
+                    fence(Ordering::SeqCst);
+                    model.to_consumer.notify();
+                }
+            })
+        };
+        // SAFETY: the only consumer, on a fresh lane that lives in `model`.
+        let mut lane = unsafe { RecvLane::new(model.place()) };
+        let mut next = 0;
+        while next < PACKETS {
+            let wanted = short::Wanted::new(CONTEXT, Some(next as i32));
+            // SAFETY: no byte is written.
+            match unsafe { lane.take_short(wanted, std::ptr::null_mut(), 0, 1) } {
+                Short::Nothing => model.to_consumer.wait(),
+                Short::Other => panic!("{next}: lost, doubled or out of order"),
+                Short::Taken { tag, len, consumed } => {
+                    assert_eq!((tag, len), (next as i32, 0));
+                    next += 1;
+                    // As a rank, which flushes if it must.
+                    if consumed == Consumed::GivenBack && lane.is_starving() {
                         fence(Ordering::SeqCst);
                         if lane.wakes_producer() {
                             model.to_producer.notify();
@@ -440,6 +500,18 @@ fn loom_two_slots() {
 #[test]
 fn loom_data_ring() {
     run(ships(8, 128), &[64; 4], Variant::Ships);
+}
+
+#[test]
+fn loom_short_messages_in_one_step() {
+    run_short(Variant::Ships);
+}
+
+#[test]
+fn loom_catches_a_slot_that_is_published_before_it_is_filled() {
+    let said = std::panic::catch_unwind(|| run_short(Variant::Hurried)).err();
+    let said = said.and_then(|e| e.downcast::<String>().ok());
+    assert!(said.as_ref().is_some_and(|s| s.contains("out of order")), "{said:?}");
 }
 
 /// One packet given back is not room enough for the last.

@@ -1,4 +1,4 @@
-use tocsin_sync::atomic::{Ordering, fence_after_rmw};
+use tocsin_sync::atomic::{Ordering, fence, fence_after_rmw};
 use tocsin_sync::clock::now_ns;
 use tocsin_transport::{Header, wire};
 
@@ -300,6 +300,18 @@ impl RecvLane {
         let lane = unsafe { self.place.head() };
         // SYNC POINT: Relaxed: one word, by virtue of which nothing else is read.
         lane.consumer.0.spent.store(u64::from(self.head) | spent << 32, Ordering::Relaxed);
+    }
+
+    /// Whether the producer may wait for room, after something was given back: [`wakes_producer`](Self::wakes_producer) knows then. Once in a quarter of
+    /// the lane.
+    #[cold]
+    pub(crate) fn is_starving(&mut self) -> bool {
+        // SYNC POINT: as in `wakes_producer`, whose fence is this one if it is not asked.
+        fence(Ordering::SeqCst);
+        // SAFETY: the lane is mapped (promise of `new`).
+        let lane = unsafe { self.place.head() };
+        self.consumed = lane.starving.0.load(Ordering::Relaxed) != 0;
+        self.consumed
     }
 
     /// Whether the producer waits for room and is to be rung. The caller has executed a SeqCst fence since

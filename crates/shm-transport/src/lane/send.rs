@@ -44,6 +44,9 @@ pub(crate) struct SendLane {
     /// Leaves the last lap's count in a slot whose payload comes, likewise.
     #[cfg(loom)]
     pub(crate) leaves_count: bool,
+    /// Publishes a slot before it is filled, likewise.
+    #[cfg(loom)]
+    pub(crate) hurries: bool,
 }
 
 impl SendLane {
@@ -72,6 +75,8 @@ impl SendLane {
             counts_data: false,
             #[cfg(loom)]
             leaves_count: false,
+            #[cfg(loom)]
+            hurries: false,
         }
     }
 
@@ -117,20 +122,9 @@ impl SendLane {
             }
             wire::pack_data(header, len as u32, start)
         };
-        // SAFETY: the lane is mapped (promise of `new`).
-        let slot = unsafe { self.place.slot(self.tail) };
-        let [stamp, words @ ..] = &slot.0;
-        #[cfg(loom)]
-        let content = self.changed(slot, content);
-        for (word, value) in words.iter().zip(content) {
-            word.store(value, Ordering::Relaxed);
-        }
-        self.tail = self.tail.wrapping_add(1);
         self.data_tail = end;
-        // SYNC POINT: Release publishes words and payload; pairs with the Acquire in `RecvLane::peek`. That
-        // the slot may be overwritten at all comes from the Acquire in `refresh`. Of a payload that comes, it publishes that
-        // nothing is there yet.
-        stamp.store(u64::from(self.tail) | (u64::from(meta) << 32), Ordering::Release);
+        // SAFETY: the lane is mapped (promise of `new`), and has a slot.
+        let slot = unsafe { self.publish(meta, content) };
         if comes {
             // SAFETY: as for a payload that goes in before its stamp; the caller vouches for `payload`.
             unsafe { self.copy_in(slot, payload, self.place.at(start), len) };
@@ -242,15 +236,8 @@ impl SendLane {
         fill: impl FnOnce(&mut SendLane, &Slot),
     ) {
         let (meta, content) = wire::pack_pooled(header, len as u32, piece.offset, comes);
-        // SAFETY: the lane is mapped (promise of `new`).
-        let slot = unsafe { self.place.slot(self.tail) };
-        let [stamp, words @ ..] = &slot.0;
-        for (word, value) in words.iter().zip(content) {
-            word.store(value, Ordering::Relaxed);
-        }
-        self.tail = self.tail.wrapping_add(1);
-        // SYNC POINT: as in `try_push`.
-        stamp.store(u64::from(self.tail) | (u64::from(meta) << 32), Ordering::Release);
+        // SAFETY: the lane is mapped (promise of `new`), and has a slot, for which the caller has looked.
+        let slot = unsafe { self.publish(meta, content) };
         if comes {
             fill(self, slot);
         }
@@ -319,16 +306,6 @@ impl SendLane {
             // SYNC POINT: Release publishes the bytes; pairs with the Acquire in `Slot::come`.
             come.store(done as u64, Ordering::Release);
         }
-    }
-
-    /// What a variant makes of a slot's content.
-    #[cfg(loom)]
-    fn changed(&self, slot: &Slot, mut content: wire::Content) -> wire::Content {
-        if self.leaves_count {
-            let [.., come, _] = &mut content;
-            *come = slot.come();
-        }
-        content
     }
 
     /// Reads what the consumer has given back since. What the push answers, if that is not enough.

@@ -1,6 +1,6 @@
 //! Short plain messages, which are one cache line each: put there and taken out with nothing between that others need.
 
-use tocsin_sync::atomic::Ordering;
+use tocsin_sync::atomic::{Ordering, look_again};
 use tocsin_transport::{short, wire};
 
 use super::{Consumed, RecvLane, SendLane};
@@ -33,15 +33,8 @@ impl SendLane {
         // SAFETY: the caller vouches for `payload`; `len` is at most 16, the size of `words`.
         unsafe { short::copy_inline(payload, words.as_mut_ptr().cast::<u8>(), len) };
         let (meta, content) = wire::pack_inline(&short::plain(context, tag, len), words, len);
-        // SAFETY: the lane is mapped (promise of `new`).
-        let slot = unsafe { self.place.slot(self.tail) };
-        let [stamp, words @ ..] = &slot.0;
-        for (word, value) in words.iter().zip(content) {
-            word.store(value, Ordering::Relaxed);
-        }
-        self.tail = self.tail.wrapping_add(1);
-        // SYNC POINT: as in `try_push`.
-        stamp.store(u64::from(self.tail) | (u64::from(meta) << 32), Ordering::Release);
+        // SAFETY: the lane is mapped (promise of `new`), and has a slot.
+        let _slot = unsafe { self.publish(meta, content) };
         true
     }
 
@@ -80,6 +73,7 @@ impl RecvLane {
                 return Short::Nothing;
             }
             left = left.wrapping_sub(1);
+            look_again();
         };
         let Some(len) = wire::plain_inline((stamp >> 32) as u32) else { return Short::Other };
         let envelope = envelope.load(Ordering::Relaxed);

@@ -1,0 +1,53 @@
+//! A slot's words, and the stamp that lets the consumer have them.
+
+use tocsin_sync::atomic::Ordering;
+use tocsin_sync::prefetch_for_write;
+use tocsin_transport::wire;
+
+use super::{SendLane, Slot};
+
+impl SendLane {
+    /// Fills the slot at the tail, and lets the consumer have it.
+    ///
+    /// # Safety
+    /// The slot is free, and the lane mapped, which it stays for `'a`.
+    #[inline(always)]
+    pub(super) unsafe fn publish<'a>(&mut self, meta: u32, content: wire::Content) -> &'a Slot {
+        // SAFETY: the caller's promise.
+        let slot = unsafe { self.place.slot(self.tail) };
+        let [stamp, words @ ..] = &slot.0;
+        #[cfg(loom)]
+        let content = self.changed(slot, content);
+        #[cfg(loom)]
+        if self.hurries {
+            let early = u64::from(self.tail.wrapping_add(1)) | (u64::from(meta) << 32);
+            stamp.store(early, Ordering::Release);
+        }
+        for (word, value) in words.iter().zip(content) {
+            word.store(value, Ordering::Relaxed);
+        }
+        self.tail = self.tail.wrapping_add(1);
+        // SYNC POINT: Release publishes words and payload; pairs with the Acquire in `RecvLane::peek` and `RecvLane::take_short`. That
+        // the slot may be overwritten at all comes from the Acquire in `refresh`. Of a payload that comes, it publishes that
+        // nothing is there yet.
+        stamp.store(u64::from(self.tail) | (u64::from(meta) << 32), Ordering::Release);
+        slot
+    }
+
+    /// Has the line of the slot at the tail fetched, which the consumer has looked at, for a packet that comes soon.
+    #[inline(always)]
+    pub(crate) fn fetch_slot(&self) {
+        // SAFETY: the lane is mapped (promise of `new`).
+        prefetch_for_write(std::ptr::from_ref(unsafe { self.place.slot(self.tail) }));
+    }
+
+    /// What a variant makes of a slot's content.
+    #[cfg(loom)]
+    fn changed(&self, slot: &Slot, mut content: wire::Content) -> wire::Content {
+        if self.leaves_count {
+            let [.., come, _] = &mut content;
+            *come = slot.come();
+        }
+        content
+    }
+}
