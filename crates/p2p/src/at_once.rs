@@ -71,8 +71,20 @@ impl<T: Transport> P2p<T> {
             && plain.unexpected.is_empty()
             && plain.posted.is_empty()
             && matches!(self.hand, Hand::Empty)
-            && self.met_in_hand.wrapping_add(1) < MET_PER_LOOK
+            && !self.is_look_due()
             && self.peers.made(source as usize).is_some_and(open)
+    }
+
+    /// Whether the next receive that is met owes a look at everything else, which [`can_receive_at_once`](Self::can_receive_at_once) refuses to do without.
+    #[inline(always)]
+    pub fn is_look_due(&self) -> bool {
+        self.met_in_hand.wrapping_add(1) >= MET_PER_LOOK
+    }
+
+    /// The look found [nothing](Self::work_left).
+    #[inline]
+    pub fn note_looked(&mut self) {
+        self.met_in_hand = 0;
     }
 
     /// Takes the next message of a source if it is the one, and short. Looks at most `looks` times whether there is any. User threads only; copies

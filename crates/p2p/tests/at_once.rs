@@ -199,4 +199,12 @@ fn others_have_their_turn() {
     assert_eq!(w.receive_in_hand(1, 0, 1, &mut target), (Code::Ok, 1));
     assert!(w.ranks[1].owes_a_look(false), "the general way looks then");
     assert!(w.may_receive(1, 0, &mut target));
+    // As does who has looked before, and found nothing.
+    while !w.ranks[1].is_look_due() {
+        assert!(w.send_at_once(0, 1, 1, b"x"));
+        assert_eq!(w.receive(1, 0, Some(1), &mut target), message(1, 1));
+    }
+    assert!(!w.may_receive(1, 0, &mut target) && !w.ranks[1].work_left());
+    w.ranks[1].note_looked();
+    assert!(w.may_receive(1, 0, &mut target) && !w.ranks[1].is_look_due());
 }

@@ -4,7 +4,7 @@
 //! error, is theirs.
 
 use tocsin_p2p::{INLINE, Put, Took, Wanted};
-use tocsin_progress::Entered;
+use tocsin_progress::{Entered, Work};
 
 use super::Comm;
 use crate::rank::Rank;
@@ -13,8 +13,8 @@ use crate::state::RankState;
 use crate::{ConstBuf, Layout, MutBuf};
 
 /// How often a receive looks at its source's lane before it looks whether somebody else wants the engine...
-const LOOKS: u32 = 64;
-/// ...and how often it does that before it looks at everything: for some 300 ns in all.
+const LOOKS: u32 = 32;
+/// ...and how often it does that before it looks at everything: for some 400 ns in all.
 const ROUNDS: u32 = 4;
 
 /// What a receive came to.
@@ -22,6 +22,14 @@ pub(super) enum AtOnce<'a> {
     Received(Status),
     /// It takes more. With the engine, if it was entered.
     Not(Option<Entered<'a, RankState>>),
+}
+
+/// A look at everything else, before the message is waited for. If it finds something, the receive goes the general way, which sees to it.
+#[cold]
+fn look_at_the_rest(state: &mut RankState) {
+    if !state.work_left() {
+        state.p2p.note_looked();
+    }
 }
 
 impl Comm {
@@ -54,7 +62,7 @@ impl Comm {
         put != Put::Not
     }
 
-    /// Receives, if a short message is what comes next, within some 300 ns.
+    /// Receives, if a short message is what comes next, within some 400 ns.
     ///
     /// # Safety
     /// As [`recv_raw`](Self::recv_raw).
@@ -79,7 +87,11 @@ impl Comm {
         if !rank.is_open() {
             return AtOnce::Not(None);
         }
-        if !inside.work().p2p.can_receive_at_once(peer, room) {
+        let state = inside.work();
+        if state.p2p.is_look_due() {
+            look_at_the_rest(state);
+        }
+        if !state.p2p.can_receive_at_once(peer, room) {
             return AtOnce::Not(Some(inside.stay()));
         }
         let wanted = Wanted::new(self.context(), tag);

@@ -201,6 +201,8 @@ impl Comm {
     ///
     /// # Safety
     /// What `buf` describes is readable, and not written, during the call.
+    // In its caller, who mostly knows how long the buffer is, which mode and which tag: half of what is asked for a short message falls away.
+    #[inline(always)]
     pub unsafe fn send_raw(&self, buf: ConstBuf, dest: u32, tag: i32, mode: Mode) -> Result<Status, Error> {
         // SAFETY: - the buffer: promised by the caller for the time of the call.
         if mode != Mode::Synchronous && unsafe { self.send_at_once(&buf, dest, tag) } {
@@ -249,6 +251,8 @@ impl Comm {
     ///
     /// # Safety
     /// What `buf` describes is writable, and used by nobody else, during the call.
+    // As `send_raw`.
+    #[inline(always)]
     pub unsafe fn recv_raw(
         &self,
         buf: MutBuf,
