@@ -26,6 +26,7 @@
 
 pub mod board;
 pub mod conformance;
+pub mod copy;
 mod error;
 pub mod kind;
 pub mod loopback;

@@ -169,7 +169,7 @@ impl Call {
                 if member != me {
                     board.read_long(member, number, from, to, now);
                 } else if !std::ptr::eq(own, to) {
-                    std::ptr::copy_nonoverlapping(own, to, now);
+                    tocsin_transport::copy::copy(own, to, now);
                 }
             }
             budget.take_bytes(now);

@@ -22,6 +22,7 @@
 
 use super::words::{read, write};
 use super::{Board, Real, SLOTS, Variant};
+use crate::copy;
 use core::ptr::NonNull;
 use tocsin_sync::atomic::{AtomicU64, Ordering};
 
@@ -283,7 +284,7 @@ unsafe fn copy_in(memory: &[AtomicU64], first: usize, from: *const u8, bytes: us
     let to = memory.as_ptr().cast::<u8>().cast_mut();
     // SAFETY: - the caller's promise; words are interior mutable
     //         - a member of another process that lies may write there meanwhile: what is read then may be anything, and is only bytes.
-    unsafe { core::ptr::copy_nonoverlapping(from, to.add(first), bytes) }
+    unsafe { copy::copy(from, to.add(first), bytes) }
 }
 
 /// # Safety
@@ -296,7 +297,7 @@ unsafe fn copy_out(memory: &[AtomicU64], first: usize, to: *mut u8, bytes: usize
     }
     let from = memory.as_ptr().cast::<u8>();
     // SAFETY: as in `copy_in`: who posted or shared it writes there no more until all are done with it.
-    unsafe { core::ptr::copy_nonoverlapping(from.add(first), to, bytes) }
+    unsafe { copy::copy(from.add(first), to, bytes) }
 }
 
 #[cfg(all(test, not(loom)))]
