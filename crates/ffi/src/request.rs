@@ -13,6 +13,8 @@ use crate::status::{TOCSIN_ERROR_INTERNAL, TOCSIN_OK, code_of};
 /// An operation in flight.
 pub struct Request {
     pub(crate) raw: RawRequest,
+    /// In the array of the call that is under way; false between calls.
+    listed: bool,
 }
 
 /// What a completed operation says.
@@ -58,7 +60,7 @@ pub(crate) fn start(
 ) -> Result<(), Failure> {
     let request = place(request, "request")?;
     *request = std::ptr::null_mut();
-    *request = give(Request { raw: operation()? });
+    *request = give(Request { raw: operation()?, listed: false });
     Ok(())
 }
 
@@ -78,7 +80,12 @@ unsafe fn raw<'a>(handle: *mut Request) -> Option<&'a mut RawRequest> {
 /// As [`raw`].
 unsafe fn awaited<'a>(handle: *mut Request) -> Option<&'a mut RawRequest> {
     // SAFETY: - promised by the caller.
-    unsafe { raw(handle) }.filter(|raw| raw.is_active() || !raw.is_persistent())
+    unsafe { raw(handle) }.filter(|raw| is_awaited(raw))
+}
+
+/// Whether there is something to wait for.
+fn is_awaited(raw: &RawRequest) -> bool {
+    raw.is_active() || !raw.is_persistent()
 }
 
 /// Ends a request: frees the handle unless it is persistent, writes the status, gives the operation's error.
@@ -202,9 +209,20 @@ pub(crate) unsafe fn array<'a>(
     }
     // SAFETY: - not NULL, `count` handles: promised by the caller; no larger than an object can be: checked.
     let handles = unsafe { std::slice::from_raw_parts_mut(requests, count) };
-    let mut sorted: Vec<*mut Request> = handles.iter().copied().filter(|h| !h.is_null()).collect();
-    sorted.sort_unstable();
-    if sorted.windows(2).any(|pair| pair[0] == pair[1]) {
+    let mut twice = false;
+    for handle in handles.iter() {
+        // SAFETY: - NULL or live and used by this thread only: promised by the caller.
+        if let Some(request) = unsafe { handle.as_mut() } {
+            twice |= std::mem::replace(&mut request.listed, true);
+        }
+    }
+    for handle in handles.iter() {
+        // SAFETY: - as above.
+        if let Some(request) = unsafe { handle.as_mut() } {
+            request.listed = false;
+        }
+    }
+    if twice {
         return Err(Failure::argument("a request is in the array twice"));
     }
     Ok(handles)
@@ -231,14 +249,25 @@ pub unsafe extern "C" fn tocsin_waitall(
     guarded("tocsin_waitall", || {
         // SAFETY: - the header's contract.
         let handles = unsafe { array(count, requests)? };
-        // SAFETY: - just checked by `array`.
-        let (mut raws, positions) = unsafe { present(handles) };
+        let mut raws = Vec::with_capacity(handles.len());
+        for handle in handles.iter() {
+            // SAFETY: - NULL or live, each once: checked by `array`, promised by the caller.
+            if let Some(request) = unsafe { handle.as_mut() } {
+                request.listed = is_awaited(&request.raw);
+                if request.listed {
+                    raws.push(&mut request.raw);
+                }
+            }
+        }
         let first = tocsin_world::wait_all(&mut raws);
-        let outcomes: Vec<_> = raws.iter_mut().map(|raw| raw.test()).collect();
         drop(raws);
-        let mut awaited = positions.into_iter().zip(outcomes).peekable();
         for (position, handle) in handles.iter_mut().enumerate() {
-            let outcome = awaited.next_if(|(at, _)| *at == position).and_then(|(_, outcome)| outcome);
+            // SAFETY: - as above.
+            let request = unsafe { handle.as_mut() }.filter(|request| request.listed);
+            let outcome = request.and_then(|request| {
+                request.listed = false;
+                request.raw.test()
+            });
             // SAFETY: - `count` statuses are writable: the header's contract.
             let status = (!statuses.is_null()).then(|| unsafe { &mut *statuses.add(position) });
             match outcome {
