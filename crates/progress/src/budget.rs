@@ -179,6 +179,21 @@ impl Budget {
         true
     }
 
+    /// How many packets of at most `bytes` bytes each may be handled without a look at the clock between: none where there is a
+    /// deadline. To be [noted](Self::took) afterwards.
+    #[inline]
+    pub fn untimed(&self, bytes: usize) -> u32 {
+        let all = self.packets as usize * bytes;
+        if self.deadline_ns == 0 && all <= self.bytes { self.packets } else { 0 }
+    }
+
+    /// Notes that so many packets were handled, with so many bytes together.
+    #[inline]
+    pub fn took(&mut self, packets: u32, bytes: usize) {
+        self.packets = self.packets.saturating_sub(packets);
+        self.take_bytes(bytes);
+    }
+
     /// Says that the last packet taken could not be handled, for want of room: it was no work, and no first one.
     #[inline]
     pub fn in_vain(&mut self) {

@@ -162,6 +162,22 @@ impl<T, S> Slots<T, S> {
         }
     }
 
+    /// [`alloc`](Self::alloc) of a slot that was used before: with its value and its shared part, valid as
+    /// [`shared_pointer`](Self::shared_pointer) says.
+    #[inline(always)]
+    pub fn alloc_used(&mut self) -> Option<(Id, &mut T, NonNull<S>)> {
+        let index = self.free;
+        let entry = self.entry(index)?.as_ptr();
+        // SAFETY: as in `alloc`, `get_mut` and `shared_pointer`.
+        unsafe {
+            self.free = (*entry).next;
+            (*entry).generation = (*entry).generation.wrapping_add(1);
+            self.used = self.used.wrapping_add(1);
+            let id = Id { index, generation: (*entry).generation };
+            Some((id, &mut (*entry).value, NonNull::new_unchecked(&raw mut (*entry).shared)))
+        }
+    }
+
     /// A slot that was never used.
     #[cold]
     fn alloc_fresh(&mut self) -> Option<Id> {
@@ -245,6 +261,18 @@ impl<T, S> Slots<T, S> {
         let generation = unsafe { (*entry.as_ptr()).generation };
         // SAFETY: as in `get_mut`: a use that lasts is initialised.
         (generation % 2 == 1).then(|| unsafe { &mut (*entry.as_ptr()).value })
+    }
+
+    /// The use that lasts in slot `index`, if one does: its id, and value and shared part at once.
+    #[inline(always)]
+    pub fn at_both_mut(&mut self, index: u32) -> Option<(Id, &mut T, &S)> {
+        let entry = self.entry(index)?.as_ptr();
+        // SAFETY: as in `at` and `both_mut`: a use that lasts is initialised.
+        unsafe {
+            let generation = (*entry).generation;
+            let is_used = generation % 2 == 1;
+            is_used.then(|| (Id { index, generation }, &mut (*entry).value, &(*entry).shared))
+        }
     }
 
     /// The value's address, valid as long as the slab. Who reads through it while the token's holder may
@@ -332,6 +360,26 @@ mod tests {
         shared.finish(crate::Outcome::default());
         assert!(slots.shared(id).unwrap().is_done());
         assert_eq!(Id::from_bits(id.to_bits()), id);
+    }
+
+    #[test]
+    fn used_slots_come_with_their_parts() {
+        let mut slots = Slots::with_shared(|| 0u32, crate::Completion::new);
+        slots.reserve(2).unwrap();
+        assert!(slots.alloc_used().is_none(), "none was used");
+        let id = slots.alloc().unwrap();
+        *slots.get_mut(id).unwrap() = 7;
+        assert!(slots.free(id) && slots.at_both_mut(id.index).is_none());
+        let (again, value, shared) = slots.alloc_used().unwrap();
+        assert_eq!((again.index, *value), (id.index, 7));
+        assert!(again != id && slots.len() == 1 && slots.shared_pointer(again) == Some(shared));
+        let (at, value, _) = slots.at_both_mut(id.index).unwrap();
+        assert_eq!((at, *value), (again, 7));
+        assert!(
+            slots.alloc_used().is_none()
+                && slots.at_both_mut(1).is_none()
+                && slots.at_both_mut(NONE).is_none()
+        );
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::{Engine, Entered};
 use crate::budget::{Context, Work};
 use core::mem::ManuallyDrop;
-use tocsin_sync::atomic::Ordering;
+use tocsin_sync::atomic::{Ordering, fence_after_rmw};
 
 /// Being inside an engine for one step. Dropping it leaves as [`Entered`] does.
 #[must_use = "dropping it leaves the engine"]
@@ -41,6 +41,22 @@ impl<'a, W: Work> AtOnce<'a, W> {
         let nothing_else = engine.callbacks.is_empty() && !engine.unheard.load(Ordering::Relaxed);
         if nothing_else && engine.token.try_leave() {
             let _left = ManuallyDrop::new(self);
+        }
+    }
+}
+
+impl<W: Work> AtOnce<'_, W> {
+    /// [Leaves](Self::leave_as_found) when an operation was begun, which is nothing that anybody is to be rung for: threads of the rank that sleep
+    /// until it has one are woken.
+    #[inline(always)]
+    pub fn leave_begun(self) {
+        let engine = self.engine;
+        let nothing_else = engine.callbacks.is_empty() && !engine.unheard.load(Ordering::Relaxed);
+        if nothing_else && engine.token.try_leave() {
+            let _left = ManuallyDrop::new(self);
+            // SYNC POINT: as in `Engine::inside`.
+            fence_after_rmw();
+            engine.own.wake_own_after_fence();
         }
     }
 }
