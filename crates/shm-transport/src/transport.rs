@@ -27,7 +27,7 @@ use std::sync::Arc;
 use tocsin_doorbell::Own;
 use tocsin_sync::atomic::Ordering;
 use tocsin_sync::sparse::{Sparse, Words};
-use tocsin_transport::short::{Put, Took, Wanted};
+use tocsin_transport::short::{Put, Run, Took, Wanted};
 use tocsin_transport::{
     Arrival, Awaits, Capabilities, Class, Error as TransportError, Header, Packet, PeerState, Piped,
     Publication, Reach, Record, Recv, Rings, SendOutcome, Transport, Urgency,
@@ -313,6 +313,11 @@ unsafe impl Transport for ShmTransport {
     unsafe fn take_short(&mut self, peer: u32, wanted: Wanted, to: *mut u8, room: usize, looks: u32) -> Took {
         // SAFETY: the caller vouches for the buffer.
         unsafe { self.take_at_once(peer, wanted, to, room, looks) }
+    }
+
+    #[inline(always)]
+    fn take_run(&mut self, peer: u32, most: u32, meet: impl FnMut(u64, usize, *const u8) -> bool) -> Run {
+        self.take_several(peer, most, meet)
     }
 
     unsafe fn copy_ahead(&mut self, peer: u32, payload: *const u8, len: usize, of: u64) -> bool {

@@ -211,6 +211,19 @@ pub unsafe trait Transport: Send {
         short::Took::Other
     }
 
+    /// [`peek`](Self::peek) and [`consume`](Self::consume) of plain messages of at most [`wire::INLINE`] bytes in class Eager, one after the other, as long
+    /// as `meet` takes them, and at most `most` of them. It is given each message's envelope ([`short::context_and_tag`] reads it), its length, and where its payload
+    /// lies, which is readable during that call only. What else has come stays. Handler-safe, if `meet` is.
+    #[inline]
+    fn take_run(
+        &mut self,
+        _peer: u32,
+        _most: u32,
+        _meet: impl FnMut(u64, usize, *const u8) -> bool,
+    ) -> short::Run {
+        short::Run::default()
+    }
+
     /// Copies the first piece of a message of `of` bytes to where its packet's payload will lie, as long as nothing else is sent: for who waits for leave to
     /// [send it](Self::try_send_piece), and so has it sent at once then. False: nothing is gained by that. Bounded by `len`.
     ///

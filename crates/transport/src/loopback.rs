@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use tocsin_sync::atomic::{AtomicU64, Ordering, fence};
 
-use crate::short::{self, Put, Took, Wanted};
+use crate::short::{self, Put, Run, Took, Wanted};
 use crate::transfer::RECORDS;
 use crate::{
     Arrival, Awaits, Capabilities, Class, Error, Header, Packet, PeerState, Piped, Publication, Reach,
@@ -274,6 +274,26 @@ unsafe impl Transport for Loopback {
         unsafe { short::copy(payload, to, len) };
         self.consume(peer, Class::Eager);
         Took::Message { tag: header.tag, len, flush: true }
+    }
+
+    fn take_run(&mut self, peer: u32, most: u32, mut meet: impl FnMut(u64, usize, *const u8) -> bool) -> Run {
+        let mut taken = 0;
+        while taken < most {
+            match self.arrival(peer, Class::Eager) {
+                Arrival::Nothing => return Run { taken, emptied: true },
+                Arrival::Comes => break,
+                Arrival::Here => {}
+            }
+            let Recv::Packet(Packet { header, payload, len }) = self.peek(peer, Class::Eager) else { break };
+            let plain = short::plain(header.context, header.tag, len);
+            let is_short = len <= wire::INLINE && header == plain;
+            if !is_short || !meet(short::envelope(header.context, header.tag), len, payload) {
+                break;
+            }
+            self.consume(peer, Class::Eager);
+            taken += 1;
+        }
+        Run { taken, emptied: false }
     }
 
     unsafe fn copy_ahead(&mut self, _peer: u32, payload: *const u8, len: usize, _of: u64) -> bool {

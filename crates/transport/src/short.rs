@@ -32,6 +32,12 @@ pub(crate) const fn envelope(context: u32, tag: i32) -> u64 {
     context as u64 | (tag as u32 as u64) << 32
 }
 
+/// What [`take_run`](crate::Transport::take_run) gives as envelope.
+#[inline]
+pub const fn context_and_tag(envelope: u64) -> (u32, i32) {
+    (envelope as u32, (envelope >> 32) as u32 as i32)
+}
+
 /// The header of a plain message of `len` bytes.
 #[inline]
 pub const fn plain(context: u32, tag: i32, len: usize) -> Header {
@@ -67,6 +73,15 @@ pub enum Took {
         /// [`flush`](crate::Transport::flush) has somebody to tell that there is room again.
         flush: bool,
     },
+}
+
+/// Answer of [`take_run`](crate::Transport::take_run).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Run {
+    /// How many messages were taken.
+    pub taken: u32,
+    /// They were all that there was. False: not looked at, or something that stays.
+    pub emptied: bool,
 }
 
 /// Copies `len` bytes. Up to 16 of them, the payload of a packet that is one cache line, without a call: with loads and

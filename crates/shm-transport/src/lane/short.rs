@@ -1,7 +1,8 @@
 //! Short plain messages, which are one cache line each: put there and taken out with nothing between that others need.
 
 use tocsin_sync::atomic::{Ordering, look_again};
-use tocsin_transport::{short, wire};
+use tocsin_transport::short::{self, Run};
+use tocsin_transport::wire;
 
 use super::{Consumed, RecvLane, SendLane};
 
@@ -92,5 +93,50 @@ impl RecvLane {
         self.peeked = None;
         let consumed = self.take_out(self.data_head);
         Short::Taken { tag: (envelope >> 32) as i32, len, consumed }
+    }
+
+    /// Takes out plain messages in their slots, one after the other, as long as `meet` takes them, and at most `most`: it is given envelope, length and where
+    /// the payload lies, which is for the time of the call. Answers, too, what that comes to for all of them together. What else there is, nonsense included,
+    /// stays for [`peek`](Self::peek).
+    ///
+    /// Wait-free: 4 loads a message, 5 of a payload, and at most 2 stores in all, beside what `meet` does.
+    #[inline(always)]
+    pub(crate) fn take_run(
+        &mut self,
+        most: u32,
+        mut meet: impl FnMut(u64, usize, *const u8) -> bool,
+    ) -> (Run, Consumed) {
+        let (mut taken, mut emptied) = (0u32, false);
+        while taken < most && !self.closed {
+            let at = self.head.wrapping_add(taken);
+            // SAFETY: the lane is mapped (promise of `new`).
+            let slot = unsafe { self.place.slot(at) };
+            let [stamp, envelope, length, bytes, ..] = &slot.0;
+            // SYNC POINT: Acquire, as in `peek`.
+            let stamp = stamp.load(Ordering::Acquire);
+            if stamp as u32 != at.wrapping_add(1) {
+                // Or it is nonsense, which the next look finds.
+                emptied = true;
+                break;
+            }
+            let Some(len) = wire::plain_inline((stamp >> 32) as u32) else { break };
+            if length.load(Ordering::Relaxed) as u32 as usize != len
+                || bytes.load(Ordering::Relaxed) != len as u64
+            {
+                break;
+            }
+            let payload = std::ptr::from_ref(slot).cast::<u8>().wrapping_add(wire::INLINE_AT);
+            if !meet(envelope.load(Ordering::Relaxed), len, payload) {
+                break;
+            }
+            taken = taken.wrapping_add(1);
+        }
+        if taken == 0 {
+            return (Run::default(), Consumed::Nothing);
+        }
+        self.peeked = None;
+        // All but the last, and the last.
+        self.head = self.head.wrapping_add(taken.wrapping_sub(1));
+        (Run { taken, emptied }, self.take_out(self.data_head))
     }
 }

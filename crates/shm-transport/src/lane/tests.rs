@@ -1,5 +1,6 @@
 use proptest::prelude::*;
 use tocsin_sync::atomic::Ordering;
+use tocsin_transport::short::Run;
 use tocsin_transport::{Header, wire};
 
 use super::*;
@@ -288,6 +289,59 @@ fn what_is_not_short_or_wanted_is_left_alone() {
     assert_eq!((take(&mut recv, 1, &mut to), to), (Short::Other, [0xee; 8]), "closed");
     send.close();
     assert!(!put(&mut send, 1, &[]));
+}
+
+/// Runs of short ones, of all lengths of runs and over the wrap of positions, with other packets between, which they leave.
+#[test]
+fn runs_of_short_ones_end_where_they_should() {
+    for start in [0, 0u32.wrapping_sub(SLOTS)] {
+        let lane = Private::new(SLOTS, DATA);
+        let (mut send, mut recv) = if start == 0 { lane.ends() } else { ends_at(&lane, start, 0) };
+        let (mut given_back, mut all) = (0, 0);
+        for n in 0..6 * SLOTS as i32 {
+            let count = n % SLOTS as i32;
+            (0..count).for_each(|i| assert!(put(&mut send, n, &[i as u8; 5])));
+            // SAFETY: the payload is live.
+            let other = count < SLOTS as i32 - 1
+                && unsafe { send.try_push(&tocsin_transport::short::plain(9, 1, 20), [9; 20].as_ptr(), 20) }
+                    == Push::Sent;
+            let (most, refused) = (count / 2, count / 4);
+            let mut run = |most: i32, takes: i32| {
+                let mut seen = 0;
+                let (run, consumed) = recv.take_run(most as u32, |envelope, len, at| {
+                    assert_eq!((tocsin_transport::short::context_and_tag(envelope), len), ((9, n), 5));
+                    // SAFETY: as the lane says.
+                    assert_eq!(unsafe { std::slice::from_raw_parts(at, len) }, [all as u8; 5]);
+                    let takes = seen < takes;
+                    seen += 1;
+                    all += i32::from(takes);
+                    takes
+                });
+                given_back += u32::from(consumed == Consumed::GivenBack);
+                assert_eq!(run.taken == 0, consumed == Consumed::Nothing);
+                assert!(!run.emptied || run.taken > 0 && most == 1000 && !other);
+                run.taken as i32
+            };
+            assert_eq!(run(most, refused), refused.min(most));
+            assert_eq!(run(most, most), most, "of those that were refused, too");
+            assert_eq!(run(1000, 1000), count - most - refused.min(most));
+            assert_eq!(run(1000, 1000), 0);
+            all = 0;
+            if other {
+                assert!(matches!(recv.peek(), Peek::Packet(_, 20, _)));
+                recv.consume();
+            }
+        }
+        assert!(given_back > 0);
+    }
+    // Nonsense is left, too.
+    let lane = Private::new(SLOTS, DATA);
+    let (mut send, mut recv) = lane.ends();
+    assert!(put(&mut send, 1, &[1; 8]) && put(&mut send, 1, &[1; 8]));
+    lane.slot(1).0[2].store(7, Ordering::Relaxed);
+    assert_eq!(recv.take_run(9, |_, _, _| true).0, Run { taken: 1, emptied: false });
+    assert!(matches!(recv.peek(), Peek::Corrupt));
+    assert_eq!(recv.take_run(9, |_, _, _| true), (Run::default(), Consumed::Nothing), "closed");
 }
 
 /// Cells that a packet names lie among those that there are, and are the consumer's once it has taken the packet, whatever was peeked at before.

@@ -2,7 +2,7 @@
 
 use tocsin_doorbell::is_left_alone;
 use tocsin_sync::atomic::{Ordering, fence};
-use tocsin_transport::short::{Put, Took, Wanted};
+use tocsin_transport::short::{Put, Run, Took, Wanted};
 use tocsin_transport::{Class, Urgency, wire};
 
 use super::known::has;
@@ -89,5 +89,26 @@ impl ShmTransport {
                 Took::Message { tag, len, flush }
             }
         }
+    }
+
+    /// See [`Transport::take_run`](tocsin_transport::Transport::take_run).
+    #[inline(always)]
+    pub(super) fn take_several(
+        &mut self,
+        peer: u32,
+        most: u32,
+        meet: impl FnMut(u64, usize, *const u8) -> bool,
+    ) -> Run {
+        let known = has(&self.known, peer);
+        let Some(state) = self.peers.get_mut(peer as usize).filter(|_| known) else { return Run::default() };
+        if state.honesty != Honesty::Honest {
+            return Run::default();
+        }
+        let (run, consumed) = state.recv_lane(Class::Eager).take_run(most, meet);
+        if consumed == Consumed::GivenBack {
+            state.consumed |= bit(Class::Eager);
+            enlist(&mut self.dirty, &mut self.dirty_len, state, peer);
+        }
+        run
     }
 }
