@@ -4,14 +4,19 @@
 //! What is in the way of that (a message or receive that would be first, a peer that has ended, a full lane, a trace) is asked for once, and left to
 //! [`send_now`](P2p::send_now) and [`take_in_hand`](P2p::take_in_hand), which know what to do.
 
-use tocsin_progress::Context;
-use tocsin_transport::Transport;
+use core::ptr::NonNull;
+
+use tocsin_progress::{Completion, Context, Id};
 use tocsin_transport::short::{Put, Took, Wanted};
 use tocsin_transport::wire::INLINE;
+use tocsin_transport::{Class, Transport};
 
-use crate::P2p;
 use crate::in_hand::{Hand, MET_PER_LOOK};
+use crate::pattern::Pattern;
 use crate::peer::Fate;
+use crate::receive::POSTED_PER_PASS;
+use crate::request::State;
+use crate::{Layout, P2p, coming};
 
 impl<T: Transport> P2p<T> {
     /// What is in the way of messages of this length at once, whoever the peer is.
@@ -54,6 +59,61 @@ impl<T: Transport> P2p<T> {
             self.count_sent(len);
         }
         put
+    }
+
+    /// Posts a receive of a plain message, if nothing is in the way, nothing has come that it may be for, and what comes for it travels in one packet. `None`:
+    /// nothing was done, and [`irecv`](Self::irecv) knows why; so it is for one in so many, [which owes a pass](Self::owes_a_pass). User threads only; allocates
+    /// nothing.
+    ///
+    /// # Safety
+    /// As [`irecv`](Self::irecv), of a buffer of `room` bytes.
+    #[inline(always)]
+    pub unsafe fn post_at_once(
+        &mut self,
+        context: u32,
+        source: u32,
+        tag: Option<i32>,
+        base: *mut u8,
+        room: usize,
+    ) -> Option<(Id, NonNull<Completion>)> {
+        let [plain, _] = &self.matching;
+        if self.posted_since.wrapping_add(1) >= POSTED_PER_PASS
+            || self.blocked != 0
+            || self.faults.is_draining()
+            || !plain.unexpected.is_empty()
+            || plain.posted.is_crowded()
+            || !self.is_plain_sailing(room)
+        {
+            return None;
+        }
+        let peer = self.peers.made_mut(source as usize)?;
+        if peer.fate != Fate::Alive || !self.transport.prepare_rings(source) {
+            return None;
+        }
+        let (id, request, completion) = self.requests.alloc_used()?;
+        let pattern = Pattern::new(context, Some(source), tag);
+        self.sequence = self.sequence.wrapping_add(1);
+        request.base = base;
+        request.layout = Layout::Contiguous { bytes: room };
+        request.cookie = 0;
+        request.sequence = self.sequence;
+        request.total = 0;
+        request.done = 0;
+        request.remote = 0;
+        request.set_pattern(&pattern);
+        request.serial = request.serial.wrapping_add(1);
+        request.class = Class::Eager;
+        request.state = State::RecvPosted;
+        // SAFETY: it lies in a slab that lives as long as this.
+        unsafe { completion.as_ref() }.reset();
+        let [plain, _] = &mut self.matching;
+        plain.posted.insert(&mut self.requests, id, &pattern);
+        peer.stopped &= !coming::bit(Class::Eager);
+        peer.published.posted = peer.published.posted.wrapping_add(1);
+        self.receives = self.receives.wrapping_add(1);
+        self.posted_since = self.posted_since.wrapping_add(1);
+        self.context = Context::User;
+        Some((id, completion))
     }
 
     /// Whether a receive of `room` bytes may take its message [at once](Self::receive_at_once): nothing that has come, and no receive that was posted, can be

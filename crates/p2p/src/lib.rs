@@ -33,7 +33,7 @@
 //! | `between` | what posts and waits of large messages take in without a pass |
 //! | `in_hand` | receives whose thread waits inside the engine |
 //! | `packets` | what arrives, checked before it is used |
-//! | `short` | most of it: short plain messages for posted receives |
+//! | `short`, `run` | most of it: short plain messages for posted receives; several of them |
 //! | `offers`, `transfers`, `publish` | large messages in one copy: announced, done; receives that their sender finds |
 //! | `pieces` | what threads stay for after a post |
 //! | `whole` | announcements that bring their message |
@@ -73,6 +73,7 @@ mod probe;
 mod publish;
 mod receive;
 mod request;
+mod run;
 mod runs;
 mod send;
 mod short;

@@ -76,6 +76,17 @@ impl List {
         }
     }
 
+    /// Takes out the oldest, whose link this was.
+    #[inline(always)]
+    pub(crate) fn take_first<T: Linked, S>(&mut self, slots: &mut Slots<T, S>, which: usize, link: Link) {
+        self.head = link.next;
+        if link.next == NONE {
+            self.tail = NONE;
+        } else {
+            Self::relink(slots, which, link.next, |after| after.prev = NONE);
+        }
+    }
+
     /// Takes out a member.
     #[inline]
     pub(crate) fn remove<T: Linked, S>(&mut self, slots: &mut Slots<T, S>, which: usize, id: Id) {

@@ -1,6 +1,7 @@
 //! One bounded pass: drain the lanes, retry what waits for room, sweep.
 
 use tocsin_progress::{Budget, Context, Pass};
+use tocsin_transport::short::Run;
 use tocsin_transport::{Class, Transport};
 
 use crate::P2p;
@@ -116,8 +117,14 @@ impl<T: Transport> P2p<T> {
                 if self.peers.get(peer as usize).is_none_or(|state| state.arrived & bit(class) == 0) {
                     continue;
                 }
-                let mut taken = 0;
+                let run =
+                    if class == Class::Eager { self.meet_run(peer, QUANTUM, budget) } else { Run::default() };
+                let mut taken = run.taken;
                 let step = loop {
+                    if run.emptied {
+                        // Another look at the same place would be in the way of who writes there next.
+                        break Step::Empty;
+                    }
                     if taken == QUANTUM {
                         left = true;
                         break Step::Taken;

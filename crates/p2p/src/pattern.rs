@@ -122,8 +122,15 @@ impl Bins {
         self.lists.get(self.index(pattern))
     }
 
+    /// A bin by its number.
     #[inline]
-    fn index(&self, pattern: &Pattern) -> usize {
+    pub(crate) fn list_mut(&mut self, index: usize) -> Option<&mut List> {
+        self.lists.get_mut(index)
+    }
+
+    /// Which bin a pattern has, until bins are added.
+    #[inline]
+    pub(crate) fn index(&self, pattern: &Pattern) -> usize {
         (pattern.hash() & self.per_kind.wrapping_sub(1))
             .wrapping_add(pattern.kind().wrapping_mul(self.per_kind))
     }

@@ -42,13 +42,16 @@ impl<T: Transport> P2p<T> {
 
     /// The owner has seen the completion, or drops a request that was never started: the slot is free again. A pending
     /// request is [detached](Self::detach). Handler-safe.
+    #[inline]
     pub fn release(&mut self, id: Id) {
         let Some(request) = self.requests.get_mut(id) else { return };
         if request.is_pending() {
             request.flags |= DETACHED;
             return;
         }
-        self.unlink(id);
+        if request.member != Member::None {
+            self.unlink(id);
+        }
         self.requests.free(id);
     }
 

@@ -1,8 +1,8 @@
 //! Receives that wait for their message.
 
-use tocsin_progress::Id;
+use tocsin_progress::{Completion, Id};
 
-use crate::list::{Linked, List};
+use crate::list::{Link, Linked, List};
 use crate::pattern::{Bins, KINDS, Pattern};
 use crate::request::{ANY_TAG, Member, Request, Requests};
 
@@ -15,6 +15,8 @@ const BINS: usize = 256;
 pub(crate) struct Posted {
     bins: Bins,
     counts: [usize; KINDS],
+    /// All of them together: a sum of what was just counted waits for that.
+    all: usize,
 }
 
 impl Request {
@@ -36,11 +38,11 @@ impl Request {
 
 impl Posted {
     pub(crate) fn new() -> Option<Posted> {
-        Some(Posted { bins: Bins::new(BINS)?, counts: [0; KINDS] })
+        Some(Posted { bins: Bins::new(BINS)?, counts: [0; KINDS], all: 0 })
     }
 
     /// Posts a receive of this pattern. Handler-safe, O(1).
-    #[inline]
+    #[inline(always)]
     pub(crate) fn insert(&mut self, requests: &mut Requests, id: Id, pattern: &Pattern) {
         let Some(request) = requests.get_mut(id) else { return };
         request.member = Member::Posted;
@@ -52,7 +54,45 @@ impl Posted {
 
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.counts == [0; KINDS]
+        self.all == 0
+    }
+
+    /// Whether some ask for any source or any tag.
+    #[inline]
+    pub(crate) fn has_wild(&self) -> bool {
+        let [_, wild @ ..] = &self.counts;
+        wild.iter().any(|count| *count != 0)
+    }
+
+    /// Where receives that name source and tag wait for such messages, for [`take_first`](Self::take_first).
+    #[inline(always)]
+    pub(crate) fn bin_of(&self, context: u32, source: u32, tag: i32) -> usize {
+        self.bins.index(&Pattern::of(0, context, source, tag))
+    }
+
+    /// Takes the oldest receive of a bin out, if it names source and tag so, and `meet` takes it. Nothing is done otherwise. Handler-safe, O(1).
+    #[inline(always)]
+    pub(crate) fn take_first(
+        &mut self,
+        requests: &mut Requests,
+        bin: usize,
+        (context, source, tag): (u32, u32, i32),
+        meet: impl FnOnce(&mut Request, &Completion) -> bool,
+    ) -> bool {
+        let [exact, ..] = &mut self.counts;
+        let Some(list) = self.bins.list_mut(bin) else { return false };
+        let Some((_, request, completion)) = requests.at_both_mut(list.first_index()) else { return false };
+        let is_for_it = request.context == context && request.peer == source && request.tag == tag;
+        if !is_for_it || request.has(ANY_TAG) || !meet(request, completion) {
+            return false;
+        }
+        request.member = Member::None;
+        let link = request.link(0);
+        request.set_link(0, Link::UNLINKED);
+        *exact = exact.wrapping_sub(1);
+        self.all = self.all.wrapping_sub(1);
+        list.take_first(requests, 0, link);
+        true
     }
 
     /// Receives of any source.
@@ -77,6 +117,7 @@ impl Posted {
     fn count(&mut self, pattern: &Pattern, by: isize) {
         if let Some(count) = self.counts.get_mut(pattern.kind()) {
             *count = count.wrapping_add_signed(by);
+            self.all = self.all.wrapping_add_signed(by);
         }
     }
 
@@ -84,8 +125,7 @@ impl Posted {
     /// a few on average, because user threads grow the bins.
     #[inline]
     pub(crate) fn find(&self, requests: &Requests, context: u32, source: u32, tag: i32) -> Option<Id> {
-        let [_, wild @ ..] = &self.counts;
-        if wild.iter().all(|count| *count == 0) {
+        if !self.has_wild() {
             return self.first(requests, &Pattern::of(0, context, source, tag)).map(|(id, _)| id);
         }
         self.find_among_wild(requests, context, source, tag)
@@ -123,10 +163,15 @@ impl Posted {
     /// Doubles the bins when they are crowded. User threads only: it allocates. A refusal of memory only costs speed.
     #[inline]
     pub(crate) fn make_room(&mut self, requests: &mut Requests) {
-        let posted = self.counts.iter().fold(0usize, |sum, n| sum.wrapping_add(*n));
-        if posted >= self.bins.per_kind().wrapping_mul(2) {
+        if self.is_crowded() {
             self.add_bins(requests);
         }
+    }
+
+    /// Whether the bins should be doubled.
+    #[inline]
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.all >= self.bins.per_kind().wrapping_mul(2)
     }
 
     #[cold]

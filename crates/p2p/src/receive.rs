@@ -13,7 +13,7 @@ use crate::{Error, Layout, MessageId, MutBuf, P2p, RecvArgs};
 
 /// Receives posted in a row before a pass: so few that a sender which is somewhat quicker has not filled a lane since, and so many that
 /// the look, mostly in vain, costs little of each.
-const POSTED_PER_PASS: u32 = 32;
+pub(crate) const POSTED_PER_PASS: u32 = 32;
 
 impl<T: Transport> P2p<T> {
     /// Posts a receive. User threads only: it may allocate.
