@@ -6,7 +6,7 @@ use std::sync::{Barrier, Mutex};
 
 use tocsin_tests as _; // Links the tripwire allocator.
 use tocsin_tests::run::BACKENDS;
-use tocsin_world::{Comm, Config, ConstBuf, Error, Mode, MutBuf, RawRequest, wait_all};
+use tocsin_world::{Comm, Config, ConstBuf, Error, Mode, MutBuf, RawRequest, wait_all, wait_any};
 
 /// Of each rank: more than are given back at once.
 const COUNT: usize = 150;
@@ -82,6 +82,105 @@ fn all_of_two_ranks() {
             for (tag, block) in blocks.iter().enumerate() {
                 let right = if (me, tag) == (0, CANCELLED) { 0xa5 } else { tag as u8 };
                 assert_eq!(*block, [right; 8], "{backend}: rank {me}, tag {tag}");
+            }
+        };
+        tocsin_world::threads(2, &config, rank).unwrap();
+    }
+}
+
+/// Longer than what travels in one packet.
+const LARGE: usize = 200_000;
+/// Large messages at once.
+const FEW: usize = 5;
+
+/// Large messages, of some of which the ends may have been told before anybody waits, mixed with short ones: all are waited for, or one after the other.
+#[test]
+fn large_ones_that_are_over_before_the_wait() {
+    for (backend, all) in BACKENDS.into_iter().flat_map(|backend| [(backend, false), (backend, true)]) {
+        let mut config = Config::default();
+        config.backend = Some(backend);
+        let rank = |comm: Comm| {
+            let (me, other) = (comm.rank(), 1 - comm.rank());
+            let mut memory = vec![vec![me as u8 + 1; LARGE]; FEW];
+            let mut short = [[me as u8; 8]; FEW];
+            let mut requests = Vec::new();
+            for (tag, (large, short)) in (0i32..).zip(memory.iter_mut().zip(&mut short)) {
+                let bufs = [(large.as_mut_ptr(), LARGE), (short.as_mut_ptr(), 8)];
+                for (kind, (base, bytes)) in (0i32..).zip(bufs) {
+                    let tag = 2 * tag + kind;
+                    // SAFETY: the memory lives until all requests are complete, and is not used before.
+                    let request = unsafe {
+                        if me == 0 {
+                            comm.isend_raw(ConstBuf::contiguous(base, bytes), other, tag, Mode::Standard)
+                        } else {
+                            comm.irecv_raw(MutBuf::contiguous(base, bytes), Some(other), Some(tag))
+                        }
+                    };
+                    requests.push(request.unwrap());
+                }
+            }
+            if me == 0 {
+                // What is copied, and told, before the other waits.
+                requests[0].wait().unwrap();
+            }
+            // The sender's end may be all that the receiver has to hear.
+            let mut pending: Vec<&mut RawRequest> = requests.iter_mut().collect();
+            if all {
+                wait_all(&mut pending).unwrap();
+            }
+            let mut ended = 0;
+            while let Some(at) = wait_any(&mut pending) {
+                let status = pending.swap_remove(at).wait().unwrap();
+                assert_eq!((status.source, status.bytes == LARGE), (0, status.tag % 2 == 0), "{backend}");
+                ended += 1;
+            }
+            assert_eq!(ended, 2 * FEW, "{backend}");
+            assert!(memory.iter().all(|block| block.iter().all(|byte| *byte == 1)), "{backend}: rank {me}");
+            assert!(short.iter().all(|block| *block == [0; 8]), "{backend}: rank {me}");
+        };
+        tocsin_world::threads(2, &config, rank).unwrap();
+    }
+}
+
+/// Windows of short messages, one of which comes out of its turn.
+#[test]
+fn windows_in_another_order() {
+    const WINDOW: usize = 64;
+    for backend in BACKENDS {
+        let mut config = Config::default();
+        config.backend = Some(backend);
+        let rank = |comm: Comm| {
+            let mut blocks = [[0u8; 8]; WINDOW];
+            for round in 0..20u8 {
+                let post = |(at, block): (usize, &mut [u8; 8])| {
+                    let tag = if at == WINDOW / 2 { 2 } else { 1 };
+                    let buf = MutBuf::contiguous(block.as_mut_ptr(), 8);
+                    // SAFETY: the blocks live until all are waited for.
+                    unsafe { comm.irecv_raw(buf, Some(0), Some(tag)) }.unwrap()
+                };
+                if comm.rank() == 1 {
+                    let mut requests: Vec<RawRequest> = blocks.iter_mut().enumerate().map(post).collect();
+                    wait_all(&mut requests.iter_mut().collect::<Vec<_>>()).unwrap();
+                    let statuses = requests.iter_mut().map(|request| request.wait().unwrap());
+                    assert!(
+                        statuses
+                            .enumerate()
+                            .all(|(at, s)| (s.tag == 2) == (at == WINDOW / 2) && s.bytes == 8)
+                    );
+                    let expected = |at: usize| if at == WINDOW / 2 { [255; 8] } else { [round; 8] };
+                    assert!((0..WINDOW).all(|at| blocks[at] == expected(at)), "{backend}: {blocks:?}");
+                    continue;
+                }
+                for at in 0..WINDOW {
+                    // The one of the other tag comes last.
+                    let (tag, payload) = if at == WINDOW - 1 { (2, [255u8; 8]) } else { (1, [round; 8]) };
+                    let buf = ConstBuf::contiguous(payload.as_ptr(), 8);
+                    // SAFETY: the payload lives until the request is complete.
+                    unsafe { comm.isend_raw(buf, 1, tag, Mode::Standard) }.unwrap().wait().unwrap();
+                    if at % 16 == 0 {
+                        std::thread::yield_now();
+                    }
+                }
             }
         };
         tocsin_world::threads(2, &config, rank).unwrap();

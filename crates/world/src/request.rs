@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tocsin_p2p::Grown;
-use tocsin_progress::{Budget, Completion, Context, Id, Outcome, Pass};
+use tocsin_progress::{Budget, Code, Completion, Context, Id, Outcome, Pass};
 use tocsin_sync::atomic::{AtomicBool, Ordering};
 
 use crate::comm::Comm;
@@ -102,8 +102,22 @@ impl RawRequest {
         RawRequest { operation, kind, slot, seen, after: None, watched, persistent: false }
     }
 
+    /// Of what was just begun.
+    #[inline(always)]
+    pub(crate) fn pending(
+        comm: Comm,
+        operation: &'static str,
+        kind: Kind,
+        id: Id,
+        completion: NonNull<Completion>,
+    ) -> RawRequest {
+        let slot = Some(Slot { comm, id, completion });
+        let watched = AtomicBool::new(false);
+        RawRequest { operation, kind, slot, seen: None, after: None, watched, persistent: false }
+    }
+
     /// Of what was over at once, and never had a slot.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn over(operation: &'static str, kind: Kind, status: Status) -> RawRequest {
         let watched = AtomicBool::new(false);
         let seen = Some(Ok(status));
@@ -283,7 +297,13 @@ impl RawRequest {
             && let Some(outcome) = self.outcome()
         {
             self.free_in(state);
-            self.seen = self.read(outcome);
+            // Written as it is, rather than copied from what `read` has just written, which the copy would wait for.
+            match &self.slot {
+                Some(slot) if outcome.code == Code::Ok => {
+                    self.seen = Some(Ok(self.kind.status(&slot.comm, outcome)));
+                }
+                _ => self.seen = self.read(outcome),
+            }
         }
     }
 

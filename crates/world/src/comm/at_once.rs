@@ -1,6 +1,6 @@
 //! Short plain messages that nothing is in the way of: most of all there are.
 //!
-//! What is done here is what [`send_raw`](Comm::send_raw) and [`recv_raw`](Comm::recv_raw) do in general, in one step; whatever else it takes, and every
+//! What is done here is what [`send_raw`](Comm::send_raw), [`recv_raw`](Comm::recv_raw) and [`irecv_raw`](Comm::irecv_raw) do in general, in one step; whatever else it takes, and every
 //! error, is theirs.
 
 use tocsin_p2p::{INLINE, Put, Took, Wanted};
@@ -8,7 +8,7 @@ use tocsin_progress::{Entered, Work};
 
 use super::Comm;
 use crate::rank::Rank;
-use crate::request::Status;
+use crate::request::{Kind, RawRequest, Status};
 use crate::state::RankState;
 use crate::{ConstBuf, Layout, MutBuf};
 
@@ -30,6 +30,13 @@ fn look_at_the_rest(state: &mut RankState) {
     if !state.work_left() {
         state.p2p.note_looked();
     }
+}
+
+/// What a post of a receive came to.
+pub(super) enum Posted<'a> {
+    Is(RawRequest),
+    /// It takes more. With the engine, if it was entered.
+    Not(Option<Entered<'a, RankState>>),
 }
 
 impl Comm {
@@ -60,6 +67,38 @@ impl Comm {
         }
         // Else its drop sees to it.
         put != Put::Not
+    }
+
+    /// Posts a receive of a message that comes in one packet, if nothing is in the way of that.
+    ///
+    /// # Safety
+    /// As [`irecv_raw`](Self::irecv_raw).
+    #[inline(always)]
+    pub(super) unsafe fn irecv_at_once(
+        &self,
+        buf: &MutBuf,
+        source: Option<u32>,
+        tag: Option<i32>,
+    ) -> Posted<'_> {
+        let (Layout::Contiguous { bytes: room }, Some(source)) = (buf.layout, source) else {
+            return Posted::Not(None);
+        };
+        let Some(peer) = self.world_rank(source).filter(|_| tag.is_none_or(|tag| tag >= 0)) else {
+            return Posted::Not(None);
+        };
+        let rank = self.shared();
+        if room > rank.eager_max || !Rank::is_seen_callable() {
+            return Posted::Not(None);
+        }
+        let Some(mut inside) = rank.engine.enter_at_once() else { return Posted::Not(None) };
+        if !rank.is_open() {
+            return Posted::Not(None);
+        }
+        // SAFETY: - the buffer: promised by the caller.
+        let posted = unsafe { inside.work().p2p.post_at_once(self.context(), peer, tag, buf.base, room) };
+        let Some((id, completion)) = posted else { return Posted::Not(Some(inside.stay())) };
+        inside.leave_begun();
+        Posted::Is(RawRequest::pending(self.clone(), "irecv", Kind::Receive { room }, id, completion))
     }
 
     /// Receives, if a short message is what comes next, within some 400 ns.

@@ -10,7 +10,7 @@ use tocsin_progress::{Completion, Entered, Id, Outcome};
 use tocsin_sync::clock::now_ns;
 
 use super::Comm;
-use super::at_once::AtOnce;
+use super::at_once::{AtOnce, Posted};
 use crate::error::Error;
 use crate::outcome::message_error;
 use crate::request::{Kind, RawRequest, Status};
@@ -89,6 +89,8 @@ impl Comm {
     ///
     /// # Safety
     /// What `buf` describes is readable, and not written, until the request is complete or the rank has finalized.
+    // Inlined, so that the request is written where it is to be, and not copied there.
+    #[inline]
     pub unsafe fn isend_raw(
         &self,
         buf: ConstBuf,
@@ -334,15 +336,40 @@ impl Comm {
     /// # Safety
     /// What `buf` describes is writable, and used by nobody else, until the request is complete or the rank has
     /// finalized.
+    // Inlined, so that the request is written where it is to be, and not copied there.
+    #[inline]
     pub unsafe fn irecv_raw(
         &self,
         buf: MutBuf,
         source: Option<u32>,
         tag: Option<i32>,
     ) -> Result<RawRequest, Error> {
+        // SAFETY: - promised by the caller.
+        match unsafe { self.irecv_at_once(&buf, source, tag) } {
+            Posted::Is(request) => Ok(request),
+            // SAFETY: - promised by the caller.
+            Posted::Not(state) => unsafe { self.irecv_in_general(state, buf, source, tag) },
+        }
+    }
+
+    /// [`irecv_raw`](Self::irecv_raw) of what is not posted at once, by who may be inside already.
+    ///
+    /// # Safety
+    /// As there.
+    #[inline(never)]
+    unsafe fn irecv_in_general(
+        &self,
+        inside: Option<Entered<'_, RankState>>,
+        buf: MutBuf,
+        source: Option<u32>,
+        tag: Option<i32>,
+    ) -> Result<RawRequest, Error> {
         let (source, tag) = self.selection("irecv", source, tag)?;
         let args = RecvArgs { context: self.context(), source, tag, buf, class: Class::Eager, cookie: 0 };
-        let mut state = self.shared().enter_open("irecv")?;
+        let mut state = match inside {
+            Some(state) => state,
+            None => self.shared().enter_open("irecv")?,
+        };
         // What a sender that came first has announced.
         let early = buf.layout.bytes() > self.shared().eager_max
             && source.is_some_and(|source| state.p2p.take_in_before(source));

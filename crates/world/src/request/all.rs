@@ -1,6 +1,7 @@
 //! Waiting for several requests at once.
 
-use super::{Kind, RawRequest};
+use super::at_end::meet_ends;
+use super::{Kind, RawRequest, Slot};
 use crate::error::Error;
 use crate::rank::Need;
 
@@ -11,7 +12,13 @@ use crate::rank::Need;
 pub fn wait_all(requests: &mut [&mut RawRequest]) -> Result<(), Error> {
     let mut first = Ok(());
     for some in requests.chunks_mut(TOGETHER) {
-        some.iter_mut().for_each(|request| request.wait_until_over());
+        if some.iter().all(|request| request.comes_in_one_packet()) {
+            // They come in the order in which they were posted, mostly: when the last is there, all are.
+            some.iter_mut().rev().for_each(|request| request.wait_until_over());
+        } else {
+            meet_ends(some);
+            some.iter_mut().for_each(|request| request.wait_until_over());
+        }
         give_back(some);
         for request in some {
             let result = match request.seen {
@@ -28,6 +35,15 @@ pub fn wait_all(requests: &mut [&mut RawRequest]) -> Result<(), Error> {
 
 /// Requests whose slots are given back while this thread is inside once: nobody else waits long for it.
 const TOGETHER: usize = 64;
+
+impl RawRequest {
+    /// Whether it is a receive of a message that comes in one packet, or over.
+    fn comes_in_one_packet(&self) -> bool {
+        let short =
+            |slot: &Slot| matches!(self.kind, Kind::Receive { room } if room <= slot.rank().eager_max);
+        self.slot.as_ref().is_none_or(short) || self.seen.is_some()
+    }
+}
 
 /// Gives back the slots of those that are complete: inside the engine once, rather than for each.
 fn give_back(requests: &mut [&mut RawRequest]) {
@@ -50,6 +66,10 @@ fn give_back(requests: &mut [&mut RawRequest]) {
 pub fn wait_any(requests: &mut [&mut RawRequest]) -> Option<usize> {
     let is_over = |requests: &[&mut RawRequest]| requests.iter().position(|request| request.is_over());
     loop {
+        if let Some(done) = is_over(requests) {
+            return Some(done);
+        }
+        meet_ends(requests);
         if let Some(done) = is_over(requests) {
             return Some(done);
         }

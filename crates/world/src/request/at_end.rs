@@ -1,31 +1,81 @@
 //! The wait for a large message that is over, as one is whose time was hidden behind computing.
 
+use tocsin_progress::{Entered, Outcome};
+
 use super::{Kind, RawRequest};
+use crate::state::RankState;
 
 impl RawRequest {
     /// Takes in what the peer has said of the end of a message, and gives the slot back, in one stay inside the engine and without a word to anybody. A wait
     /// says that it looks, and at its end that it does no more, after which it has to look again, and enters once more for the slot: several times as long,
     /// where the end is all that there is to wait for. If it is not over by that, nothing has changed for a wait.
     pub(super) fn meet_end(&mut self) {
-        let over = match (&self.slot, self.kind) {
-            // What comes in one packet has no answers.
-            (Some(slot), Kind::Receive { room }) if room <= slot.rank().eager_max => return,
-            (Some(slot), Kind::Receive { .. } | Kind::Send { .. }) if !self.is_over() => {
-                let Ok(mut state) = slot.rank().enter_open(self.operation) else { return };
-                if !state.p2p.has_answer(slot.id) {
-                    return;
-                }
-                if !state.p2p.meet_end(slot.id) {
-                    // The thread waits next.
-                    state.stay();
-                    return;
-                }
-                let outcome = slot.completion().outcome();
-                state.p2p.release(slot.id);
-                outcome
-            }
-            _ => return,
+        if !self.may_have_answer() {
+            return;
+        }
+        let Some(Ok(mut state)) = self.slot.as_ref().map(|slot| slot.rank().enter_open(self.operation))
+        else {
+            return;
         };
-        self.seen = over.and_then(|outcome| self.read(outcome));
+        let End::Met(outcome) = self.end_in(&mut state) else { return };
+        drop(state);
+        self.seen = outcome.and_then(|outcome| self.read(outcome));
+    }
+
+    /// Whether its end is told by its peer and has not been met.
+    fn may_have_answer(&self) -> bool {
+        match (&self.slot, self.kind) {
+            // What comes in one packet has no answers.
+            (Some(slot), Kind::Receive { room }) => room > slot.rank().eager_max && !self.is_over(),
+            (Some(_), Kind::Send { .. }) => !self.is_over(),
+            _ => false,
+        }
+    }
+
+    /// [`meet_end`](Self::meet_end), inside the engine of its rank. The slot of one that is met is somebody else's.
+    fn end_in(&self, state: &mut Entered<'_, RankState>) -> End {
+        let Some(slot) = self.slot.as_ref().filter(|slot| state.p2p.has_answer(slot.id)) else {
+            return End::Untold;
+        };
+        if !state.p2p.meet_end(slot.id) {
+            // The thread waits next.
+            state.stay();
+            return End::Pending;
+        }
+        let outcome = slot.completion().outcome();
+        state.p2p.release(slot.id);
+        End::Met(outcome)
+    }
+}
+
+/// What a request's peer has said of its end.
+enum End {
+    /// Nothing.
+    Untold,
+    /// Something else.
+    Pending,
+    Met(Option<Outcome>),
+}
+
+/// [Meets](RawRequest::meet_end) the ends of several, of one rank, in one stay.
+pub(super) fn meet_ends(requests: &mut [&mut RawRequest]) {
+    let Some(first) = requests.iter().position(|request| request.may_have_answer()) else { return };
+    let Some((operation, slot)) = requests.get(first).and_then(|r| Some((r.operation, r.slot.as_ref()?)))
+    else {
+        return;
+    };
+    // The requests are changed meanwhile.
+    let comm = slot.comm.clone();
+    let Ok(mut state) = comm.shared().enter_open(operation) else { return };
+    for request in requests.iter_mut().skip(first) {
+        let is_here = request.slot.as_ref().is_some_and(|slot| std::ptr::eq(slot.rank(), comm.shared()));
+        if !is_here || !request.may_have_answer() {
+            continue;
+        }
+        match request.end_in(&mut state) {
+            End::Untold => {}
+            End::Pending => return,
+            End::Met(outcome) => request.seen = outcome.and_then(|outcome| request.read(outcome)),
+        }
     }
 }

@@ -52,7 +52,13 @@ impl Kind {
         if outcome.code != Code::Ok {
             self.check(comm, operation, outcome)?;
         }
-        Ok(match self {
+        Ok(self.status(comm, outcome))
+    }
+
+    /// What an outcome says that is none of an error.
+    #[inline(always)]
+    pub(crate) fn status(self, comm: &Comm, outcome: Outcome) -> Status {
+        match self {
             Kind::Send { tag, bytes } => Status { source: comm.rank(), tag, bytes },
             Kind::Receive { .. } => Status {
                 source: comm.rank_of(outcome.source),
@@ -60,7 +66,7 @@ impl Kind {
                 bytes: outcome.bytes as usize,
             },
             Kind::Collective => Status { source: comm.rank(), tag: 0, bytes: 0 },
-        })
+        }
     }
 
     /// The error that an outcome means, if any.
