@@ -119,12 +119,8 @@ impl<T: Transport> P2p<T> {
         let at: NonNull<Publication> = self.transport.publication(self.me, request.peer)?;
         // SAFETY: the transport keeps publications as long as it lives.
         let (ticket, notice) = unsafe { at.as_ref() }.look()?;
-        let meets = notice.number == number
-            && notice.context == request.context
-            && notice.tag.is_none_or(|tag| tag == request.tag)
-            && notice.room >= request.total
-            && notice.address != 0;
-        meets.then_some(Found { ticket, name: notice.name, address: notice.address })
+        let meets = notice.is_for(number, request.context, request.tag, request.total);
+        (meets && notice.address != 0).then_some(Found { ticket, name: notice.name, address: notice.address })
     }
 
     /// A message was put into a peer's Eager lane.

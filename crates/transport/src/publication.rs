@@ -32,6 +32,17 @@ pub struct Notice {
     pub room: u64,
 }
 
+impl Notice {
+    /// Whether it is for the message of this number and envelope, and has room for it.
+    #[inline]
+    pub fn is_for(&self, number: u32, context: u32, tag: i32, bytes: u64) -> bool {
+        self.number == number
+            && self.context == context
+            && self.tag.is_none_or(|wanted| wanted == tag)
+            && self.room >= bytes
+    }
+}
+
 /// In memory shared by sender and receiver. All bytes zero: nothing is published. Every method is handler-safe and
 /// wait-free.
 #[repr(C, align(128))]

@@ -1,0 +1,233 @@
+//! Models of messages' order where a sender copies into a receive that was posted before: an earlier message still in the lane, one that
+//! waits for room before a full lane, an earlier receive of any source, a sender killed in the midst. Broken variants are caught.
+//!
+//! A cancel meanwhile is `loom_publication`'s.
+#![cfg(loom)]
+#![allow(clippy::unwrap_used)]
+
+use tocsin_sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use tocsin_sync::cell::UnsafeCell;
+use tocsin_sync::model::{self, sync::Arc, thread};
+use tocsin_transport::publication::{Notice, Publication};
+use tocsin_transport::transfer::Claim;
+
+const CONTEXT: u32 = 1;
+const TAG: i32 = 5;
+const BYTES: u64 = 64;
+
+fn check(model: impl Fn() + Send + Sync + 'static) {
+    let mut builder = model::model::Builder::new();
+    builder.preemption_bound = Some(2);
+    builder.check(model);
+}
+
+/// A lane whose messages are told by their numbers, and where the receiver publishes.
+struct Pair {
+    publication: Publication,
+    /// Messages put into the lane.
+    put: AtomicU32,
+    /// Messages taken from it.
+    taken: AtomicU32,
+}
+
+impl Pair {
+    fn new() -> Arc<Pair> {
+        Arc::new(Pair { publication: Publication::new(), put: AtomicU32::new(0), taken: AtomicU32::new(0) })
+    }
+
+    /// A large message whose number would be this: whether the sender copies it into the published receive.
+    fn push(&self, number: u32, is_for: fn(&Notice, u32) -> bool) -> bool {
+        let Some((ticket, notice)) = self.publication.look() else { return false };
+        is_for(&notice, number) && self.publication.record().claim(ticket, 1) == Claim::Chunk(0)
+    }
+
+    fn put(&self, number: u32) {
+        self.put.store(number + 1, Ordering::Release);
+    }
+
+    /// Posts a receive of this source, which the message of this number will meet: its ticket.
+    fn publish(&self, number: u32) -> u32 {
+        let notice = Notice { number, context: CONTEXT, tag: None, name: 1, address: 64, room: BYTES };
+        self.publication.publish(number + 1, &notice);
+        number + 1
+    }
+
+    /// Waits for the message of this number.
+    fn take(&self, number: u32) {
+        while self.put.load(Ordering::Acquire) <= number {
+            thread::yield_now();
+        }
+        self.taken.store(number + 1, Ordering::Release);
+    }
+}
+
+/// As it ships.
+fn real(notice: &Notice, number: u32) -> bool {
+    notice.is_for(number, CONTEXT, TAG, BYTES)
+}
+
+fn whatever_its_number(notice: &Notice, _: u32) -> bool {
+    notice.is_for(notice.number, CONTEXT, TAG, BYTES)
+}
+
+/// A short message, then a large one, and two receives that either could meet.
+fn in_the_lane(is_for: fn(&Notice, u32) -> bool) {
+    check(move || {
+        let pair = Pair::new();
+        let other = pair.clone();
+        let sender = thread::spawn(move || {
+            other.put(0);
+            let pushed = other.push(1, is_for);
+            other.put(1);
+            pushed
+        });
+        let first = pair.publish(0);
+        pair.take(0);
+        assert!(pair.publication.withdraw(first), "the second message is where the first one belongs");
+        let second = pair.publish(1);
+        pair.take(1);
+        let withdrawn = pair.publication.withdraw(second);
+        assert_eq!(sender.join().unwrap(), !withdrawn);
+    });
+}
+
+#[test]
+fn an_earlier_message_in_the_lane_comes_first() {
+    in_the_lane(real);
+}
+
+#[test]
+#[should_panic]
+fn a_push_that_looks_at_no_number_is_caught() {
+    in_the_lane(whatever_its_number);
+}
+
+/// The lane has room for one message, and is full; a short one waits for room, and a large one behind it. `overtakes`: the large one is begun
+/// as soon as it is posted.
+fn before_a_full_lane(overtakes: bool) {
+    check(move || {
+        let pair = Pair::new();
+        pair.put(0);
+        let other = pair.clone();
+        let sender = thread::spawn(move || {
+            if overtakes {
+                // As many are in the lane: the next one's number is 1.
+                other.push(1, real);
+            }
+            while other.taken.load(Ordering::Acquire) < 1 {
+                thread::yield_now();
+            }
+            other.put(1);
+            while other.taken.load(Ordering::Acquire) < 2 {
+                thread::yield_now();
+            }
+            let pushed = other.push(2, real);
+            other.put(2);
+            pushed
+        });
+        pair.take(0);
+        let short = pair.publish(1);
+        pair.take(1);
+        assert!(pair.publication.withdraw(short), "the large message is where the short one belongs");
+        let large = pair.publish(2);
+        pair.take(2);
+        let withdrawn = pair.publication.withdraw(large);
+        assert_eq!(sender.join().unwrap(), !withdrawn);
+    });
+}
+
+#[test]
+fn an_earlier_message_that_waits_for_room_comes_first() {
+    before_a_full_lane(false);
+}
+
+#[test]
+#[should_panic]
+fn a_push_past_what_waits_for_room_is_caught() {
+    before_a_full_lane(true);
+}
+
+/// A receive of any source, then one of this source; another source may be quicker. `certain`: the second one is published only when the first one
+/// is over.
+fn behind_any_source(certain: bool) {
+    check(move || {
+        let pair = Pair::new();
+        let elsewhere = Arc::new(AtomicBool::new(false));
+        let (other, quicker) = (pair.clone(), elsewhere.clone());
+        let sender = thread::spawn(move || {
+            let pushed = other.push(0, real);
+            other.put(0);
+            pushed
+        });
+        let third = thread::spawn(move || quicker.store(true, Ordering::Release));
+        // A pass: has the other source's message come?
+        let met_elsewhere = elsewhere.load(Ordering::Acquire);
+        let published = (met_elsewhere || !certain).then(|| pair.publish(0));
+        pair.take(0);
+        let pushed = published.is_some_and(|ticket| !pair.publication.withdraw(ticket));
+        assert!(!pushed || met_elsewhere, "the receive of any source was there before");
+        assert_eq!(sender.join().unwrap(), pushed);
+        third.join().unwrap();
+    });
+}
+
+#[test]
+fn an_earlier_receive_of_any_source_comes_first() {
+    behind_any_source(true);
+}
+
+#[test]
+#[should_panic]
+fn a_receive_that_is_published_behind_any_source_is_caught() {
+    behind_any_source(false);
+}
+
+/// The sender is killed between its claim and the end of its copy. What it has written was written before its end is known; its claim stays
+/// open for ever. `waits`: the receiver gives the buffer back only when no claim is open or the sender is known to be dead.
+fn killed(waits: bool) {
+    struct Scene {
+        pair: Arc<Pair>,
+        buffer: UnsafeCell<u32>,
+        dead: AtomicBool,
+    }
+    // SAFETY: the protocol says who may touch the buffer; loom checks that it does.
+    unsafe impl Sync for Scene {}
+    // SAFETY: as above.
+    unsafe impl Send for Scene {}
+
+    check(move || {
+        let scene =
+            Arc::new(Scene { pair: Pair::new(), buffer: UnsafeCell::new(0), dead: AtomicBool::new(false) });
+        let ticket = scene.pair.publish(0);
+        let other = scene.clone();
+        let sender = thread::spawn(move || {
+            if other.pair.push(0, real) {
+                // SAFETY: loom checks that nobody else uses it.
+                other.buffer.with_mut(|buffer| unsafe { *buffer += 1 });
+            }
+            other.dead.store(true, Ordering::Release);
+        });
+        let record = scene.pair.publication.record();
+        // Cancelled, or failed: whichever, nothing is claimed from here on.
+        if !scene.pair.publication.withdraw(ticket) {
+            record.close(ticket, true).unwrap();
+            while waits && !record.is_quiet(ticket) && !scene.dead.load(Ordering::Acquire) {
+                thread::yield_now();
+            }
+        }
+        // The buffer is the user's again. SAFETY: loom checks that the sender is out.
+        scene.buffer.with_mut(|buffer| unsafe { *buffer = 99 });
+        sender.join().unwrap();
+    });
+}
+
+#[test]
+fn who_was_killed_in_the_midst_holds_nobody_up_and_writes_no_more() {
+    killed(true);
+}
+
+#[test]
+#[should_panic]
+fn a_buffer_that_is_given_back_under_a_copy_is_caught() {
+    killed(false);
+}
