@@ -6,7 +6,7 @@
 
 use crate::Error;
 use crate::builder::{Mem, ScheduleBuilder};
-use crate::table::{Algorithm, Arguments, Operation, Restrictions, misplaced};
+use crate::table::{Algorithm, Arguments, Block, Operation, Restrictions, misplaced};
 
 pub(crate) const ALGORITHM: Algorithm = Algorithm {
     operation: Operation::Ialltoall,
@@ -38,29 +38,17 @@ fn compile(arguments: &Arguments, b: &mut ScheduleBuilder) -> Result<(), Error> 
     let mut bit = 1;
     let mut round = 0;
     while bit < size {
-        // Runs of neighbours with the bit set.
-        let runs: Vec<(usize, usize)> =
-            (bit..size).step_by(2 * bit).map(|start| (start, bit.min(size - start))).collect();
-        let bytes = block * runs.iter().map(|(_, length)| length).sum::<usize>();
+        // Runs of neighbours with the bit set; the last may be shorter.
+        let runs = (size - bit).div_ceil(2 * bit);
+        let shorter = (2 * bit * runs).saturating_sub(size).min(bit);
+        let mut with_bit = Block::strided(block * bit, runs, block * bit, 2 * block * bit);
+        with_bit.bytes -= block * shorter;
+        let bytes = with_bit.bytes;
         let (packed, arrived) = (b.temp(bytes), b.temp(bytes));
-        let mut copies = Vec::new();
-        let mut offset = 0;
-        for &(start, length) in &runs {
-            let bytes = block * length;
-            copies.push(b.copy(blocks.at(block * start), packed.at(offset), bytes, &[ready]));
-            offset += bytes;
-        }
-        let full = b.join(&copies);
+        let full = b.pack(blocks, &with_bit, packed, &[ready]);
         b.send(((rank + bit) % size) as u32, round, packed, bytes, &[full]);
         let arrival = b.recv(((rank + size - bit) % size) as u32, round, arrived, bytes, &[]);
-        let mut copies = vec![full];
-        let mut offset = 0;
-        for &(start, length) in &runs {
-            let bytes = block * length;
-            copies.push(b.copy(arrived.at(offset), blocks.at(block * start), bytes, &[full, arrival]));
-            offset += bytes;
-        }
-        ready = b.join(&copies);
+        ready = b.unpack(arrived, blocks, &with_bit, &[full, arrival]);
         bit *= 2;
         round += 1;
     }
