@@ -276,6 +276,7 @@ static void communicators(tocsin_comm *comm, int rank, int size) {
     CHECK(part == NULL && duplicate == NULL);
 }
 
+#include "blocking.h"
 #include "collectives.h"
 #include "persistent.h"
 
@@ -296,6 +297,7 @@ static void exchange(tocsin_comm *comm) {
         OK(tocsin_ibarrier(comm, NULL, &request));
         wait_for(request);
     }
+    blocking(comm, rank, size);
     collectives(comm, rank, size);
     persistent(comm, rank, size);
     user_operator(comm, rank, size);

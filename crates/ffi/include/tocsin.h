@@ -868,6 +868,164 @@ int tocsin_alltoallw_strided_init(const tocsin_comm *comm,
                                   const char *algorithm,
                                   tocsin_request **request);
 
+// A barrier, and the wait for it: arguments as those of tocsin_ibarrier, but for the request.
+//
+// Here and below, the call returns when this rank's part is over, with the operation's own error; the buffers are then the
+// caller's again. All ranks of the communicator call it, in the same order among their other collectives: one that starts it
+// and waits later, or has prepared it, is as good. Not in a callback.
+int tocsin_barrier(const tocsin_comm *comm,
+                   const char *algorithm);
+
+// A broadcast, and the wait for it: arguments as those of tocsin_ibcast, but for the request.
+int tocsin_bcast(const tocsin_comm *comm,
+                 void *buffer,
+                 size_t bytes,
+                 int root,
+                 const char *algorithm);
+
+// A scatter, and the wait for it: arguments as those of tocsin_iscatter, but for the request.
+int tocsin_scatter(const tocsin_comm *comm,
+                   const void *send,
+                   void *receive,
+                   size_t bytes_per_rank,
+                   int root,
+                   const char *algorithm);
+
+// A scatter of blocks of different lengths, and the wait for it: arguments as those of tocsin_iscatterv, but for the request.
+int tocsin_scatterv(const tocsin_comm *comm,
+                    const void *send,
+                    const size_t *send_bytes,
+                    const size_t *send_offsets,
+                    void *receive,
+                    size_t receive_bytes,
+                    int root,
+                    const char *algorithm);
+
+// A gather, and the wait for it: arguments as those of tocsin_igather, but for the request.
+int tocsin_gather(const tocsin_comm *comm,
+                  const void *send,
+                  void *receive,
+                  size_t bytes_per_rank,
+                  int root,
+                  const char *algorithm);
+
+// A gather of blocks of different lengths, and the wait for it: arguments as those of tocsin_igatherv, but for the request.
+int tocsin_gatherv(const tocsin_comm *comm,
+                   const void *send,
+                   size_t send_bytes,
+                   void *receive,
+                   const size_t *receive_bytes,
+                   const size_t *receive_offsets,
+                   int root,
+                   const char *algorithm);
+
+// An allgather, and the wait for it: arguments as those of tocsin_iallgather, but for the request.
+int tocsin_allgather(const tocsin_comm *comm,
+                     const void *send,
+                     void *receive,
+                     size_t bytes_per_rank,
+                     const char *algorithm);
+
+// An allgather of blocks of different lengths, and the wait for it: arguments as those of tocsin_iallgatherv, but for the request.
+int tocsin_allgatherv(const tocsin_comm *comm,
+                      const void *send,
+                      void *receive,
+                      const size_t *receive_bytes,
+                      const size_t *receive_offsets,
+                      const char *algorithm);
+
+// An alltoall, and the wait for it: arguments as those of tocsin_ialltoall, but for the request.
+int tocsin_alltoall(const tocsin_comm *comm,
+                    const void *send,
+                    void *receive,
+                    size_t bytes_per_rank,
+                    const char *algorithm);
+
+// An alltoall of blocks of different lengths, and the wait for it: arguments as those of tocsin_ialltoallv, but for the request.
+int tocsin_alltoallv(const tocsin_comm *comm,
+                     const void *send,
+                     const size_t *send_bytes,
+                     const size_t *send_offsets,
+                     void *receive,
+                     const size_t *receive_bytes,
+                     const size_t *receive_offsets,
+                     const char *algorithm);
+
+// An alltoall of blocks that differ in type too, and the wait for it: arguments as those of tocsin_ialltoallw, but for the request.
+int tocsin_alltoallw(const tocsin_comm *comm,
+                     const void *send,
+                     const size_t *send_counts,
+                     const size_t *send_offsets,
+                     const int *send_datatypes,
+                     void *receive,
+                     const size_t *receive_counts,
+                     const size_t *receive_offsets,
+                     const int *receive_datatypes,
+                     const char *algorithm);
+
+// A reduction, and the wait for it: arguments as those of tocsin_ireduce, but for the request.
+int tocsin_reduce(const tocsin_comm *comm,
+                  const void *send,
+                  void *receive,
+                  size_t count,
+                  int datatype,
+                  int op,
+                  int root,
+                  const char *algorithm);
+
+// An allreduce, and the wait for it: arguments as those of tocsin_iallreduce, but for the request.
+int tocsin_allreduce(const tocsin_comm *comm,
+                     const void *send,
+                     void *receive,
+                     size_t count,
+                     int datatype,
+                     int op,
+                     const char *algorithm);
+
+// A reduction of which each rank receives a part, and the wait for it: arguments as those of tocsin_ireduce_scatter, but for the request.
+int tocsin_reduce_scatter(const tocsin_comm *comm,
+                          const void *send,
+                          void *receive,
+                          const size_t *counts,
+                          int datatype,
+                          int op,
+                          const char *algorithm);
+
+// A reduction of which each rank receives a part of the same length, and the wait for it: arguments as those of tocsin_ireduce_scatter_block, but for the request.
+int tocsin_reduce_scatter_block(const tocsin_comm *comm,
+                                const void *send,
+                                void *receive,
+                                size_t count,
+                                int datatype,
+                                int op,
+                                const char *algorithm);
+
+// A reduction of the ranks up to each rank, and the wait for it: arguments as those of tocsin_iscan, but for the request.
+int tocsin_scan(const tocsin_comm *comm,
+                const void *send,
+                void *receive,
+                size_t count,
+                int datatype,
+                int op,
+                const char *algorithm);
+
+// A reduction of the ranks before each rank, and the wait for it: arguments as those of tocsin_iexscan, but for the request.
+int tocsin_exscan(const tocsin_comm *comm,
+                  const void *send,
+                  void *receive,
+                  size_t count,
+                  int datatype,
+                  int op,
+                  const char *algorithm);
+
+// An alltoall of blocks in pieces, and the wait for it: arguments as those of tocsin_ialltoallw_strided, but for the request.
+int tocsin_alltoallw_strided(const tocsin_comm *comm,
+                             const void *send,
+                             const tocsin_strided *send_blocks,
+                             void *receive,
+                             const tocsin_strided *receive_blocks,
+                             const char *algorithm);
+
 // Runs `body` on `ranks` threads, each a rank of one world, and waits for them. Returns TOCSIN_ERROR_USER, naming the
 // rank, if a body returned other than 0.
 int tocsin_threads_run(int ranks,

@@ -1,4 +1,4 @@
-//! How a collective begins: at once, or prepared to be started later.
+//! How a collective begins: at once, waited for or not, or prepared to be started later.
 
 use std::ffi::c_char;
 
@@ -14,6 +14,8 @@ use crate::request::{Request, start};
 pub(crate) enum Form {
     /// It is started.
     Now,
+    /// It is started and waited for. There is no request to give.
+    Blocking,
     /// It is prepared, to be started as often as one likes.
     Persistent,
 }
@@ -32,7 +34,7 @@ impl<'a> Call<'a> {
         given(self.comm, "comm")
     }
 
-    /// Begins the operation and gives its request.
+    /// Begins the operation and gives its request, or waits for it.
     ///
     /// # Safety
     /// The algorithm is NULL or a string. The buffers are as long as the arguments say, apart, and ours alone while the
@@ -41,10 +43,15 @@ impl<'a> Call<'a> {
         let comm = self.comm()?;
         // SAFETY: - promised by the caller.
         let name = unsafe { algorithm_name(self.algorithm)? };
+        if matches!(self.form, Form::Blocking) {
+            // SAFETY: - promised by the caller.
+            unsafe { comm.raw.start_raw(arguments, name) }?.wait()?;
+            return Ok(());
+        }
         start(self.request, || {
             Ok(match self.form {
                 // SAFETY: - promised by the caller.
-                Form::Now => unsafe { comm.raw.start_raw(arguments, name) }?,
+                Form::Now | Form::Blocking => unsafe { comm.raw.start_raw(arguments, name) }?,
                 Form::Persistent => comm.raw.prepare_raw(arguments, name)?,
             })
         })

@@ -15,6 +15,7 @@
     reason = "the contract of every function is the header's, stated there once"
 )]
 
+mod blocking;
 mod blocks;
 mod border;
 mod callback;

@@ -38,7 +38,7 @@ unsafe fn blocks(list: *const Strided, ranks: usize, name: &str) -> Result<Vec<B
 
 /// # Safety
 /// The header's contract.
-unsafe fn alltoallw_strided(
+pub(crate) unsafe fn alltoallw_strided(
     call: Call,
     send: *const c_void,
     send_blocks: *const Strided,

@@ -27,6 +27,7 @@ fn generated() -> String {
         "reductions",
         "persistent",
         "strided",
+        "blocking",
         "threads",
     ];
     let mut builder = cbindgen::Builder::new().with_config(config);
