@@ -20,6 +20,7 @@ pub const ALL: &[(&str, Scenario)] = &[
     ("messages", messages::random_messages),
     ("collectives", collectives::random_collectives),
     ("collectives-product", collectives::product),
+    ("interleaved", collectives::interleaved),
     ("mixed", collectives::mixed),
     ("restarted", collectives::restarted),
     ("restarted-until-death", collectives::restarted_until_death),

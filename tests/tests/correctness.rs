@@ -70,6 +70,16 @@ fn restarted(kind: Kind, backend: BackendKind) {
     }
 }
 
+/// Up to 32 collectives outstanding on three communicators.
+fn interleaved(kind: Kind, backend: BackendKind) {
+    for ranks in [2, 3, 5] {
+        let rounds = if deep() { 100 } else { 6 };
+        let arguments =
+            Arguments::new().with("seed", 6000 + ranks).with("rounds", rounds).with("max", 40_000);
+        case(kind, ranks, backend, "interleaved", arguments).pass();
+    }
+}
+
 /// 10^5 operations of every kind at random, several communicators, for one backend.
 fn soak(kind: Kind, backend: BackendKind, operations: u64) {
     let arguments = Arguments::new().with("seed", 3).with("operations", operations).with("max", 20_000);
@@ -114,6 +124,16 @@ fn restarted_threads() {
 #[test]
 fn restarted_processes() {
     BACKENDS.into_iter().for_each(|b| restarted(Kind::Processes, b));
+}
+
+#[test]
+fn interleaved_threads() {
+    BACKENDS.into_iter().for_each(|b| interleaved(Kind::Threads, b));
+}
+
+#[test]
+fn interleaved_processes() {
+    BACKENDS.into_iter().for_each(|b| interleaved(Kind::Processes, b));
 }
 
 #[test]

@@ -112,6 +112,41 @@ fn posts_do_not_put_a_large_message_off() {
     });
 }
 
+/// Who stops waiting for a large message, in the midst of it mostly, has somebody else go on with the copying: both ranks compute from then on.
+#[test]
+fn a_large_message_goes_on_when_its_waiter_leaves() {
+    const BYTES: usize = 4 << 20;
+    for round in 0..40u64 {
+        for receiver_leaves in [true, false] {
+            let ended = [AtomicBool::new(false), AtomicBool::new(false)];
+            let ended = std::sync::Arc::new(ended);
+            ranks(2, |comm| {
+                comm.barrier()?;
+                let me = comm.rank() as usize;
+                let patience = Duration::from_micros(10 * round);
+                let leaves = (comm.rank() == 1) == receiver_leaves;
+                let theirs = ended.clone();
+                let over = move |ok: bool| {
+                    assert!(ok, "the message failed");
+                    theirs[me].store(true, Ordering::Release);
+                };
+                let mut large = match comm.rank() {
+                    0 => comm.isend(vec![7u8; BYTES], 1, 5)?,
+                    _ => comm.irecv(vec![0u8; BYTES], 0, 5)?,
+                };
+                if leaves {
+                    let _over_or_not = large.wait_timeout(patience);
+                }
+                large.on_complete(move |outcome| {
+                    over(outcome.is_ok_and(|(data, _)| data.iter().all(|byte| *byte == 7)));
+                });
+                compute_until("a large message whose waiter has left", &ended[me]);
+                comm.barrier()
+            });
+        }
+    }
+}
+
 /// A message that must be heard is heard behind more plain ones than a lane has slots for.
 #[test]
 fn an_urgent_message_behind_a_full_lane_interrupts() {

@@ -22,6 +22,7 @@ const SAMPLES: &[Sample] = &[
     ("collectives_7", 7, "collectives", &[("seed", 5), ("rounds", 1), ("outstanding", 3), ("max", 4_000)]),
     ("product_2", 2, "collectives-product", &[("seed", 9), ("every", 40)]),
     ("restarted", 3, "restarted", &[("seed", 12), ("rounds", 3), ("max", 20_000)]),
+    ("interleaved", 3, "interleaved", &[("seed", 13), ("rounds", 2), ("max", 10_000)]),
     ("mixed", 3, "mixed", &[("seed", 6), ("operations", 400), ("max", 10_000)]),
     ("flow_control", 2, "flow-control", &[("count", 3_000)]),
     ("rings", 3, "rings", &[("rounds", 20)]),

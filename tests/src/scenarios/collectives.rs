@@ -148,15 +148,43 @@ pub fn random_collectives(comm: &Comm, arguments: &Arguments) {
     }
 }
 
+/// The communicator of all, one like it, and one of every second rank in reverse order.
+fn three(comm: &Comm) -> [Comm; 3] {
+    let dup = comm.dup().unwrap_or_else(|e| panic!("{e}"));
+    let color = comm.rank() % 2;
+    let half = comm.split(Some(color), -(comm.rank() as i32)).unwrap_or_else(|e| panic!("{e}"));
+    [comm.clone(), dup, half.unwrap_or_else(|| panic!("split gave no communicator"))]
+}
+
+/// `seed`, `rounds`, `max`: up to 32 collectives outstanding on three communicators, each rank waiting for them in an order of its own.
+pub fn interleaved(comm: &Comm, arguments: &Arguments) {
+    const OUTSTANDING: u64 = 32;
+    let mut random = Random::new(arguments.number("seed"));
+    let on = three(comm);
+    let mut own = Random::new(u64::from(comm.rank()) ^ 0xbead);
+    for round in 0..arguments.number("rounds") {
+        // The first with all that there may be.
+        let count = if round == 0 { OUTSTANDING } else { 1 + random.below(OUTSTANDING) };
+        let mut pending: Vec<(&Comm, Planned)> = Vec::new();
+        for _ in 0..count {
+            let on = &on[random.below(on.len() as u64) as usize];
+            // The halves have different sizes when the number of ranks is odd: a plan of their own.
+            let color = if on.size() == comm.size() { 0 } else { comm.rank() % 2 };
+            let mut plan = Random::new(random.bits() ^ u64::from(color));
+            pending.push((on, start(on, &mut plan, arguments.number("max"))));
+        }
+        own.shuffle(&mut pending);
+        for (on, planned) in pending {
+            finish(on, planned);
+        }
+    }
+}
+
 /// `seed`, `operations` in all, `max`: rounds of messages with collectives outstanding meanwhile, on three communicators.
 pub fn mixed(comm: &Comm, arguments: &Arguments) {
     let mut random = Random::new(arguments.number("seed"));
-    let dup = comm.dup().unwrap_or_else(|e| panic!("{e}"));
+    let [_, dup, half] = three(comm);
     let color = comm.rank() % 2;
-    let half = comm
-        .split(Some(color), -(comm.rank() as i32))
-        .unwrap_or_else(|e| panic!("{e}"))
-        .unwrap_or_else(|| panic!("split gave no communicator"));
     let mut own = Random::new(u64::from(comm.rank()) ^ 0xfeed);
     let (operations, max) = (arguments.number("operations"), arguments.number("max"));
     let mut done = 0;
