@@ -10,6 +10,12 @@ pub enum Error {
         /// What is wrong with it.
         why: String,
     },
+    /// libhwloc describes no machine (feature `hwloc`).
+    #[error("libhwloc: {why}")]
+    Hwloc {
+        /// What it said.
+        why: String,
+    },
     /// A placement policy that does not exist.
     #[error("unknown placement policy `{0}`: use none, scatter or scatter_numa")]
     UnknownPolicy(String),

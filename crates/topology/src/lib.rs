@@ -14,11 +14,13 @@
 //! # Ok::<(), tocsin_topology::Error>(())
 //! ```
 //!
-//! Implementation details: a [`Topology`] is plain data, made by anything that implements [`Discover`]; an hwloc
-//! implementation would be one more module. Nothing here may be called from a handler.
+//! Implementation details: a [`Topology`] is plain data, made by anything that implements [`Discover`]; with the
+//! feature `hwloc` (which wants libhwloc 2.0 or later and its headers) libhwloc is asked first, `/sys` where that fails. Nothing here may be called from a handler.
 
 mod bind;
 mod error;
+#[cfg(feature = "hwloc")]
+mod hwloc;
 mod memory;
 mod model;
 mod pairs;
@@ -31,6 +33,8 @@ mod sys;
 
 pub use bind::{allowed_cpus, bind_thread, bind_thread_to_all};
 pub use error::Error;
+#[cfg(feature = "hwloc")]
+pub use hwloc::Hwloc;
 pub use memory::{MemoryNodes, NoChoice};
 pub use model::{Cache, CacheKind, Core, Discover, Node, Topology};
 pub use pairs::Distance;

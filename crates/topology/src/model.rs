@@ -84,6 +84,10 @@ impl Topology {
     /// When the kernel refuses to tell the thread's affinity mask. Missing files in `/sys` are no error: each
     /// processor then counts as a core of one node.
     pub fn machine() -> Result<Topology, Error> {
+        #[cfg(feature = "hwloc")]
+        if let Ok(machine) = crate::Hwloc::default().discover() {
+            return Ok(machine);
+        }
         Sys::default().discover()
     }
 

@@ -1,0 +1,118 @@
+//! The machine as libhwloc describes it (feature `hwloc`): this one, or one of its synthetic descriptions.
+
+use hwlocality::object::TopologyObject;
+use hwlocality::object::attributes::ObjectAttributes;
+use hwlocality::object::types::{CacheType, ObjectType};
+
+use crate::model::Pu;
+use crate::{Cache, CacheKind, Discover, Error, Topology, allowed_cpus};
+
+/// Asks libhwloc.
+#[derive(Clone, Debug, Default)]
+pub struct Hwloc {
+    synthetic: Option<String>,
+}
+
+impl Hwloc {
+    /// A machine in hwloc's own synthetic notation, such as `package:2 l3:1 core:4 pu:2`: more than [`Synthetic`](crate::Synthetic) reads.
+    pub fn synthetic(text: impl Into<String>) -> Hwloc {
+        Hwloc { synthetic: Some(text.into()) }
+    }
+}
+
+const CACHES: [ObjectType; 5] =
+    [ObjectType::L1Cache, ObjectType::L2Cache, ObjectType::L3Cache, ObjectType::L4Cache, ObjectType::L5Cache];
+
+impl Discover for Hwloc {
+    fn discover(&self) -> Result<Topology, Error> {
+        let refused = |why: String| Error::Hwloc { why };
+        let builder = hwlocality::Topology::builder();
+        let (source, builder) = match &self.synthetic {
+            Some(text) => {
+                let builder = builder.from_synthetic(text).map_err(|e| refused(format!("`{text}`: {e}")))?;
+                (format!("hwloc, synthetic {text}"), builder)
+            }
+            None => ("hwloc".to_owned(), builder),
+        };
+        let machine = builder.build().map_err(|e| refused(e.to_string()))?;
+        let usable = match &self.synthetic {
+            Some(_) => None,
+            None => Some(allowed_cpus()?),
+        };
+        let is_usable = |cpu: &usize| usable.as_ref().is_none_or(|usable| usable.contains(cpu));
+        let pus = machine.objects_with_type(ObjectType::PU).filter_map(pu).filter(|pu| is_usable(&pu.cpu));
+        let mut pus: Vec<Pu> = pus.collect();
+        pus.sort_by_key(|pu| pu.cpu);
+        if pus.is_empty() {
+            return Err(refused("it names none of the processors that this thread may run on".into()));
+        }
+        let mut caches = Vec::new();
+        for (level, kind) in (1u8..).zip(CACHES) {
+            for object in machine.objects_with_type(kind) {
+                let Some(ObjectAttributes::Cache(cache)) = object.attributes() else { continue };
+                let kind = match cache.cache_type() {
+                    CacheType::Data => CacheKind::Data,
+                    CacheType::Unified => CacheKind::Unified,
+                    _ => continue,
+                };
+                let cpus: Vec<usize> = cpus(object).into_iter().filter(is_usable).collect();
+                if !cpus.is_empty() {
+                    caches.push(Cache { level, kind, bytes: cache.size().map_or(0, Into::into), cpus });
+                }
+            }
+        }
+        Ok(Topology::assemble(source, pus, caches))
+    }
+}
+
+/// Kernel numbers of the hardware threads in an object, ascending.
+fn cpus(object: &TopologyObject) -> Vec<usize> {
+    object.cpuset().map(|set| set.iter_set().map(usize::from).collect()).unwrap_or_default()
+}
+
+fn pu(object: &TopologyObject) -> Option<Pu> {
+    let cpu = object.os_index()?;
+    // The lowest hardware thread of a core names it, as in `/sys`.
+    let core = object.first_ancestor_with_type(ObjectType::Core).and_then(|core| cpus(core).first().copied());
+    let package = object.first_ancestor_with_type(ObjectType::Package).and_then(TopologyObject::os_index);
+    let node = object.nodeset().and_then(|nodes| nodes.first_set()).map(usize::from);
+    Some(Pu { cpu, package: package.unwrap_or(0), node: node.unwrap_or(0), core: core.unwrap_or(cpu) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Policy, Sys};
+
+    #[test]
+    fn a_synthetic_machine_is_what_its_description_says() {
+        let text = "package:2 [numa] l3:1(size=33554432) core:4 pu:2";
+        let machine = Hwloc::synthetic(text).discover().unwrap();
+        assert_eq!((machine.nodes.len(), machine.cores.len(), machine.pus()), (2, 8, 16));
+        assert_eq!(machine.cores[5].package, 1);
+        let l3: Vec<&Cache> = machine.caches.iter().filter(|cache| cache.level == 3).collect();
+        assert_eq!((l3.len(), l3[0].bytes, l3[0].cpus.len()), (2, 32 << 20, 8));
+        assert!(machine.source.contains(text));
+        // The same places as on the machine that this crate describes by itself.
+        let own = Topology::synthetic("package:2 numa:1 l3:1 core:4 pu:2").unwrap();
+        for ranks in 1..=8 {
+            assert_eq!(machine.place(Policy::ScatterNuma, ranks), own.place(Policy::ScatterNuma, ranks));
+        }
+    }
+
+    #[test]
+    fn a_description_that_does_not_parse_is_an_error() {
+        let error = Hwloc::synthetic("core:no").discover().unwrap_err().to_string();
+        assert!(error.contains("core:no"), "{error}");
+    }
+
+    /// What it says of this machine agrees with what the kernel says, as far as both tell.
+    #[test]
+    fn this_machine() {
+        let (theirs, ours) = (Hwloc::default().discover().unwrap(), Sys::default().discover().unwrap());
+        let cores =
+            |machine: &Topology| machine.cores.iter().map(|core| core.cpus.clone()).collect::<Vec<_>>();
+        assert_eq!(cores(&theirs), cores(&ours));
+        assert_eq!(theirs.pus(), ours.pus());
+    }
+}
