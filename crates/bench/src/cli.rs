@@ -403,7 +403,9 @@ pub(crate) struct Compare {
     /// What is compared, each with the first of its kind: numa-bind (progress threads on cores of their own against their
     /// ranks' cores: collective and computing together), odd-even (two progress cores against those of numa: the
     /// collective), policies (how progress threads share a core: the collective), equivalent (0, 1 and 2 cores given away
-    /// to progress threads: collective and a fixed amount of computing together)
+    /// to progress threads: collective and a fixed amount of computing together), split-tree (a binomial tree whose levels
+    /// next to the leaves run in the ranks' own calls, as many as the cost model says and the program's computing teaches,
+    /// against one that progress threads run alone: collective and computing together)
     #[arg(value_name = "WHAT", value_parser = word::<Comparison>)]
     pub what: Comparison,
     #[command(flatten)]
@@ -411,7 +413,8 @@ pub(crate) struct Compare {
     /// Operations, a list measures each [default: iscan for odd-even and policies, else ibcast]
     #[arg(long, value_name = "LIST", value_parser = word::<Operation>, value_delimiter = ',')]
     pub op: Vec<Operation>,
-    /// Algorithm, by its name [default: chain for iscan and iexscan, else the library chooses]
+    /// Algorithm, by its name; not for split-tree, which compares two [default: chain for iscan and iexscan, else the
+    /// library chooses]
     #[arg(long, value_name = "NAME")]
     pub algorithm: Option<String>,
 }

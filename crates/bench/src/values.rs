@@ -217,6 +217,8 @@ words! {
         Policies = "policies",
         /// Cores given away.
         Equivalent = "equivalent",
+        /// Levels of a tree that ranks do themselves against all of it on progress cores.
+        SplitTree = "split-tree",
     }
 }
 words! {

@@ -77,6 +77,10 @@ fn compare() {
     );
     assert_eq!(sides("odd-even --ranks 4 --schedule round-robin", "turns schedule"), ["numa", "odd_even"]);
     assert_eq!(sides("numa-bind --sizes 1K", "t_comp_us t_ovrl_us rate_percent"), ["bind", "numa"]);
+    assert_eq!(
+        sides("split-tree --sizes 1K --op ibcast,igather", "t_comp_us t_ovrl_us rate_percent"),
+        ["whole-tree", "split-tree", "whole-tree", "split-tree"]
+    );
     let given: Vec<String> = (0..=2.min(cores - 1)).map(|n| format!("{n} given away")).collect();
     assert_eq!(sides("equivalent --sizes 1K", "t_comp_us t_ovrl_us rate_percent"), given);
 }

@@ -3,8 +3,10 @@
 use crate::board::Call;
 use crate::kernels::Operator;
 use crate::schedule::{Kind, Line, NONE, Pieces, ROUND_BITS, Schedule, Status, Step, StepState};
+use crate::split::{Levels, Split};
 use crate::table::Block;
 use crate::{DataType, Error, Group, Op};
+use tocsin_topology::split_tree::Weights;
 
 /// A step of the schedule that is being built.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,6 +72,7 @@ pub struct ScheduleBuilder {
     edges: Vec<(u32, u32)>,
     temp: Option<usize>,
     board: Option<Call>,
+    split: Option<(Weights, Levels)>,
 }
 
 impl ScheduleBuilder {
@@ -81,6 +84,7 @@ impl ScheduleBuilder {
             edges: Vec::new(),
             temp: Some(0),
             board: None,
+            split: None,
         }
     }
 
@@ -148,6 +152,33 @@ impl ScheduleBuilder {
         self.board = Some(call);
     }
 
+    /// Leaves levels of the tree that follows to the ranks, as many as the cost model says: [`split`](crate::split).
+    pub(crate) fn split(&mut self, weights: Weights) {
+        self.split = Some((weights, Levels::default()));
+    }
+
+    /// What a message of a level, from the root on, has to wait for: the rank's next call, if that level is the rank's. Nothing, unless
+    /// [`split`](Self::split).
+    pub(crate) fn gate(&mut self, level: u32) -> Option<StepId> {
+        self.split.as_ref()?;
+        let gate = self.join(&[]);
+        let (_, levels) = self.split.as_mut()?;
+        levels.gates.push((level, gate.0));
+        Some(gate)
+    }
+
+    /// `steps` are what this rank does on a level towards the root, above those that it has named so. Nothing, unless
+    /// [`split`](Self::split).
+    pub(crate) fn end_level(&mut self, level: u32, steps: &[StepId]) {
+        let Some((_, levels)) = &self.split else { return };
+        let before = levels.ends.last().map(|(_, step)| StepId(*step));
+        let after: Vec<StepId> = steps.iter().copied().chain(before).collect();
+        let end = self.join(&after);
+        if let Some((_, levels)) = &mut self.split {
+            levels.ends.push((level, end.0));
+        }
+    }
+
     pub(crate) fn group(&self) -> &Group {
         &self.group
     }
@@ -211,15 +242,20 @@ impl ScheduleBuilder {
             steps.push(Step { kind, dependencies: dependencies[i], first_dependant, dependants: count });
         }
         check_rounds(&steps)?;
+        let split = self.split.take().and_then(|(weights, levels)| Split::new(&self.group, weights, levels));
+        // What is behind a gate begins when that is opened.
+        let held = |step: u32| split.as_ref().is_some_and(|split| split.is_gate(step));
         let idle =
             StepState { pending: 0, next: NONE, status: Status::Waiting, done: 0, request: None, begun: 0 };
-        let initial = (0u32..).zip(&dependencies).filter(|(_, n)| **n == 0).map(|(i, _)| i).collect();
+        let initial =
+            (0u32..).zip(&dependencies).filter(|(i, n)| **n == 0 && !held(*i)).map(|(i, _)| i).collect();
         let mut schedule = Box::new(Schedule {
             state: vec![idle; steps.len()].into_boxed_slice(),
             algorithm: 0,
             origin: None,
             group: self.group,
             board: self.board,
+            split: split.map(Box::new),
             steps: steps.into_boxed_slice(),
             dependants: dependants.into_boxed_slice(),
             initial,

@@ -11,6 +11,7 @@ pub struct Group {
     long: bool,
     choices: Option<Arc<Choices>>,
     shares_cores: bool,
+    dedicated_cores: u32,
 }
 
 #[derive(Clone, Debug)]
@@ -49,7 +50,7 @@ impl Group {
             Some(first) => Members::First(first),
             None => Members::Listed(ranks.into()),
         };
-        Group { ranks: members, me, board: None, long: false, choices: None, shares_cores: false }.checked()
+        Group::of(members, me).checked()
     }
 
     /// [`new`](Self::new), of a list that is kept, not copied.
@@ -57,8 +58,11 @@ impl Group {
     /// # Errors
     /// As [`new`](Self::new).
     pub fn shared(ranks: Arc<[u32]>, me: u32) -> Result<Group, Error> {
-        let ranks = Members::Listed(ranks);
-        Group { ranks, me, board: None, long: false, choices: None, shares_cores: false }.checked()
+        Group::of(Members::Listed(ranks), me).checked()
+    }
+
+    fn of(ranks: Members, me: u32) -> Group {
+        Group { ranks, me, board: None, long: false, choices: None, shares_cores: false, dedicated_cores: 0 }
     }
 
     fn checked(self) -> Result<Group, Error> {
@@ -117,16 +121,21 @@ impl Group {
         self.shares_cores
     }
 
+    /// The same group, beside whose ranks so many cores do nothing but communicate: progress threads have them to themselves.
+    #[must_use]
+    pub fn with_dedicated_cores(self, dedicated_cores: u32) -> Group {
+        Group { dedicated_cores, ..self }
+    }
+
+    /// How many cores do nothing but communicate.
+    #[inline]
+    pub fn dedicated_cores(&self) -> u32 {
+        self.dedicated_cores
+    }
+
     /// Its members alone.
     pub(crate) fn members(&self) -> Group {
-        Group {
-            ranks: self.ranks.clone(),
-            me: self.me,
-            board: None,
-            long: false,
-            choices: None,
-            shares_cores: false,
-        }
+        Group::of(self.ranks.clone(), self.me)
     }
 
     /// This process's rank.

@@ -41,6 +41,7 @@ mod op;
 mod operation;
 pub mod order;
 mod schedule;
+mod split;
 pub mod table;
 pub mod trace;
 mod view;

@@ -10,6 +10,7 @@
 use crate::Group;
 use crate::board::Call;
 use crate::kernels::Operator;
+use crate::split::Split;
 use tocsin_progress::slots::Id;
 
 /// No step: the end of an intrusive list.
@@ -123,6 +124,8 @@ pub struct Schedule {
     pub(crate) origin: Option<crate::table::Origin>,
     /// What it does on the board of its group, instead of steps.
     pub(crate) board: Option<Call>,
+    /// Which of its levels this rank does itself.
+    pub(crate) split: Option<Box<Split>>,
     pub(crate) steps: Box<[Step]>,
     pub(crate) dependants: Box<[u32]>,
     pub(crate) state: Box<[StepState]>,

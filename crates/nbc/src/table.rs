@@ -91,6 +91,17 @@ pub struct Algorithm {
     pub order: Option<fn(&Shape) -> Vec<Share>>,
 }
 
+/// The name of those that leave levels of their tree to the calls of their ranks.
+pub(crate) const SPLIT_TREE: &str = "split-tree";
+
+impl Algorithm {
+    /// Whether ranks do levels of its tree themselves, inside the call that starts it, or in their next call: it is not local to start, and
+    /// handlers alone do not end it.
+    pub fn is_split(&self) -> bool {
+        self.name == SPLIT_TREE
+    }
+}
+
 /// All algorithms; the first of each operation has no restriction.
 pub static ALGORITHMS: &[Algorithm] = &[
     algorithms::ibarrier_dissemination::ALGORITHM,
@@ -102,12 +113,15 @@ pub static ALGORITHMS: &[Algorithm] = &[
     algorithms::ibcast_chain::ALGORITHM,
     algorithms::ibcast_scatter_allgather::ALGORITHM,
     algorithms::ibcast_linear::ALGORITHM,
+    algorithms::ibcast_binomial::SPLIT,
     algorithms::ibcast_shm::ALGORITHM,
     algorithms::iscatter_binomial::ALGORITHM,
     algorithms::iscatter_linear::ALGORITHM,
+    algorithms::iscatter_binomial::SPLIT,
     algorithms::iscatter_linear::DISPLACED,
     algorithms::igather_binomial::ALGORITHM,
     algorithms::igather_linear::ALGORITHM,
+    algorithms::igather_binomial::SPLIT,
     algorithms::igather_linear::DISPLACED,
     algorithms::iallgather_linear::ALGORITHM,
     algorithms::iallgather_ring::ALGORITHM,
@@ -131,11 +145,13 @@ pub static ALGORITHMS: &[Algorithm] = &[
     algorithms::iallreduce_rabenseifner::ALGORITHM,
     algorithms::iallreduce_ring::ALGORITHM,
     algorithms::iallreduce_linear::ALGORITHM,
+    algorithms::iallreduce_reduce_bcast::SPLIT,
     algorithms::iallreduce_shm::ALGORITHM,
     algorithms::ireduce_binomial::ALGORITHM,
     algorithms::ireduce_binomial_root::ALGORITHM,
     algorithms::ireduce_rabenseifner::ALGORITHM,
     algorithms::ireduce_linear::ALGORITHM,
+    algorithms::ireduce_binomial::SPLIT,
     algorithms::ireduce_shm::ALGORITHM,
     algorithms::ireduce_scatter_reduce_scatter::ALGORITHM,
     algorithms::ireduce_scatter_halving::ALGORITHM,

@@ -45,6 +45,8 @@ pub struct Place {
     pub relation: Option<Relation>,
     /// How many ranks' progress threads share the processor of this rank's, if it is bound; 1: it has that to itself.
     pub sharers: u32,
+    /// On how many processors progress threads run that no rank is bound to.
+    pub dedicated: u32,
     /// What the progress threads of this process share.
     pub(crate) progress_cores: Arc<ProgressCores>,
     /// Process id of the launcher.
@@ -57,7 +59,8 @@ impl Place {
         let (cpu, progress, cores, launcher) = (None, None, None, None);
         let progress_cores = Arc::default();
         let relation = None;
-        Place { segment, rank, cpu, progress, cores, relation, sharers: 1, progress_cores, launcher }
+        let (sharers, dedicated) = (1, 0);
+        Place { segment, rank, cpu, progress, cores, relation, sharers, dedicated, progress_cores, launcher }
     }
 }
 
@@ -182,6 +185,7 @@ impl Bootstrap for LauncherSocket {
             cores: hello.cores,
             relation: hello.relation,
             sharers: hello.sharers,
+            dedicated: hello.dedicated,
             progress_cores: Arc::default(),
             launcher: Some(hello.launcher),
         })
@@ -227,6 +231,8 @@ pub(crate) struct Hello {
     pub cores: Option<usize>,
     /// As [`Place::sharers`].
     pub sharers: u32,
+    /// As [`Place::dedicated`].
+    pub dedicated: u32,
     /// As [`Place::relation`].
     pub relation: Option<Relation>,
 }
@@ -237,9 +243,9 @@ impl Hello {
         let place = |cpu: Option<usize>| cpu.map_or_else(|| "-".to_owned(), |c| c.to_string());
         let (cpu, progress, cores) = (place(self.seat.cpu), place(self.seat.progress), place(self.cores));
         let relation = self.relation.map_or("-", Relation::name);
-        let Hello { rank, ranks, launcher, sharers, .. } = self;
+        let Hello { rank, ranks, launcher, sharers, dedicated, .. } = self;
         let text = format!(
-            "{GREETING}\n{VERSION}\n{rank}\n{ranks}\n{launcher}\n{sharers}\n{cpu}\n{progress}\n{cores}\n{relation}\n"
+            "{GREETING}\n{VERSION}\n{rank}\n{ranks}\n{launcher}\n{sharers}\n{dedicated}\n{cpu}\n{progress}\n{cores}\n{relation}\n"
         );
         socket.send(text.as_bytes(), None).map_err(segment_error)?;
         send_segment(socket, segment).map_err(segment_error)
@@ -257,12 +263,13 @@ impl Hello {
             return Err(Error::Version { launcher: version.into(), program: VERSION.into() });
         }
         let mut number = || lines.next().and_then(|l| l.parse::<u32>().ok()).ok_or_else(nonsense);
-        let (rank, ranks, launcher, sharers) = (number()?, number()?, number()?, number()?);
+        let (rank, ranks, launcher) = (number()?, number()?, number()?);
+        let (sharers, dedicated) = (number()?, number()?);
         let mut place = || lines.next().and_then(|l| l.parse().ok());
         let seat = Seat { cpu: place(), progress: place() };
         let cores = place();
         let relation = lines.next().and_then(Relation::named);
-        Ok(Hello { rank, ranks, launcher: launcher as i32, seat, cores, sharers, relation })
+        Ok(Hello { rank, ranks, launcher: launcher as i32, seat, cores, sharers, dedicated, relation })
     }
 }
 
@@ -295,9 +302,10 @@ mod tests {
             let place = |cpu: Option<usize>| cpu.map_or("-".to_owned(), |c| c.to_string());
             let seat = format!("{}\n{}\n{}\n", place(cpu), place(progress), place(cpu));
             let last = relation.map_or("-", Relation::name);
-            let good = format!("tocsin-launch\n{VERSION}\n1\n2\n77\n5\n{seat}{last}\n");
+            let good = format!("tocsin-launch\n{VERSION}\n1\n2\n77\n5\n3\n{seat}{last}\n");
             let hello = Hello::parse(good.as_bytes()).unwrap();
-            assert_eq!((hello.rank, hello.ranks, hello.launcher, hello.sharers), (1, 2, 77, 5));
+            assert_eq!((hello.rank, hello.ranks, hello.launcher), (1, 2, 77));
+            assert_eq!((hello.sharers, hello.dedicated), (5, 3));
             assert_eq!((hello.seat, hello.cores, hello.relation), (Seat { cpu, progress }, cpu, relation));
         }
     }

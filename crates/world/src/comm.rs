@@ -89,7 +89,8 @@ impl Comm {
         let mut group = Group::new(members, me)
             .map_err(refused)?
             .with_choices(rank.measured.choices(members.len()))
-            .with_shared_cores(rank.shares_cores);
+            .with_shared_cores(rank.shares_cores)
+            .with_dedicated_cores(rank.dedicated_cores);
         if let Some(index) = board {
             // Whoever says that it has memory: asked again, that takes next to nothing.
             let allocated = rank.segment.allocate_board(index);

@@ -17,7 +17,7 @@ use tocsin_shm_transport::MAX_HEAP;
 use crate::BackendKind;
 use crate::error::Error;
 use crate::tune::{Table, Tuning};
-pub(crate) use placement::{cores_here, cores_of, progress_cpu, sharers_of};
+pub(crate) use placement::{cores_here, cores_of, dedicated_of, progress_cpu, sharers_of};
 pub use size::parse_size;
 /// How progress threads of the backend `thread` that share a core are scheduled.
 pub use tocsin_progress::Schedule;

@@ -50,6 +50,10 @@ pub(crate) struct Rank {
     pub(crate) measured: Agreed,
     /// Whether ranks take turns on cores: the same on all of them.
     pub(crate) shares_cores: bool,
+    /// Cores of progress threads that no rank is bound to.
+    pub(crate) dedicated_cores: u32,
+    /// Whether something is left for this rank's next call: see [`open_gates`](Rank::open_gates).
+    gated: AtomicBool,
     parked: Mutex<Parked>,
     /// Communicators that were dropped and of which the engine has not heard.
     dropped: Mutex<Vec<Dropped>>,
@@ -96,7 +100,8 @@ pub(crate) fn join(place: Place, config: &Config) -> Result<(Arc<Rank>, Bound), 
 }
 
 fn try_join(place: Place, config: &Config) -> Result<(Arc<Rank>, Bound), Error> {
-    let Place { segment, rank, cpu, progress, cores, relation, sharers, progress_cores, launcher } = place;
+    let Place { segment, rank, cpu, progress, cores, relation, sharers, dedicated, progress_cores, launcher } =
+        place;
     let backend = config.usable_backend()?;
     if let Some(launcher) = launcher {
         // Under Yama, lets the launcher's descendants (the other ranks) read this one's memory. Elsewhere an error
@@ -176,6 +181,8 @@ fn try_join(place: Place, config: &Config) -> Result<(Arc<Rank>, Bound), Error> 
         boards,
         measured,
         shares_cores,
+        dedicated_cores: if backend == BackendKind::Thread { dedicated } else { 0 },
+        gated: AtomicBool::new(false),
         parked: Mutex::default(),
         dropped: Mutex::default(),
     };

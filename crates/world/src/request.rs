@@ -368,6 +368,7 @@ impl RawRequest {
     pub fn test(&mut self) -> Option<Result<Status, Error>> {
         if let (false, Some(slot)) = (self.is_over(), &self.slot) {
             let shared = slot.rank();
+            shared.open_gates();
             shared.engine.poke(Context::User);
             // Who only tests waits, too.
             if let (false, Some(need)) = (self.is_complete(), self.need())

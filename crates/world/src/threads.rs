@@ -9,7 +9,7 @@ use tocsin_topology::Relation;
 
 use crate::bootstrap::{Bootstrap, InProcess, Place, ProgressCores, segment_error};
 use crate::comm::Comm;
-use crate::config::{Config, Seat, cores_of, sharers_of};
+use crate::config::{Config, Seat, cores_of, dedicated_of, sharers_of};
 use crate::error::Error;
 use crate::memory::segment_for;
 use crate::trace;
@@ -41,6 +41,7 @@ pub fn threads_each<R: Send, F: Fn(Comm) -> R + Sync>(
     }
     let seats = config.seats(ranks)?;
     let (cores, relation) = (cores_of(&seats), config.relation(&seats));
+    let dedicated = dedicated_of(&seats);
     let progress_cores: Arc<ProgressCores> = Arc::default();
     let segment = segment_for(ranks, config.arena(ranks), &seats).map_err(segment_error)?;
     let segment = Arc::new(segment);
@@ -53,7 +54,8 @@ pub fn threads_each<R: Send, F: Fn(Comm) -> R + Sync>(
             let at = seats.get(rank as usize).copied().unwrap_or_default();
             let sharers = sharers_of(&seats, at, config.progress);
             let of_process = progress_cores.clone();
-            let member = Member { segment: segment.clone(), rank, at, cores, relation, sharers, of_process };
+            let segment = segment.clone();
+            let member = Member { segment, rank, at, cores, relation, sharers, dedicated, of_process };
             let started =
                 std::thread::Builder::new().name(format!("rank-{rank}")).spawn_scoped(scope, move || {
                     match gate.pass() {
@@ -130,6 +132,7 @@ struct Member {
     cores: Option<usize>,
     relation: Option<Relation>,
     sharers: u32,
+    dedicated: u32,
     of_process: Arc<ProgressCores>,
 }
 
@@ -137,7 +140,7 @@ impl Bootstrap for &Member {
     fn place(self) -> Result<Place, Error> {
         let mut place = InProcess { segment: self.segment.clone(), rank: self.rank }.place()?;
         (place.cpu, place.progress, place.cores) = (self.at.cpu, self.at.progress, self.cores);
-        place.relation = self.relation;
+        (place.relation, place.dedicated) = (self.relation, self.dedicated);
         (place.sharers, place.progress_cores) = (self.sharers, self.of_process.clone());
         Ok(place)
     }

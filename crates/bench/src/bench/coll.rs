@@ -48,7 +48,12 @@ pub(crate) fn run(args: &Coll) -> Result<(), Error> {
     let (mut rows, mut pictures) = (Vec::new(), Vec::new());
     if let Some(name) = &args.algorithm {
         for op in &args.op {
-            algorithms::find(*op, name).map_err(|error| Error::Usage(error.to_string()))?;
+            let found = algorithms::find(*op, name).map_err(|error| Error::Usage(error.to_string()))?;
+            if args.late_rank.is_some() && found.is_split() {
+                return Err(Error::Usage(format!(
+                    "--late-rank: with {name}, calls of a rank do a part of the collective by design, so that a rank without calls is waited for"
+                )));
+            }
         }
     }
     let cores = Topology::machine().map_err(Error::failed)?.cores.len() as u64;

@@ -5,7 +5,7 @@
 //!
 //! | comparison | ranks | measured |
 //! |---|---|---|
-//! | numa-bind, equivalent | compute between post and wait | collective and computing together |
+//! | numa-bind, equivalent, split-tree | compute between post and wait | collective and computing together |
 //! | odd-even, policies | sleep outside the library; rank 0 posts last | from that post to the last completion |
 
 use super::coll::{EQUIVALENT_MS, verify};
@@ -72,12 +72,14 @@ pub(crate) fn run(args: &Compare) -> Result<(), Error> {
             ("--plot", common.plot.is_some()),
             ("--backend", !common.backend.is_empty()),
             ("--progress", !common.progress.is_empty() && args.what != Comparison::Policies),
+            ("--algorithm", args.algorithm.is_some() && args.what == Comparison::SplitTree),
             ("--reserve", common.reserve.is_some() && args.what == Comparison::Equivalent),
         ],
     );
     let chains = [Operation::Iscan, Operation::Iexscan];
     let ops = match &args.op[..] {
         [] if is_asleep(args.what) => vec![Operation::Iscan],
+        [] if args.what == Comparison::SplitTree => vec![Operation::Ireduce],
         [] => vec![Operation::Ibcast],
         asked => asked.to_vec(),
     };
@@ -101,7 +103,12 @@ pub(crate) fn run(args: &Compare) -> Result<(), Error> {
                 side.plan.is_placeable()?;
             }
             for &op in &ops {
-                sides.iter_mut().for_each(|side| side.plan.algorithm = algorithm_of(op));
+                for side in &mut sides {
+                    side.plan.algorithm = match args.what {
+                        Comparison::SplitTree => Some(tree(op, &side.name)?.to_owned()),
+                        _ => algorithm_of(op),
+                    };
+                }
                 let default = if is_asleep(args.what) { 8 } else { 64 << 10 };
                 let sizes = if op == Operation::Ibarrier { vec![0] } else { sizes(common, &[default]) };
                 for bytes in sizes {
@@ -111,6 +118,18 @@ pub(crate) fn run(args: &Compare) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+/// The algorithm of a side of `split-tree`.
+fn tree(op: Operation, side: &str) -> Result<&'static str, Error> {
+    let split = algorithms::of(op).find(|algorithm| algorithm.is_split()).ok_or_else(|| {
+        let able =
+            Operation::ALL.iter().filter(|op| algorithms::of(**op).any(|algorithm| algorithm.is_split()));
+        let able: Vec<&str> = able.map(|op| op.name()).collect();
+        Error::Usage(format!("{op} has no split tree; these have: {}", able.join(", ")))
+    })?;
+    let whole = if op == Operation::Iallreduce { "reduce-bcast" } else { "binomial" };
+    Ok(if side == split.name { split.name } else { whole })
 }
 
 fn is_asleep(what: Comparison) -> bool {
@@ -168,6 +187,16 @@ fn sides(args: &Compare, kind: Kind, ranks: Option<u32>, cores: u32) -> Result<V
             let all = if common.schedule.is_empty() { &POLICIES[..] } else { &common.schedule };
             all.iter().map(|s| side(&s.to_string(), ranks, reserve, policy, Some(*s))).collect()
         }
+        Comparison::SplitTree => {
+            let reserve = common.reserve.unwrap_or(1);
+            let side = |name| {
+                let mut side = side(name, fitting(reserve), reserve, numa, schedule);
+                // What is started again learns for how long its program computes.
+                side.plan.persistent = true;
+                side
+            };
+            ["whole-tree", "split-tree"].map(side).into()
+        }
         Comparison::Equivalent => {
             let given = |away: u32| {
                 let policy = if away == 0 { bind } else { numa };
@@ -191,7 +220,7 @@ fn measure(args: &Compare, sides: &[Side], op: Operation, bytes: u64) -> Result<
     let speed = Speed::calibrate();
     // Both sides compute the same, as long as the first one's collective takes.
     let exploit = match (args.what, sides.first()) {
-        (Comparison::NumaBind, Some(first)) => pilot(&first.plan, op, bytes)?,
+        (Comparison::NumaBind | Comparison::SplitTree, Some(first)) => pilot(&first.plan, op, bytes)?,
         _ => 0.0,
     };
     let mut sums: Vec<Sum> = sides.iter().map(|_| Sum::default()).collect();
@@ -222,7 +251,7 @@ fn measure(args: &Compare, sides: &[Side], op: Operation, bytes: u64) -> Result<
     let against = sides.first().map(|side| side.name.clone());
     let row = |(side, sum): (&Side, &Sum)| {
         let mode = match args.what {
-            Comparison::NumaBind => "cpu-exploit",
+            Comparison::NumaBind | Comparison::SplitTree => "cpu-exploit",
             Comparison::Equivalent => "equivalent",
             _ => "asleep",
         };

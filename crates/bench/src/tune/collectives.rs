@@ -214,7 +214,9 @@ impl Race {
     fn new(op: Operation, bytes: u64, ranks: u32, shares_cores: bool) -> Result<Option<Race>, Error> {
         with_arguments(op, bytes, 0, ranks, |arguments| {
             let able = |a: &&Algorithm| {
-                a.restrictions.refusal(arguments, ranks).is_none()
+                // Whether calls may do a part is the program's to say, not the clock's.
+                !a.is_split()
+                    && a.restrictions.refusal(arguments, ranks).is_none()
                     && (has_board(ranks) || !a.restrictions.needs_board())
             };
             let runner = |algorithm| Runner { algorithm, times: Times::default(), ratios: Ratios::default() };

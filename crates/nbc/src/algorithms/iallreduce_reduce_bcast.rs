@@ -7,7 +7,8 @@ use super::reduction::Call;
 use crate::Error;
 use crate::builder::ScheduleBuilder;
 use crate::order::{Combination, Shape, Share, doubling, uniform};
-use crate::table::{Algorithm, Arguments, Operation, Restrictions};
+use crate::table::{Algorithm, Arguments, Operation, Restrictions, SPLIT_TREE};
+use tocsin_topology::split_tree::Weights;
 
 pub(crate) const ALGORITHM: Algorithm = Algorithm {
     operation: Operation::Iallreduce,
@@ -18,6 +19,15 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     compile,
     order: Some(combination_order),
 };
+
+/// Whose levels next to the leaves the ranks do themselves: [`split`](crate::split).
+pub(crate) const SPLIT: Algorithm =
+    Algorithm { name: SPLIT_TREE, source: "thesis 000, chapter 5", compile: compile_split, ..ALGORITHM };
+
+fn compile_split(arguments: &Arguments, b: &mut ScheduleBuilder) -> Result<(), Error> {
+    b.split(Weights::Constant);
+    compile(arguments, b)
+}
 
 fn compile(arguments: &Arguments, b: &mut ScheduleBuilder) -> Result<(), Error> {
     let call = Call::new(arguments)?;

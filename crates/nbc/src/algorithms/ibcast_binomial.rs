@@ -6,7 +6,8 @@
 
 use crate::Error;
 use crate::builder::{Mem, ScheduleBuilder, StepId};
-use crate::table::{Algorithm, Arguments, Operation, Restrictions, misplaced};
+use crate::table::{Algorithm, Arguments, Operation, Restrictions, SPLIT_TREE, misplaced};
+use tocsin_topology::split_tree::Weights;
 
 pub(crate) const ALGORITHM: Algorithm = Algorithm {
     operation: Operation::Ibcast,
@@ -17,6 +18,15 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     compile,
     order: None,
 };
+
+/// Whose levels next to the leaves the ranks do themselves: [`split`](crate::split).
+pub(crate) const SPLIT: Algorithm =
+    Algorithm { name: SPLIT_TREE, source: "thesis 000, chapter 5", compile: compile_split, ..ALGORITHM };
+
+fn compile_split(arguments: &Arguments, b: &mut ScheduleBuilder) -> Result<(), Error> {
+    b.split(Weights::Constant);
+    compile(arguments, b)
+}
 
 fn compile(arguments: &Arguments, b: &mut ScheduleBuilder) -> Result<(), Error> {
     let Arguments::Ibcast { buffer, bytes, root } = *arguments else { return Err(misplaced()) };
@@ -49,7 +59,9 @@ pub(super) fn tree(
     while bit > 1 {
         bit /= 2;
         if place + bit < size {
-            b.send(member(place + bit), round, buffer, bytes, &ready);
+            let gate = b.gate(bit.ilog2() + 1);
+            let after: Vec<StepId> = ready.iter().copied().chain(gate).collect();
+            b.send(member(place + bit), round, buffer, bytes, &after);
         }
     }
 }

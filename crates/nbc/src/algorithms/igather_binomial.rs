@@ -4,10 +4,11 @@
 //! they belong: a subtree whose ranks begin again at 0 takes two messages.
 
 use super::places::put;
-use super::tree::{Run, Tree};
+use super::tree::{Run, Tree, level};
 use crate::Error;
 use crate::builder::{Mem, ScheduleBuilder, StepId};
-use crate::table::{Algorithm, Arguments, Operation, Restrictions, misplaced};
+use crate::table::{Algorithm, Arguments, Operation, Restrictions, SPLIT_TREE, misplaced};
+use tocsin_topology::split_tree::Weights;
 
 pub(crate) const ALGORITHM: Algorithm = Algorithm {
     operation: Operation::Igather,
@@ -18,6 +19,15 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     compile,
     order: None,
 };
+
+/// Whose levels next to the leaves the ranks do themselves: [`split`](crate::split).
+pub(crate) const SPLIT: Algorithm =
+    Algorithm { name: SPLIT_TREE, source: "thesis 000, chapter 5", compile: compile_split, ..ALGORITHM };
+
+fn compile_split(arguments: &Arguments, b: &mut ScheduleBuilder) -> Result<(), Error> {
+    b.split(Weights::Doubling);
+    compile(arguments, b)
+}
 
 fn compile(arguments: &Arguments, b: &mut ScheduleBuilder) -> Result<(), Error> {
     let Arguments::Igather { send, recv, block, root } = *arguments else { return Err(misplaced()) };
@@ -38,17 +48,21 @@ fn compile(arguments: &Arguments, b: &mut ScheduleBuilder) -> Result<(), Error> 
     };
     let mut ready: Vec<StepId> = Vec::new();
     for (place, span) in tree.children().rev() {
+        let before = ready.len();
         for (round, run) in (0..).zip(tree.runs(place, span)) {
             let bytes = block * run.ranks as usize;
             ready.push(b.recv(tree.member(place), round, memory(&run), bytes, &[]));
         }
+        b.end_level(level(place), &ready[before..]);
     }
     let mine = if tree.place == 0 { held.at(block * b.rank() as usize) } else { held };
     ready.extend(put(b, own, mine, block, &[]));
     if let Some(parent) = tree.parent() {
+        let mut sent = Vec::new();
         for (round, run) in (0..).zip(tree.runs(tree.place, tree.span())) {
-            b.send(parent, round, memory(&run), block * run.ranks as usize, &ready);
+            sent.push(b.send(parent, round, memory(&run), block * run.ranks as usize, &ready));
         }
+        b.end_level(level(tree.place), &sent);
     }
     Ok(())
 }

@@ -4,11 +4,12 @@
 //! whatever the root. The tree's top is rank 0, which sends the result to the root in one more message.
 
 use super::reduction::{Call, Partial};
-use super::tree::Tree;
+use super::tree::{Tree, level};
 use crate::Error;
 use crate::builder::{ScheduleBuilder, StepId};
 use crate::order::{Combination, Shape, Share, doubling, uniform};
-use crate::table::{Algorithm, Arguments, Operation, Restrictions};
+use crate::table::{Algorithm, Arguments, Operation, Restrictions, SPLIT_TREE};
+use tocsin_topology::split_tree::Weights;
 
 pub(crate) const ALGORITHM: Algorithm = Algorithm {
     operation: Operation::Ireduce,
@@ -19,6 +20,15 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     compile,
     order: Some(combination_order),
 };
+
+/// Whose levels next to the leaves the ranks do themselves: [`split`](crate::split).
+pub(crate) const SPLIT: Algorithm =
+    Algorithm { name: SPLIT_TREE, source: "thesis 000, chapter 5", compile: compile_split, ..ALGORITHM };
+
+fn compile_split(arguments: &Arguments, b: &mut ScheduleBuilder) -> Result<(), Error> {
+    b.split(Weights::Constant);
+    compile(arguments, b)
+}
 
 /// Steps of the way up, in round 0. Afterwards the top has the result in `partial`; elsewhere the step is the one that
 /// hands `partial` on.
@@ -33,9 +43,13 @@ pub(super) fn tree(
     for (place, _) in tree.children().rev() {
         let temp = b.temp(bytes);
         let arrival = b.recv(tree.member(place), 0, temp, bytes, &[]);
-        call.combine(b, partial, (0, call.count), temp, false, arrival, &[])?;
+        let combined = call.combine(b, partial, (0, call.count), temp, false, arrival, &[])?;
+        b.end_level(level(place), &[combined]);
     }
-    Ok(tree.parent().map(|parent| b.send(parent, 0, partial.at, bytes, partial.ready())))
+    let Some(parent) = tree.parent() else { return Ok(None) };
+    let handed_on = b.send(parent, 0, partial.at, bytes, partial.ready());
+    b.end_level(level(tree.place), &[handed_on]);
+    Ok(Some(handed_on))
 }
 
 /// Whether a rank has others below it.

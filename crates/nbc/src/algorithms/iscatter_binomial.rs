@@ -4,10 +4,11 @@
 //! from where the blocks stand: a subtree whose ranks begin again at 0 takes two messages.
 
 use super::places::put;
-use super::tree::{Run, Tree};
+use super::tree::{Run, Tree, level};
 use crate::Error;
 use crate::builder::{Mem, ScheduleBuilder, StepId};
-use crate::table::{Algorithm, Arguments, Operation, Restrictions, misplaced};
+use crate::table::{Algorithm, Arguments, Operation, Restrictions, SPLIT_TREE, misplaced};
+use tocsin_topology::split_tree::Weights;
 
 pub(crate) const ALGORITHM: Algorithm = Algorithm {
     operation: Operation::Iscatter,
@@ -18,6 +19,15 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     compile,
     order: None,
 };
+
+/// Whose levels next to the leaves the ranks do themselves: [`split`](crate::split).
+pub(crate) const SPLIT: Algorithm =
+    Algorithm { name: SPLIT_TREE, source: "thesis 000, chapter 5", compile: compile_split, ..ALGORITHM };
+
+fn compile_split(arguments: &Arguments, b: &mut ScheduleBuilder) -> Result<(), Error> {
+    b.split(Weights::Doubling);
+    compile(arguments, b)
+}
 
 fn compile(arguments: &Arguments, b: &mut ScheduleBuilder) -> Result<(), Error> {
     let Arguments::Iscatter { send, recv, block, root } = *arguments else { return Err(misplaced()) };
@@ -43,8 +53,10 @@ fn compile(arguments: &Arguments, b: &mut ScheduleBuilder) -> Result<(), Error> 
         }
     }
     for (place, span) in tree.children() {
+        let gate = b.gate(level(place));
+        let after: Vec<StepId> = ready.iter().copied().chain(gate).collect();
         for (round, run) in (0..).zip(tree.runs(place, span)) {
-            b.send(tree.member(place), round, memory(&run), block * run.ranks as usize, &ready);
+            b.send(tree.member(place), round, memory(&run), block * run.ranks as usize, &after);
         }
     }
     let mine = if tree.place == 0 { held.at(block * b.rank() as usize) } else { held };

@@ -11,6 +11,11 @@ pub(super) struct Tree {
     size: u32,
 }
 
+/// Level, counted from 1 at the leaves, of the message between a place other than the root's and its parent.
+pub(super) fn level(place: u32) -> u32 {
+    place.trailing_zeros() + 1
+}
+
 /// Places whose ranks are neighbours.
 pub(super) struct Run {
     /// The first of them.

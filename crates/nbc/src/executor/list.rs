@@ -59,6 +59,7 @@ impl StepList {
 pub(super) enum Link {
     Ready,
     Deferred,
+    Gated,
 }
 
 impl Active {
@@ -66,6 +67,7 @@ impl Active {
         match link {
             Link::Ready => (&mut self.in_ready_queue, &mut self.next_ready),
             Link::Deferred => (&mut self.in_deferred_queue, &mut self.next_deferred),
+            Link::Gated => (&mut self.in_gated_queue, &mut self.next_gated),
         }
     }
 }

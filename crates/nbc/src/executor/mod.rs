@@ -10,6 +10,7 @@
 mod board;
 mod copied;
 mod elsewhere;
+mod gates;
 mod kept;
 mod list;
 mod long;
@@ -79,6 +80,8 @@ struct Active {
     next_ready: u32,
     in_deferred_queue: bool,
     next_deferred: u32,
+    in_gated_queue: bool,
+    next_gated: u32,
     next_garbage: u32,
     /// In the line of its board.
     place: Place,
@@ -104,6 +107,8 @@ impl Active {
             next_ready: NONE,
             in_deferred_queue: false,
             next_deferred: NONE,
+            in_gated_queue: false,
+            next_gated: NONE,
             next_garbage: NONE,
             place: Place::NOWHERE,
         }
@@ -115,6 +120,8 @@ pub struct Nbc {
     slots: Slots<Active, Completion>,
     ready: Queue,
     deferred: Queue,
+    /// Those with levels of a tree that this rank does itself, in its next call.
+    gated: Queue,
     /// Detached schedules that have ended, linked by `next_garbage`.
     garbage: u32,
     /// [`Messages::failures`] as last seen.
@@ -151,6 +158,7 @@ impl Nbc {
             slots: Slots::with_shared(Active::new, Completion::new),
             ready: Queue::EMPTY,
             deferred: Queue::EMPTY,
+            gated: Queue::EMPTY,
             garbage: NONE,
             failures: 0,
             running: 0,
@@ -349,6 +357,7 @@ impl Nbc {
             let step = schedule.initial[i];
             active.ready.push(&mut schedule.state, step);
         }
+        let is_split = schedule.split.is_some();
         self.running += 1;
         let is_empty = schedule.is_empty();
         if let Some(call) = &mut active.call {
@@ -385,6 +394,11 @@ impl Nbc {
                 }
                 None => self.ready.push(&mut self.slots, id.index, Link::Ready),
             },
+        }
+        if is_split {
+            // Those of others may be what this one waits for inside the call.
+            self.recall_gated();
+            self.begin_split(id);
         }
         while self.progress(messages, &mut Budget::user()) == Pass::More {}
         if let Some(at) = beside {

@@ -25,6 +25,7 @@ impl Nbc {
     /// later call in user context. User threads only.
     pub fn detach<M: Messages>(&mut self, messages: &mut M, id: Id, keep: Option<Box<dyn Send>>) {
         self.collect(messages);
+        self.open_gates(messages);
         let Some(active) = self.slots.get_mut(id) else { return };
         if active.stage == Stage::Running {
             active.detached = true;
@@ -53,6 +54,7 @@ impl Nbc {
     pub(super) fn free<M: Messages>(&mut self, messages: &mut M, id: Id) {
         self.ready.remove(&mut self.slots, id.index, Link::Ready);
         self.deferred.remove(&mut self.slots, id.index, Link::Deferred);
+        self.gated.remove(&mut self.slots, id.index, Link::Gated);
         let Some((active, completion)) = self.slots.both_mut(id) else { return };
         let went_well = completion.outcome().is_some_and(|outcome| outcome.code == Code::Ok);
         let (schedule, kept) = (active.schedule.take(), active.kept.take());

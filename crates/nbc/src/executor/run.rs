@@ -307,6 +307,9 @@ impl Nbc {
             record_end(trace, (active.instance, active.begun), algorithm, outcome.code);
         }
         active.stage = Stage::Resting;
+        if let Some(split) = active.schedule.as_mut().and_then(|schedule| schedule.split.as_mut()) {
+            split.over(now_ns());
+        }
         let on_board = active.place.is_somewhere();
         active.ready = super::StepList::EMPTY;
         active.deferred = super::StepList::EMPTY;

@@ -351,7 +351,7 @@ fn bad_arguments_are_clear_errors() {
         (
             bcast(0, 8),
             Some("tree"),
-            "ibcast has no algorithm `tree`; it has: binomial, 4-ary, chain, scatter-allgather, linear, shm",
+            "ibcast has no algorithm `tree`; it has: binomial, 4-ary, chain, scatter-allgather, linear, split-tree, shm",
         ),
         (
             Arguments::Ibarrier,

@@ -390,6 +390,9 @@ impl<L: Lower> Machine<L> {
         let Rank { lower, nbc } = &mut self.ranks[rank];
         let scope = (context == Context::Handler).then(L::scope);
         IN_HANDLER.set(context == Context::Handler);
+        if context == Context::User {
+            nbc.open_gates(lower);
+        }
         let below = lower.pump(&mut budget);
         let (before, left) = (nbc.copied().handler, budget.bytes_left());
         let pass = nbc.progress(lower, &mut budget);

@@ -137,6 +137,22 @@ impl Comm {
         self.shared().stay(looking, || unsafe { completion.as_ref() }.is_done());
     }
 
+    /// Leaves the engine after something was started while levels of a [split tree](tocsin_nbc::split) are this rank's own to do, mostly of what
+    /// was started: who stays would begin what is to be done in the next call.
+    #[cold]
+    fn leave_split(
+        &self,
+        mut guard: Entered<'_, RankState>,
+        id: Id,
+        looking: Option<Looking<'_, RankState>>,
+    ) {
+        guard.stays_not(looking.is_some());
+        drop(guard);
+        // Peers ring a rank that sleeps, not one that looks.
+        drop(looking);
+        self.shared().start_split(id);
+    }
+
     /// Counts what was posted, and leaves the engine.
     fn posted(
         &self,
@@ -150,7 +166,11 @@ impl Comm {
             guard.stays_not(looking.is_some());
             return Err(lost(operation));
         };
-        self.leave(guard, completion, looking);
+        if guard.nbc.is_gated() {
+            self.leave_split(guard, id, looking);
+        } else {
+            self.leave(guard, completion, looking);
+        }
         Ok(RawRequest::new(self.clone(), operation, Kind::Collective, id, completion, None))
     }
 
@@ -224,7 +244,11 @@ impl Comm {
             collective_error(operation, error)
         })?;
         self.count();
-        self.leave(guard, completion, looking);
+        if guard.nbc.is_gated() {
+            self.leave_split(guard, id, looking);
+        } else {
+            self.leave(guard, completion, looking);
+        }
         Ok(())
     }
 }

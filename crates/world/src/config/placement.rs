@@ -94,6 +94,16 @@ pub(crate) fn sharers_of(seats: &[Seat], seat: Seat, placement: ProgressPlacemen
     seats.iter().filter(there).count().max(1) as u32
 }
 
+/// On how many processors progress threads run, where they have places of their own, that no rank is bound to.
+pub(crate) fn dedicated_of(seats: &[Seat]) -> u32 {
+    let is_a_ranks = |cpu: &usize| seats.iter().any(|seat| seat.cpu == Some(*cpu));
+    let mut cpus: Vec<usize> =
+        seats.iter().filter_map(|seat| seat.progress.filter(|cpu| !is_a_ranks(cpu))).collect();
+    cpus.sort_unstable();
+    cpus.dedup();
+    cpus.len().try_into().unwrap_or(u32::MAX)
+}
+
 fn refused(error: &tocsin_topology::Error) -> Error {
     Error::InvalidArgument { operation: "placing ranks", what: error.to_string() }
 }

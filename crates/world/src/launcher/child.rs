@@ -27,6 +27,7 @@ pub(super) struct Shared {
     /// As [`Place::cores`](crate::bootstrap::Place::cores), and so the others.
     pub cores: Option<usize>,
     pub sharers: u32,
+    pub dedicated: u32,
     pub relation: Option<Relation>,
 }
 
@@ -44,8 +45,9 @@ pub(super) fn start(
     let socket = RendezvousSocket::new(ours, PATIENCE).map_err(crate::bootstrap::segment_error)?;
     // SAFETY: - neither call has a precondition.
     let launcher = unsafe { libc::getpid() };
-    let Shared { cores, sharers, relation } = shared;
-    Hello { rank, ranks: launch.ranks, launcher, seat, cores, sharers, relation }.send(&socket, segment)?;
+    let Shared { cores, sharers, dedicated, relation } = shared;
+    let ranks = launch.ranks;
+    Hello { rank, ranks, launcher, seat, cores, sharers, dedicated, relation }.send(&socket, segment)?;
     let theirs = OwnedFd::from(theirs);
 
     let mut command = Command::new(&launch.program);

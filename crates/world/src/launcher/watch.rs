@@ -16,7 +16,7 @@ use super::descendants::Mark;
 use super::output::Outputs;
 use super::{Launch, OnFailure, Order, Report, signals};
 use crate::bootstrap::segment_error;
-use crate::config::{Seat, cores_of, sharers_of};
+use crate::config::{Seat, cores_of, dedicated_of, sharers_of};
 use crate::error::Error;
 use crate::memory::segment_for;
 use crate::trace;
@@ -107,10 +107,11 @@ impl<'a> World<'a> {
             deadline: None,
         };
         let (cores, relation) = (cores_of(&seats), launch.config.relation(&seats));
+        let dedicated = dedicated_of(&seats);
         for rank in 0..launch.ranks {
             let seat = seats.get(rank as usize).copied().unwrap_or_default();
             let sharers = sharers_of(&seats, seat, launch.config.progress);
-            if let Err(error) = world.start_rank(rank, seat, Shared { cores, sharers, relation }) {
+            if let Err(error) = world.start_rank(rank, seat, Shared { cores, sharers, dedicated, relation }) {
                 world.kill_all();
                 world.finish();
                 return Err(error);

@@ -3,11 +3,12 @@
 use std::time::{Duration, Instant};
 
 use tocsin_p2p::Grown;
-use tocsin_progress::Context;
 use tocsin_progress::engine::Looking;
+use tocsin_progress::{Context, Id};
 
 use super::{Need, Rank};
 use crate::state::RankState;
+use tocsin_sync::atomic::Ordering;
 
 /// A full pool of unexpected messages from which nothing was received for this long stays full.
 const STUCK: Duration = Duration::from_secs(1);
@@ -34,9 +35,44 @@ impl Rank {
     pub(crate) fn wait_until(
         &self,
         need: &[Need],
-        mut done: impl FnMut() -> bool,
+        done: impl FnMut() -> bool,
         timeout: Option<Duration>,
     ) -> bool {
+        self.open_gates();
+        self.wait_in_call(need, done, timeout)
+    }
+
+    /// Does what this rank has to do itself in its next call: its levels of split trees. Called by all that wait or look.
+    #[inline]
+    pub(crate) fn open_gates(&self) {
+        // SYNC POINT: Relaxed: a hint, set by the calls of this rank's own threads; who waits for what another thread has started meets it
+        // when that one waits.
+        if self.gated.load(Ordering::Relaxed) {
+            self.open_gates_now();
+        }
+    }
+
+    #[cold]
+    fn open_gates_now(&self) {
+        // SYNC POINT: Relaxed: as above. Before the gates are opened, so that what is started meanwhile sets it again.
+        self.gated.store(false, Ordering::Relaxed);
+        let state = &mut *self.enter();
+        state.nbc.open_gates(&mut state.p2p);
+    }
+
+    /// A collective was started whose levels concern the call that starts it, or the next one: does the former.
+    #[cold]
+    pub(crate) fn start_split(&self, id: Id) {
+        if self.enter().nbc.is_in_call(id) {
+            self.wait_in_call(&[Need::Collective], || !self.enter().nbc.is_in_call(id), None);
+        }
+        self.enter().nbc.leave_call(id);
+        // SYNC POINT: Relaxed: as in `open_gates`.
+        self.gated.store(true, Ordering::Relaxed);
+    }
+
+    /// [`wait_until`](Self::wait_until) by a call that has just started something.
+    fn wait_in_call(&self, need: &[Need], mut done: impl FnMut() -> bool, timeout: Option<Duration>) -> bool {
         let ends = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let commits = need.iter().any(|need| matches!(need, Need::Collective));
         let _committed = commits.then(|| self.segment.commit(self.rank));
