@@ -199,6 +199,7 @@ impl Comm {
     /// Makes one pass of progress: what the backend `poll` needs in long computations.
     pub fn progress(&self) {
         if !tocsin_doorbell::fork::disowned() {
+            self.shared().open_gates();
             self.shared().engine.poke(Context::User);
         }
     }

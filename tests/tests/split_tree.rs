@@ -1,0 +1,123 @@
+//! Split trees in worlds: whatever a rank calls next lets the others go on, and nobody who is in the library is waited for.
+#![allow(clippy::unwrap_used)]
+
+use tocsin_tests as _; // Links the tripwire allocator.
+
+use std::time::{Duration, Instant};
+
+use tocsin::{Comm, Config, Error, Op, World};
+use tocsin_sync::atomic::{AtomicU32, Ordering};
+
+const RANKS: u32 = 4;
+
+fn worlds(run: impl Fn(Comm) -> Result<(), Error> + Sync) {
+    for backend in ["signal", "thread", "poll"] {
+        let mut config = Config::default();
+        config.set("TOCSIN_BACKEND", backend).unwrap();
+        for result in World::threads_with(RANKS, &config, &run).unwrap() {
+            result.unwrap();
+        }
+    }
+}
+
+/// What rank 0 calls while the others wait for what it has yet to pass on.
+#[test]
+fn any_call_that_waits_or_looks_passes_on() {
+    let calls: [fn(&Comm, &mut tocsin::Request<Vec<u64>>) -> Result<(), Error>; 6] = [
+        |_, request| {
+            while request.test().is_none() {}
+            Ok(())
+        },
+        |_, request| {
+            while request.wait_timeout(Duration::from_millis(1)).is_none() {}
+            Ok(())
+        },
+        |_, request| {
+            while !request.is_done() {
+                std::hint::spin_loop();
+            }
+            Ok(())
+        },
+        // All others answer when they have it.
+        |comm, _| (1..RANKS).try_for_each(|rank| comm.recv(&mut [0u64], rank, 1).map(drop)),
+        |comm, _| (1..RANKS).try_for_each(|rank| comm.probe(rank, 1).map(drop)),
+        |comm, _| comm.barrier(),
+    ];
+    for (at, call) in calls.iter().enumerate() {
+        worlds(|comm| {
+            let split = comm.with_algorithm("split-tree");
+            let mut request = split.ibcast(vec![u64::from(comm.rank() == 0); 5000], 0)?;
+            if comm.rank() == 0 {
+                call(&comm, &mut request)?;
+                request.wait()?;
+            } else {
+                assert_eq!(request.wait()?, vec![1; 5000]);
+            }
+            // What is not received by the call of this round.
+            if (3..=4).contains(&at) {
+                match comm.rank() {
+                    0 if at == 4 => {
+                        (1..RANKS).try_for_each(|rank| comm.recv(&mut [0u64], rank, 1).map(drop))?
+                    }
+                    0 => {}
+                    _ => comm.send(&[1u64], 0, 1)?,
+                }
+            }
+            if at == 5 && comm.rank() != 0 { comm.barrier() } else { Ok(()) }
+        });
+    }
+}
+
+/// What was given up, or has a callback, is passed on though the root computes from then on.
+#[test]
+fn who_is_told_or_gives_up_passes_on() {
+    let (begun, ended) = (AtomicU32::new(0), AtomicU32::new(0));
+    worlds(|comm| {
+        let split = comm.with_algorithm("split-tree");
+        for told in [false, true] {
+            let request = split.ibcast(vec![3u8; 100], 0)?;
+            if comm.rank() > 0 {
+                assert_eq!(request.wait()?, [3; 100]);
+                ended.fetch_add(1, Ordering::Release);
+                continue;
+            }
+            if told {
+                request.on_complete(drop)
+            } else {
+                drop(request)
+            }
+            let all = (begun.fetch_add(1, Ordering::Relaxed) + 1) * (RANKS - 1);
+            let since = Instant::now();
+            while ended.load(Ordering::Acquire) < all {
+                assert!(
+                    since.elapsed() < Duration::from_secs(30),
+                    "the others wait for a call of the root's"
+                );
+                std::hint::spin_loop();
+            }
+        }
+        comm.barrier()
+    });
+}
+
+/// A program that repeats the same learns, and stays right.
+#[test]
+fn repeated_reductions_and_broadcasts() {
+    worlds(|comm| {
+        let split = comm.with_algorithm("split-tree");
+        let mut sum = split.allreduce_init(vec![0u64; 300], Op::Sum)?;
+        for run in 0..200u64 {
+            sum.buffer_mut()?.fill(run + u64::from(comm.rank()));
+            sum.start()?;
+            // Some compute for longer.
+            (0..run * 10 * u64::from(comm.rank())).for_each(|n| drop(std::hint::black_box(n)));
+            let expected = u64::from(RANKS) * run + u64::from(RANKS * (RANKS - 1) / 2);
+            assert!(sum.wait()?.iter().all(|n| *n == expected));
+            let gathered = split
+                .igather(vec![run; 10], if comm.rank() == 1 { vec![0u64; 40] } else { vec![] }, 1)?
+                .wait()?;
+            assert!(gathered.iter().all(|n| *n == run));
+        }
+        Ok(())
+    });
+}
