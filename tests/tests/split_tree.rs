@@ -5,7 +5,7 @@ use tocsin_tests as _; // Links the tripwire allocator.
 
 use std::time::{Duration, Instant};
 
-use tocsin::{Comm, Config, Error, Op, World};
+use tocsin::{Comm, Config, Error, Op, Request, World};
 use tocsin_sync::atomic::{AtomicU32, Ordering};
 
 const RANKS: u32 = 4;
@@ -20,10 +20,12 @@ fn worlds(run: impl Fn(Comm) -> Result<(), Error> + Sync) {
     }
 }
 
+type Called = fn(&Comm, &mut Request<Vec<u64>>) -> Result<(), Error>;
+
 /// What rank 0 calls while the others wait for what it has yet to pass on.
 #[test]
 fn any_call_that_waits_or_looks_passes_on() {
-    let calls: [fn(&Comm, &mut tocsin::Request<Vec<u64>>) -> Result<(), Error>; 6] = [
+    let calls: [Called; 6] = [
         |_, request| {
             while request.test().is_none() {}
             Ok(())
@@ -110,9 +112,10 @@ fn repeated_reductions_and_broadcasts() {
             sum.buffer_mut()?.fill(run + u64::from(comm.rank()));
             sum.start()?;
             // Some compute for longer.
-            (0..run * 10 * u64::from(comm.rank())).for_each(|n| drop(std::hint::black_box(n)));
+            (0..run * 10 * u64::from(comm.rank())).for_each(|n| _ = std::hint::black_box(n));
             let expected = u64::from(RANKS) * run + u64::from(RANKS * (RANKS - 1) / 2);
-            assert!(sum.wait()?.iter().all(|n| *n == expected));
+            sum.wait()?;
+            assert!(sum.buffer()?.iter().all(|n| *n == expected));
             let gathered = split
                 .igather(vec![run; 10], if comm.rank() == 1 { vec![0u64; 40] } else { vec![] }, 1)?
                 .wait()?;

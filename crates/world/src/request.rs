@@ -450,6 +450,8 @@ impl RawRequest {
             return;
         }
         if let Some(comm) = self.slot.as_ref().map(|slot| slot.comm.clone()) {
+            // Nobody will wait for it.
+            comm.shared().open_gates();
             comm.shared().park(self, keep);
         }
     }

@@ -37,7 +37,7 @@ impl Nbc {
     /// Has this rank rung for the end of a collective, which else is found by the next call that looks. Collectives that go by messages ring
     /// by themselves. Handler-safe. [`Pass::More`]: the budget ended before what had come was looked at; call it again.
     ///
-    /// Who waits is here to do its own levels of [split](crate::split) trees, too.
+    /// Who waits is here to do its own levels of split trees, too.
     pub fn want<M: Messages>(&mut self, messages: &mut M, id: Id, budget: &mut Budget) -> Pass {
         if self.is_gated() && self.recall_gated() && self.progress(messages, budget) == Pass::More {
             return Pass::More;
