@@ -121,9 +121,11 @@ fn run_reports() {
 
 #[test]
 fn run_ends_with_the_first_failing_ranks_status() {
-    for (script, status, says) in
-        [("exit 7", 7, "failed first: exit status 7"), ("kill -9 $$", 137, "signal 9"), ("true", 0, "")]
-    {
+    for (script, status, says) in [
+        ("exit 7", 7, "failed first: exit status 7"),
+        ("kill -9 $$", 137, "signal 9"),
+        ("true", 0, "ended without joining the world"),
+    ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tocsin"));
         let out = command.args(["run", "-n", "2", "--", "sh", "-c", script]).output().unwrap();
         let stderr = String::from_utf8_lossy(&out.stderr);
@@ -170,6 +172,46 @@ fn run_tells_who_left_without_finalizing() {
     assert!(stderr.contains(left) && !stderr.contains("failed first"), "{stderr}");
     let row: Value = serde_json::from_str(stdout.trim()).unwrap();
     assert_eq!(row["unfinalized_ranks"], serde_json::json!([0]));
+}
+
+/// A rank of the test below: of a world of one, where nothing tells it of another.
+#[test]
+#[ignore = "a rank that another test starts"]
+fn meets_the_others() {
+    let world = tocsin::World::from_env().unwrap();
+    world.comm().barrier().unwrap();
+    eprintln!("of {}", world.comm().size());
+    world.finalize().unwrap();
+}
+
+#[test]
+fn run_tells_who_never_joined() {
+    let this = std::env::current_exe().unwrap();
+    let run = |ranks: &str, before: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tocsin"));
+        command.args(["run", "-n", ranks, "--json", "--"]).args(before).arg(&this);
+        let out = command.args(["--exact", "meets_the_others", "--ignored", "--nocapture"]).output().unwrap();
+        let row: Value = serde_json::from_slice(&out.stdout).unwrap();
+        assert_eq!((out.status.code(), &row["unfinalized_ranks"]), (Some(0), &serde_json::json!([])));
+        (String::from_utf8(out.stderr).unwrap(), row["unjoined_ranks"].as_array().unwrap().len())
+    };
+    let said = "ended without joining the world";
+    for (ranks, before, unjoined, says) in [
+        ("2", &[][..], 0, None),
+        ("1", &["env", "-i"], 1, Some("tocsin: rank 0 ended")),
+        ("2", &["env", "-i"], 2, Some("tocsin: ranks ")),
+        ("3", &["env", "-u", "TOCSIN_BOOTSTRAP_FD"], 3, Some("tocsin: 3 ranks, ")),
+    ] {
+        let (stderr, outside) = run(ranks, before);
+        assert_eq!(
+            (outside, stderr.matches(said).count()),
+            (unjoined, usize::from(says.is_some())),
+            "{stderr}"
+        );
+        assert!(says.is_none_or(|says| stderr.contains(says)) && stderr.contains("of "), "{stderr}");
+        let size = if unjoined == 0 { ranks } else { "1" };
+        assert!(stderr.contains(&format!("of {size}\n")), "{stderr}");
+    }
 }
 
 /// A rank of the test below.

@@ -30,6 +30,8 @@ pub struct Death {
     pub finalized: bool,
     /// Whether it was in the world, and had not said that it leaves.
     pub inside: bool,
+    /// Whether it had never come into the world.
+    pub outside: bool,
 }
 
 /// Watches the processes of the ranks, marks deaths in the segment and wakes the survivors.
@@ -107,10 +109,11 @@ impl Watcher {
             let watched = &mut self.watched[i];
             let Some(status) = exit_status(&watched.pidfd, libc::WNOWAIT)? else { continue };
             watched.ended = true;
-            let inside = self.segment.life(watched.rank) == crate::Life::Alive;
+            let life = self.segment.life(watched.rank);
+            let (inside, outside) = (life == crate::Life::Alive, life == crate::Life::Absent);
             died |= self.segment.mark_dead(watched.rank);
             let finalized = self.segment.life(watched.rank) == crate::Life::Finalized;
-            deaths.push(Death { rank: watched.rank, status, finalized, inside });
+            deaths.push(Death { rank: watched.rank, status, finalized, inside, outside });
         }
         if died {
             self.segment.wake_all();

@@ -87,6 +87,9 @@ pub struct Report {
     /// Ranks that ended with status 0 and without finalizing the world that they had joined, in the order of their ends: by `exit(0)`, or in C by
     /// a return from `main`. None of them failed, but the others took them for dead.
     pub unfinalized: Vec<u32>,
+    /// Ranks that ended with status 0 and had never joined the world, in the order of their ends: programs that do not use the library, or that were
+    /// kept from what tells them of their launcher (`env -i`, `sudo`, a container) and were each a world of one.
+    pub unjoined: Vec<u32>,
 }
 
 impl Launch {

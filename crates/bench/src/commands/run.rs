@@ -36,6 +36,17 @@ pub(crate) fn run(args: &Run) -> Result<u8, Error> {
              its World, or call World::finalize or tocsin_finalize, before it exits"
         );
     }
+    if let [first, others @ ..] = report.unjoined.as_slice() {
+        let who = match others.len() {
+            0 => format!("rank {first}"),
+            1 => format!("ranks {first} and {}", others[0]),
+            n => format!("{} ranks, {first} the first of them,", n + 1),
+        };
+        eprintln!(
+            "tocsin: {who} ended without joining the world: a program that uses the library and was started without the TOCSIN_BOOTSTRAP \
+             variables, or the descriptor that they name, was a world of one (env -i, sudo and containers take them away)"
+        );
+    }
     if let Some(rank) = report.failed {
         eprintln!("tocsin: rank {rank} failed first: {}", describe(report.status));
     }
@@ -46,7 +57,8 @@ pub(crate) fn run(args: &Run) -> Result<u8, Error> {
             .set("ranks", ranks)
             .set("status", report.status)
             .set("failed_rank", report.failed)
-            .set("unfinalized_ranks", report.unfinalized);
+            .set("unfinalized_ranks", report.unfinalized)
+            .set("unjoined_ranks", report.unjoined);
         Sink::new(true).row(&row.set("rank_status", report.ranks));
     }
     // What a failed run leaves is no whole trace.

@@ -99,6 +99,7 @@ impl<'a> World<'a> {
                 failed: None,
                 ranks: vec![0; launch.ranks as usize],
                 unfinalized: Vec::new(),
+                unjoined: Vec::new(),
             },
             ended: vec![false; launch.ranks as usize],
             culprit: None,
@@ -173,6 +174,9 @@ impl<'a> World<'a> {
                 // After an abort nobody finalizes.
                 if death.inside && status == 0 && self.segment.aborted().is_none() {
                     self.report.unfinalized.push(death.rank);
+                }
+                if death.outside && status == 0 && self.segment.aborted().is_none() {
+                    self.report.unjoined.push(death.rank);
                 }
                 self.judge(death.rank, status);
             }
