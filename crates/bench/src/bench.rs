@@ -7,6 +7,7 @@ pub mod contention;
 pub mod idle;
 pub mod outstanding;
 pub mod overlap;
+mod overlapped;
 pub mod pairs;
 pub mod pingpong;
 mod progress;

@@ -3,6 +3,7 @@
 //! Before each operation every rank rewrites its buffers, then meets the others at a barrier outside the library; the time of
 //! the operation is that of its slowest rank, from its own post on.
 
+use super::overlapped::Overlapped;
 use super::{check, chosen, ignored, most, progress, ranks, row, sizes, us};
 use crate::cli::Coll;
 use crate::compute::Speed;
@@ -11,7 +12,7 @@ use crate::fleet::block::{Measured, Task};
 use crate::fleet::{Fleet, Plan, World};
 use crate::plot::{self, curves};
 use crate::row::{Row, Sink};
-use crate::stats::{self, Ratios, Times};
+use crate::stats::Times;
 use crate::steps::{Pick, Steps};
 use crate::values::{Backend, Mode, Operation, human_size};
 use std::path::{Path, PathBuf};
@@ -223,17 +224,6 @@ fn late(
     fleet.worlds.iter().enumerate().map(|(at, world)| row(at, &world.plan)).collect()
 }
 
-#[derive(Default)]
-struct Sum {
-    t_comm: Times,
-    t_comp: Times,
-    t_ovrl: Times,
-    ratio: Ratios,
-    null_ratio: Ratios,
-    rate: Ratios,
-    interrupts: u64,
-}
-
 fn overlap(fleet: &mut Fleet, args: &Coll, op: Operation, bytes: u64) -> Result<Vec<Row>, Error> {
     let rounds = args.common.rounds.unwrap_or(ROUNDS);
     let root = u64::from(root(args));
@@ -247,7 +237,7 @@ fn overlap(fleet: &mut Fleet, args: &Coll, op: Operation, bytes: u64) -> Result<
         }
         Ok(())
     })?;
-    let mut sums: Vec<Sum> = pilots.iter().map(|_| Sum::default()).collect();
+    let mut sums: Vec<Overlapped> = pilots.iter().map(|_| Overlapped::default()).collect();
     let bar = progress::bar(rounds, &op.to_string());
     fleet.rounds(args.common.warmup, rounds, |at, counts, world| {
         let ns = compute_ns(args, &world.plan, &pilots[at]);
@@ -261,14 +251,9 @@ fn overlap(fleet: &mut Fleet, args: &Coll, op: Operation, bytes: u64) -> Result<
     })?;
     bar.finish_and_clear();
     let mode = args.mode.to_string();
-    let row = |plan: &Plan, sum: &Sum| {
-        let row = start(args, plan, op, bytes, rounds, &mode)?
-            .number("t_comm_us", us(sum.t_comm.median()))
-            .number("t_comp_us", us(sum.t_comp.median()))
-            .number("t_ovrl_us", us(sum.t_ovrl.median()))
-            .number("ratio", sum.ratio.median())
-            .number("null_ratio", sum.null_ratio.median())
-            .number("rate_percent", sum.rate.median())
+    let row = |plan: &Plan, sum: &Overlapped| {
+        let row = sum
+            .columns(start(args, plan, op, bytes, rounds, &mode)?)
             .number("interrupts", sum.interrupts as f64 / rounds as f64)
             .set("verified", true);
         Ok(row)
@@ -306,23 +291,6 @@ fn alone(fleet: &mut Fleet, args: &Coll, op: Operation, bytes: u64) -> Result<Ve
         Ok(row)
     };
     fleet.worlds.iter().zip(&t_comm).zip(&interrupts).map(row).collect()
-}
-
-impl Sum {
-    fn add(&mut self, measured: &[Measured]) {
-        let overlap = stats::Overlap {
-            t_comm: most(measured, |m| m.t_comm) as f64,
-            t_comp: most(measured, |m| m.t_comp) as f64,
-            t_ovrl: most(measured, |m| m.t_ovrl) as f64,
-        };
-        self.t_comm.add(overlap.t_comm as u64);
-        self.t_comp.add(overlap.t_comp as u64);
-        self.t_ovrl.add(overlap.t_ovrl as u64);
-        self.ratio.add(overlap.ratio());
-        self.null_ratio.add(overlap.null_ratio(most(measured, |m| m.t_comp_again) as f64));
-        self.rate.add(overlap.rate_percent());
-        self.interrupts += measured.iter().map(|m| m.interrupts).sum::<u64>();
-    }
 }
 
 /// One curve per operation and backend.

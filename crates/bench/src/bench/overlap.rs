@@ -4,6 +4,7 @@
 //! backends alternate. The computing is a fixed amount of work without a library call. When both compute, the same once more
 //! with a callback at each end: how long after its start the message is complete.
 
+use super::overlapped::Overlapped;
 use super::{check, most, progress, row, sizes, two_ranks, us};
 use crate::cli::Overlap;
 use crate::error::Error;
@@ -11,7 +12,7 @@ use crate::fleet::block::{Measured, Task};
 use crate::fleet::{Fleet, Plan, World};
 use crate::plot::{self, heat};
 use crate::row::{Row, Sink};
-use crate::stats::{self, Ratios, Times};
+use crate::stats::{Ratios, Times};
 use crate::values::{Backend, Case, ComputeTime};
 use serde_json::json;
 
@@ -84,16 +85,10 @@ struct Cell {
 /// What the rounds of one world add up to.
 #[derive(Default)]
 struct Sum {
-    t_comm: Times,
-    t_comp: Times,
-    t_ovrl: Times,
-    ratio: Ratios,
-    null_ratio: Ratios,
-    rate: Ratios,
+    overlapped: Overlapped,
     efficiency: Ratios,
     blocked: Times,
     complete: Times,
-    interrupts: u64,
     copied: [u64; 3],
     compute_ns: f64,
 }
@@ -141,17 +136,14 @@ impl Cell {
             .set("rounds", rounds)
             .set("case", self.case.to_string())
             .set("compute", self.compute_time.to_string())
-            .number("compute_us", us(sum.compute_ns))
-            .number("t_comm_us", us(sum.t_comm.median()))
-            .number("t_comp_us", us(sum.t_comp.median()))
-            .number("t_ovrl_us", us(sum.t_ovrl.median()))
-            .number("ratio", sum.ratio.median())
-            .number("null_ratio", sum.null_ratio.median())
-            .number("rate_percent", sum.rate.median())
-            .number("bound_us", us(sum.t_comp.median() + pilot.copy_ns))
+            .number("compute_us", us(sum.compute_ns));
+        let row = sum
+            .overlapped
+            .columns(row)
+            .number("bound_us", us(sum.overlapped.t_comp.median() + pilot.copy_ns))
             .number("efficiency", sum.efficiency.median())
             .number("peer_blocked_us", us(sum.blocked.median()))
-            .number("interrupts", per_round(sum.interrupts))
+            .number("interrupts", per_round(sum.overlapped.interrupts))
             .set("bytes_copied_by", json!({"sender": sender, "receiver": receiver, "progress": progress}));
         // Only when both compute is it nobody's to wait for.
         let row = match self.case {
@@ -166,17 +158,7 @@ impl Cell {
 
 impl Sum {
     fn add(&mut self, measured: &[Measured], case: Case, copy_ns: f64) {
-        let overlap = stats::Overlap {
-            t_comm: most(measured, |m| m.t_comm) as f64,
-            t_comp: most(measured, |m| m.t_comp) as f64,
-            t_ovrl: most(measured, |m| m.t_ovrl) as f64,
-        };
-        self.t_comm.add(overlap.t_comm as u64);
-        self.t_comp.add(overlap.t_comp as u64);
-        self.t_ovrl.add(overlap.t_ovrl as u64);
-        self.ratio.add(overlap.ratio());
-        self.null_ratio.add(overlap.null_ratio(most(measured, |m| m.t_comp_again) as f64));
-        self.rate.add(overlap.rate_percent());
+        let overlap = self.overlapped.add(measured);
         self.efficiency.add((overlap.t_comp + copy_ns) / overlap.t_ovrl);
         // The peer is who does not compute; when both do, who waits longer afterwards.
         self.blocked.add(match case {
@@ -187,7 +169,6 @@ impl Sum {
         if case == Case::Both {
             self.complete.add(most(measured, |m| m.complete));
         }
-        self.interrupts += measured.iter().map(|m| m.interrupts).sum::<u64>();
         for (rank, m) in measured.iter().enumerate().take(2) {
             self.copied[rank] += m.copied_user + m.copied_handler;
             self.copied[2] += m.copied_progress;
