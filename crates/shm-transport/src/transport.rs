@@ -10,6 +10,7 @@ mod beside;
 mod connect;
 mod copy;
 mod known;
+mod look;
 mod one_copy;
 mod pages;
 mod peer;
@@ -29,18 +30,18 @@ use tocsin_sync::atomic::Ordering;
 use tocsin_sync::sparse::{Sparse, Words};
 use tocsin_transport::short::{Put, Run, Took, Wanted};
 use tocsin_transport::{
-    Arrival, Awaits, Capabilities, Class, Error as TransportError, Header, Packet, PeerState, Piped,
-    Publication, Reach, Record, Recv, Rings, SendOutcome, Transport, Urgency,
+    Arrival, Awaits, Capabilities, Class, Error as TransportError, Header, PeerState, Piped, Publication,
+    Reach, Record, Recv, Rings, SendOutcome, Transport, Urgency,
 };
 
-use crate::lane::{Consumed, POOLED, Peek, RecvLane, SendPool};
+use crate::lane::{Consumed, POOLED, RecvLane, SendPool};
 use crate::segment::layout::{RANK_WORDS, RanksCopy};
 use crate::{Error, Life, Segment};
 pub use copy::{Strategies, cma_refusal};
 use known::{has, would_update};
 use pages::Mailbox;
 pub use pages::vmsplice_refusal;
-use peer::{Honesty, Peer};
+use peer::Peer;
 use ring::enlist;
 
 /// One rank's endpoint in a segment; a rank of a world has one, once.
@@ -147,28 +148,6 @@ impl ShmTransport {
     /// The segment that the endpoint works on.
     pub fn segment(&self) -> &Arc<Segment> {
         &self.segment
-    }
-
-    /// What one of the peeks says of a peer's lane.
-    #[inline(always)]
-    fn look(&mut self, peer: u32, class: Class, peek: impl FnOnce(&mut RecvLane) -> Peek) -> Recv {
-        let known = if class == Class::Bulk { &self.known_bulk } else { &self.known };
-        if !has(known, peer) {
-            return Recv::Empty;
-        }
-        let Some(state) = self.peers.get_mut(peer as usize) else { return Recv::Empty };
-        if state.honesty == Honesty::Caught {
-            state.honesty = Honesty::Told;
-            return Recv::Corrupt;
-        }
-        match peek(state.recv_lane(class)) {
-            Peek::Empty => Recv::Empty,
-            Peek::Packet(header, len, payload) => Recv::Packet(Packet { header, payload, len }),
-            Peek::Corrupt => {
-                state.close(Honesty::Told);
-                Recv::Corrupt
-            }
-        }
     }
 }
 

@@ -5,7 +5,7 @@
 //! has not been of use for longest goes first. It holds addresses of buffers that may be gone, and is not run before somebody vouches for
 //! the same ones anew.
 
-use super::give_back;
+use super::release::give_back;
 use crate::messages::Messages;
 use crate::schedule::Schedule;
 use crate::table::Origin;

@@ -15,6 +15,7 @@ mod kept;
 mod list;
 mod long;
 mod look;
+mod prepare;
 mod release;
 mod run;
 mod seat;
@@ -33,7 +34,6 @@ pub use copied::Copied;
 use kept::Kept;
 use list::{Link, Queue, StepList};
 use long::Posts;
-use release::give_back;
 use seat::{Place, Scratch, Seat};
 pub(crate) use slices::room;
 use std::ptr::NonNull;
@@ -239,64 +239,6 @@ impl Nbc {
         }
     }
 
-    /// Reserves all that the runs of a schedule need and connects its peers. User threads only.
-    ///
-    /// # Errors
-    /// Memory or a peer refused.
-    pub fn prepare<M: Messages>(
-        &mut self,
-        messages: &mut M,
-        mut schedule: Box<Schedule>,
-        context: u32,
-    ) -> Result<Id, Error> {
-        self.collect(messages);
-        match schedule.board.as_ref() {
-            Some(call) => {
-                self.prepare_rings(messages, call.board);
-                if call.long {
-                    self.prepare_long(messages, call, Posts::Later)?;
-                }
-            }
-            None => connect(messages, &schedule)?,
-        }
-        if let Err(error) = reserve(messages, &mut schedule) {
-            give_back(messages, &mut schedule);
-            return Err(error);
-        }
-        self.occupy(messages, schedule, context)
-    }
-
-    /// Gives a schedule that has all it needs a slot to run in.
-    fn occupy<M: Messages>(
-        &mut self,
-        messages: &mut M,
-        mut schedule: Box<Schedule>,
-        context: u32,
-    ) -> Result<Id, Error> {
-        if self.slots.reserve(1).is_err() {
-            give_back(messages, &mut schedule);
-            return Err(Error::OutOfMemory { bytes: std::mem::size_of::<Active>() });
-        }
-        let id = self.slots.alloc().filter(|id| id.index < MOST_SLOTS);
-        let Some((id, active)) = id.and_then(|id| Some((id, self.slots.get_mut(id)?))) else {
-            give_back(messages, &mut schedule);
-            return Err(Error::OutOfMemory { bytes: std::mem::size_of::<Active>() });
-        };
-        active.call = schedule.board;
-        active.schedule = Some(schedule);
-        active.kept = None;
-        active.context = context;
-        active.stage = Stage::Resting;
-        active.alive_at = None;
-        active.detached = false;
-        active.ready = StepList::EMPTY;
-        active.deferred = StepList::EMPTY;
-        if let Some(completion) = self.slots.shared(id) {
-            completion.reset();
-        }
-        Ok(id)
-    }
-
     /// Starts a prepared schedule, or one whose last run has ended. Allocates nothing, but for a peer that has come since
     /// the schedule was prepared and is rung for the first time. User threads only, because all that waits for nothing is
     /// run at once, whatever its size, user operators included.
@@ -459,35 +401,6 @@ impl std::fmt::Debug for Nbc {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Nbc").field("running", &self.running).finish_non_exhaustive()
     }
-}
-
-/// Connects every peer, with the longest message that goes there.
-fn connect<M: Messages>(messages: &mut M, schedule: &Schedule) -> Result<(), Error> {
-    let mut peers: Vec<(u32, usize)> = schedule
-        .steps
-        .iter()
-        .filter_map(|step| match step.kind {
-            Kind::Send { peer, bytes, .. } => Some((peer, bytes)),
-            Kind::Recv { peer, .. } => Some((peer, 0)),
-            _ => None,
-        })
-        .collect();
-    peers.sort_unstable_by(|a, b| b.cmp(a));
-    peers.dedup_by_key(|(peer, _)| *peer);
-    for (peer, bytes) in peers {
-        messages.prepare_peer(peer, bytes)?;
-    }
-    Ok(())
-}
-
-/// One request for each message.
-fn reserve<M: Messages>(messages: &mut M, schedule: &mut Schedule) -> Result<(), Error> {
-    for (state, step) in schedule.state.iter_mut().zip(&schedule.steps) {
-        if matches!(step.kind, Kind::Send { .. } | Kind::Recv { .. }) {
-            state.request = Some(messages.reserve()?);
-        }
-    }
-    Ok(())
 }
 
 /// Says in the trace that a collective (context, sequence, algorithm) starts: its instance and the time.
