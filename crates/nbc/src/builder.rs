@@ -51,7 +51,7 @@ pub struct Reduction {
 
 #[derive(Clone, Copy, Debug)]
 enum Draft {
-    Send { to: u32, round: u32, from: Mem, bytes: usize },
+    Send { to: u32, round: u32, from: Mem, bytes: usize, last: bool },
     Recv { from: u32, round: u32, to: Mem, bytes: usize },
     Copy { from: Mem, to: Mem, bytes: usize },
     Pack { from: Mem, pieces: Pieces, to: Mem, bytes: usize },
@@ -107,7 +107,13 @@ impl ScheduleBuilder {
 
     /// Sends `bytes` at `from` to rank `to`, once the steps `after` are done.
     pub fn send(&mut self, to: u32, round: u32, from: Mem, bytes: usize, after: &[StepId]) -> StepId {
-        self.push(Draft::Send { to, round, from, bytes }, after)
+        self.push(Draft::Send { to, round, from, bytes, last: false }, after)
+    }
+
+    /// The same, of what its receiver sends nothing after in this schedule, whatever became of it: no other rank depends on when that takes it, so
+    /// that a receiver which computes need not be interrupted for it.
+    pub fn send_last(&mut self, to: u32, round: u32, from: Mem, bytes: usize, after: &[StepId]) -> StepId {
+        self.push(Draft::Send { to, round, from, bytes, last: true }, after)
     }
 
     /// Receives `bytes` into `to` from rank `from`, once the steps `after` are done.
@@ -332,8 +338,8 @@ impl ScheduleBuilder {
                 .ok_or(Error::BadSchedule("a message goes to a rank outside the group"))
         };
         Ok(match *draft {
-            Draft::Send { to, round, from, bytes } => {
-                Kind::Send { peer: peer(to, round)?, round, from: memory(from, bytes)?, bytes }
+            Draft::Send { to, round, from, bytes, last } => {
+                Kind::Send { peer: peer(to, round)?, round, from: memory(from, bytes)?, bytes, last }
             }
             Draft::Recv { from, round, to, bytes } => {
                 Kind::Recv { peer: peer(from, round)?, round, to: memory(to, bytes)?, bytes }

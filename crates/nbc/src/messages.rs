@@ -18,6 +18,8 @@ pub struct Envelope {
     pub tag: i32,
     /// Comes back from [`Messages::next_completed`]; never 0.
     pub cookie: u64,
+    /// Of a send: nobody waits for what its receiver does about it but that rank itself.
+    pub ends_there: bool,
 }
 
 /// Point-to-point messages as a schedule uses them. Implemented by [`P2p`]; a simulated network can
@@ -128,7 +130,7 @@ impl<T: Transport> Messages for P2p<T> {
             dest: envelope.peer,
             tag: envelope.tag,
             buf: ConstBuf::contiguous(from, bytes),
-            mode: Mode::Standard,
+            mode: if envelope.ends_there { Mode::Unhurried } else { Mode::Standard },
             class: Class::Coll,
             cookie: envelope.cookie,
         };

@@ -40,6 +40,8 @@ pub(crate) enum Kind {
         round: u32,
         from: *const u8,
         bytes: usize,
+        /// See [`ScheduleBuilder::send_last`](crate::builder::ScheduleBuilder::send_last).
+        last: bool,
     },
     Recv {
         peer: u32,

@@ -12,6 +12,9 @@ pub enum Mode {
     Standard,
     /// When, besides, the receiver has matched it.
     Synchronous,
+    /// As [`Standard`](Self::Standard). Of a collective: nobody waits for what its receiver does about it but that rank itself, so that it
+    /// interrupts nobody who has not asked for that, if it goes in one short packet.
+    Unhurried,
 }
 
 /// What to send, where.

@@ -78,6 +78,8 @@ pub(crate) const PIPE_USED: u16 = 512;
 pub(crate) const CALLED: u16 = 1024;
 /// An announced send that has brought its message.
 pub(crate) const BRINGS: u16 = 2048;
+/// A send that only its receiver waits for.
+pub(crate) const UNHURRIED: u16 = 4096;
 /// A transfer that failed here, and whose other end was told to look. No send has an ANY_TAG, no matched receive needs it.
 pub(crate) const TOLD: u16 = ANY_TAG;
 

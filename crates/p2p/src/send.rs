@@ -5,7 +5,7 @@ use tocsin_transport::{Class, Header, Reach, SendOutcome, Transport, Urgency, ki
 
 use crate::offers::{FLAG_PULLED, FLAG_WAITS, TICKETS};
 use crate::packets::{FLAG_LONG, FLAG_SYNCHRONOUS};
-use crate::request::{HOLDS_RECORD, Member, PIPED, Request, SHARED, SYNCHRONOUS, State};
+use crate::request::{HOLDS_RECORD, Member, PIPED, Request, SHARED, SYNCHRONOUS, State, UNHURRIED};
 use crate::{ConstBuf, Error, LONG, Mode, P2p, PIPELINED, PIPELINED_FIRST, SendArgs};
 
 /// Smallest piece of a large message that is worth a packet of its own when the budget is nearly spent.
@@ -130,7 +130,11 @@ impl<T: Transport> P2p<T> {
         request.tag = args.tag;
         request.serial = request.serial.wrapping_add(1);
         request.class = if args.class == Class::Coll { Class::Coll } else { Class::Eager };
-        request.flags = if args.mode == Mode::Synchronous { SYNCHRONOUS } else { 0 };
+        request.flags = match args.mode {
+            Mode::Standard => 0,
+            Mode::Synchronous => SYNCHRONOUS,
+            Mode::Unhurried => UNHURRIED,
+        };
         request.state = State::SendQueued;
         // Nobody but this rank could receive what it sends to itself: its end does not wait for that.
         if args.dest != self.me {
@@ -203,6 +207,8 @@ impl<T: Transport> P2p<T> {
         let urgency = match class {
             Class::Eager if found.is_some() || eager && !synchronous => Urgency::Plain,
             Class::Eager if !eager => Urgency::Offer,
+            // One of the long ones is to be taken before the next.
+            Class::Coll if request.has(UNHURRIED) && eager && !long => Urgency::Plain,
             _ => Urgency::Urgent,
         };
         let (mut len, mut buf) = (if eager { total } else { 0 }, request.source_buf());

@@ -247,7 +247,7 @@ impl RawRequest {
     }
 
     /// Has what this request waits for ring: plain messages, and the parts of collectives on a board; collectives' messages ring by
-    /// themselves. False: not now, because somebody is inside the engine.
+    /// themselves, but for the last that this rank alone waits for. False: not now, because somebody is inside the engine.
     #[cold]
     fn watch(&self) -> bool {
         let Some(slot) = &self.slot else { return true };

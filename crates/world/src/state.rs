@@ -138,7 +138,7 @@ unsafe impl Work for RankState {
 
     #[inline]
     fn wants_plain(&self) -> bool {
-        self.p2p.wants_plain()
+        self.p2p.wants_plain() || self.nbc.wants_plain()
     }
 
     #[inline]

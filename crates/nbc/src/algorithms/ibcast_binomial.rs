@@ -58,9 +58,15 @@ pub(super) fn tree(
     }
     while bit > 1 {
         bit /= 2;
-        if place + bit < size {
-            let gate = b.gate(bit.ilog2() + 1);
-            let after: Vec<StepId> = ready.iter().copied().chain(gate).collect();
+        if place + bit >= size {
+            continue;
+        }
+        let gate = b.gate(bit.ilog2() + 1);
+        let after: Vec<StepId> = ready.iter().copied().chain(gate).collect();
+        // Those at odd places have nobody below them, nor has who is the last.
+        if bit == 1 || place + bit + 1 == size {
+            b.send_last(member(place + bit), round, buffer, bytes, &after);
+        } else {
             b.send(member(place + bit), round, buffer, bytes, &after);
         }
     }

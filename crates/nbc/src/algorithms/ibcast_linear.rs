@@ -22,7 +22,7 @@ fn compile(arguments: &Arguments, b: &mut ScheduleBuilder) -> Result<(), Error> 
     let buffer = Mem::User(buffer);
     if b.rank() == root {
         for rank in (0..b.size()).filter(|rank| *rank != root) {
-            b.send(rank, 0, buffer, bytes, &[]);
+            b.send_last(rank, 0, buffer, bytes, &[]);
         }
     } else {
         b.recv(root, 0, buffer, bytes, &[]);

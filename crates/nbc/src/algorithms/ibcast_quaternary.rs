@@ -31,7 +31,11 @@ fn compile(arguments: &Arguments, b: &mut ScheduleBuilder) -> Result<(), Error> 
         ready.push(b.recv(member((place - 1) / CHILDREN), 0, buffer, bytes, &[]));
     }
     for child in (CHILDREN * place + 1..=CHILDREN * (place + 1)).filter(|child| *child < size) {
-        b.send(member(child), 0, buffer, bytes, &ready);
+        if CHILDREN * child + 1 < size {
+            b.send(member(child), 0, buffer, bytes, &ready);
+        } else {
+            b.send_last(member(child), 0, buffer, bytes, &ready);
+        }
     }
     Ok(())
 }

@@ -139,6 +139,8 @@ pub struct Nbc {
     telling: u32,
     /// Seats of communicators of which something has gone by messages.
     exposed: u32,
+    /// How many that go by messages are wanted: see `wanted`.
+    wanting: u32,
     /// A handler has met a user operator on a board.
     deferred_on_board: bool,
     scratch: Scratch,
@@ -169,6 +171,7 @@ impl Nbc {
             waiting: 0,
             telling: 0,
             exposed: 0,
+            wanting: 0,
             deferred_on_board: false,
             scratch: Scratch::default(),
             kept: Kept::default(),

@@ -170,11 +170,12 @@ impl Nbc {
             active.ready.pop(&schedule.state);
             return;
         };
-        let envelope = |peer: u32, round: u32| Envelope {
+        let envelope = |peer: u32, round: u32, ends_there: bool| Envelope {
             context: active.context,
             peer,
             tag: tag(active.sequence, round),
             cookie: cookie(slot, active.run, step),
+            ends_there,
         };
         if self.trace.is_some() && state.begun == 0 {
             state.begun = now_ns();
@@ -195,12 +196,12 @@ impl Nbc {
         let copied = messages.copied();
         let begun_at = state.done;
         let came = match (kind, state.request) {
-            (Kind::Send { peer, round, from, bytes }, Some(request)) => {
+            (Kind::Send { peer, round, from, bytes, last }, Some(request)) => {
                 budget.packet();
                 state.status = Status::Started;
                 // SAFETY: - the memory is the user's, alive and unwritten by the promise to `post`, or the arena's
                 //         - no step that writes it runs before this one has ended: dependencies of the algorithm.
-                unsafe { messages.start_send(request, &envelope(peer, round), from, bytes) };
+                unsafe { messages.start_send(request, &envelope(peer, round, last), from, bytes) };
                 budget.take_bytes(messages.copied().wrapping_sub(copied) as usize);
                 Step::Away
             }
@@ -208,7 +209,7 @@ impl Nbc {
                 budget.packet();
                 state.status = Status::Started;
                 // SAFETY: - as above; nobody else uses the memory until this step has ended.
-                unsafe { messages.start_recv(request, &envelope(peer, round), to, bytes) };
+                unsafe { messages.start_recv(request, &envelope(peer, round, false), to, bytes) };
                 budget.take_bytes(messages.copied().wrapping_sub(copied) as usize);
                 Step::Away
             }
@@ -311,6 +312,9 @@ impl Nbc {
             split.over(now_ns());
         }
         let on_board = active.place.is_somewhere();
+        if !on_board && std::mem::take(&mut active.place.wanted) {
+            self.wanting = self.wanting.saturating_sub(1);
+        }
         active.ready = super::StepList::EMPTY;
         active.deferred = super::StepList::EMPTY;
         if active.detached {

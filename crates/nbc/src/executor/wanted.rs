@@ -47,13 +47,38 @@ impl Nbc {
             return Pass::Idle;
         };
         let at = active.place.at;
-        let Some(seat) = seats.get(at as usize) else { return Pass::Idle };
+        let Some(seat) = seats.get(at as usize) else {
+            self.want_messages(id);
+            return Pass::Idle;
+        };
         have_rung(seat, slots, id.index);
         self.advance(messages, at, budget, false)
     }
 
+    /// The same of what goes by messages: the last of them, which no other rank depends on, ring nobody else.
+    fn want_messages(&mut self, id: Id) {
+        if let Some(active) = self.slots.get_mut(id).filter(|active| !active.place.wanted) {
+            active.place.wanted = true;
+            self.wanting = self.wanting.wrapping_add(1);
+        }
+    }
+
+    /// Whether plain messages should ring, because somebody is to hear of the end of what goes by messages. Handler-safe.
+    #[inline]
+    pub fn wants_plain(&self) -> bool {
+        self.wanting > 0
+    }
+
     /// Has it rung for all that run. User threads only.
     pub fn want_all<M: Messages>(&mut self, messages: &mut M) {
+        for index in 0..self.slots.capacity() as u32 {
+            let Some(id) = self.slots.by_index(index) else { continue };
+            let runs =
+                |active: &super::Active| active.stage == Stage::Running && !active.place.is_somewhere();
+            if self.slots.get(id).is_some_and(runs) {
+                self.want_messages(id);
+            }
+        }
         for at in 0..self.seats.len() {
             let Nbc { seats, slots, .. } = self;
             let Some(seat) = seats.get(at).filter(|seat| seat.first != NONE) else { continue };

@@ -1,0 +1,92 @@
+//! The last message of a tree, to a rank that passes nothing on: it interrupts nobody who computes and has not asked for that.
+#![allow(clippy::unwrap_used)]
+
+use tocsin_nbc::{DataType, Op};
+use tocsin_sync::atomic::{AtomicU32, Ordering};
+use tocsin_world::{BackendKind, Comm, Config, RawRequest, threads};
+
+/// What rank 1, a leaf, does meanwhile.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Leaf {
+    /// It computes, and waits when all is sent.
+    Computes,
+    /// It computes until a callback has told it of the end.
+    IsCalled,
+    /// It asks without a call of the library's whether it is done.
+    Asks,
+}
+
+fn post(comm: &Comm, numbers: &mut [u64], operation: &str, algorithm: &str) -> RawRequest {
+    let (at, algorithm) = (numbers.as_mut_ptr(), Some(algorithm));
+    // SAFETY: the caller keeps the numbers until the request is over.
+    let posted = unsafe {
+        match operation {
+            "ibcast" => comm.ibcast_raw(at.cast(), size_of_val(numbers), 0, algorithm),
+            _ => comm.iallreduce_raw(None, at.cast(), numbers.len(), DataType::U64, Op::Sum, algorithm),
+        }
+    };
+    posted.unwrap()
+}
+
+/// Spins, as who computes does.
+fn until(flag: &AtomicU32, value: u32) {
+    while flag.load(Ordering::Acquire) < value {
+        std::hint::spin_loop();
+    }
+}
+
+/// How often the root has rung the leaf by signal.
+fn rings(operation: &str, algorithm: &str, leaf: Leaf) -> u64 {
+    let mut config = Config::default();
+    config.backend = Some(BackendKind::Signal);
+    let (posted, sent) = (AtomicU32::new(0), AtomicU32::new(0));
+    let called: &'static AtomicU32 = Box::leak(Box::new(AtomicU32::new(0)));
+    let rings = threads(2, &config, |comm| {
+        let mut numbers = vec![u64::from(comm.rank() == 0) + 1; 100];
+        if comm.rank() == 0 {
+            until(&posted, 1);
+            let before = comm.stats().rings_by_signal;
+            post(&comm, &mut numbers, operation, algorithm).wait().unwrap();
+            let rings = comm.stats().rings_by_signal - before;
+            sent.store(1, Ordering::Release);
+            return rings;
+        }
+        let mut request = post(&comm, &mut numbers, operation, algorithm);
+        if leaf == Leaf::IsCalled {
+            request.on_complete(Box::new(|end| {
+                end.unwrap();
+                called.store(1, Ordering::Release);
+            }));
+        }
+        if leaf == Leaf::Asks {
+            assert!(!request.is_done());
+        }
+        posted.store(1, Ordering::Release);
+        match leaf {
+            Leaf::Computes => until(&sent, 1),
+            Leaf::IsCalled => until(called, 1),
+            Leaf::Asks => while !request.is_done() {},
+        }
+        request.wait().unwrap();
+        assert_eq!(numbers, [if operation == "ibcast" { 2 } else { 3 }; 100]);
+        0
+    });
+    rings.unwrap()[0]
+}
+
+#[test]
+fn who_computes_is_not_interrupted_for_what_nobody_else_depends_on() {
+    for (operation, algorithm) in
+        [("ibcast", "binomial"), ("ibcast", "linear"), ("ibcast", "4-ary"), ("iallreduce", "reduce-bcast")]
+    {
+        // Ends a test that hangs.
+        // SAFETY: no memory effects.
+        unsafe { libc::alarm(60) };
+        assert_eq!(rings(operation, algorithm, Leaf::Computes), 0, "{operation} {algorithm}");
+        for leaf in [Leaf::IsCalled, Leaf::Asks] {
+            assert_ne!(rings(operation, algorithm, leaf), 0, "{operation} {algorithm} {leaf:?}");
+        }
+        // SAFETY: as above.
+        unsafe { libc::alarm(0) };
+    }
+}
