@@ -108,7 +108,7 @@ mod tests {
     }
 
     /// What poll says of a pipe that is written to after a message has rung for the thread that is in it; and whether the
-    /// message was there once the guard was gone. A broadcast by messages, which ring; the board rings nobody who only receives.
+    /// message was there once the guard was gone. A broadcast by messages, to one who has asked whether it is over, and so is rung.
     fn polled_while_rung(masked: bool) -> (i32, bool) {
         let mut config = Config::default();
         config.set("TOCSIN_BACKEND", "signal").unwrap();
@@ -123,6 +123,7 @@ mod tests {
                 // SAFETY: - the buffer lives until the request has been waited for.
                 let mut request =
                     unsafe { comm.ibcast_raw(got.as_mut_ptr(), 8, 1, Some("binomial")) }.unwrap();
+                assert!(!request.is_done());
                 let guard = masked.then(Masked::new);
                 // SAFETY: - no pointers.
                 poller.store(unsafe { libc::gettid() }, Ordering::Release);
