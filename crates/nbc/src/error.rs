@@ -79,12 +79,40 @@ pub enum Error {
         /// Bytes of temporaries asked for.
         bytes: usize,
     },
+    /// No memory that the ranks of the communicator share, where long parts of its collectives stand.
+    #[error(
+        "no shared memory for this rank's part of a collective ({bytes} bytes): raise the job's memory limit (cgroup memory.max, \
+         vm.overcommit_memory; ulimit does not count it), have such collectives in fewer communicators, since each keeps its own, or name an \
+         algorithm that goes by messages"
+    )]
+    NoLongMemory {
+        /// Bytes asked for.
+        bytes: usize,
+    },
     /// A handle that was released before, or a schedule that is still running.
     #[error("this collective {0}")]
     BadHandle(&'static str),
     /// The layer below refused requests, or memory for a peer.
     #[error(transparent)]
     PointToPoint(#[from] tocsin_p2p::Error),
+}
+
+impl Error {
+    /// Whether the system refused this rank memory, or what else it needs of it: the others may have begun what it could not, and are
+    /// to [hear](crate::Nbc::refuse) of that.
+    pub fn is_want_of_memory(&self) -> bool {
+        use tocsin_p2p::Error as Below;
+        use tocsin_transport::Error as Transport;
+        let of_the_system =
+            |error: &Transport| matches!(error, Transport::NoMemory { .. } | Transport::Os { .. });
+        match self {
+            Error::OutOfMemory { .. }
+            | Error::NoLongMemory { .. }
+            | Error::PointToPoint(Below::OutOfMemory { .. }) => true,
+            Error::PointToPoint(Below::Transport(error)) => of_the_system(error),
+            _ => false,
+        }
+    }
 }
 
 fn hint(op: Op) -> &'static str {

@@ -409,6 +409,47 @@ fn who_saw_nothing_hears_of_it_later() {
     }
 }
 
+/// Who is refused memory for what the others may have begun says so to all, on the board and beside it, whoever comes first.
+#[test]
+fn who_is_refused_memory_is_named_by_all() {
+    const POOR: usize = 2;
+    let refuse = |ranks: &mut Rungs| {
+        let (lower, nbc) = &mut ranks.ranks[POOR];
+        assert!(nbc.refuse(lower, Some(0)) && !nbc.refuse(lower, None));
+        nbc.announce(lower);
+    };
+    for (way, early) in [Way::Board, Way::Messages].into_iter().flat_map(|way| [(way, true), (way, false)]) {
+        let mut ranks = Rungs::new(4, 9);
+        for rank in 0..4 {
+            ranks.post(rank, Kind::Allreduce);
+        }
+        ranks.settle();
+        if early {
+            refuse(&mut ranks);
+        }
+        for rank in [0, 1, 3] {
+            ranks.post_as(rank, Kind::Allreduce, way);
+        }
+        if !early {
+            refuse(&mut ranks);
+        }
+        ranks.settle();
+        // Nor can anything later be done.
+        for rank in [0, 1, POOR, 3] {
+            ranks.post_as(rank, Kind::Barrier, way);
+        }
+        ranks.settle();
+        for rank in [0, 1, POOR, 3] {
+            let ends: Vec<_> = ranks.posted[rank].iter().map(|(posted, _)| *posted).collect();
+            let ends = ends.into_iter().map(|posted| outcome(&ranks.ranks[rank].1, posted));
+            let ends: Vec<_> = ends.map(|end| end.map(|end| (end.code, end.source))).collect();
+            assert_eq!(ends[0].unwrap().0, Code::Ok);
+            let named = Some((Code::OutOfMemory, POOR as u32));
+            assert!(ends[1..].iter().all(|end| *end == named), "{way:?} {early} {rank}: {ends:?}");
+        }
+    }
+}
+
 /// Whatever ranks post where one of them posts something else: nobody waits for ever, what came before ends well, and what
 /// comes much later is an error at every rank.
 #[test]

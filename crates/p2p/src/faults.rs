@@ -5,7 +5,7 @@
 //! once, so that nothing slips through behind it.
 
 use tocsin_progress::{Budget, Code, Id, Outcome};
-use tocsin_transport::{Class, Header, PeerState, Recv, SendOutcome, Transport, kind};
+use tocsin_transport::{Class, Header, PeerState, Recv, SHOUTS, SendOutcome, Transport, kind};
 
 use crate::contexts;
 use crate::peer::{Fate, Peer};
@@ -101,6 +101,12 @@ impl<T: Transport> P2p<T> {
     }
 
     /// Learns who died or finalized, and takes in what they sent, so that a receive from them is refused at once rather
+            for at in 0..SHOUTS {
+                if let Some(context) = self.transport.shouted(rank, at) {
+                    // Where there is no room for more, it is heard of by who sends there.
+                    let _no_room = self.revoked_by(context);
+                }
+            }
     /// than a little later. User threads only.
     pub(crate) fn learn_ends(&mut self) {
         self.refresh_epoch();
@@ -377,12 +383,14 @@ impl<T: Transport> P2p<T> {
         self.again = true;
     }
 
+        let mut unheard = false;
     /// A peer says that a communicator is revoked. None: it floods.
     pub(crate) fn revoked_by(&mut self, context: u32) -> Option<()> {
         if !self.contexts.is_gone(context) && self.contexts.revoke(context)? {
             self.faults.restart();
         }
         Some(())
+                unheard = true;
     }
 
     /// A peer still waits in a communicator that is revoked here.
@@ -392,6 +400,9 @@ impl<T: Transport> P2p<T> {
             self.owed = self.owed.wrapping_add(1);
             self.outgoing.insert(rank);
             self.retry_revokes(rank);
+        if unheard {
+            self.transport.shout(context);
+        }
         }
     }
 

@@ -12,7 +12,7 @@ use std::ptr::NonNull;
 use tocsin_doorbell::Descriptor;
 use tocsin_sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use tocsin_transport::transfer::RECORDS;
-use tocsin_transport::{Class, Publication, Record};
+use tocsin_transport::{Class, Publication, Record, SHOUTS};
 
 use crate::heap::Heap;
 use crate::lane::Place;
@@ -203,6 +203,26 @@ impl Segment {
         if life.is_over() {
             self.bump_epoch();
         }
+    }
+
+    /// Has all ranks hear that this one has revoked a communicator, where it has no lane to tell some of them. Of more than a few, the last.
+    /// Changes the epoch. Handler-safe.
+    pub fn shout(&self, rank: u32, context: u32) {
+        let Some(shouts) = self.block(rank).map(|block| &block.state.shouts) else { return };
+        let word = context.wrapping_add(1);
+        let last = word as usize % SHOUTS;
+        let free = shouts.iter().find(|shout| shout.load(Ordering::Relaxed) == 0);
+        if let Some(place) = free.or(shouts.get(last)) {
+            // SYNC POINT: Relaxed: before the Release of `bump_epoch`; nothing but the word is used.
+            place.store(word, Ordering::Relaxed);
+        }
+        self.bump_epoch();
+    }
+
+    /// What a rank has had all hear so, one by one. Handler-safe.
+    pub fn shouted(&self, rank: u32, at: usize) -> Option<u32> {
+        // SYNC POINT: Relaxed: after the Acquire of `epoch`, where it changed.
+        self.block(rank)?.state.shouts.get(at)?.load(Ordering::Relaxed).checked_sub(1)
     }
 
     /// Says that one more thread of a rank waits for a collective, until the answer is dropped. Of a rank that does not exist nothing

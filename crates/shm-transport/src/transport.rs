@@ -421,6 +421,15 @@ unsafe impl Transport for ShmTransport {
         self.segment.epoch()
     }
 
+    fn shout(&mut self, context: u32) {
+        self.segment.shout(self.rank, context);
+        self.segment.wake_all();
+    }
+
+    fn shouted(&self, peer: u32, at: usize) -> Option<u32> {
+        self.segment.shouted(peer, at)
+    }
+
     #[inline]
     fn aborted(&self) -> Option<i32> {
         self.segment.aborted()

@@ -49,6 +49,9 @@ pub use transfer::{Reach, Record};
 
 use core::ptr::NonNull;
 
+/// How many revocations of a rank all others hear of at most that have no lane to it: [`Transport::shout`].
+pub const SHOUTS: usize = 8;
+
 /// How many long messages of collectives may be under way to a peer that waits, in a world of so many ranks: each may have to be kept
 /// there, of each of the others. To one that computes, one.
 pub const fn long_under_way(ranks: u32) -> u32 {
@@ -356,6 +359,15 @@ pub unsafe trait Transport: Send {
 
     /// Changes whenever a rank becomes Finalized or Dead, or the world is aborted.
     fn epoch(&self) -> u64;
+
+    /// Has all ranks hear that this one has revoked a communicator, without lanes to them: changes the epoch, and wakes who sleeps. User
+    /// threads only.
+    fn shout(&mut self, _context: u32) {}
+
+    /// What `peer` has had all hear so, number `at` from 0 to [`SHOUTS`] less one.
+    fn shouted(&self, _peer: u32, _at: usize) -> Option<u32> {
+        None
+    }
 
     /// The exit code with which some rank aborted the world.
     fn aborted(&self) -> Option<i32>;

@@ -16,6 +16,7 @@ use crate::boards::WORLD_BOARD;
 use crate::error::Error;
 use crate::rank::Rank;
 use crate::rank::dropped::Dropped;
+use crate::state::RankState;
 use crate::{BackendKind, Snapshot};
 pub use messages::Message;
 
@@ -213,7 +214,10 @@ impl Comm {
         if self.shared().is_closed() {
             return;
         }
-        let state = &mut *guard;
+        self.revoke_inside(&mut guard);
+    }
+
+    fn revoke_inside(&self, state: &mut RankState) {
         state.p2p.revoke(self.inner.context, self.inner.group.world_ranks());
         state.nbc.fail_context(&mut state.p2p, self.inner.context | COLLECTIVE);
     }

@@ -142,7 +142,8 @@ pub enum Error {
     },
     /// The communicator was revoked, here or by a peer.
     #[error(
-        "{operation}: the communicator was revoked: make a new one with dup or split from a communicator that was not"
+        "{operation}: the communicator was revoked (by a call of a rank's, or because one was refused memory for a collective): make a new one \
+         with dup or split from a communicator that was not"
     )]
     Revoked {
         /// The call.
@@ -175,6 +176,17 @@ pub enum Error {
     },
     /// Some rank called abort.
     #[error("{operation}: the world was aborted with code {code}")]
+    /// The system refused a rank what a collective takes, so that none of the communicator's ranks can have the result, nor that of later ones.
+    #[error(
+        "{operation}: rank {rank} of the world was refused memory for a collective of this communicator, which has no more of them: see the error \
+         that rank had; raise the job's memory limit, or go on with communicators that were made before"
+    )]
+    OutOfMemory {
+        /// The call.
+        operation: &'static str,
+        /// Rank in the world.
+        rank: u32,
+    },
     Aborted {
         /// The call.
         operation: &'static str,
@@ -292,3 +304,4 @@ impl Error {
         }
     }
 }
+            | Error::OutOfMemory { rank, .. }

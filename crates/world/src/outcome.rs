@@ -29,11 +29,7 @@ pub(crate) fn check(
         Code::TooManyUnexpected => Error::TooManyUnexpected { operation },
         Code::UserOperatorPanicked => Error::UserOperatorPanicked { operation },
         Code::Aborted => Error::Aborted { operation, code: outcome.detail as i32 },
-        Code::OutOfMemory => Error::System {
-            operation: operation.into(),
-            reason: "memory was refused: complete some requests first, or raise the job's memory limit"
-                .into(),
-        },
+        Code::OutOfMemory => Error::OutOfMemory { operation, rank },
         _ => Error::Protocol { operation, rank },
     })
 }

@@ -93,6 +93,7 @@ impl Nbc {
             seat.alive_at = failures;
         }
         seat.begun = Some(sequence);
+        seat.board.begin_here(sequence);
         let over = over.or_else(|| seat.broken.then(|| seat.disagree(seat.blamed)));
         let mut posted = None;
         let mut bytes = 0;
@@ -125,7 +126,7 @@ impl Nbc {
                 record_end(trace, traced, call.algorithm, outcome.code);
             }
             self.count(Context::User, bytes);
-            if outcome.code == Code::Protocol {
+            if matches!(outcome.code, Code::Protocol | Code::OutOfMemory) {
                 self.look_beside(messages, call.board);
             }
             return Ok(Posted::Done(outcome));
@@ -181,6 +182,7 @@ impl Nbc {
         if let Some(active) = slots.get_mut(id) {
             active.place = Place { at, before, ..Place::NOWHERE };
             seat.begun = Some(active.sequence);
+            seat.board.begin_here(active.sequence);
         }
         false
     }

@@ -53,7 +53,7 @@ impl Nbc {
             // SAFETY: within the place, which has LONG bytes.
             let at = seat.board.own_place(place).map(|place| unsafe { place.add(*allocated) });
             if !at.is_some_and(|at| messages.allocate_long(at, more)) {
-                return Err(Error::OutOfMemory { bytes: more });
+                return Err(Error::NoLongMemory { bytes: more });
             }
             *allocated = bytes;
         }

@@ -16,6 +16,7 @@ mod list;
 mod long;
 mod look;
 mod prepare;
+mod refused;
 mod release;
 mod run;
 mod seat;

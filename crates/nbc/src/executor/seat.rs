@@ -297,10 +297,14 @@ impl Seat {
         self.disagree(member as u32)
     }
 
-    /// How it ends where a member does something else.
+    /// How it ends where a member does something else, or has given up.
     pub(super) fn disagree(&self, member: u32) -> Outcome {
+        let (code, member) = match self.board.short_of_memory(member as usize) {
+            Some(short) => (Code::OutOfMemory, short as u32),
+            None => (Code::Protocol, member),
+        };
         let source = self.group.world_rank(member).unwrap_or(u32::MAX);
-        Outcome { code: Code::Protocol, source, ..Outcome::default() }
+        Outcome { code, source, ..Outcome::default() }
     }
 
     /// Posts and begins no more, for a member's sake, and has all members rung: whoever needs what does not come is to hear of it.
@@ -311,6 +315,9 @@ impl Seat {
             return;
         }
         self.blamed = member;
+        if let Some(short) = self.board.short_of_memory(member as usize) {
+            self.board.say_short_of_memory(short);
+        }
         // What stands in line is never posted, whatever was begun behind it.
         let next = self.begun.map_or(0, |begun| begun.wrapping_add(1));
         self.board.refuse(active(slots, self.unposted).map_or(next, |first| first.sequence));

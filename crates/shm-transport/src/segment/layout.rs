@@ -2,6 +2,7 @@
 
 use tocsin_doorbell::{Descriptor, Mark};
 use tocsin_sync::atomic::{AtomicU32, AtomicU64};
+use tocsin_transport::SHOUTS;
 use tocsin_transport::board::MEMBERS;
 
 use crate::geometry::MAX_RANKS;
@@ -82,6 +83,8 @@ pub(crate) struct State {
     pub committed: AtomicU32,
     /// How many pipes' ends were sent to the rank.
     pub mails: AtomicU32,
+    /// Contexts, and 1, of which all ranks are to hear that the rank has revoked them; 0: none. Written by it alone.
+    pub shouts: [AtomicU32; SHOUTS],
     /// Where in the rank's memory the heap lies, once it reaches others' buffers there; else 0.
     pub heap: AtomicU64,
     /// The name of the socket to which they are sent, in the kernel's space of names, filled up with zeros; 0: there is none. And what proves

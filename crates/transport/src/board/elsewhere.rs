@@ -10,6 +10,10 @@
 //! Who sees by his missing part that another may have gone elsewhere cannot tell whether that one only lacks room for it. So he
 //! [asks him](Board::ask) to look, and rings him; that one knows what he has begun, and finds out.
 //!
+//! # Numbers that come round
+//! Sequence numbers wrap, and what was said of one would be taken for ahead once half of them have passed. So who begins one
+//! on the board [forgets](Board::begin_here) what it has said that long ago; it looks each [`ROUND`] numbers.
+//!
 //! # Who has given up
 //! A member that [gives up](Board::give_up) begins nothing any more on this board, nor without it: or else those who go without it could not tell
 //! what it has begun, and would wait for the rest. It says from which sequence number on it [refuses](Board::refuse), asks all to look, and
@@ -22,6 +26,9 @@
 
 use super::{Board, Part, Real, Variant};
 use tocsin_sync::atomic::{Ordering, fence_after_rmw};
+
+/// After so many collectives, what a member said about one is of no use to anybody: no other is that far behind.
+const ROUND: u32 = 1 << 29;
 
 impl Board {
     /// Says that this member has begun the collective of a sequence number without the board, and fences. The caller looks at the
@@ -43,6 +50,25 @@ impl Board {
             fence_after_rmw();
         } else {
             area.head.elsewhere.store(word, Ordering::Relaxed);
+        }
+    }
+
+    /// This member begins the collective of a sequence number on the board: each does so, or [without it](Self::go_elsewhere), one
+    /// after the other. Handler-safe.
+    #[inline]
+    pub fn begin_here(&self, sequence: u32) {
+        if sequence.is_multiple_of(ROUND) {
+            self.forget_elsewhere(sequence);
+        }
+    }
+
+    #[cold]
+    fn forget_elsewhere(&self, sequence: u32) {
+        let Some(area) = self.area(self.me) else { return };
+        // SYNC POINT: Relaxed, both: only this member writes the word; who reads the old one asks once too often.
+        let word = area.head.elsewhere.load(Ordering::Relaxed);
+        if sequence.wrapping_sub(word as u32) >= ROUND {
+            area.head.elsewhere.store(0, Ordering::Relaxed);
         }
     }
 
@@ -80,6 +106,25 @@ impl Board {
         // owner has given up, or of `take_asked`.
         let word = self.area(member).map_or(0, |area| area.head.refuses.load(Ordering::Relaxed));
         word >> 32 == self.context >> 32 && sequence.wrapping_sub(word as u32) as i32 >= 0
+    }
+
+    /// Says which member was refused memory, where this one gives up for that reason. Before it [gives up](Self::give_up) and
+    /// [refuses](Self::refuse). Handler-safe.
+    #[cold]
+    pub fn say_short_of_memory(&self, member: usize) {
+        if let Some(area) = self.area(self.me) {
+            // SYNC POINT: Relaxed: before the Release of `ask`, and those of `give_up`, as in `refuse`.
+            area.head.short.store(self.context | member as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// The member that was refused memory, if that is why a member has given up. Who sees that it has sees this. Handler-safe.
+    #[cold]
+    pub fn short_of_memory(&self, member: usize) -> Option<usize> {
+        // SYNC POINT: Relaxed: as in `refuses`.
+        let word = self.area(member).map_or(0, |area| area.head.short.load(Ordering::Relaxed));
+        let short = (word as u32) as usize;
+        (word >> 32 == self.context >> 32 && short < self.members()).then_some(short)
     }
 
     /// Wants a member to look at the others' next parts, and what they refuse. The caller rings it. Handler-safe.

@@ -18,7 +18,9 @@
 //! later number what was true of an earlier one. A member keeps pieces of a number until all are done with it, as it keeps its part.
 //!
 //! # Hostile members
-//! What is read may be anything, as the bytes of a part. Where it is read is a place of that member's own, whatever it says.
+//! What is read may be anything, as the bytes of a part. Where it is read is a place of that member's own, whatever it says. That it has allocated the place is
+//! its word, too: who reads what nobody has allocated has the kernel allocate it, no more than the member's long memory; where there is no memory left, that is
+//! a SIGBUS. To allocate before reading would not help against who lies: it may take pages of the segment away again at any time, as it may end any process of its user.
 
 use super::words::{read, write};
 use super::{Board, Real, SLOTS, Variant};

@@ -127,3 +127,18 @@ fn a_board_has_members() {
     assert!(of(2, 1, 1) && of(MEMBERS, 63, 1));
     assert!(!of(1, 0, 1) && !of(2, 2, 1) && !of(MEMBERS + 1, 0, 1) && !of(2, 0, 0) && !of(2, 0, 1 << 31));
 }
+
+#[test]
+fn what_was_begun_elsewhere_long_ago_is_not_ahead() {
+    let memory = Memory::new(2);
+    let (one, two) = (memory.board(0, 7), memory.board(1, 7));
+    one.go_elsewhere(5);
+    for sequence in (1..=8).map(|turn: u32| turn.wrapping_mul(1 << 29)) {
+        one.begin_here(sequence);
+        assert!(!two.has_gone_elsewhere(0, sequence.wrapping_add(6)), "{sequence}");
+    }
+    // What was said lately stands.
+    one.go_elsewhere((1 << 29) - 1);
+    one.begin_here(1 << 29);
+    assert!(two.has_gone_elsewhere(0, (1 << 29) - 1) && !two.has_gone_elsewhere(0, 1 << 29));
+}

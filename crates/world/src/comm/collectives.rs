@@ -25,7 +25,9 @@ impl Comm {
     ///
     /// # Errors
     /// [`Error::UnknownAlgorithm`], [`Error::InvalidArgument`] for an algorithm that cannot serve this communicator or
-    /// operator, [`Error::PeerDead`], [`Error::Revoked`], [`Error::Finalized`], refusals of memory.
+    /// operator, [`Error::PeerDead`], [`Error::Revoked`], [`Error::Finalized`]; refusals of memory, which end this
+    /// collective and all later ones of this communicator on the other ranks, too, with [`Error::OutOfMemory`], or with [`Error::Revoked`]
+    /// where there are more than 64 ranks, or many communicators.
     pub fn ibarrier_raw(&self, algorithm: Option<&str>) -> Result<RawRequest, Error> {
         // SAFETY: - a barrier has no buffers.
         unsafe { self.start_raw(&Arguments::Ibarrier, algorithm) }
@@ -85,7 +87,7 @@ impl Comm {
                 Ok(Some(id)) => return self.posted(guard, operation, id, looking),
                 Err(error) => {
                     state.stays_not(large);
-                    return Err(refused(error));
+                    return Err(self.refused(state, operation, error));
                 }
             }
         }
@@ -96,7 +98,7 @@ impl Comm {
         let posted = unsafe { state.nbc.post(&mut state.p2p, schedule, context, sequence) };
         let id = posted.map_err(|error| {
             state.stays_not(large);
-            refused(error)
+            self.refused(state, operation, error)
         })?;
         self.posted(guard, operation, id, looking)
     }
@@ -187,7 +189,7 @@ impl Comm {
         let (context, sequence) = (self.context() | COLLECTIVE, self.sequence());
         // SAFETY: - the buffers: promised by the caller.
         let posted = unsafe { state.nbc.post_on_board(&mut state.p2p, call, context, sequence) };
-        let posted = posted.map_err(|e| collective_error(operation, e))?;
+        let posted = posted.map_err(|e| self.refused(state, operation, e))?;
         self.count();
         let (id, completion, outcome) = match posted {
             // Names no slot, and is not asked for one.
@@ -241,7 +243,7 @@ impl Comm {
         let started = unsafe { state.nbc.start(&mut state.p2p, id, sequence) };
         started.map_err(|error| {
             state.stays_not(large);
-            collective_error(operation, error)
+            self.refused(state, operation, error)
         })?;
         self.count();
         if guard.nbc.is_gated() {
@@ -250,6 +252,16 @@ impl Comm {
             self.leave(guard, completion, looking);
         }
         Ok(())
+    }
+
+    /// A collective was not begun. Where the system refused this rank what it takes, the others may have begun it, and would wait for ever: they are
+    /// told, on the communicator's board if it has one, which names this rank, and else by a revocation.
+    #[cold]
+    fn refused(&self, state: &mut RankState, operation: &'static str, error: tocsin_nbc::Error) -> Error {
+        if error.is_want_of_memory() && !state.nbc.refuse(&mut state.p2p, self.inner.group.board()) {
+            self.revoke_inside(state);
+        }
+        collective_error(operation, error)
     }
 }
 
