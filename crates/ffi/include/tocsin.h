@@ -288,7 +288,8 @@ int tocsin_world_size(const tocsin_world *world, int *size);
 int tocsin_world_comm(const tocsin_world *world, tocsin_comm **comm);
 
 // Sends what is pending, leaves the world and sets the handle to NULL. Communicators may be freed later. A process that ends
-// without it is dead to the others, whatever its exit status.
+// without it is dead to the others, whatever its exit status. TOCSIN_ERROR_PEER_FINALIZED when something is left that is sent to ranks that
+// have finalized, or do so, too, and have no receive for it: this rank has left then.
 int tocsin_finalize(tocsin_world **world);
 
 // Writes the statistics of this rank. `bytes` is sizeof(tocsin_statistics) as the program was compiled: a later

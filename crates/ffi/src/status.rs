@@ -85,7 +85,7 @@ pub(crate) fn code_of(error: &Error) -> c_int {
         }
         Error::Truncated { .. } => TOCSIN_ERROR_TRUNCATED,
         Error::PeerDead { .. } => TOCSIN_ERROR_PEER_DEAD,
-        Error::PeerFinalized { .. } => TOCSIN_ERROR_PEER_FINALIZED,
+        Error::PeerFinalized { .. } | Error::NeverReceived { .. } => TOCSIN_ERROR_PEER_FINALIZED,
         Error::Cancelled { .. } => TOCSIN_ERROR_CANCELLED,
         Error::Revoked { .. } => TOCSIN_ERROR_REVOKED,
         Error::Protocol { .. } => TOCSIN_ERROR_PROTOCOL,

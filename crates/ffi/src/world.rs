@@ -129,7 +129,8 @@ pub extern "C" fn tocsin_world_comm(world: Option<&World>, comm: Option<&mut *mu
 }
 
 /// Sends what is pending, leaves the world and sets the handle to NULL. Communicators may be freed later. A process that ends
-/// without it is dead to the others, whatever its exit status.
+/// without it is dead to the others, whatever its exit status. TOCSIN_ERROR_PEER_FINALIZED when something is left that is sent to ranks that
+/// have finalized, or do so, too, and have no receive for it: this rank has left then.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_finalize(world: Option<&mut *mut World>) -> c_int {
     guarded("tocsin_finalize", || {

@@ -31,12 +31,30 @@ pub(crate) struct Faults {
     /// Next slot: of requests, then of unexpected messages of each class.
     stage: usize,
     cursor: u32,
+    lost: Lost,
+}
+
+/// Users' messages that their receivers have left without, as far as this rank had kept them.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Lost {
+    /// How many so far.
+    pub count: usize,
+    /// The last of them: destination, tag, bytes.
+    pub last: (u32, i32, u64),
 }
 
 impl Faults {
     pub(crate) const fn new() -> Faults {
         // No epoch has this number: the first look reads every state.
-        Faults { epoch: u64::MAX, draining: 0, gone: 0, sweeping: false, stage: 0, cursor: 0 }
+        Faults {
+            epoch: u64::MAX,
+            draining: 0,
+            gone: 0,
+            sweeping: false,
+            stage: 0,
+            cursor: 0,
+            lost: Lost { count: 0, last: (0, 0, 0) },
+        }
     }
 
     /// Whether some peer has ended and what it sent is not all taken in.
@@ -83,6 +101,12 @@ impl<T: Transport> P2p<T> {
     fn learn_states(&mut self, epoch: u64) {
         self.faults.epoch = epoch;
         for rank in 0..self.size {
+            for at in 0..SHOUTS {
+                if let Some(context) = self.transport.shouted(rank, at) {
+                    // Where there is no room for more, it is heard of by who sends there.
+                    let _no_room = self.revoked_by(context);
+                }
+            }
             let Some(before) = self.peers.get(rank as usize).map(|p| p.fate) else { continue };
             if before != Fate::Alive && before != Fate::Leaving {
                 continue;
@@ -101,12 +125,6 @@ impl<T: Transport> P2p<T> {
     }
 
     /// Learns who died or finalized, and takes in what they sent, so that a receive from them is refused at once rather
-            for at in 0..SHOUTS {
-                if let Some(context) = self.transport.shouted(rank, at) {
-                    // Where there is no room for more, it is heard of by who sends there.
-                    let _no_room = self.revoked_by(context);
-                }
-            }
     /// than a little later. User threads only.
     pub(crate) fn learn_ends(&mut self) {
         self.refresh_epoch();
@@ -251,6 +269,10 @@ impl<T: Transport> P2p<T> {
         self.break_off(id);
         let Some(request) = self.requests.get(id) else { return };
         let (code, rank) = self.root_cause(request.context, code, rank);
+        if code == Code::PeerFinalized && request.is_send() && request.class == Class::Eager {
+            self.faults.lost.count = self.faults.lost.count.wrapping_add(1);
+            self.faults.lost.last = (request.peer, request.tag, request.total);
+        }
         let outcome = Outcome { code, source: rank, tag: request.tag, bytes: 0, detail: u64::from(rank) };
         self.end_when_over(id, outcome);
     }
@@ -361,12 +383,14 @@ impl<T: Transport> P2p<T> {
         if self.contexts.revoke(context) != Some(true) {
             return;
         }
+        let mut unheard = false;
         for rank in members.iter().copied() {
             if rank == self.me {
                 continue;
             }
-            // Memory refused for a peer's lanes means that nothing was ever exchanged with it.
+            // Memory refused for a peer's lanes means that nothing was ever exchanged with it, but it may wait for that.
             if self.prepare_peer(rank, 0).is_err() {
+                unheard = true;
                 continue;
             }
             let Some(peer) = self.peers.get_mut(rank as usize) else { continue };
@@ -376,6 +400,9 @@ impl<T: Transport> P2p<T> {
                 self.retry_revokes(rank);
             }
         }
+        if unheard {
+            self.transport.shout(context);
+        }
         self.faults.restart();
         while self.faults.is_sweeping() {
             self.sweep(&mut Budget::user());
@@ -383,14 +410,12 @@ impl<T: Transport> P2p<T> {
         self.again = true;
     }
 
-        let mut unheard = false;
     /// A peer says that a communicator is revoked. None: it floods.
     pub(crate) fn revoked_by(&mut self, context: u32) -> Option<()> {
         if !self.contexts.is_gone(context) && self.contexts.revoke(context)? {
             self.faults.restart();
         }
         Some(())
-                unheard = true;
     }
 
     /// A peer still waits in a communicator that is revoked here.
@@ -400,9 +425,6 @@ impl<T: Transport> P2p<T> {
             self.owed = self.owed.wrapping_add(1);
             self.outgoing.insert(rank);
             self.retry_revokes(rank);
-        if unheard {
-            self.transport.shout(context);
-        }
         }
     }
 
@@ -465,6 +487,11 @@ impl<T: Transport> P2p<T> {
             let code = self.peers.get(*rank as usize)?.fate.no_more_from()?;
             (code != Code::PeerFinalized).then_some((*rank, code))
         })
+    }
+
+    /// What was lost because its receiver has finalized.
+    pub fn lost(&self) -> Lost {
+        self.faults.lost
     }
 
     /// A number that grows with each peer that is gone, for layers above that look at [`failed_peer`](Self::failed_peer)

@@ -84,6 +84,7 @@ mod whole;
 
 pub use args::{Config, Counters, MessageId, Mode, RecvArgs, SendArgs, Status};
 pub use error::Error;
+pub use faults::Lost;
 pub use in_hand::{Glance, Met};
 pub use layout::{ConstBuf, Layout, MutBuf};
 pub use probe::Grown;
@@ -406,6 +407,24 @@ impl<T: Transport> P2p<T> {
     /// Handler-safe.
     pub fn outstanding_sends(&self) -> usize {
         self.sends.saturating_add(self.owed)
+    }
+
+    /// Whether receives are under way, and answers that are not in their lane: who has none, and posts none, takes nothing any more.
+    /// Handler-safe.
+    pub fn may_take(&self) -> bool {
+        self.receives > 0 || self.may_answer()
+    }
+
+    /// Whether answers are not in their lane. Handler-safe.
+    pub fn may_answer(&self) -> bool {
+        self.owed > 0
+    }
+
+    /// Sends to others that are not complete: destination, tag, bytes. Bounded by the number of requests.
+    pub fn pending_sends(&self) -> impl Iterator<Item = (u32, i32, u64)> {
+        let requests = self.requests.ids().filter_map(|id| self.requests.get(id));
+        let sends = requests.filter(|request| request.is_send() && request.peer != self.me);
+        sends.map(|request| (request.peer, request.tag, request.total))
     }
 
     /// Whether a send or receive is under way, a collective's or a detached one included. Handler-safe.

@@ -134,6 +134,22 @@ pub enum Error {
         /// Rank in the world.
         rank: u32,
     },
+    /// This rank has left with messages that their receivers, which have left or leave, too, have never received: finalize has given them up.
+    #[error(
+        "finalize: a message of {bytes} bytes with tag {tag} to rank {rank} of the world{} was never received, and cannot be any more, since its receiver leaves \
+         the world, too: have it receive what it is sent before it finalizes",
+        match others { 0 => String::new(), n => format!(" (and {n} more)") }
+    )]
+    NeverReceived {
+        /// Receiver, in the world.
+        rank: u32,
+        /// The message's tag.
+        tag: i32,
+        /// Its bytes.
+        bytes: u64,
+        /// How many more there are.
+        others: usize,
+    },
     /// The request was cancelled.
     #[error("{operation}: cancelled")]
     Cancelled {
@@ -160,6 +176,17 @@ pub enum Error {
         /// Rank in the world.
         rank: u32,
     },
+    /// The system refused a rank what a collective takes, so that none of the communicator's ranks can have the result, nor that of later ones.
+    #[error(
+        "{operation}: rank {rank} of the world was refused memory for a collective of this communicator, which has no more of them: see the error \
+         that rank had; raise the job's memory limit, or go on with communicators that were made before"
+    )]
+    OutOfMemory {
+        /// The call.
+        operation: &'static str,
+        /// Rank in the world.
+        rank: u32,
+    },
     /// The hard limit of unexpected messages was reached.
     #[error(
         "{operation}: too many unexpected messages: post receives earlier, or raise TOCSIN_UNEXPECTED_MAX"
@@ -176,17 +203,6 @@ pub enum Error {
     },
     /// Some rank called abort.
     #[error("{operation}: the world was aborted with code {code}")]
-    /// The system refused a rank what a collective takes, so that none of the communicator's ranks can have the result, nor that of later ones.
-    #[error(
-        "{operation}: rank {rank} of the world was refused memory for a collective of this communicator, which has no more of them: see the error \
-         that rank had; raise the job's memory limit, or go on with communicators that were made before"
-    )]
-    OutOfMemory {
-        /// The call.
-        operation: &'static str,
-        /// Rank in the world.
-        rank: u32,
-    },
     Aborted {
         /// The call.
         operation: &'static str,
@@ -299,9 +315,10 @@ impl Error {
             Error::PeerDead { rank, .. }
             | Error::PeerFinalized { rank, .. }
             | Error::Protocol { rank, .. }
+            | Error::OutOfMemory { rank, .. }
+            | Error::NeverReceived { rank, .. }
             | Error::RankPanicked { rank, .. } => Some(*rank),
             _ => None,
         }
     }
 }
-            | Error::OutOfMemory { rank, .. }

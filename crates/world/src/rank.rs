@@ -1,6 +1,7 @@
 //! One rank of a world: its engine, and what joins and leaves.
 
 pub(crate) mod dropped;
+mod last;
 mod room;
 mod wait;
 
@@ -26,6 +27,7 @@ use crate::state::RankState;
 use crate::trace::Recording;
 use crate::tune::{Agreed, Ranks};
 use dropped::Dropped;
+use last::Last;
 
 /// What every communicator and request of a rank shares.
 #[derive(Debug)]
@@ -402,20 +404,21 @@ impl Rank {
             return Err(of_a_fork("finalize"));
         }
         self.closing.store(true, Ordering::Release);
-        {
+        let mut last = {
             let mut state = self.enter();
             let inside = &mut *state;
             inside.p2p.drop_unexpected();
             inside.nbc.want_all(&mut inside.p2p);
-        }
+            Last::new(inside)
+        };
         let aborted = || self.segment.aborted();
-        // Entered, not tried, as in `end_if_aborted`.
-        let drained = || aborted().is_some() || self.enter().is_drained();
-        self.wait_until(&[Need::Collective], drained, None);
+        self.wait_until(&[Need::Collective], || aborted().is_some() || last.is_over(self), None);
+        let lost = last.lost(self);
         self.close(Life::Finalized, bound);
-        match aborted() {
-            Some(code) => Err(Error::Aborted { operation: "finalize", code }),
-            None => Ok(()),
+        match (aborted(), lost) {
+            (Some(code), _) => Err(Error::Aborted { operation: "finalize", code }),
+            (None, Some(lost)) => Err(lost),
+            (None, None) => Ok(()),
         }
     }
 

@@ -85,7 +85,8 @@ impl World {
     /// have to take is given up.
     ///
     /// # Errors
-    /// [`Error::Aborted`]; [`Error::InvalidArgument`] in a child of `fork`, whose parent's world goes on.
+    /// [`Error::Aborted`]; [`Error::NeverReceived`] for what was still to be taken by ranks that have finalized, or do so, too, and have no receive for it: this
+    /// rank has left then; [`Error::InvalidArgument`] in a child of `fork`, whose parent's world goes on.
     pub fn finalize(mut self) -> Result<(), Error> {
         match self.bound.take() {
             Some(bound) => self.rank.finalize(bound),
@@ -155,6 +156,71 @@ mod tests {
             world.comm().ibarrier_raw(None).unwrap().wait().unwrap();
             world.finalize().unwrap();
             join().unwrap().finalize().unwrap();
+        }
+    }
+
+    /// Each of a circle leaves while its large message to the next has no receive.
+    #[test]
+    fn a_circle_of_leaving_ranks_ends_with_what_nobody_received() {
+        use crate::bootstrap::InProcess;
+        use tocsin_p2p::{ConstBuf, Mode, MutBuf};
+        const RANKS: u32 = 3;
+        const BYTES: usize = 1 << 20;
+        for backend in ["signal", "thread", "poll"] {
+            let mut config = Config::default();
+            config.set("TOCSIN_BACKEND", backend).unwrap();
+            let segment = std::sync::Arc::new(tocsin_shm_transport::Segment::create(RANKS).unwrap());
+            // Ends a test that hangs.
+            // SAFETY: - no pointers.
+            unsafe { libc::alarm(60) };
+            let leave = |rank: u32| {
+                let world = World::join(InProcess { segment: segment.clone(), rank }, &config).unwrap();
+                let comm = world.comm();
+                let next = (rank + 1) % RANKS;
+                let (taken, lost) = (vec![1u8; BYTES], vec![2u8; BYTES]);
+                let mut got = vec![0u8; BYTES];
+                let from = (rank + RANKS - 1) % RANKS;
+                let buffer = MutBuf::contiguous(got.as_mut_ptr(), BYTES);
+                // SAFETY: - the buffers live until the rank has finalized.
+                let mut received = unsafe { comm.irecv_raw(buffer, Some(from), Some(1)) }.unwrap();
+                let sent = [(1, &taken), (2, &lost), (3, &lost)].map(|(tag, buffer)| {
+                    let buffer = ConstBuf::contiguous(buffer.as_ptr(), BYTES);
+                    // SAFETY: - as above.
+                    unsafe { comm.isend_raw(buffer, next, tag, Mode::Standard) }.unwrap()
+                });
+                // None leaves before all have sent.
+                received.wait().unwrap();
+                comm.ibarrier_raw(None).unwrap().wait().unwrap();
+                let end = world.finalize();
+                assert!(got == taken, "{backend}");
+                let [_delivered, never @ ..] = sent;
+                match end {
+                    Err(Error::NeverReceived { rank: to, tag, bytes, others }) => {
+                        assert_eq!((to, bytes), (next, BYTES as u64), "{backend}");
+                        assert!((2..=3).contains(&tag) && others <= 1, "{backend} {tag} {others}");
+                        1
+                    }
+                    // The next one has left before this one began to: that is the requests' end.
+                    Ok(()) => {
+                        for mut never in never {
+                            let end = never.test();
+                            assert!(
+                                matches!(end, Some(Err(Error::PeerFinalized { .. }))),
+                                "{backend} {end:?}"
+                            );
+                        }
+                        0
+                    }
+                    Err(other) => panic!("{backend} {other}"),
+                }
+            };
+            let told: u32 = std::thread::scope(|scope| {
+                let ranks: Vec<_> = (0..RANKS).map(|rank| scope.spawn(move || leave(rank))).collect();
+                ranks.into_iter().map(|rank| rank.join().unwrap()).sum()
+            });
+            assert_ne!(told, 0, "{backend}");
+            // SAFETY: - as above.
+            unsafe { libc::alarm(0) };
         }
     }
 

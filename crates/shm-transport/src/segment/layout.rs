@@ -83,6 +83,8 @@ pub(crate) struct State {
     pub committed: AtomicU32,
     /// How many pipes' ends were sent to the rank.
     pub mails: AtomicU32,
+    /// 1 once the rank, which is about to leave, receives nothing any more.
+    pub deaf: AtomicU32,
     /// Contexts, and 1, of which all ranks are to hear that the rank has revoked them; 0: none. Written by it alone.
     pub shouts: [AtomicU32; SHOUTS],
     /// Where in the rank's memory the heap lies, once it reaches others' buffers there; else 0.
