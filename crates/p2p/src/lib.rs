@@ -41,7 +41,7 @@
 //! | `pages` | large messages by pages that their receiver reads from a pipe |
 //! | `pass` | one bounded pass: drain, retry, sweep |
 //! | `trace` | what a rank's trace says of messages |
-//! | `faults`, `peer`, `contexts`, `runs` | dead, finalized and lying peers; revoked and dropped communicators |
+//! | `faults`, `peer`, `revoked`, `contexts`, `runs` | dead, finalized and lying peers; revoked and dropped communicators |
 //!
 //! Why nothing deadlocks by flow control: the Control and Bulk lanes are always consumable, because what arrives there
 //! belongs to a request that exists. An Eager or Coll lane waits only for room among its own class's unexpected
@@ -73,6 +73,7 @@ mod probe;
 mod publish;
 mod receive;
 mod request;
+mod revoked;
 mod run;
 mod runs;
 mod send;

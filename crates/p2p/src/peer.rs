@@ -4,11 +4,11 @@ use tocsin_progress::Code;
 use tocsin_sync::sparse::Sparse;
 
 use crate::Error;
-use crate::faults::REVOKES;
 use crate::list::List;
 use crate::offers::Records;
 use crate::pages::Unsaid;
 use crate::publish::Published;
+use crate::revoked::REVOKES;
 
 /// What became of a peer, and whether what it sent before has been taken in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -108,6 +108,8 @@ impl State {
             probe_address: AtomicU64::new(0),
             committed: AtomicU32::new(0),
             mails: AtomicU32::new(0),
+            deaf: AtomicU32::new(0),
+            shouts: std::array::from_fn(|_| AtomicU32::new(0)),
             heap: AtomicU64::new(0),
             mail_name: AtomicU64::new(0),
             mail_secret: [AtomicU64::new(0), AtomicU64::new(0)],
