@@ -78,34 +78,6 @@ fn who_is_ahead_waits_for_room() {
 }
 
 #[test]
-fn what_all_have_posted_is_retired_at_once() {
-    let memory = Memory::new(3);
-    let mut boards = [0, 1, 2].map(|me| memory.board(me, 9));
-    for first in [u32::MAX - 1, 7] {
-        for board in &mut boards {
-            (board.posted, board.retired) = (first.wrapping_sub(1), first.wrapping_sub(1));
-        }
-        let last = first.wrapping_add(OUTSTANDING - 1);
-        for _ in 0..OUTSTANDING {
-            for board in &mut boards {
-                post(board, 0, &[]);
-            }
-        }
-        // Up to the last with which it is done, and no further.
-        assert!(boards[0].has_room(last.wrapping_sub(1)));
-        assert_eq!(boards[0].lacking(), last);
-        assert!(boards[1].has_room(last));
-        assert_eq!(boards[1].lacking(), last.wrapping_add(1));
-        // Where one lacks the last, only as many as have to be.
-        post(&mut boards[0], 0, &[]);
-        post(&mut boards[1], 0, &[]);
-        boards[1].retired = first.wrapping_sub(1);
-        assert!(boards[1].has_room(last.wrapping_add(1)));
-        assert_eq!(boards[1].lacking(), first.wrapping_add(2));
-    }
-}
-
-#[test]
 fn numbers_wrap() {
     let memory = Memory::new(2);
     let mut boards = [0, 1].map(|me| memory.board(me, 9));
