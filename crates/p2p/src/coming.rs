@@ -148,7 +148,8 @@ impl<T: Transport> P2p<T> {
             _ => return Step::Empty,
         };
         // What is no plain message waits until it is whole, as does one that nobody has posted a receive for.
-        let plain = (header.kind == kind::EAGER || brought)
+        // So does nonsense, which is found out then: a lane may hold more than travels eagerly.
+        let plain = (header.kind == kind::EAGER && packet.len <= self.longest || brought)
             && header.a == packet.len as u64
             && !self.contexts.is_revoked(header.context)
             && self.peers.get(peer as usize).is_some_and(|p| p.is_open(index));
@@ -192,5 +193,63 @@ impl<T: Transport> P2p<T> {
         self.matched(id, &envelope);
         self.take(peer, class, &packet);
         Step::Taken
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use tocsin_transport::loopback::{Limits, fabric_with};
+    use tocsin_transport::{Header, SendOutcome, Urgency};
+
+    use super::*;
+    use crate::{Code, Config, Glance, RecvArgs};
+
+    /// What a lane may hold and no honest peer sends so is nobody's message, however it comes and whoever waits.
+    #[test]
+    fn longer_than_eager_messages_are() {
+        const LEN: usize = 9000;
+        let text = [7u8; LEN];
+        for (in_hand, coming) in [(false, None), (false, Some(0)), (true, None), (true, Some(0))] {
+            let limits = Limits { packets: [4; 4], max_payload: [LEN, 300, 16, 4096] };
+            let mut ends = fabric_with(2, limits).into_iter();
+            let config = Config { eager_max: 1000, ..Config::default() };
+            let mut victim = P2p::new(ends.next().unwrap(), config).unwrap();
+            victim.longest = LEN - 1;
+            let mut liar = ends.next().unwrap();
+            liar.connect_bulk(0).unwrap();
+            let mut send = |tag, len| {
+                let header = Header { kind: kind::EAGER, tag, a: len as u64, ..Header::default() };
+                // SAFETY: the text is as long.
+                let sent =
+                    unsafe { liar.try_send(0, Class::Eager, Urgency::Urgent, &header, text.as_ptr(), len) };
+                assert_eq!(sent, SendOutcome::Sent);
+            };
+            send(1, 0);
+            victim.progress(&mut Budget::user());
+            let mut target = vec![0u8; LEN];
+            let buf = MutBuf::contiguous(target.as_mut_ptr(), LEN);
+            let args =
+                RecvArgs { context: 0, source: Some(1), tag: Some(2), buf, class: Class::Eager, cookie: 0 };
+            // SAFETY: the target outlives the victim's use of it.
+            let begun = unsafe {
+                match in_hand {
+                    true => victim.take_in_hand(&args).unwrap(),
+                    false => victim.irecv(args).is_ok(),
+                }
+            };
+            assert!(begun);
+            send(2, LEN);
+            for coming in [coming, None] {
+                victim.transport_mut().set_coming(coming);
+                if in_hand {
+                    assert!(victim.glance() != Glance::Over, "it is met");
+                }
+                victim.progress(&mut Budget::user());
+            }
+            assert!(victim.put_down().is_none());
+            assert_eq!(victim.failed_peer(&[1]), Some((1, Code::Protocol)), "{in_hand}, {coming:?}");
+            assert!(target.iter().all(|byte| *byte == 0), "{in_hand}, {coming:?}");
+        }
     }
 }

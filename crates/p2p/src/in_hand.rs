@@ -261,6 +261,7 @@ impl<T: Transport> P2p<T> {
         header.kind == kind::EAGER
             && header.flags == 0
             && header.a == packet.len as u64
+            && packet.len <= self.longest
             && self.is_for_hand_alone(hand, header)
     }
 
