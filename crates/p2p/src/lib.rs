@@ -236,6 +236,8 @@ impl<T: Transport> P2p<T> {
     /// [`Error::OutOfMemory`].
     pub fn new(transport: T, config: Config) -> Result<Self, Error> {
         let refused = || Error::OutOfMemory { what: "matching tables" };
+        // Handlers copy.
+        tocsin_transport::copy::prepare();
         let capabilities = *transport.capabilities();
         let [eager, coll, _, bulk] = capabilities.max_payload;
         let eager_max = [config.eager_max.min(eager).min(PIECE), config.coll_eager_max.min(coll).min(PIECE)];

@@ -29,6 +29,12 @@ pub unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
     }
 }
 
+/// Asks the processor how it copies, which is remembered: in a virtual machine each question to it may take as long as a handler has in all, so that none is to be the
+/// first who asks. User threads only.
+pub fn prepare() {
+    let _known = has_halves();
+}
+
 /// Whether the processor moves half a line at once. Asks it once.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline]
