@@ -190,12 +190,12 @@ fn run(shape: Shape, lengths: &'static [usize], variant: Variant) {
     });
 }
 
-/// Short messages, put there and taken out in one step as far as there is room. Empty ones: a payload is read as the bytes of its words, which a model's are not. It is
-/// published with the words that are looked at here.
-fn run_short(variant: Variant) {
+/// Short messages, put there and taken out in one step as far as there is room; `runs`: several at a time. Empty ones: a payload is read as the bytes of its words, which
+/// a model's are not. It is published with the words that are looked at here.
+fn run_short(variant: Variant, runs: bool) {
     const CONTEXT: u32 = 9;
     const PACKETS: usize = 3;
-    check(3, "short messages in one step", move || {
+    check(3, if runs { "short messages in runs" } else { "short messages in one step" }, move || {
         let model = Model::new(ships(2, 0));
         let sender = {
             let model = model.clone();
@@ -225,6 +225,25 @@ fn run_short(variant: Variant) {
         let mut lane = unsafe { RecvLane::new(model.place()) };
         let mut next = 0;
         while next < PACKETS {
+            if runs {
+                let (run, consumed) = lane.take_run(PACKETS as u32, |envelope, len, _| {
+                    assert_eq!((short::context_and_tag(envelope), len), ((CONTEXT, next as i32), 0));
+                    next += 1;
+                    true
+                });
+                match consumed {
+                    Consumed::Nothing => model.to_consumer.wait(),
+                    Consumed::Kept => assert!(run.taken > 0),
+                    // As a rank that leaves its engine.
+                    Consumed::GivenBack => {
+                        fence(Ordering::SeqCst);
+                        if lane.wakes_producer() {
+                            model.to_producer.notify();
+                        }
+                    }
+                }
+                continue;
+            }
             let wanted = short::Wanted::new(CONTEXT, Some(next as i32));
             // SAFETY: no byte is written.
             match unsafe { lane.take_short(wanted, std::ptr::null_mut(), 0, 1) } {
@@ -504,12 +523,17 @@ fn loom_data_ring() {
 
 #[test]
 fn loom_short_messages_in_one_step() {
-    run_short(Variant::Ships);
+    run_short(Variant::Ships, false);
+}
+
+#[test]
+fn loom_short_messages_in_runs() {
+    run_short(Variant::Ships, true);
 }
 
 #[test]
 fn loom_catches_a_slot_that_is_published_before_it_is_filled() {
-    let said = std::panic::catch_unwind(|| run_short(Variant::Hurried)).err();
+    let said = std::panic::catch_unwind(|| run_short(Variant::Hurried, false)).err();
     let said = said.and_then(|e| e.downcast::<String>().ok());
     assert!(said.as_ref().is_some_and(|s| s.contains("out of order")), "{said:?}");
 }
