@@ -105,8 +105,11 @@ impl Split {
         }
     }
 
-    /// The levels of this run were done from `since` to now.
+    /// The levels of this run were done from `since` to now. Of one that has ended before it came to them there is nothing to learn.
     fn took(&mut self, now: u64) {
+        if self.since == 0 {
+            return;
+        }
         let messages = match self.weights {
             Weights::Constant => u64::from(self.own),
             Weights::Doubling => (1u64 << self.own.min(32)) - 1,

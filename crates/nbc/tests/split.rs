@@ -182,3 +182,27 @@ fn what_is_restarted_goes_through_its_gates_again() {
         assert_eq!(world.done(), [true; 2]);
     }
 }
+
+/// What is left of a run that failed before the rank came back opens nothing of the next one.
+#[test]
+fn what_is_restarted_after_a_failure_goes_through_its_gates_again() {
+    let mut world = World::new(2, 0);
+    world.start(1, bcast);
+    world.start(0, bcast);
+    world.passes();
+    for (end, nbc) in &mut world.ranks {
+        nbc.fail_context(end, 1 << 31);
+    }
+    world.passes();
+    assert_eq!(world.done(), [true; 2]);
+    for rank in 0..2 {
+        let (end, nbc) = &mut world.ranks[rank];
+        // SAFETY: - as before.
+        unsafe { nbc.start(end, world.ids[rank].unwrap(), 2) }.unwrap();
+    }
+    world.passes();
+    assert_eq!(world.done(), [false; 2]);
+    world.comes_back(0);
+    world.passes();
+    assert_eq!(world.done(), [true; 2]);
+}

@@ -42,17 +42,29 @@ impl Nbc {
         }
     }
 
-    /// Opens the gates of all that run. False: nothing was behind any.
+    /// The rank is in a call that looks and does no more than the budget allows. [`Pass::More`]: that is not all; call it again. User threads only.
+    pub fn open_gates_within<M: Messages>(&mut self, messages: &mut M, budget: &mut Budget) -> Pass {
+        if self.is_gated() {
+            self.recall_gated();
+        }
+        self.progress(messages, budget)
+    }
+
+    /// Opens the gates of all that run. False: nothing was behind any. Of what has ended since, it only tells for how long the rank has computed.
     #[cold]
     pub(super) fn recall_gated(&mut self) -> bool {
         let now = now_ns();
         let mut opened = false;
         while let Some(slot) = self.gated.pop(&mut self.slots, Link::Gated) {
-            let active = self.slots.by_index(slot).and_then(|id| self.slots.get_mut(id));
-            let Some(active) = active.filter(|active| active.stage == Stage::Running) else { continue };
+            let Some(active) = self.slots.by_index(slot).and_then(|id| self.slots.get_mut(id)) else {
+                continue;
+            };
             let Some(schedule) = active.schedule.as_mut() else { continue };
             let Some(split) = schedule.split.as_mut() else { continue };
             split.come_back(now);
+            if active.stage != Stage::Running {
+                continue;
+            }
             for gate in split.gates(true) {
                 active.ready.push(&mut schedule.state, gate);
             }

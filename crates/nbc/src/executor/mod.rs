@@ -281,6 +281,13 @@ impl Nbc {
     /// # Safety
     /// As [`post`](Self::post).
     unsafe fn run<M: Messages>(&mut self, messages: &mut M, id: Id, sequence: u32) -> Result<(), Error> {
+        let of_split =
+            |active: &Active| active.schedule.as_ref().is_some_and(|schedule| schedule.split.is_some());
+        let is_split = self.slots.get(id).is_some_and(of_split);
+        if is_split {
+            // Those of others may be what this one waits for inside the call. Before it runs: what is left of its last run opens nothing of this one.
+            self.recall_gated();
+        }
         let Some((active, completion)) = self.slots.both_mut(id) else {
             return Err(Error::BadHandle("was released before"));
         };
@@ -303,7 +310,6 @@ impl Nbc {
             let step = schedule.initial[i];
             active.ready.push(&mut schedule.state, step);
         }
-        let is_split = schedule.split.is_some();
         self.running += 1;
         let is_empty = schedule.is_empty();
         if let Some(call) = &mut active.call {
@@ -342,8 +348,6 @@ impl Nbc {
             },
         }
         if is_split {
-            // Those of others may be what this one waits for inside the call.
-            self.recall_gated();
             self.begin_split(id);
         }
         while self.progress(messages, &mut Budget::user()) == Pass::More {}
