@@ -3,6 +3,7 @@
 
 use tocsin_tests as _; // Links the tripwire allocator.
 
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tocsin::{Comm, Config, Error, Op, Request, World};
@@ -97,6 +98,120 @@ fn who_is_told_or_gives_up_passes_on() {
                 );
                 std::hint::spin_loop();
             }
+        }
+        comm.barrier()
+    });
+}
+
+/// Who asks for a message that others send when they have what it has yet to pass on, or is told of that, passes on: whether it asked before, or not.
+#[test]
+fn who_asks_for_something_else_passes_on() {
+    for backend in ["signal", "thread"] {
+        let mut config = Config::default();
+        config.set("TOCSIN_BACKEND", backend).unwrap();
+        // Ends a test that hangs.
+        // SAFETY: no memory effects.
+        unsafe { libc::alarm(60) };
+        let rank = |comm: Comm| -> Result<(), Error> {
+            let split = comm.with_algorithm("split-tree");
+            for (asked, told) in [(false, false), (true, false), (false, true)] {
+                if comm.rank() > 0 {
+                    assert_eq!(split.ibcast(vec![0u8; 100], 0)?.wait()?, [3; 100]);
+                    comm.send(&[1u8], 0, 1)?;
+                    continue;
+                }
+                let answers = (1..RANKS).map(|rank| comm.irecv(vec![0u8], rank, 1));
+                let answers = answers.collect::<Result<Vec<_>, _>>()?;
+                if asked {
+                    assert!(answers.iter().all(|answer| !answer.is_done()));
+                }
+                let request = split.ibcast(vec![3u8; 100], 0)?;
+                if told {
+                    let came = Arc::new(AtomicU32::new(0));
+                    for answer in answers {
+                        let came = came.clone();
+                        answer.on_complete(move |_| _ = came.fetch_add(1, Ordering::AcqRel));
+                    }
+                    while came.load(Ordering::Acquire) < RANKS - 1 {
+                        std::hint::spin_loop();
+                    }
+                } else {
+                    while !answers.iter().all(|answer| answer.is_done()) {
+                        std::hint::spin_loop();
+                    }
+                }
+                request.wait()?;
+            }
+            Ok(())
+        };
+        for result in World::threads_with(RANKS, &config, rank).unwrap() {
+            result.unwrap();
+        }
+        // SAFETY: as above.
+        unsafe { libc::alarm(0) };
+    }
+}
+
+/// Who gives up holds a lock, perhaps, that a callback wants.
+#[test]
+fn who_gives_up_runs_no_callbacks() {
+    let (begun, posted) = (AtomicU32::new(0), AtomicU32::new(0));
+    let mut config = Config::default();
+    config.set("TOCSIN_BACKEND", "poll").unwrap();
+    // Ends a test that hangs.
+    // SAFETY: no memory effects.
+    unsafe { libc::alarm(60) };
+    let until = |flag: &AtomicU32| {
+        while flag.load(Ordering::Acquire) == 0 {
+            std::hint::spin_loop();
+        }
+    };
+    let rank = |comm: Comm| -> Result<(), Error> {
+        let split = comm.with_algorithm("split-tree");
+        if comm.rank() > 0 {
+            until(&begun);
+            let barrier = comm.ibarrier()?;
+            posted.store(1, Ordering::Release);
+            assert_eq!(split.ibcast(vec![0u8; 100], 0)?.wait()?, [3; 100]);
+            return barrier.wait().map(drop);
+        }
+        let lock = Arc::new(Mutex::new(()));
+        let (wanted, ended) = (lock.clone(), Arc::new(AtomicU32::new(0)));
+        let end = ended.clone();
+        comm.ibarrier()?.on_complete(move |_| {
+            drop(wanted.lock());
+            end.store(1, Ordering::Release);
+        });
+        let request = split.ibcast(vec![3u8; 100], 0)?;
+        begun.store(1, Ordering::Release);
+        until(&posted);
+        let held = lock.lock().unwrap();
+        drop(request);
+        drop(held);
+        while ended.load(Ordering::Acquire) == 0 {
+            comm.progress();
+        }
+        Ok(())
+    };
+    for result in World::threads_with(2, &config, rank).unwrap() {
+        result.unwrap();
+    }
+    // SAFETY: as above.
+    unsafe { libc::alarm(0) };
+}
+
+/// A request may end inside a user's operator, where the engine cannot be entered: it is passed on in the next call.
+#[test]
+fn who_gives_up_inside_an_operator_passes_on_later() {
+    worlds(|comm| {
+        let split = comm.with_algorithm("split-tree");
+        let request = split.ibcast(vec![u8::from(comm.rank() == 0); 100], 0)?;
+        if comm.rank() > 0 {
+            assert_eq!(request.wait()?, [1; 100]);
+        } else {
+            let inside = tocsin_world::InsideOperator::enter();
+            drop(request);
+            drop(inside);
         }
         comm.barrier()
     });

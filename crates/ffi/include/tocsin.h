@@ -389,8 +389,8 @@ int tocsin_request_free(tocsin_request **request);
 // Has `callback` called once when the operation is complete, at once if it is already. The request must be waited for
 // or freed as without it. Of a persistent request it is for the run that is active, and leaves it active: tocsin_wait or
 // tocsin_test makes it inactive. The callback may start operations but must not wait for any, and must not use the request
-// that it is of, nor one that a call is working on. It should be short: where a thread that waits runs it, the rank makes no
-// progress meanwhile.
+// that it is of, nor one that a call is working on; the start of a `split-tree` may wait, too. It should be short: where a
+// thread that waits runs it, the rank makes no progress meanwhile.
 int tocsin_on_complete(tocsin_request *request,
                        tocsin_callback callback,
                        void *argument);

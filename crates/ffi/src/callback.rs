@@ -18,8 +18,8 @@ unsafe impl Send for Argument {}
 /// Has `callback` called once when the operation is complete, at once if it is already. The request must be waited for
 /// or freed as without it. Of a persistent request it is for the run that is active, and leaves it active: tocsin_wait or
 /// tocsin_test makes it inactive. The callback may start operations but must not wait for any, and must not use the request
-/// that it is of, nor one that a call is working on. It should be short: where a thread that waits runs it, the rank makes no
-/// progress meanwhile.
+/// that it is of, nor one that a call is working on; the start of a `split-tree` may wait, too. It should be short: where a
+/// thread that waits runs it, the rank makes no progress meanwhile.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_on_complete(
     request: Option<&mut Request>,

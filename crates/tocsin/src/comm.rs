@@ -122,7 +122,8 @@ impl Comm {
     }
 
     /// The same communicator, whose collectives all use the algorithm `name` (`binomial`, `recursive-doubling`,
-    /// ...). A name that an operation does not have is an error of that operation.
+    /// ...). A name that an operation does not have is an error of that operation. With `split-tree`, the call that starts a collective may wait
+    /// for other ranks', and those may wait for this rank's next call that waits or looks.
     pub fn with_algorithm(&self, name: &str) -> Comm {
         Comm { raw: self.raw.clone(), algorithm: Some(name.into()) }
     }

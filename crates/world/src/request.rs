@@ -36,7 +36,8 @@ pub struct Status {
     pub bytes: usize,
 }
 
-/// What runs when a request completes, outside handlers. It may start operations; it must not wait for any.
+/// What runs when a request completes, outside handlers. It may start operations; it must not wait for any, as the start of a
+/// `split-tree` may do.
 pub type Callback = Box<dyn FnOnce(Result<Status, Error>) + Send>;
 
 /// An operation in flight. Dropping it detaches the operation: it goes on, and its buffer must stay valid until it
@@ -229,6 +230,10 @@ impl RawRequest {
         if self.is_over() {
             return true;
         }
+        // Who looks is here to do its own levels of split trees, whatever it looks at.
+        if let Some(slot) = &self.slot {
+            slot.rank().try_open_gates();
+        }
         // SYNC POINT: Relaxed: two threads that both come first say it twice, which counts once.
         if self.watched.load(Ordering::Relaxed) {
             if let (Some(slot), Some(need)) = (&self.slot, self.need()) {
@@ -268,7 +273,10 @@ impl RawRequest {
             Kind::Collective => {
                 while state.nbc.want(&mut state.p2p, id, &mut Budget::user()) == Pass::More {}
             }
-            _ => state.p2p.set_wants(id),
+            _ => {
+                state.nbc.open_gates(&mut state.p2p);
+                state.p2p.set_wants(id);
+            }
         }
     }
 
@@ -451,7 +459,7 @@ impl RawRequest {
         }
         if let Some(comm) = self.slot.as_ref().map(|slot| slot.comm.clone()) {
             // Nobody will wait for it.
-            comm.shared().open_gates();
+            comm.shared().open_gates_at_end();
             comm.shared().park(self, keep);
         }
     }

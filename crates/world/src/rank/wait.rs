@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use tocsin_p2p::Grown;
 use tocsin_progress::engine::Looking;
-use tocsin_progress::{Context, Id};
+use tocsin_progress::{Budget, Context, Id, Pass};
 
 use super::{Need, Rank};
 use crate::state::RankState;
@@ -54,10 +54,53 @@ impl Rank {
 
     #[cold]
     fn open_gates_now(&self) {
-        // SYNC POINT: Relaxed: as above. Before the gates are opened, so that what is started meanwhile sets it again.
+        if self.may_open_gates() {
+            let state = &mut *self.enter();
+            state.nbc.open_gates(&mut state.p2p);
+        }
+    }
+
+    /// [`open_gates`](Self::open_gates) where a value ends: runs no callback, which may want a lock that its owner holds.
+    pub(crate) fn open_gates_at_end(&self) {
+        // SYNC POINT: Relaxed: as in `open_gates`.
+        if self.gated.load(Ordering::Relaxed) && self.may_open_gates() {
+            let mut guard = self.enter();
+            guard.leave_callbacks();
+            let state = &mut *guard;
+            state.nbc.open_gates(&mut state.p2p);
+        }
+    }
+
+    /// The same for who asks whether something is over, which waits for nobody, and runs neither callbacks nor operators: as much as a handler
+    /// does, and the rest when it is asked again.
+    #[inline]
+    pub(crate) fn try_open_gates(&self) {
+        // SYNC POINT: Relaxed: as in `open_gates`.
+        if self.gated.load(Ordering::Relaxed) {
+            self.try_open_gates_now();
+        }
+    }
+
+    #[cold]
+    fn try_open_gates_now(&self) {
+        let Some(mut guard) = self.try_enter_open("is_done") else { return };
+        let state = &mut *guard;
+        // SYNC POINT: Relaxed: as in `open_gates`.
         self.gated.store(false, Ordering::Relaxed);
-        let state = &mut *self.enter();
-        state.nbc.open_gates(&mut state.p2p);
+        if state.nbc.open_gates_within(&mut state.p2p, &mut Budget::handler()) == Pass::More {
+            self.gated.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether this thread may enter the engine for that: not in a user operator, nor in a child of `fork`, whose parent's gates they are. Then
+    /// nothing is left for the next call.
+    fn may_open_gates(&self) -> bool {
+        let may = !crate::operator::InsideOperator::is_here() && !tocsin_doorbell::fork::disowned();
+        if may {
+            // SYNC POINT: Relaxed: as in `open_gates`. Before the gates are opened, so that what is started meanwhile sets it again.
+            self.gated.store(false, Ordering::Relaxed);
+        }
+        may
     }
 
     /// A collective was started whose levels concern the call that starts it, or the next one: does the former.
