@@ -86,3 +86,34 @@ fn who_is_refused_memory_for_a_collective_says_so_to_all() {
         }
     }
 }
+
+/// The temporaries of its own part, too, which the others may not need.
+#[test]
+fn who_is_refused_temporaries_says_so_to_all() {
+    for backend in BACKENDS {
+        // Ends a test that hangs.
+        // SAFETY: no memory effects.
+        unsafe { libc::alarm(60) };
+        let mut config = Config::default();
+        config.backend = Some(backend);
+        let ends = threads(RANKS, &config, |comm| {
+            let mut numbers = vec![1u32; 100];
+            let begun = if comm.rank() == POOR {
+                let to = numbers.as_mut_ptr().cast();
+                // SAFETY: refused before anything is touched: no system has so much memory.
+                unsafe { comm.iallreduce_raw(None, to, 1 << 44, DataType::U32, Op::Sum, Some("ring")) }
+            } else {
+                sum(&comm, &mut numbers, "ring")
+            };
+            let end = begun.and_then(|mut sum| sum.wait()).unwrap_err();
+            (end, sums(&comm, 100, "ring"))
+        });
+        // SAFETY: as above.
+        unsafe { libc::alarm(0) };
+        for (rank, (first, later)) in (0u32..).zip(ends.unwrap()) {
+            let named = |end: &Error| matches!(end, Error::OutOfMemory { rank: POOR, .. });
+            assert!(rank == POOR || named(&first), "{backend} {rank}: {first:?}");
+            assert!(later.iter().all(named), "{backend} {rank}: {later:?}");
+        }
+    }
+}

@@ -91,7 +91,15 @@ impl Comm {
                 }
             }
         }
-        let schedule = table::compile(&self.inner.group, arguments, algorithm).map_err(refused)?;
+        let schedule = match table::compile(&self.inner.group, arguments, algorithm) {
+            Ok(schedule) => schedule,
+            // Its temporaries: the others may not need any.
+            Err(error) if error.is_want_of_memory() => {
+                let mut guard = self.shared().enter_open(operation)?;
+                return Err(self.refused(&mut guard, operation, error));
+            }
+            Err(error) => return Err(refused(error)),
+        };
         let mut guard = self.enter_collectives(operation, large)?;
         let (state, context, sequence) = (&mut *guard, self.context() | COLLECTIVE, self.sequence());
         // SAFETY: - the buffers: promised by the caller.
@@ -205,7 +213,7 @@ impl Comm {
     /// to its peers.
     ///
     /// # Errors
-    /// Those of the call of the operation's name.
+    /// Those of the call of the operation's name; the other ranks hear of none, not even of a refusal of memory.
     pub fn prepare_raw(&self, arguments: &Arguments, algorithm: Option<&str>) -> Result<RawRequest, Error> {
         let operation = arguments.operation().plain_name();
         self.shared().open(operation)?;
