@@ -57,7 +57,7 @@ impl<B: OwnedBuffer> Request<B> {
 
     /// Whether it is complete, for who computes and looks at it between. Does not wait, and runs no callback. A few loads,
     /// but the first time that it is pending: from then on its message, or a small collective's last part, interrupts this
-    /// rank, as messages of collectives always do. Makes no progress itself: with the backend `poll`, [`test`](Self::test) does. Not for signal handlers of
+    /// rank, as collectives' messages that others depend on always do. Makes no progress itself: with the backend `poll`, [`test`](Self::test) does. Not for signal handlers of
     /// one's own.
     pub fn is_done(&self) -> bool {
         self.raw.as_ref().is_none_or(RawRequest::is_done)
