@@ -51,7 +51,7 @@ fn who_is_refused_memory_for_a_collective_says_so_to_all() {
         unsafe { libc::alarm(60) };
         let mut config = Config::default();
         config.backend = Some(backend);
-        let heard = AtomicU32::new(0);
+        let (heard, refused) = (AtomicU32::new(0), AtomicU32::new(0));
         let ends = threads(RANKS, &config, |comm| {
             let mut others: Vec<Comm> = (0..MANY).map(|_| comm.dup().unwrap()).collect();
             let without_board = others.pop().unwrap();
@@ -60,7 +60,19 @@ fn who_is_refused_memory_for_a_collective_says_so_to_all() {
             }
             // On the board, by messages beside it, and by messages without one.
             let ends = [(&comm, 16 << 10, "shm"), (&others[0], 100, "ring"), (&without_board, 100, "ring")];
-            let ends = ends.map(|(comm, count, algorithm)| sums(comm, count, algorithm));
+            let mut round = 0;
+            let ends = ends.map(|(comm, count, algorithm)| {
+                round += 1;
+                // Whoever of a pair is first has memory for both to exchange messages through.
+                while algorithm == "ring" && comm.rank() != POOR && refused.load(Ordering::Acquire) < round {
+                    std::thread::yield_now();
+                }
+                let ends = sums(comm, count, algorithm);
+                if comm.rank() == POOR {
+                    refused.store(round, Ordering::Release);
+                }
+                ends
+            });
             // Who is refused goes on computing: the others hear of it all the same, and nobody of its end.
             heard.fetch_add(1, Ordering::AcqRel);
             while heard.load(Ordering::Acquire) < RANKS {
@@ -96,6 +108,7 @@ fn who_is_refused_temporaries_says_so_to_all() {
         unsafe { libc::alarm(60) };
         let mut config = Config::default();
         config.backend = Some(backend);
+        let heard = AtomicU32::new(0);
         let ends = threads(RANKS, &config, |comm| {
             let mut numbers = vec![1u32; 100];
             let begun = if comm.rank() == POOR {
@@ -106,7 +119,13 @@ fn who_is_refused_temporaries_says_so_to_all() {
                 sum(&comm, &mut numbers, "ring")
             };
             let end = begun.and_then(|mut sum| sum.wait()).unwrap_err();
-            (end, sums(&comm, 100, "ring"))
+            let later = sums(&comm, 100, "ring");
+            // Nobody is to hear of another one's end.
+            heard.fetch_add(1, Ordering::AcqRel);
+            while heard.load(Ordering::Acquire) < RANKS {
+                std::thread::yield_now();
+            }
+            (end, later)
         });
         // SAFETY: as above.
         unsafe { libc::alarm(0) };
