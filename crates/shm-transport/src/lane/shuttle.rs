@@ -2,8 +2,8 @@
 //!
 //! A core that reads a line which another core has written mostly becomes its owner, so that the first one has to fetch it back before it writes
 //! there again, while the reader might write there at once. So a rank puts long payloads for a peer where it has just read that peer's:
-//! copying in then stays in its own cache, which is the quicker way whatever the cores share (2 to 4 % at 64 to 256 KiB where that is a cache, 12 to 20 % where
-//! it is none), so that nothing is [compared](super::stores) to it. Who sends one way only runs out of cells, and goes on with its pool.
+//! copying in then stays in its own cache, which was the quicker way wherever the cores were (2 to 4 % at 64 to 256 KiB where lines
+//! come quickly from the other core, 12 to 20 % where they take long), so that nothing is [compared](super::stores) to it. Who sends one way only runs out of cells, and goes on with its pool.
 //!
 //! A cell belongs to one of the two at any time, at first each has half of them. Who sends a packet whose payload lies in cells gives them away with
 //! it; who has taken the packet out has them. Nobody else says so, nobody waits for a cell, and what becomes of those that a rank has when it ends
