@@ -4,11 +4,22 @@
 //! the processor waits for the first lines of each page: its prefetchers end with the page, and the address of the next one is looked for only then
 //! (in a virtual machine by way of twice as many tables). So the next page of either end is asked for while this one is copied. And
 //! lines are loaded and stored in two halves, one after the other: as whole lines are, they leave room for more lines that are waited for than quarters do, and out of another core's cache or
-//! of memory that is quicker than the one instruction by which the C library moves all. (Parts of 8 ranks that share a core, after a while: 448 KiB in as with the C library, 45 us, 512 KiB
+//! of memory that is quicker than the one instruction by which the C library moves all. (Parts of 8 ranks that share a core, after a while, on an EPYC: 448 KiB in as with the C library, 45 us, 512 KiB
 //! out 44 us instead of 72; 64 KiB that another core has just written 2.0 us instead of 2.8.)
+//!
+//! On Intel's processors four pages are copied at once, two lines of each in turn: each page has a prefetcher of its own there, and one is not ahead of the copy when a line
+//! comes from another core. (256 KiB that another core has just written, on a Granite Rapids: 12.1 us instead of 14.4 page by page, and of 14.9 with the C library; two pages at once 12.6.)
 
 /// From how many bytes on. What is shorter has hardly a next page.
-pub const FROM: usize = 8 * 1024;
+pub const FROM: usize = 2 * 1024;
+/// What is shorter is copied without regard to pages, and to where lines begin.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+const PAGES_FROM: usize = 8 * 1024;
+
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+const LINE: usize = 64;
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+const PAGE: usize = 4096;
 
 /// Copies `len` bytes.
 ///
@@ -33,6 +44,7 @@ pub unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
 /// first who asks. User threads only.
 pub fn prepare() {
     let _known = has_halves();
+    at_once::prepare();
 }
 
 /// Whether the processor moves half a line at once. Asks it once.
@@ -45,6 +57,39 @@ fn has_halves() -> bool {
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
 fn has_halves() -> bool {
     false
+}
+
+/// How many pages are copied at once.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+mod at_once {
+    use core::sync::atomic::{AtomicBool, Ordering};
+
+    static SEVERAL: AtomicBool = AtomicBool::new(false);
+
+    /// Asks the processor who has made it.
+    pub(super) fn prepare() {
+        let who = core::arch::x86_64::__cpuid(0);
+        let several = [who.ebx, who.edx, who.ecx].map(u32::to_le_bytes).concat() == b"GenuineIntel";
+        // SYNC POINT: Relaxed: all who ask are told the same, and who has not heard of it yet copies page by page.
+        SEVERAL.store(several, Ordering::Relaxed);
+    }
+
+    /// Of `len` bytes that are left, as a power of two. A little less than a page is one, too.
+    #[inline]
+    pub(super) fn pages(len: usize) -> u32 {
+        // SYNC POINT: Relaxed: see `prepare`.
+        match len.wrapping_add(super::LINE) / super::PAGE {
+            2.. if !SEVERAL.load(Ordering::Relaxed) => 0,
+            4.. => 2,
+            2.. => 1,
+            _ => 0,
+        }
+    }
+}
+
+#[cfg(not(all(target_arch = "x86_64", not(miri))))]
+mod at_once {
+    pub(super) fn prepare() {}
 }
 
 /// Has a line and the address of its page looked for.
@@ -60,45 +105,89 @@ fn ask_for(line: *const u8) {
 }
 
 /// # Safety
+/// As [`copy`], for the line at `at`.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[inline]
+#[target_feature(enable = "avx")]
+unsafe fn line(from: *const u8, to: *mut u8, at: usize) {
+    use core::arch::x86_64::{__m256i, _mm256_loadu_si256, _mm256_storeu_si256};
+    // SAFETY: the caller's promise.
+    unsafe {
+        let (from, to) = (from.add(at).cast::<__m256i>(), to.add(at).cast::<__m256i>());
+        let (first, second) = (_mm256_loadu_si256(from), _mm256_loadu_si256(from.add(1)));
+        _mm256_storeu_si256(to, first);
+        _mm256_storeu_si256(to.add(1), second);
+    }
+}
+
+/// Copies `PAGES` runs of `run` bytes, from `at` on, at once, two lines of each in turn.
+///
+/// # Safety
+/// As [`copy`], of `at + PAGES * run` bytes. `run` is a multiple of two lines.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[inline]
+#[target_feature(enable = "avx")]
+unsafe fn pages<const PAGES: usize>(from: *const u8, to: *mut u8, at: usize, run: usize) {
+    let mut inside = 0usize;
+    while inside < run {
+        for page in 0..PAGES {
+            let at = at.wrapping_add(page.wrapping_mul(run)).wrapping_add(inside);
+            // SAFETY: at + 2 * LINE <= the caller's bytes, since `run` is a multiple of that.
+            unsafe {
+                line(from, to, at);
+                line(from, to, at.wrapping_add(LINE));
+            }
+        }
+        inside = inside.wrapping_add(2 * LINE);
+    }
+}
+
+/// # Safety
 /// As [`copy`]; `len` is at least a line, and the processor [has halves](has_halves).
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline(never)] // else a compiler that sees both ends may make one call of the loop
 #[target_feature(enable = "avx")]
 unsafe fn by_pages(from: *const u8, to: *mut u8, len: usize) {
-    use core::arch::x86_64::{__m256i, _mm256_loadu_si256, _mm256_storeu_si256};
-    const LINE: usize = 64;
-    const PAGE: usize = 4096;
-    /// # Safety
-    /// As [`by_pages`], for the line at `at`.
-    #[inline]
-    #[target_feature(enable = "avx")]
-    unsafe fn line(from: *const u8, to: *mut u8, at: usize) {
-        // SAFETY: the caller's promise.
-        unsafe {
-            let (from, to) = (from.add(at).cast::<__m256i>(), to.add(at).cast::<__m256i>());
-            let (first, second) = (_mm256_loadu_si256(from), _mm256_loadu_si256(from.add(1)));
-            _mm256_storeu_si256(to, first);
-            _mm256_storeu_si256(to.add(1), second);
-        }
-    }
     let last = len.wrapping_sub(LINE);
+    if len < PAGES_FROM {
+        let mut at = 0usize;
+        while at < last {
+            // SAFETY: at + LINE <= len.
+            unsafe { line(from, to, at) };
+            at = at.wrapping_add(LINE);
+        }
+        // SAFETY: there is a line at least.
+        return unsafe { line(from, to, last) };
+    }
     // The first line, and then from the beginning of one at `to`: what is stored across lines takes twice as long.
     // SAFETY: there is a line at least: the caller's promise.
     unsafe { line(from, to, 0) };
-    let mut at = LINE.wrapping_sub(to as usize % LINE);
+    let mut at = (to as usize).wrapping_neg() % LINE;
     while at <= last {
-        let next = at.wrapping_add(PAGE);
+        let left = len.wrapping_sub(at);
+        let many = at_once::pages(left);
+        let run = if many == 0 { PAGE } else { left.wrapping_shr(many).min(PAGE) & !(2 * LINE - 1) };
+        let next = at.wrapping_add(run.wrapping_shl(many));
         // Behind the end there is nothing to ask for.
         if next <= last {
             ask_for(from.wrapping_add(next));
             ask_for(to.wrapping_add(next));
         }
-        let end = next.min(last.wrapping_add(1));
-        while at < end {
-            // SAFETY: at + LINE <= len.
-            unsafe { line(from, to, at) };
-            at = at.wrapping_add(LINE);
+        match many {
+            // SAFETY: so many runs are left.
+            2 => unsafe { pages::<4>(from, to, at, run) },
+            // SAFETY: so many runs are left.
+            1 => unsafe { pages::<2>(from, to, at, run) },
+            _ => {
+                let end = next.min(last.wrapping_add(1));
+                while at < end {
+                    // SAFETY: at + LINE <= len.
+                    unsafe { line(from, to, at) };
+                    at = at.wrapping_add(LINE);
+                }
+            }
         }
+        at = at.max(next);
     }
     // What is left is less than a line: the last one, of which a part is there.
     // SAFETY: there is a line at least.

@@ -12,6 +12,7 @@
 //! nothing, and the consumer then for each line that is still in the producer's cache.
 
 use tocsin_sync::clock::now_ns;
+use tocsin_transport::copy;
 
 /// Payloads of so many bytes or more may be streamed; of shorter ones the fence and the first lines' way from memory are most.
 pub(super) const FROM: usize = 4 * 1024;
@@ -37,7 +38,7 @@ const STRIDES: usize = 4;
 const LEAST_PART: usize = PARTS * super::STRIDE;
 /// A payload that is stored plainly comes a stride at a time, one of 64 KiB or more two: each count takes its line from the consumer, which looks at it.
 const PLAIN_PART: usize = 32 * 1024;
-const PLAIN_STRIDES: usize = 2;
+const PLAIN_STRIDES: usize = 4;
 /// Payloads whose consumer may still tell of them.
 const LAST: usize = 8;
 
@@ -66,7 +67,7 @@ impl Stores {
     pub(super) unsafe fn copy(self, from: *const u8, to: *mut u8, len: usize) {
         match self {
             // SAFETY: the caller's promise.
-            Stores::Plain => unsafe { core::ptr::copy_nonoverlapping(from, to, len) },
+            Stores::Plain => unsafe { copy::copy(from, to, len) },
             // SAFETY: the caller's promise.
             Stores::Streaming => unsafe { stream(from, to, len) },
         }
