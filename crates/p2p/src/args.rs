@@ -91,6 +91,9 @@ pub struct Config {
     /// to copy: one copies in while the other copies out, which is quicker than two that copy half of it each by system calls; and those of
     /// up to 256 KiB from and to memory that both have mapped. Not where the two may have to share a core.
     pub pipelines: bool,
+    /// Whether [that](Self::pipelines) is compared with the kernel's copies, for messages of more than 256 KiB, and all of collectives, and done where it is the
+    /// quicker way.
+    pub compares: bool,
     /// Shortest message of a collective in bytes that a rank which has begun to copy it alone asks for anew, in pieces, because both wait by
     /// now; with [`pipelines`](Self::pipelines).
     pub pieces_from: u64,
@@ -114,6 +117,7 @@ impl Default for Config {
             coll_eager_max: 65536,
             single_copy_from: 0,
             pipelines: false,
+            compares: false,
             pieces_from: 128 << 10,
             unexpected_messages: 1024,
             unexpected_blocks: 1024,

@@ -81,6 +81,8 @@ mod short;
 pub mod trace;
 mod transfers;
 mod unexpected;
+
+mod ways;
 mod whole;
 
 pub use args::{Config, Counters, MessageId, Mode, RecvArgs, SendArgs, Status};
@@ -105,6 +107,7 @@ use request::{OWES_ACK, Request, Requests};
 use tocsin_progress::{Context, Slots, Trace};
 use tocsin_transport::{Transport, long_under_way};
 use unexpected::Unexpected;
+use ways::Ways;
 
 /// Longest piece of a large message in one packet: what a handler may copy in one entry.
 const PIECE: usize = 64 * 1024;
@@ -205,6 +208,7 @@ pub struct P2p<T> {
     pieces: Pieces,
     /// The send whose first piece the transport holds, and which start of it.
     ahead: Option<(Id, u32)>,
+    ways: Ways,
     /// Where messages are recorded, if they are.
     trace: Option<Arc<Trace>>,
 }
@@ -295,6 +299,7 @@ impl<T: Transport> P2p<T> {
             context: Context::User,
             waits: false,
             pieces: Pieces::default(),
+            ways: Ways::new(size, config.pipelines && config.compares),
             ahead: None,
             trace: None,
             transport,

@@ -4,7 +4,7 @@ use tocsin_progress::Id;
 use tocsin_transport::transfer::{RECORDS, chunks};
 use tocsin_transport::{Class, Reach, Record, Transport};
 
-use crate::request::{ALONE, HOLDS_RECORD, Request, SHARED};
+use crate::request::{ALONE, HOLDS_RECORD, ONCE, Request, SHARED};
 use crate::{P2p, SHARED_PIPELINED};
 
 /// Header flag of an RTS whose sender waits for the message's end; the others, but one, are the record's number and one.
@@ -107,6 +107,7 @@ impl<T: Transport> P2p<T> {
         request.ticket = ticket;
         request.reach = reach;
         request.flags |= HOLDS_RECORD;
+        self.ways.announced();
         let pulled = reach == Reach::None;
         Some(Offer { slot, ticket, address, published: 0, found: false, waits: self.waits, pulled })
     }
@@ -148,8 +149,12 @@ impl<T: Transport> P2p<T> {
         if reach == Reach::None {
             return self.accept_pages(id, offer);
         }
+        let mut decided = 0;
         if self.is_pipelined(class, peer, reach, offer.waits, total) {
-            return;
+            if reach != Reach::Kernel || self.ways.goes_twice(id, [self.me, peer], class, total) {
+                return;
+            }
+            decided = ONCE;
         }
         let alone = offer.pulled && !self.transport.is_shared_with(peer, here, total);
         let Some(request) = self.requests.get_mut(id) else { return };
@@ -160,7 +165,7 @@ impl<T: Transport> P2p<T> {
         request.ticket = offer.ticket;
         request.address = offer.address;
         request.reach = reach;
-        request.flags |= SHARED;
+        request.flags |= SHARED | decided;
     }
 
     /// The record of a request that has one, and the ticket there. Of a send whose receive was found published, the
@@ -201,6 +206,7 @@ impl<T: Transport> P2p<T> {
         if let Some(request) = self.requests.get_mut(id) {
             request.flags &= !HOLDS_RECORD;
         }
+        self.ways.over();
         if let Some(state) = self.peers.get_mut(peer as usize) {
             state.records.free(slot, quiet);
         }

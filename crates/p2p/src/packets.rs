@@ -13,6 +13,7 @@ use crate::peer::{Drops, Fate};
 use crate::request::{HOLDS_RECORD, Member, PIPED, SHARED, State};
 use crate::transfers::{FLAG_LOOK, FLAG_SHARED};
 use crate::unexpected::{Arrival, Envelope};
+use crate::ways::Copied;
 use crate::{P2p, PIECE, whole};
 
 /// Header flag of an eager message whose sender waits for an ACK.
@@ -404,9 +405,11 @@ impl<T: Transport> P2p<T> {
         if piece.piped {
             self.read_piece(id, len)?;
         } else {
+            let (timed, total) = (self.copy_begins(), request.total);
             // SAFETY: done + len <= total <= the buffer's length, which was checked when the CTS was granted; the transport
             // vouches for partial + len <= packet.len bytes of payload.
             unsafe { buf.unpack(request.done as usize, len, packet.payload.wrapping_add(partial)) };
+            self.time_copy(timed, peer, total, Copied::Out, len);
         }
         let Some(request) = self.requests.get_mut(id) else { return Err(Nonsense) };
         request.done = request.done.wrapping_add(len as u64);

@@ -328,6 +328,7 @@ impl<T: Transport> P2p<T> {
     pub(crate) fn finish_recv(&mut self, id: Id) {
         let Some(request) = self.requests.get(id) else { return };
         let outcome = Self::received(request);
+        self.ways.received(id);
         self.finish(id, outcome);
     }
 

@@ -80,6 +80,8 @@ pub(crate) const CALLED: u16 = 1024;
 pub(crate) const BRINGS: u16 = 2048;
 /// A send that only its receiver waits for.
 pub(crate) const UNHURRIED: u16 = 4096;
+/// Of a receive: it has taken an offer for good, though both wait.
+pub(crate) const ONCE: u16 = 8192;
 /// A transfer that failed here, and whose other end was told to look. No send has an ANY_TAG, no matched receive needs it.
 pub(crate) const TOLD: u16 = ANY_TAG;
 

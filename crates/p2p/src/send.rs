@@ -6,6 +6,7 @@ use tocsin_transport::{Class, Header, Reach, SendOutcome, Transport, Urgency, ki
 use crate::offers::{FLAG_PULLED, FLAG_WAITS, TICKETS};
 use crate::packets::{FLAG_LONG, FLAG_SYNCHRONOUS};
 use crate::request::{HOLDS_RECORD, Member, PIPED, Request, SHARED, SYNCHRONOUS, State, UNHURRIED};
+use crate::ways::{Copied, Taken};
 use crate::{ConstBuf, Error, LONG, Mode, P2p, PIPELINED, PIPELINED_FIRST, SendArgs};
 
 /// Smallest piece of a large message that is worth a packet of its own when the budget is nearly spent.
@@ -409,6 +410,7 @@ impl<T: Transport> P2p<T> {
             c: name,
         };
         let ahead = self.takes_ahead(id, serial, offset);
+        let timed = if ahead { 0 } else { self.copy_begins() };
         let outcome = match self.payload(&buf, offset, len) {
             // SAFETY: the payload is readable for `len` bytes: scratch, or the sender's buffer from `offset` on, inside its layout, which who posted
             // vouched for; it has not changed since it was copied ahead, because the same send is pending.
@@ -424,6 +426,8 @@ impl<T: Transport> P2p<T> {
             }
             SendOutcome::Gone => self.fail_gone(id, peer),
             SendOutcome::Sent => {
+                self.time_copy(timed, peer, total, Copied::In, len);
+                self.ways.saw(peer, total, Taken::Twice);
                 self.count_sent(len);
                 budget.take_bytes(len);
                 self.piece_sent(id, len);

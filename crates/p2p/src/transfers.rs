@@ -18,7 +18,8 @@
 //! buffer so leaves all to the other: a sender says so in its offer, and a receiver takes no offer that it cannot pull.
 //!
 //! Where threads of both wait and the kernel would copy, the receiver takes no offer: pieces through the Bulk lane are there in half to nine tenths of the time,
-//! one rank copying in while the other copies out, with no system call and out of caches that both share. So do messages of up to
+//! one rank copying in while the other copies out, with no system call and out of caches that both share; unless the receiver [has found](crate::ways) that the
+//! kernel is quicker here. So do messages of up to
 //! [`SHARED_PIPELINED`](crate::SHARED_PIPELINED) bytes between buffers that both have mapped.
 //!
 //! **Ends before the end.** Who breaks a transfer off closes its record and gives the buffer back once no claim of the
@@ -36,7 +37,8 @@ use crate::P2p;
 use crate::list::List;
 use crate::pass::Part;
 use crate::peer::Fate;
-use crate::request::{ALONE, CALLED, HOLDS_RECORD, Member, OWES_FIN, Request, SHARED, State, TOLD};
+use crate::request::{ALONE, CALLED, HOLDS_RECORD, Member, ONCE, OWES_FIN, Request, SHARED, State, TOLD};
+use crate::ways::{Copied, Taken};
 
 /// Header flag of a CTS that accepts an offer.
 pub(crate) const FLAG_SHARED: u8 = 1;
@@ -49,11 +51,24 @@ const CALLED_FROM: u32 = 4;
 impl<T: Transport> P2p<T> {
     /// Whether a message of a collective that this rank pulls had better come in pieces after all, because threads of both wait by now, and
     /// little of it is copied.
-    fn is_better_in_pieces(&self, id: Id) -> bool {
+    fn is_better_in_pieces(&mut self, id: Id) -> bool {
+        if !self.may_go_in_pieces(id) {
+            return false;
+        }
+        let Some((peer, total)) = self.requests.get(id).map(|r| (r.peer, r.total)) else { return false };
+        let twice = self.ways.goes_twice(id, [self.me, peer], Class::Coll, total);
+        if let Some(request) = self.requests.get_mut(id).filter(|_| !twice) {
+            request.flags |= ONCE;
+        }
+        twice
+    }
+
+    fn may_go_in_pieces(&self, id: Id) -> bool {
         self.pipelines
             && (self.waits || self.pieces.somebody_stays() && self.context == Context::User)
             && self.requests.get(id).is_some_and(|request| {
                 request.class == Class::Coll
+                    && !request.has(ONCE)
                     && request.reach == Reach::Kernel
                     && request.total >= self.pieces_from
                     && request.done <= request.total / 4
@@ -163,6 +178,7 @@ impl<T: Transport> P2p<T> {
             let here = base.wrapping_add(offset as usize);
             let there = address.wrapping_add(offset);
             let begun = self.trace_begins();
+            let timed = if reach == Reach::Kernel { self.copy_begins() } else { 0 };
             // SAFETY: offset + len <= total, which is at most the buffer's length here, which who posted vouched for.
             //       - With `Reach::Direct` the peer is in this process; its buffer was vouched for by who posted it there,
             //         and the claim says that nobody else uses this part of it until the chunk is counted.
@@ -181,6 +197,7 @@ impl<T: Transport> P2p<T> {
                 self.fall_back(id);
                 return part;
             }
+            self.time_copy(timed, peer, total, Copied::ByKernel, len);
             self.count_copy(len);
             self.trace_copied(begun, peer, len);
             if let Some(request) = self.requests.get_mut(id) {
@@ -315,7 +332,10 @@ impl<T: Transport> P2p<T> {
     /// Ends a request whose message is copied.
     pub(crate) fn end_well(&mut self, id: Id) {
         match self.requests.get(id) {
-            Some(request) if request.is_send() => self.finish_send(id),
+            Some(request) if request.is_send() => {
+                self.ways.saw(request.peer, request.total, Taken::Once);
+                self.finish_send(id);
+            }
             Some(_) => self.finish_recv(id),
             None => {}
         }

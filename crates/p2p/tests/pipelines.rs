@@ -167,6 +167,22 @@ fn a_receiver_in_a_collective_asks_for_pieces_of_one_that_waits() {
     }
 }
 
+/// Where the kernel's copies are compared with the pipeline, the first two messages go either way, and what is quicker then is tried against the other.
+#[test]
+fn both_ways_are_tried_where_they_are_compared() {
+    let compared = Config { compares: true, ..pipelines() };
+    let mut ranks = pair(Reach::Kernel, compared);
+    let mut coll = || through_lanes_in(Class::Coll, &mut ranks, [true, true], true, true);
+    assert_eq!(coll(), LEN as u64, "nothing is known");
+    assert_eq!(coll(), 0, "nothing is known of the kernel");
+    let ways: Vec<bool> = (0..50).map(|_| coll() > 0).collect();
+    assert!(ways.contains(&true) && ways.contains(&false), "{ways:?}");
+    // A plain message of that length has nothing to find out.
+    for _ in 0..3 {
+        assert_ne!(through_lanes(&mut ranks, [true, true], true, true), 0);
+    }
+}
+
 /// Of two threads that stay, each does until its own pieces are there, whatever the other does.
 #[test]
 fn threads_of_a_rank_stay_apart_from_each_other() {

@@ -90,15 +90,15 @@ fn compile(arguments: &Arguments, b: &mut ScheduleBuilder) -> Result<(), Error> 
 
 fn steps(call: &Call, b: &mut ScheduleBuilder) {
     let (rank, size) = (b.rank(), b.size());
+    let bytes = call.all.bytes(rank);
+    for i in (1..size).filter(|_| bytes > 0) {
+        b.send((rank + i) % size, 0, call.own, bytes, &[]);
+    }
     for i in 1..size {
         let from = (rank + (size - i)) % size;
         if call.all.bytes(from) > 0 {
             b.recv(from, 0, call.all.at(from), call.all.bytes(from), &[]);
         }
-    }
-    let bytes = call.all.bytes(rank);
-    for i in (1..size).filter(|_| bytes > 0) {
-        b.send((rank + i) % size, 0, call.own, bytes, &[]);
     }
     call.keep(b);
 }

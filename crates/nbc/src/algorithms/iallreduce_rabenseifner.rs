@@ -47,9 +47,9 @@ pub(super) fn halve(
         let (low, high) = (mine.start..middle, middle..mine.end);
         let (kept, given) = if partner > core.rank { (low, high) } else { (high, low) };
         let temp = b.temp(call.length(&kept));
-        let arrival = b.recv(peer, round, temp, call.length(&kept), &[]);
         let from = partial.at.at(call.offset(given.start));
         let sent = b.send(peer, round, from, call.length(&given), partial.ready());
+        let arrival = b.recv(peer, round, temp, call.length(&kept), &[]);
         let reader = partial.in_output.then_some(sent);
         // The half that is combined is not the half that is being sent.
         call.combine(b, partial, (kept.start, kept.len()), temp, partner < core.rank, arrival, &[])?;

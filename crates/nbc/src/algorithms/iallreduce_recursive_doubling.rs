@@ -40,8 +40,8 @@ fn compile(arguments: &Arguments, b: &mut ScheduleBuilder) -> Result<(), Error> 
         let i = level as usize;
         let temp = temps[i % kept];
         let free = if i >= kept { &reductions[i - kept..=i - kept] } else { &[] };
-        let arrival = b.recv(peer, round, temp, bytes, free);
         let sent = b.send(peer, round, partial.at, bytes, partial.ready());
+        let arrival = b.recv(peer, round, temp, bytes, free);
         let whole = (0, call.count);
         let lower = partner < core.rank;
         reductions.push(call.combine(b, &mut partial, whole, temp, lower, arrival, &[sent])?);

@@ -25,8 +25,8 @@ fn compile(arguments: &Arguments, b: &mut ScheduleBuilder) -> Result<(), Error> 
     let mut before = blocks.ready.clone();
     for i in 1..size {
         let (above, below) = ((rank + i) % size, (rank + (size - i)) % size);
-        let received = b.recv(below, 0, blocks.from(below), blocks.block, &before);
         let sent = b.send(above, 0, blocks.to(above), blocks.block, &before);
+        let received = b.recv(below, 0, blocks.from(below), blocks.block, &before);
         before = vec![received, sent];
     }
     blocks.keep(b);

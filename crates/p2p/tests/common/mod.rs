@@ -59,6 +59,7 @@ pub fn tight_config() -> Config {
         unexpected_blocks: 1,
         unexpected_limit: 8 << 20,
         pipelines: false,
+        compares: false,
         pieces_from: 0,
         publish: true,
     }

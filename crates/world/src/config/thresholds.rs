@@ -56,6 +56,7 @@ impl Config {
             waiting_eager_max: thresholds.waiting_eager_max,
             single_copy_from: thresholds.single_copy_from,
             pipelines: thresholds.pipelines,
+            compares: thresholds.pipelines,
             unexpected_limit: self.unexpected_max,
             ..tocsin_p2p::Config::default()
         }
