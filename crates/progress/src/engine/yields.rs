@@ -51,6 +51,8 @@ const STAY_GAIN: u32 = 1;
 const STAY_COST: u32 = 1;
 /// What yields are credited with at most for what they have saved, nanoseconds: two time slices.
 const SAVED_MOST_NS: u64 = 8_000_000;
+/// What they are credited with at the beginning, nanoseconds: the other ranks of the world, and what has started them, are still at their beginnings then, which say nothing of what will be.
+const SAVED_FIRST_NS: u64 = SAVED_MOST_NS;
 
 /// One rank's experience with yields, for all its users' threads. Nothing is published by any of it.
 #[derive(Debug)]
@@ -111,7 +113,7 @@ impl Yields {
             rings_barred_until: AtomicU64::new(0),
             late: Losses::new(FIRST),
             asleep: Losses::new(1),
-            saved: AtomicU64::new(0),
+            saved: AtomicU64::new(SAVED_FIRST_NS),
             looks: Credit::new(LOOK_GAIN, LOOK_COST),
             stays: Credit::new(STAY_GAIN, STAY_COST),
             beside: Beside::new(),
