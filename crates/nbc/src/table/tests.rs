@@ -448,11 +448,20 @@ fn the_board_takes_what_fits() {
         Operation::ALL.iter().filter(|operation| of(**operation).any(|a| a.restrictions.needs_board()))
     {
         assert!(fits(*operation, 8, 2) && fits(*operation, 0, 3) && fits(*operation, 8, 64));
-        assert_eq!(fits(*operation, 4096, 2), *operation == Operation::Ibarrier);
+        assert_eq!(fits(*operation, 4096, 3), *operation == Operation::Ibarrier);
+        let exchange = [Operation::Iallreduce, Operation::Iallgather, Operation::Ialltoall].contains(operation);
+        for (bytes, longest) in [(4096, true), (256 << 10, true), ((256 << 10) + 8, false)] {
+            let longer = longest || *operation == Operation::Iallreduce;
+            let takes = *operation == Operation::Ibarrier || exchange && longer;
+            let of = arguments(*operation, bytes, 1, false, 0, (&[], &[]));
+            let chosen = choose_for(&of, &group_with_board(2, 0));
+            assert_eq!(chosen.restrictions.needs_board(), takes, "{operation:?} of {bytes} bytes");
+        }
     }
     assert!(fits(Operation::Ibcast, 2048, 64) && !fits(Operation::Ibcast, 2049, 2));
     assert!(fits(Operation::Iallreduce, 2048, 16) && !fits(Operation::Iallreduce, 2048, 17));
-    assert!(fits(Operation::Ialltoall, 1024, 2) && !fits(Operation::Ialltoall, 1025, 2));
+    assert!(fits(Operation::Ialltoall, 512, 4) && !fits(Operation::Ialltoall, 513, 4));
+    assert!(fits(Operation::Iallreduce, 1 << 20, 2) && !fits(Operation::Iallreduce, 1025 << 10, 2));
     assert!(fits(Operation::Iallgather, 512, 64) && !fits(Operation::Iallgather, 513, 64));
     assert!(!fits(Operation::Ibarrier, 0, 65));
     // What is longer goes there by name, up to a limit.
