@@ -241,9 +241,16 @@ mod tests {
         assert!(!yields.is_barred(now + FIRST * away));
     }
 
+    /// One that has lost what it began with.
+    fn without_credit() -> Yields {
+        let yields = Yields::new();
+        assert!(yields.affords(0, SAVED_FIRST_NS) && !yields.is_barred(0), "it begins with that");
+        yields
+    }
+
     #[test]
     fn a_core_that_comes_back_late_bars_yields() {
-        let yields = Yields::new();
+        let yields = without_credit();
         let now = now_ns();
         assert!(now > 2 * LATE_NS, "the clock has run for longer than that");
         assert_eq!(yields.give_way(now - 2 * LATE_NS), None, "as if the yield had begun then");
@@ -256,7 +263,7 @@ mod tests {
 
     #[test]
     fn what_yields_have_saved_pays_for_a_loss_once() {
-        let yields = Yields::new();
+        let yields = without_credit();
         let away = 2 * LATE_NS;
         for _ in 0..away / ASLEEP_NS {
             yields.note_saved();
