@@ -5,6 +5,7 @@ pub mod collectives;
 pub mod faults;
 pub mod flow;
 pub mod forks;
+pub mod leaving;
 pub mod messages;
 pub mod threads;
 
@@ -39,6 +40,7 @@ pub const ALL: &[(&str, Scenario)] = &[
     ("blocked-until-death", faults::blocked_until_death),
     ("spin", faults::spin),
     ("left-by-exit", faults::left_by_exit),
+    ("one-leaves", leaving::one_leaves),
 ];
 
 /// The scenario of a name.

@@ -57,7 +57,7 @@
 // A rank that the operation needs died.
 #define TOCSIN_ERROR_PEER_DEAD 8
 
-// A rank that the operation needs has finalized.
+// A rank that the operation needs has finalized, or will never receive the message, because it leaves or has freed the communicator.
 #define TOCSIN_ERROR_PEER_FINALIZED 9
 
 // The request was cancelled.

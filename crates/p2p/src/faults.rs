@@ -32,7 +32,7 @@ pub(crate) struct Faults {
     lost: Lost,
 }
 
-/// Users' messages that their receivers have left without, as far as this rank had kept them.
+/// Users' messages that their receivers have left without, or will never receive, as far as this rank had kept them.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Lost {
     /// How many so far.
@@ -216,7 +216,7 @@ impl<T: Transport> P2p<T> {
     /// Behind a member that left early there may be one that died: then that one is the reason to name. Asked of the
     /// transport, which knows of a death before anybody can have left because of it. Bounded by the number of ranks.
     pub(crate) fn root_cause(&self, context: u32, code: Code, rank: u32) -> (Code, u32) {
-        if code != Code::PeerFinalized {
+        if !matches!(code, Code::PeerFinalized | Code::NeverReceived) {
             return (code, rank);
         }
         let died = |other: &u32| {
@@ -262,12 +262,20 @@ impl<T: Transport> P2p<T> {
         self.break_off(id);
         let Some(request) = self.requests.get(id) else { return };
         let (code, rank) = self.root_cause(request.context, code, rank);
-        if code == Code::PeerFinalized && request.is_send() && request.class == Class::Eager {
+        let unreceived = matches!(code, Code::PeerFinalized | Code::NeverReceived);
+        if unreceived && request.is_send() && request.class == Class::Eager {
             self.faults.lost.count = self.faults.lost.count.wrapping_add(1);
             self.faults.lost.last = (request.peer, request.tag, request.total);
         }
-        let outcome = Outcome { code, source: rank, tag: request.tag, bytes: 0, detail: u64::from(rank) };
+        let outcome = Self::failure(request, code, rank);
         self.end_when_over(id, outcome);
+    }
+
+    /// What a request ends with for a reason that lies in a rank.
+    pub(crate) fn failure(request: &Request, code: Code, rank: u32) -> Outcome {
+        // Who hears that a message is not received is told which one that was.
+        let bytes = if code == Code::NeverReceived { request.total } else { 0 };
+        Outcome { code, source: rank, tag: request.tag, bytes, detail: u64::from(rank) }
     }
 
     /// Ends a request whose peer the transport calls gone.
@@ -321,7 +329,7 @@ impl<T: Transport> P2p<T> {
         }
     }
 
-    /// Drops what nobody can receive: messages of a communicator that is revoked or gone, announcements of a peer that is gone.
+    /// Drops what nobody can receive: messages of a communicator that is revoked or gone, announcements of a peer that is gone, all if this rank leaves.
     fn sweep_message(&mut self, class: usize, index: u32) {
         let Some(matching) = self.matching.get(class) else { return };
         let Some(id) = matching.unexpected.at(index) else { return };
@@ -329,8 +337,13 @@ impl<T: Transport> P2p<T> {
         let envelope = message.envelope;
         let gone = self.peers.get(envelope.source as usize).and_then(|p| p.fate.no_more_from()).is_some();
         let lost = gone && envelope.arrival == Arrival::Announced;
-        let over = self.contexts.is_revoked(envelope.context) || self.contexts.is_gone(envelope.context);
-        if !message.taken && (lost || over) {
+        let revoked = self.contexts.is_revoked(envelope.context);
+        let for_nobody = self.is_for_nobody(class, envelope.context);
+        // One that was probed may still be received, unless this rank leaves.
+        if message.taken && !self.for_nobody.is_all(class) || !(lost || revoked || for_nobody) {
+            return;
+        }
+        if lost || revoked || self.decline(class, &envelope) {
             self.free_message(if class == 0 { Class::Eager } else { Class::Coll }, id);
         }
     }
@@ -381,7 +394,7 @@ impl<T: Transport> P2p<T> {
     }
 
     /// A communicator is gone, and its context is never used again: its members are forgotten, and what it has received and
-    /// nobody asked for is dropped, as is what still comes; a sender that waits for its receiver hears nothing of that. Of this
+    /// nobody asked for is dropped, as is what still comes; a sender of a plain message that waits for its receiver is told when this rank looks. Of this
     /// rank's own requests none may be [pending](Self::is_used) there. User threads only: it frees.
     pub fn forget_context(&mut self, context: u32) {
         self.contexts.forget(context);
@@ -408,7 +421,7 @@ impl<T: Transport> P2p<T> {
         })
     }
 
-    /// What was lost because its receiver has finalized.
+    /// What was lost because its receiver has finalized, or has said that it is never received.
     pub fn lost(&self) -> Lost {
         self.faults.lost
     }

@@ -41,6 +41,7 @@
 //! | `pages` | large messages by pages that their receiver reads from a pipe |
 //! | `pass` | one bounded pass: drain, retry, sweep |
 //! | `trace` | what a rank's trace says of messages |
+//! | `for_nobody` | what nobody here will receive: its sender is told |
 //! | `faults`, `peer`, `revoked`, `contexts`, `runs` | dead, finalized and lying peers; revoked and dropped communicators |
 //!
 //! Why nothing deadlocks by flow control: the Control and Bulk lanes are always consumable, because what arrives there
@@ -57,6 +58,7 @@ mod coming;
 mod contexts;
 mod error;
 mod faults;
+mod for_nobody;
 mod in_hand;
 mod layout;
 mod list;
@@ -189,6 +191,7 @@ pub struct P2p<T> {
     /// Lanes that became blocked, and peers that ended.
     hindrances: u64,
     faults: faults::Faults,
+    for_nobody: for_nobody::ForNobody,
     counters: Counters,
     /// The receive whose thread waits inside the engine.
     hand: in_hand::Hand,
@@ -290,6 +293,7 @@ impl<T: Transport> P2p<T> {
             freed: 0,
             hindrances: 0,
             faults: faults::Faults::new(),
+            for_nobody: for_nobody::ForNobody::default(),
             counters: Counters::default(),
             hand: in_hand::Hand::Empty,
             awaits: None,
@@ -377,11 +381,11 @@ impl<T: Transport> P2p<T> {
     }
 
     /// Whether announcements should ring: a receive is posted that one of them may meet, or one may be for a communicator
-    /// that is revoked, of which its sender must hear. One that is longer than the longest receive there is waits until
-    /// this rank looks, to be truncated. Handler-safe.
+    /// that is revoked, or this rank leaves, of which its sender must hear. One that is longer than the longest receive there
+    /// is waits until this rank looks, to be truncated. Handler-safe.
     #[inline]
     pub fn wants_offers(&self) -> bool {
-        self.awaits_offers > 0 || self.contexts.some_revoked()
+        self.awaits_offers > 0 || self.contexts.some_revoked() || self.for_nobody.is_any()
     }
 
     /// Whether a pass might find something to do. Handler-safe.
@@ -415,24 +419,6 @@ impl<T: Transport> P2p<T> {
     /// Handler-safe.
     pub fn outstanding_sends(&self) -> usize {
         self.sends.saturating_add(self.owed)
-    }
-
-    /// Whether receives are under way, and answers that are not in their lane: who has none, and posts none, takes nothing any more.
-    /// Handler-safe.
-    pub fn may_take(&self) -> bool {
-        self.receives > 0 || self.may_answer()
-    }
-
-    /// Whether answers are not in their lane. Handler-safe.
-    pub fn may_answer(&self) -> bool {
-        self.owed > 0
-    }
-
-    /// Sends to others that are not complete: destination, tag, bytes. Bounded by the number of requests.
-    pub fn pending_sends(&self) -> impl Iterator<Item = (u32, i32, u64)> {
-        let requests = self.requests.ids().filter_map(|id| self.requests.get(id));
-        let sends = requests.filter(|request| request.is_send() && request.peer != self.me);
-        sends.map(|request| (request.peer, request.tag, request.total))
     }
 
     /// Whether a send or receive is under way, a collective's or a detached one included. Handler-safe.

@@ -1,6 +1,6 @@
 //! What arrives. Whatever a packet says is checked before it is used; what no honest peer writes condemns its sender.
 
-use tocsin_progress::{Budget, Code, Id, Outcome};
+use tocsin_progress::{Budget, Code, Outcome};
 use tocsin_sync::clock::now_ns;
 use tocsin_transport::transfer::RECORDS;
 use tocsin_transport::{Class, Header, Packet, Recv, Transport, Urgency, kind};
@@ -184,13 +184,15 @@ impl<T: Transport> P2p<T> {
                 // Its end takes a request. What comes after it must not overtake.
                 self.hand = Hand::Empty;
             }
-            if self.contexts.is_gone(header.context) {
+            let for_nobody = self.is_for_nobody(index, header.context);
+            if for_nobody && self.decline(index, &envelope) {
                 self.done_with(&envelope);
                 return Ok(Step::Taken);
             }
+            let Some(matching) = self.matching.get_mut(index) else { return Err(Nonsense) };
             // SAFETY: the transport vouches for the payload until it is consumed.
             if !unsafe { matching.unexpected.keep(envelope, packet.payload, len) } {
-                if drops != Some(Drops::Allowed) {
+                if drops != Some(Drops::Allowed) || for_nobody {
                     return Ok(Step::Blocked);
                 }
                 if let Some(drops) = self.peers.get_mut(peer as usize).and_then(|p| p.drops.get_mut(index)) {
@@ -310,6 +312,8 @@ impl<T: Transport> P2p<T> {
                 None if self.peers.get(peer as usize).is_some_and(|p| p.may_abort_late) => {}
                 None => self.tolerate(peer)?,
             },
+            kind::CANCEL if self.end_unreceived(header.a, peer) => {}
+            kind::CANCEL => self.tolerate(peer)?,
             kind::REVOKE => self.revoked_by(header.context).ok_or(Nonsense)?,
             _ => return Err(Nonsense),
         }
@@ -473,31 +477,6 @@ impl<T: Transport> P2p<T> {
         match self.peers.get(peer as usize) {
             Some(state) if state.stale => Ok(()),
             _ => Err(Nonsense),
-        }
-    }
-
-    /// Tells the receiver of a large message that no more of it comes, if there is room to say so. If there is none, it
-    /// learns by the revocation or the death that this end broke it off for.
-    pub(crate) fn abort_send(&mut self, peer: u32, remote: u64) {
-        let header = Header { kind: kind::ABORT_SEND, a: remote, ..Header::default() };
-        let _ = self.transmit_control(peer, &header);
-    }
-
-    /// Notes before its end by anything but the protocol that the peer may still speak of a request.
-    pub(crate) fn break_off(&mut self, id: Id) {
-        self.unpublish(id);
-        let Some(request) = self.requests.get(id) else { return };
-        if !request.is_known_abroad() && !request.has(SHARED) {
-            // A send that is queued may hold a record that nobody knows of yet.
-            self.close_record(id);
-            return;
-        }
-        let sending = matches!(request.state, State::SendData | State::SendPiped);
-        let (peer, remote) = (request.peer, request.remote);
-        self.set_stale(peer);
-        self.close_record(id);
-        if sending {
-            self.abort_send(peer, remote);
         }
     }
 }

@@ -40,6 +40,7 @@ impl<T: Transport> P2p<T> {
         // Who is gone must be known before the pass looks at what they sent and whether they had connected.
         self.refresh_epoch();
         self.transport.begin_pass();
+        self.look_for_nobodys();
         self.turn = self.turn.wrapping_add(1);
         let arrived = self.note_arrivals(!budget.is_in_passing());
 

@@ -202,13 +202,8 @@ impl Peers {
     /// To change it: from then on it is made.
     #[inline]
     pub(crate) fn get_mut(&mut self, rank: usize) -> Option<&mut Peer> {
-        let (blanks, fates) = (&self.blanks, &self.fates);
-        self.made.get_or_make(rank, || {
-            let fate = *fates.get(rank)?;
-            let mut new = Peer::new(fate);
-            new.drops = blanks.get(fate as usize)?.drops;
-            Some(new)
-        })
+        let fates = &self.fates;
+        self.made.get_or_make(rank, || Some(Peer::new(*fates.get(rank)?)))
     }
 
     pub(crate) fn set_fate(&mut self, rank: usize, fate: Fate) {
@@ -222,16 +217,6 @@ impl Peers {
     /// All, in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Peer> {
         (0..self.fates.len()).filter_map(|rank| self.get(rank))
-    }
-
-    /// Changes all alike. Bounded by the number of ranks.
-    pub(crate) fn for_each(&mut self, change: impl Fn(&mut Peer)) {
-        self.blanks.iter_mut().for_each(&change);
-        (0..self.fates.len()).for_each(|rank| {
-            if let Some(peer) = self.made.get_mut(rank) {
-                change(peer);
-            }
-        });
     }
 }
 
@@ -349,18 +334,16 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_made_has_its_fate_and_what_all_have() {
+    fn who_is_not_made_has_its_fate() {
         let mut peers = Peers::new(100).unwrap();
         peers.get_mut(3).unwrap().partial = 9;
         peers.set_fate(3, Fate::Dying);
         peers.set_fate(4, Fate::Dead);
         peers.set_fate(100, Fate::Dead);
-        peers.for_each(|peer| peer.drops = [Drops::Allowed, Drops::No]);
-        assert_eq!(peers.iter().filter(|p| p.drops == [Drops::Allowed, Drops::No]).count(), 100);
         assert_eq!((peers.get(3).unwrap().fate, peers.get(4).unwrap().fate), (Fate::Dying, Fate::Dead));
         assert_eq!(peers.made.iter().map(|(rank, _)| rank).collect::<Vec<_>>(), [3]);
         let made = peers.get_mut(4).unwrap();
-        assert_eq!((made.fate, made.drops, made.partial), (Fate::Dead, [Drops::Allowed, Drops::No], 0));
+        assert_eq!((made.fate, made.partial), (Fate::Dead, 0));
         assert_eq!(peers.get(3).unwrap().partial, 9);
         assert!(peers.get(100).is_none() && peers.get_mut(100).is_none());
     }

@@ -3,9 +3,9 @@
 use core::ptr::NonNull;
 
 use tocsin_progress::{Code, Completion, Context, Id, Outcome};
-use tocsin_transport::{Class, Transport};
+use tocsin_transport::{Class, Header, Transport, kind};
 
-use crate::request::{DETACHED, Member, Request, State, WANTS};
+use crate::request::{DETACHED, Member, Request, SHARED, State, WANTS};
 use crate::{Error, P2p};
 
 impl<T: Transport> P2p<T> {
@@ -171,6 +171,31 @@ impl<T: Transport> P2p<T> {
         } else if cookie != 0 {
             request.member = Member::Completed;
             self.completed.push(&mut self.requests, 0, id);
+        }
+    }
+
+    /// Tells the receiver of a large message that no more of it comes, if there is room to say so. If there is none, it
+    /// learns by the revocation or the death that this end broke it off for.
+    pub(crate) fn abort_send(&mut self, peer: u32, remote: u64) {
+        let header = Header { kind: kind::ABORT_SEND, a: remote, ..Header::default() };
+        let _ = self.transmit_control(peer, &header);
+    }
+
+    /// Notes before its end by anything but the protocol that the peer may still speak of a request.
+    pub(crate) fn break_off(&mut self, id: Id) {
+        self.unpublish(id);
+        let Some(request) = self.requests.get(id) else { return };
+        if !request.is_known_abroad() && !request.has(SHARED) {
+            // A send that is queued may hold a record that nobody knows of yet.
+            self.close_record(id);
+            return;
+        }
+        let sending = matches!(request.state, State::SendData | State::SendPiped);
+        let (peer, remote) = (request.peer, request.remote);
+        self.set_stale(peer);
+        self.close_record(id);
+        if sending {
+            self.abort_send(peer, remote);
         }
     }
 

@@ -198,15 +198,6 @@ impl<T: Transport> P2p<T> {
         self.is_end_blocked() && of_collectives.any(|id| self.needs_end(id))
     }
 
-    /// Nobody receives plain messages here any more: those that there is no room for are dropped. User threads only.
-    pub fn drop_unexpected(&mut self) {
-        self.peers.for_each(|peer| {
-            let [plain, _] = &mut peer.drops;
-            *plain = (*plain).max(Drops::Allowed);
-        });
-        self.again |= self.blocked > 0;
-    }
-
     /// As [`grow_unexpected`](Self::grow_unexpected), for one class.
     pub fn grow_class(&mut self, class: Class) -> Grown {
         let index = usize::from(class == Class::Coll);

@@ -465,7 +465,7 @@ impl<T: Transport> P2p<T> {
             return false;
         }
         let (code, rank) = (Code::from_u32(request.done as u32), request.remote as u32);
-        let outcome = Outcome { code, source: rank, tag: request.tag, bytes: 0, detail: u64::from(rank) };
+        let outcome = Self::failure(request, code, rank);
         self.finish(id, outcome);
         true
     }

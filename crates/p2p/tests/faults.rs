@@ -5,7 +5,7 @@
 mod common;
 
 use common::{Target, World, text};
-use tocsin_p2p::{Class, Code, Error, Mode, Pass};
+use tocsin_p2p::{Class, Code, Error, Lost, Mode, Pass};
 use tocsin_transport::PeerState;
 
 #[test]
@@ -234,6 +234,136 @@ fn revocation_ends_both_ends_at_every_stage() {
             }
         }
     }
+}
+
+/// Rank 1 leaves at any time while rank 0 sends to it: what it has receives for arrives, who waits for anything else hears of it.
+#[test]
+fn who_leaves_says_what_is_never_received() {
+    for k in 0..60 {
+        for (source, tag) in [(Some(0), Some(1)), (Some(0), None), (None, Some(1)), (None, None)] {
+            let mut w = World::tight(2);
+            let (small, large) = (text(1, 60), text(2, 1500));
+            let mut targets: Vec<_> = (0..2).map(|_| Target::new(1500)).collect();
+            let received: Vec<_> = targets.iter_mut().map(|t| w.irecv(1, source, tag, t)).collect();
+            // One that nothing of this meets.
+            let mut other = Target::new(1500);
+            let idle = w.irecv(1, Some(0), Some(77), &mut other);
+            let sent = [w.isend(0, 1, 1, &large), w.isend(0, 1, 1, &large)];
+            let eager = w.isend(0, 1, 2, &small);
+            let synchronous = w.isend_with(0, 1, 3, &small, Mode::Synchronous, Class::Eager);
+            let lost = [w.isend(0, 1, 4, &large), w.isend(0, 1, 5, &large)];
+            let mut there = Target::new(1500);
+            let back = w.isend(1, 0, 6, &large);
+            for n in 0..k {
+                w.pass(n % 2);
+            }
+            w.ranks[1].take_no_more(Class::Eager);
+            assert!(w.ranks[1].wants_offers());
+            w.settle();
+            for (recv, target) in received.iter().zip(&targets) {
+                assert_eq!((w.code(1, *recv), target.bytes()), (Some(Code::Ok), &large[..]), "{k}");
+            }
+            for send in sent.into_iter().chain([eager]) {
+                assert_eq!(w.code(0, send), Some(Code::Ok), "{k}");
+            }
+            for (send, tag, bytes) in [(synchronous, 3, 60), (lost[0], 4, 1500), (lost[1], 5, 1500)] {
+                let end = w.outcome(0, send).unwrap();
+                assert_eq!((end.code, end.source), (Code::NeverReceived, 1), "{k} {tag}");
+                assert_eq!((end.tag, end.bytes), (tag, bytes), "{k}");
+            }
+            let Lost { count, last } = w.ranks[0].lost();
+            assert_eq!((count, last.0), (3, 1));
+            // What the leaving rank has sent is received, and what it had a receive for, later, too.
+            let end = w.irecv(0, Some(1), None, &mut there);
+            let late = w.isend(0, 1, 77, &large);
+            w.settle();
+            assert_eq!((w.code(0, end), w.code(1, back)), (Some(Code::Ok), Some(Code::Ok)));
+            assert_eq!((w.code(1, idle), w.code(0, late)), (Some(Code::Ok), Some(Code::Ok)));
+            assert_eq!(other.bytes(), large);
+            assert_eq!([0, 1].map(|rank: usize| w.ranks[rank].outstanding_sends()), [0, 0]);
+        }
+    }
+}
+
+/// More is declined than a lane has room for answers, by a rank that has room for one message.
+#[test]
+fn nobody_waits_for_want_of_room_to_say_that_a_message_is_never_received() {
+    for grow in [false, true] {
+        let mut w = World::tight(2);
+        let large = text(2, 1500);
+        let before: Vec<_> = (0..20).map(|_| w.isend(0, 1, 1, &large)).collect();
+        if grow {
+            w.settle();
+        }
+        w.ranks[1].take_no_more(Class::Eager);
+        let after: Vec<_> = (0..20).map(|_| w.isend(0, 1, 1, &large)).collect();
+        // The other looks no more for a while.
+        for _ in 0..100 {
+            w.pass(1);
+        }
+        w.settle_with(false);
+        for send in before.into_iter().chain(after) {
+            assert_eq!(w.code(0, send), Some(Code::NeverReceived));
+        }
+        assert_eq!((w.ranks[0].outstanding_sends(), w.ranks[1].is_blocked()), (0, false));
+        assert_eq!((w.pass(1), w.pass(0)), (Pass::Idle, Pass::Idle));
+    }
+}
+
+/// Users' messages and those of collectives are two matters: the ones may go on when no others come.
+#[test]
+fn classes_are_left_one_by_one() {
+    let mut w = World::tight(2);
+    let large = text(2, 1500);
+    let of_collective = w.isend_with(0, 1, 1, &large, Mode::Standard, Class::Coll);
+    w.ranks[1].take_no_more(Class::Eager);
+    w.settle();
+    assert_eq!(w.code(0, of_collective), None);
+    w.ranks[1].take_no_more(Class::Coll);
+    w.settle();
+    // A collective names the rank that takes no part.
+    let end = w.outcome(0, of_collective).unwrap();
+    assert_eq!((end.code, end.source), (Code::PeerFinalized, 1));
+    assert_eq!(w.ranks[0].lost().count, 0, "it is no user's");
+}
+
+#[test]
+fn what_is_sent_in_a_forgotten_communicator_is_never_received() {
+    let mut w = World::tight(2);
+    let (small, large) = (text(1, 60), text(2, 1500));
+    let mut target = Target::new(1500);
+    let probed = w.isend(0, 1, 1, &large);
+    let kept = w.isend(0, 1, 2, &large);
+    w.settle();
+    let (name, _) = w.ranks[1].improbe(0, None, Some(1)).unwrap().unwrap();
+    w.ranks[1].forget_context(0);
+    let late = w.isend_with(0, 1, 3, &small, Mode::Synchronous, Class::Eager);
+    w.settle();
+    for send in [kept, late] {
+        assert_eq!(w.code(0, send), Some(Code::NeverReceived));
+    }
+    assert_eq!(w.code(0, probed), None, "it may still be received");
+    // SAFETY: the target lives to the end.
+    let received = unsafe { w.ranks[1].mrecv(name, target.buf(), 0) }.unwrap();
+    w.settle();
+    assert_eq!((w.code(0, probed), w.code(1, received)), (Some(Code::Ok), Some(Code::Ok)));
+    assert_eq!(target.bytes(), large);
+}
+
+#[test]
+fn what_was_probed_is_never_received_by_who_leaves() {
+    let mut w = World::tight(2);
+    let large = text(2, 1500);
+    let sent = w.isend(0, 1, 1, &large);
+    w.settle();
+    let (name, _) = w.ranks[1].improbe(0, None, None).unwrap().unwrap();
+    w.ranks[1].take_no_more(Class::Eager);
+    w.settle();
+    assert_eq!(w.code(0, sent), Some(Code::NeverReceived));
+    let mut target = Target::new(1500);
+    // SAFETY: the target lives to the end.
+    let gone = unsafe { w.ranks[1].mrecv(name, target.buf(), 0) };
+    assert!(matches!(gone, Err(Error::NoSuchMessage)));
 }
 
 #[test]

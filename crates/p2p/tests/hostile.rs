@@ -153,6 +153,8 @@ fn nonsense_condemns_its_sender_alone() {
         ("CTS for a wild index", Class::Control, Header { a: u64::MAX, ..header(kind::CTS) }, 0),
         ("ACK for nothing", Class::Control, Header { a: 1 << 32, ..header(kind::ACK) }, 0),
         ("abort of nothing", Class::Control, Header { a: 3, ..header(kind::ABORT_SEND) }, 0),
+        ("never received, of nothing", Class::Control, Header { a: 3, ..header(kind::CANCEL) }, 0),
+        ("never received, with flags", Class::Control, Header { flags: 1, ..header(kind::CANCEL) }, 0),
         ("data for nothing", Class::Bulk, header(kind::DATA), 9),
         ("empty data", Class::Bulk, header(kind::DATA), 0),
         ("message in the bulk lane", Class::Bulk, eager(9), 9),
@@ -284,6 +286,33 @@ fn a_request_of_another_rank_is_out_of_reach() {
     }
     assert_eq!(s.outcome(send).map(|o| o.code), Some(Code::Ok));
     assert_eq!(target.bytes(), data);
+}
+
+/// A message that its receiver has asked for is not one that is never received; nor is one that it has said so of before.
+#[test]
+fn what_is_under_way_is_not_declined() {
+    for asked in [false, true] {
+        let mut s = scene();
+        let data = [3u8; 300];
+        let send = s.isend(1, &data, Mode::Standard);
+        s.pass();
+        let rts = s.answer().unwrap();
+        if asked {
+            s.send(Class::Control, Header { a: rts.b, b: 1, c: 300, ..header(kind::CTS) }, &[]);
+            s.pass();
+        }
+        let cancel = Header { a: rts.b, ..header(kind::CANCEL) };
+        s.send(Class::Control, cancel, &[]);
+        s.pass();
+        assert_eq!(s.is_condemned(), asked);
+        let code = if asked { Code::Protocol } else { Code::NeverReceived };
+        assert_eq!(s.outcome(send).map(|o| o.code), Some(code));
+        s.send(Class::Control, cancel, &[]);
+        s.pass();
+        assert_eq!((s.is_condemned(), s.outcome(send).map(|o| o.code)), (asked, Some(code)));
+        assert_eq!(s.victim.outstanding_sends(), 0);
+        s.check_others();
+    }
 }
 
 #[test]

@@ -45,6 +45,8 @@ pub enum Code {
     OutOfMemory = 10,
     /// This rank has finalized.
     Finalized = 11,
+    /// `source` will never receive the message: it leaves, or has dropped the communicator.
+    NeverReceived = 12,
 }
 
 impl Code {
@@ -63,6 +65,7 @@ impl Code {
             9 => Code::Aborted,
             10 => Code::OutOfMemory,
             11 => Code::Finalized,
+            12 => Code::NeverReceived,
             _ => Code::Protocol,
         }
     }
@@ -283,7 +286,7 @@ mod tests {
 
     #[test]
     fn codes_survive_their_numbers() {
-        for n in 0..=10 {
+        for n in 0..=12 {
             assert_eq!(Code::from_u32(n) as u32, n);
         }
         assert_eq!(Code::from_u32(77), Code::Protocol);

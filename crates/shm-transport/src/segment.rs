@@ -225,21 +225,6 @@ impl Segment {
         self.block(rank)?.state.shouts.get(at)?.load(Ordering::Relaxed).checked_sub(1)
     }
 
-    /// Says that a rank, which is about to leave, receives nothing any more: what is sent to it from here on, and what was sent and it has not
-    /// answered, is never taken. It has sent all its answers. Handler-safe.
-    pub fn set_deaf(&self, rank: u32) {
-        if let Some(block) = self.block(rank) {
-            // SYNC POINT: Release after its answers; see `is_deaf`.
-            block.state.deaf.store(1, Ordering::Release);
-        }
-    }
-
-    /// Whether a rank receives nothing any more. Who sees it and looks into the rank's lanes finds all its answers. Handler-safe.
-    pub fn is_deaf(&self, rank: u32) -> bool {
-        // SYNC POINT: Acquire pairs with the Release of `set_deaf`.
-        self.block(rank).is_some_and(|block| block.state.deaf.load(Ordering::Acquire) == 1)
-    }
-
     /// Says that one more thread of a rank waits for a collective, until the answer is dropped. Of a rank that does not exist nothing
     /// is said.
     pub fn commit(&self, rank: u32) -> Commitment<'_> {

@@ -17,7 +17,7 @@ pub const ABORT_SEND: u8 = 6;
 pub const REVOKE: u8 = 7;
 /// The receiver has all data of a rendezvous message, or has read what was put into a pipe for it.
 pub const FIN: u8 = 8;
-/// The receiver gives up a message that it has matched.
+/// A message that was announced, or is synchronous, is never received.
 pub const CANCEL: u8 = 9;
 /// The sender has finalized and sends nothing more.
 pub const GOODBYE: u8 = 10;

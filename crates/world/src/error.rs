@@ -134,13 +134,16 @@ pub enum Error {
         /// Rank in the world.
         rank: u32,
     },
-    /// This rank has left with messages that their receivers, which have left or leave, too, have never received: finalize has given them up.
+    /// The receiver of a message leaves the world, or has dropped the communicator, and has not received it. From finalize: so it was with messages that
+    /// were still to be taken when this rank began to leave; they are given up, and it has left.
     #[error(
-        "finalize: a message of {bytes} bytes with tag {tag} to rank {rank} of the world{} was never received, and cannot be any more, since its receiver leaves \
-         the world, too: have it receive what it is sent before it finalizes",
+        "{operation}: a message of {bytes} bytes with tag {tag} to rank {rank} of the world{} was never received, and cannot be any more, since its receiver leaves \
+         the world, or has dropped the communicator: have it receive what it is sent before that",
         match others { 0 => String::new(), n => format!(" (and {n} more)") }
     )]
     NeverReceived {
+        /// The call.
+        operation: &'static str,
         /// Receiver, in the world.
         rank: u32,
         /// The message's tag.

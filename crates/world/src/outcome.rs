@@ -23,6 +23,9 @@ pub(crate) fn check(
         },
         Code::PeerDead => Error::PeerDead { operation, rank },
         Code::PeerFinalized => Error::PeerFinalized { operation, rank },
+        Code::NeverReceived => {
+            Error::NeverReceived { operation, rank, tag: outcome.tag, bytes: outcome.bytes, others: 0 }
+        }
         Code::Finalized => Error::Finalized { operation },
         Code::Cancelled => Error::Cancelled { operation },
         Code::Revoked => Error::Revoked { operation },

@@ -407,7 +407,6 @@ impl Rank {
         let mut last = {
             let mut state = self.enter();
             let inside = &mut *state;
-            inside.p2p.drop_unexpected();
             inside.nbc.want_all(&mut inside.p2p);
             Last::new(inside)
         };

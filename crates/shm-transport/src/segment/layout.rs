@@ -83,8 +83,6 @@ pub(crate) struct State {
     pub committed: AtomicU32,
     /// How many pipes' ends were sent to the rank.
     pub mails: AtomicU32,
-    /// 1 once the rank, which is about to leave, receives nothing any more.
-    pub deaf: AtomicU32,
     /// Contexts, and 1, of which all ranks are to hear that the rank has revoked them; 0: none. Written by it alone.
     pub shouts: [AtomicU32; SHOUTS],
     /// Where in the rank's memory the heap lies, once it reaches others' buffers there; else 0.
@@ -108,7 +106,6 @@ impl State {
             probe_address: AtomicU64::new(0),
             committed: AtomicU32::new(0),
             mails: AtomicU32::new(0),
-            deaf: AtomicU32::new(0),
             shouts: std::array::from_fn(|_| AtomicU32::new(0)),
             heap: AtomicU64::new(0),
             mail_name: AtomicU64::new(0),
