@@ -9,7 +9,7 @@ use tocsin_transport::{Class, PeerState, Recv, Transport};
 
 use crate::contexts;
 use crate::peer::{Fate, Peer};
-use crate::request::{ANY_SOURCE, OWES_FIN, Request, State};
+use crate::request::{ANY_SOURCE, DETACHED, LOST, OWES_FIN, Request, State};
 use crate::unexpected::Arrival;
 use crate::{Error, P2p};
 
@@ -32,7 +32,7 @@ pub(crate) struct Faults {
     lost: Lost,
 }
 
-/// Users' messages that their receivers have left without, or will never receive, as far as this rank had kept them.
+/// Users' messages that were sent, that their receivers will never receive, and of which nobody has heard by their requests.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Lost {
     /// How many so far.
@@ -260,15 +260,38 @@ impl<T: Transport> P2p<T> {
             return;
         }
         self.break_off(id);
+        let Some(context) = self.requests.get(id).map(|request| request.context) else { return };
+        let (code, rank) = self.root_cause(context, code, rank);
+        self.note_lost(id, code);
         let Some(request) = self.requests.get(id) else { return };
-        let (code, rank) = self.root_cause(request.context, code, rank);
-        let unreceived = matches!(code, Code::PeerFinalized | Code::NeverReceived);
-        if unreceived && request.is_send() && request.class == Class::Eager {
-            self.faults.lost.count = self.faults.lost.count.wrapping_add(1);
-            self.faults.lost.last = (request.peer, request.tag, request.total);
-        }
         let outcome = Self::failure(request, code, rank);
         self.end_when_over(id, outcome);
+    }
+
+    /// Keeps in mind that a user's send ends without its message's being received.
+    fn note_lost(&mut self, id: Id, code: Code) {
+        let leaves = self.for_nobody.is_any();
+        let Some(request) = self.requests.get_mut(id) else { return };
+        let declined = code == Code::NeverReceived;
+        // Who has finalized before this rank begins to leave is no news to it.
+        if request.is_send()
+            && request.class == Class::Eager
+            && (declined || leaves && code == Code::PeerFinalized)
+        {
+            request.flags |= LOST;
+            // Nobody will look at it any more; or this rank's leave is the news, whoever looks at the request.
+            if leaves || request.has(DETACHED) {
+                self.count_lost(id);
+            }
+        }
+    }
+
+    /// Nobody hears by a request that its message was lost, if it was.
+    pub(crate) fn count_lost(&mut self, id: Id) {
+        let Some(request) = self.requests.get_mut(id).filter(|request| request.has(LOST)) else { return };
+        request.flags &= !LOST;
+        self.faults.lost.count = self.faults.lost.count.wrapping_add(1);
+        self.faults.lost.last = (request.peer, request.tag, request.total);
     }
 
     /// What a request ends with for a reason that lies in a rank.
@@ -421,7 +444,8 @@ impl<T: Transport> P2p<T> {
         })
     }
 
-    /// What was lost because its receiver has finalized, or has said that it is never received.
+    /// What was lost because its receiver said that it is never received, and whose requests were [detached](Self::detach); and all that was lost
+    /// since this rank [leaves](Self::take_no_more), also because its receiver has finalized.
     pub fn lost(&self) -> Lost {
         self.faults.lost
     }

@@ -55,8 +55,9 @@ impl<T: Transport> P2p<T> {
         self.requests.free(id);
     }
 
-    /// The owner is gone: the slot is freed when the request completes. The buffer must live until then. Handler-safe.
+    /// The owner is gone, and has not seen the completion: the slot is freed when the request completes. The buffer must live until then. Handler-safe.
     pub fn detach(&mut self, id: Id) {
+        self.count_lost(id);
         self.release(id);
     }
 

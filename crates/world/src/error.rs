@@ -135,7 +135,7 @@ pub enum Error {
         rank: u32,
     },
     /// The receiver of a message leaves the world, or has dropped the communicator, and has not received it. From finalize: so it was with messages that
-    /// were still to be taken when this rank began to leave; they are given up, and it has left.
+    /// were still to be taken when this rank began to leave, or whose requests were dropped; they are given up, and it has left.
     #[error(
         "{operation}: a message of {bytes} bytes with tag {tag} to rank {rank} of the world{} was never received, and cannot be any more, since its receiver leaves \
          the world, or has dropped the communicator: have it receive what it is sent before that",

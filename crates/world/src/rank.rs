@@ -412,7 +412,10 @@ impl Rank {
         };
         let aborted = || self.segment.aborted();
         self.wait_until(&[Need::Collective], || aborted().is_some() || last.is_over(self), None);
-        let lost = last.lost(self);
+        // Of those that were dropped, the engine counts what was lost.
+        let over = self.parked.lock().unwrap_or_else(PoisonError::into_inner).take_over();
+        drop(over);
+        let lost = last::lost(self);
         self.close(Life::Finalized, bound);
         match (aborted(), lost) {
             (Some(code), _) => Err(Error::Aborted { operation: "finalize", code }),

@@ -230,6 +230,63 @@ mod tests {
         }
     }
 
+    /// Whose request was dropped is told when it leaves, though it was known before that nobody receives its message.
+    #[test]
+    fn what_was_dropped_and_never_received_is_told_at_the_end() {
+        use crate::bootstrap::InProcess;
+        use tocsin_p2p::{ConstBuf, Mode, MutBuf};
+        const BYTES: usize = 1 << 20;
+        for (backend, keeps) in [("signal", false), ("signal", true), ("poll", false), ("poll", true)] {
+            let mut config = Config::default();
+            config.set("TOCSIN_BACKEND", backend).unwrap();
+            let segment = std::sync::Arc::new(tocsin_shm_transport::Segment::create(2).unwrap());
+            let data: &'static [u8] = Box::leak(vec![1u8; BYTES].into_boxed_slice());
+            let run = |rank: u32| {
+                let world = World::join(InProcess { segment: segment.clone(), rank }, &config).unwrap();
+                let comm = world.comm();
+                let send = |tag| {
+                    let buffer = ConstBuf::contiguous(data.as_ptr(), BYTES);
+                    // SAFETY: - nobody frees or writes the bytes.
+                    unsafe { comm.isend_raw(buffer, 1 - rank, tag, Mode::Standard) }.unwrap()
+                };
+                if rank == 0 {
+                    drop(send(1));
+                    return world.finalize();
+                }
+                let dropped = send(2);
+                match keeps {
+                    true => dropped.detach(Some(Box::new(()))),
+                    false => drop(dropped),
+                }
+                // Behind the other.
+                let told = send(3).wait();
+                assert!(
+                    matches!(told, Err(Error::NeverReceived { rank: 0, tag: 3, .. })),
+                    "{backend} {told:?}"
+                );
+                let mut got = vec![0u8; BYTES];
+                let buffer = MutBuf::contiguous(got.as_mut_ptr(), BYTES);
+                // SAFETY: - the buffer lives until the request is over.
+                unsafe { comm.irecv_raw(buffer, Some(0), Some(1)) }.unwrap().wait().unwrap();
+                assert_eq!(got, data);
+                world.finalize()
+            };
+            // Ends a test that hangs.
+            // SAFETY: - no pointers.
+            unsafe { libc::alarm(60) };
+            let [first, second] = std::thread::scope(|scope| {
+                [0, 1].map(|rank| scope.spawn(move || run(rank))).map(|rank| rank.join().unwrap())
+            });
+            // SAFETY: - as above.
+            unsafe { libc::alarm(0) };
+            assert!(first.is_ok(), "{backend} {first:?}");
+            assert!(
+                matches!(second, Err(Error::NeverReceived { rank: 0, tag: 2, others: 0, .. })),
+                "{backend} {keeps} {second:?}"
+            );
+        }
+    }
+
     #[test]
     fn a_fork_leaves_its_parents_world_alone() {
         for backend in ["signal", "thread", "poll"] {

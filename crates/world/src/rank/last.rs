@@ -3,7 +3,8 @@
 //! # When it never can
 //! Its receiver is gone, or says that it is never received, because it leaves, too, and has no receive for it. A rank that leaves posts nothing more: it says so of
 //! all that comes and meets no posted receive, of users' messages from the beginning, and of collectives' once it takes part in none any more. So ranks that leave do not
-//! wait for each other, nor does one that does not leave wait for one that does. What was given up so is an error, which says which message that was.
+//! wait for each other, nor does one that does not leave wait for one that does. What was given up so is an error, which says which message that was; so is what was declined before, if its
+//! request was dropped.
 
 use tocsin_p2p::{Class, Lost};
 
@@ -15,15 +16,13 @@ use crate::state::RankState;
 pub(super) struct Last {
     /// No collective is under way, and none will be.
     alone: bool,
-    /// What was lost before.
-    before: Lost,
 }
 
 impl Last {
     /// Posts are refused already.
     pub(super) fn new(state: &mut RankState) -> Last {
         state.p2p.take_no_more(Class::Eager);
-        Last { alone: false, before: state.p2p.lost() }
+        Last { alone: false }
     }
 
     /// Whether there is nothing more to wait for. User threads only.
@@ -36,11 +35,11 @@ impl Last {
         }
         state.is_drained()
     }
+}
 
-    /// A message that was never received, if there is one.
-    pub(super) fn lost(&self, rank: &Rank) -> Option<Error> {
-        let Lost { count, last: (to, tag, bytes) } = rank.enter().p2p.lost();
-        let others = count.wrapping_sub(self.before.count).checked_sub(1)?;
-        Some(Error::NeverReceived { operation: "finalize", rank: to, tag, bytes, others })
-    }
+/// A message that was never received, of which nobody has heard, if there is one.
+pub(super) fn lost(rank: &Rank) -> Option<Error> {
+    let Lost { count, last: (to, tag, bytes) } = rank.enter().p2p.lost();
+    let others = count.checked_sub(1)?;
+    Some(Error::NeverReceived { operation: "finalize", rank: to, tag, bytes, others })
 }
