@@ -449,7 +449,8 @@ fn the_board_takes_what_fits() {
     {
         assert!(fits(*operation, 8, 2) && fits(*operation, 0, 3) && fits(*operation, 8, 64));
         assert_eq!(fits(*operation, 4096, 3), *operation == Operation::Ibarrier);
-        let exchange = [Operation::Iallreduce, Operation::Iallgather, Operation::Ialltoall].contains(operation);
+        let exchange =
+            [Operation::Iallreduce, Operation::Iallgather, Operation::Ialltoall].contains(operation);
         for (bytes, longest) in [(4096, true), (256 << 10, true), ((256 << 10) + 8, false)] {
             let longer = longest || *operation == Operation::Iallreduce;
             let takes = *operation == Operation::Ibarrier || exchange && longer;

@@ -11,10 +11,14 @@ use crate::rank::Need;
 /// The first failed request's error, by position, after all are complete.
 pub fn wait_all(requests: &mut [&mut RawRequest]) -> Result<(), Error> {
     let mut first = Ok(());
+    let many = requests.len() >= TOGETHER;
     for some in requests.chunks_mut(TOGETHER) {
         if some.iter().all(|request| request.comes_in_one_packet()) {
             // They come in the order in which they were posted, mostly: when the last is there, all are.
-            some.iter_mut().rev().for_each(|request| request.wait_until_over());
+            some.iter_mut().rev().for_each(|request| match many {
+                true => request.wait_announced(),
+                false => request.wait_until_over(),
+            });
         } else {
             meet_ends(some);
             some.iter_mut().for_each(|request| request.wait_until_over());
@@ -37,6 +41,17 @@ pub fn wait_all(requests: &mut [&mut RawRequest]) -> Result<(), Error> {
 const TOGETHER: usize = 64;
 
 impl RawRequest {
+    /// Waits until it is over, and says so to the others: of many messages some fill a lane, and whose lane is full interrupts a rank that says nothing.
+    fn wait_announced(&mut self) {
+        while !self.is_over() {
+            if let (Some(slot), Some(Need::Message { id, .. })) = (&self.slot, self.need()) {
+                slot.rank().wait_until(&[Need::Message { id, rings: true }], || self.is_complete(), None);
+            } else {
+                self.try_to_be_over(None);
+            }
+        }
+    }
+
     /// Whether it is a receive of a message that comes in one packet, or over.
     fn comes_in_one_packet(&self) -> bool {
         let short =
