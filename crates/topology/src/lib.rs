@@ -3,8 +3,8 @@
 //! For users: [`Topology::machine`] describes the processors this thread may run on (its affinity mask, hence a
 //! container's cpuset, is honoured); [`Synthetic`] describes a machine one does not have, so that every placement
 //! policy is testable anywhere; [`placement`] says which processor each rank is bound to, [`Topology::seats`] where its
-//! progress thread runs; [`MemoryNodes`] whether there is a choice where memory lies; [`split_tree`] says how much of a tree
-//! collective the progress threads should do.
+//! progress thread runs, [`Topology::localities`] which parts of the machine processors have in common; [`MemoryNodes`] whether
+//! there is a choice where memory lies; [`split_tree`] says how much of a tree collective the progress threads should do.
 //!
 //! ```
 //! use tocsin_topology::{Policy, Topology};
@@ -21,6 +21,7 @@ mod bind;
 mod error;
 #[cfg(feature = "hwloc")]
 mod hwloc;
+mod locality;
 mod memory;
 mod model;
 mod pairs;
@@ -35,6 +36,7 @@ pub use bind::{allowed_cpus, bind_thread, bind_thread_to_all};
 pub use error::Error;
 #[cfg(feature = "hwloc")]
 pub use hwloc::Hwloc;
+pub use locality::Locality;
 pub use memory::{MemoryNodes, NoChoice};
 pub use model::{Cache, CacheKind, Core, Discover, Node, Topology};
 pub use pairs::Distance;
