@@ -1,4 +1,4 @@
-use crate::{Choices, Error};
+use crate::{Choices, Error, Hierarchy};
 use std::sync::Arc;
 
 /// Members of a communicator: rank in the communicator to rank in the world.
@@ -12,6 +12,7 @@ pub struct Group {
     choices: Option<Arc<Choices>>,
     shares_cores: bool,
     dedicated_cores: u32,
+    hierarchy: Option<Arc<Hierarchy>>,
 }
 
 #[derive(Clone, Debug)]
@@ -62,7 +63,8 @@ impl Group {
     }
 
     fn of(ranks: Members, me: u32) -> Group {
-        Group { ranks, me, board: None, long: false, choices: None, shares_cores: false, dedicated_cores: 0 }
+        let (board, choices, hierarchy) = (None, None, None);
+        Group { ranks, me, board, long: false, choices, shares_cores: false, dedicated_cores: 0, hierarchy }
     }
 
     fn checked(self) -> Result<Group, Error> {
@@ -131,6 +133,20 @@ impl Group {
     #[inline]
     pub fn dedicated_cores(&self) -> u32 {
         self.dedicated_cores
+    }
+
+    /// The same group, whose members are in these parts of the machine; `None`: nothing is known of that, or all are in one. What is said of
+    /// another number of ranks is left out. All members say the same: the trees that follow it differ else.
+    #[must_use]
+    pub fn with_hierarchy(self, hierarchy: Option<Arc<Hierarchy>>) -> Group {
+        let hierarchy = hierarchy.filter(|hierarchy| hierarchy.ranks() == self.size());
+        Group { hierarchy, ..self }
+    }
+
+    /// In which parts of the machine its members are.
+    #[inline]
+    pub fn hierarchy(&self) -> Option<&Hierarchy> {
+        self.hierarchy.as_deref()
     }
 
     /// Its members alone.

@@ -16,6 +16,8 @@
 //! A group may have [`Choices`]: algorithms that were measured to be the quickest, which are taken before those that
 //! [`table::choose_for`] would take by itself, wherever they can serve the call.
 //!
+//! A group may know the [`Hierarchy`] of its members: in which parts of the machine they are, for algorithms whose trees follow that.
+//!
 //! # What a path may not do
 //!
 //! | path | allocates or frees | runs user operators |
@@ -35,6 +37,7 @@ mod datatype;
 mod error;
 mod executor;
 mod group;
+mod hierarchy;
 mod kernels;
 pub mod messages;
 mod op;
@@ -51,6 +54,7 @@ pub use datatype::{DataType, ValueIndex32, ValueIndex64};
 pub use error::Error;
 pub use executor::{Copied, Nbc, Posted};
 pub use group::Group;
+pub use hierarchy::Hierarchy;
 pub use op::{Op, UserFunction, UserOp};
 pub use schedule::Schedule;
 pub use view::{Action, StepView};

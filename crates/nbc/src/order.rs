@@ -3,9 +3,11 @@
 
 use std::ops::Range;
 
+use crate::Hierarchy;
+
 /// What the order of a reduction depends on.
 #[derive(Clone, Copy, Debug)]
-pub struct Shape {
+pub struct Shape<'a> {
     /// Number of ranks.
     pub ranks: u32,
     /// Elements of the result: of the whole vector, or of the part that a rank gets.
@@ -14,6 +16,8 @@ pub struct Shape {
     pub root: u32,
     /// The rank whose result it is, where ranks get different ones.
     pub rank: u32,
+    /// In which parts of the machine ranks are: that of the [group](crate::Group::hierarchy).
+    pub hierarchy: Option<&'a Hierarchy>,
 }
 
 /// An expression over the contributions of the ranks.

@@ -93,12 +93,20 @@ pub struct Algorithm {
 
 /// The name of those that leave levels of their tree to the calls of their ranks.
 pub(crate) const SPLIT_TREE: &str = "split-tree";
+/// The name of those whose tree follows the parts of the machine.
+pub(crate) const TOPOLOGY_AWARE: &str = "topology-aware";
 
 impl Algorithm {
     /// Whether ranks do levels of its tree themselves, inside the call that starts it, or in their next call: it is not local to start, and
     /// handlers alone do not end it.
     pub fn is_split(&self) -> bool {
         self.name == SPLIT_TREE
+    }
+
+    /// Whether its tree follows the [parts of the machine](Group::with_hierarchy). Where these are not known, or all ranks are in one, it is a
+    /// binomial tree.
+    pub fn is_topology_aware(&self) -> bool {
+        self.name == TOPOLOGY_AWARE
     }
 }
 
@@ -107,12 +115,14 @@ pub static ALGORITHMS: &[Algorithm] = &[
     algorithms::ibarrier_dissemination::ALGORITHM,
     algorithms::ibarrier_tree::ALGORITHM,
     algorithms::ibarrier_linear::ALGORITHM,
+    algorithms::ibarrier_topology::ALGORITHM,
     algorithms::ibarrier_shm::ALGORITHM,
     algorithms::ibcast_binomial::ALGORITHM,
     algorithms::ibcast_quaternary::ALGORITHM,
     algorithms::ibcast_chain::ALGORITHM,
     algorithms::ibcast_scatter_allgather::ALGORITHM,
     algorithms::ibcast_linear::ALGORITHM,
+    algorithms::ibcast_topology::ALGORITHM,
     algorithms::ibcast_binomial::SPLIT,
     algorithms::ibcast_shm::ALGORITHM,
     algorithms::iscatter_binomial::ALGORITHM,
@@ -145,12 +155,14 @@ pub static ALGORITHMS: &[Algorithm] = &[
     algorithms::iallreduce_rabenseifner::ALGORITHM,
     algorithms::iallreduce_ring::ALGORITHM,
     algorithms::iallreduce_linear::ALGORITHM,
+    algorithms::iallreduce_topology::ALGORITHM,
     algorithms::iallreduce_reduce_bcast::SPLIT,
     algorithms::iallreduce_shm::ALGORITHM,
     algorithms::ireduce_binomial::ALGORITHM,
     algorithms::ireduce_binomial_root::ALGORITHM,
     algorithms::ireduce_rabenseifner::ALGORITHM,
     algorithms::ireduce_linear::ALGORITHM,
+    algorithms::ireduce_topology::ALGORITHM,
     algorithms::ireduce_binomial::SPLIT,
     algorithms::ireduce_shm::ALGORITHM,
     algorithms::ireduce_scatter_reduce_scatter::ALGORITHM,

@@ -43,7 +43,11 @@ impl Tree {
     }
 
     pub(super) fn parent(&self) -> Option<u32> {
-        (self.place > 0).then(|| self.member(self.place - self.reach()))
+        self.parent_place().map(|place| self.member(place))
+    }
+
+    pub(super) fn parent_place(&self) -> Option<u32> {
+        (self.place > 0).then(|| self.place - self.reach())
     }
 
     /// Places of this subtree, from this one on.

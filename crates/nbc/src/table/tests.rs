@@ -2,8 +2,10 @@
 
 use super::*;
 use crate::schedule::{Kind, Pieces};
-use crate::{DataType, Op, UserOp};
+use crate::{DataType, Hierarchy, Op, UserOp};
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use tocsin_topology::Topology;
 
 mod measured;
 
@@ -14,6 +16,14 @@ const RECV: usize = 0x9000_0000;
 fn group(ranks: u32, me: u32) -> Group {
     // World ranks that differ from the group's, so that a mix-up shows.
     Group::new(&(0..ranks).map(|r| 7 + 3 * r).collect::<Vec<_>>(), me).unwrap()
+}
+
+/// Ranks all over a machine whose parts have parts; of some nobody knows where they are.
+fn hierarchy(ranks: u32) -> Option<Arc<Hierarchy>> {
+    let machine = Topology::synthetic("package:2 numa:2 l3:2 core:3").unwrap();
+    let cpu = |rank| Some(rank as usize * 11 % machine.pus()).filter(|cpu| cpu % 7 > 0);
+    let cpus: Vec<Option<usize>> = (0..ranks).map(cpu).collect();
+    Hierarchy::new(&machine.localities(&cpus)).map(Arc::new)
 }
 
 fn group_with_board(ranks: u32, me: u32) -> Group {
@@ -179,6 +189,7 @@ fn schedules_have_no_races_and_no_lost_messages() {
     for algorithm in ALGORITHMS {
         for ranks in (1..=17).chain([32, 33]).filter(|ranks| takes(algorithm, *ranks)) {
             let sizes: &[usize] = if ranks <= 9 { &[0, 1, 5, 100, 70_000, 200_000] } else { &[5, 70_000] };
+            let hierarchy = hierarchy(ranks);
             for &bytes in sizes {
                 for (in_place, strided) in [(false, false), (true, false), (false, true), (true, true)] {
                     let root = (ranks * 2 / 3) % ranks;
@@ -189,8 +200,9 @@ fn schedules_have_no_races_and_no_lost_messages() {
                         continue;
                     }
                     let what = format!("{:?} by {} on {ranks} ranks", of(0), algorithm.name);
+                    let placed = |me| group(ranks, me).with_hierarchy(hierarchy.clone());
                     let schedules: Vec<_> = (0..ranks)
-                        .map(|me| compile(&group(ranks, me), &of(me), Some(algorithm.name)).unwrap())
+                        .map(|me| compile(&placed(me), &of(me), Some(algorithm.name)).unwrap())
                         .collect();
                     check_messages(&schedules, &what);
                     for schedule in &schedules {
@@ -240,7 +252,9 @@ fn orders_cover_all_elements_and_ranks() {
         let operation = algorithm.operation;
         for ranks in 1..40 {
             for (count, rank) in [(1, 0), (2, ranks - 1), (39, ranks / 2), (40, ranks / 3), (1000, 0)] {
-                let shares = order(&Shape { ranks, count, root: ranks / 2, rank });
+                let hierarchy = hierarchy(ranks);
+                let hierarchy = hierarchy.as_deref();
+                let shares = order(&Shape { ranks, count, root: ranks / 2, rank, hierarchy });
                 let part_of = match operation {
                     Operation::Iscan => 0..rank + 1,
                     Operation::Iexscan => 0..rank,
@@ -351,12 +365,12 @@ fn bad_arguments_are_clear_errors() {
         (
             bcast(0, 8),
             Some("tree"),
-            "ibcast has no algorithm `tree`; it has: binomial, 4-ary, chain, scatter-allgather, linear, split-tree, shm",
+            "ibcast has no algorithm `tree`; it has: binomial, 4-ary, chain, scatter-allgather, linear, topology-aware, split-tree, shm",
         ),
         (
             Arguments::Ibarrier,
             Some("ring"),
-            "ibarrier has no algorithm `ring`; it has: dissemination, tree, linear, shm",
+            "ibarrier has no algorithm `ring`; it has: dissemination, tree, linear, topology-aware, shm",
         ),
         (reduce(1, DataType::F64, Op::BAnd), None, "operator band does not exist for elements of type f64"),
         (reduce(1, DataType::F32, Op::LOr), None, "logical operators take integers"),
@@ -474,4 +488,12 @@ fn the_board_takes_what_fits() {
     assert!(by_name(Operation::Ialltoall, 128 << 10, 8) && !by_name(Operation::Ialltoall, 129 << 10, 8));
     assert!(by_name(Operation::Iallreduce, 1 << 20, 4) && !by_name(Operation::Iallreduce, 1 << 20, 5));
     assert!(!by_name(Operation::Iallreduce, 1025 << 10, 2) && by_name(Operation::Iallreduce, 64 << 10, 64));
+}
+
+/// Of a group whose members are elsewhere than another's, of more or fewer members.
+#[test]
+fn what_is_said_of_others_is_left_out() {
+    assert!(hierarchy(9).is_some());
+    assert!(group(9, 0).with_hierarchy(hierarchy(9)).hierarchy().is_some());
+    assert!(group(8, 0).with_hierarchy(hierarchy(9)).hierarchy().is_none());
 }

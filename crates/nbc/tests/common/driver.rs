@@ -5,16 +5,18 @@ use super::model::{Case, Sides, contents, extent, put};
 use super::network::End;
 use std::cell::Cell;
 use std::ptr::NonNull;
+use std::sync::Arc;
 use tocsin_nbc::messages::Messages;
 use tocsin_nbc::table::{self, Algorithm, Arguments, Block, Operation, Origin};
 use tocsin_nbc::trace::{STEPPED, STEPS, Stepped};
-use tocsin_nbc::{Group, Nbc, Posted, Schedule};
+use tocsin_nbc::{Group, Hierarchy, Nbc, Posted, Schedule};
 use tocsin_progress::Trace;
 use tocsin_progress::budget::{Budget, Context, Pass};
 use tocsin_progress::completion::{Code, Outcome};
 use tocsin_progress::slots::Id;
 use tocsin_sync::atomic::AtomicU64;
 use tocsin_sync::thread::HandlerScope;
+use tocsin_topology::Topology;
 use tocsin_transport::board::{Area, Board, LONG_MEMORY, MEMBERS};
 
 thread_local! {
@@ -285,7 +287,17 @@ impl Call {
 }
 
 pub fn group(ranks: u32, me: u32) -> Group {
-    Group::new(&(0..ranks).collect::<Vec<_>>(), me).unwrap()
+    Group::new(&(0..ranks).collect::<Vec<_>>(), me).unwrap().with_hierarchy(hierarchy(ranks))
+}
+
+/// Ranks all over one of some machines; of some of them nobody may know where they are.
+pub fn hierarchy(ranks: u32) -> Option<Arc<Hierarchy>> {
+    let machines = ["numa:2 l3:2 core:2", "package:2 numa:2 l3:2 core:3", "package:3 core:5", "l3:4 core:2"];
+    let machine = Topology::synthetic(machines[ranks as usize % machines.len()]).unwrap();
+    let cpu =
+        |rank| Some(rank as usize * 11 % machine.pus()).filter(|cpu| cpu % 7 > 0 || !ranks.is_multiple_of(2));
+    let cpus: Vec<Option<usize>> = (0..ranks).map(cpu).collect();
+    Hierarchy::new(&machine.localities(&cpus)).map(Arc::new)
 }
 
 impl<L: Lower> Machine<L> {

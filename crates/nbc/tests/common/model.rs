@@ -375,7 +375,10 @@ impl Case {
             return parts[1..].iter().fold(parts[0].clone(), |a, b| op(a, b.clone()));
         }
         let count = inputs[0].len() / size;
-        let shape = Shape { ranks: inputs.len() as u32, count, root: self.root, rank: rank as u32 };
+        let ranks = inputs.len() as u32;
+        let hierarchy = super::driver::hierarchy(ranks);
+        let hierarchy = hierarchy.as_deref();
+        let shape = Shape { ranks, count, root: self.root, rank: rank as u32, hierarchy };
         let mut out = vec![0; count * size];
         for share in algorithm.order.expect("a reduction states its order")(&shape) {
             let bytes = share.elements.start * size..share.elements.end * size;

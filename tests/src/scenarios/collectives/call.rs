@@ -201,7 +201,7 @@ impl Call {
         }
         let order = self.algorithm.order.unwrap_or_else(|| panic!("{} states no order", self.algorithm.name));
         let mut total = vec![0; elements];
-        for share in order(&Shape { ranks, count: elements, root: self.root, rank: me }) {
+        for share in order(&Shape { ranks, count: elements, root: self.root, rank: me, hierarchy: None }) {
             let range = share.elements;
             let value = share.order.evaluate(&|rank| part(rank)[range.clone()].to_vec(), &two);
             total[range].copy_from_slice(&value);
