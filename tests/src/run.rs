@@ -77,7 +77,8 @@ pub struct Case<'a> {
     pub backend: BackendKind,
     /// The scenario's name in [`scenarios::ALL`].
     pub scenario: &'a str,
-    /// Its arguments. `lmt=...` says how large messages travel, whatever the scenario; `forbid=...`, to ranks that are
+    /// Its arguments. `lmt=...` says how large messages travel, whatever the scenario; `topology=...`, on which machine ranks are
+    /// placed, in several parts of it, though this one need not have them; `forbid=...`, to ranks that are
     /// processes, when the system stops copying between them; `private=yes`, that no other process of their
     /// user, an ordinary one, may look into them.
     pub arguments: Arguments,
@@ -92,6 +93,11 @@ impl Case<'_> {
         config.backend = Some(self.backend);
         if let Some(lmt) = self.arguments.optional("lmt") {
             config.set("TOCSIN_LMT", lmt).unwrap_or_else(|error| panic!("{self:?}: {error}"));
+        }
+        if let Some(machine) = self.arguments.optional("topology") {
+            for (name, value) in [("TOCSIN_TOPOLOGY", machine), ("TOCSIN_BIND", "scatter_numa")] {
+                config.set(name, value).unwrap_or_else(|error| panic!("{self:?}: {error}"));
+            }
         }
         match self.kind {
             Kind::Threads => {

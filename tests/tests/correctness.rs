@@ -60,6 +60,18 @@ fn product(kind: Kind, backend: BackendKind) {
     }
 }
 
+/// The algorithms whose trees follow the machine, by ranks in several parts of one: from every root, on communicators of some ranks, too.
+fn placed(kind: Kind, backend: BackendKind) {
+    for (machine, ranks) in [("numa:2 l3:2 core:2", 8), ("package:2 core:3", 5), ("numa:3 core:1 pu:2", 6)] {
+        let arguments = Arguments::new().with("seed", 7000 + ranks).with("topology", machine);
+        let only = arguments.clone().with("every", if deep() { 1 } else { 8 });
+        let only = only.with("algorithm", "topology-aware");
+        case(kind, ranks, backend, "collectives-product", only).pass();
+        let any = arguments.with("rounds", if deep() { 30 } else { 3 }).with("max", 40_000);
+        case(kind, ranks, backend, "interleaved", any).pass();
+    }
+}
+
 /// Persistent collectives, among others.
 fn restarted(kind: Kind, backend: BackendKind) {
     for ranks in [1, 2, 3, 4, 7, 16] {
@@ -114,6 +126,16 @@ fn product_of_collectives_threads() {
 #[test]
 fn product_of_collectives_processes() {
     BACKENDS.into_iter().for_each(|b| product(Kind::Processes, b));
+}
+
+#[test]
+fn placed_threads() {
+    BACKENDS.into_iter().for_each(|b| placed(Kind::Threads, b));
+}
+
+#[test]
+fn placed_processes() {
+    BACKENDS.into_iter().for_each(|b| placed(Kind::Processes, b));
 }
 
 #[test]

@@ -76,9 +76,14 @@ fn rings(operation: &str, algorithm: &str, leaf: Leaf) -> u64 {
 
 #[test]
 fn who_computes_is_not_interrupted_for_what_nobody_else_depends_on() {
-    for (operation, algorithm) in
-        [("ibcast", "binomial"), ("ibcast", "linear"), ("ibcast", "4-ary"), ("iallreduce", "reduce-bcast")]
-    {
+    for (operation, algorithm) in [
+        ("ibcast", "binomial"),
+        ("ibcast", "linear"),
+        ("ibcast", "4-ary"),
+        ("ibcast", "topology-aware"),
+        ("iallreduce", "reduce-bcast"),
+        ("iallreduce", "topology-aware"),
+    ] {
         // Ends a test that hangs.
         // SAFETY: no memory effects.
         unsafe { libc::alarm(60) };

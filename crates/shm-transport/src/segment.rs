@@ -3,6 +3,7 @@
 pub(crate) mod file;
 pub(crate) mod layout;
 mod numa;
+mod place;
 #[cfg(test)]
 mod tests;
 

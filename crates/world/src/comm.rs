@@ -7,7 +7,7 @@ pub(crate) mod messages;
 
 use std::sync::Arc;
 
-use tocsin_nbc::Group;
+use tocsin_nbc::{Group, Hierarchy};
 use tocsin_progress::Context;
 use tocsin_sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use tocsin_transport::Board;
@@ -91,6 +91,7 @@ impl Comm {
             .map_err(refused)?
             .with_choices(rank.measured.choices(members.len()))
             .with_shared_cores(rank.shares_cores)
+            .with_hierarchy(rank.places.hierarchy(members))
             .with_dedicated_cores(rank.dedicated_cores);
         if let Some(index) = board {
             // Whoever says that it has memory: asked again, that takes next to nothing.
@@ -167,6 +168,12 @@ impl Comm {
     /// same on all ranks.
     pub fn has_long_parts(&self) -> bool {
         self.inner.group.has_long_parts()
+    }
+
+    /// In which parts of the machine its ranks are, for algorithms whose trees follow that. `None`: ranks are not bound, so that it is not known, or
+    /// all are in one part. The same on all ranks.
+    pub fn hierarchy(&self) -> Option<&Hierarchy> {
+        self.inner.group.hierarchy()
     }
 
     /// Number of ranks.

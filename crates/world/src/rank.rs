@@ -22,6 +22,7 @@ use crate::bootstrap::{Place, segment_error};
 use crate::config::{Config, ProgressPlacement, Seat, cores_here, progress_cpu};
 use crate::error::Error;
 use crate::memory::publish_node;
+use crate::places::Places;
 use crate::request::RawRequest;
 use crate::state::RankState;
 use crate::trace::Recording;
@@ -52,6 +53,8 @@ pub(crate) struct Rank {
     pub(crate) measured: Agreed,
     /// Whether ranks take turns on cores: the same on all of them.
     pub(crate) shares_cores: bool,
+    /// Where the ranks are: the same on all of them.
+    pub(crate) places: Places,
     /// Cores of progress threads that no rank is bound to.
     pub(crate) dedicated_cores: u32,
     /// Whether something is left for this rank's next call: see [`open_gates`](Rank::open_gates).
@@ -112,6 +115,7 @@ fn try_join(place: Place, config: &Config) -> Result<(Arc<Rank>, Bound), Error> 
         unsafe { libc::prctl(libc::PR_SET_PTRACER, launcher as libc::c_ulong, 0, 0, 0) };
     }
     publish_node(&segment, rank);
+    let places = Places::of(&segment);
     let ranks = segment.ranks();
     let mut transport = ShmTransport::new(segment.clone(), rank).map_err(segment_error)?;
     // A world of one, which has no launcher either, sends nothing that is large.
@@ -183,6 +187,7 @@ fn try_join(place: Place, config: &Config) -> Result<(Arc<Rank>, Bound), Error> 
         boards,
         measured,
         shares_cores,
+        places,
         dedicated_cores: if backend == BackendKind::Thread { dedicated } else { 0 },
         gated: AtomicBool::new(false),
         parked: Mutex::default(),

@@ -12,6 +12,7 @@ use crate::comm::Comm;
 use crate::config::{Config, Seat, cores_of, dedicated_of, sharers_of};
 use crate::error::Error;
 use crate::memory::segment_for;
+use crate::places;
 use crate::trace;
 use crate::world::World;
 
@@ -39,11 +40,12 @@ pub fn threads_each<R: Send, F: Fn(Comm) -> R + Sync>(
         let what = "0 ranks make no world: start at least 1".into();
         return Err(Error::InvalidArgument { operation: "threads", what });
     }
-    let seats = config.seats(ranks)?;
+    let (seats, machine) = config.seats_on(ranks)?;
     let (cores, relation) = (cores_of(&seats), config.relation(&seats));
     let dedicated = dedicated_of(&seats);
     let progress_cores: Arc<ProgressCores> = Arc::default();
     let segment = segment_for(ranks, config.arena(ranks), &seats).map_err(segment_error)?;
+    places::note(&segment, &seats, machine.as_ref());
     let segment = Arc::new(segment);
     let of_ranks = config.for_ranks();
     let (f, of_ranks) = (&f, &of_ranks);

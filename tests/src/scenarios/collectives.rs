@@ -47,9 +47,9 @@ fn fitted(mut call: Call, comm: &Comm) -> Call {
 }
 
 fn post(comm: &Comm, call: Call) -> Planned {
-    let (me, ranks) = (comm.rank(), comm.size());
+    let me = comm.rank();
     let call = fitted(call, comm);
-    let mut part = call.part(me, ranks);
+    let mut part = call.part(comm);
     let lots = call.seed ^ u64::from(me);
     (part.send, part.recv) = (part.send.share(comm, lots), part.recv.share(comm, lots >> 1));
     let what = format!("{} by {}: {call:?}", call.operation, call.algorithm.name);
@@ -87,14 +87,15 @@ fn call_of(comm: &Comm, algorithm: &'static Algorithm, random: &mut Random, max:
 }
 
 /// Every operation by every algorithm, from every root, in both forms, around every size at which something changes, with
-/// every way to combine: one in `every` of them. `seed` is the same on all ranks.
+/// every way to combine: one in `every` of them. `seed` is the same on all ranks. `algorithm`: only those of that name.
 pub fn product(comm: &Comm, arguments: &Arguments) {
     // Elements of 8 bytes: around a packet, what is sent at once, a segment of a pipeline, a handler's budget, a chunk.
     const SIZES: [usize; 12] = [0, 1, 2, 3, 127, 1023, 1024, 1025, 2049, 4097, 8193, 20_000];
     let mut random = Random::new(arguments.number("seed"));
     let every = arguments.number("every");
     let combines = [Combine::Integers(0), Combine::Integers(1), Combine::Floats, Combine::Affine];
-    for algorithm in table::ALGORITHMS {
+    let only = arguments.optional("algorithm");
+    for algorithm in table::ALGORITHMS.iter().filter(|a| only.is_none_or(|only| only == a.name)) {
         let operation = algorithm.operation;
         let roots = if operation.has_root() { comm.size() } else { 1 };
         let combines = if operation.is_reduction() { &combines[..] } else { &combines[..1] };

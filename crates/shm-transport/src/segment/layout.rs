@@ -11,7 +11,7 @@ use crate::lane::LaneHead;
 /// "tocsin" and two bytes that no text file has.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"tocsin\x1a\x00");
 /// Changes with every change of layout or protocol that the digest does not notice.
-pub(crate) const VERSION: u32 = 4;
+pub(crate) const VERSION: u32 = 5;
 
 /// Words of a bitmap of ranks.
 pub(crate) const RANK_WORDS: usize = MAX_RANKS as usize / 64;
@@ -91,6 +91,8 @@ pub(crate) struct State {
     /// that a datagram is from a rank of this world.
     pub mail_name: AtomicU64,
     pub mail_secret: [AtomicU64; 2],
+    /// In which parts of the machine it is, as who made the world has put it into a word, before anybody else had the segment; 0: that is not known.
+    pub place: AtomicU64,
 }
 
 #[cfg(test)]
@@ -110,6 +112,7 @@ impl State {
             heap: AtomicU64::new(0),
             mail_name: AtomicU64::new(0),
             mail_secret: [AtomicU64::new(0), AtomicU64::new(0)],
+            place: AtomicU64::new(0),
         }
     }
 }

@@ -3,6 +3,7 @@
 use super::{Bind, Config, ProgressPlacement, Seat};
 use crate::BackendKind;
 use crate::error::Error;
+use tocsin_nbc::Hierarchy;
 use tocsin_topology::{Relation, Topology};
 
 impl Config {
@@ -26,25 +27,43 @@ impl Config {
     /// [`Error::InvalidArgument`] when [`Config::topology`] does not parse, or when the backend is `thread` and its
     /// threads cannot be placed as [`Config::progress`] says; when so many cores cannot be kept free as [`Config::reserve`] says.
     pub fn seats(&self, ranks: u32) -> Result<Vec<Seat>, Error> {
+        Ok(self.seats_on(ranks)?.0)
+    }
+
+    /// [`seats`](Self::seats), and the machine that they are on; `None`: there was no need to look at it, or it cannot be described, so that
+    /// nobody is bound.
+    pub(crate) fn seats_on(&self, ranks: u32) -> Result<(Vec<Seat>, Option<Topology>), Error> {
         let ranks = ranks as usize;
         let reserved = self.reserve as usize;
+        let nowhere = || Ok((vec![Seat::default(); ranks], None));
         if (self.bind, self.progress, reserved) == (Bind::None, ProgressPlacement::None, 0) {
-            return Ok(vec![Seat::default(); ranks]);
+            return nowhere();
         }
         let machine = match self.machine() {
             Ok(machine) => machine,
             Err(error) if self.topology.is_some() => return Err(error),
             // Placement on a machine that cannot be described is a wish, never a reason to fail.
-            Err(_) => return Ok(vec![Seat::default(); ranks]),
+            Err(_) => return nowhere(),
         };
-        match machine.seats_beside(reserved, self.bind, self.progress, ranks) {
-            Err(error) if self.backend == Some(BackendKind::Thread) => Err(refused(&error)),
+        let seats = match machine.seats_beside(reserved, self.bind, self.progress, ranks) {
+            Err(error) if self.backend == Some(BackendKind::Thread) => return Err(refused(&error)),
             // Nobody has a progress thread.
             Err(_) => machine
                 .seats_beside(reserved, self.bind, ProgressPlacement::None, ranks)
-                .map_err(|e| refused(&e)),
-            Ok(seats) => Ok(seats),
-        }
+                .map_err(|e| refused(&e))?,
+            Ok(seats) => seats,
+        };
+        Ok((seats, Some(machine)))
+    }
+
+    /// In which parts of the machine the ranks of a world are, of so many with this configuration: [`Comm::hierarchy`](crate::Comm::hierarchy).
+    ///
+    /// # Errors
+    /// As [`seats`](Self::seats).
+    pub fn hierarchy(&self, ranks: u32) -> Result<Option<Hierarchy>, Error> {
+        let (seats, machine) = self.seats_on(ranks)?;
+        let cpus: Vec<Option<usize>> = seats.iter().map(|seat| seat.cpu).collect();
+        Ok(machine.and_then(|machine| Hierarchy::new(&machine.localities(&cpus))))
     }
 
     /// Whether `ranks` ranks of a world of this configuration take turns on cores, as far as this thread can tell: they are bound to

@@ -19,6 +19,7 @@ use crate::bootstrap::segment_error;
 use crate::config::{Seat, cores_of, dedicated_of, sharers_of};
 use crate::error::Error;
 use crate::memory::segment_for;
+use crate::places;
 use crate::trace;
 
 /// How soon an order or a signal is noticed. A rank's end is noticed at once.
@@ -80,9 +81,10 @@ pub(super) fn run(
 
 impl<'a> World<'a> {
     fn start(launch: &'a Launch) -> Result<World<'a>, Error> {
-        let seats = launch.config.seats(launch.ranks)?;
+        let (seats, machine) = launch.config.seats_on(launch.ranks)?;
         let segment =
             segment_for(launch.ranks, launch.config.arena(launch.ranks), &seats).map_err(segment_error)?;
+        places::note(&segment, &seats, machine.as_ref());
         let segment = Arc::new(segment);
         let outputs = launch.tag_output.then(Outputs::new);
         let mut world = World {

@@ -185,8 +185,9 @@ impl Call {
         self.in_place && may && (!self.operation.has_root() || rank == self.root)
     }
 
-    /// The reduction of these ranks, for rank `me`: elements `start` to `start + elements` of the whole.
-    fn reduced(&self, ranks: u32, me: u32, whole: usize, start: usize, elements: usize) -> Vec<u64> {
+    /// The reduction, for this rank: elements `start` to `start + elements` of the whole.
+    fn reduced(&self, comm: &Comm, whole: usize, start: usize, elements: usize) -> Vec<u64> {
+        let (me, ranks) = (comm.rank(), comm.size());
         let part = |rank: u32| self.contribution(rank, 0, whole)[start..start + elements].to_vec();
         let two = |a: Vec<u64>, b: Vec<u64>| -> Vec<u64> {
             a.into_iter().zip(b).map(|(a, b)| self.combine.two(a, b)).collect()
@@ -200,8 +201,9 @@ impl Call {
             return (1..last).fold(part(0), |sum, rank| two(sum, part(rank)));
         }
         let order = self.algorithm.order.unwrap_or_else(|| panic!("{} states no order", self.algorithm.name));
+        let hierarchy = comm.hierarchy();
         let mut total = vec![0; elements];
-        for share in order(&Shape { ranks, count: elements, root: self.root, rank: me, hierarchy: None }) {
+        for share in order(&Shape { ranks, count: elements, root: self.root, rank: me, hierarchy }) {
             let range = share.elements;
             let value = share.order.evaluate(&|rank| part(rank)[range.clone()].to_vec(), &two);
             total[range].copy_from_slice(&value);
@@ -209,8 +211,9 @@ impl Call {
         total
     }
 
-    /// Buffers of rank `me`, ready for the call.
-    pub fn part(&self, me: u32, ranks: u32) -> Part {
+    /// Buffers of this rank, ready for the call.
+    pub fn part(&self, comm: &Comm) -> Part {
+        let (me, ranks) = (comm.rank(), comm.size());
         let is_root = me == self.root;
         let single = |n: usize| vec![Block::new(0, n * 8)];
         let all = || self.placed((0..ranks).map(|rank| self.own(rank)), ranks);
@@ -283,11 +286,11 @@ impl Call {
             Operation::Iallgather | Operation::Iallgatherv => from_all(0),
             Operation::Ialltoall | Operation::Ialltoallv | Operation::Ialltoallw => from_all(me),
             Operation::IreduceScatter | Operation::IreduceScatterBlock => {
-                vec![self.reduced(ranks, me, whole, start, own)]
+                vec![self.reduced(comm, whole, start, own)]
             }
             Operation::Ireduce if !is_root => Vec::new(),
             Operation::Iexscan if me == 0 => Vec::new(),
-            _ => vec![self.reduced(ranks, me, own, 0, own)],
+            _ => vec![self.reduced(comm, own, 0, own)],
         };
         for (block, words) in to.iter().zip(&results) {
             put(&mut expected, *block, words);
@@ -296,8 +299,8 @@ impl Call {
     }
 
     /// Other contents for the next run, in the same buffers; to be followed by a start.
-    pub fn refill(&self, part: &mut Part, me: u32, ranks: u32) {
-        let next = self.part(me, ranks);
+    pub fn refill(&self, part: &mut Part, comm: &Comm) {
+        let next = self.part(comm);
         part.send.copy_from_slice(&next.send);
         part.recv.copy_from_slice(&next.recv);
         part.expected = next.expected;

@@ -22,7 +22,7 @@ fn prepare(comm: &Comm, random: &mut Random, algorithm: &'static Algorithm, max:
 
 fn prepare_call(comm: &Comm, call: Call) -> Prepared {
     let call = fitted(call, comm);
-    let mut part = call.part(comm.rank(), comm.size());
+    let mut part = call.part(comm);
     let request = call.prepare(comm, &mut part).unwrap_or_else(|e| panic!("{call:?}: {e}"));
     assert!(request.is_persistent() && !request.is_active());
     Prepared { call, request, part }
@@ -31,7 +31,7 @@ fn prepare_call(comm: &Comm, call: Call) -> Prepared {
 impl Prepared {
     fn start(&mut self, comm: &Comm, run: u64) {
         self.call.run = run;
-        self.call.refill(&mut self.part, comm.rank(), comm.size());
+        self.call.refill(&mut self.part, comm);
         // SAFETY: the buffers are heap memory that stays where it is while the request is active: `finish`, `abandon`.
         unsafe { self.request.start() }.unwrap_or_else(|e| panic!("run {run} of {:?}: {e}", self.call));
         assert!(self.request.is_active());
