@@ -1,7 +1,7 @@
 //! The library's schedules over a simulated network, for more ranks than one machine has.
 //!
 //! The schedule of each rank is compiled by the library as it would be for a real one, reduced to what matters here, and
-//! run: a step starts when its dependencies are done and its rank's core is free; messages take what the [`Model`] says.
+//! run: the nodes of the [`Model`] are the parts of the machine that trees may follow. A step starts when its dependencies are done and its rank's core is free; messages take what the [`Model`] says.
 //! Nothing depends on chance or on this machine: the same arguments give the same numbers.
 //!
 //! Memory is some 30 bytes per step, for all ranks at once, because all of them are under way at once; more than
@@ -154,10 +154,12 @@ impl Collective {
         let layout = self.layout()?;
         let arguments = self.arguments(&layout)?;
         let ranks: Arc<[u32]> = (0..self.ranks).collect();
+        let hierarchy = model.hierarchy(self.ranks).map(Arc::new);
         let mut programs = Vec::with_capacity(self.ranks as usize);
         let (mut steps, mut longest) = (0, 0);
         for rank in 0..self.ranks {
             let group = Group::shared(Arc::clone(&ranks), rank).map_err(usage)?;
+            let group = group.with_hierarchy(hierarchy.clone());
             let schedule = table::compile(&group, &arguments, Some(name)).map_err(usage)?;
             steps += schedule.len();
             longest = longest.max(schedule.len());

@@ -48,7 +48,7 @@ pub(crate) struct Schedule {
     #[arg(long, value_name = "R", default_value_t = 0)]
     pub root: u32,
     /// What messages cost: latency, overhead (of a core, to send or to receive one), gap (between two through the interface
-    /// of a node), byte, compute (per byte that is copied or reduced), in nanoseconds; cores (ranks per node). Within a
+    /// of a node), byte, compute (per byte that is copied or reduced), in nanoseconds; cores (ranks per node: what topology-aware trees follow). Within a
     /// node a message costs overhead and byte, of the sender's core
     #[arg(long, value_name = "MODEL", default_value_t = Model::default())]
     pub model: Model,

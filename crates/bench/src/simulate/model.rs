@@ -2,6 +2,8 @@
 
 use std::fmt;
 use std::str::FromStr;
+use tocsin_nbc::Hierarchy;
+use tocsin_topology::Locality;
 
 /// The network and its nodes. Times are picoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +33,13 @@ impl Model {
     /// The node of a rank.
     pub(super) fn node(&self, rank: u32) -> usize {
         (rank / self.cores.max(1)) as usize
+    }
+
+    /// The nodes, as the parts of a machine; `None`: all ranks are on one, or each is on one of its own.
+    pub(super) fn hierarchy(&self, ranks: u32) -> Option<Hierarchy> {
+        let on_node = |node| Locality { package: node, node, cache: node };
+        let all: Vec<_> = (0..ranks).map(|rank| Some(on_node(self.node(rank) as u32))).collect();
+        Hierarchy::new(&all)
     }
 }
 

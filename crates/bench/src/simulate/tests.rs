@@ -119,6 +119,41 @@ fn within_a_node_there_is_no_network() {
     assert!(totals.time_ps >= 64 * 100 * 10, "64 blocks each way, one after another: {totals:?}");
 }
 
+/// Leaders of nodes are a binomial tree, whoever is the root and however ranks are numbered on nodes: each node's interface is passed
+/// once, and as many rounds as nodes need are as long as the network takes.
+#[test]
+fn trees_that_follow_nodes_take_the_rounds_of_nodes() {
+    let rounds = Model { latency: 10 * NS, overhead: 0, gap: 10 * NS, byte: 0, compute: 0, cores: 1 };
+    for (ranks, cores) in [(48u32, 6), (50, 6), (100, 7), (9, 5), (64, 8), (17, 16), (12, 12), (5, 1)] {
+        let model = Model { cores, ..rounds };
+        let nodes = ranks.div_ceil(cores);
+        for root in [0, ranks / 2, ranks - 1] {
+            for operation in [Operation::Ibcast, Operation::Ireduce] {
+                let of = |name| Collective { root, ..collective(operation, name, ranks, 8) };
+                let totals = of("topology-aware").simulate(&model).unwrap();
+                assert_eq!(totals.messages, u64::from(ranks) - 1);
+                if operation == Operation::Ibcast {
+                    assert_eq!(
+                        totals.time_ps,
+                        log2_ceil(nodes) * 10 * NS,
+                        "{ranks} ranks, {cores} cores, {root}"
+                    );
+                }
+                // Across nodes the other tree goes on further levels, unless nodes are its subtrees.
+                let plain = if operation == Operation::Ibcast { "binomial" } else { "binomial-root" };
+                let plain = of(plain).simulate(&model).unwrap();
+                assert!(plain.time_ps >= totals.time_ps, "{operation}, {ranks} ranks, {cores} cores, {root}");
+            }
+        }
+    }
+    let of = |name| Collective { root: 5, ..collective(Operation::Ibcast, name, 48, 8) };
+    let model = Model { cores: 6, ..rounds };
+    let times = ["topology-aware", "binomial"].map(|name| of(name).simulate(&model).unwrap().time_ps);
+    assert_eq!(times, [30 * NS, 60 * NS]);
+    let both = |operation| run(operation, "topology-aware", 48, 8, &model).time_ps;
+    assert_eq!(both(Operation::Iallreduce), both(Operation::Ibarrier));
+}
+
 /// Every algorithm ends on any number of ranks, and sends what its schedules say.
 #[test]
 fn every_algorithm_ends() {

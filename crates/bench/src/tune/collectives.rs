@@ -142,7 +142,9 @@ pub(super) fn measure(
             let row = messages.and_then(|table| table.row(kind.of_library(), ranks, None));
             let eager_max = row.map_or(tocsin_world::DEFAULT_EAGER_MAX, |row| row.eager_max);
             let plan = super::plan(args, kind, ranks, crate::values::Lmt::Auto, eager_max)?;
-            let shares_cores = plan.config()?.shares_cores(ranks).map_err(Error::failed)?;
+            let config = plan.config()?;
+            let shares_cores = config.shares_cores(ranks).map_err(Error::failed)?;
+            let has_parts = config.hierarchy(ranks).map_err(Error::failed)?.is_some();
             let mut world = World::start(&plan)?;
             let until = Instant::now() + left(end, worlds);
             worlds -= 1;
@@ -155,7 +157,8 @@ pub(super) fn measure(
                     let time = left(until, cells_left);
                     cells_left -= 1;
                     bar.inc(1);
-                    let Some(mut race) = Race::new(op, bytes, ranks, shares_cores)? else { continue };
+                    let race = Race::new(op, bytes, ranks, shares_cores, has_parts)?;
+                    let Some(mut race) = race else { continue };
                     race.run(&mut world, wanted.rounds, time)?;
                     race.tell(&world, sink, &mut measured);
                     contests.push(race.contest());
@@ -211,11 +214,19 @@ struct Runner {
 
 impl Race {
     /// Of all that can serve it; `None`: there is nothing to choose.
-    fn new(op: Operation, bytes: u64, ranks: u32, shares_cores: bool) -> Result<Option<Race>, Error> {
+    fn new(
+        op: Operation,
+        bytes: u64,
+        ranks: u32,
+        shares_cores: bool,
+        has_parts: bool,
+    ) -> Result<Option<Race>, Error> {
         with_arguments(op, bytes, 0, ranks, |arguments| {
             let able = |a: &&Algorithm| {
                 // Whether calls may do a part is the program's to say, not the clock's.
                 !a.is_split()
+                    // Where there are no parts to follow, it is another algorithm under another name.
+                    && (has_parts || !a.is_topology_aware())
                     && a.restrictions.refusal(arguments, ranks).is_none()
                     && (has_board(ranks) || !a.restrictions.needs_board())
             };
@@ -320,7 +331,7 @@ mod tests {
     #[test]
     fn who_runs_is_who_can() {
         let names = |op, bytes, ranks| {
-            let race = Race::new(op, bytes, ranks, false).unwrap();
+            let race = Race::new(op, bytes, ranks, false, false).unwrap();
             race.map(|race| {
                 let names: Vec<_> = race.runners.iter().map(|runner| runner.algorithm.name).collect();
                 (names, race.runners[race.own].algorithm.name, race.from)
@@ -335,5 +346,11 @@ mod tests {
         assert_eq!(names(Operation::IreduceScatter, 1024, 4).unwrap().2, 256);
         assert_eq!(names(Operation::Ialltoallv, 1024, 4).unwrap().2, 0);
         assert_eq!(names(Operation::Igatherv, 1024, 4), None);
+        // A tree that follows parts of the machine, where ranks are in several.
+        for has_parts in [false, true] {
+            let race = Race::new(Operation::Ibcast, 8, 4, false, has_parts).unwrap().unwrap();
+            let follows = race.runners.iter().any(|runner| runner.algorithm.is_topology_aware());
+            assert_eq!(follows, has_parts);
+        }
     }
 }
