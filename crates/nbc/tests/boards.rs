@@ -141,6 +141,43 @@ fn what_is_about_something_else_is_an_error() {
     );
 }
 
+/// Of a member that does something else because of a death the death is heard, not a disagreement: before and after this rank posts, by
+/// who does it on the board and by messages, and of all that comes later.
+#[test]
+fn what_follows_from_a_death_is_no_disagreement() {
+    let dead = Outcome { code: Code::PeerDead, source: 1, ..Outcome::default() };
+    for (other_first, way) in
+        [(false, Way::Board), (false, Way::Messages), (true, Way::Board), (true, Way::Messages)]
+    {
+        let (mut machine, mut other) = with_other();
+        let Rank { lower, nbc } = &mut machine.ranks[0];
+        let mut numbers = [1u64, 2];
+        let mut die = |lower: &mut End| {
+            lower.kill_unheard(1);
+            // SAFETY: no bytes.
+            unsafe { other.post(0, std::ptr::null(), 0) };
+        };
+        if other_first {
+            die(lower);
+        }
+        let first = post_as(lower, nbc, (2, 0), (Kind::Allreduce, way), 0, &mut numbers);
+        if !other_first {
+            assert_eq!(outcome(nbc, first), None);
+            die(lower);
+            // Somebody asks it to look.
+            other.ask(0);
+        }
+        while nbc.work_left() {
+            nbc.progress(lower, &mut Budget::handler());
+        }
+        assert_eq!(outcome(nbc, first), Some(dead), "{other_first} {way:?}");
+        for (sequence, way) in [(1, Way::Board), (2, Way::Messages), (3, Way::Board)] {
+            let later = post_as(lower, nbc, (2, 0), (Kind::Barrier, way), sequence, &mut numbers);
+            assert_eq!(outcome(nbc, later), Some(dead), "{other_first} {sequence} {way:?}");
+        }
+    }
+}
+
 #[test]
 fn a_part_from_the_future_is_an_error() {
     both_orders(

@@ -16,7 +16,7 @@ use super::long::Posts;
 use super::run::record_end;
 use super::seat::{Place, active_mut, has_room};
 use super::wanted::have_rung;
-use super::{Active, Nbc, Stage, failed_member, record_start};
+use super::{Active, Nbc, Stage, failed_member, or_death, record_start};
 use crate::Error;
 use crate::board::{Call, Look, MOST};
 use crate::messages::Messages;
@@ -121,7 +121,7 @@ impl Nbc {
                 }
             }
         });
-        if let Some(outcome) = over {
+        if let Some(outcome) = over.map(|outcome| or_death(messages, &seat.group, outcome)) {
             if let Some(trace) = trace {
                 record_end(trace, traced, call.algorithm, outcome.code);
             }
@@ -276,7 +276,10 @@ impl Nbc {
                 }
                 First::Wrong(id, outcome) => {
                     // A member may have given up because of what this rank has yet to hear of.
-                    let (id, outcome) = self.in_vain(messages, at).unwrap_or((id, outcome));
+                    let (id, outcome) = self.in_vain(messages, at).unwrap_or_else(|| {
+                        let seat = self.seats.get(at as usize);
+                        (id, seat.map_or(outcome, |seat| or_death(messages, &seat.group, outcome)))
+                    });
                     self.end(id, outcome);
                     self.look_beside(messages, at);
                 }
@@ -347,7 +350,7 @@ impl Nbc {
         let Some(left) = seat.lacks_for_ever(messages, &first.place, needs_all) else {
             // Nor is anything posted any more.
             let ends = seat.broken && !first.place.posted;
-            return ends.then(|| (id, seat.disagree(seat.blamed)));
+            return ends.then(|| (id, or_death(messages, &seat.group, seat.disagree(seat.blamed))));
         };
         // It may have left because of a death that this rank has yet to hear of.
         let blamed = messages.blame(seat.group.world_ranks());

@@ -6,7 +6,7 @@
 //! hears of that likewise.
 
 use super::seat::Seat;
-use super::{Nbc, Stage};
+use super::{Nbc, Stage, or_death};
 use crate::board::{Call, Look, number_of};
 use crate::messages::Messages;
 use crate::schedule::NONE;
@@ -176,7 +176,7 @@ impl Nbc {
             }
             let does = seat.does(active.sequence).map(|member| member as u32);
             if let Some(member) = does.or_else(|| seat.refuses(active.sequence)) {
-                let outcome = seat.disagree(member);
+                let outcome = or_death(messages, &seat.group, seat.disagree(member));
                 self.fail(messages, id, outcome);
             }
         }

@@ -328,6 +328,7 @@ impl Nbc {
         }
         let seat = beside.and_then(|at| self.seats.get_mut(at as usize));
         let refused = seat.and_then(|seat| seat.begin_elsewhere(sequence));
+        let refused = refused.map(|outcome| or_death(messages, &schedule.group, outcome));
         if refused.is_some() {
             beside = None;
         }
@@ -338,7 +339,8 @@ impl Nbc {
                 Some(at) if self.line_up(id, at) => {
                     let seat = self.seats.get(at as usize);
                     let refused = Outcome { code: Code::Protocol, ..Outcome::default() };
-                    self.end(id, seat.map_or(refused, |seat| seat.disagree(seat.blamed)));
+                    let disagreed = |seat: &Seat| or_death(messages, &seat.group, seat.disagree(seat.blamed));
+                    self.end(id, seat.map_or(refused, disagreed));
                 }
                 Some(at) => {
                     while self.advance(messages, at, &mut Budget::user(), true) == Pass::More {}
@@ -433,6 +435,15 @@ fn record_start(
 fn failed_member<M: Messages>(messages: &M, group: &Group) -> Option<Outcome> {
     let (source, code) = messages.failed_among(group.world_ranks())?;
     Some(Outcome { code, source, ..Outcome::default() })
+}
+
+/// How a collective of this group ends for what looks like a disagreement: a member that has heard of a death goes on with what comes
+/// later, or has given up, while this rank has yet to hear of it. Handler-safe.
+fn or_death<M: Messages>(messages: &M, group: &Group, outcome: Outcome) -> Outcome {
+    match (outcome.code, messages.blame(group.world_ranks())) {
+        (Code::Protocol, Some((source, code))) => Outcome { code, source, ..Outcome::default() },
+        _ => outcome,
+    }
 }
 
 const fn is_handler(context: Context) -> bool {

@@ -34,6 +34,8 @@ struct Host {
     recvs: Vec<Post>,
     completed: VecDeque<(u32, u64, Outcome)>,
     dead: bool,
+    /// Dead, and nobody has heard of it.
+    gone: bool,
     /// Peers that messages may be sent to.
     prepared: Vec<u32>,
     /// Long memory of boards: addresses and bytes.
@@ -100,6 +102,11 @@ impl End {
         let net = &mut *self.net.borrow_mut();
         net.hosts[rank as usize].dead = true;
         net.failures += 1;
+    }
+
+    /// A rank dies, and this one has yet to hear of it.
+    pub fn kill_unheard(&mut self, rank: u32) {
+        self.net.borrow_mut().hosts[rank as usize].gone = true;
     }
 
     /// Whether a request has ended of which nobody has heard.
@@ -223,5 +230,11 @@ impl Messages for End {
         let net = self.net.borrow();
         let dead = ranks.iter().find(|rank| net.hosts[**rank as usize].dead)?;
         Some((*dead, Code::PeerDead))
+    }
+
+    fn blame(&self, ranks: &[u32]) -> Option<(u32, Code)> {
+        let net = self.net.borrow();
+        let gone = ranks.iter().find(|rank| net.hosts[**rank as usize].gone);
+        self.failed_among(ranks).or_else(|| gone.map(|rank| (*rank, Code::PeerDead)))
     }
 }
