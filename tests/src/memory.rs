@@ -45,6 +45,9 @@ pub struct Huge {
     len: usize,
 }
 
+// SAFETY: the mapping is this one's alone, and of the process: any thread may use it and unmap it.
+unsafe impl Send for Huge {}
+
 /// Bytes of a huge page.
 const PAGE: usize = 2 << 20;
 

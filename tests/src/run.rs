@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 
 use tocsin_world::launcher::{Launch, OnFailure, Report};
-use tocsin_world::{BackendKind, Comm, Config, threads};
+use tocsin_world::{BackendKind, Comm, Config, Error, threads};
 
 use crate::scenarios;
 
@@ -58,6 +58,22 @@ impl Arguments {
         self.optional(name).unwrap_or_else(|| panic!("the scenario needs {name}=..."))
     }
 
+    /// Makes the settings among them in a configuration: `lmt=...`, and each `TOCSIN_...=...`.
+    ///
+    /// # Errors
+    /// [`Error::Environment`] for a wrong value, [`Error::UnknownVariable`] for a variable that there is not.
+    pub fn configure(&self, config: &mut Config) -> Result<(), Error> {
+        let settings = self.0.iter().filter_map(|word| word.split_once('='));
+        for (name, value) in settings {
+            match name {
+                "lmt" => config.set("TOCSIN_LMT", value)?,
+                _ if name.starts_with("TOCSIN_") => config.set(name, value)?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
     /// The value of a word that need not be there.
     pub fn optional(&self, name: &str) -> Option<&str> {
         self.0.iter().find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
@@ -77,10 +93,10 @@ pub struct Case<'a> {
     pub backend: BackendKind,
     /// The scenario's name in [`scenarios::ALL`].
     pub scenario: &'a str,
-    /// Its arguments. `lmt=...` says how large messages travel, whatever the scenario; `topology=...`, on which machine ranks are
-    /// placed, in several parts of it, though this one need not have them; `forbid=...`, to ranks that are
-    /// processes, when the system stops copying between them; `private=yes`, that no other process of their
-    /// user, an ordinary one, may look into them.
+    /// Its arguments. `lmt=...` says how large messages travel, whatever the scenario, and `TOCSIN_...=...` sets any variable of that
+    /// name; `topology=...` says on which machine ranks are placed, in several parts of it, though this one need not have them; `forbid=...`,
+    /// to ranks that are processes, when the system stops copying between them; `private=yes`, that no other
+    /// process of their user, an ordinary one, may look into them.
     pub arguments: Arguments,
     /// Seconds after which the ranks are killed and the case has failed.
     pub limit_s: u32,
@@ -91,9 +107,7 @@ impl Case<'_> {
     pub fn pass(&self) {
         let mut config = Config::default();
         config.backend = Some(self.backend);
-        if let Some(lmt) = self.arguments.optional("lmt") {
-            config.set("TOCSIN_LMT", lmt).unwrap_or_else(|error| panic!("{self:?}: {error}"));
-        }
+        self.arguments.configure(&mut config).unwrap_or_else(|error| panic!("{self:?}: {error}"));
         if let Some(machine) = self.arguments.optional("topology") {
             for (name, value) in [("TOCSIN_TOPOLOGY", machine), ("TOCSIN_BIND", "scatter_numa")] {
                 config.set(name, value).unwrap_or_else(|error| panic!("{self:?}: {error}"));

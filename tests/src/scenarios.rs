@@ -7,6 +7,7 @@ pub mod flow;
 pub mod forks;
 pub mod leaving;
 pub mod messages;
+pub mod programs;
 pub mod threads;
 
 use tocsin_world::Comm;
@@ -23,6 +24,7 @@ pub const ALL: &[(&str, Scenario)] = &[
     ("collectives-product", collectives::product),
     ("interleaved", collectives::interleaved),
     ("mixed", collectives::mixed),
+    ("programs", programs::random_programs),
     ("restarted", collectives::restarted),
     ("restarted-until-death", collectives::restarted_until_death),
     ("flow-control", flow::sends_then_barrier),

@@ -62,9 +62,12 @@ fn has_halves() -> bool {
 /// How many pages are copied at once.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 mod at_once {
-    use core::sync::atomic::{AtomicBool, Ordering};
+    // A fact of the processor, not a protocol: nothing that loom would have to try.
+    #[expect(clippy::disallowed_types)]
+    type Known = core::sync::atomic::AtomicBool;
+    use core::sync::atomic::Ordering;
 
-    static SEVERAL: AtomicBool = AtomicBool::new(false);
+    static SEVERAL: Known = Known::new(false);
 
     /// Asks the processor who has made it.
     pub(super) fn prepare() {

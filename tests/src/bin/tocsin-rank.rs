@@ -40,7 +40,11 @@ fn main() {
     let arguments = Arguments::parse(words);
     if let Some(ranks) = threads {
         let scenario = |comm: Comm| scenarios::find(&name)(&comm, &arguments);
-        if let Err(error) = tocsin_world::threads(ranks.unwrap_or(0), &Config::default(), scenario) {
+        let mut config = Config::default();
+        let outcome = arguments
+            .configure(&mut config)
+            .and_then(|()| tocsin_world::threads(ranks.unwrap_or(0), &config, scenario));
+        if let Err(error) = outcome {
             eprintln!("{error}");
             std::process::exit(3);
         }
@@ -150,9 +154,7 @@ fn launch(words: Vec<String>, behind_shell: bool) -> Result<i32, Box<dyn std::er
         let program = std::mem::replace(&mut launch.program, shell);
         launch.args = ["-c".into(), "\"$0\" \"$@\"; exit $?".into(), program.into()].into();
     }
-    if let Some(lmt) = rest.iter().find_map(|word| word.strip_prefix("lmt=")) {
-        launch.config.set("TOCSIN_LMT", lmt)?;
-    }
+    Arguments::parse(rest.iter().cloned()).configure(&mut launch.config)?;
     launch.args.extend(rest.iter().map(Into::into));
     let running = launch.spawn()?;
     let pids: Vec<String> = running.pids().iter().map(ToString::to_string).collect();

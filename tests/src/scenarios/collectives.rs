@@ -2,7 +2,7 @@
 //! a model that replays the algorithm's stated order, to the last bit. And the product of all that a collective depends on.
 
 mod call;
-mod restarted;
+pub(in crate::scenarios) mod restarted;
 
 use tocsin_nbc::table::{self, Algorithm, Operation};
 use tocsin_world::{Comm, Error, RawRequest};
@@ -11,14 +11,15 @@ use crate::memory;
 use crate::random::Random;
 use crate::run::Arguments;
 use crate::scenarios::messages;
-use call::{Call, Combine, Part};
+pub(super) use call::Part;
+use call::{Call, Combine};
 pub use restarted::{restarted, restarted_until_death};
 
 /// One collective of the plan, with what this rank's buffer holds and what it must hold in the end.
-struct Planned {
-    request: RawRequest,
-    part: Part,
-    what: String,
+pub(super) struct Planned {
+    pub(super) request: RawRequest,
+    pub(super) part: Part,
+    pub(super) what: String,
 }
 
 /// Whether the size of a call is that of the block of one rank.
@@ -40,21 +41,30 @@ fn fitted(mut call: Call, comm: &Comm) -> Call {
     let restrictions = call.algorithm.restrictions;
     let odd = restrictions.power_of_two && !comm.size().is_power_of_two();
     if odd || restrictions.needs_board() && !fits_board(&call, comm) {
-        let first = table::of(call.operation).next();
-        call.algorithm = first.unwrap_or_else(|| panic!("{} has no algorithm", call.operation));
+        call.algorithm = first_of(call.operation);
     }
     call
 }
 
+/// An algorithm that serves everybody.
+fn first_of(operation: Operation) -> &'static Algorithm {
+    table::of(operation).next().unwrap_or_else(|| panic!("{operation} has no algorithm"))
+}
+
 fn post(comm: &Comm, call: Call) -> Planned {
-    let me = comm.rank();
     let call = fitted(call, comm);
+    post_by(comm, call, Some(call.algorithm.name))
+}
+
+/// By the algorithm of this name, or the library's own choice.
+fn post_by(comm: &Comm, call: Call, name: Option<&str>) -> Planned {
+    let me = comm.rank();
     let mut part = call.part(comm);
     let lots = call.seed ^ u64::from(me);
     (part.send, part.recv) = (part.send.share(comm, lots), part.recv.share(comm, lots >> 1));
-    let what = format!("{} by {}: {call:?}", call.operation, call.algorithm.name);
+    let what = format!("{} by {}: {call:?}", call.operation, name.unwrap_or("choice"));
     // SAFETY: the buffers are heap memory that stays where it is until the request is complete: `finish`.
-    let request = unsafe { call.start(comm, &mut part, Some(call.algorithm.name)) };
+    let request = unsafe { call.start(comm, &mut part, name) };
     let request = request.unwrap_or_else(|e: Error| panic!("rank {me}: {what}: {e}"));
     Planned { request, part, what }
 }
@@ -62,6 +72,40 @@ fn post(comm: &Comm, call: Call) -> Planned {
 fn start(comm: &Comm, random: &mut Random, max: u64) -> Planned {
     let algorithm = &table::ALGORITHMS[random.below(table::ALGORITHMS.len() as u64) as usize];
     post(comm, call_of(comm, algorithm, random, max))
+}
+
+/// What there is for random calls.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Choice {
+    /// Bytes per rank, at most.
+    pub(super) max: u64,
+    /// Operators may be a user's.
+    pub(super) users: bool,
+    /// The communicator has memory that all its ranks share.
+    pub(super) board: bool,
+}
+
+impl Choice {
+    /// A random call, the same on all ranks.
+    fn call(self, comm: &Comm, random: &mut Random) -> Call {
+        let algorithm = &table::ALGORITHMS[random.below(table::ALGORITHMS.len() as u64) as usize];
+        let mut call = call_of(comm, algorithm, random, self.max);
+        if !self.users && matches!(call.combine, Combine::Affine) {
+            call.combine = Combine::Floats;
+        }
+        if !self.board && call.algorithm.restrictions.needs_board() {
+            call.algorithm = first_of(call.operation);
+        }
+        call
+    }
+}
+
+/// Starts a random call, now and then by an algorithm of the library's choice.
+pub(super) fn start_any(comm: &Comm, random: &mut Random, choice: Choice) -> Planned {
+    let call = choice.call(comm, random);
+    // The order of a sum of floating-point numbers is known where the algorithm is.
+    let is_exact = !call.operation.is_reduction() || !matches!(call.combine, Combine::Floats);
+    if random.below(3) == 0 && is_exact { post_by(comm, call, None) } else { post(comm, call) }
 }
 
 /// A random call by an algorithm, the same on all ranks.
@@ -127,7 +171,7 @@ fn finish(comm: &Comm, mut planned: Planned) {
     check(comm, &planned.part, &planned.what);
 }
 
-fn check(comm: &Comm, part: &Part, what: &str) {
+pub(super) fn check(comm: &Comm, part: &Part, what: &str) {
     let wrong = part.recv.iter().zip(&part.expected).position(|(is, should)| is != should);
     assert!(wrong.is_none(), "rank {}: byte {wrong:?} of the result of {what}", comm.rank());
 }
@@ -150,7 +194,7 @@ pub fn random_collectives(comm: &Comm, arguments: &Arguments) {
 }
 
 /// The communicator of all, one like it, and one of every second rank in reverse order.
-fn three(comm: &Comm) -> [Comm; 3] {
+pub(super) fn three(comm: &Comm) -> [Comm; 3] {
     let dup = comm.dup().unwrap_or_else(|e| panic!("{e}"));
     let color = comm.rank() % 2;
     let half = comm.split(Some(color), -(comm.rank() as i32)).unwrap_or_else(|e| panic!("{e}"));

@@ -14,7 +14,7 @@ use crate::run::Arguments;
 
 /// How a destination receives in one round.
 #[derive(Clone, Copy, Debug)]
-enum Way {
+pub(super) enum Way {
     Exact,
     AnyTag,
     AnySource,
@@ -32,7 +32,7 @@ struct Message {
 }
 
 /// A size around one of the thresholds where the path changes (inline, eager, rendezvous, one bulk piece, several).
-fn size(random: &mut Random, max: u64) -> usize {
+pub(super) fn size(random: &mut Random, max: u64) -> usize {
     const AROUND: [u64; 10] = [0, 8, 16, 64, 512, 4096, 8192, 16384, 65536, 131_072];
     let near = AROUND[random.below(AROUND.len() as u64) as usize];
     let size = match random.below(4) {

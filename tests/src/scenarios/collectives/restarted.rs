@@ -6,18 +6,23 @@ use tocsin_nbc::table::{self, Algorithm, Operation};
 use tocsin_world::{Comm, Error, RawRequest};
 
 use super::call::{Call, Part};
-use super::{Planned, call_of, check, finish, fitted, start};
+use super::{Choice, Planned, call_of, check, finish, fitted, start};
 use crate::random::Random;
 use crate::run::Arguments;
 
-struct Prepared {
+pub(in crate::scenarios) struct Prepared {
     call: Call,
-    request: RawRequest,
+    pub(in crate::scenarios) request: RawRequest,
     part: Part,
 }
 
 fn prepare(comm: &Comm, random: &mut Random, algorithm: &'static Algorithm, max: u64) -> Prepared {
     prepare_call(comm, call_of(comm, algorithm, random, max))
+}
+
+/// A random call.
+pub(in crate::scenarios) fn prepare_any(comm: &Comm, random: &mut Random, choice: Choice) -> Prepared {
+    prepare_call(comm, choice.call(comm, random))
 }
 
 fn prepare_call(comm: &Comm, call: Call) -> Prepared {
@@ -29,7 +34,7 @@ fn prepare_call(comm: &Comm, call: Call) -> Prepared {
 }
 
 impl Prepared {
-    fn start(&mut self, comm: &Comm, run: u64) {
+    pub(in crate::scenarios) fn start(&mut self, comm: &Comm, run: u64) {
         self.call.run = run;
         self.call.refill(&mut self.part, comm);
         // SAFETY: the buffers are heap memory that stays where it is while the request is active: `finish`, `abandon`.
@@ -40,7 +45,7 @@ impl Prepared {
         assert!(matches!(twice, Err(Error::InvalidArgument { .. })), "started while active: {twice:?}");
     }
 
-    fn finish(&mut self, comm: &Comm, own: &mut Random) {
+    pub(in crate::scenarios) fn finish(&mut self, comm: &Comm, own: &mut Random) {
         let outcome = match own.below(3) {
             0 => self.request.wait(),
             1 => loop {
