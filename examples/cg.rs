@@ -22,7 +22,7 @@
 //! Where it is always the same rank that is late, its own computing is the time of all, whatever notifies it. Little is to be gained:
 //! where ranks share cores, that the others do what they do with a sum while it computes, and not beside it. Nothing is where the load is
 //! balanced, or where sums stand in memory that all ranks share: the library's own choice up to 2 KiB (`--systems` of at most 128), and
-//! for longer ones where ranks share cores. Poll, too, is then as quick as signals are.
+//! for longer ones where ranks share cores or are two. Poll, too, is then as quick as signals are.
 //!
 //! # The same bits
 //! The sum over an element is one number, which is added to the others' as an integer (of two words), so that no order

@@ -38,6 +38,7 @@
 //! | `pieces` | what threads stay for after a post |
 //! | `whole` | announcements that bring their message |
 //! | `ahead` | the first piece of a large message, copied before it is asked for |
+//! | `ways` | whether two who wait copy a large message once or twice, by what copies take |
 //! | `pages` | large messages by pages that their receiver reads from a pipe |
 //! | `pass` | one bounded pass: drain, retry, sweep |
 //! | `trace` | what a rank's trace says of messages |
@@ -83,7 +84,6 @@ mod short;
 pub mod trace;
 mod transfers;
 mod unexpected;
-
 mod ways;
 mod whole;
 

@@ -192,6 +192,7 @@ impl<T: Transport> P2p<T> {
             part.worked = true;
             budget.take_bytes(len);
             if !copied {
+                self.ways.refused(peer, total);
                 record.close(ticket, true);
                 record.finish(count);
                 self.fall_back(id);

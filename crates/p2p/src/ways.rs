@@ -155,6 +155,13 @@ impl Ways {
         (peer as usize % PEERS).wrapping_mul(LENGTHS).wrapping_add(length)
     }
 
+    /// The kernel has not copied what it was asked to, which may be because of where the buffer lies: it is asked again as rarely as for what takes longest.
+    pub(crate) fn refused(&mut self, peer: u32, total: u64) {
+        if let Some(known) = self.known.get_mut(Ways::index(peer, total)) {
+            known.kernel = Cost(u32::MAX);
+        }
+    }
+
     /// A large message of this rank's own is announced.
     pub(crate) fn announced(&mut self) {
         self.sends = self.sends.wrapping_add(1);
@@ -279,6 +286,16 @@ mod tests {
             slow.kernel.note(3000, 64 << 10);
         }
         assert!(twice(&mut slow, 1000, true, false) < 20);
+    }
+
+    #[test]
+    fn a_kernel_that_refuses_is_asked_rarely() {
+        let mut ways = Ways::new(2, true);
+        let at = Ways::index(1, 1 << 20);
+        ways.known[at].copied_out = Cost(4000);
+        ways.refused(1, 1 << 20);
+        let asked = 1000 - twice(&mut ways.known[at], 1000, true, false);
+        assert!((1..10).contains(&asked), "{asked}");
     }
 
     #[test]

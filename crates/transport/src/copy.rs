@@ -77,6 +77,12 @@ mod at_once {
         SEVERAL.store(several, Ordering::Relaxed);
     }
 
+    /// As if the processor were one on which several are copied at once.
+    #[cfg(test)]
+    pub(super) fn pretend() {
+        SEVERAL.store(true, Ordering::Relaxed);
+    }
+
     /// Of `len` bytes that are left, as a power of two. A little less than a page is one, too.
     #[inline]
     pub(super) fn pages(len: usize) -> u32 {
@@ -93,6 +99,9 @@ mod at_once {
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
 mod at_once {
     pub(super) fn prepare() {}
+
+    #[cfg(test)]
+    pub(super) fn pretend() {}
 }
 
 /// Has a line and the address of its page looked for.
@@ -211,11 +220,37 @@ mod tests {
 
     #[test]
     fn all_bytes_arrive_and_nothing_else() {
-        let from: Vec<u8> = (0..40_000u32).map(|i| (i % 251) as u8 + 1).collect();
-        let lens = [0, 1, 64, FROM - 1, FROM, FROM + 1, FROM + 63, FROM + 64, 12_288, 12_300, 20_479, 36_863];
-        for len in lens {
+        all_lengths();
+        at_once::pretend();
+        all_lengths();
+    }
+
+    fn all_lengths() {
+        let from: Vec<u8> = (0..60_000u32).map(|i| (i % 251) as u8 + 1).collect();
+        let lens = [
+            0,
+            1,
+            64,
+            FROM - 1,
+            FROM,
+            FROM + 1,
+            FROM + 63,
+            FROM + 64,
+            8127,
+            8128,
+            8191,
+            8192,
+            8193,
+            8255,
+            12_288,
+            12_300,
+        ];
+        for len in lens
+            .into_iter()
+            .chain([16_319, 16_320, 16_383, 16_384, 16_448, 20_479, 24_576, 32_768, 36_863, 50_001])
+        {
             for (skew_from, skew_to) in [(0, 0), (1, 0), (0, 1), (3, 63), (64, 17), (100, 100)] {
-                let mut to = vec![0u8; 40_000];
+                let mut to = vec![0u8; 60_000];
                 // SAFETY: both are long enough, and two.
                 unsafe { copy(from.as_ptr().add(skew_from), to.as_mut_ptr().add(skew_to), len) };
                 assert_eq!(to[skew_to..skew_to + len], from[skew_from..skew_from + len], "{len} bytes");

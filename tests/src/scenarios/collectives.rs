@@ -139,6 +139,9 @@ pub fn product(comm: &Comm, arguments: &Arguments) {
     let every = arguments.number("every");
     let combines = [Combine::Integers(0), Combine::Integers(1), Combine::Floats, Combine::Affine];
     let only = arguments.optional("algorithm");
+    // All of the machines that tests name have several parts, and where ranks are was said to processes, too.
+    let parts = arguments.optional("topology").is_some();
+    assert!(!parts || comm.hierarchy().is_some(), "no rank knows of any part");
     for algorithm in table::ALGORITHMS.iter().filter(|a| only.is_none_or(|only| only == a.name)) {
         let operation = algorithm.operation;
         let roots = if operation.has_root() { comm.size() } else { 1 };

@@ -121,12 +121,15 @@ impl Nbc {
                 }
             }
         });
-        if let Some(outcome) = over.map(|outcome| or_death(messages, &seat.group, outcome)) {
+        if let Some(outcome) = over {
+            // Given up here: what others do by messages beside it ends, too, whoever is to blame.
+            let gave_up = matches!(outcome.code, Code::Protocol | Code::OutOfMemory);
+            let outcome = or_death(messages, &seat.group, outcome);
             if let Some(trace) = trace {
                 record_end(trace, traced, call.algorithm, outcome.code);
             }
             self.count(Context::User, bytes);
-            if matches!(outcome.code, Code::Protocol | Code::OutOfMemory) {
+            if gave_up {
                 self.look_beside(messages, call.board);
             }
             return Ok(Posted::Done(outcome));

@@ -440,10 +440,11 @@ fn failed_member<M: Messages>(messages: &M, group: &Group) -> Option<Outcome> {
 /// How a collective of this group ends for what looks like a disagreement: a member that has heard of a death goes on with what comes
 /// later, or has given up, while this rank has yet to hear of it. Handler-safe.
 fn or_death<M: Messages>(messages: &M, group: &Group, outcome: Outcome) -> Outcome {
-    match (outcome.code, messages.blame(group.world_ranks())) {
-        (Code::Protocol, Some((source, code))) => Outcome { code, source, ..Outcome::default() },
-        _ => outcome,
+    if outcome.code != Code::Protocol {
+        return outcome;
     }
+    let blamed = messages.blame(group.world_ranks());
+    blamed.map_or(outcome, |(source, code)| Outcome { code, source, ..Outcome::default() })
 }
 
 const fn is_handler(context: Context) -> bool {
