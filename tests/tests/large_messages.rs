@@ -2,7 +2,6 @@
 
 #![allow(clippy::unwrap_used)] // A test that fails says so by panicking.
 
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -150,8 +149,11 @@ struct ForAll(PathBuf);
 impl ForAll {
     fn new() -> ForAll {
         let file = std::env::temp_dir().join(format!("tocsin-rank-for-all-{}", std::process::id()));
-        std::fs::copy(env!("CARGO_BIN_EXE_tocsin-rank"), &file).unwrap();
-        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
+        // By another process: what this one has open for writing, a child that another thread has just forked
+        // has open too, and a file that is open for writing cannot be run.
+        let mut copy = Command::new("install");
+        copy.args(["-m", "755", env!("CARGO_BIN_EXE_tocsin-rank")]).arg(&file);
+        assert!(copy.status().unwrap().success(), "{copy:?}");
         ForAll(file)
     }
 

@@ -3,7 +3,6 @@
 #![cfg(target_os = "linux")]
 
 use serde_json::Value;
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -31,8 +30,11 @@ impl ForAll {
         *copies += 1;
         let name = format!("tocsin-for-all-{}-{copies}", std::process::id());
         let file = std::env::temp_dir().join(name);
-        std::fs::copy(env!("CARGO_BIN_EXE_tocsin"), &file).unwrap();
-        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
+        // By another process: what this one has open for writing, a child that another thread has just forked
+        // has open too, and a file that is open for writing cannot be run.
+        let mut copy = Command::new("install");
+        copy.args(["-m", "755", env!("CARGO_BIN_EXE_tocsin")]).arg(&file);
+        assert!(copy.status().unwrap().success(), "{copy:?}");
         ForAll(file)
     }
 }
