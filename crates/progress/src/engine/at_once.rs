@@ -37,9 +37,7 @@ impl<'a, W: Work> AtOnce<'a, W> {
     /// meanwhile.
     #[inline(always)]
     pub fn leave_as_found(self) {
-        let engine = self.engine;
-        let nothing_else = engine.callbacks.is_empty() && !engine.unheard.load(Ordering::Relaxed);
-        if nothing_else && engine.token.try_leave() {
+        if self.engine.try_leave_as_found() {
             let _left = ManuallyDrop::new(self);
         }
     }
@@ -51,8 +49,7 @@ impl<W: Work> AtOnce<'_, W> {
     #[inline(always)]
     pub fn leave_begun(self) {
         let engine = self.engine;
-        let nothing_else = engine.callbacks.is_empty() && !engine.unheard.load(Ordering::Relaxed);
-        if nothing_else && engine.token.try_leave() {
+        if engine.try_leave_as_found() {
             let _left = ManuallyDrop::new(self);
             // SYNC POINT: as in `Engine::inside`.
             fence_after_rmw();
@@ -70,6 +67,14 @@ impl<W: Work> Drop for AtOnce<'_, W> {
 }
 
 impl<W: Work> Engine<W> {
+    /// The holder leaves, unless a pass was asked for, somebody is to be reminded, or callbacks are to be run. Nothing that a stay inside has to see to has changed: who
+    /// was inside last has flushed, published and told all that there was, or has left a request. One `lock cmpxchg`.
+    #[inline(always)]
+    pub(super) fn try_leave_as_found(&self) -> bool {
+        // SYNC POINT: Relaxed: what is set by another thread meanwhile, that thread sees to.
+        self.callbacks.is_empty() && !self.unheard.load(Ordering::Relaxed) && self.token.try_leave()
+    }
+
     /// The holder leaves as [`Entered`] does.
     #[cold]
     #[inline(never)]

@@ -217,6 +217,8 @@ impl<W: Work> Engine<W> {
         let (mut found, mut yielded, mut slept) = (None, false, false);
         // Until when this thread stays on the core that a yield gave back to it, and whether it had to.
         let (mut stays_until, mut stayed) = (0, false);
+        // The time before a visit, which is that after one that finds nothing, too: when a yield gave the core back, or when the wait began, if it does not look for long.
+        let mut before = (spin == 0).then_some(idle_since);
         loop {
             found = self.visit(context, found == Some(Pass::More), self.looks(context, yielded));
             // Somebody else inside may have been there only to post something.
@@ -233,11 +235,12 @@ impl<W: Work> Engine<W> {
                 }
                 return true;
             }
-            let now = now_ns();
+            let worked = matches!(found, Some(Pass::Worked | Pass::More));
+            let now = before.take().filter(|_| !worked).unwrap_or_else(now_ns);
             if ends.is_some_and(|end| now >= end) {
                 return false;
             }
-            if matches!(found, Some(Pass::Worked | Pass::More)) {
+            if worked {
                 idle_since = now;
                 (spin, most) = self.patience(context, now);
                 if stayed {
@@ -260,8 +263,8 @@ impl<W: Work> Engine<W> {
                     self.yields.note_look(false);
                 }
                 (yielded, stayed) = (true, false);
-                let back = if self.would_yield_to_computing(now) { None } else { self.yields.give_way(now) };
-                match back {
+                before = if self.would_yield_to_computing(now) { None } else { self.yields.give_way(now) };
+                match before {
                     Some(back) => stays_until = self.yields.stays_until(back),
                     // Somebody computes on this core, and a wake takes it from him where a yield does not: sleep next.
                     None => most = spin,
@@ -362,6 +365,9 @@ impl<W: Work> Engine<W> {
                 let work = unsafe { &*self.work.get() };
                 work.work_left() || work.has_coming() || self.token.is_requested()
             });
+        if !something && self.try_leave_as_found() {
+            return Some(Pass::Idle);
+        }
         // SAFETY: the token is ours. What is left is this thread's to come back for.
         Some(unsafe { self.inside(context, something, false, Budget::of(context).waiting()) }.pass())
     }
@@ -374,6 +380,9 @@ impl<W: Work> Engine<W> {
         }
         // SAFETY: the token is ours; the reference ends before `inside`.
         let something = unsafe { &*self.work.get() }.work_left();
+        if !something && self.try_leave_as_found() {
+            return Some(Pass::Idle);
+        }
         // SAFETY: the token is ours.
         Some(unsafe { self.inside(budget.context(), something, false, budget) }.pass())
     }
