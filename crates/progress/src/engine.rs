@@ -59,6 +59,8 @@ mod serve;
 mod spin;
 mod stays;
 mod timer;
+mod turns;
+pub use turns::Turns;
 mod wait;
 pub use wait::Looking;
 mod yields;

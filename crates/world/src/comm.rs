@@ -3,7 +3,8 @@
 mod agree;
 mod at_once;
 mod collectives;
-pub(crate) mod messages;
+pub(crate) mod in_hand;
+mod messages;
 
 use std::sync::Arc;
 

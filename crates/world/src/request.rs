@@ -431,7 +431,7 @@ impl RawRequest {
 
     fn try_to_be_over(&mut self, timeout: Option<Duration>) {
         if self.kind == Kind::Collective && !self.is_complete() {
-            self.look_on_board();
+            self.look_on_board(timeout.is_none());
         }
         self.pass_time(timeout);
     }

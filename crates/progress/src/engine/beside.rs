@@ -51,12 +51,6 @@ impl Beside {
 }
 
 impl<W: Work> Engine<W> {
-    /// Whether ranks take turns on cores.
-    #[inline]
-    pub(super) fn is_crowded(&self) -> bool {
-        self.config.yield_ns > 0
-    }
-
     /// A user's thread leaves the library. One that has nothing under way is not said to compute, however long it does: it is mostly
     /// about to post what the others have posted.
     #[inline]

@@ -5,6 +5,7 @@
 mod at_once;
 mod patience;
 mod storms;
+mod turns;
 
 use super::entered::GLANCES;
 use super::*;

@@ -2,9 +2,8 @@
 
 use std::ptr::NonNull;
 
-use tocsin_p2p::{Class, Glance, MessageId, RecvArgs, SendArgs};
+use tocsin_p2p::{Class, MessageId, RecvArgs, SendArgs};
 use tocsin_progress::Work;
-use tocsin_progress::engine::Lingering;
 use tocsin_progress::{Completion, Entered, Id, Outcome};
 
 use tocsin_sync::clock::now_ns;
@@ -17,12 +16,6 @@ use crate::request::{Kind, RawRequest, Status};
 use crate::state::RankState;
 use crate::{ConstBuf, Mode, MutBuf};
 
-/// How often a receive of a small message looks at everything before it leaves the engine: for up to some 3 us.
-pub(crate) const LOOKS: u32 = 16;
-/// The same of a message that its sender puts into the lane only when it sees its receiver copy out: for up to some 12 us.
-const LONG_LOOKS: u32 = 64;
-/// The same where that does not pay, because its sender may wait for this rank's core: what is there is seen all the same.
-pub(crate) const FEW_LOOKS: u32 = 0;
 /// How long who has posted its side of a message takes to be seen waiting for it, nanoseconds.
 const ABOUT_TO_WAIT_NS: u64 = 1_000;
 
@@ -70,7 +63,7 @@ impl Comm {
     }
 
     /// Checked source and tag of a receive.
-    fn selection(
+    pub(super) fn selection(
         &self,
         operation: &'static str,
         source: Option<u32>,
@@ -181,7 +174,7 @@ impl Comm {
     }
 
     /// Waits for what was just started. Leaves the engine.
-    fn finish(
+    pub(super) fn finish(
         &self,
         state: Entered<'_, RankState>,
         operation: &'static str,
@@ -267,64 +260,6 @@ impl Comm {
             // SAFETY: - promised by the caller.
             AtOnce::Not(state) => unsafe { self.recv_in_general(state, buf, source, tag) },
         }
-    }
-
-    /// [`recv_raw`](Self::recv_raw) of what is not over at once, by who may be inside already.
-    ///
-    /// # Safety
-    /// As there.
-    #[inline(never)]
-    unsafe fn recv_in_general(
-        &self,
-        inside: Option<Entered<'_, RankState>>,
-        buf: MutBuf,
-        source: Option<u32>,
-        tag: Option<i32>,
-    ) -> Result<Status, Error> {
-        let (source, tag) = self.selection("recv", source, tag)?;
-        let args = RecvArgs { context: self.context(), source, tag, buf, class: Class::Eager, cookie: 0 };
-        let mut state = match inside {
-            Some(state) => state,
-            None => self.shared().enter_open("recv")?,
-        };
-        let room = buf.layout.bytes();
-        let kind = Kind::Receive { room };
-        // SAFETY: - the buffer: promised by the caller for the time of the call; it is put down below.
-        let in_hand = unsafe { state.p2p.take_in_hand(&args) }.map_err(|e| message_error("recv", e))?;
-        if in_hand {
-            let looks = match self.shared() {
-                rank if !rank.engine.should_look() => FEW_LOOKS,
-                rank if room > rank.eager_max => LONG_LOOKS,
-                _ => LOOKS,
-            };
-            let looked = state.linger(looks, |state| match state.p2p.glance() {
-                Glance::Nothing => Lingering::Nothing,
-                Glance::Other => Lingering::Worked,
-                Glance::Over => Lingering::Over,
-            });
-            if let Some(met) = state.p2p.put_down() {
-                self.shared().engine.note_met();
-                if state.p2p.owes_a_look(looked) && state.work_left() {
-                    state.pass();
-                }
-                drop(state);
-                if met.bytes <= room {
-                    return Ok(Status { source: self.rank_of(met.source), tag: met.tag, bytes: met.bytes });
-                }
-                return kind.read(self, "recv", met.outcome(room));
-            }
-            // What a glance came upon, a full pool or a peer that talks nonsense, is a pass's to see to.
-            if state.work_left() {
-                state.pass();
-            }
-        }
-        state.p2p.set_waits(true);
-        // SAFETY: - the buffer: promised by the caller for the time of the call, which ends when the request has.
-        let id = unsafe { state.p2p.irecv(args) };
-        state.p2p.set_waits(false);
-        let id = id.map_err(|e| message_error("recv", e))?;
-        state.p2p.await_posted(id);
-        self.finish(state, "recv", kind, id)
     }
 
     /// Starts a receive; `None` matches any.

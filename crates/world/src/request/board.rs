@@ -1,28 +1,58 @@
-//! Waiting for a collective on a board: a look at what the others have posted, before the wait that others must ring for.
+//! Waiting for a collective on a board: looks at what the others have posted, before the wait that others must ring for.
 
-use tocsin_progress::engine::Lingering;
+use tocsin_progress::Work;
+use tocsin_progress::engine::{Lingering, Turns};
 
 use super::RawRequest;
-use crate::comm::messages::{FEW_LOOKS, LOOKS};
+use crate::comm::in_hand::{FEW_LOOKS, LOOKS};
+use crate::state::RankState;
+
+/// Whether others may have to ring this rank for anything but the one collective that it looks for by itself.
+fn has_others(state: &RankState) -> bool {
+    state.p2p.has_requests() || state.nbc.outstanding() > 1
+}
 
 impl RawRequest {
-    /// Looks for a moment whether the parts of a collective on a board come, for which nobody need ring meanwhile.
-    pub(super) fn look_on_board(&mut self) {
+    /// Looks whether the parts of a collective on a board come, for which nobody need ring meanwhile: for a moment, and `patiently`, where ranks share cores, whenever
+    /// the core comes back, as long as it pays to give that away and nothing else comes.
+    pub(super) fn look_on_board(&mut self, patiently: bool) {
         let Some(slot) = &self.slot else { return };
         let (shared, id) = (slot.rank(), slot.id);
         let Ok(mut state) = shared.enter_open(self.operation) else { return };
-        if !state.nbc.begin_look(id) {
-            return self.want_in(&mut state);
-        }
-        let looks = if shared.engine.should_look() { LOOKS } else { FEW_LOOKS };
-        state.linger(looks, |state| match state.nbc.look(id) {
-            false => Lingering::Nothing,
-            true => Lingering::Over,
-        });
+        let mut looks = if shared.engine.should_look() { LOOKS } else { FEW_LOOKS };
+        let mut turns: Option<Turns<'_, RankState>> = None;
+        let (over, looked) = loop {
+            if !state.nbc.begin_look(id) {
+                return self.want_in(&mut state);
+            }
+            let looked = state.linger(looks, |state| match state.nbc.look(id) {
+                false => Lingering::Nothing,
+                true => Lingering::Over,
+            });
+            let over = self.is_complete();
+            if over || !patiently || !shared.engine.is_crowded() || state.work_left() {
+                break (over, looked);
+            }
+            let turns = turns.get_or_insert_with(|| shared.engine.turns(has_others(&state)));
+            state.stay();
+            drop(state);
+            shared.open_gates();
+            let came_back = turns.give_way();
+            let Ok(inside) = shared.enter_open(self.operation) else { return };
+            state = inside;
+            if !came_back {
+                break (false, false);
+            }
+            looks = if turns.stays() { LOOKS } else { FEW_LOOKS };
+        };
         let inside = &mut *state;
         inside.nbc.end_look(&mut inside.p2p, id);
         let Some(outcome) = self.outcome() else { return };
-        shared.engine.note_met();
+        match &turns {
+            Some(turns) if over => turns.note_met(looked),
+            Some(_) => {}
+            None => shared.engine.note_met(),
+        }
         if !self.persistent && self.seen.is_none() {
             // Released in the same stay.
             inside.nbc.release(&mut inside.p2p, id);

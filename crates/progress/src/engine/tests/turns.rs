@@ -1,0 +1,74 @@
+//! Threads that look by themselves, and give their core away between.
+
+use super::*;
+
+fn crowded() -> (Arc<Shared>, Arc<Engine<Counting>>) {
+    let shared = Shared::new();
+    let engine = engine_as(&shared, 0, EngineConfig::default().oversubscribed());
+    (shared, engine)
+}
+
+#[test]
+fn turns_are_taken_until_they_do_not_pay() {
+    let (shared, engine) = crowded();
+    assert!(engine.is_crowded() && !engine_as(&shared, 0, EngineConfig::default()).is_crowded());
+    let (begun, yields) = (now_ns(), engine.config.yield_ns);
+    let mut turns = engine.turns(false);
+    while turns.give_way() {}
+    // A core that came back late may have been the end, too.
+    assert!(engine.yields.is_barred(now_ns()) || now_ns() - begun > yields);
+    drop(turns);
+    engine.yields.bar_asleep(now_ns() + yields);
+    assert!(!engine.turns(false).give_way(), "as for any other wait");
+    engine.yields.forget();
+    shared.beside.store(true, SeqCst);
+    compute_until("nobody is known to compute", || engine.would_yield_to_computing(now_ns()));
+    assert!(!engine.turns(false).give_way(), "somebody computes on this core");
+}
+
+/// A ringer that sees a poller rings nobody.
+#[test]
+fn who_counts_as_a_poller_looks_once_more() {
+    let (shared, engine) = crowded();
+    let pollers = || shared.descriptor.attention().pollers();
+    let turns = engine.turns(true);
+    assert_eq!(pollers(), 1);
+    shared.posted[0].fetch_add(1, SeqCst);
+    drop(turns);
+    assert_eq!((pollers(), shared.handled.load(SeqCst)), (0, 1));
+    // Inside, the look is the pass that its caller makes before it leaves.
+    let turns = engine.turns(true);
+    let inside = engine.enter();
+    shared.posted[0].fetch_add(1, SeqCst);
+    drop(turns);
+    assert_eq!((pollers(), shared.handled.load(SeqCst)), (0, 1));
+    drop(inside);
+    assert_eq!(shared.handled.load(SeqCst), 2);
+    drop(engine.turns(false));
+    let turns = engine.turns(false);
+    assert_eq!(pollers(), 0, "it is rung as a rank that computes");
+    drop(turns);
+}
+
+#[test]
+fn what_comes_while_it_stays_says_whether_to_stay() {
+    let (_, engine) = crowded();
+    let turns = engine.turns(false);
+    while turns.stays() {
+        engine.yields.note_stay(false);
+    }
+    turns.note_met(false);
+    assert!(!turns.stays(), "it was there at once");
+    turns.note_met(true);
+    assert!(turns.stays());
+}
+
+/// A look that finds nothing to do, but a request.
+#[test]
+fn a_look_that_finds_nothing_makes_the_pass_that_was_asked_for() {
+    let (_, engine) = crowded();
+    engine.token.request();
+    let passes = engine.stats().snapshot().passes;
+    drop(engine.turns(true));
+    assert!(!engine.token.is_requested() && engine.stats().snapshot().passes > passes);
+}

@@ -1,0 +1,88 @@
+//! Where ranks take turns on cores: a thread that waits for a short message, without a request, and gives its core away between its looks.
+//!
+//! As [`Engine::wait_until`] does, and by the same experience (`yields.rs`), but it is the caller who looks: it enters, looks at the one place where the message will
+//! be, and leaves. When that no longer pays, it posts its receive and waits as others do.
+//!
+//! Who counts as a poller meanwhile looks once more at the end, as a waiter does (`wait.rs`). Who does not is rung as a rank that computes.
+
+use super::{Engine, USER_CONTINUE_NS};
+use crate::budget::{Budget, Context, Pass, Work};
+use tocsin_sync::clock::now_ns;
+
+/// A thread that takes turns with others on its core. Dropping it looks once more, or has the caller do so, if that is inside.
+#[derive(Debug)]
+pub struct Turns<'a, W: Work> {
+    engine: &'a Engine<W>,
+    begun: u64,
+    /// The thread counts as a poller.
+    announced: bool,
+    /// The core was given away, and has come back.
+    yielded: bool,
+}
+
+impl<W: Work> Engine<W> {
+    /// Whether ranks take turns on cores.
+    #[inline]
+    pub fn is_crowded(&self) -> bool {
+        self.config.yield_ns > 0
+    }
+
+    /// This thread is about to give its core away for what it looks for by itself. `announces`: others need not ring the rank meanwhile, which is worth its price where
+    /// anything else is under way. User threads only.
+    pub fn turns(&self, announces: bool) -> Turns<'_, W> {
+        if announces {
+            self.own().begin_poll();
+        }
+        Turns { engine: self, begun: now_ns(), announced: announces, yielded: false }
+    }
+}
+
+impl<W: Work> Turns<'_, W> {
+    /// Gives the core away once. False: that pays no more, or not now, and the caller is to wait by [`Engine::wait_until`]. Outside the engine.
+    ///
+    /// Progress class: blocking: the core comes back when the others on it have had their turns.
+    pub fn give_way(&mut self) -> bool {
+        let Engine { yields, config, .. } = self.engine;
+        let now = if self.yielded { now_ns() } else { self.begun };
+        if self.yielded {
+            yields.note_stay(false);
+        } else {
+            yields.note_look(false);
+        }
+        if now.wrapping_sub(self.begun) >= config.yield_ns {
+            yields.bar_asleep(now);
+            return false;
+        }
+        if yields.is_barred(now) || self.engine.would_yield_to_computing(now) {
+            return false;
+        }
+        self.yielded = yields.give_way(now).is_some();
+        self.yielded
+    }
+
+    /// Whether to look for long, if what is looked for was not there when the core came back: to give that away at once would take two switches.
+    pub fn stays(&self) -> bool {
+        self.engine.yields.stays_until(0) > 0
+    }
+
+    /// What was looked for has come. `stayed`: it was not there when the core came back.
+    pub fn note_met(&self, stayed: bool) {
+        if stayed {
+            self.engine.yields.note_stay(true);
+        }
+        self.engine.yields.note_saved();
+    }
+}
+
+impl<W: Work> Drop for Turns<'_, W> {
+    fn drop(&mut self) {
+        if !self.announced {
+            return;
+        }
+        self.engine.own().end_poll();
+        // What was published while this thread was seen polling was not announced to anybody else; `end_poll` has fenced. Who is inside makes a pass before it leaves.
+        if self.engine.look(Budget::of(Context::User)) == Some(Pass::More) {
+            self.engine.come_back(USER_CONTINUE_NS);
+        }
+    }
+}

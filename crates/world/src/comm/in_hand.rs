@@ -1,0 +1,148 @@
+//! A receive that its thread waits for, without a request as long as that may be: in hand, looked for by glances, and put down before the engine is left.
+//!
+//! Where ranks share cores the thread gives its core away between, and takes the receive in hand anew whenever the core comes back. Only when that no longer pays
+//! does it post the receive, and waits as others do. What comes meanwhile waits in its lane, or among the unexpected messages.
+
+use tocsin_p2p::{Class, Glance, Met, RecvArgs};
+use tocsin_progress::engine::Lingering;
+use tocsin_progress::{Entered, Work};
+
+use super::Comm;
+use crate::MutBuf;
+use crate::error::Error;
+use crate::outcome::message_error;
+use crate::request::{Kind, Status};
+use crate::state::RankState;
+
+/// How often a receive of a small message looks at everything before it leaves the engine: for up to some 3 us.
+pub(crate) const LOOKS: u32 = 16;
+/// The same of a message that its sender puts into the lane only when it sees its receiver copy out: for up to some 12 us.
+const LONG_LOOKS: u32 = 64;
+/// The same where that does not pay, because its sender may wait for this rank's core: what is there is seen all the same.
+pub(crate) const FEW_LOOKS: u32 = 0;
+
+/// What turns on a core came to.
+enum Turned<'a> {
+    Met(Met),
+    /// It takes a request. With the engine.
+    Not(Entered<'a, RankState>),
+}
+
+impl Comm {
+    /// [`recv_raw`](Self::recv_raw) of what is not over at once, by who may be inside already.
+    ///
+    /// # Safety
+    /// As there.
+    #[inline(never)]
+    pub(super) unsafe fn recv_in_general(
+        &self,
+        inside: Option<Entered<'_, RankState>>,
+        buf: MutBuf,
+        source: Option<u32>,
+        tag: Option<i32>,
+    ) -> Result<Status, Error> {
+        let (source, tag) = self.selection("recv", source, tag)?;
+        let args = RecvArgs { context: self.context(), source, tag, buf, class: Class::Eager, cookie: 0 };
+        let rank = self.shared();
+        let mut state = match inside {
+            Some(state) => state,
+            None => rank.enter_open("recv")?,
+        };
+        let room = buf.layout.bytes();
+        // SAFETY: - the buffer: promised by the caller for the time of the call; it is put down below.
+        let in_hand = unsafe { state.p2p.take_in_hand(&args) }.map_err(|e| message_error("recv", e))?;
+        if in_hand {
+            let short = room <= rank.eager_max;
+            let looks = match short {
+                _ if !rank.engine.should_look() => FEW_LOOKS,
+                true => LOOKS,
+                false => LONG_LOOKS,
+            };
+            if let Some((met, _)) = Self::look_in_hand(&mut state, looks) {
+                rank.engine.note_met();
+                drop(state);
+                return self.received(met, room);
+            }
+            if short && rank.engine.is_crowded() {
+                // SAFETY: - as above.
+                state = match unsafe { self.take_turns(state, &args)? } {
+                    Turned::Met(met) => return self.received(met, room),
+                    Turned::Not(state) => state,
+                };
+            }
+            // What a glance came upon, a full pool or a peer that talks nonsense, is a pass's to see to.
+            if state.work_left() {
+                state.pass();
+            }
+        }
+        state.p2p.set_waits(true);
+        // SAFETY: - the buffer: promised by the caller for the time of the call, which ends when the request has.
+        let id = unsafe { state.p2p.irecv(args) };
+        state.p2p.set_waits(false);
+        let id = id.map_err(|e| message_error("recv", e))?;
+        state.p2p.await_posted(id);
+        self.finish(state, "recv", Kind::Receive { room }, id)
+    }
+
+    /// What a receive of at most `room` bytes comes to that was met in hand.
+    #[inline]
+    fn received(&self, met: Met, room: usize) -> Result<Status, Error> {
+        if met.bytes <= room {
+            return Ok(Status { source: self.rank_of(met.source), tag: met.tag, bytes: met.bytes });
+        }
+        Kind::Receive { room }.read(self, "recv", met.outcome(room))
+    }
+
+    /// Looks for the message of the receive in hand, and puts that down. The message, if it came, and whether that took long enough to look at
+    /// everything else meanwhile.
+    #[inline]
+    fn look_in_hand(state: &mut Entered<'_, RankState>, looks: u32) -> Option<(Met, bool)> {
+        let looked = state.linger(looks, |state| match state.p2p.glance() {
+            Glance::Nothing => Lingering::Nothing,
+            Glance::Other => Lingering::Worked,
+            Glance::Over => Lingering::Over,
+        });
+        let met = state.p2p.put_down()?;
+        if state.p2p.owes_a_look(looked) && state.work_left() {
+            state.pass();
+        }
+        Some((met, looked))
+    }
+
+    /// Where ranks share cores: gives this one away, and looks for a short message whenever it comes back, as long as that pays and nothing else comes.
+    ///
+    /// # Errors
+    /// As [`recv_raw`](Self::recv_raw).
+    ///
+    /// # Safety
+    /// As [`recv_raw`](Self::recv_raw).
+    unsafe fn take_turns<'a>(
+        &'a self,
+        mut state: Entered<'a, RankState>,
+        args: &RecvArgs,
+    ) -> Result<Turned<'a>, Error> {
+        let rank = self.shared();
+        let mut turns = rank.engine.turns(state.has_operations());
+        while !state.work_left() {
+            state.stay();
+            drop(state);
+            rank.open_gates();
+            let came_back = turns.give_way();
+            state = rank.enter_open("recv")?;
+            if !came_back {
+                break;
+            }
+            let looks = if turns.stays() { LOOKS } else { FEW_LOOKS };
+            // SAFETY: - promised by the caller; it is put down before the engine is left.
+            if !unsafe { state.p2p.take_in_hand(args) }.map_err(|e| message_error("recv", e))? {
+                break;
+            }
+            if let Some((met, looked)) = Self::look_in_hand(&mut state, looks) {
+                drop(state);
+                turns.note_met(looked);
+                return Ok(Turned::Met(met));
+            }
+        }
+        Ok(Turned::Not(state))
+    }
+}
