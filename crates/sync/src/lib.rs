@@ -53,6 +53,21 @@ pub fn prefetch_for_write<T>(line: *const T) {
     let _ = line;
 }
 
+/// Fetches a cache line, to be read soon, from the core that has written it. A hint: nothing is read or written.
+///
+/// Progress class: wait-free, one instruction. Handlers may call it.
+#[inline(always)]
+#[allow(unsafe_code)] // an instruction
+pub fn prefetch_for_read<T>(line: *const T) {
+    // SAFETY: as above.
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    unsafe {
+        core::arch::asm!("prefetcht0 [{}]", in(reg) line, options(nostack, preserves_flags, readonly))
+    };
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = line;
+}
+
 /// A type whose shared methods may be called from a handler that interrupted any of its other methods
 /// on the same thread.
 ///

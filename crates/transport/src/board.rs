@@ -61,6 +61,8 @@ pub const ROOM: usize = if cfg!(loom) { 8 } else { 2048 };
 pub const OUTSTANDING: u32 = if cfg!(loom) { 1 } else { 4 };
 /// How many posts before it is written a slot's first line is fetched from those who have read it.
 const AHEAD: u32 = 2;
+/// The lines of so many members are asked for by a post at most: what a core can wait for at a time.
+const FETCHED: usize = 8;
 /// Slots of an area.
 pub const SLOTS: usize = 2 * OUTSTANDING as usize;
 
@@ -353,6 +355,7 @@ impl Board {
         if let Some(later) = self.slot(self.me, number.wrapping_add(AHEAD)) {
             tocsin_sync::prefetch_for_write(&raw const later.stamp);
         }
+        self.fetch_others(number);
         if let Some(slot) = self.slot(self.me, number) {
             // SAFETY: the caller's promise.
             unsafe { write(&slot.data, from, bytes) };
@@ -368,6 +371,21 @@ impl Board {
             }
         }
         number
+    }
+
+    /// Asks for the lines of others that are about to be read, so that they come while the fence of a post waits for its own; and for those by which the next
+    /// post has to find out that it has room.
+    #[inline]
+    fn fetch_others(&self, number: u32) {
+        let retires = number.wrapping_sub(self.retired) >= OUTSTANDING;
+        for member in (0..self.members().min(FETCHED)).filter(|member| *member != self.me) {
+            if let Some(slot) = self.slot(member, number) {
+                tocsin_sync::prefetch_for_read(&raw const slot.stamp);
+            }
+            if let Some(slot) = self.slot(member, self.lacking()).filter(|_| retires) {
+                tocsin_sync::prefetch_for_read(&raw const slot.stamp);
+            }
+        }
     }
 
     /// What there is of a member's part of a number that this member has not retired.

@@ -15,7 +15,7 @@ use tocsin_world::RawRequest;
 /// The others of a late rank post this long after its flag (command-line.md).
 const AFTER_FLAG_NS: u64 = 200_000;
 
-/// Times of one collective: start, before the wait, end.
+/// Times of one collective: start, before the wait (the start, if nothing is done between), end.
 pub(super) struct Times {
     pub(super) start: u64,
     waiting: u64,
@@ -66,7 +66,8 @@ impl Member<'_> {
         let start = now_ns();
         let posted = self.post(op, bytes, root)?;
         work_if_any(work, self.round);
-        let waiting = now_ns();
+        // With nothing between, no time is taken between either: that would be measured, too.
+        let waiting = if work > 0 { now_ns() } else { start };
         self.complete(posted)?;
         let end = now_ns();
         if !self.is_right(op, bytes, root) {

@@ -205,7 +205,7 @@ impl Seat {
             Ok(true) => Outcome::default(),
             Err(_panicked) => Outcome { code: Code::UserOperatorPanicked, ..Outcome::default() },
         };
-        if call.needs_all(self.board.me()) {
+        if call.sees_all(&self.board) {
             self.board.note_done_with_all(number);
         }
         (bytes, Some(outcome))
@@ -237,7 +237,7 @@ impl Seat {
         // SAFETY: - the result: promised by the caller
         //         - scratch: ROOM bytes, made when the first board was opened.
         let made = unsafe { call.make(&self.board, number, scratch.as_mut_ptr().cast()) };
-        if call.needs_all(self.board.me()) {
+        if call.sees_all(&self.board) {
             self.board.note_done_with_all(number);
         }
         match made {
