@@ -5,11 +5,12 @@
 //! | [`atomic`], [`cell`] | std's types, or a model checker's; every other crate takes its atomics from here |
 //! | [`thread`] | which thread is this, is it interruptible, is it inside a handler |
 //! | [`clock`], [`errno`], [`fpenv`] | what a handler needs to leave the interrupted code as it was |
+//! | [`mod@slice`] | a short time slice, for who sleeps where ranks share cores |
 //! | [`sparse`] | memory that costs nothing until it is written |
 //! | [`tripwire`] | an allocator for tests that aborts when a handler allocates |
 //!
-//! Everything here but [`thread::register`] (and the drop of its guard) and the constructors of [`sparse`] (and its drops)
-//! may be called from a handler.
+//! Everything here but [`thread::register`] (and the drop of its guard), the constructors of [`sparse`] (and its drops) and
+//! [`mod@slice`] may be called from a handler.
 
 // `unsafe` is allowed one module at a time, so that the files to review are a list one can grep.
 #![deny(unsafe_code)]
@@ -31,6 +32,8 @@ pub mod fpenv;
 pub use loom as model;
 #[cfg(all(loom, shuttle))]
 pub use shuttle as model;
+#[allow(unsafe_code)] // sched_getattr, sched_setattr
+pub mod slice;
 #[allow(unsafe_code)] // mmap
 pub mod sparse;
 #[allow(unsafe_code)] // thread pointer, pthread_atfork

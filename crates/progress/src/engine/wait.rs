@@ -25,6 +25,7 @@ use core::time::Duration;
 use tocsin_doorbell::Own;
 use tocsin_sync::atomic::Ordering;
 use tocsin_sync::clock::now_ns;
+use tocsin_sync::slice::ShortSlice;
 use tocsin_sync::thread;
 
 /// Looks at the lanes per visit of a waiter that has its core to itself, who holds the token meanwhile: some 100 ns; 500 after a switch.
@@ -219,6 +220,7 @@ impl<W: Work> Engine<W> {
         let (mut stays_until, mut stayed) = (0, false);
         // The time before a visit, which is that after one that finds nothing, too: when a yield gave the core back, or when the wait began, if it does not look for long.
         let mut before = (spin == 0).then_some(idle_since);
+        let mut slice = ShortSlice::new();
         loop {
             found = self.visit(context, found == Some(Pass::More), self.looks(context, yielded));
             // Somebody else inside may have been there only to post something.
@@ -275,6 +277,10 @@ impl<W: Work> Engine<W> {
                 self.yields.bar_asleep(now);
             }
             slept = true;
+            if context == Context::User && self.is_crowded() {
+                // Who wakes it needs something of it, and may be the one that computes on this core.
+                slice.begin();
+            }
             stats::add(&self.stats.sleeps, 1);
             if let Some(trace) = self.trace() {
                 trace.record_at(now, kind::SLEEP, 0, 0);

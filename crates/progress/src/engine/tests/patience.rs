@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::engine::patience::{PATIENCE_NS, PATIENT_YIELDS};
+use tocsin_sync::slice;
 
 #[test]
 fn yields_in_vain_are_given_up() {
@@ -165,4 +166,28 @@ fn who_computes_on_a_crowded_node_says_so() {
         shared.idle.store(false, Ordering::Relaxed);
         drop(receiver);
     }
+}
+
+/// Where the kernel lets it: who sleeps is to have the core from who computes there when it is woken.
+#[test]
+fn who_sleeps_where_ranks_share_cores_has_a_short_slice() {
+    let own = slice::current();
+    let shortest = |config: EngineConfig| {
+        let engine = engine_as(&Shared::new(), 0, config);
+        let shortest = std::cell::Cell::new(own);
+        let look = || {
+            shortest.set(shortest.get().min(slice::current()));
+            false
+        };
+        assert!(!engine.wait_until(look, Some(Duration::from_millis(20))));
+        assert!(engine.stats().snapshot().sleeps > 0);
+        assert_eq!(slice::current(), own, "it has its own again");
+        shortest.get()
+    };
+    assert_eq!(shortest(EngineConfig::default()), own, "a core of its own");
+    let mut known = slice::ShortSlice::new();
+    known.begin();
+    let short = slice::current();
+    drop(known);
+    assert_eq!(shortest(EngineConfig::default().oversubscribed()), short);
 }
