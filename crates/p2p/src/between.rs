@@ -4,12 +4,14 @@
 //! seen of it, so that both first look where news of that message would lie.
 
 use tocsin_progress::{Budget, Context, Id};
+use tocsin_sync::atomic::{Ordering, fence};
+use tocsin_sync::{prefetch_for_read, prefetch_for_write};
 use tocsin_transport::{Arrival, Class, Packet, Recv, Transport, kind};
 
 use crate::P2p;
 use crate::in_hand::MET_PER_LOOK;
 use crate::packets::Step;
-use crate::request::{ANY_SOURCE, State};
+use crate::request::{ANY_SOURCE, Request, State};
 use crate::transfers::FLAG_LOOK;
 
 /// Packets taken in before a post.
@@ -21,7 +23,31 @@ impl<T: Transport> P2p<T> {
     /// Takes in what lies in the lane of plain messages from `source`, before a long receive is posted that it may be for: an announcement that is there already
     /// is kept, as all that comes before its receive is, and need neither be told where the buffer is nor interrupt anybody. Whether something was.
     /// User threads only; bounded: 8 packets.
+    #[inline]
     pub fn take_in_before(&mut self, source: u32) -> bool {
+        if let Some(at) = self.transport.publication(source, self.me) {
+            // Its sender has claimed by it what was published last.
+            prefetch_for_write(at.as_ptr());
+        }
+        self.take_in_plain(source)
+    }
+
+    /// Takes in what has come in that lane while a receive for it was posted, if that is published: its sender may have looked for that too early, and
+    /// then does not ring for what it has announced instead. Whether something was. What is left there has the engine look. User threads only; bounded:
+    /// 8 packets.
+    #[inline]
+    pub fn take_in_after(&mut self, source: u32) -> bool {
+        if !self.takes_published() {
+            return false;
+        }
+        // SYNC POINT: published, fence, look; a sender announces, fences, and asks what is published.
+        fence(Ordering::SeqCst);
+        let came = self.take_in_plain(source);
+        self.has_published = came && self.transport.arrival(source, Class::Eager) == Arrival::Here;
+        came
+    }
+
+    fn take_in_plain(&mut self, source: u32) -> bool {
         if self.transport.arrival(source, Class::Eager) != Arrival::Here {
             return false;
         }
@@ -37,9 +63,24 @@ impl<T: Transport> P2p<T> {
     pub fn has_answer(&self, id: Id) -> bool {
         self.met_in_hand.wrapping_add(1) < MET_PER_LOOK
             && self.requests.get(id).is_some_and(|request| {
+                self.fetch_for_end(request);
                 request.peer != ANY_SOURCE
                     && self.transport.arrival(request.peer, Class::Control) == Arrival::Here
             })
+    }
+
+    /// Has the line fetched that is read when a request's peer says that all is copied: the record by which it has done that, or the announcement.
+    #[inline]
+    fn fetch_for_end(&self, request: &Request) {
+        match request.state {
+            State::RecvPosted => self.transport.will_look(request.peer, Class::Eager),
+            State::SendAnnounced | State::SendShared | State::RecvShared => {
+                if let Some((record, _)) = self.record_of(request) {
+                    prefetch_for_read(record);
+                }
+            }
+            _ => {}
+        }
     }
 
     /// Takes in what a request's peer has answered to it, and if that says that the message is copied, its announcement, which may still be in its lane. Whether

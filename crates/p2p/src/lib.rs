@@ -179,8 +179,10 @@ pub struct P2p<T> {
     first: usize,
     /// Requests whose completion should be rung for.
     wants: usize,
-    /// Posted receives that announced messages may meet.
+    /// Posted receives that announced messages may meet and that are not published.
     awaits_offers: usize,
+    /// A receive was published, and this rank has not looked since.
+    has_published: bool,
     sends: usize,
     /// Receives that are not complete.
     receives: usize,
@@ -287,6 +289,7 @@ impl<T: Transport> P2p<T> {
             first: 0,
             wants: 0,
             awaits_offers: 0,
+            has_published: false,
             receives: 0,
             sends: 0,
             owed: 0,
@@ -380,7 +383,7 @@ impl<T: Transport> P2p<T> {
         self.wants > 0
     }
 
-    /// Whether announcements should ring: a receive is posted that one of them may meet, or one may be for a communicator
+    /// Whether announcements should ring: a receive is posted that one of them may meet and that is not [published](Self::takes_published), or one may be for a communicator
     /// that is revoked, or this rank leaves, of which its sender must hear. One that is longer than the longest receive there
     /// is waits until this rank looks, to be truncated. Handler-safe.
     #[inline]

@@ -13,15 +13,25 @@
 //! | a receive of any source is posted earlier | nothing is published |
 //! | the receive is cancelled | its publication is withdrawn, or taken: then it is too late to cancel |
 //! | the receive fails | it closes as every transfer does: see `transfers` |
+//!
+//! **It asks for announcements, too.** A receive that is published is for messages of one rank. What that one announces all the same (with another tag, or
+//! because both had better copy) interrupts this rank, as long as the publication stands: whoever rings for an announcement looks there, after the fence that
+//! each ring is made after. So the attention word, which all peers read, is left as it is. As with that word, who has published fences and looks once more.
 
 use core::ptr::NonNull;
 
-use tocsin_progress::Id;
+use tocsin_progress::{Context, Id};
+use tocsin_sync::atomic::spin_loop;
+use tocsin_sync::clock::now_ns;
 use tocsin_transport::transfer::{RECORDS, chunks};
 use tocsin_transport::{Class, Notice, Publication, Reach, Transport};
 
 use crate::P2p;
-use crate::request::{ANY_SOURCE, ANY_TAG, Member, Request, SHARED, State};
+use crate::request::{ANY_SOURCE, ANY_TAG, ASKS, Member, Request, SHARED, State};
+
+/// How long a send looks for a receive that is published at the same time, in ns: some times what the post of one takes from its look for what has come to its
+/// publication, and a fraction of what an answer takes of its receiver.
+const SOON_NS: u64 = 200;
 
 /// What a rank keeps of one peer's messages and of the receive that is published for them.
 #[derive(Debug, Default)]
@@ -63,10 +73,10 @@ impl<T: Transport> P2p<T> {
         self.transport.publication(peer, self.me).map(|publication| unsafe { &*publication.as_ptr() })
     }
 
-    /// Publishes a receive that was just posted, if it is certain what it will match. Bounded; one system call when the
+    /// Publishes a receive that was just posted, if it is certain what it will match. Whether it is published. Bounded; one system call when the
     /// peer has not been tried.
-    pub(crate) fn publish(&mut self, id: Id) {
-        let Some(request) = self.requests.get(id) else { return };
+    pub(crate) fn publish(&mut self, id: Id) -> bool {
+        let Some(request) = self.requests.get(id) else { return false };
         let peer = request.peer;
         let room = request.layout.bytes();
         if request.class != Class::Eager
@@ -74,16 +84,18 @@ impl<T: Transport> P2p<T> {
             || peer == self.me
             || room <= self.eager_max(Class::Eager)
         {
-            return;
+            return false;
         }
-        let Some(address) = request.target_buf().run_at(0).filter(|base| !base.is_null()) else { return };
+        let Some(address) = request.target_buf().run_at(0).filter(|base| !base.is_null()) else {
+            return false;
+        };
         let any_source = self.matching.first().is_none_or(|matching| matching.posted.any_source() > 0);
-        let Some(state) = self.peers.get(peer as usize) else { return };
+        let Some(state) = self.peers.get(peer as usize) else { return false };
         let alone = state.published.posted == 1 && state.published.receive.is_none();
         // Between two chunks a record looks as if it were at rest: only its receive's end says that it is.
         let free = state.published.found.is_none();
         if any_source || !alone || !free || state.fate.no_more_to().is_some() {
-            return;
+            return false;
         }
         let notice = Notice {
             number: state.published.taken,
@@ -94,24 +106,58 @@ impl<T: Transport> P2p<T> {
             room: room as u64,
         };
         let reach = self.transport.reach(peer, Class::Eager);
-        let Some(state) = self.peers.get_mut(peer as usize) else { return };
+        let Some(state) = self.peers.get_mut(peer as usize) else { return false };
         let ticket = state.published.ticket.checked_add(1).unwrap_or(1);
         let at = self.transport.publication(peer, self.me).filter(|_| reach != Reach::None);
         // SAFETY: the transport keeps publications as long as it lives.
         let Some(at) = at.map(|at| unsafe { at.as_ref() }).filter(|at| at.record().is_at_rest()) else {
-            return;
+            return false;
         };
         state.published.ticket = ticket;
         state.published.receive = Some(id);
         state.published.finished = false;
         at.publish(ticket, &notice);
+        self.has_published = true;
         if let Some(request) = self.requests.get_mut(id) {
             request.reach = reach;
+        }
+        true
+    }
+
+    /// Whether a receive was published since this was asked last: then the caller fences, and looks at what has come meanwhile, as after any word
+    /// by which this rank asks to be rung. Handler-safe.
+    #[inline]
+    pub fn takes_published(&mut self) -> bool {
+        core::mem::take(&mut self.has_published)
+    }
+
+    /// As [`find_published`](Self::find_published). A user's thread whose receiver computes, or is about to post, looks for a moment: a receiver that posts at
+    /// the same time would find the announcement when its receive is published, and have to answer it before it computes. Waits for [`SOON_NS`] at most.
+    pub(crate) fn find_published_soon(&self, id: Id) -> Option<Found> {
+        let request = self.requests.get(id)?;
+        let found = self.find_published(request);
+        if found.is_some()
+            || self.context != Context::User
+            || request.class != Class::Eager
+            || self.waits
+            || !self.publishes
+            || self.transport.is_waiting(request.peer)
+        {
+            return found;
+        }
+        let begun = now_ns();
+        // Bounded by time.
+        loop {
+            spin_loop();
+            let found = self.find_published(request);
+            if found.is_some() || now_ns().wrapping_sub(begun) >= SOON_NS {
+                return found;
+            }
         }
     }
 
     /// The receive that is published for the next message to a peer, if it is this one.
-    pub(crate) fn find_published(&self, request: &Request) -> Option<Found> {
+    fn find_published(&self, request: &Request) -> Option<Found> {
         if request.class != Class::Eager {
             return None;
         }
@@ -205,10 +251,11 @@ impl<T: Transport> P2p<T> {
     pub(crate) fn unposted(&mut self, id: Id) {
         // What is taken here without its announcement was taken by a peer that lies, and writes where it was let.
         self.withdraw(id);
-        if self.awaits_offer(id) {
+        let Some(request) = self.requests.get_mut(id).filter(|r| r.class == Class::Eager) else { return };
+        if request.has(ASKS) {
+            request.flags &= !ASKS;
             self.awaits_offers = self.awaits_offers.saturating_sub(1);
         }
-        let Some(request) = self.requests.get(id).filter(|r| r.class == Class::Eager) else { return };
         let Some(state) = self.peers.get_mut(request.peer as usize) else { return };
         state.published.posted = state.published.posted.saturating_sub(1);
         if state.published.receive == Some(id) {

@@ -6,7 +6,7 @@ use tocsin_transport::{Class, Header, SendOutcome, Transport, Urgency, kind};
 use crate::coming;
 use crate::pages::FLAG_PAGES;
 use crate::pattern::Pattern;
-use crate::request::{ANY_TAG, Member, OWES_ACK, OWES_FIN, PIPED, Request, SHARED, State};
+use crate::request::{ANY_TAG, ASKS, Member, OWES_ACK, OWES_FIN, PIPED, Request, SHARED, State};
 use crate::transfers::FLAG_SHARED;
 use crate::unexpected::{Arrival, Envelope};
 use crate::{Error, Layout, MessageId, MutBuf, P2p, RecvArgs};
@@ -109,28 +109,23 @@ impl<T: Transport> P2p<T> {
         if let Some(matching) = self.matching.get_mut(usize::from(!plain)) {
             matching.posted.insert(&mut self.requests, id, pattern);
         }
-        // As `awaits_offer` says.
+        // One that announced messages of users, of those that fit, may meet.
         let long = plain && room > self.eager_max(Class::Eager);
-        if long {
-            self.awaits_offers = self.awaits_offers.wrapping_add(1);
-        }
         if let Some(state) = pattern.source().and_then(|source| self.peers.get_mut(source as usize)) {
             state.stopped &= !coming::bit(class);
             if plain {
                 state.published.posted = state.published.posted.wrapping_add(1);
             }
-            if long && self.publishes {
-                self.publish(id);
-            }
+        }
+        if long
+            && !(self.publishes && self.publish(id))
+            && let Some(request) = self.requests.get_mut(id)
+        {
+            request.flags |= ASKS;
+            self.awaits_offers = self.awaits_offers.wrapping_add(1);
         }
         // It may be what the head of a blocked lane waits for.
         self.again |= self.blocked > 0;
-    }
-
-    /// Whether announced messages of users, of those that fit, may meet the receive.
-    pub(crate) fn awaits_offer(&self, id: Id) -> bool {
-        let eager = self.eager_max(Class::Eager);
-        self.requests.get(id).is_some_and(|r| r.class == Class::Eager && r.layout.bytes() > eager)
     }
 
     /// Receives a probed message. User threads only: it may allocate.

@@ -84,6 +84,8 @@ pub(crate) const UNHURRIED: u16 = 4096;
 pub(crate) const ONCE: u16 = 8192;
 /// A user's send whose message is never received, of which nobody has heard: not its owner, nor who asks for what was lost.
 pub(crate) const LOST: u16 = 16384;
+/// A posted receive for which the attention word asks for announcements.
+pub(crate) const ASKS: u16 = 32768;
 /// A transfer that failed here, and whose other end was told to look. No send has an ANY_TAG, no matched receive needs it.
 pub(crate) const TOLD: u16 = ANY_TAG;
 

@@ -1,6 +1,7 @@
 //! Sends, from posting to the last byte in the lane.
 
 use tocsin_progress::{Budget, Code, Context, Id, Outcome};
+use tocsin_sync::prefetch_for_read;
 use tocsin_transport::{Class, Header, Reach, SendOutcome, Transport, Urgency, kind};
 
 use crate::offers::{FLAG_PULLED, FLAG_WAITS, TICKETS};
@@ -44,10 +45,22 @@ impl<T: Transport> P2p<T> {
             return Err(self.refusal(args.context, code, args.dest));
         }
         self.prepare_peer(args.dest, bytes)?;
+        if bytes > self.eager_max(args.class) {
+            self.fetch_for_announcement(args.dest, args.class);
+        }
         let id = self.reserve_request()?;
         // SAFETY: the caller vouches for the buffer.
         unsafe { self.start_send(id, args) };
         Ok(id)
+    }
+
+    /// Has the lines fetched that an announcement reads and writes, which the receiver has written and read last.
+    #[inline]
+    fn fetch_for_announcement(&self, dest: u32, class: Class) {
+        if let Some(at) = self.transport.publication(self.me, dest) {
+            prefetch_for_read(at.as_ptr());
+        }
+        self.transport.will_send(dest, class);
     }
 
     /// Sends a plain message at once and without a request, if it travels eagerly and there is room in the lane. False: it
@@ -181,8 +194,7 @@ impl<T: Transport> P2p<T> {
             return Attempt::Done;
         }
         let offer = if eager { None } else { self.offer(id) };
-        let Some(request) = self.requests.get(id) else { return Attempt::Done };
-        let found = offer.and_then(|_| self.find_published(request)).and_then(|found| {
+        let found = offer.and_then(|_| self.find_published_soon(id)).and_then(|found| {
             let reach = self.transport.reach_at(peer, class, found.address, total as u64);
             let pushes = reach != Reach::None && !self.is_pipelined(class, peer, reach, false, total as u64);
             pushes.then_some((found, reach))

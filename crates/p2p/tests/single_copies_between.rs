@@ -84,6 +84,56 @@ fn the_end_of_a_message_into_a_published_receive_is_met_without_a_pass() {
     assert_eq!(w.ranks[1].counters().bytes_copied, [0; 3]);
 }
 
+/// A receive that is published asks for what its sender announces all the same; the attention word, which all read, does not.
+#[test]
+fn what_is_announced_beside_a_published_receive_is_answered_by_the_post() {
+    let mut w = pair();
+    let (data, mut target, mut other) = (text(3, LARGE), Target::new(LARGE), Target::new(LARGE));
+    for round in 0..3 {
+        assert!(!w.ranks[1].takes_published());
+        // Between the look before the post and the publication.
+        assert!(!w.ranks[1].take_in_before(0));
+        let send = w.isend(0, 1, 1, &data);
+        let recv = w.irecv(1, Some(0), Some(1), &mut target);
+        assert!(!w.ranks[1].wants_offers(), "the sender asks what is published");
+        assert!(w.ranks[1].take_in_after(0) && !w.ranks[1].take_in_after(0), "{round}");
+        // The receiver makes no pass from here on.
+        w.ranks[1].transport_mut().set_waiting(0, true);
+        assert!(!w.ranks[1].is_unfinished(), "it is answered");
+        w.pass_with(0, &mut Budget::user().waiting());
+        assert!(w.ranks[1].has_answer(recv) && w.ranks[1].meet_end(recv));
+        assert_eq!((w.code(0, send), w.code(1, recv)), (Some(Code::Ok), Some(Code::Ok)));
+        assert_eq!(target.bytes(), data);
+        w.ranks[0].release(send);
+        w.ranks[1].release(recv);
+    }
+    let first = w.irecv(1, Some(0), Some(1), &mut target);
+    assert!(
+        !w.ranks[1].wants_offers() && w.ranks[1].takes_published(),
+        "who does not look so has the engine look"
+    );
+    let second = w.irecv(1, Some(0), Some(2), &mut other);
+    assert!(w.ranks[1].wants_offers() && !w.ranks[1].takes_published(), "one is published");
+    assert!(w.ranks[1].cancel(first) && w.ranks[1].wants_offers());
+    assert!(w.ranks[1].cancel(second) && !w.ranks[1].wants_offers());
+}
+
+/// More than a post takes in is left to the engine's look.
+#[test]
+fn what_a_post_leaves_in_the_lane_is_looked_at() {
+    let mut w = pair();
+    let (small, data, mut target) = (text(1, 10), text(2, LARGE), Target::new(LARGE));
+    for _ in 0..20 {
+        w.isend(0, 1, 7, &small);
+    }
+    let send = w.isend(0, 1, 1, &data);
+    let recv = w.irecv(1, Some(0), Some(1), &mut target);
+    assert!(w.ranks[1].take_in_after(0) && w.ranks[1].takes_published());
+    w.settle();
+    assert_eq!((w.code(0, send), w.code(1, recv)), (Some(Code::Ok), Some(Code::Ok)));
+    assert_eq!(target.bytes(), data);
+}
+
 /// Who meets one end after the other makes a pass for everybody else now and then.
 #[test]
 fn others_have_their_turn_between_ends() {

@@ -324,6 +324,12 @@ pub unsafe trait Work: Send {
     /// ([`Urgency::Offer`](tocsin_doorbell::Urgency::Offer)). Published as [`wants_plain`](Self::wants_plain).
     fn wants_offers(&self) -> bool;
 
+    /// Whether this rank has published, since this was asked last, something else by which its peers see that they should interrupt it: then the engine
+    /// fences and looks, as it does when more is wanted by the attention word. Handler-safe.
+    fn takes_published(&mut self) -> bool {
+        false
+    }
+
     /// Whether [`leave`](Self::leave) should be called again within a millisecond, because somebody who was rung may
     /// not have heard it. Handler-safe.
     fn awaits_answer(&self) -> bool {

@@ -409,10 +409,12 @@ impl<W: Work> Engine<W> {
     /// already that nobody announced.
     #[inline]
     fn publish_wants(&self, work: &mut W) -> bool {
-        if !self.own.set_wants(work.wants_plain(), work.wants_offers()) {
+        let published = work.takes_published();
+        if !self.own.set_wants(work.wants_plain(), work.wants_offers()) && !published {
             return false;
         }
-        // SYNC POINT: attention word, fence, look; a ringer publishes, fences, reads the attention word.
+        // SYNC POINT: attention word, or what the work has published beside it, fence, look; a ringer publishes, fences, reads the attention word
+        // and what stands beside it.
         fence(Ordering::SeqCst);
         work.work_left()
     }

@@ -185,10 +185,15 @@ impl Place {
     /// The lane's slots are mapped and outlive `'a`.
     #[inline]
     unsafe fn slot<'a>(&self, position: u32) -> &'a Slot {
+        // SAFETY: it is one of the lane's slots; the caller vouches for the mapping. Only atomics are referred to.
+        unsafe { &*self.slot_address(position) }
+    }
+
+    /// Where the slot of a position lies.
+    #[inline]
+    fn slot_address(&self, position: u32) -> *const Slot {
         let index = position & self.shape.slots.wrapping_sub(1);
-        // SAFETY: the index is masked to the number of slots; the caller vouches for the mapping. Only
-        // atomics are referred to.
-        unsafe { &*self.slots.add(index as usize) }
+        self.slots.wrapping_add(index as usize)
     }
 
     /// Where a free-running position of the data ring lies.

@@ -366,6 +366,20 @@ unsafe impl Transport for ShmTransport {
         })
     }
 
+    #[inline]
+    fn will_look(&self, peer: u32, class: Class) {
+        if let Some(state) = self.peers.get(peer as usize) {
+            state.incoming(class).fetch();
+        }
+    }
+
+    #[inline]
+    fn will_send(&self, peer: u32, class: Class) {
+        if let Some(state) = self.peers.get(peer as usize) {
+            state.outgoing(class).fetch_slot();
+        }
+    }
+
     fn announce(&mut self, peer: u32) {
         if !self.segment.has_boards() {
             return;

@@ -62,7 +62,7 @@ pub fn prefetch_for_write<T>(line: *const T) {
 #[inline(always)]
 #[allow(unsafe_code)] // an instruction
 pub fn prefetch_for_read<T>(line: *const T) {
-    // SAFETY: as above.
+    // SAFETY: as `prefetch_for_write`.
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     unsafe {
         core::arch::asm!("prefetcht0 [{}]", in(reg) line, options(nostack, preserves_flags, readonly))

@@ -329,6 +329,12 @@ pub unsafe trait Transport: Send {
         false
     }
 
+    /// Has what a look at a class's lane from `peer` will read fetched meanwhile: a hint, for who will look there after something else. Handler-safe, constant.
+    fn will_look(&self, _peer: u32, _class: Class) {}
+
+    /// The same for what the next packet of a class to `peer` is written to.
+    fn will_send(&self, _peer: u32, _class: Class) {}
+
     /// Has [`flush`](Self::flush) ring a rank for something that is not in its lanes, but that this rank has published
     /// where the other looks in its passes: on a board. The rank need not be connected. Handler-safe, constant.
     fn announce(&mut self, _peer: u32) {}

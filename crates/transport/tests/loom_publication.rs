@@ -1,8 +1,9 @@
-//! Models of a published receive: its cancel, and the next publication, while the sender takes it. Broken variants are
+//! Models of a published receive: its cancel, and the next publication, while the sender takes it; and the announcement of a sender that does not. Broken variants are
 //! caught.
 #![cfg(loom)]
 #![allow(clippy::unwrap_used)]
 
+use tocsin_sync::atomic::{AtomicU32, Ordering, fence};
 use tocsin_sync::model::{self, sync::Arc, thread};
 use tocsin_transport::publication::{Notice, Publication};
 use tocsin_transport::transfer::{Claim, Real, Variant};
@@ -63,4 +64,68 @@ impl Variant for TwoSteps {
 #[should_panic]
 fn a_taking_in_two_steps_is_caught() {
     cancelled::<TwoSteps>();
+}
+
+/// How the two sides keep an announcement from being seen by nobody.
+trait Meeting {
+    /// The receiver fences between its publication and its look into the lane.
+    const RECEIVER_FENCE: bool = true;
+    /// The sender asks for the publication after it has announced, and a fence.
+    const ASKS_AFTER: bool = true;
+}
+
+/// The receiver publishes and looks into the lane; the sender, which has found nothing, announces, and asks whom to ring.
+fn announced<M: Meeting>() {
+    let mut builder = model::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(|| {
+        let scene = Arc::new((Publication::new(), AtomicU32::new(0)));
+        let other = scene.clone();
+        let sender = thread::spawn(move || {
+            let (publication, lane) = &*other;
+            let found = publication.look().is_some();
+            let before = publication.is_open();
+            lane.store(1, Ordering::Release);
+            fence(Ordering::SeqCst);
+            found || if M::ASKS_AFTER { publication.is_open() } else { before }
+        });
+        let (publication, lane) = &*scene;
+        publication.publish(1, &notice(1));
+        if M::RECEIVER_FENCE {
+            fence(Ordering::SeqCst);
+        }
+        let looked = lane.load(Ordering::Acquire) != 0;
+        let rings = sender.join().unwrap();
+        assert!(looked || rings, "announced to a receiver that computes");
+    });
+}
+
+struct AsShipped;
+impl Meeting for AsShipped {}
+
+#[test]
+fn an_announcement_is_seen_or_rung_for() {
+    announced::<AsShipped>();
+}
+
+struct NoFence;
+impl Meeting for NoFence {
+    const RECEIVER_FENCE: bool = false;
+}
+
+#[test]
+#[should_panic = "announced to a receiver that computes"]
+fn a_receiver_without_a_fence_is_caught() {
+    announced::<NoFence>();
+}
+
+struct AsksBefore;
+impl Meeting for AsksBefore {
+    const ASKS_AFTER: bool = false;
+}
+
+#[test]
+#[should_panic = "announced to a receiver that computes"]
+fn a_sender_that_asks_too_early_is_caught() {
+    announced::<AsksBefore>();
 }

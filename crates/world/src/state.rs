@@ -147,6 +147,11 @@ unsafe impl Work for RankState {
     }
 
     #[inline]
+    fn takes_published(&mut self) -> bool {
+        self.p2p.takes_published()
+    }
+
+    #[inline]
     fn awaits_answer(&self) -> bool {
         self.p2p.transport().awaits_answer()
     }

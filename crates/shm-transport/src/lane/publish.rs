@@ -37,8 +37,7 @@ impl SendLane {
     /// Has the line of the slot at the tail fetched, which the consumer has looked at, for a packet that comes soon.
     #[inline(always)]
     pub(crate) fn fetch_slot(&self) {
-        // SAFETY: the lane is mapped (promise of `new`).
-        prefetch_for_write(std::ptr::from_ref(unsafe { self.place.slot(self.tail) }));
+        prefetch_for_write(self.place.slot_address(self.tail));
     }
 
     /// What a variant makes of a slot's content.

@@ -1,5 +1,6 @@
 use tocsin_sync::atomic::{Ordering, fence, fence_after_rmw};
 use tocsin_sync::clock::now_ns;
+use tocsin_sync::prefetch_for_read;
 use tocsin_transport::{Header, wire};
 
 use super::{Place, Slot, piece, shuttle, stores};
@@ -107,6 +108,12 @@ impl RecvLane {
             }
         }
         Arrival::Here
+    }
+
+    /// Has the line of the slot at the head fetched, to be looked at soon.
+    #[inline]
+    pub(crate) fn fetch(&self) {
+        prefetch_for_read(self.place.slot_address(self.head));
     }
 
     /// Learns what the slot at the head holds before it is filled.

@@ -153,6 +153,18 @@ impl Peer {
         }
     }
 
+    /// The end that sends in a class.
+    #[inline]
+    pub(super) fn outgoing(&self, class: Class) -> &SendLane {
+        let [eager, coll, control, bulk] = &self.send;
+        match class {
+            Class::Eager => eager,
+            Class::Coll => coll,
+            Class::Control => control,
+            Class::Bulk => bulk,
+        }
+    }
+
     /// Room for a payload in the pair's cells, as far as this rank has them. `pool`: bytes of its pool.
     pub(super) fn room_in_cells(&mut self, payload: *const u8, len: usize, pool: u32) -> Option<Piece> {
         if !self.shuttle.ready {

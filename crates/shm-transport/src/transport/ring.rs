@@ -8,6 +8,7 @@ use tocsin_transport::Urgency;
 use super::ShmTransport;
 use super::known::has;
 use super::peer::{Bell, Peer};
+use crate::Segment;
 
 /// Vectors below the doorbell's own.
 const VECTORS: u32 = tocsin_doorbell::VECTOR_WAKE as u32;
@@ -110,7 +111,8 @@ impl ShmTransport {
         fence(Ordering::SeqCst);
         // SAFETY: the block of a rank is always allocated, made of atomics, and outlives the endpoint. The fence is the one that is asked for.
         let descriptor = unsafe { &(*state.block).descriptor };
-        if !is_left_alone(descriptor, state.urgency) {
+        let urgency = urgency_after_fence(&self.segment, self.rank, *peer, state);
+        if !is_left_alone(descriptor, urgency) {
             return false;
         }
         (state.sent, state.dirty, state.renewed, state.announced) = (false, false, false, false);
@@ -146,6 +148,7 @@ impl ShmTransport {
                 let unconnected = block.marks.0.get(self.rank as usize).filter(|_| state.marks_block);
                 (&block.descriptor, unconnected.unwrap_or_else(|| &(*state.to).mark.0))
             };
+            state.urgency = urgency_after_fence(&self.segment, self.rank, peer, state);
             // Who waits for room has requests that cannot go on: that is urgent, and not held back.
             let frees = state.takes_waiting_sender();
             if state.held {
@@ -223,6 +226,18 @@ impl ShmTransport {
             enlist(&mut self.dirty, &mut self.dirty_len, state, peer);
         }
     }
+}
+
+/// How much what was sent to a peer matters to it. One that has a receive published for this rank waits for an announcement, whatever its attention word
+/// says. The caller has executed a SeqCst fence since the last packet was published.
+#[inline]
+pub(super) fn urgency_after_fence(segment: &Segment, rank: u32, peer: u32, state: &Peer) -> Urgency {
+    if state.urgency != Urgency::Offer || !state.bulk {
+        return state.urgency;
+    }
+    // SAFETY: Bulk to the peer is connected, so that what it publishes for this rank is allocated; it is made of atomics, and outlives the endpoint.
+    let waits = segment.publication(rank, peer).is_some_and(|at| unsafe { at.as_ref() }.is_open());
+    if waits { Urgency::Urgent } else { Urgency::Offer }
 }
 
 /// Lists a peer for the next flush.

@@ -2,7 +2,8 @@ use std::sync::Arc;
 
 use tocsin_doorbell::BackendKind;
 use tocsin_sync::atomic::{AtomicU32, fence};
-use tocsin_transport::conformance;
+use tocsin_transport::publication::Notice;
+use tocsin_transport::{conformance, kind};
 
 use super::peer::Bell;
 use super::*;
@@ -361,6 +362,36 @@ fn what_lies_in_the_pool_for_the_dead_is_free() {
 
 /// Both sides sleep whenever they find nothing to do, with `work_left` as the last look: nobody sleeps
 /// through a packet or through room in a full lane.
+/// Who has published a receive waits for what its sender announces, though its attention word does not say so.
+#[test]
+fn an_offer_is_urgent_where_a_receive_is_published() {
+    let mut ends = world(2);
+    ends[0].connect_bulk(1).unwrap();
+    ends[1].begin_pass();
+    let at = ends[1].publication(0, 1).unwrap();
+    // SAFETY: it is there as long as the transports.
+    let at = unsafe { at.as_ref() };
+    let notice = Notice { number: 0, context: 0, tag: None, name: 1, address: 1, room: 1 };
+    let header = Header { kind: kind::RTS, ..Header::default() };
+    for (ticket, urgency, expected) in [
+        (0, Urgency::Offer, Urgency::Offer),
+        (1, Urgency::Plain, Urgency::Plain),
+        (2, Urgency::Offer, Urgency::Urgent),
+    ] {
+        if ticket > 0 {
+            at.publish(ticket, &notice);
+        }
+        // SAFETY: nothing is read of no bytes.
+        let sent = unsafe { ends[0].try_send(1, Class::Eager, urgency, &header, std::ptr::null(), 0) };
+        assert_eq!(sent, SendOutcome::Sent);
+        fence(Ordering::SeqCst);
+        let state = ends[0].peers.get(1).unwrap();
+        assert_eq!(ring::urgency_after_fence(&ends[0].segment, 0, 1, state), expected, "{ticket}");
+        ends[0].flush();
+        assert!(ticket == 0 || at.withdraw(ticket));
+    }
+}
+
 #[test]
 fn sleepers_are_woken() {
     const PACKETS: u64 = 20_000;

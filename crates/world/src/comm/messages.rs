@@ -306,17 +306,25 @@ impl Comm {
             None => self.shared().enter_open("irecv")?,
         };
         // What a sender that came first has announced.
-        let early = buf.layout.bytes() > self.shared().eager_max
-            && source.is_some_and(|source| state.p2p.take_in_before(source));
+        let long = buf.layout.bytes() > self.shared().eager_max;
+        let early = long && source.is_some_and(|source| state.p2p.take_in_before(source));
         // SAFETY: - the buffer: promised by the caller.
         let id = unsafe { state.p2p.irecv(args) }.map_err(|e| message_error("irecv", e))?;
         if state.p2p.owes_a_pass() && state.work_left() {
             state.pass();
         }
-        if early && !Self::is_left_to_peer(&state) {
-            state.ask_for_pass();
+        let kind = Kind::Receive { room: buf.layout.bytes() };
+        let met = early || long && source.is_some_and(|source| state.p2p.take_in_after(source));
+        if !met || Self::is_left_to_peer(&state) {
+            return self.request(state, "irecv", kind, id);
         }
-        self.request(state, "irecv", Kind::Receive { room: buf.layout.bytes() }, id)
+        // This thread copies what nobody else does. The peer leaves that to it, as to any that looks by itself.
+        let looking = self.shared().engine.looking();
+        state.is_looking();
+        state.ask_for_pass();
+        let request = self.request(state, "irecv", kind, id);
+        drop(looking);
+        request
     }
 
     /// Whether a peer that waits goes on with all large messages under way; one that has just posted its side of one is mostly about to wait for it. Looks
