@@ -4,8 +4,8 @@
 use std::mem::{align_of, size_of};
 
 use tocsin_transport::board::{Area, LONG_MEMORY, MEMBERS};
-use tocsin_transport::transfer::RECORDS;
-use tocsin_transport::{Class, Publication, Record};
+use tocsin_transport::transfer::{RECORD_STEP, RECORDS};
+use tocsin_transport::{Class, Publication};
 
 use crate::lane::{CELL_BYTES, LaneHead, Shape, Slot};
 use crate::segment::layout::{Header, PairHead, RankBlock};
@@ -35,9 +35,9 @@ const BLOCK_STEP: u64 = align_of::<RankBlock>() as u64;
 /// A power of two, for each message asks where a block is.
 const BLOCK_PLACES: u64 = 1 << ((PAGE - size_of::<RankBlock>() as u64) / BLOCK_STEP + 1).ilog2();
 const SLOT: u64 = size_of::<Slot>() as u64;
-const RECORD: u64 = size_of::<Record>() as u64;
 /// The records of single copies and the published receive, at the beginning of what Bulk allocates.
-const RECORD_BYTES: u64 = RECORD * RECORDS as u64 + size_of::<Publication>() as u64;
+const RECORD_BYTES: u64 = PAGE;
+const _: () = assert!(RECORD_STEP * RECORDS as u64 + size_of::<Publication>() as u64 <= RECORD_BYTES);
 
 /// The layout of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -300,7 +300,7 @@ impl Geometry {
     /// Offset of a record of single copies; part of what Bulk needs. `slot` is below [`RECORDS`], or that, for the
     /// published receive behind them.
     pub(crate) fn record(&self, from: u32, to: u32, slot: u32) -> u64 {
-        self.pair(from, to) + self.bulk + u64::from(slot) * RECORD
+        self.pair(from, to) + self.bulk + u64::from(slot) * RECORD_STEP
     }
 
     /// Offset and length in bytes of a rank's pool.

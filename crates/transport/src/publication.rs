@@ -10,9 +10,16 @@
 //! to close the record before that, in one compare-and-swap: one of the two succeeds. What is published is written while
 //! the record is not open, and read between two looks at it, so that what the sender acts upon belongs to the ticket
 //! that it claims by.
+//!
+//! All of it lies in one cache line, which goes from the receiver, who publishes, to the sender, who looks and claims, and back.
+
+#[cfg(not(loom))]
+use core::mem::offset_of;
 
 use tocsin_sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
+#[cfg(not(loom))]
+use crate::transfer::RECORD_STEP;
 use crate::transfer::{Real, Record, Variant};
 
 /// What is published.
@@ -59,7 +66,10 @@ pub struct Publication {
 }
 
 #[cfg(not(loom))]
-const _: () = assert!(size_of::<Publication>() == 256);
+const _: () = assert!(
+    size_of::<Publication>() == RECORD_STEP as usize
+        && offset_of!(Publication, room) + size_of::<u64>() <= 64
+);
 
 impl Default for Publication {
     fn default() -> Self {
@@ -117,6 +127,16 @@ impl Publication {
     #[inline]
     pub fn withdraw(&self, ticket: u32) -> bool {
         self.record.close_untouched(ticket)
+    }
+
+    /// Whether something is published that the sender does not have yet. One load.
+    ///
+    /// A sender that announces a message otherwise asks this after it: the receiver waits for one that is long, and has not said so anywhere else.
+    /// It publishes, fences, and looks into its lane; the sender fills that, fences, and asks: one of the two sees the other.
+    #[inline]
+    pub fn is_open(&self) -> bool {
+        // SYNC POINT: ordered after the announcement by the caller's fence(SeqCst), which pairs with the receiver's after `publish`.
+        self.record.untouched().is_some()
     }
 
     /// What is published, if the sender does not have it yet. At most nine loads and a fence.

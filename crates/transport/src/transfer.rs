@@ -20,8 +20,10 @@
 
 use tocsin_sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-/// Records per ordered pair of ranks: with a [`Publication`](crate::publication::Publication) they fill a page.
+/// Records per ordered pair of ranks: with a [`Publication`](crate::publication::Publication) they fit into a page.
 pub const RECORDS: u32 = 30;
+/// Distance of records from each other, in bytes: no two transfers share lines that a core fetches together.
+pub const RECORD_STEP: u64 = 128;
 
 const FAILED: u64 = 1 << 31;
 const CLOSED: u64 = 1 << 30;
@@ -125,8 +127,9 @@ pub trait Variant {
 pub struct Real;
 impl Variant for Real {}
 
-/// One transfer, in memory shared by sender and receiver. All bytes zero is its beginning.
-#[repr(C, align(128))]
+/// One transfer, in memory shared by sender and receiver. All bytes zero is its beginning. Its words lie beside each other, at least
+/// [`RECORD_STEP`] from another's.
+#[repr(C)]
 #[derive(Debug)]
 pub struct Record {
     /// ticket << 32 | failed | closed | chunks claimed
@@ -135,7 +138,7 @@ pub struct Record {
 }
 
 #[cfg(not(loom))]
-const _: () = assert!(size_of::<Record>() == 128);
+const _: () = assert!(size_of::<Record>() == 16);
 
 impl Default for Record {
     fn default() -> Self {
