@@ -101,6 +101,8 @@ pub struct Engine<W> {
     patience: Credit,
     /// Somebody who was rung may not have heard it ([`Work::awaits_answer`]).
     unheard: AtomicBool,
+    /// A user's thread is in a wait: it makes passes by itself.
+    waits: AtomicBool,
     /// When the timer goes off that was set last; 0 once a handler has run since.
     timer: AtomicU64,
 }
@@ -158,6 +160,7 @@ impl<W: Work> Engine<W> {
             spin: Spin::new(),
             patience: patience::credit(),
             unheard: AtomicBool::new(false),
+            waits: AtomicBool::new(false),
             timer: AtomicU64::new(0),
         }
     }

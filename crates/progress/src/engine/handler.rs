@@ -82,7 +82,10 @@ impl<W: Work> Engine<W> {
         if wait > 0 && self.throttle(wait) {
             return;
         }
-        if more {
+        if more && self.waits.load(Ordering::Relaxed) {
+            // The thread that was interrupted goes on.
+            self.come_back_late();
+        } else if more {
             // As long as this took, so that a flood gets half of the time until the cap ends that too.
             self.arm(took.saturating_add(ENTRY_NS));
         }

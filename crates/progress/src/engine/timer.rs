@@ -1,6 +1,6 @@
 //! The timer: what was left, or may not have been heard, has the handler run again.
 
-use super::Engine;
+use super::{Engine, UNFINISHED_NS};
 use crate::budget::Work;
 use tocsin_sync::atomic::Ordering;
 
@@ -39,6 +39,12 @@ impl<W: Work> Engine<W> {
         if left == 0 || left > delay_ns {
             self.arm(delay_ns);
         }
+    }
+
+    /// Somebody must enter again, and the thread that waited for short messages, or is in the library again and again, mostly does that soon. A handler
+    /// beside it would take its time for what it is about to do itself, and as it takes less at a time, would have itself called again and again.
+    pub(super) fn come_back_late(&self) {
+        self.arm_unless_sooner(UNFINISHED_NS);
     }
 
     /// Somebody must enter again, outside handlers' own arrangements.

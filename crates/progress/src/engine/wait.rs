@@ -144,19 +144,37 @@ impl<W: Work> Engine<W> {
     ///
     /// Progress class: blocking.
     pub fn wait_until(&self, done: impl FnMut() -> bool, timeout: Option<Duration>) -> bool {
-        let begun = self.stay_begins();
-        let finished = self.wait_in(Context::User, true, done, timeout);
-        self.stay_ends(begun);
-        finished
+        self.wait_as_user(true, done, timeout)
     }
 
     /// [`wait_until`](Self::wait_until) for what comes without a ring, such as a small message: as long as it spins it
     /// does not say that it looks by itself, which would cost each ringer a cache miss and this thread two.
     pub fn wait_unannounced(&self, done: impl FnMut() -> bool, timeout: Option<Duration>) -> bool {
+        self.wait_as_user(false, done, timeout)
+    }
+
+    fn wait_as_user(&self, announce: bool, done: impl FnMut() -> bool, timeout: Option<Duration>) -> bool {
         let begun = self.stay_begins();
-        let finished = self.wait_in(Context::User, false, done, timeout);
+        // SYNC POINT: Relaxed: a hint to handlers. Two threads that wait may leave the other's word here.
+        self.waits.store(true, Ordering::Relaxed);
+        let finished = self.wait_in(Context::User, announce, done, timeout);
+        self.waits.store(false, Ordering::Relaxed);
         self.stay_ends(begun);
         finished
+    }
+
+    /// A look, and a pass if there is something, by a user's thread that is in the library again and again, and mostly is soon after this.
+    pub fn look_between(&self) {
+        if self.token.is_busy() || !self.token.try_lock() {
+            return;
+        }
+        // SAFETY: the token is ours; the reference ends before `inside`.
+        let something = unsafe { &*self.work.get() }.work_left();
+        // SAFETY: the token is ours.
+        let left = unsafe { self.inside(Context::User, something, false, Budget::user().in_passing()) };
+        if left.more {
+            self.come_back_late();
+        }
     }
 
     /// [`wait_until`](Self::wait_until) in a given context: a progress thread's loop.
@@ -181,19 +199,21 @@ impl<W: Work> Engine<W> {
             polling.begin();
         } else {
             // The attention word is not touched by what is over after one pass.
-            if self.visit(context, false, self.looks(context, false)) == Some(Pass::More) {
-                self.come_back(USER_CONTINUE_NS);
-            }
+            let found = self.visit(context, false, self.looks(context, false));
             if done() {
+                if found == Some(Pass::More) {
+                    self.come_back_late();
+                }
                 return true;
             }
+            polling.more = found == Some(Pass::More);
         }
         let ends = timeout.map(|t| now_ns().saturating_add(u64::try_from(t.as_nanos()).unwrap_or(u64::MAX)));
         let finished = self.wait_polling(context, &mut done, ends, &mut polling);
         if !polling.on {
             // Nobody has left anything to this thread, which leaves nothing behind either.
             if polling.more && self.look(Budget::of(context)) == Some(Pass::More) {
-                self.come_back(USER_CONTINUE_NS);
+                self.come_back_late();
             }
             return finished || done();
         }

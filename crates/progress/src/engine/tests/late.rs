@@ -1,0 +1,75 @@
+//! Work that is left while its rank's thread is in the library again and again.
+
+use super::*;
+use crate::budget::{HANDLER_PACKETS, USER_PACKETS};
+use crate::engine::UNFINISHED_NS;
+
+/// Asserts that the timer was not set to go off sooner than that.
+fn comes_back_late(engine: &Engine<Counting>, begun: u64) {
+    // Before the clock: it may go off between.
+    let goes_off = engine.timer.load(SeqCst);
+    let earliest = begun + UNFINISHED_NS;
+    assert!(goes_off >= earliest || goes_off == 0 && now_ns() >= earliest, "{}", earliest - goes_off);
+}
+
+#[test]
+fn what_a_wait_for_short_messages_leaves_comes_back_late() {
+    let all = u64::from(USER_PACKETS) * 100;
+    let shared = Shared::new();
+    let engine = engine(&shared, 0);
+    let receiver = install(&shared, &engine, BackendKind::Signal);
+    shared.posted[0].store(all, SeqCst);
+    let begun = now_ns();
+    assert!(engine.wait_unannounced(|| shared.handled.load(SeqCst) > 0, None));
+    comes_back_late(&engine, begun);
+    compute_until("nobody comes back", || shared.handled.load(SeqCst) == all);
+    drop(receiver);
+}
+
+#[test]
+fn what_a_handler_leaves_is_the_waits_that_it_interrupted() {
+    let all = u64::from(HANDLER_PACKETS) * 100;
+    let shared = Shared::new();
+    let engine = engine(&shared, 0);
+    let receiver = install(&shared, &engine, BackendKind::Signal);
+    let begun = now_ns();
+    let over = engine.wait_unannounced(
+        || {
+            if shared.posted() == 0 {
+                shared.posted[0].store(all - 1, SeqCst);
+                shared.post(0, Urgency::Urgent);
+                assert!(engine.stats().snapshot().interrupts > 0 && shared.handled.load(SeqCst) < all);
+                comes_back_late(&engine, begun);
+            }
+            shared.handled.load(SeqCst) == all
+        },
+        None,
+    );
+    assert!(over);
+    // Outside of waits it comes back as soon as ever.
+    shared.posted[0].fetch_add(all, SeqCst);
+    shared.post(0, Urgency::Urgent);
+    compute_until("nobody comes back", || shared.handled.load(SeqCst) == 2 * all + 1);
+    assert!(shared.handled_by_handler.load(SeqCst) > all);
+    drop(receiver);
+}
+
+#[test]
+fn a_look_between_takes_in_what_is_there() {
+    let shared = Shared::new();
+    let engine = engine(&shared, 0);
+    let receiver = install(&shared, &engine, BackendKind::Signal);
+    shared.posted[0].store(3, SeqCst);
+    engine.look_between();
+    assert_eq!(shared.handled.load(SeqCst), 3);
+    let all = u64::from(USER_PACKETS) * 100;
+    shared.posted[0].store(all, SeqCst);
+    let begun = now_ns();
+    engine.look_between();
+    comes_back_late(&engine, begun);
+    compute_until("nobody comes back", || shared.handled.load(SeqCst) == all);
+    let inside = engine.enter();
+    engine.look_between();
+    drop(inside);
+    drop(receiver);
+}
