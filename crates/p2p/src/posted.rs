@@ -9,6 +9,9 @@ use crate::request::{ANY_TAG, Member, Request, Requests};
 /// Bins per kind at the start; user threads double them as receives are posted.
 const BINS: usize = 256;
 
+/// How far [`Posted::take_first`] looks into a bin: there are two receives in it on average, at most.
+const NEAR: u32 = 8;
+
 /// The receives posted in one class. The earliest posted that matches wins, by sequence number; inside a bin the order
 /// is that of posting, so only the first match of each kind is looked at.
 #[derive(Debug)]
@@ -70,7 +73,8 @@ impl Posted {
         self.bins.index(&Pattern::of(0, context, source, tag))
     }
 
-    /// Takes the oldest receive of a bin out, if it names source and tag so, and `meet` takes it. Nothing is done otherwise. Handler-safe, O(1).
+    /// Takes the oldest receive of a bin out that names source and tag so, if it is among the first [`NEAR`] and `meet` takes it. Nothing is done otherwise.
+    /// Handler-safe, O(1).
     #[inline(always)]
     pub(crate) fn take_first(
         &mut self,
@@ -81,18 +85,30 @@ impl Posted {
     ) -> bool {
         let [exact, ..] = &mut self.counts;
         let Some(list) = self.bins.list_mut(bin) else { return false };
-        let Some((_, request, completion)) = requests.at_both_mut(list.first_index()) else { return false };
-        let is_for_it = request.context == context && request.peer == source && request.tag == tag;
-        if !is_for_it || request.has(ANY_TAG) || !meet(request, completion) {
-            return false;
+        let mut at = list.first_index();
+        for _ in 0..NEAR {
+            let Some((id, request, completion)) = requests.at_both_mut(at) else { return false };
+            let link = request.link(0);
+            let is_for_it = request.context == context && request.peer == source && request.tag == tag;
+            if !is_for_it || request.has(ANY_TAG) {
+                at = link.next_index();
+                continue;
+            }
+            if !meet(request, completion) {
+                return false;
+            }
+            request.member = Member::None;
+            *exact = exact.wrapping_sub(1);
+            self.all = self.all.wrapping_sub(1);
+            if at == list.first_index() {
+                request.set_link(0, Link::UNLINKED);
+                list.take_first(requests, 0, link);
+            } else {
+                list.remove(requests, 0, id);
+            }
+            return true;
         }
-        request.member = Member::None;
-        let link = request.link(0);
-        request.set_link(0, Link::UNLINKED);
-        *exact = exact.wrapping_sub(1);
-        self.all = self.all.wrapping_sub(1);
-        list.take_first(requests, 0, link);
-        true
+        false
     }
 
     /// Receives of any source.
@@ -189,5 +205,35 @@ impl Posted {
             }
         }
         self.bins = bins;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tocsin_progress::Slots;
+
+    #[test]
+    fn those_that_share_a_bin_are_met_out_of_turn() {
+        const MANY: i32 = 400;
+        let mut requests = Slots::with_shared(Request::new, Completion::new);
+        let mut posted = Posted::new().unwrap();
+        requests.reserve(MANY as usize).unwrap();
+        for tag in 0..MANY {
+            let pattern = Pattern::of(0, 5, 1, tag);
+            let id = requests.alloc().unwrap();
+            requests.get_mut(id).unwrap().set_pattern(&pattern);
+            posted.insert(&mut requests, id, &pattern);
+        }
+        assert!(!posted.is_crowded());
+        // The last first: whatever shares its bin was posted before it.
+        for tag in (0..MANY).rev() {
+            let bin = posted.bin_of(5, 1, tag);
+            assert!(!posted.take_first(&mut requests, bin, (5, 1, tag), |_, _| false), "left as it is");
+            let taken = posted.take_first(&mut requests, bin, (5, 1, tag), |request, _| request.tag == tag);
+            assert!(taken, "{tag}");
+            assert!(!posted.take_first(&mut requests, bin, (5, 1, tag), |_, _| true), "it is gone");
+        }
+        assert!(posted.is_empty() && posted.bins.lists().iter().all(crate::list::List::is_empty));
     }
 }
