@@ -6,6 +6,7 @@ use tocsin_transport::{Class, Header, Reach, SendOutcome, Transport, Urgency, ki
 
 use crate::offers::{FLAG_PULLED, FLAG_WAITS, TICKETS};
 use crate::packets::{FLAG_LONG, FLAG_SYNCHRONOUS};
+use crate::peer::Fate;
 use crate::request::{HOLDS_RECORD, Member, PIPED, Request, SHARED, SYNCHRONOUS, State, UNHURRIED};
 use crate::ways::{Copied, Taken};
 use crate::{ConstBuf, Error, LONG, Mode, P2p, PIPELINED, PIPELINED_FIRST, SendArgs};
@@ -114,6 +115,15 @@ impl<T: Transport> P2p<T> {
             self.trace_sent(begun, dest, Class::Eager, &header);
         }
         Ok(sent)
+    }
+
+    /// How many packets a rank has taken out of the lane that plain messages to it travel in, as a number that is another one after each, if that lane is full,
+    /// and nothing but room is in the way of the next one. Handler-safe.
+    pub fn lacks_room(&mut self, dest: u32) -> Option<u32> {
+        let peer = self.peers.get(dest as usize)?;
+        let [waiting, _] = &peer.queues;
+        let clear = peer.connected && peer.fate == Fate::Alive && waiting.is_empty();
+        if clear { self.transport.filled(dest, Class::Eager) } else { None }
     }
 
     /// Whether a long message to a rank had better go through the lane, because a thread there copies it out while it is

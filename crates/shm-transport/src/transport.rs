@@ -282,6 +282,10 @@ unsafe impl Transport for ShmTransport {
         self.pushed(peer, class, urgency, push)
     }
 
+    fn filled(&mut self, peer: u32, class: Class) -> Option<u32> {
+        self.fullness(peer, class)
+    }
+
     #[inline(always)]
     unsafe fn put_short(&mut self, peer: u32, context: u32, tag: i32, payload: *const u8, len: usize) -> Put {
         // SAFETY: the caller vouches for the payload.

@@ -180,6 +180,12 @@ pub unsafe trait Transport: Send {
         len: usize,
     ) -> SendOutcome;
 
+    /// How many packets of a class `peer` has taken out, as a number that is another one after each, if its lane has no place free. `None`: it has, or nothing
+    /// can be sent there. Nobody is told that somebody asks; a peer may say what it likes. Handler-safe.
+    fn filled(&mut self, _peer: u32, _class: Class) -> Option<u32> {
+        None
+    }
+
     /// [`try_send`](Self::try_send) for most messages: plain ones of at most [`wire::INLINE`] bytes in class Eager, to a peer that can take them, when
     /// there is nothing else to [`flush`](Self::flush).
     ///

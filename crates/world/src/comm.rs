@@ -5,6 +5,7 @@ mod at_once;
 mod collectives;
 pub(crate) mod in_hand;
 mod messages;
+mod room;
 
 use std::sync::Arc;
 

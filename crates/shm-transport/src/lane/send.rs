@@ -443,10 +443,16 @@ impl SendLane {
     /// Whether the consumer has taken out all that was pushed: it need not be told of it. The caller publishes nothing by it.
     #[inline]
     pub(crate) fn is_emptied(&self) -> bool {
+        self.taken() == self.tail
+    }
+
+    /// How many packets the consumer has taken out, as it says. Nothing is read or written by virtue of it.
+    #[inline]
+    pub(super) fn taken(&self) -> u32 {
         // SAFETY: the lane is mapped (promise of `new`).
         let lane = unsafe { self.place.head() };
         // SYNC POINT: Relaxed: what the consumer took it has seen, whatever else is visible here. A consumer that lies is not rung.
-        lane.consumer.0.taken.load(Ordering::Relaxed) == self.tail
+        lane.consumer.0.taken.load(Ordering::Relaxed)
     }
 
     /// Whether the consumer is to be rung for the last push that found no room: it may have been told of nothing that lies

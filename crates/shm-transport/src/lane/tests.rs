@@ -260,6 +260,25 @@ fn a_full_lane_takes_no_short_one_until_slots_come_back() {
 }
 
 #[test]
+fn who_asks_whether_a_lane_is_full_says_nothing() {
+    let lane = Private::new(SLOTS, DATA);
+    let (mut send, mut recv) = lane.ends();
+    assert_eq!(send.filled(), None);
+    while put(&mut send, 0, b"x") {}
+    assert_eq!(send.filled(), Some(0));
+    // Taken out, and not given back.
+    assert!(pull(&mut recv).is_some());
+    assert_eq!(send.filled(), Some(1));
+    assert!(pull(&mut recv).is_some());
+    assert_eq!(send.filled(), None);
+    assert!(put(&mut send, 0, b"x") && put(&mut send, 0, b"x"));
+    assert_eq!(send.filled(), Some(2));
+    assert!(!send.has_asked() && !recv.wakes_producer());
+    lane.set_consumed(100, 0);
+    assert_eq!(send.filled(), None, "a lying consumer closes the lane");
+}
+
+#[test]
 fn what_is_not_short_or_wanted_is_left_alone() {
     let lane = Private::new(SLOTS, DATA);
     let (mut send, mut recv) = lane.ends();

@@ -30,6 +30,15 @@ impl ShmTransport {
         SendOutcome::Full
     }
 
+    /// See [`Transport::filled`](tocsin_transport::Transport::filled).
+    pub(super) fn fullness(&mut self, peer: u32, class: Class) -> Option<u32> {
+        let known = has(&self.known, peer);
+        let state = self.peers.get_mut(peer as usize).filter(|state| {
+            known && (class != Class::Bulk || state.bulk) && state.honesty == Honesty::Honest
+        })?;
+        state.send_lane(class).filled()
+    }
+
     /// What is kept of a peer, if such a packet may be put into its lane.
     #[inline(always)]
     pub(super) fn lane_to(

@@ -224,6 +224,7 @@ impl Comm {
         let tag = Comm::tag(operation, tag)?;
         let mut state = self.shared().enter_open(operation)?;
         if mode != Mode::Synchronous {
+            self.linger_for_room(&mut state, dest);
             // SAFETY: - the buffer: promised by the caller for the time of the call.
             let sent = unsafe { state.p2p.send_now(self.context(), dest, tag, &buf) };
             if sent.map_err(|e| message_error(operation, e))? {
