@@ -76,6 +76,13 @@ impl<T: Transport> P2p<T> {
         owed
     }
 
+    /// [`owes_a_pass`](Self::owes_a_pass) of who gives requests back one after the other, which counts as posting them does.
+    #[inline]
+    pub fn owes_a_pass_for_one_more(&mut self) -> bool {
+        self.posted_since = self.posted_since.wrapping_add(1);
+        self.owes_a_pass()
+    }
+
     /// Starts a reserved request as a receive. What [`irecv`](Self::irecv) answers with an error, the request ends with
     /// here. Ignored if the request is in use. Handler-safe; copies at most `eager_max` bytes.
     ///

@@ -284,3 +284,13 @@ fn a_published_receive_behind_a_window() {
     assert_eq!((w.code(1, large), w.code(0, send)), (Some(Code::Ok), Some(Code::Ok)));
     assert!(roomy.bytes() == long && targets.iter().zip(0..).all(|(target, n)| target.bytes() == [n]));
 }
+
+#[test]
+fn who_gives_many_back_owes_a_pass_now_and_then() {
+    let mut w = talking(1);
+    let owed = |w: &mut World| (0..64).filter(|_| w.ranks[1].owes_a_pass_for_one_more()).count();
+    assert_eq!(owed(&mut w), 2);
+    w.ranks[1].owes_a_pass_for_one_more();
+    w.look(1);
+    assert_eq!((0..31).filter(|_| w.ranks[1].owes_a_pass_for_one_more()).count(), 0, "a pass was made");
+}

@@ -355,12 +355,6 @@ impl RawRequest {
         if self.persistent { self.peek() } else { self.look() }
     }
 
-    fn free(&self) {
-        if let Some(slot) = &self.slot {
-            self.free_in(&mut slot.rank().enter());
-        }
-    }
-
     #[inline]
     fn free_in(&self, state: &mut RankState) {
         let Some(slot) = &self.slot else { return };

@@ -41,6 +41,18 @@ pub fn wait_all(requests: &mut [&mut RawRequest]) -> Result<(), Error> {
 const TOGETHER: usize = 64;
 
 impl RawRequest {
+    /// Gives its slot back, inside the engine.
+    pub(super) fn free(&self) {
+        let Some(slot) = &self.slot else { return };
+        let mut state = slot.rank().enter();
+        self.free_in(&mut state);
+        // Who waits for many one after the other, of which most are over, is in the library all the time.
+        if state.p2p.owes_a_pass_for_one_more() {
+            drop(state);
+            slot.rank().engine.look_between();
+        }
+    }
+
     /// Waits until it is over, and says so to the others: of many messages some fill a lane, and whose lane is full interrupts a rank that says nothing.
     fn wait_announced(&mut self) {
         while !self.is_over() {
