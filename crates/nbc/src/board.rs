@@ -173,7 +173,8 @@ impl Call {
     /// Whether who has read what it needs has seen the parts of all.
     #[inline]
     pub(crate) fn sees_all(&self, board: &Board) -> bool {
-        self.needs_all(board.me()) || matches!(self.then, Use::Bcast { root } if board.members() == 2 && root as usize != board.me())
+        self.needs_all(board.me())
+            || matches!(self.then, Use::Bcast { root } if board.members() == 2 && root as usize != board.me())
     }
 
     /// Looks for the parts that are needed. `seen`: how many members, from the first on, need not be looked at again.
