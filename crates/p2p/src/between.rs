@@ -37,7 +37,8 @@ impl<T: Transport> P2p<T> {
     /// 8 packets.
     #[inline]
     pub fn take_in_after(&mut self, source: u32) -> bool {
-        if !self.takes_published() {
+        // A lane that this rank has yet to learn of is for the engine to look into.
+        if !self.transport.is_connected(source) || !self.takes_published() {
             return false;
         }
         // SYNC POINT: published, fence, look; a sender announces, fences, and asks what is published.
