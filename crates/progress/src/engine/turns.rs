@@ -13,7 +13,8 @@ use tocsin_sync::clock::now_ns;
 #[derive(Debug)]
 pub struct Turns<'a, W: Work> {
     engine: &'a Engine<W>,
-    begun: u64,
+    /// None: not yet, because callbacks come first.
+    begun: Option<u64>,
     /// The thread counts as a poller.
     announced: bool,
     /// The core was given away, and has come back.
@@ -33,7 +34,8 @@ impl<W: Work> Engine<W> {
         if announces {
             self.own().begin_poll();
         }
-        Turns { engine: self, begun: now_ns(), announced: announces, yielded: false }
+        let begun = self.callbacks.is_empty().then(now_ns);
+        Turns { engine: self, begun, announced: announces, yielded: false }
     }
 }
 
@@ -43,13 +45,14 @@ impl<W: Work> Turns<'_, W> {
     /// Progress class: blocking: the core comes back when the others on it have had their turns.
     pub fn give_way(&mut self) -> bool {
         let Engine { yields, config, .. } = self.engine;
-        let now = if self.yielded { now_ns() } else { self.begun };
+        let begun = *self.begun.get_or_insert_with(now_ns);
+        let now = if self.yielded { now_ns() } else { begun };
         if self.yielded {
             yields.note_stay(false);
         } else {
             yields.note_look(false);
         }
-        if now.wrapping_sub(self.begun) >= config.yield_ns {
+        if now.wrapping_sub(begun) >= config.yield_ns {
             yields.bar_asleep(now);
             return false;
         }

@@ -242,6 +242,8 @@ impl<W: Work> Engine<W> {
         let mut before = (spin == 0).then_some(idle_since);
         let mut slice = ShortSlice::new();
         loop {
+            // A visit may end with callbacks, which take as long as they like.
+            before = before.filter(|_| self.callbacks.is_empty());
             found = self.visit(context, found == Some(Pass::More), self.looks(context, yielded));
             // Somebody else inside may have been there only to post something.
             polling.more = found.map_or(polling.more, |pass| pass == Pass::More);

@@ -41,9 +41,9 @@ pub fn wait_all(requests: &mut [&mut RawRequest]) -> Result<(), Error> {
 const TOGETHER: usize = 64;
 
 impl RawRequest {
-    /// Gives its slot back, inside the engine.
+    /// Gives its slot back, inside the engine. Not in a child of fork(): the slot and the lanes are its parent's.
     pub(super) fn free(&self) {
-        let Some(slot) = &self.slot else { return };
+        let Some(slot) = self.slot.as_ref().filter(|_| !tocsin_doorbell::fork::disowned()) else { return };
         let mut state = slot.rank().enter();
         self.free_in(&mut state);
         // Who waits for many one after the other, of which most are over, is in the library all the time.

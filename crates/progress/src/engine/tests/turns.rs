@@ -1,6 +1,7 @@
 //! Threads that look by themselves, and give their core away between.
 
 use super::*;
+use crate::{Completion, Outcome};
 
 fn crowded() -> (Arc<Shared>, Arc<Engine<Counting>>) {
     let shared = Shared::new();
@@ -71,4 +72,38 @@ fn a_look_that_finds_nothing_makes_the_pass_that_was_asked_for() {
     let passes = engine.stats().snapshot().passes;
     drop(engine.turns(true));
     assert!(!engine.token.is_requested() && engine.stats().snapshot().passes > passes);
+}
+
+/// Which run when the engine is left.
+#[test]
+fn what_callbacks_take_is_no_core_that_was_away() {
+    let (_, engine) = crowded();
+    let queue_one_that_lasts = || {
+        let completion = Completion::new();
+        // Asleep: who has computed that long gives the core away for longer.
+        let lasts = Box::new(|_| std::thread::sleep(Duration::from_millis(12)));
+        engine.callbacks.set(&completion, lasts).unwrap();
+        completion.finish(Outcome::default());
+    };
+    // In a run in which nobody else had the core for long.
+    let once = |run: &dyn Fn()| {
+        (0..50).any(|_| {
+            engine.yields.forget();
+            queue_one_that_lasts();
+            run();
+            assert!(engine.callbacks.is_empty());
+            !engine.yields.is_barred(now_ns())
+        })
+    };
+    assert!(once(&|| {
+        let mut turns = engine.turns(false);
+        drop(engine.enter());
+        turns.give_way();
+    }));
+    assert!(once(&|| {
+        while engine.yields.look_ns() > 0 {
+            engine.yields.note_look(false);
+        }
+        assert!(!engine.wait_until(|| false, Some(Duration::from_millis(13))));
+    }));
 }
