@@ -12,7 +12,7 @@
 use std::cell::{Cell, RefCell, UnsafeCell};
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tocsin_doorbell::{Cause, Own};
 use tocsin_nbc::Nbc;
@@ -285,6 +285,16 @@ impl Pair {
         self.arriving.receive(&mut self.engine.enter().p2p, any);
     }
 
+    /// Waits for the first receive, and releases it.
+    fn wait_and_release(&self, timeout: Option<Duration>) {
+        let receives = self.arriving.receives.borrow();
+        let first = &receives[0];
+        if self.engine.wait_until(|| first.outcome().is_some(), timeout) {
+            first.seen.set(first.outcome());
+            self.engine.enter().p2p.release(first.id);
+        }
+    }
+
     /// Nobody may have left with something announced and not looked at.
     fn nothing_is_left(&self) -> Result<(), String> {
         if self.engine.enter().work_left() {
@@ -377,13 +387,7 @@ const STATES: &[State] = &[
             pair.receive(false);
             pair.peer_acts();
         },
-        operation: |pair| {
-            let receives = pair.arriving.receives.borrow();
-            let first = &receives[0];
-            pair.engine.wait_until(|| first.outcome().is_some(), None);
-            first.seen.set(first.outcome());
-            pair.engine.enter().p2p.release(first.id);
-        },
+        operation: |pair| pair.wait_and_release(None),
     },
     State {
         name: "test of a synchronous send and its release",
@@ -482,7 +486,8 @@ fn a_handler_that_enters_without_the_token_is_caught() {
     let report = Stepper::new().step_handler(false).every_nth(
         29,
         || state.fresh(),
-        state.operation,
+        // What a broken handler has lost never comes.
+        |pair| pair.wait_and_release(Some(Duration::from_millis(50))),
         |pair| {
             pair.peer_acts();
             // SAFETY: none: that is the point. One thread, and all the memory lives.
