@@ -1,10 +1,10 @@
 //! Large messages of collectives in pieces, to and from ranks that wait: what is under way, for those who stay as long as it moves.
 
-use tocsin_progress::Id;
-use tocsin_transport::Transport;
+use tocsin_progress::{Context, Id};
+use tocsin_transport::{Class, Reach, Transport};
 
 use crate::P2p;
-use crate::request::{Request, State};
+use crate::request::{ONCE, Request, State};
 
 /// Receives that ask for pieces at a time, of which is kept that they do.
 const MOST: usize = 8;
@@ -76,5 +76,32 @@ impl<T: Transport> P2p<T> {
     /// Peers that wait for collectives.
     fn committed(&self) -> impl Iterator<Item = u32> {
         self.transport.connected().iter().copied().filter(|peer| self.transport.is_committed(*peer))
+    }
+
+    /// Whether a message of a collective that this rank pulls had better come in pieces after all, because threads of both wait by now, and
+    /// little of it is copied.
+    pub(crate) fn is_better_in_pieces(&mut self, id: Id) -> bool {
+        if !self.may_go_in_pieces(id) {
+            return false;
+        }
+        let Some((peer, total)) = self.requests.get(id).map(|r| (r.peer, r.total)) else { return false };
+        let twice = self.ways.goes_twice(id, [self.me, peer], Class::Coll, total);
+        if let Some(request) = self.requests.get_mut(id).filter(|_| !twice) {
+            request.flags |= ONCE;
+        }
+        twice
+    }
+
+    fn may_go_in_pieces(&self, id: Id) -> bool {
+        self.pipelines
+            && (self.waits || self.pieces.somebody_stays() && self.context == Context::User)
+            && self.requests.get(id).is_some_and(|request| {
+                request.class == Class::Coll
+                    && !request.has(ONCE)
+                    && request.reach == Reach::Kernel
+                    && request.total >= self.pieces_from
+                    && request.done <= request.total / 4
+                    && self.transport.is_committed(request.peer)
+            })
     }
 }

@@ -54,6 +54,8 @@ pub struct Loopback {
     read: Vec<usize>,
     /// See [`set_refuses_pages`](Loopback::set_refuses_pages).
     refuses_pages: bool,
+    /// See [`copies`](Loopback::copies).
+    copies: u64,
     /// See [`set_coming`](Loopback::set_coming): how much more there is at each look, and how much there is.
     comes: Option<u64>,
     come: AtomicU64,
@@ -114,6 +116,11 @@ impl Loopback {
     pub fn set_coming(&mut self, step: Option<u64>) {
         self.comes = step;
         self.come = AtomicU64::new(0);
+    }
+
+    /// How often this endpoint has pulled or pushed.
+    pub fn copies(&self) -> u64 {
+        self.copies
     }
 
     /// How many pieces were sent that had been copied ahead.
@@ -463,6 +470,7 @@ unsafe impl Transport for Loopback {
         if reach == Reach::None {
             return false;
         }
+        self.copies += 1;
         // SAFETY: the caller vouches for both ends.
         unsafe { core::ptr::copy_nonoverlapping(from as *const u8, to, len) };
         true
@@ -472,6 +480,7 @@ unsafe impl Transport for Loopback {
         if reach == Reach::None {
             return false;
         }
+        self.copies += 1;
         // SAFETY: the caller vouches for both ends.
         unsafe { core::ptr::copy_nonoverlapping(from, to as *mut u8, len) };
         true

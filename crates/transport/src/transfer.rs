@@ -13,7 +13,7 @@
 //!   transfer by now takes nothing from it, and nothing is claimed once the closed bit is set. An attempt fails only when
 //!   the other rank has claimed meanwhile, which it does once in the time of a copy.
 //! - Closing freezes the number of claims. The buffers are given back when as many chunks are done as were claimed: no
-//!   copy is under way then. Who closes has none under way itself, so it waits for the other's, at most one.
+//!   copy is under way then. Who closes has none under way itself, so it waits for the other's, at most one, of one chunk or several.
 //! - The record is used anew, with a new ticket, by the sender, after it was complete or closed and quiet.
 //!
 //! Every method is handler-safe and wait-free; the bound stands beside it.

@@ -138,6 +138,7 @@ fn build(n: u32, limits: Limits, reach: Reach, shares: bool, pieces: u32) -> Vec
             committed: vec![false; n as usize],
             read: vec![0; n as usize],
             refuses_pages: false,
+            copies: 0,
             comes: None,
             come: AtomicU64::new(0),
             ahead: Vec::with_capacity(limits.max_payload[Class::Bulk.index()]),
