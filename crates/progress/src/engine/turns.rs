@@ -19,6 +19,8 @@ pub struct Turns<'a, W: Work> {
     announced: bool,
     /// The core was given away, and has come back.
     yielded: bool,
+    /// [`Engine::stay_begins`].
+    stay: u64,
 }
 
 impl<W: Work> Engine<W> {
@@ -35,7 +37,7 @@ impl<W: Work> Engine<W> {
             self.own().begin_poll();
         }
         let begun = self.callbacks.is_empty().then(now_ns);
-        Turns { engine: self, begun, announced: announces, yielded: false }
+        Turns { engine: self, begun, announced: announces, yielded: false, stay: self.stay_begins() }
     }
 }
 
@@ -79,13 +81,13 @@ impl<W: Work> Turns<'_, W> {
 
 impl<W: Work> Drop for Turns<'_, W> {
     fn drop(&mut self) {
-        if !self.announced {
-            return;
+        if self.announced {
+            self.engine.own().end_poll();
+            // What was published while this thread was seen polling was not announced to anybody else; `end_poll` has fenced. Who is inside makes a pass before it leaves.
+            if self.engine.look(Budget::of(Context::User)) == Some(Pass::More) {
+                self.engine.come_back(USER_CONTINUE_NS);
+            }
         }
-        self.engine.own().end_poll();
-        // What was published while this thread was seen polling was not announced to anybody else; `end_poll` has fenced. Who is inside makes a pass before it leaves.
-        if self.engine.look(Budget::of(Context::User)) == Some(Pass::More) {
-            self.engine.come_back(USER_CONTINUE_NS);
-        }
+        self.engine.stay_ends(self.stay);
     }
 }

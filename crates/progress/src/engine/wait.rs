@@ -78,6 +78,8 @@ pub struct Looking<'a, W: Work> {
     engine: &'a Engine<W>,
     /// Not ended yet.
     on: bool,
+    /// [`Engine::stay_begins`].
+    begun: u64,
 }
 
 impl<W: Work> Looking<'_, W> {
@@ -112,7 +114,9 @@ impl<W: Work> Looking<'_, W> {
         self.on = false;
         self.engine.own().end_poll();
         // As at the end of a wait: what was published meanwhile was not announced to anybody else.
-        self.engine.look(Budget::of(Context::User)) == Some(Pass::More)
+        let more = self.engine.look(Budget::of(Context::User)) == Some(Pass::More);
+        self.engine.stay_ends(self.begun);
+        more
     }
 }
 
@@ -129,7 +133,7 @@ impl<W: Work> Engine<W> {
     /// To be dropped before the thread waits for anything, since nobody wakes a rank that looks. User threads only.
     pub fn looking(&self) -> Looking<'_, W> {
         self.own().begin_poll();
-        Looking { engine: self, on: true }
+        Looking { engine: self, on: true, begun: self.stay_begins() }
     }
 
     /// Makes progress until `done()`. False: the time-out came first. `done` is called often, between passes and

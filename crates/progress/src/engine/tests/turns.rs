@@ -1,6 +1,7 @@
 //! Threads that look by themselves, and give their core away between.
 
 use super::*;
+use crate::trace::kind;
 use crate::{Completion, Outcome};
 
 fn crowded() -> (Arc<Shared>, Arc<Engine<Counting>>) {
@@ -106,4 +107,31 @@ fn what_callbacks_take_is_no_core_that_was_away() {
         }
         assert!(!engine.wait_until(|| false, Some(Duration::from_millis(13))));
     }));
+}
+
+/// As who waits is, in a trace.
+#[test]
+fn who_looks_or_takes_turns_is_in_the_library_all_the_while() {
+    type Enter<'a> = &'a dyn Fn();
+    let lasts = |begin: &dyn Fn(&Engine<Counting>, Enter<'_>)| {
+        let (_, engine) = crowded();
+        let lasted = core::cell::Cell::new(0);
+        begin(&engine, &|| {
+            let begun = now_ns();
+            (0..3).for_each(|_| drop(engine.enter()));
+            lasted.set(now_ns() - begun);
+        });
+        let stays = engine.trace().unwrap().drain().into_iter().filter(|event| event.kind == kind::LIBRARY);
+        assert!(stays.map(|event| event.a).max() >= Some(lasted.get()));
+    };
+    for announces in [false, true] {
+        lasts(&|engine, enter| {
+            let _turns = engine.turns(announces);
+            enter();
+        });
+    }
+    lasts(&|engine, enter| {
+        let _looking = engine.looking();
+        enter();
+    });
 }
