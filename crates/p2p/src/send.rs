@@ -119,11 +119,13 @@ impl<T: Transport> P2p<T> {
 
     /// How many packets a rank has taken out of the lane that plain messages to it travel in, as a number that is another one after each, if that lane is full,
     /// and nothing but room is in the way of the next one. Handler-safe.
+    #[inline]
     pub fn lacks_room(&mut self, dest: u32) -> Option<u32> {
+        let taken = self.transport.filled(dest, Class::Eager)?;
         let peer = self.peers.get(dest as usize)?;
         let [waiting, _] = &peer.queues;
         let clear = peer.connected && peer.fate == Fate::Alive && waiting.is_empty();
-        if clear { self.transport.filled(dest, Class::Eager) } else { None }
+        clear.then_some(taken)
     }
 
     /// Whether a long message to a rank had better go through the lane, because a thread there copies it out while it is

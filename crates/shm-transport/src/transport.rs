@@ -282,6 +282,7 @@ unsafe impl Transport for ShmTransport {
         self.pushed(peer, class, urgency, push)
     }
 
+    #[inline]
     fn filled(&mut self, peer: u32, class: Class) -> Option<u32> {
         self.fullness(peer, class)
     }

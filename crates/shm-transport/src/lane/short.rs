@@ -47,8 +47,14 @@ impl SendLane {
     }
 
     /// How many packets the consumer has taken out, if no slot is free. It is not told that anybody asks, and the caller publishes nothing by it.
+    #[inline]
     pub(crate) fn filled(&mut self) -> Option<u32> {
-        let room = self.has_slot() || self.has_slot_after_all();
+        if self.has_slot() { None } else { self.filled_after_all() }
+    }
+
+    #[cold]
+    fn filled_after_all(&mut self) -> Option<u32> {
+        let room = self.has_slot_after_all();
         if room || self.closed { None } else { Some(self.taken()) }
     }
 }

@@ -31,6 +31,7 @@ impl ShmTransport {
     }
 
     /// See [`Transport::filled`](tocsin_transport::Transport::filled).
+    #[inline]
     pub(super) fn fullness(&mut self, peer: u32, class: Class) -> Option<u32> {
         let known = has(&self.known, peer);
         let state = self.peers.get_mut(peer as usize).filter(|state| {

@@ -18,8 +18,15 @@ const PAUSES: u32 = 4;
 impl Comm {
     /// Waits for room in the lane to a rank, if it is full and the receiver is seen to take messages out: it is in the library, and would be interrupted, or asked to
     /// ring back, for nothing. Neither is said to it here: if there is no room after this, the send says it, as it does without.
+    #[inline]
     pub(super) fn linger_for_room(&self, state: &mut Entered<'_, RankState>, dest: u32) {
-        let Some(mut taken) = state.p2p.lacks_room(dest) else { return };
+        if let Some(taken) = state.p2p.lacks_room(dest) {
+            self.linger_while_full(state, dest, taken);
+        }
+    }
+
+    #[cold]
+    fn linger_while_full(&self, state: &mut Entered<'_, RankState>, dest: u32, mut taken: u32) {
         if !self.shared().engine.should_look() {
             return;
         }
