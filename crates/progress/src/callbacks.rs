@@ -101,6 +101,8 @@ impl List {
             if self.running.swap(true, Ordering::AcqRel) {
                 return ran;
             }
+            // Of a thread that waits.
+            tocsin_sync::slice::give_back();
             // SYNC POINT: Acquire pairs with the Release in `Node::queue`.
             let mut newest = self.head.swap(ptr::null_mut(), Ordering::Acquire);
             let mut oldest: *mut Node = ptr::null_mut();
@@ -283,6 +285,12 @@ impl Callbacks {
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
+    }
+
+    /// Whether a thread runs some: a hint. One load. Handlers may call it.
+    #[inline]
+    pub(crate) fn are_running(&self) -> bool {
+        self.list.running.load(Ordering::Relaxed)
     }
 
     /// Runs what is queued, unless another thread is at it; answers how many ran. Not for handlers.

@@ -82,8 +82,8 @@ impl<W: Work> Engine<W> {
         if wait > 0 && self.throttle(wait) {
             return;
         }
-        if more && self.waits.load(Ordering::Relaxed) {
-            // The thread that was interrupted goes on.
+        if more && self.waits.load(Ordering::Relaxed) && !self.callbacks.are_running() {
+            // The thread that was interrupted goes on, unless it is in a callback, which may last.
             self.come_back_late();
         } else if more {
             // As long as this took, so that a flood gets half of the time until the cap ends that too.

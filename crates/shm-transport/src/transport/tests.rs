@@ -360,8 +360,6 @@ fn what_lies_in_the_pool_for_the_dead_is_free() {
     assert!((0..100).any(|_| ends[0].room(0, std::ptr::null(), max, 0).is_some()));
 }
 
-/// Both sides sleep whenever they find nothing to do, with `work_left` as the last look: nobody sleeps
-/// through a packet or through room in a full lane.
 /// Who has published a receive waits for what its sender announces, though its attention word does not say so.
 #[test]
 fn an_offer_is_urgent_where_a_receive_is_published() {
@@ -392,6 +390,8 @@ fn an_offer_is_urgent_where_a_receive_is_published() {
     }
 }
 
+/// Both sides sleep whenever they find nothing to do, with `work_left` as the last look: nobody sleeps
+/// through a packet or through room in a full lane.
 #[test]
 fn sleepers_are_woken() {
     const PACKETS: u64 = 20_000;

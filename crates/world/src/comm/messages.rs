@@ -322,6 +322,8 @@ impl Comm {
         // This thread copies what nobody else does. The peer leaves that to it, as to any that looks by itself.
         let looking = self.shared().engine.looking();
         state.is_looking();
+        // Nobody rings the rank as long as it is seen looking, and callbacks may last.
+        state.leave_callbacks();
         state.ask_for_pass();
         let request = self.request(state, "irecv", kind, id);
         drop(looking);

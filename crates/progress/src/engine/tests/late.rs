@@ -3,6 +3,7 @@
 use super::*;
 use crate::budget::{HANDLER_PACKETS, USER_PACKETS};
 use crate::engine::UNFINISHED_NS;
+use crate::{Completion, Outcome};
 
 /// Asserts that the timer was not set to go off sooner than that.
 fn comes_back_late(engine: &Engine<Counting>, begun: u64) {
@@ -72,4 +73,38 @@ fn a_look_between_takes_in_what_is_there() {
     engine.look_between();
     drop(inside);
     drop(receiver);
+}
+
+#[test]
+fn what_a_handler_leaves_beside_a_callback_of_a_wait_comes_back_soon() {
+    // A handler that was itself interrupted for long comes back after as long.
+    assert!(
+        (0..20).any(|_| when_it_comes_back_beside_a_callback() < UNFINISHED_NS),
+        "as late as beside the wait itself"
+    );
+}
+
+/// When a handler that interrupts a callback of a wait, and leaves something, has itself called again, after it was rung, nanoseconds.
+fn when_it_comes_back_beside_a_callback() -> u64 {
+    let all = u64::from(HANDLER_PACKETS) * 100;
+    let shared = Shared::new();
+    let engine = engine(&shared, 0);
+    let receiver = install(&shared, &engine, BackendKind::Signal);
+    let soonest = Arc::new(AtomicU64::new(u64::MAX));
+    let completion = Completion::new();
+    let call = {
+        let (shared, engine, soonest) = (shared.clone(), engine.clone(), soonest.clone());
+        move |_| {
+            shared.posted[0].store(all - 1, SeqCst);
+            let begun = now_ns();
+            shared.post(0, Urgency::Urgent);
+            soonest.store(engine.timer.load(SeqCst).saturating_sub(begun), SeqCst);
+            compute_until("nobody comes back", || shared.handled.load(SeqCst) == all);
+        }
+    };
+    engine.callbacks.set(&completion, Box::new(call)).unwrap();
+    completion.finish(Outcome::default());
+    assert!(engine.wait_unannounced(|| shared.handled.load(SeqCst) == all, None));
+    drop(receiver);
+    soonest.load(SeqCst)
 }
