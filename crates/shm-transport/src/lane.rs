@@ -64,7 +64,7 @@ const PIECE: u32 = 64;
 /// Bytes of a cache line.
 const LINE: usize = 64;
 /// Payloads of so many bytes or more come.
-const LONG: usize = if cfg!(loom) { 96 } else { 8 * 1024 };
+const LONG: usize = if cfg!(loom) { 96 } else { 2 * 1024 };
 /// Bytes that come at a time.
 const STRIDE: usize = if cfg!(loom) { 64 } else { wire::STRIDE };
 

@@ -30,7 +30,7 @@ const POOLED: u8 = 0xfd;
 const POOLED_COMING: u8 = 0xfc;
 
 /// Bytes of a payload that come at a time, or a multiple of them.
-pub const STRIDE: usize = 4 * 1024;
+pub const STRIDE: usize = 2 * 1024;
 
 /// Words 1 to 7 of a slot.
 pub type Content = [u64; 7];

@@ -16,9 +16,9 @@ use tocsin_transport::copy;
 
 /// Payloads of so many bytes or more may be streamed; of shorter ones the fence and the first lines' way from memory are most.
 pub(super) const FROM: usize = 4 * 1024;
-/// Where the first kind of payload ends, of which the consumer sees nothing before it is whole.
-const COMING: usize = super::LONG;
-/// By how much streaming must be faster there as long as the consumer has said nothing: its way to memory comes after it.
+/// Payloads of less are compared apart from those of more.
+const SHORT: usize = 8 * 1024;
+/// By how much streaming must be faster there as long as the consumer has said nothing: most of the way to memory comes after it.
 const SHORT_HANDICAP: u64 = 2;
 /// Copies that try one kind in a row: of so many, one is timed by the consumer.
 const TRIES: u32 = super::recv::TIMED + 1;
@@ -34,12 +34,12 @@ const MOVED: u64 = 2;
 /// A payload that is streamed comes in about so many parts, each of one to so many strides: before each count all that was streamed has to
 /// be in memory, and that wait takes as long as streaming 4 KiB more (16 fences in 64 KiB: 4.4 us instead of 2.4 with four).
 const PARTS: usize = 4;
-const STRIDES: usize = 4;
+const STRIDES: usize = 8;
 const LEAST_PART: usize = PARTS * super::STRIDE;
-/// A payload that is stored plainly comes a stride at a time, one of 64 KiB or more two, of 96 KiB three, of 128 KiB four: each count takes its line from the consumer, which looks at it,
+/// A payload that is stored plainly comes a stride at a time, one of 32 KiB two, of 64 KiB four, of 128 KiB or more eight: each count takes its line from the consumer, which looks at it,
 /// and four pages are copied [at once](tocsin_transport::copy).
-const PLAIN_PART: usize = 32 * 1024;
-const PLAIN_STRIDES: usize = 4;
+const PLAIN_PART: usize = 16 * 1024;
+const PLAIN_STRIDES: usize = 8;
 /// Payloads whose consumer may still tell of them.
 const LAST: usize = 8;
 
@@ -194,7 +194,7 @@ impl Experience {
     }
 
     fn of(&mut self, len: usize) -> &mut Compared {
-        if len < COMING { &mut self.short } else { &mut self.long }
+        if len < SHORT { &mut self.short } else { &mut self.long }
     }
 }
 
@@ -325,8 +325,8 @@ mod tests {
     fn what_is_streamed_is_counted_less_often() {
         let strides =
             |stores: Stores| [8, 16, 31, 32, 48, 64, 1024].map(|kib| stores.stride(kib << 10) >> 10);
-        assert_eq!(strides(Stores::Plain), [4, 4, 4, 4, 4, 8, 16]);
-        assert_eq!(strides(Stores::Streaming), [4, 4, 4, 8, 12, 16, 16]);
+        assert_eq!(strides(Stores::Plain), [2, 2, 2, 4, 6, 8, 16]);
+        assert_eq!(strides(Stores::Streaming), [2, 4, 6, 8, 12, 16, 16]);
     }
 
     /// How often each is chosen in `copies`, if copying in and out takes so long.
