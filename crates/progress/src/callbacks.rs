@@ -287,6 +287,12 @@ impl Callbacks {
         self.list.is_empty()
     }
 
+    /// Whether some wait for a thread to run them, and none is at it: a hint. Two loads. Handlers may call it.
+    #[inline]
+    pub(crate) fn are_left(&self) -> bool {
+        !self.is_empty() && !self.are_running()
+    }
+
     /// Whether a thread runs some: a hint. One load. Handlers may call it.
     #[inline]
     pub(crate) fn are_running(&self) -> bool {

@@ -307,14 +307,25 @@ impl<W: Work> Engine<W> {
         // SAFETY: the caller's promises.
         let left = unsafe { self.passes(context, first_pass, touched, false, budget) };
         if !self.callbacks.is_empty() {
-            if context == Context::Handler {
-                self.callbacks.notify();
-            } else {
-                let ran = self.callbacks.run();
-                stats::add(&self.stats.callbacks, ran as u64);
-            }
+            self.run_or_leave_callbacks(context);
         }
         left
+    }
+
+    /// Callbacks are queued: runs them, or, in a handler, wakes their thread.
+    fn run_or_leave_callbacks(&self, context: Context) {
+        if context == Context::Handler {
+            self.callbacks.notify();
+        } else {
+            self.run_callbacks();
+        }
+    }
+
+    /// Runs callbacks that are queued, unless another thread is at it. How many.
+    fn run_callbacks(&self) -> usize {
+        let ran = self.callbacks.run();
+        stats::add(&self.stats.callbacks, ran as u64);
+        ran
     }
 
     /// [`inside`](Self::inside), but callbacks stay queued. `serves`: the caller goes on with what is left, so that only threads that

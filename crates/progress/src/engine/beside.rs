@@ -80,10 +80,11 @@ impl<W: Work> Engine<W> {
         if self.token.is_busy() || !self.token.try_lock() {
             return false;
         }
-        // SAFETY: the token is ours; the reference ends before `inside`.
+        // SAFETY: the token is ours; the reference ends before `passes`.
         let answer = self.is_beside_computing(unsafe { &mut *self.work.get() }, now);
-        // SAFETY: the token is ours.
-        let left = unsafe { self.inside(Context::User, false, false, Budget::of(Context::User).waiting()) };
+        let budget = Budget::of(Context::User).waiting();
+        // SAFETY: the token is ours. Callbacks may last, and the caller has just looked at the clock.
+        let left = unsafe { self.passes(Context::User, false, false, false, budget) };
         if left.more {
             // Whoever is inside next sees to it: this waiter, which looks again before it sleeps, or who keeps it from looking.
             self.token.request();

@@ -16,7 +16,11 @@ impl<W: Work> Engine<W> {
     /// A turn: some looks, and a pass if there is something. Not for handlers.
     pub(crate) fn turn(&self, more: bool) -> Option<Pass> {
         stats::add(&self.stats.turns, 1);
-        self.visit(Context::ProgressThread, more, 1)
+        let found = self.visit(Context::ProgressThread, more, 1);
+        if !self.callbacks.is_empty() {
+            self.run_callbacks();
+        }
+        found
     }
 
     /// Sleeps until somebody rings or wakes the rank's sleepers; unless there is something already, which has its pass, or `done()`
@@ -108,8 +112,7 @@ impl<W: Work> Member for Engine<W> {
 
     fn run_callbacks(&self) {
         if !self.callbacks.is_empty() {
-            let ran = self.callbacks.run();
-            stats::add(&self.stats.callbacks, ran as u64);
+            Engine::run_callbacks(self);
         }
     }
 }

@@ -100,7 +100,7 @@ impl<W: Work> Looking<'_, W> {
     /// Looks until something is found, or `done()`, or for so long. Whether something was.
     fn finds_within(&self, ns: u64, done: &mut impl FnMut() -> bool) -> bool {
         let begun = now_ns();
-        while !matches!(self.engine.look(Budget::of(Context::User)), Some(Pass::Worked | Pass::More)) {
+        while !matches!(self.engine.look_first(Budget::of(Context::User)), Some(Pass::Worked | Pass::More)) {
             if done() || now_ns().wrapping_sub(begun) >= ns {
                 return false;
             }
@@ -204,6 +204,7 @@ impl<W: Work> Engine<W> {
         } else {
             // The attention word is not touched by what is over after one pass.
             let found = self.visit(context, false, self.looks(context, false));
+            self.call_back(context, &mut polling);
             if done() {
                 if found == Some(Pass::More) {
                     self.come_back_late();
@@ -246,9 +247,12 @@ impl<W: Work> Engine<W> {
         let mut before = (spin == 0).then_some(idle_since);
         let mut slice = ShortSlice::new();
         loop {
-            // A visit may end with callbacks, which take as long as they like.
-            before = before.filter(|_| self.callbacks.is_empty());
             found = self.visit(context, found == Some(Pass::More), self.looks(context, yielded));
+            if self.call_back(context, polling) {
+                // They take as long as they like.
+                before = None;
+                idle_since = now_ns();
+            }
             // Somebody else inside may have been there only to post something.
             polling.more = found.map_or(polling.more, |pass| pass == Pass::More);
             if done() {
@@ -319,9 +323,9 @@ impl<W: Work> Engine<W> {
             let woken = self.own.sleep(nap, || {
                 // Already counted as a sleeper.
                 polling.end();
-                let found = self.look(Budget::of(context).waiting());
+                let found = self.look_first(Budget::of(context).waiting());
                 finished = done();
-                finished || matches!(found, Some(Pass::Worked | Pass::More))
+                finished || matches!(found, Some(Pass::Worked | Pass::More)) || self.callbacks.are_left()
             });
             if let Some(trace) = self.trace() {
                 trace.record(kind::WAKE, u64::from(woken), 0);
@@ -337,6 +341,27 @@ impl<W: Work> Engine<W> {
             idle_since = now;
             (spin, most) = self.patience(context, idle_since);
         }
+    }
+
+    /// Runs callbacks that are queued. This thread does not look by itself meanwhile: they may last, and the rank is rung. Whether any was run.
+    #[inline]
+    fn call_back(&self, context: Context, polling: &mut Polling<'_>) -> bool {
+        !self.callbacks.is_empty() && self.call_back_now(context, polling)
+    }
+
+    #[cold]
+    fn call_back_now(&self, context: Context, polling: &mut Polling<'_>) -> bool {
+        let polled = polling.on;
+        polling.end();
+        // As at the end of a wait.
+        if polled && self.look_first(Budget::of(context)) == Some(Pass::More) {
+            self.come_back(USER_CONTINUE_NS);
+        }
+        let ran = self.run_callbacks();
+        if polled {
+            polling.begin();
+        }
+        ran > 0
     }
 
     /// For how long a wait that begins now looks before it yields, and before it sleeps, nanoseconds. A progress thread, which
@@ -385,7 +410,7 @@ impl<W: Work> Engine<W> {
     }
 
     /// So many looks, and a pass if there is something, if nobody is inside; without a request if somebody is: for who
-    /// will look again anyway. With `more`, a pass at once.
+    /// will look again anyway. With `more`, a pass at once. Callbacks stay queued.
     #[inline]
     pub(super) fn visit(&self, context: Context, more: bool, looks: u32) -> Option<Pass> {
         if self.token.is_busy() || !self.token.try_lock() {
@@ -401,12 +426,22 @@ impl<W: Work> Engine<W> {
             return Some(Pass::Idle);
         }
         // SAFETY: the token is ours. What is left is this thread's to come back for.
-        Some(unsafe { self.inside(context, something, false, Budget::of(context).waiting()) }.pass())
+        Some(unsafe { self.passes(context, something, false, false, Budget::of(context).waiting()) }.pass())
     }
 
     /// The look-once-more, after a full fence: a pass if there is something. None: somebody is inside and
     /// will make a pass that began after this call.
     pub(super) fn look(&self, budget: Budget) -> Option<Pass> {
+        let context = budget.context();
+        let found = self.look_first(budget);
+        if !self.callbacks.is_empty() && found.is_some() {
+            self.run_or_leave_callbacks(context);
+        }
+        found
+    }
+
+    /// [`look`](Self::look), and callbacks stay queued: for who is seen looking or sleeping, since they may last.
+    pub(super) fn look_first(&self, budget: Budget) -> Option<Pass> {
         if !self.token.lock_or_request() {
             return None;
         }
@@ -416,6 +451,6 @@ impl<W: Work> Engine<W> {
             return Some(Pass::Idle);
         }
         // SAFETY: the token is ours.
-        Some(unsafe { self.inside(budget.context(), something, false, budget) }.pass())
+        Some(unsafe { self.passes(budget.context(), something, false, false, budget) }.pass())
     }
 }

@@ -1,0 +1,79 @@
+//! Callbacks that run on a thread that waits, and last.
+
+use super::*;
+use crate::{Completion, Outcome};
+
+/// Runs `wait` on an engine with a callback queued that has a peer post, and computes until that is handled.
+fn wait_beside_a_callback(wait: impl FnOnce(&Engine<Counting>, &Shared)) {
+    let shared = Shared::new();
+    // Nobody else runs them.
+    let config = EngineConfig { callback_thread: false, ..EngineConfig::default() };
+    let engine = engine_as(&shared, 0, config);
+    let receiver = install(&shared, &engine, BackendKind::Signal);
+    let completion = Completion::new();
+    let call = {
+        let shared = shared.clone();
+        move |_| {
+            shared.post(0, Urgency::Urgent);
+            compute_until("nobody rings", || shared.handled.load(SeqCst) == 1);
+        }
+    };
+    engine.callbacks.set(&completion, Box::new(call)).unwrap();
+    completion.finish(Outcome::default());
+    wait(&engine, &shared);
+    assert_eq!(shared.handled_by_handler.load(SeqCst), 1, "while the callback ran");
+    assert_eq!(shared.descriptor.attention().pollers(), 0);
+    drop(receiver);
+}
+
+#[test]
+fn a_rank_is_rung_while_a_callback_of_a_wait_runs() {
+    wait_beside_a_callback(|engine, shared| {
+        assert!(engine.wait_until(|| shared.handled.load(SeqCst) == 1, None));
+    });
+    wait_beside_a_callback(|engine, shared| {
+        assert!(engine.wait_unannounced(|| shared.handled.load(SeqCst) == 1, None));
+    });
+}
+
+#[test]
+fn a_rank_is_rung_while_a_callback_of_a_post_that_looks_runs() {
+    wait_beside_a_callback(|engine, shared| {
+        let _more = engine.looking().go_on(1_000_000, || shared.handled.load(SeqCst) == 1);
+    });
+}
+
+/// Who waits while another thread runs callbacks, and more are queued, sleeps.
+#[test]
+fn a_wait_sleeps_beside_another_threads_callbacks() {
+    let shared = Shared::new();
+    let config = EngineConfig { callback_thread: false, ..EngineConfig::default() };
+    let engine = engine_as(&shared, 0, config);
+    let slept = || engine.stats().snapshot().sleeps > 0;
+    let (first, second) = (Completion::new(), Completion::new());
+    let done = Arc::new(AtomicBool::new(false));
+    let computes = {
+        let engine = engine.clone();
+        move |_| compute_until("nobody sleeps", || engine.stats().snapshot().sleeps > 0)
+    };
+    engine.callbacks.set(&first, Box::new(computes)).unwrap();
+    let ends = {
+        let (engine, done) = (engine.clone(), done.clone());
+        move |_| {
+            done.store(true, SeqCst);
+            engine.own().wake_own();
+        }
+    };
+    engine.callbacks.set(&second, Box::new(ends)).unwrap();
+    std::thread::scope(|scope| {
+        first.finish(Outcome::default());
+        let calls = scope.spawn(|| engine.callbacks.run());
+        while !engine.callbacks.are_running() {
+            std::thread::yield_now();
+        }
+        second.finish(Outcome::default());
+        assert!(engine.wait_until(|| done.load(SeqCst), None));
+        calls.join().unwrap();
+    });
+    assert!(slept());
+}
