@@ -390,6 +390,50 @@ fn an_offer_is_urgent_where_a_receive_is_published() {
     }
 }
 
+/// Whoever else something was sent to.
+#[test]
+fn who_has_published_a_receive_is_rung_for_what_its_sender_announces() {
+    use tocsin_doorbell::{Cause, Config, Receiver};
+    unsafe fn looks_at_nothing(_context: *const (), _cause: Cause) {}
+
+    let mut ends = world(3);
+    ends[0].connect_bulk(1).unwrap();
+    ends[0].connect(2).unwrap();
+    let descriptor = ends[1].segment().descriptor(1);
+    let config = Config::new(BackendKind::Signal);
+    // SAFETY: the descriptor's segment outlives the receiver, and the function needs no context.
+    let _receiver =
+        unsafe { Receiver::install(descriptor, &config, looks_at_nothing, std::ptr::null()) }.unwrap();
+    ends[1].begin_pass();
+    let at = ends[1].publication(0, 1).unwrap();
+    // SAFETY: it is there as long as the transports.
+    let at = unsafe { at.as_ref() };
+    let notice = Notice { number: 0, context: 0, tag: None, name: 1, address: 1, room: 1 };
+    let header = Header { kind: kind::RTS, ..Header::default() };
+    let mut rings = 0;
+    for (ticket, others, published) in
+        [(1, false, false), (2, false, true), (3, true, false), (4, true, true)]
+    {
+        if published {
+            at.publish(ticket, &notice);
+        }
+        if others {
+            assert_eq!(
+                conformance::send(&mut ends[0], 2, Class::Eager, u64::from(ticket), 0),
+                SendOutcome::Sent
+            );
+        }
+        // SAFETY: nothing is read of no bytes.
+        let sent = unsafe { ends[0].try_send(1, Class::Eager, Urgency::Offer, &header, std::ptr::null(), 0) };
+        assert_eq!(sent, SendOutcome::Sent);
+        ends[0].flush();
+        rings += u64::from(published);
+        assert_eq!(ends[0].rings().by_signal, rings, "others {others}, published {published}");
+        assert!(!published || at.withdraw(ticket));
+        ends[1].begin_pass();
+    }
+}
+
 /// Both sides sleep whenever they find nothing to do, with `work_left` as the last look: nobody sleeps
 /// through a packet or through room in a full lane.
 #[test]
