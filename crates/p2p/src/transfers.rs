@@ -207,7 +207,9 @@ impl<T: Transport> P2p<T> {
     fn copies_all(&self, id: Id, budget: &Budget) -> bool {
         self.context == Context::User
             && !budget.is_in_passing()
-            && self.requests.get(id).is_some_and(|r| r.class == Class::Coll && r.state == State::RecvShared)
+            && self.requests.get(id).is_some_and(|r| {
+                r.class == Class::Coll && r.state == State::RecvShared && r.reach == Reach::Kernel
+            })
     }
 
     /// Whether a send has found a published receive and copied nothing yet.
@@ -461,7 +463,7 @@ impl<T: Transport> P2p<T> {
     }
 
     /// Closes all transfers and waits until no peer copies from or to a buffer of this rank: before it leaves its world.
-    /// Waits for at most a chunk's copy, or the death of the peer that copies. User threads only.
+    /// Waits for at most one copy of the peer's, or the death of the peer that copies. User threads only.
     pub fn close_transfers(&mut self) {
         for index in 0..self.requests.capacity() as u32 {
             let Some(id) = self.requests.by_index(index) else { continue };

@@ -107,7 +107,7 @@ impl<W: Work> Member for Engine<W> {
     }
 
     fn has_callbacks(&self) -> bool {
-        !self.callbacks.is_empty()
+        self.callbacks.are_left()
     }
 
     fn run_callbacks(&self) {

@@ -204,7 +204,7 @@ impl<W: Work> Engine<W> {
         } else {
             // The attention word is not touched by what is over after one pass.
             let found = self.visit(context, false, self.looks(context, false));
-            self.call_back(context, &mut polling);
+            self.call_back(context, &mut polling, found);
             if done() {
                 if found == Some(Pass::More) {
                     self.come_back_late();
@@ -248,7 +248,7 @@ impl<W: Work> Engine<W> {
         let mut slice = ShortSlice::new();
         loop {
             found = self.visit(context, found == Some(Pass::More), self.looks(context, yielded));
-            if self.call_back(context, polling) {
+            if self.call_back(context, polling, found) {
                 // They take as long as they like.
                 before = None;
                 idle_since = now_ns();
@@ -345,16 +345,19 @@ impl<W: Work> Engine<W> {
 
     /// Runs callbacks that are queued. This thread does not look by itself meanwhile: they may last, and the rank is rung. Whether any was run.
     #[inline]
-    fn call_back(&self, context: Context, polling: &mut Polling<'_>) -> bool {
-        !self.callbacks.is_empty() && self.call_back_now(context, polling)
+    fn call_back(&self, context: Context, polling: &mut Polling<'_>, found: Option<Pass>) -> bool {
+        self.callbacks.are_left() && self.call_back_now(context, polling, found)
     }
 
     #[cold]
-    fn call_back_now(&self, context: Context, polling: &mut Polling<'_>) -> bool {
+    fn call_back_now(&self, context: Context, polling: &mut Polling<'_>, mut found: Option<Pass>) -> bool {
         let polled = polling.on;
         polling.end();
         // As at the end of a wait.
-        if polled && self.look_first(Budget::of(context)) == Some(Pass::More) {
+        if polled {
+            found = self.look_first(Budget::of(context));
+        }
+        if found == Some(Pass::More) {
             self.come_back(USER_CONTINUE_NS);
         }
         let ran = self.run_callbacks();

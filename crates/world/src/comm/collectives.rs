@@ -142,6 +142,8 @@ impl Comm {
     ) {
         let Some(looking) = looking else { return };
         guard.is_looking();
+        // Which may last: they run when this thread is no more seen looking.
+        guard.leave_callbacks();
         drop(guard);
         // SAFETY: - it lives as long as the engine, which `self` keeps; its methods are made for any thread.
         self.shared().stay(looking, || unsafe { completion.as_ref() }.is_done());
@@ -157,6 +159,9 @@ impl Comm {
         looking: Option<Looking<'_, RankState>>,
     ) {
         guard.stays_not(looking.is_some());
+        if looking.is_some() {
+            guard.leave_callbacks();
+        }
         drop(guard);
         // Peers ring a rank that sleeps, not one that looks.
         drop(looking);
