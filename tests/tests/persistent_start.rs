@@ -186,7 +186,7 @@ fn a_start_that_interrupts_nobody_makes_no_system_call() {
 /// Two ranks that look for messages at each other's side and never compute: nobody has to be interrupted. Their threads may
 /// make no system call but the one that ends the process.
 #[test]
-#[ignore = "run by the test before it, in a process of its own"]
+#[ignore = "in a process of its own: a_start_that_interrupts_nobody_makes_no_system_call runs it"]
 fn child_without_system_calls() {
     // It ends its process, which has to be its own.
     if std::env::var_os(CHILD).is_none() {

@@ -136,7 +136,7 @@ fn run_ends_with_the_first_failing_ranks_status() {
 
 /// Rank 0 of the test below leaves without finalizing; rank 1 waits for it, and fails, or finalizes.
 #[test]
-#[ignore = "a rank that another test starts"]
+#[ignore = "a rank: run_tells_who_left_without_finalizing runs it"]
 fn leaves_without_finalizing() {
     let world = tocsin::World::from_env().unwrap();
     let comm = world.comm();
@@ -176,7 +176,7 @@ fn run_tells_who_left_without_finalizing() {
 
 /// A rank of the test below: of a world of one, where nothing tells it of another.
 #[test]
-#[ignore = "a rank that another test starts"]
+#[ignore = "a rank: run_tells_who_never_joined runs it"]
 fn meets_the_others() {
     let world = tocsin::World::from_env().unwrap();
     world.comm().barrier().unwrap();
@@ -216,7 +216,7 @@ fn run_tells_who_never_joined() {
 
 /// A rank of the test below.
 #[test]
-#[ignore = "a rank that another test starts"]
+#[ignore = "a rank: a_process_joins_its_launchers_world_once runs it"]
 fn joins_again() {
     let world = tocsin::World::from_env().unwrap();
     let lives = tocsin::World::from_env().unwrap_err();

@@ -296,6 +296,7 @@ impl Callbacks {
     /// Whether a thread runs some: a hint. One load. Handlers may call it.
     #[inline]
     pub(crate) fn are_running(&self) -> bool {
+        // SYNC POINT: Relaxed: a hint. A thread that sleeps by it has queued by a read-modify-write before, or nothing: on x86 no later load is ahead of that.
         self.list.running.load(Ordering::Relaxed)
     }
 

@@ -142,7 +142,7 @@ const MUST_ABORT: &str = "TOCSIN_TEST_MUST_ABORT";
 
 /// No test of its own: what `the_tripwire_notices` runs in another process.
 #[test]
-#[ignore = "run by the test after it, in a process of its own"]
+#[ignore = "in a process of its own: the_tripwire_notices runs it"]
 fn connecting_in_a_handler() {
     if std::env::var_os(MUST_ABORT).is_none() {
         return;
