@@ -150,6 +150,13 @@ impl<T: Transport> P2p<T> {
         Ok(true)
     }
 
+    /// Has what the answer to the message of the receive in hand is written to fetched: for who finds that it takes a while. User threads only.
+    #[inline]
+    pub fn will_answer(&self) {
+        let Hand::Waiting(hand) = &self.hand else { return };
+        self.transport.will_answer(hand.source, Class::Eager);
+    }
+
     /// Looks for the message of the receive in hand, and takes in at most one packet of its sender. User threads only;
     /// copies at most one packet, and waits for 5 us at most for each 4 KiB of one that comes.
     #[inline]

@@ -23,7 +23,7 @@
 //! does not fit before the ring's end starts at its beginning. Both sides compute that place, so the consumer
 //! compares and never follows.
 //!
-//! A payload of [`LONG`] bytes or more *comes*: its slot is published first, then its bytes, some at a time, with a count in
+//! A payload of [`LONG`] bytes or more, or of [`ALONE`] after something was heard of the consumer, *comes*: its slot is published first, then its bytes, some at a time, with a count in
 //! the slot (word 6). Two ranks that both wait for it copy at once then. For everybody else the packet is there when the
 //! count has reached its length: before that [`RecvLane::peek`] and [`RecvLane::has_packet`] do not see it, so that nobody
 //! waits for a producer that has stopped.
@@ -64,7 +64,9 @@ const PIECE: u32 = 64;
 /// Bytes of a cache line.
 const LINE: usize = 64;
 /// Payloads of so many bytes or more come.
-const LONG: usize = if cfg!(loom) { 96 } else { 2 * 1024 };
+pub(crate) const LONG: usize = if cfg!(loom) { 96 } else { 2 * 1024 };
+/// And of so many, if the consumer is likely to wait for just this one. Of several in a row the next would wait for each other's counts.
+pub(crate) const ALONE: usize = 1024;
 /// Bytes that come at a time.
 const STRIDE: usize = if cfg!(loom) { 64 } else { wire::STRIDE };
 

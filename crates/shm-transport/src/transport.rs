@@ -385,6 +385,13 @@ unsafe impl Transport for ShmTransport {
         }
     }
 
+    #[inline]
+    fn will_answer(&self, peer: u32, class: Class) {
+        if let Some(state) = self.peers.get(peer as usize) {
+            state.outgoing(class).fetch_next();
+        }
+    }
+
     fn announce(&mut self, peer: u32) {
         if !self.segment.has_boards() {
             return;

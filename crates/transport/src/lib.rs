@@ -341,6 +341,10 @@ pub unsafe trait Transport: Send {
     /// The same for what the next packet of a class to `peer` is written to.
     fn will_send(&self, _peer: u32, _class: Class) {}
 
+    /// The same as of [`will_send`](Self::will_send), and what the payload is written to, if it is as long as the last one was: for who waits for
+    /// something from `peer`, which it is likely to answer. Handler-safe, constant.
+    fn will_answer(&self, _peer: u32, _class: Class) {}
+
     /// Has [`flush`](Self::flush) ring a rank for something that is not in its lanes, but that this rank has published
     /// where the other looks in its passes: on a board. The rank need not be connected. Handler-safe, constant.
     fn announce(&mut self, _peer: u32) {}

@@ -352,7 +352,8 @@ fn run_pooled(waits: bool) {
                     let (header, payload) =
                         (Header { kind: 1, a: n as u64, ..Header::default() }, [n as u8 + 1; LEN]);
                     // SAFETY: the payload is live, and the piece was just given.
-                    let pushed = unsafe { lane.try_push_pooled(&header, payload.as_ptr(), LEN, &piece) };
+                    let pushed =
+                        unsafe { lane.try_push_pooled(&header, payload.as_ptr(), LEN, &piece, LEN >= LONG) };
                     assert_eq!(pushed, Push::Sent);
                     pool.lend(&piece, 0, 0, lane.position());
                     fence(Ordering::SeqCst);
@@ -435,7 +436,9 @@ fn run_cells(gives: bool) {
 fn push_piece(lane: &mut SendLane, n: usize, piece: &Piece) {
     let (header, payload) = (Header { kind: 1, a: n as u64, ..Header::default() }, [n as u8 + 1; 96]);
     // SAFETY: the payload is live, and the piece was just given.
-    let pushed = unsafe { lane.try_push_pooled(&header, payload.as_ptr(), payload.len(), piece) };
+    let pushed = unsafe {
+        lane.try_push_pooled(&header, payload.as_ptr(), payload.len(), piece, payload.len() >= LONG)
+    };
     assert_eq!(pushed, Push::Sent);
     fence(Ordering::SeqCst);
 }

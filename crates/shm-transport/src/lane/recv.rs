@@ -110,6 +110,12 @@ impl RecvLane {
         Arrival::Here
     }
 
+    /// How many packets were taken out.
+    #[inline]
+    pub(crate) fn position(&self) -> u32 {
+        self.head
+    }
+
     /// Has the line of the slot at the head fetched, to be looked at soon.
     #[inline]
     pub(crate) fn fetch(&self) {

@@ -19,6 +19,10 @@ pub(crate) struct SendLane {
     pub(super) place: Place,
     pub(super) tail: u32,
     pub(super) data_tail: u32,
+    /// Bytes of the data ring that the last packet took.
+    pub(super) last: u32,
+    /// Packets that had come from the consumer when it was last asked for.
+    heard: u32,
     /// The consumer's word as last seen.
     head: u32,
     data_head: u32,
@@ -58,6 +62,8 @@ impl SendLane {
             place,
             tail: 0,
             data_tail: 0,
+            last: 0,
+            heard: 0,
             head: 0,
             data_head: 0,
             closed: false,
@@ -85,13 +91,30 @@ impl SendLane {
     /// # Safety
     /// `payload` is readable for `len` bytes if `len` is not 0, and `len` is at most the lane's longest
     /// payload.
+    #[inline]
+    pub(crate) unsafe fn try_push(&mut self, header: &Header, payload: *const u8, len: usize) -> Push {
+        // SAFETY: the caller's promise.
+        unsafe { self.try_push_as(header, payload, len, len >= LONG) }
+    }
+
+    /// As [`try_push`](Self::try_push), of a payload of which is said whether it comes: a long one does, and one that travels in
+    /// its slot does not.
+    ///
+    /// # Safety
+    /// As there.
     // As `try_send`, in which it is.
     #[inline(always)]
-    pub(crate) unsafe fn try_push(&mut self, header: &Header, payload: *const u8, len: usize) -> Push {
+    pub(crate) unsafe fn try_push_as(
+        &mut self,
+        header: &Header,
+        payload: *const u8,
+        len: usize,
+        comes: bool,
+    ) -> Push {
         if self.closed {
             return Push::Corrupt;
         }
-        let (inline, comes) = (len <= wire::INLINE, len >= LONG);
+        let inline = len <= wire::INLINE;
         let (start, end) = if inline {
             (self.data_tail, self.data_tail)
         } else {
@@ -114,14 +137,11 @@ impl SendLane {
             // SAFETY: `piece` keeps offset + len inside the data ring, `fits` says that the consumer has
             // given these bytes back; no reference to them exists anywhere. Pieces begin with a cache line.
             unsafe {
-                if len < stores::FROM {
-                    std::ptr::copy_nonoverlapping(payload, to, len);
-                } else {
-                    self.copy_long(payload, to, len);
-                }
+                std::ptr::copy_nonoverlapping(payload, to, len);
             }
             wire::pack_data(header, len as u32, start)
         };
+        self.last = end.wrapping_sub(start);
         self.data_tail = end;
         // SAFETY: the lane is mapped (promise of `new`), and has a slot.
         let slot = unsafe { self.publish(meta, content) };
@@ -132,7 +152,7 @@ impl SendLane {
         Push::Sent
     }
 
-    /// As [`try_push`](Self::try_push), of a payload that goes into the pool. [`position`](Self::position) is its packet's then.
+    /// As [`try_push_as`](Self::try_push_as), of a payload that goes into the pool. [`position`](Self::position) is its packet's then.
     ///
     /// # Safety
     /// As there, and nobody else uses the piece, which is `len` bytes long.
@@ -142,11 +162,11 @@ impl SendLane {
         payload: *const u8,
         len: usize,
         piece: &Piece,
+        comes: bool,
     ) -> Push {
         if let Some(refusal) = self.slot_refusal() {
             return refusal;
         }
-        let comes = len >= LONG;
         if piece.cells != 0 {
             // SAFETY: the caller's promise.
             unsafe { self.push_cells(header, payload, len, piece, comes) };
@@ -251,6 +271,12 @@ impl SendLane {
         // SYNC POINT: Relaxed: one word. A consumer that lies has its own messages stored the slower way.
         let spent = lane.consumer.0.spent.load(Ordering::Relaxed);
         self.experience.note_out(spent as u32, spent >> 32);
+    }
+
+    /// Whether so many packets from the consumer are more than when this was asked last.
+    #[inline]
+    pub(crate) fn hears(&mut self, position: u32) -> bool {
+        std::mem::replace(&mut self.heard, position) != position
     }
 
     /// How many packets were pushed.

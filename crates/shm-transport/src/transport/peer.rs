@@ -165,6 +165,15 @@ impl Peer {
         }
     }
 
+    /// Whether so long a payload is to come to it. One that is not very long, if a packet has come from it since the last: it waits for the answer
+    /// then, if for anything, and finds no other before it.
+    #[inline]
+    pub(super) fn comes(&mut self, class: Class, len: usize) -> bool {
+        let position = self.incoming(class).position();
+        let lane = self.send_lane(class);
+        len >= lane::LONG || len >= lane::ALONE && lane.hears(position)
+    }
+
     /// Room for a payload in the pair's cells, as far as this rank has them. `pool`: bytes of its pool.
     pub(super) fn room_in_cells(&mut self, payload: *const u8, len: usize, pool: u32) -> Option<Piece> {
         if !self.shuttle.ready {

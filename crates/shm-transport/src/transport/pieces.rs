@@ -61,13 +61,14 @@ impl ShmTransport {
     ) -> Push {
         let piece = self.room(peer, payload, len, of);
         let Some(state) = self.peers.get_mut(peer as usize) else { return Push::Corrupt };
+        let comes = state.comes(class, len);
         let lane = state.send_lane(class);
         let Some(piece) = piece else {
             // SAFETY: the caller's promise.
-            return unsafe { lane.try_push(header, payload, len) };
+            return unsafe { lane.try_push_as(header, payload, len, comes) };
         };
         // SAFETY: the caller's promise; the piece was just given, and is not lent.
-        let push = unsafe { lane.try_push_pooled(header, payload, len, &piece) };
+        let push = unsafe { lane.try_push_pooled(header, payload, len, &piece, comes) };
         if push == Push::Sent {
             self.hand_over(&piece, peer, class, len);
         }
@@ -136,8 +137,9 @@ impl ShmTransport {
         }
         let Some(piece) = self.room(peer, payload, len, len as u64) else { return false };
         let Some(state) = self.peers.get_mut(peer as usize) else { return false };
+        let comes = state.comes(class, len);
         // SAFETY: the pair is connected, so that the lane is allocated; the caller vouches for the payload; the piece was just given, and is not lent.
-        let push = unsafe { state.send_lane(class).try_push_pooled(header, payload, len, &piece) };
+        let push = unsafe { state.send_lane(class).try_push_pooled(header, payload, len, &piece, comes) };
         if push != Push::Sent {
             return false;
         }

@@ -73,3 +73,40 @@ impl ShmTransport {
         SendOutcome::Sent
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tocsin_transport::{Recv, Transport as _, conformance};
+
+    use super::*;
+    use crate::lane::{ALONE, LONG};
+    use crate::transport::tests::world;
+
+    /// Sends one packet from rank 0 to rank 1, which takes it out. Whether it came.
+    fn comes(ends: &mut [ShmTransport], class: Class, n: u64, len: usize) -> bool {
+        assert_eq!(conformance::send(&mut ends[0], 1, class, n, len), SendOutcome::Sent);
+        ends[1].begin_pass();
+        let comes = matches!(ends[1].peek_coming(0, class), Recv::Packet(_));
+        assert!(conformance::receive(&mut ends[1], 0, class, n));
+        comes
+    }
+
+    #[test]
+    fn an_answer_comes_and_what_follows_it_does_not() {
+        let mut ends = world(2);
+        ends[0].connect(1).unwrap();
+        for (n, class) in [Class::Eager, Class::Coll].into_iter().enumerate() {
+            let n = 10 * n as u64;
+            assert!(!comes(&mut ends, class, n, ALONE), "nothing was heard of it");
+            for round in 0..2 {
+                assert_eq!(conformance::send(&mut ends[1], 0, class, n + round, 8), SendOutcome::Sent);
+                ends[0].begin_pass();
+                assert!(conformance::receive(&mut ends[0], 1, class, n + round));
+                assert!(!comes(&mut ends, class, n + 1 + 4 * round, ALONE - 1), "it is short");
+                assert!(comes(&mut ends, class, n + 2 + 4 * round, ALONE));
+                assert!(!comes(&mut ends, class, n + 3 + 4 * round, LONG - 1), "it is the second");
+                assert!(comes(&mut ends, class, n + 4 + 4 * round, LONG));
+            }
+        }
+    }
+}

@@ -21,6 +21,9 @@ const LONG_LOOKS: u32 = 64;
 /// The same where that does not pay, because its sender may wait for this rank's core: what is there is seen all the same.
 pub(crate) const FEW_LOOKS: u32 = 0;
 
+/// After so many glances, what the answer is written to is fetched meanwhile: not while what was sent last is still on its way out.
+const IN_VAIN: u32 = 4;
+
 /// What turns on a core came to.
 enum Turned<'a> {
     Met(Met),
@@ -97,8 +100,15 @@ impl Comm {
     /// everything else meanwhile.
     #[inline]
     fn look_in_hand(state: &mut Entered<'_, RankState>, looks: u32) -> Option<(Met, bool)> {
+        let mut glances = 0u32;
         let looked = state.linger(looks, |state| match state.p2p.glance() {
-            Glance::Nothing => Lingering::Nothing,
+            Glance::Nothing => {
+                glances = glances.wrapping_add(1);
+                if glances == IN_VAIN {
+                    state.p2p.will_answer();
+                }
+                Lingering::Nothing
+            }
             Glance::Other => Lingering::Worked,
             Glance::Over => Lingering::Over,
         });
