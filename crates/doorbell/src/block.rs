@@ -6,6 +6,7 @@
 
 use crate::backend::{Cause, Control, Run};
 use crate::descriptor::Descriptor;
+use crate::kind::RingOutcome;
 use core::marker::PhantomData;
 use std::sync::{Mutex, PoisonError};
 use tocsin_sync::atomic::compiler_fence;
@@ -17,6 +18,9 @@ pub(crate) const SERIAL_MAGIC: u64 = 0x70C5 << 48;
 const SERIAL_BITS: u64 = (1 << 48) - 1;
 /// Passes of one entry before it leaves and has itself interrupted again.
 const PASSES: u32 = 8;
+
+/// When an entry is run again that cannot signal itself.
+const SOON_NS: u64 = 10_000;
 
 const DEFERRED_RING: u32 = 1;
 const DEFERRED_TIMER: u32 = 2;
@@ -44,6 +48,8 @@ pub(crate) struct Block {
     rung_seen: AtomicU32,
     masked: AtomicU32,
     deferred: AtomicU32,
+    /// The entry under way has asked to be run again as soon as it is over.
+    again: AtomicU32,
 }
 
 /// What a signal may be about.
@@ -72,6 +78,7 @@ impl Block {
                 rung_seen: AtomicU32::new(0),
                 masked: AtomicU32::new(0),
                 deferred: AtomicU32::new(0),
+                again: AtomicU32::new(0),
             }))
         });
         // SAFETY: `Receiver::install`'s caller keeps the descriptor mapped.
@@ -82,6 +89,7 @@ impl Block {
         block.rung_seen.store(rung, Ordering::Relaxed);
         block.masked.store(0, Ordering::Relaxed);
         block.deferred.store(0, Ordering::Relaxed);
+        block.again.store(0, Ordering::Relaxed);
         block.timer.store(-1, Ordering::Relaxed);
         block.signal.store(0, Ordering::Relaxed);
         let count = NEXT_SERIAL.fetch_add(1, Ordering::Relaxed) & SERIAL_BITS;
@@ -182,13 +190,33 @@ impl Block {
             compiler_fence(Ordering::SeqCst);
             match self.take_deferred(Cause::Ring) {
                 Some(next) => cause = next,
-                None => return,
+                None => return self.end(),
             }
         }
         // Enough for one entry. The note goes back to where the next entry finds it, and that entry is
         // asked for: as soon as this one is over.
+        self.again.store(0, Ordering::Relaxed);
         self.defer(cause);
         self.kick_self();
+    }
+
+    /// See [`Control::again`].
+    pub(crate) fn again(&self, serial: u64) -> bool {
+        let here = Block::of_this_thread().is_some_and(|block| core::ptr::eq(block, self));
+        let asked = here && self.serial() == serial && thread::in_handler();
+        if asked {
+            self.again.store(1, Ordering::Relaxed);
+        }
+        asked
+    }
+
+    /// The end of an entry, with nothing deferred.
+    #[inline]
+    fn end(&self) {
+        if self.again.load(Ordering::Relaxed) != 0 {
+            self.again.store(0, Ordering::Relaxed);
+            self.kick_self();
+        }
     }
 
     /// The last unmask. Wait-free but for what it runs.
@@ -232,8 +260,11 @@ impl Block {
         // SAFETY: as in `was_rung`.
         if let Some(descriptor) = unsafe { self.descriptor.load(Ordering::Relaxed).as_ref() } {
             let attention = descriptor.attention();
-            // A thread that rings itself exists; EAGAIN (real-time signals) leaves the note for the next one.
-            let _rang = crate::ring::kick(&crate::ring::Real, descriptor, attention);
+            // A thread that rings itself exists. EAGAIN (real-time signals): as soon as there is room for one, by a timer, which has its own.
+            let rang = crate::ring::kick(&crate::ring::Real, descriptor, attention);
+            if !rang.is_ok_and(RingOutcome::rang) {
+                let _armed = crate::signal::timer::arm(self.timer(), SOON_NS);
+            }
         }
     }
 }

@@ -13,7 +13,7 @@
 //! in meanwhile causes another pass. Passes are bounded: a handler makes at most [`HANDLER_PASSES`] within one
 //! budget, others at most [`USER_PASSES`]. Who leaves with work or a request standing makes sure that somebody
 //! comes back, in each context:
-//! - *handler*: arms the timer for about the time it just took (so that it takes about half), or, when
+//! - *handler*: has itself run again as soon as it is over, or, when
 //!   handlers have had their share, suppresses the doorbell and arms the timer for the end of the window;
 //! - *user thread*: arms the timer, if its rank has one, and wakes the rank's sleepers (a progress thread is
 //!   one, when it is not polling). A rank without timer and sleepers has nobody who could be waiting but

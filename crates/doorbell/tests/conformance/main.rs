@@ -67,6 +67,7 @@ static CASES: &[Case] = cases! {
     rings::throttled_is_left_alone 10;
     rings::old_mark_does_not_suppress 10;
     rings::timer (interrupts) 10;
+    rings::run_again (interrupts) 10;
     rings::nonsense_descriptor_is_harmless 10;
     rings::blocked_in_a_call_of_its_own (interrupts) 10;
     connecting::user_interrupts_need_no_signal (uintr) 30;

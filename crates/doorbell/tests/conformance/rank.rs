@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 use tocsin_doorbell::{
     BackendKind, Cause, Config, Control, Descriptor, Mark, Own, Receiver, RingOutcome, Urgency, ring,
 };
-use tocsin_sync::atomic::real::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
+use tocsin_sync::atomic::real::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence};
 use tocsin_sync::thread;
 
 /// Senders there may be.
@@ -28,6 +28,8 @@ pub struct Shared {
     pub stack: AtomicUsize,
     /// Self rings that the handler is to make from its next runs.
     pub ring_in_handler: AtomicU64,
+    /// How often the entry function is yet to ask to be run again, by [`CONTROL`].
+    pub again: AtomicU64,
     pub flag: AtomicU64,
     pub stop: AtomicBool,
     /// Looks in the wrong order: the lost-wake-up test must catch it.
@@ -163,6 +165,9 @@ pub fn emulate_if_need_be() {
     tocsin_uintr_sys::emulation::start();
 }
 
+/// What the entry function asks.
+pub static CONTROL: AtomicPtr<Control> = AtomicPtr::new(core::ptr::null_mut());
+
 /// The entry function of all ranks here.
 ///
 /// # Safety
@@ -182,6 +187,14 @@ pub unsafe fn run(context: *const (), cause: Cause) {
         shared.broken_runs.fetch_add(1, Ordering::Relaxed);
     }
     shared.look();
+    if shared.again.load(Ordering::Relaxed) > 0 {
+        shared.again.fetch_sub(1, Ordering::Relaxed);
+        let control = CONTROL.load(Ordering::Relaxed);
+        // SAFETY: null, or a leaked box.
+        if !unsafe { control.as_ref() }.is_some_and(Control::again) {
+            shared.broken_runs.fetch_add(1, Ordering::Relaxed);
+        }
+    }
     if shared.ring_in_handler.load(Ordering::Relaxed) > 0 {
         shared.ring_in_handler.fetch_sub(1, Ordering::Relaxed);
         let _any = shared.send(LANES - 1, Urgency::Urgent);

@@ -1,6 +1,6 @@
 //! Rings from everywhere.
 
-use crate::rank::{LANES, Rank, Shared, fork, until};
+use crate::rank::{CONTROL, LANES, Rank, Shared, fork, until};
 use std::time::{Duration, Instant};
 use tocsin_doorbell::{BackendKind, Descriptor, Mark, RingOutcome, Urgency, remind, ring};
 use tocsin_sync::atomic::real::Ordering;
@@ -206,6 +206,41 @@ pub fn timer(shared: &'static Shared, kind: BackendKind) {
     assert_eq!(timer_runs(), 4, "the unmask run knows that it was the timer");
     drop(rank);
     assert!(!control.arm(1), "no receiver, no timer");
+}
+
+pub fn run_again(shared: &'static Shared, kind: BackendKind) {
+    let rank = Rank::start(shared, kind);
+    let control = rank.control();
+    assert!(!control.again(), "no entry is under way");
+    assert!(!std::thread::spawn(move || control.again()).join().unwrap(), "nor is this its thread");
+    CONTROL.store(Box::leak(Box::new(control)), Ordering::Relaxed);
+    // By turns as often as one entry runs what it has put off, and oftener.
+    for times in [1, 2, 8, 9, 100] {
+        let before = shared.runs();
+        shared.again.store(times, Ordering::Relaxed);
+        let _any = shared.send(0, Urgency::Urgent);
+        if kind == BackendKind::Signal {
+            // The thread comes back from tgkill when nothing is pending.
+            assert_eq!(shared.runs() - before, times + 1);
+        }
+        rank.compute_until("the last run", || shared.runs() - before == times + 1);
+        // Once more, and by that no more.
+        let _any = shared.send(0, Urgency::Urgent);
+        rank.compute_until("a run that does not ask", || shared.runs() - before == times + 2);
+    }
+    {
+        let _masked = tocsin_doorbell::Masked::new();
+        shared.again.store(3, Ordering::Relaxed);
+        let _any = shared.send(0, Urgency::Urgent);
+        assert_eq!(shared.again.load(Ordering::Relaxed), 3, "it is masked");
+    }
+    rank.compute_until("the unmasked", || shared.again.load(Ordering::Relaxed) == 0);
+    assert_eq!(
+        (shared.timer_runs.load(Ordering::Relaxed), shared.broken_runs.load(Ordering::Relaxed)),
+        (0, 0)
+    );
+    drop(rank);
+    assert!(!control.again(), "no receiver");
 }
 
 pub fn nonsense_descriptor_is_harmless(_shared: &'static Shared, _kind: BackendKind) {

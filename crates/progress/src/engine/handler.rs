@@ -14,7 +14,7 @@ impl<W: Work> Engine<W> {
     /// Looks at the work within rule 5's budget and the duty cycle, or leaves the look to whoever is inside.
     ///
     /// Handlers only. Wait-free: besides the work at most `2 * HANDLER_PASSES + 13` atomic operations, three
-    /// clock readings and one `timer_settime`.
+    /// clock readings and one `timer_settime` or, when it is over, `tgkill`.
     ///
     /// # Safety
     /// `context` points to an `Engine<W>` that outlives the receiver; called on the receiver's thread, in a
@@ -86,8 +86,7 @@ impl<W: Work> Engine<W> {
             // The thread that was interrupted goes on, unless it is in a callback, which may last.
             self.come_back_late();
         } else if more {
-            // As long as this took, so that a flood gets half of the time until the cap ends that too.
-            self.arm(took.saturating_add(ENTRY_NS));
+            self.go_on(took.saturating_add(ENTRY_NS));
         }
     }
 
