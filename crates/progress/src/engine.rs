@@ -255,19 +255,20 @@ impl<W: Work> Engine<W> {
             return Pass::Idle;
         }
         // SAFETY: the token is ours.
-        let left = unsafe { self.inside(context, true, false, Budget::of(context)) };
+        let left = unsafe { self.passes(context, true, false, false, Budget::of(context)) };
         if context != Context::Handler && left.more {
             self.come_back(USER_CONTINUE_NS);
         }
+        self.see_to_callbacks(context);
         self.stay_ends(begun);
         left.pass()
     }
 
-    /// [`inside`](Self::inside) for most stays: nobody has asked for a pass, and nothing is to be seen to after it but
+    /// [`passes`](Self::passes) for most stays: nobody has asked for a pass, and nothing is to be seen to after it but
     /// sleepers. False: still inside, with all of that to do.
     ///
     /// # Safety
-    /// As [`inside`](Self::inside), if it answers true.
+    /// As [`passes`](Self::passes), if it answers true.
     #[inline]
     unsafe fn leave_at_once(&self, context: Context, touched: bool) -> bool {
         // SAFETY: the token is ours until `try_leave`, after which `work` is not used.
@@ -275,7 +276,7 @@ impl<W: Work> Engine<W> {
         if context == Context::Handler {
             work.leave();
         } else if work.leave_quietly() {
-            // Somebody would be interrupted: `inside` knows when.
+            // Somebody would be interrupted: `passes` knows when.
             return false;
         }
         if work.wants_chore() || work.awaits_answer() || touched && work.is_unfinished() {
@@ -290,26 +291,19 @@ impl<W: Work> Engine<W> {
             return false;
         }
         if touched {
-            // SYNC POINT: as in `inside`.
+            // SYNC POINT: as in `passes`.
             fence_after_rmw();
             self.own.wake_own_after_fence();
         }
         true
     }
 
-    /// The rest of a stay inside: passes as needed, leaving, and what must follow. Does not see to somebody
-    /// coming back when work is left: the caller does.
-    ///
-    /// # Safety
-    /// The caller holds the token, which this gives up, and no reference to the work.
+    /// Has callbacks run that are queued, after a stay inside. They may last: whoever is to come back for what that has left has been called before.
     #[inline]
-    unsafe fn inside(&self, context: Context, first_pass: bool, touched: bool, budget: Budget) -> Left {
-        // SAFETY: the caller's promises.
-        let left = unsafe { self.passes(context, first_pass, touched, false, budget) };
+    fn see_to_callbacks(&self, context: Context) {
         if !self.callbacks.is_empty() {
             self.run_or_leave_callbacks(context);
         }
-        left
     }
 
     /// Callbacks are queued: runs them, or, in a handler, wakes their thread.
@@ -328,11 +322,12 @@ impl<W: Work> Engine<W> {
         ran
     }
 
-    /// [`inside`](Self::inside), but callbacks stay queued. `serves`: the caller goes on with what is left, so that only threads that
+    /// The rest of a stay inside: passes as needed, leaving, and what must follow, but for callbacks, which stay queued. Does not see to somebody
+    /// coming back when work is left: the caller does. `serves`: the caller goes on with what is left, so that only threads that
     /// wait for what was completed need be woken.
     ///
     /// # Safety
-    /// As [`inside`](Self::inside).
+    /// The caller holds the token, which this gives up, and no reference to the work.
     #[inline]
     unsafe fn passes(
         &self,

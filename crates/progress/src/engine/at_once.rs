@@ -51,7 +51,7 @@ impl<W: Work> AtOnce<'_, W> {
         let engine = self.engine;
         if engine.try_leave_as_found() {
             let _left = ManuallyDrop::new(self);
-            // SYNC POINT: as in `Engine::inside`.
+            // SYNC POINT: as in `Engine::passes`.
             fence_after_rmw();
             engine.own.wake_own_after_fence();
         }

@@ -169,17 +169,16 @@ impl<W: Work> Drop for Entered<'_, W> {
         }
         let begun = Budget::of(self.context);
         let begun = if self.stays { begun.waiting() } else { begun.in_passing() };
-        let left = if self.quiet {
-            // SAFETY: the token is ours, and the references lent end with `self`.
-            let left = unsafe { self.engine.passes(self.context, false, self.touched, false, begun) };
-            self.engine.callbacks.notify();
-            left
-        } else {
-            // SAFETY: as above.
-            unsafe { self.engine.inside(self.context, false, self.touched, begun) }
-        };
-        if left.more && !self.looks {
+        // SAFETY: the token is ours, and the references lent end with `self`.
+        let left = unsafe { self.engine.passes(self.context, false, self.touched, false, begun) };
+        // Callbacks may last: who looks does not look meanwhile.
+        if left.more && (!self.looks || !self.quiet && !self.engine.callbacks.is_empty()) {
             self.engine.come_back(USER_CONTINUE_NS);
+        }
+        if self.quiet {
+            self.engine.callbacks.notify();
+        } else {
+            self.engine.see_to_callbacks(self.context);
         }
         self.engine.stay_ends(self.begun);
     }

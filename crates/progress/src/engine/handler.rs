@@ -53,7 +53,9 @@ impl<W: Work> Engine<W> {
             if self.token.lock_or_request() {
                 let budget = if begun == 0 { Budget::handler() } else { Budget::handler_since(begun) };
                 // SAFETY: the token is ours.
-                unsafe { self.inside(Context::Handler, true, false, budget) }
+                let left = unsafe { self.passes(Context::Handler, true, false, false, budget) };
+                self.see_to_callbacks(Context::Handler);
+                left
             } else {
                 stats::add(&self.stats.deferrals, 1);
                 if let Some(trace) = self.trace() {

@@ -46,10 +46,13 @@ impl<W: Work> Engine<W> {
         if !self.token.lock_or_request() {
             return None;
         }
-        // SAFETY: the token is ours; the reference ends before `inside`.
+        // SAFETY: the token is ours; the reference ends before `passes`.
         let has = unsafe { &*self.work.get() }.has_operations();
         // SAFETY: the token is ours.
-        unsafe { self.inside(Context::ProgressThread, false, false, Budget::of(Context::ProgressThread)) };
+        unsafe {
+            self.passes(Context::ProgressThread, false, false, false, Budget::of(Context::ProgressThread))
+        };
+        self.see_to_callbacks(Context::ProgressThread);
         Some(has)
     }
 

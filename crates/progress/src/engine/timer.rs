@@ -60,7 +60,7 @@ impl<W: Work> Engine<W> {
 
     /// Somebody must enter again, outside handlers' own arrangements.
     pub(super) fn come_back(&self, delay_ns: u64) {
-        // Sleepers were woken by `inside`; this is for the thread that goes back to computing.
+        // Sleepers were woken by `passes`; this is for the thread that goes back to computing.
         self.arm(delay_ns);
     }
 }

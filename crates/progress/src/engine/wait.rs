@@ -172,13 +172,17 @@ impl<W: Work> Engine<W> {
         if self.token.is_busy() || !self.token.try_lock() {
             return;
         }
-        // SAFETY: the token is ours; the reference ends before `inside`.
+        // SAFETY: the token is ours; the reference ends before `passes`.
         let something = unsafe { &*self.work.get() }.work_left();
         // SAFETY: the token is ours.
-        let left = unsafe { self.inside(Context::User, something, false, Budget::user().in_passing()) };
-        if left.more {
+        let left =
+            unsafe { self.passes(Context::User, something, false, false, Budget::user().in_passing()) };
+        if left.more && self.callbacks.is_empty() {
             self.come_back_late();
+        } else if left.more {
+            self.come_back(USER_CONTINUE_NS);
         }
+        self.see_to_callbacks(Context::User);
     }
 
     /// [`wait_until`](Self::wait_until) in a given context: a progress thread's loop.
@@ -421,7 +425,7 @@ impl<W: Work> Engine<W> {
         }
         let something = more
             || (0..looks).any(|_| {
-                // SAFETY: the token is ours; the reference ends before `inside`.
+                // SAFETY: the token is ours; the reference ends before `passes`.
                 let work = unsafe { &*self.work.get() };
                 work.work_left() || work.has_coming() || self.token.is_requested()
             });
@@ -438,6 +442,10 @@ impl<W: Work> Engine<W> {
         let context = budget.context();
         let found = self.look_first(budget);
         if !self.callbacks.is_empty() && found.is_some() {
+            if found == Some(Pass::More) {
+                // They may last, and the caller sees to what is left after them.
+                self.come_back(USER_CONTINUE_NS);
+            }
             self.run_or_leave_callbacks(context);
         }
         found
@@ -448,7 +456,7 @@ impl<W: Work> Engine<W> {
         if !self.token.lock_or_request() {
             return None;
         }
-        // SAFETY: the token is ours; the reference ends before `inside`.
+        // SAFETY: the token is ours; the reference ends before `passes`.
         let something = unsafe { &*self.work.get() }.work_left();
         if !something && self.try_leave_as_found() {
             return Some(Pass::Idle);

@@ -43,6 +43,76 @@ fn a_rank_is_rung_while_a_callback_of_a_post_that_looks_runs() {
     });
 }
 
+/// What a stay leaves that runs a callback comes back while that runs, which nobody rings for.
+#[test]
+fn what_is_left_beside_a_callback_comes_back_before_that_ends() {
+    // More than any pass takes.
+    let all = u64::from(crate::budget::USER_PACKETS) * 100;
+    type Leave<'a> = &'a dyn Fn(&Engine<Counting>, &dyn Fn());
+    let leaves = |name: &str, leave: Leave<'_>| {
+        let shared = Shared::new();
+        let config = EngineConfig { callback_thread: false, ..EngineConfig::default() };
+        let engine = engine_as(&shared, 0, config);
+        let receiver = install(&shared, &engine, BackendKind::Signal);
+        let completion = Completion::new();
+        let came_back = Arc::new(AtomicBool::new(false));
+        let call = {
+            let (shared, came_back) = (shared.clone(), came_back.clone());
+            move |_| {
+                compute_until("nobody comes back", || shared.handled.load(SeqCst) == all);
+                came_back.store(true, SeqCst);
+            }
+        };
+        engine.callbacks.set(&completion, Box::new(call)).unwrap();
+        leave(&engine, &|| {
+            shared.posted[0].store(all, SeqCst);
+            completion.finish(Outcome::default());
+        });
+        assert!(came_back.load(SeqCst), "{name}");
+        drop(receiver);
+    };
+    leaves("an entry", &|engine, begin| {
+        let inside = engine.enter();
+        begin();
+        inside.ask_for_pass();
+    });
+    leaves("an entry that looks", &|engine, begin| {
+        let mut inside = engine.enter();
+        inside.is_looking();
+        begin();
+        inside.ask_for_pass();
+    });
+    leaves("a poke", &|engine, begin| {
+        begin();
+        engine.poke(Context::User);
+    });
+    leaves("a look between", &|engine, begin| {
+        begin();
+        engine.look_between();
+    });
+    leaves("a post that looks", &|engine, begin| {
+        let looking = engine.looking();
+        begin();
+        drop(looking);
+    });
+    leaves("turns", &|engine, begin| {
+        let turns = engine.turns(true);
+        begin();
+        drop(turns);
+    });
+    leaves("the end of a wait", &|engine, begin| {
+        let mut asked = 0;
+        let over = || {
+            asked += 1;
+            if asked == 2 {
+                begin();
+            }
+            asked == 2
+        };
+        assert!(engine.wait_until(over, None));
+    });
+}
+
 /// Who waits while another thread runs callbacks, and more are queued, sleeps.
 #[test]
 fn a_wait_sleeps_beside_another_threads_callbacks() {
