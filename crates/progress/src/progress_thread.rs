@@ -2,7 +2,7 @@
 
 use crate::budget::{Context, Pass, Work};
 use crate::engine::Engine;
-use crate::schedule::crew::Crew;
+use crate::schedule::crew::{Crew, Member};
 use crate::schedule::turns::Turns;
 use crate::schedule::{PRIORITY_MAX, Schedule};
 use crate::stats;
@@ -107,9 +107,13 @@ fn in_a_crew<W: Work>(crew: &Crew<Engine<W>>, engine: &Arc<Engine<W>>, stop: imp
 fn by_semaphore<W: Work>(engine: &Engine<W>, stop: impl Fn() -> bool) {
     while !stop() {
         engine.sleep_until_rung(&stop);
-        let mut more = engine.turn(false) == Some(Pass::More);
-        while more && !stop() {
-            more = engine.turn(true) == Some(Pass::More);
+        let mut more = false;
+        loop {
+            more = engine.turn(more) == Some(Pass::More);
+            Member::run_callbacks(engine);
+            if !more || stop() {
+                break;
+            }
         }
     }
 }
@@ -123,10 +127,10 @@ fn in_turn<W: Work>(
     stop: impl Fn() -> bool,
 ) {
     let mut turn = turns.join(base, bell, &stop);
-    let polling = Polling::begin(engine.own());
+    let mut polling = Polling::begin(engine.own());
     let mut more = false;
     while !stop() {
-        more = engine.turn(more) == Some(Pass::More);
+        (more, polling) = seen_turn(engine, more, polling);
         turn.hand_on(&stop);
     }
     drop(polling);
@@ -141,16 +145,17 @@ fn while_busy<W: Work>(turns: &Arc<Turns>, bell: &Arc<Condvar>, engine: &Engine<
         // Whoever posts wakes the rank's sleepers.
         engine.own().sleep(None, || {
             busy = engine.has_operations() == Some(true);
-            busy || stop()
+            busy || stop() || engine.has_callbacks()
         });
+        Member::run_callbacks(engine);
         if !busy {
             continue;
         }
         let mut turn = turns.join(0, bell, &stop);
-        let polling = Polling::begin(engine.own());
+        let mut polling = Polling::begin(engine.own());
         let mut more = false;
         while !stop() {
-            more = engine.turn(more) == Some(Pass::More);
+            (more, polling) = seen_turn(engine, more, polling);
             if engine.has_operations() == Some(false) {
                 break;
             }
@@ -159,6 +164,18 @@ fn while_busy<W: Work>(turns: &Arc<Turns>, bell: &Arc<Condvar>, engine: &Engine<
         drop(polling);
         engine.look_once_more();
     }
+}
+
+/// A turn of a thread that is seen looking, but not while it runs callbacks: they may last, and the rank's other threads are woken. Whether work is left.
+fn seen_turn<'a, W: Work>(engine: &'a Engine<W>, more: bool, polling: Polling<'a>) -> (bool, Polling<'a>) {
+    let mut found = engine.turn(more);
+    if !engine.has_callbacks() {
+        return (found == Some(Pass::More), polling);
+    }
+    drop(polling);
+    // What was published meanwhile was not announced to anybody.
+    found = engine.look_once_more();
+    (found == Some(Pass::More), Polling::begin(engine.own()))
 }
 
 /// "Somebody looks", withdrawn at the latest when a panic in the work ends the thread.

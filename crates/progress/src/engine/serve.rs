@@ -13,35 +13,35 @@ use tocsin_sync::atomic::Ordering;
 const IN_PASSING: u32 = 8;
 
 impl<W: Work> Engine<W> {
-    /// A turn: some looks, and a pass if there is something. Not for handlers.
+    /// A turn: a look, and a pass if there is something; callbacks stay queued. Not for handlers.
     pub(crate) fn turn(&self, more: bool) -> Option<Pass> {
         stats::add(&self.stats.turns, 1);
-        let found = self.visit(Context::ProgressThread, more, 1);
-        if !self.callbacks.is_empty() {
-            self.run_callbacks();
-        }
-        found
+        self.visit(Context::ProgressThread, more, 1)
     }
 
-    /// Sleeps until somebody rings or wakes the rank's sleepers; unless there is something already, which has its pass, or `done()`
-    /// says that there is no need. Not for handlers.
+    /// Sleeps until somebody rings or wakes the rank's sleepers; unless there is something already, which has its pass, or are callbacks, which stay
+    /// queued, or `done()` says that there is no need. Not for handlers.
     pub(crate) fn sleep_until_rung(&self, mut done: impl FnMut() -> bool) {
         // Somebody who was rung and did not hear it is rung again by the pass that follows.
         let nap =
             self.unheard.load(Ordering::Relaxed).then_some(super::timer::REMIND_NS).map(Duration::from_nanos);
         self.own.sleep(nap, || {
             done()
-                || matches!(self.look(Budget::of(Context::ProgressThread)), Some(Pass::Worked | Pass::More))
+                || matches!(
+                    self.look_first(Budget::of(Context::ProgressThread)),
+                    Some(Pass::Worked | Pass::More)
+                )
+                || self.callbacks.are_left()
         });
     }
 
-    /// The look-once-more of a thread that no longer polls: after [`Own::end_poll`], which has fenced.
+    /// The look-once-more of a thread that no longer polls: after [`Own::end_poll`], which has fenced. Then callbacks.
     pub(crate) fn look_once_more(&self) -> Option<Pass> {
         self.look(Budget::of(Context::ProgressThread))
     }
 
     /// Whether the rank has an operation under way. None: somebody is inside. If that one begins an operation, it wakes the rank's
-    /// sleepers when it leaves. Not for handlers.
+    /// sleepers when it leaves. Callbacks stay queued. Not for handlers.
     pub(crate) fn has_operations(&self) -> Option<bool> {
         if !self.token.lock_or_request() {
             return None;
@@ -52,7 +52,6 @@ impl<W: Work> Engine<W> {
         unsafe {
             self.passes(Context::ProgressThread, false, false, false, Budget::of(Context::ProgressThread))
         };
-        self.see_to_callbacks(Context::ProgressThread);
         Some(has)
     }
 

@@ -8,6 +8,7 @@ use crate::completion::{Completion, Outcome};
 use crate::engine::EngineConfig;
 use crate::stats::Stats;
 use std::cell::Cell;
+use std::sync::Mutex;
 use tocsin_doorbell::{BackendKind, Config, Descriptor, Mark, Receiver, Urgency, ring};
 use tocsin_sync::atomic::{AtomicU64, fence};
 
@@ -325,6 +326,38 @@ fn a_callback_that_waits_stops_nobody_else() {
         world.engines[0].callbacks().set(&world.lanes[0].completion, call).unwrap();
         world.lanes[0].post();
         world.until("the callback", || world.lanes[0].called.load(Ordering::Relaxed));
+        world.stop();
+    }
+}
+
+/// Callbacks may last, and who is counted on to look, or to be woken, does neither meanwhile: a ring wakes the rank's other threads then.
+#[test]
+fn nobody_counts_on_a_thread_that_runs_callbacks() {
+    for (schedule, operating) in ALL.into_iter().flat_map(|schedule| [(schedule, true), (schedule, false)]) {
+        let world = World::with(1, schedule, operating);
+        let lane = &world.lanes[0];
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let call = |then: fn(&Lane)| {
+            let (lane, seen) = (lane.clone(), seen.clone());
+            Box::new(move |_: Outcome| {
+                let attention = lane.descriptor.attention();
+                seen.lock().unwrap().push((attention.pollers(), attention.sleepers()));
+                then(&lane);
+            })
+        };
+        let first = Completion::new();
+        // Its item is found by the look before the thread sleeps, if that sleeps, and then the second one is called.
+        let first_call = call(|lane| {
+            lane.operating.store(true, Ordering::Relaxed);
+            lane.posted.fetch_add(1, Ordering::Relaxed);
+        });
+        let second_call = call(|lane| lane.called.store(true, Ordering::Release));
+        world.engines[0].callbacks().set(&first, first_call).unwrap();
+        world.engines[0].callbacks().set(&lane.completion, second_call).unwrap();
+        first.finish(Outcome::default());
+        world.engines[0].own().wake_own();
+        world.until("both", || lane.called.load(Ordering::Acquire));
+        assert_eq!(*seen.lock().unwrap(), [(0, 0); 2], "{schedule}, operating: {operating}");
         world.stop();
     }
 }
