@@ -453,7 +453,7 @@ impl RawRequest {
         }
         if let Some(comm) = self.slot.as_ref().map(|slot| slot.comm.clone()) {
             // Nobody will wait for it.
-            comm.shared().open_gates_at_end();
+            comm.shared().open_gates_quietly();
             comm.shared().park(self, keep);
         }
     }

@@ -3,9 +3,9 @@
 //! As [`Engine::wait_until`] does, and by the same experience (`yields.rs`), but it is the caller who looks: it enters, looks at the one place where the message will
 //! be, and leaves. When that no longer pays, it posts its receive and waits as others do.
 //!
-//! Who counts as a poller meanwhile looks once more at the end, as a waiter does (`wait.rs`). Who does not is rung as a rank that computes.
+//! Who counts as a poller meanwhile looks once more at the end, and before it runs callbacks, as a waiter does (`wait.rs`). Who does not is rung as a rank that computes.
 
-use super::{Engine, USER_CONTINUE_NS};
+use super::{Engine, Entered, USER_CONTINUE_NS};
 use crate::budget::{Budget, Context, Pass, Work};
 use tocsin_sync::clock::now_ns;
 
@@ -42,10 +42,22 @@ impl<W: Work> Engine<W> {
 }
 
 impl<W: Work> Turns<'_, W> {
-    /// Gives the core away once. False: that pays no more, or not now, and the caller is to wait by [`Engine::wait_until`]. Outside the engine.
+    /// Leaves the engine. Who counts as a poller leaves callbacks queued, which may last, for when it does not: the next
+    /// [`give_way`](Self::give_way), or the end.
+    pub fn leave(&self, mut inside: Entered<'_, W>) {
+        if self.announced {
+            inside.leave_callbacks();
+        }
+        drop(inside);
+    }
+
+    /// Gives the core away once, after callbacks. False: that pays no more, or not now, and the caller is to wait by [`Engine::wait_until`]. Outside the engine.
     ///
     /// Progress class: blocking: the core comes back when the others on it have had their turns.
     pub fn give_way(&mut self) -> bool {
+        if self.engine.callbacks.are_left() {
+            self.call_back();
+        }
         let Engine { yields, config, .. } = self.engine;
         let begun = *self.begun.get_or_insert_with(now_ns);
         let now = if self.yielded { now_ns() } else { begun };
@@ -65,6 +77,29 @@ impl<W: Work> Turns<'_, W> {
         self.yielded
     }
 
+    /// Runs callbacks that are queued. Nobody counts on this thread's looks meanwhile.
+    #[cold]
+    fn call_back(&mut self) {
+        if self.announced {
+            self.end_poll();
+            self.engine.own().begin_poll();
+            self.announced = true;
+        } else {
+            self.engine.run_callbacks();
+        }
+        self.begun = None;
+    }
+
+    /// Counts no more as a poller, looks once more, and runs callbacks.
+    fn end_poll(&mut self) {
+        self.announced = false;
+        self.engine.own().end_poll();
+        // What was published while this thread was seen polling was not announced to anybody else; `end_poll` has fenced. Who is inside makes a pass before it leaves.
+        if self.engine.look(Budget::of(Context::User)) == Some(Pass::More) {
+            self.engine.come_back(USER_CONTINUE_NS);
+        }
+    }
+
     /// Whether to look for long, if what is looked for was not there when the core came back: to give that away at once would take two switches.
     pub fn stays(&self) -> bool {
         self.engine.yields.stays_until(0) > 0
@@ -82,11 +117,7 @@ impl<W: Work> Turns<'_, W> {
 impl<W: Work> Drop for Turns<'_, W> {
     fn drop(&mut self) {
         if self.announced {
-            self.engine.own().end_poll();
-            // What was published while this thread was seen polling was not announced to anybody else; `end_poll` has fenced. Who is inside makes a pass before it leaves.
-            if self.engine.look(Budget::of(Context::User)) == Some(Pass::More) {
-                self.engine.come_back(USER_CONTINUE_NS);
-            }
+            self.end_poll();
         }
         self.engine.stay_ends(self.stay);
     }

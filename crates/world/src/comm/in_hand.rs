@@ -135,8 +135,8 @@ impl Comm {
         let mut turns = rank.engine.turns(state.has_operations());
         while !state.work_left() {
             state.stay();
-            drop(state);
-            rank.open_gates();
+            turns.leave(state);
+            rank.open_gates_quietly();
             let came_back = turns.give_way();
             state = rank.enter_open("recv")?;
             if !came_back {
@@ -148,7 +148,7 @@ impl Comm {
                 break;
             }
             if let Some((met, looked)) = Self::look_in_hand(&mut state, looks) {
-                drop(state);
+                turns.leave(state);
                 turns.note_met(looked);
                 return Ok(Turned::Met(met));
             }

@@ -60,8 +60,9 @@ impl Rank {
         }
     }
 
-    /// [`open_gates`](Self::open_gates) where a value ends: runs no callback, which may want a lock that its owner holds.
-    pub(crate) fn open_gates_at_end(&self) {
+    /// [`open_gates`](Self::open_gates) where a value ends, or by a thread that is seen looking: runs no callback, which may want a lock that the value's
+    /// owner holds, or last.
+    pub(crate) fn open_gates_quietly(&self) {
         // SYNC POINT: Relaxed: as in `open_gates`.
         if self.gated.load(Ordering::Relaxed) && self.may_open_gates() {
             let mut guard = self.enter();

@@ -35,8 +35,8 @@ impl RawRequest {
             }
             let turns = turns.get_or_insert_with(|| shared.engine.turns(has_others(&state)));
             state.stay();
-            drop(state);
-            shared.open_gates();
+            turns.leave(state);
+            shared.open_gates_quietly();
             let came_back = turns.give_way();
             let Ok(inside) = shared.enter_open(self.operation) else { return };
             state = inside;
@@ -56,7 +56,10 @@ impl RawRequest {
         if !self.persistent && self.seen.is_none() {
             // Released in the same stay.
             inside.nbc.release(&mut inside.p2p, id);
-            drop(state);
+            match &turns {
+                Some(turns) => turns.leave(state),
+                None => drop(state),
+            }
             self.seen = self.read(outcome);
         }
     }

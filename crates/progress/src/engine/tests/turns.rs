@@ -53,6 +53,41 @@ fn who_counts_as_a_poller_looks_once_more() {
 }
 
 #[test]
+fn who_counts_as_a_poller_does_not_while_callbacks_run() {
+    let config = EngineConfig { callback_thread: false, ..EngineConfig::default().oversubscribed() };
+    for (announces, gives_way) in [(true, true), (true, false), (false, true), (false, false)] {
+        let shared = Shared::new();
+        let engine = engine_as(&shared, 0, config.clone());
+        let completion = Completion::new();
+        let (pollers, handled) = (Arc::new(AtomicU64::new(9)), Arc::new(AtomicU64::new(0)));
+        let call = {
+            let (shared, pollers, handled) = (shared.clone(), pollers.clone(), handled.clone());
+            move |_| {
+                pollers.store(shared.descriptor.attention().pollers().into(), SeqCst);
+                handled.store(shared.handled.load(SeqCst), SeqCst);
+            }
+        };
+        engine.callbacks.set(&completion, Box::new(call)).unwrap();
+        let mut turns = engine.turns(announces);
+        let inside = engine.enter();
+        completion.finish(Outcome::default());
+        turns.leave(inside);
+        assert_eq!(engine.callbacks.is_empty(), !announces);
+        // A ringer sees a poller.
+        shared.posted[0].store(u64::from(announces), SeqCst);
+        if gives_way {
+            turns.give_way();
+            assert!(engine.callbacks.is_empty());
+            assert_eq!(shared.descriptor.attention().pollers(), u32::from(announces), "it goes on");
+        }
+        drop(turns);
+        assert!(engine.callbacks.is_empty());
+        assert_eq!((pollers.load(SeqCst), handled.load(SeqCst)), (0, u64::from(announces)));
+        assert_eq!(shared.descriptor.attention().pollers(), 0);
+    }
+}
+
+#[test]
 fn what_comes_while_it_stays_says_whether_to_stay() {
     let (_, engine) = crowded();
     let turns = engine.turns(false);
