@@ -331,7 +331,7 @@ impl Rank {
             return true;
         }
         // Under the token, so that no copy is under way. Entered, not tried: who turned away because the progress thread
-        // is inside might then sleep, and nobody would wake it.
+        // is inside might then sleep, and nobody would wake it. Callbacks run at the end, also in a wait: nobody has to ring this rank any more.
         let mut state = self.enter();
         self.closing.store(true, Ordering::Release);
         if !self.is_closed() {

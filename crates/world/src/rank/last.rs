@@ -28,7 +28,7 @@ impl Last {
     /// Whether there is nothing more to wait for. User threads only.
     pub(super) fn is_over(&mut self, rank: &Rank) -> bool {
         // Entered, not tried: who turned away because another thread is inside might then sleep, and nobody would wake it.
-        let mut state = rank.enter();
+        let mut state = rank.enter_in_wait();
         if !self.alone && state.nbc.outstanding() == 0 {
             self.alone = true;
             state.p2p.take_no_more(Class::Coll);

@@ -15,7 +15,7 @@ impl Rank {
         if !self.blocked.load(Ordering::Relaxed) {
             return Grown::NotNeeded;
         }
-        Self::grow(&mut self.enter(), need)
+        Self::grow(&mut self.enter_in_wait(), need)
     }
 
     /// [`make_room`](Self::make_room) as far as it can without waiting.
@@ -81,7 +81,7 @@ impl Rank {
 
     /// Asks for room once more whatever was refused: memory may have been short for a moment. Whether there is more.
     pub(super) fn grow_anew(&self, need: &[Need]) -> bool {
-        let mut state = self.enter();
+        let mut state = self.enter_in_wait();
         state.class_refused_at = [None; 2];
         state.ends_refused_at = None;
         Self::grow(&mut state, need) == Grown::Room
@@ -97,7 +97,7 @@ impl Rank {
 
     /// Ends what only a blocked lane could meet.
     pub(super) fn give_up(&self, need: &[Need]) -> bool {
-        let mut state = self.enter();
+        let mut state = self.enter_in_wait();
         let mut ended = false;
         for need in need {
             ended |= match *need {

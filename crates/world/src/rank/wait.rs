@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use tocsin_p2p::Grown;
-use tocsin_progress::engine::Looking;
+use tocsin_progress::engine::{Entered, Looking};
 use tocsin_progress::{Budget, Context, Id, Pass};
 
 use super::{Need, Rank};
@@ -108,11 +108,19 @@ impl Rank {
     #[cold]
     pub(crate) fn start_split(&self, id: Id) {
         if self.enter().nbc.is_in_call(id) {
-            self.wait_in_call(&[Need::Collective], || !self.enter().nbc.is_in_call(id), None);
+            self.wait_in_call(&[Need::Collective], || !self.enter_in_wait().nbc.is_in_call(id), None);
         }
         self.enter().nbc.leave_call(id);
         // SYNC POINT: Relaxed: as in `open_gates`.
         self.gated.store(true, Ordering::Relaxed);
+    }
+
+    /// [`enter`](Self::enter) by what a wait asks, or does before it sleeps: runs no callbacks, which may last, while this thread counts as one who
+    /// looks or sleeps. The wait runs them when it does not.
+    pub(super) fn enter_in_wait(&self) -> Entered<'_, RankState> {
+        let mut state = self.enter();
+        state.leave_callbacks();
+        state
     }
 
     /// [`wait_until`](Self::wait_until) by a call that has just started something.
@@ -189,7 +197,7 @@ impl Rank {
         drop(state);
         let mut patience = Patience::new(Instant::now());
         let mut over = || {
-            let state = self.enter();
+            let state = self.enter_in_wait();
             let moved = state.p2p.pieces_moved();
             done() || !state.p2p.has_pieces() || patience.is_over(Instant::now(), moved)
         };
@@ -234,12 +242,12 @@ struct FullPool {
 
 impl FullPool {
     fn new(rank: &Rank) -> FullPool {
-        FullPool { since: Instant::now(), freed: rank.enter().p2p.unexpected_freed() }
+        FullPool { since: Instant::now(), freed: rank.enter_in_wait().p2p.unexpected_freed() }
     }
 
     /// Whether nobody has received anything from it for so long that nobody will.
     fn is_stuck(&mut self, rank: &Rank) -> bool {
-        let freed = rank.enter().p2p.unexpected_freed();
+        let freed = rank.enter_in_wait().p2p.unexpected_freed();
         if freed != self.freed {
             *self = FullPool { since: Instant::now(), freed };
         }
@@ -250,6 +258,76 @@ impl FullPool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rank::last::Last;
+    use crate::{Comm, Config, threads};
+    use std::sync::{Arc, Mutex};
+    use tocsin_progress::{Completion, Outcome};
+
+    /// Runs `test` on a rank of which nobody but its own calls runs callbacks.
+    fn alone(test: impl Fn(&Comm) + Sync) {
+        let mut config = Config::default();
+        config.set("TOCSIN_BACKEND", "poll").unwrap();
+        threads(1, &config, |comm| test(&comm)).unwrap();
+    }
+
+    #[test]
+    fn what_a_wait_asks_runs_no_callbacks() {
+        type Ask<'a> = &'a (dyn Fn(&Rank) + Sync);
+        let needs = [Need::Collective];
+        let asks: [(&str, Ask<'_>); 6] = [
+            ("room", &|rank| assert_eq!(rank.make_room(&needs), Grown::NotNeeded)),
+            ("room anew", &|rank| assert!(!rank.grow_anew(&needs))),
+            ("a full pool", &|rank| assert_eq!(FullPool::new(rank).freed, 0)),
+            ("a pool that was full", &|rank| {
+                assert!(!FullPool { since: Instant::now(), freed: u64::MAX }.is_stuck(rank));
+            }),
+            ("an end", &|rank| assert!(!rank.give_up(&needs))),
+            ("what leaves", &|rank| {
+                let mut last = Last::new(&mut rank.enter_in_wait());
+                assert!(last.is_over(rank));
+            }),
+        ];
+        alone(|comm| {
+            let rank = comm.shared();
+            for (name, ask) in asks {
+                let completion = Completion::new();
+                rank.engine.callbacks().set(&completion, Box::new(|_| {})).unwrap();
+                completion.finish(Outcome::default());
+                rank.blocked.store(true, Ordering::Relaxed);
+                ask(rank);
+                assert!(!rank.engine.callbacks().is_empty(), "{name}");
+                assert_eq!(rank.engine.callbacks().run(), 1);
+            }
+        });
+    }
+
+    #[test]
+    fn a_wait_runs_what_came_while_it_asked() {
+        alone(|comm| {
+            let rank = comm.shared();
+            let attention = || rank.engine.own().descriptor().attention();
+            let completion = Completion::new();
+            let seen = Arc::new(Mutex::new(None));
+            let call = {
+                let (seen, own) = (seen.clone(), *rank.engine.own());
+                move |_| {
+                    let attention = own.descriptor().attention();
+                    *seen.lock().unwrap() = Some((attention.pollers(), attention.sleepers()));
+                }
+            };
+            rank.engine.callbacks().set(&completion, Box::new(call)).unwrap();
+            let over = || {
+                if attention().pollers() > 0 && !completion.is_done() {
+                    completion.finish(Outcome::default());
+                    // A full pool is looked at next.
+                    rank.blocked.store(true, Ordering::Relaxed);
+                }
+                seen.lock().unwrap().is_some()
+            };
+            assert!(rank.wait_until(&[Need::Collective], over, None));
+            assert_eq!(*seen.lock().unwrap(), Some((0, 0)));
+        });
+    }
 
     #[test]
     fn who_stays_goes_when_nothing_moves_or_it_takes_too_long() {
