@@ -95,6 +95,7 @@ impl Comm {
             Ok(schedule) => schedule,
             // Its temporaries: the others may not need any.
             Err(error) if error.is_want_of_memory() => {
+                drop(looking);
                 let mut guard = self.shared().enter_open(operation)?;
                 return Err(self.refused(&mut guard, operation, error));
             }
@@ -118,6 +119,10 @@ impl Comm {
         large: bool,
     ) -> Result<Entered<'_, RankState>, Error> {
         let mut guard = self.shared().enter_open(operation)?;
+        if large {
+            // Which may last: they run when this thread is no more seen looking.
+            guard.leave_callbacks();
+        }
         if guard.p2p.is_revoked(self.context()) {
             return Err(Error::Revoked { operation });
         }
@@ -142,8 +147,6 @@ impl Comm {
     ) {
         let Some(looking) = looking else { return };
         guard.is_looking();
-        // Which may last: they run when this thread is no more seen looking.
-        guard.leave_callbacks();
         drop(guard);
         // SAFETY: - it lives as long as the engine, which `self` keeps; its methods are made for any thread.
         self.shared().stay(looking, || unsafe { completion.as_ref() }.is_done());
@@ -159,9 +162,6 @@ impl Comm {
         looking: Option<Looking<'_, RankState>>,
     ) {
         guard.stays_not(looking.is_some());
-        if looking.is_some() {
-            guard.leave_callbacks();
-        }
         drop(guard);
         // Peers ring a rank that sleeps, not one that looks.
         drop(looking);
@@ -242,10 +242,14 @@ impl Comm {
     /// As [`start_raw`](Self::start_raw).
     pub(crate) unsafe fn start_again(&self, operation: &'static str, id: Id) -> Result<(), Error> {
         let mut guard = self.enter_collectives(operation, false)?;
-        let state = &mut *guard;
-        let completion = state.nbc.completion(id).ok_or_else(|| lost(operation))?;
-        let large = state.nbc.longest_message(id) >= LARGE;
+        let completion = guard.nbc.completion(id).ok_or_else(|| lost(operation))?;
+        let large = guard.nbc.longest_message(id) >= LARGE;
         let looking = self.looking(large);
+        if large {
+            // As in `enter_collectives`.
+            guard.leave_callbacks();
+        }
+        let state = &mut *guard;
         if large {
             state.p2p.begin_stay();
             state.p2p.prepare_shared();

@@ -330,6 +330,39 @@ mod tests {
     }
 
     #[test]
+    fn a_post_that_looks_runs_callbacks_when_it_does_not() {
+        use tocsin_nbc::table::Arguments;
+        alone(|comm| {
+            let engine = &comm.shared().engine;
+            let (send, mut recv) = (vec![1u8; 1 << 20], vec![0u8; 1 << 20]);
+            let copies =
+                Arguments::Ialltoall { send: Some(send.as_ptr()), recv: recv.as_mut_ptr(), block: 1 << 20 };
+            for refused in [false, true] {
+                if refused {
+                    comm.revoke();
+                }
+                let completion = Completion::new();
+                let seen = Arc::new(Mutex::new(None));
+                let call = {
+                    let (seen, own) = (seen.clone(), *engine.own());
+                    move |_| *seen.lock().unwrap() = Some(own.descriptor().attention().pollers())
+                };
+                engine.callbacks().set(&completion, Box::new(call)).unwrap();
+                completion.finish(Outcome::default());
+                // SAFETY: - both buffers outlive the request.
+                let post = || unsafe { comm.start_raw(&copies, None) };
+                match post() {
+                    Ok(mut request) => assert!(request.wait().is_ok() && !refused),
+                    Err(error) => {
+                        assert!(matches!(error, crate::Error::Revoked { .. }) && refused, "{error}")
+                    }
+                }
+                assert_eq!(*seen.lock().unwrap(), Some(0), "refused: {refused}");
+            }
+        });
+    }
+
+    #[test]
     fn who_stays_goes_when_nothing_moves_or_it_takes_too_long() {
         let begun = Instant::now();
         let step = STALLED / 2;
