@@ -14,6 +14,7 @@
 //! engines to share one list, pushes would still be correct, but lock-free only.)
 
 use crate::completion::{Completion, Outcome};
+use crate::testing::{Real, Variant};
 use core::ptr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -296,8 +297,29 @@ impl Callbacks {
     /// Whether a thread runs some: a hint. One load. Handlers may call it.
     #[inline]
     pub(crate) fn are_running(&self) -> bool {
-        // SYNC POINT: Relaxed: a hint. A thread that sleeps by it has queued by a read-modify-write before, or nothing: on x86 no later load is ahead of that.
         self.list.running.load(Ordering::Relaxed)
+    }
+
+    /// Whether some wait that nobody sees who is at it: for a thread that runs them then, and else sleeps. One load, and mostly nothing else.
+    #[inline]
+    pub(crate) fn need_a_thread(&self) -> bool {
+        self.need_a_thread_as::<Real>()
+    }
+
+    /// `need_a_thread` with variation points.
+    #[doc(hidden)]
+    #[inline]
+    pub fn need_a_thread_as<V: Variant>(&self) -> bool {
+        if self.is_empty() {
+            return false;
+        }
+        if V::ASK_RUNNER_BY_SWAP {
+            // SYNC POINT: as in `run`: a read-modify-write that finds it set is before the runner's last swap, which acquires that the list is not empty.
+            // A load might be late, and so might the runner's look at the list be.
+            !self.list.running.fetch_or(false, Ordering::AcqRel)
+        } else {
+            self.are_left()
+        }
     }
 
     /// Runs what is queued, unless another thread is at it; answers how many ran. Not for handlers.

@@ -62,6 +62,8 @@ pub mod testing {
         const FINISH: Ordering = Ordering::AcqRel;
         /// A crew's server looks once more after it has said that it no longer serves.
         const LOOK_WHEN_NOT_SERVING: bool = true;
+        /// Who would sleep beside a runner of callbacks asks for it by a read-modify-write.
+        const ASK_RUNNER_BY_SWAP: bool = true;
     }
 
     /// What ships.

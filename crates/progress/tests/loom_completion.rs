@@ -143,3 +143,44 @@ fn what_one_runner_leaves_the_other_runs() {
         assert_eq!(ran.load(Ordering::Relaxed), 2, "not exactly once");
     });
 }
+
+/// Who would sleep, beside one who runs callbacks: what it leaves to that one is run.
+fn sleeper<V: Variant>() {
+    check(|| {
+        let callbacks = StdArc::new(Callbacks::new(false));
+        let completions = Arc::new([Completion::new(), Completion::new()]);
+        let ran = Arc::new(AtomicU32::new(0));
+        for completion in completions.iter() {
+            let counts = ran.clone();
+            let call = move |_| _ = counts.fetch_add(1, Ordering::Relaxed);
+            callbacks.set(completion, Box::new(call)).unwrap();
+        }
+        let (finishes, runs) = (completions.clone(), callbacks.clone());
+        let thread = loom::thread::spawn(move || {
+            finishes[0].finish(OUTCOME);
+            runs.run();
+        });
+        completions[1].finish(OUTCOME);
+        if callbacks.need_a_thread_as::<V>() {
+            callbacks.run();
+        }
+        thread.join().unwrap();
+        assert_eq!(ran.load(Ordering::Relaxed), 2, "left to nobody");
+    });
+}
+
+#[test]
+fn who_sleeps_leaves_callbacks_to_who_sees_them() {
+    sleeper::<Real>();
+}
+
+struct Loads;
+impl Variant for Loads {
+    const ASK_RUNNER_BY_SWAP: bool = false;
+}
+
+#[test]
+#[should_panic(expected = "left to nobody")]
+fn who_sleeps_by_a_load_is_caught() {
+    sleeper::<Loads>();
+}

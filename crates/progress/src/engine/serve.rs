@@ -31,7 +31,7 @@ impl<W: Work> Engine<W> {
                     self.look_first(Budget::of(Context::ProgressThread)),
                     Some(Pass::Worked | Pass::More)
                 )
-                || self.callbacks.are_left()
+                || self.callbacks.need_a_thread()
         });
     }
 
@@ -109,7 +109,7 @@ impl<W: Work> Member for Engine<W> {
     }
 
     fn has_callbacks(&self) -> bool {
-        self.callbacks.are_left()
+        self.callbacks.need_a_thread()
     }
 
     fn run_callbacks(&self) {

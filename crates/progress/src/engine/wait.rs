@@ -329,7 +329,7 @@ impl<W: Work> Engine<W> {
                 polling.end();
                 let found = self.look_first(Budget::of(context).waiting());
                 finished = done();
-                finished || matches!(found, Some(Pass::Worked | Pass::More)) || self.callbacks.are_left()
+                finished || matches!(found, Some(Pass::Worked | Pass::More)) || self.callbacks.need_a_thread()
             });
             if let Some(trace) = self.trace() {
                 trace.record(kind::WAKE, u64::from(woken), 0);
