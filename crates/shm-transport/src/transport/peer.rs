@@ -94,6 +94,17 @@ pub(super) struct Peer {
     pub borrowed: Borrowed,
 }
 
+/// What belongs to a class of one for each.
+#[inline(always)]
+fn of<L>([eager, coll, control, bulk]: [L; 4], class: Class) -> L {
+    match class {
+        Class::Eager => eager,
+        Class::Coll => coll,
+        Class::Control => control,
+        Class::Bulk => bulk,
+    }
+}
+
 impl Peer {
     /// # Safety
     /// `rank`'s ends of the lanes are unused and the caller's alone; the segment outlives the result.
@@ -144,25 +155,13 @@ impl Peer {
 
     #[inline]
     pub(super) fn send_lane(&mut self, class: Class) -> &mut SendLane {
-        let [eager, coll, control, bulk] = &mut self.send;
-        match class {
-            Class::Eager => eager,
-            Class::Coll => coll,
-            Class::Control => control,
-            Class::Bulk => bulk,
-        }
+        of(self.send.each_mut(), class)
     }
 
     /// The end that sends in a class.
     #[inline]
     pub(super) fn outgoing(&self, class: Class) -> &SendLane {
-        let [eager, coll, control, bulk] = &self.send;
-        match class {
-            Class::Eager => eager,
-            Class::Coll => coll,
-            Class::Control => control,
-            Class::Bulk => bulk,
-        }
+        of(self.send.each_ref(), class)
     }
 
     /// Whether so long a payload is to come to it. One that is not very long, if a packet has come from it since the last: it waits for the answer
@@ -186,13 +185,7 @@ impl Peer {
 
     #[inline]
     pub(super) fn recv_lane(&mut self, class: Class) -> &mut RecvLane {
-        let [eager, coll, control, bulk] = &mut self.recv;
-        match class {
-            Class::Eager => eager,
-            Class::Coll => coll,
-            Class::Control => control,
-            Class::Bulk => bulk,
-        }
+        of(self.recv.each_mut(), class)
     }
 
     /// Puts pages into the pipe, if the Bulk lane has room for the packet that tells of them; at most three system calls.
@@ -322,13 +315,7 @@ impl Peer {
     /// The end that receives in a class.
     #[inline]
     pub(super) fn incoming(&self, class: Class) -> &RecvLane {
-        let [eager, coll, control, bulk] = &self.recv;
-        match class {
-            Class::Eager => eager,
-            Class::Coll => coll,
-            Class::Control => control,
-            Class::Bulk => bulk,
-        }
+        of(self.recv.each_ref(), class)
     }
 
     /// See [`Transport::has_arrived`](tocsin_transport::Transport::has_arrived).
