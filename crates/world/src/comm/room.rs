@@ -44,3 +44,117 @@ impl Comm {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Config, ConstBuf, Mode, MutBuf, threads};
+    use tocsin_sync::atomic::{AtomicU32, Ordering};
+
+    fn config(backend: &str) -> Config {
+        let mut config = Config::default();
+        config.set("TOCSIN_BACKEND", backend).unwrap();
+        config
+    }
+
+    fn wait_for(word: &AtomicU32, value: u32) {
+        while word.load(Ordering::Acquire) != value {
+            std::thread::yield_now();
+        }
+    }
+
+    /// Sends to rank 1 as long as there is room. How many.
+    fn fill(comm: &Comm) -> u32 {
+        let mut sent = 0;
+        while comm.shared().enter().p2p.lacks_room(1).is_none() {
+            let buf = ConstBuf::contiguous((&raw const sent).cast(), size_of::<u32>());
+            // SAFETY: - it lives as long as the call.
+            unsafe { comm.send_raw(buf, 1, 0, Mode::Standard) }.unwrap();
+            sent += 1;
+        }
+        sent
+    }
+
+    fn receive(comm: &Comm, count: u32) {
+        for expected in 0..count {
+            let mut got = u32::MAX;
+            let buf = MutBuf::contiguous((&raw mut got).cast(), size_of::<u32>());
+            // SAFETY: - as above.
+            unsafe { comm.recv_raw(buf, Some(0), Some(0)) }.unwrap();
+            assert_eq!(got, expected);
+        }
+    }
+
+    #[test]
+    fn who_lingers_sees_the_room_that_its_receiver_makes() {
+        const ROUNDS: u32 = 10_000;
+        // How many messages rank 1 is to take, and rounds that it has ended; none of which needs the library.
+        let (lie, taken) = (AtomicU32::new(0), AtomicU32::new(0));
+        let met = threads(2, &config("poll"), |comm| {
+            if comm.rank() == 1 {
+                for round in 1.. {
+                    while lie.load(Ordering::Acquire) == 0 {
+                        spin_loop();
+                    }
+                    match lie.swap(0, Ordering::AcqRel) {
+                        u32::MAX => break,
+                        count => receive(&comm, count),
+                    }
+                    taken.store(round, Ordering::Release);
+                }
+                return true;
+            }
+            // Whose core it is may be taken from either.
+            let met = (1..=ROUNDS).any(|round| {
+                let sent = fill(&comm);
+                let mut state = comm.shared().enter();
+                // Not where it joins only now, and takes in what is there.
+                let full = state.p2p.lacks_room(1).is_some();
+                lie.store(sent, Ordering::Release);
+                comm.linger_for_room(&mut state, 1);
+                let met = state.p2p.lacks_room(1).is_none();
+                drop(state);
+                wait_for(&taken, round);
+                full && met
+            });
+            lie.store(u32::MAX, Ordering::Release);
+            // Nobody looks where both may have one core.
+            met || comm.shared().shares_cores
+        });
+        assert_eq!(met.unwrap(), [true; 2]);
+    }
+
+    /// The send itself asks for room, and rings.
+    #[test]
+    fn who_lingers_in_vain_has_told_nobody() {
+        let (computes, sent) = (AtomicU32::new(0), AtomicU32::new(0));
+        let seen = threads(2, &config("signal"), |comm| {
+            if comm.rank() == 1 {
+                computes.store(1, Ordering::Release);
+                while sent.load(Ordering::Acquire) == 0 {
+                    spin_loop();
+                }
+                receive(&comm, sent.load(Ordering::Acquire));
+                return None;
+            }
+            wait_for(&computes, 1);
+            let rings = || comm.stats().rings_by_signal;
+            let taken = || comm.shared().enter().p2p.lacks_room(1);
+            let filled = fill(&comm);
+            let before = (rings(), taken());
+            comm.linger_for_room(&mut comm.shared().enter(), 1);
+            let after = (rings(), taken());
+            let buf = ConstBuf::contiguous((&raw const filled).cast(), size_of::<u32>());
+            // SAFETY: - it lives until the request is complete.
+            let mut last = unsafe { comm.isend_raw(buf, 1, 0, Mode::Standard) }.unwrap();
+            let rings = rings();
+            // Nothing is asserted before: rank 1 would compute for ever.
+            sent.store(filled + 1, Ordering::Release);
+            last.wait().unwrap();
+            Some((before, after, rings))
+        });
+        let seen = seen.unwrap();
+        let [Some((before, after, rings)), None] = seen[..] else { panic!("{seen:?}") };
+        assert!(before.1.is_some() && before == after && rings > before.0, "{seen:?}");
+    }
+}
