@@ -47,6 +47,9 @@ pub(crate) const FLAG_LOOK: u8 = 1;
 
 /// Chunks for which a handler has the peer copy, too.
 const CALLED_FROM: u32 = 4;
+/// Chunks that are copied in one call at most where both ends copy, and that must be left for that.
+const IN_ONE_CALL: u32 = 4;
+const MANY_LEFT: u32 = 2 * IN_ONE_CALL;
 
 impl<T: Transport> P2p<T> {
     /// Copies chunks of the transfers under way, and ends those that are over.
@@ -149,12 +152,13 @@ impl<T: Transport> P2p<T> {
                 return part;
             };
             let mut claims = 1u32;
-            while self.copies_all(id, budget)
+            while self.copies_more(id, budget, claims)
                 && len.saturating_add(chunk as usize) <= budget.bytes_left()
-                && let Some((before, more)) = next_chunk(total, done.wrapping_add(len as u64), !sending)
+                && let Some((next, more)) = next_chunk(total, done.wrapping_add(len as u64), !sending)
                 && matches!(record.claim(ticket, count), Claim::Chunk(_))
             {
-                (offset, len, claims) = (before, len.wrapping_add(more), claims.wrapping_add(1));
+                // In front of what the receiver has, or behind what the sender has.
+                (offset, len, claims) = (offset.min(next), len.wrapping_add(more), claims.wrapping_add(1));
             }
             let here = base.wrapping_add(offset as usize);
             let there = address.wrapping_add(offset);
@@ -202,14 +206,22 @@ impl<T: Transport> P2p<T> {
         }
     }
 
-    /// Whether the chunks of a transfer that are left had better be copied in one call: their receiver waits, and shares them with nobody. A call of the
-    /// kernel's for 64 KiB took 1.07 of its part of one for 1 MiB.
-    fn copies_all(&self, id: Id, budget: &Budget) -> bool {
-        self.context == Context::User
-            && !budget.is_in_passing()
-            && self.requests.get(id).is_some_and(|r| {
-                r.class == Class::Coll && r.state == State::RecvShared && r.reach == Reach::Kernel
-            })
+    /// Whether one more chunk of a transfer had better be copied in the same call as those claimed: a call of the kernel's for 64 KiB took 1.07 of its part of
+    /// one for 1 MiB. All that are left, where their receiver waits and shares them with nobody. Else a few, as long as so many are left that both ends
+    /// are over at about the same time.
+    fn copies_more(&self, id: Id, budget: &Budget, claims: u32) -> bool {
+        let waits = self.context == Context::User && !budget.is_in_passing();
+        let Some(request) = self.requests.get(id).filter(|r| waits && r.reach == Reach::Kernel) else {
+            return false;
+        };
+        if request.class == Class::Coll {
+            return request.state == State::RecvShared;
+        }
+        let (Some((record, ticket)), Some(count)) = (self.record_of(request), chunks(request.total)) else {
+            return false;
+        };
+        let many = |claimed: u32| count.saturating_sub(claimed) >= MANY_LEFT;
+        claims < IN_ONE_CALL && matches!(record.look(ticket, count), Claim::Chunk(claimed) if many(claimed))
     }
 
     /// Whether a send has found a published receive and copied nothing yet.
