@@ -228,7 +228,7 @@ impl Control {
     }
 
     /// Has the entry function, which calls this, run once more as soon as it is over: by a signal that the thread sends itself,
-    /// for a small part of what a timer takes that goes off soon. The thread does nothing of its own in between. False outside of entries, on other threads,
+    /// for a small part of what a timer takes that goes off soon. The thread does nothing of its own in between. False outside of handlers, on other threads,
     /// and where [`arm`](Self::arm) answers false: then nothing will come.
     ///
     /// Progress class: wait-free; one system call when the entry is over. For handlers.

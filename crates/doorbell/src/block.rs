@@ -19,8 +19,10 @@ const SERIAL_BITS: u64 = (1 << 48) - 1;
 /// Passes of one entry before it leaves and has itself interrupted again.
 const PASSES: u32 = 8;
 
-/// When an entry is run again that cannot signal itself.
-const SOON_NS: u64 = 10_000;
+/// How often one interrupts its thread again, where that comes at once and on top of it.
+const KICKS: u32 = 64;
+/// When an entry is run again that cannot, or no more: long after the call that sets the timer, which takes 9 us on some virtual machines.
+const SOON_NS: u64 = 50_000;
 
 const DEFERRED_RING: u32 = 1;
 const DEFERRED_TIMER: u32 = 2;
@@ -50,6 +52,8 @@ pub(crate) struct Block {
     deferred: AtomicU32,
     /// The entry under way has asked to be run again as soon as it is over.
     again: AtomicU32,
+    /// Entries under way, one on top of the other.
+    entries: AtomicU32,
 }
 
 /// What a signal may be about.
@@ -79,6 +83,7 @@ impl Block {
                 masked: AtomicU32::new(0),
                 deferred: AtomicU32::new(0),
                 again: AtomicU32::new(0),
+                entries: AtomicU32::new(0),
             }))
         });
         // SAFETY: `Receiver::install`'s caller keeps the descriptor mapped.
@@ -90,6 +95,7 @@ impl Block {
         block.masked.store(0, Ordering::Relaxed);
         block.deferred.store(0, Ordering::Relaxed);
         block.again.store(0, Ordering::Relaxed);
+        block.entries.store(0, Ordering::Relaxed);
         block.timer.store(-1, Ordering::Relaxed);
         block.signal.store(0, Ordering::Relaxed);
         let count = NEXT_SERIAL.fetch_add(1, Ordering::Relaxed) & SERIAL_BITS;
@@ -170,8 +176,20 @@ impl Block {
     /// [`enter`](Self::enter) by who has set the default floating-point environment.
     #[inline]
     pub(crate) fn enter_in_default_fp(&self, cause: Cause) {
-        let mut cause = cause;
         let _errno = errno::Saved::save();
+        // Plain load and store: whoever comes in between leaves the value as it was.
+        let outer = self.entries.load(Ordering::Relaxed);
+        self.entries.store(outer.wrapping_add(1), Ordering::Relaxed);
+        self.run_all(cause);
+        if outer == 0 {
+            self.end();
+        } else {
+            self.entries.store(outer, Ordering::Relaxed);
+        }
+    }
+
+    /// Runs the entry function for this cause, and for what comes meanwhile.
+    fn run_all(&self, mut cause: Cause) {
         for _ in 0..PASSES {
             if self.masked.load(Ordering::Relaxed) != 0 {
                 self.defer(cause);
@@ -184,20 +202,21 @@ impl Block {
                     self.defer(cause);
                     return;
                 }
+                // This run sees what the last one has left.
+                self.again.store(0, Ordering::Relaxed);
                 self.run(cause);
             }
             // The scope is closed: who comes from here on runs by itself. Who came before left a note.
             compiler_fence(Ordering::SeqCst);
             match self.take_deferred(Cause::Ring) {
                 Some(next) => cause = next,
-                None => return self.end(),
+                None => return,
             }
         }
         // Enough for one entry. The note goes back to where the next entry finds it, and that entry is
         // asked for: as soon as this one is over.
-        self.again.store(0, Ordering::Relaxed);
         self.defer(cause);
-        self.kick_self();
+        self.again.store(1, Ordering::Relaxed);
     }
 
     /// See [`Control::again`].
@@ -210,13 +229,37 @@ impl Block {
         asked
     }
 
-    /// The end of an entry, with nothing deferred.
-    #[inline]
+    /// The end of the outermost entry: interrupts this thread again, if it was asked to.
+    ///
+    /// Mostly that comes when the signal handler is over, which has the signal blocked. Where it has not (a handler of the program's
+    /// that calls ours, installed with `SA_NODEFER`; a user interrupt), it comes here and now, on top of this entry, which therefore
+    /// is the only one to interrupt: the stack does not grow with the number of runs.
     fn end(&self) {
-        if self.again.load(Ordering::Relaxed) != 0 {
-            self.again.store(0, Ordering::Relaxed);
-            self.kick_self();
+        let mut kicks = 0u32;
+        loop {
+            while self.again.load(Ordering::Relaxed) != 0 {
+                self.again.store(0, Ordering::Relaxed);
+                if kicks == KICKS {
+                    self.run_soon();
+                    break;
+                }
+                kicks = kicks.wrapping_add(1);
+                self.kick_self();
+            }
+            self.entries.store(0, Ordering::Relaxed);
+            // Who comes from here on is outermost. Who came before has left it to this one.
+            compiler_fence(Ordering::SeqCst);
+            if self.again.load(Ordering::Relaxed) == 0 {
+                return;
+            }
+            self.entries.store(1, Ordering::Relaxed);
         }
+    }
+
+    /// Has the entry function run by the timer.
+    #[cold]
+    fn run_soon(&self) {
+        let _armed = crate::signal::timer::arm(self.timer(), SOON_NS);
     }
 
     /// The last unmask. Wait-free but for what it runs.
@@ -263,7 +306,7 @@ impl Block {
             // A thread that rings itself exists. EAGAIN (real-time signals): as soon as there is room for one, by a timer, which has its own.
             let rang = crate::ring::kick(&crate::ring::Real, descriptor, attention);
             if !rang.is_ok_and(RingOutcome::rang) {
-                let _armed = crate::signal::timer::arm(self.timer(), SOON_NS);
+                self.run_soon();
             }
         }
     }

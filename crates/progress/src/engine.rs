@@ -42,7 +42,7 @@ use crossbeam_utils::CachePadded;
 use std::sync::{Arc, Mutex, PoisonError};
 use tocsin_doorbell::{Control, Own};
 use tocsin_sync::HandlerSafe;
-use tocsin_sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering, fence, fence_after_rmw};
+use tocsin_sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, fence, fence_after_rmw};
 use tocsin_sync::thread;
 
 mod at_once;
@@ -103,6 +103,8 @@ pub struct Engine<W> {
     unheard: AtomicBool,
     /// A user's thread is in a wait: it makes passes by itself.
     waits: AtomicBool,
+    /// Threads that wait for the token.
+    wanting: AtomicU32,
     /// When the timer goes off that was set last; 0 once a handler has run since.
     timer: AtomicU64,
 }
@@ -161,6 +163,7 @@ impl<W: Work> Engine<W> {
             patience: patience::credit(),
             unheard: AtomicBool::new(false),
             waits: AtomicBool::new(false),
+            wanting: AtomicU32::new(0),
             timer: AtomicU64::new(0),
         }
     }
@@ -197,6 +200,13 @@ impl<W: Work> Engine<W> {
 
     #[cold]
     fn wait_for_token(&self) {
+        // SYNC POINT: Relaxed: a hint to handlers, which leave the token free for a while then. (This never panics.)
+        self.wanting.fetch_add(1, Ordering::Relaxed);
+        self.take_token();
+        self.wanting.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn take_token(&self) {
         let mut tries = 0u32;
         loop {
             if thread::in_handler() {

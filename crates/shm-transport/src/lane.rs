@@ -67,6 +67,9 @@ const LINE: usize = 64;
 pub(crate) const LONG: usize = if cfg!(loom) { 96 } else { 2 * 1024 };
 /// And of so many, if the consumer is likely to wait for just this one. Of several in a row the next would wait for each other's counts.
 pub(crate) const ALONE: usize = 1024;
+// Shorter ones are not asked about.
+#[cfg(not(loom))]
+const _: () = assert!(ALONE >= POOLED && ALONE < LONG);
 /// Bytes that come at a time.
 const STRIDE: usize = if cfg!(loom) { 64 } else { wire::STRIDE };
 

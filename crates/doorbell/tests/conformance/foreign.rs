@@ -2,7 +2,7 @@
 
 use crate::rank::{Rank, Shared, signal_this_thread};
 use tocsin_doorbell::{BackendKind, Urgency};
-use tocsin_sync::atomic::real::{AtomicI32, AtomicPtr, AtomicU32, Ordering};
+use tocsin_sync::atomic::real::{AtomicI32, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
 static CALLS: AtomicU32 = AtomicU32::new(0);
 static CODE: AtomicI32 = AtomicI32::new(0);
@@ -92,6 +92,41 @@ pub fn handlers_are_chained(shared: &'static Shared, kind: BackendKind) {
         assert_eq!(now().0, handler);
         assert!(now().2);
     }
+}
+
+static DEPTH: AtomicU32 = AtomicU32::new(0);
+static DEEPEST: AtomicU32 = AtomicU32::new(0);
+static OURS: AtomicUsize = AtomicUsize::new(0);
+
+/// On top of ours, which it calls, and without the signal blocked meanwhile.
+extern "C" fn on_top(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    let depth = DEPTH.fetch_add(1, Ordering::Relaxed) + 1;
+    DEEPEST.fetch_max(depth, Ordering::Relaxed);
+    let ours = OURS.load(Ordering::Relaxed);
+    // SAFETY: the address of the handler that was installed before, with SA_SIGINFO.
+    unsafe {
+        core::mem::transmute::<usize, extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void)>(ours)(
+            signal, info, context,
+        );
+    }
+    DEPTH.fetch_sub(1, Ordering::Relaxed);
+}
+
+/// Who is run again and again while the signal is not blocked runs one after the other, and not each on top of the last.
+pub fn run_again_unblocked(shared: &'static Shared, kind: BackendKind) {
+    let rank = Rank::start(shared, kind);
+    let control = rank.control();
+    crate::rank::CONTROL.store(Box::leak(Box::new(control)), Ordering::Relaxed);
+    let flags = libc::SA_SIGINFO | libc::SA_NODEFER | libc::SA_ONSTACK | libc::SA_RESTART;
+    OURS.store(set(on_top as *const () as usize, flags).0, Ordering::Relaxed);
+    for times in [1, 8, 9, 100, 1000] {
+        let before = shared.runs();
+        shared.again.store(times, Ordering::Relaxed);
+        let _any = shared.send(0, Urgency::Urgent);
+        rank.compute_until("the last run", || shared.runs() - before == times + 1);
+    }
+    assert!((1..=3).contains(&DEEPEST.load(Ordering::Relaxed)), "{DEEPEST:?}");
+    assert_eq!(shared.broken_runs.load(Ordering::Relaxed), 0);
 }
 
 pub fn one_shot_handler_is_chained_once(shared: &'static Shared, kind: BackendKind) {

@@ -99,6 +99,7 @@ static CASES: &[Case] = cases! {
     limits::install_is_refused_cleanly (interrupts) 10;
     limits::bad_configuration 10;
     foreign::handlers_are_chained (interrupts) 10;
+    foreign::run_again_unblocked (interrupts) 10;
     foreign::one_shot_handler_is_chained_once (interrupts) 10;
     foreign::everything_is_restored (interrupts) 10;
     foreign::a_later_handler_stays (by_signal) 10;

@@ -235,10 +235,9 @@ pub fn run_again(shared: &'static Shared, kind: BackendKind) {
         assert_eq!(shared.again.load(Ordering::Relaxed), 3, "it is masked");
     }
     rank.compute_until("the unmasked", || shared.again.load(Ordering::Relaxed) == 0);
-    assert_eq!(
-        (shared.timer_runs.load(Ordering::Relaxed), shared.broken_runs.load(Ordering::Relaxed)),
-        (0, 0)
-    );
+    // On top of a user interrupt, where the signal comes at once, the timer takes over after some runs.
+    assert!(kind == BackendKind::Uintr || shared.timer_runs.load(Ordering::Relaxed) == 0);
+    assert_eq!(shared.broken_runs.load(Ordering::Relaxed), 0);
     drop(rank);
     assert!(!control.again(), "no receiver");
 }

@@ -14,7 +14,7 @@ impl<W: Work> Engine<W> {
     /// Looks at the work within rule 5's budget and the duty cycle, or leaves the look to whoever is inside.
     ///
     /// Handlers only. Wait-free: besides the work at most `2 * HANDLER_PASSES + 13` atomic operations, three
-    /// clock readings and one `timer_settime` or, when it is over, `tgkill`.
+    /// clock readings, two `timer_settime`, and when it is over one `tgkill`.
     ///
     /// # Safety
     /// `context` points to an `Engine<W>` that outlives the receiver; called on the receiver's thread, in a

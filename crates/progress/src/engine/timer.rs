@@ -25,11 +25,14 @@ impl<W: Work> Engine<W> {
     }
 
     /// Has the handler run again that calls this and leaves work. At once: the cap on what handlers take counts this one, and a timer that goes off soon may
-    /// take a thread of a virtual machine three times what the handler does (arming it 9 us, going off 20, on the Xeon). Where that cannot be, in `delay_ns`.
+    /// take a thread of a virtual machine three times what the handler does (arming it 9 us, going off 20, on the Xeon). Where that cannot be, or another
+    /// thread wants the engine, which is free between two entries for a microsecond only, in `delay_ns`.
     pub(super) fn go_on(&self, delay_ns: u64) {
         let control = self.control.load(Ordering::Acquire);
+        // SYNC POINT: Relaxed: a hint.
+        let wanted = self.wanting.load(Ordering::Relaxed) > 0;
         // SAFETY: as in `arm`.
-        if !unsafe { control.as_ref() }.is_some_and(Control::again) {
+        if wanted || !unsafe { control.as_ref() }.is_some_and(Control::again) {
             self.arm(delay_ns);
         }
     }

@@ -43,7 +43,7 @@ impl SendLane {
         prefetch_for_write(self.place.slot_address(self.tail));
     }
 
-    /// The same, and the first lines of its payload, if that is as long as the last one: the consumer has read them a lap ago.
+    /// The same, and the first lines of its payload, if that is as long as the last one in the ring, and does not begin it anew: the consumer has read them a lap ago.
     #[inline]
     pub(crate) fn fetch_next(&self) {
         self.fetch_slot();

@@ -19,7 +19,8 @@ pub(crate) struct SendLane {
     pub(super) place: Place,
     pub(super) tail: u32,
     pub(super) data_tail: u32,
-    /// Bytes of the data ring that the last packet took.
+    /// Bytes of the data ring that the last packet took that could have taken some: neither of those that go by
+    /// [`try_push_short`](Self::try_push_short) nor of those in the pool.
     pub(super) last: u32,
     /// Packets that had come from the consumer when it was last asked for.
     heard: u32,

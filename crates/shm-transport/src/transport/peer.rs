@@ -164,7 +164,7 @@ impl Peer {
         of(self.send.each_ref(), class)
     }
 
-    /// Whether so long a payload is to come to it. One that is not very long, if a packet has come from it since the last: it waits for the answer
+    /// Whether so long a payload is to come to it. One that is not very long, if a packet has come from it since the last of those: it mostly waits for the answer
     /// then, if for anything, and finds no other before it.
     #[inline]
     pub(super) fn comes(&mut self, class: Class, len: usize) -> bool {

@@ -74,6 +74,29 @@ fn what_a_handler_leaves_is_done_before_its_thread_goes_on() {
 }
 
 #[test]
+fn another_thread_that_wants_the_engine_gets_in_between() {
+    let shared = Shared::new();
+    let engine = engine(&shared, 0);
+    let receiver = install(&shared, &engine, BackendKind::Signal);
+    let inside = engine.enter();
+    let other = engine.clone();
+    let wants = std::thread::spawn(move || drop(other.enter()));
+    compute_until("somebody wants the engine", || engine.wanting.load(SeqCst) == 1);
+    drop(inside);
+    wants.join().unwrap();
+    assert_eq!(engine.wanting.load(SeqCst), 0);
+    // The handler takes some, and sets the timer for the others.
+    engine.wanting.store(1, SeqCst);
+    shared.posted[0].store(u64::from(HANDLER_PACKETS) * 1_000 - 1, SeqCst);
+    shared.post(0, Urgency::Urgent);
+    let handled = shared.handled.load(SeqCst);
+    assert!(handled < shared.posted(), "{handled}");
+    engine.wanting.store(0, SeqCst);
+    compute_until("the rest", || shared.handled.load(SeqCst) == shared.posted());
+    drop(receiver);
+}
+
+#[test]
 fn a_look_between_takes_in_what_is_there() {
     let shared = Shared::new();
     let engine = engine(&shared, 0);
