@@ -52,8 +52,8 @@ pub(crate) struct Block {
     deferred: AtomicU32,
     /// The entry under way has asked to be run again as soon as it is over.
     again: AtomicU32,
-    /// Entries under way, one on top of the other.
-    entries: AtomicU32,
+    /// An entry below is about that.
+    kicking: AtomicU32,
 }
 
 /// What a signal may be about.
@@ -83,7 +83,7 @@ impl Block {
                 masked: AtomicU32::new(0),
                 deferred: AtomicU32::new(0),
                 again: AtomicU32::new(0),
-                entries: AtomicU32::new(0),
+                kicking: AtomicU32::new(0),
             }))
         });
         // SAFETY: `Receiver::install`'s caller keeps the descriptor mapped.
@@ -95,7 +95,7 @@ impl Block {
         block.masked.store(0, Ordering::Relaxed);
         block.deferred.store(0, Ordering::Relaxed);
         block.again.store(0, Ordering::Relaxed);
-        block.entries.store(0, Ordering::Relaxed);
+        block.kicking.store(0, Ordering::Relaxed);
         block.timer.store(-1, Ordering::Relaxed);
         block.signal.store(0, Ordering::Relaxed);
         let count = NEXT_SERIAL.fetch_add(1, Ordering::Relaxed) & SERIAL_BITS;
@@ -167,7 +167,7 @@ impl Block {
 
     /// The way into the owner's entry function, from the signal handler and from the last unmask alike.
     ///
-    /// On its own thread. Bounded: [`PASSES`] runs.
+    /// On its own thread. Bounded: [`PASSES`] runs; where the signal is not blocked, as often as it is run [again](Self::again), [`KICKS`] times that.
     pub(crate) fn enter(&self, cause: Cause) {
         let _fp = fpenv::DefaultFp::enter();
         self.enter_in_default_fp(cause);
@@ -176,20 +176,8 @@ impl Block {
     /// [`enter`](Self::enter) by who has set the default floating-point environment.
     #[inline]
     pub(crate) fn enter_in_default_fp(&self, cause: Cause) {
+        let mut cause = cause;
         let _errno = errno::Saved::save();
-        // Plain load and store: whoever comes in between leaves the value as it was.
-        let outer = self.entries.load(Ordering::Relaxed);
-        self.entries.store(outer.wrapping_add(1), Ordering::Relaxed);
-        self.run_all(cause);
-        if outer == 0 {
-            self.end();
-        } else {
-            self.entries.store(outer, Ordering::Relaxed);
-        }
-    }
-
-    /// Runs the entry function for this cause, and for what comes meanwhile.
-    fn run_all(&self, mut cause: Cause) {
         for _ in 0..PASSES {
             if self.masked.load(Ordering::Relaxed) != 0 {
                 self.defer(cause);
@@ -202,21 +190,21 @@ impl Block {
                     self.defer(cause);
                     return;
                 }
-                // This run sees what the last one has left.
-                self.again.store(0, Ordering::Relaxed);
                 self.run(cause);
             }
             // The scope is closed: who comes from here on runs by itself. Who came before left a note.
             compiler_fence(Ordering::SeqCst);
             match self.take_deferred(Cause::Ring) {
                 Some(next) => cause = next,
-                None => return,
+                None if self.again.load(Ordering::Relaxed) == 0 => return,
+                None => return self.interrupt_again(),
             }
         }
         // Enough for one entry. The note goes back to where the next entry finds it, and that entry is
         // asked for: as soon as this one is over.
         self.defer(cause);
         self.again.store(1, Ordering::Relaxed);
+        self.interrupt_again();
     }
 
     /// See [`Control::again`].
@@ -229,14 +217,19 @@ impl Block {
         asked
     }
 
-    /// The end of the outermost entry: interrupts this thread again, if it was asked to.
+    /// The end of an entry that has asked to be run again, its scope closed: interrupts this thread.
     ///
     /// Mostly that comes when the signal handler is over, which has the signal blocked. Where it has not (a handler of the program's
-    /// that calls ours, installed with `SA_NODEFER`; a user interrupt), it comes here and now, on top of this entry, which therefore
-    /// is the only one to interrupt: the stack does not grow with the number of runs.
-    fn end(&self) {
+    /// that calls ours, installed with `SA_NODEFER`; a user interrupt), it comes here and now, on top of this entry, and leaves to
+    /// this one what it asks for itself: the stack does not grow with the number of runs.
+    #[cold]
+    fn interrupt_again(&self) {
+        if self.kicking.load(Ordering::Relaxed) != 0 {
+            return;
+        }
         let mut kicks = 0u32;
-        loop {
+        while self.again.load(Ordering::Relaxed) != 0 {
+            self.kicking.store(1, Ordering::Relaxed);
             while self.again.load(Ordering::Relaxed) != 0 {
                 self.again.store(0, Ordering::Relaxed);
                 if kicks == KICKS {
@@ -246,13 +239,9 @@ impl Block {
                 kicks = kicks.wrapping_add(1);
                 self.kick_self();
             }
-            self.entries.store(0, Ordering::Relaxed);
-            // Who comes from here on is outermost. Who came before has left it to this one.
+            self.kicking.store(0, Ordering::Relaxed);
+            // Who comes from here on interrupts by itself. Who came before has left it to this one.
             compiler_fence(Ordering::SeqCst);
-            if self.again.load(Ordering::Relaxed) == 0 {
-                return;
-            }
-            self.entries.store(1, Ordering::Relaxed);
         }
     }
 
@@ -300,6 +289,9 @@ impl Block {
 
     /// Interrupts this thread (again).
     fn kick_self(&self) {
+        if crate::fork::disowned() {
+            return;
+        }
         // SAFETY: as in `was_rung`.
         if let Some(descriptor) = unsafe { self.descriptor.load(Ordering::Relaxed).as_ref() } {
             let attention = descriptor.attention();
