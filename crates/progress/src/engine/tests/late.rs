@@ -4,6 +4,7 @@ use super::*;
 use crate::budget::{HANDLER_PACKETS, USER_PACKETS};
 use crate::engine::UNFINISHED_NS;
 use crate::{Completion, Outcome};
+use std::mem::MaybeUninit;
 
 /// Asserts that the timer was not set to go off sooner than that.
 fn comes_back_late(engine: &Engine<Counting>, begun: u64) {
@@ -85,15 +86,40 @@ fn another_thread_that_wants_the_engine_gets_in_between() {
     drop(inside);
     wants.join().unwrap();
     assert_eq!(engine.wanting.load(SeqCst), 0);
-    // The handler takes some, and sets the timer for the others.
-    engine.wanting.store(1, SeqCst);
-    shared.posted[0].store(u64::from(HANDLER_PACKETS) * 1_000 - 1, SeqCst);
-    shared.post(0, Urgency::Urgent);
-    let handled = shared.handled.load(SeqCst);
-    assert!(handled < shared.posted(), "{handled}");
+    // The handler takes some, and sets the timer for the others where it would go on.
+    for wanted in [true, false] {
+        engine.wanting.store(u32::from(wanted), SeqCst);
+        shared.posted[0].fetch_add(u64::from(HANDLER_PACKETS) * 4 - 1, SeqCst);
+        let handled = shared.handled.load(SeqCst);
+        after_one_handler(
+            || shared.post(0, Urgency::Urgent),
+            || {
+                assert_eq!(shared.handled.load(SeqCst), handled + u64::from(HANDLER_PACKETS));
+                assert_eq!(engine.timer.load(SeqCst) != 0, wanted);
+            },
+        );
+        compute_until("the rest", || shared.handled.load(SeqCst) == shared.posted());
+    }
     engine.wanting.store(0, SeqCst);
-    compute_until("the rest", || shared.handled.load(SeqCst) == shared.posted());
     drop(receiver);
+}
+
+/// Calls `first` with all signals blocked, takes one, and calls `then` with all blocked again.
+#[allow(unsafe_code)] // to take one signal and no other
+fn after_one_handler(first: impl FnOnce(), then: impl FnOnce()) {
+    let (mut all, mut before) =
+        (MaybeUninit::<libc::sigset_t>::uninit(), MaybeUninit::<libc::sigset_t>::uninit());
+    // SAFETY: - sigfillset makes the set, pthread_sigmask the mask before.
+    unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_BLOCK, all.as_ptr(), before.as_mut_ptr());
+    }
+    first();
+    // SAFETY: - the mask came from `pthread_sigmask`.
+    unsafe { libc::sigsuspend(before.as_ptr()) };
+    then();
+    // SAFETY: - as before.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut()) };
 }
 
 #[test]
