@@ -63,8 +63,10 @@ pub trait Messages {
     /// Handler-safe.
     fn copied(&self) -> u64;
 
-    /// Gives up a started request; its cookie will not come back. Handler-safe.
-    fn abandon(&mut self, request: Id);
+    /// Gives up a started request: whether it is reserved again, its memory is not touched any more, and its cookie will not come back. If
+    /// not, a peer is just copying from or to that memory, and the cookie comes when that is over; asked again, it says whether it is by
+    /// now. Handler-safe.
+    fn abandon(&mut self, request: Id) -> bool;
 
     /// The next request that has ended, in the order in which they did. Handler-safe.
     fn next_completed(&mut self) -> Option<(u64, Outcome)>;
@@ -159,8 +161,8 @@ impl<T: Transport> Messages for P2p<T> {
         self.counters().bytes_copied.iter().fold(0, |sum, n| sum.wrapping_add(*n))
     }
 
-    fn abandon(&mut self, request: Id) {
-        P2p::abandon_collective(self, request);
+    fn abandon(&mut self, request: Id) -> bool {
+        P2p::abandon_collective(self, request)
     }
 
     fn next_completed(&mut self) -> Option<(u64, Outcome)> {

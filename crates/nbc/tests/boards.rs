@@ -230,8 +230,8 @@ impl Messages for Rung {
     fn copied(&self) -> u64 {
         0
     }
-    fn abandon(&mut self, request: Id) {
-        self.0.abandon(request);
+    fn abandon(&mut self, request: Id) -> bool {
+        self.0.abandon(request)
     }
     fn next_completed(&mut self) -> Option<(u64, Outcome)> {
         self.0.next_completed()

@@ -14,7 +14,7 @@ use tocsin_nbc::trace::{STARTED, Started};
 use tocsin_nbc::{DataType, Group, Op, UserOp};
 use tocsin_progress::Trace;
 use tocsin_progress::budget::{Budget, Context, Pass};
-use tocsin_progress::completion::Code;
+use tocsin_progress::completion::{Code, Outcome};
 use tocsin_sync::clock::now_ns;
 
 fn case(operation: Operation) -> Case {
@@ -29,6 +29,9 @@ fn a_dead_member_fails_every_pending_collective() {
     for round in 0..200 {
         let ranks = 2 + random.below(8) as u32;
         let mut machine = Machine::new(network(ranks, random.word()), random.word());
+        if round % 2 == 1 {
+            machine.ranks[0].lower.linger();
+        }
         let mut calls: Vec<_> =
             (0..1 + random.below(6)).map(|_| machine.call(case(*random.pick(Operation::ALL)))).collect();
         for call in &mut calls {
@@ -78,6 +81,53 @@ fn a_revoked_context_fails_its_collectives_only() {
     assert_eq!(machine.outcome(&first, 0).unwrap().code, Code::Revoked);
     let Rank { lower, nbc } = &mut machine.ranks[0];
     assert!(nbc.release(lower, first.ids[0].unwrap()));
+}
+
+/// What fails while a peer copies into its memory has not ended, and is neither freed nor started again, before that is over.
+#[test]
+fn what_fails_ends_with_the_last_copy_into_its_memory() {
+    let (mut lingered, mut left) = (0, 0);
+    for round in 0..300 {
+        let mut machine = Machine::new(network(3, round), round);
+        machine.ranks[0].lower.linger();
+        let mut call = machine.call(case(Operation::Ialltoall));
+        machine.post(&mut call, 0);
+        let Rank { lower, nbc } = &mut machine.ranks[0];
+        let id = call.ids[0].unwrap();
+        nbc.fail_context(lower, 1 << 31);
+        // Of a second reason nobody hears.
+        nbc.fail_group(lower, 1);
+        if lower.closing() == 0 {
+            assert_eq!(machine.outcome(&call, 0).unwrap().code, Code::Revoked);
+            continue;
+        }
+        lingered += 1;
+        assert!(!nbc.release(lower, id) && nbc.is_used(1 << 31) && nbc.outstanding() == 1);
+        // SAFETY: - not started.
+        let again = unsafe { nbc.start(lower, id, 9) }.unwrap_err().to_string();
+        assert!(again.contains("still running"), "{again}");
+        if round % 3 == 0 {
+            // Whoever leaves has waited for the copies.
+            while lower.closing() > 0 {
+                assert_eq!(nbc.outstanding(), 1);
+                lower.pump();
+            }
+            nbc.end_all(lower, Outcome { code: Code::Finalized, ..Outcome::default() });
+            left += 1;
+        }
+        while machine.outcome(&call, 0).is_none() {
+            let Rank { lower, nbc } = &mut machine.ranks[0];
+            assert!(lower.closing() > 0 || lower.has_completed());
+            lower.pump();
+            nbc.progress(lower, &mut Budget::of(Context::Handler));
+        }
+        let Rank { lower, nbc } = &mut machine.ranks[0];
+        assert_eq!((lower.closing(), nbc.outstanding()), (0, 0));
+        assert_eq!(machine.outcome(&call, 0).unwrap().code, Code::Revoked);
+        let Rank { lower, nbc } = &mut machine.ranks[0];
+        assert!(nbc.release(lower, id));
+    }
+    assert!(lingered > 100 && left > 20, "{lingered} {left}");
 }
 
 unsafe fn explode(_: *const (), _: *const u8, _: *const u8, _: *mut u8, _: usize) {

@@ -90,7 +90,7 @@ impl<T: Transport> P2p<T> {
             || !self.may_be_awaited(source, &request.target_buf())
             || self.awaits.is_some()
             || !self.transport.is_connected(source)
-            || self.transport.reach(source, Class::Eager) == Reach::Direct
+            || self.transport.reach(source) == Reach::Direct
         {
             return;
         }

@@ -132,7 +132,7 @@ impl<T: Transport> P2p<T> {
         }
         if long {
             // Between threads one copy is quicker than two.
-            if self.transport.reach(source, Class::Eager) == Reach::Direct {
+            if self.transport.reach(source) == Reach::Direct {
                 return Ok(false);
             }
             if !self.await_in_hand(source) {

@@ -70,7 +70,7 @@ impl<T: Transport> P2p<T> {
     /// Opens a record for a send that is about to be announced, if a single copy can serve it.
     pub(crate) fn offer(&mut self, id: Id) -> Option<Offer> {
         let request = self.requests.get(id)?;
-        let (peer, class, total) = (request.peer, request.class, request.total);
+        let (peer, total) = (request.peer, request.total);
         let address = request.source_buf().run_at(0)? as u64;
         if request.has(HOLDS_RECORD) {
             // The lane was full at the last attempt.
@@ -87,7 +87,7 @@ impl<T: Transport> P2p<T> {
         if peer == self.me || total < self.single_copy_from || chunks(total).is_none() || address == 0 {
             return None;
         }
-        let reach = self.transport.reach(peer, class);
+        let reach = self.transport.reach(peer);
         if reach == Reach::None
             && !self.transport.is_shared_with(peer, address, total)
             && !self.transport.has_pipe_to(peer)
@@ -142,7 +142,7 @@ impl<T: Transport> P2p<T> {
             return;
         }
         let here = request.base as u64;
-        let reach = self.transport.reach_at(peer, class, offer.address, total);
+        let reach = self.transport.reach_at(peer, offer.address, total);
         if self.transport.record(peer, self.me, u32::from(offer.slot)).is_none() {
             return;
         }

@@ -341,7 +341,7 @@ impl<T: Transport> P2p<T> {
             if !request.has(HOLDS_RECORD) || header.c == 0 {
                 return Err(Nonsense);
             }
-            let reach = self.transport.reach_at(peer, request.class, header.c, request.total);
+            let reach = self.transport.reach_at(peer, header.c, request.total);
             self.unlink(id);
             let Some(request) = self.requests.get_mut(id) else { return Err(Nonsense) };
             request.flags &= !SHARED;

@@ -88,15 +88,20 @@ impl<T: Transport> P2p<T> {
         self.reset(id);
     }
 
-    /// As [`abandon`](Self::abandon), for a message of a collective, into whose buffer no peer ever writes (it may read
-    /// there, through the kernel, which refuses what is gone). A user's message stays as it is. Handler-safe, O(1).
-    pub fn abandon_collective(&mut self, id: Id) {
+    /// As [`abandon`](Self::abandon), for a message of a collective, and without waiting: whether its buffer is not touched any more.
+    /// If not, the peer is just copying a piece; the request ends when that is over, and [`next_completed`](Self::next_completed) gives its
+    /// cookie. Asked again, it says whether it is over by now. A user's message stays as it is. Handler-safe, O(1).
+    pub fn abandon_collective(&mut self, id: Id) -> bool {
         if self.requests.get(id).is_none_or(|r| r.class != Class::Coll) {
-            return;
+            return true;
         }
         self.break_off(id);
-        self.retire(id);
-        self.reset(id);
+        if !self.closes(id, Code::Cancelled, self.me) {
+            self.retire(id);
+            self.reset(id);
+            return true;
+        }
+        false
     }
 
     /// Completed requests that have a cookie, in order of completion. The request is reserved again, ready for its next

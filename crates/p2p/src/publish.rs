@@ -105,7 +105,7 @@ impl<T: Transport> P2p<T> {
             address: address as u64,
             room: room as u64,
         };
-        let reach = self.transport.reach(peer, Class::Eager);
+        let reach = self.transport.reach(peer);
         let Some(state) = self.peers.get_mut(peer as usize) else { return false };
         let ticket = state.published.ticket.checked_add(1).unwrap_or(1);
         let at = self.transport.publication(peer, self.me).filter(|_| reach != Reach::None);
@@ -291,7 +291,7 @@ impl<T: Transport> P2p<T> {
     /// A receive whose buffer the sender has found goes on as a transfer.
     pub(crate) fn begin_published(&mut self, id: Id, address: u64) {
         let Some(request) = self.requests.get(id) else { return };
-        let reach = self.transport.reach_at(request.peer, Class::Eager, address, request.total);
+        let reach = self.transport.reach_at(request.peer, address, request.total);
         let Some(request) = self.requests.get_mut(id) else { return };
         request.reach = reach;
         request.address = address;

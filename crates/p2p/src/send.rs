@@ -207,7 +207,7 @@ impl<T: Transport> P2p<T> {
         }
         let offer = if eager { None } else { self.offer(id) };
         let found = offer.and_then(|_| self.find_published_soon(id)).and_then(|found| {
-            let reach = self.transport.reach_at(peer, class, found.address, total as u64);
+            let reach = self.transport.reach_at(peer, found.address, total as u64);
             let pushes = reach != Reach::None && !self.is_pipelined(class, peer, reach, false, total as u64);
             pushes.then_some((found, reach))
         });

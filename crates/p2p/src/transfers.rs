@@ -11,8 +11,7 @@
 //! user's thread that only posts something, leave the copying to a peer that waits: that one sees the CTS, or has it
 //! already, and whoever leaves the library with chunks unclaimed arms its own timer, so that its handler goes on. When
 //! nobody waits, handlers copy within their budget and come back; the one that begins has the other rank's copy, too, if much is left, so that either is held up for
-//! half as long. Messages of collectives are only pulled: a collective that fails in a handler gives its buffers back there,
-//! where it could not wait for a peer's push; a peer's pull from a buffer that was given back fails in the kernel.
+//! half as long.
 //!
 //! A buffer in memory that both have mapped is copied from or to without the kernel. Where that alone is the way, who cannot reach the other's
 //! buffer so leaves all to the other: a sender says so in its offer, and a receiver takes no offer that it cannot pull.
@@ -190,15 +189,10 @@ impl<T: Transport> P2p<T> {
                 request.done = request.done.wrapping_add(len as u64);
             }
             if (0..claims).fold(false, |_, _| record.finish(count)) {
-                // SYNC POINT: the copy comes before this look: a sender of a collective gives its buffer back as soon as
-                // it has closed the record, and what was copied after that is not the message.
-                fence(Ordering::SeqCst);
-                let given_up = !sending && self.requests.get(id).is_some_and(|r| r.class == Class::Coll);
                 match record.look(ticket, count) {
                     Claim::Closed { failed: true } => {
                         self.fall_back(id);
                     }
-                    Claim::Closed { failed: false } if given_up => self.broken_off_by_peer(id),
                     _ => self.tell_end(id),
                 }
                 return part;
@@ -214,8 +208,9 @@ impl<T: Transport> P2p<T> {
         let Some(request) = self.requests.get(id).filter(|r| waits && r.reach == Reach::Kernel) else {
             return false;
         };
-        if request.class == Class::Coll {
-            return request.state == State::RecvShared;
+        // Of a collective each end has something to receive, as a rule.
+        if request.class == Class::Coll && request.state == State::RecvShared {
+            return true;
         }
         let (Some((record, ticket)), Some(count)) = (self.record_of(request), chunks(request.total)) else {
             return false;
@@ -253,7 +248,7 @@ impl<T: Transport> P2p<T> {
             return;
         }
         let Some(request) = self.requests.get_mut(id) else { return };
-        // Who has copied something is about it. Of a collective's message, and of one from where only the receiver reaches, the receiver copies all.
+        // Who has copied something is about it. Where only the receiver reaches, it copies all; and of a collective each end has something to receive, as a rule.
         let own = request.done.div_ceil(chunk_bytes(request.total));
         let helps =
             request.class == Class::Eager && !(request.state == State::RecvShared && request.has(ALONE));
@@ -267,11 +262,9 @@ impl<T: Transport> P2p<T> {
 
     /// Whether this rank leaves the chunks that are left to its peer. `passing`: who runs the engine goes away afterwards.
     fn leaves_to_peer(&self, request: &Request, passing: bool) -> bool {
-        match (request.class, request.state) {
-            (Class::Coll, State::SendShared) => true,
-            (_, State::SendShared) if request.reach == Reach::None => true,
-            (Class::Coll, _) => false,
-            (_, State::RecvShared) if request.has(ALONE) => false,
+        match request.state {
+            State::SendShared if request.reach == Reach::None => true,
+            State::RecvShared if request.has(ALONE) => false,
             _ => passing && self.transport.is_waiting(request.peer),
         }
     }
@@ -445,17 +438,26 @@ impl<T: Transport> P2p<T> {
 
     /// Ends a request, or lets it close until its buffer can be given back.
     pub(crate) fn end_when_over(&mut self, id: Id, outcome: Outcome) {
-        let Some(request) = self.requests.get(id) else { return };
+        if !self.closes(id, outcome.code, outcome.source) {
+            self.finish(id, outcome);
+        }
+    }
+
+    /// Lets a request whose record is closed close, to end with `code` for a reason that lies in `rank`, if its buffer cannot be given back yet. Whether it
+    /// closes.
+    pub(crate) fn closes(&mut self, id: Id, code: Code, rank: u32) -> bool {
+        let Some(request) = self.requests.get(id) else { return false };
         if !request.is_pending() || self.is_over(request) {
-            return self.finish(id, outcome);
+            return false;
         }
         let sending = request.is_send();
         self.unlink(id);
-        let Some(request) = self.requests.get_mut(id) else { return };
+        let Some(request) = self.requests.get_mut(id) else { return false };
         request.state = if sending { State::SendClosing } else { State::RecvClosing };
-        request.done = u64::from(outcome.code as u32);
-        request.remote = u64::from(outcome.source);
+        request.done = u64::from(code as u32);
+        request.remote = u64::from(rank);
         self.enlist(id, Member::Transfer);
+        true
     }
 
     /// Ends a closing request if it is over. Whether it is.

@@ -136,7 +136,7 @@ fn what_is_given_up_is_not_received() {
                     fill_control(&mut pair, 0);
                 }
                 match class {
-                    Class::Coll => pair.0[0].abandon_collective(send),
+                    Class::Coll => assert!(pair.0[0].abandon_collective(send)),
                     _ => pair.0[0].abandon(send),
                 }
                 data.fill(0xaa);

@@ -461,8 +461,8 @@ unsafe impl Transport for ShmTransport {
         self.segment.aborted()
     }
 
-    fn reach(&mut self, peer: u32, class: Class) -> Reach {
-        self.way_to(peer, class)
+    fn reach(&mut self, peer: u32) -> Reach {
+        self.way_to(peer)
     }
 
     fn record(&self, from: u32, to: u32, slot: u32) -> Option<NonNull<Record>> {
@@ -473,8 +473,8 @@ unsafe impl Transport for ShmTransport {
         if self.has_records(from, to) { self.segment.publication(from, to) } else { None }
     }
 
-    fn reach_at(&mut self, peer: u32, class: Class, address: u64, len: u64) -> Reach {
-        self.way_to_buffer(peer, class, address, len)
+    fn reach_at(&mut self, peer: u32, address: u64, len: u64) -> Reach {
+        self.way_to_buffer(peer, address, len)
     }
 
     fn is_shared_with(&self, peer: u32, address: u64, len: u64) -> bool {

@@ -396,15 +396,15 @@ pub unsafe trait Transport: Send {
 
     // --- single copies; a transport without them leaves these as they are ---
 
-    /// How this rank reaches the buffers of `peer` for messages of a class. Learnt by trying, when first asked; a peer
+    /// How this rank reaches the buffers of `peer`. Learnt by trying, when first asked; a peer
     /// that has not joined yet is asked again. Handler-safe; at most one system call.
-    fn reach(&mut self, _peer: u32, _class: Class) -> Reach {
+    fn reach(&mut self, _peer: u32) -> Reach {
         Reach::None
     }
 
     /// As [`reach`](Self::reach), for `len` bytes at an address of the peer's, which may lie where both have memory. Handler-safe.
-    fn reach_at(&mut self, peer: u32, class: Class, _address: u64, _len: u64) -> Reach {
-        self.reach(peer, class)
+    fn reach_at(&mut self, peer: u32, _address: u64, _len: u64) -> Reach {
+        self.reach(peer)
     }
 
     /// Whether `peer` reaches `len` bytes at an address of this rank's by memory that it has mapped, whatever else it may or may

@@ -438,12 +438,12 @@ unsafe impl Transport for Loopback {
         (word & ABORTED != 0).then_some(word as u32 as i32)
     }
 
-    fn reach(&mut self, _peer: u32, _class: Class) -> Reach {
+    fn reach(&mut self, _peer: u32) -> Reach {
         self.shared.reach
     }
 
-    fn reach_at(&mut self, peer: u32, class: Class, address: u64, _len: u64) -> Reach {
-        if self.shared.shares && is_shared(address) { Reach::Shared } else { self.reach(peer, class) }
+    fn reach_at(&mut self, peer: u32, address: u64, _len: u64) -> Reach {
+        if self.shared.shares && is_shared(address) { Reach::Shared } else { self.reach(peer) }
     }
 
     fn is_shared_with(&self, _peer: u32, address: u64, _len: u64) -> bool {

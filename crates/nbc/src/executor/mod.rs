@@ -54,6 +54,8 @@ enum Stage {
     /// Prepared, or ended and restartable.
     Resting,
     Running,
+    /// It has failed, and a peer still copies from or to its memory.
+    Closing,
 }
 
 /// A schedule that is prepared, running or ended.
@@ -71,6 +73,9 @@ struct Active {
     instance: u16,
     begun: u64,
     stage: Stage,
+    /// Of one that closes: how it ends, and how many messages are to be over first.
+    failed: Outcome,
+    closing: u32,
     /// Value of [`Messages::failures`] at which all members were found alive.
     alive_at: Option<u64>,
     detached: bool,
@@ -100,6 +105,8 @@ impl Active {
             instance: 0,
             begun: 0,
             stage: Stage::Resting,
+            failed: Outcome::default(),
+            closing: 0,
             alive_at: None,
             detached: false,
             ready: StepList::EMPTY,
@@ -294,7 +301,7 @@ impl Nbc {
         let Some(schedule) = active.schedule.as_mut() else {
             return Err(Error::BadHandle("was released before"));
         };
-        if active.stage == Stage::Running {
+        if active.stage != Stage::Resting {
             return Err(Error::BadHandle("is still running; wait for it before you start it again"));
         }
         completion.reset();
@@ -372,7 +379,7 @@ impl Nbc {
 
     /// Whether one is running in a context. Bounded by the number of collectives. Handler-safe.
     pub fn is_used(&self, context: u32) -> bool {
-        let active = |id| self.slots.get(id).filter(|active| active.stage == Stage::Running);
+        let active = |id| self.slots.get(id).filter(|active| active.stage != Stage::Resting);
         self.slots.ids().filter_map(active).any(|active| active.context == context)
     }
 

@@ -27,7 +27,7 @@ impl Nbc {
         self.collect(messages);
         self.open_gates(messages);
         let Some(active) = self.slots.get_mut(id) else { return };
-        if active.stage == Stage::Running {
+        if active.stage != Stage::Resting {
             active.detached = true;
             active.kept = keep;
         } else if !active.detached {

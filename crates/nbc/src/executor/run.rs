@@ -79,6 +79,13 @@ impl Nbc {
     /// Ends every running collective with `outcome`: this rank leaves, and no buffer is touched any more.
     pub fn end_all<M: Messages>(&mut self, messages: &mut M, outcome: Outcome) {
         self.fail_where(messages, |_, _, _| Some(outcome));
+        for index in 0..self.slots.capacity() as u32 {
+            let Some(id) = self.slots.by_index(index) else { continue };
+            let closing = self.slots.get(id).filter(|active| active.stage == Stage::Closing);
+            if let Some(failed) = closing.map(|active| active.failed) {
+                self.fail(messages, id, failed);
+            }
+        }
     }
 
     fn fail_dead<M: Messages>(&mut self, messages: &mut M) {
@@ -125,7 +132,7 @@ impl Nbc {
         let Some(id) = self.slots.by_index(slot) else { return };
         let Some(active) = self.slots.get_mut(id) else { return };
         let is_of_this_run = cookie >> 48 & RUN_MASK == u64::from(active.run) & RUN_MASK;
-        if active.stage != Stage::Running || !is_of_this_run {
+        if active.stage == Stage::Resting || !is_of_this_run {
             return;
         }
         let Some(schedule) = active.schedule.as_mut() else { return };
@@ -135,6 +142,14 @@ impl Nbc {
         }
         // The request is reserved again: nothing to abandon.
         state.status = Status::Waiting;
+        if active.stage == Stage::Closing {
+            active.closing = active.closing.saturating_sub(1);
+            let (left, failed) = (active.closing, active.failed);
+            if left == 0 {
+                self.end(id, failed);
+            }
+            return;
+        }
         let expected = match schedule.steps.get(step as usize).map(|s| s.kind) {
             Some(Kind::Recv { bytes, .. }) => bytes as u64,
             _ => outcome.bytes,
@@ -286,17 +301,24 @@ impl Nbc {
         }
     }
 
-    /// Ends a collective that cannot go on.
+    /// Ends a collective that cannot go on, or lets it close until no peer copies from or to its memory any more.
     pub(super) fn fail<M: Messages>(&mut self, messages: &mut M, id: Id, outcome: Outcome) {
         let Some(active) = self.slots.get_mut(id) else { return };
         let states = active.schedule.iter_mut().flat_map(|schedule| schedule.state.iter_mut());
+        let mut closing = 0u32;
         for state in states.filter(|state| state.status == Status::Started) {
-            state.status = Status::Waiting;
-            if let Some(request) = state.request {
-                messages.abandon(request);
+            if state.request.is_none_or(|request| messages.abandon(request)) {
+                state.status = Status::Waiting;
+            } else {
+                closing = closing.wrapping_add(1);
             }
         }
-        self.end(id, outcome);
+        if closing == 0 {
+            return self.end(id, outcome);
+        }
+        (active.stage, active.failed, active.closing) = (Stage::Closing, outcome, closing);
+        // Nothing of it begins any more.
+        (active.ready, active.deferred) = (super::StepList::EMPTY, super::StepList::EMPTY);
     }
 
     /// Ends a collective: whoever waits sees it; if nobody does, it is put where a user's call will free it.

@@ -11,6 +11,9 @@ use tocsin_nbc::messages::{Envelope, Messages};
 use tocsin_progress::completion::{Code, Outcome};
 use tocsin_progress::slots::Id;
 
+/// What a peer writes at last into the memory of a receive that was given up.
+pub const LATE: u8 = 0xdd;
+
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum State {
     Free,
@@ -18,6 +21,8 @@ enum State {
     Started,
     /// In `completed`, not yet told.
     Ended,
+    /// Given up, and its peer still copies.
+    Closing,
 }
 
 struct Post {
@@ -33,6 +38,8 @@ struct Host {
     sends: Vec<Post>,
     recvs: Vec<Post>,
     completed: VecDeque<(u32, u64, Outcome)>,
+    /// Receives that were given up while their peers were copying.
+    closing: Vec<Post>,
     dead: bool,
     /// Dead, and nobody has heard of it.
     gone: bool,
@@ -46,6 +53,8 @@ struct Net {
     hosts: Vec<Host>,
     random: Random,
     failures: u64,
+    /// Whether peers may just be copying when a receive is given up.
+    lingers: bool,
 }
 
 /// One rank's end.
@@ -56,7 +65,7 @@ pub struct End {
 
 pub fn network(n: u32, seed: u64) -> Vec<End> {
     let hosts = (0..n).map(|_| Host::default()).collect();
-    let net = Rc::new(RefCell::new(Net { hosts, random: Random(seed), failures: 0 }));
+    let net = Rc::new(RefCell::new(Net { hosts, random: Random(seed), failures: 0, lingers: false }));
     (0..n).map(|rank| End { rank, net: net.clone() }).collect()
 }
 
@@ -65,6 +74,13 @@ impl End {
     pub fn pump(&mut self) {
         let net = &mut *self.net.borrow_mut();
         let me = self.rank as usize;
+        if net.random.chance(20)
+            && let Some(post) = net.hosts[me].closing.pop()
+        {
+            // SAFETY: - nobody else uses the memory before the request has ended: promised by the poster.
+            unsafe { std::ptr::write_bytes(post.memory, LATE, post.bytes) };
+            net.end(me, &post, State::Closing, Outcome { code: Code::Cancelled, ..Outcome::default() });
+        }
         let tries = net.random.below(4);
         for _ in 0..tries {
             if net.hosts[me].recvs.is_empty() {
@@ -104,6 +120,16 @@ impl End {
         net.failures += 1;
     }
 
+    /// From now on peers may just be copying when a receive is given up.
+    pub fn linger(&mut self) {
+        self.net.borrow_mut().lingers = true;
+    }
+
+    /// Receives that were given up and that peers still copy into.
+    pub fn closing(&self) -> usize {
+        self.net.borrow().hosts[self.rank as usize].closing.len()
+    }
+
     /// A rank dies, and this one has yet to hear of it.
     pub fn kill_unheard(&mut self, rank: u32) {
         self.net.borrow_mut().hosts[rank as usize].gone = true;
@@ -118,14 +144,18 @@ impl End {
     pub fn is_clean(&self) -> bool {
         let net = self.net.borrow();
         let host = &net.hosts[self.rank as usize];
-        host.recvs.is_empty() && host.requests.iter().all(|s| *s == State::Free)
+        host.recvs.is_empty() && host.closing.is_empty() && host.requests.iter().all(|s| *s == State::Free)
     }
 }
 
 impl Net {
     fn complete(&mut self, rank: usize, post: &Post, outcome: Outcome) {
+        self.end(rank, post, State::Started, outcome);
+    }
+
+    fn end(&mut self, rank: usize, post: &Post, state: State, outcome: Outcome) {
         let host = &mut self.hosts[rank];
-        assert_eq!(host.requests[post.request as usize], State::Started);
+        assert_eq!(host.requests[post.request as usize], state);
         host.requests[post.request as usize] = State::Ended;
         let entry = (post.request, post.envelope.cookie, outcome);
         if self.random.chance(50) {
@@ -205,14 +235,25 @@ impl Messages for End {
         0
     }
 
-    fn abandon(&mut self, request: Id) {
-        let host = &mut self.net.borrow_mut().hosts[self.rank as usize];
+    fn abandon(&mut self, request: Id) -> bool {
+        let net = &mut *self.net.borrow_mut();
+        let host = &mut net.hosts[self.rank as usize];
         let state = &mut host.requests[request.index as usize];
+        if *state == State::Closing {
+            return false;
+        }
         assert!(matches!(*state, State::Started | State::Ended), "abandoned a request that is {state:?}");
+        let posted = host.recvs.iter().position(|p| p.request == request.index);
+        if let Some(at) = posted.filter(|_| net.lingers && net.random.chance(50)) {
+            *state = State::Closing;
+            host.closing.push(host.recvs.remove(at));
+            return false;
+        }
         *state = State::Reserved;
         host.sends.retain(|p| p.request != request.index);
         host.recvs.retain(|p| p.request != request.index);
         host.completed.retain(|(r, _, _)| *r != request.index);
+        true
     }
 
     fn next_completed(&mut self) -> Option<(u64, Outcome)> {

@@ -1,19 +1,19 @@
 //! Large messages in one copy: which way there is to a peer's buffer, and the copy.
 
 use tocsin_sync::atomic::Ordering;
-use tocsin_transport::{Class, Reach};
+use tocsin_transport::Reach;
 
 use super::ShmTransport;
 
 impl ShmTransport {
     /// See [`Transport::reach`](tocsin_transport::Transport::reach).
     #[inline]
-    pub(super) fn way_to(&mut self, peer: u32, class: Class) -> Reach {
+    pub(super) fn way_to(&mut self, peer: u32) -> Reach {
         let local = self.segment.is_local(peer);
         let (Some(state), Some(block)) = (self.peers.get_mut(peer as usize), self.segment.block(peer)) else {
             return Reach::None;
         };
-        if self.strategies.direct && local && class != Class::Coll {
+        if self.strategies.direct && local {
             Reach::Direct
         } else if self.strategies.cma && state.kernel.is_open(&block.state) {
             Reach::Kernel
@@ -24,13 +24,12 @@ impl ShmTransport {
 
     /// See [`Transport::reach_at`](tocsin_transport::Transport::reach_at).
     #[inline]
-    pub(super) fn way_to_buffer(&mut self, peer: u32, class: Class, address: u64, len: u64) -> Reach {
-        // In one process a plain copy would do, but not of a buffer of a collective, which may be given back meanwhile.
+    pub(super) fn way_to_buffer(&mut self, peer: u32, address: u64, len: u64) -> Reach {
         if self.strategies.direct && !self.segment.is_local(peer) && self.shared(peer, address, len).is_some()
         {
             return Reach::Shared;
         }
-        self.way_to(peer, class)
+        self.way_to(peer)
     }
 
     /// Where this process has a buffer of a peer's, if that lies in the peer's part of the heap.

@@ -1,0 +1,148 @@
+//! Messages of collectives that are given up while a peer copies from or to their buffers.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+mod common;
+
+use common::{Target, text};
+use tocsin_p2p::{Budget, Class, Code, Config, ConstBuf, Id, Mode, P2p, RecvArgs, SendArgs};
+use tocsin_progress::Context;
+use tocsin_transport::loopback::{Limits, Loopback, fabric_with_single_copies};
+use tocsin_transport::transfer::{Claim, chunks};
+use tocsin_transport::{PeerState, Reach, Record, Transport};
+
+const LEN: usize = 300_000;
+const COOKIE: u64 = 7;
+
+/// Two ranks and a message of a collective between them, of which nothing is copied yet. Each takes the other for one that waits, so that the handlers
+/// of neither copy.
+struct Pair {
+    ends: Vec<P2p<Loopback>>,
+    send: Id,
+    recv: Id,
+}
+
+impl Pair {
+    fn new(data: &[u8], target: &mut Target) -> Pair {
+        let mut ends = fabric_with_single_copies(2, Limits::default(), Reach::Direct);
+        ends[0].set_waiting(1, true);
+        ends[1].set_waiting(0, true);
+        let config = Config { single_copy_from: 0, publish: true, ..Config::default() };
+        let mut ends: Vec<_> = ends.into_iter().map(|end| P2p::new(end, config).unwrap()).collect();
+        ends[0].prepare_peer(1, LEN).unwrap();
+        ends[1].prepare_peer(0, 0).unwrap();
+        let (send, recv) = (ends[0].reserve_request().unwrap(), ends[1].reserve_request().unwrap());
+        let mut pair = Pair { ends, send, recv };
+        pair.start(data, target);
+        pair
+    }
+
+    fn start(&mut self, data: &[u8], target: &mut Target) {
+        let buf = ConstBuf::contiguous(data.as_ptr(), data.len());
+        let (tag, class, cookie) = (3, Class::Coll, COOKIE);
+        let send = SendArgs { context: 1 << 31, dest: 1, tag, buf, mode: Mode::Standard, class, cookie };
+        let (source, tag, buf) = (Some(0), Some(3), target.buf());
+        let recv = RecvArgs { context: 1 << 31, source, tag, buf, class, cookie };
+        // SAFETY: - the buffers outlive the pair's last pass.
+        unsafe {
+            self.ends[0].start_send(self.send, send);
+            self.ends[1].start_recv(self.recv, recv);
+        }
+    }
+
+    fn pass(&mut self, rank: usize) {
+        let p2p = &mut self.ends[rank];
+        p2p.progress(&mut Budget::limited(Context::Handler, 32, 64 << 10));
+        p2p.transport_mut().flush();
+    }
+
+    fn settle(&mut self) {
+        (0..40).for_each(|at| self.pass(at % 2));
+    }
+
+    /// The record of the transfer that is open, and its ticket: what the peer has of it.
+    fn record(&self) -> (&Record, u32) {
+        let transport = self.ends[0].transport();
+        (0..2)
+            .filter_map(|slot| transport.record(0, 1, slot))
+            // SAFETY: - the fabric lives as long as its ends.
+            .map(|record| unsafe { &*record.as_ptr() })
+            .find_map(|record| Some((record, record.untouched()?)))
+            .unwrap()
+    }
+}
+
+/// Whoever waits does the copying, also for a collective: a handler leaves it to the sender.
+#[test]
+fn a_sender_that_waits_copies_into_a_rank_that_computes() {
+    let (data, mut target) = (text(1, LEN), Target::new(LEN));
+    let mut pair = Pair::new(&data, &mut target);
+    pair.pass(0);
+    (0..4).for_each(|_| pair.pass(1));
+    assert!(pair.ends[1].is_pending(pair.recv));
+    assert!(target.bytes().iter().all(|byte| *byte == 0xee), "it is left to the sender");
+    let mut budget = Budget::user().waiting();
+    pair.ends[0].progress(&mut budget);
+    pair.ends[0].transport_mut().flush();
+    assert_eq!(pair.ends[0].next_completed().map(|(cookie, _)| cookie), Some(COOKIE));
+    pair.pass(1);
+    let (cookie, outcome) = pair.ends[1].next_completed().unwrap();
+    assert_eq!((cookie, outcome.code, outcome.bytes), (COOKIE, Code::Ok, LEN as u64));
+    assert_eq!(target.bytes(), data);
+}
+
+/// Given up between a claim of the peer's and its end, at either end: it has ended when the peer has.
+#[test]
+fn what_is_given_up_ends_with_the_copy_that_is_under_way() {
+    let data = text(2, LEN);
+    for (who, dies) in [(0, false), (1, false), (0, true), (1, true)] {
+        let mut target = Target::new(LEN);
+        let mut pair = Pair::new(&data, &mut target);
+        let id = if who == 0 { pair.send } else { pair.recv };
+        pair.pass(0);
+        pair.pass(1);
+        pair.pass(0);
+        let (record, ticket) = pair.record();
+        let count = chunks(LEN as u64).unwrap();
+        let record = std::ptr::from_ref(record);
+        // SAFETY: - the fabric lives as long as its ends.
+        let record = unsafe { &*record };
+        assert_eq!(record.claim(ticket, count), Claim::Chunk(0));
+        assert!(!pair.ends[who].abandon_collective(id), "it is given back under a copy: {who}");
+        assert!(!pair.ends[who].abandon_collective(id), "asked again: {who}");
+        assert!(pair.ends[who].is_pending(id));
+        // The other end copies on, and begins nothing more.
+        for _ in 0..4 {
+            pair.pass(who);
+        }
+        assert!(pair.ends[who].next_completed().is_none());
+        assert!(matches!(record.claim(ticket, count), Claim::Closed { failed: false }));
+        if dies {
+            pair.ends[who].transport().set_state(1 - who as u32, PeerState::Dead);
+        } else {
+            record.finish(count);
+        }
+        pair.pass(who);
+        let (cookie, outcome) = pair.ends[who].next_completed().unwrap();
+        assert_eq!((cookie, outcome.code), (COOKIE, Code::Cancelled), "{who}");
+        assert!(!pair.ends[who].is_pending(id));
+        if dies {
+            continue;
+        }
+        // The other gives up, too; then both start again.
+        pair.settle();
+        let other = if who == 0 { pair.recv } else { pair.send };
+        if pair.ends[1 - who].is_pending(other) {
+            assert!(pair.ends[1 - who].abandon_collective(other));
+        } else {
+            while pair.ends[1 - who].next_completed().is_some() {}
+        }
+        pair.ends[1].transport_mut().set_waiting(0, false);
+        pair.start(&data, &mut target);
+        pair.settle();
+        for end in &mut pair.ends {
+            let (cookie, outcome) = end.next_completed().unwrap();
+            assert_eq!((cookie, outcome.code), (COOKIE, Code::Ok), "{who}");
+        }
+        assert_eq!(target.bytes(), data);
+    }
+}
