@@ -20,6 +20,8 @@ pub struct Envelope {
     pub cookie: u64,
     /// Of a send: nobody waits for what its receiver does about it but that rank itself.
     pub ends_there: bool,
+    /// Of a send: nobody waits for its end but this rank itself.
+    pub ends_here: bool,
 }
 
 /// Point-to-point messages as a schedule uses them. Implemented by [`P2p`]; a simulated network can
@@ -132,7 +134,7 @@ impl<T: Transport> Messages for P2p<T> {
             dest: envelope.peer,
             tag: envelope.tag,
             buf: ConstBuf::contiguous(from, bytes),
-            mode: if envelope.ends_there { Mode::Unhurried } else { Mode::Standard },
+            mode: Mode::Step { ends_there: envelope.ends_there, ends_here: envelope.ends_here },
             class: Class::Coll,
             cookie: envelope.cookie,
         };

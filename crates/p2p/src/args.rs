@@ -12,9 +12,14 @@ pub enum Mode {
     Standard,
     /// When, besides, the receiver has matched it.
     Synchronous,
-    /// As [`Standard`](Self::Standard). Of a collective: nobody waits for what its receiver does about it but that rank itself, so that it
-    /// interrupts nobody who has not asked for that, if it goes in one short packet.
-    Unhurried,
+    /// As [`Standard`](Self::Standard), of a collective: who waits for what.
+    Step {
+        /// Nobody waits for what its receiver does about it but that rank itself: that it has come interrupts nobody who has not asked for that, if it
+        /// goes in one short packet or this rank copies it there.
+        ends_there: bool,
+        /// Nobody waits for its end but this rank itself: that its receiver has copied it interrupts nobody who has not asked for that.
+        ends_here: bool,
+    },
 }
 
 /// What to send, where.

@@ -4,13 +4,15 @@ use tocsin_progress::Id;
 use tocsin_transport::transfer::{RECORDS, chunks};
 use tocsin_transport::{Class, Reach, Record, Transport};
 
-use crate::request::{ALONE, HOLDS_RECORD, ONCE, Request, SHARED};
+use crate::request::{ALONE, HOLDS_RECORD, ONCE, Request, SHARED, UNAWAITED, UNHURRIED};
 use crate::{P2p, SHARED_PIPELINED};
 
-/// Header flag of an RTS whose sender waits for the message's end; the others, but one, are the record's number and one.
+/// Header flag of an RTS whose sender waits for the message's end. The lower five bits are the record's number and one.
 pub(crate) const FLAG_WAITS: u8 = 0x80;
 /// Header flag of an RTS whose sender cannot copy into a buffer of the receiver's but where both have memory.
 pub(crate) const FLAG_PULLED: u8 = 0x40;
+/// Header flag of an RTS for whose end only its sender waits.
+pub(crate) const FLAG_UNAWAITED: u8 = 0x20;
 /// Bytes behind an RTS that offers: the record's ticket, and that of a published receive that was found, or 0.
 pub(crate) const TICKETS: usize = 8;
 
@@ -28,6 +30,8 @@ pub(crate) struct Offer {
     pub(crate) waits: bool,
     /// The sender cannot push.
     pub(crate) pulled: bool,
+    /// Only the sender waits for the end.
+    pub(crate) unawaited: bool,
 }
 
 /// Records of transfers to one peer.
@@ -41,7 +45,7 @@ pub(crate) struct Records {
     ticket: u32,
 }
 
-const _: () = assert!(RECORDS <= 32 && RECORDS < FLAG_PULLED as u32);
+const _: () = assert!(RECORDS <= 32 && RECORDS < FLAG_UNAWAITED as u32);
 
 impl Records {
     fn take(&mut self) -> Option<(u8, u32)> {
@@ -82,6 +86,7 @@ impl<T: Transport> P2p<T> {
                 found: false,
                 waits: self.waits,
                 pulled: request.reach == Reach::None,
+                unawaited: request.has(UNAWAITED),
             });
         }
         if peer == self.me || total < self.single_copy_from || chunks(total).is_none() || address == 0 {
@@ -108,8 +113,17 @@ impl<T: Transport> P2p<T> {
         request.reach = reach;
         request.flags |= HOLDS_RECORD;
         self.ways.announced();
-        let pulled = reach == Reach::None;
-        Some(Offer { slot, ticket, address, published: 0, found: false, waits: self.waits, pulled })
+        let (pulled, unawaited) = (reach == Reach::None, request.has(UNAWAITED));
+        Some(Offer {
+            slot,
+            ticket,
+            address,
+            published: 0,
+            found: false,
+            waits: self.waits,
+            pulled,
+            unawaited,
+        })
     }
 
     /// Whether a message to or from a peer had better be copied twice, in a pipeline, because threads of both wait. Of a collective the peer
@@ -160,6 +174,9 @@ impl<T: Transport> P2p<T> {
         let Some(request) = self.requests.get_mut(id) else { return };
         if alone {
             request.flags |= ALONE;
+        }
+        if offer.unawaited {
+            request.flags |= UNHURRIED;
         }
         request.slot = offer.slot;
         request.ticket = offer.ticket;

@@ -7,7 +7,7 @@ use tocsin_transport::{Class, Header, Packet, Recv, Transport, Urgency, kind};
 
 use crate::coming;
 use crate::in_hand::Hand;
-use crate::offers::{FLAG_PULLED, FLAG_WAITS, Offer, TICKETS};
+use crate::offers::{FLAG_PULLED, FLAG_UNAWAITED, FLAG_WAITS, Offer, TICKETS};
 use crate::pages::{FLAG_PAGES, Piece};
 use crate::peer::{Drops, Fate};
 use crate::request::{HOLDS_RECORD, Member, PIPED, SHARED, State};
@@ -22,11 +22,11 @@ pub(crate) const FLAG_SYNCHRONOUS: u8 = 1;
 pub(crate) const FLAG_LONG: u8 = 2;
 
 /// Header flag of an RTS that brings its message: the number of no record.
-pub(crate) const FLAG_BRINGS: u8 = 0x3f;
+pub(crate) const FLAG_BRINGS: u8 = 0x1f;
 const _: () = assert!(FLAG_BRINGS & OFFER_FLAGS == 0 && FLAG_BRINGS as u32 > RECORDS);
 
 /// Flags of an RTS that offers, beside the record.
-const OFFER_FLAGS: u8 = FLAG_WAITS | FLAG_PULLED;
+const OFFER_FLAGS: u8 = FLAG_WAITS | FLAG_PULLED | FLAG_UNAWAITED;
 
 /// What became of the packet at the head of a lane.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -250,8 +250,18 @@ impl<T: Transport> P2p<T> {
         // SAFETY: the transport vouches for `len` bytes of payload until the packet is consumed.
         unsafe { core::ptr::copy_nonoverlapping(packet.payload, tickets.as_mut_ptr().cast(), TICKETS) };
         let [ticket, published] = tickets.map(u32::from_le);
-        let (waits, pulled) = (flags & FLAG_WAITS != 0, flags & FLAG_PULLED != 0);
-        Some(Offer { slot, ticket, address: packet.header.c, published, found: false, waits, pulled })
+        let says = |flag| flags & flag != 0;
+        let (waits, pulled, unawaited) = (says(FLAG_WAITS), says(FLAG_PULLED), says(FLAG_UNAWAITED));
+        Some(Offer {
+            slot,
+            ticket,
+            address: packet.header.c,
+            published,
+            found: false,
+            waits,
+            pulled,
+            unawaited,
+        })
     }
 
     /// An answer. Always taken, so that Control lanes never block.

@@ -78,8 +78,8 @@ impl<T: Transport> P2p<T> {
         self.transport.connected().iter().copied().filter(|peer| self.transport.is_committed(*peer))
     }
 
-    /// Whether a message of a collective that this rank pulls had better come in pieces after all, because threads of both wait by now, and
-    /// little of it is copied.
+    /// Whether a message of a collective that this rank pulls had better come in pieces after all, because threads of both wait by now. Asked
+    /// while little of it is copied.
     pub(crate) fn is_better_in_pieces(&mut self, id: Id) -> bool {
         if !self.may_go_in_pieces(id) {
             return false;
@@ -100,7 +100,6 @@ impl<T: Transport> P2p<T> {
                     && !request.has(ONCE)
                     && request.reach == Reach::Kernel
                     && request.total >= self.pieces_from
-                    && request.done <= request.total / 4
                     && self.transport.is_committed(request.peer)
             })
     }

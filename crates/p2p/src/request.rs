@@ -78,7 +78,7 @@ pub(crate) const PIPE_USED: u16 = 512;
 pub(crate) const CALLED: u16 = 1024;
 /// An announced send that has brought its message.
 pub(crate) const BRINGS: u16 = 2048;
-/// A send that only its receiver waits for.
+/// A message of a collective whose other end only that rank itself waits for.
 pub(crate) const UNHURRIED: u16 = 4096;
 /// Of a receive: it has taken an offer for good, though both wait.
 pub(crate) const ONCE: u16 = 8192;
@@ -88,6 +88,9 @@ pub(crate) const LOST: u16 = 16384;
 pub(crate) const ASKS: u16 = 32768;
 /// A transfer that failed here, and whose other end was told to look. No send has an ANY_TAG, no matched receive needs it.
 pub(crate) const TOLD: u16 = ANY_TAG;
+
+/// A send of a collective whose end only this rank waits for. No send asks for announcements.
+pub(crate) const UNAWAITED: u16 = ASKS;
 
 /// A receive whose sender cannot copy into its buffer. Only sends are synchronous.
 pub(crate) const ALONE: u16 = SYNCHRONOUS;

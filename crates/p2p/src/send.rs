@@ -4,10 +4,12 @@ use tocsin_progress::{Budget, Code, Context, Id, Outcome};
 use tocsin_sync::prefetch_for_read;
 use tocsin_transport::{Class, Header, Reach, SendOutcome, Transport, Urgency, kind};
 
-use crate::offers::{FLAG_PULLED, FLAG_WAITS, TICKETS};
+use crate::offers::{FLAG_PULLED, FLAG_UNAWAITED, FLAG_WAITS, TICKETS};
 use crate::packets::{FLAG_LONG, FLAG_SYNCHRONOUS};
 use crate::peer::Fate;
-use crate::request::{HOLDS_RECORD, Member, PIPED, Request, SHARED, SYNCHRONOUS, State, UNHURRIED};
+use crate::request::{
+    HOLDS_RECORD, Member, PIPED, Request, SHARED, SYNCHRONOUS, State, UNAWAITED, UNHURRIED,
+};
 use crate::ways::{Copied, Taken};
 use crate::{ConstBuf, Error, LONG, Mode, P2p, PIPELINED, PIPELINED_FIRST, SendArgs};
 
@@ -159,7 +161,10 @@ impl<T: Transport> P2p<T> {
         request.flags = match args.mode {
             Mode::Standard => 0,
             Mode::Synchronous => SYNCHRONOUS,
-            Mode::Unhurried => UNHURRIED,
+            Mode::Step { ends_there, ends_here } => {
+                let says = |is, flag| if is { flag } else { 0 };
+                says(ends_there, UNHURRIED) | says(ends_here, UNAWAITED)
+            }
         };
         request.state = State::SendQueued;
         // Nobody but this rank could receive what it sends to itself: its end does not wait for that.
@@ -241,8 +246,10 @@ impl<T: Transport> P2p<T> {
             .map(u32::to_le);
         if let Some(offer) = offer {
             let says = |is, flag| if is { flag } else { 0 };
-            header.flags =
-                offer.slot.wrapping_add(1) | says(offer.waits, FLAG_WAITS) | says(offer.pulled, FLAG_PULLED);
+            header.flags = offer.slot.wrapping_add(1)
+                | says(offer.waits, FLAG_WAITS)
+                | says(offer.pulled, FLAG_PULLED)
+                | says(offer.unawaited, FLAG_UNAWAITED);
             header.c = offer.address;
             (len, buf) = (TICKETS, ConstBuf::contiguous(tickets.as_ptr().cast(), TICKETS));
         }

@@ -36,7 +36,9 @@ use crate::P2p;
 use crate::list::List;
 use crate::pass::Part;
 use crate::peer::Fate;
-use crate::request::{ALONE, CALLED, HOLDS_RECORD, Member, OWES_FIN, Request, SHARED, State, TOLD};
+use crate::request::{
+    ALONE, CALLED, HOLDS_RECORD, Member, OWES_FIN, Request, SHARED, State, TOLD, UNHURRIED,
+};
 use crate::ways::{Copied, Taken};
 
 /// Header flag of a CTS that accepts an offer.
@@ -117,7 +119,7 @@ impl<T: Transport> P2p<T> {
                     return part;
                 }
             };
-            if !sending && self.is_better_in_pieces(id) {
+            if !sending && claimed <= count / 4 && self.is_better_in_pieces(id) {
                 record.close(ticket, true);
                 self.pieces.ask(id);
                 part.worked |= self.fall_back(id);
@@ -317,8 +319,9 @@ impl<T: Transport> P2p<T> {
     pub(crate) fn try_fin(&mut self, id: Id) -> bool {
         let Some(request) = self.requests.get(id) else { return true };
         let header = Header { kind: kind::FIN, a: request.remote, ..Header::default() };
-        // Of a plain message a rank that computes hears when it looks, or, if it wants to, at once.
-        let urgency = if request.class == Class::Coll { Urgency::Urgent } else { Urgency::Plain };
+        // Of a plain message, and of what only its receiver waits for, a rank that computes hears when it looks, or, if it wants to, at once.
+        let plain = request.class != Class::Coll || request.has(UNHURRIED);
+        let urgency = if plain { Urgency::Plain } else { Urgency::Urgent };
         if self.transmit_control_as(request.peer, &header, urgency) == SendOutcome::Full {
             return false;
         }

@@ -1,4 +1,4 @@
-//! Messages of collectives that are given up while a peer copies from or to their buffers.
+//! Messages of collectives that their senders copy, and that are given up while a peer copies from or to their buffers.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod common;
@@ -23,10 +23,14 @@ struct Pair {
 
 impl Pair {
     fn new(data: &[u8], target: &mut Target) -> Pair {
-        let mut ends = fabric_with_single_copies(2, Limits::default(), Reach::Direct);
+        Pair::by(Reach::Direct, data, target)
+    }
+
+    fn by(reach: Reach, data: &[u8], target: &mut Target) -> Pair {
+        let mut ends = fabric_with_single_copies(2, Limits::default(), reach);
         ends[0].set_waiting(1, true);
         ends[1].set_waiting(0, true);
-        let config = Config { single_copy_from: 0, publish: true, ..Config::default() };
+        let config = Config { single_copy_from: 0, publish: true, pipelines: true, ..Config::default() };
         let mut ends: Vec<_> = ends.into_iter().map(|end| P2p::new(end, config).unwrap()).collect();
         ends[0].prepare_peer(1, LEN).unwrap();
         ends[1].prepare_peer(0, 0).unwrap();
@@ -88,6 +92,37 @@ fn a_sender_that_waits_copies_into_a_rank_that_computes() {
     let (cookie, outcome) = pair.ends[1].next_completed().unwrap();
     assert_eq!((cookie, outcome.code, outcome.bytes), (COOKIE, Code::Ok, LEN as u64));
     assert_eq!(target.bytes(), data);
+}
+
+/// Who comes to wait while the sender copies does not have it begin anew in another way.
+#[test]
+fn what_is_mostly_copied_is_not_asked_for_in_pieces() {
+    const CHUNK: usize = 64 << 10;
+    for (copied, in_pieces) in [(0, true), (CHUNK, true), (2 * CHUNK, false)] {
+        let (data, mut target) = (text(1, LEN), Target::new(LEN));
+        let mut pair = Pair::by(Reach::Kernel, &data, &mut target);
+        pair.pass(0);
+        pair.pass(1);
+        pair.ends[1].transport_mut().set_committed(0, true);
+        if copied > 0 {
+            pair.ends[0].progress(&mut Budget::limited(Context::User, 32, copied).waiting());
+        }
+        let before = pair.ends[0].counters().bytes_sent;
+        for at in 0..40 {
+            let end = &mut pair.ends[1 - at % 2];
+            end.set_waits(true);
+            end.progress(&mut Budget::user().waiting());
+            end.set_waits(false);
+            end.transport_mut().flush();
+        }
+        assert_eq!(
+            pair.ends[0].counters().bytes_sent - before,
+            if in_pieces { LEN as u64 } else { 0 },
+            "{copied}"
+        );
+        assert!(pair.ends.iter_mut().all(|end| end.next_completed().is_some()));
+        assert_eq!(target.bytes(), data);
+    }
 }
 
 /// Given up between a claim of the peer's and its end, at either end: it has ended when the peer has.

@@ -92,7 +92,7 @@ fn steps(call: &Call, b: &mut ScheduleBuilder) {
     let (rank, size) = (b.rank(), b.size());
     let bytes = call.all.bytes(rank);
     for i in (1..size).filter(|_| bytes > 0) {
-        b.send((rank + i) % size, 0, call.own, bytes, &[]);
+        b.send_last((rank + i) % size, 0, call.own, bytes, &[]);
     }
     for i in 1..size {
         let from = (rank + (size - i)) % size;

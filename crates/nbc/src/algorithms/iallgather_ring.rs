@@ -32,7 +32,12 @@ fn steps(call: &Call, b: &mut ScheduleBuilder) {
         let (out, inward) = ((rank + (size - round)) % size, (previous + (size - round)) % size);
         // All ranks know all lengths: an empty block does not travel.
         if call.all.bytes(out) > 0 {
-            b.send(next, round, from, call.all.bytes(out), ready.as_slice());
+            let (bytes, after) = (call.all.bytes(out), ready.as_slice());
+            if round + 2 < size {
+                b.send(next, round, from, bytes, after);
+            } else {
+                b.send_last(next, round, from, bytes, after);
+            }
         }
         from = call.all.at(inward);
         ready =

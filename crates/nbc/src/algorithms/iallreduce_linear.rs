@@ -56,7 +56,7 @@ fn compile(arguments: &Arguments, b: &mut ScheduleBuilder) -> Result<(), Error> 
 
     let written = combine(b, &call, own.start, own.len(), &arrivals)?;
     for to in others(rank).filter(|_| !own.is_empty()) {
-        b.send(to, GATHER, call.output.at(call.offset(own.start)), own_bytes, written.as_slice());
+        b.send_last(to, GATHER, call.output.at(call.offset(own.start)), own_bytes, written.as_slice());
     }
     for (from, reader) in readers {
         let theirs = share(from);

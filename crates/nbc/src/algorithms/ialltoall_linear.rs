@@ -75,7 +75,7 @@ fn compile(arguments: &Arguments, b: &mut ScheduleBuilder) -> Result<(), Error> 
     let below = |i: u32| (rank + (size - i)) % size;
     let above = |i: u32| (rank + i) % size;
     for i in 1..size {
-        b.send(above(i), 0, blocks.to(above(i)), blocks.block, &blocks.ready);
+        b.send_last(above(i), 0, blocks.to(above(i)), blocks.block, &blocks.ready);
     }
     for i in 1..size {
         b.recv(below(i), 0, blocks.from(below(i)), blocks.block, &blocks.ready);

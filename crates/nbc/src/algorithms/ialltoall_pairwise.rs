@@ -25,7 +25,12 @@ fn compile(arguments: &Arguments, b: &mut ScheduleBuilder) -> Result<(), Error> 
     let mut before = blocks.ready.clone();
     for i in 1..size {
         let (above, below) = ((rank + i) % size, (rank + (size - i)) % size);
-        let sent = b.send(above, 0, blocks.to(above), blocks.block, &before);
+        let (from, bytes) = (blocks.to(above), blocks.block);
+        let sent = if i + 1 < size {
+            b.send(above, 0, from, bytes, &before)
+        } else {
+            b.send_last(above, 0, from, bytes, &before)
+        };
         let received = b.recv(below, 0, blocks.from(below), blocks.block, &before);
         before = vec![received, sent];
     }

@@ -76,10 +76,17 @@ impl<'a> Exchange<'a> {
         self.recv.spot(from).receive(b, from, 0, after)
     }
 
-    pub(super) fn send(&self, b: &mut ScheduleBuilder, to: u32, after: &[StepId]) -> Option<StepId> {
+    /// Sends a rank its block; `last`: that one sends nothing after it.
+    pub(super) fn send(
+        &self,
+        b: &mut ScheduleBuilder,
+        to: u32,
+        after: &[StepId],
+        last: bool,
+    ) -> Option<StepId> {
         let (run, bytes, ready) = *self.send.get(to as usize).filter(|(_, bytes, _)| *bytes > 0)?;
         let after: Vec<StepId> = after.iter().copied().chain(ready).collect();
-        Some(b.send(to, 0, run, bytes, &after))
+        Some(if last { b.send_last(to, 0, run, bytes, &after) } else { b.send(to, 0, run, bytes, &after) })
     }
 }
 
@@ -90,7 +97,7 @@ fn compile(arguments: &Arguments, b: &mut ScheduleBuilder) -> Result<(), Error> 
         exchange.receive(b, (rank + (size - i)) % size, &exchange.ready);
     }
     for i in 1..size {
-        exchange.send(b, (rank + i) % size, &exchange.ready);
+        exchange.send(b, (rank + i) % size, &exchange.ready, true);
     }
     exchange.keep(b);
     Ok(())

@@ -24,7 +24,7 @@ fn compile(arguments: &Arguments, b: &mut ScheduleBuilder) -> Result<(), Error> 
     let mut before = exchange.ready.clone();
     for i in 1..size {
         let received = exchange.receive(b, (rank + (size - i)) % size, &before);
-        let sent = exchange.send(b, (rank + i) % size, &before);
+        let sent = exchange.send(b, (rank + i) % size, &before, i + 1 == size);
         if received.is_some() || sent.is_some() {
             before = received.into_iter().chain(sent).collect();
         }

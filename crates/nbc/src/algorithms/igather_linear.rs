@@ -31,7 +31,7 @@ fn compile(arguments: &Arguments, b: &mut ScheduleBuilder) -> Result<(), Error> 
     let (rank, size) = (b.rank(), b.size());
     if rank != root {
         if let Some(send) = send.filter(|_| bytes > 0) {
-            b.send(root, 0, Mem::read_only(send), bytes, &[]);
+            b.send_last(root, 0, Mem::read_only(send), bytes, &[]);
         }
         return Ok(());
     }

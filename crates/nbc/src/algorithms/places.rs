@@ -128,13 +128,13 @@ impl Spot {
         Some(b.unpack(run, self.base, &self.block, &[arrived]))
     }
 
-    /// Sends it, unless it is empty.
+    /// Sends it to who does nothing after, unless it is empty.
     pub(super) fn send(&self, b: &mut ScheduleBuilder, to: u32, round: u32) -> Option<StepId> {
         if self.block.bytes == 0 {
             return None;
         }
         let (run, ready) = self.packed(b);
-        Some(b.send(to, round, run, self.block.bytes, ready.as_slice()))
+        Some(b.send_last(to, round, run, self.block.bytes, ready.as_slice()))
     }
 }
 

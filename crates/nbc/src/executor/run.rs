@@ -179,18 +179,21 @@ impl Nbc {
         }
         let step = active.ready.front();
         let Some(schedule) = active.schedule.as_mut() else { return };
-        let (Some(kind), Some(state)) =
-            (schedule.steps.get(step as usize).map(|s| s.kind), schedule.state.get_mut(step as usize))
+        let (Some(&crate::schedule::Step { kind, dependants, .. }), Some(state)) =
+            (schedule.steps.get(step as usize), schedule.state.get_mut(step as usize))
         else {
             active.ready.pop(&schedule.state);
             return;
         };
+        // No other step waits for its end, if it is a send.
+        let ends_here = dependants == 0;
         let envelope = |peer: u32, round: u32, ends_there: bool| Envelope {
             context: active.context,
             peer,
             tag: tag(active.sequence, round),
             cookie: cookie(slot, active.run, step),
             ends_there,
+            ends_here,
         };
         if self.trace.is_some() && state.begun == 0 {
             state.begun = now_ns();

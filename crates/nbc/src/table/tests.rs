@@ -1,7 +1,7 @@
 //! Properties of every schedule that the table can make, without running it.
 
 use super::*;
-use crate::schedule::{Kind, Pieces};
+use crate::schedule::{Kind, Pieces, Step};
 use crate::{DataType, Hierarchy, Op, UserOp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -163,6 +163,29 @@ fn check_hazards(schedule: &Schedule, what: &str) {
     }
 }
 
+/// Who receives the last of a schedule's messages sends nothing that waits for it.
+fn check_last(schedules: &[Box<Schedule>], what: &str) {
+    for schedule in schedules {
+        let me = schedule.group().world_rank(schedule.group().rank()).unwrap();
+        for step in &schedule.steps {
+            let Kind::Send { peer, round, last: true, .. } = step.kind else { continue };
+            let there = schedule.group().world_ranks().iter().position(|rank| *rank == peer).unwrap();
+            let there = &schedules[there];
+            let is_it = |kind: &Kind| matches!(kind, Kind::Recv { peer, round: at, .. } if (*peer, *at) == (me, round));
+            let mut after: Vec<usize> =
+                (0..there.steps.len()).filter(|at| is_it(&there.steps[*at].kind)).collect();
+            assert!(!after.is_empty(), "{what}: {me} to {peer}");
+            while let Some(at) = after.pop() {
+                let Step { kind, first_dependant, dependants, .. } = there.steps[at];
+                assert!(!matches!(kind, Kind::Send { .. }), "{what}: {peer} sends on what {me} sends last");
+                let first = first_dependant as usize;
+                let next = &there.dependants[first..first + dependants as usize];
+                after.extend(next.iter().map(|next| *next as usize));
+            }
+        }
+    }
+}
+
 /// Every message that is sent is received, with the same round and length.
 fn check_messages(schedules: &[Box<Schedule>], what: &str) {
     let mut open: BTreeMap<(u32, u32, u32, usize), i32> = BTreeMap::new();
@@ -205,6 +228,7 @@ fn schedules_have_no_races_and_no_lost_messages() {
                         .map(|me| compile(&placed(me), &of(me), Some(algorithm.name)).unwrap())
                         .collect();
                     check_messages(&schedules, &what);
+                    check_last(&schedules, &what);
                     for schedule in &schedules {
                         check_hazards(schedule, &what);
                     }
