@@ -18,7 +18,8 @@
 //! the kernel's on the pipe is held by who puts or reads for as long as that takes: for a piece, and what its buffer's pages have to be fetched from.
 //! So a sender may wait for as long as a receiver's faults take, as who copies by the kernel may for those of the other's buffer.
 
-use std::io;
+use std::ffi::CStr;
+use std::io::{self, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use nix::errno::Errno;
@@ -99,24 +100,25 @@ impl Mailbox {
         let received =
             Errno::result(unsafe { libc::recvmsg(self.socket.as_raw_fd(), &raw mut message, flags) })?;
         // SAFETY: the kernel has just filled it in.
-        let mut fds = unsafe { descriptors(&message) };
+        let received_end = unsafe { descriptor(&message) };
         let whole = usize::try_from(received) == Ok(MAIL);
         let (word, [.., from, zero]) = (|at: usize| word(&mail, at), [word(&mail, 4), word(&mail, 5)]);
         let secret = [0, 2].map(|at| u64::from(word(at)) | u64::from(word(at + 1)) << 32);
         if !whole || zero != 0 || secret != self.secret {
             return Ok(None);
         }
-        Ok(fds.pop().and_then(|fd| Reader::of(&fd)).map(|reader| (from, reader)))
+        Ok(received_end.and_then(|fd| Reader::of(&fd)).map(|reader| (from, reader)))
     }
 }
 
-/// All descriptors that came with a message: also with one that brought more than there was room for, whoever sent it.
+/// The last descriptor that came with a message. All others are closed: also those of one that brought more than there was room for, whoever
+/// sent it. Allocates nothing: a start of what was prepared before the peer has sent it may come here.
 ///
 /// # Safety
 /// `recvmsg` has filled the message in, and nobody has taken its descriptors yet.
 #[allow(clippy::unnecessary_cast)] // lengths are of another type in other C libraries
-unsafe fn descriptors(message: &libc::msghdr) -> Vec<OwnedFd> {
-    let mut fds = Vec::new();
+unsafe fn descriptor(message: &libc::msghdr) -> Option<OwnedFd> {
+    let mut last = None;
     // SAFETY: - the parts lie where and end where the kernel says: the caller's promise;
     //         - it has installed these descriptors for us.
     unsafe {
@@ -126,12 +128,12 @@ unsafe fn descriptors(message: &libc::msghdr) -> Vec<OwnedFd> {
                 let bytes = (head.cmsg_len as usize).saturating_sub(libc::CMSG_LEN(0) as usize);
                 let first = libc::CMSG_DATA(part).cast::<RawFd>();
                 let each = (0..bytes / size_of::<RawFd>()).map(|n| first.wrapping_add(n).read_unaligned());
-                fds.extend(each.map(|fd| OwnedFd::from_raw_fd(fd)));
+                each.for_each(|fd| last = Some(OwnedFd::from_raw_fd(fd)));
             }
             part = libc::CMSG_NXTHDR(message, part);
         }
     }
-    fds
+    last
 }
 
 fn word(mail: &[u8; MAIL], at: usize) -> u32 {
@@ -298,7 +300,9 @@ impl Reader {
             return None;
         }
         // Whether reads wait is a property of the open file, which the sender shares: so this is another of the same pipe.
-        let path = std::ffi::CString::new(format!("/proc/self/fd/{fd}")).ok()?;
+        let mut path = [0; 32];
+        write!(path.as_mut_slice(), "/proc/self/fd/{fd}\0").ok()?;
+        let path = CStr::from_bytes_until_nul(&path).ok()?;
         // SAFETY: the path ends with a zero byte and lives through the call.
         let own = unsafe { libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_NONBLOCK | libc::O_CLOEXEC) };
         // SAFETY: the kernel has just made this descriptor for us.
