@@ -23,7 +23,8 @@
 //!
 //! **Ends before the end.** Who breaks a transfer off closes its record and gives the buffer back once no claim of the
 //! peer's is open: until then the request is *closing*, and pending. A copy that fails closes the record as failed; the
-//! receiver then asks for the message through the Bulk lane, from the beginning.
+//! receiver then asks for the message through the Bulk lane, from the beginning. A user's send whose receiver breaks off ends with what the sweep finds: that
+//! rank has left, or is dead, or the communicator is revoked.
 
 use core::ptr::NonNull;
 
@@ -109,6 +110,7 @@ impl<T: Transport> P2p<T> {
                     return part;
                 }
                 Claim::NoneLeft | Claim::Over | Claim::Busy => return part,
+                Claim::Closed { failed: false } if self.will_hear_why(id) => return part,
                 Claim::Closed { failed: false } => {
                     self.broken_off_by_peer(id);
                     part.worked = true;
@@ -221,6 +223,13 @@ impl<T: Transport> P2p<T> {
         claims < IN_ONE_CALL && matches!(record.look(ticket, count), Claim::Chunk(claimed) if many(claimed))
     }
 
+    /// Whether a send whose receiver has given the transfer up is ended by the sweep that follows: who gives up a user's message leaves its world, or has
+    /// revoked the communicator.
+    fn will_hear_why(&self, id: Id) -> bool {
+        let users = |request: &&Request| request.state == State::SendShared && request.class == Class::Eager;
+        self.requests.get(id).filter(users).is_some_and(|request| !self.contexts.is_revoked(request.context))
+    }
+
     /// Whether a send has found a published receive and copied nothing yet.
     fn is_untouched(request: &Request) -> bool {
         request.has(HOLDS_RECORD) && request.has(SHARED) && request.done == 0
@@ -286,7 +295,8 @@ impl<T: Transport> P2p<T> {
                 _ => match (self.record_of(request), chunks(request.total)) {
                     (Some((record, ticket)), Some(count)) => match record.look(ticket, count) {
                         Claim::Chunk(_) => !self.leaves_to_peer(request, passing),
-                        Claim::Closed { failed } => !failed || !request.has(TOLD),
+                        Claim::Closed { failed: true } => !request.has(TOLD),
+                        Claim::Closed { failed: false } => !self.will_hear_why(id),
                         Claim::Over => Self::is_untouched(request),
                         Claim::NoneLeft | Claim::Busy => false,
                     },
@@ -370,7 +380,7 @@ impl<T: Transport> P2p<T> {
         let code = if self.contexts.is_revoked(context) {
             Code::Revoked
         } else if sending {
-            // The buffer is the user's again, as for a message that nobody receives.
+            // A collective's: how that ends for its members is not for this message to say.
             return self.finish_send(id);
         } else {
             Code::Cancelled

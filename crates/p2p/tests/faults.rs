@@ -5,8 +5,9 @@
 mod common;
 
 use common::{Target, World, text};
-use tocsin_p2p::{Class, Code, Error, Lost, Mode, Pass};
-use tocsin_transport::PeerState;
+use tocsin_p2p::{Budget, Class, Code, Error, Lost, Mode, Pass};
+use tocsin_progress::Context;
+use tocsin_transport::{PeerState, Transport};
 
 #[test]
 fn the_dead_are_drained_then_named() {
@@ -285,6 +286,57 @@ fn who_leaves_says_what_is_never_received() {
             assert_eq!((w.code(1, idle), w.code(0, late)), (Some(Code::Ok), Some(Code::Ok)));
             assert_eq!(other.bytes(), large);
             assert_eq!([0, 1].map(|rank: usize| w.ranks[rank].outstanding_sends()), [0, 0]);
+        }
+    }
+}
+
+/// Rank 1 is gone in the midst of a message, whichever way that goes: its sender is told so, unless all of it is there.
+#[test]
+fn who_is_gone_in_the_midst_has_not_received() {
+    const LARGE: usize = 500_000;
+    for posted_first in [false, true] {
+        for (passes, looks) in (0..24).flat_map(|passes| [(passes, false), (passes, true)]) {
+            let case = format!("posted first: {posted_first}, {passes} passes, a look: {looks}");
+            let mut w = World::new(2);
+            let data = text(1, LARGE);
+            let mut target = Target::new(LARGE);
+            for rank in 0..2 {
+                w.ranks[rank].prepare_peer(1 - rank as u32, LARGE).unwrap();
+            }
+            let (send, recv) = if posted_first {
+                let recv = w.irecv(1, Some(0), Some(1), &mut target);
+                (w.isend(0, 1, 1, &data), recv)
+            } else {
+                let send = w.isend(0, 1, 1, &data);
+                (send, w.irecv(1, Some(0), Some(1), &mut target))
+            };
+            for n in 0..passes {
+                w.pass_with(n % 2, &mut Budget::limited(Context::Handler, 4, 1));
+            }
+            let (sent, received) = (w.code(0, send), w.code(1, recv));
+            // As a rank finalizes.
+            w.ranks[1].take_no_more(Class::Eager);
+            w.ranks[1].close_transfers();
+            w.ranks[1].transport_mut().flush();
+            w.ranks[1].end_all(Code::Finalized, 0);
+            if looks {
+                // Its sender looks between the end of its transfers and its own.
+                w.pass_with(0, &mut Budget::limited(Context::Handler, 4, 1));
+            }
+            w.set_state(1, PeerState::Finalized);
+            for _ in 0..100 {
+                w.pass(0);
+            }
+            let end = w.outcome(0, send).unwrap();
+            let is_told = matches!(end.code, Code::NeverReceived | Code::PeerFinalized);
+            match (sent, received) {
+                // Its buffer was given back before.
+                (Some(Code::Ok), _) => assert_eq!(end.code, Code::Ok, "{case}"),
+                (_, Some(Code::Ok)) => assert!(is_told || end.code == Code::Ok, "{case}: {end:?}"),
+                _ if target.bytes() == data => assert!(is_told || end.code == Code::Ok, "{case}: {end:?}"),
+                _ => assert!(is_told && end.source == 1, "{case}: {end:?}"),
+            }
+            assert_eq!(w.ranks[0].outstanding_sends(), 0, "{case}");
         }
     }
 }
