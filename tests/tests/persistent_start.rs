@@ -6,7 +6,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::process::Command;
 
-use tocsin::{Block, Blocks, Comm, Config, Error, Op, Persistent, World};
+use tocsin::{Block, Blocks, Comm, Config, Error, Launch, Op, Persistent, World};
 use tocsin_sync::atomic::{AtomicU32, Ordering};
 
 /// Counts what each thread takes and gives back.
@@ -98,40 +98,93 @@ fn all(comm: &Comm, len: usize) -> Result<Vec<Named>, Error> {
     ])
 }
 
+/// Elements of 8 bytes about all sizes from which on something is done otherwise, in bytes: 2 KiB, 16 KiB, 64 KiB, 256 KiB, 1 MiB.
+const LENGTHS: [usize; 9] = [1, 256, 257, 2048, 2049, 8192, 8193, 32_768, 131_072];
+
+/// Prepares and runs all of so many elements: no start takes memory, the first neither.
+fn count_starts(comm: &Comm, len: usize) -> Result<(), Error> {
+    let (rank, ranks) = (comm.rank(), comm.size());
+    let mut prepared = Vec::new();
+    // One rank after the other: what the later ones say meanwhile meets the earlier ones when they start.
+    for turn in 0..ranks {
+        if turn == rank {
+            let before = TAKEN.get();
+            prepared = all(comm, len)?;
+            assert_ne!(TAKEN.get(), before, "preparing is not counted");
+        }
+        comm.barrier()?;
+    }
+    for run in 0..3 {
+        for (name, one) in &mut prepared {
+            let before = TAKEN.get();
+            let started = one.start();
+            let taken = TAKEN.get() - before;
+            started?;
+            assert_eq!(taken, 0, "{name}, run {run} of {len} elements, rank {rank} of {ranks}");
+        }
+        for (name, one) in &mut prepared {
+            let outcome = loop {
+                if let Some(outcome) = one.test() {
+                    break outcome;
+                }
+            };
+            outcome.unwrap_or_else(|e| panic!("{name}: {e}"));
+        }
+    }
+    Ok(())
+}
+
 #[test]
 fn a_start_allocates_nothing() {
     for backend in ["signal", "thread", "poll"] {
         let mut config = Config::default();
         config.set("TOCSIN_BACKEND", backend).unwrap();
-        let results = World::threads_with(3, &config, |comm| {
-            // In one packet, and announced: longer than any message that is not.
-            for len in [1, 20_000] {
-                let before = TAKEN.get();
-                let mut prepared = all(&comm, len)?;
-                assert_ne!(TAKEN.get(), before, "preparing is not counted");
-                for run in 0..4 {
-                    let before = TAKEN.get();
-                    // The first run too.
-                    let started = prepared.iter_mut().try_for_each(|(_, one)| one.start());
-                    let taken = TAKEN.get() - before;
-                    started?;
-                    assert_eq!(taken, 0, "{backend}, run {run} of {len} elements");
-                    for (name, one) in &mut prepared {
-                        let outcome = loop {
-                            if let Some(outcome) = one.test() {
-                                break outcome;
-                            }
-                        };
-                        outcome.unwrap_or_else(|e| panic!("{backend}, {name}: {e}"));
-                    }
-                }
+        for ranks in 2..=4 {
+            let results = World::threads_with(ranks, &config, |comm| {
+                LENGTHS.iter().try_for_each(|len| count_starts(&comm, *len))
+            });
+            for result in results.unwrap() {
+                result.unwrap_or_else(|e| panic!("{backend}: {e}"));
             }
-            Ok::<_, Error>(())
-        });
-        for result in results.unwrap() {
-            result.unwrap();
         }
     }
+}
+
+/// Ranks as processes, whichever way long messages go. The longest are the first, so that no shorter ones have had done what they need.
+#[test]
+fn a_start_of_a_process_allocates_nothing() {
+    for (lmt, backend) in
+        [("auto", "signal"), ("auto", "thread"), ("cma", "poll"), ("vmsplice", "poll"), ("double", "poll")]
+    {
+        for ranks in 2..=4 {
+            let mut launch = Launch::new(std::env::current_exe().unwrap(), ranks);
+            launch.config.set("TOCSIN_BACKEND", backend).unwrap();
+            launch.config.set("TOCSIN_LMT", lmt).unwrap();
+            launch.args = child_arguments("child_that_counts").map(Into::into).into();
+            launch.env = vec![(CHILD.into(), "1".into())];
+            let report = launch.run().unwrap();
+            assert_eq!(report.status, 0, "{lmt}, {backend}, {ranks} ranks: {report:?}");
+        }
+    }
+}
+
+#[test]
+#[ignore = "a rank of a_start_of_a_process_allocates_nothing"]
+fn child_that_counts() {
+    if std::env::var_os(CHILD).is_none() {
+        return;
+    }
+    // SAFETY: as in `child_without_system_calls`.
+    unsafe { libc::alarm(60) };
+    let world = World::from_env().unwrap();
+    let comm = world.comm();
+    // All have joined.
+    comm.barrier().unwrap();
+    for len in LENGTHS.into_iter().rev() {
+        count_starts(&comm, len).unwrap();
+    }
+    drop(comm);
+    world.finalize().unwrap();
 }
 
 #[test]
@@ -169,14 +222,19 @@ fn a_start_in_a_scope_allocates_nothing() {
 
 /// The process is the child of the test below.
 const CHILD: &str = "PERSISTENT_START_CHILD";
-/// What it exits with if no call was made that kills.
+/// What it exits with if no call was made that ends it.
 const NO_CALL: i32 = 42;
 const RUNS: u32 = 50;
+
+/// Arguments of this program by which it runs nothing but a test that is a child of others.
+fn child_arguments(name: &str) -> [&str; 5] {
+    ["--exact", name, "--ignored", "--nocapture", "--test-threads=1"]
+}
 
 #[test]
 fn a_start_that_interrupts_nobody_makes_no_system_call() {
     let output = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "child_without_system_calls", "--ignored", "--nocapture", "--test-threads=1"])
+        .args(child_arguments("child_without_system_calls"))
         .env(CHILD, "1")
         .output()
         .unwrap();
@@ -184,7 +242,7 @@ fn a_start_that_interrupts_nobody_makes_no_system_call() {
 }
 
 /// Two ranks that look for messages at each other's side and never compute: nobody has to be interrupted. Their threads may
-/// make no system call but the one that ends the process.
+/// make no system call but the one that ends the process; one of them starts all before the other starts any.
 #[test]
 #[ignore = "in a process of its own: a_start_that_interrupts_nobody_makes_no_system_call runs it"]
 fn child_without_system_calls() {
@@ -196,7 +254,9 @@ fn child_without_system_calls() {
     unsafe { libc::alarm(60) };
     let mut config = Config::default();
     config.set("TOCSIN_BACKEND", "poll").unwrap();
-    let (ready, done) = (AtomicU32::new(0), AtomicU32::new(0));
+    // Else the kernel makes the copies of what is long.
+    config.set("TOCSIN_LMT", "double").unwrap();
+    let (ready, done, begun) = (AtomicU32::new(0), AtomicU32::new(0), AtomicU32::new(0));
     // Without the library: who waits there may be asleep, and has to be woken.
     let meet = |count: &AtomicU32| {
         count.fetch_add(1, Ordering::SeqCst);
@@ -205,9 +265,19 @@ fn child_without_system_calls() {
         }
     };
     let results = World::threads_with(2, &config, |comm| -> Result<(), Error> {
+        // In one packet; longer than what a slot of a board holds; announced.
         let mut prepared = all(&comm, 8)?;
-        let run_all = |prepared: &mut Vec<Named>| -> Result<(), Error> {
-            prepared.iter_mut().try_for_each(|(_, one)| one.start())?;
+        prepared.extend(all(&comm, 300)?);
+        prepared.extend(all(&comm, 40_000)?);
+        let run_all = |run: u32, prepared: &mut Vec<Named>| -> Result<(), Error> {
+            while comm.rank() == 1 && begun.load(Ordering::SeqCst) <= run {
+                std::hint::spin_loop();
+            }
+            let started = prepared.iter_mut().try_for_each(|(_, one)| one.start());
+            if comm.rank() == 0 {
+                begun.fetch_add(1, Ordering::SeqCst);
+            }
+            started?;
             for (_, one) in prepared {
                 while one.test().transpose()?.is_none() {
                     std::hint::spin_loop();
@@ -215,11 +285,10 @@ fn child_without_system_calls() {
             }
             Ok(())
         };
-        // The first run maps what the kernel gives when it is first asked.
-        run_all(&mut prepared)?;
+        // The first run, too, asks for nothing: whatever it needs is there.
         meet(&ready);
         forbid_calls();
-        let failed = (0..RUNS).try_for_each(|_| run_all(&mut prepared)).is_err();
+        let failed = (0..RUNS).try_for_each(|run| run_all(run, &mut prepared)).is_err();
         meet(&done);
         // SAFETY: ends the process at once.
         unsafe { libc::_exit(if failed { 1 } else { NO_CALL }) }

@@ -670,9 +670,10 @@ int tocsin_iexscan(const tocsin_comm *comm,
 
 // Starts a persistent request once more, as the next collective of its communicator: every rank starts it, in the same
 // order among the others. It is active then, until tocsin_wait or tocsin_test gives its outcome. The start itself allocates
-// nothing, and asks the system only to ring a peer. Excepted are a peer that joined after the preparation, and what any
-// pass of progress does on its way out: it may set the timer, have the kernel make the single copy of a long message, and
-// run callbacks. TOCSIN_ERROR_ARGUMENT for one that is active or not persistent.
+// nothing, and asks the system only to ring a peer. Excepted are what a peer has done after the preparation, once: that it
+// joined, that it is the first to share memory of the heap, that it made its pipe to this rank (TOCSIN_LMT=vmsplice); and
+// what any pass of progress does on its way out: it may set the timer, have the kernel make the single copy of a long
+// message, and run callbacks. TOCSIN_ERROR_ARGUMENT for one that is active or not persistent.
 int tocsin_start(tocsin_request *request);
 
 // Starts `count` persistent requests, in the order of the array, none of which may be NULL: that is an error here. The

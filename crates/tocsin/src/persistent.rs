@@ -17,8 +17,9 @@ use crate::buffer::{ElementBuffer, Held, OwnedBuffer};
 /// other collectives, of which any number may be in flight; preparing says nothing to the others.
 ///
 /// What a run needs is reserved when it is prepared: `start` itself allocates nothing, and asks the system only to ring a
-/// peer. Excepted are a peer that joined after the preparation, and what any pass of progress does on its way out: it may
-/// set the timer, have the kernel make the single copy of a long message, and run users' callbacks.
+/// peer. Excepted are what a peer has done after the preparation, once: that it joined, that it is the first to share memory
+/// of the heap, that it made its pipe to this rank (`TOCSIN_LMT=vmsplice`); and what any pass of progress does on its way
+/// out: it may set the timer, have the kernel make the single copy of a long message, and run users' callbacks.
 ///
 /// Dropping or forgetting an active one detaches its run: it goes on, and the buffers live until nothing can touch them.
 /// It is a future of the run that is active; its waker runs outside handlers.

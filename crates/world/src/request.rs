@@ -157,9 +157,10 @@ impl RawRequest {
     /// Starts a prepared collective once more, as the next collective of its communicator: every rank starts it, in the
     /// same order among the others. A callback or waker is for one run: set it anew.
     ///
-    /// The start itself allocates nothing, and asks the system only to ring a peer. Excepted are a peer that joined after
-    /// the preparation, shared memory for what is long where ranks run ahead of each other for the first time, and what any pass of progress does on its way out: it may set the timer, have the kernel make the
-    /// single copy of a long message, and run users' callbacks.
+    /// The start itself allocates nothing, and asks the system only to ring a peer. Excepted are what a peer has
+    /// done after the preparation, once: that it joined, that it is the first to share memory of the heap, that it made its pipe to this rank
+    /// (TOCSIN_LMT=vmsplice); and what any pass of progress does on its way out: it may set the timer, have the kernel make the single copy of a long
+    /// message, and run users' callbacks.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for one that is active, or is not persistent; [`Error::Revoked`], [`Error::Finalized`],

@@ -6,7 +6,7 @@ use crate::Error;
 use crate::board::Call;
 use crate::messages::Messages;
 use crate::schedule::NONE;
-use tocsin_transport::board::{Board, LONG, PLACES};
+use tocsin_transport::board::{LONG, PLACES};
 
 /// A place is allocated in such steps, bytes.
 const STEP: usize = 64 << 10;
@@ -16,13 +16,13 @@ const STEP: usize = 64 << 10;
 pub(super) enum Posts {
     /// At once, if it can be.
     Now,
-    /// When it is started: what it takes mostly is there by then.
+    /// When it is started, as often as one likes, with others of its communicator's under way or not: it may come to any place.
     Later,
 }
 
 impl Nbc {
-    /// Allocates what a call needs of this rank's long memory: its place, if that is known now, or all, where it stands in line and a handler may post it.
-    /// User threads only.
+    /// Allocates what a call needs of this rank's long memory: its place, if that is known now, or all, where it stands in line and a handler may post it,
+    /// or it is posted later, by a start that asks the system for nothing. User threads only.
     pub(super) fn prepare_long<M: Messages>(
         &mut self,
         messages: &mut M,
@@ -38,12 +38,11 @@ impl Nbc {
             return Err(Error::BadSchedule("its group's board has no long memory"));
         }
         let places = match posts {
-            Posts::Later => 0..Board::turns(call.bytes),
             Posts::Now if seat.first == NONE && has_room(seat, slots) => {
                 let place = seat.board.next_place(call.bytes);
                 place..place + 1
             }
-            Posts::Now => 0..PLACES,
+            Posts::Now | Posts::Later => 0..PLACES,
         };
         for place in places {
             let Some(allocated) = seat.long.get_mut(place).filter(|allocated| **allocated < bytes) else {

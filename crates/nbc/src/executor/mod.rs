@@ -211,12 +211,7 @@ impl Nbc {
         context: u32,
         sequence: u32,
     ) -> Result<Id, Error> {
-        let call = schedule.board.filter(|call| call.long);
-        let id = self.prepare(messages, schedule, context)?;
-        if let Some(Err(error)) = call.map(|call| self.prepare_long(messages, &call, Posts::Now)) {
-            self.free(messages, id);
-            return Err(error);
-        }
+        let id = self.prepare_for(messages, schedule, context, Posts::Now)?;
         // SAFETY: - buffers: promised by the caller.
         unsafe { self.run(messages, id, sequence)? };
         Ok(id)
@@ -250,8 +245,8 @@ impl Nbc {
         }
     }
 
-    /// Starts a prepared schedule, or one whose last run has ended. Allocates nothing, but for a peer that has come since
-    /// the schedule was prepared and is rung for the first time. User threads only, because all that waits for nothing is
+    /// Starts a prepared schedule, or one whose last run has ended. Allocates nothing, shared memory neither, but for a peer that
+    /// has come since the schedule was prepared and is rung for the first time. User threads only, because all that waits for nothing is
     /// run at once, whatever its size, user operators included.
     ///
     /// # Safety

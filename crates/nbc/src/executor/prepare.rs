@@ -17,15 +17,26 @@ impl Nbc {
     pub fn prepare<M: Messages>(
         &mut self,
         messages: &mut M,
+        schedule: Box<Schedule>,
+        context: u32,
+    ) -> Result<Id, Error> {
+        self.prepare_for(messages, schedule, context, Posts::Later)
+    }
+
+    /// [`prepare`](Self::prepare), or what one run needs that begins at once.
+    pub(super) fn prepare_for<M: Messages>(
+        &mut self,
+        messages: &mut M,
         mut schedule: Box<Schedule>,
         context: u32,
+        posts: Posts,
     ) -> Result<Id, Error> {
         self.collect(messages);
         match schedule.board.as_ref() {
             Some(call) => {
                 self.prepare_rings(messages, call.board);
                 if call.long {
-                    self.prepare_long(messages, call, Posts::Later)?;
+                    self.prepare_long(messages, call, posts)?;
                 }
             }
             None => connect(messages, &schedule)?,
