@@ -94,7 +94,7 @@ impl Pair {
     }
 
     fn has_brought(&mut self) -> bool {
-        self.next().is_some_and(|header| header.kind == kind::RTS && header.flags == 0x3f)
+        self.next().is_some_and(|header| header.kind == kind::RTS && header.flags == 0x1f)
     }
 
     fn asked_for_pieces(&self) -> bool {
