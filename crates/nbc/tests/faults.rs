@@ -113,6 +113,7 @@ fn what_fails_ends_with_the_last_copy_into_its_memory() {
                 lower.pump();
             }
             nbc.end_all(lower, Outcome { code: Code::Finalized, ..Outcome::default() });
+            assert_eq!(nbc.outstanding(), 0);
             left += 1;
         }
         while machine.outcome(&call, 0).is_none() {
