@@ -131,6 +131,37 @@ fn what_fails_ends_with_the_last_copy_into_its_memory() {
     assert!(lingered > 100 && left > 20, "{lingered} {left}");
 }
 
+/// Detached while it closes, it keeps what it was given until then.
+#[test]
+fn what_is_detached_while_it_closes_is_freed_later() {
+    struct Kept(#[allow(dead_code)] Rc<()>);
+    // SAFETY: - this test has one thread.
+    unsafe impl Send for Kept {}
+    let mut lingered = 0;
+    for round in 0..50 {
+        let mut machine = Machine::new(network(3, round), round);
+        machine.ranks[0].lower.linger();
+        let mut call = machine.call(case(Operation::Ialltoall));
+        machine.post(&mut call, 0);
+        let Rank { lower, nbc } = &mut machine.ranks[0];
+        nbc.fail_context(lower, 1 << 31);
+        let witness = Rc::new(());
+        let closes = lower.closing() > 0;
+        nbc.detach(lower, call.ids[0].unwrap(), Some(Box::new(Kept(witness.clone()))));
+        assert_eq!(Rc::strong_count(&witness), if closes { 2 } else { 1 });
+        while lower.closing() > 0 || lower.has_completed() {
+            lingered += 1;
+            assert_eq!(Rc::strong_count(&witness), 2);
+            lower.pump();
+            nbc.progress(lower, &mut Budget::of(Context::Handler));
+        }
+        nbc.collect(lower);
+        assert_eq!((Rc::strong_count(&witness), nbc.outstanding()), (1, 0));
+        machine.forget();
+    }
+    assert!(lingered > 0);
+}
+
 unsafe fn explode(_: *const (), _: *const u8, _: *const u8, _: *mut u8, _: usize) {
     panic!("as users do");
 }

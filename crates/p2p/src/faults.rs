@@ -259,8 +259,13 @@ impl<T: Transport> P2p<T> {
             self.end_if_over(id);
             return;
         }
+        // Who sends it by a single copy waits to hear why it is given up.
+        let sender = self.requests.get(id).filter(|r| r.state == State::RecvShared).map(|r| r.peer);
         self.break_off(id);
         let Some(context) = self.requests.get(id).map(|request| request.context) else { return };
+        if let Some(sender) = sender.filter(|_| code == Code::Revoked) {
+            self.tell_revoked(sender, context);
+        }
         let (code, rank) = self.root_cause(context, code, rank);
         self.note_lost(id, code);
         let Some(request) = self.requests.get(id) else { return };

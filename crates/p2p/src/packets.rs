@@ -317,6 +317,10 @@ impl<T: Transport> P2p<T> {
                     let outcome = Outcome { code, source: peer, tag, bytes: 0, detail: u64::from(peer) };
                     // Pieces sent before it may still lie in the Bulk lane.
                     self.set_stale(peer);
+                    if self.requests.get(id).is_some_and(|request| request.state == State::RecvShared) {
+                        // It may wait for this rank's last claim.
+                        self.tell_to_look(peer);
+                    }
                     self.end_when_over(id, outcome);
                 }
                 None if self.peers.get(peer as usize).is_some_and(|p| p.may_abort_late) => {}

@@ -196,7 +196,9 @@ impl<T: Transport> P2p<T> {
             self.close_record(id);
             return;
         }
-        let sending = matches!(request.state, State::SendData | State::SendPiped);
+        // The record of a single copy says so, too, until it serves another message; of a published receive it serves no other.
+        let answered = request.state == State::SendShared && !request.has(SHARED);
+        let sending = answered || matches!(request.state, State::SendData | State::SendPiped);
         let (peer, remote) = (request.peer, request.remote);
         self.set_stale(peer);
         self.close_record(id);

@@ -86,7 +86,7 @@ pub(crate) const ONCE: u16 = 8192;
 pub(crate) const LOST: u16 = 16384;
 /// A posted receive for which the attention word asks for announcements.
 pub(crate) const ASKS: u16 = 32768;
-/// A transfer that failed here, and whose other end was told to look. No send has an ANY_TAG, no matched receive needs it.
+/// A transfer that is closed, and whose other end was told to look. No send has an ANY_TAG, no matched receive needs it.
 pub(crate) const TOLD: u16 = ANY_TAG;
 
 /// A send of a collective whose end only this rank waits for. No send asks for announcements.

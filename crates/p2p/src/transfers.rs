@@ -110,7 +110,11 @@ impl<T: Transport> P2p<T> {
                     return part;
                 }
                 Claim::NoneLeft | Claim::Over | Claim::Busy => return part,
-                Claim::Closed { failed: false } if self.will_hear_why(id) => return part,
+                Claim::Closed { failed: false } if self.will_hear_why(id) => {
+                    // The receiver waits for this rank's last claim.
+                    part.worked |= self.tell_once(id);
+                    return part;
+                }
                 Claim::Closed { failed: false } => {
                     self.broken_off_by_peer(id);
                     part.worked = true;
@@ -122,7 +126,12 @@ impl<T: Transport> P2p<T> {
                 }
             };
             if !sending && claimed <= count / 4 && self.is_better_in_pieces(id) {
+                // With a claim in hand: who has the last of the others cannot have ended it meanwhile.
+                if !matches!(record.claim(ticket, count), Claim::Chunk(_)) {
+                    continue;
+                }
                 record.close(ticket, true);
+                record.finish(count);
                 self.pieces.ask(id);
                 part.worked |= self.fall_back(id);
                 return part;
@@ -197,6 +206,11 @@ impl<T: Transport> P2p<T> {
                     Claim::Closed { failed: true } => {
                         self.fall_back(id);
                     }
+                    Claim::Closed { failed: false } => {
+                        // The other end waits for this claim, to give its buffer back.
+                        self.tell_to_look(peer);
+                        self.tell_end(id);
+                    }
                     _ => self.tell_end(id),
                 }
                 return part;
@@ -205,7 +219,7 @@ impl<T: Transport> P2p<T> {
     }
 
     /// Whether one more chunk of a transfer had better be copied in the same call as those claimed: a call of the kernel's for 64 KiB took 1.07 of its part of
-    /// one for 1 MiB. All that are left, where their receiver waits and shares them with nobody. Else a few, as long as so many are left that both ends
+    /// one for 1 MiB. All that are left of a collective's, where their receiver waits. Else a few, as long as so many are left that both ends
     /// are over at about the same time.
     fn copies_more(&self, id: Id, budget: &Budget, claims: u32) -> bool {
         let waits = self.context == Context::User && !budget.is_in_passing();
@@ -295,8 +309,7 @@ impl<T: Transport> P2p<T> {
                 _ => match (self.record_of(request), chunks(request.total)) {
                     (Some((record, ticket)), Some(count)) => match record.look(ticket, count) {
                         Claim::Chunk(_) => !self.leaves_to_peer(request, passing),
-                        Claim::Closed { failed: true } => !request.has(TOLD),
-                        Claim::Closed { failed: false } => !self.will_hear_why(id),
+                        Claim::Closed { failed } => !request.has(TOLD) || !failed && !self.will_hear_why(id),
                         Claim::Over => Self::is_untouched(request),
                         Claim::NoneLeft | Claim::Busy => false,
                     },
@@ -391,16 +404,11 @@ impl<T: Transport> P2p<T> {
     /// A copy failed, here or there: the receiver asks for the message through the Bulk lane, once it is quiet. Whether
     /// anything was done.
     fn fall_back(&mut self, id: Id) -> bool {
-        let Some(request) = self.requests.get_mut(id) else { return false };
-        let (peer, told) = (request.peer, request.has(TOLD));
-        request.flags |= TOLD;
-        if !told {
-            self.tell_to_look(peer);
-        }
+        let told = self.tell_once(id);
         let Some(request) = self.requests.get(id) else { return false };
         let Some((record, ticket)) = self.record_of(request) else { return false };
         if request.state != State::RecvShared || !record.is_quiet(ticket) {
-            return !told;
+            return told;
         }
         self.unlink(id);
         let Some(request) = self.requests.get_mut(id) else { return false };
@@ -408,6 +416,17 @@ impl<T: Transport> P2p<T> {
         request.done = 0;
         request.state = State::RecvOwes;
         self.answer(id);
+        true
+    }
+
+    /// Has the other end of a transfer that is closed look, if it was not told before. Whether it is told now.
+    fn tell_once(&mut self, id: Id) -> bool {
+        let Some(request) = self.requests.get_mut(id).filter(|request| !request.has(TOLD)) else {
+            return false;
+        };
+        request.flags |= TOLD;
+        let peer = request.peer;
+        self.tell_to_look(peer);
         true
     }
 

@@ -7,7 +7,7 @@
 //! | | copied once | copied twice |
 //! |---|---|---|
 //! | plain message | half by each of the two | in, by one, while the other copies out |
-//! | of a collective | by its receiver | the same |
+//! | of a collective | by its receiver, which takes all that is left | the same |
 //! | another is under way in the other direction | as many copies by each as above, and another | each copies one in, and one out |
 //!
 //! What is not known is found out by the first messages, and what has been the slower way is gone now and then: the rarer, the longer it has stayed the slower.

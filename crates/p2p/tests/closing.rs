@@ -4,6 +4,7 @@
 mod common;
 
 use common::{Target, text};
+use std::cell::Cell;
 use tocsin_p2p::{Budget, Class, Code, Config, ConstBuf, Id, Mode, P2p, RecvArgs, SendArgs};
 use tocsin_progress::Context;
 use tocsin_transport::loopback::{Limits, Loopback, fabric_with_single_copies};
@@ -16,7 +17,7 @@ const COOKIE: u64 = 7;
 /// Two ranks and a message of a collective between them, of which nothing is copied yet. Each takes the other for one that waits, so that the handlers
 /// of neither copy.
 struct Pair {
-    ends: Vec<P2p<Loopback>>,
+    ends: [P2p<Loopback>; 2],
     send: Id,
     recv: Id,
 }
@@ -32,6 +33,8 @@ impl Pair {
         ends[1].set_waiting(0, true);
         let config = Config { single_copy_from: 0, publish: true, pipelines: true, ..Config::default() };
         let mut ends: Vec<_> = ends.into_iter().map(|end| P2p::new(end, config).unwrap()).collect();
+        let receiver = ends.pop().unwrap();
+        let mut ends = [ends.pop().unwrap(), receiver];
         ends[0].prepare_peer(1, LEN).unwrap();
         ends[1].prepare_peer(0, 0).unwrap();
         let (send, recv) = (ends[0].reserve_request().unwrap(), ends[1].reserve_request().unwrap());
@@ -154,8 +157,10 @@ fn what_is_given_up_ends_with_the_copy_that_is_under_way() {
         if dies {
             pair.ends[who].transport().set_state(1 - who as u32, PeerState::Dead);
         } else {
+            assert!(!pair.ends[who].work_left(), "a pass would find nothing");
             record.finish(count);
         }
+        assert!(pair.ends[who].work_left(), "a pass would find that it is over");
         pair.pass(who);
         let (cookie, outcome) = pair.ends[who].next_completed().unwrap();
         assert_eq!((cookie, outcome.code), (COOKIE, Code::Cancelled), "{who}");
@@ -180,4 +185,92 @@ fn what_is_given_up_ends_with_the_copy_that_is_under_way() {
         }
         assert_eq!(target.bytes(), data);
     }
+}
+
+/// Who finds that the other end has given up tells it that its own last claim is over: that one may compute, or sleep.
+#[test]
+fn who_finds_it_given_up_says_that_it_copies_no_more() {
+    for who in [0, 1] {
+        let (data, mut target) = (text(4, LEN), Target::new(LEN));
+        let mut pair = Pair::new(&data, &mut target);
+        pair.pass(0);
+        pair.pass(1);
+        pair.pass(0);
+        let id = if who == 0 { pair.send } else { pair.recv };
+        let (record, ticket) = pair.record();
+        // SAFETY: - the fabric lives as long as its ends.
+        let record = unsafe { &*std::ptr::from_ref(record) };
+        let count = chunks(LEN as u64).unwrap();
+        assert_eq!(record.claim(ticket, count), Claim::Chunk(0));
+        assert!(!pair.ends[who].abandon_collective(id));
+        let rings = pair.ends[1 - who].transport().rings_to(who as u32);
+        record.finish(count);
+        pair.pass(1 - who);
+        assert_eq!(pair.ends[1 - who].transport().rings_to(who as u32), rings + 1, "{who}");
+    }
+}
+
+/// A sender gives a message up and uses its record anew before the receiver looks: that one hears of it all the same.
+#[test]
+fn what_was_given_up_is_said_though_its_record_serves_another() {
+    let (first, second) = (text(1, LEN), text(2, LEN));
+    let (mut one, mut two) = (Target::new(LEN), Target::new(LEN));
+    let mut pair = Pair::new(&first, &mut one);
+    pair.pass(1);
+    pair.pass(0);
+    assert!(pair.ends[0].abandon_collective(pair.send));
+    let given_up = pair.recv;
+    pair.recv = pair.ends[1].reserve_request().unwrap();
+    pair.start(&second, &mut two);
+    for _ in 0..10 {
+        pair.pass(1);
+        pair.ends[0].progress(&mut Budget::user().waiting());
+    }
+    let mut codes: Vec<Code> =
+        std::iter::from_fn(|| pair.ends[1].next_completed()).map(|end| end.1.code).collect();
+    codes.sort_unstable_by_key(|code| *code as u32);
+    assert_eq!(codes, [Code::Ok, Code::Cancelled]);
+    assert!(!pair.ends[1].is_pending(given_up) && two.bytes() == second);
+}
+
+thread_local! {
+    /// The record of the transfer that a peer ends while its receiver makes up its mind, and its ticket.
+    static ENDS: Cell<Option<(*const Record, u32)>> = const { Cell::new(None) };
+}
+
+/// Copies all that is left and counts it, as the sender does.
+fn copy_the_rest() {
+    let Some((record, ticket)) = ENDS.take() else { return };
+    // SAFETY: - the fabric lives as long as its ends.
+    let record = unsafe { &*record };
+    let count = chunks(LEN as u64).unwrap();
+    while let Claim::Chunk(_) = record.claim(ticket, count) {
+        record.finish(count);
+    }
+}
+
+/// A receiver that turns to pieces does not undo what its sender has just ended.
+#[test]
+fn who_asks_for_pieces_does_so_before_the_last_is_claimed() {
+    let (data, mut target) = (text(1, LEN), Target::new(LEN));
+    let mut pair = Pair::by(Reach::Kernel, &data, &mut target);
+    pair.pass(0);
+    pair.pass(1);
+    let (record, ticket) = pair.record();
+    let record = std::ptr::from_ref(record);
+    let receiver = pair.ends[1].transport_mut();
+    receiver.set_committed(0, true);
+    receiver.set_meanwhile(Some(copy_the_rest));
+    ENDS.set(Some((record, ticket)));
+    pair.ends[1].set_waits(true);
+    pair.ends[1].progress(&mut Budget::user().waiting());
+    assert!(ENDS.get().is_none(), "it has thought of pieces");
+    // SAFETY: - the fabric lives as long as its ends.
+    let record = unsafe { &*record };
+    assert_eq!(
+        record.look(ticket, chunks(LEN as u64).unwrap()),
+        Claim::NoneLeft,
+        "closed when it was complete"
+    );
+    assert!(pair.ends[1].is_pending(pair.recv), "its sender says that it is over");
 }

@@ -194,6 +194,38 @@ fn death_at_every_stage_ends_everything() {
     }
 }
 
+/// Who has revoked may be gone before it has told the sender: the receiver, which gives the message up, tells it.
+#[test]
+fn who_gives_a_message_up_for_a_revocation_says_so() {
+    use tocsin_transport::{Header, SendOutcome, Urgency, kind};
+    const LARGE: usize = 500_000;
+    for passes in 0..24 {
+        let mut w = World::new(3);
+        let data = text(1, LARGE);
+        let mut target = Target::new(LARGE);
+        for (rank, peer) in [(0, 1), (1, 0), (2, 1)] {
+            w.ranks[rank].prepare_peer(peer, LARGE).unwrap();
+        }
+        let send = w.isend(0, 1, 1, &data);
+        let recv = w.irecv(1, Some(0), Some(1), &mut target);
+        for n in 0..passes {
+            w.pass_with(n % 2, &mut Budget::limited(Context::Handler, 4, 1));
+        }
+        let header = Header { kind: kind::REVOKE, context: 0, ..Header::default() };
+        let third = w.ranks[2].transport_mut();
+        // SAFETY: there is no payload.
+        let told =
+            unsafe { third.try_send(1, Class::Control, Urgency::Urgent, &header, std::ptr::null(), 0) };
+        assert_eq!(told, SendOutcome::Sent);
+        w.settle();
+        let codes = [w.code(0, send), w.code(1, recv)];
+        assert!(
+            codes.iter().all(|code| matches!(code, Some(Code::Ok | Code::Revoked))),
+            "{passes}: {codes:?}"
+        );
+    }
+}
+
 #[test]
 fn revocation_ends_both_ends_at_every_stage() {
     for k in 0..60 {

@@ -50,6 +50,8 @@ pub struct Loopback {
     starved: Vec<[bool; 4]>,
     waiting: Vec<bool>,
     committed: Vec<bool>,
+    /// See [`set_meanwhile`](Loopback::set_meanwhile).
+    meanwhile: Option<fn()>,
     /// Bytes read of the piece at the head of each peer's pipe.
     read: Vec<usize>,
     /// See [`set_refuses_pages`](Loopback::set_refuses_pages).
@@ -104,6 +106,11 @@ impl Loopback {
         if let Some(entry) = self.committed.get_mut(peer as usize) {
             *entry = waits;
         }
+    }
+
+    /// Has something done whenever this endpoint asks whether a peer waits for a collective: what a peer does meanwhile.
+    pub fn set_meanwhile(&mut self, meanwhile: Option<fn()>) {
+        self.meanwhile = meanwhile;
     }
 
     /// Says whether this endpoint puts no pages into pipes (any more).
@@ -525,6 +532,9 @@ unsafe impl Transport for Loopback {
     }
 
     fn is_committed(&self, peer: u32) -> bool {
+        if let Some(meanwhile) = self.meanwhile {
+            meanwhile();
+        }
         self.committed.get(peer as usize).copied().unwrap_or(false)
     }
 

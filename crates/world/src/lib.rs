@@ -11,8 +11,8 @@
 //!
 //! # Implementation details
 //! A rank is one [`tocsin_progress::Engine`](tocsin_progress::engine::Engine) around its point-to-point and collective
-//! state, entered by user calls, by the handler and by a progress thread alike. No peer writes into this rank's private
-//! memory: all data goes through lanes, and its own engine copies; so giving up a request is a local matter.
+//! state, entered by user calls, by the handler and by a progress thread alike. A peer writes into this rank's private
+//! memory by a claim on a record of both: a request that is given up ends when the peer's last one is over.
 #![warn(missing_debug_implementations)]
 
 mod boards;

@@ -459,8 +459,8 @@ impl RawRequest {
         }
     }
 
-    /// After a cancel and a revoke: waits, for a bounded time, until nothing can touch the buffer. All that is copied
-    /// is copied by this rank's own engine, and a revoke ends its requests there and then, so that nobody has to answer.
+    /// After a cancel and a revoke: waits until nothing can touch the buffer. A revoke ends this rank's requests there and then, but for one whose peer is just
+    /// copying: that ends with the copy, or with the peer.
     pub fn settle(&mut self) {
         while !self.is_over() {
             self.wait_timeout(Duration::from_millis(100));

@@ -367,12 +367,12 @@ impl Nbc {
         self.slots.shared_pointer(id)
     }
 
-    /// Collectives that are running, detached ones included. Handler-safe.
+    /// Collectives that have not ended, detached ones included. Handler-safe.
     pub fn outstanding(&self) -> usize {
         self.running
     }
 
-    /// Whether one is running in a context. Bounded by the number of collectives. Handler-safe.
+    /// Whether one has not ended in a context. Bounded by the number of collectives. Handler-safe.
     pub fn is_used(&self, context: u32) -> bool {
         let active = |id| self.slots.get(id).filter(|active| active.stage != Stage::Resting);
         self.slots.ids().filter_map(active).any(|active| active.context == context)

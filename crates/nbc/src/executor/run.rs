@@ -76,7 +76,8 @@ impl Nbc {
         self.fail_where(messages, |_, _, of| (of == context).then_some(revoked));
     }
 
-    /// Ends every running collective with `outcome`: this rank leaves, and no buffer is touched any more.
+    /// Ends every running collective with `outcome`, and those that close as they would have: this rank leaves. No buffer is touched any more, if no peer
+    /// copies any more: the caller has waited for that.
     pub fn end_all<M: Messages>(&mut self, messages: &mut M, outcome: Outcome) {
         self.fail_where(messages, |_, _, _| Some(outcome));
         for index in 0..self.slots.capacity() as u32 {

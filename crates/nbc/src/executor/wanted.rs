@@ -43,7 +43,7 @@ impl Nbc {
             return Pass::More;
         }
         let Nbc { seats, slots, .. } = self;
-        let Some(active) = slots.get(id).filter(|active| active.stage == Stage::Running) else {
+        let Some(active) = slots.get(id).filter(|active| active.stage != Stage::Resting) else {
             return Pass::Idle;
         };
         let at = active.place.at;
@@ -74,7 +74,7 @@ impl Nbc {
         for index in 0..self.slots.capacity() as u32 {
             let Some(id) = self.slots.by_index(index) else { continue };
             let runs =
-                |active: &super::Active| active.stage == Stage::Running && !active.place.is_somewhere();
+                |active: &super::Active| active.stage != Stage::Resting && !active.place.is_somewhere();
             if self.slots.get(id).is_some_and(runs) {
                 self.want_messages(id);
             }

@@ -136,6 +136,7 @@ fn build(n: u32, limits: Limits, reach: Reach, shares: bool, pieces: u32) -> Vec
             starved: vec![[false; 4]; n as usize],
             waiting: vec![false; n as usize],
             committed: vec![false; n as usize],
+            meanwhile: None,
             read: vec![0; n as usize],
             refuses_pages: false,
             copies: 0,
