@@ -10,7 +10,7 @@ use crate::in_hand::Hand;
 use crate::offers::{FLAG_PULLED, FLAG_UNAWAITED, FLAG_WAITS, Offer, TICKETS};
 use crate::pages::{FLAG_PAGES, Piece};
 use crate::peer::{Drops, Fate};
-use crate::request::{HOLDS_RECORD, Member, PIPED, SHARED, State};
+use crate::request::{HOLDS_RECORD, Member, OWES_FIN, PIPED, SHARED, State};
 use crate::transfers::{FLAG_LOOK, FLAG_SHARED};
 use crate::unexpected::{Arrival, Envelope};
 use crate::ways::Copied;
@@ -310,6 +310,11 @@ impl<T: Transport> P2p<T> {
                 // It has asked for pieces after all, or is about to.
                 .or_else(|| self.named(header.a, peer, State::RecvOwes))
             {
+                // All of it is copied; only its sender does not know.
+                Some(id) if self.requests.get(id).is_some_and(|request| request.has(OWES_FIN)) => {
+                    self.set_stale(peer);
+                    self.end_well(id);
+                }
                 Some(id) => {
                     let (tag, context) = self.requests.get(id).map_or((0, 0), |r| (r.tag, r.context));
                     let revoked = self.contexts.is_revoked(context);

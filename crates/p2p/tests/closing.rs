@@ -9,7 +9,7 @@ use tocsin_p2p::{Budget, Class, Code, Config, ConstBuf, Id, Mode, P2p, RecvArgs,
 use tocsin_progress::Context;
 use tocsin_transport::loopback::{Limits, Loopback, fabric_with_single_copies};
 use tocsin_transport::transfer::{Claim, chunks};
-use tocsin_transport::{PeerState, Reach, Record, Transport};
+use tocsin_transport::{Header, PeerState, Reach, Record, SendOutcome, Transport, Urgency, kind};
 
 const LEN: usize = 300_000;
 const COOKIE: u64 = 7;
@@ -231,6 +231,30 @@ fn what_was_given_up_is_said_though_its_record_serves_another() {
     codes.sort_unstable_by_key(|code| *code as u32);
     assert_eq!(codes, [Code::Ok, Code::Cancelled]);
     assert!(!pair.ends[1].is_pending(given_up) && two.bytes() == second);
+}
+
+/// All is copied, and only the sender, whose lane is full, does not know: that it gives up takes nothing back.
+#[test]
+fn what_is_copied_is_received_though_its_sender_gives_up() {
+    let (data, mut target) = (text(5, LEN), Target::new(LEN));
+    let mut pair = Pair::new(&data, &mut target);
+    pair.pass(0);
+    pair.pass(1);
+    pair.pass(0);
+    let header = Header { kind: kind::FIN, flags: 1, ..Header::default() };
+    let receiver = pair.ends[1].transport_mut();
+    // SAFETY: there is no payload.
+    while unsafe { receiver.try_send(0, Class::Control, Urgency::Plain, &header, std::ptr::null(), 0) }
+        == SendOutcome::Sent
+    {}
+    receiver.set_waiting(0, false);
+    (0..10).for_each(|_| pair.pass(1));
+    assert!(target.bytes() == data && pair.ends[1].is_pending(pair.recv));
+    assert!(pair.ends[0].abandon_collective(pair.send));
+    pair.pass(1);
+    assert_eq!(pair.ends[1].next_completed().map(|(_, end)| end.code), Some(Code::Ok));
+    pair.settle();
+    assert!(pair.ends.iter().all(|end| end.failed_epoch() == 0));
 }
 
 thread_local! {
