@@ -371,6 +371,10 @@ impl<T: Transport> P2p<T> {
         if message.taken && !self.for_nobody.is_all(class) || !(lost || revoked || for_nobody) {
             return;
         }
+        if revoked && envelope.arrival != Arrival::Eager {
+            // Its sender waits, and may not hear of it from who has revoked.
+            self.tell_revoked(envelope.source, envelope.context);
+        }
         if lost || revoked || self.decline(class, &envelope) {
             self.free_message(if class == 0 { Class::Eager } else { Class::Coll }, id);
         }

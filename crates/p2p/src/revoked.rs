@@ -56,6 +56,9 @@ impl<T: Transport> P2p<T> {
     /// A peer still waits in a communicator that is revoked here.
     pub(crate) fn tell_revoked(&mut self, rank: u32, context: u32) {
         let Some(peer) = self.peers.get_mut(rank as usize) else { return };
+        if peer.fate.no_more_to().is_some() {
+            return;
+        }
         if !peer.revokes.contains(context) && peer.revokes.try_push(context) {
             self.owed = self.owed.wrapping_add(1);
             self.outgoing.insert(rank);

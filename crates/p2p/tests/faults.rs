@@ -226,6 +226,29 @@ fn who_gives_a_message_up_for_a_revocation_says_so() {
     }
 }
 
+/// So does who drops what nobody has received yet.
+#[test]
+fn who_drops_an_announcement_for_a_revocation_says_so() {
+    use tocsin_transport::{Header, SendOutcome, Urgency, kind};
+    for mode in [Mode::Standard, Mode::Synchronous] {
+        let mut w = World::new(3);
+        let data = text(1, if mode == Mode::Synchronous { 100 } else { 500_000 });
+        w.ranks[0].prepare_peer(1, data.len()).unwrap();
+        w.ranks[2].prepare_peer(1, 0).unwrap();
+        let send = w.isend_with(0, 1, 1, &data, mode, Class::Eager);
+        w.settle();
+        assert_eq!(w.code(0, send), None);
+        let header = Header { kind: kind::REVOKE, context: 0, ..Header::default() };
+        let third = w.ranks[2].transport_mut();
+        // SAFETY: there is no payload.
+        let told =
+            unsafe { third.try_send(1, Class::Control, Urgency::Urgent, &header, std::ptr::null(), 0) };
+        assert_eq!(told, SendOutcome::Sent);
+        w.settle();
+        assert_eq!(w.code(0, send), Some(Code::Revoked), "{mode:?}");
+    }
+}
+
 #[test]
 fn revocation_ends_both_ends_at_every_stage() {
     for k in 0..60 {
