@@ -259,18 +259,27 @@ impl<T: Transport> P2p<T> {
             self.end_if_over(id);
             return;
         }
-        // Who sends it by a single copy waits to hear why it is given up.
-        let sender = self.requests.get(id).filter(|r| r.state == State::RecvShared).map(|r| r.peer);
+        // The other end waits to hear why it is given up, and may not hear of it from who has revoked. Before it hears that it is.
+        if let Some(request) = self.requests.get(id)
+            && code == Code::Revoked
+            && Self::is_awaited(request)
+        {
+            let (peer, context) = (request.peer, request.context);
+            self.tell_revoked(peer, context);
+        }
         self.break_off(id);
         let Some(context) = self.requests.get(id).map(|request| request.context) else { return };
-        if let Some(sender) = sender.filter(|_| code == Code::Revoked) {
-            self.tell_revoked(sender, context);
-        }
         let (code, rank) = self.root_cause(context, code, rank);
         self.note_lost(id, code);
         let Some(request) = self.requests.get(id) else { return };
         let outcome = Self::failure(request, code, rank);
         self.end_when_over(id, outcome);
+    }
+
+    /// Whether the other end waits for this one, which has a message of its in hand or has promised one.
+    fn is_awaited(request: &Request) -> bool {
+        use State::{RecvOwes, RecvShared, SendData, SendPiped, SendShared};
+        matches!(request.state, RecvOwes | RecvShared | SendData | SendPiped | SendShared)
     }
 
     /// Keeps in mind that a user's send ends without its message's being received.

@@ -84,6 +84,7 @@ mod short;
 pub mod trace;
 mod transfers;
 mod unexpected;
+mod unsaid;
 mod ways;
 mod whole;
 

@@ -15,13 +15,14 @@
 //! after its last read. It reads what it does not want, too: what lies behind that in the pipe is another message's.
 
 use tocsin_progress::{Budget, Id};
-use tocsin_transport::transfer::{RECORDS, chunks};
+use tocsin_transport::transfer::chunks;
 use tocsin_transport::{Class, Header, Packet, Piped, SendOutcome, Transport, Urgency, kind, pages};
 
 use crate::offers::Offer;
 use crate::packets::Nonsense;
 use crate::request::{Member, PIPE_USED, PIPED, Request, State};
 use crate::send::Attempt;
+use crate::unsaid::Word;
 use crate::{P2p, PIECE};
 
 /// Header flag of a CTS that asks for pages.
@@ -60,51 +61,6 @@ impl Piece {
             packet.len
         };
         Some(Piece { piped, last, bytes })
-    }
-}
-
-/// Messages whose pages are read here, and whose sender has yet to hear of that: the Control lane was full. By the names of the sends, each of which
-/// holds a record until then, so that there are no more than a pair has of these.
-#[derive(Debug)]
-pub(crate) struct Unsaid {
-    names: [u64; RECORDS as usize],
-    count: u8,
-}
-
-impl Default for Unsaid {
-    fn default() -> Unsaid {
-        Unsaid { names: [0; RECORDS as usize], count: 0 }
-    }
-}
-
-impl Unsaid {
-    pub(crate) fn len(&self) -> usize {
-        usize::from(self.count)
-    }
-
-    #[inline]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.count == 0
-    }
-
-    pub(crate) fn clear(&mut self) {
-        self.count = 0;
-    }
-
-    /// False: there is no such send.
-    fn push(&mut self, name: u64) -> bool {
-        let Some(place) = self.names.get_mut(usize::from(self.count)) else { return false };
-        *place = name;
-        self.count = self.count.wrapping_add(1);
-        true
-    }
-
-    fn last(&self) -> Option<u64> {
-        self.names.get(usize::from(self.count).checked_sub(1)?).copied()
-    }
-
-    fn pop(&mut self) {
-        self.count = self.count.saturating_sub(1);
     }
 }
 
@@ -231,32 +187,8 @@ impl<T: Transport> P2p<T> {
 
     /// Tells the sender of a message that its pages are read, as soon as there is room to say so.
     pub(crate) fn let_go(&mut self, peer: u32, name: u64, urgency: Urgency) -> Result<(), Nonsense> {
-        let header = Header { kind: kind::FIN, a: name, ..Header::default() };
-        if self.transmit_control_as(peer, &header, urgency) != SendOutcome::Full {
-            return Ok(());
-        }
-        let state = self.peers.get_mut(peer as usize).ok_or(Nonsense)?;
-        if !state.unsaid.push(name) {
-            return Err(Nonsense);
-        }
-        self.owed = self.owed.wrapping_add(1);
-        self.outgoing.insert(peer);
-        Ok(())
-    }
-
-    /// Tells a peer whose pages are read, as far as there is room. Whether there was for all.
-    pub(crate) fn retry_unsaid(&mut self, peer: u32) -> bool {
-        while let Some(name) = self.peers.get(peer as usize).and_then(|state| state.unsaid.last()) {
-            let header = Header { kind: kind::FIN, a: name, ..Header::default() };
-            if self.transmit_control(peer, &header) == SendOutcome::Full {
-                return false;
-            }
-            if let Some(state) = self.peers.get_mut(peer as usize) {
-                state.unsaid.pop();
-            }
-            self.owed = self.owed.saturating_sub(1);
-        }
-        true
+        // Each such send holds a record until then, so that there are no more than a pair has of these.
+        if self.say(peer, Word::Read, name, urgency) { Ok(()) } else { Err(Nonsense) }
     }
 
     /// The receiver of a message says that its pages are read: its send is complete. False: no send waits for that.

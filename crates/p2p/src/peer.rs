@@ -6,9 +6,9 @@ use tocsin_sync::sparse::Sparse;
 use crate::Error;
 use crate::list::List;
 use crate::offers::Records;
-use crate::pages::Unsaid;
 use crate::publish::Published;
 use crate::revoked::REVOKES;
+use crate::unsaid::Unsaid;
 
 /// What became of a peer, and whether what it sent before has been taken in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -88,7 +88,7 @@ pub(crate) struct Peer {
     pub(crate) collective: [u32; 2],
     /// It must be told to look at its transfers.
     pub(crate) owes_look: bool,
-    /// Messages of its of which it must be told that their pages are read.
+    /// What it must be told of single messages.
     pub(crate) unsaid: Unsaid,
     pub(crate) connected: bool,
     pub(crate) bulk_connected: bool,

@@ -3,9 +3,10 @@
 use core::ptr::NonNull;
 
 use tocsin_progress::{Code, Completion, Context, Id, Outcome};
-use tocsin_transport::{Class, Header, Transport, kind};
+use tocsin_transport::{Class, Transport, Urgency};
 
-use crate::request::{DETACHED, Member, Request, SHARED, State, WANTS};
+use crate::request::{DETACHED, Member, OWES_FIN, Request, SHARED, State, WANTS};
+use crate::unsaid::Word;
 use crate::{Error, P2p};
 
 impl<T: Transport> P2p<T> {
@@ -180,11 +181,11 @@ impl<T: Transport> P2p<T> {
         }
     }
 
-    /// Tells the receiver of a large message that no more of it comes, if there is room to say so. If there is none, it
-    /// learns by the revocation or the death that this end broke it off for.
+    /// Tells the receiver of a large message that no more of it comes, as soon as there is room to say so. More than a pair has records wait for that only
+    /// where messages in pieces were broken off, too: of those that find no place, the receiver hears by what they were broken off for, a revocation or a
+    /// death.
     pub(crate) fn abort_send(&mut self, peer: u32, remote: u64) {
-        let header = Header { kind: kind::ABORT_SEND, a: remote, ..Header::default() };
-        let _ = self.transmit_control(peer, &header);
+        let _said = self.say(peer, Word::Aborted, remote, Urgency::Urgent);
     }
 
     /// Notes before its end by anything but the protocol that the peer may still speak of a request.
@@ -199,11 +200,14 @@ impl<T: Transport> P2p<T> {
         // The record of a single copy says so, too, until it serves another message; of a published receive it serves no other.
         let answered = request.state == State::SendShared && !request.has(SHARED);
         let sending = answered || matches!(request.state, State::SendData | State::SendPiped);
-        let (peer, remote) = (request.peer, request.remote);
+        let (peer, remote, copied) = (request.peer, request.remote, request.has(OWES_FIN));
         self.set_stale(peer);
         self.close_record(id);
-        if sending {
-            self.abort_send(peer, remote);
+        match sending {
+            // All of it is copied; only the receiver does not know.
+            true if copied => _ = self.say(peer, Word::Copied, remote, Urgency::Urgent),
+            true => self.abort_send(peer, remote),
+            false => {}
         }
     }
 

@@ -386,6 +386,16 @@ impl<T: Transport> P2p<T> {
         let Some(request) = self.requests.get(id) else { return };
         let (peer, context, tag, sending) =
             (request.peer, request.context, request.tag, request.state == State::SendShared);
+        // Counted before the record is looked at again: it serves no other message since.
+        if let (Some((record, ticket)), Some(count)) = (self.record_of(request), chunks(request.total))
+            && record.is_complete(count)
+            && matches!(record.look(ticket, count), Claim::Closed { failed: false })
+        {
+            // All of it is copied: the peer gave it up while it had yet to say so.
+            self.set_stale(peer);
+            self.end_well(id);
+            return;
+        }
         // What it said before it closed may still be in the lane.
         self.set_stale(peer);
         // It waits for this rank's last claim.

@@ -210,51 +210,67 @@ fn who_finds_it_given_up_says_that_it_copies_no_more() {
     }
 }
 
-/// A sender gives a message up and uses its record anew before the receiver looks: that one hears of it all the same.
+/// A sender gives a message up and uses its record anew before the receiver looks: that one hears of it all the same, also where there was no room to say
+/// so.
 #[test]
 fn what_was_given_up_is_said_though_its_record_serves_another() {
-    let (first, second) = (text(1, LEN), text(2, LEN));
-    let (mut one, mut two) = (Target::new(LEN), Target::new(LEN));
-    let mut pair = Pair::new(&first, &mut one);
-    pair.pass(1);
-    pair.pass(0);
-    assert!(pair.ends[0].abandon_collective(pair.send));
-    let given_up = pair.recv;
-    pair.recv = pair.ends[1].reserve_request().unwrap();
-    pair.start(&second, &mut two);
-    for _ in 0..10 {
+    for full in [false, true] {
+        let (first, second) = (text(1, LEN), text(2, LEN));
+        let (mut one, mut two) = (Target::new(LEN), Target::new(LEN));
+        let mut pair = Pair::new(&first, &mut one);
         pair.pass(1);
-        pair.ends[0].progress(&mut Budget::user().waiting());
+        pair.pass(0);
+        if full {
+            fill_control(pair.ends[0].transport_mut(), 1);
+        }
+        assert!(pair.ends[0].abandon_collective(pair.send));
+        let given_up = pair.recv;
+        pair.recv = pair.ends[1].reserve_request().unwrap();
+        pair.start(&second, &mut two);
+        for _ in 0..10 {
+            pair.pass(1);
+            pair.ends[0].progress(&mut Budget::user().waiting());
+        }
+        let mut codes: Vec<Code> =
+            std::iter::from_fn(|| pair.ends[1].next_completed()).map(|end| end.1.code).collect();
+        codes.sort_unstable_by_key(|code| *code as u32);
+        assert_eq!(codes, [Code::Ok, Code::Cancelled], "{full}");
+        assert!(!pair.ends[1].is_pending(given_up) && two.bytes() == second);
     }
-    let mut codes: Vec<Code> =
-        std::iter::from_fn(|| pair.ends[1].next_completed()).map(|end| end.1.code).collect();
-    codes.sort_unstable_by_key(|code| *code as u32);
-    assert_eq!(codes, [Code::Ok, Code::Cancelled]);
-    assert!(!pair.ends[1].is_pending(given_up) && two.bytes() == second);
 }
 
-/// All is copied, and only the sender, whose lane is full, does not know: that it gives up takes nothing back.
-#[test]
-fn what_is_copied_is_received_though_its_sender_gives_up() {
-    let (data, mut target) = (text(5, LEN), Target::new(LEN));
-    let mut pair = Pair::new(&data, &mut target);
-    pair.pass(0);
-    pair.pass(1);
-    pair.pass(0);
+/// Fills a Control lane with what asks for nothing.
+fn fill_control(transport: &mut Loopback, to: u32) {
     let header = Header { kind: kind::FIN, flags: 1, ..Header::default() };
-    let receiver = pair.ends[1].transport_mut();
     // SAFETY: there is no payload.
-    while unsafe { receiver.try_send(0, Class::Control, Urgency::Plain, &header, std::ptr::null(), 0) }
+    while unsafe { transport.try_send(to, Class::Control, Urgency::Plain, &header, std::ptr::null(), 0) }
         == SendOutcome::Sent
     {}
-    receiver.set_waiting(0, false);
-    (0..10).for_each(|_| pair.pass(1));
-    assert!(target.bytes() == data && pair.ends[1].is_pending(pair.recv));
-    assert!(pair.ends[0].abandon_collective(pair.send));
-    pair.pass(1);
-    assert_eq!(pair.ends[1].next_completed().map(|(_, end)| end.code), Some(Code::Ok));
-    pair.settle();
-    assert!(pair.ends.iter().all(|end| end.failed_epoch() == 0));
+}
+
+/// All is copied, and only one end, to which the other's lane is full, does not know: that either gives up takes nothing back.
+#[test]
+fn what_is_copied_is_received_though_one_end_gives_up() {
+    for (copies, gives_up) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+        let (data, mut target) = (text(5, LEN), Target::new(LEN));
+        let mut pair = Pair::new(&data, &mut target);
+        pair.pass(0);
+        pair.pass(1);
+        pair.pass(0);
+        let copier = pair.ends[copies].transport_mut();
+        fill_control(copier, 1 - copies as u32);
+        copier.set_waiting(1 - copies as u32, false);
+        (0..10).for_each(|_| pair.pass(copies));
+        let ids = [pair.send, pair.recv];
+        assert!(target.bytes() == data && pair.ends[copies].is_pending(ids[copies]));
+        assert!(pair.ends[gives_up].abandon_collective(ids[gives_up]));
+        let other = 1 - gives_up;
+        (0..4).for_each(|_| pair.pass(other));
+        pair.settle();
+        let end = pair.ends[other].next_completed().map(|(_, end)| end.code);
+        assert_eq!(end, Some(Code::Ok), "{copies} {gives_up}");
+        assert!(pair.ends.iter().all(|end| end.failed_epoch() == 0));
+    }
 }
 
 thread_local! {

@@ -194,16 +194,16 @@ fn death_at_every_stage_ends_everything() {
     }
 }
 
-/// Who has revoked may be gone before it has told the sender: the receiver, which gives the message up, tells it.
+/// Who has revoked may be gone before it has told both: the end that hears of it, and gives the message up, tells the other.
 #[test]
 fn who_gives_a_message_up_for_a_revocation_says_so() {
     use tocsin_transport::{Header, SendOutcome, Urgency, kind};
     const LARGE: usize = 500_000;
-    for passes in 0..24 {
+    for (hears, passes) in (0..24).map(|n| (1, n)).chain((1..24).map(|n| (0, n))) {
         let mut w = World::new(3);
         let data = text(1, LARGE);
         let mut target = Target::new(LARGE);
-        for (rank, peer) in [(0, 1), (1, 0), (2, 1)] {
+        for (rank, peer) in [(0, 1), (1, 0), (2, hears)] {
             w.ranks[rank].prepare_peer(peer, LARGE).unwrap();
         }
         let send = w.isend(0, 1, 1, &data);
@@ -215,13 +215,13 @@ fn who_gives_a_message_up_for_a_revocation_says_so() {
         let third = w.ranks[2].transport_mut();
         // SAFETY: there is no payload.
         let told =
-            unsafe { third.try_send(1, Class::Control, Urgency::Urgent, &header, std::ptr::null(), 0) };
+            unsafe { third.try_send(hears, Class::Control, Urgency::Urgent, &header, std::ptr::null(), 0) };
         assert_eq!(told, SendOutcome::Sent);
         w.settle();
         let codes = [w.code(0, send), w.code(1, recv)];
         assert!(
             codes.iter().all(|code| matches!(code, Some(Code::Ok | Code::Revoked))),
-            "{passes}: {codes:?}"
+            "{hears} {passes}: {codes:?}"
         );
     }
 }

@@ -1,0 +1,111 @@
+//! What a peer must hear about single messages, and has not for want of room in the Control lane.
+
+use tocsin_transport::transfer::RECORDS;
+use tocsin_transport::{Header, SendOutcome, Transport, Urgency, kind};
+
+use crate::P2p;
+
+/// What is said.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Word {
+    /// To the sender of a message: its pages are read.
+    Read,
+    /// To the receiver of one: no more of it comes.
+    Aborted,
+    /// To the receiver of one that its sender gives up: all of it is copied.
+    Copied,
+}
+
+impl Word {
+    const ALL: [Word; 3] = [Word::Read, Word::Aborted, Word::Copied];
+
+    fn header(self, name: u64) -> Header {
+        let kind = match self {
+            Word::Read | Word::Copied => kind::FIN,
+            Word::Aborted => kind::ABORT_SEND,
+        };
+        Header { kind, a: name, ..Header::default() }
+    }
+}
+
+/// The names of the requests at the other end, per word: as many of each as a pair has records.
+#[derive(Debug, Default)]
+pub(crate) struct Unsaid([Names; 3]);
+
+#[derive(Debug)]
+struct Names {
+    names: [u64; RECORDS as usize],
+    count: u8,
+}
+
+impl Default for Names {
+    fn default() -> Names {
+        Names { names: [0; RECORDS as usize], count: 0 }
+    }
+}
+
+impl Unsaid {
+    pub(crate) fn len(&self) -> usize {
+        self.0.iter().fold(0, |sum, names| sum.saturating_add(usize::from(names.count)))
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.iter().all(|names| names.count == 0)
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.0.iter_mut().for_each(|names| names.count = 0);
+    }
+
+    /// False: there are too many.
+    fn push(&mut self, word: Word, name: u64) -> bool {
+        let Some(names) = self.0.get_mut(word as usize) else { return false };
+        let Some(place) = names.names.get_mut(usize::from(names.count)) else { return false };
+        *place = name;
+        names.count = names.count.wrapping_add(1);
+        true
+    }
+
+    fn last(&self, word: Word) -> Option<u64> {
+        let names = self.0.get(word as usize)?;
+        names.names.get(usize::from(names.count).checked_sub(1)?).copied()
+    }
+
+    fn pop(&mut self, word: Word) {
+        if let Some(names) = self.0.get_mut(word as usize) {
+            names.count = names.count.saturating_sub(1);
+        }
+    }
+}
+
+impl<T: Transport> P2p<T> {
+    /// Says something of a message, as soon as there is room for it. False: there is none, and too much waits to be said. Handler-safe.
+    pub(crate) fn say(&mut self, peer: u32, word: Word, name: u64, urgency: Urgency) -> bool {
+        if self.transmit_control_as(peer, &word.header(name), urgency) != SendOutcome::Full {
+            return true;
+        }
+        if !self.peers.get_mut(peer as usize).is_some_and(|state| state.unsaid.push(word, name)) {
+            return false;
+        }
+        self.owed = self.owed.wrapping_add(1);
+        self.outgoing.insert(peer);
+        true
+    }
+
+    /// Says what is unsaid to a peer, as far as there is room. Whether there was for all.
+    pub(crate) fn retry_unsaid(&mut self, peer: u32) -> bool {
+        for word in Word::ALL {
+            while let Some(name) = self.peers.get(peer as usize).and_then(|state| state.unsaid.last(word)) {
+                if self.transmit_control(peer, &word.header(name)) == SendOutcome::Full {
+                    return false;
+                }
+                if let Some(state) = self.peers.get_mut(peer as usize) {
+                    state.unsaid.pop(word);
+                }
+                self.owed = self.owed.saturating_sub(1);
+            }
+        }
+        true
+    }
+}
