@@ -278,8 +278,8 @@ impl<T: Transport> P2p<T> {
 
     /// Whether the other end waits for this one, which has a message of its in hand or has promised one.
     fn is_awaited(request: &Request) -> bool {
-        use State::{RecvOwes, RecvShared, SendData, SendPiped, SendShared};
-        matches!(request.state, RecvOwes | RecvShared | SendData | SendPiped | SendShared)
+        use State::{RecvOwes, RecvShared, SendAnnounced, SendData, SendPiped, SendShared};
+        matches!(request.state, RecvOwes | RecvShared | SendAnnounced | SendData | SendPiped | SendShared)
     }
 
     /// Keeps in mind that a user's send ends without its message's being received.
