@@ -80,7 +80,7 @@ pub struct Call {
     pub(crate) bytes: usize,
     /// Where the result goes.
     pub(crate) to: *mut u8,
-    /// What all ranks say that their parts are about: operation, root, bytes; and when it is [started](Self::numbered), which one it is.
+    /// What all ranks say that their parts are about: operation, root, bytes; and when it is [started](Self::number), which one it is.
     pub(crate) about: u64,
 }
 
@@ -130,6 +130,18 @@ pub(crate) fn call(
     Ok(Some(Call { board, long, ..call(arguments, group)? }))
 }
 
+/// [`call`] of what is short and right; `None` also where there is nothing to do.
+#[inline]
+pub(crate) fn short(algorithm: &Algorithm, arguments: &Arguments, group: &Group, board: u32) -> Option<Call> {
+    let nothing = arguments.size_bytes() == 0 && arguments.operation() != Operation::Ibarrier;
+    if nothing || !is_short(arguments, group.size() as usize) || arguments.check(group).is_err() {
+        return None;
+    }
+    let mut call = algorithm.restrictions.board?(arguments, group).ok()?;
+    call.board = board;
+    Some(call)
+}
+
 /// What a look at the parts has found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Look {
@@ -154,11 +166,10 @@ impl Call {
         Call { board: 0, algorithm, then, long: false, from, bytes: 0, to, about }
     }
 
-    /// The same, as the collective of a sequence number.
+    /// Makes it the collective of a sequence number.
     #[inline]
-    pub(crate) fn numbered(&self, sequence: u32) -> Call {
-        let about = self.about & !(u64::from(u32::MAX) << NUMBER) | u64::from(sequence) << NUMBER;
-        Call { about, ..*self }
+    pub fn number(&mut self, sequence: u32) {
+        self.about = self.about & !(u64::from(u32::MAX) << NUMBER) | u64::from(sequence) << NUMBER;
     }
 
     /// Whether member `me` needs the parts of all others.

@@ -278,6 +278,22 @@ pub(crate) fn number_on_board(operation: Operation) -> u16 {
     ON_BOARD.get(operation as usize).copied().unwrap_or(0)
 }
 
+/// [`call_on_board`] of what is short, where one look tells that there is nothing else to choose and nothing wrong with it.
+#[inline]
+pub fn short_on_board(group: &Group, arguments: &Arguments, algorithm: Option<&str>) -> Option<Call> {
+    let board = group.board()?;
+    let chosen = on_board(arguments.operation())?;
+    let ranks = group.size() as usize;
+    let is_chosen = match algorithm {
+        Some(name) => name == chosen.name,
+        None => group.choices().is_none(),
+    };
+    if !is_chosen || ranks > MEMBERS || arguments.has_user_operator() {
+        return None;
+    }
+    crate::board::short(chosen, arguments, group, board)
+}
+
 /// The call as it is done on the group's board, without a schedule, if that is how [`compile`] would do it and there is
 /// something to do.
 ///

@@ -105,11 +105,13 @@ impl<T, S> Slots<T, S> {
     ///
     /// # Errors
     /// [`OutOfMemory`]; what was reserved until then stays.
+    #[inline]
     pub fn reserve(&mut self, n: usize) -> Result<(), OutOfMemory> {
         let missing = n.saturating_sub(self.capacity() - self.len());
         if missing > 0 { self.grow(missing.div_ceil(CHUNK as usize)) } else { Ok(()) }
     }
 
+    #[cold]
     fn grow(&mut self, chunks: usize) -> Result<(), OutOfMemory> {
         let () = Self::FITS;
         let slots = chunks.checked_mul(CHUNK as usize).and_then(|more| self.capacity().checked_add(more));

@@ -378,7 +378,10 @@ impl Board {
     #[inline]
     fn fetch_others(&self, number: u32) {
         let retires = number.wrapping_sub(self.retired) >= OUTSTANDING;
-        for member in (0..self.members().min(FETCHED)).filter(|member| *member != self.me) {
+        for member in 0..self.members().min(FETCHED) {
+            if member == self.me {
+                continue;
+            }
             if let Some(slot) = self.slot(member, number) {
                 tocsin_sync::prefetch_for_read(&raw const slot.stamp);
             }

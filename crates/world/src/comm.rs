@@ -253,7 +253,7 @@ impl Comm {
 
     /// Counts a collective that was posted. Under the token.
     fn count(&self) {
-        // SYNC POINT: Relaxed: under the token.
-        self.inner.sequence.fetch_add(1, Ordering::Relaxed);
+        // SYNC POINT: Relaxed: under the token, so that nobody else writes between.
+        self.inner.sequence.store(self.sequence().wrapping_add(1), Ordering::Relaxed);
     }
 }

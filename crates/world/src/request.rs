@@ -171,9 +171,6 @@ impl RawRequest {
     /// until the run is complete or the rank has finalized.
     pub unsafe fn start(&mut self) -> Result<(), Error> {
         let operation = self.operation;
-        if let Some(slot) = &self.slot {
-            slot.rank().open(operation)?;
-        }
         let refused = |what: &str| Err(Error::InvalidArgument { operation, what: what.into() });
         if !self.persistent {
             return refused("the request is not persistent, and was started when it was made");
@@ -388,7 +385,25 @@ impl RawRequest {
     ///
     /// # Errors
     /// That of the operation.
+    #[inline]
     pub fn wait(&mut self) -> Result<Status, Error> {
+        // As where it was over at once.
+        if let Some(Ok(status)) = self.seen {
+            return Ok(status);
+        }
+        self.wait_for_end()
+    }
+
+    fn wait_for_end(&mut self) -> Result<Status, Error> {
+        if self.persistent
+            && let Some(slot) = &self.slot
+            && let Some(outcome) = slot.completion().outcome()
+            && outcome.code == Code::Ok
+        {
+            let status = self.kind.status(&slot.comm, outcome);
+            self.seen = Some(Ok(status));
+            return Ok(status);
+        }
         self.meet_end();
         self.wait_posted()
     }

@@ -16,7 +16,7 @@ use super::long::Posts;
 use super::run::record_end;
 use super::seat::{Place, active_mut, has_room};
 use super::wanted::have_rung;
-use super::{Active, Nbc, Stage, failed_member, or_death, record_start};
+use super::{Active, Nbc, Stage, or_death, record_start};
 use crate::Error;
 use crate::board::{Call, Look, MOST};
 use crate::messages::Messages;
@@ -27,10 +27,22 @@ use tocsin_progress::slots::{Id, OutOfMemory};
 /// What came of a [post on a board](Nbc::post_on_board).
 #[derive(Clone, Copy, Debug)]
 pub enum Posted {
-    /// It has ended, and left nothing to release.
-    Done(Outcome),
+    /// It has ended, well, and left nothing to release.
+    Done,
+    /// It has ended with an error, and left nothing to release.
+    Failed(Outcome),
     /// It goes on, as any collective does.
     Waits(Id),
+}
+
+/// What came of the beginning of a collective on a board.
+enum Begun {
+    /// It has ended, well.
+    Done,
+    /// It has ended with an error.
+    Failed(Outcome),
+    /// It goes on: its instance in the trace and its start there; and under which number it is posted, if it is, and how many members' parts have been seen.
+    Waits { traced: (u16, u64), posted: Option<(u32, u32)> },
 }
 
 /// What the first of a line needs.
@@ -46,15 +58,23 @@ pub(super) enum First {
 
 impl Nbc {
     /// Makes rings to the members of a schedule's board as fast as they can be. User threads only.
+    #[inline]
     pub(super) fn prepare_rings<M: Messages>(&mut self, messages: &mut M, at: u32) {
-        let Some(seat) = self.seats.get_mut(at as usize).filter(|seat| !seat.rings_ready) else { return };
+        if self.seats.get(at as usize).is_some_and(|seat| !seat.rings_ready) {
+            self.prepare_rings_of(messages, at);
+        }
+    }
+
+    #[cold]
+    fn prepare_rings_of<M: Messages>(&mut self, messages: &mut M, at: u32) {
+        let Some(seat) = self.seats.get_mut(at as usize) else { return };
         // All of them, even when one has yet to join.
         seat.rings_ready =
             seat.group.world_ranks().iter().fold(true, |all, rank| messages.prepare_ring(*rank) & all);
     }
 
     /// As [`post`](Self::post), of what is done on a board, without a schedule: where all parts that it needs are there
-    /// already, it takes nothing but the look at them. User threads only.
+    /// already, it takes nothing but the look at them. `call` is [numbered](Call::number). User threads only.
     ///
     /// # Safety
     /// As [`post`](Self::post).
@@ -69,38 +89,103 @@ impl Nbc {
         sequence: u32,
     ) -> Result<Posted, Error> {
         self.collect(messages);
-        let call = &call.numbered(sequence);
         self.prepare_rings(messages, call.board);
         if call.long {
             self.prepare_long(messages, call, Posts::Now)?;
         }
         let memory = |_| Error::OutOfMemory { bytes: size_of::<Active>() };
         self.slots.reserve(1).map_err(memory)?;
-        let Nbc { seats, slots, telling, scratch, trace, instance, .. } = self;
-        let Some(seat) = seats.get_mut(call.board as usize) else {
+        if self.seats.len() <= call.board as usize {
             return Err(Error::BadSchedule("its group's board was never opened"));
+        }
+        // SAFETY: promised by the caller.
+        let (traced, posted) = match unsafe { self.begin_on_board(messages, call, context, sequence) } {
+            Begun::Done => return Ok(Posted::Done),
+            Begun::Failed(outcome) => return Ok(Posted::Failed(outcome)),
+            Begun::Waits { traced, posted } => (traced, posted),
+        };
+        // Reserved above.
+        let Some(id) = self.slots.alloc() else { return Err(memory(OutOfMemory)) };
+        let Some((active, completion)) = self.slots.both_mut(id) else { return Err(memory(OutOfMemory)) };
+        completion.reset();
+        active.schedule = None;
+        active.kept = None;
+        active.call = Some(*call);
+        active.context = context;
+        active.detached = false;
+        active.ready = StepList::EMPTY;
+        active.deferred = StepList::EMPTY;
+        self.goes_on(messages, id, sequence, traced, posted);
+        Ok(Posted::Waits(id))
+    }
+
+    /// As [`start`](Self::start), of what is prepared and does short things on a board. False: it is something else, or there is more to be said of it; nothing
+    /// has been done.
+    ///
+    /// # Safety
+    /// As [`post`](Self::post).
+    #[inline]
+    pub(super) unsafe fn start_short<M: Messages>(
+        &mut self,
+        messages: &mut M,
+        id: Id,
+        sequence: u32,
+    ) -> bool {
+        let Some((active, completion)) = self.slots.both_mut(id) else { return false };
+        if active.stage != Stage::Resting || active.schedule.is_none() {
+            return false;
+        }
+        let Some(call) = active.call.as_mut().filter(|call| !call.long) else { return false };
+        if self.seats.get(call.board as usize).is_none_or(|seat| !seat.rings_ready) {
+            return false;
+        }
+        call.number(sequence);
+        let (call, context) = (*call, active.context);
+        active.run = active.run.wrapping_add(1);
+        completion.reset();
+        // SAFETY: promised by the caller.
+        let outcome = match unsafe { self.begin_on_board(messages, &call, context, sequence) } {
+            Begun::Done => Outcome::default(),
+            Begun::Failed(outcome) => outcome,
+            Begun::Waits { traced, posted } => {
+                self.goes_on(messages, id, sequence, traced, posted);
+                return true;
+            }
+        };
+        if let Some((active, completion)) = self.slots.both_mut(id) {
+            active.sequence = sequence;
+            completion.finish(outcome);
+        }
+        true
+    }
+
+    /// Posts on a board what nothing stands in line before, and ends it if all parts are there.
+    ///
+    /// # Safety
+    /// As [`post`](Self::post).
+    #[inline]
+    unsafe fn begin_on_board<M: Messages>(
+        &mut self,
+        messages: &mut M,
+        call: &Call,
+        context: u32,
+        sequence: u32,
+    ) -> Begun {
+        let Nbc { seats, slots, telling, scratch, trace, instance, copied, .. } = self;
+        let Some(seat) = seats.get_mut(call.board as usize) else {
+            return Begun::Failed(Outcome { code: Code::Protocol, ..Outcome::default() });
         };
         let traced = match trace {
             Some(trace) => record_start(trace, instance, (context, sequence, call.algorithm), &seat.group),
             None => (0, 0),
         };
-        let failures = Some(messages.failures());
-        let over = match seat.alive_at == failures {
-            true => None,
-            false => failed_member(messages, &seat.group),
-        };
-        if over.is_none() {
-            seat.alive_at = failures;
-        }
         seat.begun = Some(sequence);
         seat.board.begin_here(sequence);
-        let over = over.or_else(|| seat.broken.then(|| seat.disagree(seat.blamed)));
-        let mut posted = None;
-        let mut bytes = 0;
-        let over = over.or_else(|| {
-            if seat.first != NONE || !has_room(seat, slots) {
-                return None;
-            }
+        let outcome = if let Some(outcome) = seat.ends_at_once(messages) {
+            outcome
+        } else if seat.first != NONE || !has_room(seat, slots) {
+            return Begun::Waits { traced, posted: None };
+        } else {
             // SAFETY: - the part: promised by the caller; it fits, or else there would be no call.
             let number = unsafe { seat.post(call) };
             let mut seen = 0;
@@ -110,50 +195,62 @@ impl Nbc {
             match look {
                 Look::Ready => {
                     // SAFETY: - the result: promised by the caller.
-                    let (made, outcome) = unsafe { seat.make(call, number, scratch) };
-                    bytes = made;
-                    Some(outcome)
+                    let (bytes, outcome) = unsafe { seat.make(call, number, scratch) };
+                    copied.add(Context::User, bytes);
+                    if outcome.code == Code::Ok && trace.is_none() {
+                        return Begun::Done;
+                    }
+                    outcome
                 }
-                Look::Wrong(member) => Some(seat.blame(member, slots, telling)),
-                Look::Waits => {
-                    posted = Some((number, seen));
-                    None
-                }
+                Look::Wrong(member) => seat.blame(member, slots, telling),
+                Look::Waits => return Begun::Waits { traced, posted: Some((number, seen)) },
             }
-        });
-        if let Some(outcome) = over {
-            // Given up here: what others do by messages beside it ends, too, whoever is to blame.
-            let gave_up = matches!(outcome.code, Code::Protocol | Code::OutOfMemory);
-            let outcome = or_death(messages, &seat.group, outcome);
-            if let Some(trace) = trace {
-                record_end(trace, traced, call.algorithm, outcome.code);
-            }
-            self.count(Context::User, bytes);
-            if gave_up {
-                self.look_beside(messages, call.board);
-            }
-            return Ok(Posted::Done(outcome));
-        }
-        // Reserved above.
-        let Some(id) = slots.alloc() else { return Err(memory(OutOfMemory)) };
-        let Some((active, completion)) = slots.both_mut(id) else { return Err(memory(OutOfMemory)) };
-        completion.reset();
-        active.schedule = None;
-        active.kept = None;
-        active.call = Some(*call);
-        (active.context, active.sequence) = (context, sequence);
+        };
+        self.over_at_once(messages, call, traced, outcome)
+    }
+
+    /// What was begun on a board, of which this slot tells, stands in line there, posted or not.
+    fn goes_on<M: Messages>(
+        &mut self,
+        messages: &mut M,
+        id: Id,
+        sequence: u32,
+        traced: (u16, u64),
+        posted: Option<(u32, u32)>,
+    ) {
+        let Some(active) = self.slots.get_mut(id) else { return };
+        let Some(at) = active.call.as_ref().map(|call| call.board) else { return };
+        active.sequence = sequence;
         (active.instance, active.begun) = traced;
         active.stage = Stage::Running;
-        active.detached = false;
-        active.ready = StepList::EMPTY;
-        active.deferred = StepList::EMPTY;
         self.running += 1;
-        self.line_up(id, call.board);
+        self.line_up(id, at);
         if let Some((number, seen)) = posted {
-            self.is_posted(id, call.board, number, seen);
+            self.is_posted(id, at, number, seen);
         }
-        while self.advance(messages, call.board, &mut Budget::user(), false) == Pass::More {}
-        Ok(Posted::Waits(id))
+        while self.advance(messages, at, &mut Budget::user(), false) == Pass::More {}
+    }
+
+    /// What was begun on a board is over in the call that began it.
+    #[cold]
+    fn over_at_once<M: Messages>(
+        &mut self,
+        messages: &mut M,
+        call: &Call,
+        traced: (u16, u64),
+        outcome: Outcome,
+    ) -> Begun {
+        // Given up here: what others do by messages beside it ends, too, whoever is to blame.
+        let gave_up = matches!(outcome.code, Code::Protocol | Code::OutOfMemory);
+        let seat = self.seats.get(call.board as usize);
+        let outcome = seat.map_or(outcome, |seat| or_death(messages, &seat.group, outcome));
+        if let Some(trace) = &self.trace {
+            record_end(trace, traced, call.algorithm, outcome.code);
+        }
+        if gave_up {
+            self.look_beside(messages, call.board);
+        }
+        if outcome.code == Code::Ok { Begun::Done } else { Begun::Failed(outcome) }
     }
 
     /// What was lined up, as the only one, is posted already, and waits.

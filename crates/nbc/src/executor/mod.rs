@@ -260,6 +260,10 @@ impl Nbc {
         id: Id,
         sequence: u32,
     ) -> Result<(), Error> {
+        // SAFETY: - promised by the caller.
+        if unsafe { self.start_short(messages, id, sequence) } {
+            return Ok(());
+        }
         if let Some(schedule) = self.slots.get(id).and_then(|active| active.schedule.as_deref()) {
             // How a peer is rung could not be known before it had joined.
             for step in &schedule.steps {
@@ -315,7 +319,7 @@ impl Nbc {
         self.running += 1;
         let is_empty = schedule.is_empty();
         if let Some(call) = &mut active.call {
-            *call = call.numbered(sequence);
+            call.number(sequence);
         }
         let board = active.call.map(|call| call.board);
         let mut beside = schedule.group.board().filter(|_| board.is_none());

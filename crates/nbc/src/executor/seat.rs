@@ -1,7 +1,7 @@
 //! A board with the collectives that stand in line for it, and what its members have to be told. Handler-safe but where it
 //! says otherwise.
 
-use super::Active;
+use super::{Active, failed_member};
 use crate::Group;
 use crate::board::{Call, Look, Made, Use};
 use crate::messages::Messages;
@@ -148,6 +148,20 @@ impl Seat {
         }
     }
 
+    /// How all that is begun ends from the beginning: a member is dead, or this rank has given up.
+    #[inline]
+    pub(super) fn ends_at_once<M: Messages>(&mut self, messages: &M) -> Option<Outcome> {
+        let failures = Some(messages.failures());
+        if self.alive_at != failures {
+            let dead = failed_member(messages, &self.group);
+            if dead.is_some() {
+                return dead;
+            }
+            self.alive_at = failures;
+        }
+        if self.broken { Some(self.disagree(self.blamed)) } else { None }
+    }
+
     /// Whether a member waits for what was posted under `told`.
     pub(super) fn still_waits(&self, member: usize) -> bool {
         let asked = self.asking >> (member & 63) & 1 == 1;
@@ -249,6 +263,12 @@ impl Seat {
     /// Looks for the parts of what was just posted, on a user's thread.
     #[inline]
     pub(super) fn look_for_a_moment(&mut self, call: &Call, number: u32, seen: &mut u32) -> Look {
+        let look = call.look(&self.board, number, seen);
+        if look == Look::Waits { self.look_again(call, number, seen) } else { look }
+    }
+
+    #[inline(never)]
+    fn look_again(&mut self, call: &Call, number: u32, seen: &mut u32) -> Look {
         for _ in 0..self.moment {
             let look = call.look(&self.board, number, seen);
             if look != Look::Waits {
@@ -271,7 +291,10 @@ impl Seat {
         look: Look,
         telling: &mut u32,
     ) -> Look {
-        let (owed, odd) = owed(&self.board, call, number, look);
+        let (owed, odd) = match look == Look::Ready && call.needs_all(self.board.me()) {
+            true => (owed_with_all(&self.board, call, number), None),
+            false => owed(&self.board, call, number, look),
+        };
         if owed != 0 {
             self.tell_those(messages, owed, number, telling);
         }
@@ -409,9 +432,23 @@ pub(super) fn has_room(seat: &mut Seat, slots: &Table) -> bool {
     }
 }
 
+/// The members that the post of a number leaves to be rung, where this rank needs all parts and they are there: those that wait for the last of all.
+#[inline]
+fn owed_with_all(board: &Board, call: &Call, number: u32) -> u64 {
+    let needed_elsewhere = !matches!(call.then, Use::Reduce { root: Some(_), .. });
+    let mut owed = 0;
+    for member in 0..board.members() {
+        if member != board.me()
+            && (needed_elsewhere && board.waits(member, number) || board.is_stuck(member, number))
+        {
+            owed |= 1 << (member & 63);
+        }
+    }
+    owed
+}
+
 /// The members that the post of a number leaves to be rung: those that wait for this part, or for it as the last of all. And a
 /// member, if the look has not found one already, whose part is about something else.
-#[inline]
 fn owed(board: &Board, call: &Call, number: u32, look: Look) -> (u64, Option<usize>) {
     let me = board.me();
     let others = || (0..board.members()).filter(|member| *member != me);
@@ -424,8 +461,7 @@ fn owed(board: &Board, call: &Call, number: u32, look: Look) -> (u64, Option<usi
             true
         }
     };
-    let all_here = look == Look::Ready && call.needs_all(me)
-        || !(look == Look::Waits && call.needs_all(me)) && others().all(&mut is_here);
+    let all_here = !(look == Look::Waits && call.needs_all(me)) && others().all(&mut is_here);
     let needs = |member: usize| match call.then {
         Use::Bcast { root } => root as usize == me,
         Use::Reduce { root: Some(root), .. } => all_here && root as usize == member,

@@ -455,6 +455,43 @@ fn a_board_without_long_memory_takes_what_is_short() {
     }
 }
 
+/// What is short is found at once, and nothing else: the same call as by the long way, wherever that makes one.
+#[test]
+fn what_is_short_is_the_same_call_at_once() {
+    let mut found = 0;
+    for (operation, bytes, me) in Operation::ALL.iter().flat_map(|operation| {
+        let sizes = [0, 8, 512, 2048, 2056, 64 << 10, 4 << 20];
+        sizes.into_iter().flat_map(move |bytes| (0..3).map(move |me| (*operation, bytes, me)))
+    }) {
+        let of = arguments(operation, bytes, 1, false, me, (&[], &[]));
+        let whole = group_with_board(3, me);
+        let chosen = measured::only(Operation::Iallreduce, "ring");
+        let groups = [
+            whole.clone(),
+            whole.clone().without_long_parts(),
+            whole.clone().with_shared_cores(true),
+            whole.with_choices(chosen),
+            group(3, me),
+        ];
+        for (group, name) in groups.iter().flat_map(|g| [None, Some("shm"), Some("ring")].map(|n| (g, n))) {
+            let at_length = call_on_board(group, &of, name).unwrap();
+            let at_once = short_on_board(group, &of, name);
+            let in_doubt = name.is_none() && group.choices().is_some();
+            let is_short = at_length.as_ref().is_some_and(|call| !call.long);
+            assert_eq!(at_once.is_some(), is_short && !in_doubt, "{operation:?} {bytes} {name:?}");
+            if let (Some(one), Some(other)) = (at_once, at_length) {
+                assert_eq!(format!("{one:?}"), format!("{other:?}"));
+                found += 1;
+            }
+        }
+    }
+    assert!(found > 100, "{found}");
+    // A root that is none is for the long way to refuse.
+    let nowhere = Arguments::Ibcast { buffer: std::ptr::null_mut(), bytes: 8, root: 3 };
+    assert!(short_on_board(&group_with_board(3, 1), &nowhere, None).is_none());
+    assert!(call_on_board(&group_with_board(3, 1), &nowhere, None).is_err());
+}
+
 /// Which sizes go by the board, that all ranks agree, and what is compiled then.
 #[test]
 fn the_board_takes_what_fits() {

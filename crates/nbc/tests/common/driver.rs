@@ -372,11 +372,13 @@ impl<L: Lower> Machine<L> {
             true => table::call_on_board(&group, &call.arguments(rank), named).unwrap(),
             false => None,
         };
-        let Some(direct) = direct else { return self.post(call, rank) };
+        let Some(mut direct) = direct else { return self.post(call, rank) };
+        direct.number(call.sequence);
         let Rank { lower, nbc } = &mut self.ranks[rank];
         // SAFETY: - as `post`.
         match unsafe { nbc.post_on_board(lower, &direct, 1 << 31, call.sequence) }.unwrap() {
-            Posted::Done(outcome) => call.at_once[rank] = Some(outcome),
+            Posted::Done => call.at_once[rank] = Some(Outcome::default()),
+            Posted::Failed(outcome) => call.at_once[rank] = Some(outcome),
             Posted::Waits(id) => call.ids[rank] = Some(id),
         }
         nbc.announce(lower);

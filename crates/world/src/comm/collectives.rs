@@ -9,12 +9,12 @@ use tocsin_nbc::Posted;
 use tocsin_nbc::board::Call;
 use tocsin_nbc::table::{self, Arguments, Origin};
 use tocsin_progress::engine::Looking;
-use tocsin_progress::{Completion, Entered, Id};
+use tocsin_progress::{Completion, Entered, Id, Outcome};
 
 use super::{COLLECTIVE, Comm};
 use crate::error::Error;
 use crate::outcome::collective_error;
-use crate::request::{Kind, RawRequest};
+use crate::request::{Kind, RawRequest, Status};
 use crate::state::RankState;
 
 /// From which size in bytes on who posts looks by itself meanwhile, and stays while pieces of its messages are under way.
@@ -66,12 +66,31 @@ impl Comm {
         algorithm: Option<&str>,
     ) -> Result<RawRequest, Error> {
         let operation = arguments.operation().name();
+        if let Some(mut call) = table::short_on_board(&self.inner.group, arguments, algorithm) {
+            // SAFETY: - the buffers: promised by the caller.
+            return unsafe { self.start_on_board(operation, &mut call) };
+        }
+        // SAFETY: - as above.
+        unsafe { self.start_in_general(operation, arguments, algorithm) }
+    }
+
+    /// [`start_raw`](Self::start_raw) of what is not the same at every call.
+    ///
+    /// # Safety
+    /// As there.
+    #[inline(never)]
+    unsafe fn start_in_general(
+        &self,
+        operation: &'static str,
+        arguments: &Arguments,
+        algorithm: Option<&str>,
+    ) -> Result<RawRequest, Error> {
         self.shared().open(operation)?;
         let refused = |e| collective_error(operation, e);
         let call = table::call_on_board(&self.inner.group, arguments, algorithm).map_err(refused)?;
-        if let Some(call) = call {
+        if let Some(mut call) = call {
             // SAFETY: - the buffers: promised by the caller.
-            return unsafe { self.start_on_board(operation, &call) };
+            return unsafe { self.start_on_board(operation, &mut call) };
         }
         let large = arguments.size_bytes() >= LARGE;
         let looking = self.looking(large);
@@ -193,21 +212,44 @@ impl Comm {
     ///
     /// # Safety
     /// As [`start_raw`](Self::start_raw).
-    unsafe fn start_on_board(&self, operation: &'static str, call: &Call) -> Result<RawRequest, Error> {
+    #[inline]
+    unsafe fn start_on_board(&self, operation: &'static str, call: &mut Call) -> Result<RawRequest, Error> {
         let mut guard = self.shared().enter_open(operation)?;
         let state = &mut *guard;
         if state.p2p.is_revoked(self.context()) {
             return Err(Error::Revoked { operation });
         }
         let (context, sequence) = (self.context() | COLLECTIVE, self.sequence());
+        call.number(sequence);
         // SAFETY: - the buffers: promised by the caller.
         let posted = unsafe { state.nbc.post_on_board(&mut state.p2p, call, context, sequence) };
-        let posted = posted.map_err(|e| self.refused(state, operation, e))?;
-        self.count();
+        if posted.is_ok() {
+            self.count();
+        }
+        match posted {
+            Ok(Posted::Done) => {
+                drop(guard);
+                let status = Status { source: self.rank(), ..Status::default() };
+                Ok(RawRequest::over(operation, Kind::Collective, status))
+            }
+            posted => self.started_on_board(guard, operation, posted),
+        }
+    }
+
+    /// What was posted on a board and goes on, or did not end well.
+    fn started_on_board(
+        &self,
+        mut guard: Entered<'_, RankState>,
+        operation: &'static str,
+        posted: Result<Posted, tocsin_nbc::Error>,
+    ) -> Result<RawRequest, Error> {
+        let state = &mut *guard;
         let (id, completion, outcome) = match posted {
             // Names no slot, and is not asked for one.
-            Posted::Done(outcome) => (Id::from_bits(0), NonNull::dangling(), Some(outcome)),
-            Posted::Waits(id) => (id, state.nbc.completion(id).ok_or_else(|| lost(operation))?, None),
+            Ok(Posted::Done) => (Id::from_bits(0), NonNull::dangling(), Some(Outcome::default())),
+            Ok(Posted::Failed(outcome)) => (Id::from_bits(0), NonNull::dangling(), Some(outcome)),
+            Ok(Posted::Waits(id)) => (id, state.nbc.completion(id).ok_or_else(|| lost(operation))?, None),
+            Err(error) => return Err(self.refused(state, operation, error)),
         };
         drop(guard);
         Ok(RawRequest::new(self.clone(), operation, Kind::Collective, id, completion, outcome))

@@ -4,7 +4,7 @@ use super::*;
 use std::sync::Arc;
 
 /// A choice for one operation from 0 on.
-fn only(operation: Operation, name: &str) -> Option<Arc<Choices>> {
+pub(super) fn only(operation: Operation, name: &str) -> Option<Arc<Choices>> {
     let mut choices = Choices::NONE;
     assert!(choices.add(operation, 0, Some(find(operation, name).unwrap())));
     Some(Arc::new(choices))
