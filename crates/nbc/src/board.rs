@@ -39,8 +39,12 @@ pub fn fits(arguments: &Arguments, ranks: usize) -> bool {
 /// Whether what the ranks contribute fits into their slots, and can be read in one piece. The same on all ranks.
 #[inline]
 pub fn is_short(arguments: &Arguments, ranks: usize) -> bool {
-    let bytes = arguments.size_bytes();
-    let (part, all) = match arguments.operation() {
+    is_short_size(arguments.operation(), arguments.size_bytes(), ranks)
+}
+
+#[inline]
+fn is_short_size(operation: Operation, bytes: usize, ranks: usize) -> bool {
+    let (part, all) = match operation {
         Operation::Ibarrier => (0, 0),
         Operation::Ibcast => (bytes, bytes),
         Operation::Ialltoall => (bytes.saturating_mul(ranks), bytes.saturating_mul(ranks)),
@@ -133,8 +137,9 @@ pub(crate) fn call(
 /// [`call`] of what is short and right; `None` also where there is nothing to do.
 #[inline]
 pub(crate) fn short(algorithm: &Algorithm, arguments: &Arguments, group: &Group, board: u32) -> Option<Call> {
-    let nothing = arguments.size_bytes() == 0 && arguments.operation() != Operation::Ibarrier;
-    if nothing || !is_short(arguments, group.size() as usize) || arguments.check(group).is_err() {
+    let (operation, bytes) = (algorithm.operation, arguments.size_bytes());
+    let nothing = bytes == 0 && operation != Operation::Ibarrier;
+    if nothing || !is_short_size(operation, bytes, group.size() as usize) || arguments.check(group).is_err() {
         return None;
     }
     let mut call = algorithm.restrictions.board?(arguments, group).ok()?;

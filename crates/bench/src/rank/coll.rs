@@ -62,9 +62,16 @@ impl Member<'_> {
         measured: &mut Measured,
     ) -> Result<Times, Error> {
         self.prepare(op, bytes, root)?;
+        let (comm, algorithm) = (self.comm.as_ref().ok_or_else(no_library)?, self.algorithm.as_deref());
+        let (from, to) = (self.send.as_ptr(), self.recv.as_mut_ptr());
+        let arguments = self.layout.arguments(op, bytes, root, from, to)?;
         self.block.barrier().wait();
         let start = now_ns();
-        let posted = self.post(op, bytes, root)?;
+        let posted = match &mut self.prepared {
+            Some(prepared) => prepared.start().map(|()| None),
+            // SAFETY: as in `post`.
+            None => unsafe { comm.start_raw(&arguments, algorithm) }.map(Some).map_err(Error::failed),
+        }?;
         work_if_any(work, self.round);
         // With nothing between, no time is taken between either: that would be measured, too.
         let waiting = if work > 0 { now_ns() } else { start };

@@ -19,8 +19,8 @@ impl Seat {
     #[inline]
     pub(super) fn ask(&mut self, call: &Call, number: u32, sequence: u32, look: Look, telling: &mut u32) {
         let me = self.board.me();
-        // Who needs all parts and has them has nobody to ask.
-        if look == Look::Ready && call.needs_all(me) {
+        // Who has seen the parts of all has nobody to ask.
+        if look == Look::Ready && call.sees_all(&self.board) {
             return;
         }
         for member in (0..self.board.members()).filter(|member| *member != me) {

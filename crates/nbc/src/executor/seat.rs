@@ -291,7 +291,7 @@ impl Seat {
         look: Look,
         telling: &mut u32,
     ) -> Look {
-        let (owed, odd) = match look == Look::Ready && call.needs_all(self.board.me()) {
+        let (owed, odd) = match look == Look::Ready && call.sees_all(&self.board) {
             true => (owed_with_all(&self.board, call, number), None),
             false => owed(&self.board, call, number, look),
         };
@@ -432,10 +432,10 @@ pub(super) fn has_room(seat: &mut Seat, slots: &Table) -> bool {
     }
 }
 
-/// The members that the post of a number leaves to be rung, where this rank needs all parts and they are there: those that wait for the last of all.
+/// The members that the post of a number leaves to be rung, where this rank has seen the parts of all: those that wait for the last.
 #[inline]
 fn owed_with_all(board: &Board, call: &Call, number: u32) -> u64 {
-    let needed_elsewhere = !matches!(call.then, Use::Reduce { root: Some(_), .. });
+    let needed_elsewhere = !matches!(call.then, Use::Bcast { .. } | Use::Reduce { root: Some(_), .. });
     let mut owed = 0;
     for member in 0..board.members() {
         if member != board.me()
