@@ -2,7 +2,7 @@
 
 use tocsin_progress::{Budget, Code, Context, Id, Outcome};
 use tocsin_sync::prefetch_for_read;
-use tocsin_transport::{Class, Header, Reach, SendOutcome, Transport, Urgency, kind};
+use tocsin_transport::{Class, Header, Reach, SendOutcome, Transport, Urgency, copy, kind};
 
 use crate::offers::{FLAG_PULLED, FLAG_UNAWAITED, FLAG_WAITS, TICKETS};
 use crate::packets::{FLAG_LONG, FLAG_SYNCHRONOUS};
@@ -115,6 +115,10 @@ impl<T: Transport> P2p<T> {
         if sent {
             self.count_put(dest, Class::Eager);
             self.trace_sent(begun, dest, Class::Eager, &header);
+            if long {
+                // Whoever waits for it copies it out.
+                copy::pass_on(buf.base, bytes);
+            }
         }
         Ok(sent)
     }

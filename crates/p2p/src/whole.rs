@@ -13,7 +13,7 @@
 //! brought is ever kept. What was copied in is in vain then, by a thread that had nothing else to do.
 
 use tocsin_progress::{Context, Id};
-use tocsin_transport::{Class, Header, Packet, SendOutcome, Transport, Urgency, kind};
+use tocsin_transport::{Class, Header, Packet, SendOutcome, Transport, Urgency, copy, kind};
 
 use crate::in_hand::Hand;
 use crate::packets::FLAG_BRINGS;
@@ -57,6 +57,8 @@ impl<T: Transport> P2p<T> {
         if !unsafe { self.transport.try_send_whole(peer, &header, payload, len) } {
             return false;
         }
+        // This thread waits for the answer.
+        copy::pass_on(payload, len);
         self.count_sent(len);
         self.count_put(peer, Class::Eager);
         self.trace_sent(begun, peer, Class::Eager, &header);

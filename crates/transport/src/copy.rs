@@ -16,7 +16,6 @@ pub const FROM: usize = 2 * 1024;
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 const PAGES_FROM: usize = 8 * 1024;
 
-#[cfg(all(target_arch = "x86_64", not(miri)))]
 const LINE: usize = 64;
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 const PAGE: usize = 4096;
@@ -36,6 +35,34 @@ pub unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
             by_pages(from, to, len);
         } else {
             core::ptr::copy_nonoverlapping(from, to, len);
+        }
+    }
+}
+
+/// As many bytes as the first cache of a core holds, or more.
+const FIRST_CACHE: usize = 48 << 10;
+/// From how many bytes on [`pass_on`] is worth its time.
+pub const PASS_ON_FROM: usize = 32 << 10;
+
+/// Has what this core wrote last leave its first cache for its second, from where other cores get it sooner: fetches other lines instead, those of `len` bytes that were read
+/// for it. For a thread that has nothing to do until what it wrote is read: it takes 0.5 us.
+///
+/// On Intel's processors alone, where that was measured: of what another core has just written, the last 48 KiB are read at 7 GB/s, and what came before them at 40.
+/// (Half round trips of 48 KiB 5.1 us without and 4.7 with, of 64 KiB 6.4 and 6.05, of 256 KiB 16.7 and 15.6, of 512 KiB 36 and 34.9, on a Granite Rapids. To demote the
+/// lines to the third cache takes two times as long.)
+///
+/// Progress class: wait-free, bounded. Handlers may call it, and have no use for it.
+#[inline(never)]
+pub fn pass_on(read: *const u8, len: usize) {
+    if len < PASS_ON_FROM || !at_once::is_intel() {
+        return;
+    }
+    let mut at = 0usize;
+    for _ in 0..FIRST_CACHE / LINE {
+        tocsin_sync::prefetch_for_read(read.wrapping_add(at));
+        at = at.wrapping_add(LINE);
+        if at >= len {
+            at = 0;
         }
     }
 }
@@ -77,6 +104,13 @@ mod at_once {
         SEVERAL.store(several, Ordering::Relaxed);
     }
 
+    /// Whether the processor is Intel's.
+    #[inline]
+    pub(super) fn is_intel() -> bool {
+        // SYNC POINT: Relaxed: see `prepare`.
+        SEVERAL.load(Ordering::Relaxed)
+    }
+
     /// As if the processor were one on which several are copied at once.
     #[cfg(test)]
     pub(super) fn pretend() {
@@ -99,6 +133,10 @@ mod at_once {
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
 mod at_once {
     pub(super) fn prepare() {}
+
+    pub(super) fn is_intel() -> bool {
+        false
+    }
 
     #[cfg(test)]
     pub(super) fn pretend() {}
