@@ -5,12 +5,13 @@
 //! once, so that nothing slips through behind it.
 
 use tocsin_progress::{Budget, Code, Id, Outcome};
-use tocsin_transport::{Class, PeerState, Recv, Transport};
+use tocsin_transport::{Class, PeerState, Recv, Transport, Urgency};
 
 use crate::contexts;
 use crate::peer::{Fate, Peer};
 use crate::request::{ANY_SOURCE, DETACHED, LOST, OWES_FIN, Request, State};
 use crate::unexpected::Arrival;
+use crate::unsaid::Word;
 use crate::{Error, P2p};
 
 /// Slots looked at per packet of the budget: about the time of a packet.
@@ -355,11 +356,16 @@ impl<T: Transport> P2p<T> {
         let Some(id) = self.requests.by_index(index) else { return };
         let Some(request) = self.requests.get(id) else { return };
         let Some((code, rank)) = self.doomed(request) else { return };
+        let (peer, context, name) = (request.peer, request.context, request.remote);
         if request.has(OWES_FIN) && matches!(request.state, State::SendShared | State::RecvShared) {
             // All of it is copied; only the other end does not know.
+            self.say(peer, Word::Copied, name, Urgency::Urgent);
             self.end_well(id);
         } else if request.state == State::RecvOwes && Self::owes_ack(request) {
-            // Its message is here; only the sender's answer is lost.
+            // Its message is here; only the sender's answer is lost, and the sender hears why.
+            if code == Code::Revoked {
+                self.tell_revoked(peer, context);
+            }
             self.finish_recv(id);
         } else {
             self.fail(id, code, rank);

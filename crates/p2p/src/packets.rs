@@ -352,7 +352,10 @@ impl<T: Transport> P2p<T> {
             if self.contexts.is_revoked(header.context) {
                 self.tell_revoked(peer, header.context);
             }
-            self.abort_send(peer, header.b);
+            // Who granted nothing waits for nothing.
+            if header.c != 0 {
+                self.abort_send(peer, header.b);
+            }
             return Ok(());
         };
         let Some(request) = self.requests.get_mut(id) else { return Err(Nonsense) };

@@ -181,9 +181,9 @@ impl<T: Transport> P2p<T> {
         }
     }
 
-    /// Tells the receiver of a large message that no more of it comes, as soon as there is room to say so. More than a pair has records wait for that only
-    /// where messages in pieces were broken off, too: of those that find no place, the receiver hears by what they were broken off for, a revocation or a
-    /// death.
+    /// Tells the receiver of a large message that no more of it comes, as soon as there is room to say so. As many may wait for that as a pair has records, so that
+    /// all find a place but messages that go without one, in pieces: of those, one that finds none hears by what it was broken off for, if that is a revocation
+    /// or a death.
     pub(crate) fn abort_send(&mut self, peer: u32, remote: u64) {
         let _said = self.say(peer, Word::Aborted, remote, Urgency::Urgent);
     }

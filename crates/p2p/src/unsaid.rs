@@ -12,7 +12,7 @@ pub(crate) enum Word {
     Read,
     /// To the receiver of one: no more of it comes.
     Aborted,
-    /// To the receiver of one that its sender gives up: all of it is copied.
+    /// To the other end of one that is given up, or ends, here: all of it is copied.
     Copied,
 }
 
@@ -80,9 +80,16 @@ impl Unsaid {
 }
 
 impl<T: Transport> P2p<T> {
-    /// Says something of a message, as soon as there is room for it. False: there is none, and too much waits to be said. Handler-safe.
+    /// Says something of a message, as soon as there is room for it, and after the revocations that the peer has yet to hear of. Nothing, to one that takes no more. False:
+    /// there is no room, and too much waits to be said. Handler-safe.
     pub(crate) fn say(&mut self, peer: u32, word: Word, name: u64, urgency: Urgency) -> bool {
-        if self.transmit_control_as(peer, &word.header(name), urgency) != SendOutcome::Full {
+        let Some(state) = self.peers.get(peer as usize).filter(|state| state.fate.no_more_to().is_none())
+        else {
+            return true;
+        };
+        if state.revokes.is_empty()
+            && self.transmit_control_as(peer, &word.header(name), urgency) != SendOutcome::Full
+        {
             return true;
         }
         if !self.peers.get_mut(peer as usize).is_some_and(|state| state.unsaid.push(word, name)) {

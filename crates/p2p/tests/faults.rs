@@ -249,6 +249,50 @@ fn who_drops_an_announcement_for_a_revocation_says_so() {
     }
 }
 
+/// A receiver that owes its answer to a full lane tells the sender why it does not come.
+#[test]
+fn who_owes_an_answer_says_that_there_is_a_revocation() {
+    use tocsin_transport::{Header, SendOutcome, Urgency, kind};
+    let mut w = World::new(2);
+    let data = text(1, 100);
+    let mut target = Target::new(100);
+    w.ranks[0].prepare_peer(1, 100).unwrap();
+    w.ranks[1].prepare_peer(0, 100).unwrap();
+    let send = w.isend_with(0, 1, 1, &data, Mode::Synchronous, Class::Eager);
+    w.pass(0);
+    let header = Header { kind: kind::FIN, flags: 1, ..Header::default() };
+    let receiver = w.ranks[1].transport_mut();
+    // SAFETY: there is no payload.
+    while unsafe { receiver.try_send(0, Class::Control, Urgency::Plain, &header, std::ptr::null(), 0) }
+        == SendOutcome::Sent
+    {}
+    let recv = w.irecv(1, Some(0), Some(1), &mut target);
+    w.pass(1);
+    assert_eq!((w.code(0, send), w.code(1, recv)), (None, None), "it owes the answer");
+    w.ranks[1].revoke(0, &[]);
+    w.settle();
+    assert_eq!((w.code(0, send), w.code(1, recv)), (Some(Code::Revoked), Some(Code::Ok)));
+}
+
+/// A receiver that has granted nothing, because the message is too long, is no more there to hear that its sender has given it up.
+#[test]
+fn who_gives_up_what_was_too_long_is_no_liar() {
+    let mut w = World::new(2);
+    let data = text(1, 500_000);
+    let mut target = Target::new(100);
+    w.ranks[0].prepare_peer(1, data.len()).unwrap();
+    w.ranks[1].prepare_peer(0, 100).unwrap();
+    let send = w.isend(0, 1, 1, &data);
+    let recv = w.irecv(1, Some(0), Some(1), &mut target);
+    w.pass(0);
+    w.pass(1);
+    assert_eq!((w.code(0, send), w.code(1, recv)), (None, Some(Code::Truncated)));
+    w.ranks[0].revoke(0, &[]);
+    w.settle();
+    assert_eq!(w.code(0, send), Some(Code::Revoked));
+    assert!(w.ranks.iter().all(|rank| rank.failed_epoch() == 0));
+}
+
 #[test]
 fn revocation_ends_both_ends_at_every_stage() {
     for k in 0..60 {

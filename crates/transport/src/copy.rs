@@ -45,7 +45,7 @@ const FIRST_CACHE: usize = 48 << 10;
 pub const PASS_ON_FROM: usize = 32 << 10;
 
 /// Has what this core wrote last leave its first cache for its second, from where other cores get it sooner: fetches other lines instead, those of `len` bytes that were read
-/// for it. For a thread that has nothing to do until what it wrote is read: it takes 0.5 us.
+/// for it. For a thread whose message somebody waits for: it takes 0.5 us, mostly while that one copies.
 ///
 /// On Intel's processors alone, where that was measured: of what another core has just written, the last 48 KiB are read at 7 GB/s, and what came before them at 40.
 /// (Half round trips of 48 KiB 5.1 us without and 4.7 with, of 64 KiB 6.4 and 6.05, of 256 KiB 16.7 and 15.6, of 512 KiB 36 and 34.9, on a Granite Rapids. To demote the

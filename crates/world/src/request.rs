@@ -171,7 +171,10 @@ impl RawRequest {
     /// until the run is complete or the rank has finalized.
     pub unsafe fn start(&mut self) -> Result<(), Error> {
         let operation = self.operation;
-        let refused = |what: &str| Err(Error::InvalidArgument { operation, what: what.into() });
+        let refused = |what: &str| {
+            self.slot.as_ref().map_or(Ok(()), |slot| slot.rank().open(operation))?;
+            Err(Error::InvalidArgument { operation, what: what.into() })
+        };
         if !self.persistent {
             return refused("the request is not persistent, and was started when it was made");
         }

@@ -202,7 +202,9 @@ impl Nbc {
                     }
                     outcome
                 }
-                Look::Wrong(member) => seat.blame(member, slots, telling),
+                Look::Wrong(member) => {
+                    seat.found_wrong(messages, call, (number, seen, member), slots, telling)
+                }
                 Look::Waits => return Begun::Waits { traced, posted: Some((number, seen)) },
             }
         };
@@ -240,10 +242,17 @@ impl Nbc {
         traced: (u16, u64),
         outcome: Outcome,
     ) -> Begun {
-        // Given up here: what others do by messages beside it ends, too, whoever is to blame.
-        let gave_up = matches!(outcome.code, Code::Protocol | Code::OutOfMemory);
         let seat = self.seats.get(call.board as usize);
-        let outcome = seat.map_or(outcome, |seat| or_death(messages, &seat.group, outcome));
+        // Given up here: what others do by messages beside it ends, too, whoever is to blame.
+        let gave_up = seat.is_some_and(|seat| seat.broken);
+        let outcome = seat.map_or(outcome, |seat| match outcome.code {
+            Code::PeerFinalized => {
+                // It may have left because of a death that this rank has yet to hear of.
+                let blamed = messages.blame(seat.group.world_ranks());
+                blamed.map_or(outcome, |(source, code)| Outcome { code, source, ..outcome })
+            }
+            _ => or_death(messages, &seat.group, outcome),
+        });
         if let Some(trace) = &self.trace {
             record_end(trace, traced, call.algorithm, outcome.code);
         }

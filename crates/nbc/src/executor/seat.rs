@@ -263,21 +263,21 @@ impl Seat {
     /// Looks for the parts of what was just posted, on a user's thread.
     #[inline]
     pub(super) fn look_for_a_moment(&mut self, call: &Call, number: u32, seen: &mut u32) -> Look {
-        let look = call.look(&self.board, number, seen);
-        if look == Look::Waits { self.look_again(call, number, seen) } else { look }
+        let mut look = call.look(&self.board, number, seen);
+        if look == Look::Waits {
+            look = self.look_again(call, number, seen);
+        }
+        self.moment = match look {
+            Look::Waits => (self.moment / 2).max(LEAST),
+            _ => self.moment.wrapping_mul(2).min(MOMENT),
+        };
+        look
     }
 
     #[inline(never)]
-    fn look_again(&mut self, call: &Call, number: u32, seen: &mut u32) -> Look {
-        for _ in 0..self.moment {
-            let look = call.look(&self.board, number, seen);
-            if look != Look::Waits {
-                self.moment = self.moment.wrapping_mul(2).min(MOMENT);
-                return look;
-            }
-        }
-        self.moment = (self.moment / 2).max(LEAST);
-        Look::Waits
+    fn look_again(&self, call: &Call, number: u32, seen: &mut u32) -> Look {
+        let looks = (0..self.moment).map(|_| call.look(&self.board, number, seen));
+        looks.into_iter().find(|look| *look != Look::Waits).unwrap_or(Look::Waits)
     }
 
     /// Notes whom a post leaves to be rung. What the look at the parts has found, or a member that was found on the way whose part is
@@ -311,6 +311,22 @@ impl Seat {
             self.asking = 0;
         }
         (self.telling, self.told) = (owed, number);
+    }
+
+    /// How it ends for what a member has shown of a number that this rank has just posted: the member may have given up because of one that has left.
+    #[cold]
+    pub(super) fn found_wrong<M: Messages>(
+        &mut self,
+        messages: &M,
+        call: &Call,
+        (number, seen, member): (u32, u32, usize),
+        slots: &Table,
+        telling: &mut u32,
+    ) -> Outcome {
+        let place = Place { posted: true, number, seen, ..Place::NOWHERE };
+        let left = self.lacks_for_ever(messages, &place, call.needs_all(self.board.me()));
+        let outcome = self.blame(member, slots, telling);
+        left.map_or(outcome, |source| Outcome { code: Code::PeerFinalized, source, ..Outcome::default() })
     }
 
     /// How it ends for what a member has shown.
