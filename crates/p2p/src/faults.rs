@@ -359,7 +359,10 @@ impl<T: Transport> P2p<T> {
         let (peer, context, name) = (request.peer, request.context, request.remote);
         if request.has(OWES_FIN) && matches!(request.state, State::SendShared | State::RecvShared) {
             // All of it is copied; only the other end does not know.
-            self.say(peer, Word::Copied, name, Urgency::Urgent);
+            if !self.say(peer, Word::Copied, name, Urgency::Urgent) && code == Code::Revoked {
+                // Better than nothing.
+                self.tell_revoked(peer, context);
+            }
             self.end_well(id);
         } else if request.state == State::RecvOwes && Self::owes_ack(request) {
             // Its message is here; only the sender's answer is lost, and the sender hears why.

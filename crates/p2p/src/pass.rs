@@ -8,6 +8,7 @@ use crate::P2p;
 use crate::coming::bit;
 use crate::packets::Step;
 use crate::send::Attempt;
+use crate::unsaid::Word;
 
 /// Packets of one lane before the next peer's turn, so that a flood from one leaves room for the others.
 const QUANTUM: u32 = 8;
@@ -225,9 +226,9 @@ impl<T: Transport> P2p<T> {
     /// Answers, then queued sends, to one peer.
     fn retry_peer(&mut self, peer: u32, budget: &mut Budget) -> Part {
         let mut part = Part::IDLE;
-        let room = self.retry_revokes(peer);
         let before = self.counters.packets_sent;
-        let room = room && self.retry_unsaid(peer);
+        let room = self.retry_unsaid(peer, &Word::BEFORE);
+        let room = room && self.retry_revokes(peer) && self.retry_unsaid(peer, &Word::AFTER);
         part.worked |= self.counters.packets_sent != before;
         if room && self.peers.get(peer as usize).is_some_and(|p| p.owes_look) {
             self.tell_to_look(peer);

@@ -17,7 +17,9 @@ pub(crate) enum Word {
 }
 
 impl Word {
-    const ALL: [Word; 3] = [Word::Read, Word::Aborted, Word::Copied];
+    /// What is said before revocations, lest what is all there is given up for them; and what is said after, so that why it is given up is known.
+    pub(crate) const BEFORE: [Word; 2] = [Word::Read, Word::Copied];
+    pub(crate) const AFTER: [Word; 1] = [Word::Aborted];
 
     fn header(self, name: u64) -> Header {
         let kind = match self {
@@ -80,16 +82,15 @@ impl Unsaid {
 }
 
 impl<T: Transport> P2p<T> {
-    /// Says something of a message, as soon as there is room for it, and after the revocations that the peer has yet to hear of. Nothing, to one that takes no more. False:
-    /// there is no room, and too much waits to be said. Handler-safe.
+    /// Says something of a message, as soon as there is room for it; that it is given up, after the revocations that the peer has yet to hear of. Nothing, to one that takes no
+    /// more. False: there is no room, and too much waits to be said. Handler-safe.
     pub(crate) fn say(&mut self, peer: u32, word: Word, name: u64, urgency: Urgency) -> bool {
         let Some(state) = self.peers.get(peer as usize).filter(|state| state.fate.no_more_to().is_none())
         else {
             return true;
         };
-        if state.revokes.is_empty()
-            && self.transmit_control_as(peer, &word.header(name), urgency) != SendOutcome::Full
-        {
+        let waits = word == Word::Aborted && !state.revokes.is_empty();
+        if !waits && self.transmit_control_as(peer, &word.header(name), urgency) != SendOutcome::Full {
             return true;
         }
         if !self.peers.get_mut(peer as usize).is_some_and(|state| state.unsaid.push(word, name)) {
@@ -100,9 +101,9 @@ impl<T: Transport> P2p<T> {
         true
     }
 
-    /// Says what is unsaid to a peer, as far as there is room. Whether there was for all.
-    pub(crate) fn retry_unsaid(&mut self, peer: u32) -> bool {
-        for word in Word::ALL {
+    /// Says what is unsaid to a peer, of these words, as far as there is room. Whether there was for all.
+    pub(crate) fn retry_unsaid(&mut self, peer: u32, words: &[Word]) -> bool {
+        for word in words.iter().copied() {
             while let Some(name) = self.peers.get(peer as usize).and_then(|state| state.unsaid.last(word)) {
                 if self.transmit_control(peer, &word.header(name)) == SendOutcome::Full {
                     return false;

@@ -273,10 +273,10 @@ fn what_is_copied_is_received_though_one_end_gives_up() {
     }
 }
 
-/// So it is though the end that knows of it hears of a revocation of which the other does not.
+/// So it is though the end that knows of it hears of a revocation, of which the other does not, or later.
 #[test]
 fn what_is_copied_is_received_though_one_end_hears_of_a_revocation() {
-    for copies in [0, 1] {
+    for (copies, members) in [0, 1].into_iter().flat_map(|copies| [(copies, &[][..]), (copies, &[0, 1])]) {
         let (data, mut target) = (text(5, LEN), Target::new(LEN));
         let mut pair = Pair::new(&data, &mut target);
         pair.pass(0);
@@ -287,10 +287,10 @@ fn what_is_copied_is_received_though_one_end_hears_of_a_revocation() {
         copier.set_waiting(1 - copies as u32, false);
         (0..10).for_each(|_| pair.pass(copies));
         assert!(pair.ends[copies].is_pending([pair.send, pair.recv][copies]));
-        pair.ends[copies].revoke(0, &[]);
+        pair.ends[copies].revoke(0, members);
         pair.settle();
         let codes = pair.ends.each_mut().map(|end| end.next_completed().map(|(_, end)| end.code));
-        assert_eq!(codes, [Some(Code::Ok); 2], "{copies}");
+        assert_eq!(codes, [Some(Code::Ok); 2], "{copies} {members:?}");
         assert!(pair.ends.iter().all(|end| end.failed_epoch() == 0));
     }
 }

@@ -202,9 +202,7 @@ impl Nbc {
                     }
                     outcome
                 }
-                Look::Wrong(member) => {
-                    seat.found_wrong(messages, call, (number, seen, member), slots, telling)
-                }
+                Look::Wrong(member) => seat.found_wrong(messages, (number, member), slots, telling),
                 Look::Waits => return Begun::Waits { traced, posted: Some((number, seen)) },
             }
         };

@@ -318,14 +318,16 @@ impl Seat {
     pub(super) fn found_wrong<M: Messages>(
         &mut self,
         messages: &M,
-        call: &Call,
-        (number, seen, member): (u32, u32, usize),
+        (number, member): (u32, usize),
         slots: &Table,
         telling: &mut u32,
     ) -> Outcome {
-        let place = Place { posted: true, number, seen, ..Place::NOWHERE };
-        let left = self.lacks_for_ever(messages, &place, call.needs_all(self.board.me()));
-        let outcome = self.blame(member, slots, telling);
+        // Who does something else is to blame for that himself.
+        let place = Place { posted: true, number, ..Place::NOWHERE };
+        let gave_up = self.board.part(member, number) == Part::Never;
+        let left = if gave_up { self.lacks_for_ever(messages, &place, true) } else { None };
+        let position = |left| self.group.world_ranks().iter().position(|rank| Some(*rank) == left);
+        let outcome = self.blame(position(left).unwrap_or(member), slots, telling);
         left.map_or(outcome, |source| Outcome { code: Code::PeerFinalized, source, ..Outcome::default() })
     }
 
