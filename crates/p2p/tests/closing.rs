@@ -43,6 +43,19 @@ impl Pair {
         pair
     }
 
+    /// All is copied by one end, which has no room to say so.
+    fn copied_by(copies: usize, data: &[u8], target: &mut Target) -> Pair {
+        let mut pair = Pair::new(data, target);
+        pair.pass(0);
+        pair.pass(1);
+        pair.pass(0);
+        let copier = pair.ends[copies].transport_mut();
+        fill_control(copier, 1 - copies as u32);
+        copier.set_waiting(1 - copies as u32, false);
+        (0..10).for_each(|_| pair.pass(copies));
+        pair
+    }
+
     fn start(&mut self, data: &[u8], target: &mut Target) {
         let buf = ConstBuf::contiguous(data.as_ptr(), data.len());
         let (tag, class, cookie) = (3, Class::Coll, COOKIE);
@@ -253,14 +266,7 @@ fn fill_control(transport: &mut Loopback, to: u32) {
 fn what_is_copied_is_received_though_one_end_gives_up() {
     for (copies, gives_up) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
         let (data, mut target) = (text(5, LEN), Target::new(LEN));
-        let mut pair = Pair::new(&data, &mut target);
-        pair.pass(0);
-        pair.pass(1);
-        pair.pass(0);
-        let copier = pair.ends[copies].transport_mut();
-        fill_control(copier, 1 - copies as u32);
-        copier.set_waiting(1 - copies as u32, false);
-        (0..10).for_each(|_| pair.pass(copies));
+        let mut pair = Pair::copied_by(copies, &data, &mut target);
         let ids = [pair.send, pair.recv];
         assert!(target.bytes() == data && pair.ends[copies].is_pending(ids[copies]));
         assert!(pair.ends[gives_up].abandon_collective(ids[gives_up]));
@@ -278,14 +284,7 @@ fn what_is_copied_is_received_though_one_end_gives_up() {
 fn what_is_copied_is_received_though_one_end_hears_of_a_revocation() {
     for (copies, members) in [0, 1].into_iter().flat_map(|copies| [(copies, &[][..]), (copies, &[0, 1])]) {
         let (data, mut target) = (text(5, LEN), Target::new(LEN));
-        let mut pair = Pair::new(&data, &mut target);
-        pair.pass(0);
-        pair.pass(1);
-        pair.pass(0);
-        let copier = pair.ends[copies].transport_mut();
-        fill_control(copier, 1 - copies as u32);
-        copier.set_waiting(1 - copies as u32, false);
-        (0..10).for_each(|_| pair.pass(copies));
+        let mut pair = Pair::copied_by(copies, &data, &mut target);
         assert!(pair.ends[copies].is_pending([pair.send, pair.recv][copies]));
         pair.ends[copies].revoke(0, members);
         pair.settle();

@@ -7,6 +7,7 @@
 //! indices in memory that exists since the post. User operators that a handler meets are put into a second list, which
 //! the next pass outside a handler takes up.
 
+mod begin;
 mod board;
 mod copied;
 mod elsewhere;
@@ -30,7 +31,7 @@ use crate::schedule::{Kind, NONE, Schedule};
 use crate::table::Origin;
 use crate::trace::Started;
 use crate::{Error, Group};
-pub use board::Posted;
+pub use begin::Posted;
 pub use copied::Copied;
 use kept::Kept;
 use list::{Link, Queue, StepList};
