@@ -313,7 +313,8 @@ pub(crate) struct Rate {
     #[arg(long, value_name = "LIST", value_parser = requests, default_value = "64")]
     pub window: Sizes,
     /// When the receives of a window are posted: early (before its first message is sent), late (when its last one has been
-    /// sent: all of them come unexpected); a list measures each
+    /// sent: all of them come unexpected), computing (before its first, and then the receiver computes for 1 us a message; the time is that
+    /// until all sends are complete); a list measures each
     #[arg(
         long,
         value_name = "LIST",

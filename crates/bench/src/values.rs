@@ -193,6 +193,8 @@ words! {
         Early = "early",
         /// After.
         Late = "late",
+        /// Before, by a rank that computes then.
+        Computing = "computing",
     }
 }
 words! {

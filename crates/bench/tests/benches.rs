@@ -111,10 +111,11 @@ fn ring() {
 /// Windows that the lane holds and ones that it does not, messages of every kind.
 #[test]
 fn rate() {
-    let line = "bench rate --json --rounds 2 --warmup 0 --sizes 0,8,1K --kind process,thread --window 3,700";
+    let line = "bench rate --json --rounds 2 --warmup 0 --sizes 0,8,1K --kind process,thread --window 3,700 \
+                --receives early,late,computing";
     let mut all = rows(&format!("{line} --backend signal,thread,poll"));
     // Sizes, kinds, backends, windows, times of receives.
-    let of_two = 3 * 2 * 3 * 2 * 2;
+    let of_two = 3 * 2 * 3 * 2 * 3;
     assert_eq!(all.len(), of_two);
     all.extend(rows("bench rate --json --rounds 1 --warmup 0 --ranks 4 --sizes 100K --window 5"));
     assert_eq!(all.len(), of_two + 2);

@@ -55,6 +55,7 @@ mod ahead;
 mod args;
 mod at_once;
 mod between;
+mod coalesced;
 mod coming;
 mod contexts;
 mod error;
@@ -152,6 +153,8 @@ pub struct P2p<T> {
     publishes: bool,
     /// Longest payload of a DATA packet.
     piece: usize,
+    /// Longest payload of a packet of several messages.
+    together: usize,
     /// Longest payload that a peer, whatever its configuration, can send eagerly.
     longest: usize,
     requests: Requests,
@@ -273,6 +276,7 @@ impl<T: Transport> P2p<T> {
             pieces_from: config.pieces_from,
             publishes: config.publish,
             piece,
+            together: eager.min(coalesced::LONGEST),
             longest: eager.max(coll),
             requests: Slots::with_shared(Request::new, Completion::new),
             matching,

@@ -5,6 +5,7 @@ use tocsin_sync::clock::now_ns;
 use tocsin_transport::transfer::RECORDS;
 use tocsin_transport::{Class, Header, Packet, Recv, Transport, Urgency, kind};
 
+use crate::coalesced::Opened;
 use crate::coming;
 use crate::in_hand::Hand;
 use crate::offers::{FLAG_PULLED, FLAG_UNAWAITED, FLAG_WAITS, Offer, TICKETS};
@@ -70,6 +71,15 @@ impl<T: Transport> P2p<T> {
             Ok(Step::Taken)
         } else {
             match class {
+                Class::Eager if packet.header.kind == kind::COALESCED => {
+                    match self.open_together(peer, &packet, budget) {
+                        Ok(Opened::Whole) => Ok(Step::Taken),
+                        // The packet stays, as its first part is taken.
+                        Ok(Opened::Part) => return Step::Taken,
+                        Ok(Opened::None(step)) => Ok(step),
+                        Err(nonsense) => Err(nonsense),
+                    }
+                }
                 Class::Eager | Class::Coll => self.message(peer, class, &packet, budget),
                 Class::Control => self.control(peer, &packet),
                 Class::Bulk => self.data(peer, &packet, budget),
@@ -90,13 +100,18 @@ impl<T: Transport> P2p<T> {
     /// The packet at the head of a lane has been handled.
     #[inline]
     pub(crate) fn take(&mut self, peer: u32, class: Class, packet: &Packet) {
-        self.count_packet(packet.len);
+        let together = packet.header.kind == kind::COALESCED;
+        // Its messages were counted one by one.
+        self.count_packet(if together { 0 } else { packet.len });
         self.transport.consume(peer, class);
         if let Some(state) = self.peers.get_mut(peer as usize) {
             state.stopped &= !coming::bit(class);
+            if class == Class::Eager {
+                state.opened = 0;
+            }
         }
         self.count_taken(peer, class);
-        if matches!(class, Class::Eager | Class::Coll) {
+        if matches!(class, Class::Eager | Class::Coll) && !together {
             self.trace_taken(peer, class, &packet.header);
         }
     }
@@ -107,8 +122,9 @@ impl<T: Transport> P2p<T> {
         self.counters.bytes_received = self.counters.bytes_received.wrapping_add(len as u64);
     }
 
-    /// An eager message or an announcement.
-    fn message(
+    /// An eager message or an announcement. Inlined where there is one in a packet, as there mostly is.
+    #[inline(always)]
+    pub(crate) fn message(
         &mut self,
         peer: u32,
         class: Class,

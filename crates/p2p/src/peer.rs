@@ -80,6 +80,8 @@ pub(crate) struct Peer {
     pub(crate) stopped: u8,
     /// Bytes already copied of the packet at the head of its bulk lane.
     pub(crate) partial: usize,
+    /// Bytes already taken in of the packet of several messages at the head of its Eager lane.
+    pub(crate) opened: usize,
     /// Records of single copies to it.
     pub(crate) records: Records,
     /// The receive that is published for it.
@@ -126,6 +128,7 @@ impl Peer {
             arrived: 0,
             stopped: 0,
             partial: 0,
+            opened: 0,
             records: Records::default(),
             published: Published::default(),
             collective: [0; 2],

@@ -388,6 +388,14 @@ impl<T: Transport> P2p<T> {
     pub(crate) fn retry_queue(&mut self, peer: u32, class: Class, budget: &mut Budget) -> Attempt {
         let index = usize::from(class == Class::Coll);
         loop {
+            // What finds no place is not copied together in vain.
+            if class == Class::Eager && self.transport.filled(peer, class).is_none() {
+                match self.send_together(peer, budget) {
+                    Some(Attempt::Done) => continue,
+                    Some(other) => return other,
+                    None => {}
+                }
+            }
             let queue = self.peers.get(peer as usize).and_then(|p| p.queues.get(index));
             let Some(id) = queue.and_then(|queue| queue.first(&self.requests)) else { return Attempt::Done };
             let request = self.requests.get(id).filter(|request| self.is_eager(request));

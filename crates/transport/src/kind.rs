@@ -21,6 +21,8 @@ pub const FIN: u8 = 8;
 pub const CANCEL: u8 = 9;
 /// The sender has finalized and sends nothing more.
 pub const GOODBYE: u8 = 10;
+/// Several short messages of p2p, each with its envelope before it.
+pub const COALESCED: u8 = 11;
 /// First kind free for tests and experiments; never registered.
 pub const PRIVATE: u8 = 0xf0;
 
@@ -36,6 +38,7 @@ pub const TABLE: &[(u8, &str)] = &[
     (FIN, "FIN"),
     (CANCEL, "CANCEL"),
     (GOODBYE, "GOODBYE"),
+    (COALESCED, "COALESCED"),
 ];
 
 /// Name of a kind, for traces and messages; "unknown" when it isn't registered.

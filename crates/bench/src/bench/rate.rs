@@ -5,7 +5,8 @@
 //! round is a batch of windows; the time of a message is the sender's for the batch, answers included, over their number;
 //! `min` and `p50` are over the rounds. Receives are posted early, before the first message of their window is sent
 //! (while the window before is under way), or late, when the last one is in the lane: each of those messages is kept first, and
-//! then received. Of more than two ranks, each even one sends to the next; the slowest pair's time counts.
+//! then received. Or they are posted early by a rank that computes then, 1 us for each message; the time is that of the sends until all are complete then, and
+//! `interrupts` how often both ranks were interrupted for a window. Of more than two ranks, each even one sends to the next; the slowest pair's time counts.
 
 use super::{check, from_two_ranks, ignored, most, progress, row, sizes};
 use crate::cli::Rate;
@@ -22,6 +23,8 @@ const BATCHES: u64 = 40;
 const MESSAGES: u64 = 6400;
 /// Most that the receives of a window may hold.
 const MOST_BYTES: u64 = 1 << 29;
+/// A receiver that computes does so for so long for each message.
+const COMPUTING_NS: f64 = 1000.0;
 /// Times of a message are kept in hundredths of a nanosecond, as those of a ping-pong.
 const UNIT: f64 = 100.0;
 
@@ -66,11 +69,15 @@ fn measure(fleet: &mut Fleet, args: &Rate, of: Windows, sink: &mut Sink) -> Resu
     let rounds = args.common.rounds.unwrap_or(BATCHES);
     let windows = MESSAGES.div_ceil(window);
     let late = receives == Receives::Late;
+    let work = match receives {
+        Receives::Computing => fleet.speed.work_for_ns(window as f64 * COMPUTING_NS),
+        Receives::Early | Receives::Late => 0,
+    };
     let mut each: Vec<Times> = fleet.worlds.iter().map(|_| Times::default()).collect();
     let mut interrupts = vec![0; fleet.worlds.len()];
     let bar = progress::bar(rounds, &format!("rate, {receives}"));
     fleet.rounds(args.common.warmup, rounds, |at, counts, world| {
-        let measured = world.run(Task::Rate { bytes, window, windows, late })?;
+        let measured = world.run(Task::Rate { bytes, window, windows, late, work })?;
         check(&measured, &world.plan, "a window of messages")?;
         if counts {
             let taken = most(&measured, |m| m.t_comm) as f64;

@@ -31,8 +31,8 @@ pub(crate) enum Task {
     /// A message goes round all ranks `laps` times.
     Ring { bytes: u64, laps: u64 },
     /// `windows` times, from every even rank to the next: `window` messages, and an answer. `late`: their receives are posted after
-    /// all have been sent.
-    Rate { bytes: u64, window: u64, windows: u64, late: bool },
+    /// all have been sent. `work`: they are posted before, and the receiver computes so much then.
+    Rate { bytes: u64, window: u64, windows: u64, late: bool, work: u64 },
     /// `batches` times: rank 1 has `count` receives, which rank 0's messages meet in shuffled order of tags.
     Outstanding { bytes: u64, count: u64, batches: u64, callbacks: bool },
     /// Every rank sends to the `reach` ranks after it; 0: nobody does. What memory there is after it.
@@ -111,7 +111,9 @@ impl Task {
                 [11, bytes, trips, load.repeat << 8 | kernel << 2 | phase, load.bytes, passes]
             }
             Task::Together { bytes, trips } => [12, bytes, trips, 0, 0, 0],
-            Task::Rate { bytes, window, windows, late } => [14, bytes, window, windows, u64::from(late), 0],
+            Task::Rate { bytes, window, windows, late, work } => {
+                [14, bytes, window, windows, u64::from(late), work]
+            }
             Task::Asleep { op, bytes, root, count } => [13, bytes, number(op), root, count, 0],
         }
     }
@@ -141,7 +143,7 @@ impl Task {
             }
             12 => Task::Together { bytes, trips: a },
             13 => Task::Asleep { op, bytes, root: b, count: c },
-            14 => Task::Rate { bytes, window: a, windows: b, late: c != 0 },
+            14 => Task::Rate { bytes, window: a, windows: b, late: c != 0, work: d },
             _ => Task::Quit,
         }
     }
@@ -348,7 +350,7 @@ mod tests {
             Task::Compute { work: 6 },
             Task::CopyCost { bytes: 1 << 20 },
             Task::Ring { bytes: 4, laps: 5 },
-            Task::Rate { bytes: 8, window: 64, windows: 3, late: true },
+            Task::Rate { bytes: 8, window: 64, windows: 3, late: true, work: 7 },
             Task::Outstanding { bytes: 8, count: 10, batches: 3, callbacks: true },
             Task::Exchange { bytes: 8, reach: 2 },
             Task::Alone { op: Operation::Iallgather, bytes: 8, root: 1, count: 51, algorithm: 3 },

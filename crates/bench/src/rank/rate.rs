@@ -1,6 +1,7 @@
 //! Many messages one after the other: windows of sends against windows of receives.
 
 use super::Member;
+use crate::compute::compute;
 use crate::error::Error;
 use crate::fleet::block::Measured;
 use tocsin_sync::clock::now_ns;
@@ -15,18 +16,22 @@ const ANSWER: i32 = 12;
 impl Member<'_> {
     /// `windows` times, from every even rank to the next: `window` sends against as many receives, and an answer when all have
     /// come. The sender's time is the result. `late`: receives are posted when all of their window have been sent, else before
-    /// the first is: a window's while that before it is under way.
+    /// the first is: a window's while that before it is under way. `work`: before the first, and the receiver computes so much then; the result is
+    /// the time that its sends take.
     pub(super) fn rate(
         &mut self,
         bytes: usize,
         window: usize,
         windows: u64,
         late: bool,
+        work: u64,
     ) -> Result<Measured, Error> {
         let other = (self.rank ^ 1) as u32;
         let before = self.comm()?.stats().interrupts;
         let mut measured = if self.rank.is_multiple_of(2) {
-            self.send_windows(other, bytes, window, windows, late)?
+            self.send_windows(other, bytes, window, windows, late, work)?
+        } else if work > 0 {
+            self.receive_windows_computing(other, bytes, window, windows, work)?
         } else if late {
             self.receive_windows_late(other, bytes, window, windows)?
         } else {
@@ -43,13 +48,15 @@ impl Member<'_> {
         window: usize,
         windows: u64,
         late: bool,
+        work: u64,
     ) -> Result<Measured, Error> {
         self.send.resize(bytes * window)?;
         let mut requests: Vec<RawRequest> = Vec::with_capacity(window);
         self.block.barrier().wait();
         let base = self.send.as_mut_ptr();
-        let start = now_ns();
+        let (start, mut t_sends) = (now_ns(), 0);
         for number in 0..windows {
+            let begun = now_ns();
             for at in 0..window {
                 let block = base.wrapping_add(at * bytes);
                 for line in (0..bytes).step_by(64) {
@@ -66,9 +73,11 @@ impl Member<'_> {
                 self.send_nothing(to, ALL_SENT)?;
             }
             wait_for(&mut requests)?;
+            t_sends += now_ns() - begun;
             self.receive_nothing(to, ANSWER)?;
         }
-        Ok(Measured { t_comm: now_ns() - start, verified: 1, ..Measured::default() })
+        let t_comm = if work > 0 { t_sends } else { now_ns() - start };
+        Ok(Measured { t_comm, verified: 1, ..Measured::default() })
     }
 
     /// Two windows are posted at once, the next and that which is under way.
@@ -114,6 +123,31 @@ impl Member<'_> {
             self.post_window(from, 0, bytes, window, &mut posted)?;
             wait_for(&mut posted)?;
             right &= self.all_came_to(0, bytes, window, number);
+            self.send_nothing(from, ANSWER)?;
+        }
+        Ok(Measured { verified: u64::from(right), ..Measured::default() })
+    }
+
+    fn receive_windows_computing(
+        &mut self,
+        from: u32,
+        bytes: usize,
+        window: usize,
+        windows: u64,
+        work: u64,
+    ) -> Result<Measured, Error> {
+        self.clear_received(bytes * window)?;
+        let mut posted = Vec::with_capacity(window);
+        self.post_window(from, 0, bytes, window, &mut posted)?;
+        self.block.barrier().wait();
+        let mut right = true;
+        for number in 0..windows {
+            compute(work, number);
+            wait_for(&mut posted)?;
+            right &= self.all_came_to(0, bytes, window, number);
+            if number + 1 < windows {
+                self.post_window(from, 0, bytes, window, &mut posted)?;
+            }
             self.send_nothing(from, ANSWER)?;
         }
         Ok(Measured { verified: u64::from(right), ..Measured::default() })
