@@ -22,6 +22,8 @@ use crate::send::Attempt;
 pub(crate) const LONGEST: usize = 2040;
 /// Longest message that goes in with others.
 const SHORT: usize = 128;
+/// Messages that are one packet of a budget, and after which it is another peer's turn.
+const MESSAGES: u32 = 16;
 /// Bytes of an envelope.
 const ENVELOPE: usize = 16;
 
@@ -55,11 +57,14 @@ const fn filled_up(len: usize) -> usize {
 
 impl<T: Transport> P2p<T> {
     /// Sends in one packet what stands in front of the queue of plain messages to a peer, as far as it is short. `None`: that is less than two messages.
-    /// They are one packet of the budget. Handler-safe; copies at most [`LONGEST`] bytes, of 127 messages.
+    /// Handler-safe; copies at most [`LONGEST`] bytes, of 127 messages.
     #[inline(never)]
     pub(crate) fn send_together(&mut self, peer: u32, budget: &mut Budget) -> Option<Attempt> {
         let [queue, _] = &self.peers.get(peer as usize)?.queues;
         let first = queue.first(&self.requests)?;
+        if budget.exhausted() {
+            return Some(Attempt::Spent);
+        }
         let (count, bytes, len) = self.copy_together(first, budget);
         if count < 2 {
             return None;
@@ -82,7 +87,7 @@ impl<T: Transport> P2p<T> {
             SendOutcome::Sent => {
                 self.count_put(peer, Class::Eager);
                 self.count_sent(bytes);
-                budget.take_bytes(len);
+                budget.took(count / MESSAGES, len);
                 for _ in 0..count {
                     self.sent_with_others(peer, begun);
                 }
@@ -120,9 +125,15 @@ impl<T: Transport> P2p<T> {
             let envelope =
                 Envelope { context: request.context, tag: request.tag, len: len as u32, _unused: 0 };
             let buf = request.source_buf();
-            // SAFETY: `place` has room for an envelope and `len` bytes; who posted the send vouched for its buffer.
+            // SAFETY: `place` has room for an envelope and `len` bytes, filled up; who posted the send vouched for its buffer.
             unsafe {
                 to.cast::<Envelope>().write_unaligned(envelope);
+                // What was there before may have been for another rank.
+                if filled_up(len) != len {
+                    to.add(ENVELOPE.wrapping_add(filled_up(len)).wrapping_sub(8))
+                        .cast::<u64>()
+                        .write_unaligned(0);
+                }
                 match buf.run_at(0) {
                     Some(run) => short::copy(run, to.add(ENVELOPE), len),
                     None => buf.pack(0, len, to.add(ENVELOPE)),
@@ -145,9 +156,8 @@ impl<T: Transport> P2p<T> {
         self.message(peer, Class::Eager, message, budget)
     }
 
-    /// Takes in messages from the packet at the head of a peer's Eager lane, from where it stopped last. Together they are one packet of the budget, which was
-    /// taken, so that a rank that computes is interrupted for few; but each that meets no receive is one. Handler-safe; copies at most [`LONGEST`] bytes, of 127
-    /// messages.
+    /// Takes in messages from the packet at the head of a peer's Eager lane, from where it stopped last; one packet of the budget was taken, and each that meets no
+    /// receive takes another. Handler-safe; at most [`MESSAGES`].
     #[inline(never)]
     pub(crate) fn open_together(
         &mut self,
@@ -159,23 +169,28 @@ impl<T: Transport> P2p<T> {
         if packet.header.flags != 0 || packet.len == 0 || packet.len > LONGEST {
             return Err(Nonsense);
         }
-        let mut at = from;
+        let (mut at, mut taken) = (from, 0u32);
         let stopped = loop {
+            if taken == MESSAGES {
+                break Step::Taken;
+            }
             let (message, end) = message_at(packet, at).ok_or(Nonsense)?;
             let waited = matches!(self.hand, Hand::Waiting(_));
             if !self.meet_short(peer, Class::Eager, &message, budget) {
                 // Most of those are kept, which takes more than what a copy does.
-                if at > from && !budget.packet() {
+                if taken > 0 && !budget.packet() {
                     break Step::Spent;
                 }
-                let step = self.message_among_others(peer, &message, budget)?;
+                let kept = self.keep_plain(peer, Class::Eager, &message, budget);
+                let step =
+                    if kept { Step::Taken } else { self.message_among_others(peer, &message, budget)? };
                 if step != Step::Taken {
                     break step;
                 }
             }
             self.counters.bytes_received = self.counters.bytes_received.wrapping_add(message.len as u64);
             self.trace_taken(peer, Class::Eager, &message.header);
-            at = end;
+            (at, taken) = (end, taken.wrapping_add(1));
             if at == packet.len {
                 return Ok(Opened::Whole);
             }

@@ -186,6 +186,7 @@ impl<T: Transport> P2p<T> {
             self.set_gone(peer, Fate::Broken);
             if let Some(state) = self.peers.get_mut(peer as usize) {
                 state.partial = 0;
+                state.opened = 0;
             }
         }
     }

@@ -86,8 +86,8 @@ pub(crate) struct Peer {
     pub(crate) records: Records,
     /// The receive that is published for it.
     pub(crate) published: Published,
-    /// Messages of collectives put into its lane and taken from it, as far as they are recorded.
-    pub(crate) collective: [u32; 2],
+    /// Messages put into its lanes and taken from them, as far as they are recorded: plain ones, those of collectives.
+    pub(crate) recorded: [[u32; 2]; 2],
     /// It must be told to look at its transfers.
     pub(crate) owes_look: bool,
     /// What it must be told of single messages.
@@ -131,7 +131,7 @@ impl Peer {
             opened: 0,
             records: Records::default(),
             published: Published::default(),
-            collective: [0; 2],
+            recorded: [[0; 2]; 2],
             owes_look: false,
             unsaid: Unsaid::default(),
             connected: false,

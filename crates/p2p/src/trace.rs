@@ -143,16 +143,11 @@ impl<T: Transport> P2p<T> {
     #[cold]
     fn record_passed(&mut self, event: u16, ns: u64, peer: u32, class: Class, header: &Header) {
         let Some(state) = self.peers.get_mut(peer as usize) else { return };
-        let [sent, taken] = &mut state.collective;
-        let counted = if event == SENT { sent } else { taken };
-        let number = match class {
-            Class::Coll => {
-                *counted = counted.wrapping_add(1);
-                *counted
-            }
-            _ if event == SENT => state.published.put,
-            _ => state.published.taken,
-        };
+        let [plain, collective] = &mut state.recorded;
+        let [sent, taken] = if class == Class::Coll { collective } else { plain };
+        let number = if event == SENT { sent } else { taken };
+        *number = number.wrapping_add(1);
+        let number = *number;
         let passed = Passed {
             peer: peer as u16,
             number,

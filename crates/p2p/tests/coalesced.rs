@@ -3,9 +3,12 @@
 
 mod common;
 
+use std::sync::Arc;
+
 use common::*;
+use tocsin_p2p::trace::{Passed, SENT, TAKEN};
 use tocsin_p2p::{Budget, Class, Code, Config, ConstBuf, Glance, Id, Layout, Mode, P2p, RecvArgs, SendArgs};
-use tocsin_progress::Context;
+use tocsin_progress::{Context, Trace};
 use tocsin_transport::loopback::{Limits, Loopback, fabric_with};
 use tocsin_transport::{Header, SendOutcome, Transport, Urgency, kind};
 
@@ -129,7 +132,7 @@ fn without_room_for_unexpected_ones_the_rest_stays() {
     assert!(w.packets(1) < 400);
 }
 
-/// Together they are one packet of either end's budget, and each of their bytes is one.
+/// Sixteen are a packet of either end's budget, and each of their bytes is one.
 #[test]
 fn budgets_end_in_the_middle() {
     let mut w = world(Config::default());
@@ -142,13 +145,13 @@ fn budgets_end_in_the_middle() {
     // What the lane had room for.
     w.pass_with(1, &mut few(10, 1 << 10));
     assert_eq!((done(&w, 0, &sends), done(&w, 1, &receives)), (LANE, LANE));
-    for (packets, bytes, gone) in [(1, 1 << 13, 85), (9, 24 * 7, 92), (9, 1 << 13, 200)] {
+    for (packets, bytes, gone) in [(6, 1 << 13, 85), (9, 24 * 7, 92), (9, 1 << 13, 200)] {
         w.pass_with(0, &mut few(packets, bytes));
         assert_eq!(done(&w, 0, &sends), LANE + gone);
     }
     // 85, 7, 85 and 23 in a packet.
     for (packets, bytes, come) in
-        [(1, 1 << 12, 85), (2, 8 * 5, 90), (1, 1 << 12, 92), (9, 8 * 13, 105), (9, 1 << 13, 200)]
+        [(1, 1 << 12, 16), (2, 8 * 5, 21), (1, 1 << 12, 37), (9, 8 * 13, 50), (99, 1 << 13, 200)]
     {
         w.pass_with(1, &mut few(packets, bytes));
         assert_eq!(done(&w, 1, &receives), LANE + come);
@@ -204,6 +207,29 @@ fn who_dies_has_sent_them() {
         assert_eq!(code, Some(if n < sends.len() { Code::Ok } else { Code::PeerDead }), "{n}");
     }
     assert!(targets.iter().take(sends.len()).all(|target| target.bytes() == b"testament"));
+}
+
+/// Each message is recorded, under a number of its own that both ends give it.
+#[test]
+fn traces_tell_them_apart() {
+    let mut w = world(Config::default());
+    let traces = [0, 1].map(|_| Arc::new(Trace::new(1024)));
+    for (rank, trace) in w.ranks.iter_mut().zip(&traces) {
+        rank.set_trace(Some(trace.clone()));
+    }
+    let sends: Vec<Id> = (0..LANE + 100).map(|n| w.isend(0, 1, n as i32, b"8 bytes.")).collect();
+    w.settle();
+    let last = w.isend(0, 1, sends.len() as i32, b"alone");
+    w.settle();
+    assert!(sends.iter().chain([&last]).all(|id| w.code(0, *id) == Some(Code::Ok)));
+    let passed = |trace: &Trace, event| -> Vec<(u32, i32)> {
+        let events = trace.drain();
+        let of = events.iter().filter(|e| e.kind == event).map(|e| Passed::from_words([e.a, e.b]));
+        of.map(|passed| (passed.number, passed.tag)).collect()
+    };
+    let expected: Vec<(u32, i32)> = (0..=sends.len()).map(|n| (n as u32 + 1, n as i32)).collect();
+    assert_eq!(passed(&traces[0], SENT), expected);
+    assert_eq!(passed(&traces[1], TAKEN), expected);
 }
 
 /// Sends that were cancelled while they waited go nowhere, and the others keep their order.
