@@ -18,6 +18,23 @@ use crate::receive::POSTED_PER_PASS;
 use crate::request::State;
 use crate::{Layout, P2p, coming};
 
+/// What [`post_at_once`](P2p::post_at_once) came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use]
+pub enum AtOnce {
+    /// Nothing was done.
+    Not,
+    /// The receive waits for its message.
+    Posted(Id, NonNull<Completion>),
+    /// The message is in the buffer; there is no request.
+    Met {
+        /// Its tag.
+        tag: i32,
+        /// Its length in bytes.
+        bytes: usize,
+    },
+}
+
 impl<T: Transport> P2p<T> {
     /// What is in the way of messages of this length at once, whoever the peer is.
     #[inline(always)]
@@ -61,9 +78,8 @@ impl<T: Transport> P2p<T> {
         put
     }
 
-    /// Posts a receive of a plain message, if nothing is in the way, nothing has come that it may be for, and what comes for it travels in one packet. `None`:
-    /// nothing was done, and [`irecv`](Self::irecv) knows why; so it is for one in so many, [which owes a pass](Self::owes_a_pass). User threads only; allocates
-    /// nothing.
+    /// Posts a receive of a plain message, if nothing is in the way, and what comes for it travels in one packet; or ends it at once, if its message has come. [`AtOnce::Not`]: nothing was done, and [`irecv`](Self::irecv) knows why; so it is for one in so many, [which owes a pass](Self::owes_a_pass). User
+    /// threads only; allocates nothing.
     ///
     /// # Safety
     /// As [`irecv`](Self::irecv), of a buffer of `room` bytes.
@@ -75,23 +91,28 @@ impl<T: Transport> P2p<T> {
         tag: Option<i32>,
         base: *mut u8,
         room: usize,
-    ) -> Option<(Id, NonNull<Completion>)> {
+    ) -> AtOnce {
         let [plain, _] = &self.matching;
         if self.posted_since.wrapping_add(1) >= POSTED_PER_PASS
             || self.blocked != 0
             || self.faults.is_draining()
-            || !plain.unexpected.is_empty()
             || plain.posted.is_crowded()
             || !self.is_plain_sailing(room)
         {
-            return None;
+            return AtOnce::Not;
         }
-        let peer = self.peers.made_mut(source as usize)?;
-        if peer.fate != Fate::Alive || !self.transport.prepare_rings(source) {
-            return None;
-        }
-        let (id, request, completion) = self.requests.alloc_used()?;
         let pattern = Pattern::new(context, Some(source), tag);
+        if !plain.unexpected.is_empty() {
+            // SAFETY: the caller vouches for the buffer.
+            if let Some(met) = unsafe { self.receive_kept(&pattern, base, room) } {
+                return met;
+            }
+        }
+        let Some(peer) = self.peers.made_mut(source as usize) else { return AtOnce::Not };
+        if peer.fate != Fate::Alive || !self.transport.prepare_rings(source) {
+            return AtOnce::Not;
+        }
+        let Some((id, request, completion)) = self.requests.alloc_used() else { return AtOnce::Not };
         self.sequence = self.sequence.wrapping_add(1);
         request.base = base;
         request.layout = Layout::Contiguous { bytes: room };
@@ -113,7 +134,26 @@ impl<T: Transport> P2p<T> {
         self.receives = self.receives.wrapping_add(1);
         self.posted_since = self.posted_since.wrapping_add(1);
         self.context = Context::User;
-        Some((id, completion))
+        AtOnce::Posted(id, completion)
+    }
+
+    /// Receives the message that was kept for a pattern, if it is a plain one. `None`: none was kept.
+    ///
+    /// # Safety
+    /// `base` is writable for `room` bytes.
+    #[inline]
+    unsafe fn receive_kept(&mut self, pattern: &Pattern, base: *mut u8, room: usize) -> Option<AtOnce> {
+        let [plain, _] = &mut self.matching;
+        let message = plain.unexpected.find(pattern)?;
+        // SAFETY: the caller vouches for the buffer.
+        let Some((tag, bytes)) = (unsafe { plain.unexpected.hand_over(message, base, room) }) else {
+            return Some(AtOnce::Not);
+        };
+        self.freed = self.freed.wrapping_add(1);
+        self.posted_since = self.posted_since.wrapping_add(1);
+        self.context = Context::User;
+        self.count_copy(bytes);
+        Some(AtOnce::Met { tag, bytes })
     }
 
     /// Whether a receive of `room` bytes may take its message [at once](Self::receive_at_once): nothing that has come, and no receive that was posted, can be

@@ -11,7 +11,7 @@ use tocsin_transport::{Arrival, Class, Header, Packet, Reach, Recv, Transport, k
 use crate::coming;
 use crate::packets::Step;
 use crate::pattern::Pattern;
-use crate::{Error, MutBuf, P2p, RecvArgs, whole};
+use crate::{Error, Layout, MutBuf, P2p, RecvArgs, whole};
 
 /// Receives met in hand, and ends of messages met, from one look at everything else to the next.
 pub(crate) const MET_PER_LOOK: u32 = 8;
@@ -126,9 +126,17 @@ impl<T: Transport> P2p<T> {
             return Ok(false);
         }
         let pattern = Pattern::new(args.context, args.source, args.tag);
-        let [plain, _] = &self.matching;
-        if plain.unexpected.find(&pattern).is_some() {
-            return Ok(false);
+        let [plain, _] = &mut self.matching;
+        if let Some(message) = plain.unexpected.find(&pattern) {
+            let Layout::Contiguous { bytes: room } = args.buf.layout else { return Ok(false) };
+            // SAFETY: the caller vouches for the buffer.
+            let met = unsafe { plain.unexpected.hand_over(message, args.buf.base, room) };
+            if let Some((tag, bytes)) = met {
+                self.freed = self.freed.wrapping_add(1);
+                self.count_copy(bytes);
+                self.hand = Hand::Met(Met { source, tag, bytes });
+            }
+            return Ok(met.is_some());
         }
         if long {
             // Between threads one copy is quicker than two.

@@ -40,6 +40,7 @@
 //! | `ahead` | the first piece of a large message, copied before it is asked for |
 //! | `ways` | whether two who wait copy a large message once or twice, by what copies take |
 //! | `pages` | large messages by pages that their receiver reads from a pipe |
+//! | `coalesced` | short messages that wait for room, in one packet |
 //! | `pass` | one bounded pass: drain, retry, sweep |
 //! | `trace` | what a rank's trace says of messages |
 //! | `for_nobody` | what nobody here will receive: its sender is told |
@@ -90,6 +91,7 @@ mod ways;
 mod whole;
 
 pub use args::{Config, Counters, MessageId, Mode, RecvArgs, SendArgs, Status};
+pub use at_once::AtOnce;
 pub use error::Error;
 pub use faults::Lost;
 pub use in_hand::{Glance, Met};

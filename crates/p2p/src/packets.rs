@@ -59,7 +59,10 @@ impl<T: Transport> P2p<T> {
         if !budget.packet() {
             return Step::Spent;
         }
-        if matches!(class, Class::Eager | Class::Coll) && self.meet_short(peer, class, &packet, budget) {
+        if matches!(class, Class::Eager | Class::Coll)
+            && (self.meet_short(peer, class, &packet, budget)
+                || self.keep_plain(peer, class, &packet, budget))
+        {
             self.count_packet(packet.len);
             self.transport.consume(peer, class);
             self.count_taken(peer, class);

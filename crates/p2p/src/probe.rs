@@ -80,8 +80,8 @@ impl<T: Transport> P2p<T> {
         Ok(found)
     }
 
-    fn find(&self, pattern: &Pattern) -> Option<(Id, Status)> {
-        let [eager, _] = &self.matching;
+    fn find(&mut self, pattern: &Pattern) -> Option<(Id, Status)> {
+        let [eager, _] = &mut self.matching;
         let id = eager.unexpected.find(pattern)?;
         Some((id, eager.unexpected.status(id)?))
     }

@@ -42,7 +42,7 @@ impl<T: Transport> P2p<T> {
         self.learn_ends();
         let class = usize::from(args.class == Class::Coll);
         let pattern = Pattern::new(args.context, args.source, args.tag);
-        let kept = self.matching.get(class).and_then(|m| m.unexpected.find(&pattern));
+        let kept = self.matching.get_mut(class).and_then(|m| m.unexpected.find(&pattern));
         if kept.is_none()
             && let Some((code, rank)) = self.no_source(args.context, args.source)
         {
@@ -100,7 +100,7 @@ impl<T: Transport> P2p<T> {
             return self.fail(id, Code::Revoked, self.me);
         }
         let class = usize::from(args.class == Class::Coll);
-        if let Some(message) = self.matching.get(class).and_then(|m| m.unexpected.find(&pattern)) {
+        if let Some(message) = self.matching.get_mut(class).and_then(|m| m.unexpected.find(&pattern)) {
             return self.deliver(id, message);
         }
         if let Some((code, rank)) = self.no_source(args.context, args.source) {

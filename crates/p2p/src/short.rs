@@ -1,4 +1,4 @@
-//! Short plain messages for receives that are posted: most of all there are.
+//! Short plain messages for receives that are posted, or that none is posted for: most of all there are.
 //!
 //! What [`message`](P2p::message) does with one of them takes many steps, each of which asks what else it may be, and looks peer and
 //! request up anew. Of these none is announced, published, truncated or answered, so that one look at each will do.
@@ -7,6 +7,7 @@ use tocsin_progress::{Budget, Code, Outcome};
 use tocsin_transport::{Class, Packet, Transport, kind, short};
 
 use crate::coming;
+use crate::in_hand::Hand;
 use crate::peer::{Drops, Fate};
 use crate::request::{DETACHED, Member, State, WANTS};
 use crate::{Layout, P2p};
@@ -73,5 +74,42 @@ impl<T: Transport> P2p<T> {
         self.count_copy(len);
         budget.take_bytes(len);
         true
+    }
+
+    /// Keeps the packet at the head of a lane, for which [`meet_short`](Self::meet_short) found no receive, if it is a plain message that no receive that is posted
+    /// or in hand may be for; it is to be consumed then. False: nothing was done. Handler-safe; bounded by its length.
+    #[inline]
+    pub(crate) fn keep_plain(
+        &mut self,
+        peer: u32,
+        class: Class,
+        packet: &Packet,
+        budget: &mut Budget,
+    ) -> bool {
+        let (header, len) = (&packet.header, packet.len);
+        let is_short = class == Class::Eager
+            && header.kind == kind::EAGER
+            && header.flags == 0
+            && header.a == len as u64
+            && len <= budget.bytes_left().min(self.longest)
+            && !self.contexts.is_revoked(header.context)
+            && !self.is_for_nobody(0, header.context)
+            && !matches!(&self.hand, Hand::Waiting(hand) if hand.meets(header.context, peer, header.tag));
+        let Some(sender) = self.peers.get_mut(peer as usize) else { return false };
+        let open = sender.fate != Fate::Broken && sender.drops.first() != Some(&Drops::Begun);
+        let [plain, _] = &mut self.matching;
+        if !is_short || !open || plain.posted.find(&self.requests, header.context, peer, header.tag).is_some()
+        {
+            return false;
+        }
+        // SAFETY: the transport vouches for the payload until it is consumed.
+        let kept =
+            unsafe { plain.unexpected.keep_plain(header.context, peer, header.tag, packet.payload, len) };
+        if kept {
+            sender.stopped &= !coming::bit(class);
+            self.count_copy(len);
+            budget.take_bytes(len);
+        }
+        kept
     }
 }

@@ -3,8 +3,12 @@
 //! Room is bounded: slots for messages (a payload of at most 64 bytes lies in the slot) and blocks of 512 bytes for
 //! longer payloads. Only user threads add room, up to a limit. When there is none the message stays in its lane, and
 //! everything behind it: the lane pushes back on its sender.
+//!
+//! Each stands in the bin of its source and tag, and in that of its communicator, in the order in which they came. The bins of patterns that leave one of source and tag open
+//! are filled when the first such pattern is looked for, from those of the communicators, and kept from then on: who never asks so does not pay for it.
 
 use tocsin_progress::{Id, Slots};
+use tocsin_transport::short;
 
 use crate::list::{Link, Linked, List, NONE};
 use crate::offers::Offer;
@@ -17,6 +21,10 @@ const BLOCK: usize = 508;
 const INLINE: usize = 64;
 /// Bins per kind at the start.
 const BINS: usize = 128;
+/// The kind of pattern that names source and tag, that which names none, and those that leave one of them open.
+const NAMED: usize = 0;
+const ANY: usize = KINDS - 1;
+const OPEN: core::ops::Range<usize> = NAMED + 1..ANY;
 
 #[derive(Debug)]
 #[repr(C)]
@@ -112,6 +120,10 @@ pub(crate) struct Unexpected {
     messages: Slots<Message>,
     blocks: Slots<Block>,
     bins: Bins,
+    /// Kinds of pattern whose bins are kept.
+    kept: [bool; KINDS],
+    /// Context, source and tag of the last message that was put in or taken out, and its bins.
+    last: Option<((u32, u32, i32), [usize; 2])>,
     limit: usize,
 }
 
@@ -126,6 +138,8 @@ impl Unexpected {
             messages: Slots::new(Message::new),
             blocks: Slots::new(Block::new),
             bins: Bins::new(BINS)?,
+            kept: std::array::from_fn(|kind| !OPEN.contains(&kind)),
+            last: None,
             limit,
         };
         new.messages.reserve(messages.max(1)).ok()?;
@@ -167,21 +181,103 @@ impl Unexpected {
             }
             message.first = next;
         }
-        for kind in 0..KINDS {
-            let pattern = Pattern::of(kind, envelope.context, envelope.source, envelope.tag);
-            if let Some(bin) = self.bins.bin(&pattern) {
-                bin.push(&mut self.messages, kind, id);
-            }
-        }
+        self.list(id, envelope.context, envelope.source, envelope.tag);
         true
     }
 
-    /// The earliest message that a pattern matches. Handler-safe; bounded by the messages of one bin.
-    pub(crate) fn find(&self, pattern: &Pattern) -> Option<Id> {
-        if self.messages.is_empty() {
-            return None;
+    /// As [`keep`](Self::keep), of an eager message that its sender does not count.
+    ///
+    /// # Safety
+    /// As there.
+    #[inline]
+    pub(crate) unsafe fn keep_plain(
+        &mut self,
+        context: u32,
+        source: u32,
+        tag: i32,
+        payload: *const u8,
+        len: usize,
+    ) -> bool {
+        let arrival = Arrival::Eager;
+        let envelope =
+            Envelope { context, source, tag, arrival, long: false, bytes: len, remote: 0, offer: None };
+        if len > INLINE {
+            // SAFETY: the caller's promise.
+            return unsafe { self.keep(envelope, payload, len) };
         }
+        let Some(id) = self.messages.alloc() else { return false };
+        let Some(message) = self.messages.get_mut(id) else { return false };
+        message.envelope = envelope;
+        message.taken = false;
+        message.first = NONE;
+        // SAFETY: there is room for so much; the caller vouches for the source.
+        unsafe { short::copy(payload, message.inline.as_mut_ptr(), len) };
+        self.list(id, context, source, tag);
+        true
+    }
+
+    /// Puts a message into the lists that it belongs to.
+    #[inline]
+    fn list(&mut self, id: Id, context: u32, source: u32, tag: i32) {
+        let [named, any] = self.bins_of(context, source, tag);
+        if let Some(bin) = self.bins.list_mut(named) {
+            bin.push(&mut self.messages, NAMED, id);
+        }
+        if let Some(bin) = self.bins.list_mut(any) {
+            bin.push(&mut self.messages, ANY, id);
+        }
+        for kind in OPEN {
+            if self.kept.get(kind) == Some(&true)
+                && let Some(bin) = self.bins.bin(&Pattern::of(kind, context, source, tag))
+            {
+                bin.push(&mut self.messages, kind, id);
+            }
+        }
+    }
+
+    /// The bins whose kinds are always kept. Mostly all messages have the same.
+    #[inline]
+    fn bins_of(&mut self, context: u32, source: u32, tag: i32) -> [usize; 2] {
+        let of = (context, source, tag);
+        if let Some((last, bins)) = self.last
+            && last == of
+        {
+            return bins;
+        }
+        let bins = [NAMED, ANY].map(|kind| self.bins.index(&Pattern::of(kind, context, source, tag)));
+        self.last = Some((of, bins));
+        bins
+    }
+
+    /// Fills the bins of a kind, and keeps them from now on.
+    #[cold]
+    fn keep_kind(&mut self, kind: usize) {
+        let Some(kept) = self.kept.get_mut(kind) else { return };
+        *kept = true;
+        for number in 0..self.bins.per_kind() {
+            let list = self.bins.lists().get(self.bins.per_kind().wrapping_mul(ANY).wrapping_add(number));
+            let mut at = list.and_then(|list| list.first(&self.messages));
+            while let Some(id) = at {
+                at = List::next(&self.messages, ANY, id);
+                let Some(e) = self.messages.get(id).map(|m| m.envelope) else { break };
+                if let Some(bin) = self.bins.bin(&Pattern::of(kind, e.context, e.source, e.tag)) {
+                    bin.push(&mut self.messages, kind, id);
+                }
+            }
+        }
+    }
+
+    /// The earliest message that a pattern matches. Handler-safe; bounded by the messages of one bin, and by all of them for the first pattern of a kind.
+    #[inline]
+    pub(crate) fn find(&mut self, pattern: &Pattern) -> Option<Id> {
+        if self.messages.is_empty() { None } else { self.find_kept(pattern) }
+    }
+
+    fn find_kept(&mut self, pattern: &Pattern) -> Option<Id> {
         let kind = pattern.kind();
+        if self.kept.get(kind) == Some(&false) {
+            self.keep_kind(kind);
+        }
         let mut at = self.bins.look(pattern).and_then(|bin| bin.first(&self.messages));
         while let Some(id) = at {
             let envelope = self.messages.get(id)?.envelope;
@@ -209,13 +305,46 @@ impl Unexpected {
             return;
         }
         message.taken = true;
-        let envelope = message.envelope;
-        for kind in 0..KINDS {
-            let pattern = Pattern::of(kind, envelope.context, envelope.source, envelope.tag);
-            if let Some(bin) = self.bins.bin(&pattern) {
+        let Envelope { context, source, tag, .. } = message.envelope;
+        let [named, any] = self.bins_of(context, source, tag);
+        if let Some(bin) = self.bins.list_mut(named) {
+            bin.remove(&mut self.messages, NAMED, id);
+        }
+        if let Some(bin) = self.bins.list_mut(any) {
+            bin.remove(&mut self.messages, ANY, id);
+        }
+        for kind in OPEN {
+            if self.kept.get(kind) == Some(&true)
+                && let Some(bin) = self.bins.bin(&Pattern::of(kind, context, source, tag))
+            {
                 bin.remove(&mut self.messages, kind, id);
             }
         }
+    }
+
+    /// Gives a message to a buffer of `room` bytes, and its own room back, if it is an eager one that its sender does not count, and no longer than that. Its tag and length.
+    /// Handler-safe; bounded by the message.
+    ///
+    /// # Safety
+    /// `to` is writable for `room` bytes.
+    #[inline]
+    pub(crate) unsafe fn hand_over(&mut self, id: Id, to: *mut u8, room: usize) -> Option<(i32, usize)> {
+        let message = self.messages.get(id)?;
+        let Envelope { tag, bytes, arrival, long, .. } = message.envelope;
+        if arrival != Arrival::Eager || long || bytes > room {
+            return None;
+        }
+        if message.first == NONE {
+            // SAFETY: without blocks it has at most so many bytes; the caller vouches for the buffer.
+            unsafe { short::copy(message.inline.as_ptr(), to, bytes.min(INLINE)) };
+            self.take(id);
+            self.messages.free(id);
+        } else {
+            // SAFETY: the caller vouches for the buffer.
+            unsafe { self.copy_out(id, &MutBuf::contiguous(to, room), room) };
+            self.free(id);
+        }
+        Some((tag, bytes))
     }
 
     /// Copies the payload, cut at `room` bytes, to a buffer. Handler-safe; bounded by the message.
@@ -329,5 +458,6 @@ impl Unexpected {
             }
         }
         self.bins = bins;
+        self.last = None;
     }
 }

@@ -4,7 +4,7 @@
 mod common;
 
 use common::*;
-use tocsin_p2p::{Budget, Class, Code, Config, INLINE, Id, Mode, Pass, Put};
+use tocsin_p2p::{AtOnce, Budget, Class, Code, Config, INLINE, Id, Mode, Pass, Put};
 use tocsin_progress::Context;
 use tocsin_transport::PeerState;
 use tocsin_transport::loopback::Limits;
@@ -15,16 +15,27 @@ impl World {
         // SAFETY: tests keep the target until the receive is complete or the world gone.
         let posted =
             unsafe { self.ranks[at as usize].post_at_once(0, from, tag, buf.base, buf.layout.bytes()) };
-        posted.map(|(id, completion)| {
-            assert_eq!(self.ranks[at as usize].completion(id), Some(completion));
-            id
-        })
+        match posted {
+            AtOnce::Posted(id, completion) => {
+                assert_eq!(self.ranks[at as usize].completion(id), Some(completion));
+                Some(id)
+            }
+            AtOnce::Met { .. } => panic!("it had come: {posted:?}"),
+            AtOnce::Not => None,
+        }
     }
 
     fn put(&mut self, from: u32, to: u32, tag: i32, data: &[u8]) {
         // SAFETY: the data outlive the call.
         let put = unsafe { self.ranks[from as usize].send_at_once(0, to, tag, data.as_ptr(), data.len()) };
         assert!(put != Put::Not);
+    }
+
+    /// Sends a message that goes at once.
+    fn put_or_send(&mut self, from: u32, to: u32, tag: i32, data: &[u8]) {
+        let id = self.isend(from, to, tag, data);
+        assert_eq!(self.code(from, id), Some(Code::Ok));
+        self.ranks[from as usize].release(id);
     }
 
     /// A pass by a user's thread, in which nothing may allocate all the same.
@@ -131,7 +142,6 @@ fn what_is_other_in_the_middle_of_a_window() {
     for (target, data) in targets[1..].iter().zip(expected) {
         assert_eq!(&target.bytes()[..data.len()], data);
     }
-    assert!(w.post(1, 0, Some(1), &mut targets[6]).is_none(), "something was kept that it might be for");
     let kept = w.irecv(1, Some(0), Some(2), &mut targets[6]);
     assert_eq!((w.code(1, kept), &targets[6].bytes()[..10]), (Some(Code::Ok), &b"unexpected"[..]));
     assert!(w.post(1, 0, Some(1), &mut targets[0]).is_some());
@@ -293,4 +303,73 @@ fn who_gives_many_back_owes_a_pass_now_and_then() {
     w.ranks[1].owes_a_pass_for_one_more();
     w.look(1);
     assert_eq!((0..31).filter(|_| w.ranks[1].owes_a_pass_for_one_more()).count(), 0, "a pass was made");
+}
+
+/// A receive whose message was kept is over at once, without a request; what takes more is left to the general way.
+#[test]
+fn what_was_kept_is_received_at_once() {
+    let mut w = talking(4);
+    let long = text(9, 65);
+    w.put(0, 1, 1, b"first");
+    w.put(0, 1, 2, b"other");
+    let _long = w.isend(0, 1, 1, &long);
+    let synchronous = w.isend_with(0, 1, 1, b"answered", Mode::Synchronous, Class::Eager);
+    w.put(0, 1, 1, &b"longer than its buffer"[..INLINE]);
+    w.look(1);
+    let at_once = |w: &mut World, tag, target: &mut Target| {
+        let buf = target.buf();
+        // SAFETY: the target outlives the call, and nothing is posted.
+        unsafe { w.ranks[1].post_at_once(0, 0, tag, buf.base, buf.layout.bytes()) }
+    };
+    let mut target = Target::new(65);
+    assert_eq!(at_once(&mut w, Some(1), &mut target), AtOnce::Met { tag: 1, bytes: 5 });
+    assert_eq!(&target.bytes()[..5], b"first");
+    assert_eq!(at_once(&mut w, Some(1), &mut target), AtOnce::Met { tag: 1, bytes: 65 });
+    assert_eq!(target.bytes(), long);
+    // One whose sender is answered; then one that is cut.
+    assert_eq!(at_once(&mut w, Some(1), &mut target), AtOnce::Not);
+    let id = w.irecv(1, Some(0), Some(1), &mut target);
+    assert_eq!(w.code(1, id), Some(Code::Ok));
+    w.ranks[1].release(id);
+    let mut short = Target::new(3);
+    assert_eq!(at_once(&mut w, Some(1), &mut short), AtOnce::Not);
+    let id = w.irecv(1, Some(0), Some(1), &mut short);
+    assert_eq!(w.code(1, id), Some(Code::Truncated));
+    w.ranks[1].release(id);
+    assert_eq!(at_once(&mut w, None, &mut target), AtOnce::Met { tag: 2, bytes: 5 });
+    assert_eq!(&target.bytes()[..5], b"other");
+    assert!(matches!(at_once(&mut w, None, &mut target), AtOnce::Posted(..)));
+    w.settle();
+    assert_eq!(w.code(0, synchronous), Some(Code::Ok));
+}
+
+/// Whichever pattern asks first, and after whatever: the earliest that matches, and nothing twice.
+#[test]
+fn kept_messages_are_found_by_patterns_of_every_kind() {
+    for first in 0..4usize {
+        let mut w = World::new(3);
+        let mut left = Vec::new();
+        for n in 0..60u32 {
+            let (from, tag) = ([0, 2][n as usize % 2], (n / 2 % 5) as i32);
+            w.put_or_send(from, 1, tag, &n.to_ne_bytes());
+            w.pass_with(1, &mut Budget::user());
+            left.push((from, tag, n));
+        }
+        for n in 0..60usize {
+            let kind = if n < 10 { 0 } else { (n + first) % 4 };
+            let wanted = left[n * 7 % left.len()];
+            let pattern = ((kind & 1 == 0).then_some(wanted.0), (kind & 2 == 0).then_some(wanted.1));
+            let matches = |m: &&(u32, i32, u32)| {
+                pattern.0.is_none_or(|from| from == m.0) && pattern.1.is_none_or(|tag| tag == m.1)
+            };
+            let earliest = *left.iter().find(matches).unwrap();
+            left.retain(|m| *m != earliest);
+            let mut target = Target::new(4);
+            let id = w.irecv(1, pattern.0, pattern.1, &mut target);
+            let outcome = w.outcome(1, id).unwrap();
+            assert_eq!((outcome.source, outcome.tag), (earliest.0, earliest.1), "{first}, {n}");
+            assert_eq!(target.bytes(), earliest.2.to_ne_bytes(), "{first}, {n}");
+            w.ranks[1].release(id);
+        }
+    }
 }

@@ -3,7 +3,7 @@
 //! What is done here is what [`send_raw`](Comm::send_raw), [`recv_raw`](Comm::recv_raw) and [`irecv_raw`](Comm::irecv_raw) do in general, in one step; whatever else it takes, and every
 //! error, is theirs.
 
-use tocsin_p2p::{INLINE, Put, Took, Wanted};
+use tocsin_p2p::{AtOnce, INLINE, Put, Took, Wanted};
 use tocsin_progress::{Entered, Work};
 
 use super::Comm;
@@ -18,7 +18,7 @@ const LOOKS: u32 = 32;
 const ROUNDS: u32 = 4;
 
 /// What a receive came to.
-pub(super) enum AtOnce<'a> {
+pub(super) enum Waited<'a> {
     Received(Status),
     /// It takes more. With the engine, if it was entered.
     Not(Option<Entered<'a, RankState>>),
@@ -96,9 +96,18 @@ impl Comm {
         }
         // SAFETY: - the buffer: promised by the caller.
         let posted = unsafe { inside.work().p2p.post_at_once(self.context(), peer, tag, buf.base, room) };
-        let Some((id, completion)) = posted else { return Posted::Not(Some(inside.stay())) };
-        inside.leave_begun();
-        Posted::Is(RawRequest::pending(self.clone(), "irecv", Kind::Receive { room }, id, completion))
+        let kind = Kind::Receive { room };
+        match posted {
+            AtOnce::Posted(id, completion) => {
+                inside.leave_begun();
+                Posted::Is(RawRequest::pending(self.clone(), "irecv", kind, id, completion))
+            }
+            AtOnce::Met { tag, bytes } => {
+                inside.leave_as_found();
+                Posted::Is(RawRequest::over("irecv", kind, Status { source, tag, bytes }))
+            }
+            AtOnce::Not => Posted::Not(Some(inside.stay())),
+        }
     }
 
     /// Receives, if a short message is what comes next, within some 400 ns.
@@ -111,27 +120,27 @@ impl Comm {
         buf: &MutBuf,
         source: Option<u32>,
         tag: Option<i32>,
-    ) -> AtOnce<'_> {
+    ) -> Waited<'_> {
         let (Layout::Contiguous { bytes: room }, Some(source)) = (buf.layout, source) else {
-            return AtOnce::Not(None);
+            return Waited::Not(None);
         };
         let Some(peer) = self.world_rank(source).filter(|_| tag.is_none_or(|tag| tag >= 0)) else {
-            return AtOnce::Not(None);
+            return Waited::Not(None);
         };
         if !Rank::is_seen_callable() {
-            return AtOnce::Not(None);
+            return Waited::Not(None);
         }
         let rank = self.shared();
-        let Some(mut inside) = rank.engine.enter_at_once() else { return AtOnce::Not(None) };
+        let Some(mut inside) = rank.engine.enter_at_once() else { return Waited::Not(None) };
         if !rank.is_open() {
-            return AtOnce::Not(None);
+            return Waited::Not(None);
         }
         let state = inside.work();
         if state.p2p.is_look_due() {
             look_at_the_rest(state);
         }
         if !state.p2p.can_receive_at_once(peer, room) {
-            return AtOnce::Not(Some(inside.stay()));
+            return Waited::Not(Some(inside.stay()));
         }
         let wanted = Wanted::new(self.context(), tag);
         for _ in 0..ROUNDS {
@@ -145,10 +154,10 @@ impl Comm {
                         inside.leave_as_found();
                     }
                     // Else its drop sees to it.
-                    return AtOnce::Received(Status { source, tag, bytes: len });
+                    return Waited::Received(Status { source, tag, bytes: len });
                 }
             }
         }
-        AtOnce::Not(Some(inside.stay()))
+        Waited::Not(Some(inside.stay()))
     }
 }

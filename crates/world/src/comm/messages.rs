@@ -9,7 +9,7 @@ use tocsin_progress::{Completion, Entered, Id, Outcome};
 use tocsin_sync::clock::now_ns;
 
 use super::Comm;
-use super::at_once::{AtOnce, Posted};
+use super::at_once::{Posted, Waited};
 use crate::error::Error;
 use crate::outcome::message_error;
 use crate::request::{Kind, RawRequest, Status};
@@ -257,9 +257,9 @@ impl Comm {
     ) -> Result<Status, Error> {
         // SAFETY: - the buffer: promised by the caller for the time of the call.
         match unsafe { self.recv_at_once(&buf, source, tag) } {
-            AtOnce::Received(status) => Ok(status),
+            Waited::Received(status) => Ok(status),
             // SAFETY: - promised by the caller.
-            AtOnce::Not(state) => unsafe { self.recv_in_general(state, buf, source, tag) },
+            Waited::Not(state) => unsafe { self.recv_in_general(state, buf, source, tag) },
         }
     }
 
