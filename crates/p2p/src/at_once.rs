@@ -7,8 +7,7 @@
 use core::ptr::NonNull;
 
 use tocsin_progress::{Completion, Context, Id};
-use tocsin_transport::short::{Put, Took, Wanted};
-use tocsin_transport::wire::INLINE;
+use tocsin_transport::short::{LONGEST, Put, Took, Wanted};
 use tocsin_transport::{Class, Transport};
 
 use crate::in_hand::{Hand, MET_PER_LOOK};
@@ -36,6 +35,18 @@ pub enum AtOnce {
 }
 
 impl<T: Transport> P2p<T> {
+    /// Says that ranks share cores. What is longer than a packet of one cache line goes at once, too, then: up to [`LONGEST`] bytes. Where both ends run, the general way is as quick for
+    /// that: the receiver waits for the lines all the same, and copies out what is still copied in. Before the first message.
+    pub fn set_crowded(&mut self) {
+        self.at_once = LONGEST;
+    }
+
+    /// Longest message that goes [at once](Self::send_at_once), in bytes.
+    #[inline(always)]
+    pub fn longest_at_once(&self) -> usize {
+        self.at_once
+    }
+
     /// What is in the way of messages of this length at once, whoever the peer is.
     #[inline(always)]
     fn is_plain_sailing(&self, len: usize) -> bool {
@@ -47,7 +58,7 @@ impl<T: Transport> P2p<T> {
     }
 
     /// Sends a plain message, if that can be done at once and is short. User threads only; copies at most
-    /// [`INLINE`] bytes.
+    /// [`LONGEST`] bytes.
     ///
     /// # Safety
     /// `payload` is readable for `len` bytes during the call.
@@ -60,7 +71,7 @@ impl<T: Transport> P2p<T> {
         payload: *const u8,
         len: usize,
     ) -> Put {
-        if !self.is_plain_sailing(len) {
+        if len > self.at_once || !self.is_plain_sailing(len) {
             return Put::Not;
         }
         let Some(peer) = self.peers.made_mut(dest as usize) else { return Put::Not };
@@ -165,7 +176,7 @@ impl<T: Transport> P2p<T> {
             peer.fate == Fate::Alive && peer.is_open(0) && !peer.published.is_there()
         };
         // What is longer would be found out only when it is there, and go the general way from its beginning.
-        (room <= INLINE || !self.expects_longer)
+        (room <= self.at_once || !self.expects_longer)
             && self.is_plain_sailing(room)
             && self.blocked == 0
             && plain.unexpected.is_empty()
@@ -188,7 +199,7 @@ impl<T: Transport> P2p<T> {
     }
 
     /// Takes the next message of a source if it is the one, and short. Looks at most `looks` times whether there is any. User threads only; copies
-    /// at most [`INLINE`] bytes.
+    /// at most [`LONGEST`] bytes.
     ///
     /// # Safety
     /// [`can_receive_at_once`](Self::can_receive_at_once) has said so of this source and room since the engine was entered, and no pass was made since. `to` is
@@ -203,7 +214,7 @@ impl<T: Transport> P2p<T> {
         looks: u32,
     ) -> Took {
         // SAFETY: the caller vouches for the buffer.
-        let took = unsafe { self.transport.take_short(source, wanted, to, room, looks) };
+        let took = unsafe { self.transport.take_short(source, wanted, to, room.min(self.at_once), looks) };
         self.expects_longer = took == Took::Other;
         if let Took::Message { len, .. } = took {
             if let Some(peer) = self.peers.made_mut(source as usize) {

@@ -5,7 +5,6 @@
 //! an answer) is kept as an unexpected one, and the thread posts its receive after all.
 
 use tocsin_progress::{Budget, Code, Context, Outcome};
-use tocsin_transport::wire::INLINE;
 use tocsin_transport::{Arrival, Class, Header, Packet, Reach, Recv, Transport, kind};
 
 use crate::coming;
@@ -319,7 +318,7 @@ impl<T: Transport> P2p<T> {
         self.await_no_more(None);
         let met = match &self.hand {
             Hand::Met(met) => {
-                self.expects_longer = met.bytes > INLINE;
+                self.expects_longer = met.bytes > self.at_once;
                 Some(*met)
             }
             Hand::Waiting(_) | Hand::Empty => None,

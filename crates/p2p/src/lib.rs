@@ -99,7 +99,7 @@ pub use layout::{ConstBuf, Layout, MutBuf};
 pub use probe::Grown;
 pub use tocsin_progress::{Budget, Code, Completion, Id, Outcome, Pass};
 pub use tocsin_transport::Class;
-pub use tocsin_transport::short::{Put, Took, Wanted};
+pub use tocsin_transport::short::{LONGEST, Put, Took, Wanted};
 pub use tocsin_transport::wire::INLINE;
 
 use std::sync::Arc;
@@ -155,6 +155,8 @@ pub struct P2p<T> {
     publishes: bool,
     /// Longest payload of a DATA packet.
     piece: usize,
+    /// Longest message that goes at once: see [`P2p::set_crowded`].
+    at_once: usize,
     /// Longest payload of a packet of several messages.
     together: usize,
     /// Longest payload that a peer, whatever its configuration, can send eagerly.
@@ -278,6 +280,7 @@ impl<T: Transport> P2p<T> {
             pieces_from: config.pieces_from,
             publishes: config.publish,
             piece,
+            at_once: tocsin_transport::wire::INLINE,
             together: eager.min(coalesced::LONGEST),
             longest: eager.max(coll),
             requests: Slots::with_shared(Request::new, Completion::new),

@@ -77,6 +77,37 @@ fn all_short_lengths_by_tag_and_by_any() {
     assert!(!w.send_at_once(0, 1, 7, &text(1, INLINE + 1)), "that is not short");
 }
 
+/// Where ranks share cores, those of up to a KiB go at once, too.
+#[test]
+fn longer_ones_where_ranks_share_cores() {
+    let limits = Limits { max_payload: [2000; 4], ..Limits::default() };
+    let mut w = talking_with(limits, Config { eager_max: 2000, ..Config::default() });
+    w.ranks.iter_mut().for_each(tocsin_p2p::P2p::set_crowded);
+    let longest = w.ranks[0].longest_at_once();
+    assert_eq!(longest, 1024);
+    for len in [0, 16, 17, 64, 100, 1000, longest] {
+        let (data, mut target) = (text(len as u64, len), Target::new(longest));
+        assert!(w.send_at_once(0, 1, 7, &data));
+        assert_eq!(w.receive(1, 0, Some(7), &mut target), message(7, len));
+        assert_eq!(&target.bytes()[..len], data);
+        assert!(target.bytes()[len..].iter().all(|byte| *byte == 0xee));
+        w.settle();
+    }
+    let long = text(1, longest + 1);
+    assert!(!w.send_at_once(0, 1, 7, &long));
+    let (mut roomy, mut target) = (Target::new(longest + 1), Target::new(longest));
+    // One that is too long for that, and one that is too long for its buffer.
+    let _send = w.isend(0, 1, 7, &long);
+    assert_eq!(w.receive(1, 0, Some(7), &mut roomy), Took::Other);
+    assert!(!w.may_receive(1, 0, &mut roomy) && w.may_receive(1, 0, &mut target));
+    assert_eq!(w.receive_in_hand(1, 0, 7, &mut roomy), (Code::Ok, long.len() as u64));
+    assert_eq!(roomy.bytes(), long);
+    w.settle();
+    assert!(w.send_at_once(0, 1, 7, &text(40, 40)));
+    assert_eq!(w.receive(1, 0, Some(7), &mut Target::new(39)), Took::Other);
+    assert_eq!(w.receive_in_hand(1, 0, 7, &mut target), (Code::Ok, 40));
+}
+
 #[test]
 fn to_itself() {
     let (mut w, mut target) = (talking(), Target::new(2));

@@ -93,7 +93,7 @@ pub struct Engine<W> {
     callbacks: Callbacks,
     stats: Arc<Stats>,
     config: EngineConfig,
-    /// Each stay inside is recorded, or says what its thread goes on with.
+    /// Each stay inside is recorded.
     sees_everything: bool,
     yields: Yields,
     spin: Spin,
@@ -156,7 +156,7 @@ impl<W: Work> Engine<W> {
             duty: Duty::new(),
             callbacks: Callbacks::new(config.callback_thread),
             stats,
-            sees_everything: config.trace.is_some() || config.yield_ns > 0,
+            sees_everything: config.trace.is_some(),
             config,
             yields: Yields::new(),
             spin: Spin::new(),

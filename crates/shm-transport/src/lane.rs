@@ -4,8 +4,8 @@
 //! - *Progress class*: wait-free. [`SendLane::try_push`]: at most 8 stores into the slot, 2 loads of the
 //!   consumer's word, a load and a store of the starving flag, 1 fence, plus the payload's copy, with a store for each
 //!   [`STRIDE`] bytes of a long one. [`RecvLane::peek`]: 8 loads, 19 of a payload
-//!   that comes; [`RecvLane::peek_coming`]: 8. [`SendLane::try_push_short`]: 8 stores, 1 load; [`RecvLane::take_short`]: as many loads as are asked for, 5 more and at
-//!   most 2 stores. [`RecvLane::take_run`]: 4 loads a message, 2 stores for all. [`RecvLane::consume`]: at most 2 stores. [`RecvLane::is_starving`]: 1 fence, 1 load.
+//!   that comes; [`RecvLane::peek_coming`]: 8. [`SendLane::try_push_short`] and [`SendLane::try_push_plain`]: 8 stores, 2 loads, plus the copy; [`RecvLane::take_short`]: as many loads as are asked for, 5 more and at
+//!   most 2 stores, and the copy of a payload in the data ring. [`RecvLane::take_run`]: 4 loads a message, 2 stores for all. [`RecvLane::consume`]: at most 2 stores. [`RecvLane::is_starving`]: 1 fence, 1 load.
 //!   [`RecvLane::wakes_producer`]: 2 loads, 1 exchange, 1 fence.
 //! - *Memory*: 64 bytes a slot, the data ring, 256 bytes of head.
 //! - *Who may call*: who holds the rank's engine token; handlers may.

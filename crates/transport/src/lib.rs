@@ -186,7 +186,7 @@ pub unsafe trait Transport: Send {
         None
     }
 
-    /// [`try_send`](Self::try_send) for most messages: plain ones of at most [`wire::INLINE`] bytes in class Eager, to a peer that can take them, when
+    /// [`try_send`](Self::try_send) for most messages: plain ones of at most [`short::LONGEST`] bytes in class Eager, to a peer that can take them, when
     /// there is nothing else to [`flush`](Self::flush).
     ///
     /// # Safety
@@ -203,7 +203,7 @@ pub unsafe trait Transport: Send {
         short::Put::Not
     }
 
-    /// [`peek`](Self::peek) and [`consume`](Self::consume) of what a thread waits for, if it is a plain message of at most [`wire::INLINE`] bytes in class
+    /// [`peek`](Self::peek) and [`consume`](Self::consume) of what a thread waits for, if it is a plain message of at most [`short::LONGEST`] bytes in class
     /// Eager that `to` has room for. Looks at most `looks` times whether anything comes, and makes nothing of what else it may be.
     ///
     /// # Safety

@@ -253,7 +253,7 @@ unsafe impl Transport for Loopback {
     }
 
     unsafe fn put_short(&mut self, peer: u32, context: u32, tag: i32, payload: *const u8, len: usize) -> Put {
-        if len > wire::INLINE {
+        if len > short::LONGEST {
             return Put::Not;
         }
         let header = short::plain(context, tag, len);
@@ -281,7 +281,7 @@ unsafe impl Transport for Loopback {
         };
         let plain = short::plain(header.context, header.tag, len);
         let is_wanted = wanted.is(short::envelope(header.context, header.tag));
-        if len > wire::INLINE.min(room) || header != plain || !is_wanted {
+        if len > short::LONGEST.min(room) || header != plain || !is_wanted {
             return Took::Other;
         }
         // SAFETY: the caller vouches for `to`, where there is room; the payload is readable until it is consumed.

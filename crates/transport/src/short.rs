@@ -2,6 +2,9 @@
 
 use crate::Header;
 
+/// Longest message that [`put_short`](crate::Transport::put_short) and [`take_short`](crate::Transport::take_short) move.
+pub const LONGEST: usize = 1024;
+
 /// The envelope of a plain message that a thread waits for, as it stands in a packet of one cache line.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {

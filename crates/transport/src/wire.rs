@@ -88,6 +88,12 @@ pub fn plain_inline(meta: u32) -> Option<usize> {
     is.then_some(usize::from(inline))
 }
 
+/// Whether a slot says that it holds a plain message, all of whose payload is in the data ring.
+#[inline]
+pub fn is_plain_data(meta: u32) -> bool {
+    meta == u32::from_le_bytes([kind::EAGER, 0, OUTSIDE, 0])
+}
+
 #[inline]
 fn meta(header: &Header, inline: u8) -> u32 {
     u32::from_le_bytes([header.kind, header.flags, inline, 0])
@@ -173,7 +179,10 @@ mod tests {
             [pack_data(&plain, 17, 0), pack_coming(&plain, 17, 0), pack_pooled(&plain, 17, 0, false)]
         {
             assert_eq!(plain_inline(outside.0), None);
+            assert_eq!(is_plain_data(outside.0), outside == pack_data(&plain, 17, 0));
         }
+        assert!(others.iter().all(|other| !is_plain_data(pack_data(other, 17, 0).0)));
+        assert!(!is_plain_data(pack_inline(&plain, [0; 2], 16).0));
         let [word, ..] = pack_inline(&plain, [0; 2], 16).1;
         assert!(short::Wanted::new(7, Some(-1)).is(word) && short::Wanted::new(7, None).is(word));
         assert!(!short::Wanted::new(7, Some(0)).is(word) && !short::Wanted::new(6, None).is(word));

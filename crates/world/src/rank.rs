@@ -130,6 +130,9 @@ fn try_join(place: Place, config: &Config) -> Result<(Arc<Rank>, Bound), Error> 
     transport.set_strategies(thresholds.strategies);
     let mut p2p = P2p::new(transport, config.point_to_point(&thresholds))
         .map_err(|e| Error::System { operation: "joining the world".into(), reason: e.to_string() })?;
+    if shares_cores {
+        p2p.set_crowded();
+    }
     let closed = Arc::new(AtomicBool::new(false));
     let descriptor = segment.descriptor(rank);
     // SAFETY: - the segment, which `Rank` and the transport keep, outlives the engine.

@@ -36,9 +36,25 @@ impl<'a, W: Work> AtOnce<'a, W> {
     /// ended, and no pass was made. What was to be seen to before, who was inside then has. One `lock cmpxchg`; more if somebody has asked for a pass
     /// meanwhile.
     #[inline(always)]
-    pub fn leave_as_found(self) {
+    pub fn leave_as_found(mut self) {
+        self.says_what_it_goes_on_with();
+        self.leave_waiting();
+    }
+
+    /// The same of a thread that waits for what it has not found: it comes back at once, or when others on its core have had their turns.
+    #[inline(always)]
+    pub fn leave_waiting(self) {
         if self.engine.try_leave_as_found() {
             let _left = ManuallyDrop::new(self);
+        }
+    }
+
+    /// As [`Entered`] does at its drop.
+    #[inline(always)]
+    fn says_what_it_goes_on_with(&mut self) {
+        if self.engine.is_crowded() {
+            let has_operations = self.work().has_operations();
+            self.engine.goes_computing(has_operations);
         }
     }
 }
@@ -47,7 +63,8 @@ impl<W: Work> AtOnce<'_, W> {
     /// [Leaves](Self::leave_as_found) when an operation was begun, which is nothing that anybody is to be rung for: threads of the rank that sleep
     /// until it has one are woken.
     #[inline(always)]
-    pub fn leave_begun(self) {
+    pub fn leave_begun(mut self) {
+        self.says_what_it_goes_on_with();
         let engine = self.engine;
         if engine.try_leave_as_found() {
             let _left = ManuallyDrop::new(self);
@@ -84,7 +101,7 @@ impl<W: Work> Engine<W> {
         drop(entered);
     }
 
-    /// [Enters](Engine::enter) if nobody is inside or has asked for a pass, nothing is to be seen to on the way in, and stays need not say more than that they are over. User
+    /// [Enters](Engine::enter) if nobody is inside or has asked for a pass, nothing is to be seen to on the way in, and stays are not recorded. User
     /// threads only. Wait-free: one `lock cmpxchg`.
     #[inline(always)]
     pub fn enter_at_once(&self) -> Option<AtOnce<'_, W>> {

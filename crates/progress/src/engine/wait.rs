@@ -404,6 +404,7 @@ impl<W: Work> Engine<W> {
     }
 
     /// A look before [`wait_until`](Self::wait_until) met what it was for.
+    #[inline]
     pub fn note_met(&self) {
         if self.config.yield_ns > 0 {
             self.yields.note_look(true);

@@ -426,7 +426,7 @@ impl SendLane {
 
     /// Whether a slot is free and the data ring has room up to `end`.
     #[inline]
-    fn fits(&self, end: u32) -> bool {
+    pub(super) fn fits(&self, end: u32) -> bool {
         self.has_slot() && end.wrapping_sub(self.data_head) <= self.place.shape.data
     }
 

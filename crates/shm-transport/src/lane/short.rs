@@ -1,10 +1,10 @@
-//! Short plain messages, which are one cache line each: put there and taken out with nothing between that others need.
+//! Short plain messages, most of which are one cache line each: put there and taken out with nothing between that others need.
 
 use tocsin_sync::atomic::{Ordering, look_again};
 use tocsin_transport::short::{self, Run};
 use tocsin_transport::wire;
 
-use super::{Consumed, RecvLane, SendLane};
+use super::{Consumed, RecvLane, SendLane, piece};
 
 /// Answer of [`RecvLane::take_short`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,6 +39,42 @@ impl SendLane {
         true
     }
 
+    /// The same of one whose payload goes into the data ring. Apart, so that what shorter ones run through stays short.
+    ///
+    /// # Safety
+    /// `payload` is readable for `len` bytes, which are more than [`wire::INLINE`].
+    #[inline(never)]
+    pub(crate) unsafe fn try_push_plain(
+        &mut self,
+        context: u32,
+        tag: i32,
+        payload: *const u8,
+        len: usize,
+    ) -> bool {
+        if self.closed || len > self.place.shape.max_payload as usize {
+            return false;
+        }
+        let (start, end) = piece(self.data_tail, len as u32, self.place.shape.data);
+        if !self.fits(end) && !self.fits_after_all(end) {
+            return false;
+        }
+        // SAFETY: as in `try_push_as`.
+        unsafe { core::ptr::copy_nonoverlapping(payload, self.place.at(start), len) };
+        let (meta, content) = wire::pack_data(&short::plain(context, tag, len), len as u32, start);
+        self.last = end.wrapping_sub(start);
+        self.data_tail = end;
+        // SAFETY: the lane is mapped (promise of `new`), and has a slot.
+        let _slot = unsafe { self.publish(meta, content) };
+        true
+    }
+
+    /// Whether the consumer has given back enough for a slot and data up to `end` since the last look.
+    #[cold]
+    fn fits_after_all(&mut self, end: u32) -> bool {
+        self.refresh();
+        !self.closed && self.fits(end)
+    }
+
     /// Whether the consumer has given back enough for a slot since the last look.
     #[cold]
     fn has_slot_after_all(&mut self) -> bool {
@@ -60,7 +96,43 @@ impl SendLane {
 }
 
 impl RecvLane {
-    /// Takes the oldest packet out if it is a plain message in its slot, wanted, and `to` has room. Looks at most `looks` times whether there is one.
+    /// [`take_short`](Self::take_short) of the packet with this stamp, if its payload is in the data ring. Apart, as in
+    /// [`try_push_plain`](SendLane::try_push_plain).
+    ///
+    /// # Safety
+    /// As there.
+    #[inline(never)]
+    unsafe fn take_plain(&mut self, stamp: u64, wanted: short::Wanted, to: *mut u8, room: usize) -> Short {
+        // SAFETY: the lane is mapped (promise of `new`).
+        let slot = unsafe { self.place.slot(self.head) };
+        let [_, envelope, length, bytes, ..] = &slot.0;
+        let envelope = envelope.load(Ordering::Relaxed);
+        let length = length.load(Ordering::Relaxed);
+        let len = length as u32 as usize;
+        if stamp as u32 != self.head.wrapping_add(1)
+            || !wire::is_plain_data((stamp >> 32) as u32)
+            || !wanted.is(envelope)
+            || len > room
+            || len > self.place.shape.max_payload as usize
+            || len <= wire::INLINE
+            || self.closed
+            || bytes.load(Ordering::Relaxed) != len as u64
+        {
+            return Short::Other;
+        }
+        // There is one place where it can be.
+        let (start, end) = piece(self.data_head, len as u32, self.place.shape.data);
+        if (length >> 32) as u32 != start || end.wrapping_sub(self.data_head) > self.place.shape.data {
+            return Short::Other;
+        }
+        // SAFETY: the piece is inside the data ring, and the producer has filled it before the stamp; the caller vouches for `to`, where there is room.
+        unsafe { core::ptr::copy_nonoverlapping(self.place.at(start).cast_const(), to, len) };
+        self.peeked = None;
+        let consumed = self.take_out(end);
+        Short::Taken { tag: (envelope >> 32) as i32, len, consumed }
+    }
+
+    /// Takes the oldest packet out if it is a plain message with its payload, wanted, and `to` has room. Looks at most `looks` times whether there is one.
     ///
     /// # Safety
     /// `to` is writable for `room` bytes.
@@ -88,7 +160,10 @@ impl RecvLane {
             left = left.wrapping_sub(1);
             look_again();
         };
-        let Some(len) = wire::plain_inline((stamp >> 32) as u32) else { return Short::Other };
+        let Some(len) = wire::plain_inline((stamp >> 32) as u32) else {
+            // SAFETY: the caller's promise.
+            return unsafe { self.take_plain(stamp, wanted, to, room) };
+        };
         let envelope = envelope.load(Ordering::Relaxed);
         if stamp as u32 != self.head.wrapping_add(1)
             || !wanted.is(envelope)

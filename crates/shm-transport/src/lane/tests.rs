@@ -247,6 +247,51 @@ fn short_ones_are_packets_as_others_are() {
     }
 }
 
+fn put_plain(lane: &mut SendLane, tag: i32, payload: &[u8]) -> bool {
+    // SAFETY: the payload is live, and longer than 16 bytes.
+    unsafe { lane.try_push_plain(9, tag, payload.as_ptr(), payload.len()) }
+}
+
+/// The same of payloads in the data ring, over its wrap, too.
+#[test]
+fn plain_ones_with_data_are_packets_as_others_are() {
+    for start in [0, 0u32.wrapping_sub(128)] {
+        let lane = Private::new(SLOTS, DATA);
+        let (mut send, mut recv) = ends_at(&lane, 0u32.wrapping_sub(SLOTS), start);
+        for n in 0..200u32 {
+            let payload: Vec<u8> = (0..17 + n * 7 % 112).map(|i| (n + i) as u8).collect();
+            let header = tocsin_transport::short::plain(9, n as i32, payload.len());
+            if n % 3 == 0 {
+                // SAFETY: the payload is live.
+                let push = unsafe { send.try_push(&header, payload.as_ptr(), payload.len()) };
+                assert_eq!(push, Push::Sent);
+            } else {
+                assert!(put_plain(&mut send, n as i32, &payload), "{n}");
+            }
+            if n % 4 == 0 {
+                let Peek::Packet(found, len, at) = recv.peek() else { panic!("{n} has not come") };
+                assert_eq!((found, len), (header, payload.len()));
+                // SAFETY: as the lane says.
+                assert_eq!(unsafe { std::slice::from_raw_parts(at, len) }, payload);
+                recv.consume();
+            } else {
+                let mut to = [0xee; 130];
+                let Short::Taken { tag, len, consumed } = take(&mut recv, n as i32, &mut to) else {
+                    panic!("{n} was not taken")
+                };
+                assert_eq!((tag, &to[..len], consumed), (n as i32, &payload[..], Consumed::GivenBack));
+                assert!(to[len..].iter().all(|byte| *byte == 0xee));
+            }
+        }
+        // As long as there is room, and again when there is.
+        let room = (0..).take_while(|n| put_plain(&mut send, *n, &[7; 64])).count();
+        assert_eq!(room, DATA as usize / 64);
+        assert!(!put_plain(&mut send, 9, &[7; 17]) && put(&mut send, 9, &[7; 16]));
+        assert!(matches!(take(&mut recv, 0, &mut [0; 64]), Short::Taken { .. }));
+        assert!(put_plain(&mut send, 10, &[7; 17]) && !put_plain(&mut send, 11, &[7; 129]));
+    }
+}
+
 #[test]
 fn a_full_lane_takes_no_short_one_until_slots_come_back() {
     let lane = Private::new(SLOTS, 0);
@@ -291,6 +336,8 @@ fn what_is_not_short_or_wanted_is_left_alone() {
         (Header { a: 9, ..plain }, 8),
         (Header { a: 9, ..plain }, 9),
         (Header { a: 17, ..plain }, 17),
+        (Header { a: 7, ..plain }, 17),
+        (Header { flags: 1, a: 17, ..plain }, 17),
     ];
     let mut to = [0xee; 8];
     for (header, len) in others {
@@ -407,7 +454,7 @@ fn a_lying_producer_names_cells() {
 fn a_lying_producer_is_found_out() {
     let content = |meta: u32, len: u32, position: u32| {
         // Of a payload that comes, all is there.
-        (meta, [0, u64::from(len) | u64::from(position) << 32, 0, 0, 0, u64::MAX, 0])
+        (meta, [0, u64::from(len) | u64::from(position) << 32, u64::from(len), 0, 0, u64::MAX, 0])
     };
     let header = Header { kind: 1, ..Header::default() };
     let outside = wire::pack_data(&header, 0, 0).0;
@@ -444,6 +491,10 @@ fn a_lying_producer_is_found_out() {
         }
         lane.slot(0).0[0].store(u64::from(stamp) | u64::from(meta) << 32, Ordering::Relaxed);
         assert!(recv.has_packet(), "{what}: work for a pass");
+        let (mut to, wanted) = ([0u8; 4096], tocsin_transport::short::Wanted::new(0, Some(0)));
+        // SAFETY: the buffer is live.
+        let took = unsafe { recv.take_short(wanted, to.as_mut_ptr(), to.len(), 1) };
+        assert_eq!(took, Short::Other, "{what}: nothing is taken");
         assert!(matches!(recv.peek(), Peek::Corrupt), "{what}");
         assert!(matches!(recv.peek(), Peek::Empty) && !recv.has_packet(), "{what}: closed");
         assert_eq!(recv.consume(), Consumed::Nothing);

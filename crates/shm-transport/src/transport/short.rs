@@ -3,7 +3,7 @@
 use tocsin_doorbell::is_left_alone;
 use tocsin_sync::atomic::{Ordering, fence};
 use tocsin_transport::short::{Put, Run, Took, Wanted};
-use tocsin_transport::{Class, Urgency, wire};
+use tocsin_transport::{Class, Urgency, short, wire};
 
 use super::known::has;
 use super::peer::{Bell, Honesty};
@@ -26,7 +26,7 @@ impl ShmTransport {
         len: usize,
     ) -> Put {
         // With somebody to tell already, it is one of several.
-        if len > wire::INLINE || self.dirty_len != 0 || !has(&self.known, peer) {
+        if len > short::LONGEST || self.dirty_len != 0 || !has(&self.known, peer) {
             return Put::Not;
         }
         let Some(state) = self.peers.get_mut(peer as usize) else { return Put::Not };
@@ -36,8 +36,15 @@ impl ShmTransport {
         if state.honesty != Honesty::Honest || matches!(state.bell, Bell::Unknown) {
             return Put::Not;
         }
+        let lane = state.send_lane(Class::Eager);
         // SAFETY: the pair is connected, so that the lane is allocated; the length was checked; the caller vouches for the payload.
-        if !unsafe { state.send_lane(Class::Eager).try_push_short(context, tag, payload, len) } {
+        let pushed = unsafe {
+            match len {
+                ..=wire::INLINE => lane.try_push_short(context, tag, payload, len),
+                _ => lane.try_push_plain(context, tag, payload, len),
+            }
+        };
+        if !pushed {
             return Put::Not;
         }
         state.untaken |= bit(Class::Eager);

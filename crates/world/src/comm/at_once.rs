@@ -3,7 +3,8 @@
 //! What is done here is what [`send_raw`](Comm::send_raw), [`recv_raw`](Comm::recv_raw) and [`irecv_raw`](Comm::irecv_raw) do in general, in one step; whatever else it takes, and every
 //! error, is theirs.
 
-use tocsin_p2p::{AtOnce, INLINE, Put, Took, Wanted};
+use tocsin_p2p::{AtOnce, INLINE, LONGEST, Put, Took, Wanted};
+use tocsin_progress::engine::AtOnce as AtOnceInside;
 use tocsin_progress::{Entered, Work};
 
 use super::Comm;
@@ -16,6 +17,10 @@ use crate::{ConstBuf, Layout, MutBuf};
 const LOOKS: u32 = 32;
 /// ...and how often it does that before it looks at everything: for some 400 ns in all.
 const ROUNDS: u32 = 4;
+/// How often the core is given away, where ranks share cores, before everything is looked at.
+const TURNS: u32 = 64;
+/// How often a receive looks that has got its core back too early: for some 1 us.
+const STAY_LOOKS: u32 = 256;
 
 /// What a receive came to.
 pub(super) enum Waited<'a> {
@@ -47,14 +52,15 @@ impl Comm {
     #[inline(always)]
     pub(super) unsafe fn send_at_once(&self, buf: &ConstBuf, dest: u32, tag: i32) -> bool {
         let Layout::Contiguous { bytes } = buf.layout else { return false };
-        if bytes > INLINE || tag < 0 {
+        let rank = self.shared();
+        // What goes at once where ranks share cores may be longer.
+        if bytes > INLINE && (bytes > LONGEST || !rank.engine.is_crowded()) || tag < 0 {
             return false;
         }
         let Some(dest) = self.world_rank(dest) else { return false };
         if !Rank::is_seen_callable() {
             return false;
         }
-        let rank = self.shared();
         let Some(mut inside) = rank.engine.enter_at_once() else { return false };
         if !rank.is_open() {
             return false;
@@ -110,6 +116,58 @@ impl Comm {
         }
     }
 
+    /// Where ranks share cores, and it is likely that the message comes from who waits for this one: gives it away, and looks for the message whenever it comes back, a few times.
+    ///
+    /// # Safety
+    /// [`can_receive_at_once`](tocsin_p2p::P2p::can_receive_at_once) has said so. `to` is writable for `room` bytes.
+    #[inline(never)]
+    unsafe fn take_turns_at_once<'a>(
+        &'a self,
+        mut inside: AtOnceInside<'a, RankState>,
+        peer: u32,
+        wanted: Wanted,
+        to: *mut u8,
+        room: usize,
+    ) -> Waited<'a> {
+        let rank = self.shared();
+        // Who has anything under way is better seen waiting.
+        if inside.work().has_operations() {
+            return Waited::Not(Some(inside.stay()));
+        }
+        inside.leave_waiting();
+        let mut turns = rank.engine.turns(false);
+        for _ in 0..TURNS {
+            if !turns.give_way() {
+                break;
+            }
+            let Some(mut inside) = rank.engine.enter_at_once() else { break };
+            if !rank.is_open() || !inside.work().p2p.can_receive_at_once(peer, room) {
+                return Waited::Not(Some(inside.stay()));
+            }
+            // SAFETY: - promised by the caller
+            //         - asked above; nothing else is done inside.
+            let mut look =
+                |looks| unsafe { inside.work().p2p.receive_at_once(peer, wanted, to, room, looks) };
+            let (mut took, mut stayed) = (look(1), false);
+            if took == Took::Nothing && turns.stays() {
+                stayed = true;
+                took = look(STAY_LOOKS);
+            }
+            match took {
+                Took::Nothing => inside.leave_waiting(),
+                Took::Other => return Waited::Not(Some(inside.stay())),
+                Took::Message { tag, len, flush } => {
+                    if !flush {
+                        inside.leave_as_found();
+                    }
+                    turns.note_met(stayed);
+                    return Waited::Received(Status { source: self.rank_of(peer), tag, bytes: len });
+                }
+            }
+        }
+        Waited::Not(None)
+    }
+
     /// Receives, if a short message is what comes next, within some 400 ns.
     ///
     /// # Safety
@@ -143,17 +201,25 @@ impl Comm {
             return Waited::Not(Some(inside.stay()));
         }
         let wanted = Wanted::new(self.context(), tag);
-        for _ in 0..ROUNDS {
+        let crowded = !rank.engine.should_look();
+        let (rounds, looks) = if crowded { (1, 1) } else { (ROUNDS, LOOKS) };
+        for _ in 0..rounds {
             // SAFETY: - the buffer: promised by the caller
             //         - asked above; nothing else is done inside.
-            match unsafe { inside.work().p2p.receive_at_once(peer, wanted, buf.base, room, LOOKS) } {
-                Took::Nothing if !inside.is_asked() => {}
-                Took::Nothing | Took::Other => break,
+            match unsafe { inside.work().p2p.receive_at_once(peer, wanted, buf.base, room, looks) } {
+                Took::Nothing if inside.is_asked() => break,
+                Took::Nothing if crowded => {
+                    // SAFETY: - the buffer: promised by the caller.
+                    return unsafe { self.take_turns_at_once(inside, peer, wanted, buf.base, room) };
+                }
+                Took::Nothing => {}
+                Took::Other => break,
                 Took::Message { tag, len, flush } => {
                     if !flush {
                         inside.leave_as_found();
                     }
                     // Else its drop sees to it.
+                    rank.engine.note_met();
                     return Waited::Received(Status { source, tag, bytes: len });
                 }
             }
