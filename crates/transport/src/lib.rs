@@ -220,7 +220,7 @@ pub unsafe trait Transport: Send {
         short::Took::Other
     }
 
-    /// [`peek`](Self::peek) and [`consume`](Self::consume) of plain messages of at most [`wire::INLINE`] bytes in class Eager, one after the other, as long
+    /// [`peek`](Self::peek) and [`consume`](Self::consume) of plain messages of at most [`short::LONGEST`] bytes in class Eager, one after the other, as long
     /// as `meet` takes them, and at most `most` of them. It is given each message's envelope ([`short::context_and_tag`] reads it), its length, and where its payload
     /// lies, which is readable during that call only. What else has come stays. Handler-safe, if `meet` is.
     #[inline]

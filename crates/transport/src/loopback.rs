@@ -22,7 +22,7 @@ use crate::short::{self, Put, Run, Took, Wanted};
 use crate::transfer::RECORDS;
 use crate::{
     Arrival, Awaits, Capabilities, Class, Error, Header, Packet, PeerState, Piped, Publication, Reach,
-    Record, Recv, SendOutcome, Transport, Urgency, wire,
+    Record, Recv, SendOutcome, Transport, Urgency,
 };
 use core::ptr::NonNull;
 use fabric::Shared;
@@ -300,7 +300,7 @@ unsafe impl Transport for Loopback {
             }
             let Recv::Packet(Packet { header, payload, len }) = self.peek(peer, Class::Eager) else { break };
             let plain = short::plain(header.context, header.tag, len);
-            let is_short = len <= wire::INLINE && header == plain;
+            let is_short = len <= short::LONGEST && header == plain;
             if !is_short || !meet(short::envelope(header.context, header.tag), len, payload) {
                 break;
             }

@@ -63,8 +63,6 @@ impl<W: Work> Turns<'_, W> {
         let now = if self.yielded { now_ns() } else { begun };
         if self.yielded {
             yields.note_stay(false);
-        } else {
-            yields.note_look(false);
         }
         if now.wrapping_sub(begun) >= config.yield_ns {
             yields.bar_asleep(now);
@@ -72,6 +70,9 @@ impl<W: Work> Turns<'_, W> {
         }
         if yields.is_barred(now) || self.engine.would_yield_to_computing(now) {
             return false;
+        }
+        if !self.yielded {
+            yields.note_look(false);
         }
         self.yielded = yields.give_way(now).is_some();
         self.yielded

@@ -107,26 +107,22 @@ impl RecvLane {
         let slot = unsafe { self.place.slot(self.head) };
         let [_, envelope, length, bytes, ..] = &slot.0;
         let envelope = envelope.load(Ordering::Relaxed);
-        let length = length.load(Ordering::Relaxed);
-        let len = length as u32 as usize;
+        let meta = (stamp >> 32) as u32;
         if stamp as u32 != self.head.wrapping_add(1)
-            || !wire::is_plain_data((stamp >> 32) as u32)
+            || !wire::is_plain_data(meta)
             || !wanted.is(envelope)
-            || len > room
-            || len > self.place.shape.max_payload as usize
-            || len <= wire::INLINE
             || self.closed
-            || bytes.load(Ordering::Relaxed) != len as u64
         {
             return Short::Other;
         }
-        // There is one place where it can be.
-        let (start, end) = piece(self.data_head, len as u32, self.place.shape.data);
-        if (length >> 32) as u32 != start || end.wrapping_sub(self.data_head) > self.place.shape.data {
+        let Some((len, payload, end)) = self.find_data(length.load(Ordering::Relaxed), self.data_head) else {
+            return Short::Other;
+        };
+        if len > room || bytes.load(Ordering::Relaxed) != len as u64 {
             return Short::Other;
         }
         // SAFETY: the piece is inside the data ring, and the producer has filled it before the stamp; the caller vouches for `to`, where there is room.
-        unsafe { core::ptr::copy_nonoverlapping(self.place.at(start).cast_const(), to, len) };
+        unsafe { core::ptr::copy_nonoverlapping(payload, to, len) };
         self.peeked = None;
         let consumed = self.take_out(end);
         Short::Taken { tag: (envelope >> 32) as i32, len, consumed }
@@ -182,8 +178,8 @@ impl RecvLane {
         Short::Taken { tag: (envelope >> 32) as i32, len, consumed }
     }
 
-    /// Takes out plain messages in their slots, one after the other, as long as `meet` takes them, and at most `most`: it is given envelope, length and where
-    /// the payload lies, which is for the time of the call. Answers, too, what that comes to for all of them together. What else there is, nonsense included,
+    /// Takes out plain messages of at most [`short::LONGEST`] bytes, one after the other, as long as `meet` takes them, and at most `most`: it is given envelope, length and
+    /// where the payload lies, which is for the time of the call. Answers, too, what that comes to for all of them together. What else there is, nonsense included,
     /// stays for [`peek`](Self::peek).
     ///
     /// Wait-free: 4 loads a message, 5 of a payload, and at most 2 stores in all, beside what `meet` does.
@@ -193,7 +189,7 @@ impl RecvLane {
         most: u32,
         mut meet: impl FnMut(u64, usize, *const u8) -> bool,
     ) -> (Run, Consumed) {
-        let (mut taken, mut emptied) = (0u32, false);
+        let (mut taken, mut emptied, mut data) = (0u32, false, self.data_head);
         while taken < most && !self.closed {
             let at = self.head.wrapping_add(taken);
             // SAFETY: the lane is mapped (promise of `new`).
@@ -206,17 +202,23 @@ impl RecvLane {
                 emptied = true;
                 break;
             }
-            let Some(len) = wire::plain_inline((stamp >> 32) as u32) else { break };
-            if length.load(Ordering::Relaxed) as u32 as usize != len
-                || bytes.load(Ordering::Relaxed) != len as u64
+            let length = length.load(Ordering::Relaxed);
+            let (len, payload, end) = match wire::plain_inline((stamp >> 32) as u32) {
+                Some(len) if length as u32 as usize == len => {
+                    (len, std::ptr::from_ref(slot).cast::<u8>().wrapping_add(wire::INLINE_AT), data)
+                }
+                None if wire::is_plain_data((stamp >> 32) as u32) => {
+                    let Some(found) = self.find_data(length, data) else { break };
+                    found
+                }
+                _ => break,
+            };
+            if bytes.load(Ordering::Relaxed) != len as u64
+                || !meet(envelope.load(Ordering::Relaxed), len, payload)
             {
                 break;
             }
-            let payload = std::ptr::from_ref(slot).cast::<u8>().wrapping_add(wire::INLINE_AT);
-            if !meet(envelope.load(Ordering::Relaxed), len, payload) {
-                break;
-            }
-            taken = taken.wrapping_add(1);
+            (taken, data) = (taken.wrapping_add(1), end);
         }
         if taken == 0 {
             return (Run::default(), Consumed::Nothing);
@@ -224,6 +226,21 @@ impl RecvLane {
         self.peeked = None;
         // All but the last, and the last.
         self.head = self.head.wrapping_add(taken.wrapping_sub(1));
-        (Run { taken, emptied }, self.take_out(self.data_head))
+        (Run { taken, emptied }, self.take_out(data))
+    }
+
+    /// Where the payload is that a slot says to be in the data ring by this word, if what lies before it ends at `data`: its length, its place, and its end. `None`: that is
+    /// nonsense, or it is no short one.
+    #[inline]
+    fn find_data(&self, length: u64, data: u32) -> Option<(usize, *const u8, u32)> {
+        let (len, position) = (length as u32, (length >> 32) as u32);
+        let longest = (self.place.shape.max_payload as usize).min(short::LONGEST);
+        if len as usize <= wire::INLINE || len as usize > longest {
+            return None;
+        }
+        // There is one place where it can be.
+        let (start, end) = piece(data, len, self.place.shape.data);
+        let fits = position == start && end.wrapping_sub(data) <= self.place.shape.data;
+        fits.then(|| (len as usize, self.place.at(start).cast_const(), end))
     }
 }

@@ -367,10 +367,10 @@ fn runs_of_short_ones_end_where_they_should() {
         for n in 0..6 * SLOTS as i32 {
             let count = n % SLOTS as i32;
             (0..count).for_each(|i| assert!(put(&mut send, n, &[i as u8; 5])));
+            let synchronous = Header { flags: 1, ..tocsin_transport::short::plain(9, 1, 20) };
             // SAFETY: the payload is live.
             let other = count < SLOTS as i32 - 1
-                && unsafe { send.try_push(&tocsin_transport::short::plain(9, 1, 20), [9; 20].as_ptr(), 20) }
-                    == Push::Sent;
+                && unsafe { send.try_push(&synchronous, [9; 20].as_ptr(), 20) } == Push::Sent;
             let (most, refused) = (count / 2, count / 4);
             let mut run = |most: i32, takes: i32| {
                 let mut seen = 0;
@@ -408,6 +408,47 @@ fn runs_of_short_ones_end_where_they_should() {
     assert_eq!(recv.take_run(9, |_, _, _| true).0, Run { taken: 1, emptied: false });
     assert!(matches!(recv.peek(), Peek::Corrupt));
     assert_eq!(recv.take_run(9, |_, _, _| true), (Run::default(), Consumed::Nothing), "closed");
+}
+
+/// Runs of payloads in slots and in the data ring, over the wrap of both.
+#[test]
+fn runs_take_data_with_them() {
+    let lane = Private::new(SLOTS, DATA);
+    let (mut send, mut recv) = ends_at(&lane, 0u32.wrapping_sub(SLOTS), 0u32.wrapping_sub(128));
+    let payload = |n: u32| -> Vec<u8> { (0..n * 7 % 90).map(|i| (n + i) as u8).collect() };
+    let (mut sent, mut received) = (0u32, 0u32);
+    for round in 0..200u32 {
+        loop {
+            let payload = payload(sent);
+            let header = tocsin_transport::short::plain(9, sent as i32, payload.len());
+            // SAFETY: the payload is live.
+            if unsafe { send.try_push(&header, payload.as_ptr(), payload.len()) } != Push::Sent {
+                break;
+            }
+            sent += 1;
+        }
+        let most = 1 + round % 5;
+        let (run, consumed) = recv.take_run(most, |envelope, len, at| {
+            let expected = payload(received);
+            assert_eq!(tocsin_transport::short::context_and_tag(envelope), (9, received as i32));
+            // SAFETY: as the lane says.
+            assert_eq!(unsafe { std::slice::from_raw_parts(at, len) }, expected);
+            received += 1;
+            true
+        });
+        assert!(run.taken > 0 && consumed != Consumed::Nothing);
+    }
+    assert!(sent - received <= SLOTS && received > 300);
+    // A place that is not the one where it can be, and lengths that are none.
+    for length in [20 | 64 << 32, 0, 16, 129, u64::MAX] {
+        let lane = Private::new(SLOTS, DATA);
+        let (mut send, mut recv) = lane.ends();
+        assert!(put(&mut send, 1, &[1; 8]) && put_plain(&mut send, 1, &[1; 20]));
+        lane.slot(1).0[2].store(length, Ordering::Relaxed);
+        lane.slot(1).0[3].store(length & u64::from(u32::MAX), Ordering::Relaxed);
+        assert_eq!(recv.take_run(9, |_, _, _| true).0, Run { taken: 1, emptied: false });
+        assert!(matches!(recv.peek(), Peek::Corrupt));
+    }
 }
 
 /// Cells that a packet names lie among those that there are, and are the consumer's once it has taken the packet, whatever was peeked at before.

@@ -17,8 +17,9 @@ use crate::{ConstBuf, Layout, MutBuf};
 const LOOKS: u32 = 32;
 /// ...and how often it does that before it looks at everything: for some 400 ns in all.
 const ROUNDS: u32 = 4;
-/// How often the core is given away, where ranks share cores, before everything is looked at.
+/// How often the core is given away, where ranks share cores, before the receive is posted, and how often before everything is looked at.
 const TURNS: u32 = 64;
+const TURNS_PER_LOOK: u32 = 8;
 /// How often a receive looks that has got its core back too early: for some 1 us.
 const STAY_LOOKS: u32 = 256;
 
@@ -136,12 +137,18 @@ impl Comm {
         }
         inside.leave_waiting();
         let mut turns = rank.engine.turns(false);
-        for _ in 0..TURNS {
+        for turn in 1..=TURNS {
             if !turns.give_way() {
                 break;
             }
             let Some(mut inside) = rank.engine.enter_at_once() else { break };
-            if !rank.is_open() || !inside.work().p2p.can_receive_at_once(peer, room) {
+            if !rank.is_open() {
+                break;
+            }
+            let work = inside.work();
+            if !work.p2p.can_receive_at_once(peer, room)
+                || turn.is_multiple_of(TURNS_PER_LOOK) && work.work_left()
+            {
                 return Waited::Not(Some(inside.stay()));
             }
             // SAFETY: - promised by the caller

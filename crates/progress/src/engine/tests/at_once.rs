@@ -56,11 +56,34 @@ fn what_is_to_be_flushed_is_by_its_drop() {
 
 #[test]
 fn stays_that_say_more_are_no_steps() {
-    let (_, engine) = untraced(EngineConfig::default().oversubscribed());
-    assert!(engine.enter_at_once().is_none(), "it says that its thread computes");
     let shared = Shared::new();
     assert!(super::engine(&shared, 0).enter_at_once().is_none(), "it is recorded");
     let (_, engine) = untraced(EngineConfig::default());
     engine.token.request();
     assert!(engine.enter_at_once().is_none(), "a pass is due");
+}
+
+/// Where ranks share cores: after a step as after any stay.
+#[test]
+fn whose_thread_goes_computing_says_so() {
+    for (crowded, begins) in [(false, false), (true, false), (true, true)] {
+        let config = EngineConfig::default();
+        let (shared, engine) = untraced(if crowded { config.oversubscribed() } else { config });
+        let engine = Arc::new(engine);
+        let _receiver = install(&shared, &engine, BackendKind::Signal);
+        let says = || shared.descriptor.computes_on(|| u64::MAX).is_some();
+        let step = || {
+            let inside = engine.enter_at_once().unwrap();
+            if begins { inside.leave_begun() } else { inside.leave_as_found() }
+        };
+        for (idle, computes) in [(true, false), (false, crowded), (false, crowded), (true, false)] {
+            shared.idle.store(idle, SeqCst);
+            step();
+            assert_eq!(says(), computes, "{crowded}, {begins}, {idle}");
+        }
+        // Who waits says nothing.
+        shared.idle.store(false, SeqCst);
+        engine.enter_at_once().unwrap().leave_waiting();
+        assert!(!says());
+    }
 }
