@@ -186,6 +186,12 @@ impl<T: Transport> P2p<T> {
             && self.peers.made(source as usize).is_some_and(open)
     }
 
+    /// Has what the answer to a message of `source` is written to fetched: for who finds that the message takes a while. User threads only.
+    #[inline]
+    pub fn will_answer_to(&self, source: u32) {
+        self.transport.will_answer(source, Class::Eager);
+    }
+
     /// Whether the next receive that is met owes a look at everything else, which [`can_receive_at_once`](Self::can_receive_at_once) refuses to do without.
     #[inline(always)]
     pub fn is_look_due(&self) -> bool {

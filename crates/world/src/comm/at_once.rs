@@ -210,7 +210,10 @@ impl Comm {
         let wanted = Wanted::new(self.context(), tag);
         let crowded = !rank.engine.should_look();
         let (rounds, looks) = if crowded { (1, 1) } else { (ROUNDS, LOOKS) };
-        for _ in 0..rounds {
+        for round in 0..rounds {
+            if round == 1 && room > INLINE {
+                inside.work().p2p.will_answer_to(peer);
+            }
             // SAFETY: - the buffer: promised by the caller
             //         - asked above; nothing else is done inside.
             match unsafe { inside.work().p2p.receive_at_once(peer, wanted, buf.base, room, looks) } {
