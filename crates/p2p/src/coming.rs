@@ -10,8 +10,10 @@ use tocsin_transport::wire::STRIDE;
 use tocsin_transport::{Arrival, Awaits, Class, Packet, Reach, Recv, Transport, kind};
 
 use crate::packets::{FLAG_LONG, Step};
+use crate::pages::Piece;
 use crate::request::State;
 use crate::unexpected::{self, Envelope};
+use crate::ways::Copied;
 use crate::{MutBuf, P2p, whole};
 
 /// How long a receiver looks at a payload of which no more comes, in ns: several times what the bytes between two counts take, some times
@@ -30,25 +32,38 @@ pub(crate) unsafe fn copy(
     packet: &Packet,
     buf: &MutBuf,
 ) -> bool {
-    let (mut done, mut since) = (0, None);
+    let mut done = 0;
     while done < packet.len {
-        let come = transport.come(source, class).min(packet.len as u64) as usize;
-        // Less than an honest sender counts at once is no news, so that none can keep this rank for long.
-        if come < packet.len && come.saturating_sub(done) < STRIDE {
-            let now = now_ns();
-            if now.wrapping_sub(*since.get_or_insert(now)) > PATIENCE_NS {
-                return false;
-            }
-            spin_loop();
-            continue;
-        }
-        since = None;
+        let Some(come) = more(transport, source, class, packet, done) else { return false };
         // SAFETY: done < come <= the packet's length; the caller vouches for the payload and for the buffer, inside which
         // `unpack` stays.
         unsafe { buf.unpack(done, come.wrapping_sub(done), packet.payload.add(done)) };
         done = come;
     }
     true
+}
+
+/// How many bytes there are of a payload that comes, once there are more than `done`. `None`: it has stopped coming. Waits for [`PATIENCE_NS`] at most.
+fn more(
+    transport: &impl Transport,
+    source: u32,
+    class: Class,
+    packet: &Packet,
+    done: usize,
+) -> Option<usize> {
+    let mut since = None;
+    loop {
+        let come = transport.come(source, class).min(packet.len as u64) as usize;
+        // Less than an honest sender counts at once is no news, so that none can keep this rank for long.
+        if come == packet.len || come.saturating_sub(done) >= STRIDE {
+            return Some(come);
+        }
+        let now = now_ns();
+        if now.wrapping_sub(*since.get_or_insert(now)) > PATIENCE_NS {
+            return None;
+        }
+        spin_loop();
+    }
 }
 
 #[inline]
@@ -124,7 +139,7 @@ impl<T: Transport> P2p<T> {
     #[cold]
     pub(crate) fn step_coming(&mut self, peer: u32, class: Class, budget: &mut Budget) -> Step {
         if budget.is_in_passing()
-            || !matches!(class, Class::Eager | Class::Coll)
+            || class == Class::Control
             || self.transport.arrival(peer, class) != Arrival::Comes
             || self.coming(peer) & bit(class) == 0
         {
@@ -138,6 +153,9 @@ impl<T: Transport> P2p<T> {
                 return Step::Empty;
             }
         };
+        if class == Class::Bulk {
+            return self.step_coming_piece(peer, &packet, budget);
+        }
         let header = &packet.header;
         let index = usize::from(class == Class::Coll);
         let brought = class == Class::Eager && whole::brings(&packet);
@@ -192,6 +210,55 @@ impl<T: Transport> P2p<T> {
         self.done_with(&envelope);
         self.matched(id, &envelope);
         self.take(peer, class, &packet);
+        Step::Taken
+    }
+
+    /// The same of a piece of a large message: what comes of it is copied as it comes, and the last of that with the packet, as the rest of any piece of which a part is taken.
+    fn step_coming_piece(&mut self, peer: u32, packet: &Packet, budget: &mut Budget) -> Step {
+        let partial = self.peers.get(peer as usize).map_or(0, |state| state.partial);
+        // What no honest peer sends is found out when it is whole.
+        let piece = Piece::of(packet).filter(|piece| !piece.piped);
+        let Some(Ok(Some((id, left)))) = piece.map(|piece| self.wanted(peer, packet, piece, partial)) else {
+            self.stop(peer, Class::Bulk);
+            return Step::Empty;
+        };
+        if left > budget.bytes_left() || !budget.packet() {
+            return Step::Spent;
+        }
+        let Some(request) = self.requests.get(id) else { return Step::Empty };
+        let (buf, total, begins) = (request.target_buf(), request.total, request.done as usize);
+        let traced = if self.trace.is_some() { now_ns() } else { 0 };
+        let (mut done, mut times) = (partial, true);
+        let whole = loop {
+            match more(&self.transport, peer, Class::Bulk, packet, done) {
+                None => break false,
+                Some(come) if come >= packet.len => break true,
+                Some(come) => {
+                    let (at, len) =
+                        (begins.wrapping_add(done.wrapping_sub(partial)), come.wrapping_sub(done));
+                    let timed = if times { self.copy_begins() } else { 0 };
+                    // SAFETY: partial <= done < come < packet.len, and what lies from `partial` on has room in the buffer from `begins` on, as `wanted` says; the
+                    // transport vouches for `come` bytes of payload until the packet is consumed.
+                    unsafe { buf.unpack(at, len, packet.payload.wrapping_add(done)) };
+                    self.time_copy(timed, peer, total, Copied::Out, len);
+                    (done, times) = (come, false);
+                }
+            }
+        };
+        let copied = done.wrapping_sub(partial);
+        if let Some(request) = self.requests.get_mut(id) {
+            request.done = request.done.wrapping_add(copied as u64);
+        }
+        self.set_partial(peer, done);
+        self.count_copy(copied);
+        self.trace_copied(traced, peer, copied);
+        budget.take_bytes(copied);
+        if !whole {
+            budget.in_vain();
+            self.stop(peer, Class::Bulk);
+            return Step::Empty;
+        }
+        // The packet stays, as a part of it is taken.
         Step::Taken
     }
 }

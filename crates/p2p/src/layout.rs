@@ -2,10 +2,6 @@
 
 use tocsin_transport::{copy, short};
 
-/// A longer message overflows the caches of its receiver's core as it is copied out: then the C library's way, which need not have the lines that it
-/// overwrites, is the quicker one (4 MiB, in 240 us instead of 249).
-const OVERFLOWS: usize = 1 << 20;
-
 /// How the bytes of a message are spread from its base address on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Layout {
@@ -144,7 +140,7 @@ impl MutBuf {
             let (from, to) = (from.wrapping_add(at), base.wrapping_offset(to));
             // SAFETY: `runs` stays inside the layout and inside `offset..offset + len`; the caller vouches for both.
             unsafe {
-                if run >= copy::FROM && layout.bytes() <= OVERFLOWS {
+                if run >= copy::FROM {
                     copy::copy(from, to, run);
                 } else {
                     short::copy(from, to, run);

@@ -111,7 +111,7 @@ use pieces::Pieces;
 use posted::Posted;
 use request::{OWES_ACK, Request, Requests};
 use tocsin_progress::{Context, Slots, Trace};
-use tocsin_transport::{Transport, long_under_way};
+use tocsin_transport::{Reach, Transport, long_under_way};
 use unexpected::Unexpected;
 use ways::Ways;
 
@@ -122,6 +122,8 @@ const LONG: usize = 1024;
 /// Longest piece of a large message that one rank copies in while the other copies out the piece before: short beside the message, long beside
 /// what a packet takes.
 const PIPELINED: usize = 32 * 1024;
+/// The same where there is room for more at a time, which the other takes out as it comes.
+const PIPELINED_LONG: usize = 128 * 1024;
 /// The first of them, for which the receiver waits.
 const PIPELINED_FIRST: usize = 16 * 1024;
 /// Longest message that is copied twice, in a pipeline, though both ranks have mapped its buffers. In one copy, each rank writes lines that the other has
@@ -358,7 +360,8 @@ impl<T: Transport> P2p<T> {
         let size = self.size;
         let large = self.eager_max.iter().any(|limit| max_bytes > *limit);
         if max_bytes >= LONG {
-            self.transport.prepare_long(peer);
+            let through = self.pipelines && self.transport.reach(peer) != Reach::Direct;
+            self.transport.prepare_long(peer, if through { max_bytes } else { LONG });
         }
         if large {
             self.transport.prepare_shared();

@@ -1,6 +1,6 @@
 //! What arrives. Whatever a packet says is checked before it is used; what no honest peer writes condemns its sender.
 
-use tocsin_progress::{Budget, Code, Outcome};
+use tocsin_progress::{Budget, Code, Id, Outcome};
 use tocsin_sync::clock::now_ns;
 use tocsin_transport::transfer::RECORDS;
 use tocsin_transport::{Class, Header, Packet, Recv, Transport, Urgency, kind};
@@ -423,27 +423,13 @@ impl<T: Transport> P2p<T> {
 
     /// A piece of a large message, or as much of it as the budget allows.
     fn data(&mut self, peer: u32, packet: &Packet, budget: &mut Budget) -> Result<Step, Nonsense> {
-        let header = &packet.header;
         let Some(state) = self.peers.get_mut(peer as usize) else { return Err(Nonsense) };
         let partial = state.partial;
         let piece = Piece::of(packet).ok_or(Nonsense)?;
-        let left = piece.bytes.checked_sub(partial).ok_or(Nonsense)?;
-        let Some(id) = self.named(header.a, peer, State::RecvData) else {
+        let Some((id, left)) = self.wanted(peer, packet, piece, partial)? else {
             return self.unwanted(peer, packet, piece, budget);
         };
         let Some(request) = self.requests.get(id) else { return Err(Nonsense) };
-        // One lane, one order: pieces come without gaps, and end where the message ends.
-        if header.b.checked_add(partial as u64) != Some(request.done)
-            || left as u64 > request.total.saturating_sub(request.done)
-        {
-            return Err(Nonsense);
-        }
-        let ends = request.total.saturating_sub(request.done) == left as u64;
-        // Who has asked for pages is told which piece is the last.
-        let fits = !piece.last || ends && request.has(PIPED) && header.c == request.remote;
-        if !fits || left == 0 {
-            return Err(Nonsense);
-        }
         let len = left.min(budget.bytes_left());
         let buf = request.target_buf();
         let begun = if self.trace.is_some() { now_ns() } else { 0 };
@@ -475,6 +461,30 @@ impl<T: Transport> P2p<T> {
         Ok(Step::Taken)
     }
 
+    /// The receive that a piece is for, of which a part is taken already, and how many bytes are left. `None`: it is not received any more.
+    pub(crate) fn wanted(
+        &self,
+        peer: u32,
+        packet: &Packet,
+        piece: Piece,
+        partial: usize,
+    ) -> Result<Option<(Id, usize)>, Nonsense> {
+        let header = &packet.header;
+        let left = piece.bytes.checked_sub(partial).ok_or(Nonsense)?;
+        let Some(id) = self.named(header.a, peer, State::RecvData) else { return Ok(None) };
+        let Some(request) = self.requests.get(id) else { return Err(Nonsense) };
+        // One lane, one order: pieces come without gaps, and end where the message ends.
+        if header.b.checked_add(partial as u64) != Some(request.done)
+            || left as u64 > request.total.saturating_sub(request.done)
+        {
+            return Err(Nonsense);
+        }
+        let ends = request.total.saturating_sub(request.done) == left as u64;
+        // Who has asked for pages is told which piece is the last.
+        let fits = !piece.last || ends && request.has(PIPED) && header.c == request.remote;
+        if !fits || left == 0 { Err(Nonsense) } else { Ok(Some((id, left))) }
+    }
+
     /// A piece of a message that is not received any more.
     fn unwanted(
         &mut self,
@@ -501,7 +511,7 @@ impl<T: Transport> P2p<T> {
         Ok(Step::Taken)
     }
 
-    fn set_partial(&mut self, peer: u32, partial: usize) {
+    pub(crate) fn set_partial(&mut self, peer: u32, partial: usize) {
         if let Some(state) = self.peers.get_mut(peer as usize) {
             state.partial = partial;
         }

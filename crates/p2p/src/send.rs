@@ -11,7 +11,7 @@ use crate::request::{
     HOLDS_RECORD, Member, PIPED, Request, SHARED, SYNCHRONOUS, State, UNAWAITED, UNHURRIED,
 };
 use crate::ways::{Copied, Taken};
-use crate::{ConstBuf, Error, LONG, Mode, P2p, PIPELINED, PIPELINED_FIRST, SendArgs};
+use crate::{ConstBuf, Error, LONG, Mode, P2p, PIPELINED, PIPELINED_FIRST, PIPELINED_LONG, SendArgs};
 
 /// Smallest piece of a large message that is worth a packet of its own when the budget is nearly spent.
 const SMALL_PIECE: usize = 16 * 1024;
@@ -88,7 +88,7 @@ impl<T: Transport> P2p<T> {
         self.context = Context::User;
         let bytes = self.check(Class::Eager, context, &buf.layout)?;
         if bytes >= LONG {
-            self.transport.prepare_long(dest);
+            self.transport.prepare_long(dest, LONG);
         }
         let long = bytes > self.eager_max(Class::Eager);
         if long && !self.is_waited_for(dest, bytes) {
@@ -440,18 +440,12 @@ impl<T: Transport> P2p<T> {
         if piped && let Some(attempt) = self.next_pages(id, len, budget) {
             return Some(attempt);
         }
+        if offset > 0 && self.waits && self.try_long_piece(id, left.min(PIPELINED_LONG), budget) {
+            return Some(Attempt::Done);
+        }
         let request = self.requests.get(id)?;
         let (total, serial, buf) = (request.total, request.serial, request.source_buf());
-        let (last, name) = Self::says_last(id, request, len);
-        let header = Header {
-            kind: kind::DATA,
-            flags: last,
-            context: request.context,
-            tag: request.tag,
-            a: request.remote,
-            b: offset as u64,
-            c: name,
-        };
+        let header = Self::piece_header(id, request, len);
         let ahead = self.takes_ahead(id, serial, offset);
         let timed = if ahead { 0 } else { self.copy_begins() };
         let outcome = match self.payload(&buf, offset, len) {
@@ -468,14 +462,52 @@ impl<T: Transport> P2p<T> {
                 return Some(Attempt::Full);
             }
             SendOutcome::Gone => self.fail_gone(id, peer),
-            SendOutcome::Sent => {
-                self.time_copy(timed, peer, total, Copied::In, len);
-                self.ways.saw(peer, total, Taken::Twice);
-                self.count_sent(len);
-                budget.take_bytes(len);
-                self.piece_sent(id, len);
-            }
+            SendOutcome::Sent => self.note_piece(id, timed, len, budget),
         }
         Some(Attempt::Done)
+    }
+
+    /// Sends the next piece of a message, longer than others are, to a receiver that mostly waits for it, and takes it out as it comes. False: it is not longer, or
+    /// there is no such room.
+    fn try_long_piece(&mut self, id: Id, len: usize, budget: &mut Budget) -> bool {
+        let Some(request) = self.requests.get(id) else { return false };
+        let len = len.min(budget.bytes_left());
+        if len <= self.piece || request.has(PIPED) {
+            return false;
+        }
+        let (peer, total) = (request.peer, request.total);
+        let Some(payload) = request.source_buf().run_at(request.done as usize) else { return false };
+        let header = Self::piece_header(id, request, len);
+        let timed = self.copy_begins();
+        // SAFETY: done + len <= total, the length of the buffer, which lies in one run and which who posted vouched for.
+        if !unsafe { self.transport.try_send_long_piece(peer, &header, payload, len, total) } {
+            return false;
+        }
+        self.note_piece(id, timed, len, budget);
+        true
+    }
+
+    fn piece_header(id: Id, request: &Request, len: usize) -> Header {
+        let (last, name) = Self::says_last(id, request, len);
+        Header {
+            kind: kind::DATA,
+            flags: last,
+            context: request.context,
+            tag: request.tag,
+            a: request.remote,
+            b: request.done,
+            c: name,
+        }
+    }
+
+    /// A piece was copied into the lane, since a time.
+    fn note_piece(&mut self, id: Id, timed: u64, len: usize, budget: &mut Budget) {
+        let Some(request) = self.requests.get(id) else { return };
+        let (peer, total) = (request.peer, request.total);
+        self.time_copy(timed, peer, total, Copied::In, len);
+        self.ways.saw(peer, total, Taken::Twice);
+        self.count_sent(len);
+        budget.take_bytes(len);
+        self.piece_sent(id, len);
     }
 }

@@ -4,8 +4,9 @@
 mod common;
 
 use common::*;
-use tocsin_p2p::{Budget, Code, Id, Pass};
+use tocsin_p2p::{Budget, Class, Code, Config, Id, Pass};
 use tocsin_transport::Transport;
+use tocsin_transport::loopback::Limits;
 
 /// Two strides, and some more.
 const LEN: usize = 10_000;
@@ -60,9 +61,9 @@ fn what_stops_is_not_waited_for_again() {
     let (mut w, recv) = sent(&mut target, &text, 1);
     assert_eq!(wait(&mut w, 1), Pass::Idle);
     assert!(!w.ranks[1].has_coming());
-    let looked = w.ranks[1].transport().come(0, tocsin_p2p::Class::Eager);
+    let looked = w.ranks[1].transport().come(0, Class::Eager);
     assert_eq!(wait(&mut w, 1), Pass::Idle);
-    assert_eq!(w.ranks[1].transport().come(0, tocsin_p2p::Class::Eager) - looked, 1, "it looks no more");
+    assert_eq!(w.ranks[1].transport().come(0, Class::Eager) - looked, 1, "it looks no more");
     set_coming(&mut w, None);
     assert_eq!(w.pass(1), Pass::Worked);
     assert_eq!(w.outcome(1, recv).unwrap().code, Code::Ok);
@@ -112,4 +113,79 @@ fn it_meets_what_it_would_have_met() {
     w.settle();
     assert!(posted.iter().all(|id| w.outcome(1, *id).is_some()));
     assert_eq!((wild.bytes(), exact.bytes()), (&first[..], &second[..]));
+}
+
+/// A large message, of which the first piece lies in the lane and comes so many bytes at a time.
+fn sent_in_pieces(target: &mut Target, data: &[u8], from: u64, step: u64) -> (World, Id) {
+    let mut w = World::new(2);
+    let recv = w.irecv(1, Some(0), Some(5), target);
+    w.isend(0, 1, 5, data);
+    for rank in [0, 1] {
+        w.pass(rank);
+    }
+    // It has been asked for.
+    w.pass(0);
+    w.ranks[1].transport_mut().set_coming_in(Class::Bulk, from, Some(step));
+    (w, recv)
+}
+
+/// Several pieces.
+const LARGE: usize = 300_000;
+
+#[test]
+fn who_waits_copies_pieces_as_they_come() {
+    let text = text(6, LARGE);
+    for step in [LARGE as u64, 4096, 2048] {
+        let mut target = Target::new(LARGE);
+        let (mut w, recv) = sent_in_pieces(&mut target, &text, 0, step);
+        assert!(w.ranks[1].has_coming());
+        assert_eq!(w.pass(1), Pass::Idle, "no handler waits for it");
+        for _ in 0..100 {
+            wait(&mut w, 1);
+            w.pass(0);
+        }
+        let outcome = w.outcome(1, recv).unwrap();
+        assert_eq!((outcome.code, outcome.bytes, outcome.source), (Code::Ok, LARGE as u64, 0));
+        assert_eq!(target.bytes(), text);
+    }
+}
+
+/// Its sender stops in the midst of a piece: the rest is taken when it is there, by whoever comes.
+#[test]
+fn a_piece_that_stops_is_gone_on_with_when_it_is_whole() {
+    let text = text(7, LARGE);
+    let mut target = Target::new(LARGE);
+    const THERE: usize = 5000;
+    let (mut w, recv) = sent_in_pieces(&mut target, &text, THERE as u64, 0);
+    wait(&mut w, 1);
+    assert!(!w.ranks[1].has_coming(), "it is not waited for again");
+    assert!(w.outcome(1, recv).is_none());
+    assert_eq!((&target.bytes()[..THERE], target.bytes()[THERE]), (&text[..THERE], 0xee));
+    w.ranks[1].transport_mut().set_coming_in(Class::Bulk, 0, None);
+    w.settle();
+    assert_eq!(w.outcome(1, recv).unwrap().code, Code::Ok);
+    assert_eq!(target.bytes(), text);
+}
+
+/// Of two that wait, pieces are longer where there is room for such.
+#[test]
+fn pieces_are_long_where_there_is_room() {
+    const BULK: usize = 256 << 10;
+    const WHOLE: usize = 2 << 20;
+    let text = text(8, WHOLE);
+    for (waits, most) in [(true, WHOLE / BULK * 2 + 3), (false, usize::MAX)] {
+        let limits = Limits { max_payload: [1 << 14, 1 << 14, 16, BULK], ..Limits::default() };
+        let mut w = World::with(2, limits, Config { publish: true, ..Config::default() });
+        let mut target = Target::new(WHOLE);
+        let recv = w.irecv(1, Some(0), Some(5), &mut target);
+        w.isend(0, 1, 5, &text);
+        for rank in [0, 1].into_iter().cycle().take(1000) {
+            let budget = Budget::user();
+            w.pass_with(rank, &mut if waits { budget.waiting() } else { budget });
+        }
+        assert_eq!(w.outcome(1, recv).unwrap().code, Code::Ok);
+        assert_eq!(target.bytes(), text);
+        let packets = w.ranks[0].counters().packets_sent as usize;
+        assert!(packets <= most && (waits || packets >= WHOLE >> 16), "{packets}");
+    }
 }

@@ -7,7 +7,7 @@ use tocsin_transport::board::{Area, LONG_MEMORY, MEMBERS};
 use tocsin_transport::transfer::{RECORD_STEP, RECORDS};
 use tocsin_transport::{Class, Publication};
 
-use crate::lane::{CELL_BYTES, LaneHead, Shape, Slot};
+use crate::lane::{FEW_CELLS, LaneHead, MOST_CELLS, Shape, Slot, cell_bytes};
 use crate::segment::layout::{Header, PairHead, RankBlock};
 
 /// Most ranks in one world: the width of the bitmaps in a rank block.
@@ -60,8 +60,9 @@ pub struct Geometry {
     /// Long memory of the first boards: board after board, rank after rank.
     long: u64,
     long_boards: u32,
-    /// The cells of all pairs, and of one; 0: there are none.
+    /// The cells of all pairs; of one, how many there are, and the bytes from one pair's to the next one's; 0: there are none.
     cells: u64,
+    pair_cells: u32,
     cell_bytes: u64,
     /// Each rank's part of the heap; 0: there is none.
     arena: u64,
@@ -75,7 +76,7 @@ impl Geometry {
     /// The layout for a number of ranks (capped to [`MAX_RANKS`]). Up to 32 ranks: Eager 256 slots and 128
     /// KiB, Coll 128 slots and 128 KiB, Control 256 slots, Bulk 32 slots and 2 x 64 KiB. Up to 64, half the
     /// data for Eager and Coll, above, fewer of all, so that a pair takes 172 or 50 KiB instead of 300. A pool takes 2 MiB, twice
-    /// what a second-level cache has today; of more than 64 ranks 512 KiB, of more than 256 128 KiB. Up to 64 ranks, the cells of two ranks take 260 KiB.
+    /// what a second-level cache has today; of more than 64 ranks 512 KiB, of more than 256 128 KiB. Up to 64 ranks, the cells of two ranks take 260 KiB, and up to 16 ranks 1 MiB where they send each other messages of more than 256 KiB.
     pub fn for_ranks(ranks: u32) -> Geometry {
         let ranks = ranks.clamp(1, MAX_RANKS);
         let shape = Shape::new;
@@ -116,7 +117,12 @@ impl Geometry {
         let long_boards = if board_bytes > 0 { MOST_LONG / (u64::from(ranks) * LONG) } else { 0 };
         let long_boards = long_boards.min(BOARDS.into()) as u32;
         let cells = long + u64::from(long_boards) * u64::from(ranks) * LONG;
-        let cell_bytes = if ranks > 64 { 0 } else { round(CELL_BYTES.into(), PAGE) };
+        let pair_cells = match ranks {
+            ..=16 => MOST_CELLS,
+            17..=64 => FEW_CELLS,
+            _ => 0,
+        };
+        let cell_bytes = round(cell_bytes(pair_cells).into(), PAGE);
         Geometry {
             ranks,
             shapes,
@@ -133,6 +139,7 @@ impl Geometry {
             long,
             long_boards,
             cells,
+            pair_cells,
             cell_bytes,
             arena: 0,
         }
@@ -207,6 +214,7 @@ impl Geometry {
             self.long,
             LONG,
             self.cells,
+            u64::from(self.pair_cells),
             self.cell_bytes,
             self.arena,
             size_of::<Header>() as u64,
@@ -308,11 +316,16 @@ impl Geometry {
         (self.pools + u64::from(rank) * u64::from(self.pool_bytes), self.pool_bytes)
     }
 
-    /// Offset and length of the cells that two ranks have in common, in either order, which their first long message allocates.
+    /// Offset and length of the cells that two ranks have in common, in either order, which their first messages of such lengths allocate.
     pub fn cells(&self, a: u32, b: u32) -> Option<(u64, u64)> {
         let (low, high) = (u64::from(a.min(b)), u64::from(a.max(b)));
         let exists = self.cell_bytes > 0 && low < high && high < u64::from(self.ranks);
         exists.then(|| (self.cells + (high * (high - 1) / 2 + low) * self.cell_bytes, self.cell_bytes))
+    }
+
+    /// How many cells two ranks have in common at most.
+    pub(crate) fn pair_cells(&self) -> u32 {
+        self.pair_cells
     }
 
     /// Offset of a lane's slots and of its data.

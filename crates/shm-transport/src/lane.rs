@@ -56,7 +56,9 @@ pub(crate) use pool::{Lent, POOLED, Piece, SendPool, longest_whole};
 pub(crate) use recv::{Arrival, Consumed, Peek, RecvLane};
 pub(crate) use send::{Push, SendLane};
 pub(crate) use short::Short;
-pub(crate) use shuttle::{BYTES as CELL_BYTES, LONGEST as LONGEST_IN_CELLS, Shuttle};
+pub(crate) use shuttle::{
+    FEW as FEW_CELLS, LONGEST_IN_FEW, MOST as MOST_CELLS, Shuttle, bytes as cell_bytes,
+};
 
 /// Pieces of the data ring are multiples of this many bytes: a cache line.
 const PIECE: u32 = 64;
@@ -164,8 +166,9 @@ pub(crate) struct Place {
     /// The producer's pool, for the consumer: its bytes, a power of two, or 0 of none.
     pub pool: *const u8,
     pub pool_bytes: u32,
-    /// Cells of the pair, for the consumer; null: there are none.
+    /// Cells of the pair, for the consumer, and their bytes: 0: there are none.
     pub cells: *const u8,
+    pub cell_bytes: u32,
     pub shape: Shape,
 }
 

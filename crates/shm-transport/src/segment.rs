@@ -15,8 +15,9 @@ use tocsin_sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use tocsin_transport::transfer::RECORDS;
 use tocsin_transport::{Class, Publication, Record, SHOUTS};
 
+use crate::geometry::PAGE;
 use crate::heap::Heap;
-use crate::lane::Place;
+use crate::lane::{Place, cell_bytes};
 use crate::{Error, Geometry, MAX_RANKS};
 use layout::{Header, MAGIC, PairHead, RankBlock, VERSION};
 pub use numa::bind_refusal;
@@ -380,6 +381,7 @@ impl Segment {
             pool,
             pool_bytes,
             cells: self.cells(from, to),
+            cell_bytes: cell_bytes(self.geometry.pair_cells()),
             shape: self.geometry.shape(class),
         })
     }
@@ -395,12 +397,14 @@ impl Segment {
         self.geometry.cells(a, b).map_or(std::ptr::null_mut(), |(offset, _)| self.at(offset))
     }
 
-    /// Allocates the cells of a pair. Whether there are some. User threads only.
-    pub(crate) fn allocate_cells(&self, a: u32, b: u32) -> Result<bool, (u64, std::io::Error)> {
-        let Some((offset, bytes)) = self.geometry.cells(a, b) else { return Ok(false) };
+    /// Allocates so many of the cells of a pair, or as many as there are, which it returns. User threads only.
+    pub(crate) fn allocate_cells(&self, a: u32, b: u32, cells: u32) -> Result<u32, (u64, std::io::Error)> {
+        let Some((offset, all)) = self.geometry.cells(a, b) else { return Ok(0) };
+        let cells = cells.min(self.geometry.pair_cells());
+        let bytes = u64::from(cell_bytes(cells)).next_multiple_of(PAGE).min(all);
         self.allocate_near(a.min(b), (offset, bytes))?;
         file::populate(self.at(offset), bytes);
-        Ok(true)
+        Ok(cells)
     }
 
     /// Allocates a rank's pool. User threads only.

@@ -192,8 +192,8 @@ unsafe impl Transport for ShmTransport {
         self.take_back_marks();
     }
 
-    fn prepare_long(&mut self, peer: u32) {
-        self.make_long_ready(peer);
+    fn prepare_long(&mut self, peer: u32, of: usize) {
+        self.make_long_ready(peer, of);
     }
 
     fn may_send_long(&self, peer: u32) -> bool {
@@ -252,7 +252,7 @@ unsafe impl Transport for ShmTransport {
     #[inline]
     fn coming(&self, peer: u32) -> u8 {
         let state = self.peers.get(peer as usize).filter(|_| has(&self.known, peer));
-        state.map_or(0, Peer::coming)
+        state.map_or(0, |state| state.coming(has(&self.known_bulk, peer)))
     }
 
     #[inline]
@@ -322,13 +322,25 @@ unsafe impl Transport for ShmTransport {
         unsafe { self.push_piece(peer, header, payload, len, of, ahead) }
     }
 
+    unsafe fn try_send_long_piece(
+        &mut self,
+        peer: u32,
+        header: &Header,
+        payload: *const u8,
+        len: usize,
+        of: u64,
+    ) -> bool {
+        // SAFETY: the caller's promise.
+        unsafe { self.push_whole(peer, (Class::Bulk, Urgency::Urgent), header, payload, len, of) }
+    }
+
     fn longest_whole(&self) -> usize {
         self.longest_brought()
     }
 
     unsafe fn try_send_whole(&mut self, peer: u32, header: &Header, payload: *const u8, len: usize) -> bool {
         // SAFETY: the caller vouches for the payload.
-        unsafe { self.push_whole(peer, header, payload, len) }
+        unsafe { self.push_whole(peer, (Class::Eager, Urgency::Offer), header, payload, len, len as u64) }
     }
 
     // Else what it answers, which is long, would be written to memory to be read again.

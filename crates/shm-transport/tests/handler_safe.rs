@@ -88,8 +88,8 @@ unsafe impl<T: Transport> Transport for Inside<T> {
     fn await_coming(&mut self, peer: u32, awaits: Awaits) {
         self.call(|t| t.await_coming(peer, awaits));
     }
-    fn prepare_long(&mut self, peer: u32) {
-        self.0.prepare_long(peer);
+    fn prepare_long(&mut self, peer: u32, of: usize) {
+        self.0.prepare_long(peer, of);
     }
     fn rouse(&mut self, peer: u32) {
         self.call(|t| t.rouse(peer));

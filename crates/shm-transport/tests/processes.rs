@@ -320,7 +320,7 @@ fn exchange_in(segment: Segment) {
     segment.set_life(1, Life::Alive);
     let [a, b] = &mut ends;
     a.connect_bulk(1).unwrap();
-    a.prepare_long(1);
+    a.prepare_long(1, 1024);
     for class in Class::ALL {
         assert_eq!(conformance::send(a, 1, class, 3, 10), SendOutcome::Sent);
         b.begin_pass();
@@ -427,7 +427,7 @@ fn a_hostile_process_is_only_corrupt() {
     // random bytes again and again, while an honest rank works with it.
     let victim = rank(&segment, 0, |mut end| {
         end.connect_bulk(1).unwrap();
-        end.prepare_long(1);
+        end.prepare_long(1, 1024);
         let (mut corrupt, mut packets, mut n, mut told_at) = (0, 0u64, 0u64, u64::MAX);
         until(&mut end, |end| {
             n += 1;

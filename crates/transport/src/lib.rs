@@ -118,8 +118,8 @@ pub unsafe trait Transport: Send {
     /// ring is seen by the peeks that follow. Bounded by the number of ranks.
     fn begin_pass(&mut self);
 
-    /// Gets what long packets to a peer travel quicker through, once; they travel without, too. User threads only.
-    fn prepare_long(&mut self, _peer: u32) {}
+    /// Gets what packets of long messages, of `of` bytes, travel quicker through to a peer and back, once; they travel without, too. User threads only.
+    fn prepare_long(&mut self, _peer: u32, _of: usize) {}
 
     /// Whether the peer has done with the last long message of the Coll class that was sent to it in one packet
     /// ([`note_long_sent`](Self::note_long_sent)): else the next had better be announced, so that what the peer has to
@@ -153,7 +153,7 @@ pub unsafe trait Transport: Send {
         if self.has_arrived(peer, class) { Arrival::Here } else { Arrival::Nothing }
     }
 
-    /// In which of a connected peer's lanes of classes Eager and Coll [`Arrival::Comes`]: a bit per [`Class::index`].
+    /// In which of a connected peer's lanes of classes Eager, Coll and Bulk [`Arrival::Comes`]: a bit per [`Class::index`].
     fn coming(&self, _peer: u32) -> u8 {
         0
     }
@@ -258,6 +258,22 @@ pub unsafe trait Transport: Send {
     ) -> SendOutcome {
         // SAFETY: the caller vouches for the payload.
         unsafe { self.try_send(peer, Class::Bulk, Urgency::Urgent, header, payload, len) }
+    }
+
+    /// Sends a piece of a message of `of` bytes as [`try_send_piece`](Self::try_send_piece), which may be as long as [`longest_whole`](Self::longest_whole), though the class carries
+    /// less. It [comes](Arrival::Comes). False: it is not sent; shorter ones may be. Bounded by `len`.
+    ///
+    /// # Safety
+    /// As [`try_send`](Self::try_send).
+    unsafe fn try_send_long_piece(
+        &mut self,
+        _peer: u32,
+        _header: &Header,
+        _payload: *const u8,
+        _len: usize,
+        _of: u64,
+    ) -> bool {
+        false
     }
 
     /// Longest payload of [`try_send_whole`](Self::try_send_whole) in bytes; 0: there is none.

@@ -59,7 +59,7 @@ pub struct Loopback {
     /// See [`copies`](Loopback::copies).
     copies: u64,
     /// See [`set_coming`](Loopback::set_coming): how much more there is at each look, and how much there is.
-    comes: Option<u64>,
+    comes: Option<(Class, u64)>,
     come: AtomicU64,
     /// What was copied ahead last. Room for the longest payload from the start.
     ahead: Vec<u8>,
@@ -121,8 +121,23 @@ impl Loopback {
     /// Has the payloads of Eager packets come to this endpoint, from nothing, so many bytes more at each look. `None`: they
     /// are there whole.
     pub fn set_coming(&mut self, step: Option<u64>) {
-        self.comes = step;
-        self.come = AtomicU64::new(0);
+        self.set_coming_in(Class::Eager, 0, step);
+    }
+
+    /// The same of a class, of the first one from so many bytes on. In class Bulk a packet is there when all of its payload is, and the next one comes from nothing.
+    pub fn set_coming_in(&mut self, class: Class, from: u64, step: Option<u64>) {
+        self.comes = step.map(|step| (class, step));
+        self.come = AtomicU64::new(from);
+    }
+
+    /// Whether what is at the head of a lane comes.
+    fn head_comes(&self, class: Class, ring: &ring::Ring) -> bool {
+        if self.comes.is_none_or(|(comes, _)| comes != class) {
+            return false;
+        }
+        // SAFETY: only this endpoint consumes from this ring, and one thread has it.
+        let len = unsafe { ring.peek() }.map_or(0, |packet| packet.len as u64);
+        class != Class::Bulk || self.come.load(Ordering::Relaxed) < len
     }
 
     /// How often this endpoint has pulled or pushed.
@@ -337,6 +352,21 @@ unsafe impl Transport for Loopback {
         unsafe { self.try_send(peer, Class::Bulk, Urgency::Urgent, header, payload, len) }
     }
 
+    unsafe fn try_send_long_piece(
+        &mut self,
+        peer: u32,
+        header: &Header,
+        payload: *const u8,
+        len: usize,
+        of: u64,
+    ) -> bool {
+        let full = self.shared.ring(self.rank, peer, Class::Bulk).is_none_or(|ring| ring.is_full());
+        // SAFETY: the caller vouches for the payload.
+        !full
+            && len <= self.capabilities.max_payload(Class::Bulk)
+            && unsafe { self.try_send_piece(peer, header, payload, len, of, false) } == SendOutcome::Sent
+    }
+
     fn longest_whole(&self) -> usize {
         self.capabilities.max_payload(Class::Eager)
     }
@@ -351,16 +381,16 @@ unsafe impl Transport for Loopback {
 
     fn arrival(&self, peer: u32, class: Class) -> Arrival {
         let ring = self.shared.ring(peer, self.rank, class);
-        match ring.is_some_and(|ring| !ring.is_empty()) {
-            true if class == Class::Eager && self.comes.is_some() => Arrival::Comes,
-            true => Arrival::Here,
-            false => Arrival::Nothing,
+        match ring.filter(|ring| !ring.is_empty()) {
+            Some(ring) if self.head_comes(class, ring) => Arrival::Comes,
+            Some(_) => Arrival::Here,
+            None => Arrival::Nothing,
         }
     }
 
     fn coming(&self, peer: u32) -> u8 {
-        let comes = self.arrival(peer, Class::Eager) == Arrival::Comes;
-        u8::from(comes) << Class::Eager.index()
+        let comes = |class: Class| u8::from(self.arrival(peer, class) == Arrival::Comes) << class.index();
+        comes(Class::Eager) | comes(Class::Bulk)
     }
 
     fn peek_coming(&mut self, peer: u32, class: Class) -> Recv {
@@ -382,7 +412,7 @@ unsafe impl Transport for Loopback {
     }
 
     fn come(&self, _peer: u32, _class: Class) -> u64 {
-        let Some(step) = self.comes else { return u64::MAX };
+        let Some((_, step)) = self.comes else { return u64::MAX };
         let before = self.come.load(Ordering::Relaxed);
         self.come.store(before.saturating_add(step), Ordering::Relaxed);
         before
@@ -396,6 +426,9 @@ unsafe impl Transport for Loopback {
         let Some(ring) = self.shared.ring(peer, self.rank, class) else { return };
         // SAFETY: only this endpoint, which is borrowed mutably, consumes from this ring.
         let starving = unsafe { ring.pop() };
+        if class == Class::Bulk {
+            self.come.store(0, Ordering::Relaxed);
+        }
         if starving && let Some(dirty) = self.dirty.get_mut(peer as usize) {
             *dirty = true;
         }

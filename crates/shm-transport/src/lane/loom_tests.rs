@@ -47,6 +47,7 @@ impl Model {
             pool: std::ptr::null(),
             pool_bytes: 0,
             cells: std::ptr::null(),
+            cell_bytes: 0,
             shape: self.shape,
         }
     }
@@ -382,12 +383,16 @@ fn run_cells(gives: bool) {
     check(2, &format!("a cell, given away: {gives}"), move || {
         let [there, back] = [(), ()].map(|()| Model::new(ships(4, 256)));
         // The first one's data ring serves as the cell.
-        let place = |model: &Model, cells: &Model| Place { cells: cells.data.cast::<u8>(), ..model.place() };
+        let place = |model: &Model, cells: &Model| Place {
+            cells: cells.data.cast::<u8>(),
+            cell_bytes: cell_bytes(FEW_CELLS),
+            ..model.place()
+        };
         let sender = {
             let (there, back) = (there.clone(), back.clone());
             loom::thread::spawn(move || {
                 let cell = there.data.cast::<u8>();
-                let mut shuttle = Shuttle::with(1);
+                let mut shuttle = Shuttle::with(1, FEW_CELLS);
                 // SAFETY: the only producer and the only consumer, on fresh lanes that live in the models.
                 let (mut lane, mut answers) =
                     unsafe { (SendLane::new(place(&there, &there)), RecvLane::new(place(&back, &there))) };
@@ -411,7 +416,7 @@ fn run_cells(gives: bool) {
                 }
             })
         };
-        let mut shuttle = Shuttle::with(0);
+        let mut shuttle = Shuttle::with(0, FEW_CELLS);
         // SAFETY: as above.
         let (mut lane, mut answers) =
             unsafe { (RecvLane::new(place(&there, &there)), SendLane::new(place(&back, &there))) };

@@ -51,7 +51,7 @@ pub(crate) struct Piece {
     pub(super) start: u32,
     pub(super) end: u32,
     /// It is no part of the pool, but these cells of a pair.
-    pub(crate) cells: u32,
+    pub(crate) cells: u64,
 }
 
 impl Piece {

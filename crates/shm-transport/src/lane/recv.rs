@@ -53,8 +53,8 @@ pub(crate) struct RecvLane {
     /// `data_head` once the packet that was peeked is consumed.
     pub(super) peeked: Option<u32>,
     /// The cells that the packet which was peeked lies in, and those of packets consumed since they were asked for.
-    peeked_cells: u32,
-    came: u32,
+    peeked_cells: u64,
+    came: u64,
     /// When the packet was peeked whose copying is timed; 0: none.
     timed: u64,
     /// Given back since the last `wakes_producer` that had nothing more to say.
@@ -258,13 +258,13 @@ impl RecvLane {
     /// As [`locate`](Self::locate), of a payload in cells.
     #[cold]
     fn locate_cells(&mut self, header: Header, len: u32, at: u32) -> Option<(Header, usize, *const u8, u32)> {
-        let cells = shuttle::covering(at, len).filter(|_| !self.place.cells.is_null())?;
+        let cells = shuttle::covering(at, len, self.place.cell_bytes)?;
         self.peeked_cells = cells;
         Some((header, len as usize, self.place.cells.wrapping_add(at as usize), self.data_head))
     }
 
     /// The cells of packets that were consumed since this was asked last.
-    pub(crate) fn take_cells(&mut self) -> u32 {
+    pub(crate) fn take_cells(&mut self) -> u64 {
         std::mem::take(&mut self.came)
     }
 

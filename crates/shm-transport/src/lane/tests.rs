@@ -29,7 +29,7 @@ impl Private {
         let slots = head.wrapping_add(1).cast::<Slot>();
         let data = slots.wrapping_add(self.shape.slots as usize).cast::<u8>();
         let (pool, cells) = (data.cast_const(), std::ptr::null());
-        Place { head, slots, data, pool, pool_bytes: POOL, cells, shape: self.shape }
+        Place { head, slots, data, pool, pool_bytes: POOL, cells, cell_bytes: 0, shape: self.shape }
     }
 
     fn ends(&self) -> (SendLane, RecvLane) {
@@ -454,9 +454,16 @@ fn runs_take_data_with_them() {
 /// Cells that a packet names lie among those that there are, and are the consumer's once it has taken the packet, whatever was peeked at before.
 #[test]
 fn a_lying_producer_names_cells() {
+    for (all, last) in [(FEW_CELLS, 1 << 15), (MOST_CELLS, 1 << 63)] {
+        names_cells(cell_bytes(all), last);
+    }
+}
+
+/// Of cells that are so many bytes together, and of which the last one's bit is this.
+fn names_cells(all: u32, last: u64) {
     let lane = Private::new(SLOTS, DATA);
-    let mut cells = vec![0u8; CELL_BYTES as usize];
-    let place = Place { cells: cells.as_mut_ptr(), ..lane.place() };
+    let mut cells = vec![0u8; all as usize];
+    let place = Place { cells: cells.as_mut_ptr(), cell_bytes: all, ..lane.place() };
     let len = 100u32;
     let say = |n: u32, at: u32, coming: bool| {
         let (meta, mut content) =
@@ -478,11 +485,11 @@ fn a_lying_producer_names_cells() {
     // It says so of one whose payload comes, and says something else before that has come.
     say(1, 0, true);
     assert!(matches!(recv.peek(), Peek::Empty));
-    say(1, CELL_BYTES - len, false);
+    say(1, all - len, false);
     assert!(matches!(recv.peek(), Peek::Packet(..)));
     recv.consume();
-    assert_eq!(recv.take_cells(), 1 << 15);
-    for at in [CELL_BYTES - len + 1, CELL_BYTES, u32::MAX - POOL - 50, u32::MAX - POOL] {
+    assert_eq!(recv.take_cells(), last);
+    for at in [all - len + 1, all, u32::MAX - POOL - 50, u32::MAX - POOL] {
         // SAFETY: as above: the one before is gone.
         let mut recv = unsafe { RecvLane::new(place) };
         say(0, at, false);

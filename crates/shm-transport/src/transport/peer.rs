@@ -54,10 +54,10 @@ pub(super) struct Peer {
     pub from: *const PairHead,
     send: [SendLane; 4],
     recv: [RecvLane; 4],
-    /// The cells of the pair, where they lie, and whether their memory was asked for.
+    /// The cells of the pair, where they lie, and for how many memory was asked.
     pub shuttle: Shuttle,
     cells: *mut u8,
-    pub cells_asked: bool,
+    pub cells_asked: u32,
     /// Bulk to this peer is allocated.
     pub bulk: bool,
     /// Listed for `flush`.
@@ -128,7 +128,7 @@ impl Peer {
             recv: into?.map(|place| unsafe { RecvLane::new(place) }),
             shuttle: Shuttle::new(rank < peer),
             cells: segment.cells(rank, peer),
-            cells_asked: false,
+            cells_asked: 0,
             bulk: false,
             dirty: false,
             sent: false,
@@ -173,9 +173,15 @@ impl Peer {
         len >= lane::LONG || len >= lane::ALONE && lane.hears(position)
     }
 
-    /// Room for a payload in the pair's cells, as far as this rank has them. `pool`: bytes of its pool.
-    pub(super) fn room_in_cells(&mut self, payload: *const u8, len: usize, pool: u32) -> Option<Piece> {
-        if !self.shuttle.ready {
+    /// Room for a payload of a message of `of` bytes in the pair's cells, as far as this rank has them. `pool`: bytes of its pool.
+    pub(super) fn room_in_cells(
+        &mut self,
+        payload: *const u8,
+        len: usize,
+        of: u64,
+        pool: u32,
+    ) -> Option<Piece> {
+        if !self.shuttle.takes(of) {
             return None;
         }
         let came = self.recv.iter_mut().fold(0, |cells, lane| cells | lane.take_cells());
@@ -306,10 +312,11 @@ impl Peer {
 
     /// See [`Transport::coming`](tocsin_transport::Transport::coming).
     #[inline]
-    pub(super) fn coming(&self) -> u8 {
-        let [eager, coll, ..] = &self.recv;
+    pub(super) fn coming(&self, bulk: bool) -> u8 {
+        let [eager, coll, _, large] = &self.recv;
         let comes = |lane: &RecvLane, class| u8::from(lane.arrival() == lane::Arrival::Comes) << class;
-        comes(eager, Class::Eager as u8) | comes(coll, Class::Coll as u8)
+        let large = if bulk { comes(large, Class::Bulk as u8) } else { 0 };
+        comes(eager, Class::Eager as u8) | comes(coll, Class::Coll as u8) | large
     }
 
     /// The end that receives in a class.

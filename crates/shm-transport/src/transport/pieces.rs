@@ -6,27 +6,28 @@ use super::ShmTransport;
 use super::known::has;
 use super::peer::Honesty;
 use crate::Life;
-use crate::lane::{LONGEST_IN_CELLS, POOLED, Piece, Push, SendPool, longest_whole};
+use crate::lane::{FEW_CELLS, LONGEST_IN_FEW, MOST_CELLS, POOLED, Piece, Push, SendPool, longest_whole};
 
 impl ShmTransport {
     /// See [`Transport::prepare_long`](tocsin_transport::Transport::prepare_long).
     #[inline]
-    pub(super) fn make_long_ready(&mut self, peer: u32) {
+    pub(super) fn make_long_ready(&mut self, peer: u32, of: usize) {
         self.make_pool();
-        if self.peers.get(peer as usize).is_none_or(|state| !state.cells_asked) {
-            self.make_cells(peer);
+        let cells = if of as u64 <= LONGEST_IN_FEW { FEW_CELLS } else { MOST_CELLS };
+        if self.peers.get(peer as usize).is_none_or(|state| state.cells_asked < cells) {
+            self.make_cells(peer, cells);
         }
     }
 
-    /// Has the cells of a pair allocated.
+    /// Has so many cells of a pair allocated.
     #[cold]
-    fn make_cells(&mut self, peer: u32) {
+    fn make_cells(&mut self, peer: u32, cells: u32) {
         let rank = self.rank;
         let segment = self.segment.clone();
         let Some(state) = self.make_peer(peer) else { return };
-        state.cells_asked = true;
+        state.cells_asked = cells;
         // Without the memory, payloads go through the pool.
-        state.shuttle.ready = segment.allocate_cells(rank, peer).is_ok_and(|is_there| is_there);
+        state.shuttle.make_ready(segment.allocate_cells(rank, peer, cells).unwrap_or(0));
     }
 
     #[inline]
@@ -91,9 +92,8 @@ impl ShmTransport {
     pub(super) fn room(&mut self, peer: u32, payload: *const u8, len: usize, of: u64) -> Option<Piece> {
         self.pool.forget_ahead();
         let (_, pool) = self.segment.pool(self.rank)?;
-        if of <= LONGEST_IN_CELLS
-            && let Some(state) = self.peers.get_mut(peer as usize)
-            && let Some(piece) = state.room_in_cells(payload, len, pool)
+        if let Some(state) = self.peers.get_mut(peer as usize)
+            && let Some(piece) = state.room_in_cells(payload, len, of, pool)
         {
             return Some(piece);
         }
@@ -119,23 +119,25 @@ impl ShmTransport {
         longest_whole(pool) as usize
     }
 
-    /// See [`Transport::try_send_whole`](tocsin_transport::Transport::try_send_whole).
+    /// See [`Transport::try_send_whole`](tocsin_transport::Transport::try_send_whole) and, in class Bulk,
+    /// [`Transport::try_send_long_piece`](tocsin_transport::Transport::try_send_long_piece): a payload that lies in one piece, or is not sent.
     ///
     /// # Safety
     /// `payload` is readable for `len` bytes.
     pub(super) unsafe fn push_whole(
         &mut self,
         peer: u32,
+        (class, urgency): (Class, Urgency),
         header: &Header,
         payload: *const u8,
         len: usize,
+        of: u64,
     ) -> bool {
-        let class = Class::Eager;
         if !(POOLED..=self.longest_brought()).contains(&len) || self.lane_to(peer, class, header, 0).is_none()
         {
             return false;
         }
-        let Some(piece) = self.room(peer, payload, len, len as u64) else { return false };
+        let Some(piece) = self.room(peer, payload, len, of) else { return false };
         let Some(state) = self.peers.get_mut(peer as usize) else { return false };
         let comes = state.comes(class, len);
         // SAFETY: the pair is connected, so that the lane is allocated; the caller vouches for the payload; the piece was just given, and is not lent.
@@ -144,7 +146,7 @@ impl ShmTransport {
             return false;
         }
         self.hand_over(&piece, peer, class, len);
-        self.pushed(peer, class, Urgency::Offer, push) == SendOutcome::Sent
+        self.pushed(peer, class, urgency, push) == SendOutcome::Sent
     }
 
     /// See [`Transport::copy_ahead`](tocsin_transport::Transport::copy_ahead).
@@ -243,7 +245,7 @@ mod tests {
         for of in [LEN as u64, 1 << 30] {
             let mut ends = pair();
             assert!(!copy_ahead(&mut ends[0], 1, of), "there is no pool");
-            ends[0].prepare_long(1);
+            ends[0].prepare_long(1, 1024);
             for _ in 0..200 {
                 assert!(copy_ahead(&mut ends[0], 1, of));
                 send(&mut ends[0], 2, of, true);
@@ -257,8 +259,8 @@ mod tests {
         let mut ends = pair();
         ends[1].connect_bulk(0).unwrap();
         ends[0].begin_pass();
-        ends[0].prepare_long(1);
-        ends[1].prepare_long(0);
+        ends[0].prepare_long(1, 1024);
+        ends[1].prepare_long(0, 1024);
         ends
     }
 
@@ -279,6 +281,63 @@ mod tests {
             assert_eq!(next_at(&mut ends[0], 1), there, "{n}");
             assert!(conformance::receive(&mut ends[0], 1, Class::Eager, n));
         }
+    }
+
+    /// One that is longer than what the class carries; where it lay.
+    fn long_piece(ends: &mut [ShmTransport], from: u32, bytes: u8) -> Option<*const u8> {
+        const LONG: usize = 128 << 10;
+        let (payload, header) = (vec![bytes; LONG], Header { kind: kind::DATA, ..Header::default() });
+        let [send, recv] = [from, 1 - from];
+        // SAFETY: the payload is that long.
+        let sent = unsafe {
+            ends[send as usize].try_send_long_piece(recv, &header, payload.as_ptr(), LONG, 1 << 20)
+        };
+        let end = &mut ends[recv as usize];
+        end.begin_pass();
+        let Recv::Packet(packet) = end.peek(send, Class::Bulk) else {
+            assert!(!sent);
+            return None;
+        };
+        // SAFETY: the packet is not consumed yet, and nobody writes there.
+        let there = unsafe { std::slice::from_raw_parts(packet.payload, packet.len) };
+        assert!(sent && there == payload);
+        end.consume(send, Class::Bulk);
+        Some(packet.payload)
+    }
+
+    #[test]
+    fn long_pieces_go_to_and_fro_in_cells_where_there_are_many() {
+        for (of, in_cells) in [(1 << 20, true), (LONGEST_IN_FEW as usize, false)] {
+            let mut ends = pair_with_cells();
+            for (rank, end) in (0..).zip(&mut ends) {
+                end.prepare_long(1 - rank, of);
+            }
+            let first = long_piece(&mut ends, 0, 1).unwrap();
+            assert_eq!(long_piece(&mut ends, 1, 2) == Some(first), in_cells);
+            assert_eq!(long_piece(&mut ends, 0, 3) == Some(first), in_cells);
+        }
+    }
+
+    #[test]
+    fn what_has_no_room_in_one_piece_is_not_sent() {
+        let mut ends = pair();
+        assert_eq!(long_piece(&mut ends, 0, 1), None, "there is no pool");
+        ends[0].prepare_long(1, 1024);
+        assert!(long_piece(&mut ends, 0, 2).is_some());
+        let (payload, header) = (vec![0u8; 1 << 20], Header { kind: kind::DATA, ..Header::default() });
+        // SAFETY: the payload is that long.
+        assert!(!unsafe { ends[0].try_send_long_piece(1, &header, payload.as_ptr(), 1 << 20, 1 << 20) });
+        let send =
+            // SAFETY: none is longer than the payload.
+            |ends: &mut [ShmTransport]| unsafe { ends[0].try_send_long_piece(1, &header, payload.as_ptr(), 128 << 10, 1 << 20) };
+        let sent = (0..100).take_while(|_| send(&mut ends)).count();
+        assert!((4..100).contains(&sent), "{sent} of them fill the pool");
+        ends[1].begin_pass();
+        for _ in 0..sent {
+            assert!(matches!(ends[1].peek(0, Class::Bulk), Recv::Packet(_)));
+            ends[1].consume(0, Class::Bulk);
+        }
+        assert!(send(&mut ends), "there is room again");
     }
 
     #[test]
@@ -334,11 +393,11 @@ mod tests {
     #[test]
     fn who_has_taken_all_has_room() {
         // Of messages that have no cells, and whose pieces lie anywhere.
-        let of = LONGEST_IN_CELLS + 1;
+        let of = LONGEST_IN_FEW + 1;
         let mut ends = world(3);
         ends[0].connect_bulk(1).unwrap();
         ends[1].begin_pass();
-        ends[0].prepare_long(1);
+        ends[0].prepare_long(1, 1024);
         let kib = |n: usize| n << 10;
         let most = ends[0].pool.most() as usize;
         assert_eq!(most, kib(1024), "what follows is made for");
@@ -370,7 +429,7 @@ mod tests {
     #[test]
     fn what_was_copied_ahead_is_gone_when_something_else_is_sent() {
         let mut ends = pair();
-        ends[0].prepare_long(1);
+        ends[0].prepare_long(1, 1024);
         for n in 0..200 {
             assert!(copy_ahead(&mut ends[0], 1, 0));
             assert_eq!(conformance::send(&mut ends[0], 1, Class::Eager, n, 2000), SendOutcome::Sent);

@@ -94,7 +94,7 @@ fn full(nodes: &[Option<u32>]) -> Arc<Segment> {
     for rank in 0..ranks {
         let mut end = ShmTransport::new(segment.clone(), rank).unwrap();
         (0..ranks).for_each(|peer| end.connect_bulk(peer).unwrap());
-        (0..ranks).for_each(|peer| end.prepare_long(peer));
+        (0..ranks).for_each(|peer| end.prepare_long(peer, usize::MAX));
     }
     assert!((0..BOARDS).all(|index| segment.allocate_board(index) || !segment.has_boards()));
     segment
@@ -196,7 +196,7 @@ fn what_has_a_place_stays_there() {
     let (block, _) = g.rank_pages(0, 1);
     assert_eq!((policy(&segment, block), places(&segment, &[block])), (Some(*node), vec![*node as i32]));
     // What comes afterwards goes by where the rank is now.
-    ShmTransport::new(segment.clone(), 0).unwrap().prepare_long(1);
+    ShmTransport::new(segment.clone(), 0).unwrap().prepare_long(1, usize::MAX);
     let (pool, bytes) = g.pool(0);
     lies(&segment, "pool", (pool, bytes.into()), Some(*another));
 }

@@ -13,7 +13,7 @@ fn long_payloads_go_through_the_pool() {
     ends[0].connect(1).unwrap();
     ends[1].begin_pass();
     let max = ends[0].capabilities().max_payload(Class::Eager);
-    ends[0].prepare_long(1);
+    ends[0].prepare_long(1, 1024);
     assert!(ends[0].room(1, std::ptr::null(), max, 0).is_some());
     // More at once than the lane's ring has room for; lengths around the lines of the pool, round and round.
     for n in 0..20 {
@@ -36,7 +36,7 @@ fn a_receiver_that_takes_nothing_leaves_the_pool_to_the_others() {
         ends[0].connect(peer).unwrap();
         ends[peer as usize].begin_pass();
     }
-    ends[0].prepare_long(1);
+    ends[0].prepare_long(1, 1024);
     let max = ends[0].capabilities().max_payload(Class::Eager);
     let (mut kept, mut taken, mut refused) = (0, 0, 0);
     loop {
@@ -76,7 +76,7 @@ fn a_receiver_that_takes_nothing_leaves_the_pool_to_the_others() {
 #[test]
 fn what_lies_in_the_pool_for_the_dead_is_free() {
     let mut ends = world(3);
-    ends[0].prepare_long(1);
+    ends[0].prepare_long(1, 1024);
     let max = ends[0].capabilities().max_payload(Class::Eager);
     for peer in [0, 1, 2] {
         ends[0].connect(peer).unwrap();
