@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use tocsin::{Comm, Config, Error, Op, UserOp, World};
 use tocsin_sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use tocsin_tests::random::Random;
 use tocsin_tests::run::{Arguments, BACKENDS, Case, Kind};
 
 fn config(backend: &str) -> Config {
@@ -65,6 +66,63 @@ fn more_outstanding_than_a_board_holds() {
                 Ok(())
             });
         }
+    }
+}
+
+/// Two ranks exchange parts whose places pass between them, among others whose places do not, of all lengths, several at a time; some restarted.
+#[test]
+fn exchanges_of_two_among_others() {
+    const KIB: usize = 1024 / 8;
+    let value = |rank: u64, n: u64, i: usize| rank * 1_000_000_007 + n * 1_000_003 + i as u64;
+    let part = |rank: u64, n: u64, len: usize| (0..len).map(|i| value(rank, n, i)).collect::<Vec<u64>>();
+    for backend in ["signal", "thread", "poll"] {
+        ranks(backend, 2, |comm| {
+            let (me, other) = (u64::from(comm.rank()), 1 - u64::from(comm.rank()));
+            let mut random = Random::new(7);
+            let mut again = comm.allgather_init(part(me, 0, 5 * KIB), vec![0; 10 * KIB])?;
+            for round in 0..60u64 {
+                let (mut gathers, mut exchanges, mut sums, mut casts) = (vec![], vec![], vec![], vec![]);
+                for n in 0..=random.below(6) {
+                    let n = round * 10 + n;
+                    // Both sides of what a slot holds, of what passes, and of what goes by the board.
+                    let len = [1, 3 * KIB, 8 * KIB, 33 * KIB, 64 * KIB, 256 * KIB, 257 * KIB]
+                        [random.below(7) as usize]
+                        + random.below(2) as usize;
+                    match random.below(4) {
+                        0 => gathers.push((n, comm.iallgather(part(me, n, len), vec![0; 2 * len])?)),
+                        1 => exchanges.push((n, comm.ialltoall(part(me, n, 2 * len))?)),
+                        2 => sums.push((n, comm.iallreduce(part(me, n, len), Op::Sum)?)),
+                        _ => casts.push((n, comm.ibcast(part(me, n, len), 0)?)),
+                    }
+                }
+                if random.below(3) == 0 {
+                    again.send_mut()?.copy_from_slice(&part(me, round, 5 * KIB));
+                    again.start()?;
+                    again.wait()?;
+                    assert_eq!(again.recv()?[5 * KIB * other as usize], value(other, round, 0));
+                }
+                while let Some((n, sum)) = sums.pop() {
+                    let sum = sum.wait()?;
+                    assert!((0..).zip(&sum).all(|(i, got)| *got == value(0, n, i) + value(1, n, i)));
+                }
+                for (n, gather) in gathers {
+                    let got = gather.wait()?;
+                    let len = got.len() / 2;
+                    assert!(got[..len] == part(0, n, len) && got[len..] == part(1, n, len), "{n}, {len}");
+                }
+                for (n, exchange) in exchanges {
+                    let got = exchange.wait()?;
+                    let len = got.len() / 2;
+                    let mine = |rank| part(rank, n, 2 * len)[len * me as usize..][..len].to_vec();
+                    assert!(got[..len] == mine(0) && got[len..] == mine(1), "{n}, {len}");
+                }
+                for (n, cast) in casts {
+                    let got = cast.wait()?;
+                    assert!(got == part(0, n, got.len()));
+                }
+            }
+            Ok(())
+        });
     }
 }
 

@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn long_memory_is_each_members_own() {
-        use tocsin_transport::board::{LONG, PLACES};
+        use tocsin_transport::board::{LONG, LONG_MEMORY, PLACES};
         let segment = Segment::create(3).unwrap();
         let last = segment.geometry().long_boards() - 1;
         assert!(0 < last && last < BOARDS - 1 && segment.allocate_board(last + 1));
@@ -113,7 +113,11 @@ mod tests {
                 let at = board.own_place(place).unwrap();
                 assert!(segment.allocate_long(rank, at, 64 << 10));
                 assert!(!segment.allocate_long(3 - rank, at, 64 << 10), "another's");
-                assert!(!segment.allocate_long(rank, at, PLACES * LONG + 4096), "and something else");
+                assert!(!segment.allocate_long(rank, at, LONG_MEMORY + 4096), "and something else");
+                assert!(
+                    segment.allocate_long(rank, board.own_place(PLACES).unwrap(), 4096),
+                    "one that passes"
+                );
                 let value = u64::from(rank);
                 // SAFETY: a word of this frame's.
                 unsafe { board.fill(65_528, (&raw const value).cast(), 8) };

@@ -27,8 +27,8 @@ pub(crate) const HEAP_PAGE: u64 = 64 << 10;
 const AREA: u64 = size_of::<Area>() as u64;
 /// A rank's long memory of a board.
 const LONG: u64 = LONG_MEMORY as u64;
-/// Most bytes that the boards' long memory has for its place, which processes map whole: a job may have a limit on that.
-const MOST_LONG: u64 = 512 << 20;
+/// Most bytes that the boards' long memory has for its place, which processes map whole: a job may have a limit on that. One board of 32 ranks.
+const MOST_LONG: u64 = 32 * LONG;
 /// Each rank's block begins in a page of its own, which lies on the rank's NUMA node. Not at the same place in every page, or all would
 /// compete for the same sets of a cache.
 const BLOCK_STEP: u64 = align_of::<RankBlock>() as u64;

@@ -49,7 +49,7 @@ mod words;
 
 use core::ptr::NonNull;
 use long::Long;
-pub use long::{LONG, LONG_MEMORY, PIECES, PLACES};
+pub use long::{LONG, LONG_MEMORY, PASSING, PIECES, PLACES, ROOM_PASSING};
 use tocsin_sync::atomic::{AtomicU64, Ordering, fence, fence_after_rmw};
 use words::{read, write};
 
@@ -91,6 +91,8 @@ pub trait Variant {
     const SEE_DONE: bool = true;
     /// A part is posted without the pieces of an older one.
     const CLEAR_SHARED: bool = true;
+    /// A place that its owner has used goes to who has read there: see `long`.
+    const PASSES: bool = true;
 }
 
 /// What ships.

@@ -123,3 +123,63 @@ impl Variant for TooSoon {
 fn a_place_that_is_written_too_soon_is_caught() {
     check::<TooSoon>(2);
 }
+
+/// Posts a part of each number in a place that passes, and reads the other's.
+fn exchanges<V: Variant>(board: &mut Board, numbers: u32) {
+    let me = board.me() as u32;
+    for n in 1..=numbers {
+        while !board.has_room_as::<V>(n - 1) {
+            thread::yield_now();
+        }
+        let value = part_of(me, n);
+        board.next_passing();
+        // SAFETY: a word of this frame's.
+        unsafe { board.fill(0, (&raw const value).cast(), 8) };
+        board.post_long_as::<V>(u64::from(n));
+        while board.part(1 - me as usize, n) == Part::Missing {
+            thread::yield_now();
+        }
+        assert_eq!(read(board, 1 - me as usize, n, 0), part_of(1 - me, n), "not what was exchanged");
+        board.exchange_as::<V>(n);
+        board.note_long_done(n);
+    }
+}
+
+fn check_exchanges<V: Variant>(numbers: u32) {
+    let mut builder = model::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(move || {
+        let memory = Memory::new();
+        let kept = memory.clone();
+        let thread = thread::spawn(move || exchanges::<V>(&mut kept.board(1), numbers));
+        exchanges::<V>(&mut memory.board(0), numbers);
+        thread.join().unwrap();
+    });
+}
+
+#[test]
+fn what_passes_is_read_before_it_is_written() {
+    check_exchanges::<Real>(3);
+}
+
+struct Stays;
+impl Variant for Stays {
+    const PASSES: bool = false;
+}
+
+#[test]
+#[should_panic(expected = "not what was exchanged")]
+fn a_place_that_does_not_pass_is_caught() {
+    check_exchanges::<Stays>(3);
+}
+
+struct PostRelaxed;
+impl Variant for PostRelaxed {
+    const POST: Ordering = Ordering::Relaxed;
+}
+
+#[test]
+#[should_panic(expected = "not what was exchanged")]
+fn a_part_that_is_not_published_is_caught() {
+    check_exchanges::<PostRelaxed>(1);
+}

@@ -10,7 +10,7 @@ use crate::executor::room;
 use crate::kernels::{Operator, Panicked};
 use crate::table::{Arguments, Operation};
 use tocsin_progress::budget::Budget;
-use tocsin_transport::board::{Board, LONG, PIECES};
+use tocsin_transport::board::{Board, LONG, PIECES, ROOM_PASSING};
 
 /// Longest part in bytes: behind it there is as much for pieces of the result.
 pub(crate) const PART: usize = LONG / 2;
@@ -70,8 +70,29 @@ impl Call {
             _ if !self.long => 0,
             // Its part, and behind it the pieces that it shares.
             Use::Reduce { root: None, .. } => self.bytes.saturating_mul(2),
+            _ => self.part_bytes(),
+        }
+    }
+
+    /// Bytes of this rank's long part.
+    fn part_bytes(&self) -> usize {
+        match self.then {
+            Use::Alltoall { block } => self.bytes.saturating_sub(block),
             _ => self.bytes,
         }
+    }
+
+    /// Whether the call's parts are in places that [pass](tocsin_transport::board) to the other of two members, for a board of so many. The same on both.
+    pub(crate) fn passes(&self, members: usize) -> bool {
+        self.long
+            && members == 2
+            && matches!(self.then, Use::Allgather | Use::Alltoall { .. })
+            && self.part_bytes() <= ROOM_PASSING
+    }
+
+    /// Where this rank's part goes, which is posted next.
+    pub(crate) fn next_place(&self, board: &mut Board) -> usize {
+        if self.passes(board.members()) { board.next_passing() } else { board.next_place(self.bytes) }
     }
 
     /// Copies this rank's part to its place, as much as the budget allows. `filled`: how far that is. Whether it is all there.
@@ -79,31 +100,27 @@ impl Call {
     /// # Safety
     /// The part is readable. There is room for the next number.
     pub(crate) unsafe fn fill(&self, board: &Board, filled: &mut usize, budget: &mut Budget) -> bool {
-        // Nobody else reads this rank's own block.
-        let (own, own_end) = match self.then {
-            Use::Alltoall { block } => {
-                (block.wrapping_mul(board.me()), block.wrapping_mul(board.me().wrapping_add(1)))
-            }
-            _ => (self.bytes, self.bytes),
+        // The others' blocks, in their order from this rank on, as in `copy_out`. Nobody else reads its own.
+        let begins = match self.then {
+            Use::Alltoall { block } => block.wrapping_mul(board.me().wrapping_add(1)),
+            _ => 0,
         };
-        loop {
-            if *filled == own {
-                *filled = own_end;
-            }
-            let end = if *filled < own { own } else { self.bytes };
-            let left = end.saturating_sub(*filled);
-            if left == 0 {
-                return true;
-            }
-            let now = left.min(room(budget));
-            // SAFETY: - below the part's end, which is readable: the caller's promise.
-            unsafe { board.fill(*filled, self.from.wrapping_add(*filled), now) };
+        let (to_end, bytes) = (self.bytes.saturating_sub(begins), self.part_bytes());
+        while *filled < bytes {
+            let (from, end) = match *filled < to_end {
+                true => (begins.wrapping_add(*filled), to_end.min(bytes)),
+                false => (filled.wrapping_sub(to_end), bytes),
+            };
+            let now = end.saturating_sub(*filled).min(room(budget));
+            // SAFETY: - from + now <= the end of what is sent, which is readable: the caller's promise.
+            unsafe { board.fill(*filled, self.from.wrapping_add(from), now) };
             budget.take_bytes(now);
             *filled = filled.wrapping_add(now);
-            if *filled != self.bytes && budget.exhausted() {
+            if *filled < bytes && budget.exhausted() {
                 return false;
             }
         }
+        true
     }
 
     /// Makes of the result what the budget allows. Whether it is made.
@@ -143,11 +160,11 @@ impl Call {
     /// As [`make_long`](Self::make_long).
     unsafe fn copy_out(&self, board: &Board, number: u32, done: &mut usize, budget: &mut Budget) -> bool {
         let (me, members) = (board.me(), board.members());
-        // What each contributes, and where that stands in its part.
-        let (turns, block, at) = match self.then {
-            Use::Bcast { .. } => (1, self.size(), 0),
-            Use::Alltoall { block } => (members, block, me.wrapping_mul(block)),
-            _ => (members, self.bytes, 0),
+        // What each contributes.
+        let (turns, block) = match self.then {
+            Use::Bcast { .. } => (1, self.size()),
+            Use::Alltoall { block } => (members, block),
+            _ => (members, self.bytes),
         };
         let whole = turns.wrapping_mul(block);
         while *done < whole {
@@ -161,8 +178,16 @@ impl Call {
                     (member, member.wrapping_mul(block))
                 }
             };
-            let (from, to) = (at.wrapping_add(first), self.to.wrapping_add(place.wrapping_add(first)));
-            let own = self.from.wrapping_add(from);
+            let to = self.to.wrapping_add(place.wrapping_add(first));
+            // Where that stands in its part, and where this rank's own is.
+            let (at, own) = match self.then {
+                Use::Alltoall { .. } => {
+                    let ahead = me.wrapping_add(members).wrapping_sub(member) % members.max(1);
+                    (ahead.saturating_sub(1).wrapping_mul(block), me.wrapping_mul(block))
+                }
+                _ => (0, 0),
+            };
+            let (from, own) = (at.wrapping_add(first), self.from.wrapping_add(own.wrapping_add(first)));
             // SAFETY: - `to` is as long as the sizes say: the caller's promise; they are this rank's own, not read
             //         - its own block is readable, and apart from where it goes or that very place.
             unsafe {

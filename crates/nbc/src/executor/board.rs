@@ -303,7 +303,7 @@ impl Nbc {
                     false => seat.board.post(call.about, call.from, call.bytes),
                     true => {
                         let before = budget.bytes_left();
-                        seat.board.next_place(call.bytes);
+                        call.next_place(&mut seat.board);
                         let is_there = call.fill(&seat.board, &mut place.filled, budget);
                         copied.add(budget.context(), before.saturating_sub(budget.bytes_left()));
                         if !is_there {

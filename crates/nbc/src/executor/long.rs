@@ -6,7 +6,7 @@ use crate::Error;
 use crate::board::Call;
 use crate::messages::Messages;
 use crate::schedule::NONE;
-use tocsin_transport::board::{LONG, PLACES};
+use tocsin_transport::board::{LONG, PASSING, PLACES, ROOM_PASSING};
 
 /// A place is allocated in such steps, bytes.
 const STEP: usize = 64 << 10;
@@ -29,7 +29,6 @@ impl Nbc {
         call: &Call,
         posts: Posts,
     ) -> Result<(), Error> {
-        let bytes = call.long_bytes().next_multiple_of(STEP).min(LONG);
         let Nbc { seats, slots, .. } = self;
         let Some(seat) = seats.get_mut(call.board as usize) else {
             return Err(Error::BadSchedule("its group's board was never opened"));
@@ -37,11 +36,15 @@ impl Nbc {
         if !seat.board.has_long() {
             return Err(Error::BadSchedule("its group's board has no long memory"));
         }
+        let passes = call.passes(seat.board.members());
+        // One that passes is the other's next, whatever that posts there.
+        let bytes = if passes { ROOM_PASSING } else { call.long_bytes().next_multiple_of(STEP).min(LONG) };
         let places = match posts {
             Posts::Now if seat.first == NONE && has_room(seat, slots) => {
-                let place = seat.board.next_place(call.bytes);
+                let place = call.next_place(&mut seat.board);
                 place..place + 1
             }
+            Posts::Now | Posts::Later if passes => PLACES..PLACES + PASSING,
             Posts::Now | Posts::Later => 0..PLACES,
         };
         for place in places {

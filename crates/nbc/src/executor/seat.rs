@@ -9,7 +9,7 @@ use crate::schedule::{Line, NONE};
 use tocsin_progress::budget::Budget;
 use tocsin_progress::completion::{Code, Completion, Outcome};
 use tocsin_progress::slots::Slots;
-use tocsin_transport::board::{Board, PLACES, Part};
+use tocsin_transport::board::{Board, PASSING, PLACES, Part};
 
 pub(super) type Table = Slots<Active, Completion>;
 
@@ -108,7 +108,7 @@ pub(super) struct Seat {
     /// The member for whose sake this rank has given up.
     pub(super) blamed: u32,
     /// By place: so many bytes are allocated of this rank's long memory.
-    pub(super) long: [usize; PLACES],
+    pub(super) long: [usize; PLACES + PASSING],
 }
 
 /// How often a post looks for what others post at the same time, before it leaves a request that is ended by another call: at most some
@@ -136,7 +136,7 @@ impl Seat {
             elsewhere: None,
             asking: 0,
             blamed: 0,
-            long: [0; PLACES],
+            long: [0; PLACES + PASSING],
         }
     }
 
@@ -187,7 +187,7 @@ impl Seat {
                 false => self.board.post(call.about, call.from, call.bytes),
                 true => {
                     let mut filled = 0;
-                    self.board.next_place(call.bytes);
+                    call.next_place(&mut self.board);
                     while !call.fill(&self.board, &mut filled, &mut Budget::user()) {}
                     self.board.post_long(call.about)
                 }
@@ -212,6 +212,7 @@ impl Seat {
         let result = unsafe { call.make_long(&self.board, number, made, budget) };
         let bytes = before.saturating_sub(budget.bytes_left());
         if !matches!(result, Ok(false)) {
+            self.board.exchange(number);
             self.board.note_long_done(number);
         }
         let outcome = match result {
