@@ -184,7 +184,7 @@ impl Board {
         place
     }
 
-    /// As [`next_place`](Self::next_place), of one that [passes](self), behind all others.
+    /// As [`next_place`](Self::next_place), of one that [passes](Self::exchange), behind all others.
     #[inline]
     pub fn next_passing(&mut self) -> usize {
         if let Some(place) = self.long.next.filter(|place| *place >= PLACES) {
@@ -197,8 +197,8 @@ impl Board {
         place
     }
 
-    /// Takes the other member's place of a number for the one that this member has used for it, which is the other's then, if it is one that [passes](self): this member is
-    /// done with the number, and has not said so yet.
+    /// Takes the other member's place of a number for the one that this member has used for it, which is the other's then, if it is one [that passes](Self::next_passing): this
+    /// member is done with the number, and has not said so yet. Does nothing where there are more members. Handler-safe.
     #[inline]
     pub fn exchange(&mut self, number: u32) {
         self.exchange_as::<Real>(number);
