@@ -16,9 +16,9 @@ use crate::unexpected::{self, Envelope};
 use crate::ways::Copied;
 use crate::{MutBuf, P2p, whole};
 
-/// How long a receiver looks at a payload of which no more comes, in ns: several times what the bytes between two counts take, some times
-/// [`STRIDE`] where they are streamed. The sender has been interrupted then, or the message comes whole: nothing but time depends on it.
-const PATIENCE_NS: u64 = 5_000;
+/// How long a receiver looks at a payload of which no more comes, in ns: more than what the bytes between two counts take, some times
+/// [`STRIDE`] where they are streamed or there are many (16 KiB, 7 us where lines came slowest). The sender has been interrupted then, or the message comes whole: nothing but time depends on it.
+const PATIENCE_NS: u64 = 10_000;
 
 /// Copies an eager message as it comes. False: it has stopped coming, and the buffer holds some of it. Waits for [`PATIENCE_NS`] at
 /// most for what is counted at once.
@@ -251,7 +251,9 @@ impl<T: Transport> P2p<T> {
         }
         self.set_partial(peer, done);
         self.count_copy(copied);
-        self.trace_copied(traced, peer, copied);
+        if copied > 0 {
+            self.trace_copied(traced, peer, copied);
+        }
         budget.take_bytes(copied);
         if !whole {
             budget.in_vain();

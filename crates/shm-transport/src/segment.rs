@@ -374,14 +374,17 @@ impl Segment {
         // SAFETY: `pair` lies inside the mapping, with room for a head.
         let head = unsafe { &raw const (*pair).lanes[class.index()] };
         let (pool, pool_bytes) = self.pool(from)?;
+        let cells = self.cells(from, to);
+        // A rank and itself have none.
+        let cell_bytes = if cells.is_null() { 0 } else { cell_bytes(self.geometry.pair_cells()) };
         Some(Place {
             head,
             slots: self.at(slots).cast(),
             data: self.at(data),
             pool,
             pool_bytes,
-            cells: self.cells(from, to),
-            cell_bytes: cell_bytes(self.geometry.pair_cells()),
+            cells,
+            cell_bytes,
             shape: self.geometry.shape(class),
         })
     }

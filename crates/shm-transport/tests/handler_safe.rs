@@ -70,6 +70,36 @@ unsafe impl<T: Transport> Transport for Inside<T> {
         // SAFETY: the caller's promise, passed on.
         self.call(|t| unsafe { t.try_send(peer, class, urgency, header, payload, len) })
     }
+    unsafe fn try_send_piece(
+        &mut self,
+        peer: u32,
+        header: &Header,
+        payload: *const u8,
+        len: usize,
+        of: u64,
+        ahead: bool,
+    ) -> SendOutcome {
+        // SAFETY: the caller's promise, passed on.
+        self.call(|t| unsafe { t.try_send_piece(peer, header, payload, len, of, ahead) })
+    }
+    unsafe fn try_send_long_piece(
+        &mut self,
+        peer: u32,
+        header: &Header,
+        payload: *const u8,
+        len: usize,
+        of: u64,
+    ) -> bool {
+        // SAFETY: the caller's promise, passed on.
+        self.call(|t| unsafe { t.try_send_long_piece(peer, header, payload, len, of) })
+    }
+    fn longest_whole(&self) -> usize {
+        self.look(T::longest_whole)
+    }
+    unsafe fn try_send_whole(&mut self, peer: u32, header: &Header, payload: *const u8, len: usize) -> bool {
+        // SAFETY: the caller's promise, passed on.
+        self.call(|t| unsafe { t.try_send_whole(peer, header, payload, len) })
+    }
     fn peek(&mut self, peer: u32, class: Class) -> Recv {
         self.call(|t| t.peek(peer, class))
     }

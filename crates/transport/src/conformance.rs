@@ -93,6 +93,7 @@ pub fn all<T: Transport>(world: &mut dyn FnMut(u32) -> Vec<T>) {
     one_packet(world);
     to_oneself(world);
     sizes(world);
+    long_pieces(world);
     full_and_again(world);
     classes_are_independent(world);
     what_cannot_be_sent(world);
@@ -182,6 +183,26 @@ pub fn sizes<T: Transport>(world: &mut dyn FnMut(u32) -> Vec<T>) {
                 n += 1;
             }
         }
+    }
+}
+
+/// Pieces longer than what their class carries arrive intact, or are not sent.
+pub fn long_pieces<T: Transport>(world: &mut dyn FnMut(u32) -> Vec<T>) {
+    let mut ends = world(2);
+    for (peer, end) in [1, 0].into_iter().zip(&mut ends) {
+        end.connect_bulk(peer).unwrap();
+        end.prepare_long(peer, 1 << 20);
+    }
+    ends.iter_mut().for_each(T::begin_pass);
+    for n in 0..100 {
+        let from = n as usize % 2;
+        let to = 1 - from as u32;
+        let len = [100_000, 128 << 10, 70_001][n as usize % 3].min(ends[from].longest_whole());
+        let (header, payload) = make(from as u32, to, n, len);
+        // SAFETY: the payload is that long.
+        let sent = unsafe { ends[from].try_send_long_piece(to, &header, payload.as_ptr(), len, 1 << 20) };
+        ends[from].flush();
+        assert_eq!(receive(&mut ends[to as usize], from as u32, Class::Bulk, n), sent);
     }
 }
 

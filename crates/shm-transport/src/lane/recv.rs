@@ -55,8 +55,9 @@ pub(crate) struct RecvLane {
     /// The cells that the packet which was peeked lies in, and those of packets consumed since they were asked for.
     peeked_cells: u64,
     came: u64,
-    /// When the packet was peeked whose copying is timed; 0: none.
+    /// When the packet was peeked whose copying is timed; 0: none. And whether it is copied as it comes since the last look.
     timed: u64,
+    follows: bool,
     /// Given back since the last `wakes_producer` that had nothing more to say.
     consumed: bool,
     pub(super) closed: bool,
@@ -78,6 +79,7 @@ impl RecvLane {
             peeked_cells: 0,
             came: 0,
             timed: 0,
+            follows: false,
             consumed: false,
             closed: false,
         }
@@ -171,7 +173,8 @@ impl RecvLane {
     /// short.
     #[cold]
     fn peek_whole(&mut self, slot: &Slot) -> Peek {
-        let peek = self.peek_coming();
+        let peek = self.look_coming();
+        self.follows = false;
         if let Peek::Packet(_, len, _) = peek
             && slot.come() < len as u64
         {
@@ -185,6 +188,12 @@ impl RecvLane {
     /// is all.
     #[cold]
     pub(crate) fn peek_coming(&mut self) -> Peek {
+        let peek = self.look_coming();
+        self.follows = true;
+        peek
+    }
+
+    fn look_coming(&mut self) -> Peek {
         self.peeked = None;
         // SAFETY: the lane is mapped (promise of `new`).
         let slot = unsafe { self.place.slot(self.head) };
@@ -247,7 +256,7 @@ impl RecvLane {
                     return self.locate_cells(header, len, at);
                 }
                 offset.checked_add(len).filter(|end| *end <= self.place.pool_bytes)?;
-                if len as usize >= stores::FROM && self.head.is_multiple_of(TIMED) {
+                if len as usize >= stores::FROM && self.head.is_multiple_of(TIMED) && !self.follows {
                     self.timed = now_ns();
                 }
                 Some((header, len as usize, self.place.pool.wrapping_add(offset as usize), self.data_head))
@@ -285,6 +294,7 @@ impl RecvLane {
         if self.peeked_cells != 0 {
             self.came |= std::mem::take(&mut self.peeked_cells);
         }
+        self.follows = false;
         if self.timed != 0 {
             self.say_spent();
         }

@@ -27,7 +27,9 @@ impl ShmTransport {
         let Some(state) = self.make_peer(peer) else { return };
         state.cells_asked = cells;
         // Without the memory, payloads go through the pool.
-        state.shuttle.make_ready(segment.allocate_cells(rank, peer, cells).unwrap_or(0));
+        let many = segment.allocate_cells(rank, peer, cells);
+        let ready = many.or_else(|_| segment.allocate_cells(rank, peer, FEW_CELLS));
+        state.shuttle.make_ready(ready.unwrap_or(0));
     }
 
     #[inline]
@@ -201,7 +203,8 @@ impl ShmTransport {
 
 #[cfg(test)]
 mod tests {
-    use tocsin_transport::{Recv, Transport, conformance, kind};
+    use tocsin_sync::atomic::{AtomicU64, Ordering};
+    use tocsin_transport::{Recv, Transport, conformance, kind, wire};
 
     use super::*;
     use crate::transport::tests::world;
@@ -315,6 +318,54 @@ mod tests {
             let first = long_piece(&mut ends, 0, 1).unwrap();
             assert_eq!(long_piece(&mut ends, 1, 2) == Some(first), in_cells);
             assert_eq!(long_piece(&mut ends, 0, 3) == Some(first), in_cells);
+        }
+    }
+
+    /// The first slot of a lane, of which a peer writes each word as it likes.
+    fn first_slot(end: &ShmTransport, from: u32, to: u32, class: Class) -> &[AtomicU64; 8] {
+        let place = end.segment().lane(from, to, class).unwrap();
+        // SAFETY: the pair's lanes are allocated, and mapped as long as the endpoint lives.
+        unsafe { &(*place.slots).0 }
+    }
+
+    #[test]
+    fn what_comes_of_a_piece_is_seen_by_who_knows_the_lane() {
+        let mut ends = world(2);
+        ends[0].connect_bulk(1).unwrap();
+        ends[0].prepare_long(1, 1 << 20);
+        let (payload, header) = (vec![7u8; 100_000], Header { kind: kind::DATA, ..Header::default() });
+        // SAFETY: the payload is that long.
+        assert!(unsafe { ends[0].try_send_long_piece(1, &header, payload.as_ptr(), 100_000, 1 << 20) });
+        let [.., come, _] = first_slot(&ends[0], 0, 1, Class::Bulk);
+        come.store(4096, Ordering::Release);
+        assert_eq!(ends[1].coming(0), 0, "it has not heard of the lane");
+        ends[1].begin_pass();
+        assert_eq!(ends[1].coming(0), 1 << Class::Bulk.index());
+        assert!(matches!(ends[1].peek(0, Class::Bulk), Recv::Empty));
+        assert!(matches!(ends[1].peek_coming(0, Class::Bulk), Recv::Packet(packet) if packet.len == 100_000));
+        assert_eq!(ends[1].come(0, Class::Bulk), 4096);
+        let [.., come, _] = first_slot(&ends[0], 0, 1, Class::Bulk);
+        come.store(100_000, Ordering::Release);
+        assert_eq!(ends[1].coming(0), 0);
+        assert!(matches!(ends[1].peek(0, Class::Bulk), Recv::Packet(packet) if packet.len == 100_000));
+    }
+
+    /// A rank has no cells with itself, whatever stands in the lane.
+    #[test]
+    fn nothing_lies_in_cells_that_are_not_there() {
+        for ranks in [1, 2, 17, 65] {
+            let mut ends = world(ranks);
+            ends[0].connect(0).unwrap();
+            ends[0].begin_pass();
+            let pool = u32::try_from(ends[0].segment().geometry().pool_bytes()).unwrap();
+            let header = Header { kind: 1, ..Header::default() };
+            let (meta, content) = wire::pack_pooled(&header, 2000, pool + 64, false);
+            let [stamp, words @ ..] = first_slot(&ends[0], 0, 0, Class::Eager);
+            for (word, value) in words.iter().zip(content) {
+                word.store(value, Ordering::Relaxed);
+            }
+            stamp.store(1 | u64::from(meta) << 32, Ordering::Release);
+            assert!(matches!(ends[0].peek(0, Class::Eager), Recv::Corrupt), "{ranks}");
         }
     }
 

@@ -7,7 +7,8 @@
 //! (the root of a broadcast, say) knows nothing of those that are not. So who has no more use for a board [leaves](Board::leave)
 //! it: he writes its context into his area, after all that he has read. An owner writes his area for another communicator only when
 //! [all members](Board::all_have_left) of its last have left that, or are gone; and that is his own affair. It is no part of
-//! it what the others' areas are used for: none of them is written by him, and a part of another context is no part.
+//! it what the others' areas are used for: none of them is written by him, and a part of another context is no part. In their long memory he writes where a [place has
+//! passed](super) to him, and no more after he has left; its owner takes it for another communicator only when he has.
 //!
 //! # Not yet come is not left
 //! A member may be done with all that it has to do before another one has so much as begun. So it does not do to see no
@@ -42,7 +43,7 @@ impl Board {
         left.map(|left| if left == self.context { u64::MAX } else { left }).collect()
     }
 
-    /// Says that this member neither reads nor posts any more on this board. Handler-safe.
+    /// Says that this member neither reads nor posts any more on this board, nor writes in a place that has passed to it. Handler-safe.
     pub fn leave(&self) {
         if let Some(area) = self.area(self.me) {
             // SYNC POINT: Release after all that was read here; pairs with the Acquire of `left`.
