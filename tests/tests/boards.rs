@@ -84,9 +84,9 @@ fn exchanges_of_two_among_others() {
                 let (mut gathers, mut exchanges, mut sums, mut casts) = (vec![], vec![], vec![], vec![]);
                 for n in 0..=random.below(6) {
                     let n = round * 10 + n;
-                    // Both sides of what a slot holds, of what passes, and of what goes by the board.
-                    let len = [1, 3 * KIB, 8 * KIB, 33 * KIB, 64 * KIB, 256 * KIB, 257 * KIB]
-                        [random.below(7) as usize]
+                    // Both sides of what a slot holds, of either size that passes, and of what goes by the board.
+                    let len = [1, 3 * KIB, 8 * KIB, 33 * KIB, 64 * KIB, 256 * KIB, 257 * KIB, 1024 * KIB]
+                        [random.below(8) as usize]
                         + random.below(2) as usize;
                     match random.below(4) {
                         0 => gathers.push((n, comm.iallgather(part(me, n, len), vec![0; 2 * len])?)),

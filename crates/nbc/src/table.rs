@@ -218,7 +218,8 @@ fn has_room(arguments: &Arguments, group: &Group) -> bool {
 
 /// Whether a board is mostly the quickest for what fits there: always if it fits into slots; else where ranks share cores, and what counts is how often
 /// a rank has to wait for another, as long as what all copy to the board stays in caches; and where two exchange as much, each of which would copy both ways in turns
-/// (256 KiB: 31 us instead of 35 to 48), or combine all of it, and on the board combines half (1 MiB: 162 us instead of 230; on a Granite Rapids).
+/// (256 KiB: 31 us instead of 35 to 48 on a Granite Rapids; where places pass, 1 MiB: 71 us instead of 109 on an EPYC), or combine all of it, and on the board combines half (1 MiB: 162 us instead of
+/// 230 on the first).
 #[inline]
 fn is_quick_on_board(arguments: &Arguments, group: &Group) -> bool {
     let ranks = group.size() as usize;
@@ -227,8 +228,9 @@ fn is_quick_on_board(arguments: &Arguments, group: &Group) -> bool {
     let is_quick = crate::board::is_short(arguments, ranks)
         || match arguments.operation() {
             Operation::Iallreduce => shares || two,
+            Operation::Iallgather | Operation::Ialltoall if two => all <= 2 << 20,
             Operation::Iallgather if shares => all <= 1 << 20,
-            Operation::Iallgather | Operation::Ialltoall => (shares || two) && all <= 512 << 10,
+            Operation::Ialltoall => shares && all <= 512 << 10,
             _ => shares,
         };
     // What waits on a board for a user's operator holds up all that was started there after it.

@@ -49,7 +49,7 @@ mod words;
 
 use core::ptr::NonNull;
 use long::Long;
-pub use long::{LONG, LONG_MEMORY, PASSING, PIECES, PLACES, ROOM_PASSING};
+pub use long::{ALL_PLACES, LONG, LONG_MEMORY, PIECES, PLACES, ROOMS_PASSING};
 use tocsin_sync::atomic::{AtomicU64, Ordering, fence, fence_after_rmw};
 use words::{read, write};
 

@@ -132,7 +132,7 @@ fn exchanges<V: Variant>(board: &mut Board, numbers: u32) {
             thread::yield_now();
         }
         let value = part_of(me, n);
-        board.next_passing();
+        board.next_passing(8);
         // SAFETY: a word of this frame's.
         unsafe { board.fill(0, (&raw const value).cast(), 8) };
         board.post_long_as::<V>(u64::from(n));

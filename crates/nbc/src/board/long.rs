@@ -9,8 +9,9 @@ use super::{Call, MOST, Use};
 use crate::executor::room;
 use crate::kernels::{Operator, Panicked};
 use crate::table::{Arguments, Operation};
+use core::ops::Range;
 use tocsin_progress::budget::Budget;
-use tocsin_transport::board::{Board, LONG, PIECES, ROOM_PASSING};
+use tocsin_transport::board::{Board, LONG, PIECES};
 
 /// Longest part in bytes: behind it there is as much for pieces of the result.
 pub(crate) const PART: usize = LONG / 2;
@@ -22,7 +23,8 @@ const PIECE: usize = 8 << 10;
 pub(super) fn fits(arguments: &Arguments, ranks: usize) -> bool {
     let bytes = arguments.size_bytes();
     match *arguments {
-        Arguments::Ialltoall { .. } => bytes.saturating_mul(ranks) <= PART,
+        // Its own block is not posted.
+        Arguments::Ialltoall { .. } => bytes.saturating_mul(ranks.saturating_sub(1)) <= PART,
         Arguments::Iallreduce { count, data_type, .. } => {
             let size = data_type.size().max(1);
             let piece = piece(count, size, ranks).saturating_mul(size).saturating_mul(ranks);
@@ -82,17 +84,19 @@ impl Call {
         }
     }
 
-    /// Whether the call's parts are in places that [pass](tocsin_transport::board) to the other of two members, for a board of so many. The same on both.
-    pub(crate) fn passes(&self, members: usize) -> bool {
-        self.long
-            && members == 2
-            && matches!(self.then, Use::Allgather | Use::Alltoall { .. })
-            && self.part_bytes() <= ROOM_PASSING
+    /// The places that this rank's part may have, and the bytes of each, if they [pass](Board::exchange) to the other of two members, on a board of so many. The same on both.
+    pub(crate) fn passes(&self, members: usize) -> Option<(Range<usize>, usize)> {
+        let exchanges =
+            self.long && members == 2 && matches!(self.then, Use::Allgather | Use::Alltoall { .. });
+        if exchanges { Board::passing(self.part_bytes()) } else { None }
     }
 
     /// Where this rank's part goes, which is posted next.
     pub(crate) fn next_place(&self, board: &mut Board) -> usize {
-        if self.passes(board.members()) { board.next_passing() } else { board.next_place(self.bytes) }
+        match self.passes(board.members()) {
+            Some(_) => board.next_passing(self.part_bytes()),
+            None => board.next_place(self.bytes),
+        }
     }
 
     /// Copies this rank's part to its place, as much as the budget allows. `filled`: how far that is. Whether it is all there.

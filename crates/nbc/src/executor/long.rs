@@ -6,7 +6,7 @@ use crate::Error;
 use crate::board::Call;
 use crate::messages::Messages;
 use crate::schedule::NONE;
-use tocsin_transport::board::{LONG, PASSING, PLACES, ROOM_PASSING};
+use tocsin_transport::board::{LONG, PLACES};
 
 /// A place is allocated in such steps, bytes.
 const STEP: usize = 64 << 10;
@@ -36,23 +36,24 @@ impl Nbc {
         if !seat.board.has_long() {
             return Err(Error::BadSchedule("its group's board has no long memory"));
         }
-        let passes = call.passes(seat.board.members());
         // One that passes is the other's next, whatever that posts there.
-        let bytes = if passes { ROOM_PASSING } else { call.long_bytes().next_multiple_of(STEP).min(LONG) };
+        let (all, bytes) = match call.passes(seat.board.members()) {
+            Some(passing) => passing,
+            None => (0..PLACES, call.long_bytes().next_multiple_of(STEP).min(LONG)),
+        };
         let places = match posts {
             Posts::Now if seat.first == NONE && has_room(seat, slots) => {
                 let place = call.next_place(&mut seat.board);
                 place..place + 1
             }
-            Posts::Now | Posts::Later if passes => PLACES..PLACES + PASSING,
-            Posts::Now | Posts::Later => 0..PLACES,
+            Posts::Now | Posts::Later => all,
         };
         for place in places {
             let Some(allocated) = seat.long.get_mut(place).filter(|allocated| **allocated < bytes) else {
                 continue;
             };
             let more = bytes - *allocated;
-            // SAFETY: within the place, which has LONG bytes.
+            // SAFETY: within the place, which has as many bytes.
             let at = seat.board.own_place(place).map(|place| unsafe { place.add(*allocated) });
             if !at.is_some_and(|at| messages.allocate_long(at, more)) {
                 return Err(Error::NoLongMemory { bytes: more });

@@ -9,7 +9,7 @@ use crate::schedule::{Line, NONE};
 use tocsin_progress::budget::Budget;
 use tocsin_progress::completion::{Code, Completion, Outcome};
 use tocsin_progress::slots::Slots;
-use tocsin_transport::board::{Board, PASSING, PLACES, Part};
+use tocsin_transport::board::{ALL_PLACES, Board, Part};
 
 pub(super) type Table = Slots<Active, Completion>;
 
@@ -108,7 +108,7 @@ pub(super) struct Seat {
     /// The member for whose sake this rank has given up.
     pub(super) blamed: u32,
     /// By place: so many bytes are allocated of this rank's long memory.
-    pub(super) long: [usize; PLACES + PASSING],
+    pub(super) long: [usize; ALL_PLACES],
 }
 
 /// How often a post looks for what others post at the same time, before it leaves a request that is ended by another call: at most some
@@ -136,7 +136,7 @@ impl Seat {
             elsewhere: None,
             asking: 0,
             blamed: 0,
-            long: [0; PLACES + PASSING],
+            long: [0; ALL_PLACES],
         }
     }
 

@@ -1,6 +1,6 @@
 //! Long parts, and results that members share: what does not fit into a slot lies in memory of its own.
 //!
-//! A member's long memory has [`PLACES`] places of [`LONG`] bytes, and [`PASSING`] of [`ROOM_PASSING`], of which below. A long part is copied to one of them before the stamp of its slot is stored, which says where
+//! A member's long memory has [`PLACES`] places of [`LONG`] bytes, and some of each of [`ROOMS_PASSING`], of which below. A long part is copied to one of them before the stamp of its slot is stored, which says where
 //! it lies, and is read by virtue of that stamp, as a short one is.
 //!
 //! # When a place may be written again
@@ -12,9 +12,9 @@
 //! A core that reads a line which another core has written mostly becomes its owner, so that the one who has read there writes there next in no time, and the one who has written fetches each line back. So of two
 //! members that both post a long part under a number, and read nothing but that, either takes the place of the other's part for its own once it is [done](Board::exchange) with the number, and has its own
 //! place no more. Nothing is said of that: both know which numbers are such (what a part is about tells), and what has passed nobody but the new owner has anything to do with, for the
-//! old one only wrote there before it posted, and stays away from then on. Such parts have places of their own, all of which are allocated whole, so that it makes no difference which of them it is.
+//! old one only wrote there before it posted, and stays away from then on. Such parts have places of their own, of two sizes, all of which are allocated whole, so that it makes no difference which of a size it is.
 //! One of them is free for each post: those that a member has posted in and is not done with are of numbers that it has not retired, fewer than [`OUTSTANDING`] before a post. So a member exchanges under each such number that ends, or posts no more.
-//! (Exchanges of 64 KiB took 8.2 to 9.3 us in places that do not pass, on an EPYC, and 4.4 in these, where both copy at once; of 256 KiB 23 to 25, and 19 to 20: `bench coll --mode alone --ranks 2`.)
+//! (Exchanges of 64 KiB took 8.2 to 9.3 us in places that do not pass, on an EPYC, and 4.4 in these, where both copy at once; of 256 KiB 23 to 25, and 19 to 20; of 1 MiB 76 to 95, and 71 to 73: `bench coll --mode alone --ranks 2`.)
 //!
 //! # Results that members share
 //! Of what all members make of the same parts, each may keep pieces behind its part, for the others to take instead of making them once more. Pieces are
@@ -34,6 +34,7 @@
 use super::words::{read, write};
 use super::{Board, OUTSTANDING, Real, SLOTS, Variant};
 use crate::copy;
+use core::ops::Range;
 use core::ptr::NonNull;
 use tocsin_sync::atomic::{AtomicU64, Ordering};
 
@@ -41,14 +42,18 @@ use tocsin_sync::atomic::{AtomicU64, Ordering};
 pub const LONG: usize = if cfg!(loom) { 16 } else { 2 << 20 };
 /// Places of a member's long memory.
 pub const PLACES: usize = SLOTS;
-/// Bytes of a place that passes.
-pub const ROOM_PASSING: usize = if cfg!(loom) { 16 } else { 256 << 10 };
-/// Such places that a member has at any time.
-pub const PASSING: usize = OUTSTANDING as usize;
+/// Bytes of a place that passes, of either size.
+pub const ROOMS_PASSING: [usize; 2] = if cfg!(loom) { [8, 16] } else { [256 << 10, 1 << 20] };
+const SMALL: usize = ROOMS_PASSING[0];
+const LARGE: usize = ROOMS_PASSING[1];
+/// Such places of a size that a member has at any time.
+const PASSING: usize = OUTSTANDING as usize;
 /// Bytes of a member's long memory.
-pub const LONG_MEMORY: usize = PLACES * LONG + PASSING * ROOM_PASSING;
-/// All places that a member has: those that pass are behind the others.
-const ALL: usize = PLACES + PASSING;
+pub const LONG_MEMORY: usize = PLACES * LONG + PASSING * (SMALL + LARGE);
+/// All places that a member has: those that pass are behind the others, the smaller ones first.
+pub const ALL_PLACES: usize = LARGER + PASSING;
+/// The first of the larger ones.
+const LARGER: usize = PLACES + PASSING;
 /// Bytes of parts after which a member comes back to a place, if it is free: by then what it overwrites has left the caches next to the cores of those who
 /// have read it, and is still in the one that all share.
 const ROUND: usize = 512 << 10;
@@ -73,17 +78,26 @@ impl Spot {
         Spot { member: (word >> 32) as u32, place: word as u32 }
     }
 
-    fn passes(self) -> bool {
-        (PLACES..ALL).contains(&(self.place as usize))
+    /// Of which size, if it is one that passes.
+    fn passes(self) -> Option<usize> {
+        match self.place as usize {
+            PLACES..LARGER => Some(0),
+            LARGER..ALL_PLACES => Some(1),
+            _ => None,
+        }
     }
 
     /// Where in its member's memory it begins, and its bytes; `None`: there is no such place.
     fn range(self) -> Option<(usize, usize)> {
         match self.place as usize {
             place @ ..PLACES => Some((place.wrapping_mul(LONG), LONG)),
-            place @ PLACES..ALL => {
-                let before = place.wrapping_sub(PLACES).wrapping_mul(ROOM_PASSING);
-                Some(((PLACES * LONG).wrapping_add(before), ROOM_PASSING))
+            place @ PLACES..LARGER => {
+                let before = place.wrapping_sub(PLACES).wrapping_mul(SMALL);
+                Some(((PLACES * LONG).wrapping_add(before), SMALL))
+            }
+            place @ LARGER..ALL_PLACES => {
+                let before = place.wrapping_sub(LARGER).wrapping_mul(LARGE);
+                Some(((PLACES * LONG + PASSING * SMALL).wrapping_add(before), LARGE))
             }
             _ => None,
         }
@@ -96,11 +110,11 @@ pub(super) struct Long {
     /// By member; empty where there is none.
     memory: Box<[NonNull<AtomicU64>]>,
     /// By place: where it is. Some of those that pass are in the other's memory.
-    at: [Spot; ALL],
+    at: [Spot; ALL_PLACES],
     /// By place: the number for which this member has used it last, if it has; of those that pass, if it is not done with that.
-    used: [Option<u32>; ALL],
-    /// The place that has passed last.
-    passed: usize,
+    used: [Option<u32>; ALL_PLACES],
+    /// The place of either size that has passed last.
+    passed: [usize; 2],
     /// Where it has posted last.
     last: usize,
     /// Where the next part goes, once that is known.
@@ -111,9 +125,9 @@ impl Default for Long {
     fn default() -> Long {
         Long {
             memory: Box::default(),
-            at: [Spot::NONE; ALL],
-            used: [None; ALL],
-            passed: PLACES,
+            at: [Spot::NONE; ALL_PLACES],
+            used: [None; ALL_PLACES],
+            passed: [PLACES, LARGER],
             last: 0,
             next: None,
         }
@@ -142,7 +156,7 @@ impl Board {
         !self.long.memory.is_empty()
     }
 
-    /// A place of this member's, of [`PLACES`] and then [`PASSING`]: where it begins.
+    /// A place of this member's, of [`ALL_PLACES`]: where it begins.
     pub fn own_place(&self, place: usize) -> Option<NonNull<u8>> {
         let spot = self.long.at.get(place)?;
         let memory = self.long.memory.get(spot.member as usize)?;
@@ -185,15 +199,27 @@ impl Board {
         place
     }
 
-    /// As [`next_place`](Self::next_place), of one that [passes](Self::exchange), behind all others.
+    /// The places that [pass](Self::exchange) for parts of so many bytes, and the bytes of each; `None`: there are none.
     #[inline]
-    pub fn next_passing(&mut self) -> usize {
-        if let Some(place) = self.long.next.filter(|place| *place >= PLACES) {
+    pub fn passing(bytes: usize) -> Option<(Range<usize>, usize)> {
+        if bytes <= SMALL {
+            Some((PLACES..LARGER, SMALL))
+        } else {
+            (bytes <= LARGE).then_some((LARGER..ALL_PLACES, LARGE))
+        }
+    }
+
+    /// As [`next_place`](Self::next_place), of one that [passes](Self::passing), if there are such for so many bytes.
+    #[inline]
+    pub fn next_passing(&mut self, bytes: usize) -> usize {
+        let Some((places, _)) = Board::passing(bytes) else { return self.next_place(bytes) };
+        if let Some(place) = self.long.next.filter(|place| places.contains(place)) {
             return place;
         }
         let free = |place: &usize| self.long.used.get(*place).is_some_and(Option::is_none);
         // What this member has read last, and else one that it has not used for a number with which it is not done: there is one.
-        let place = [self.long.passed].into_iter().chain(PLACES..ALL).find(free).unwrap_or(PLACES);
+        let last = self.long.passed.into_iter().filter(|place| places.contains(place));
+        let place = last.chain(places.clone()).find(free).unwrap_or(places.start);
         self.long.next = Some(place);
         place
     }
@@ -217,13 +243,16 @@ impl Board {
         let place = place.wrapping_add(PLACES);
         // SYNC POINT: Relaxed: after the Acquire of the stamp, as in `long`.
         let word = self.slot(1 - self.me, number).map(|slot| slot.place.load(Ordering::Relaxed));
-        let theirs = word.map(Spot::of_word).filter(|spot| V::PASSES && spot.passes() && spot.member < 2);
         let (Some(at), Some(used)) = (self.long.at.get_mut(place), self.long.used.get_mut(place)) else {
             return;
         };
+        let size = at.passes();
+        let is_such = |spot: &Spot| V::PASSES && spot.passes() == size && spot.member < 2;
         // Who names no such place has what it reads here next overwritten, and no more.
-        (*at, *used) = (theirs.unwrap_or(*at), None);
-        self.long.passed = place;
+        (*at, *used) = (word.map(Spot::of_word).filter(is_such).unwrap_or(*at), None);
+        if let Some(passed) = size.and_then(|size| self.long.passed.get_mut(size)) {
+            *passed = place;
+        }
     }
 
     /// Whether all members say that they are done with a number.
@@ -438,7 +467,7 @@ mod tests {
         };
         (one, two) = (with_long(one), with_long(two));
         assert!(one.has_long() && one.own_place(0) == Some(long[0].cast()));
-        assert_eq!(one.own_place(ALL), None);
+        assert_eq!(one.own_place(ALL_PLACES), None);
         let bytes: Vec<u8> = (0..LONG).map(|i| (i * 7 + i / 256) as u8).collect();
         for number in 1..=2 * SLOTS as u32 {
             let half = LONG / 2 + number as usize;
@@ -493,22 +522,23 @@ mod tests {
         [0, 1].map(|me| unsafe { memory.board(me, 7).with_long(long.clone().into()) })
     }
 
-    /// Fills a place that passes with a word, and posts it: where that is.
+    /// Fills a place that passes, of which so many bytes are needed, with a word at their end, and posts it: where that is.
     #[allow(clippy::unwrap_used)] // clippy exempts test functions only
-    fn post_passing(board: &mut Board, word: u64) -> NonNull<u8> {
-        let place = board.next_passing();
-        assert_eq!(board.next_passing(), place, "as long as nothing is posted");
+    fn post_passing(board: &mut Board, bytes: usize, word: u64) -> NonNull<u8> {
+        let place = board.next_passing(bytes);
+        assert!(Board::passing(bytes).is_none_or(|(places, _)| places.contains(&place)));
+        assert_eq!(board.next_passing(bytes), place, "as long as nothing is posted");
         let at = board.own_place(place).unwrap();
         // SAFETY: a word of this frame's.
-        unsafe { board.fill(ROOM_PASSING - 8, (&raw const word).cast(), 8) };
+        unsafe { board.fill(bytes - 8, (&raw const word).cast(), 8) };
         board.post_long(0);
         at
     }
 
-    fn read_passing(board: &Board, number: u32) -> u64 {
+    fn read_passing(board: &Board, bytes: usize, number: u32) -> u64 {
         let mut got = 0u64;
         // SAFETY: a word of this frame's.
-        unsafe { board.read_long(1 - board.me(), number, ROOM_PASSING - 8, (&raw mut got).cast(), 8) };
+        unsafe { board.read_long(1 - board.me(), number, bytes - 8, (&raw mut got).cast(), 8) };
         got
     }
 
@@ -516,27 +546,28 @@ mod tests {
     fn who_has_read_a_place_writes_there_next() {
         let (memory, mut words) = (Memory::new(2), Default::default());
         let mut boards = two_with_long(&memory, &mut words);
-        let mut last: Option<[NonNull<u8>; 2]> = None;
+        let mut last: [Option<[NonNull<u8>; 2]>; 2] = [None; 2];
         for number in 1..=40u32 {
+            let (size, bytes) = [(0, SMALL), (1, SMALL + 8), (1, LARGE), (0, 8)][number as usize % 4];
             let at = boards.each_mut().map(|board| {
                 let word = u64::from(number) * 2 + board.me() as u64;
-                post_passing(board, word)
+                post_passing(board, bytes, word)
             });
-            if let Some([one, two]) = last.replace(at) {
+            if let Some([one, two]) = last[size].replace(at) {
                 assert_eq!(at, [two, one]);
             }
             for board in &mut boards {
-                assert_eq!(read_passing(board, number), u64::from(number) * 2 + 1 - board.me() as u64);
+                assert_eq!(read_passing(board, bytes, number), u64::from(number) * 2 + 1 - board.me() as u64);
                 board.exchange(number);
                 board.exchange(number);
                 board.note_long_done(number);
                 assert!(board.has_room(number));
             }
         }
-        // What does not pass is where it was.
+        // What does not pass is where it was, nor does what is too long.
         let [one, _] = &mut boards;
-        let place = one.next_place(1);
-        assert!(place < PLACES);
+        let place = one.next_passing(LARGE + 1);
+        assert!(place < PLACES && one.next_place(1) == place);
         one.post_long(0);
         one.exchange(41);
         assert_ne!(one.next_place(1), place, "the other one has yet to read what stands there");
@@ -553,22 +584,28 @@ mod tests {
                 for number in 1..=OUTSTANDING {
                     let number = begun * OUTSTANDING + number;
                     assert!(board.has_room(begun * OUTSTANDING));
-                    at.insert(post_passing(board, u64::from(number) * 2 + board.me() as u64));
+                    let bytes = if begun % 3 == 0 { SMALL } else { LARGE };
+                    at.insert(post_passing(board, bytes, u64::from(number) * 2 + board.me() as u64));
                 }
                 assert_eq!(at.len(), OUTSTANDING as usize);
             }
             for board in boards.iter_mut().rev() {
                 for number in 1..=OUTSTANDING {
                     let number = begun * OUTSTANDING + number;
-                    assert_eq!(read_passing(board, number), u64::from(number) * 2 + 1 - board.me() as u64);
+                    let bytes = if begun % 3 == 0 { SMALL } else { LARGE };
+                    assert_eq!(
+                        read_passing(board, bytes, number),
+                        u64::from(number) * 2 + 1 - board.me() as u64
+                    );
                     board.exchange(number);
                     board.note_long_done(number);
                 }
                 assert!(board.has_room((begun + 1) * OUTSTANDING));
             }
         }
-        let all =
-            |board: &Board| (PLACES..ALL).map(|place| board.own_place(place).unwrap()).collect::<Vec<_>>();
+        let all = |board: &Board| {
+            (PLACES..ALL_PLACES).map(|place| board.own_place(place).unwrap()).collect::<Vec<_>>()
+        };
         let [one, two] = boards.each_ref().map(all);
         assert!(one.iter().all(|at| !two.contains(at)), "each is one's");
     }
@@ -583,22 +620,23 @@ mod tests {
             u64::MAX,
             2 << 32 | PLACES as u64,
             1 << 32 | (PLACES - 1) as u64,
-            1 << 32 | ALL as u64,
+            1 << 32 | ALL_PLACES as u64,
             1 << 63 | PLACES as u64,
+            1 << 32 | LARGER as u64,
         ]) {
-            let at = post_passing(&mut one, 1);
-            post_passing(&mut two, 2);
+            let at = post_passing(&mut one, SMALL, 1);
+            post_passing(&mut two, SMALL, 2);
             two.slot(1, number).unwrap().place.store(word, Ordering::Relaxed);
-            let _anything = read_passing(&one, number);
+            let _anything = read_passing(&one, SMALL, number);
             one.exchange(number);
             one.note_long_done(number);
-            let place = one.next_passing();
+            let place = one.next_passing(8);
             assert_eq!(one.own_place(place), Some(at), "{word:#x}");
             two.exchange(number);
             two.note_long_done(number);
             assert!(one.has_room(number) && two.has_room(number));
         }
-        assert_eq!((one.own_place(ALL), one.own_place(usize::MAX)), (None, None));
+        assert_eq!((one.own_place(ALL_PLACES), one.own_place(usize::MAX)), (None, None));
     }
 
     #[test]
