@@ -11,10 +11,12 @@ use crate::{Outcome, child, prerequisites};
 
 /// In the order of the tables.
 const BACKENDS: [&str; 3] = ["signal", "thread", "poll"];
-/// What the tables show: a message that nobody could have copied yet when its post returns. What is shorter goes into a lane or onto a board at once, and needs nobody.
+/// What the first table shows: a message that nobody could have copied yet when its post returns. What is short goes into a lane at once, and needs nobody.
 const SIZE: u64 = 1 << 20;
-/// The alltoalls of the picture.
-const SIZES: &str = "64K..1M";
+/// The same of an alltoall. What is shorter goes onto a board at once.
+const ALLTOALL: u64 = 2 << 20;
+/// The alltoalls of the picture, on boards and not.
+const SIZES: &str = "256K..4M";
 /// How long ranks compute, microseconds.
 const COMPUTE_US: &str = "5000";
 /// By how much computing may take longer or shorter the second time, and longer than it was to, before that is noise.
@@ -73,7 +75,7 @@ pub fn run() -> Outcome {
     println!();
     println!(
         "an alltoall of {} KiB with a rank that has posted it and computes for {COMPUTE_US} us",
-        SIZE >> 10
+        ALLTOALL >> 10
     );
     println!("{:<8} {:>21} {:>25}", "backend", "other rank done us", "interrupts of computing");
     for a in &alltoall {
@@ -162,7 +164,7 @@ impl Alltoall {
     fn of_each_backend(rows: &[Value]) -> Result<Vec<Alltoall>, String> {
         let of = |backend: &'static str| {
             let wanted =
-                |row: &Value| text(row, "op") == "ialltoall" && row["size_bytes"].as_u64() == Some(SIZE);
+                |row: &Value| text(row, "op") == "ialltoall" && row["size_bytes"].as_u64() == Some(ALLTOALL);
             let row = row(rows, backend, wanted)?;
             let (other_done, interrupts) = (number(row, "others_done_us")?, number(row, "interrupts")?);
             Ok(Alltoall { backend, other_done, interrupts })
@@ -214,9 +216,9 @@ mod tests {
         let row = |backend: &str, bytes: u64, done: f64| json!({"backend": backend, "op": "ialltoall", "size_bytes": bytes, "others_done_us": done, "interrupts": 1});
         let rows = [
             row("signal", 1, 0.0),
-            row("poll", SIZE, poll),
-            row("signal", SIZE, signal),
-            row("thread", SIZE, 50.0),
+            row("poll", ALLTOALL, poll),
+            row("signal", ALLTOALL, signal),
+            row("thread", ALLTOALL, 50.0),
         ];
         Alltoall::of_each_backend(&rows).expect("all are there")
     }
@@ -243,7 +245,7 @@ mod tests {
         let names: Vec<&str> = message(1.0, 1.0, 0.0).iter().map(|r| r.backend).collect();
         assert_eq!(names, BACKENDS);
         assert!(Message::of_each_backend(&[]).expect_err("nothing").contains("signal"));
-        let incomplete = [json!({"backend": "signal", "op": "ialltoall", "size_bytes": SIZE})];
+        let incomplete = [json!({"backend": "signal", "op": "ialltoall", "size_bytes": ALLTOALL})];
         assert!(Alltoall::of_each_backend(&incomplete).expect_err("no numbers").contains("others_done_us"));
     }
 }
