@@ -60,7 +60,7 @@ impl Restrictions {
     }
 }
 
-const TOO_MUCH: &str = "takes at most 64 ranks and 1 MiB from each, in allreduce 4 MiB in all, and in reductions \
+const TOO_MUCH: &str = "takes at most 64 ranks and 1 MiB from each for others, in allreduce 4 MiB in all, and in reductions \
                         elements of 32 KiB in all";
 const NO_BOARD: &str = "needs memory that all ranks of the communicator share, which this one has not: worlds of 2 to 64 \
                         ranks have some for their first communicators";

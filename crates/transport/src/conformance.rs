@@ -202,6 +202,7 @@ pub fn long_pieces<T: Transport>(world: &mut dyn FnMut(u32) -> Vec<T>) {
         // SAFETY: the payload is that long.
         let sent = unsafe { ends[from].try_send_long_piece(to, &header, payload.as_ptr(), len, 1 << 20) };
         ends[from].flush();
+        assert!(sent || len <= ends[from].capabilities().max_payload(Class::Bulk), "there is room");
         assert_eq!(receive(&mut ends[to as usize], from as u32, Class::Bulk, n), sent);
     }
 }
