@@ -6,7 +6,7 @@
 //! come quickly from the other core, 12 to 20 % where they take long), so that nothing is [compared](super::stores) to it. Who sends one way only runs out of cells, and goes on with its pool.
 //!
 //! Messages of more than 256 KiB take as many as there are where [more](MOST) are allocated, which is done for who connects for such. What has no room there goes
-//! through the pool. (Half round trips on an EPYC, with and without, by `bench pingpong`: 1 MiB 48 and 51 us, 2 MiB 100 and 109, and less with long pieces.)
+//! through the pool. (Half round trips on an EPYC, with and without, by `bench pingpong`: 1 MiB 49 and 50 to 51 us, 2 MiB 105 and 109; with long pieces, too, 46 and 93.)
 //!
 //! A cell belongs to one of the two at any time, at first each has half of the first ones, and the rank with the lower number the others. Who sends a packet whose payload lies in cells gives them away with
 //! it; who has taken the packet out has them. Nobody else says so, nobody waits for a cell, and what becomes of those that a rank has when it ends
