@@ -162,6 +162,7 @@ fn select<'a>(list: &'a List, options: &Options) -> Result<Vec<Machine<'a>>, Str
             boot.cpus = options.cpus.unwrap_or(boot.cpus);
             boot.quantum = options.quantum.unwrap_or(boot.quantum);
             (boot.x2apic, boot.patched, boot.append) = (options.x2apic, patched, of.append.clone());
+            boot.xpmem = of.xpmem;
             boot.nodes = of.nodes.min(boot.most_nodes());
             vec![Machine { boot, entries: of_boot(of) }]
         }
@@ -199,7 +200,7 @@ fn prepare(machines: &[Machine<'_>], options: &Options) -> Result<Parts, String>
     let panicked = |_| "a thread panicked".to_owned();
     let (rust, parts) = std::thread::scope(|scope| {
         let rust = scope.spawn(|| binaries::rust(&wanted));
-        let parts = machinery(options.kernel, &c_programs);
+        let parts = machinery(options.kernel, &c_programs, machines.iter().any(|m| m.boot.xpmem));
         (rust.join().map_err(panicked), parts)
     });
     let mut parts = parts?;
@@ -219,7 +220,7 @@ fn prepare(machines: &[Machine<'_>], options: &Options) -> Result<Parts, String>
 }
 
 /// Everything but the Rust programs.
-fn machinery(kernel: Kernel, c_programs: &BTreeSet<String>) -> Result<Parts, String> {
+fn machinery(kernel: Kernel, c_programs: &BTreeSet<String>, xpmem: bool) -> Result<Parts, String> {
     let archive = Archive::default();
     let tools = Tools::find(&archive, kernel == Kernel::Patched)?;
     let (built, emulator, boot_files) = std::thread::scope(|scope| {
@@ -233,7 +234,7 @@ fn machinery(kernel: Kernel, c_programs: &BTreeSet<String>) -> Result<Parts, Str
         (built.join().map_err(|_| "a thread panicked".to_owned()), emulator, boot_files)
     });
     let built = built??;
-    let module = binaries::module(&built, kernel.name(), &tools, c_programs)?;
+    let module = binaries::module(&built, kernel.name(), &tools, c_programs, xpmem)?;
     Ok(Parts {
         bochs: emulator?,
         boot_files: boot_files?,
@@ -259,6 +260,7 @@ fn pack(machine: &Machine<'_>, parts: &Parts, shell: bool) -> Result<(PathBuf, P
         boot: &machine.boot,
         entries: &entries,
         module: &parts.module.join("module/uintr.ko"),
+        xpmem: &parts.module.join("xpmem/xpmem.ko"),
         kernel: &parts.kernel,
         shell,
     };
@@ -278,9 +280,14 @@ fn guest(machine: &Machine<'_>, parts: &Parts, keep: bool) -> Result<Counts, Str
     let boot = &machine.boot;
     let ended = boot::run(&parts.bochs, boot, &image, &dir)?;
     let mut names: Vec<String> = machine.entries.iter().map(|e| e.name()).collect();
-    if !boot.unloaded {
-        names.insert(0, image::LOADS.to_owned());
-        names.push(image::UNLOADS.to_owned());
+    for (there, loads, unloads) in [
+        (boot.xpmem, image::LOADS_XPMEM, image::UNLOADS_XPMEM),
+        (!boot.unloaded, image::LOADS, image::UNLOADS),
+    ] {
+        if there {
+            names.insert(0, loads.to_owned());
+            names.push(unloads.to_owned());
+        }
     }
     let expected =
         judge::Expected { cpus: boot.cpus, x2apic: boot.x2apic, nodes: boot.nodes, entries: &names };

@@ -119,7 +119,8 @@ pub fn selftest(kernel: &Built, name: &str, tools: &Tools, dir: &Path) -> Result
     Ok(to.join(name))
 }
 
-/// Builds the module against this kernel; beside it, [`QUANTUM`]; above it, the C programs asked for.
+/// Builds the module against this kernel; beside it, [`QUANTUM`]; above it, the C programs asked for. With `xpmem` the stand-in for
+/// XPMEM, too, as `xpmem/xpmem.ko`.
 ///
 /// # Errors
 /// When one does not build.
@@ -128,18 +129,24 @@ pub fn module(
     name: &str,
     tools: &Tools,
     files: &BTreeSet<String>,
+    xpmem: bool,
 ) -> Result<PathBuf, String> {
     // Kbuild writes beside the source, and two kernels would do so in one place.
     let dir = work_dir().join(format!("module-{name}"));
     cache::make_dir(&dir)?;
     let (from, to) = (root().join("kernel-patches"), dir.to_string_lossy().into_owned());
     let script = format!(
-        "set -e; cd '{}'; cp -Ru module '{to}'; sh '{to}/module/tests/refusals.sh'; make -C '{to}/module' KDIR='{}' {}",
+        "set -e; cd '{}'; cp -Ru module xpmem '{to}'; sh '{to}/module/tests/refusals.sh'; make -C '{to}/module' KDIR='{}' {}",
         from.display(),
         kernel.headers.display(),
         kernel.settings.join(" ")
     );
     shell(&script, tools, &dir.join("module.log"), "building the module")?;
+    if xpmem {
+        let (headers, settings) = (kernel.headers.display(), kernel.settings.join(" "));
+        let script = format!("make -C '{headers}' M='{to}/xpmem' {settings} modules");
+        shell(&script, tools, &dir.join("xpmem.log"), "building the stand-in for XPMEM")?;
+    }
     let script = format!(
         "cc -O2 -Wall -Wextra -static -o '{to}/module/{QUANTUM}' '{}/guest/{QUANTUM}.c'",
         from.display()

@@ -26,9 +26,11 @@ const SHORT: &str = "cryptomgr.notests initcall_blacklist=load_system_certificat
 /// receivers' memory is poisoned when it is given back, and looked at when it is given out again.
 const STRICT: &str = "panic=0 oops=panic slub_debug=FZP,uintr_receiver";
 
-/// What every guest with the module does first and last.
+/// What every guest with the module does first and last, and those with the stand-in for XPMEM within it.
 pub const LOADS: &str = "module-loads";
 pub const UNLOADS: &str = "module-unloads";
+pub const LOADS_XPMEM: &str = "xpmem-loads";
+pub const UNLOADS_XPMEM: &str = "xpmem-unloads";
 const LOAD: &str = "load.sh";
 const UNLOAD: &str = "unload.sh";
 
@@ -56,6 +58,8 @@ pub struct Contents<'a> {
     pub boot: &'a Boot,
     pub entries: &'a [(&'a Entry, PathBuf)],
     pub module: &'a Path,
+    /// The stand-in for XPMEM, for boots that have it.
+    pub xpmem: &'a Path,
     pub kernel: &'a Built,
     pub shell: bool,
 }
@@ -129,6 +133,9 @@ fn initramfs(contents: &Contents<'_>, files: &BootFiles, to: &Path) -> Outcome {
     archive.file("init", &data(&recipe("init"))?).map_err(failed)?;
     archive.file("plan", plan(contents).as_bytes()).map_err(failed)?;
     archive.file("uintr.ko", &data(contents.module)?).map_err(failed)?;
+    if boot.xpmem {
+        archive.file("xpmem.ko", &data(contents.xpmem)?).map_err(failed)?;
+    }
     for file in [LOAD, UNLOAD] {
         archive.file(&format!("t/{file}"), &data(&recipe(file))?).map_err(failed)?;
     }
@@ -153,10 +160,14 @@ fn initramfs(contents: &Contents<'_>, files: &BootFiles, to: &Path) -> Outcome {
 fn plan(contents: &Contents<'_>) -> String {
     // After the boot, which would take several times as long.
     let mut plan = format!("quantum {} || poweroff -f\n", contents.boot.quantum);
-    let own = |name: &str, file: &str| format!("entry {name} 60 /t/{file}\n");
+    let own = |name: &str, file: &str, module: &str| format!("entry {name} 60 /t/{file} {module}\n");
     let loads = !contents.boot.unloaded && !contents.shell;
+    let loads_xpmem = contents.boot.xpmem && !contents.shell;
     if loads {
-        plan.push_str(&own(LOADS, LOAD));
+        plan.push_str(&own(LOADS, LOAD, "uintr"));
+    }
+    if loads_xpmem {
+        plan.push_str(&own(LOADS_XPMEM, LOAD, "xpmem"));
     }
     for (entry, _) in contents.entries {
         let mut words = vec![quoted(&entry.name()), entry.limit.as_secs().to_string(), "env".to_owned()];
@@ -166,8 +177,11 @@ fn plan(contents: &Contents<'_>) -> String {
         let verb = if contents.shell { "there" } else { "entry" };
         plan.push_str(&format!("{verb} {}\n", words.join(" ")));
     }
+    if loads_xpmem {
+        plan.push_str(&own(UNLOADS_XPMEM, UNLOAD, "xpmem"));
+    }
     if loads {
-        plan.push_str(&own(UNLOADS, UNLOAD));
+        plan.push_str(&own(UNLOADS, UNLOAD, "uintr"));
     }
     if contents.shell {
         plan.push_str("shell\n");
@@ -187,17 +201,23 @@ mod tests {
 
     #[test]
     fn the_plan_is_what_the_list_says() {
-        let text = "boot two\ntest p:t in=two seconds=7 A=it's -- --skip x";
+        let text = "boot two\nboot three unloaded xpmem\ntest p:t in=two,three seconds=7 A=it's -- --skip x";
         let list = List::parse(text).expect("valid");
         let entries = [(&list.entries[0], PathBuf::new())];
         let (image, headers, settings) = (PathBuf::new(), PathBuf::new(), Vec::new());
         let kernel = Built { image, headers, settings, modules: None };
-        let (boot, module) = (&list.boots[0], Path::new(""));
-        let contents = Contents { boot, entries: &entries, module, kernel: &kernel, shell: false };
-        assert_eq!(
-            plan(&contents),
-            "quantum 16 || poweroff -f\nentry module-loads 60 /t/load.sh\nentry 'p-t' 7 env 'A=it'\\''s' '/t/p-t' '--skip' 'x'\n\
-             entry module-unloads 60 /t/unload.sh\n"
-        );
+        let module = Path::new("");
+        let of = |boot| {
+            plan(&Contents { boot, entries: &entries, module, xpmem: module, kernel: &kernel, shell: false })
+        };
+        let quantum = "quantum 16 || poweroff -f\n";
+        let entry = "entry 'p-t' 7 env 'A=it'\\''s' '/t/p-t' '--skip' 'x'\n";
+        let within = |name: &str, module: &str| {
+            format!(
+                "{quantum}entry {name}-loads 60 /t/load.sh {module}\n{entry}entry {name}-unloads 60 /t/unload.sh {module}\n"
+            )
+        };
+        assert_eq!(of(&list.boots[0]), within("module", "uintr"));
+        assert_eq!(of(&list.boots[1]), within("xpmem", "xpmem"));
     }
 }

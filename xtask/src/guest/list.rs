@@ -18,6 +18,8 @@ pub struct Boot {
     pub patched: bool,
     /// The module is not loaded by init: an entry does it, or shows that it cannot be.
     pub unloaded: bool,
+    /// With the stand-in for XPMEM, loaded by init.
+    pub xpmem: bool,
 }
 
 impl Boot {
@@ -31,6 +33,7 @@ impl Boot {
             append: String::new(),
             patched: false,
             unloaded: false,
+            xpmem: false,
         }
     }
 
@@ -52,6 +55,7 @@ impl Boot {
                 None if *word == "x2apic" => boot.x2apic = true,
                 None if *word == "patched" => boot.patched = true,
                 None if *word == "unloaded" => boot.unloaded = true,
+                None if *word == "xpmem" => boot.xpmem = true,
                 Some(("cpus", n)) => boot.cpus = number(n)?,
                 Some(("nodes", n)) => boot.nodes = number(n)?,
                 Some(("quantum", n)) => {
@@ -277,12 +281,13 @@ mod tests {
 
     #[test]
     fn a_list_is_read() {
-        let text = "# comment\nboot two cpus=2 # and more\nboot fine cpus=4 quantum=1 x2apic append=a=b append=c\n\
+        let text = "# comment\nboot two cpus=2 # and more\nboot fine cpus=4 quantum=1 x2apic xpmem append=a=b append=c\n\
                     test p:t in=two,fine seconds=30 hardware A_B=c=d -- --skip x\nlib p in=two seconds=1\n\
                     c storm label=10 in=two seconds=9 full modules=a,b -- 10";
         let list = List::parse(text).expect("valid");
         let fine = &list.boots[1];
         assert_eq!((fine.cpus, fine.quantum, fine.x2apic, fine.append.as_str()), (4, 1, true, "a=b c "));
+        assert!(fine.xpmem && !list.boots[0].xpmem);
         let first = &list.entries[0];
         assert_eq!((first.name().as_str(), first.limit.as_secs()), ("p-t", 30));
         assert_eq!(first.environment, [("A_B".to_owned(), "c=d".to_owned())]);
