@@ -27,6 +27,8 @@ const LIBC: &[&str] = &[
     "process_vm_readv",
     "process_vm_writev",
     "timer_settime",
+    // Maps and unmaps a peer's memory (shm-transport/src/xpmem.rs).
+    "ioctl",
     // Asks where the signal stack is.
     "sigaltstack",
     // The default action of somebody else's signal, in the handler's last moments.

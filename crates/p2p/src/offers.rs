@@ -138,7 +138,7 @@ impl<T: Transport> P2p<T> {
     ) -> bool {
         let worth_it = match reach {
             Reach::Kernel => true,
-            Reach::Shared => class == Class::Eager && total <= SHARED_PIPELINED,
+            Reach::Shared | Reach::Attached => class == Class::Eager && total <= SHARED_PIPELINED,
             Reach::None | Reach::Direct => false,
         };
         self.waits

@@ -7,6 +7,8 @@
 //!   is gone.
 //! - [`ShmTransport`]: a rank's endpoint, an implementation of [`tocsin_transport::Transport`].
 //! - [`rendezvous_socket`]: framed messages and the segment's descriptor over a Unix socket.
+//! - Large messages in one copy, by what works between two processes: the heap that all map, XPMEM ([`xpmem_refusal`]), the kernel's copies
+//!   ([`cma_refusal`]), pages through pipes ([`vmsplice_refusal`]).
 //! - [`deaths`]: the host's watch over the processes of the ranks.
 //!
 //! # Implementation details
@@ -43,6 +45,8 @@ pub mod rendezvous_socket;
 mod segment;
 #[cfg(not(loom))]
 mod transport;
+#[cfg(not(loom))]
+mod xpmem;
 
 #[cfg(not(loom))]
 pub use error::Error;
@@ -54,3 +58,5 @@ pub use heap::HeapBlock;
 pub use segment::{Life, Segment, bind_refusal};
 #[cfg(not(loom))]
 pub use transport::{ShmTransport, Strategies, cma_refusal, vmsplice_refusal};
+#[cfg(not(loom))]
+pub use xpmem::xpmem_refusal;

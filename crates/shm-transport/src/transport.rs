@@ -5,6 +5,7 @@
 //! `n` ranks connected: `begin_pass` reads n / 64 + 1 words and one mark per sender; `flush` costs one fence
 //! and one ring per peer that was sent to or freed; the rest is the lanes' (see `lane.rs`).
 
+mod attached;
 mod awaited;
 mod beside;
 mod connect;
@@ -36,6 +37,8 @@ use tocsin_transport::{
 
 use crate::lane::{Consumed, POOLED, RecvLane, SendPool};
 use crate::segment::layout::{RANK_WORDS, RanksCopy};
+use crate::xpmem::Device;
+use crate::xpmem::windows::Windows;
 use crate::{Error, Life, Segment};
 pub use copy::{Strategies, cma_refusal};
 use known::{has, would_update};
@@ -57,6 +60,8 @@ pub struct ShmTransport {
     pool_asked: bool,
     /// The others know where the heap is mapped.
     heap_said: bool,
+    /// Peers' memory that is mapped, where XPMEM may be used. Before the peers: with their permits goes what was mapped by them.
+    windows: Option<Windows>,
     /// Those that are connected, and others that this rank has thought of ringing.
     peers: Sparse<Peer>,
     /// Bits of `incoming` and `bulk` of this rank's block that have been learnt.
@@ -114,6 +119,7 @@ impl ShmTransport {
             pool: SendPool::none(),
             pool_asked: false,
             heap_said: false,
+            windows: None,
             peers: Sparse::new(ranks as usize).map_err(refused)?,
             known: [0; RANK_WORDS],
             known_bulk: [0; RANK_WORDS],
@@ -136,13 +142,15 @@ impl ShmTransport {
     /// Says how large messages may travel, once and before others send to this rank; [`Strategies::default`], unless this is called.
     pub fn set_strategies(&mut self, strategies: Strategies) {
         self.strategies = strategies;
-        if strategies.pages
-            && self.mailbox.is_none()
-            && let Some(block) = self.segment.block(self.rank)
-        {
+        let Some(block) = self.segment.block(self.rank) else { return };
+        if strategies.pages && self.mailbox.is_none() {
             // Without one, what is large comes through the Bulk lane.
             self.mailbox = Mailbox::open(&block.state).ok();
         }
+        // Without the device, it is copied otherwise.
+        let device = if strategies.xpmem { Device::open().ok() } else { None };
+        self.windows = device.map(Windows::new);
+        attached::publish(&block.state, device);
     }
 
     /// The segment that the endpoint works on.

@@ -84,6 +84,8 @@ pub enum Reach {
     Direct,
     /// They lie in memory that both have mapped, and the peer's address says where.
     Shared,
+    /// This rank maps the peer's memory as it is needed, and copies from and to it.
+    Attached,
     /// The kernel copies (`process_vm_readv`, `process_vm_writev`).
     Kernel,
 }

@@ -1,7 +1,7 @@
 //! The shared structures. All of them consist of atomics, and all bytes zero is their beginning.
 
 use tocsin_doorbell::{Descriptor, Mark};
-use tocsin_sync::atomic::{AtomicU32, AtomicU64};
+use tocsin_sync::atomic::{AtomicI64, AtomicU32, AtomicU64};
 use tocsin_transport::SHOUTS;
 use tocsin_transport::board::MEMBERS;
 
@@ -11,7 +11,7 @@ use crate::lane::LaneHead;
 /// "tocsin" and two bytes that no text file has.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"tocsin\x1a\x00");
 /// Changes with every change of layout or protocol that the digest does not notice.
-pub(crate) const VERSION: u32 = 8;
+pub(crate) const VERSION: u32 = 9;
 
 /// Words of a bitmap of ranks.
 pub(crate) const RANK_WORDS: usize = MAX_RANKS as usize / 64;
@@ -79,6 +79,8 @@ pub(crate) struct State {
     pub process: AtomicU32,
     pub probe_value: AtomicU64,
     pub probe_address: AtomicU64,
+    /// What XPMEM calls the process's memory; negative: it does not, 0: the rank has not said.
+    pub xpmem: AtomicI64,
     /// How many of the rank's threads wait for a collective: written by it alone.
     pub committed: AtomicU32,
     /// How many pipes' ends were sent to the rank.
@@ -106,6 +108,7 @@ impl State {
             process: AtomicU32::new(0),
             probe_value: AtomicU64::new(0),
             probe_address: AtomicU64::new(0),
+            xpmem: AtomicI64::new(0),
             committed: AtomicU32::new(0),
             mails: AtomicU32::new(0),
             shouts: std::array::from_fn(|_| AtomicU32::new(0)),

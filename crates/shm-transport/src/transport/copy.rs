@@ -15,6 +15,8 @@ use crate::segment::layout::State;
 pub struct Strategies {
     /// Plain copies: between ranks of one process, and from and to the heap.
     pub direct: bool,
+    /// Plain copies from and to memory of other processes that XPMEM maps, where there is that device.
+    pub xpmem: bool,
     /// Copies by the kernel.
     pub cma: bool,
     /// Pages through a pipe, where neither of those reaches the buffers.
@@ -22,9 +24,9 @@ pub struct Strategies {
 }
 
 impl Default for Strategies {
-    /// Those that need nothing to be made for each pair of ranks.
+    /// Those that need nothing to be made or opened.
     fn default() -> Strategies {
-        Strategies { direct: true, cma: true, pages: false }
+        Strategies { direct: true, xpmem: false, cma: true, pages: false }
     }
 }
 

@@ -4,6 +4,9 @@ use tocsin_sync::atomic::Ordering;
 use tocsin_transport::Reach;
 
 use super::ShmTransport;
+use super::copy::Kernel;
+use super::peer::Peer;
+use crate::xpmem::windows::Windows;
 
 impl ShmTransport {
     /// See [`Transport::reach`](tocsin_transport::Transport::reach).
@@ -15,6 +18,10 @@ impl ShmTransport {
         };
         if self.strategies.direct && local {
             Reach::Direct
+        } else if let Some(windows) = &mut self.windows
+            && state.attached.is_open(peer, &block.state, windows)
+        {
+            Reach::Attached
         } else if self.strategies.cma && state.kernel.is_open(&block.state) {
             Reach::Kernel
         } else {
@@ -68,8 +75,20 @@ impl ShmTransport {
     /// # Safety
     /// As there.
     #[inline]
-    pub(super) unsafe fn pull_by(&self, peer: u32, reach: Reach, from: u64, to: *mut u8, len: usize) -> bool {
-        let Some(state) = self.peers.get(peer as usize) else { return false };
+    pub(super) unsafe fn pull_by(
+        &mut self,
+        peer: u32,
+        reach: Reach,
+        from: u64,
+        to: *mut u8,
+        len: usize,
+    ) -> bool {
+        // SAFETY: the caller vouches for `to`; what is at the other end is found out by trying.
+        let mapped = |peer: &Peer, number, windows: &mut Windows| unsafe {
+            peer.attached.read(number, windows, from, to, len)
+        };
+        // SAFETY: as above; the kernel finds it out.
+        let by_kernel = |kernel: &Kernel| unsafe { kernel.read(from, to, len) };
         match reach {
             Reach::None => false,
             Reach::Shared => match self.shared(peer, from, len as u64) {
@@ -86,9 +105,23 @@ impl ShmTransport {
                 core::ptr::copy_nonoverlapping(from as *const u8, to, len);
                 true
             },
-            // SAFETY: the caller vouches for the local end; the kernel checks the other.
-            Reach::Kernel => unsafe { state.kernel.read(from, to, len) },
+            Reach::Attached => self.by_windows(peer, mapped) || self.by_kernel(peer, by_kernel),
+            Reach::Kernel => self.by_kernel(peer, by_kernel),
         }
+    }
+
+    /// Where the peer's memory may be mapped.
+    fn by_windows(&mut self, peer: u32, copy: impl FnOnce(&Peer, u32, &mut Windows) -> bool) -> bool {
+        let (state, windows) = (self.peers.get(peer as usize), self.windows.as_mut());
+        state.zip(windows).is_some_and(|(state, windows)| copy(state, peer, windows))
+    }
+
+    /// Where the kernel may copy.
+    fn by_kernel(&mut self, peer: u32, copy: impl FnOnce(&Kernel) -> bool) -> bool {
+        let (Some(state), Some(block)) = (self.peers.get_mut(peer as usize), self.segment.block(peer)) else {
+            return false;
+        };
+        self.strategies.cma && state.kernel.is_open(&block.state) && copy(&state.kernel)
     }
 
     /// See [`Transport::push`](tocsin_transport::Transport::push).
@@ -97,14 +130,19 @@ impl ShmTransport {
     /// As there.
     #[inline]
     pub(super) unsafe fn push_by(
-        &self,
+        &mut self,
         peer: u32,
         reach: Reach,
         from: *const u8,
         to: u64,
         len: usize,
     ) -> bool {
-        let Some(state) = self.peers.get(peer as usize) else { return false };
+        // SAFETY: the caller vouches for `from`; what is at the other end is found out by trying.
+        let mapped = |peer: &Peer, number, windows: &mut Windows| unsafe {
+            peer.attached.write(number, windows, from, to, len)
+        };
+        // SAFETY: as above; the kernel finds it out.
+        let by_kernel = |kernel: &Kernel| unsafe { kernel.write(from, to, len) };
         match reach {
             Reach::None => false,
             Reach::Shared => match self.shared(peer, to, len as u64) {
@@ -120,8 +158,8 @@ impl ShmTransport {
                 core::ptr::copy_nonoverlapping(from, to as *mut u8, len);
                 true
             },
-            // SAFETY: the caller vouches for the local end; the kernel checks the other.
-            Reach::Kernel => unsafe { state.kernel.write(from, to, len) },
+            Reach::Attached => self.by_windows(peer, mapped) || self.by_kernel(peer, by_kernel),
+            Reach::Kernel => self.by_kernel(peer, by_kernel),
         }
     }
 }
