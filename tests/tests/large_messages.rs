@@ -35,6 +35,12 @@ fn direct() {
     forced("direct");
 }
 
+/// Where there is no such device, this is what becomes of who asks for it.
+#[test]
+fn xpmem() {
+    forced("xpmem");
+}
+
 #[test]
 fn cma() {
     forced("cma");

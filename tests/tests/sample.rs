@@ -1,5 +1,6 @@
 //! A sample of what the other tests do at length, on the backend that is this machine's best: user interrupts where it has
 //! them, as in the emulated machine, where `TOCSIN_TEST_UINTR_REQUIRED=1` makes anything else a failure.
+//! `TOCSIN_TEST_LMT=xpmem` has large messages travel so, and is a failure where they cannot.
 //!
 //! Ranks that are processes run this program again.
 
@@ -45,6 +46,9 @@ fn main() {
     println!("backend {backend}");
     let required = std::env::var_os("TOCSIN_TEST_UINTR_REQUIRED").is_some_and(|v| v == "1");
     assert!(!required || backend == BackendKind::Uintr, "user interrupts are required, and not usable");
+    let lmt = std::env::var("TOCSIN_TEST_LMT").unwrap_or_else(|_| "auto".into());
+    let refusal = if lmt == "xpmem" { tocsin_world::xpmem_refusal() } else { None };
+    assert_eq!(refusal, None, "XPMEM is required, and not usable");
     let filter: Vec<&String> = words.iter().filter(|w| !w.starts_with('-')).collect();
     let (mut passed, mut failed) = (0, 0);
     for kind in Kind::ALL {
@@ -54,7 +58,7 @@ fn main() {
                 continue;
             }
             let start = Instant::now();
-            let ended = catch_unwind(|| run(kind, *ranks, backend, scenario, numbers));
+            let ended = catch_unwind(|| run(kind, *ranks, backend, scenario, numbers, &lmt));
             let verdict = if ended.is_ok() { "ok" } else { "FAILED" };
             println!("test {name} ... {verdict} ({} ms)", start.elapsed().as_millis());
             if ended.is_ok() { passed += 1 } else { failed += 1 }
@@ -66,12 +70,13 @@ fn main() {
     }
 }
 
-fn run(kind: Kind, ranks: u32, backend: BackendKind, scenario: &str, numbers: &[(&str, u64)]) {
+fn run(kind: Kind, ranks: u32, backend: BackendKind, scenario: &str, numbers: &[(&str, u64)], lmt: &str) {
     let Ok(program) = std::env::current_exe() else { panic!("this program is not to be found") };
     let program: &Path = &program;
     let arguments = numbers.iter().fold(Arguments::new(), |all, (name, value)| all.with(name, value));
     // Nobody may fall back to signals where the backend is user interrupts.
     let arguments = arguments.with("uintr", u32::from(backend == BackendKind::Uintr));
+    let arguments = arguments.with("lmt", lmt);
     Case { program, kind, ranks, backend, scenario, arguments, limit_s: 120 }.pass();
 }
 

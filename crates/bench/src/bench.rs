@@ -48,6 +48,7 @@ fn effective_lmt(plan: &Plan) -> String {
     // Only where that is what is asked for: it takes descriptors to find out.
     let pages = plan.lmt == Lmt::Vmsplice || measured.is_some_and(|row| row.strategy == LibraryLmt::Vmsplice);
     let works = Works {
+        xpmem: tocsin_world::xpmem_refusal().is_none(),
         cma: tocsin_world::cma_refusal().is_none(),
         pages: pages && tocsin_world::vmsplice_refusal().is_none(),
     };
@@ -57,12 +58,15 @@ fn effective_lmt(plan: &Plan) -> String {
 /// What the kernel does here.
 #[derive(Clone, Copy)]
 struct Works {
+    xpmem: bool,
     cma: bool,
     pages: bool,
 }
 
 fn lmt_name(asked: Lmt, kind: Kind, works: Works, measured: Option<&tune::Row>) -> String {
-    let (local, Works { cma, pages }) = (kind == Kind::Thread, works);
+    let (local, Works { xpmem, cma, pages }) = (kind == Kind::Thread, works);
+    // A table that prefers the kernel's copies has them.
+    let maps = xpmem && measured.is_none_or(|row| row.strategy != LibraryLmt::Cma);
     let lmt = match (asked, measured) {
         (Lmt::Auto, Some(row)) if row.strategy == LibraryLmt::Double => Lmt::Double,
         (Lmt::Auto, Some(row)) if row.strategy == LibraryLmt::Vmsplice && !local => match pages {
@@ -70,9 +74,11 @@ fn lmt_name(asked: Lmt, kind: Kind, works: Works, measured: Option<&tune::Row>) 
             true => Lmt::Vmsplice,
             false => Lmt::Double,
         },
-        (Lmt::Auto, Some(row)) if row.from > 0 && (local || cma) => return "tuned".into(),
+        (Lmt::Auto, Some(row)) if row.from > 0 && (local || maps || cma) => return "tuned".into(),
         (Lmt::Vmsplice, _) if pages => Lmt::Vmsplice,
         (Lmt::Auto | Lmt::Direct, _) if local => Lmt::Direct,
+        (Lmt::Auto, _) if maps => Lmt::Xpmem,
+        (Lmt::Xpmem, _) if xpmem => Lmt::Xpmem,
         (Lmt::Auto | Lmt::Cma, _) if cma => Lmt::Cma,
         _ => Lmt::Double,
     };
@@ -174,7 +180,7 @@ mod tests {
             (Lmt::Cma, Process, true, Some(&double), "cma"),
             (Lmt::Double, Process, true, Some(&long), "double"),
         ] {
-            let works = Works { cma, pages: false };
+            let works = Works { xpmem: false, cma, pages: false };
             assert_eq!(lmt_name(asked, kind, works, measured), right, "{asked} {kind} {cma} {measured:?}");
         }
         let (pages, long) = (row(Of::Vmsplice, 0), row(Of::Vmsplice, 65536));
@@ -187,8 +193,24 @@ mod tests {
             (Lmt::Auto, Process, false, Some(&long), "double"),
             (Lmt::Auto, Process, true, None, "cma"),
         ] {
-            let works = Works { cma: true, pages: works };
+            let works = Works { xpmem: false, cma: true, pages: works };
             assert_eq!(lmt_name(asked, kind, works, measured), right, "{asked} {kind} {measured:?}");
+        }
+        let (mapped, long) = (row(Of::Xpmem, 0), row(Of::Xpmem, 65536));
+        for (asked, kind, xpmem, measured, right) in [
+            (Lmt::Auto, Process, true, None, "xpmem"),
+            (Lmt::Auto, Thread, true, None, "direct"),
+            (Lmt::Auto, Process, true, Some(&mapped), "xpmem"),
+            (Lmt::Auto, Process, true, Some(&long), "tuned"),
+            (Lmt::Auto, Process, true, Some(&all), "cma"),
+            (Lmt::Auto, Process, true, Some(&double), "double"),
+            (Lmt::Auto, Process, false, Some(&mapped), "cma"),
+            (Lmt::Xpmem, Process, true, Some(&all), "xpmem"),
+            (Lmt::Xpmem, Thread, true, None, "xpmem"),
+            (Lmt::Xpmem, Process, false, None, "double"),
+        ] {
+            let works = Works { xpmem, cma: true, pages: false };
+            assert_eq!(lmt_name(asked, kind, works, measured), right, "{asked} {kind} {xpmem} {measured:?}");
         }
     }
 }

@@ -267,13 +267,16 @@ fn at_once(args: &Tune) -> Result<Vec<u32>, Error> {
 
 /// The strategies that ranks of a kind have here.
 fn strategies(kind: Kind) -> Vec<Lmt> {
-    match kind {
-        Kind::Thread => vec![Lmt::Direct, Lmt::Double],
-        Kind::Process if tocsin_world::cma_refusal().is_none() => vec![Lmt::Cma, Lmt::Double],
-        // Of a rank that computes it needs more than copies by the kernel do, which this does not measure: it is for where there are none.
-        Kind::Process if tocsin_world::vmsplice_refusal().is_none() => vec![Lmt::Vmsplice, Lmt::Double],
-        Kind::Process => vec![Lmt::Double],
+    if kind == Kind::Thread {
+        return vec![Lmt::Direct, Lmt::Double];
     }
+    let mapped = tocsin_world::xpmem_refusal().is_none().then_some(Lmt::Xpmem);
+    let by_kernel = tocsin_world::cma_refusal().is_none().then_some(Lmt::Cma);
+    // Of a rank that computes it needs more than the others do, which this does not measure: it is for where there are none.
+    let pages = || tocsin_world::vmsplice_refusal().is_none().then_some(Lmt::Vmsplice);
+    let once = mapped.into_iter().chain(by_kernel).collect::<Vec<_>>();
+    let pages = if once.is_empty() { pages() } else { None };
+    once.into_iter().chain(pages).chain([Lmt::Double]).collect()
 }
 
 /// The times of every strategy and of eager messages, for one kind of ranks and number of pairs.

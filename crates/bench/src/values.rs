@@ -70,6 +70,8 @@ words! {
         Auto = "auto",
         /// One plain copy, between ranks of one process.
         Direct = "direct",
+        /// One plain copy, of memory that the device XPMEM maps.
+        Xpmem = "xpmem",
         /// `process_vm_readv` and its twin.
         Cma = "cma",
         /// Pages that the sender puts into a pipe.
@@ -83,6 +85,7 @@ impl Lmt {
     pub(crate) fn of_library(self) -> tocsin_world::Lmt {
         match self {
             Lmt::Direct => tocsin_world::Lmt::Direct,
+            Lmt::Xpmem => tocsin_world::Lmt::Xpmem,
             Lmt::Cma => tocsin_world::Lmt::Cma,
             Lmt::Double => tocsin_world::Lmt::Double,
             Lmt::Vmsplice => tocsin_world::Lmt::Vmsplice,

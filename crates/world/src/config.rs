@@ -47,6 +47,8 @@ pub enum Lmt {
     Auto,
     /// One plain copy, between ranks of one process; double buffering between others.
     Direct,
+    /// One plain copy, of memory that the device XPMEM maps; double buffering where there is none.
+    Xpmem,
     /// One copy by the kernel (`process_vm_readv`, `process_vm_writev`); double buffering where that is refused.
     Cma,
     /// One copy by the kernel, of pages that the sender puts into a pipe (`vmsplice`); double buffering where that is refused.
@@ -57,9 +59,10 @@ pub enum Lmt {
 
 impl Lmt {
     /// All, with their names.
-    const NAMES: [(Lmt, &str); 5] = [
+    const NAMES: [(Lmt, &str); 6] = [
         (Lmt::Auto, "auto"),
         (Lmt::Direct, "direct"),
+        (Lmt::Xpmem, "xpmem"),
         (Lmt::Cma, "cma"),
         (Lmt::Vmsplice, "vmsplice"),
         (Lmt::Double, "double"),
@@ -78,6 +81,7 @@ impl Lmt {
     pub(crate) fn strategies(self) -> tocsin_shm_transport::Strategies {
         tocsin_shm_transport::Strategies {
             direct: matches!(self, Lmt::Auto | Lmt::Direct),
+            xpmem: matches!(self, Lmt::Auto | Lmt::Xpmem),
             cma: matches!(self, Lmt::Auto | Lmt::Cma),
             pages: self == Lmt::Vmsplice,
         }

@@ -59,7 +59,7 @@ pub(crate) fn run(args: &Info) -> Result<(), Error> {
     text += &table(&lmt);
     text += "\nMemory that ranks share\n";
     text += &table(&memory);
-    text += "\nDevices that copy large messages (tocsin does not drive them)\n";
+    text += "\nDevices for large messages (of these tocsin uses xpmem)\n";
     for device in &devices {
         text += &format!("  {:<9} {:<13} {}\n", device.name, device.presence.word(), device.why);
     }
@@ -106,6 +106,11 @@ fn strategies() -> Vec<Usable> {
             name: "direct",
             what: "one plain copy, between ranks of one process and from and to the shared heap",
             why_not: None,
+        },
+        Usable {
+            name: "xpmem",
+            what: "one plain copy, of memory that the device maps between processes",
+            why_not: tocsin_world::xpmem_refusal(),
         },
         Usable { name: "cma", what: "process_vm_readv and process_vm_writev", why_not: cma_refusal() },
         Usable {

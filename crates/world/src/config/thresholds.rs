@@ -68,6 +68,8 @@ fn measured(row: &Row) -> Strategies {
     match row.strategy {
         Lmt::Double => row.strategy.strategies(),
         Lmt::Vmsplice => Strategies { direct: true, ..row.strategy.strategies() },
+        // Quicker than the device, or measured before it was there.
+        Lmt::Cma => Strategies { xpmem: false, ..Lmt::Auto.strategies() },
         // What the kernel refuses between two ranks may be possible between others.
         _ => Lmt::Auto.strategies(),
     }
@@ -130,7 +132,10 @@ mod tests {
     fn a_table_is_what_auto_means() {
         let config = tuned(Lmt::Cma);
         let thresholds = config.thresholds(Ranks::Processes, 2, None);
-        assert_eq!((thresholds.eager_max, thresholds.strategies), (4096, Lmt::Auto.strategies()));
+        let single = Strategies { xpmem: false, ..Lmt::Auto.strategies() };
+        assert_eq!((thresholds.eager_max, thresholds.strategies), (4096, single));
+        let mapped = tuned(Lmt::Xpmem).thresholds(Ranks::Processes, 2, None);
+        assert_eq!(mapped.strategies, Lmt::Auto.strategies());
         let p2p = config.point_to_point(&thresholds);
         assert_eq!(
             (p2p.eager_max, p2p.coll_eager_max, p2p.waiting_eager_max, p2p.single_copy_from),
