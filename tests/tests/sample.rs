@@ -8,8 +8,10 @@ use std::panic::catch_unwind;
 use std::path::Path;
 use std::time::Instant;
 
+use tocsin_tests::random::Random;
 use tocsin_tests::run::{Arguments, Case, Kind};
 use tocsin_tests::scenarios;
+use tocsin_world::launcher::OnFailure;
 use tocsin_world::{BackendKind, Config, World};
 
 /// Name, ranks, scenario, its arguments.
@@ -64,6 +66,16 @@ fn main() {
             if ended.is_ok() { passed += 1 } else { failed += 1 }
         }
     }
+    // Copies by XPMEM survive whom they are from or to, whoever makes them.
+    for backend in [backend, BackendKind::Thread].into_iter().filter(|_| lmt == "xpmem") {
+        let name = format!("{backend}::deaths");
+        if !filter.is_empty() && !filter.iter().any(|f| name.contains(f.as_str())) {
+            continue;
+        }
+        let ended = catch_unwind(|| deaths(backend, &lmt));
+        println!("test {name} ... {}", if ended.is_ok() { "ok" } else { "FAILED" });
+        if ended.is_ok() { passed += 1 } else { failed += 1 }
+    }
     println!("test result: {}. {passed} passed; {failed} failed", if failed == 0 { "ok" } else { "FAILED" });
     if failed > 0 {
         std::process::exit(101);
@@ -78,6 +90,28 @@ fn run(kind: Kind, ranks: u32, backend: BackendKind, scenario: &str, numbers: &[
     let arguments = arguments.with("uintr", u32::from(backend == BackendKind::Uintr));
     let arguments = arguments.with("lmt", lmt);
     Case { program, kind, ranks, backend, scenario, arguments, limit_s: 120 }.pass();
+}
+
+/// Ranks that end among large messages: the others say who it was, and live.
+fn deaths(backend: BackendKind, lmt: &str) {
+    const RANKS: u32 = 3;
+    let Ok(program) = std::env::current_exe() else { panic!("this program is not to be found") };
+    let mut random = Random::new(31);
+    for seed in 0..8 {
+        let (victim, after) = (random.below(u64::from(RANKS)), random.below(200_000));
+        let arguments = Arguments::new().with("seed", seed).with("victim", victim).with("lmt", lmt);
+        let arguments = arguments.with("bytes", 4 << 20).with("killed_after_us", after);
+        let (kind, scenario, ranks) = (Kind::Processes, "until-death", RANKS);
+        let case = Case { program: &program, kind, ranks, backend, scenario, arguments, limit_s: 120 };
+        let mut config = Config::default();
+        config.backend = Some(backend);
+        case.arguments.configure(&mut config).unwrap_or_else(|error| panic!("{case:?}: {error}"));
+        let report = case.launch(config, OnFailure::Report).run();
+        let report = report.unwrap_or_else(|error| panic!("{case:?}: {error}"));
+        let right =
+            |(rank, status): (u64, &i32)| *status == if rank == victim { 128 + libc::SIGKILL } else { 0 };
+        assert!((0..).zip(&report.ranks).all(right), "{case:?}: {report:?}");
+    }
 }
 
 /// One rank of a launched world.

@@ -82,15 +82,8 @@ pub use slots::{Id, Slots};
 pub use stats::Stats;
 pub use trace::Trace;
 
-/// Blocks all signals on a thread of the engine's own, so that they go to the user's threads, where the
-/// user expects them.
-#[allow(unsafe_code)] // two libc calls
+/// Blocks signals on a thread of the engine's own, so that they go to the user's threads, where the user expects them. But for those that its own instructions
+/// raise: a copy whose peer has gone is mended by them.
 pub(crate) fn block_signals() {
-    // SAFETY: `set` is initialised by sigfillset before it is read; blocking signals of one's own thread has
-    // no memory effect.
-    unsafe {
-        let mut set = core::mem::MaybeUninit::<libc::sigset_t>::uninit();
-        libc::sigfillset(set.as_mut_ptr());
-        libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), core::ptr::null_mut());
-    }
+    tocsin_sync::signals::Blocked::here().for_good();
 }

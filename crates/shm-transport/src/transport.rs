@@ -37,9 +37,8 @@ use tocsin_transport::{
 
 use crate::lane::{Consumed, POOLED, RecvLane, SendPool};
 use crate::segment::layout::{RANK_WORDS, RanksCopy};
-use crate::xpmem::Device;
-use crate::xpmem::windows::Windows;
 use crate::{Error, Life, Segment};
+use attached::Attached;
 pub use copy::{Strategies, cma_refusal};
 use known::{has, would_update};
 use pages::Mailbox;
@@ -60,8 +59,8 @@ pub struct ShmTransport {
     pool_asked: bool,
     /// The others know where the heap is mapped.
     heap_said: bool,
-    /// Peers' memory that is mapped, where XPMEM may be used. Before the peers: with their permits goes what was mapped by them.
-    windows: Option<Windows>,
+    /// Peers' memory that is mapped, where XPMEM may be used.
+    attached: Option<Attached>,
     /// Those that are connected, and others that this rank has thought of ringing.
     peers: Sparse<Peer>,
     /// Bits of `incoming` and `bulk` of this rank's block that have been learnt.
@@ -119,7 +118,7 @@ impl ShmTransport {
             pool: SendPool::none(),
             pool_asked: false,
             heap_said: false,
-            windows: None,
+            attached: None,
             peers: Sparse::new(ranks as usize).map_err(refused)?,
             known: [0; RANK_WORDS],
             known_bulk: [0; RANK_WORDS],
@@ -147,10 +146,7 @@ impl ShmTransport {
             // Without one, what is large comes through the Bulk lane.
             self.mailbox = Mailbox::open(&block.state).ok();
         }
-        // Without the device, it is copied otherwise.
-        let device = if strategies.xpmem { Device::open().ok() } else { None };
-        self.windows = device.map(Windows::new);
-        attached::publish(&block.state, device);
+        self.attached = Attached::open(&block.state, strategies.xpmem, self.segment.ranks());
     }
 
     /// The segment that the endpoint works on.

@@ -4,7 +4,8 @@
 //! from and to them without the kernel. The kernel finds a page when it is first touched. What is not there any more, because its owner has given it back or
 //! has ended, is a `SIGBUS` for who touches it: [`copy`] mends that.
 //!
-//! Nothing tells which of the versions of the module is there but their numbers; the calls are those of all since 2.0.
+//! All that a process has of the device goes when any of its descriptors of it is closed, by whomever: what was mapped is not there any more, or somebody else's memory is.
+//! [`windows`] looks for that before each copy. The calls are those of versions 2.
 
 pub(crate) mod copy;
 mod guard;
@@ -18,11 +19,14 @@ use std::io;
 use std::sync::{Mutex, PoisonError};
 
 use tocsin_sync::errno;
+use tocsin_sync::signals::Blocked;
 
 /// Where the module has its device.
 const DEVICE: &CStr = c"/dev/xpmem";
-/// The oldest version whose numbers have 64 bits.
-const OLDEST: c_int = 0x20000;
+/// The version whose calls these are, in the upper half. (In others they have other numbers, and longer arguments.)
+const MAJOR: c_int = 2;
+/// How often a call is made again that was interrupted.
+const TRIES: u32 = 16;
 /// "To the end of the address space."
 const ALL: u64 = u64::MAX;
 /// Only the owner's user, like a file's mode.
@@ -72,9 +76,7 @@ struct Attach {
     flags: c_int,
 }
 
-/// The device as a process has it open.
-///
-/// Its descriptor is never closed: with any of a process's descriptors of the device goes all that the process has of it, what others in it have made included.
+/// The device as a process has it open. Its descriptor is never closed: with it would go what others in the process have of the device, too.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Device {
     descriptor: c_int,
@@ -94,7 +96,7 @@ struct Opened {
 static OPENED: Mutex<Option<Opened>> = Mutex::new(None);
 
 impl Device {
-    /// This process's: opens it the first time. User threads only.
+    /// This process's: opens it the first time, and when all that the process had of it has gone. User threads only.
     ///
     /// # Errors
     /// The first step that failed, and why.
@@ -107,9 +109,10 @@ impl Device {
         let process = unsafe { libc::getpid() };
         let known = opened.as_ref().filter(|opened| opened.process == process);
         let descriptor = match known {
-            Some(Opened { device: Some(device), .. }) => return Ok(*device),
-            Some(opened) => opened.descriptor,
-            None => Device::descriptor()?,
+            Some(Opened { device: Some(device), .. }) if device.is_there() => return Ok(*device),
+            // With a descriptor from before, the process is as good as unknown to it.
+            Some(Opened { device: None, descriptor, .. }) => *descriptor,
+            _ => Device::descriptor()?,
         };
         let made = Device::make(descriptor);
         let device = made.as_ref().ok().copied();
@@ -117,14 +120,21 @@ impl Device {
         made
     }
 
+    /// Whether others may still map this process's memory.
+    fn is_there(self) -> bool {
+        self.permit(self.segment).is_ok_and(|permit| {
+            self.release(permit);
+            true
+        })
+    }
+
     fn descriptor() -> Result<c_int, Refusal> {
         // SAFETY: the path ends with a zero byte.
-        let descriptor = unsafe { libc::open(DEVICE.as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) };
-        match io::Error::last_os_error() {
-            _ if descriptor >= 0 => Ok(descriptor),
-            error if error.kind() == io::ErrorKind::NotFound => Err(Refusal::Absent),
-            error => Err(Refusal::Call("open of /dev/xpmem", error)),
-        }
+        let open = || unsafe { libc::open(DEVICE.as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) };
+        uninterrupted(open).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => Refusal::Absent,
+            _ => Refusal::Call("open of /dev/xpmem", error),
+        })
     }
 
     fn make(descriptor: c_int) -> Result<Device, Refusal> {
@@ -137,10 +147,10 @@ impl Device {
     fn version(self) -> Result<(), Refusal> {
         // SAFETY: takes no argument.
         let version = unsafe { libc::ioctl(self.descriptor, VERSION) };
-        match version {
-            OLDEST.. => Ok(()),
-            0.. => Err(Refusal::Version(version)),
-            _ => Err(Refusal::Call("XPMEM_CMD_VERSION", io::Error::last_os_error())),
+        match version.checked_shr(16) {
+            _ if version < 0 => Err(Refusal::Call("XPMEM_CMD_VERSION", io::Error::last_os_error())),
+            Some(MAJOR) => Ok(()),
+            _ => Err(Refusal::Version(version)),
         }
     }
 
@@ -148,11 +158,9 @@ impl Device {
     fn share(self) -> Result<i64, Refusal> {
         let mut make = Make { address: 0, len: ALL, permission: BY_MODE, mode: MODE, segment: 0 };
         // SAFETY: `make` is what the call reads and writes.
-        let made = unsafe { libc::ioctl(self.descriptor, MAKE, &raw mut make) };
-        match made {
-            0 if make.segment > 0 => Ok(make.segment),
-            _ => Err(Refusal::Call("XPMEM_CMD_MAKE", io::Error::last_os_error())),
-        }
+        let call = || unsafe { libc::ioctl(self.descriptor, MAKE, &raw mut make) };
+        uninterrupted(call).map_err(|error| Refusal::Call("XPMEM_CMD_MAKE", error))?;
+        if make.segment > 0 { Ok(make.segment) } else { Err(Refusal::Another) }
     }
 
     /// What others call this process's memory; positive.
@@ -160,15 +168,31 @@ impl Device {
         self.segment
     }
 
-    /// The right to map the memory that is called so; handler-safe, one system call. The error is an `errno`.
-    pub(crate) fn permit(self, segment: i64) -> Result<Permit, i32> {
+    /// The right to map the memory that is called so, to be [given back](Self::release); handler-safe, one system call. The error is an `errno`.
+    pub(crate) fn permit(self, segment: i64) -> Result<i64, i32> {
         let mut get = Get { segment, flags: READ_WRITE, permission: BY_MODE, value: 0, permit: 0 };
         // SAFETY: `get` is what the call reads and writes.
         let got = unsafe { libc::ioctl(self.descriptor, GET, &raw mut get) };
-        if got == 0 { Ok(Permit { device: self, permit: get.permit }) } else { Err(errno::get()) }
+        if got == 0 { Ok(get.permit) } else { Err(errno::get()) }
     }
 
-    /// Unmaps what [`Permit::map`] has mapped; handler-safe, one system call.
+    /// Gives a permit back; with it goes what was mapped by it. Handler-safe, one system call.
+    pub(crate) fn release(self, permit: i64) {
+        // SAFETY: the number is what the call reads.
+        unsafe { libc::ioctl(self.descriptor, RELEASE, &raw const permit) };
+    }
+
+    /// Maps `len` bytes from `address` on, both multiples of a page's, of the memory that a permit is for. Handler-safe, one system call, which waits for other threads of this process
+    /// that map and unmap. The error is an `errno`.
+    fn map(self, permit: i64, address: u64, len: u64) -> Result<*mut u8, i32> {
+        let (offset, descriptor) = (address as i64, self.descriptor);
+        let mut attach = Attach { permit, offset, len, address: 0, descriptor, flags: 0 };
+        // SAFETY: `attach` is what the call reads and writes; what it maps is where nothing was.
+        let mapped = unsafe { libc::ioctl(self.descriptor, ATTACH, &raw mut attach) };
+        if mapped == 0 { Ok(attach.address as usize as *mut u8) } else { Err(errno::get()) }
+    }
+
+    /// Unmaps what [`map`](Self::map) has mapped; handler-safe, one system call.
     ///
     /// # Safety
     /// Nobody uses what is mapped there, and it was not unmapped before.
@@ -179,35 +203,20 @@ impl Device {
     }
 }
 
-/// The right to map memory of a process. Given back when it is dropped, and with it what was mapped by it: handlers do not drop it.
-#[derive(PartialEq, Eq, Debug)]
-pub(crate) struct Permit {
-    device: Device,
-    permit: i64,
-}
-
-impl Permit {
-    /// Maps `len` bytes from `address` on, both multiples of a page's. Handler-safe, one system call, which waits for other threads of this process
-    /// that map and unmap. The error is an `errno`.
-    fn map(&self, address: u64, len: u64) -> Result<*mut u8, i32> {
-        let mut attach = Attach {
-            permit: self.permit,
-            offset: address as i64,
-            len,
-            address: 0,
-            descriptor: self.device.descriptor,
-            flags: 0,
-        };
-        // SAFETY: `attach` is what the call reads and writes; what it maps is where nothing was.
-        let mapped = unsafe { libc::ioctl(self.device.descriptor, ATTACH, &raw mut attach) };
-        if mapped == 0 { Ok(attach.address as usize as *mut u8) } else { Err(errno::get()) }
-    }
-}
-
-impl Drop for Permit {
-    fn drop(&mut self) {
-        // SAFETY: the number is what the call reads.
-        unsafe { libc::ioctl(self.device.descriptor, RELEASE, &raw const self.permit) };
+/// The answer of a call that the kernel gives up when a signal is pending, as it does while it locks all that a process maps; negative is an error.
+fn uninterrupted(mut call: impl FnMut() -> c_int) -> io::Result<c_int> {
+    let _blocked = Blocked::here();
+    let mut left = TRIES;
+    loop {
+        let answer = call();
+        if answer >= 0 {
+            return Ok(answer);
+        }
+        let error = io::Error::last_os_error();
+        left -= 1;
+        if error.kind() != io::ErrorKind::Interrupted || left == 0 {
+            return Err(error);
+        }
     }
 }
 
@@ -218,28 +227,18 @@ pub(crate) enum Refusal {
     Machine,
     #[error("no /dev/xpmem: the kernel module xpmem is not loaded")]
     Absent,
-    #[error("/dev/xpmem is of version {}.{}, and needs to be of 2.0 at least", .0 >> 16, .0 & 0xffff)]
+    #[error("/dev/xpmem is of version {:#x}, whose calls are others than those of versions 0x2....", .0)]
     Version(c_int),
     #[error("{0} is refused ({1})")]
     Call(&'static str, #[source] io::Error),
-    #[error("memory that is mapped by /dev/xpmem is not what is there")]
+    #[error("what /dev/xpmem maps is not what is there")]
     Another,
 }
 
 /// Why large messages are not copied by XPMEM here; `None` if they are, as far as one process can try. User threads only.
 pub fn xpmem_refusal() -> Option<String> {
-    fn tried() -> Result<(), Refusal> {
-        let device = Device::open()?;
-        let permit = device.permit(device.segment());
-        let refused = |errno| Refusal::Call("XPMEM_CMD_GET", io::Error::from_raw_os_error(errno));
-        let permit = permit.map_err(refused)?;
-        let mut windows = windows::Windows::new(device);
-        let (word, mut found) = (u64::from(std::process::id()) | 1 << 40, 0u64);
-        let (from, to) = ((&raw const word) as u64, (&raw mut found).cast());
-        // SAFETY: the local end is `found`.
-        let read = unsafe { windows.read(0, &permit, from, to, size_of::<u64>()) };
-        // By the mapping, of which the compiler knows nothing.
-        if read && core::hint::black_box(found) == word { Ok(()) } else { Err(Refusal::Another) }
-    }
-    tried().err().map(|refusal| refusal.to_string())
+    Device::open()
+        .and_then(|device| windows::Windows::new(device).map(drop))
+        .err()
+        .map(|refusal| refusal.to_string())
 }

@@ -6,10 +6,11 @@
 //! | [`thread`] | which thread is this, is it interruptible, is it inside a handler |
 //! | [`clock`], [`errno`], [`fpenv`] | what a handler needs to leave the interrupted code as it was |
 //! | [`mod@slice`] | a short time slice, for who sleeps where ranks share cores |
+//! | [`signals`] | which signals come to a thread |
 //! | [`sparse`] | memory that costs nothing until it is written |
 //! | [`tripwire`] | an allocator for tests that aborts when a handler allocates |
 //!
-//! Everything here but [`thread::register`] (and the drop of its guard), the constructors of [`sparse`] (and its drops) and
+//! Everything here but [`thread::register`] (and the drop of its guard), the constructors of [`sparse`] (and its drops), [`signals::Blocked`] and
 //! [`mod@slice`] may be called from a handler.
 
 // `unsafe` is allowed one module at a time, so that the files to review are a list one can grep.
@@ -32,6 +33,8 @@ pub mod fpenv;
 pub use loom as model;
 #[cfg(all(loom, shuttle))]
 pub use shuttle as model;
+#[allow(unsafe_code)] // pthread_sigmask
+pub mod signals;
 #[allow(unsafe_code)] // sched_getattr, sched_setattr
 pub mod slice;
 #[allow(unsafe_code)] // mmap

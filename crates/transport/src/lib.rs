@@ -413,7 +413,7 @@ pub unsafe trait Transport: Send {
     // --- single copies; a transport without them leaves these as they are ---
 
     /// How this rank reaches the buffers of `peer`. Learnt by trying, when first asked; a peer
-    /// that has not joined yet is asked again. Handler-safe; at most one system call.
+    /// that has not joined yet is asked again. Handler-safe; some system calls while it is tried.
     fn reach(&mut self, _peer: u32) -> Reach {
         Reach::None
     }

@@ -4,8 +4,8 @@ use crate::error::Error;
 use crate::fork;
 use crate::instructions::senduipi;
 use crate::kernel::{Kernel, kernel};
-use core::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use tocsin_sync::signals::Blocked;
 
 /// A descriptor of one vector of one receiver. Who holds one may ring: pass it by inheritance (it is close-on-exec),
 /// by `SCM_RIGHTS`, or let it be taken by `pidfd_getfd`. Closing it ends no registration made with it.
@@ -58,22 +58,8 @@ impl From<VectorFd> for OwnedFd {
 /// which it gives up when a signal is pending, and begins anew: a thread that is signalled often enough would never come
 /// to the end.
 pub(crate) fn unsignalled<T>(call: impl FnOnce() -> T) -> T {
-    let (mut blocked, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
-    // SAFETY: the sets are live; `before` is read only when the call has written it.
-    unsafe {
-        libc::sigfillset(blocked.as_mut_ptr());
-        for synchronous in
-            [libc::SIGILL, libc::SIGTRAP, libc::SIGBUS, libc::SIGFPE, libc::SIGSEGV, libc::SIGSYS]
-        {
-            libc::sigdelset(blocked.as_mut_ptr(), synchronous);
-        }
-        let done = libc::pthread_sigmask(libc::SIG_BLOCK, blocked.as_ptr(), before.as_mut_ptr());
-        let result = call();
-        if done == 0 {
-            libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), core::ptr::null_mut());
-        }
-        result
-    }
+    let _blocked = Blocked::here();
+    call()
 }
 
 /// A registration as a sender, the whole process's: any of its threads may send. Dropping it takes it back.

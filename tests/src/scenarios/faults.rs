@@ -49,14 +49,24 @@ fn step(comm: &Comm, random: &mut Random, buffer: &mut [u8], out: &mut [u8]) -> 
 }
 
 /// `seed`, `victim`: operations among all ranks without end, until one of them fails; the error must name `victim`. Prints the
-/// time of CLOCK_MONOTONIC at which it came, in ns, and succeeds.
+/// time of CLOCK_MONOTONIC at which it came, in ns, and succeeds. `bytes`: the longest message, 96 KiB unless it is given. `killed_after_us`: the victim ends
+/// itself after so many microseconds, whatever it is at.
 pub fn until_death(comm: &Comm, arguments: &Arguments) {
     let victim = arguments.number("victim") as u32;
     let mut random = Random::new(arguments.number("seed"));
-    let mut buffer = vec![7_u8; 96 << 10];
-    let mut out = vec![0_u8; 96 << 10];
+    let bytes = arguments.optional("bytes").map_or(96 << 10, |_| arguments.number("bytes") as usize);
+    let mut buffer = vec![7_u8; bytes];
+    let mut out = vec![0_u8; bytes];
     if comm.rank() == 0 {
         println!("running");
+    }
+    if comm.rank() == victim && arguments.optional("killed_after_us").is_some() {
+        let after = Duration::from_micros(arguments.number("killed_after_us"));
+        std::thread::spawn(move || {
+            std::thread::sleep(after);
+            // SAFETY: no memory effects.
+            unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+        });
     }
     let error = loop {
         if let Err(error) = step(comm, &mut random, &mut buffer, &mut out) {

@@ -4,9 +4,8 @@ use tocsin_sync::atomic::Ordering;
 use tocsin_transport::Reach;
 
 use super::ShmTransport;
+use super::attached::Attached;
 use super::copy::Kernel;
-use super::peer::Peer;
-use crate::xpmem::windows::Windows;
 
 impl ShmTransport {
     /// See [`Transport::reach`](tocsin_transport::Transport::reach).
@@ -18,8 +17,8 @@ impl ShmTransport {
         };
         if self.strategies.direct && local {
             Reach::Direct
-        } else if let Some(windows) = &mut self.windows
-            && state.attached.is_open(peer, &block.state, windows)
+        } else if let Some(attached) = &mut self.attached
+            && attached.is_open(peer, &block.state, local)
         {
             Reach::Attached
         } else if self.strategies.cma && state.kernel.is_open(&block.state) {
@@ -84,9 +83,7 @@ impl ShmTransport {
         len: usize,
     ) -> bool {
         // SAFETY: the caller vouches for `to`; what is at the other end is found out by trying.
-        let mapped = |peer: &Peer, number, windows: &mut Windows| unsafe {
-            peer.attached.read(number, windows, from, to, len)
-        };
+        let mapped = |attached: &mut Attached| unsafe { attached.read(peer, from, to, len) };
         // SAFETY: as above; the kernel finds it out.
         let by_kernel = |kernel: &Kernel| unsafe { kernel.read(from, to, len) };
         match reach {
@@ -105,15 +102,9 @@ impl ShmTransport {
                 core::ptr::copy_nonoverlapping(from as *const u8, to, len);
                 true
             },
-            Reach::Attached => self.by_windows(peer, mapped) || self.by_kernel(peer, by_kernel),
+            Reach::Attached => self.attached.as_mut().is_some_and(mapped) || self.by_kernel(peer, by_kernel),
             Reach::Kernel => self.by_kernel(peer, by_kernel),
         }
-    }
-
-    /// Where the peer's memory may be mapped.
-    fn by_windows(&mut self, peer: u32, copy: impl FnOnce(&Peer, u32, &mut Windows) -> bool) -> bool {
-        let (state, windows) = (self.peers.get(peer as usize), self.windows.as_mut());
-        state.zip(windows).is_some_and(|(state, windows)| copy(state, peer, windows))
     }
 
     /// Where the kernel may copy.
@@ -138,9 +129,7 @@ impl ShmTransport {
         len: usize,
     ) -> bool {
         // SAFETY: the caller vouches for `from`; what is at the other end is found out by trying.
-        let mapped = |peer: &Peer, number, windows: &mut Windows| unsafe {
-            peer.attached.write(number, windows, from, to, len)
-        };
+        let mapped = |attached: &mut Attached| unsafe { attached.write(peer, from, to, len) };
         // SAFETY: as above; the kernel finds it out.
         let by_kernel = |kernel: &Kernel| unsafe { kernel.write(from, to, len) };
         match reach {
@@ -158,7 +147,7 @@ impl ShmTransport {
                 core::ptr::copy_nonoverlapping(from, to as *mut u8, len);
                 true
             },
-            Reach::Attached => self.by_windows(peer, mapped) || self.by_kernel(peer, by_kernel),
+            Reach::Attached => self.attached.as_mut().is_some_and(mapped) || self.by_kernel(peer, by_kernel),
             Reach::Kernel => self.by_kernel(peer, by_kernel),
         }
     }

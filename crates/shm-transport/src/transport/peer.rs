@@ -4,7 +4,6 @@ use tocsin_transport::{Arrival, Class, Urgency, pages};
 use crate::Segment;
 use crate::lane::{self, Lent, Piece, Push, RecvLane, SendLane, Shuttle};
 use crate::segment::layout::{PairHead, RankBlock};
-use crate::transport::attached::Attached;
 use crate::transport::copy::Kernel;
 use crate::transport::pages::{Put, Reader, To};
 
@@ -81,7 +80,6 @@ pub(super) struct Peer {
     pub starved: u8,
     pub honesty: Honesty,
     pub kernel: Kernel,
-    pub attached: Attached,
     /// Pipes of pages, and what is read from.
     pub pages_to: To,
     pub pages_refused: bool,
@@ -144,7 +142,6 @@ impl Peer {
             starved: 0,
             honesty: Honesty::Honest,
             kernel: Kernel::new(),
-            attached: Attached::Unknown,
             pages_to: To::Unknown,
             pages_refused: false,
             pages_from: None,

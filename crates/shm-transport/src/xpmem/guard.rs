@@ -1,7 +1,8 @@
-//! The handler of `SIGBUS` that mends copies from what has gone.
+//! The handler of `SIGBUS` and `SIGSEGV` that mends copies from what has gone.
 //!
-//! Installed before anything is mapped, for the whole process, and not taken back. What is not a fault of a copy goes to who had the signal before. A
-//! handler that the program installs later gets a peer's end as its own fault, unless it passes on what it does not know.
+//! The first is what a peer leaves behind, the second what the device does when it forgets this process. Installed before anything is mapped, for the whole process, and not taken back. What is
+//! not a fault of a copy goes to who had the signal before. A handler that the program installs later gets a peer's end as its own fault, unless it passes on what it
+//! does not know.
 
 use core::ffi::{c_int, c_void};
 use std::io;
@@ -9,31 +10,44 @@ use std::sync::OnceLock;
 
 use super::copy;
 
-/// Who had the signal before.
-static PREVIOUS: OnceLock<libc::sigaction> = OnceLock::new();
+/// The signals, and who had them before.
+static MENDED: [(c_int, OnceLock<libc::sigaction>); 2] =
+    [(libc::SIGBUS, OnceLock::new()), (libc::SIGSEGV, OnceLock::new())];
 
-/// Installs it, the first time. User threads only.
+/// "The memory of this page has an error, which nobody has touched yet": comes to whoever the kernel likes.
+const EARLY: c_int = 5;
+
+/// Installs it where it is not, and nobody has come since who may pass on. User threads only.
 ///
 /// # Errors
 /// The system's, which has no reason to refuse.
 pub(super) fn install() -> io::Result<()> {
-    // SAFETY: zeroed is a valid sigaction, and a handler of this form is what SA_SIGINFO promises.
-    unsafe {
-        let mut previous: libc::sigaction = core::mem::zeroed();
-        if libc::sigaction(libc::SIGBUS, core::ptr::null(), &raw mut previous) != 0 {
-            return Err(io::Error::last_os_error());
-        }
+    for (signal, before) in &MENDED {
+        let current = exchange(*signal, None)?;
         let handler = on as *const () as usize;
-        if previous.sa_sigaction == handler {
-            return Ok(());
+        let is_nobodys = matches!(current.sa_sigaction, libc::SIG_DFL | libc::SIG_IGN);
+        if current.sa_sigaction == handler || before.get().is_some() && !is_nobodys {
+            continue;
         }
-        // Before the handler is there: it asks for it. Who came later, and passes on what is not its own, is not asked in turn.
-        PREVIOUS.get_or_init(|| previous);
-        let mut action: libc::sigaction = core::mem::zeroed();
+        // Before the handler is there: it asks for it.
+        before.get_or_init(|| current);
+        // SAFETY: zeroed is a valid sigaction.
+        let mut action: libc::sigaction = unsafe { core::mem::zeroed() };
         action.sa_sigaction = handler;
         action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
-        match libc::sigaction(libc::SIGBUS, &raw const action, core::ptr::null_mut()) {
-            0 => Ok(()),
+        exchange(*signal, Some(&action))?;
+    }
+    Ok(())
+}
+
+/// The action of a signal, instead of which there is another one now, if one is given.
+fn exchange(signal: c_int, new: Option<&libc::sigaction>) -> io::Result<libc::sigaction> {
+    let new = new.map_or(core::ptr::null(), core::ptr::from_ref);
+    // SAFETY: zeroed is a valid sigaction; a handler of ours has the form that SA_SIGINFO promises, and keeps to the rules of handlers.
+    unsafe {
+        let mut old: libc::sigaction = core::mem::zeroed();
+        match libc::sigaction(signal, new, &raw mut old) {
+            0 => Ok(old),
             _ => Err(io::Error::last_os_error()),
         }
     }
@@ -41,11 +55,15 @@ pub(super) fn install() -> io::Result<()> {
 
 /// Goes on at the end of the copy that it was raised in.
 extern "C" fn on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-    // SAFETY: the kernel passes a valid ucontext_t to an SA_SIGINFO handler; handlers that chain to ours must, too.
-    if unsafe { mend(context.cast()) } {
+    // SAFETY: the kernel passes a valid siginfo to an SA_SIGINFO handler; handlers that chain to ours must, too. What an instruction raises has a positive
+    // code, what somebody has sent has none.
+    let code = unsafe { (*info).si_code };
+    let is_raised = code > 0 && !(signal == libc::SIGBUS && code == EARLY);
+    // SAFETY: the same of the ucontext_t.
+    if is_raised && unsafe { mend(context.cast()) } {
         return;
     }
-    pass_on(signal, info, context);
+    pass_on(signal, info, context, is_raised);
 }
 
 /// Whether the context was in a copy; if so, it is at its end now.
@@ -75,19 +93,18 @@ unsafe fn mend(_: *mut libc::ucontext_t) -> bool {
 }
 
 /// To who had the signal before.
-fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-    let Some(previous) = PREVIOUS.get() else { return };
-    // SAFETY: the kernel passes a valid siginfo. Faults have positive codes, what somebody has sent has none.
-    let is_sent = unsafe { (*info).si_code } <= 0;
+fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void, is_raised: bool) {
+    let of = MENDED.iter().find(|(mended, _)| *mended == signal);
+    let Some(previous) = of.and_then(|(_, before)| before.get()) else { return };
     match previous.sa_sigaction {
-        libc::SIG_IGN if is_sent => {}
+        libc::SIG_IGN if !is_raised => {}
         libc::SIG_DFL | libc::SIG_IGN => {
             // SAFETY: zeroed is a valid sigaction, of the default action. A fault is raised again when this returns, and what was sent comes when the
             // signal is no longer blocked.
             unsafe {
                 let default: libc::sigaction = core::mem::zeroed();
                 libc::sigaction(signal, &raw const default, core::ptr::null_mut());
-                if is_sent {
+                if !is_raised {
                     libc::syscall(libc::SYS_tgkill, libc::getpid(), libc::gettid(), signal);
                 }
             }

@@ -4,9 +4,11 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use nix::sys::mman::{MapFlags, ProtFlags};
+use tocsin_sync::atomic::{AtomicBool, Ordering};
+use tocsin_sync::signals::Blocked;
 
 use super::windows::{WINDOW, Windows};
-use super::{Device, Permit, copy, xpmem_refusal};
+use super::{Device, copy, xpmem_refusal};
 
 const PAGE: usize = 4096;
 
@@ -46,12 +48,12 @@ impl Drop for Pages {
 }
 
 /// This process's own memory, by the device.
-fn own() -> (Windows, Permit) {
+fn own() -> (Windows, i64) {
     let device = Device::open().unwrap();
-    (Windows::new(device), device.permit(device.segment()).unwrap())
+    (Windows::new(device).unwrap(), device.permit(device.segment()).unwrap())
 }
 
-fn read(windows: &mut Windows, permit: &Permit, from: *const u8, len: usize) -> Option<Vec<u8>> {
+fn read(windows: &mut Windows, permit: i64, from: *const u8, len: usize) -> Option<Vec<u8>> {
     let mut to = vec![0; len];
     // SAFETY: `to` is as long as that.
     unsafe { windows.read(3, permit, from as u64, to.as_mut_ptr(), len) }.then_some(to)
@@ -80,16 +82,17 @@ fn copies_both_ways_across_windows() {
     let begins = (WINDOW - edge) as usize - 100;
     let data: Vec<u8> = (0..WINDOW as usize + 300).map(|i| (i * 31 + i / 256) as u8).collect();
     // SAFETY: both ends have that many bytes.
-    assert!(unsafe { windows.write(3, &permit, data.as_ptr(), pages.byte(begins) as u64, data.len()) });
+    assert!(unsafe { windows.write(3, permit, data.as_ptr(), pages.byte(begins) as u64, data.len()) });
     // SAFETY: written above, by this process.
     assert_eq!(unsafe { core::slice::from_raw_parts(pages.byte(begins), data.len()) }, data);
-    assert_eq!(read(&mut windows, &permit, pages.byte(begins), data.len()).unwrap(), data);
+    assert_eq!(read(&mut windows, permit, pages.byte(begins), data.len()).unwrap(), data);
     assert_eq!(windows.mapped(), 3);
-    windows.forget(4);
+    windows.forget(4, -1);
     assert_eq!(windows.mapped(), 3, "another peer's are left");
-    windows.forget(3);
+    windows.forget(3, permit);
     assert_eq!(windows.mapped(), 0);
-    assert_eq!(read(&mut windows, &permit, pages.byte(begins), data.len()).unwrap(), data);
+    let permit = windows.device().permit(windows.device().segment()).unwrap();
+    assert_eq!(read(&mut windows, permit, pages.byte(begins), data.len()).unwrap(), data);
 }
 
 #[test]
@@ -100,20 +103,20 @@ fn what_has_gone_fails_and_what_comes_back_is_found() {
     let at = pages.byte(2 * PAGE);
     // SAFETY: this test's memory, here and below.
     unsafe { at.write(1) };
-    assert_eq!(read(&mut windows, &permit, at, 1), Some(vec![1]));
+    assert_eq!(read(&mut windows, permit, at, 1), Some(vec![1]));
     // SAFETY: as above.
     unsafe { libc::munmap(at.cast(), 2 * PAGE) };
-    assert_eq!(read(&mut windows, &permit, at, 1), None);
+    assert_eq!(read(&mut windows, permit, at, 1), None);
     // Half of it is there, and half of it is not.
-    assert_eq!(read(&mut windows, &permit, at.wrapping_sub(50), 100), None);
+    assert_eq!(read(&mut windows, permit, at.wrapping_sub(50), 100), None);
     let again = Pages::at(at, 2 * PAGE);
     // SAFETY: as above.
     unsafe { again.at.write(2) };
-    assert_eq!(read(&mut windows, &permit, at, 1), Some(vec![2]));
+    assert_eq!(read(&mut windows, permit, at, 1), Some(vec![2]));
     // Given back and untouched: zeros, not what was there.
     // SAFETY: as above.
     unsafe { libc::madvise(at.cast(), PAGE, libc::MADV_DONTNEED) };
-    assert_eq!(read(&mut windows, &permit, at, 1), Some(vec![0]));
+    assert_eq!(read(&mut windows, permit, at, 1), Some(vec![0]));
     core::mem::forget(again);
 }
 
@@ -125,10 +128,10 @@ fn no_memory_is_no_copy() {
     for (address, len) in [(0, 1), (16, 1), (top - 1, 2), (top, 1), (1 << 47, 1), (1 << 63, 1), (u64::MAX, 1)]
     {
         // SAFETY: nothing is written, for nothing is there; not more than a byte if it were.
-        assert!(!unsafe { windows.read(3, &permit, address, &raw mut byte, len) }, "{address:#x}");
+        assert!(!unsafe { windows.read(3, permit, address, &raw mut byte, len) }, "{address:#x}");
     }
     // SAFETY: nothing is copied.
-    assert!(unsafe { windows.read(3, &permit, 16, &raw mut byte, 0) });
+    assert!(unsafe { windows.read(3, permit, 16, &raw mut byte, 0) });
     assert!(Device::open().unwrap().permit(-1).is_err());
     assert!(Device::open().unwrap().permit(i64::MAX).is_err());
 }
@@ -138,7 +141,7 @@ fn no_memory_is_no_copy() {
 #[ignore = "needs the device: cargo xtask guest runs it"]
 fn windows_make_way() {
     let (windows, permit) = own();
-    let mut windows = Windows::of(windows.device(), 3);
+    let mut windows = Windows::of(windows.device(), 3).unwrap();
     let places = windows.places();
     let pages = Pages::new((places + 20) * WINDOW as usize);
     for round in 0..2 {
@@ -146,13 +149,11 @@ fn windows_make_way() {
             let at = pages.byte(n * WINDOW as usize + 5);
             // SAFETY: this test's memory.
             unsafe { at.write((n + round) as u8) };
-            assert_eq!(read(&mut windows, &permit, at, 1), Some(vec![(n + round) as u8]));
+            assert_eq!(read(&mut windows, permit, at, 1), Some(vec![(n + round) as u8]));
             assert!(windows.mapped() <= places);
         }
     }
     assert_eq!(windows.mapped(), places);
-    drop(windows);
-    drop(permit);
 }
 
 /// A process whose memory others map: says where it has what, and waits until it is killed, or its input ends.
@@ -202,16 +203,16 @@ fn an_owner_that_ends_in_mid_copy() {
     let device = Device::open().unwrap();
     for round in 0..6 {
         let mut owner = Owner::start();
-        let (mut windows, permit) = (Windows::new(device), device.permit(owner.segment).unwrap());
+        let (mut windows, permit) = (Windows::new(device).unwrap(), device.permit(owner.segment).unwrap());
         let mut here = vec![0u8; MEMORY];
         let mut copy = |windows: &mut Windows, round: u32| {
             if round.is_multiple_of(2) {
                 // SAFETY: `here` is as long as that.
-                unsafe { windows.read(3, &permit, owner.address, here.as_mut_ptr(), MEMORY) }
+                unsafe { windows.read(3, permit, owner.address, here.as_mut_ptr(), MEMORY) }
             } else {
                 here.fill(0x5A);
                 // SAFETY: as above.
-                unsafe { windows.write(3, &permit, here.as_ptr(), owner.address, MEMORY) }
+                unsafe { windows.write(3, permit, here.as_ptr(), owner.address, MEMORY) }
             }
         };
         assert!(copy(&mut windows, round));
@@ -228,4 +229,117 @@ fn an_owner_that_ends_in_mid_copy() {
         assert!(device.permit(owner.segment).is_err(), "its memory may still be mapped");
         drop(owner.output);
     }
+}
+
+/// On a thread of the engine's own, and in a handler that interrupts what blocks everything.
+#[test]
+#[ignore = "needs the device: cargo xtask guest runs it"]
+fn an_owner_that_ends_for_who_takes_no_signals() {
+    for in_handler in [false, true] {
+        let mut owner = Owner::start();
+        let copies = std::thread::spawn(move || {
+            let device = Device::open().unwrap();
+            let (mut windows, permit) =
+                (Windows::new(device).unwrap(), device.permit(owner.segment).unwrap());
+            let registered = tocsin_sync::thread::register(core::ptr::null()).unwrap();
+            let scope = in_handler.then(|| {
+                let mut all = core::mem::MaybeUninit::uninit();
+                // SAFETY: sigfillset makes the set.
+                unsafe {
+                    libc::sigfillset(all.as_mut_ptr());
+                    libc::pthread_sigmask(libc::SIG_BLOCK, all.as_ptr(), core::ptr::null_mut());
+                }
+                tocsin_sync::thread::HandlerScope::enter()
+            });
+            if scope.is_none() {
+                Blocked::here().for_good();
+            }
+            let mut here = vec![0u8; MEMORY];
+            // SAFETY: `here` is as long as that.
+            let mut copy = || unsafe { windows.read(3, permit, owner.address, here.as_mut_ptr(), MEMORY) };
+            assert!(copy());
+            owner.child.kill().unwrap();
+            while copy() {}
+            drop(scope);
+            drop(registered);
+            owner.child.wait().unwrap();
+        });
+        copies.join().unwrap();
+    }
+}
+
+/// What others in this process have of the device takes this library's along when they close theirs.
+#[test]
+#[ignore = "in a process of its own: a_stranger_that_closes_the_device runs it"]
+fn stranger() {
+    let pages = Pages::new(4 * PAGE);
+    // SAFETY: this test's memory, here and below.
+    unsafe { pages.at.write(1) };
+    for is_mapped in [false, true] {
+        let (mut windows, permit) = own();
+        assert_eq!(read(&mut windows, permit, pages.at, 1), Some(vec![1]));
+        let of_device = || std::fs::read_to_string("/proc/self/maps").unwrap().matches("/dev/xpmem").count();
+        assert_eq!(of_device(), 2, "a window, and the page that is looked at");
+        // SAFETY: a descriptor of its own.
+        unsafe { libc::close(libc::open(super::DEVICE.as_ptr(), libc::O_RDWR | libc::O_CLOEXEC)) };
+        assert_eq!(of_device(), 0);
+        // Where the windows were, mostly.
+        let theirs = is_mapped.then(|| Pages::new(2 * WINDOW as usize));
+        let byte = [7u8];
+        // SAFETY: the byte is there.
+        assert!(!unsafe { windows.write(3, permit, byte.as_ptr(), pages.at as u64, 1) });
+        assert_eq!(read(&mut windows, permit, pages.at, 1), None);
+        // SAFETY: this test's memory.
+        assert_eq!(unsafe { pages.at.read() }, 1);
+        if let Some(theirs) = &theirs {
+            // SAFETY: as above.
+            let bytes = unsafe { core::slice::from_raw_parts(theirs.at, theirs.len) };
+            assert!(bytes.iter().all(|byte| *byte == 0), "strangers' memory");
+        }
+        windows.forget(3, permit);
+    }
+}
+
+#[test]
+#[ignore = "needs the device: cargo xtask guest runs it"]
+fn a_stranger_that_closes_the_device() {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "xpmem::tests::stranger", "--include-ignored", "--nocapture"]);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+}
+
+/// The kernel gives up what it does when a signal is pending; who opens the device meanwhile has it all the same.
+#[test]
+#[ignore = "in a process of its own: signals_while_it_is_opened runs it"]
+fn opens() {
+    extern "C" fn nothing(_: libc::c_int) {}
+    // SAFETY: a handler that does nothing; the threads that are signalled outlive the one that signals.
+    unsafe {
+        libc::signal(libc::SIGUSR1, nothing as *const () as libc::sighandler_t);
+        let (over, me) = (std::sync::Arc::new(AtomicBool::new(false)), libc::pthread_self());
+        let ends = over.clone();
+        let storm = std::thread::spawn(move || {
+            while !ends.load(Ordering::Relaxed) {
+                libc::pthread_kill(me, libc::SIGUSR1);
+            }
+        });
+        for _ in 0..50 {
+            let device = Device::open().unwrap();
+            // Has the next one begin anew.
+            libc::close(libc::open(super::DEVICE.as_ptr(), libc::O_RDWR | libc::O_CLOEXEC));
+            assert!(!device.is_there());
+        }
+        over.store(true, Ordering::Relaxed);
+        storm.join().unwrap();
+    }
+}
+
+#[test]
+#[ignore = "needs the device: cargo xtask guest runs it"]
+fn signals_while_it_is_opened() {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "xpmem::tests::opens", "--include-ignored", "--nocapture"]);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
 }

@@ -1,6 +1,8 @@
 //! Faults of copies, and of others.
 #![cfg(all(target_arch = "x86_64", not(miri)))]
 
+use tocsin_sync::atomic::{AtomicUsize, Ordering};
+
 use super::*;
 use crate::xpmem::guard;
 
@@ -93,9 +95,7 @@ fn a_fault_of_others_is_theirs() {
         return;
     }
     for how in ["touch", "sent"] {
-        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
-        child.args(["--exact", "xpmem::copy::tests::a_fault_of_others_is_theirs", "--nocapture"]);
-        let status = child.env("TOCSIN_TEST_FAULT", how).output().unwrap().status;
+        let status = again("a_fault_of_others_is_theirs", "TOCSIN_TEST_FAULT", how);
         let signal = std::os::unix::process::ExitStatusExt::signal(&status);
         assert_eq!(signal, Some(libc::SIGBUS), "{how}: {status}");
     }
@@ -104,16 +104,12 @@ fn a_fault_of_others_is_theirs() {
 /// A handler of the program's that was there before gets what is not a copy's.
 #[test]
 fn who_had_the_signal_before_gets_the_rest() {
-    use tocsin_sync::atomic::{AtomicUsize, Ordering};
     static CALLED: AtomicUsize = AtomicUsize::new(0);
     extern "C" fn theirs(_: libc::c_int) {
         CALLED.fetch_add(1, Ordering::Relaxed);
     }
     if std::env::var_os("TOCSIN_TEST_CHAIN").is_none() {
-        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
-        child.args(["--exact", "xpmem::copy::tests::who_had_the_signal_before_gets_the_rest", "--nocapture"]);
-        assert!(child.env("TOCSIN_TEST_CHAIN", "1").output().unwrap().status.success());
-        return;
+        return assert!(again("who_had_the_signal_before_gets_the_rest", "TOCSIN_TEST_CHAIN", "1").success());
     }
     let (cut, mut byte) = (Cut::new(1, 0), 0u8);
     // SAFETY: a handler of the one-argument form; what is copied is to be mended.
@@ -125,4 +121,105 @@ fn who_had_the_signal_before_gets_the_rest() {
         libc::raise(libc::SIGBUS);
     }
     assert_eq!(CALLED.load(Ordering::Relaxed), 1);
+}
+
+/// What is sent while a copy runs is no fault of it, and gets to whom it is for.
+#[test]
+fn what_is_sent_in_mid_copy_is_no_fault() {
+    static CALLED: AtomicUsize = AtomicUsize::new(0);
+    extern "C" fn theirs(_: libc::c_int) {
+        CALLED.fetch_add(1, Ordering::Relaxed);
+    }
+    if std::env::var_os("TOCSIN_TEST_SENT").is_none() {
+        return assert!(again("what_is_sent_in_mid_copy_is_no_fault", "TOCSIN_TEST_SENT", "1").success());
+    }
+    // SAFETY: a handler of the one-argument form; the copies' ends are vectors, and this thread outlives the one that signals it.
+    unsafe {
+        libc::signal(libc::SIGBUS, theirs as *const () as libc::sighandler_t);
+        guard::install().unwrap();
+        let me = libc::pthread_self();
+        let sender = std::thread::spawn(move || {
+            while CALLED.load(Ordering::Relaxed) < 100 {
+                libc::pthread_kill(me, libc::SIGBUS);
+            }
+        });
+        let (from, mut to) = (vec![1u8; 1 << 20], vec![0u8; 1 << 20]);
+        loop {
+            assert!(copy(from.as_ptr(), to.as_mut_ptr(), from.len()));
+            if CALLED.load(Ordering::Relaxed) >= 100 {
+                break;
+            }
+        }
+        sender.join().unwrap();
+        assert_eq!(from, to);
+    }
+}
+
+/// Who comes later and passes on stays in front.
+#[test]
+fn who_came_later_is_not_passed_over() {
+    static CALLED: AtomicUsize = AtomicUsize::new(0);
+    static OLD: AtomicUsize = AtomicUsize::new(0);
+    extern "C" fn theirs(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+        CALLED.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the kernel passes a valid siginfo; the guard's handler has that form.
+        unsafe {
+            if (*info).si_code > 0 {
+                let old: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) =
+                    core::mem::transmute(OLD.load(Ordering::Relaxed));
+                old(signal, info, context);
+            }
+        }
+    }
+    if std::env::var_os("TOCSIN_TEST_LATER").is_none() {
+        return assert!(again("who_came_later_is_not_passed_over", "TOCSIN_TEST_LATER", "1").success());
+    }
+    // SAFETY: a handler of the form that its flags say; what is copied is to be mended.
+    unsafe {
+        guard::install().unwrap();
+        let (mut action, mut old): (libc::sigaction, libc::sigaction) = core::mem::zeroed();
+        action.sa_sigaction = theirs as *const () as usize;
+        action.sa_flags = libc::SA_SIGINFO;
+        libc::sigaction(libc::SIGBUS, core::ptr::null(), &raw mut old);
+        OLD.store(old.sa_sigaction, Ordering::Relaxed);
+        libc::sigaction(libc::SIGBUS, &raw const action, core::ptr::null_mut());
+        let (cut, mut byte) = (Cut::new(1, 0), 0u8);
+        for installed in 0..2 {
+            assert!(!copy(cut.at, &raw mut byte, 1));
+            assert_eq!(CALLED.load(Ordering::Relaxed), installed * 2 + 1);
+            guard::install().unwrap();
+            libc::raise(libc::SIGBUS);
+            assert_eq!(CALLED.load(Ordering::Relaxed), installed * 2 + 2);
+        }
+    }
+}
+
+/// Nothing is mapped there at all, as after the device has forgotten this process.
+#[test]
+fn no_memory_at_all_fails_it_too() {
+    guard::install().unwrap();
+    let mut byte = 0u8;
+    for address in [0usize, 8, 1 << 20, (1 << 47) + 5, 1 << 63] {
+        // SAFETY: to be mended.
+        assert!(!unsafe { copy(address as *const u8, &raw mut byte, 1) }, "{address:#x}");
+    }
+}
+
+#[test]
+fn a_thread_of_the_engines_own_has_its_faults_mended() {
+    guard::install().unwrap();
+    let copied = std::thread::spawn(|| {
+        tocsin_sync::signals::Blocked::here().for_good();
+        let (cut, mut byte) = (Cut::new(1, 0), 0u8);
+        // SAFETY: to be mended.
+        unsafe { copy(cut.at, &raw mut byte, 1) }
+    });
+    assert!(!copied.join().unwrap());
+}
+
+/// Runs a test in a process of its own, which the variable tells.
+fn again(test: &str, variable: &str, value: &str) -> std::process::ExitStatus {
+    let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", &format!("xpmem::copy::tests::{test}"), "--nocapture"]);
+    child.env(variable, value).output().unwrap().status
 }
