@@ -26,9 +26,11 @@ const SHORTEST: u64 = 128 << 10;
 const LENGTHS: usize = 7;
 /// Peers whose numbers differ by a multiple of this are taken for one: what is near is so in most machines.
 const PEERS: usize = 8;
-/// Messages between the first tries of the slower way; twice as many each time that it stays the slower, up to so many.
+/// Messages between the first tries of the slower way; four times as many each time that it stays the slower, up to so many.
 const SOON: u16 = 8;
 const RARELY: u16 = 1024;
+/// So many messages go the slower way in a row: the first one finds the caches as the other way has left them, and takes half as long again.
+const IN_A_ROW: u8 = 3;
 
 /// A kind of copy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -84,6 +86,8 @@ struct Known {
     once: bool,
     since: u16,
     every: u16,
+    /// So many more are to go the slower way.
+    trying: u8,
 }
 
 impl Known {
@@ -96,6 +100,7 @@ impl Known {
         once: false,
         since: 0,
         every: SOON,
+        trying: 0,
     };
 
     /// Whether the next message is copied twice. `shared`: its sender makes half of the kernel's copies. `follows`: of two in both directions the peer decides, because both
@@ -119,9 +124,13 @@ impl Known {
         let once = once < twice;
         self.since = self.since.wrapping_add(1);
         if once != self.once {
-            (self.once, self.since, self.every) = (once, 0, SOON);
+            (self.once, self.since, self.every, self.trying) = (once, 0, SOON, 0);
+        } else if self.trying > 0 {
+            self.trying = self.trying.wrapping_sub(1);
+            return once;
         } else if self.since >= self.every {
-            (self.since, self.every) = (0, self.every.saturating_mul(2).min(RARELY));
+            (self.since, self.every) = (0, self.every.saturating_mul(4).min(RARELY));
+            self.trying = IN_A_ROW.wrapping_sub(1);
             return once;
         }
         !once
@@ -280,12 +289,27 @@ mod tests {
     fn the_slower_way_is_tried_ever_rarer_and_taken_when_it_is_not() {
         let mut slow = known(20_000, 0, 4000);
         let tries = 10_000 - twice(&mut slow, 10_000, true, false);
-        assert!((10..25).contains(&tries), "{tries}");
+        assert!((30..60).contains(&tries), "{tries}");
         // A try shows that it has become the faster.
         for _ in 0..40 {
             slow.kernel.note(3000, 64 << 10);
         }
         assert!(twice(&mut slow, 1000, true, false) < 20);
+    }
+
+    /// The first message the other way pays for what the caches have of this one: it takes some to see that they are the faster. (Times of messages of 2 MiB on an EPYC.)
+    #[test]
+    fn one_message_is_no_try() {
+        let (mut known, mut before, mut right) = (known(6000, 2000, 3600), false, 0);
+        for message in 0..200 {
+            let twice = known.choose(true, false);
+            let out = if before { 1800 } else { 3200 };
+            (0..16).filter(|_| twice).for_each(|_| known.copied_out.note(out, 64 << 10));
+            (0..4).filter(|_| !twice).for_each(|_| known.kernel.note(6000, 64 << 10));
+            before = twice;
+            right += u32::from(twice && message >= 100);
+        }
+        assert!(right >= 90, "{right} of the last 100");
     }
 
     #[test]
@@ -295,7 +319,7 @@ mod tests {
         ways.known[at].copied_out = Cost(4000);
         ways.refused(1, 1 << 20);
         let asked = 1000 - twice(&mut ways.known[at], 1000, true, false);
-        assert!((1..10).contains(&asked), "{asked}");
+        assert!((1..=15).contains(&asked), "{asked}");
     }
 
     #[test]
