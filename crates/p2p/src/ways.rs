@@ -29,7 +29,7 @@ const PEERS: usize = 8;
 /// Messages between the first tries of the slower way; four times as many each time that it stays the slower, up to so many.
 const SOON: u16 = 8;
 const RARELY: u16 = 1024;
-/// So many messages go the slower way in a row: the first one finds the caches as the other way has left them, and takes half as long again.
+/// So many messages go the slower way in a row. The first one finds the caches as the other way has left them, takes half as long again, and is not counted.
 const IN_A_ROW: u8 = 3;
 
 /// A kind of copy.
@@ -88,6 +88,9 @@ struct Known {
     every: u16,
     /// So many more are to go the slower way.
     trying: u8,
+    /// Whether this rank's last one was received in two copies, and whether the one before it was not: then what it takes is no measure.
+    last: bool,
+    turned: bool,
 }
 
 impl Known {
@@ -101,11 +104,32 @@ impl Known {
         since: 0,
         every: SOON,
         trying: 0,
+        last: false,
+        turned: false,
     };
 
     /// Whether the next message is copied twice. `shared`: its sender makes half of the kernel's copies. `follows`: of two in both directions the peer decides, because both
     /// ways at once are slower than either: as it has taken the last one, so is this.
     fn choose(&mut self, shared: bool, follows: bool) -> bool {
+        let twice = self.decide(shared, follows);
+        self.turned = twice != self.last;
+        self.last = twice;
+        twice
+    }
+
+    /// So many bytes were copied in so many ns.
+    fn note(&mut self, kind: Copied, ns: u64, bytes: usize) {
+        let (cost, counts) = match kind {
+            Copied::ByKernel => (&mut self.kernel, !self.turned),
+            Copied::In => (&mut self.copied_in, true),
+            Copied::Out => (&mut self.copied_out, !self.turned),
+        };
+        if counts || cost.known().is_none() {
+            cost.note(ns, bytes);
+        }
+    }
+
+    fn decide(&mut self, shared: bool, follows: bool) -> bool {
         let both = self.both;
         if let Some(taken) = self.taken.filter(|_| both && follows) {
             return taken == Taken::Twice;
@@ -230,12 +254,7 @@ impl<T: Transport> P2p<T> {
         if begun != 0
             && let Some(known) = self.ways.known.get_mut(Ways::index(peer, total))
         {
-            let cost = match kind {
-                Copied::ByKernel => &mut known.kernel,
-                Copied::In => &mut known.copied_in,
-                Copied::Out => &mut known.copied_out,
-            };
-            cost.note(now_ns().wrapping_sub(begun), bytes);
+            known.note(kind, now_ns().wrapping_sub(begun), bytes);
         }
     }
 }
@@ -304,8 +323,8 @@ mod tests {
         for message in 0..200 {
             let twice = known.choose(true, false);
             let out = if before { 1800 } else { 3200 };
-            (0..16).filter(|_| twice).for_each(|_| known.copied_out.note(out, 64 << 10));
-            (0..4).filter(|_| !twice).for_each(|_| known.kernel.note(6000, 64 << 10));
+            (0..16).filter(|_| twice).for_each(|_| known.note(Copied::Out, out, 64 << 10));
+            (0..4).filter(|_| !twice).for_each(|_| known.note(Copied::ByKernel, 6000, 64 << 10));
             before = twice;
             right += u32::from(twice && message >= 100);
         }
