@@ -84,7 +84,6 @@ long xpmem_get(void __user *argument)
 		return -ENOENT;
 	}
 	kref_init(&permit->references);
-	permit->id = xpmem_new_id();
 	permit->writes = call.flags == XPMEM_RDWR;
 	permit->segment = segment;
 	INIT_LIST_HEAD(&permit->attachments);
@@ -93,11 +92,12 @@ long xpmem_get(void __user *argument)
 		return -EACCES;
 	}
 
-	call.apid = permit->id;
 	spin_lock(&xpmem_registry);
 	process = xpmem_own();
-	if (process)
+	if (process) {
+		permit->id = call.apid = xpmem_new_id(&process->last_permit);
 		list_add(&permit->list, &process->permits);
+	}
 	spin_unlock(&xpmem_registry);
 	if (!process) {
 		xpmem_put_permit(permit);

@@ -45,6 +45,8 @@ struct process {
 	struct mm_struct *mm;
 	/* Files opened by it; the last one takes it along. */
 	unsigned int files;
+	/* They begin anew with the process, so that numbers come again. */
+	u32 last_segment, last_permit;
 };
 
 /* All lists, and the counts of files. */
@@ -52,7 +54,7 @@ extern spinlock_t xpmem_registry;
 /* Of the node that was opened first: whichever node a file is opened by, its mappings are found in this one. */
 extern struct inode *xpmem_node;
 
-s64 xpmem_new_id(void);
+s64 xpmem_new_id(u32 *last);
 /* The caller's, or NULL. As the next two, under the registry's lock. */
 struct process *xpmem_own(void);
 struct segment *xpmem_find_segment(s64 id, struct process **owner);

@@ -10,16 +10,10 @@ DEFINE_SPINLOCK(xpmem_registry);
 struct inode *xpmem_node;
 static unsigned int open_files;
 static LIST_HEAD(processes);
-static atomic_t last_number;
 
-s64 xpmem_new_id(void)
+s64 xpmem_new_id(u32 *last)
 {
-	s64 number;
-
-	do
-		number = atomic_inc_return(&last_number) & 0x7fffffff;
-	while (!number);
-	return number << 32 | current->tgid;
+	return (s64)++*last << 32 | current->tgid;
 }
 
 struct process *xpmem_own(void)

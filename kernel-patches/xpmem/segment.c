@@ -67,7 +67,6 @@ long xpmem_make(void __user *argument)
 	mutex_init(&segment->lock);
 	mmgrab(current->mm);
 	segment->mm = current->mm;
-	segment->id = xpmem_new_id();
 	segment->start = call.vaddr;
 	segment->end = call.vaddr + call.size;
 	segment->mode = call.permit_value;
@@ -80,11 +79,12 @@ long xpmem_make(void __user *argument)
 		return error;
 	}
 
-	call.segid = segment->id;
 	spin_lock(&xpmem_registry);
 	process = xpmem_own();
-	if (process)
+	if (process) {
+		segment->id = call.segid = xpmem_new_id(&process->last_segment);
 		list_add(&segment->list, &process->segments);
+	}
 	spin_unlock(&xpmem_registry);
 	if (!process) {
 		xpmem_end_segment(segment);

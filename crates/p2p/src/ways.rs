@@ -119,13 +119,16 @@ impl Known {
 
     /// So many bytes were copied in so many ns.
     fn note(&mut self, kind: Copied, ns: u64, bytes: usize) {
-        let (cost, counts) = match kind {
-            Copied::ByKernel => (&mut self.kernel, !self.turned),
-            Copied::In => (&mut self.copied_in, true),
-            Copied::Out => (&mut self.copied_out, !self.turned),
+        let cost = match kind {
+            Copied::ByKernel => &mut self.kernel,
+            Copied::In => &mut self.copied_in,
+            Copied::Out => &mut self.copied_out,
         };
-        if counts || cost.known().is_none() {
-            cost.note(ns, bytes);
+        let before = *cost;
+        cost.note(ns, bytes);
+        // What is quicker all the same says something.
+        if self.turned && kind != Copied::In && before.known().is_some() && before.0 < cost.0 {
+            *cost = before;
         }
     }
 
@@ -191,7 +194,7 @@ impl Ways {
     /// The kernel has not copied what it was asked to, which may be because of where the buffer lies: it is asked again as rarely as for what takes longest.
     pub(crate) fn refused(&mut self, peer: u32, total: u64) {
         if let Some(known) = self.known.get_mut(Ways::index(peer, total)) {
-            known.kernel = Cost(u32::MAX);
+            (known.kernel, known.trying) = (Cost(u32::MAX), 0);
         }
     }
 

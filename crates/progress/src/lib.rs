@@ -85,5 +85,5 @@ pub use trace::Trace;
 /// Blocks signals on a thread of the engine's own, so that they go to the user's threads, where the user expects them. But for those that its own instructions
 /// raise: a copy whose peer has gone is mended by them.
 pub(crate) fn block_signals() {
-    tocsin_sync::signals::Blocked::here().for_good();
+    tocsin_sync::signals::block_for_good();
 }

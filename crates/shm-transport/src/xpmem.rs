@@ -108,16 +108,27 @@ impl Device {
         // SAFETY: always.
         let process = unsafe { libc::getpid() };
         let known = opened.as_ref().filter(|opened| opened.process == process);
-        let descriptor = match known {
+        let mut again = None;
+        match known {
             Some(Opened { device: Some(device), .. }) if device.is_there() => return Ok(*device),
-            // With a descriptor from before, the process is as good as unknown to it.
-            Some(Opened { device: None, descriptor, .. }) => *descriptor,
-            _ => Device::descriptor()?,
+            Some(Opened { device: None, descriptor, .. }) => again = Some(*descriptor),
+            _ => {}
+        }
+        let (descriptor, made) = match again.map(|descriptor| (descriptor, Device::make(descriptor))) {
+            // With a descriptor from before somebody closed one, the process is unknown.
+            Some((_, Err(Refusal::Call(_, error)))) if is_unknown(&error) => Device::anew()?,
+            Some(tried) => tried,
+            None => Device::anew()?,
         };
-        let made = Device::make(descriptor);
         let device = made.as_ref().ok().copied();
         *opened = Some(Opened { process, descriptor, device });
         made
+    }
+
+    /// With another descriptor.
+    fn anew() -> Result<(c_int, Result<Device, Refusal>), Refusal> {
+        let descriptor = Device::descriptor()?;
+        Ok((descriptor, Device::make(descriptor)))
     }
 
     /// Whether others may still map this process's memory.
@@ -201,6 +212,13 @@ impl Device {
         // SAFETY: `address` is what the call reads; by the caller's promise nothing else is there.
         unsafe { libc::ioctl(self.descriptor, DETACH, &raw const address) };
     }
+}
+
+/// What the device says to a process that it does not know, or has forgotten.
+fn is_unknown(error: &io::Error) -> bool {
+    /// "Unknown, because of a fork".
+    const NO_PROCESS: i32 = 2004;
+    matches!(error.raw_os_error(), Some(libc::ENOENT | NO_PROCESS))
 }
 
 /// The answer of a call that the kernel gives up when a signal is pending, as it does while it locks all that a process maps; negative is an error.

@@ -10,7 +10,7 @@
 //! | [`sparse`] | memory that costs nothing until it is written |
 //! | [`tripwire`] | an allocator for tests that aborts when a handler allocates |
 //!
-//! Everything here but [`thread::register`] (and the drop of its guard), the constructors of [`sparse`] (and its drops), [`signals::Blocked`] and
+//! Everything here but [`thread::register`] (and the drop of its guard), the constructors of [`sparse`] (and its drops), [`signals::Blocked`], [`signals::block_for_good`] and
 //! [`mod@slice`] may be called from a handler.
 
 // `unsafe` is allowed one module at a time, so that the files to review are a list one can grep.

@@ -7,7 +7,7 @@ use core::ptr;
 const OF_INSTRUCTIONS: [i32; 6] =
     [libc::SIGILL, libc::SIGTRAP, libc::SIGBUS, libc::SIGFPE, libc::SIGSEGV, libc::SIGSYS];
 
-/// Until it is dropped, no signals come to the thread but those that instructions raise.
+/// Until it is dropped, no signals come to the thread but those that instructions raise, unless it blocks them anyway.
 #[derive(Debug)]
 #[must_use = "they come again when this is dropped"]
 pub struct Blocked {
@@ -17,25 +17,36 @@ pub struct Blocked {
     _not_send: core::marker::PhantomData<*mut ()>,
 }
 
+/// All signals but those.
+fn all_others() -> libc::sigset_t {
+    let mut others = MaybeUninit::uninit();
+    // SAFETY: sigfillset makes the set before it is read.
+    unsafe {
+        libc::sigfillset(others.as_mut_ptr());
+        for signal in OF_INSTRUCTIONS {
+            libc::sigdelset(others.as_mut_ptr(), signal);
+        }
+        others.assume_init()
+    }
+}
+
+/// No signals come to the calling thread ever again but those that instructions raise, and those do, whatever it has blocked before. User threads only.
+pub fn block_for_good() {
+    let others = all_others();
+    // SAFETY: the set is live.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const others, ptr::null_mut()) };
+}
+
 impl Blocked {
     /// Blocks them on the calling thread. User threads only.
     pub fn here() -> Blocked {
-        let (mut blocked, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
-        // SAFETY: sigfillset makes the set before it is read; `before` is read only when the call has written it.
+        let (others, mut before) = (all_others(), MaybeUninit::uninit());
+        // SAFETY: the set is live; `before` is read only when the call has written it.
         let before = unsafe {
-            libc::sigfillset(blocked.as_mut_ptr());
-            for signal in OF_INSTRUCTIONS {
-                libc::sigdelset(blocked.as_mut_ptr(), signal);
-            }
-            let done = libc::pthread_sigmask(libc::SIG_BLOCK, blocked.as_ptr(), before.as_mut_ptr());
+            let done = libc::pthread_sigmask(libc::SIG_BLOCK, &raw const others, before.as_mut_ptr());
             (done == 0).then(|| before.assume_init())
         };
         Blocked { before, _not_send: core::marker::PhantomData }
-    }
-
-    /// They never come to this thread again.
-    pub fn for_good(self) {
-        core::mem::forget(self);
     }
 }
 
@@ -113,30 +124,36 @@ mod tests {
         }
     }
 
+    /// As programs do that wait for all signals in one thread.
+    fn block_all() {
+        let mut all = MaybeUninit::uninit();
+        // SAFETY: sigfillset makes the set.
+        unsafe {
+            libc::sigfillset(all.as_mut_ptr());
+            libc::pthread_sigmask(libc::SIG_BLOCK, all.as_ptr(), ptr::null_mut());
+        }
+    }
+
     #[test]
     fn what_instructions_raise_is_never_blocked() {
-        std::thread::spawn(|| {
+        let all = || (blocks(libc::SIGURG) && blocks(libc::SIGTERM), OF_INSTRUCTIONS.into_iter().any(blocks));
+        let thread = std::thread::spawn(move || {
             let guard = Blocked::here();
-            assert!(blocks(libc::SIGURG) && blocks(libc::SIGTERM));
-            assert!(!OF_INSTRUCTIONS.into_iter().any(blocks));
+            assert_eq!(all(), (true, false));
             drop(guard);
             assert!(!blocks(libc::SIGURG));
-            Blocked::here().for_good();
-            assert!(blocks(libc::SIGURG));
-        })
-        .join()
-        .unwrap();
+            block_all();
+            assert_eq!(all(), (true, true));
+            block_for_good();
+            assert_eq!(all(), (true, false));
+        });
+        thread.join().unwrap();
     }
 
     #[test]
     fn faults_come_to_who_blocks_all() {
         std::thread::spawn(|| {
-            let mut all = MaybeUninit::uninit();
-            // SAFETY: sigfillset makes the set.
-            unsafe {
-                libc::sigfillset(all.as_mut_ptr());
-                libc::pthread_sigmask(libc::SIG_BLOCK, all.as_ptr(), ptr::null_mut());
-            }
+            block_all();
             let faults = Faults::come();
             assert!(!blocks(libc::SIGBUS) && !blocks(libc::SIGSEGV) && blocks(libc::SIGURG));
             faults.over();

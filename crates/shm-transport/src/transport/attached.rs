@@ -61,7 +61,8 @@ impl Attached {
         // SYNC POINT: Acquire pairs with `copy::publish`; the number is as in `open`.
         let (address, segment) =
             (state.probe_address.load(Ordering::Acquire), state.xpmem.load(Ordering::Relaxed));
-        if address == 0 || segment == 0 {
+        // By the device's number somebody else's descriptor may be known by now.
+        if address == 0 || segment == 0 || !self.windows.look() {
             return false;
         }
         let expected = state.probe_value.load(Ordering::Relaxed);

@@ -31,10 +31,11 @@ pub(super) fn install() -> io::Result<()> {
         }
         // Before the handler is there: it asks for it.
         before.get_or_init(|| current);
-        // SAFETY: zeroed is a valid sigaction.
-        let mut action: libc::sigaction = unsafe { core::mem::zeroed() };
+        // Blocked meanwhile is what that one counts on.
+        let mut action = current;
         action.sa_sigaction = handler;
-        action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+        action.sa_flags &= libc::SA_RESTART | libc::SA_NODEFER;
+        action.sa_flags |= libc::SA_SIGINFO | libc::SA_ONSTACK;
         exchange(*signal, Some(&action))?;
     }
     Ok(())
@@ -96,14 +97,21 @@ unsafe fn mend(_: *mut libc::ucontext_t) -> bool {
 fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void, is_raised: bool) {
     let of = MENDED.iter().find(|(mended, _)| *mended == signal);
     let Some(previous) = of.and_then(|(_, before)| before.get()) else { return };
+    // SAFETY: zeroed is a valid sigaction, of the default action.
+    let take_default = || unsafe {
+        let default: libc::sigaction = core::mem::zeroed();
+        libc::sigaction(signal, &raw const default, core::ptr::null_mut());
+    };
+    if previous.sa_flags & libc::SA_RESETHAND != 0 {
+        take_default();
+    }
     match previous.sa_sigaction {
         libc::SIG_IGN if !is_raised => {}
         libc::SIG_DFL | libc::SIG_IGN => {
-            // SAFETY: zeroed is a valid sigaction, of the default action. A fault is raised again when this returns, and what was sent comes when the
-            // signal is no longer blocked.
+            take_default();
+            // A fault is raised again when this returns, and what was sent comes when the signal is no longer blocked.
+            // SAFETY: no pointers.
             unsafe {
-                let default: libc::sigaction = core::mem::zeroed();
-                libc::sigaction(signal, &raw const default, core::ptr::null_mut());
                 if !is_raised {
                     libc::syscall(libc::SYS_tgkill, libc::getpid(), libc::gettid(), signal);
                 }

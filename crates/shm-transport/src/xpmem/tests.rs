@@ -5,7 +5,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use nix::sys::mman::{MapFlags, ProtFlags};
 use tocsin_sync::atomic::{AtomicBool, Ordering};
-use tocsin_sync::signals::Blocked;
+use tocsin_sync::signals::block_for_good;
 
 use super::windows::{WINDOW, Windows};
 use super::{Device, copy, xpmem_refusal};
@@ -252,7 +252,7 @@ fn an_owner_that_ends_for_who_takes_no_signals() {
                 tocsin_sync::thread::HandlerScope::enter()
             });
             if scope.is_none() {
-                Blocked::here().for_good();
+                block_for_good();
             }
             let mut here = vec![0u8; MEMORY];
             // SAFETY: `here` is as long as that.
@@ -300,13 +300,37 @@ fn stranger() {
     }
 }
 
+/// Another endpoint of this process that comes next, where the first one's windows were and by the same numbers, is not taken for it.
+#[test]
+#[ignore = "in a process of its own: a_stranger_that_closes_the_device runs it"]
+fn successor() {
+    let pages = Pages::new(4 * PAGE);
+    // SAFETY: this test's memory, here and below.
+    unsafe { pages.at.write(1) };
+    let (mut first, permit) = own();
+    assert_eq!(read(&mut first, permit, pages.at, 1), Some(vec![1]));
+    // SAFETY: a descriptor of its own.
+    unsafe { libc::close(libc::open(super::DEVICE.as_ptr(), libc::O_RDWR | libc::O_CLOEXEC)) };
+    let (mut second, again) = own();
+    assert_eq!(again, permit, "numbers come again, or this tests nothing");
+    assert_eq!(read(&mut second, again, pages.at, 1), Some(vec![1]));
+    assert_eq!(read(&mut first, permit, pages.at, 1), None);
+    first.forget(3, permit);
+    drop(first);
+    // SAFETY: as above.
+    unsafe { pages.at.write(2) };
+    assert_eq!(read(&mut second, again, pages.at, 1), Some(vec![2]));
+}
+
 #[test]
 #[ignore = "needs the device: cargo xtask guest runs it"]
 fn a_stranger_that_closes_the_device() {
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "xpmem::tests::stranger", "--include-ignored", "--nocapture"]);
-    let output = command.output().unwrap();
-    assert!(output.status.success(), "{output:?}");
+    for test in ["stranger", "successor"] {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", &format!("xpmem::tests::{test}"), "--include-ignored", "--nocapture"]);
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    }
 }
 
 /// The kernel gives up what it does when a signal is pending; who opens the device meanwhile has it all the same.

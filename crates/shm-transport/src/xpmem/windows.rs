@@ -4,12 +4,11 @@
 //! of one that has gone and come back the kernel finds the new pages. A window has its place in one of a few sets, from which the one that was used least recently
 //! goes.
 //!
-//! The device unmaps them all when somebody in this process closes any descriptor of it, and says so to nobody. So a word of this process's own is mapped beside them, and looked at
-//! before each copy: what is mapped is what the endpoint knows of as long as it is there. (Who closes a descriptor while another thread copies, and maps something in
-//! the moment between, is not found out.)
+//! The device unmaps them all when somebody in this process closes any descriptor of it, and says so to nobody. So a page of the endpoint's own is mapped beside them, with a word
+//! that no other has, and looked at before and after each copy: what is mapped is what the endpoint knows of as long as that is there. (What another thread of this process maps while
+//! a third one closes a descriptor, in the moment of a copy, may be written to.)
 
-use std::sync::OnceLock;
-
+use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous};
 use tocsin_sync::atomic::{AtomicU64, Ordering};
 use tocsin_sync::clock::now_ns;
 use tocsin_sync::signals::Faults;
@@ -25,17 +24,38 @@ const END: u64 = (1 << 47) - PAGE;
 const SETS: usize = 64;
 const WAYS: usize = 8;
 
-/// The word that is looked at, somewhere in a page.
-static WORD: AtomicU64 = AtomicU64::new(0);
+/// Endpoints that have had such a page.
+static PAGES: AtomicU64 = AtomicU64::new(0);
 
-/// Its value, which nobody else's memory has by chance. User threads only.
-fn word() -> u64 {
-    static VALUE: OnceLock<u64> = OnceLock::new();
-    *VALUE.get_or_init(|| {
-        let value = (now_ns() ^ u64::from(std::process::id()) << 32).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-        WORD.store(value, Ordering::Relaxed);
-        value
-    })
+/// A page of this process's own with a word that is in no other one: its number, among what nobody's memory has by chance.
+#[derive(Debug)]
+struct Own {
+    page: *mut u8,
+    word: u64,
+}
+
+impl Own {
+    /// `None`: there is no memory. User threads only.
+    fn new() -> Option<Own> {
+        let len = usize::try_from(PAGE).ok()?.try_into().ok()?;
+        let rights = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        // SAFETY: a mapping of its own, where nothing was.
+        let page = unsafe { mmap_anonymous(None, len, rights, MapFlags::MAP_PRIVATE) }.ok()?;
+        let page = page.as_ptr().cast::<u8>();
+        let number = PAGES.fetch_add(1, Ordering::Relaxed);
+        let word = (now_ns() ^ u64::from(std::process::id()) << 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let word = word & !0xffff | number & 0xffff;
+        // SAFETY: the page is mapped, and nobody else's.
+        unsafe { page.cast::<u64>().write(word) };
+        Some(Own { page, word })
+    }
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `new`, and nobody else's.
+        unsafe { libc::munmap(self.page.cast(), PAGE as usize) };
+    }
 }
 
 /// Places of windows that may all be the same peer's page: looked through together.
@@ -55,11 +75,10 @@ pub(crate) struct Windows {
     sets: Box<[Set]>,
     /// Counts uses.
     now: u64,
-    /// The own permit, by which the page of the word is mapped, and where the word is in it.
-    own: i64,
-    page: *mut u8,
-    offset: usize,
-    word: u64,
+    /// What is looked at, by which permit it is mapped, and where.
+    own: Own,
+    permit: i64,
+    seen: *mut u8,
     /// The device has forgotten this process: nothing is mapped any more.
     lost: bool,
 }
@@ -76,18 +95,19 @@ impl Windows {
     /// As [`new`](Self::new), in so many sets.
     pub(super) fn of(device: Device, sets: usize) -> Result<Windows, Refusal> {
         let refused = |call| move |errno| Refusal::Call(call, std::io::Error::from_raw_os_error(errno));
-        let (word, address) = (word(), WORD.as_ptr() as u64);
-        let own = device.permit(device.segment()).map_err(refused("XPMEM_CMD_GET"))?;
-        let offset = address % PAGE;
-        let page = device.map(own, address.wrapping_sub(offset), PAGE).map_err(|errno| {
-            device.release(own);
-            refused("XPMEM_CMD_ATTACH")(errno)
-        })?;
+        let own = Own::new().ok_or_else(|| refused("mmap")(libc::ENOMEM))?;
+        let permit = device.permit(device.segment()).map_err(refused("XPMEM_CMD_GET"))?;
+        let seen = match device.map(permit, own.page as u64, PAGE) {
+            Ok(seen) if word_at(seen) == Some(own.word) => seen,
+            other => {
+                // With what it has mapped.
+                device.release(permit);
+                return Err(other.err().map_or(Refusal::Another, refused("XPMEM_CMD_ATTACH")));
+            }
+        };
         let none = || Set { keys: [0; WAYS], at: [core::ptr::null_mut(); WAYS], used: [0; WAYS] };
         let sets = (0..sets).map(|_| none()).collect();
-        let offset = offset as usize;
-        let mut windows = Windows { device, sets, now: 0, own, page, offset, word, lost: false };
-        if windows.are_there() { Ok(windows) } else { Err(Refusal::Another) }
+        Ok(Windows { device, sets, now: 0, own, permit, seen, lost: false })
     }
 
     pub(crate) fn device(&self) -> Device {
@@ -101,15 +121,18 @@ impl Windows {
 
     /// Whether the device has not forgotten this process, as of a look now. Handler-safe, where [faults](Faults) come.
     fn are_there(&mut self) -> bool {
-        let mut found = 0u64;
-        // SAFETY: the local end is `found`; the other was mapped, and is to be mended if it is not.
-        let read = !self.lost
-            && unsafe {
-                let from = self.page.wrapping_add(self.offset);
-                copy::copy(from, (&raw mut found).cast(), size_of::<u64>())
-            };
-        self.lost = !read || found != self.word;
+        self.lost = self.lost || word_at(self.seen) != Some(self.own.word);
         !self.lost
+    }
+
+    /// As of a look now; handler-safe, in handlers two system calls.
+    pub(crate) fn look(&mut self) -> bool {
+        let faults = thread::in_handler().then(Faults::come);
+        let there = self.are_there();
+        if let Some(faults) = faults {
+            faults.over();
+        }
+        there
     }
 
     /// Copies from a peer's memory to this process's, through as many windows as it takes. False: not all of it. Handler-safe; at most two
@@ -178,7 +201,8 @@ impl Windows {
                 return false;
             }
             let Some(window) = self.window(peer, permit, address.wrapping_sub(offset)) else { return false };
-            if !self.are_there() || !step(window.wrapping_add(offset as usize), done, here) {
+            let window = window.wrapping_add(offset as usize);
+            if !self.are_there() || !step(window, done, here) || !self.are_there() {
                 return false;
             }
             done = done.wrapping_add(here);
@@ -220,11 +244,7 @@ impl Windows {
 
     /// Unmaps those of a peer, and gives its permit back. Handler-safe; a system call for each.
     pub(crate) fn forget(&mut self, peer: u32, permit: i64) {
-        let faults = thread::in_handler().then(Faults::come);
-        let there = self.are_there();
-        if let Some(faults) = faults {
-            faults.over();
-        }
+        let there = self.look();
         for set in &mut self.sets {
             let windows = set.keys.iter_mut().zip(&set.at).zip(&mut set.used);
             for ((key, at), used) in windows.filter(|((key, _), _)| is_of(**key, peer)) {
@@ -250,6 +270,14 @@ impl Windows {
     pub(super) fn places(&self) -> usize {
         self.sets.len() * WAYS
     }
+}
+
+/// The word there, if anything is. Where [faults](Faults) come.
+fn word_at(at: *const u8) -> Option<u64> {
+    let mut found = 0u64;
+    // SAFETY: the local end is `found`; the other is to be mended if it is not there.
+    let read = unsafe { copy::copy(at, (&raw mut found).cast(), size_of::<u64>()) };
+    read.then_some(found)
 }
 
 /// What a peer's window is known by; less than `END / WINDOW` is its number, so that none is 0.
@@ -279,7 +307,7 @@ impl Drop for Windows {
             }
         }
         // SAFETY: as above.
-        unsafe { self.device.unmap(self.page) };
-        self.device.release(self.own);
+        unsafe { self.device.unmap(self.seen) };
+        self.device.release(self.permit);
     }
 }

@@ -79,13 +79,17 @@ fn what_is_not_there_fails_it_wherever_it_begins() {
 fn a_fault_of_others_is_theirs() {
     if let Ok(how) = std::env::var("TOCSIN_TEST_FAULT") {
         // SAFETY: instead of the standard library's, which forgets what was sent.
-        unsafe { libc::signal(libc::SIGBUS, libc::SIG_DFL) };
+        unsafe {
+            libc::signal(libc::SIGBUS, libc::SIG_DFL);
+            libc::signal(libc::SIGSEGV, libc::SIG_DFL);
+        }
         guard::install().unwrap();
         let cut = Cut::new(2, 1);
         // SAFETY: not there, which is the point.
         unsafe {
             match how.as_str() {
                 "touch" => core::ptr::read_volatile(cut.at.add(PAGE)),
+                "nothing" => core::ptr::read_volatile(core::hint::black_box(8 as *const u8)),
                 _ => {
                     libc::raise(libc::SIGBUS);
                     0
@@ -94,10 +98,10 @@ fn a_fault_of_others_is_theirs() {
         };
         return;
     }
-    for how in ["touch", "sent"] {
+    for (how, right) in [("touch", libc::SIGBUS), ("sent", libc::SIGBUS), ("nothing", libc::SIGSEGV)] {
         let status = again("a_fault_of_others_is_theirs", "TOCSIN_TEST_FAULT", how);
         let signal = std::os::unix::process::ExitStatusExt::signal(&status);
-        assert_eq!(signal, Some(libc::SIGBUS), "{how}: {status}");
+        assert_eq!(signal, Some(right), "{how}: {status}");
     }
 }
 
@@ -155,6 +159,26 @@ fn what_is_sent_in_mid_copy_is_no_fault() {
     }
 }
 
+/// Whose handler was for one signal gets one, and the second is as it was to be.
+#[test]
+fn who_wanted_one_signal_gets_one() {
+    extern "C" fn theirs(_: libc::c_int) {}
+    if std::env::var_os("TOCSIN_TEST_ONCE").is_none() {
+        let status = again("who_wanted_one_signal_gets_one", "TOCSIN_TEST_ONCE", "1");
+        return assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(libc::SIGBUS));
+    }
+    // SAFETY: zeroed is a valid sigaction; a handler of the one-argument form.
+    unsafe {
+        let mut action: libc::sigaction = core::mem::zeroed();
+        action.sa_sigaction = theirs as *const () as usize;
+        action.sa_flags = libc::SA_RESETHAND;
+        libc::sigaction(libc::SIGBUS, &raw const action, core::ptr::null_mut());
+        guard::install().unwrap();
+        libc::raise(libc::SIGBUS);
+        libc::raise(libc::SIGBUS);
+    }
+}
+
 /// Who comes later and passes on stays in front.
 #[test]
 fn who_came_later_is_not_passed_over() {
@@ -209,7 +233,7 @@ fn no_memory_at_all_fails_it_too() {
 fn a_thread_of_the_engines_own_has_its_faults_mended() {
     guard::install().unwrap();
     let copied = std::thread::spawn(|| {
-        tocsin_sync::signals::Blocked::here().for_good();
+        tocsin_sync::signals::block_for_good();
         let (cut, mut byte) = (Cut::new(1, 0), 0u8);
         // SAFETY: to be mended.
         unsafe { copy(cut.at, &raw mut byte, 1) }
