@@ -26,6 +26,7 @@ fn info() {
     assert_eq!(names, ["knem", "xpmem", "dsa"]);
     for device in devices {
         has(device, "presence why driven");
+        assert_eq!(device["driven"], device["name"] == "xpmem" && device["presence"] == "present");
     }
     assert!(String::from_utf8(tocsin("info").stdout).unwrap().contains("signal    usable"));
 }

@@ -159,7 +159,8 @@ fn scope_refusal(scope: &str) -> Option<String> {
 }
 
 fn device_entry(device: &devices::Device) -> Value {
-    json!({"name": device.name, "presence": device.presence.word(), "why": device.why, "driven": false})
+    let driven = device.name == "xpmem" && tocsin_world::xpmem_refusal().is_none();
+    json!({"name": device.name, "presence": device.presence.word(), "why": device.why, "driven": driven})
 }
 
 fn list(all: &[Usable]) -> Value {
