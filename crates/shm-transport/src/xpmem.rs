@@ -5,7 +5,7 @@
 //! has ended, is a `SIGBUS` for who touches it: [`copy`] mends that.
 //!
 //! All that a process has of the device goes when any of its descriptors of it is closed, by whomever: what was mapped is not there any more, or somebody else's memory is.
-//! [`windows`] looks for that before each copy. The calls are those of versions 2.
+//! [`windows`] looks for that before and after each copy. The calls are those of versions 2.
 
 pub(crate) mod copy;
 mod guard;

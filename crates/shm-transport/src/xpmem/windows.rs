@@ -42,6 +42,7 @@ impl Own {
         // SAFETY: a mapping of its own, where nothing was.
         let page = unsafe { mmap_anonymous(None, len, rights, MapFlags::MAP_PRIVATE) }.ok()?;
         let page = page.as_ptr().cast::<u8>();
+        // SYNC POINT: Relaxed: a number that nobody else has.
         let number = PAGES.fetch_add(1, Ordering::Relaxed);
         let word = (now_ns() ^ u64::from(std::process::id()) << 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let word = word & !0xffff | number & 0xffff;
