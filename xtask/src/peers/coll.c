@@ -218,6 +218,8 @@ static struct span operation(enum op op, size_t bytes)
 	MPI_Request request = post(op, bytes);
 	MPI_Wait(&request, MPI_STATUS_IGNORE);
 	uint64_t end = now_ns();
+	// Where ranks share cores, who checks what came would keep a core from who is not done.
+	barrier();
 	check(op, bytes);
 	return (struct span){ start, end };
 }
@@ -306,7 +308,7 @@ static double late_round(enum op op, size_t bytes, int late, uint64_t work)
 	}
 	MPI_Wait(&request, MPI_STATUS_IGNORE);
 	shared->spans[rank][0] = (struct span){ posted, now_ns() };
-	// Where ranks share cores, who checks what came would keep a core from who is not done.
+	// As in `operation`.
 	barrier();
 	check(op, bytes);
 	barrier();
