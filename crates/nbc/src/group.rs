@@ -11,6 +11,7 @@ pub struct Group {
     long: bool,
     choices: Option<Arc<Choices>>,
     shares_cores: bool,
+    one_process: bool,
     dedicated_cores: u32,
     hierarchy: Option<Arc<Hierarchy>>,
 }
@@ -64,7 +65,8 @@ impl Group {
 
     fn of(ranks: Members, me: u32) -> Group {
         let (board, choices, hierarchy) = (None, None, None);
-        Group { ranks, me, board, long: false, choices, shares_cores: false, dedicated_cores: 0, hierarchy }
+        let (long, shares_cores, one_process, dedicated_cores) = (false, false, false, 0);
+        Group { ranks, me, board, long, choices, shares_cores, one_process, dedicated_cores, hierarchy }
     }
 
     fn checked(self) -> Result<Group, Error> {
@@ -121,6 +123,19 @@ impl Group {
     #[inline]
     pub fn shares_cores(&self) -> bool {
         self.shares_cores
+    }
+
+    /// The same group, whose ranks are threads of one process, or not: large messages of such ranks are copied once, by their receivers. All members
+    /// say the same: their algorithms differ else.
+    #[must_use]
+    pub fn with_one_process(self, one_process: bool) -> Group {
+        Group { one_process, ..self }
+    }
+
+    /// Whether its ranks are threads of one process.
+    #[inline]
+    pub fn is_one_process(&self) -> bool {
+        self.one_process
     }
 
     /// The same group, beside whose ranks so many cores do nothing but communicate: progress threads have them to themselves.

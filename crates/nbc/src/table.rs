@@ -204,9 +204,15 @@ pub fn choose_for(arguments: &Arguments, group: &Group) -> &'static Algorithm {
     on_board
         .filter(|_| has_room(arguments, group) && is_quick_on_board(arguments, group))
         .filter(|a| a.restrictions.refusal(arguments, group.size()).is_none())
-        .unwrap_or_else(|| match group.shares_cores() {
-            true => choose_sharing(arguments, group.size()),
-            false => choose(arguments, group.size()),
+        .unwrap_or_else(|| match arguments.operation() {
+            // Two rounds at most, whose messages are copied once: what a chain saves is less.
+            Operation::Iscan | Operation::Iexscan
+                if group.is_one_process() && group.size() <= 4 && arguments.size_bytes() >= 128 << 10 =>
+            {
+                able_or_first("recursive-doubling", arguments, group.size())
+            }
+            _ if group.shares_cores() => choose_sharing(arguments, group.size()),
+            _ => choose(arguments, group.size()),
         })
 }
 
@@ -217,20 +223,23 @@ fn has_room(arguments: &Arguments, group: &Group) -> bool {
 }
 
 /// Whether a board is mostly the quickest for what fits there: always if it fits into slots; else where ranks share cores, and what counts is how often
-/// a rank has to wait for another, as long as what all copy to the board stays in caches; and where two exchange as much, each of which would copy both ways in turns
-/// (256 KiB: 31 us instead of 35 to 48 on a Granite Rapids; where places pass, 1 MiB: 71 us instead of 109 on an EPYC), or combine all of it, and on the board combines half (1 MiB: 162 us instead of
-/// 230 on the first).
+/// a rank has to wait for another, and how much all copy (4 ranks on 2 cores of an EPYC: iallgather of 1 MiB 0.65 ms instead of 0.98); and where two exchange as much, each of which
+/// would copy both ways in turns (256 KiB: 31 us instead of 35 to 48 on a Granite Rapids; where places pass, 1 MiB: 71 us instead of 109 on an EPYC), or combine all of it, and on the board
+/// combines half (1 MiB: 162 us instead of 230 on the first; 16 and 32 KiB rather wait once than twice), or one alone does, out of a buffer rather than where it lies.
+///
+/// Messages of threads of one process are copied once, where a board has two copies: from some size on they are quicker (4 threads there: ibcast of 1 MiB 57 us instead of 136).
 #[inline]
 fn is_quick_on_board(arguments: &Arguments, group: &Group) -> bool {
-    let ranks = group.size() as usize;
-    let all = arguments.size_bytes().saturating_mul(ranks);
-    let (shares, two) = (group.shares_cores(), ranks == 2);
+    let (bytes, ranks) = (arguments.size_bytes(), group.size() as usize);
+    let (shares, two, once) = (group.shares_cores(), ranks == 2, group.is_one_process());
     let is_quick = crate::board::is_short(arguments, ranks)
         || match arguments.operation() {
-            Operation::Iallreduce => shares || two,
-            Operation::Iallgather | Operation::Ialltoall if two => all <= 2 << 20,
-            Operation::Iallgather if shares => all <= 1 << 20,
-            Operation::Ialltoall => shares && all <= 512 << 10,
+            Operation::Iallreduce if two && (12 << 10..64 << 10).contains(&bytes) => shares,
+            Operation::Iallreduce if two => !once || bytes <= 128 << 10,
+            Operation::Iallreduce => shares && (!once || bytes <= 512 << 10),
+            Operation::Iallgather | Operation::Ialltoall => (shares || two) && (!once || bytes <= 128 << 10),
+            Operation::Ibcast => shares && (!once || bytes <= 128 << 10),
+            Operation::Ireduce => shares || two && !once && bytes >= 256 << 10,
             _ => shares,
         };
     // What waits on a board for a user's operator holds up all that was started there after it.
@@ -331,23 +340,28 @@ pub fn choose(arguments: &Arguments, ranks: u32) -> &'static Algorithm {
 /// [`choose`] where ranks [take turns on cores](Group::with_shared_cores).
 pub fn choose_sharing(arguments: &Arguments, ranks: u32) -> &'static Algorithm {
     // What a rank waits for another for costs a turn, and nothing is gained by what several do at once: few rounds, and little that is
-    // passed on. As `tocsin tune` measured it with 4 and 8 ranks on 2 cores.
+    // passed on. As `tocsin tune` measured it with 4, 8 and 16 ranks on 2 cores.
     let bytes = arguments.size_bytes();
+    let (few, some) = (ranks <= 4, ranks <= 16);
     let name = match arguments.operation() {
         _ if ranks <= 2 => own(arguments, ranks),
         Operation::Ibcast | Operation::Iscatter | Operation::Igather => "linear",
         // The root has a buffer for each of the others.
-        Operation::Ireduce if bytes <= 128 << 10 && ranks <= 16 => "linear",
-        Operation::IreduceScatter | Operation::IreduceScatterBlock if bytes < 64 << 10 => {
+        Operation::Ireduce if bytes <= 128 << 10 && some => "linear",
+        Operation::IreduceScatter | Operation::IreduceScatterBlock if !few && bytes < 2 << 10 => {
             "reduce-then-scatter"
         }
-        Operation::IreduceScatter | Operation::IreduceScatterBlock => "recursive-halving",
-        Operation::Iscan | Operation::Iexscan if bytes < 1 << 20 => "recursive-doubling",
-        Operation::Iallgather | Operation::Iallgatherv if bytes >= 32 << 10 => "linear",
+        Operation::IreduceScatter | Operation::IreduceScatterBlock if !few && bytes < 256 << 10 => {
+            "recursive-halving"
+        }
+        // In a chain least is sent; where many have little to wait for, they wait longer for each other.
+        Operation::Iscan | Operation::Iexscan if few || bytes >= 64 << 10 => "chain",
+        Operation::Iscan | Operation::Iexscan => "recursive-doubling",
+        Operation::Iallgather | Operation::Iallgatherv if some || bytes >= 32 << 10 => "linear",
         Operation::Iallreduce if bytes < 1 << 20 && (bytes < 128 << 10 || ranks > 8) => "reduce-bcast",
         Operation::Iallreduce if bytes < 1 << 20 => "linear",
         Operation::Iallreduce => "rabenseifner",
-        Operation::Ialltoall if bytes >= 4 << 10 => "linear",
+        Operation::Ialltoall if some || bytes >= 4 << 10 => "linear",
         _ => own(arguments, ranks),
     };
     able_or_first(name, arguments, ranks)
@@ -391,6 +405,7 @@ fn own(arguments: &Arguments, ranks: u32) -> &'static str {
         Operation::IreduceScatter | Operation::IreduceScatterBlock => "recursive-halving",
         Operation::Iscan | Operation::Iexscan if bytes >= 128 << 10 => "chain",
         Operation::Iscan | Operation::Iexscan => "recursive-doubling",
+        Operation::Iallreduce if ranks <= 2 && bytes >= 64 << 10 => "linear",
         Operation::Iallreduce if bytes <= 16 << 10 || ranks <= 2 => "recursive-doubling",
         Operation::Iallreduce if bytes >= 1 << 20 && (ranks as usize) <= bytes >> 16 => "ring",
         Operation::Iallreduce => "rabenseifner",

@@ -53,6 +53,8 @@ pub(crate) struct Rank {
     pub(crate) measured: Agreed,
     /// Whether ranks take turns on cores: the same on all of them.
     pub(crate) shares_cores: bool,
+    /// Ranks are threads of one process.
+    pub(crate) one_process: bool,
     /// Where the ranks are: the same on all of them.
     pub(crate) places: Places,
     /// Cores of progress threads that no rank is bound to.
@@ -190,6 +192,7 @@ fn try_join(place: Place, config: &Config) -> Result<(Arc<Rank>, Bound), Error> 
         boards,
         measured,
         shares_cores,
+        one_process: kind == Ranks::Threads,
         places,
         dedicated_cores: if backend == BackendKind::Thread { dedicated } else { 0 },
         gated: AtomicBool::new(false),

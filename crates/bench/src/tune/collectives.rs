@@ -157,7 +157,7 @@ pub(super) fn measure(
                     let time = left(until, cells_left);
                     cells_left -= 1;
                     bar.inc(1);
-                    let race = Race::new(op, bytes, ranks, shares_cores, has_parts)?;
+                    let race = Race::new(op, bytes, ranks, kind, (shares_cores, has_parts))?;
                     let Some(mut race) = race else { continue };
                     race.run(&mut world, wanted.rounds, time)?;
                     race.tell(&world, sink, &mut measured);
@@ -218,8 +218,8 @@ impl Race {
         op: Operation,
         bytes: u64,
         ranks: u32,
-        shares_cores: bool,
-        has_parts: bool,
+        kind: Kind,
+        (shares_cores, has_parts): (bool, bool),
     ) -> Result<Option<Race>, Error> {
         with_arguments(op, bytes, 0, ranks, |arguments| {
             let able = |a: &&Algorithm| {
@@ -232,7 +232,7 @@ impl Race {
             };
             let runner = |algorithm| Runner { algorithm, times: Times::default(), ratios: Ratios::default() };
             let runners: Vec<Runner> = algorithms::of(op).filter(able).map(runner).collect();
-            let own = own(arguments, ranks, shares_cores, None)?;
+            let own = own(arguments, ranks, kind, shares_cores, None)?;
             let own = runners.iter().position(|runner| std::ptr::eq(runner.algorithm, own));
             let from = arguments.size_bytes() as u64;
             let race = |own| Race { op, bytes, from, runners, own, count: PILOT_OPERATIONS };

@@ -434,6 +434,33 @@ fn bad_arguments_are_clear_errors() {
     assert!(Group::new(&[0, 1], 2).unwrap_err().to_string().contains("rank 2 does not exist"));
 }
 
+/// Messages of threads are copied once: what is long goes by them, where it would go by the board between processes.
+#[test]
+fn threads_send_what_is_long() {
+    let chosen = |operation, bytes, ranks, threads| {
+        let of = arguments(operation, bytes, 0, false, 0, (&[], &[]));
+        let group = group_with_board(ranks, 0).with_shared_cores(ranks > 2).with_one_process(threads);
+        choose_for(&of, &group).name
+    };
+    for (operation, ranks, long) in [
+        (Operation::Iallgather, 2, "linear"),
+        (Operation::Ialltoall, 2, "pairwise"),
+        (Operation::Iallreduce, 2, "linear"),
+        (Operation::Ireduce, 2, "binomial-root"),
+        (Operation::Ibcast, 4, "linear"),
+        (Operation::Iallgather, 4, "linear"),
+        (Operation::Iallreduce, 4, "rabenseifner"),
+    ] {
+        for threads in [false, true] {
+            assert_eq!(chosen(operation, 8, ranks, threads), "shm");
+            let name = if threads { long } else { "shm" };
+            assert_eq!(chosen(operation, 1 << 20, ranks, threads), name, "{operation} of {ranks}");
+        }
+    }
+    assert_eq!(chosen(Operation::Iscan, 1 << 20, 2, false), "chain");
+    assert_eq!(chosen(Operation::Iscan, 1 << 20, 2, true), "recursive-doubling");
+}
+
 /// What needs long memory goes by messages on a board that has none, and is refused there by name; what is short is not.
 #[test]
 fn a_board_without_long_memory_takes_what_is_short() {
@@ -527,12 +554,14 @@ fn the_board_takes_what_fits() {
         let exchange =
             [Operation::Iallreduce, Operation::Iallgather, Operation::Ialltoall].contains(operation);
         for (bytes, longest) in [(4096, true), (1 << 20, true), ((1 << 20) + 8, false)] {
-            let takes = *operation == Operation::Ibarrier || exchange && longest;
+            let half = *operation == Operation::Ireduce && bytes >= 256 << 10;
+            let takes = *operation == Operation::Ibarrier || (exchange || half) && longest;
             let of = arguments(*operation, bytes, 1, false, 0, (&[], &[]));
             let chosen = choose_for(&of, &group_with_board(2, 0));
             assert_eq!(chosen.restrictions.needs_board(), takes, "{operation:?} of {bytes} bytes");
         }
     }
+    assert!(!fits(Operation::Iallreduce, 16 << 10, 2) && fits(Operation::Iallreduce, 64 << 10, 2));
     assert!(fits(Operation::Ibcast, 2048, 64) && !fits(Operation::Ibcast, 2049, 2));
     assert!(fits(Operation::Iallreduce, 2048, 16) && !fits(Operation::Iallreduce, 2048, 17));
     assert!(fits(Operation::Ialltoall, 512, 4) && !fits(Operation::Ialltoall, 513, 4));
