@@ -225,7 +225,7 @@ fn has_room(arguments: &Arguments, group: &Group) -> bool {
 /// Whether a board is mostly the quickest for what fits there: always if it fits into slots; else where ranks share cores, and what counts is how often
 /// a rank has to wait for another, and how much all copy (4 ranks on 2 cores of an EPYC: iallgather of 1 MiB 0.65 ms instead of 0.98); and where two exchange as much, each of which
 /// would copy both ways in turns (256 KiB: 31 us instead of 35 to 48 on a Granite Rapids; where places pass, 1 MiB: 71 us instead of 109 on an EPYC), or combine all of it, and on the board
-/// combines half (1 MiB: 162 us instead of 230 on the first; 16 and 32 KiB rather wait once than twice), or one alone does, out of a buffer rather than where it lies.
+/// combines half (1 MiB: 162 us instead of 230 on the first; 16 to 64 KiB rather wait once than twice), or one alone does, out of a buffer rather than where it lies.
 ///
 /// Messages of threads of one process are copied once, where a board has two copies: from some size on they are quicker (4 threads there: ibcast of 1 MiB 57 us instead of 136).
 #[inline]
@@ -234,11 +234,11 @@ fn is_quick_on_board(arguments: &Arguments, group: &Group) -> bool {
     let (shares, two, once) = (group.shares_cores(), ranks == 2, group.is_one_process());
     let is_quick = crate::board::is_short(arguments, ranks)
         || match arguments.operation() {
-            Operation::Iallreduce if two && (12 << 10..64 << 10).contains(&bytes) => shares,
+            Operation::Iallreduce if two && (12 << 10..96 << 10).contains(&bytes) => shares,
             Operation::Iallreduce if two => !once || bytes <= 128 << 10,
             Operation::Iallreduce => shares && (!once || bytes <= 512 << 10),
             Operation::Iallgather | Operation::Ialltoall => (shares || two) && (!once || bytes <= 128 << 10),
-            Operation::Ibcast => shares && (!once || bytes <= 128 << 10),
+            Operation::Ibcast => (shares || two && bytes > 768 << 10) && (!once || bytes <= 128 << 10),
             Operation::Ireduce => shares || two && !once && bytes >= 256 << 10,
             _ => shares,
         };

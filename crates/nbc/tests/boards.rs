@@ -287,6 +287,63 @@ fn the_last_rings_those_who_wait() {
     }
 }
 
+/// A root that has no room yet copies its part in later, as much as a handler may at a time: who waits for it copies out what is there meanwhile, in calls and in handlers, and is
+/// done when all is.
+#[test]
+fn who_waits_copies_out_what_is_there() {
+    for looks in [false, true] {
+        let mut machine = Machine::new(network(2, 5), 6);
+        let [root, other] = &mut machine.ranks[..] else { unreachable!() };
+        let sent: Vec<Vec<u64>> =
+            (0..5u64).map(|of| (0..50_000).map(|at| (of << 32) + at + 1).collect()).collect();
+        let mut got = vec![vec![0u64; 50_000]; 5];
+        let post = |rank: &mut Rank<End>, me: u32, sequence: usize, numbers: *const u64| {
+            let buffer = numbers.cast_mut().cast();
+            let arguments = Arguments::Ibcast { buffer, bytes: 8 * 50_000, root: 0 };
+            let group = common::driver::group(2, me).with_board(0);
+            let mut call = table::call_on_board(&group, &arguments, Some("shm")).unwrap().unwrap();
+            call.number(sequence as u32);
+            // SAFETY: the numbers outlive the machine's collectives; a root's are only read.
+            unsafe { rank.nbc.post_on_board(&mut rank.lower, &call, 1 << 31, sequence as u32) }.unwrap()
+        };
+        let roots: Vec<Posted> = (0..5).map(|at| post(root, 0, at, sent[at].as_ptr())).collect();
+        assert_eq!(outcome(&root.nbc, roots[4]), None, "there is room for four");
+        let others: Vec<Posted> = (0..5).map(|at| post(other, 1, at, got[at].as_mut_ptr())).collect();
+        let Posted::Waits(id) = others[4] else { panic!("nobody has posted it") };
+        if looks {
+            assert!(other.nbc.begin_look(id));
+        }
+        let mut before = 0;
+        while outcome(&root.nbc, roots[4]).is_none() {
+            root.nbc.progress(&mut root.lower, &mut Budget::handler());
+            if outcome(&root.nbc, roots[4]).is_some() {
+                break;
+            }
+            match looks {
+                true => assert!(!other.nbc.look(id)),
+                false => {
+                    assert!(other.nbc.work_left());
+                    other.nbc.progress(&mut other.lower, &mut Budget::handler());
+                }
+            }
+            assert_eq!(outcome(&other.nbc, others[4]), None);
+            let there = got[4].iter().take_while(|number| **number > 0).count();
+            assert!(there > before && there < 50_000 && got[4][..there] == sent[4][..there]);
+            before = there;
+        }
+        assert!(before > 0, "the root was done at once");
+        if looks {
+            assert!(other.nbc.look(id));
+        }
+        while outcome(&other.nbc, others[4]).is_none() {
+            other.nbc.progress(&mut other.lower, &mut Budget::handler());
+        }
+        assert!(
+            got == sent && others.iter().all(|posted| outcome(&other.nbc, *posted).unwrap().code == Code::Ok)
+        );
+    }
+}
+
 /// Ranks that post, and then get a pass only when they are rung.
 struct Rungs {
     ranks: Vec<(Rung, Nbc)>,

@@ -91,6 +91,10 @@ pub trait Variant {
     const SEE_DONE: bool = true;
     /// A part is posted without the pieces of an older one.
     const CLEAR_SHARED: bool = true;
+    /// What publishes the bytes of a part that is being filled: see `long`.
+    const FILL: Ordering = Ordering::Release;
+    /// A part is begun without the bytes of an older one.
+    const CLEAR_FILLED: bool = true;
     /// A place that its owner has used goes to who has read there: see `long`.
     const PASSES: bool = true;
 }
@@ -117,6 +121,9 @@ struct Slot {
     /// Where it lies.
     place: AtomicU64,
     data: [AtomicU64; ROOM / 8],
+    /// Of a long part that is being filled: its stamp, and how many bytes are there. See `long`.
+    filling: AtomicU64,
+    filled: AtomicU64,
 }
 
 /// What is seldom written.
@@ -176,6 +183,8 @@ impl Area {
                 begun: word(),
                 place: word(),
                 data: core::array::from_fn(|_| word()),
+                filling: word(),
+                filled: word(),
             }),
         }
     }

@@ -124,6 +124,88 @@ fn a_place_that_is_written_too_soon_is_caught() {
     check::<TooSoon>(2);
 }
 
+/// The first member's parts have two words, each of which is said to be there.
+fn fills<V: Variant>(board: &mut Board, numbers: u32) {
+    for n in 1..=numbers {
+        while !board.has_room_as::<V>(n - 1) {
+            thread::yield_now();
+        }
+        board.next_place_as::<V>(usize::MAX);
+        board.begin_filling_as::<V>(u64::from(n));
+        for first in [0, 8] {
+            let value = part_of(first as u32, n);
+            // SAFETY: a word of this frame's.
+            unsafe { board.fill(first, (&raw const value).cast(), 8) };
+            board.note_filled_as::<V>(first + 8);
+        }
+        board.post_long_as::<V>(u64::from(n));
+        board.note_long_done(n);
+    }
+}
+
+/// The other reads what is there, and the rest when all is.
+fn reads_ahead<V: Variant>(board: &mut Board, numbers: u32) {
+    for n in 1..=numbers {
+        while !board.has_room_as::<V>(n - 1) {
+            thread::yield_now();
+        }
+        board.post_long_as::<V>(u64::from(n));
+        let mut done = 0;
+        loop {
+            let all = board.part(0, n) != Part::Missing;
+            let there = if all { 16 } else { board.filled(0, n, u64::from(n)) };
+            while done < there {
+                assert_eq!(read(board, 0, n, done), part_of(done as u32, n), "not what was filled in");
+                done += 8;
+            }
+            if all {
+                break;
+            }
+            thread::yield_now();
+        }
+        board.note_long_done(n);
+    }
+}
+
+fn check_filling<V: Variant>(numbers: u32) {
+    let mut builder = model::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(move || {
+        let memory = Memory::new();
+        let kept = memory.clone();
+        let thread = thread::spawn(move || reads_ahead::<V>(&mut kept.board(1), numbers));
+        fills::<V>(&mut memory.board(0), numbers);
+        thread.join().unwrap();
+    });
+}
+
+#[test]
+fn what_is_said_to_be_there_is_and_of_its_number() {
+    check_filling::<Real>(3);
+}
+
+struct FillRelaxed;
+impl Variant for FillRelaxed {
+    const FILL: Ordering = Ordering::Relaxed;
+}
+
+#[test]
+#[should_panic(expected = "not what was filled in")]
+fn bytes_that_are_not_published_are_caught() {
+    check_filling::<FillRelaxed>(1);
+}
+
+struct NotEmptied;
+impl Variant for NotEmptied {
+    const CLEAR_FILLED: bool = false;
+}
+
+#[test]
+#[should_panic(expected = "not what was filled in")]
+fn bytes_of_an_older_number_are_caught() {
+    check_filling::<NotEmptied>(3);
+}
+
 /// Posts a part of each number in a place that passes, and reads the other's.
 fn exchanges<V: Variant>(board: &mut Board, numbers: u32) {
     let me = board.me() as u32;

@@ -331,7 +331,7 @@ mod tests {
     #[test]
     fn who_runs_is_who_can() {
         let names = |op, bytes, ranks| {
-            let race = Race::new(op, bytes, ranks, false, false).unwrap();
+            let race = Race::new(op, bytes, ranks, Kind::Process, (false, false)).unwrap();
             race.map(|race| {
                 let names: Vec<_> = race.runners.iter().map(|runner| runner.algorithm.name).collect();
                 (names, race.runners[race.own].algorithm.name, race.from)
@@ -348,7 +348,8 @@ mod tests {
         assert_eq!(names(Operation::Igatherv, 1024, 4), None);
         // A tree that follows parts of the machine, where ranks are in several.
         for has_parts in [false, true] {
-            let race = Race::new(Operation::Ibcast, 8, 4, false, has_parts).unwrap().unwrap();
+            let race =
+                Race::new(Operation::Ibcast, 8, 4, Kind::Process, (false, has_parts)).unwrap().unwrap();
             let follows = race.runners.iter().any(|runner| runner.algorithm.is_topology_aware());
             assert_eq!(follows, has_parts);
         }

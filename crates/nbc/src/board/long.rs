@@ -38,6 +38,9 @@ pub(super) fn fits(arguments: &Arguments, ranks: usize) -> bool {
     }
 }
 
+/// After so many bytes a root says that they are there.
+const AHEAD: usize = 32 << 10;
+
 /// Elements of a piece of so many, each of `size` bytes, that are combined of so many parts: no more than [`PIECES`] pieces.
 fn piece(count: usize, size: usize, members: usize) -> usize {
     let bytes = PIECE.min(MOST / members.max(1));
@@ -99,7 +102,8 @@ impl Call {
         }
     }
 
-    /// Copies this rank's part to its place, as much as the budget allows. `filled`: how far that is. Whether it is all there.
+    /// Copies this rank's part to its place, as much as the budget allows. `filled`: how far that is. Whether it is all there. Those who wait for a root's
+    /// [copy out meanwhile](Self::read_ahead) what is there.
     ///
     /// # Safety
     /// The part is readable. There is room for the next number.
@@ -110,21 +114,66 @@ impl Call {
             _ => 0,
         };
         let (to_end, bytes) = (self.bytes.saturating_sub(begins), self.part_bytes());
+        let ahead = matches!(self.then, Use::Bcast { .. });
+        if ahead && *filled == 0 && bytes > 0 {
+            board.begin_filling(self.about);
+        }
         while *filled < bytes {
             let (from, end) = match *filled < to_end {
                 true => (begins.wrapping_add(*filled), to_end.min(bytes)),
                 false => (filled.wrapping_sub(to_end), bytes),
             };
-            let now = end.saturating_sub(*filled).min(room(budget));
+            let now =
+                end.saturating_sub(*filled).min(room(budget)).min(if ahead { AHEAD } else { usize::MAX });
             // SAFETY: - from + now <= the end of what is sent, which is readable: the caller's promise.
             unsafe { board.fill(*filled, self.from.wrapping_add(from), now) };
             budget.take_bytes(now);
             *filled = filled.wrapping_add(now);
+            if ahead {
+                board.note_filled(*filled);
+            }
             if *filled < bytes && budget.exhausted() {
                 return false;
             }
         }
         true
+    }
+
+    /// The root whose part this rank waits for, and up to where that is there and not copied out, if it is not all there and some is.
+    #[inline]
+    fn ahead(&self, board: &Board, number: u32, made: &Made) -> Option<(usize, usize)> {
+        let root = match self.then {
+            Use::Bcast { root } if self.long && root as usize != board.me() => root as usize,
+            _ => return None,
+        };
+        let there = board.filled(root, number, self.about).min(self.size());
+        (there > made.done).then_some((root, there))
+    }
+
+    /// Whether there is something to [copy out ahead](Self::read_ahead).
+    #[inline]
+    pub(crate) fn is_ahead(&self, board: &Board, number: u32, made: &Made) -> bool {
+        self.ahead(board, number, made).is_some()
+    }
+
+    /// Copies out of a root's part, which is not all there, what is and the budget allows: so many bytes.
+    ///
+    /// # Safety
+    /// As [`make_long`](Self::make_long), but that the part is there.
+    pub(crate) unsafe fn read_ahead(
+        &self,
+        board: &Board,
+        number: u32,
+        made: &mut Made,
+        budget: &mut Budget,
+    ) -> usize {
+        let Some((root, there)) = self.ahead(board, number, made) else { return 0 };
+        let now = there.wrapping_sub(made.done).min(room(budget));
+        // SAFETY: - to + done + now <= the end of the result: the caller's promise; the size is this rank's own.
+        unsafe { board.read_long(root, number, made.done, self.to.wrapping_add(made.done), now) };
+        budget.take_bytes(now);
+        made.done = made.done.wrapping_add(now);
+        now
     }
 
     /// Makes of the result what the budget allows. Whether it is made.

@@ -25,6 +25,8 @@ use tocsin_progress::slots::Id;
 pub(super) enum First {
     /// There is none, or it waits.
     Waits,
+    /// It waits for a part of which some is there.
+    Ahead,
     /// All parts are there, of which so many bytes are read.
     Ready(Id, usize),
     /// A user operator, in a handler.
@@ -156,6 +158,13 @@ impl Nbc {
                     }
                     None => return pass,
                 },
+                First::Ahead => {
+                    if budget.exhausted() {
+                        return Pass::More;
+                    }
+                    budget.begin();
+                    self.read_ahead(at, budget);
+                }
                 First::Deferred => {
                     self.deferred_on_board = true;
                     return pass;
@@ -215,6 +224,9 @@ impl Nbc {
         let look = active.place.look(call, &seat.board, &mut seen);
         active.place.seen = seen;
         match look {
+            Look::Waits if call.is_ahead(&seat.board, active.place.number, &active.place.made) => {
+                First::Ahead
+            }
             Look::Waits => First::Waits,
             Look::Ready if super::is_handler(context) && !call.is_handler_safe(seat.board.me()) => {
                 First::Deferred
@@ -242,6 +254,17 @@ impl Nbc {
         let blamed = messages.blame(seat.group.world_ranks());
         let (source, code) = blamed.unwrap_or((left, Code::PeerFinalized));
         Some((id, Outcome { code, source, ..Outcome::default() }))
+    }
+
+    /// Copies out what is there of a part that the first of a line waits for, as far as the budget allows.
+    pub(super) fn read_ahead(&mut self, at: u32, budget: &mut Budget) {
+        let Nbc { seats, slots, .. } = self;
+        let Some(seat) = seats.get(at as usize) else { return };
+        let Some(active) = active_mut(slots, seat.first) else { return };
+        let (place, Some(call)) = (&mut active.place, active.call.as_ref()) else { return };
+        // SAFETY: - the result's memory: valid and nobody else's by the promise to `post`.
+        let bytes = unsafe { call.read_ahead(&seat.board, place.number, &mut place.made, budget) };
+        self.count(budget.context(), bytes);
     }
 
     /// Makes the result of a collective whose parts are there, and ends it. False: the budget ended before that.

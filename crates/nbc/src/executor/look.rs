@@ -27,18 +27,23 @@ impl Nbc {
         looks
     }
 
-    /// Looks, and ends the collective if all its parts are there. Whether it has ended.
+    /// Looks, and ends the collective if all its parts are there. Whether it has ended. Of a root's part that is not all there yet, what is there is copied out.
     #[inline]
     pub fn look(&mut self, id: Id) -> bool {
         let Some(active) = self.slots.get(id).filter(|active| active.stage == Stage::Running) else {
             return true;
         };
         let at = active.place.at;
-        if let First::Ready(id, _) = self.first_of(at, Context::User) {
-            while !self.make(id, at, &mut Budget::user()) {}
-            return true;
+        loop {
+            match self.first_of(at, Context::User) {
+                First::Ready(id, _) => {
+                    while !self.make(id, at, &mut Budget::user()) {}
+                    return true;
+                }
+                First::Ahead => self.read_ahead(at, &mut Budget::user()),
+                First::Waits | First::Deferred | First::Wrong(..) => return false,
+            }
         }
-        false
     }
 
     /// The thread looks no more. If the collective has not ended, this rank is rung for what it lacks, from here on; if it

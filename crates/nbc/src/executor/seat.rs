@@ -413,9 +413,12 @@ impl Seat {
     pub(super) fn work_left(&self, slots: &Table) -> bool {
         let first = active(slots, self.first);
         let ends = first.is_some_and(|first| {
-            let Place { posted, mut seen, .. } = first.place;
+            let Place { posted, mut seen, number, made, .. } = first.place;
             let call = first.call.as_ref();
-            let looks = |call: &Call| first.place.look(call, &self.board, &mut seen) != Look::Waits;
+            let looks = |call: &Call| {
+                first.place.look(call, &self.board, &mut seen) != Look::Waits
+                    || call.is_ahead(&self.board, number, &made)
+            };
             if posted { call.is_some_and(looks) } else { self.broken }
         });
         ends || self.unposted != NONE && !self.broken && self.board.would_have_room(self.done(slots))

@@ -554,14 +554,14 @@ fn the_board_takes_what_fits() {
         let exchange =
             [Operation::Iallreduce, Operation::Iallgather, Operation::Ialltoall].contains(operation);
         for (bytes, longest) in [(4096, true), (1 << 20, true), ((1 << 20) + 8, false)] {
-            let half = *operation == Operation::Ireduce && bytes >= 256 << 10;
-            let takes = *operation == Operation::Ibarrier || (exchange || half) && longest;
+            let one_way = [Operation::Ibcast, Operation::Ireduce].contains(operation) && bytes >= 1 << 20;
+            let takes = *operation == Operation::Ibarrier || (exchange || one_way) && longest;
             let of = arguments(*operation, bytes, 1, false, 0, (&[], &[]));
             let chosen = choose_for(&of, &group_with_board(2, 0));
             assert_eq!(chosen.restrictions.needs_board(), takes, "{operation:?} of {bytes} bytes");
         }
     }
-    assert!(!fits(Operation::Iallreduce, 16 << 10, 2) && fits(Operation::Iallreduce, 64 << 10, 2));
+    assert!(!fits(Operation::Iallreduce, 64 << 10, 2) && fits(Operation::Iallreduce, 96 << 10, 2));
     assert!(fits(Operation::Ibcast, 2048, 64) && !fits(Operation::Ibcast, 2049, 2));
     assert!(fits(Operation::Iallreduce, 2048, 16) && !fits(Operation::Iallreduce, 2048, 17));
     assert!(fits(Operation::Ialltoall, 512, 4) && !fits(Operation::Ialltoall, 513, 4));

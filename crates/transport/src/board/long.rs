@@ -8,6 +8,12 @@
 //! there are slots one is always free. It is free before, once all members [say](Board::note_long_done) that they are done with n, which ranks that work in step
 //! mostly have: then a [few](Board::turns) places are used again and again, and stay in the caches. Nobody waits for that word.
 //!
+//! # Parts that are read while they are filled
+//! Of a part that takes long to copy in, its owner may [say](Board::begin_filling) beforehand where it will lie and what it is about, and from time to time [how much](Board::note_filled)
+//! is there. Who waits for that number may copy that out [ahead](Board::filled) of the stamp, and takes the rest when that is there. Nothing depends on it: that a
+//! number has come says the stamp alone, for which alone anybody is rung. The slot is the owner's to write from when it has room for the number on; the words
+//! say by that number's own stamp, which no other number and no other communicator has, of what they are true.
+//!
 //! # Results that members share
 //! Of what all members make of the same parts, each may keep pieces behind its part, for the others to take instead of making them once more. Pieces are
 //! numbered; who has made one copies it there and [says so](Board::share). Who looks and finds nobody's makes the piece by itself: nobody waits
@@ -192,6 +198,60 @@ impl Board {
             // SAFETY: the caller's promise; nobody reads there before the part is posted.
             unsafe { copy_in(memory, first, from, bytes) };
         }
+    }
+
+    /// Says that the part that is posted next, which is about this, is being filled in its [place](Self::next_place): from here on who waits for it may copy out what
+    /// is [there](Self::note_filled), and nobody else writes there. There is [room](Self::has_room) for it.
+    #[inline]
+    pub fn begin_filling(&self, about: u64) {
+        self.begin_filling_as::<Real>(about);
+    }
+
+    /// [`begin_filling`](Self::begin_filling) with variation points.
+    #[doc(hidden)]
+    #[inline]
+    pub fn begin_filling_as<V: Variant>(&self, about: u64) {
+        let number = self.posted().wrapping_add(1);
+        let spot = self.long.next.and_then(|place| self.long.at.get(place).copied());
+        let (Some(slot), Some(spot)) = (self.slot(self.me, number), spot) else { return };
+        // SYNC POINT: Relaxed, all of them: the Release behind them publishes them, and nobody reads them by an older stamp.
+        slot.about.store(about, Ordering::Relaxed);
+        slot.place.store(spot.word(), Ordering::Relaxed);
+        if V::CLEAR_FILLED {
+            slot.filled.store(0, Ordering::Relaxed);
+        }
+        // SYNC POINT: Release pairs with the Acquire of `filled`: whose bytes those are that it reads next.
+        slot.filling.store(self.stamp(number), Ordering::Release);
+    }
+
+    /// Says that so many bytes of the part that is [being filled](Self::begin_filling) are there, from its first on.
+    #[inline]
+    pub fn note_filled(&self, bytes: usize) {
+        self.note_filled_as::<Real>(bytes);
+    }
+
+    /// [`note_filled`](Self::note_filled) with variation points.
+    #[doc(hidden)]
+    #[inline]
+    pub fn note_filled_as<V: Variant>(&self, bytes: usize) {
+        if let Some(slot) = self.slot(self.me, self.posted().wrapping_add(1)) {
+            // SYNC POINT: Release publishes the bytes; pairs with the Acquire of `filled`.
+            slot.filled.store(bytes as u64, V::FILL);
+        }
+    }
+
+    /// How many bytes of a member's part of a number are there, if that is about this and [being filled](Self::begin_filling), or was. This member has posted the number, and not
+    /// retired it. What is said may be too much, from a member that lies: no more than a place has can be [read](Self::read_long).
+    #[inline]
+    pub fn filled(&self, member: usize, number: u32, about: u64) -> usize {
+        let Some(slot) = self.slot(member, number) else { return 0 };
+        // SYNC POINT: Acquire, both of them: the first pairs with the Release of `begin_filling`, the second with that of `note_filled`.
+        if slot.filling.load(Ordering::Acquire) != self.stamp(number)
+            || slot.about.load(Ordering::Relaxed) != about
+        {
+            return 0;
+        }
+        usize::try_from(slot.filled.load(Ordering::Acquire)).unwrap_or(0)
     }
 
     /// Posts a part that was [filled in](Self::fill), as [`post`](Self::post).
