@@ -123,7 +123,7 @@ impl Default for Config {
             single_copy_from: 0,
             pipelines: false,
             compares: false,
-            pieces_from: 128 << 10,
+            pieces_from: 64 << 10,
             unexpected_messages: 1024,
             unexpected_blocks: 1024,
             unexpected_limit: 256 << 20,

@@ -17,8 +17,11 @@ use crate::outcome::collective_error;
 use crate::request::{Kind, RawRequest, Status};
 use crate::state::RankState;
 
-/// From which size in bytes on who posts looks by itself meanwhile, and stays while pieces of its messages are under way.
-const LARGE: usize = 128 << 10;
+/// From which size in bytes on who posts looks by itself meanwhile, and stays while pieces of its messages are under way: longer than messages that go without a word.
+/// (Allgather of 80 KiB between two on an EPYC: 8.5 us instead of 36, for a signal to who was about to look.)
+const LARGE: usize = (64 << 10) + 1;
+/// The same where ranks share cores: who stays keeps one from the others.
+const LARGE_SHARING: usize = 128 << 10;
 
 impl Comm {
     /// Starts a barrier.
@@ -92,7 +95,7 @@ impl Comm {
             // SAFETY: - the buffers: promised by the caller.
             return unsafe { self.start_on_board(operation, &mut call) };
         }
-        let large = arguments.size_bytes() >= LARGE;
+        let large = self.is_large(arguments.size_bytes());
         let looking = self.looking(large);
         // Counted under the token, and only for what is posted: ranks that were refused alike stay in step.
         if let Some(origin) = Origin::new(&self.inner.group, arguments, algorithm) {
@@ -129,6 +132,10 @@ impl Comm {
             self.refused(state, operation, error)
         })?;
         self.posted(guard, operation, id, looking)
+    }
+
+    fn is_large(&self, bytes: usize) -> bool {
+        bytes >= if self.shared().shares_cores { LARGE_SHARING } else { LARGE }
     }
 
     /// Enters the engine to post a collective; a large one by a thread that [stays](Self::leave).
@@ -285,7 +292,7 @@ impl Comm {
     pub(crate) unsafe fn start_again(&self, operation: &'static str, id: Id) -> Result<(), Error> {
         let mut guard = self.enter_collectives(operation, false)?;
         let completion = guard.nbc.completion(id).ok_or_else(|| lost(operation))?;
-        let large = guard.nbc.longest_message(id) >= LARGE;
+        let large = self.is_large(guard.nbc.longest_message(id));
         let looking = self.looking(large);
         if large {
             // As in `enter_collectives`.
