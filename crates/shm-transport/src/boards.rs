@@ -120,7 +120,7 @@ mod tests {
                 );
                 let value = u64::from(rank);
                 // SAFETY: a word of this frame's.
-                unsafe { board.fill(65_528, (&raw const value).cast(), 8) };
+                unsafe { board.fill((65_528, 65_536), (&raw const value).cast(), 8) };
                 board.post_long(1);
             }
             let mut got = 0u64;

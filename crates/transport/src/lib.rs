@@ -35,6 +35,7 @@ pub mod pages;
 pub mod publication;
 mod rings;
 pub mod short;
+pub mod stores;
 pub mod transfer;
 pub mod wire;
 

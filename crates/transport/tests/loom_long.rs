@@ -55,7 +55,7 @@ fn sums<V: Variant>(board: &mut Board, numbers: u32) {
         // One place, as long as it is free.
         board.next_place_as::<V>(usize::MAX);
         // SAFETY: a word of this frame's.
-        unsafe { board.fill(0, (&raw const value).cast(), 8) };
+        unsafe { board.fill((0, 8), (&raw const value).cast(), 8) };
         board.post_long_as::<V>(u64::from(n));
         while board.part(other, n) == Part::Missing {
             thread::yield_now();
@@ -135,7 +135,7 @@ fn fills<V: Variant>(board: &mut Board, numbers: u32) {
         for first in [0, 8] {
             let value = part_of(first as u32, n);
             // SAFETY: a word of this frame's.
-            unsafe { board.fill(first, (&raw const value).cast(), 8) };
+            unsafe { board.fill((first, 16), (&raw const value).cast(), 8) };
             board.note_filled_as::<V>(first + 8);
         }
         board.post_long_as::<V>(u64::from(n));
@@ -216,7 +216,7 @@ fn exchanges<V: Variant>(board: &mut Board, numbers: u32) {
         let value = part_of(me, n);
         board.next_passing(8);
         // SAFETY: a word of this frame's.
-        unsafe { board.fill(0, (&raw const value).cast(), 8) };
+        unsafe { board.fill((0, 8), (&raw const value).cast(), 8) };
         board.post_long_as::<V>(u64::from(n));
         while board.part(1 - me as usize, n) == Part::Missing {
             thread::yield_now();

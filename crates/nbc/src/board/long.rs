@@ -107,7 +107,7 @@ impl Call {
     ///
     /// # Safety
     /// The part is readable. There is room for the next number.
-    pub(crate) unsafe fn fill(&self, board: &Board, filled: &mut usize, budget: &mut Budget) -> bool {
+    pub(crate) unsafe fn fill(&self, board: &mut Board, filled: &mut usize, budget: &mut Budget) -> bool {
         // The others' blocks, in their order from this rank on, as in `copy_out`. Nobody else reads its own.
         let begins = match self.then {
             Use::Alltoall { block } => block.wrapping_mul(board.me().wrapping_add(1)),
@@ -126,7 +126,7 @@ impl Call {
             let now =
                 end.saturating_sub(*filled).min(room(budget)).min(if ahead { AHEAD } else { usize::MAX });
             // SAFETY: - from + now <= the end of what is sent, which is readable: the caller's promise.
-            unsafe { board.fill(*filled, self.from.wrapping_add(from), now) };
+            unsafe { board.fill((*filled, bytes), self.from.wrapping_add(from), now) };
             budget.take_bytes(now);
             *filled = filled.wrapping_add(now);
             if ahead {

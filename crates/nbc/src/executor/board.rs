@@ -327,7 +327,7 @@ impl Nbc {
                     true => {
                         let before = budget.bytes_left();
                         call.next_place(&mut seat.board);
-                        let is_there = call.fill(&seat.board, &mut place.filled, budget);
+                        let is_there = call.fill(&mut seat.board, &mut place.filled, budget);
                         copied.add(budget.context(), before.saturating_sub(budget.bytes_left()));
                         if !is_there {
                             return Pass::More;

@@ -188,7 +188,7 @@ impl Seat {
                 true => {
                     let mut filled = 0;
                     call.next_place(&mut self.board);
-                    while !call.fill(&self.board, &mut filled, &mut Budget::user()) {}
+                    while !call.fill(&mut self.board, &mut filled, &mut Budget::user()) {}
                     self.board.post_long(call.about)
                 }
             }

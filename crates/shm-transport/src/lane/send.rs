@@ -323,7 +323,7 @@ impl SendLane {
     /// As [`copy_in`](Self::copy_in).
     unsafe fn copy_by(stores: Stores, slot: &Slot, payload: *const u8, to: *mut u8, len: usize) {
         let [.., come, _] = &slot.0;
-        let stride = stores.stride(len);
+        let stride = stores::stride(stores, len);
         let mut done = 0usize;
         while done < len {
             let run = len.wrapping_sub(done).min(stride);

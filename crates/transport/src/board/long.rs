@@ -36,9 +36,12 @@ use core::ptr::NonNull;
 use tocsin_sync::atomic::{AtomicU64, Ordering};
 
 mod passing;
+mod storing;
 
+use crate::stores::Stores;
 pub use passing::{ALL_PLACES, ROOMS_PASSING};
 use passing::{LARGE, LARGER, PASSING, SMALL, Spot};
+use storing::Storing;
 
 /// Bytes of a place, for a long part and what its owner shares of the result.
 pub const LONG: usize = if cfg!(loom) { 16 } else { 2 << 20 };
@@ -67,6 +70,8 @@ pub(super) struct Long {
     last: usize,
     /// Where the next part goes, once that is known.
     next: Option<usize>,
+    /// How parts are copied in.
+    storing: Storing,
 }
 
 impl Default for Long {
@@ -78,6 +83,7 @@ impl Default for Long {
             passed: [PLACES, LARGER],
             last: 0,
             next: None,
+            storing: Storing::new(),
         }
     }
 }
@@ -186,18 +192,24 @@ impl Board {
         self.place(Spot::of_word(place), first, bytes)
     }
 
-    /// Copies bytes of the part that is posted next to its [place](Self::next_place), or the one that [passes](Self::next_passing).
+    /// Copies bytes of the part that is posted next, which has so many in all, to its [place](Self::next_place), or the one that [passes](Self::next_passing).
     ///
     /// # Safety
     /// `from` is readable for `bytes`. Beyond the place nothing is copied.
     #[inline]
-    pub unsafe fn fill(&self, first: usize, from: *const u8, bytes: usize) {
-        let spot = self.long.next.and_then(|place| self.long.at.get(place).copied());
-        let memory = spot.and_then(|spot| self.place(spot, first, bytes));
-        if let Some(memory) = memory {
-            // SAFETY: the caller's promise; nobody reads there before the part is posted.
-            unsafe { copy_in(memory, first, from, bytes) };
+    pub unsafe fn fill(&mut self, (first, whole): (usize, usize), from: *const u8, bytes: usize) {
+        let Some(next) = self.long.next else { return };
+        let Some(spot) = self.long.at.get(next).copied() else { return };
+        if first == 0 {
+            // What passes, this member has read last: its core has the lines.
+            self.long.storing.begin(whole, next < PLACES);
         }
+        let begun = self.long.storing.copy_begins();
+        if let Some(memory) = self.place(spot, first, bytes) {
+            // SAFETY: the caller's promise; nobody reads there before the part is posted, but what is said to be there.
+            unsafe { copy_in(memory, first, from, bytes, self.long.storing.stores()) };
+        }
+        self.long.storing.copied(begun);
     }
 
     /// Says that the part that is posted next, which is about this, is being filled in its [place](Self::next_place): from here on who waits for it may copy out what
@@ -264,6 +276,7 @@ impl Board {
     #[doc(hidden)]
     #[inline]
     pub fn post_long_as<V: Variant>(&mut self, about: u64) -> u32 {
+        self.long.storing.end();
         let number = self.posted().wrapping_add(1);
         let place = self.long.next.unwrap_or_else(|| self.next_place_as::<V>(LONG));
         if let Some(used) = self.long.used.get_mut(place) {
@@ -358,7 +371,7 @@ impl Board {
         let memory = self.long(self.me, number, first, bytes);
         let (Some(memory), Some(slot)) = (memory, self.slot(self.me, number)) else { return };
         // SAFETY: the caller's promise; nobody reads there before the bit is set, and nobody else sets it.
-        unsafe { copy_in(memory, first, from, bytes) };
+        unsafe { copy_in(memory, first, from, bytes, self.long.storing.stores()) };
         // SYNC POINT: Release publishes the piece; pairs with the Acquire of `shared`. Only this member writes the word.
         let Some(word) = slot.shared.get((piece % PIECES / 64) as usize) else { return };
         word.store(word.load(Ordering::Relaxed) | 1 << (piece % 64), V::SHARE);
@@ -368,7 +381,7 @@ impl Board {
 /// # Safety
 /// `from` is readable for `bytes`, and the memory has them from `first` on; nobody else uses those.
 #[inline]
-unsafe fn copy_in(memory: &[AtomicU64], first: usize, from: *const u8, bytes: usize) {
+unsafe fn copy_in(memory: &[AtomicU64], first: usize, from: *const u8, bytes: usize, stores: Stores) {
     if cfg!(loom) {
         // As words, which the model sees; whole ones.
         // SAFETY: the caller's promise.
@@ -377,7 +390,7 @@ unsafe fn copy_in(memory: &[AtomicU64], first: usize, from: *const u8, bytes: us
     let to = memory.as_ptr().cast::<u8>().cast_mut();
     // SAFETY: - the caller's promise; words are interior mutable
     //         - a member of another process that lies may write there meanwhile: what is read then may be anything, and is only bytes.
-    unsafe { copy::copy(from, to.add(first), bytes) }
+    unsafe { stores.copy(from, to.add(first), bytes) }
 }
 
 /// # Safety
@@ -421,8 +434,8 @@ mod tests {
             assert_eq!(one.next_place(1), number as usize % PLACES);
             // SAFETY: slices.
             unsafe {
-                one.fill(100, bytes[100..half].as_ptr(), half - 100);
-                one.fill(0, bytes.as_ptr(), 100);
+                one.fill((100, half), bytes[100..half].as_ptr(), half - 100);
+                one.fill((0, half), bytes.as_ptr(), 100);
             }
             assert_eq!(two.part(0, number), Part::Missing);
             assert_eq!((one.post_long(3), two.post_long(3)), (number, number));

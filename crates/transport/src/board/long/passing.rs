@@ -155,7 +155,7 @@ mod tests {
         assert_eq!(board.next_passing(bytes), place, "as long as nothing is posted");
         let at = board.own_place(place).unwrap();
         // SAFETY: a word of this frame's.
-        unsafe { board.fill(bytes - 8, (&raw const word).cast(), 8) };
+        unsafe { board.fill((bytes - 8, bytes), (&raw const word).cast(), 8) };
         board.post_long(0);
         at
     }
