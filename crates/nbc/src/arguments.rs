@@ -257,6 +257,20 @@ impl Arguments<'_> {
         }
     }
 
+    /// [`size_bytes`](Self::size_bytes), and where ranks have no size in common, the longest block that this rank knows of.
+    pub fn longest_block(&self) -> usize {
+        let longest = |blocks: &[Block]| blocks.iter().map(|block| block.bytes).max().unwrap_or(0);
+        match self {
+            Arguments::Iscatterv { blocks, bytes, .. } | Arguments::Igatherv { blocks, bytes, .. } => {
+                longest(blocks).max(*bytes)
+            }
+            Arguments::Ialltoallv { send, blocks, .. } | Arguments::Ialltoallw { send, blocks, .. } => {
+                longest(blocks).max(send.map_or(0, |(_, blocks)| longest(blocks)))
+            }
+            _ => self.size_bytes(),
+        }
+    }
+
     /// The same where nothing is borrowed from the caller: no lists, and no operator of the user's, whose context may end with the call.
     pub(crate) fn owned(&self) -> Option<Arguments<'static>> {
         let built_in = |op: &Op| !matches!(op, Op::User(_));
