@@ -109,7 +109,7 @@ fn a_table_says_which_algorithm_is_taken() {
     let shares_cores = std::thread::available_parallelism().unwrap().get() < 4;
     let own = if shares_cores { "shm" } else { "rabenseifner" };
     assert_eq!(of(&format!("{reduction} --ranks 4")), ["shm", "shm", own]);
-    assert_eq!(of(&format!("{reduction} --ranks 2 --kind thread")), ["shm"; 3]);
+    assert_eq!(of(&format!("{reduction} --ranks 2 --kind thread")), ["shm", "shm", "recursive-doubling"]);
     // More than a board takes.
     let [on_board, longer] = of("--op ibcast --sizes 64K,2M --ranks 2 --kind thread").try_into().unwrap();
     assert!(on_board == "shm" && longer != "shm", "{longer}");
