@@ -106,10 +106,11 @@ fn a_table_says_which_algorithm_is_taken() {
     assert_eq!(of(&format!("{reduction} --ranks 2 --algorithm rabenseifner")), ["rabenseifner"; 3]);
     // Nearest to two; too far away; another kind.
     assert_eq!(of(&format!("{reduction} --ranks 3")), ["reduce-bcast", "shm", "ring"]);
-    let shares_cores = std::thread::available_parallelism().unwrap().get() < 4;
-    let own = if shares_cores { "shm" } else { "rabenseifner" };
+    let cores = std::thread::available_parallelism().unwrap().get();
+    let own = if cores < 4 { "shm" } else { "rabenseifner" };
     assert_eq!(of(&format!("{reduction} --ranks 4")), ["shm", "shm", own]);
-    assert_eq!(of(&format!("{reduction} --ranks 2 --kind thread")), ["shm", "shm", "recursive-doubling"]);
+    let own = if cores < 2 { "shm" } else { "recursive-doubling" };
+    assert_eq!(of(&format!("{reduction} --ranks 2 --kind thread")), ["shm", "shm", own]);
     // More than a board takes.
     let [on_board, longer] = of("--op ibcast --sizes 64K,2M --ranks 2 --kind thread").try_into().unwrap();
     assert!(on_board == "shm" && longer != "shm", "{longer}");

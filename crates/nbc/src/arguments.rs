@@ -257,10 +257,14 @@ impl Arguments<'_> {
         }
     }
 
-    /// [`size_bytes`](Self::size_bytes), and where ranks have no size in common, the longest block that this rank knows of.
+    /// The longest block that this rank knows of, in bytes; else [`size_bytes`](Self::size_bytes).
     pub fn longest_block(&self) -> usize {
         let longest = |blocks: &[Block]| blocks.iter().map(|block| block.bytes).max().unwrap_or(0);
         match self {
+            Arguments::Iallgatherv { blocks, .. } => longest(blocks),
+            Arguments::IreduceScatter { counts, data_type, .. } => {
+                counts.iter().max().map_or(0, |count| count.saturating_mul(data_type.size()))
+            }
             Arguments::Iscatterv { blocks, bytes, .. } | Arguments::Igatherv { blocks, bytes, .. } => {
                 longest(blocks).max(*bytes)
             }

@@ -40,7 +40,7 @@
 //! # Hostile members
 //! All that is read is read once, as words, and means nothing but what is checked: a stamp is the expected one or it is not,
 //! and what a part is about is compared with what it has to be about. The bytes of a part are the user's, and may be
-//! anything. Nothing that is read here is an address, an index or a length.
+//! anything. Nothing that is read here is an address or an index; where a long part lies, and how much of it is there, is taken for no more than a member's places have.
 
 mod elsewhere;
 mod long;

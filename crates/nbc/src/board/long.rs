@@ -156,7 +156,7 @@ impl Call {
         self.ahead(board, number, made).is_some()
     }
 
-    /// Copies out of a root's part, which is not all there, what is and the budget allows: so many bytes.
+    /// Copies out of a root's part, which is not all there, what is and the budget allows: so many bytes. At most the part's.
     ///
     /// # Safety
     /// As [`make_long`](Self::make_long), but that the part is there.
@@ -167,13 +167,24 @@ impl Call {
         made: &mut Made,
         budget: &mut Budget,
     ) -> usize {
-        let Some((root, there)) = self.ahead(board, number, made) else { return 0 };
-        let now = there.wrapping_sub(made.done).min(room(budget));
-        // SAFETY: - to + done + now <= the end of the result: the caller's promise; the size is this rank's own.
-        unsafe { board.read_long(root, number, made.done, self.to.wrapping_add(made.done), now) };
-        budget.take_bytes(now);
-        made.done = made.done.wrapping_add(now);
-        now
+        let before = made.done;
+        while let Some((root, there)) = self.ahead(board, number, made) {
+            let now = there.wrapping_sub(made.done).min(room(budget));
+            // SAFETY: - to + done + now <= the end of the result: the caller's promise; the size is this rank's own.
+            unsafe { board.read_long(root, number, made.done, self.to.wrapping_add(made.done), now) };
+            budget.take_bytes(now);
+            made.done = made.done.wrapping_add(now);
+            if budget.exhausted() {
+                break;
+            }
+        }
+        made.done.wrapping_sub(before)
+    }
+
+    /// Bytes of [`work`](Self::work) that are left.
+    pub(crate) fn work_left(&self, board: &Board, made: &Made) -> usize {
+        let ahead = if matches!(self.then, Use::Bcast { .. }) { made.done } else { 0 };
+        self.work(board).saturating_sub(ahead)
     }
 
     /// Makes of the result what the budget allows. Whether it is made.

@@ -163,7 +163,9 @@ impl Nbc {
                         return Pass::More;
                     }
                     budget.begin();
-                    self.read_ahead(at, budget);
+                    if self.read_ahead(at, budget) == 0 {
+                        return pass;
+                    }
                 }
                 First::Deferred => {
                     self.deferred_on_board = true;
@@ -231,7 +233,7 @@ impl Nbc {
             Look::Ready if super::is_handler(context) && !call.is_handler_safe(seat.board.me()) => {
                 First::Deferred
             }
-            Look::Ready => First::Ready(id, call.work(&seat.board)),
+            Look::Ready => First::Ready(id, call.work_left(&seat.board, &active.place.made)),
             Look::Wrong(member) => First::Wrong(id, seat.blame(member, slots, telling)),
         }
     }
@@ -256,15 +258,16 @@ impl Nbc {
         Some((id, Outcome { code, source, ..Outcome::default() }))
     }
 
-    /// Copies out what is there of a part that the first of a line waits for, as far as the budget allows.
-    pub(super) fn read_ahead(&mut self, at: u32, budget: &mut Budget) {
+    /// Copies out what is there of a part that the first of a line waits for, as far as the budget allows: so many bytes.
+    pub(super) fn read_ahead(&mut self, at: u32, budget: &mut Budget) -> usize {
         let Nbc { seats, slots, .. } = self;
-        let Some(seat) = seats.get(at as usize) else { return };
-        let Some(active) = active_mut(slots, seat.first) else { return };
-        let (place, Some(call)) = (&mut active.place, active.call.as_ref()) else { return };
+        let Some(seat) = seats.get(at as usize) else { return 0 };
+        let Some(active) = active_mut(slots, seat.first) else { return 0 };
+        let (place, Some(call)) = (&mut active.place, active.call.as_ref()) else { return 0 };
         // SAFETY: - the result's memory: valid and nobody else's by the promise to `post`.
         let bytes = unsafe { call.read_ahead(&seat.board, place.number, &mut place.made, budget) };
         self.count(budget.context(), bytes);
+        bytes
     }
 
     /// Makes the result of a collective whose parts are there, and ends it. False: the budget ended before that.

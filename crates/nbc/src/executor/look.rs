@@ -34,16 +34,30 @@ impl Nbc {
             return true;
         };
         let at = active.place.at;
+        let mut budget = Budget::user();
         loop {
             match self.first_of(at, Context::User) {
                 First::Ready(id, _) => {
                     while !self.make(id, at, &mut Budget::user()) {}
                     return true;
                 }
-                First::Ahead => self.read_ahead(at, &mut Budget::user()),
-                First::Waits | First::Deferred | First::Wrong(..) => return false,
+                First::Ahead if !budget.exhausted() && self.read_ahead(at, &mut budget) > 0 => {}
+                _ => return false,
             }
         }
+    }
+
+    /// Whether a part that a collective on a board waits for has grown since it was [looked](Self::look) for.
+    #[inline]
+    pub fn has_grown(&self, id: Id) -> bool {
+        let active =
+            self.slots.get(id).filter(|active| active.stage == Stage::Running && active.place.posted);
+        active.is_some_and(|active| {
+            let place = &active.place;
+            let seat = self.seats.get(place.at as usize);
+            let call = active.call.as_ref();
+            seat.zip(call).is_some_and(|(seat, call)| call.is_ahead(&seat.board, place.number, &place.made))
+        })
     }
 
     /// The thread looks no more. If the collective has not ended, this rank is rung for what it lacks, from here on; if it

@@ -1,7 +1,7 @@
 //! Long parts, and results that members share: what does not fit into a slot lies in memory of its own.
 //!
 //! A member's long memory has [`PLACES`] places of [`LONG`] bytes, and some of each of [`ROOMS_PASSING`], which [pass](passing) to who has read there. A long part is copied to one of them before the stamp of its slot is stored, which says where
-//! it lies, and is read by virtue of that stamp, as a short one is.
+//! it lies, and is read by virtue of that stamp, as a short one is; or ahead of it, as below.
 //!
 //! # When a place may be written again
 //! A place that was last used for number n is free for a number from n + SLOTS on, by the argument of [`board`](super) for slots; so that of as many places as
@@ -226,13 +226,13 @@ impl Board {
         let number = self.posted().wrapping_add(1);
         let spot = self.long.next.and_then(|place| self.long.at.get(place).copied());
         let (Some(slot), Some(spot)) = (self.slot(self.me, number), spot) else { return };
-        // SYNC POINT: Relaxed, all of them: the Release behind them publishes them, and nobody reads them by an older stamp.
-        slot.about.store(about, Ordering::Relaxed);
+        // SYNC POINT: Relaxed, both of them: the Releases behind them publish them, and nobody reads them by an older stamp.
         slot.place.store(spot.word(), Ordering::Relaxed);
         if V::CLEAR_FILLED {
             slot.filled.store(0, Ordering::Relaxed);
         }
-        // SYNC POINT: Release pairs with the Acquire of `filled`: whose bytes those are that it reads next.
+        // SYNC POINT: Release, both of them, pair with the Acquires of `filled`: what it reads next is no older. The first where the second has the same value since the numbers came round.
+        slot.about.store(about, Ordering::Release);
         slot.filling.store(self.stamp(number), Ordering::Release);
     }
 
@@ -257,9 +257,9 @@ impl Board {
     #[inline]
     pub fn filled(&self, member: usize, number: u32, about: u64) -> usize {
         let Some(slot) = self.slot(member, number) else { return 0 };
-        // SYNC POINT: Acquire, both of them: the first pairs with the Release of `begin_filling`, the second with that of `note_filled`.
+        // SYNC POINT: Acquire, all of them: the first two pair with the Releases of `begin_filling`, the third with that of `note_filled`.
         if slot.filling.load(Ordering::Acquire) != self.stamp(number)
-            || slot.about.load(Ordering::Relaxed) != about
+            || slot.about.load(Ordering::Acquire) != about
         {
             return 0;
         }
@@ -344,7 +344,7 @@ impl Board {
         }
     }
 
-    /// Shares a piece of a number's result: `bytes` that stand from `first` on behind this member's part.
+    /// Shares a piece of a number's result: `bytes` that stand from `first` on behind this member's part, by the stores by which it has copied in its last one.
     ///
     /// # Safety
     /// `from` is readable for `bytes`. What does not end within [`LONG`] is not shared.
@@ -402,7 +402,7 @@ unsafe fn copy_out(memory: &[AtomicU64], first: usize, to: *mut u8, bytes: usize
         return unsafe { read(memory, first, to, bytes) };
     }
     let from = memory.as_ptr().cast::<u8>();
-    // SAFETY: as in `copy_in`: who posted or shared it writes there no more until all are done with it.
+    // SAFETY: as in `copy_in`: who posted or shared it, or said that it is there, writes there no more until all are done with it.
     unsafe { copy::copy(from.add(first), to, bytes) }
 }
 
@@ -411,6 +411,45 @@ mod tests {
     use super::super::Part;
     use super::super::tests::Memory;
     use super::*;
+
+    /// What is there of a part is told to who asks for that very part, and means nothing but what fits into the place.
+    #[test]
+    fn what_is_there_is_told_of_that_part_alone() {
+        let memory = Memory::new(2);
+        let (mut one, mut two) = (memory.board(0, 7), memory.board(1, 7));
+        let mut words: Vec<Vec<u64>> = vec![vec![0; LONG_MEMORY / 8]; 2];
+        let long: Vec<_> = words.iter_mut().map(|w| NonNull::new(w.as_mut_ptr().cast()).unwrap()).collect();
+        // SAFETY: the words outlive the boards, and nobody else uses them.
+        (one, two) = unsafe { (one.with_long(long.clone().into()), two.with_long(long.into())) };
+        let bytes: Vec<u8> = (0..1000).map(|i| i as u8 | 1).collect();
+        let mut got = vec![0u8; LONG + 1];
+        for number in 1..=4 {
+            // SAFETY: no bytes.
+            assert_eq!(unsafe { two.post(7, std::ptr::null(), 0) }, number);
+            one.next_place(1000);
+            assert_eq!(two.filled(0, number, 7), 0, "it is not begun");
+            one.begin_filling(7);
+            assert_eq!(two.filled(0, number, 7), 0);
+            // SAFETY: the bytes are readable.
+            unsafe { one.fill((0, 1000), bytes.as_ptr(), 600) };
+            one.note_filled(600);
+            assert_eq!((two.filled(0, number, 7), two.part(0, number)), (600, Part::Missing));
+            assert_eq!((two.filled(0, number, 8), two.filled(0, number + 1, 7)), (0, 0));
+            // SAFETY: as many are writable.
+            unsafe { two.read_long(0, number, 0, got.as_mut_ptr(), 600) };
+            assert_eq!(got[..600], bytes[..600]);
+            // What a member that lies says.
+            one.note_filled(usize::MAX);
+            let told = two.filled(0, number, 7).min(LONG + 1);
+            // SAFETY: as above.
+            unsafe { two.read_long(0, number, 1, got.as_mut_ptr(), told) };
+            assert_eq!(got[..600], bytes[..600], "there is no such place");
+            one.post_long(7);
+            assert_eq!(two.part(0, number), Part::Here { about: 7 });
+            one.note_long_done(number);
+            two.note_long_done(number);
+        }
+    }
 
     #[test]
     fn long_parts_and_pieces_are_read_as_they_were_written() {

@@ -30,6 +30,10 @@ impl RawRequest {
                 true => Lingering::Over,
             });
             let over = self.is_complete();
+            if !over && state.nbc.has_grown(id) {
+                // What is there of a part is no work for others.
+                continue;
+            }
             if over || !patiently || !shared.engine.is_crowded() || state.work_left() {
                 break (over, looked);
             }
