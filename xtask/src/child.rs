@@ -196,6 +196,14 @@ fn follow(mut child: Child, output: PipeReader, mut line: impl FnMut(&str)) -> i
 /// # Errors
 /// When it cannot start or does not succeed.
 pub fn output(mut command: Command, what: &str) -> Result<String, String> {
+    output_of(&mut command, what)
+}
+
+/// The same of a command that may be run again.
+///
+/// # Errors
+/// When it cannot start or does not succeed.
+pub fn output_of(command: &mut Command, what: &str) -> Result<String, String> {
     let output = command.stderr(Stdio::inherit()).output().map_err(|e| format!("cannot run {what}: {e}"))?;
     if !output.status.success() {
         return Err(format!("{what} failed ({})", output.status));

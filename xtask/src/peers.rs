@@ -4,6 +4,7 @@
 //! The peers are unpacked in the user's cache, not installed; `peers/peers.c` is the program, compiled against each. With
 //! `--heat` or `--cg`, the example of that name and `peers/heat.c` or `peers/cg.c`; with `--coll`, collectives and `peers/coll.c`.
 
+mod apart;
 pub mod coll;
 mod experiments;
 pub mod heat;
@@ -15,6 +16,7 @@ mod report;
 use std::time::Duration;
 
 use crate::{Outcome, cargo, child};
+use apart::Wanted;
 use experiments::EXPERIMENTS;
 use mpi::Source;
 use report::Figures;
@@ -29,13 +31,16 @@ pub struct Options {
     rounds: usize,
     /// Only the experiments whose name contains it.
     only: String,
+    /// Where the cores are to be.
+    apart: Wanted,
 }
 
 impl Options {
     /// # Errors
     /// An unknown word.
     pub fn parse(words: &[&str]) -> Result<Options, String> {
-        let mut options = Options { json: false, rounds: ROUNDS, only: String::new() };
+        let mut options =
+            Options { json: false, rounds: ROUNDS, only: String::new(), apart: Wanted::default() };
         let mut words = words.iter();
         while let Some(word) = words.next() {
             match *word {
@@ -44,9 +49,13 @@ impl Options {
                     let rounds = words.next().and_then(|n| n.parse().ok()).filter(|n| *n > 0);
                     options.rounds = rounds.ok_or("--rounds wants a number of at least 1")?;
                 }
+                "--line-ns" => {
+                    let range = words.next().ok_or("--line-ns wants a range in nanoseconds, such as 0..120")?;
+                    options.apart = Wanted::parse(range).map_err(|why| format!("--line-ns {range}: {why}"))?;
+                }
                 option if option.starts_with('-') => {
                     return Err(format!(
-                        "peers does not know {option}; it knows --rounds N, --json and the NAME of an experiment, or \
+                        "peers does not know {option}; it knows --rounds N, --line-ns LO..HI, --json and the NAME of an experiment, or \
                          --heat, --cg or --coll before its own options"
                     ));
                 }
@@ -74,10 +83,11 @@ pub fn run(options: &Options) -> Outcome {
     for round in 1..=options.rounds {
         for experiment in EXPERIMENTS.iter().filter(|e| e.name.contains(&options.only)) {
             eprintln!("round {round} of {}: {}", options.rounds, experiment.name);
-            figures.note(experiment, "tocsin", &child::output(experiment.tocsin(), "tocsin")?)?;
-            for peer in &peers {
-                let name = peer.mpi.name;
-                figures.note(experiment, name, &child::output(peer.command(experiment), name)?)?;
+            let theirs = peers.iter().map(|peer| (peer.mpi.name, peer.command(experiment)));
+            for (who, command) in std::iter::once(("tocsin", experiment.tocsin())).chain(theirs) {
+                let (output, looks) = options.apart.output(command, who)?;
+                figures.note(experiment, who, &output)?;
+                figures.note_apart(experiment, who, looks);
             }
         }
     }
@@ -93,7 +103,7 @@ mod tests {
     fn options() {
         let got = Options::parse(&["--rounds", "3", "--json", "ring"]).expect("valid");
         assert_eq!((got.rounds, got.json, got.only.as_str()), (3, true, "ring"));
-        for bad in [&["--rounds"][..], &["--rounds", "0"], &["--table"], &["carousel"]] {
+        for bad in [&["--rounds"][..], &["--rounds", "0"], &["--table"], &["carousel"], &["--line-ns", "9"]] {
             assert!(Options::parse(bad).is_err(), "{bad:?}");
         }
     }

@@ -10,6 +10,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
+use super::apart::{self, Wanted};
 use super::experiments::{Asked, is_crowded, on_two_cores};
 use super::mpi::{self, PEERS, Peer, Source};
 use super::report::{Missing, Times, best_peer, columns, median, print_missing, print_waits};
@@ -41,6 +42,8 @@ pub struct Options {
     pub sizes: Vec<u64>,
     /// How the others fare when one rank computes, instead of how long it takes.
     pub late: bool,
+    /// Where the cores are to be.
+    pub apart: Wanted,
 }
 
 impl Options {
@@ -55,6 +58,7 @@ impl Options {
             ranks: if late { vec![4, 8] } else { vec![2, 4] },
             sizes: if late { vec![1 << 10, 64 << 10] } else { vec![8, 64 << 10, 1 << 20] },
             late,
+            apart: Wanted::default(),
         };
         let mut words = words.iter();
         while let Some(&word) = words.next() {
@@ -65,10 +69,11 @@ impl Options {
                 "--op" => options.operations = list(word, words.next(), operation)?,
                 "--ranks" => options.ranks = list(word, words.next(), number_of_ranks)?,
                 "--sizes" => options.sizes = list(word, words.next(), size)?,
+                "--line-ns" if !late => options.apart = one(word, words.next(), Wanted::parse)?,
                 _ => {
                     return Err(format!(
                         "peers --coll does not know {word}; it knows --rounds N, --op LIST, --ranks LIST, --sizes LIST, \
-                         --late-rank and --json"
+                         --late-rank, --json and, without --late-rank, --line-ns LO..HI"
                     ));
                 }
             }
@@ -153,9 +158,10 @@ type Programs = Vec<(&'static str, Command)>;
 /// Number of ranks, position of the operation, size.
 type Place = (u32, usize, u64);
 
-/// By what was measured, and then by program, the values of the rounds; and which algorithm tocsin took.
+/// By what was measured, and then by program, the values of the rounds; which algorithm tocsin took; and where the cores were.
 #[derive(Default)]
 struct Figures {
+    apart: BTreeMap<(u32, usize), Times>,
     times: BTreeMap<Place, Times>,
     algorithms: BTreeMap<Place, String>,
 }
@@ -163,7 +169,7 @@ struct Figures {
 impl Figures {
     /// Takes what a program printed of an operation: a JSON object per line; other lines are the launchers'.
     fn note(&mut self, ranks: u32, operation: &str, who: &'static str, output: &str) -> Outcome {
-        let at = OPERATIONS.iter().position(|name| *name == operation).unwrap_or(0);
+        let at = position(operation);
         for row in rows(who, output)? {
             let size = row.get("size_bytes").and_then(Value::as_u64).unwrap_or(0);
             let time = row.get("t_comm_us").and_then(Value::as_f64);
@@ -177,6 +183,12 @@ impl Figures {
         Ok(())
     }
 
+    /// How far apart the cores were before and after a run.
+    fn note_apart(&mut self, ranks: u32, operation: &str, who: &'static str, looks: [f64; 2]) {
+        let at = position(operation);
+        self.apart.entry((ranks, at)).or_default().entry(who).or_default().extend(looks);
+    }
+
     fn lines(&self) -> impl Iterator<Item = Line<'_>> {
         self.times.iter().map(|(place, times)| {
             let (ranks, at, size) = *place;
@@ -184,6 +196,10 @@ impl Figures {
             Line { ranks, operation: OPERATIONS[at], size, algorithm, times }
         })
     }
+}
+
+fn position(operation: &str) -> usize {
+    OPERATIONS.iter().position(|name| *name == operation).unwrap_or(0)
 }
 
 /// The JSON objects among what a program printed.
@@ -291,7 +307,9 @@ pub fn run(options: &Options) -> Outcome {
                 }
                 for (who, command) in programs {
                     let what = if who == PERSISTENT { "tocsin, persistent" } else { who };
-                    figures.note(ranks, operation, who, &child::output(command, what)?)?;
+                    let (output, looks) = options.apart.output(command, what)?;
+                    figures.note(ranks, operation, who, &output)?;
+                    figures.note_apart(ranks, operation, who, looks);
                 }
             }
         }
@@ -319,8 +337,29 @@ fn print(figures: &Figures, peers: &[Peer], missing: &[Missing], options: &Optio
             println!("{}", line.text());
         }
     }
+    print_apart(figures, options);
     print_waits(peers, &options.ranks, options.json);
     print_missing(missing, options.json);
+}
+
+/// Where the cores were while each operation was measured.
+fn print_apart(figures: &Figures, options: &Options) {
+    for (&(ranks, at), looks) in &figures.apart {
+        let of = |who| looks.get(who).and_then(|values| median(values));
+        if options.json {
+            let mut row = json!({
+                "bench": "coll", "op": OPERATIONS[at], "mode": "alone", "kind": "process", "ranks": ranks,
+                "rounds": options.rounds, "figure": apart::FIGURE,
+            });
+            if let Some(row) = row.as_object_mut() {
+                row.extend(who().filter_map(|who| Some((who.to_owned(), json!(of(who)?)))));
+            }
+            println!("{row}");
+        } else {
+            let cells = columns(who().map(|who| of(who).map_or("-".to_owned(), |ns| format!("{ns:.0}"))));
+            println!("{:10} {ranks:>5} {:>8} {cells}", OPERATIONS[at], apart::FIGURE);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -339,6 +378,7 @@ mod tests {
             ranks: vec![2, 4],
             sizes: vec![8, 65536],
             late: false,
+            apart: Wanted::default(),
         };
         assert_eq!(got, wanted);
         let late = Options::parse(&["--late-rank", "--ranks", "4"]).expect("valid");
@@ -354,6 +394,8 @@ mod tests {
             &["--sizes", "8,"],
             &["--sizes", "99M"],
             &["--table"],
+            &["--line-ns", "120"],
+            &["--late-rank", "--line-ns", "0..120"],
         ] {
             assert!(Options::parse(bad).is_err(), "{bad:?}");
         }

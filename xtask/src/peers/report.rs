@@ -5,6 +5,7 @@ use std::fmt::Display;
 
 use serde_json::{Value, json};
 
+use super::apart;
 use super::experiments::{Asked, EXPERIMENTS, Experiment, FIGURES, is_crowded};
 use super::mpi::{PEERS, Peer};
 use crate::{Outcome, cargo};
@@ -43,6 +44,13 @@ impl Figures {
             }
         }
         Ok(())
+    }
+
+    /// How far apart the cores were before and after a run.
+    pub fn note_apart(&mut self, experiment: &Experiment, who: &'static str, looks: [f64; 2]) {
+        let at = EXPERIMENTS.iter().position(|e| e.name == experiment.name).unwrap_or(0);
+        let place = (at, String::new(), 0, apart::FIGURE);
+        self.0.entry(place).or_default().entry(who).or_default().extend(looks);
     }
 }
 
@@ -85,8 +93,8 @@ impl Line<'_> {
     }
 
     fn to_best(&self) -> Option<f64> {
-        // A ratio's ratio says nothing.
-        let says = !self.figure.ends_with("ratio");
+        // A ratio's ratio says nothing, and where the cores are is nobody's merit.
+        let says = !self.figure.ends_with("ratio") && self.figure != apart::FIGURE;
         self.tocsin.zip(self.best()).filter(|_| says).map(|(ours, (_, best))| ours / best)
     }
 
