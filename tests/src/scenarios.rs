@@ -42,6 +42,7 @@ pub const ALL: &[(&str, Scenario)] = &[
     ("blocked-until-death", faults::blocked_until_death),
     ("spin", faults::spin),
     ("left-by-exit", faults::left_by_exit),
+    ("dies-copying", faults::dies_copying),
     ("one-leaves", leaving::one_leaves),
 ];
 

@@ -171,6 +171,30 @@ fn who_exits_without_finalizing_is_dead_to_the_others() {
     }
 }
 
+/// Others may have copied out a part of what the dead one was copying in.
+#[test]
+fn who_dies_while_it_copies_in_is_dead_to_the_others() {
+    for backend in ["signal", "thread", "poll"] {
+        for (op, bytes) in
+            [("ibcast", 1 << 20), ("ibcast", 128 << 10), ("iallgather", 128 << 10), ("ialltoall", 64 << 10)]
+        {
+            for (at, computes) in [(64 << 10, false), (4096, true), (bytes - 4096, false), (bytes / 2, true)]
+            {
+                let mut scenario = vec!["dies-copying".to_owned(), format!("op={op}")];
+                scenario.extend([format!("bytes={bytes}"), format!("at={at}")]);
+                // With poll nobody hears of anything outside of calls.
+                scenario.extend((computes && backend != "poll").then(|| "compute=1".to_owned()));
+                let (output, status) =
+                    World::launch(3, backend, "report", &scenario).end(Duration::from_secs(20));
+                let mut saw: Vec<&str> = output.lines().collect();
+                saw.sort_unstable();
+                let right = (vec!["saw 1", "saw 2"], 128 + libc::SIGSEGV);
+                assert_eq!((saw, status), right, "{backend}, {scenario:?}");
+            }
+        }
+    }
+}
+
 #[test]
 fn a_death_ends_the_job_under_kill() {
     for backend in ["signal", "thread", "poll"] {

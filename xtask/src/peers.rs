@@ -50,8 +50,10 @@ impl Options {
                     options.rounds = rounds.ok_or("--rounds wants a number of at least 1")?;
                 }
                 "--line-ns" => {
-                    let range = words.next().ok_or("--line-ns wants a range in nanoseconds, such as 0..120")?;
-                    options.apart = Wanted::parse(range).map_err(|why| format!("--line-ns {range}: {why}"))?;
+                    let range =
+                        words.next().ok_or("--line-ns wants a range in nanoseconds, such as 0..120")?;
+                    options.apart =
+                        Wanted::parse(range).map_err(|why| format!("--line-ns {range}: {why}"))?;
                 }
                 option if option.starts_with('-') => {
                     return Err(format!(

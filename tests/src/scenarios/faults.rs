@@ -182,6 +182,64 @@ pub fn left_by_exit(comm: &Comm, arguments: &Arguments) {
     }
 }
 
+/// Rank 0 dies by what it has to share of a collective on a board: of its `bytes` bytes none can be read from `at` on. The others, who
+/// wait or else `compute`, hear of it.
+pub fn dies_copying(comm: &Comm, arguments: &Arguments) {
+    let (bytes, at) = (arguments.number("bytes") as usize, arguments.number("at") as usize);
+    let (ranks, computes) = (comm.size() as usize, arguments.optional("compute").is_some());
+    let met = comm.ibarrier_raw(None).and_then(|mut request| request.wait());
+    assert!(met.is_ok(), "{met:?}");
+    let mut out = vec![0_u8; bytes * ranks];
+    let hole = (comm.rank() == 0).then(|| Hole::new(bytes * ranks, at));
+    let mut plain = vec![7_u8; bytes * ranks];
+    let own = hole.as_ref().map_or(plain.as_mut_ptr(), |hole| hole.start);
+    // SAFETY: the buffers live until the request has ended; on rank 0 the call is the last thing that it does.
+    let request = unsafe {
+        match arguments.text("op") {
+            "ibcast" => comm.ibcast_raw(own, bytes, 0, Some("shm")),
+            "iallgather" => comm.iallgather_raw(Some(own), out.as_mut_ptr(), bytes, Some("shm")),
+            "ialltoall" => comm.ialltoall_raw(Some(own), out.as_mut_ptr(), bytes, Some("shm")),
+            other => panic!("op={other}: ibcast, iallgather, ialltoall"),
+        }
+    };
+    let mut request = match request {
+        Ok(request) => request,
+        Err(Error::PeerDead { rank: 0, .. }) => return println!("saw {}", comm.rank()),
+        Err(other) => panic!("rank {}: {other}", comm.rank()),
+    };
+    let end = Instant::now() + Duration::from_secs(5);
+    while computes && !request.is_done() && Instant::now() < end {
+        std::hint::spin_loop();
+    }
+    match request.wait() {
+        Err(Error::PeerDead { rank: 0, .. }) => println!("saw {}", comm.rank()),
+        other => {
+            eprintln!("rank {}: expected the death of rank 0, got: {other:?}", comm.rank());
+            std::process::exit(9);
+        }
+    }
+}
+
+/// Memory that cannot be read from some byte on.
+struct Hole {
+    start: *mut u8,
+}
+
+impl Hole {
+    /// `len` bytes, of which only those before `at` can be read; it stays mapped.
+    fn new(len: usize, at: usize) -> Hole {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        // SAFETY: a mapping where nothing is, of which the first part is made usable; both results are checked.
+        let start = unsafe {
+            let start = libc::mmap(std::ptr::null_mut(), len, libc::PROT_NONE, flags, -1, 0);
+            assert_ne!(start, libc::MAP_FAILED);
+            assert_eq!(libc::mprotect(start, at, libc::PROT_READ | libc::PROT_WRITE), 0);
+            start
+        };
+        Hole { start: start.cast() }
+    }
+}
+
 /// Computes without a library call until it is killed, or for `seconds`.
 pub fn spin(comm: &Comm, arguments: &Arguments) {
     if comm.rank() == 0 {

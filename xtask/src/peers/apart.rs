@@ -84,7 +84,8 @@ impl Wanted {
 /// What the nearest pair of cores does now. A tenth of the times are no longer: others who use the cores do not count.
 fn look() -> Result<f64, String> {
     let program = cargo::target_dir().join("release/tocsin").display().to_string();
-    let words = ["bench", "latency", "--mechanism", "cacheline", "--kind", "thread", "--rounds", "500", "--json"];
+    let words =
+        ["bench", "latency", "--mechanism", "cacheline", "--kind", "thread", "--rounds", "500", "--json"];
     let said = child::output(child::command(&program, &words, LOOK), "tocsin bench latency")?;
     let row: Option<Value> = said.lines().next().and_then(|line| serde_json::from_str(line).ok());
     let seen = row.and_then(|row| row.get("p10_ns")?.as_f64());
