@@ -2,6 +2,7 @@
 #![allow(dead_code, missing_docs, clippy::unwrap_used, clippy::expect_used)]
 
 pub mod driver;
+pub mod members;
 pub mod model;
 pub mod network;
 
@@ -31,7 +32,6 @@ impl Random {
     }
 }
 
-/// Whether the size of a case is that of the block of one rank.
 /// Whether an algorithm takes so many ranks.
 pub fn takes(algorithm: &tocsin_nbc::table::Algorithm, ranks: u32) -> bool {
     let restrictions = &algorithm.restrictions;
@@ -44,6 +44,7 @@ pub fn most(algorithm: Option<&tocsin_nbc::table::Algorithm>, ranks: u32) -> usi
     if on_board { (256 << 10).min((1 << 20) / ranks as usize) } else { usize::MAX }
 }
 
+/// Whether the size of a case is that of the block of one rank.
 pub fn has_blocks(operation: tocsin_nbc::table::Operation) -> bool {
     use tocsin_nbc::table::Operation;
     match operation {
