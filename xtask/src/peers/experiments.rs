@@ -26,7 +26,7 @@ const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
 /// In the order of the report.
-pub const EXPERIMENTS: [Experiment; 7] = [
+pub const EXPERIMENTS: [Experiment; 8] = [
     Experiment {
         name: "pingpong",
         bench: "pingpong",
@@ -83,10 +83,21 @@ pub const EXPERIMENTS: [Experiment; 7] = [
         allocated: false,
         sizes: &[64 * KIB, 256 * KIB, MIB, 4 * MIB],
     },
+    Experiment {
+        name: "overlap-10ms",
+        bench: "overlap",
+        ranks: 2,
+        threads: false,
+        allocated: false,
+        sizes: &[MIB],
+    },
 ];
 
+/// The experiment whose computing takes so many microseconds, however long the message takes.
+const LONG: (&str, &str) = ("overlap-10ms", "10000");
+
 /// Figures that are compared; less is better in all of them.
-pub const FIGURES: [&str; 7] = [
+pub const FIGURES: [&str; 10] = [
     "half_rtt_us_p50",
     "hop_us_p50",
     "message_ns_p50",
@@ -94,7 +105,14 @@ pub const FIGURES: [&str; 7] = [
     "null_ratio",
     "peer_blocked_us",
     "t_comm_us",
+    "complete_us",
+    BLOCKED_TO_COMM,
+    TO_BOUND,
 ];
+/// How long who does not compute is held, by what the message takes where nobody does.
+pub const BLOCKED_TO_COMM: &str = "blocked_to_comm";
+/// The time of a run, by what it takes at least.
+pub const TO_BOUND: &str = "to_bound";
 
 impl Experiment {
     /// tocsin's side of it.
@@ -109,7 +127,8 @@ impl Experiment {
             words.extend(["--buffers", "shared"]);
         }
         if self.bench == "overlap" {
-            words.extend(["--case", "recv,send,both", "--compute-us", "4x", "--rounds", "200"]);
+            let (time, rounds) = if self.name == LONG.0 { (LONG.1, "30") } else { ("4x", "200") };
+            words.extend(["--case", "recv,send,both", "--compute-us", time, "--rounds", rounds]);
         }
         if is_crowded(self.ranks) {
             words.extend(["--bind", "none"]);
@@ -119,7 +138,11 @@ impl Experiment {
 
     /// What `peers.c` is to measure.
     pub fn of_peers(&self) -> &'static str {
-        if self.allocated { "pingpong-allocated" } else { self.bench }
+        match self.bench {
+            "pingpong" if self.allocated => "pingpong-allocated",
+            "overlap" => self.name,
+            bench => bench,
+        }
     }
 
     pub fn size_words(&self) -> Vec<String> {
@@ -141,6 +164,10 @@ impl Experiment {
             ("pingpong-of-4" | "ring-of-4", ..) => of_best(1.15),
             ("overlap", "recv", "ratio") => Some(Asked::AtMost(if size > 65_536 { 0.10 } else { 0.20 })),
             ("overlap", "send", "ratio") if size > 65_536 => Some(Asked::AtMost(0.10)),
+            ("overlap", _, "null_ratio") => Some(Asked::AtMost(0.03)),
+            ("overlap-10ms", "both", "complete_us") => Some(Asked::AtMost(2000.0)),
+            ("overlap-10ms", "both", TO_BOUND) => Some(Asked::AtMost(1.03)),
+            ("overlap-10ms", "recv" | "send", BLOCKED_TO_COMM) => Some(Asked::AtMost(3.0)),
             _ => None,
         }
     }
@@ -206,7 +233,10 @@ mod tests {
         assert_eq!(asked("ring-of-4", "", KIB, "hop_us_p50"), Some(Asked::OfBest(1.15)));
         assert_eq!(asked("overlap", "recv", 64 * KIB, "ratio"), Some(Asked::AtMost(0.20)));
         assert_eq!(asked("overlap", "send", 64 * KIB, "ratio"), None);
-        assert_eq!(asked("overlap", "recv", MIB, "null_ratio"), None);
+        assert_eq!(asked("overlap", "recv", MIB, "null_ratio"), Some(Asked::AtMost(0.03)));
+        assert_eq!(asked("overlap-10ms", "recv", MIB, "ratio"), None);
+        assert_eq!(asked("overlap-10ms", "both", MIB, "complete_us"), Some(Asked::AtMost(2000.0)));
+        assert_eq!(asked("overlap-10ms", "send", MIB, BLOCKED_TO_COMM), Some(Asked::AtMost(3.0)));
     }
 
     #[test]

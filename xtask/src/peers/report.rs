@@ -6,7 +6,7 @@ use std::fmt::Display;
 use serde_json::{Value, json};
 
 use super::apart;
-use super::experiments::{Asked, EXPERIMENTS, Experiment, FIGURES, is_crowded};
+use super::experiments::{Asked, BLOCKED_TO_COMM, EXPERIMENTS, Experiment, FIGURES, TO_BOUND, is_crowded};
 use super::mpi::{PEERS, Peer};
 use crate::{Outcome, cargo};
 
@@ -37,7 +37,7 @@ impl Figures {
             // What the sizes are measured for, if more than one thing.
             let case = [cargo::text(&row, "case"), cargo::text(&row, "receives")].concat();
             for figure in FIGURES {
-                if let Some(value) = row.get(figure).and_then(Value::as_f64) {
+                if let Some(value) = value(&row, figure) {
                     let place = (at, case.clone(), size, figure);
                     self.0.entry(place).or_default().entry(who).or_default().push(value);
                 }
@@ -51,6 +51,16 @@ impl Figures {
         let at = EXPERIMENTS.iter().position(|e| e.name == experiment.name).unwrap_or(0);
         let place = (at, String::new(), 0, apart::FIGURE);
         self.0.entry(place).or_default().entry(who).or_default().extend(looks);
+    }
+}
+
+/// A figure of a row, or what its figures say.
+fn value(row: &Value, figure: &str) -> Option<f64> {
+    let number = |key: &str| row.get(key).and_then(Value::as_f64);
+    match figure {
+        BLOCKED_TO_COMM => Some(number("peer_blocked_us")? / number("t_comm_us")?),
+        TO_BOUND => Some(1.0 / number("efficiency")?),
+        _ => number(figure),
     }
 }
 
@@ -94,7 +104,8 @@ impl Line<'_> {
 
     fn to_best(&self) -> Option<f64> {
         // A ratio's ratio says nothing, and where the cores are is nobody's merit.
-        let says = !self.figure.ends_with("ratio") && self.figure != apart::FIGURE;
+        let of_nothing = ["ratio", apart::FIGURE, BLOCKED_TO_COMM];
+        let says = !of_nothing.iter().any(|figure| self.figure.ends_with(figure));
         self.tocsin.zip(self.best()).filter(|_| says).map(|(ours, (_, best))| ours / best)
     }
 
@@ -238,5 +249,8 @@ mod tests {
         assert!(json.get(PEERS[2].name).is_none());
         assert!(line.text().ends_with("0.75  0.75 of best"), "{}", line.text());
         assert!(figures.note(ping, "tocsin", "{no").is_err());
+        let row = json!({"peer_blocked_us": 300.0, "t_comm_us": 100.0, "efficiency": 0.8});
+        assert_eq!([BLOCKED_TO_COMM, TO_BOUND].map(|of| value(&row, of)), [Some(3.0), Some(1.25)]);
+        assert_eq!(value(&json!({"t_comm_us": 1.0}), TO_BOUND), None);
     }
 }

@@ -5,7 +5,7 @@
 //! with a callback at each end: how long after its start the message is complete.
 
 use super::overlapped::Overlapped;
-use super::{check, most, progress, row, sizes, two_ranks, us};
+use super::{check, effective_lmt, most, progress, row, sizes, two_ranks, us};
 use crate::cli::Overlap;
 use crate::error::Error;
 use crate::fleet::block::{Measured, Task};
@@ -38,8 +38,8 @@ pub(crate) fn run(args: &Overlap) -> Result<(), Error> {
             for &compute_time in &args.compute_us.0 {
                 let cell = Cell { case, bytes, compute_time };
                 let sums = cell.measure(&mut fleet, &pilots, args.common.warmup, rounds, || bar.inc(1))?;
-                for ((plan, sum), pilot) in plans.iter().zip(&sums).zip(&pilots) {
-                    let row = cell.row(plan, sum, pilot, rounds);
+                for (plan, sum) in plans.iter().zip(&sums) {
+                    let row = cell.row(plan, sum, rounds);
                     bar.suspend(|| sink.row(&row));
                     rows.push(row);
                 }
@@ -91,6 +91,8 @@ struct Sum {
     complete: Times,
     copied: [u64; 3],
     compute_ns: f64,
+    /// What a rank that computes cannot leave to others.
+    copies_ns: f64,
 }
 
 impl Cell {
@@ -98,6 +100,16 @@ impl Cell {
         match self.compute_time {
             ComputeTime::Us(us) => us * 1000.0,
             ComputeTime::TimesComm(factor) => factor * pilot.t_comm_ns,
+        }
+    }
+
+    /// How many copies of the message a rank that computes has to make itself, whoever else makes others: a rank that waits could
+    /// make all of a message that takes one, two that compute half of it each.
+    fn own_copies(&self, lmt: &str) -> f64 {
+        match (lmt, self.case) {
+            ("double", _) | ("vmsplice", Case::Recv | Case::Both) => 1.0,
+            (_, Case::Both) => 0.5,
+            (_, Case::Recv | Case::Send) => 0.0,
         }
     }
 
@@ -111,6 +123,8 @@ impl Cell {
     ) -> Result<Vec<Sum>, Error> {
         let mut sums: Vec<Sum> = pilots.iter().map(|_| Sum::default()).collect();
         let speed = fleet.speed;
+        let copies: Vec<f64> =
+            fleet.worlds.iter().map(|world| self.own_copies(&effective_lmt(&world.plan))).collect();
         fleet.rounds(warmup, rounds, |at, counts, world: &mut World| {
             let compute_ns = self.compute_ns(&pilots[at]);
             let work = speed.work_for_ns(compute_ns);
@@ -118,7 +132,8 @@ impl Cell {
             check(&measured, &world.plan, "an overlapped message")?;
             if counts {
                 sums[at].compute_ns = compute_ns;
-                sums[at].add(&measured, self.case, pilots[at].copy_ns);
+                sums[at].copies_ns = copies[at] * pilots[at].copy_ns;
+                sums[at].add(&measured, self.case);
                 if at == 0 {
                     tick();
                 }
@@ -128,7 +143,7 @@ impl Cell {
         Ok(sums)
     }
 
-    fn row(&self, plan: &Plan, sum: &Sum, pilot: &Pilot, rounds: u64) -> Row {
+    fn row(&self, plan: &Plan, sum: &Sum, rounds: u64) -> Row {
         let per_round = |count: u64| count as f64 / rounds as f64;
         let [sender, receiver, progress] = sum.copied.map(|bytes| per_round(bytes).round());
         let row = row("overlap", plan)
@@ -140,7 +155,7 @@ impl Cell {
         let row = sum
             .overlapped
             .columns(row)
-            .number("bound_us", us(sum.overlapped.t_comp.median() + pilot.copy_ns))
+            .number("bound_us", us(sum.overlapped.t_comp.median() + sum.copies_ns))
             .number("efficiency", sum.efficiency.median())
             .number("peer_blocked_us", us(sum.blocked.median()))
             .number("interrupts", per_round(sum.overlapped.interrupts))
@@ -157,9 +172,9 @@ impl Cell {
 }
 
 impl Sum {
-    fn add(&mut self, measured: &[Measured], case: Case, copy_ns: f64) {
+    fn add(&mut self, measured: &[Measured], case: Case) {
         let overlap = self.overlapped.add(measured);
-        self.efficiency.add((overlap.t_comp + copy_ns) / overlap.t_ovrl);
+        self.efficiency.add((overlap.t_comp + self.copies_ns) / overlap.t_ovrl);
         // The peer is who does not compute; when both do, who waits longer afterwards.
         self.blocked.add(match case {
             Case::Recv => measured[0].waited,
