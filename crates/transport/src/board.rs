@@ -24,7 +24,7 @@
 //!
 //! # Who gives up
 //! A member that finds that the members disagree about a number posts no more: its numbers would no longer be the others'. Nor does one
-//! that is refused the memory for what it was to begin, or that hears of one that was; it [says that](Board::say_short_of_memory) first.
+//! that is refused the memory for what it was to begin, or whose user operator panics in what goes without the board, or that hears of one; it [says that](Board::say_why) first.
 //! It [says so](Board::give_up) in all its slots, beside the stamps that who waits for it looks at, after all that it has
 //! posted; whoever then lacks a part of it sees that this [never](Part::Never) comes. What it begins no more at all it [says](Board::refuse) for those
 //! who wait for it without the board.
@@ -48,6 +48,7 @@ mod tenancy;
 mod words;
 
 use core::ptr::NonNull;
+pub use elsewhere::Why;
 use long::Long;
 pub use long::{ALL_PLACES, LONG, LONG_MEMORY, PIECES, PLACES, ROOMS_PASSING};
 use tocsin_sync::atomic::{AtomicU64, Ordering, fence, fence_after_rmw};
@@ -140,8 +141,8 @@ struct Head {
     asked: AtomicU64,
     /// Context and sequence number of the first collective that the owner does not begin any more: see `elsewhere`.
     refuses: AtomicU64,
-    /// Context, and the member for whose want of memory the owner has given up: see `elsewhere`.
-    short: AtomicU64,
+    /// Context, and for which member's sake, and why, the owner has given up: see `elsewhere`.
+    why: AtomicU64,
     /// Context and number of the last long parts with which the owner is done: see `long`.
     done: AtomicU64,
 }
@@ -172,7 +173,7 @@ impl Area {
                 elsewhere: word(),
                 asked: word(),
                 refuses: word(),
-                short: word(),
+                why: word(),
                 done: word(),
             },
             slots: core::array::from_fn(|_| Slot {

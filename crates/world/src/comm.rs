@@ -83,6 +83,19 @@ impl Comm {
         Comm::of(rank, &all, me, WORLD_CONTEXT, board)
     }
 
+    /// The communicator that its members have agreed on. Where this one is refused what that takes, the others are told: they may already wait
+    /// for it in there.
+    fn agreed(
+        rank: &Arc<Rank>,
+        members: &[u32],
+        me: u32,
+        context: u32,
+        board: Option<u32>,
+    ) -> Result<Comm, Error> {
+        let made = Comm::of(rank.clone(), members, me, context, board);
+        made.inspect_err(|_| rank.enter().p2p.revoke(context, members))
+    }
+
     /// A communicator of the world ranks `members`, among which this rank is number `me`, with a board that all of them
     /// have.
     fn of(
@@ -108,6 +121,7 @@ impl Comm {
             //           given out again: `boards.rs`, `agree.rs`.
             let opened = allocated.then(|| unsafe { rank.segment.board(index, members, me, context) });
             let Some(opened) = opened.flatten() else {
+                rank.boards.give_back(index);
                 return Err(refused(tocsin_nbc::Error::OutOfMemory { bytes: size_of::<Board>() }));
             };
             let has_long = opened.has_long();
@@ -231,7 +245,12 @@ impl Comm {
         self.revoke_inside(&mut guard);
     }
 
-    fn revoke_inside(&self, state: &mut RankState) {
+    /// Whether its ranks hear on a board of what one of them cannot go on with.
+    pub(crate) fn has_board(&self) -> bool {
+        self.inner.group.board().is_some()
+    }
+
+    pub(crate) fn revoke_inside(&self, state: &mut RankState) {
         state.p2p.revoke(self.inner.context, self.inner.group.world_ranks());
         state.nbc.fail_context(&mut state.p2p, self.inner.context | COLLECTIVE);
     }

@@ -198,8 +198,12 @@ pub enum Error {
         /// The call.
         operation: &'static str,
     },
-    /// A user operator panicked.
-    #[error("{operation}: the user operator panicked: the collective has no result")]
+    /// A user operator panicked, on this rank or another. Where that was in a collective by messages, others had waited for the rest of it,
+    /// and later ones of the communicator have no result either.
+    #[error(
+        "{operation}: the user operator panicked, here or on another rank: neither this collective nor later ones of its communicator have a result \
+         (make a new one with dup or split)"
+    )]
     UserOperatorPanicked {
         /// The call.
         operation: &'static str,

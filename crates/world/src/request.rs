@@ -285,11 +285,14 @@ impl RawRequest {
     /// is inactive from then on.
     fn look(&mut self) -> Option<Result<Status, Error>> {
         if self.persistent {
+            let new = if self.seen.is_none() { self.outcome() } else { None };
             self.seen = self.peek().map(|result| result.map_err(Box::new));
+            self.tell_others(new);
         } else if self.seen.is_none() {
             if let Some(outcome) = self.outcome() {
                 let result = self.read(outcome);
                 self.free();
+                self.tell_others(Some(outcome));
                 self.seen = result;
             } else if self.is_closed() {
                 return self.gone().map(Err);
@@ -306,6 +309,10 @@ impl RawRequest {
             && let Some(outcome) = self.outcome()
         {
             self.free_in(state);
+            if let Some(slot) = self.slot.as_ref().filter(|slot| self.kind.leaves_others(&slot.comm, outcome))
+            {
+                slot.comm.revoke_inside(state);
+            }
             // Written as it is, rather than copied from what `read` has just written, which the copy would wait for.
             match &self.slot {
                 Some(slot) if outcome.code == Code::Ok => {
@@ -319,6 +326,15 @@ impl RawRequest {
     /// What was seen.
     fn result(&self) -> Option<Result<Status, Error>> {
         self.seen.as_ref().map(|result| result.as_ref().copied().map_err(|error| (**error).clone()))
+    }
+
+    /// Those who may wait for the rest of a collective that has ended like this.
+    #[inline]
+    fn tell_others(&self, outcome: Option<Outcome>) {
+        let comm = self.slot.as_ref().map(|slot| &slot.comm).zip(outcome);
+        if let Some((comm, _)) = comm.filter(|(comm, outcome)| self.kind.leaves_others(comm, *outcome)) {
+            comm.revoke();
+        }
     }
 
     /// What an outcome means.
@@ -502,6 +518,11 @@ impl Drop for RawRequest {
         // Who drops may hold a lock that a callback wants.
         guard.leave_callbacks();
         let state = &mut *guard;
+        if let Some(outcome) = slot.completion().outcome()
+            && self.kind.leaves_others(&slot.comm, outcome)
+        {
+            slot.comm.revoke_inside(state);
+        }
         match self.kind {
             Kind::Collective => state.nbc.detach(&mut state.p2p, slot.id, None),
             _ => state.p2p.detach(slot.id),

@@ -66,11 +66,12 @@ impl<'a> Places<'a> {
 
     /// Memory in which the blocks of ranks 0 to `size` - 1 stand side by side, if they do.
     pub(super) fn side_by_side(&self, size: u32) -> Option<Mem> {
-        let first = self.block(0).offset;
-        let mut end = first;
-        let packed = (0..size).all(|rank| {
-            let block = self.block(rank);
-            let follows = block.bytes == 0 || block.offset == end;
+        // What is empty stands nowhere.
+        let mut blocks = (0..size).map(|rank| self.block(rank)).filter(|block| block.bytes > 0);
+        let Some(Block { offset: first, bytes, .. }) = blocks.next() else { return Some(self.base) };
+        let mut end = first + bytes;
+        let packed = blocks.all(|block| {
+            let follows = block.offset == end;
             end += block.bytes;
             follows
         });

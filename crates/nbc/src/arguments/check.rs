@@ -166,7 +166,8 @@ fn extent(what: &'static str, blocks: &[Block], size: u32) -> Result<usize, Erro
     }
     let mut sum = 0usize;
     let mut most = 0;
-    for block in blocks {
+    // What is empty stands nowhere.
+    for block in blocks.iter().filter(|block| block.bytes > 0) {
         let end = block.end().unwrap_or(usize::MAX);
         fits(end, 1)?;
         if block.overlaps_itself() {
@@ -174,9 +175,7 @@ fn extent(what: &'static str, blocks: &[Block], size: u32) -> Result<usize, Erro
         }
         // Overlapping blocks can be more than the memory that they stand in.
         sum = sum.saturating_add(block.bytes);
-        if block.bytes > 0 {
-            most = most.max(end);
-        }
+        most = most.max(end);
     }
     fits(sum, 1)?;
     Ok(most)

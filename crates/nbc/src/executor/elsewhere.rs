@@ -11,8 +11,9 @@ use crate::board::{Call, Look, number_of};
 use crate::messages::Messages;
 use crate::schedule::NONE;
 use tocsin_progress::budget::{Budget, Pass};
-use tocsin_progress::completion::Outcome;
-use tocsin_transport::board::{Part, SLOTS};
+use tocsin_progress::completion::{Code, Outcome};
+use tocsin_progress::slots::Id;
+use tocsin_transport::board::{Part, SLOTS, Why};
 
 impl Seat {
     /// Asks those to look whose part of what was just posted is missing and who have begun that, or something later, by messages.
@@ -160,6 +161,23 @@ impl Nbc {
             self.fail_beside(messages, at);
         }
         broken
+    }
+
+    /// What goes by messages fails here for a reason that nobody else knows: those who wait for the rest of it are to hear of that. (Where
+    /// its communicator has no board, its user revokes it.)
+    #[cold]
+    pub(super) fn give_up_beside(&mut self, id: Id, outcome: Outcome) {
+        let Nbc { seats, slots, telling, .. } = self;
+        let Some(active) = slots.get(id).filter(|active| active.call.is_none()) else { return };
+        let at = active.schedule.as_ref().and_then(|schedule| schedule.group.board());
+        let Some(seat) = at.and_then(|at| seats.get_mut(at as usize)) else { return };
+        let (from, me) = (active.sequence, seat.board.me());
+        let panicked = outcome.code == Code::UserOperatorPanicked;
+        let other = seat.group.world_ranks().iter().position(|rank| !panicked && *rank == outcome.source);
+        if panicked && !seat.board.gave_up() {
+            seat.board.say_why(Why::Panic, me);
+        }
+        seat.give_up_from(other.unwrap_or(me) as u32, Some(from), slots, telling);
     }
 
     /// The ranks disagree about something: ends what goes by messages here and stands on the board elsewhere, or is refused.

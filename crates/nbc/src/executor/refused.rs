@@ -7,6 +7,7 @@
 use super::Nbc;
 use crate::messages::Messages;
 use tocsin_progress::budget::{Budget, Pass};
+use tocsin_transport::board::Why;
 
 impl Nbc {
     /// This rank begins no more in a communicator, whose board this is, for want of memory: all its members are told. False: there is no such
@@ -18,7 +19,7 @@ impl Nbc {
             return false;
         };
         if !seat.board.gave_up() {
-            seat.board.say_short_of_memory(seat.board.me());
+            seat.board.say_why(Why::Memory, seat.board.me());
             let me = seat.board.me() as u32;
             seat.give_up(me, slots, telling);
         }

@@ -307,6 +307,9 @@ impl Nbc {
 
     /// Ends a collective that cannot go on, or lets it close until no peer copies from or to its memory any more.
     pub(super) fn fail<M: Messages>(&mut self, messages: &mut M, id: Id, outcome: Outcome) {
+        if matches!(outcome.code, Code::Protocol | Code::UserOperatorPanicked) {
+            self.give_up_beside(id, outcome);
+        }
         let Some(active) = self.slots.get_mut(id) else { return };
         let states = active.schedule.iter_mut().flat_map(|schedule| schedule.state.iter_mut());
         let mut closing = 0u32;

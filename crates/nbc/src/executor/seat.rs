@@ -9,7 +9,7 @@ use crate::schedule::{Line, NONE};
 use tocsin_progress::budget::Budget;
 use tocsin_progress::completion::{Code, Completion, Outcome};
 use tocsin_progress::slots::Slots;
-use tocsin_transport::board::{ALL_PLACES, Board, Part};
+use tocsin_transport::board::{ALL_PLACES, Board, Part, Why};
 
 pub(super) type Table = Slots<Active, Completion>;
 
@@ -341,8 +341,9 @@ impl Seat {
 
     /// How it ends where a member does something else, or has given up.
     pub(super) fn disagree(&self, member: u32) -> Outcome {
-        let (code, member) = match self.board.short_of_memory(member as usize) {
-            Some(short) => (Code::OutOfMemory, short as u32),
+        let (code, member) = match self.board.why(member as usize) {
+            Some((Why::Memory, short)) => (Code::OutOfMemory, short as u32),
+            Some((Why::Panic, panicked)) => (Code::UserOperatorPanicked, panicked as u32),
             None => (Code::Protocol, member),
         };
         let source = self.group.world_rank(member).unwrap_or(u32::MAX);
@@ -352,17 +353,26 @@ impl Seat {
     /// Posts and begins no more, for a member's sake, and has all members rung: whoever needs what does not come is to hear of it.
     #[cold]
     pub(super) fn give_up(&mut self, member: u32, slots: &Table, telling: &mut u32) {
+        self.give_up_from(member, None, slots, telling);
+    }
+
+    /// The same where what was begun, and goes by messages, has failed from this collective on: others may wait for the rest of it.
+    #[cold]
+    pub(super) fn give_up_from(&mut self, member: u32, from: Option<u32>, slots: &Table, telling: &mut u32) {
         self.broken = true;
         if self.board.gave_up() {
             return;
         }
         self.blamed = member;
-        if let Some(short) = self.board.short_of_memory(member as usize) {
-            self.board.say_short_of_memory(short);
+        if let Some((why, whom)) = self.board.why(member as usize) {
+            self.board.say_why(why, whom);
         }
         // What stands in line is never posted, whatever was begun behind it.
         let next = self.begun.map_or(0, |begun| begun.wrapping_add(1));
-        self.board.refuse(active(slots, self.unposted).map_or(next, |first| first.sequence));
+        let unposted = active(slots, self.unposted).map_or(next, |first| first.sequence);
+        // Numbers wrap.
+        let first = from.filter(|from| from.wrapping_sub(unposted) as i32 <= 0).unwrap_or(unposted);
+        self.board.refuse(first);
         self.board.give_up();
         if self.telling == 0 {
             *telling = telling.wrapping_add(1);

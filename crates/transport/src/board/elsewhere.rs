@@ -30,6 +30,29 @@ use tocsin_sync::atomic::{Ordering, fence_after_rmw};
 /// After so many collectives, what a member said about one is of no use to anybody: no other is that far behind.
 const ROUND: u32 = 1 << 29;
 
+/// Why a member gives up where all do the same.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Why {
+    /// One was refused memory.
+    Memory,
+    /// The user operator of one panicked.
+    Panic,
+}
+
+impl Why {
+    const PANIC: u64 = 1 << 31;
+
+    fn bits(self) -> u64 {
+        if self == Why::Panic { Why::PANIC } else { 0 }
+    }
+
+    /// The reason, and the member.
+    fn of_bits(word: u64) -> (Why, usize) {
+        let why = if word & Why::PANIC != 0 { Why::Panic } else { Why::Memory };
+        (why, (word as u32 & !(Why::PANIC as u32)) as usize)
+    }
+}
+
 impl Board {
     /// Says that this member has begun the collective of a sequence number without the board, and fences. The caller looks at the
     /// others' [next parts](Self::next_part). Handler-safe.
@@ -108,23 +131,23 @@ impl Board {
         word >> 32 == self.context >> 32 && sequence.wrapping_sub(word as u32) as i32 >= 0
     }
 
-    /// Says which member was refused memory, where this one gives up for that reason. Before it [gives up](Self::give_up) and
-    /// [refuses](Self::refuse). Handler-safe.
+    /// Says what befell which member, where this one gives up for that reason and nobody did anything else than the others. Before it
+    /// [gives up](Self::give_up) and [refuses](Self::refuse). Handler-safe.
     #[cold]
-    pub fn say_short_of_memory(&self, member: usize) {
+    pub fn say_why(&self, why: Why, member: usize) {
         if let Some(area) = self.area(self.me) {
             // SYNC POINT: Relaxed: before the Release of `ask`, and those of `give_up`, as in `refuse`.
-            area.head.short.store(self.context | member as u64, Ordering::Relaxed);
+            area.head.why.store(self.context | why.bits() | member as u64, Ordering::Relaxed);
         }
     }
 
-    /// The member that was refused memory, if that is why a member has given up. Who sees that it has sees this. Handler-safe.
+    /// What befell whom, if that is why a member has given up. Who sees that it has sees this. Handler-safe.
     #[cold]
-    pub fn short_of_memory(&self, member: usize) -> Option<usize> {
+    pub fn why(&self, member: usize) -> Option<(Why, usize)> {
         // SYNC POINT: Relaxed: as in `refuses`.
-        let word = self.area(member).map_or(0, |area| area.head.short.load(Ordering::Relaxed));
-        let short = (word as u32) as usize;
-        (word >> 32 == self.context >> 32 && short < self.members()).then_some(short)
+        let word = self.area(member).map_or(0, |area| area.head.why.load(Ordering::Relaxed));
+        let (why, who) = Why::of_bits(word);
+        (word >> 32 == self.context >> 32 && who < self.members()).then_some((why, who))
     }
 
     /// Wants a member to look at the others' next parts, and what they refuse. The caller rings it. Handler-safe.

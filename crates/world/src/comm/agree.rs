@@ -58,7 +58,7 @@ impl Comm {
         let (first, offered) = all.split_first().unwrap_or((&0, &[]));
         let context = self.adopt("dup", offer, *first)?;
         let board = if self.size() > 1 { boards.take(offered.iter().copied()) } else { None };
-        Comm::of(self.inner.rank.clone(), self.inner.group.world_ranks(), self.rank(), context, board)
+        Comm::agreed(&self.inner.rank, self.inner.group.world_ranks(), self.rank(), context, board)
     }
 
     /// As MPI_Comm_split: ranks of one `color` form a communicator, ordered by `key`, then by rank here; `None`: in no
@@ -98,7 +98,7 @@ impl Comm {
         let world: Vec<u32> = members.iter().filter_map(|m| self.world_rank(m.1)).collect();
         let offered = members.iter().map(|m| rest.get(3 * m.1 as usize + 2).copied().unwrap_or(0));
         let board = if world.len() > 1 { boards.take(offered) } else { None };
-        Comm::of(self.inner.rank.clone(), &world, me, context, board).map(Some)
+        Comm::agreed(&self.inner.rank, &world, me, context, board).map(Some)
     }
 
     /// Takes the next context that this rank owns; `None` when it has handed out all.

@@ -36,11 +36,23 @@ impl Meaning {
     }
 
     pub(super) fn read(&self, outcome: Outcome) -> Result<Status, Error> {
+        if self.kind.leaves_others(&self.comm, outcome) {
+            self.comm.revoke();
+        }
         self.kind.read(&self.comm, self.operation, outcome)
     }
 }
 
 impl Kind {
+    /// Whether other ranks may wait for the rest of a collective that has ended like this here: those of a communicator that has no board, by
+    /// which they would have heard. It is to be revoked.
+    #[inline]
+    pub(super) fn leaves_others(self, comm: &Comm, outcome: Outcome) -> bool {
+        matches!(outcome.code, Code::Protocol | Code::UserOperatorPanicked)
+            && matches!(self, Kind::Collective)
+            && !comm.has_board()
+    }
+
     /// What an outcome means to who started the operation.
     #[inline]
     pub(crate) fn read(

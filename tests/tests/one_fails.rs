@@ -1,0 +1,136 @@
+//! A collective by messages that fails on one rank, for a reason that only this rank can see: the others hear of it while that rank lives.
+#![allow(clippy::unwrap_used)] // A test that fails says so by panicking.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use tocsin::{Comm, Config, Error, Op, UserOp, World};
+
+/// More than a rank takes that hears of it; who does not would wait for ever.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// How a collective ended; none that has not.
+fn end<T: tocsin::Element>(request: Result<tocsin::Request<Vec<T>>, Error>) -> Option<Result<(), Error>> {
+    match request {
+        Err(error) => Some(Err(error)),
+        Ok(mut request) => request.wait_timeout(LIMIT).map(|ended| ended.map(drop)),
+    }
+}
+
+/// Every rank does it, and none leaves before all have ended: who leaves is heard of, too.
+fn ends(
+    ranks: u32,
+    backend: &str,
+    act: impl Fn(&Comm) -> Option<Result<(), Error>> + Sync,
+) -> Vec<Result<(), Error>> {
+    let mut config = Config::default();
+    config.set("TOCSIN_BACKEND", backend).unwrap();
+    let ended = AtomicU32::new(0);
+    let all = World::threads_with(ranks, &config, |comm| {
+        let end = act(&comm);
+        ended.fetch_add(1, Ordering::Relaxed);
+        let start = Instant::now();
+        while ended.load(Ordering::Relaxed) < ranks && start.elapsed() < 2 * LIMIT {
+            comm.progress();
+            std::thread::yield_now();
+        }
+        end
+    });
+    all.unwrap().into_iter().map(|end| end.expect("a rank was not told")).collect()
+}
+
+fn odd(left: u64, right: u64) -> u64 {
+    assert!(left % 100 != 13 && right % 100 != 13, "on purpose");
+    left + right
+}
+
+/// An operation in which the user operator panics on the ranks that see the number of the last one.
+fn panics(comm: &Comm, (operation, algorithm): (&str, &str)) -> Option<Result<(), Error>> {
+    let comm = comm.with_algorithm(algorithm);
+    let mine = vec![if comm.rank() + 1 == comm.size() { 13u64 } else { 1 }; 8];
+    let op = Op::User(UserOp::commutative(odd));
+    match operation {
+        "ireduce" => end(comm.ireduce(mine, op, 0)),
+        "iscan" => end(comm.iscan(mine, op)),
+        _ => end(comm.iallreduce(mine, op)),
+    }
+}
+
+const PANICS: [(&str, &str); 6] = [
+    ("ireduce", "binomial"),
+    ("iallreduce", "recursive-doubling"),
+    ("iallreduce", "reduce-bcast"),
+    ("iallreduce", "ring"),
+    ("iallreduce", "rabenseifner"),
+    ("iscan", "chain"),
+];
+
+#[test]
+fn a_user_operator_that_panics_on_one_rank_ends_it_on_all_who_wait() {
+    for backend in ["signal", "thread", "poll"] {
+        for case in PANICS {
+            let ends = ends(4, backend, |comm| {
+                let first = panics(comm, case);
+                // Who was done before hears of it later.
+                let later = panics(comm, ("iallreduce", "recursive-doubling"));
+                assert!(matches!(later, Some(Err(_))), "{case:?}: {later:?}");
+                first
+            });
+            let panicked = |end: &Result<(), Error>| matches!(end, Err(Error::UserOperatorPanicked { .. }));
+            assert!(ends.iter().any(panicked), "{backend}, {case:?}: {ends:?}");
+            assert!(ends.iter().all(|end| end.is_ok() || panicked(end)), "{backend}, {case:?}: {ends:?}");
+        }
+    }
+}
+
+/// There, they hear of it when the rank that knows has seen it: by a revocation.
+#[test]
+fn without_a_board_too() {
+    for case in PANICS {
+        let ends = ends(4, "signal", |comm| {
+            // Those that were made first have all boards.
+            let all: Vec<Comm> = (0..20).map(|_| comm.dup().unwrap()).collect();
+            let end = panics(all.last().unwrap(), case);
+            // It takes nobody else's communicators with it.
+            all[0].barrier().unwrap();
+            end
+        });
+        let told = |end: &Result<(), Error>| {
+            matches!(end, Ok(()) | Err(Error::UserOperatorPanicked { .. } | Error::Revoked { .. }))
+        };
+        assert!(ends.iter().all(told) && ends.iter().any(Result::is_err), "{case:?}: {ends:?}");
+    }
+}
+
+#[test]
+fn ranks_that_disagree_about_sizes_all_hear_of_it() {
+    type Act = fn(&Comm, usize) -> Option<Result<(), Error>>;
+    let cases: [(&str, Act); 5] = [
+        ("a large iallreduce", |comm, n| end(comm.iallreduce(vec![1u64; n << 16], Op::Sum))),
+        ("recursive doubling", |comm, n| {
+            end(comm.with_algorithm("recursive-doubling").iallreduce(vec![1u64; n], Op::Sum))
+        }),
+        ("binomial", |comm, n| end(comm.with_algorithm("binomial").ireduce(vec![1u64; n], Op::Sum, 0))),
+        ("iscan", |comm, n| end(comm.iscan(vec![1u64; n], Op::Sum))),
+        ("iexscan", |comm, n| end(comm.iexscan(vec![1u64; n], Op::Sum))),
+    ];
+    for backend in ["signal", "poll"] {
+        for (name, act) in &cases {
+            for other in [3, 0] {
+                for without_board in [false, true] {
+                    let ends = ends(4, backend, |comm| {
+                        let count = if comm.rank() == other { 9 } else { 8 };
+                        let all: Vec<Comm> =
+                            (0..if without_board { 20 } else { 1 }).map(|_| comm.dup().unwrap()).collect();
+                        act(all.last().unwrap(), count)
+                    });
+                    let told = |end: &Result<(), Error>| {
+                        matches!(end, Ok(()) | Err(Error::Protocol { .. } | Error::Revoked { .. }))
+                    };
+                    let who = format!("{name}, {backend}, {other}, {without_board}: {ends:?}");
+                    assert!(ends.iter().all(told) && ends.iter().any(Result::is_err), "{who}");
+                }
+            }
+        }
+    }
+}
