@@ -147,6 +147,44 @@ fn a_large_message_goes_on_when_its_waiter_leaves() {
     }
 }
 
+/// Who waits for any of two leaves when the small one has come, in the midst of the large one mostly: as above.
+#[test]
+fn a_large_message_goes_on_when_who_waits_for_any_has_another() {
+    const BYTES: usize = 4 << 20;
+    for round in 0..40u64 {
+        for receiver_leaves in [true, false] {
+            let ended = std::sync::Arc::new([AtomicBool::new(false), AtomicBool::new(false)]);
+            ranks(2, |comm| {
+                comm.barrier()?;
+                let (me, other) = (comm.rank() as usize, 1 - comm.rank());
+                let large = match me {
+                    0 => comm.isend(vec![7u8; BYTES], 1, 5)?,
+                    _ => comm.irecv(vec![0u8; BYTES], 0, 5)?,
+                };
+                let large = if (me == 1) == receiver_leaves {
+                    let mut both = [large, comm.irecv(vec![0u8; 8], other, 6)?];
+                    assert!(tocsin::wait_any(&mut both).is_some());
+                    let [large, small] = both;
+                    small.wait()?;
+                    large
+                } else {
+                    let start = Instant::now();
+                    while start.elapsed() < Duration::from_micros(10 * round) {}
+                    comm.send(&[1u8; 8], other, 6)?;
+                    large
+                };
+                let theirs = ended.clone();
+                large.on_complete(move |outcome| {
+                    assert!(outcome.is_ok_and(|(data, _)| data.iter().all(|byte| *byte == 7)));
+                    theirs[me].store(true, Ordering::Release);
+                });
+                compute_until("a large message whose waiter had another", &ended[me]);
+                comm.barrier()
+            });
+        }
+    }
+}
+
 /// A message that must be heard is heard behind more plain ones than a lane has slots for.
 #[test]
 fn an_urgent_message_behind_a_full_lane_interrupts() {

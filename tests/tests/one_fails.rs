@@ -1,5 +1,5 @@
 //! A collective by messages that fails on one rank, for a reason that only this rank can see: the others hear of it while that rank lives.
-#![allow(clippy::unwrap_used)] // A test that fails says so by panicking.
+#![allow(clippy::unwrap_used, clippy::expect_used)] // A test that fails says so by panicking.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
