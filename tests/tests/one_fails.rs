@@ -1,10 +1,10 @@
 //! A collective by messages that fails on one rank, for a reason that only this rank can see: the others hear of it while that rank lives.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // A test that fails says so by panicking.
 
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use tocsin::{Comm, Config, Error, Op, UserOp, World};
+use tocsin_sync::atomic::{AtomicU32, Ordering};
 
 /// More than a rank takes that hears of it; who does not would wait for ever.
 const LIMIT: Duration = Duration::from_secs(30);
