@@ -111,6 +111,12 @@ impl Contexts {
         }
     }
 
+    /// Whether it is known that a rank is a member. Handler-safe; a binary search.
+    pub(crate) fn has_member(&self, context: u32, rank: u32) -> bool {
+        let known = self.members.binary_search_by_key(&(context & !COLLECTIVE), |m| m.0);
+        known.is_ok() && self.is_member(context, rank)
+    }
+
     /// Handler-safe; a binary search.
     pub(crate) fn is_member(&self, context: u32, rank: u32) -> bool {
         let Ok(at) = self.members.binary_search_by_key(&(context & !COLLECTIVE), |m| m.0) else {

@@ -383,7 +383,8 @@ impl<T: Transport> P2p<T> {
         let Some(message) = matching.unexpected.get(id) else { return };
         let envelope = message.envelope;
         let gone = self.peers.get(envelope.source as usize).and_then(|p| p.fate.no_more_from()).is_some();
-        let lost = gone && envelope.arrival == Arrival::Announced;
+        // A user's stays: what its sender sent after it must not overtake. Who receives it hears of the end.
+        let lost = gone && envelope.arrival == Arrival::Announced && class != 0;
         let revoked = self.contexts.is_revoked(envelope.context);
         let for_nobody = self.is_for_nobody(class, envelope.context);
         // One that was probed may still be received, unless this rank leaves.
@@ -438,6 +439,8 @@ impl<T: Transport> P2p<T> {
     /// [`Error::OutOfMemory`].
     pub fn set_members(&mut self, context: u32, members: &[u32]) -> Result<(), Error> {
         if self.contexts.set_members(context, members, self.size) {
+            // Some may have revoked it already.
+            members.iter().for_each(|rank| self.hear_revoked(*rank));
             Ok(())
         } else {
             Err(Error::OutOfMemory { what: "a communicator's members" })

@@ -89,7 +89,10 @@ impl<T: Transport> P2p<T> {
     /// Learns which communicators a peer has revoked that has no lane to tell this rank.
     pub(crate) fn hear_revoked(&mut self, peer: u32) {
         for at in 0..SHOUTS {
-            if let Some(context) = self.transport.shouted(peer, at) {
+            // Parts of one communicator have the same context: those of others are not this rank's. Of one that is yet to be made here, it is asked again then.
+            if let Some(context) = self.transport.shouted(peer, at)
+                && self.contexts.has_member(context, peer)
+            {
                 // Where there is no room for more, it is heard of by who sends there.
                 let _no_room = self.revoked_by(context);
             }

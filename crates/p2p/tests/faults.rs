@@ -536,3 +536,28 @@ fn a_sweep_over_many_requests_is_bounded_per_pass() {
     assert!(passes >= 15, "{passes} passes");
     assert!(ids.iter().all(|id| w.code(0, *id) == Some(Code::PeerDead)));
 }
+
+/// What a rank that has died sent last is met in the order in which it was sent, or the receiver hears of the death.
+#[test]
+fn what_follows_a_lost_announcement_does_not_overtake_it() {
+    let mut w = World::tight(2);
+    let (large, small) = (text(1, 2000), text(2, 40));
+    w.isend(1, 0, 5, &large);
+    w.isend(1, 0, 5, &small);
+    w.settle();
+    assert_eq!(w.ranks[0].iprobe(0, Some(1), Some(5)).unwrap().unwrap().bytes, 2000);
+    w.set_state(1, PeerState::Dead);
+    while w.pass(0) != Pass::Idle {}
+    let mut target = Target::new(2000);
+    let code = match w.try_irecv(0, Some(1), Some(5), &mut target) {
+        Err(error) => {
+            assert!(matches!(error, Error::PeerDead { rank: 1 }), "{error}");
+            return;
+        }
+        Ok(id) => {
+            w.settle();
+            w.outcome(0, id).unwrap().code
+        }
+    };
+    assert_eq!(code, Code::PeerDead);
+}

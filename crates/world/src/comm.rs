@@ -257,10 +257,11 @@ impl Comm {
 
     /// Whether it was revoked, here or, as far as the news has come, by a peer.
     pub fn is_revoked(&self) -> bool {
-        self.shared().enter().p2p.is_revoked(self.inner.context)
+        // A child of fork() would enter its parent's engine.
+        !tocsin_doorbell::fork::disowned() && self.shared().enter().p2p.is_revoked(self.inner.context)
     }
 
-    /// Ends every rank of the world; `code` becomes the launcher's status.
+    /// Ends every rank of the world; `code` becomes the launcher's status. In a child of fork(), whose parent's world it is, it ends the child alone.
     pub fn abort(&self, code: i32) -> ! {
         self.shared().abort(code)
     }

@@ -359,6 +359,10 @@ impl Rank {
     /// Statistics so far.
     pub(crate) fn stats(&self) -> Snapshot {
         let mut all = self.engine.stats().snapshot();
+        // The engine is the parent's: who was inside is not here to leave, and a pass would take from the parent's lanes.
+        if tocsin_doorbell::fork::disowned() {
+            return all;
+        }
         let (messages, collectives, rings) = {
             let state = self.enter();
             (state.p2p.counters(), state.nbc.copied(), state.p2p.rings())
@@ -401,8 +405,12 @@ impl Rank {
         self.boards.offer(&self.segment, |number| self.enter().nbc.is_board_over(number, is_gone))
     }
 
-    /// Ends every rank of the world.
+    /// Ends every rank of the world; in a child of fork(), which is none, that child.
     pub(crate) fn abort(&self, code: i32) -> ! {
+        if tocsin_doorbell::fork::disowned() {
+            // SAFETY: it does not return. What the parent has registered to be done at its exit is not this process's to do.
+            unsafe { libc::_exit(code) }
+        }
         self.segment.set_abort(code);
         self.segment.wake_all();
         std::process::exit(code)

@@ -66,9 +66,10 @@ impl RankState {
         }
     }
 
+    /// Or this is a child of fork(), whose parent's lanes these are.
     fn is_closed(&self) -> bool {
         // SYNC POINT: Relaxed: the flag is set under the token, which orders it for the next holder.
-        self.closed.load(Ordering::Relaxed)
+        self.closed.load(Ordering::Relaxed) || tocsin_doorbell::fork::disowned()
     }
 }
 

@@ -1,5 +1,7 @@
 //! Waiting for several requests at once.
 
+use std::time::Duration;
+
 use super::at_end::meet_ends;
 use super::{Kind, RawRequest, Slot};
 use crate::error::Error;
@@ -88,6 +90,9 @@ fn give_back(requests: &mut [&mut RawRequest]) {
     }
 }
 
+/// How often who waits for any of several ranks' requests looks at those of the others.
+const OTHERS: Duration = Duration::from_millis(1);
+
 /// Waits until one is complete and gives its position; `None` if `requests` is empty. A persistent one that is not active
 /// is complete.
 pub fn wait_any(requests: &mut [&mut RawRequest]) -> Option<usize> {
@@ -102,7 +107,11 @@ pub fn wait_any(requests: &mut [&mut RawRequest]) -> Option<usize> {
         }
         // All have slots: what has none was over when it was made.
         let comm = requests.first()?.slot.as_ref()?.comm.clone();
-        let needs: Vec<Need> = requests.iter().filter_map(|request| request.need()).collect();
+        let is_own = |request: &RawRequest| {
+            request.slot.as_ref().is_none_or(|slot| std::ptr::eq(slot.rank(), comm.shared()))
+        };
+        let needs: Vec<Need> =
+            requests.iter().filter(|r| is_own(r)).filter_map(|request| request.need()).collect();
         // What is no collective rings who waits by itself.
         for request in requests.iter().filter(|r| r.kind == Kind::Collective && !r.is_over()) {
             if let Some(Ok(mut state)) = request.slot.as_ref().map(|slot| slot.rank().enter_open("wait_any"))
@@ -110,6 +119,12 @@ pub fn wait_any(requests: &mut [&mut RawRequest]) -> Option<usize> {
                 request.want_in(&mut state);
             }
         }
-        comm.shared().wait_until(&needs, || requests.iter().any(|r| r.is_complete()), None);
+        // Those of other ranks of this process do not wake who sleeps here, and may have nobody else to go on with them.
+        let mixed = !requests.iter().all(|request| is_own(request));
+        let timeout = mixed.then_some(OTHERS);
+        comm.shared().wait_until(&needs, || requests.iter().any(|r| r.is_complete()), timeout);
+        for request in requests.iter_mut().filter(|request| mixed && !is_own(request)) {
+            let _outcome_stays = request.test();
+        }
     }
 }
