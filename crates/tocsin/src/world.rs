@@ -123,7 +123,7 @@ impl World {
     /// large message that was sent is received, or its receiver gone.
     ///
     /// # Errors
-    /// [`Error::Aborted`]; [`Error::InvalidArgument`] in a child of `fork`, whose parent's world goes on.
+    /// [`Error::NeverReceived`] where a message that asked its receiver first was not taken, [`Error::Aborted`]; [`Error::InvalidArgument`] in a child of `fork`, whose parent's world goes on.
     pub fn finalize(self) -> Result<(), Error> {
         self.raw.finalize()
     }

@@ -83,50 +83,6 @@ fn a_child_that_gives_requests_back_takes_nothing_from_the_lanes() {
         .unwrap();
 }
 
-/// Questions that would enter the engine, which is the parent's, are answered without.
-#[test]
-fn a_child_that_asks_takes_nothing_from_the_lanes() {
-    let mut config = Config::default();
-    config.backend = Some(BackendKind::Signal);
-    let barrier = Barrier::new(2);
-    let sender = |comm: &Comm| {
-        barrier.wait();
-        (0..THERE).for_each(|value| send(comm, value, 1));
-        barrier.wait();
-        barrier.wait();
-        (THERE..THERE + AFTER).for_each(|value| send(comm, value, 1));
-        send(comm, 0, 2);
-    };
-    let receiver = |comm: &Comm| {
-        let mut last = [0u8; 8];
-        // SAFETY: - the buffer outlives the request, which is over before it is read
-        let mut wanted =
-            unsafe { comm.irecv_raw(MutBuf::contiguous(last.as_mut_ptr(), 8), Some(1), Some(2)).unwrap() };
-        // From here on passes are asked for.
-        assert!(!wanted.is_done());
-        barrier.wait();
-        barrier.wait();
-        let before = comm.stats().packets_received;
-        let answer = in_a_child(|| {
-            let revoked = (0..100).any(|_| comm.is_revoked());
-            i32::from(revoked || comm.stats().packets_received > before)
-        });
-        assert_eq!(answer, 0);
-        barrier.wait();
-        for value in 0..THERE + AFTER {
-            let mut bytes = [0u8; 8];
-            let buffer = MutBuf::contiguous(bytes.as_mut_ptr(), bytes.len());
-            // SAFETY: - the buffer outlives the call
-            unsafe { comm.recv_raw(buffer, Some(1), Some(1)) }
-                .unwrap_or_else(|e| panic!("message {value}: {e}"));
-            assert_eq!(u64::from_ne_bytes(bytes), value);
-        }
-        assert!(wanted.wait().is_ok());
-    };
-    tocsin_world::threads(2, &config, |comm| if comm.rank() == 0 { receiver(&comm) } else { sender(&comm) })
-        .unwrap();
-}
-
 /// It is no rank: what it aborts is itself.
 #[test]
 fn a_child_that_aborts_ends_alone() {
