@@ -3,9 +3,9 @@
 mod plan;
 
 use crate::values::{
-    Backend, Buffers, Case, Comparison, Completion, ComputeTime, Event, Kernel, Kind, Lmt, Mechanism, Mode,
-    OnFailure, Operation, Receives, Sizes, TraceFormat, Tuned, array, compute_times, computing, counts,
-    repeats, requests, sizes, word,
+    Backend, Buffers, Case, Comparison, Completion, ComputeTime, Event, HandlerStack, Kernel, Kind, Lmt,
+    Mechanism, Mode, OnFailure, Operation, Receives, Sizes, TraceFormat, Tuned, array, compute_times,
+    computing, counts, posts, repeats, requests, sizes, word,
 };
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
@@ -176,7 +176,11 @@ pub(crate) struct Bench {
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchCommand {
     /// Time from a notification to the first instruction that sees it
-    #[command(after_help = "Example: tocsin bench latency --kind thread --rounds 20000 --plot plots")]
+    #[command(
+        after_help = "Example: tocsin bench latency --kind thread --rounds 20000 --plot plots\n         \
+                      tocsin bench latency --self --stack own,alternate --mask\n         \
+                      tocsin bench latency --burst 1,2,8,64"
+    )]
     Latency(Latency),
     /// Half round trip and bandwidth; ranks beyond two wait meanwhile
     #[command(after_help = "Example: tocsin bench pingpong --backend signal,poll --sizes 0,64,1K..4M")]
@@ -285,8 +289,25 @@ pub(crate) struct Latency {
     #[arg(long, value_name = "LIST", value_parser = word::<Mechanism>, value_delimiter = ',')]
     pub mechanism: Vec<Mechanism>,
     /// Count ticks of the time-stamp counter, in one process: from the ring to the handler and, to oneself, back
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["oneself", "stack", "burst", "mask"])]
     pub ticks: bool,
+    /// A thread posts to itself: placement is self. This and the three options below measure uintr and signal without the
+    /// library's doorbell, a bare handler's, within one process
+    #[arg(long = "self")]
+    pub oneself: bool,
+    /// Stack that handlers run on: own (the interrupted code's), alternate (another, which the kernel goes to for a signal, the
+    /// CPU for a user interrupt), trampoline (another, which the trampoline goes to: user interrupts, and what ranks have);
+    /// a list measures each in turn, echoed in stack [default: alternate]
+    #[arg(long, value_name = "LIST", value_parser = word::<HandlerStack>, value_delimiter = ',')]
+    pub stack: Vec<HandlerStack>,
+    /// Posts in a row: times are until a handler finds the last of them sent, and handlers is how many runs of handlers came of
+    /// them (mean); a list measures each in turn, echoed in burst [default: 1]
+    #[arg(long, value_name = "LIST", value_parser = posts)]
+    pub burst: Option<Sizes>,
+    /// Each handler unmasks its mechanism and masks it again (SIG_UNBLOCK and SIG_BLOCK; STUI and CLUI), as often as masks says,
+    /// after its time stamp: mask_ns_min and mask_ns_p50 are of one unmasking and masking, in mean of a burst
+    #[arg(long)]
+    pub mask: bool,
 }
 
 #[derive(Debug, Args)]

@@ -4,6 +4,7 @@
 //! thing in the handler, the first iteration of each batch dropped. The mechanisms and kinds are measured in turn, a
 //! batch each.
 
+mod bare;
 mod probe;
 mod receiver;
 mod ticks;
@@ -11,7 +12,7 @@ mod ticks;
 use crate::bench::{ignored, two_ranks};
 use crate::cli::Latency;
 use crate::error::{Error, doing};
-use crate::plot;
+use crate::plot::{self, latency::Distribution};
 use crate::row::{Row, Sink};
 use crate::shared::{Region, wake_sleepers};
 use crate::stats::Times;
@@ -68,6 +69,9 @@ pub(crate) fn run(args: &Latency) -> Result<(), Error> {
     );
     let rounds = common.rounds.unwrap_or(5000);
     let mechanisms = mechanisms(&args.mechanism)?;
+    if bare::asked(args) {
+        return bare::run(args, &mechanisms);
+    }
     if args.ticks {
         let mut sink = Sink::new(args.common.json);
         ticks::rows(&mechanisms, args.common.rounds.unwrap_or(1000))?.iter().for_each(|row| sink.row(row));
@@ -77,6 +81,7 @@ pub(crate) fn run(args: &Latency) -> Result<(), Error> {
     let mut sink = Sink::new(args.common.json);
     all.iter().for_each(|measured| sink.row(&row(measured)));
     if let Some(dir) = &args.common.plot {
+        let all: Vec<_> = all.iter().map(distribution).collect();
         plot::announce(&plot::latency::draw(dir, &all)?);
     }
     Ok(())
@@ -106,14 +111,18 @@ fn row(measured: &Measured) -> Row {
         Mechanism::Signal => Some("signal"),
         Mechanism::Futex | Mechanism::Eventfd | Mechanism::Cacheline => None,
     };
-    Row::new("latency")
+    let row = Row::new("latency")
         .set("backend", backend)
         .set("kind", measured.kind.to_string())
         .set("ranks", 2)
         .set("rounds", times.len())
         .set("mechanism", measured.mechanism.to_string())
-        .set("placement", measured.placement.name())
-        .number("mean_ns", times.mean())
+        .set("placement", measured.placement.name());
+    statistics(row, times)
+}
+
+fn statistics(row: Row, times: &Times) -> Row {
+    row.number("mean_ns", times.mean())
         .number("std_ns", times.std())
         .number("min_ns", times.min())
         .number("p10_ns", times.percentile(10.0))
@@ -121,6 +130,15 @@ fn row(measured: &Measured) -> Row {
         .number("p95_ns", times.percentile(95.0))
         .number("p99_ns", times.percentile(99.0))
         .number("max_ns", times.max())
+}
+
+fn distribution(measured: &Measured) -> Distribution<'_> {
+    let what = if measured.kind == Kind::Process { "processes" } else { "threads" };
+    Distribution {
+        panel: format!("two {what}, {} cores", measured.placement),
+        name: measured.mechanism.to_string(),
+        times: &measured.times,
+    }
 }
 
 /// Measures every mechanism with every kind, `rounds` times each after `warmup` uncounted posts, on every pair of cores that this machine has

@@ -250,6 +250,17 @@ words! {
         Cacheline = "cacheline",
     }
 }
+words! {
+    /// What a bare handler runs on.
+    HandlerStack, "stack" {
+        /// The interrupted code's stack.
+        Own = "own",
+        /// Another, which the kernel goes to (signal) or the CPU (uintr).
+        Alternate = "alternate",
+        /// Another, which the trampoline goes to (uintr).
+        Trampoline = "trampoline",
+    }
+}
 /// The library's collectives, by their names.
 impl Word for Operation {
     const WHAT: &'static str = "operation";
@@ -356,6 +367,18 @@ pub(crate) fn requests(text: &str) -> Result<Sizes, String> {
 /// Most requests that a bench has outstanding at once: far more than anybody has, and their tags are numbers still.
 pub(crate) const MAX_REQUESTS: u64 = 1 << 20;
 
+/// A list of numbers of posts.
+pub(crate) fn posts(text: &str) -> Result<Sizes, String> {
+    let all = sizes(text)?;
+    match all.0.iter().find(|n| **n == 0 || **n > MAX_POSTS) {
+        Some(n) => Err(format!("{n} posts: at least 1 and at most {MAX_POSTS}")),
+        None => Ok(all),
+    }
+}
+
+/// Most posts in a row: a thousand are far more than collapse into one.
+const MAX_POSTS: u64 = 1000;
+
 /// A list of numbers of ranks that compute beside two that communicate.
 pub(crate) fn computing(text: &str) -> Result<Sizes, String> {
     let all = list(text, |at| at + 1)?;
@@ -438,6 +461,8 @@ mod tests {
         assert!(planned("0").is_err() && planned("100001").is_err() && planned("1..20000").is_err());
         assert_eq!(requests("10,1K").unwrap().0, [10, 1024]);
         assert!(requests("0").is_err() && requests("2M").is_err());
+        assert_eq!(posts("1..8").unwrap().0, [1, 2, 4, 8]);
+        assert!(posts("0").is_err() && posts("1001").is_err());
         assert_eq!(computing("0,2..4").unwrap().0, [0, 2, 3, 4]);
         assert!(computing("1023").is_err() && computing("-1").is_err());
         assert_eq!(repeats("1..8").unwrap().0, [1, 2, 4, 8]);

@@ -54,6 +54,46 @@ fn latency() {
     }
 }
 
+const STATISTICS: &str = "mean_ns std_ns min_ns p10_ns p50_ns p95_ns p99_ns max_ns";
+
+/// To oneself nothing is on its way when a post has returned: each has its run.
+#[test]
+fn latency_to_oneself() {
+    let dir = std::env::temp_dir().join(format!("tocsin-latency-{}", std::process::id()));
+    let line = "bench latency --self --mechanism signal --stack own,alternate --burst 1,5 --mask --json --rounds 300";
+    let rows = rows(&format!("{line} --plot {}", dir.display()));
+    assert_eq!(rows.len(), 2 * 2);
+    for row in &rows {
+        has(row, "bench backend kind ranks rounds mechanism placement stack burst handlers");
+        has(row, STATISTICS);
+        has(row, "masks mask_ns_min mask_ns_p50");
+        assert!(row["placement"] == "self" && row["ranks"] == 1 && row["rounds"] == 300, "{row}");
+        assert_eq!(row["handlers"].as_f64(), row["burst"].as_f64(), "{row}");
+        // Two system calls.
+        let number = |key: &str| row[key].as_f64().unwrap();
+        assert!(number("mask_ns_min") > 10.0 && number("mask_ns_p50") >= number("mask_ns_min"), "{row}");
+    }
+    assert!(dir.join("latency.png").exists() && dir.join("latency.svg").exists());
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+/// To another processor they may collapse.
+#[test]
+fn latency_of_bursts() {
+    if std::thread::available_parallelism().unwrap().get() == 1 {
+        return;
+    }
+    let rows = rows("bench latency --mechanism signal --burst 1,2,16 --json --rounds 300");
+    assert!(!rows.is_empty() && rows.len().is_multiple_of(3));
+    for row in &rows {
+        has(row, "kind ranks placement stack burst handlers");
+        has(row, STATISTICS);
+        assert!(row["stack"] == "alternate" && row.get("masks").is_none(), "{row}");
+        let (burst, handlers) = (row["burst"].as_f64().unwrap(), row["handlers"].as_f64().unwrap());
+        assert!(1.0 <= handlers && handlers <= burst && (burst > 1.0 || handlers == 1.0), "{row}");
+    }
+}
+
 #[test]
 fn pingpong() {
     let line = "bench pingpong --json --rounds 2 --warmup 0 --sizes 0,8,100K --kind process,thread --backend signal,poll";

@@ -25,6 +25,7 @@ const TESTS: &[Test] = &[
     ("a_late_rank_holds_nobody_up", late_rank),
     ("notifications_in_ticks", ticks),
     ("latency_of_every_mechanism", latency),
+    ("latency_without_the_doorbell", bare),
     ("ranks_and_memory_are_where_they_are_planned", placed::test),
 ];
 
@@ -164,6 +165,38 @@ fn latency(uintr: bool) -> Result<(), String> {
             let row = find(&rows, &[("mechanism", mechanism), ("kind", kind)])?;
             for key in "mean_ns std_ns min_ns p10_ns p50_ns p95_ns p99_ns max_ns".split(' ') {
                 number(row, key)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The mechanisms alone: stacks, bursts, masks.
+fn bare(uintr: bool) -> Result<(), String> {
+    let line = "bench latency --stack own,alternate,trampoline --burst 1,8 --mask --rounds 20 --json";
+    for to in ["", " --self"] {
+        let rows = rows(&format!("{line}{to}"))?;
+        let mut wanted = vec![("signal", "own"), ("signal", "alternate")];
+        if uintr {
+            wanted.extend(["own", "alternate", "trampoline"].map(|stack| ("uintr", stack)));
+        }
+        for (mechanism, stack) in wanted {
+            for burst in [1.0, 8.0] {
+                let fits = |row: &&Value| {
+                    row["mechanism"] == mechanism
+                        && row["stack"] == stack
+                        && row["burst"].as_f64() == Some(burst)
+                };
+                let row = rows
+                    .iter()
+                    .find(fits)
+                    .ok_or_else(|| format!("no row of {mechanism}, {stack}, {burst}"))?;
+                number(row, "p50_ns")?;
+                number(row, "mask_ns_p50")?;
+                let handlers = number(row, "handlers")?;
+                if !(1.0..=burst).contains(&handlers) {
+                    return Err(format!("{handlers} handlers of {burst} posts: {row}"));
+                }
             }
         }
     }

@@ -3,11 +3,9 @@
 use super::painter::{Align, Canvas, FAINT, Failure, GRID, INK, SERIES, Text, short, ticks};
 use super::{Picture, machine, write};
 use crate::error::Error;
-use crate::latency::Measured;
-use crate::values::Kind;
+use crate::stats::Times;
 use plotters::style::WHITE;
 use std::path::{Path, PathBuf};
-use tocsin_topology::Distance;
 
 const WIDTH: f64 = 1000.0;
 const TOP: f64 = 96.0;
@@ -17,19 +15,30 @@ const RIGHT: f64 = WIDTH - 40.0;
 /// Classes per factor of ten.
 const CLASSES: f64 = 20.0;
 
+/// One distribution.
+#[derive(Clone, Debug)]
+pub struct Distribution<'a> {
+    /// Title of the panel that it stands in.
+    pub panel: String,
+    /// What it is called there.
+    pub name: String,
+    /// The times.
+    pub times: &'a Times,
+}
+
 /// Draws `latency.svg` and `latency.png`; gives their paths.
 ///
 /// # Errors
 /// When there is nothing to draw, or a file cannot be written.
-pub fn draw(dir: &Path, measured: &[Measured]) -> Result<Vec<PathBuf>, Error> {
-    let mut panels: Vec<(Distance, Kind, Vec<&Measured>)> = Vec::new();
+pub fn draw(dir: &Path, measured: &[Distribution<'_>]) -> Result<Vec<PathBuf>, Error> {
+    let mut panels: Vec<(&str, Vec<&Distribution<'_>>)> = Vec::new();
     for one in measured.iter().filter(|m| !m.times.is_empty()) {
-        match panels.iter_mut().find(|p| (p.0, p.1) == (one.placement, one.kind)) {
-            Some(panel) => panel.2.push(one),
-            None => panels.push((one.placement, one.kind, vec![one])),
+        match panels.iter_mut().find(|(title, _)| *title == one.panel) {
+            Some((_, panel)) => panel.push(one),
+            None => panels.push((&one.panel, vec![one])),
         }
     }
-    let all = || panels.iter().flat_map(|p| &p.2);
+    let all = || panels.iter().flat_map(|p| &p.1);
     let low = all().map(|m| m.times.percentile(0.1)).fold(f64::INFINITY, f64::min);
     let high = all().map(|m| m.times.percentile(99.0)).fold(0.0, f64::max);
     if panels.is_empty() {
@@ -43,7 +52,7 @@ pub fn draw(dir: &Path, measured: &[Measured]) -> Result<Vec<PathBuf>, Error> {
 }
 
 struct Distributions<'a> {
-    panels: Vec<(Distance, Kind, Vec<&'a Measured>)>,
+    panels: Vec<(&'a str, Vec<&'a Distribution<'a>>)>,
     low: f64,
     high: f64,
     machine: String,
@@ -74,18 +83,11 @@ impl Distributions<'_> {
     fn panel(
         &self,
         canvas: &dyn Canvas,
-        (distance, kind, measured): &(Distance, Kind, Vec<&Measured>),
+        (title, measured): &(&str, Vec<&Distribution<'_>>),
         y: f64,
     ) -> Result<(), Failure> {
         let (top, bottom) = (y + 34.0, y + PANEL - 40.0);
-        canvas.text(
-            &format!(
-                "two {}, {distance} cores",
-                if *kind == Kind::Process { "processes" } else { "threads" }
-            ),
-            (LEFT, y + 10.0),
-            Text::new(16.0),
-        )?;
+        canvas.text(title, (LEFT, y + 10.0), Text::new(16.0))?;
         let x_of = |ns: f64| LEFT + (ns / self.low).ln() / (self.high / self.low).ln() * (RIGHT - LEFT);
         for tick in ticks(self.low, self.high) {
             canvas.line(&[(x_of(tick), top), (x_of(tick), bottom)], GRID, 1)?;
@@ -117,7 +119,7 @@ impl Distributions<'_> {
             let class = bounds.partition_point(|b| *b <= median).saturating_sub(1);
             let place = (x_of(median), y_of(shares[class]));
             canvas.dot(place, 4.0, colour)?;
-            medians.push((place, format!("{} {} µs", one.mechanism, short(median / 1000.0)), colour));
+            medians.push((place, format!("{} {} µs", one.name, short(median / 1000.0)), colour));
         }
         // Names above all peaks, in a lower line where two would meet.
         for (place, _, colour) in &medians {

@@ -1,9 +1,6 @@
 use super::*;
-use crate::latency::Measured;
 use crate::row::Row;
 use crate::stats::Times;
-use crate::values::{Kind, Mechanism};
-use tocsin_topology::Distance;
 
 fn scratch(name: &str) -> PathBuf {
     let dir = std::env::var_os("KEEP_TEST_PLOTS_IN").map_or_else(std::env::temp_dir, PathBuf::from);
@@ -107,18 +104,24 @@ fn steps() {
 
 #[test]
 fn latency() {
-    let mut all = Vec::new();
-    for kind in [Kind::Process, Kind::Thread] {
-        for (mechanism, middle) in
-            [(Mechanism::Signal, 2400u64), (Mechanism::Futex, 9000), (Mechanism::Cacheline, 140)]
-        {
+    let mut measured = Vec::new();
+    for panel in ["two processes, near cores", "two threads, near cores"] {
+        for (name, middle) in [("signal", 2400u64), ("futex", 9000), ("cacheline", 140)] {
             let mut times = Times::default();
             for i in 0..2000u64 {
                 times.add(middle + (i * i) % (middle / 3));
             }
             times.add(middle * 50);
-            all.push(Measured { mechanism, kind, placement: Distance::Near, times });
+            measured.push((panel, name, times));
         }
     }
+    let all: Vec<_> = measured
+        .iter()
+        .map(|(panel, name, times)| super::latency::Distribution {
+            panel: (*panel).into(),
+            name: (*name).into(),
+            times,
+        })
+        .collect();
     check(&super::latency::draw(&scratch("latency"), &all).unwrap());
 }
