@@ -7,6 +7,11 @@
 //! - out of the binary only to the few functions of libc that HANDLER.md allows.
 //!
 //! Calls through pointers are not followed: the file names their targets too.
+//!
+//! The same binary's reductions are looked at for what HANDLER.md has no word of: that the compiler has vectorised them
+//! ([`packed`]).
+
+mod packed;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -77,19 +82,29 @@ pub fn run(binary: Option<&str>) -> Outcome {
     let list = root().join("ci/wait-free.txt");
     let list = std::fs::read_to_string(&list).map_err(|e| format!("cannot read {}: {e}", list.display()))?;
     let list = List::parse(&list)?;
+    let loops = root().join("ci/packed.txt");
+    let loops =
+        std::fs::read_to_string(&loops).map_err(|e| format!("cannot read {}: {e}", loops.display()))?;
+    let loops = packed::List::parse(&loops)?;
 
     let limit = Duration::from_secs(120);
     let arguments = ["--disassemble", "--no-show-raw-insn", "--demangle", &binary];
     let text = child::output(child::command("objdump", &arguments, limit), "objdump")?;
     let arguments = ["--dynamic-reloc", &binary];
     let relocations = child::output(child::command("objdump", &arguments, limit), "objdump")?;
-    let report = check(&Code::parse(&text, &relocations), &list);
+    let code = Code::parse(&text, &relocations);
+    let report = check(&code, &list);
     println!("{} functions named, {} looked at", list.functions.len(), report.looked_at);
-    if report.offences.is_empty() {
-        println!("no cmpxchg loop, no allocation, no panic, nothing of libc but what handlers may call");
-        return Ok(());
+    if !report.offences.is_empty() {
+        return Err(format!("in the handler path:\n  {}", report.offences.join("\n  ")));
     }
-    Err(format!("in the handler path:\n  {}", report.offences.join("\n  ")))
+    println!("no cmpxchg loop, no allocation, no panic, nothing of libc but what handlers may call");
+    let (reductions, offences) = packed::check(&code, &loops);
+    if !offences.is_empty() {
+        return Err(format!("reductions that are not packed:\n  {}", offences.join("\n  ")));
+    }
+    println!("{reductions} reductions looked at: packed, but for the exceptions of ci/packed.txt");
+    Ok(())
 }
 
 fn build() -> Result<String, String> {

@@ -4,7 +4,8 @@
 //!
 //! One monomorphic loop per operator and element type over raw, possibly unaligned memory. A result that stands in an
 //! operand's place is a loop of its own: with three pointers, the compiler's run-time overlap test would send it to
-//! the scalar form. Handler-safe: no panics, no allocation, bounded by `count`. Floating-point environment:
+//! the scalar form. `ci/disasm.sh` looks whether all three are vectorised, as all but those of a value and its place are.
+//! Handler-safe: no panics, no allocation, bounded by `count`. Floating-point environment:
 //! [`combine`](Operator::combine) sets the default one.
 
 use crate::{DataType, Error, Op, UserOp, ValueIndex32, ValueIndex64};
@@ -126,96 +127,109 @@ unsafe fn apply<T: Copy>(
     }
 }
 
+/// The loop is a function of the operator's name, inside one of the type's: profilers and `ci/packed.txt` know it by that.
 macro_rules! kernel {
-    ($type:ty, $combine:expr) => {{
+    ($operator:ident, $type:ty, $combine:expr) => {{
         /// # Safety
         /// As `Operator::combine`.
-        unsafe fn run(left: *const u8, right: *const u8, out: *mut u8, count: usize) {
+        unsafe fn $operator(left: *const u8, right: *const u8, out: *mut u8, count: usize) {
             // SAFETY: - promised by the caller.
             unsafe { apply::<$type>(left, right, out, count, $combine) }
         }
-        run as Kernel
+        $operator as Kernel
     }};
 }
 
 macro_rules! integer {
-    ($op:expr, $type:ty) => {
-        Some(match $op {
-            Op::Sum => kernel!($type, |a, b| a.wrapping_add(b)),
-            Op::Prod => kernel!($type, |a, b| a.wrapping_mul(b)),
-            Op::Min => kernel!($type, |a, b| if b < a { b } else { a }),
-            Op::Max => kernel!($type, |a, b| if b > a { b } else { a }),
-            Op::LAnd => kernel!($type, |a, b| <$type>::from((a != 0) & (b != 0))),
-            Op::LOr => kernel!($type, |a, b| <$type>::from((a != 0) | (b != 0))),
-            Op::LXor => kernel!($type, |a, b| <$type>::from((a != 0) ^ (b != 0))),
-            Op::BAnd => kernel!($type, |a, b| a & b),
-            Op::BOr => kernel!($type, |a, b| a | b),
-            Op::BXor => kernel!($type, |a, b| a ^ b),
-            Op::MinLoc | Op::MaxLoc | Op::User(_) => return None,
-        })
-    };
+    ($op:expr, $name:ident, $type:ty) => {{
+        fn $name(op: Op) -> Option<Kernel> {
+            Some(match op {
+                Op::Sum => kernel!(sum, $type, |a, b| a.wrapping_add(b)),
+                Op::Prod => kernel!(prod, $type, |a, b| a.wrapping_mul(b)),
+                Op::Min => kernel!(min, $type, |a, b| if b < a { b } else { a }),
+                Op::Max => kernel!(max, $type, |a, b| if b > a { b } else { a }),
+                Op::LAnd => kernel!(land, $type, |a, b| <$type>::from((a != 0) & (b != 0))),
+                Op::LOr => kernel!(lor, $type, |a, b| <$type>::from((a != 0) | (b != 0))),
+                Op::LXor => kernel!(lxor, $type, |a, b| <$type>::from((a != 0) ^ (b != 0))),
+                Op::BAnd => kernel!(band, $type, |a, b| a & b),
+                Op::BOr => kernel!(bor, $type, |a, b| a | b),
+                Op::BXor => kernel!(bxor, $type, |a, b| a ^ b),
+                Op::MinLoc | Op::MaxLoc | Op::User(_) => return None,
+            })
+        }
+        $name($op)
+    }};
 }
 
 macro_rules! float {
-    ($op:expr, $type:ty) => {
-        Some(match $op {
-            Op::Sum => kernel!($type, |a, b| a + b),
-            Op::Prod => kernel!($type, |a, b| a * b),
-            Op::Min => kernel!($type, |a, b| if b < a { b } else { a }),
-            Op::Max => kernel!($type, |a, b| if b > a { b } else { a }),
-            _ => return None,
-        })
-    };
+    ($op:expr, $name:ident, $type:ty) => {{
+        fn $name(op: Op) -> Option<Kernel> {
+            Some(match op {
+                Op::Sum => kernel!(sum, $type, |a, b| a + b),
+                Op::Prod => kernel!(prod, $type, |a, b| a * b),
+                Op::Min => kernel!(min, $type, |a, b| if b < a { b } else { a }),
+                Op::Max => kernel!(max, $type, |a, b| if b > a { b } else { a }),
+                _ => return None,
+            })
+        }
+        $name($op)
+    }};
 }
 
 #[cfg(feature = "half")]
 macro_rules! half {
-    ($op:expr, $type:ty) => {
-        Some(match $op {
-            Op::Sum => kernel!($type, |a, b| <$type>::from_f32(a.to_f32() + b.to_f32())),
-            Op::Prod => kernel!($type, |a, b| <$type>::from_f32(a.to_f32() * b.to_f32())),
-            Op::Min => kernel!($type, |a, b| if b.to_f32() < a.to_f32() { b } else { a }),
-            Op::Max => kernel!($type, |a, b| if b.to_f32() > a.to_f32() { b } else { a }),
-            _ => return None,
-        })
-    };
+    ($op:expr, $name:ident, $type:ty) => {{
+        fn $name(op: Op) -> Option<Kernel> {
+            Some(match op {
+                Op::Sum => kernel!(sum, $type, |a, b| <$type>::from_f32(a.to_f32() + b.to_f32())),
+                Op::Prod => kernel!(prod, $type, |a, b| <$type>::from_f32(a.to_f32() * b.to_f32())),
+                Op::Min => kernel!(min, $type, |a, b| if b.to_f32() < a.to_f32() { b } else { a }),
+                Op::Max => kernel!(max, $type, |a, b| if b.to_f32() > a.to_f32() { b } else { a }),
+                _ => return None,
+            })
+        }
+        $name($op)
+    }};
 }
 
 macro_rules! indexed {
-    ($op:expr, $type:ty) => {
-        Some(match $op {
-            Op::MinLoc => kernel!($type, |a, b| {
-                if b.value < a.value || (b.value == a.value && b.index < a.index) { b } else { a }
-            }),
-            Op::MaxLoc => kernel!($type, |a, b| {
-                if b.value > a.value || (b.value == a.value && b.index < a.index) { b } else { a }
-            }),
-            _ => return None,
-        })
-    };
+    ($op:expr, $name:ident, $type:ty) => {{
+        fn $name(op: Op) -> Option<Kernel> {
+            Some(match op {
+                Op::MinLoc => kernel!(minloc, $type, |a, b| {
+                    if b.value < a.value || (b.value == a.value && b.index < a.index) { b } else { a }
+                }),
+                Op::MaxLoc => kernel!(maxloc, $type, |a, b| {
+                    if b.value > a.value || (b.value == a.value && b.index < a.index) { b } else { a }
+                }),
+                _ => return None,
+            })
+        }
+        $name($op)
+    }};
 }
 
 fn kernel(op: Op, data_type: DataType) -> Option<Kernel> {
     match data_type {
-        DataType::I8 => integer!(op, i8),
-        DataType::I16 => integer!(op, i16),
-        DataType::I32 => integer!(op, i32),
-        DataType::I64 => integer!(op, i64),
-        DataType::U8 => integer!(op, u8),
-        DataType::U16 => integer!(op, u16),
-        DataType::U32 => integer!(op, u32),
-        DataType::U64 => integer!(op, u64),
-        DataType::F32 => float!(op, f32),
-        DataType::F64 => float!(op, f64),
+        DataType::I8 => integer!(op, i8, i8),
+        DataType::I16 => integer!(op, i16, i16),
+        DataType::I32 => integer!(op, i32, i32),
+        DataType::I64 => integer!(op, i64, i64),
+        DataType::U8 => integer!(op, u8, u8),
+        DataType::U16 => integer!(op, u16, u16),
+        DataType::U32 => integer!(op, u32, u32),
+        DataType::U64 => integer!(op, u64, u64),
+        DataType::F32 => float!(op, f32, f32),
+        DataType::F64 => float!(op, f64, f64),
         #[cfg(feature = "half")]
-        DataType::F16 => half!(op, ::half::f16),
+        DataType::F16 => half!(op, f16, ::half::f16),
         #[cfg(feature = "half")]
-        DataType::Bf16 => half!(op, ::half::bf16),
+        DataType::Bf16 => half!(op, bf16, ::half::bf16),
         DataType::Byte if matches!(op, Op::BAnd | Op::BOr | Op::BXor) => kernel(op, DataType::U8),
-        DataType::I32Index => indexed!(op, ValueIndex32<i32>),
-        DataType::F32Index => indexed!(op, ValueIndex32<f32>),
-        DataType::I64Index => indexed!(op, ValueIndex64<i64>),
-        DataType::F64Index => indexed!(op, ValueIndex64<f64>),
+        DataType::I32Index => indexed!(op, i32_index, ValueIndex32<i32>),
+        DataType::F32Index => indexed!(op, f32_index, ValueIndex32<f32>),
+        DataType::I64Index => indexed!(op, i64_index, ValueIndex64<i64>),
+        DataType::F64Index => indexed!(op, f64_index, ValueIndex64<f64>),
         DataType::Byte | DataType::Opaque(_) => None,
     }
 }
