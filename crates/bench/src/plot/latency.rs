@@ -12,6 +12,9 @@ const TOP: f64 = 96.0;
 const PANEL: f64 = 270.0;
 const LEFT: f64 = 76.0;
 const RIGHT: f64 = WIDTH - 40.0;
+/// From one name to the one below it, and what a panel has above its peaks for names.
+const LINE: f64 = 17.0;
+const NAMES: f64 = 78.0;
 /// Classes per factor of ten.
 const CLASSES: f64 = 20.0;
 
@@ -60,7 +63,7 @@ struct Distributions<'a> {
 
 impl Picture for Distributions<'_> {
     fn size(&self) -> (u32, u32) {
-        (WIDTH as u32, (TOP + self.panels.len() as f64 * PANEL + 60.0) as u32)
+        (WIDTH as u32, (TOP + self.panels.len() as f64 * self.height() + 60.0) as u32)
     }
 
     fn paint(&self, canvas: &dyn Canvas) -> Result<(), Failure> {
@@ -72,7 +75,7 @@ impl Picture for Distributions<'_> {
         let height = f64::from(self.size().1);
         canvas.text(&self.machine, (28.0, height - 22.0), Text::new(12.0).colour(FAINT))?;
         for (at, panel) in self.panels.iter().enumerate() {
-            self.panel(canvas, panel, TOP + at as f64 * PANEL)?;
+            self.panel(canvas, panel, TOP + at as f64 * self.height())?;
         }
         let looks = Text::new(13.0).align(Align::Middle).colour(FAINT);
         canvas.text("time to arrive (µs, logarithmic)", ((LEFT + RIGHT) / 2.0, height - 52.0), looks)
@@ -80,13 +83,24 @@ impl Picture for Distributions<'_> {
 }
 
 impl Distributions<'_> {
+    /// Above the peaks, so that names that all meet have a line each.
+    fn names(&self) -> f64 {
+        let most = self.panels.iter().map(|(_, panel)| panel.len()).max().unwrap_or(0);
+        (most as f64 * LINE + 10.0).max(NAMES)
+    }
+
+    /// Of a panel.
+    fn height(&self) -> f64 {
+        PANEL - NAMES + self.names()
+    }
+
     fn panel(
         &self,
         canvas: &dyn Canvas,
         (title, measured): &(&str, Vec<&Distribution<'_>>),
         y: f64,
     ) -> Result<(), Failure> {
-        let (top, bottom) = (y + 34.0, y + PANEL - 40.0);
+        let (top, bottom) = (y + 34.0, y + self.height() - 40.0);
         canvas.text(title, (LEFT, y + 10.0), Text::new(16.0))?;
         let x_of = |ns: f64| LEFT + (ns / self.low).ln() / (self.high / self.low).ln() * (RIGHT - LEFT);
         for tick in ticks(self.low, self.high) {
@@ -103,7 +117,7 @@ impl Distributions<'_> {
         let bounds: Vec<f64> = (0..classes).map(bound).collect();
         let shares: Vec<Vec<f64>> = measured.iter().map(|m| m.times.shares(&bounds)).collect();
         let most = shares.iter().flatten().fold(0.0f64, |a, b| a.max(*b)).max(1e-9);
-        let y_of = |share: f64| bottom - share / most * (bottom - top - 78.0);
+        let y_of = |share: f64| bottom - share / most * (bottom - top - self.names());
         let mut medians = Vec::new();
         for (at, (one, shares)) in measured.iter().zip(&shares).enumerate() {
             let colour = SERIES[at % SERIES.len()];
@@ -131,7 +145,7 @@ impl Distributions<'_> {
             let x = place.0.clamp(LEFT + half, RIGHT - half);
             let mut y = top + 8.0;
             while names.iter().any(|(nx, ny, nh)| (nx - x).abs() < half + nh + 12.0 && *ny == y) {
-                y += 17.0;
+                y += LINE;
             }
             names.push((x, y, half));
             canvas.rectangle((x - half - 3.0, y - 8.0), (x + half + 3.0, y + 8.0), WHITE, true)?;
