@@ -4,6 +4,7 @@ pub mod curves;
 pub mod heat;
 pub mod latency;
 mod painter;
+pub mod spread;
 pub(crate) mod steps;
 
 use crate::error::{Error, doing};

@@ -283,6 +283,48 @@ fn collectives_alone_and_prepared_ones() {
     }
 }
 
+/// Each bench draws what it measured.
+#[test]
+fn every_bench_plots() {
+    let dir = std::env::temp_dir().join(format!("tocsin-plots-{}", std::process::id()));
+    for (line, files) in [
+        (
+            "contention --computing 0 --repeat 1,8 --array 4K --sizes 4,4K",
+            &[
+                "contention-communication",
+                "contention-communication-intensity",
+                "contention-computing",
+                "contention-computing-intensity",
+            ][..],
+        ),
+        (
+            "contention --computing 0 --array 4K --sizes 4",
+            &["contention-communication", "contention-computing"],
+        ),
+        ("ring --ranks 2,3 --sizes 8,1K", &["ring"]),
+        ("rate --sizes 8,64", &["rate"]),
+        ("rate --sizes 8 --window 1,64", &["rate"]),
+        ("outstanding --count 10,100", &["outstanding"]),
+        ("idle --slice-us 200 --ranks 2", &["idle"]),
+        ("pairs --ranks 2,3", &["pairs"]),
+        ("compare policies --ranks 2 --schedule event,suspend", &["compare"]),
+    ] {
+        let line =
+            format!("bench {line} --kind thread --json --rounds 2 --warmup 0 --plot {}", dir.display());
+        assert!(!rows(&line).is_empty(), "{line}");
+        let mut drawn: Vec<String> = std::fs::read_dir(&dir)
+            .unwrap()
+            .map(|file| file.unwrap().file_name().into_string().unwrap())
+            .collect();
+        drawn.sort();
+        let mut wanted: Vec<String> =
+            files.iter().flat_map(|file| [format!("{file}.png"), format!("{file}.svg")]).collect();
+        wanted.sort();
+        assert_eq!(drawn, wanted, "{line}");
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+}
+
 #[test]
 fn late_rank() {
     let line = "bench coll --json --op ibcast --algorithm binomial --ranks 4 --sizes 1K --late-rank 2";

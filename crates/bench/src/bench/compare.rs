@@ -15,9 +15,11 @@ use crate::compute::Speed;
 use crate::error::Error;
 use crate::fleet::block::Task;
 use crate::fleet::{Plan, World};
+use crate::plot::{self, curves, spread};
 use crate::row::{Row, Sink};
 use crate::stats::{Overlap, Ratios, Times};
 use crate::values::{Buffers, Comparison, Kind, Operation};
+use std::path::Path;
 use tocsin_topology::{Policy, ProgressPolicy, Topology};
 use tocsin_world::{BackendKind, Schedule, algorithms};
 
@@ -69,7 +71,6 @@ pub(crate) fn run(args: &Compare) -> Result<(), Error> {
     ignored(
         "compare",
         &[
-            ("--plot", common.plot.is_some()),
             ("--backend", !common.backend.is_empty()),
             ("--progress", !common.progress.is_empty() && args.what != Comparison::Policies),
             ("--algorithm", args.algorithm.is_some() && args.what == Comparison::SplitTree),
@@ -95,7 +96,9 @@ pub(crate) fn run(args: &Compare) -> Result<(), Error> {
     let cores = Topology::machine().map_err(Error::failed)?.cores.len() as u32;
     let kinds = if common.kind.is_empty() { &[Kind::Thread][..] } else { &common.kind };
     let asked = common.ranks.as_ref().map(|list| list.0.iter().map(|n| Some(*n as u32)).collect());
+    plot::prepare(common.plot.as_deref())?;
     let mut sink = Sink::new(common.json);
+    let mut rows = Vec::new();
     for &kind in kinds {
         for ranks in asked.clone().unwrap_or_else(|| vec![None]) {
             let mut sides = sides(args, kind, ranks, cores)?;
@@ -112,11 +115,36 @@ pub(crate) fn run(args: &Compare) -> Result<(), Error> {
                 let default = if is_asleep(args.what) { 8 } else { 64 << 10 };
                 let sizes = if op == Operation::Ibarrier { vec![0] } else { sizes(common, &[default]) };
                 for bytes in sizes {
-                    measure(args, &sides, op, bytes)?.iter().for_each(|row| sink.row(row));
+                    let measured = measure(args, &sides, op, bytes)?;
+                    measured.iter().for_each(|row| sink.row(row));
+                    rows.extend(measured);
                 }
             }
         }
     }
+    match &common.plot {
+        Some(dir) => draw(dir, &rows),
+        None => Ok(()),
+    }
+}
+
+fn draw(dir: &Path, rows: &[Row]) -> Result<(), Error> {
+    let chart = spread::Chart {
+        file: "compare",
+        title: "How do they do beside the first of them?",
+        subtitle: "Time against the first side's in the same round, medians; the lines have half of the rounds; less is faster",
+        x: "time / time of the first side",
+    };
+    let keys = [("side", ""), ("op", ""), ("kind", ""), ("ranks", " ranks"), ("size_bytes", "")];
+    let names = curves::Names::of(rows, &keys);
+    let number = |row: &Row, key| row.as_number(key).unwrap_or(f64::NAN);
+    let of_row = |row| spread::Spread {
+        name: names.name(row),
+        low: number(row, "ratio_p25"),
+        median: number(row, "ratio"),
+        high: number(row, "ratio_p75"),
+    };
+    plot::announce(&spread::draw(dir, &chart, &rows.iter().map(of_row).collect::<Vec<_>>())?);
     Ok(())
 }
 

@@ -8,14 +8,16 @@
 //! With `--computing 0` there are two ranks, and the one that receives computes: it has posted its receives, so that the
 //! messages' progress comes out of its own time. Both are then measured at once, for about the same time alone.
 
-use super::{check, ignored, most, progress, row, sizes, two_ranks, us};
+use super::{check, most, progress, row, sizes, two_ranks, us};
 use crate::cli::Contention;
 use crate::error::Error;
 use crate::fleet::block::{Load, Measured, Phase, Task};
 use crate::fleet::{Fleet, Plan, World};
+use crate::plot::{self, curves};
 use crate::row::{Row, Sink};
 use crate::stats::{Ratios, Times};
 use crate::values::{Backend, Kernel};
+use std::path::Path;
 use tocsin_topology::Topology;
 
 /// Rounds when nothing else is asked for.
@@ -34,13 +36,14 @@ pub(crate) fn run(args: &Contention) -> Result<(), Error> {
     two_ranks(&args.common, "contention").map_err(|_| {
         Error::Usage("bench contention has two ranks and those of --computing: leave --ranks out".into())
     })?;
-    ignored("contention", &[("--plot", args.common.plot.is_some())]);
+    plot::prepare(args.common.plot.as_deref())?;
     let cores = Topology::machine().map_err(Error::failed)?.cores.len() as u64;
     let computing = match &args.computing {
         Some(list) => list.0.clone(),
         None => (0..=cores.saturating_sub(2)).collect(),
     };
     let mut sink = Sink::new(args.common.json);
+    let mut rows = Vec::new();
     for computing in computing {
         if computing + 2 > cores {
             eprintln!(
@@ -53,11 +56,64 @@ pub(crate) fn run(args: &Contention) -> Result<(), Error> {
         for load in loads(args) {
             for bytes in sizes(&args.common, &[4, 4 << 10, 64 << 10, 1 << 20, 64 << 20]) {
                 let cell = Cell { load, bytes, beside: computing > 0 };
-                cell.measure(args, &mut fleet)?.iter().for_each(|row| sink.row(row));
+                let measured = cell.measure(args, &mut fleet)?;
+                measured.iter().for_each(|row| sink.row(row));
+                rows.extend(measured);
             }
         }
         fleet.stop()?;
     }
+    match &args.common.plot {
+        Some(dir) => draw(dir, &rows),
+        None => Ok(()),
+    }
+}
+
+/// What each side keeps of its speed, over the message sizes; and over the arithmetic intensities, if there are several.
+fn draw(dir: &Path, rows: &[Row]) -> Result<(), Error> {
+    let communication = curves::Chart {
+        file: "contention-communication",
+        title: "What do transfers keep of their speed beside computing?",
+        subtitle: "Speed beside computing / speed alone (median of rounds); 1: nothing is lost",
+        x: "message size",
+        y: "speed beside computing / alone",
+        x_is_bytes: true,
+    };
+    let computing = curves::Chart {
+        file: "contention-computing",
+        title: "What does computing keep of its speed beside transfers?",
+        subtitle: "Speed beside messages / speed alone, the slowest rank's (median of rounds); 1: nothing is lost",
+        x: "message size",
+        y: "speed beside messages / alone",
+        x_is_bytes: true,
+    };
+    let mut keys = curves::OF_PLAN.to_vec();
+    keys.retain(|(key, _)| *key != "ranks");
+    keys.push(("computing", " computing"));
+    let mut paths = Vec::new();
+    for (chart, of_intensity, y) in [
+        (communication, "contention-communication-intensity", "comm_speed_ratio"),
+        (computing, "contention-computing-intensity", "compute_speed_ratio"),
+    ] {
+        let mut of_sizes = keys.clone();
+        of_sizes.extend([("kernel", ""), ("repeat", "x")]);
+        let series = curves::of_rows(rows, &of_sizes, "size_bytes", y);
+        paths.extend(curves::draw(dir, &chart, &series)?);
+        let intensity = "flop_per_byte";
+        if rows.windows(2).any(|pair| pair[0].get(intensity) != pair[1].get(intensity)) {
+            let chart = curves::Chart {
+                file: of_intensity,
+                x: "arithmetic intensity (flop/byte)",
+                x_is_bytes: false,
+                ..chart
+            };
+            let mut of_intensities = keys.clone();
+            of_intensities.push(("size_bytes", ""));
+            let series = curves::of_rows(rows, &of_intensities, intensity, y);
+            paths.extend(curves::draw(dir, &chart, &series)?);
+        }
+    }
+    plot::announce(&paths);
     Ok(())
 }
 

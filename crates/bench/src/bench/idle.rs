@@ -9,9 +9,11 @@ use crate::cli::Idle;
 use crate::error::Error;
 use crate::fleet::block::Task;
 use crate::fleet::{Fleet, Plan};
+use crate::plot::{self, curves, spread};
 use crate::row::{Row, Sink};
 use crate::stats::{Ratios, Times};
 use crate::values::{Backend, Kind, Lmt};
+use std::path::Path;
 use tocsin_topology::Topology;
 
 /// Slices per row at least (command-line.md).
@@ -19,25 +21,56 @@ const SLICES: u64 = 300;
 
 pub(crate) fn run(args: &Idle) -> Result<(), Error> {
     let common = &args.common;
-    ignored(
-        "idle",
-        &[
-            ("--sizes", common.sizes.is_some()),
-            ("--lmt", common.lmt != Lmt::Auto),
-            ("--plot", common.plot.is_some()),
-        ],
-    );
+    ignored("idle", &[("--sizes", common.sizes.is_some()), ("--lmt", common.lmt != Lmt::Auto)]);
+    plot::prepare(common.plot.as_deref())?;
     let cores = Topology::machine().map_err(Error::failed)?.cores.len() as u64;
     let mut sink = Sink::new(common.json);
+    let mut rows = Vec::new();
     for ranks in ranks(common, cores.max(1)) {
         let plans = Plan::all(common, ranks, &[Backend::Auto])?;
         for kind in [Kind::Process, Kind::Thread] {
             let of_kind: Vec<Plan> = plans.iter().filter(|plan| plan.kind == kind).cloned().collect();
             if !of_kind.is_empty() {
-                measure(args, of_kind)?.iter().for_each(|row| sink.row(row));
+                let measured = measure(args, of_kind)?;
+                measured.iter().for_each(|row| sink.row(row));
+                rows.extend(measured);
             }
         }
     }
+    match &common.plot {
+        Some(dir) => draw(dir, &rows),
+        None => Ok(()),
+    }
+}
+
+fn draw(dir: &Path, rows: &[Row]) -> Result<(), Error> {
+    let chart = spread::Chart {
+        file: "idle",
+        title: "Is a rank without traffic as fast as without the library?",
+        subtitle: "Speed of computing, medians of pairs of slices; the lines have eight of ten pairs; none: without, against without",
+        x: "speed with the library / without",
+    };
+    let names = curves::Names::of(rows, &curves::OF_PLAN);
+    let number = |row: &Row, key| row.as_number(key).unwrap_or(f64::NAN);
+    let mut all: Vec<spread::Spread> = Vec::new();
+    for row in rows {
+        all.push(spread::Spread {
+            name: names.name(row),
+            low: number(row, "speed_ratio_p10"),
+            median: number(row, "speed_ratio"),
+            high: number(row, "speed_ratio_p90"),
+        });
+    }
+    // One null for the backends of a kind and a number of ranks.
+    for (at, row) in rows.iter().enumerate() {
+        let null = row.clone().set("backend", "none");
+        let (name, median) = (names.name(&null), number(row, "null_speed_ratio"));
+        let same = |other: &Row| ["kind", "ranks"].iter().all(|key| other.get(key) == row.get(key));
+        if !rows[..at].iter().any(same) {
+            all.push(spread::Spread { name, low: f64::NAN, median, high: f64::NAN });
+        }
+    }
+    plot::announce(&spread::draw(dir, &chart, &all)?);
     Ok(())
 }
 

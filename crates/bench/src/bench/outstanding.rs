@@ -6,11 +6,12 @@
 //! as many. The numbers take turns, and `to_first` is the median over the rounds of what one has against the first
 //! number of the same round.
 
-use super::{check, ignored, progress, row, sizes, two_ranks};
+use super::{check, progress, row, sizes, two_ranks};
 use crate::cli::Outstanding;
 use crate::error::Error;
 use crate::fleet::block::{Measured, Task};
 use crate::fleet::{Fleet, Plan};
+use crate::plot::{self, curves};
 use crate::row::{Row, Sink};
 use crate::stats::{Ratios, Times};
 use crate::values::{Backend, Completion};
@@ -26,7 +27,7 @@ const MOST_BYTES: u64 = 1 << 30;
 const UNIT: f64 = 100.0;
 
 pub(crate) fn run(args: &Outstanding) -> Result<(), Error> {
-    ignored("outstanding", &[("--plot", args.common.plot.is_some())]);
+    plot::prepare(args.common.plot.as_deref())?;
     let ranks = two_ranks(&args.common, "outstanding")?;
     let sizes = sizes(&args.common, &[8]);
     let most = args.count.0.iter().max().copied().unwrap_or(1);
@@ -37,12 +38,30 @@ pub(crate) fn run(args: &Outstanding) -> Result<(), Error> {
     }
     let mut fleet = Fleet::start(&Plan::all(&args.common, ranks, &[Backend::Auto])?)?;
     let mut sink = Sink::new(args.common.json);
+    let mut rows = Vec::new();
     for &bytes in &sizes {
         for &completion in &args.completion {
-            measure(&mut fleet, args, bytes, completion)?.iter().for_each(|row| sink.row(row));
+            let measured = measure(&mut fleet, args, bytes, completion)?;
+            measured.iter().for_each(|row| sink.row(row));
+            rows.extend(measured);
         }
     }
-    fleet.stop()
+    fleet.stop()?;
+    if let Some(dir) = &args.common.plot {
+        let chart = curves::Chart {
+            file: "outstanding",
+            title: "What a request costs when many are outstanding",
+            subtitle: "From the first message of a batch to its last completion, per request (median of rounds); flat is good, lower is better",
+            x: "receives outstanding",
+            y: "time per request (ns)",
+            x_is_bytes: false,
+        };
+        let mut keys = curves::OF_PLAN.to_vec();
+        keys.extend([("completion", ""), ("size_bytes", "")]);
+        let series = curves::of_rows(&rows, &keys, "outstanding", "request_ns_p50");
+        plot::announce(&curves::draw(dir, &chart, &series)?);
+    }
+    Ok(())
 }
 
 fn batches_of(count: u64) -> u64 {

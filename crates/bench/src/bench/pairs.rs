@@ -8,11 +8,12 @@
 //! first written: it counts as resident, in pages of 4 KiB, with the noise of stacks. The heap's bytes are exact. (Above 32 and above
 //! 64 ranks the library reserves less for each: of worlds on both sides of such a step nothing is said.)
 
-use super::{check, from_two_ranks, ignored, most, row, sizes};
+use super::{check, from_two_ranks, most, row, sizes};
 use crate::cli::Pairs;
 use crate::error::Error;
 use crate::fleet::block::{Measured, Task};
 use crate::fleet::{Plan, World};
+use crate::plot::{self, curves};
 use crate::rank::Memory;
 use crate::row::{Row, Sink};
 use crate::stats::Times;
@@ -27,15 +28,32 @@ const LEAST_FOR_SILENCE: u32 = 8;
 
 pub(crate) fn run(args: &Pairs) -> Result<(), Error> {
     let common = &args.common;
-    ignored("pairs", &[("--plot", common.plot.is_some())]);
+    plot::prepare(common.plot.as_deref())?;
     let cores = Topology::machine().map_err(Error::failed)?.cores.len() as u64;
     let mut sink = Sink::new(common.json);
+    let mut rows = Vec::new();
     for ranks in from_two_ranks(common, "pairs", 4 * cores.max(1))? {
         for plan in Plan::all(common, ranks, &[Backend::Auto])? {
             for bytes in sizes(common, &[8]) {
-                sink.row(&measure(args, &plan, bytes)?);
+                rows.push(measure(args, &plan, bytes)?);
+                rows.last().into_iter().for_each(|row| sink.row(row));
             }
         }
+    }
+    if let Some(dir) = &common.plot {
+        let chart = curves::Chart {
+            file: "pairs",
+            title: "How long does it take all to send to all?",
+            subtitle: "The slowest rank's time when lanes are there (median of rounds); lower is better",
+            x: "ranks",
+            y: "each sends to each (ms)",
+            x_is_bytes: false,
+        };
+        let mut keys = curves::OF_PLAN.to_vec();
+        keys.retain(|(key, _)| *key != "ranks");
+        keys.push(("size_bytes", ""));
+        let series = curves::of_rows(&rows, &keys, "ranks", "exchange_ms_p50");
+        plot::announce(&curves::draw(dir, &chart, &series)?);
     }
     Ok(())
 }

@@ -8,14 +8,16 @@
 //! then received. Or they are posted early by a rank that computes then, 1 us for each message; the time is that of the sends until all are complete then, and
 //! `interrupts` how often both ranks were interrupted for a window. Of more than two ranks, each even one sends to the next; the slowest pair's time counts.
 
-use super::{check, from_two_ranks, ignored, most, progress, row, sizes};
+use super::{check, from_two_ranks, most, progress, row, sizes};
 use crate::cli::Rate;
 use crate::error::Error;
 use crate::fleet::block::Task;
 use crate::fleet::{Fleet, Plan};
-use crate::row::Sink;
+use crate::plot::{self, curves};
+use crate::row::{Row, Sink};
 use crate::stats::Times;
 use crate::values::{Backend, Receives};
+use std::path::Path;
 
 /// Batches per row.
 const BATCHES: u64 = 40;
@@ -29,7 +31,7 @@ const COMPUTING_NS: f64 = 1000.0;
 const UNIT: f64 = 100.0;
 
 pub(crate) fn run(args: &Rate) -> Result<(), Error> {
-    ignored("rate", &[("--plot", args.common.plot.is_some())]);
+    plot::prepare(args.common.plot.as_deref())?;
     let sizes = sizes(&args.common, &[8, 64, 1 << 10]);
     let widest = args.window.0.iter().max().copied().unwrap_or(1);
     if let Some(bytes) = sizes.iter().find(|bytes| bytes.saturating_mul(widest) > MOST_BYTES) {
@@ -43,17 +45,44 @@ pub(crate) fn run(args: &Rate) -> Result<(), Error> {
         return Err(Error::Usage(format!("bench rate is between pairs: {odd} ranks are an odd number")));
     }
     let mut sink = Sink::new(args.common.json);
+    let mut rows = Vec::new();
     for ranks in all {
         let mut fleet = Fleet::start(&Plan::all(&args.common, ranks, &[Backend::Auto])?)?;
         for &bytes in &sizes {
             for &window in &args.window.0 {
                 for &receives in &args.receives {
-                    measure(&mut fleet, args, Windows { bytes, window, receives }, &mut sink)?;
+                    let measured = measure(&mut fleet, args, Windows { bytes, window, receives })?;
+                    measured.iter().for_each(|row| sink.row(row));
+                    rows.extend(measured);
                 }
             }
         }
         fleet.stop()?;
     }
+    match &args.common.plot {
+        Some(dir) => draw(dir, &rows, &args.window.0, sizes.len()),
+        None => Ok(()),
+    }
+}
+
+/// Over the sizes, or over the windows when there is but one size.
+fn draw(dir: &Path, rows: &[Row], windows: &[u64], sizes: usize) -> Result<(), Error> {
+    let of_windows = sizes == 1 && windows.len() > 1;
+    let chart = curves::Chart {
+        file: "rate",
+        title: "How many messages go in a second",
+        subtitle: "Of all pairs together, answers to each window included (median of batches); higher is better",
+        x: if of_windows { "messages under way at once" } else { "message size" },
+        y: "messages per second",
+        x_is_bytes: !of_windows,
+    };
+    let (x, other) = match of_windows {
+        true => ("window", ("size_bytes", "")),
+        false => ("size_bytes", ("window", " at once")),
+    };
+    let mut keys = curves::OF_PLAN.to_vec();
+    keys.extend([("receives", " receives"), other]);
+    plot::announce(&curves::draw(dir, &chart, &curves::of_rows(rows, &keys, x, "messages_per_s"))?);
     Ok(())
 }
 
@@ -64,7 +93,7 @@ struct Windows {
     receives: Receives,
 }
 
-fn measure(fleet: &mut Fleet, args: &Rate, of: Windows, sink: &mut Sink) -> Result<(), Error> {
+fn measure(fleet: &mut Fleet, args: &Rate, of: Windows) -> Result<Vec<Row>, Error> {
     let Windows { bytes, window, receives } = of;
     let rounds = args.common.rounds.unwrap_or(BATCHES);
     let windows = MESSAGES.div_ceil(window);
@@ -88,11 +117,12 @@ fn measure(fleet: &mut Fleet, args: &Rate, of: Windows, sink: &mut Sink) -> Resu
         Ok(())
     })?;
     bar.finish_and_clear();
+    let mut rows = Vec::new();
     for ((world, each), interrupts) in fleet.worlds.iter().zip(&each).zip(interrupts) {
         let pairs = f64::from(world.plan.ranks / 2);
         let (min, p50) = (each.min() / UNIT, each.median() / UNIT);
-        sink.row(
-            &row("rate", &world.plan)
+        rows.push(
+            row("rate", &world.plan)
                 .set("size_bytes", bytes)
                 .set("rounds", rounds)
                 .set("receives", receives.to_string())
@@ -105,5 +135,5 @@ fn measure(fleet: &mut Fleet, args: &Rate, of: Windows, sink: &mut Sink) -> Resu
                 .set("verified", true),
         );
     }
-    Ok(())
+    Ok(rows)
 }

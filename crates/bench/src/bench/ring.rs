@@ -3,11 +3,12 @@
 //! A round is a batch of laps; `min` and `p50` are over the batches' means. With more ranks than cores, it shows how a rank
 //! that waits gives its core to the one that has work.
 
-use super::{check, from_two_ranks, ignored, progress, row, sizes, us};
+use super::{check, from_two_ranks, progress, row, sizes, us};
 use crate::cli::Ring;
 use crate::error::Error;
 use crate::fleet::block::Task;
 use crate::fleet::{Fleet, Plan};
+use crate::plot::{self, curves};
 use crate::row::Sink;
 use crate::stats::Times;
 use crate::values::Backend;
@@ -23,8 +24,9 @@ const RANKS: u64 = 4;
 const UNIT: f64 = 100.0;
 
 pub(crate) fn run(args: &Ring) -> Result<(), Error> {
-    ignored("ring", &[("--plot", args.common.plot.is_some())]);
+    plot::prepare(args.common.plot.as_deref())?;
     let mut sink = Sink::new(args.common.json);
+    let mut rows = Vec::new();
     let rounds = args.common.rounds.unwrap_or(BATCHES);
     for ranks in from_two_ranks(&args.common, "ring", RANKS)? {
         let mut fleet = Fleet::start(&Plan::all(&args.common, ranks, &[Backend::Auto])?)?;
@@ -44,8 +46,8 @@ pub(crate) fn run(args: &Ring) -> Result<(), Error> {
             })?;
             bar.finish_and_clear();
             for (world, hop) in fleet.worlds.iter().zip(&hop) {
-                sink.row(
-                    &row("ring", &world.plan)
+                rows.push(
+                    row("ring", &world.plan)
                         .set("size_bytes", bytes)
                         .set("rounds", rounds)
                         .set("laps", laps)
@@ -53,9 +55,22 @@ pub(crate) fn run(args: &Ring) -> Result<(), Error> {
                         .number("hop_us_p50", us(hop.median() / UNIT))
                         .set("verified", true),
                 );
+                rows.last().into_iter().for_each(|row| sink.row(row));
             }
         }
         fleet.stop()?;
+    }
+    if let Some(dir) = &args.common.plot {
+        let chart = curves::Chart {
+            file: "ring",
+            title: "How long a message takes from rank to rank",
+            subtitle: "Of a message that goes round all ranks, each of which waits for it (median of batches); lower is better",
+            x: "message size",
+            y: "from one rank to the next (µs)",
+            x_is_bytes: true,
+        };
+        let series = curves::of_rows(&rows, &curves::OF_PLAN, "size_bytes", "hop_us_p50");
+        plot::announce(&curves::draw(dir, &chart, &series)?);
     }
     Ok(())
 }

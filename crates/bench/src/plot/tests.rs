@@ -69,6 +69,68 @@ fn curves() {
     assert!(curves::draw(&scratch("none"), &chart, &[]).is_err());
 }
 
+/// As many names as there may be, at the bottom and at the top.
+#[test]
+fn many_curves() {
+    let mut rows = Vec::new();
+    for (backend, speed) in [("signal", 0.2), ("thread", 0.5), ("poll", 0.99)] {
+        for computing in 0..5u64 {
+            for (kernel, repeat) in [("copy", 1u64), ("triad", 1), ("triad", 8)] {
+                for bytes in [4u64, 4096, 65536] {
+                    let speed = speed + 0.002 * (computing * repeat) as f64;
+                    rows.push(
+                        Row::new("contention")
+                            .set("backend", backend)
+                            .set("kind", "process")
+                            .set("size_bytes", bytes)
+                            .set("computing", computing)
+                            .set("kernel", kernel)
+                            .set("repeat", repeat)
+                            .number("speed", if bytes == 4 { 1.0 } else { speed }),
+                    );
+                }
+            }
+        }
+    }
+    let mut keys = curves::OF_PLAN.to_vec();
+    keys.extend([("computing", " computing"), ("kernel", ""), ("repeat", "x")]);
+    let series = curves::of_rows(&rows, &keys, "size_bytes", "speed");
+    assert_eq!(series.len(), 3 * 5 * 3);
+    // The kind is the same for all: it tells nothing.
+    assert_eq!(series[1].name, "signal, 0 computing, triad, 1x");
+    assert_eq!(series[1].points, [(4.0, 1.0), (4096.0, 0.2), (65536.0, 0.2)]);
+    let chart = curves::Chart {
+        file: "many-curves",
+        title: "What is left",
+        subtitle: "Speed beside computing / speed alone",
+        x: "message size",
+        y: "speed beside computing / alone",
+        x_is_bytes: true,
+    };
+    check(&curves::draw(&scratch("many"), &chart, &series).unwrap());
+    assert!(curves::of_rows(&rows, &keys, "size_bytes", "no such key").is_empty());
+}
+
+#[test]
+fn spread() {
+    let chart = super::spread::Chart {
+        file: "spread",
+        title: "Is a rank without traffic as fast as without the library?",
+        subtitle: "Medians; the lines have eight of ten pairs",
+        x: "speed with the library / without",
+    };
+    let one = |name: &str, low, median, high| super::spread::Spread { name: name.into(), low, median, high };
+    let all = [
+        one("signal, process", 0.99, 1.0, 1.004),
+        one("poll, process, 16 ranks", 0.9, 0.96, 0.98),
+        one("none, process", f64::NAN, 1.0, f64::NAN),
+    ];
+    check(&super::spread::draw(&scratch("spread"), &chart, &all).unwrap());
+    // Nothing but ones still has an axis.
+    check(&super::spread::draw(&scratch("spread"), &chart, &[one("signal", 1.0, 1.0, 1.0)]).unwrap());
+    assert!(super::spread::draw(&scratch("none"), &chart, &[]).is_err());
+}
+
 #[test]
 fn steps() {
     use crate::steps::{Arrow, OfRank, Span, Step, Steps};
