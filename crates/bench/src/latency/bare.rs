@@ -273,7 +273,18 @@ pub(super) fn asked(args: &Latency) -> bool {
 /// Runs the command.
 pub(super) fn run(args: &Latency, mechanisms: &[Mechanism]) -> Result<(), Error> {
     let common = &args.common;
-    ignored("latency", &[("--kind (here: thread)", !common.kind.is_empty())]);
+    let without_handler = |m: &Mechanism| !matches!(m, Mechanism::Uintr | Mechanism::Signal);
+    ignored(
+        "latency",
+        &[
+            ("--kind (here: thread)", !common.kind.is_empty()),
+            ("a --mechanism without handlers", args.mechanism.iter().any(without_handler)),
+            (
+                "--stack trampoline (for signal)",
+                args.stack.contains(&HandlerStack::Trampoline) && mechanisms.contains(&Mechanism::Signal),
+            ),
+        ],
+    );
     let machine = Topology::machine().map_err(Error::failed)?;
     let pairs: Vec<_> =
         Distance::ALL.into_iter().filter_map(|d| machine.pair(d).map(|pair| (d, pair))).collect();
