@@ -73,7 +73,7 @@ fn draw(dir: &Path, rows: &[Row], windows: &[u64], sizes: usize) -> Result<(), E
         title: "How many messages go in a second",
         subtitle: "Of all pairs together, answers to each window included (median of batches); higher is better",
         x: if of_windows { "messages under way at once" } else { "message size" },
-        y: "messages per second",
+        y: "million messages per second",
         x_is_bytes: !of_windows,
     };
     let (x, other) = match of_windows {
@@ -82,7 +82,9 @@ fn draw(dir: &Path, rows: &[Row], windows: &[u64], sizes: usize) -> Result<(), E
     };
     let mut keys = curves::OF_PLAN.to_vec();
     keys.extend([("receives", " receives"), other]);
-    plot::announce(&curves::draw(dir, &chart, &curves::of_rows(rows, &keys, x, "messages_per_s"))?);
+    let mut series = curves::of_rows(rows, &keys, x, "messages_per_s");
+    series.iter_mut().flat_map(|series| &mut series.points).for_each(|point| point.1 /= 1e6);
+    plot::announce(&curves::draw(dir, &chart, &series)?);
     Ok(())
 }
 
