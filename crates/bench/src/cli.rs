@@ -470,7 +470,7 @@ pub(crate) struct Contention {
     pub array: u64,
 }
 
-pub(crate) use plan::{Placement, PlanCommand, Schedule, SplitTree};
+pub(crate) use plan::{Algorithms, Placement, PlanCommand, Schedule, SplitTree};
 
 #[cfg(test)]
 mod tests;

@@ -142,6 +142,30 @@ fn schedule() {
 }
 
 #[test]
+fn algorithms() {
+    let all = rows("algorithms", None);
+    for row in &all {
+        for key in ["op", "algorithm", "restrictions", "cost", "source"] {
+            assert!(row[key].as_str().is_some_and(|text| !text.is_empty()), "{key}: {row}");
+        }
+        assert_eq!(row["bench"], "plan algorithms");
+    }
+    let some = rows("algorithms --op ibarrier,iallreduce", None);
+    assert!(some.iter().all(|row| row["op"] == "ibarrier" || row["op"] == "iallreduce"));
+    assert_eq!(some, all.iter().filter(|row| some.contains(row)).cloned().collect::<Vec<_>>());
+    let ring = some.iter().find(|row| row["algorithm"] == "ring").unwrap();
+    assert!(ring["restrictions"].as_str().unwrap().starts_with("commutative operators"), "{ring}");
+    assert_eq!(ring["source"], "Patarasuk, Yuan 2009");
+    let first = &some[0];
+    assert_eq!((&first["algorithm"], &first["restrictions"]), (&json!("dissemination"), &json!("none")));
+    assert_eq!(first["cost"], "ceil(log2 p) a");
+    let out = tocsin("algorithms --op ibcast", None);
+    let text = String::from_utf8_lossy(&out.stdout);
+    let of_ibcast = all.iter().filter(|row| row["op"] == "ibcast").count();
+    assert_eq!(text.lines().count(), 1 + of_ibcast, "{text}");
+}
+
+#[test]
 fn usage_is_2() {
     for (line, topology, says) in [
         ("placement", Some("numa:2 die:4"), "package, numa, l3, l2, core, pu"),
@@ -153,6 +177,7 @@ fn usage_is_2() {
         ("split-tree --cores 8 --ranks 2..9", None, "9 ranks on 8 cores"),
         ("split-tree --shape oak", None, "constant, doubling"),
         ("schedule", None, "--op"),
+        ("algorithms --op igossip", None, "ibcast"),
         ("schedule --op ibcast --algorithm rumour", None, "binomial"),
         ("schedule --op ibcast --ranks 4 --root 4", None, "root 4"),
         ("schedule --op iallreduce --algorithm ring --ranks 5000", None, "rounds"),

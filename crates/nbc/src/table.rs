@@ -1,7 +1,7 @@
 //! The table of algorithms. The dispatcher, the tests, the documentation and `--algorithm` read it; an algorithm that
 //! is not in it does not exist.
 
-use crate::board::{Call, OnBoard, PART};
+use crate::board::{Call, PART};
 use crate::builder::ScheduleBuilder;
 use crate::order::{Shape, Share};
 use crate::schedule::Schedule;
@@ -10,58 +10,10 @@ use tocsin_transport::board::MEMBERS;
 
 pub use crate::arguments::{Arguments, Block};
 pub use crate::operation::{Operation, UnknownOperation};
+pub use restrictions::Restrictions;
 
-/// What an algorithm cannot do.
-#[derive(Clone, Copy, Debug)]
-pub struct Restrictions {
-    /// Needs a commutative operator.
-    pub commutative: bool,
-    /// Most ranks it takes.
-    pub max_ranks: u32,
-    /// Needs a number of ranks that is a power of two.
-    pub power_of_two: bool,
-    /// Is done on the communicator's board, by what this makes of a call: needs a board, and takes no more than
-    /// [fits there](crate::board::fits).
-    pub(crate) board: Option<OnBoard>,
-}
+mod restrictions;
 
-impl Restrictions {
-    /// Those of what is done on a board.
-    pub(crate) const fn on_board(call: OnBoard) -> Restrictions {
-        Restrictions { max_ranks: MEMBERS as u32, board: Some(call), ..Restrictions::NONE }
-    }
-
-    /// Whether it is done on the communicator's board, and so neither sends messages nor works without a board.
-    pub const fn needs_board(&self) -> bool {
-        self.board.is_some()
-    }
-
-    /// None at all.
-    pub const NONE: Restrictions =
-        Restrictions { commutative: false, max_ranks: u32::MAX, power_of_two: false, board: None };
-
-    /// Why these arguments are excluded, if they are. Where a board is needed, that there is one is for the caller to see
-    /// to.
-    pub fn refusal(&self, arguments: &Arguments, ranks: u32) -> Option<&'static str> {
-        if self.commutative && !arguments.is_commutative() {
-            return Some("changes the order of operands and so needs a commutative operator");
-        }
-        if self.needs_board() && (ranks as usize > MEMBERS || !crate::board::fits(arguments, ranks as usize))
-        {
-            return Some(TOO_MUCH);
-        }
-        if ranks > self.max_ranks {
-            return Some("has more rounds than a message tag can number with so many ranks");
-        }
-        if self.power_of_two && !ranks.is_power_of_two() {
-            return Some("needs a number of ranks that is a power of two");
-        }
-        None
-    }
-}
-
-const TOO_MUCH: &str = "takes at most 64 ranks and 1 MiB from each for others, in allreduce 4 MiB in all, and in reductions \
-                        elements of 32 KiB in all";
 const NO_BOARD: &str = "needs memory that all ranks of the communicator share, which this one has not: worlds of 2 to 64 \
                         ranks have some for their first communicators";
 const NO_LONG_MEMORY: &str = "takes no more than 2 KiB from each rank and 32 KiB in all on this communicator: of its world, only the first \

@@ -28,6 +28,22 @@ pub(crate) enum PlanCommand {
                       --model latency=1000,overhead=200,gap=50,byte=0.1,cores=1"
     )]
     Schedule(Schedule),
+    /// The library's algorithms: what each cannot do, what it costs and where it comes from
+    ///
+    /// Costs are those of p ranks and n bytes (the whole buffer, or the block per rank, as `tocsin bench coll` has it): a is the time of a
+    /// message, b of moving a byte, g of reducing a byte, c of loading a line of each of the others at once.
+    #[command(after_help = "Example: tocsin plan algorithms --op iallreduce,ibcast")]
+    Algorithms(Algorithms),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Algorithms {
+    /// Operations, by their names in the library: ibarrier, ibcast, ... [default: all]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub op: Vec<Operation>,
+    /// One JSON object per line on standard output
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Debug, Args)]

@@ -1,5 +1,6 @@
 //! `tocsin plan`: what the policies and models of the library decide.
 
+mod algorithms;
 mod placement;
 mod schedule;
 mod split_tree;
@@ -10,6 +11,10 @@ use tocsin_world::Config;
 
 pub(crate) fn run(command: &PlanCommand) -> Result<(), Error> {
     match command {
+        PlanCommand::Algorithms(args) => {
+            algorithms::run(args);
+            Ok(())
+        }
         PlanCommand::Placement(args) => placement::run(args),
         PlanCommand::SplitTree(args) => split_tree::run(args),
         PlanCommand::Schedule(args) => schedule::run(args),

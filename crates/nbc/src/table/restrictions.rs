@@ -1,0 +1,78 @@
+//! What algorithms cannot do, and why a call is refused.
+
+use super::Arguments;
+use crate::board::OnBoard;
+use std::fmt;
+use tocsin_transport::board::MEMBERS;
+
+/// What an algorithm cannot do.
+#[derive(Clone, Copy, Debug)]
+pub struct Restrictions {
+    /// Needs a commutative operator.
+    pub commutative: bool,
+    /// Most ranks it takes.
+    pub max_ranks: u32,
+    /// Needs a number of ranks that is a power of two.
+    pub power_of_two: bool,
+    /// Is done on the communicator's board, by what this makes of a call: needs a board, and takes no more than
+    /// [fits there](crate::board::fits).
+    pub(crate) board: Option<OnBoard>,
+}
+
+impl Restrictions {
+    /// Those of what is done on a board.
+    pub(crate) const fn on_board(call: OnBoard) -> Restrictions {
+        Restrictions { max_ranks: MEMBERS as u32, board: Some(call), ..Restrictions::NONE }
+    }
+
+    /// Whether it is done on the communicator's board, and so neither sends messages nor works without a board.
+    pub const fn needs_board(&self) -> bool {
+        self.board.is_some()
+    }
+
+    /// None at all.
+    pub const NONE: Restrictions =
+        Restrictions { commutative: false, max_ranks: u32::MAX, power_of_two: false, board: None };
+
+    /// Why these arguments are excluded, if they are. Where a board is needed, that there is one is for the caller to see
+    /// to.
+    pub fn refusal(&self, arguments: &Arguments, ranks: u32) -> Option<&'static str> {
+        if self.commutative && !arguments.is_commutative() {
+            return Some("changes the order of operands and so needs a commutative operator");
+        }
+        if self.needs_board() && (ranks as usize > MEMBERS || !crate::board::fits(arguments, ranks as usize))
+        {
+            return Some(TOO_MUCH);
+        }
+        if ranks > self.max_ranks {
+            return Some("has more rounds than a message tag can number with so many ranks");
+        }
+        if self.power_of_two && !ranks.is_power_of_two() {
+            return Some("needs a number of ranks that is a power of two");
+        }
+        None
+    }
+}
+
+impl fmt::Display for Restrictions {
+    /// For people: `none`, or what has to be so.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut all = Vec::new();
+        if self.commutative {
+            all.push("commutative operators".to_owned());
+        }
+        if self.power_of_two {
+            all.push("a power of two of ranks".to_owned());
+        }
+        if self.max_ranks < u32::MAX {
+            all.push(format!("at most {} ranks", self.max_ranks));
+        }
+        if self.needs_board() {
+            all.push("short blocks in memory that all ranks share".to_owned());
+        }
+        if all.is_empty() { f.write_str("none") } else { f.write_str(&all.join(", ")) }
+    }
+}
+
+const TOO_MUCH: &str = "takes at most 64 ranks and 1 MiB from each for others, in allreduce 4 MiB in all, and in reductions \
+                        elements of 32 KiB in all";
