@@ -141,6 +141,35 @@ fn schedule() {
     assert!(String::from_utf8_lossy(&out.stdout).contains("binomial"));
 }
 
+/// Of all algorithms those that can be simulated have a row; of the others is said why they have none.
+#[test]
+fn schedule_of_all_that_can() {
+    let line = "schedule --op iallreduce --algorithm all --ranks 20000";
+    let out = tocsin(&format!("{line} --json"), None);
+    let rows = parse(&out);
+    let names = column(&rows, "algorithm");
+    for name in ["recursive-doubling", "reduce-bcast", "rabenseifner", "topology-aware", "split-tree"] {
+        assert!(names.contains(&name.into()), "{name}: {names:?}");
+    }
+    let stderr = String::from_utf8_lossy(&out.stderr);
+    let notes: Vec<&str> = stderr.lines().collect();
+    let all = rows.len() + notes.len();
+    assert_eq!(all, self::rows("algorithms --op iallreduce", None).len(), "{stderr}");
+    for name in ["ring", "linear", "shm"] {
+        let note = format!("no row for {name} with 20000 ranks: ");
+        assert_eq!(notes.iter().filter(|line| line.contains(&note)).count(), 1, "{stderr}");
+    }
+    // A reason that is the same for several sizes is said once.
+    let out = tocsin("schedule --op ibcast --algorithm all --ranks 4 --sizes 1,2,4", None);
+    assert!(out.status.success());
+    assert_eq!(String::from_utf8_lossy(&out.stderr).lines().count(), 1);
+    // Nothing to show is a failure.
+    let out = tocsin("schedule --op ibcast --algorithm all --ranks 4 --root 4", None);
+    let stderr = String::from_utf8_lossy(&out.stderr);
+    assert_eq!((out.status.code(), out.stdout.is_empty()), (Some(2), true), "{stderr}");
+    assert!(stderr.contains("root 4") && stderr.contains("no algorithm of ibcast"), "{stderr}");
+}
+
 #[test]
 fn algorithms() {
     let all = rows("algorithms", None);

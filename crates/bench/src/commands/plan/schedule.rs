@@ -4,6 +4,7 @@ use crate::cli::Schedule;
 use crate::error::Error;
 use crate::row::{Row, Sink};
 use crate::simulate::Collective;
+use std::collections::BTreeSet;
 use tocsin_nbc::table::{self, Operation};
 
 pub(crate) fn run(args: &Schedule) -> Result<(), Error> {
@@ -11,28 +12,55 @@ pub(crate) fn run(args: &Schedule) -> Result<(), Error> {
     // A barrier has no size.
     let sizes = if args.op == Operation::Ibarrier { &[0][..] } else { &args.sizes.0 };
     let mut sink = Sink::new(args.json);
+    let (mut rows, mut skipped) = (0, Skipped::default());
     for &ranks in &args.ranks.0 {
         for &bytes in sizes {
             for &algorithm in &algorithms {
                 let (ranks, bytes) = (ranks as u32, bytes as usize);
                 let collective = Collective { operation: args.op, algorithm, ranks, bytes, root: args.root };
-                match collective.algorithm() {
+                match row(&collective, args) {
+                    Ok(row) => {
+                        sink.row(&row);
+                        rows += 1;
+                    }
                     // Of all, those that can.
-                    Err(_) if algorithms.len() > 1 => {}
+                    Err(Error::Usage(why)) if args.is_all() => skipped.note(algorithm, ranks, why),
                     Err(error) => return Err(error),
-                    Ok(_) => sink.row(&row(&collective, args)?),
                 }
             }
         }
     }
+    if rows == 0 {
+        let none = format!("no algorithm of {} can be simulated so: the notes above say why", args.op);
+        return Err(Error::Usage(none));
+    }
     Ok(())
+}
+
+/// What has been said of algorithms without a row: each reason once, though there are many numbers of ranks and sizes.
+#[derive(Default)]
+struct Skipped(BTreeSet<(Option<&'static str>, String)>);
+
+impl Skipped {
+    fn note(&mut self, algorithm: Option<&'static str>, ranks: u32, why: String) {
+        if self.0.insert((algorithm, why.clone())) {
+            let name = algorithm.unwrap_or_default();
+            eprintln!("tocsin: no row for {name} with {ranks} ranks: {why}");
+        }
+    }
+}
+
+impl Schedule {
+    fn is_all(&self) -> bool {
+        self.algorithm.as_deref() == Some("all")
+    }
 }
 
 /// Those to simulate; `None` is what the library chooses.
 fn algorithms(args: &Schedule) -> Result<Vec<Option<&'static str>>, Error> {
     match args.algorithm.as_deref() {
         None => Ok(vec![None]),
-        Some("all") => Ok(table::of(args.op).map(|algorithm| Some(algorithm.name)).collect()),
+        Some(_) if args.is_all() => Ok(table::of(args.op).map(|algorithm| Some(algorithm.name)).collect()),
         Some(name) => {
             let found = table::find(args.op, name).map_err(|e| Error::Usage(e.to_string()))?;
             Ok(vec![Some(found.name)])
