@@ -56,6 +56,7 @@ enum Draft {
     Copy { from: Mem, to: Mem, bytes: usize },
     Pack { from: Mem, pieces: Pieces, to: Mem, bytes: usize },
     Unpack { from: Mem, to: Mem, pieces: Pieces, bytes: usize },
+    Reverse { from: Mem, to: Mem, block: usize, bytes: usize },
     Reduce { operands: Reduction, operator: Operator },
     Join,
 }
@@ -136,6 +137,12 @@ impl ScheduleBuilder {
     pub fn unpack(&mut self, from: Mem, to: Mem, block: &Block, after: &[StepId]) -> StepId {
         let (to, pieces, bytes) = (to.at(block.offset), block.pieces(), block.bytes);
         self.push(Draft::Unpack { from, to, pieces, bytes }, after)
+    }
+
+    /// Copies `count` blocks of `block` bytes, the first one at `from` to the last place at `to` and so on. The two ranges are apart.
+    pub fn reverse(&mut self, from: Mem, to: Mem, block: usize, count: usize, after: &[StepId]) -> StepId {
+        let bytes = block.saturating_mul(count);
+        self.push(Draft::Reverse { from, to, block, bytes }, after)
     }
 
     /// Combines two vectors.
@@ -366,6 +373,17 @@ impl ScheduleBuilder {
                     return Err(Error::BadSchedule("an unpacking step's ranges overlap"));
                 }
                 Kind::Unpack { from, to, pieces, bytes }
+            }
+            Draft::Reverse { from, to, block, bytes } => {
+                let (from, to) = (memory(from, bytes)?, memory(to, bytes)?);
+                if block == 0 || bytes < block {
+                    return Err(Error::BadSchedule("it reverses nothing"));
+                }
+                if overlap(from, to, bytes) {
+                    return Err(Error::BadSchedule("a reversing step's ranges overlap"));
+                }
+                let pieces = Pieces { length: block, stride: block.wrapping_neg() };
+                Kind::Unpack { from, to: to.wrapping_add(bytes - block), pieces, bytes }
             }
             Draft::Reduce { operands: Reduction { left, right, out, count }, operator } => {
                 let size = operator.size();

@@ -25,7 +25,7 @@ pub(crate) fn tag(sequence: u32, round: u32) -> i32 {
     ((sequence.wrapping_shl(ROUND_BITS) | round) & 0x7fff_ffff) as i32
 }
 
-/// Pieces of one length, but the last perhaps, whose starts lie so many bytes apart.
+/// Pieces of one length, but the last perhaps, whose starts lie so many bytes apart. Steps may go backwards: by two's complement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Pieces {
     pub length: usize,

@@ -1,7 +1,7 @@
 //! Allgather in a logarithmic number of messages for any number of ranks (Bruck, Ho, Kipnis, Upfal and Weathersby 1997).
 //!
 //! Each rank collects blocks in the order rank, rank + 1, ...; in round k it hands what it has, up to what is missing, to
-//! the rank 2^k below it. In the end each block is copied to its place.
+//! the rank 2^k below it. In the end blocks are copied to their places, those that stand side by side together.
 
 use super::iallgather_linear::Call;
 use super::places::put;
@@ -31,20 +31,20 @@ fn steps(call: &Call, b: &mut ScheduleBuilder) {
     if size == 1 {
         return;
     }
-    // offsets[i]: where the block of rank + i starts.
-    let mut offsets = vec![0];
-    for i in 0..size {
-        offsets.push(offsets[i as usize] + call.all.bytes((rank + i) % size));
-    }
-    let collected = b.temp(offsets[size as usize]);
+    // Where the block of rank + i starts.
+    let offset = |i: u32| match size - rank {
+        upper if i <= upper => call.all.sum(rank..rank + i),
+        upper => call.all.sum(rank..size) + call.all.sum(0..i - upper),
+    };
+    let collected = b.temp(offset(size));
     let mut ready: Vec<StepId> = Vec::new();
     ready.extend(put(b, call.own, collected, call.all.bytes(rank), &[]));
     let mut have = 1u32;
     while have < size {
         let more = have.min(size - have);
         let (to, from) = ((rank + (size - have)) % size, (rank + have) % size);
-        let out = offsets[more as usize];
-        let (start, end) = (offsets[have as usize], offsets[(have + more) as usize]);
+        let out = offset(more);
+        let (start, end) = (offset(have), offset(have + more));
         if out > 0 {
             b.send(to, 0, collected, out, &ready);
         }
@@ -53,8 +53,13 @@ fn steps(call: &Call, b: &mut ScheduleBuilder) {
         }
         have += more;
     }
-    for i in 1..size {
-        let other = (rank + i) % size;
-        put(b, collected.at(offsets[i as usize]), call.all.at(other), call.all.bytes(other), &ready);
+    let mut at = call.all.bytes(rank);
+    for others in [rank + 1..size, 0..rank] {
+        let mut first = others.start;
+        while first < others.end {
+            let (to, bytes, end) = call.all.run(first..others.end);
+            put(b, collected.at(at), to, bytes, &ready);
+            (at, first) = (at + bytes, end);
+        }
     }
 }

@@ -52,9 +52,11 @@ fn compile(arguments: &Arguments, b: &mut ScheduleBuilder) -> Result<(), Error> 
         bit *= 2;
         round += 1;
     }
-    for distance in 0..size {
-        let source = (rank + size - distance) % size;
-        b.copy(blocks.at(block * distance), to.at(block * source), block, &[ready]);
+    // Who is farther below has a smaller rank, up to rank 0, and then again from the last rank on.
+    b.reverse(blocks, to, block, rank + 1, &[ready]);
+    if rank + 1 < size {
+        let others = block * (rank + 1);
+        b.reverse(blocks.at(others), to.at(others), block, size - rank - 1, &[ready]);
     }
     Ok(())
 }

@@ -64,6 +64,28 @@ impl<'a> Places<'a> {
         }
     }
 
+    /// The first of some ranks' blocks that stand side by side: where they begin, their bytes, and the rank after them. Empty ones stand
+    /// anywhere.
+    pub(super) fn run(&self, ranks: Range<u32>) -> (Mem, usize, u32) {
+        let (start, bytes, end) = match self.layout {
+            Layout::Equal(block) => (block * ranks.start as usize, block * ranks.len(), ranks.end),
+            Layout::Displaced(_) => {
+                let (mut start, mut bytes, mut end) = (0, 0, ranks.start);
+                for block in ranks.map(|rank| self.block(rank)) {
+                    if block.bytes > 0 && bytes == 0 {
+                        start = block.offset;
+                    } else if block.bytes > 0 && start + bytes != block.offset {
+                        break;
+                    }
+                    bytes += block.bytes;
+                    end += 1;
+                }
+                (start, bytes, end)
+            }
+        };
+        (self.base.at(start), bytes, end)
+    }
+
     /// Memory in which the blocks of ranks 0 to `size` - 1 stand side by side, if they do.
     pub(super) fn side_by_side(&self, size: u32) -> Option<Mem> {
         // What is empty stands nowhere.

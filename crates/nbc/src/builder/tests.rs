@@ -98,6 +98,15 @@ fn what_is_no_schedule_is_refused() {
     assert!(message.contains("pieces that overlap"), "{message}");
     let message = refused(|b| {
         let temp = b.temp(128);
+        b.reverse(temp, temp.at(8), 4, 3, &[]);
+    });
+    assert!(message.contains("overlap"), "{message}");
+    let message = refused(|b| {
+        b.reverse(dangling(), dangling(), 4, 0, &[]);
+    });
+    assert!(message.contains("reverses nothing"), "{message}");
+    let message = refused(|b| {
+        let temp = b.temp(128);
         let operands = Reduction { left: temp, right: dangling(), out: temp.at(8), count: 2 };
         b.reduce(operands, DataType::F64, Op::Sum, &[]).unwrap();
     });

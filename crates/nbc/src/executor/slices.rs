@@ -69,7 +69,7 @@ pub(super) fn spread(kind: &Kind, done: &mut usize, budget: &mut Budget) -> Step
         return Step::Done;
     };
     let Pieces { length, stride } = pieces;
-    // Not negative: the block ends within the address space, as `span` has seen.
+    // Negative where they go backwards only: other blocks end within the address space, as `span` has seen.
     let layout =
         Layout::Strided { block: length, stride: stride as isize, count: bytes.div_ceil(length.max(1)) };
     loop {
@@ -181,6 +181,20 @@ mod tests {
             let mut right = vec![0u8; stride * count];
             (0..bytes).for_each(|i| right[at(i)] = spread_out[at(i)]);
             assert_eq!(back, right);
+        }
+    }
+
+    #[test]
+    fn blocks_are_reversed() {
+        let from: Vec<u8> = (0..9000).map(|i| (i % 251) as u8).collect();
+        for block in [1, 3, 100] {
+            let mut to = vec![0u8; from.len()];
+            let last = to.as_mut_ptr().wrapping_add(from.len() - block);
+            let pieces = Pieces { length: block, stride: block.wrapping_neg() };
+            let kind = Kind::Unpack { from: from.as_ptr(), to: last, pieces, bytes: from.len() };
+            entries(&kind, 9000, block);
+            let right: Vec<u8> = from.chunks(block).rev().flatten().copied().collect();
+            assert_eq!(to, right, "blocks of {block}");
         }
     }
 

@@ -105,7 +105,8 @@ fn runs(
     writes: bool,
 ) -> impl Iterator<Item = (usize, usize, bool)> {
     let Pieces { length, stride } = pieces;
-    (0..bytes.div_ceil(length)).map(move |i| (start + i * stride, length.min(bytes - i * length), writes))
+    (0..bytes.div_ceil(length))
+        .map(move |i| (start.wrapping_add(i.wrapping_mul(stride)), length.min(bytes - i * length), writes))
 }
 
 /// Ranges that a step reads and writes.
