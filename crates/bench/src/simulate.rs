@@ -4,24 +4,26 @@
 //! run: the nodes of the [`Model`] are the parts of the machine that trees may follow. A step starts when its dependencies are done and its rank's core is free; messages take what the [`Model`] says.
 //! Nothing depends on chance or on this machine: the same arguments give the same numbers.
 //!
-//! Memory is some 30 bytes per step, for all ranks at once, because all of them are under way at once; more than
-//! [`MOST_STEPS`] are refused.
+//! Schedules are made one rank after the other, and all of them are under way at once: what is kept of each is 12 bytes per step, and some 20
+//! more where no other rank's is like it; more than [`MOST_MEMORY`] is refused. How many rounds a message's tag can number is no limit here,
+//! because no world has so many ranks.
 
 mod engine;
 mod model;
 mod program;
+mod queue;
 
 pub use model::Model;
 
 use crate::error::Error;
 use engine::Engine;
-use program::Program;
+use program::Programs;
 use std::sync::Arc;
 use tocsin_nbc::table::{self, Algorithm, Arguments, Block, Operation};
 use tocsin_nbc::{DataType, Group, Op};
 
-/// Steps of all ranks together: some GiB.
-pub const MOST_STEPS: usize = 40_000_000;
+/// Bytes of what all ranks do: what a small machine has.
+pub const MOST_MEMORY: usize = 3 << 30;
 
 /// Most bytes of a buffer of one rank: temporaries are as long, and there is one set of them at a time.
 const MOST_BYTES: usize = 1 << 30;
@@ -79,7 +81,7 @@ impl Collective {
                 self.operation, self.operation
             )));
         }
-        match found.restrictions.refusal(&arguments, self.ranks) {
+        match found.restrictions.refusal_of_outline(&arguments, self.ranks) {
             Some(why) => Err(Error::Usage(format!("{name} of {} {why}", self.operation))),
             None => Ok(found),
         }
@@ -155,24 +157,33 @@ impl Collective {
         let arguments = self.arguments(&layout)?;
         let ranks: Arc<[u32]> = (0..self.ranks).collect();
         let hierarchy = model.hierarchy(self.ranks).map(Arc::new);
-        let mut programs = Vec::with_capacity(self.ranks as usize);
-        let (mut steps, mut longest) = (0, 0);
+        let mut programs = Programs::new(self.ranks);
+        let mut longest = 0;
         for rank in 0..self.ranks {
             let group = Group::shared(Arc::clone(&ranks), rank).map_err(usage)?;
             let group = group.with_hierarchy(hierarchy.clone());
-            let schedule = table::compile(&group, &arguments, Some(name)).map_err(usage)?;
-            steps += schedule.len();
-            longest = longest.max(schedule.len());
-            // What the others will need is guessed from some, without the one that may be the root, and generously: ranks
-            // may stand aside.
-            let guess = (steps - longest) / rank.max(1) as usize * self.ranks as usize / 2;
-            if steps > MOST_STEPS || rank >= 64 && guess > MOST_STEPS {
+            // The arguments of all ranks are the same, and those of many blocks long to check.
+            if rank == 0 {
+                arguments.check(&group).map_err(usage)?;
+            }
+            let outline = table::outline(&group, &arguments, Some(name)).map_err(usage)?;
+            let before = programs.memory();
+            programs.push(&outline)?;
+            longest = longest.max(programs.memory() - before);
+            // What the others will need is guessed from some, without the one that may be the root.
+            let each = (programs.memory() - longest) / rank.max(1) as usize;
+            let guess = programs.memory().max(each * self.ranks as usize);
+            // The fewer the more generously: ranks may stand aside.
+            let is_sure = |ranks, times| rank >= ranks && guess / times > MOST_MEMORY;
+            if programs.memory() > MOST_MEMORY || is_sure(4, 8) || is_sure(64, 2) {
                 return Err(Error::Usage(format!(
-                    "{name} of {} with {} ranks has more than {MOST_STEPS} steps: take fewer ranks",
-                    self.operation, self.ranks
+                    "{name} of {} with {} ranks takes some {} GiB of memory to simulate, and {} are the most: take fewer ranks",
+                    self.operation,
+                    self.ranks,
+                    guess.div_ceil(1 << 30).max((MOST_MEMORY >> 30) + 1),
+                    MOST_MEMORY >> 30
                 )));
             }
-            programs.push(Program::new(&schedule)?);
         }
         Engine::new(*model, programs).run()
     }

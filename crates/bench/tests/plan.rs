@@ -209,10 +209,10 @@ fn usage_is_2() {
         ("algorithms --op igossip", None, "ibcast"),
         ("schedule --op ibcast --algorithm rumour", None, "binomial"),
         ("schedule --op ibcast --ranks 4 --root 4", None, "root 4"),
-        ("schedule --op iallreduce --algorithm ring --ranks 5000", None, "rounds"),
+        ("schedule --op iallreduce --algorithm ring --ranks 50000", None, "GiB of memory"),
         ("schedule --op ibcast --model cores=0", None, "no number of ranks"),
         ("schedule --op ialltoall --ranks 4096 --sizes 1M", None, "1 GiB"),
-        ("schedule --op ialltoall --algorithm linear --ranks 8000", None, "fewer ranks"),
+        ("schedule --op ialltoall --algorithm linear --ranks 100000", None, "fewer ranks"),
     ] {
         let out = tocsin(line, topology);
         let stderr = String::from_utf8_lossy(&out.stderr);

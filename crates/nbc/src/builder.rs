@@ -5,6 +5,7 @@ use crate::kernels::Operator;
 use crate::schedule::{Kind, Line, NONE, Pieces, ROUND_BITS, Schedule, Status, Step, StepState};
 use crate::split::{Levels, Split};
 use crate::table::Block;
+use crate::view::Outline;
 use crate::{DataType, Error, Group, Op};
 use tocsin_topology::split_tree::Weights;
 
@@ -247,21 +248,17 @@ impl ScheduleBuilder {
         arena.resize(lines, Line([0; 64]));
         let base: *mut u8 = arena.as_mut_ptr().cast();
 
-        let (dependencies, ranges, dependants) = self.sort_edges()?;
-        let mut steps = Vec::with_capacity(self.drafts.len());
-        for (i, draft) in self.drafts.iter().enumerate() {
-            let (first_dependant, count) = ranges[i];
-            let kind = self.resolve(draft, base, lines * 64)?;
-            steps.push(Step { kind, dependencies: dependencies[i], first_dependant, dependants: count });
-        }
-        check_rounds(&steps)?;
+        let (steps, dependants) = self.lay_out(base, lines * 64, 1 << ROUND_BITS)?;
         let split = self.split.take().and_then(|(weights, levels)| Split::new(&self.group, weights, levels));
         // What is behind a gate begins when that is opened.
         let held = |step: u32| split.as_ref().is_some_and(|split| split.is_gate(step));
         let idle =
             StepState { pending: 0, next: NONE, status: Status::Waiting, done: 0, request: None, begun: 0 };
-        let initial =
-            (0u32..).zip(&dependencies).filter(|(i, n)| **n == 0 && !held(*i)).map(|(i, _)| i).collect();
+        let initial = (0u32..)
+            .zip(&steps)
+            .filter(|(i, step)| step.dependencies == 0 && !held(*i))
+            .map(|(i, _)| i)
+            .collect();
         let mut schedule = Box::new(Schedule {
             state: vec![idle; steps.len()].into_boxed_slice(),
             algorithm: 0,
@@ -277,6 +274,34 @@ impl ScheduleBuilder {
         });
         schedule.rewind();
         Ok(schedule)
+    }
+
+    /// The same of what nobody runs: no memory is taken for it, and there may be more rounds than a tag can number.
+    ///
+    /// # Errors
+    /// As [`finish`](Self::finish).
+    pub(crate) fn outline(mut self) -> Result<Outline, Error> {
+        let bytes = self.temp.unwrap_or(usize::MAX);
+        if bytes > isize::MAX as usize {
+            return Err(Error::OutOfMemory { bytes });
+        }
+        // Where no buffer is: no program has addresses of the upper half.
+        let base = std::ptr::without_provenance_mut(1 << (usize::BITS - 1));
+        let (steps, dependants) = self.lay_out(base, bytes, u32::MAX)?;
+        Ok(Outline::new(steps, dependants))
+    }
+
+    /// The steps, of fewer than `rounds` rounds and with temporaries at `base`, and their dependants.
+    fn lay_out(&mut self, base: *mut u8, arena: usize, rounds: u32) -> Result<(Vec<Step>, Vec<u32>), Error> {
+        let (dependencies, ranges, dependants) = self.sort_edges()?;
+        let mut steps = Vec::with_capacity(self.drafts.len());
+        for (i, draft) in self.drafts.iter().enumerate() {
+            let (first_dependant, count) = ranges[i];
+            let kind = self.resolve(draft, base, arena, rounds)?;
+            steps.push(Step { kind, dependencies: dependencies[i], first_dependant, dependants: count });
+        }
+        check_rounds(&steps)?;
+        Ok((steps, dependants))
     }
 
     /// Dependencies per step, (first, count) of its dependants, and the dependants; refuses cycles.
@@ -325,7 +350,7 @@ impl ScheduleBuilder {
         Ok((dependencies, ranges, dependants))
     }
 
-    fn resolve(&self, draft: &Draft, base: *mut u8, arena: usize) -> Result<Kind, Error> {
+    fn resolve(&self, draft: &Draft, base: *mut u8, arena: usize, rounds: u32) -> Result<Kind, Error> {
         let memory = |mem: Mem, bytes: usize| match mem {
             Mem::User(pointer) => Ok(pointer),
             Mem::Temp(start) if start.checked_add(bytes).is_some_and(|end| end <= arena) => {
@@ -337,7 +362,7 @@ impl ScheduleBuilder {
             if rank == self.group.rank() {
                 return Err(Error::BadSchedule("a rank sends to itself instead of copying"));
             }
-            if round >= 1 << ROUND_BITS {
+            if round >= rounds {
                 return Err(Error::BadSchedule("it has more rounds than a tag can number"));
             }
             self.group

@@ -57,4 +57,4 @@ pub use group::Group;
 pub use hierarchy::Hierarchy;
 pub use op::{Op, UserFunction, UserOp};
 pub use schedule::Schedule;
-pub use view::{Action, StepView};
+pub use view::{Action, Outline, StepView};

@@ -5,6 +5,7 @@ use crate::board::{Call, PART};
 use crate::builder::ScheduleBuilder;
 use crate::order::{Shape, Share};
 use crate::schedule::Schedule;
+use crate::view::Outline;
 use crate::{Choices, Error, Group, algorithms};
 use tocsin_transport::board::MEMBERS;
 
@@ -406,6 +407,36 @@ pub fn compile(
     algorithm: Option<&str>,
 ) -> Result<Box<Schedule>, Error> {
     arguments.check(group)?;
+    let chosen = able_of(group, arguments, algorithm, Restrictions::refusal)?;
+    let mut builder = ScheduleBuilder::new(group);
+    (chosen.compile)(arguments, &mut builder)?;
+    let mut schedule = builder.finish()?;
+    schedule.algorithm = crate::trace::number_of(chosen);
+    schedule.origin = Origin::new(group, arguments, algorithm);
+    Ok(schedule)
+}
+
+/// The steps that [`compile`] would make, for those who do not run them, of groups as large as they like: it takes no memory for
+/// temporaries, and no notice of how many rounds a tag can number.
+///
+/// The arguments are to be [checked](Arguments::check) before: once for all ranks, if they are the same.
+///
+/// # Errors
+/// As [`compile`]; what is done on a board has no steps.
+pub fn outline(group: &Group, arguments: &Arguments, algorithm: Option<&str>) -> Result<Outline, Error> {
+    let chosen = able_of(group, arguments, algorithm, Restrictions::refusal_of_outline)?;
+    let mut builder = ScheduleBuilder::new(group);
+    (chosen.compile)(arguments, &mut builder)?;
+    builder.outline()
+}
+
+/// The algorithm that was asked for, or is chosen, if nothing refuses it.
+fn able_of(
+    group: &Group,
+    arguments: &Arguments,
+    algorithm: Option<&str>,
+    refused: fn(&Restrictions, &Arguments, u32) -> Option<&'static str>,
+) -> Result<&'static Algorithm, Error> {
     let operation = arguments.operation();
     let chosen = match algorithm {
         None => choose_for(arguments, group),
@@ -414,18 +445,13 @@ pub fn compile(
     let refusal = |a: &Algorithm| match a.restrictions.needs_board() {
         true if group.board().is_none() => Some(NO_BOARD),
         true if !has_room(arguments, group) => Some(NO_LONG_MEMORY),
-        _ => a.restrictions.refusal(arguments, group.size()),
+        _ => refused(&a.restrictions, arguments, group.size()),
     };
     if let Some(why) = refusal(chosen) {
         let able = of(operation).filter(|a| refusal(a).is_none());
         return Err(Error::Restricted { operation, name: chosen.name, why, others: names(able) });
     }
-    let mut builder = ScheduleBuilder::new(group);
-    (chosen.compile)(arguments, &mut builder)?;
-    let mut schedule = builder.finish()?;
-    schedule.algorithm = crate::trace::number_of(chosen);
-    schedule.origin = Origin::new(group, arguments, algorithm);
-    Ok(schedule)
+    Ok(chosen)
 }
 
 fn names(algorithms: impl Iterator<Item = &'static Algorithm>) -> String {

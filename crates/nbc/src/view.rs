@@ -1,7 +1,7 @@
 //! A schedule for those who do not run it (simulations, pictures): what its steps do, without the memory they use.
 
 use crate::Schedule;
-use crate::schedule::Kind;
+use crate::schedule::{Kind, Step};
 
 /// What a step does. Peers are world ranks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -50,24 +50,61 @@ pub struct StepView<'a> {
     pub dependants: &'a [u32],
 }
 
+/// A schedule that cannot be run: [`table::outline`](crate::table::outline) makes it of what no world is large enough for.
+pub struct Outline {
+    steps: Vec<Step>,
+    dependants: Vec<u32>,
+}
+
+impl Outline {
+    pub(crate) fn new(steps: Vec<Step>, dependants: Vec<u32>) -> Outline {
+        Outline { steps, dependants }
+    }
+
+    /// Number of steps.
+    pub fn len(&self) -> usize {
+        self.steps.len()
+    }
+
+    /// Whether there is nothing to do.
+    pub fn is_empty(&self) -> bool {
+        self.steps.is_empty()
+    }
+
+    /// The steps; the position of each is its number.
+    pub fn view(&self) -> impl ExactSizeIterator<Item = StepView<'_>> {
+        view(&self.steps, &self.dependants)
+    }
+}
+
+impl std::fmt::Debug for Outline {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.view()).finish()
+    }
+}
+
 impl Schedule {
     /// The steps; the position of each is its number.
     pub fn view(&self) -> impl ExactSizeIterator<Item = StepView<'_>> {
-        self.steps.iter().map(|step| {
-            let action = match step.kind {
-                Kind::Send { peer, round, bytes, .. } => Action::Send { peer, round, bytes },
-                Kind::Recv { peer, round, bytes, .. } => Action::Recv { peer, round, bytes },
-                Kind::Copy { bytes, .. } | Kind::Pack { bytes, .. } | Kind::Unpack { bytes, .. } => {
-                    Action::Copy { bytes }
-                }
-                Kind::Reduce { count, operator, .. } => {
-                    Action::Reduce { bytes: count.saturating_mul(operator.size()) }
-                }
-                Kind::Join => Action::Join,
-            };
-            let first = step.first_dependant as usize;
-            let dependants = self.dependants.get(first..first + step.dependants as usize).unwrap_or(&[]);
-            StepView { action, dependencies: step.dependencies, dependants }
-        })
+        view(&self.steps, &self.dependants)
     }
+}
+
+fn view<'a>(steps: &'a [Step], dependants: &'a [u32]) -> impl ExactSizeIterator<Item = StepView<'a>> {
+    steps.iter().map(move |step| {
+        let action = match step.kind {
+            Kind::Send { peer, round, bytes, .. } => Action::Send { peer, round, bytes },
+            Kind::Recv { peer, round, bytes, .. } => Action::Recv { peer, round, bytes },
+            Kind::Copy { bytes, .. } | Kind::Pack { bytes, .. } | Kind::Unpack { bytes, .. } => {
+                Action::Copy { bytes }
+            }
+            Kind::Reduce { count, operator, .. } => {
+                Action::Reduce { bytes: count.saturating_mul(operator.size()) }
+            }
+            Kind::Join => Action::Join,
+        };
+        let first = step.first_dependant as usize;
+        let dependants = dependants.get(first..first + step.dependants as usize).unwrap_or(&[]);
+        StepView { action, dependencies: step.dependencies, dependants }
+    })
 }

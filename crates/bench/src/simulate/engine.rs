@@ -1,13 +1,12 @@
 //! The run itself: events in the order of their times, ties in the order in which they arose.
 
-use super::program::{Kind, NONE, Program};
+use super::program::{Kind, NONE, Programs, Stage};
+use super::queue::Queue;
 use super::{Model, Totals};
 use crate::error::Error;
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 
 /// Something that happens to a step of a rank.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy)]
 enum What {
     /// The rank's core has done its part of it.
     Worked,
@@ -19,8 +18,11 @@ enum What {
     Arrived(u32),
 }
 
-/// Time, number, rank, step.
-type Event = Reverse<(u64, u64, u32, u32, What)>;
+/// Rank, step.
+type Event = (u32, u32, What);
+
+/// Most events to come at once: a GiB, or a few where no two are at the same time.
+const MOST_EVENTS: usize = 48 << 20;
 
 /// A rank's core: what it works on, and what waits for it, linked through the steps.
 #[derive(Clone, Copy)]
@@ -32,13 +34,12 @@ struct Core {
 
 pub(super) struct Engine {
     model: Model,
-    programs: Vec<Program>,
+    programs: Programs,
     cores: Vec<Core>,
     /// When the interfaces of the nodes are free: outward, inward.
     outward: Vec<u64>,
     inward: Vec<u64>,
-    events: BinaryHeap<Event>,
-    number: u64,
+    events: Queue<Event>,
     now: u64,
     done: u64,
     totals: Totals,
@@ -47,18 +48,17 @@ pub(super) struct Engine {
 }
 
 impl Engine {
-    pub(super) fn new(model: Model, programs: Vec<Program>) -> Engine {
-        let ranks = programs.len();
-        let nodes = ranks.checked_sub(1).map_or(0, |last| model.node(last as u32) + 1);
-        let steps = programs.iter().map(|program| program.steps.len() as u64).sum();
+    pub(super) fn new(model: Model, programs: Programs) -> Engine {
+        let ranks = programs.ranks();
+        let nodes = ranks.checked_sub(1).map_or(0, |last| model.node(last) + 1);
+        let steps = programs.states.len() as u64;
         Engine {
             model,
-            cores: vec![Core { busy: false, head: NONE, tail: NONE }; ranks],
+            cores: vec![Core { busy: false, head: NONE, tail: NONE }; ranks as usize],
             outward: vec![0; nodes],
             inward: vec![0; nodes],
             programs,
-            events: BinaryHeap::new(),
-            number: 0,
+            events: Queue::new(),
             now: 0,
             done: 0,
             totals: Totals { steps, messages: 0, bytes: 0, chain: 0, time_ps: 0 },
@@ -67,20 +67,26 @@ impl Engine {
     }
 
     pub(super) fn run(mut self) -> Result<Totals, Error> {
-        for rank in 0..self.programs.len() as u32 {
-            let steps = &self.programs[rank as usize].steps;
+        for rank in 0..self.programs.ranks() {
+            let steps = self.programs.of(rank).iter();
             self.ready = (0..).zip(steps).filter(|(_, step)| step.link == 0).map(|(at, _)| at).collect();
             // The last is taken first.
             self.ready.reverse();
             self.start_ready(rank);
         }
-        while let Some(Reverse((time, _, rank, step, what))) = self.events.pop() {
+        while let Some((time, (rank, step, what))) = self.events.pop() {
             self.now = time;
             match what {
                 What::Worked => self.worked(rank, step)?,
                 What::Left => self.complete(rank, step),
                 What::Head(chain) => self.head(rank, step, chain),
                 What::Arrived(chain) => self.arrived(rank, step, chain),
+            }
+            if self.events.len() > MOST_EVENTS {
+                return Err(Error::Usage(format!(
+                    "more than {MOST_EVENTS} messages and steps are under way at once, whose list would take some GiB: take \
+                     fewer ranks, or shorter messages"
+                )));
             }
         }
         if self.done != self.totals.steps {
@@ -95,8 +101,7 @@ impl Engine {
     }
 
     fn at(&mut self, time: u64, rank: u32, step: u32, what: What) {
-        self.number += 1;
-        self.events.push(Reverse((time, self.number, rank, step, what)));
+        self.events.push(time, (rank, step, what));
     }
 
     /// The step is done: its dependants may be ready.
@@ -107,27 +112,18 @@ impl Engine {
 
     fn finish(&mut self, rank: u32, step: u32) {
         self.done += 1;
-        let program = &mut self.programs[rank as usize];
-        let chain = program.steps[step as usize].chain;
-        self.totals.chain = self.totals.chain.max(chain);
-        // Backwards, because the last is taken first.
-        for position in program.dependants(step).rev() {
-            let next = program.dependant(position);
-            let state = &mut program.steps[next as usize];
-            state.chain = state.chain.max(chain);
-            state.link -= 1;
-            if state.link == 0 {
-                self.ready.push(next);
-            }
-        }
+        self.totals.chain = self.totals.chain.max(self.programs.state(rank, step).chain());
+        self.programs.release(rank, step, &mut self.ready);
     }
 
     fn start_ready(&mut self, rank: u32) {
         while let Some(step) = self.ready.pop() {
-            let state = &mut self.programs[rank as usize].steps[step as usize];
-            match state.kind() {
+            let state = self.programs.state(rank, step);
+            match self.programs.shape(rank).kind(step) {
                 Kind::Join => self.finish(rank, step),
-                Kind::Recv => state.set_kind(Kind::Posted),
+                Kind::Recv if state.stage() == Stage::Waiting => {
+                    self.programs.state_mut(rank, step).set_stage(Stage::Posted);
+                }
                 _ => self.give_to_core(rank, step),
             }
         }
@@ -140,7 +136,7 @@ impl Engine {
             let end = self.now + self.work(rank, step);
             return self.at(end, rank, step, What::Worked);
         }
-        let steps = &mut self.programs[rank as usize].steps;
+        let steps = self.programs.of(rank);
         steps[step as usize].link = NONE;
         match core.tail {
             NONE => core.head = step,
@@ -151,12 +147,10 @@ impl Engine {
 
     /// How long the core works on a step.
     fn work(&self, rank: u32, step: u32) -> u64 {
-        let step = &self.programs[rank as usize].steps[step as usize];
-        let bytes = u64::from(step.bytes);
-        match step.kind() {
-            Kind::Send if self.model.node(step.peer()) == self.model.node(rank) => {
-                self.model.overhead + bytes * self.model.byte
-            }
+        let bytes = u64::from(self.programs.state(rank, step).bytes);
+        let is_near = || self.model.node(self.programs.peer(rank, step).0) == self.model.node(rank);
+        match self.programs.shape(rank).kind(step) {
+            Kind::Send if is_near() => self.model.overhead + bytes * self.model.byte,
             Kind::Copy | Kind::Reduce => bytes * self.model.compute,
             _ => self.model.overhead,
         }
@@ -167,7 +161,7 @@ impl Engine {
         match core.head {
             NONE => core.busy = false,
             next => {
-                core.head = self.programs[rank as usize].steps[next as usize].link;
+                core.head = self.programs.state(rank, next).link;
                 if core.head == NONE {
                     core.tail = NONE;
                 }
@@ -175,7 +169,7 @@ impl Engine {
                 self.at(end, rank, next, What::Worked);
             }
         }
-        match self.programs[rank as usize].steps[step as usize].kind() {
+        match self.programs.shape(rank).kind(step) {
             Kind::Send => self.send(rank, step),
             _ => {
                 self.complete(rank, step);
@@ -185,11 +179,9 @@ impl Engine {
     }
 
     fn send(&mut self, rank: u32, step: u32) -> Result<(), Error> {
-        let program = &self.programs[rank as usize];
-        let (state, round) = (program.steps[step as usize], program.round(step));
-        let (to, bytes) = (state.peer(), u64::from(state.bytes));
-        let receiver = self.programs.get(to as usize).and_then(|program| program.receiver(rank, round));
-        let Some(receiver) = receiver else {
+        let (state, round) = (*self.programs.state(rank, step), self.programs.shape(rank).round(step));
+        let ((to, back), bytes) = (self.programs.peer(rank, step), u64::from(state.bytes));
+        let Some(receiver) = self.programs.shape(to).receiver(back, round, self.programs.ranks()) else {
             return Err(Error::Failed(format!(
                 "rank {to} never receives what rank {rank} sends it in round {round}: this is an error in the \
                  algorithm, please report it"
@@ -198,8 +190,8 @@ impl Engine {
         self.totals.messages += 1;
         self.totals.bytes += bytes;
         // There may be room for more than comes.
-        self.programs[to as usize].steps[receiver as usize].bytes = state.bytes;
-        let chain = state.chain + 1;
+        self.programs.state_mut(to, receiver).bytes = state.bytes;
+        let chain = state.chain() + 1;
         let (from, into) = (self.model.node(rank), self.model.node(to));
         if from == into {
             self.at(self.now, to, receiver, What::Arrived(chain));
@@ -217,17 +209,17 @@ impl Engine {
     fn head(&mut self, rank: u32, step: u32, chain: u32) {
         let node = self.model.node(rank);
         let start = self.now.max(self.inward[node]);
-        let length = u64::from(self.programs[rank as usize].steps[step as usize].bytes) * self.model.byte;
+        let length = u64::from(self.programs.state(rank, step).bytes) * self.model.byte;
         self.inward[node] = start + length.max(self.model.gap);
         self.at(start + length, rank, step, What::Arrived(chain));
     }
 
     fn arrived(&mut self, rank: u32, step: u32, chain: u32) {
-        let state = &mut self.programs[rank as usize].steps[step as usize];
-        state.chain = state.chain.max(chain);
-        match state.kind() {
-            Kind::Posted => self.give_to_core(rank, step),
-            _ => state.set_kind(Kind::Arrived),
+        let state = self.programs.state_mut(rank, step);
+        state.lengthen(chain);
+        match state.stage() {
+            Stage::Posted => self.give_to_core(rank, step),
+            _ => state.set_stage(Stage::Arrived),
         }
     }
 }

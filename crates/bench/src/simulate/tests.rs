@@ -203,7 +203,8 @@ fn models_are_read_and_written() {
 fn refuses() {
     for (one, says) in [
         (collective(Operation::Ibcast, "rumour", 4, 8), "binomial"),
-        (collective(Operation::Iallreduce, "ring", 50_000, 8), "rounds"),
+        (collective(Operation::Iallreduce, "ring", 50_000, 8), "fewer ranks"),
+        (collective(Operation::Iallgather, "recursive-doubling", 50_000, 8), "power of two"),
         (collective(Operation::Ialltoall, "pairwise", 2000, 1 << 20), "1 GiB"),
         (Collective { root: 9, ..collective(Operation::Ibcast, "binomial", 9, 8) }, "root 9"),
     ] {

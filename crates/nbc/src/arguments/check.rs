@@ -5,8 +5,11 @@ use crate::{DataType, Error, Group, Op};
 use std::ops::Range;
 
 impl Arguments<'_> {
-    /// The first thing that is wrong.
-    pub(crate) fn check(&self, group: &Group) -> Result<(), Error> {
+    /// The first thing that is wrong. User threads only: allocates.
+    ///
+    /// # Errors
+    /// What [`compile`](crate::table::compile) says of invalid arguments.
+    pub fn check(&self, group: &Group) -> Result<(), Error> {
         let (rank, size) = (group.rank(), group.size());
         let ranks = size as usize;
         let is_root = |root: u32| match root < size {

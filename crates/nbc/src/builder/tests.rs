@@ -125,3 +125,26 @@ fn temporaries_are_apart_and_aligned() {
         (Mem::Temp(0), Mem::Temp(64), Mem::Temp(192), Mem::Temp(192))
     });
 }
+
+/// What is not run takes no memory, and has as many rounds as it likes; else it is what would be run.
+#[test]
+fn outlines() {
+    let build = || {
+        let mut b = ScheduleBuilder::new(&group());
+        let temp = b.temp(1000);
+        let first = b.recv(0, 3, temp, 1000, &[]);
+        let second = b.copy(temp, dangling(), 1000, &[first]);
+        b.send(2, 4, temp, 1000, &[first, second]);
+        b
+    };
+    let (outline, schedule) = (build().outline().unwrap(), build().finish().unwrap());
+    assert_eq!(outline.len(), 3);
+    assert!(outline.view().zip(schedule.view()).all(|(a, b)| format!("{a:?}") == format!("{b:?}")));
+    let mut b = build();
+    b.temp(isize::MAX as usize - 4096);
+    b.send(0, 1 << ROUND_BITS, Mem::Temp(0), 8, &[]);
+    assert_eq!(b.outline().unwrap().len(), 4);
+    let mut b = build();
+    b.temp(isize::MAX as usize);
+    assert!(matches!(b.outline(), Err(Error::OutOfMemory { .. })));
+}

@@ -37,15 +37,18 @@ impl Restrictions {
     /// Why these arguments are excluded, if they are. Where a board is needed, that there is one is for the caller to see
     /// to.
     pub fn refusal(&self, arguments: &Arguments, ranks: u32) -> Option<&'static str> {
+        self.refusal_of_outline(arguments, ranks)
+            .or_else(|| (ranks > self.max_ranks).then_some(TOO_MANY_ROUNDS))
+    }
+
+    /// The same of what is [not run](super::outline): rounds that no tag can number are no reason.
+    pub fn refusal_of_outline(&self, arguments: &Arguments, ranks: u32) -> Option<&'static str> {
         if self.commutative && !arguments.is_commutative() {
             return Some("changes the order of operands and so needs a commutative operator");
         }
         if self.needs_board() && (ranks as usize > MEMBERS || !crate::board::fits(arguments, ranks as usize))
         {
             return Some(TOO_MUCH);
-        }
-        if ranks > self.max_ranks {
-            return Some("has more rounds than a message tag can number with so many ranks");
         }
         if self.power_of_two && !ranks.is_power_of_two() {
             return Some("needs a number of ranks that is a power of two");
@@ -74,5 +77,6 @@ impl fmt::Display for Restrictions {
     }
 }
 
+const TOO_MANY_ROUNDS: &str = "has more rounds than a message tag can number with so many ranks";
 const TOO_MUCH: &str = "takes at most 64 ranks and 1 MiB from each for others, in allreduce 4 MiB in all, and in reductions \
                         elements of 32 KiB in all";
