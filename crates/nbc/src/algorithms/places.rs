@@ -88,6 +88,9 @@ impl<'a> Places<'a> {
 
     /// Memory in which the blocks of ranks 0 to `size` - 1 stand side by side, if they do.
     pub(super) fn side_by_side(&self, size: u32) -> Option<Mem> {
+        if let Layout::Equal(_) = self.layout {
+            return Some(self.base);
+        }
         // What is empty stands nowhere.
         let mut blocks = (0..size).map(|rank| self.block(rank)).filter(|block| block.bytes > 0);
         let Some(Block { offset: first, bytes, .. }) = blocks.next() else { return Some(self.base) };
