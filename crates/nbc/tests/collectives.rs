@@ -11,7 +11,7 @@ use tocsin_nbc::table::{self, Arguments, Operation, Origin};
 use tocsin_nbc::{DataType, Op};
 use tocsin_progress::budget::{Budget, Pass};
 
-const RANKS: [u32; 8] = [1, 2, 3, 4, 7, 8, 16, 33];
+const RANKS: [u32; 9] = [1, 2, 3, 4, 7, 8, 16, 17, 33];
 /// Bytes around a typical eager limit, a handler's budget and above.
 const BYTES: [usize; 12] = [0, 1, 8, 64, 1000, 8184, 8192, 8200, 65536, 65544, 300_000, 1 << 20];
 
@@ -22,10 +22,6 @@ fn operator(random: &mut Random) -> (DataType, Op) {
             return (AFFINE, affine_op());
         }
         let (data_type, op) = (*random.pick(DataType::BUILT_IN), *random.pick(Op::BUILT_IN));
-        #[cfg(feature = "half")]
-        if matches!(data_type, DataType::F16 | DataType::Bf16) {
-            continue;
-        }
         let arguments =
             table::Arguments::Iallreduce { send: None, recv: std::ptr::null_mut(), count: 0, data_type, op };
         if table::compile(&common::driver::group(1, 0), &arguments, None).is_ok() {
@@ -96,10 +92,6 @@ fn every_operator_and_type() {
             let is_pair = matches!((data_type, op), (DataType::Opaque(8), Op::User(_)));
             let is_user = matches!(op, Op::User(_));
             if is_user != is_pair || table::compile(&group, &arguments, None).is_err() {
-                continue;
-            }
-            #[cfg(feature = "half")]
-            if matches!(data_type, DataType::F16 | DataType::Bf16) {
                 continue;
             }
             for algorithm in table::ALGORITHMS.iter().filter(|a| a.operation.is_reduction()) {

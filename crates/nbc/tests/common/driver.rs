@@ -1,8 +1,9 @@
 //! Drives all ranks in one thread, in random order, with random budgets and contexts.
 
 use super::Random;
-use super::model::{Case, Sides, contents, extent, put};
+use super::model::{Case, Sides, extent, put};
 use super::network::End;
+use super::values::contents;
 use std::cell::Cell;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -191,7 +192,7 @@ impl Call {
             let is_bcast = case.operation == Operation::Ibcast;
             let given = if is_bcast { &sides.recv } else { &sides.send };
             let inputs: Vec<Vec<u8>> =
-                given.iter().map(|b| contents(random, case.data_type, b.bytes / size)).collect();
+                given.iter().map(|b| contents(|| random.word(), case.data_type, b.bytes / size)).collect();
             let mut before = vec![0x5b; case.room(rank, sides)];
             if case.is_in_place(rank) || (is_bcast && rank == case.root as usize) {
                 let first = case.input_at(rank).unwrap_or(usize::MAX);

@@ -5,6 +5,10 @@ pub mod driver;
 pub mod members;
 pub mod model;
 pub mod network;
+pub mod values;
+
+use tocsin_nbc::DataType;
+use tocsin_nbc::table::Operation;
 
 /// SplitMix64 (Steele, Lea and Flood 2014): every test prints its seed.
 pub struct Random(pub u64);
@@ -44,9 +48,26 @@ pub fn most(algorithm: Option<&tocsin_nbc::table::Algorithm>, ranks: u32) -> usi
     if on_board { (256 << 10).min((1 << 20) / ranks as usize) } else { usize::MAX }
 }
 
+/// Whether a board takes so many elements, of the block for each rank in an exchange, as the library's error says it.
+pub fn fits_board(operation: Operation, count: usize, data_type: DataType, ranks: usize) -> bool {
+    let bytes = count * data_type.size();
+    bytes <= 1 << 20
+        && match operation {
+            Operation::Ialltoall => bytes * (ranks - 1) <= 1 << 20,
+            // In 128 pieces at most, of which all ranks' together are read at once.
+            Operation::Iallreduce => count.div_ceil(128) * data_type.size() * ranks <= 32 << 10,
+            _ => true,
+        }
+}
+
+/// Whether blocks may stand anywhere.
+pub fn has_layout(operation: Operation) -> bool {
+    use Operation::{Iallgatherv, Ialltoallv, Ialltoallw, Igatherv, Iscatterv};
+    matches!(operation, Iscatterv | Igatherv | Iallgatherv | Ialltoallv | Ialltoallw)
+}
+
 /// Whether the size of a case is that of the block of one rank.
-pub fn has_blocks(operation: tocsin_nbc::table::Operation) -> bool {
-    use tocsin_nbc::table::Operation;
+pub fn has_blocks(operation: Operation) -> bool {
     match operation {
         Operation::IreduceScatter | Operation::IreduceScatterBlock => true,
         Operation::Ibcast => false,

@@ -1,13 +1,9 @@
 //! The sequential model: what each rank's buffers hold afterwards, computed without the crate's kernels.
 
 use super::Random;
+use super::values::{combine, compose, is_float};
 use tocsin_nbc::table::{Algorithm, Block, Operation};
 use tocsin_nbc::{DataType, Op, UserOp, order::Shape};
-
-/// The operator of an affine map: `x -> a x + b` in wrapping arithmetic, composed: associative, not commutative.
-pub fn compose(left: (u32, u32), right: (u32, u32)) -> (u32, u32) {
-    (left.0.wrapping_mul(right.0), left.0.wrapping_mul(right.1).wrapping_add(left.1))
-}
 
 pub const AFFINE: DataType = DataType::Opaque(8);
 
@@ -40,124 +36,6 @@ pub fn affine_op() -> Op {
     Op::User(unsafe { UserOp::new(affine, std::ptr::null(), false) })
 }
 
-macro_rules! elementwise {
-    ($type:ty, $a:expr, $b:expr, $combine:expr) => {{
-        const SIZE: usize = std::mem::size_of::<$type>();
-        let combine: fn($type, $type) -> $type = $combine;
-        let of = |v: &[u8]| <$type>::from_le_bytes(v.try_into().unwrap());
-        $a.chunks_exact(SIZE)
-            .zip($b.chunks_exact(SIZE))
-            .flat_map(|(a, b)| combine(of(a), of(b)).to_le_bytes())
-            .collect()
-    }};
-}
-
-macro_rules! integers {
-    ($type:ty, $op:expr, $a:expr, $b:expr) => {
-        match $op {
-            Op::Sum => elementwise!($type, $a, $b, <$type>::wrapping_add),
-            Op::Prod => elementwise!($type, $a, $b, <$type>::wrapping_mul),
-            Op::Min => elementwise!($type, $a, $b, Ord::min),
-            Op::Max => elementwise!($type, $a, $b, Ord::max),
-            Op::LAnd => elementwise!($type, $a, $b, |x, y| (x != 0 && y != 0) as $type),
-            Op::LOr => elementwise!($type, $a, $b, |x, y| (x != 0 || y != 0) as $type),
-            Op::LXor => elementwise!($type, $a, $b, |x, y| ((x != 0) != (y != 0)) as $type),
-            Op::BAnd => elementwise!($type, $a, $b, |x, y| x & y),
-            Op::BOr => elementwise!($type, $a, $b, |x, y| x | y),
-            Op::BXor => elementwise!($type, $a, $b, |x, y| x ^ y),
-            _ => unreachable!(),
-        }
-    };
-}
-
-macro_rules! floats {
-    ($type:ty, $op:expr, $a:expr, $b:expr) => {
-        match $op {
-            Op::Sum => elementwise!($type, $a, $b, |x, y| x + y),
-            Op::Prod => elementwise!($type, $a, $b, |x, y| x * y),
-            Op::Min => elementwise!($type, $a, $b, |x, y| if y < x { y } else { x }),
-            Op::Max => elementwise!($type, $a, $b, |x, y| if y > x { y } else { x }),
-            _ => unreachable!(),
-        }
-    };
-}
-
-/// Value, then index: `size` bytes in all, the value in the first half.
-fn located(op: Op, data_type: DataType, a: &[u8], b: &[u8]) -> Vec<u8> {
-    let half = data_type.size() / 2;
-    let value = |v: &[u8]| -> f64 {
-        match data_type {
-            DataType::I32Index => i32::from_le_bytes(v[..half].try_into().unwrap()) as f64,
-            DataType::F32Index => f32::from_le_bytes(v[..half].try_into().unwrap()) as f64,
-            DataType::I64Index => i64::from_le_bytes(v[..half].try_into().unwrap()) as f64,
-            _ => f64::from_le_bytes(v[..half].try_into().unwrap()),
-        }
-    };
-    let index = |v: &[u8]| i32::from_le_bytes(v[half..half + 4].try_into().unwrap());
-    let mut out = Vec::new();
-    for (a, b) in a.chunks_exact(2 * half).zip(b.chunks_exact(2 * half)) {
-        let better = match op {
-            Op::MinLoc => value(b) < value(a),
-            _ => value(b) > value(a),
-        };
-        let tie = value(a) == value(b) && index(b) < index(a);
-        out.extend_from_slice(if better || tie { b } else { a });
-    }
-    out
-}
-
-/// `left op right`, element by element.
-pub fn combine(data_type: DataType, op: Op, a: &[u8], b: &[u8]) -> Vec<u8> {
-    match data_type {
-        DataType::I8 => integers!(i8, op, a, b),
-        DataType::I16 => integers!(i16, op, a, b),
-        DataType::I32 => integers!(i32, op, a, b),
-        DataType::I64 => integers!(i64, op, a, b),
-        DataType::U8 | DataType::Byte => integers!(u8, op, a, b),
-        DataType::U16 => integers!(u16, op, a, b),
-        DataType::U32 => integers!(u32, op, a, b),
-        DataType::U64 => integers!(u64, op, a, b),
-        DataType::F32 => floats!(f32, op, a, b),
-        DataType::F64 => floats!(f64, op, a, b),
-        DataType::Opaque(8) => elementwise!(u64, a, b, |x, y| {
-            let of = |v: u64| (v as u32, (v >> 32) as u32);
-            let (a, b) = compose(of(x), of(y));
-            u64::from(b) << 32 | u64::from(a)
-        }),
-        _ => located(op, data_type, a, b),
-    }
-}
-
-/// Contents that make a mistake visible: floats of mixed magnitude, values that repeat for minloc.
-pub fn contents(random: &mut Random, data_type: DataType, count: usize) -> Vec<u8> {
-    let mut out = Vec::with_capacity(count * data_type.size());
-    for i in 0..count {
-        let small = (random.below(7) as i64) - 3;
-        let float = (random.word() as i64 as f64) / (1u64 << random.below(63)) as f64;
-        match data_type {
-            DataType::F32 => out.extend((float as f32).to_le_bytes()),
-            DataType::F64 => out.extend(float.to_le_bytes()),
-            DataType::I32Index => out.extend((small as i32).to_le_bytes()),
-            DataType::F32Index => out.extend((small as f32).to_le_bytes()),
-            DataType::I64Index => out.extend(small.to_le_bytes()),
-            DataType::F64Index => out.extend((small as f64).to_le_bytes()),
-            // Zeros often, for the logical operators.
-            _ if random.chance(20) => out.resize(out.len() + data_type.size(), 0),
-            _ => {
-                let word = random.word().to_le_bytes();
-                out.extend((0..data_type.size()).map(|i| word[i % 8]));
-            }
-        }
-        match data_type {
-            DataType::I32Index | DataType::F32Index => out.extend((random.below(50) as i32).to_le_bytes()),
-            DataType::I64Index | DataType::F64Index => out.extend((random.below(50) as u64).to_le_bytes()),
-            _ => {}
-        }
-        debug_assert_eq!(out.len(), (i + 1) * data_type.size());
-    }
-    out
-}
-
 /// A call, as all ranks make it.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
@@ -170,6 +48,29 @@ pub struct Case {
     pub in_place: bool,
     /// Of the lengths of blocks and where they stand.
     pub layout: u64,
+}
+
+/// How all ranks' blocks stand that may stand anywhere.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Layout {
+    Packed = 1,
+    Gaps,
+    Backwards,
+    Pieces,
+}
+
+impl Layout {
+    pub const ALL: [Layout; 4] = [Layout::Packed, Layout::Gaps, Layout::Backwards, Layout::Pieces];
+
+    /// For [`Case::layout`]: each rank's as they fall.
+    pub fn any(word: u64) -> u64 {
+        word << 4 >> 4
+    }
+
+    /// For [`Case::layout`]: so, whatever the rest of the word says.
+    pub fn of(self, word: u64) -> u64 {
+        Layout::any(word) | (self as u64) << 60
+    }
 }
 
 /// Where a rank's blocks stand, in the form that is not in place.
@@ -219,6 +120,14 @@ impl Case {
     /// or in one.
     fn placed(&self, lengths: Vec<usize>, owner: usize, side: usize) -> Vec<Block> {
         let word = self.word(owner, 0x7000 + side);
+        // All alike, where the layout asks for it.
+        let word = match Layout::ALL.iter().find(|layout| **layout as u64 == self.layout >> 60) {
+            Some(Layout::Packed) => word & !0x63,
+            Some(Layout::Gaps) => word & !0x70 | 1,
+            Some(Layout::Backwards) => word & !0x60 | 0x11,
+            Some(Layout::Pieces) => word | 0x60,
+            None => word,
+        };
         if word & 96 == 96 {
             return self.spread(lengths, word);
         }
@@ -365,8 +274,7 @@ impl Case {
     fn reduced(&self, rank: usize, algorithm: &Algorithm, inputs: &[Vec<u8>]) -> Vec<u8> {
         let (size, op) =
             (self.data_type.size(), |a: Vec<u8>, b: Vec<u8>| combine(self.data_type, self.op, &a, &b));
-        let is_float = matches!(self.data_type, DataType::F32 | DataType::F64);
-        if !is_float {
+        if !is_float(self.data_type) {
             let parts = match self.operation {
                 Operation::Iscan => &inputs[..=rank],
                 Operation::Iexscan => &inputs[..rank],
