@@ -5,6 +5,7 @@ pub mod driver;
 pub mod members;
 pub mod model;
 pub mod network;
+pub mod pairwise;
 pub mod values;
 
 use tocsin_nbc::DataType;
