@@ -6,10 +6,11 @@ pub mod members;
 pub mod model;
 pub mod network;
 pub mod pairwise;
+pub mod space;
 pub mod values;
 
-use tocsin_nbc::DataType;
-use tocsin_nbc::table::Operation;
+#[allow(unused_imports)]
+pub use space::{has_blocks, takes};
 
 /// SplitMix64 (Steele, Lea and Flood 2014): every test prints its seed.
 pub struct Random(pub u64);
@@ -37,41 +38,8 @@ impl Random {
     }
 }
 
-/// Whether an algorithm takes so many ranks.
-pub fn takes(algorithm: &tocsin_nbc::table::Algorithm, ranks: u32) -> bool {
-    let restrictions = &algorithm.restrictions;
-    (!restrictions.power_of_two || ranks.is_power_of_two()) && (!restrictions.needs_board() || ranks > 1)
-}
-
 /// The longest whole buffer that an algorithm takes, if it says so.
 pub fn most(algorithm: Option<&tocsin_nbc::table::Algorithm>, ranks: u32) -> usize {
     let on_board = algorithm.is_some_and(|a| a.restrictions.needs_board());
     if on_board { (256 << 10).min((1 << 20) / ranks as usize) } else { usize::MAX }
-}
-
-/// Whether a board takes so many elements, of the block for each rank in an exchange, as the library's error says it.
-pub fn fits_board(operation: Operation, count: usize, data_type: DataType, ranks: usize) -> bool {
-    let bytes = count * data_type.size();
-    bytes <= 1 << 20
-        && match operation {
-            Operation::Ialltoall => bytes * (ranks - 1) <= 1 << 20,
-            // In 128 pieces at most, of which all ranks' together are read at once.
-            Operation::Iallreduce => count.div_ceil(128) * data_type.size() * ranks <= 32 << 10,
-            _ => true,
-        }
-}
-
-/// Whether blocks may stand anywhere.
-pub fn has_layout(operation: Operation) -> bool {
-    use Operation::{Iallgatherv, Ialltoallv, Ialltoallw, Igatherv, Iscatterv};
-    matches!(operation, Iscatterv | Igatherv | Iallgatherv | Ialltoallv | Ialltoallw)
-}
-
-/// Whether the size of a case is that of the block of one rank.
-pub fn has_blocks(operation: Operation) -> bool {
-    match operation {
-        Operation::IreduceScatter | Operation::IreduceScatterBlock => true,
-        Operation::Ibcast => false,
-        other => !other.is_reduction(),
-    }
 }
