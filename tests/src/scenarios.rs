@@ -22,6 +22,7 @@ pub const ALL: &[(&str, Scenario)] = &[
     ("messages", messages::random_messages),
     ("collectives", collectives::random_collectives),
     ("collectives-product", collectives::product),
+    ("collectives-pairwise", collectives::covered::pairwise),
     ("interleaved", collectives::interleaved),
     ("mixed", collectives::mixed),
     ("programs", programs::random_programs),

@@ -5,7 +5,7 @@ use std::path::Path;
 use tocsin_tests::run::{Arguments, BACKENDS, Case, Kind, deep};
 use tocsin_world::BackendKind;
 
-const RANKS: [u32; 8] = [1, 2, 3, 4, 7, 8, 16, 33];
+const RANKS: [u32; 9] = [1, 2, 3, 4, 7, 8, 16, 17, 33];
 
 fn case(
     kind: Kind,
@@ -51,20 +51,12 @@ fn collectives(kind: Kind, backend: BackendKind) {
     }
 }
 
-/// Every operation, algorithm, root, form, size and way to combine on few ranks: a seeded sample, and all of it in depth.
-fn product(kind: Kind, backend: BackendKind) {
-    for ranks in 1..=4 {
-        let every = if deep() { 1 } else { 16 };
-        let arguments = Arguments::new().with("seed", 4000 + ranks).with("every", every);
-        Case { limit_s: 400, ..case(kind, ranks, backend, "collectives-product", arguments) }.pass();
-    }
-}
-
 /// The algorithms whose trees follow the machine, by ranks in several parts of one: from every root, on communicators of some ranks, too.
 fn placed(kind: Kind, backend: BackendKind) {
     for (machine, ranks) in [("numa:2 l3:2 core:2", 8), ("package:2 core:3", 5), ("numa:3 core:1 pu:2", 6)] {
         let arguments = Arguments::new().with("seed", 7000 + ranks).with("topology", machine);
-        let only = arguments.clone().with("every", if deep() { 1 } else { 8 });
+        let (every, long) = if deep() { (1, 8) } else { (24, 240) };
+        let only = arguments.clone().with("every", every).with("long", long);
         let only = only.with("algorithm", "topology-aware");
         case(kind, ranks, backend, "collectives-product", only).pass();
         let any = arguments.with("rounds", if deep() { 30 } else { 3 }).with("max", 40_000);
@@ -116,16 +108,6 @@ fn collectives_threads() {
 #[test]
 fn collectives_processes() {
     BACKENDS.into_iter().for_each(|b| collectives(Kind::Processes, b));
-}
-
-#[test]
-fn product_of_collectives_threads() {
-    BACKENDS.into_iter().for_each(|b| product(Kind::Threads, b));
-}
-
-#[test]
-fn product_of_collectives_processes() {
-    BACKENDS.into_iter().for_each(|b| product(Kind::Processes, b));
 }
 
 #[test]

@@ -2,7 +2,18 @@
 //! a model that replays the algorithm's stated order, to the last bit. And the product of all that a collective depends on.
 
 mod call;
+pub mod covered;
+// The generator, what it is given, and the elements are those of the tests of the algorithms alone.
+#[path = "../../../crates/nbc/tests/common/pairwise.rs"]
+#[allow(missing_docs)]
+pub mod pairwise;
 pub(in crate::scenarios) mod restarted;
+#[path = "../../../crates/nbc/tests/common/space.rs"]
+#[allow(missing_docs, dead_code)]
+pub(in crate::scenarios) mod space;
+#[path = "../../../crates/nbc/tests/common/values.rs"]
+#[allow(clippy::unwrap_used)]
+mod values;
 
 use tocsin_nbc::table::{self, Algorithm, Operation};
 use tocsin_world::{Comm, Error, RawRequest};
@@ -14,6 +25,7 @@ use crate::scenarios::messages;
 pub(super) use call::Part;
 use call::{Call, Combine};
 pub use restarted::{restarted, restarted_until_death};
+use space::has_blocks;
 
 /// One collective of the plan, with what this rank's buffer holds and what it must hold in the end.
 pub(super) struct Planned {
@@ -22,18 +34,10 @@ pub(super) struct Planned {
     pub(super) what: String,
 }
 
-/// Whether the size of a call is that of the block of one rank.
-fn has_blocks(operation: Operation) -> bool {
-    let parts = matches!(operation, Operation::IreduceScatter | Operation::IreduceScatterBlock);
-    parts || (operation != Operation::Ibcast && !operation.is_reduction())
-}
-
 /// Whether a communicator does the call on its board.
 fn fits_board(call: &Call, comm: &Comm) -> bool {
-    let (bytes, ranks) = (8 * call.elements, comm.size() as usize);
-    let part = if call.operation == Operation::Ialltoall { bytes * ranks } else { bytes };
-    let (most, most_of_all) = if comm.has_long_parts() { (256 << 10, 1 << 20) } else { (2 << 10, 32 << 10) };
-    ranks > 1 && part <= most && part.max(bytes * ranks) <= most_of_all
+    let (size, ranks) = (call.combine.size(), comm.size() as usize);
+    ranks > 1 && space::fits_board(call.operation, call.elements, size, ranks, comm.has_long_parts())
 }
 
 /// The call by its algorithm, or by whichever fits if that one cannot serve so many ranks (all find the same).
@@ -60,6 +64,11 @@ fn post(comm: &Comm, call: Call) -> Planned {
 fn post_by(comm: &Comm, call: Call, name: Option<&str>) -> Planned {
     let me = comm.rank();
     let mut part = call.part(comm);
+    if name.is_none() && call.operation.is_reduction() && call.combine.is_float() {
+        // Which one the library chooses is its own affair; that it keeps to an order is not.
+        let orders = table::of(call.operation).filter(|a| a.name != call.algorithm.name);
+        part.others = orders.map(|algorithm| Call { algorithm, ..call }.part(comm).expected).collect();
+    }
     let lots = call.seed ^ u64::from(me);
     (part.send, part.recv) = (part.send.share(comm, lots), part.recv.share(comm, lots >> 1));
     let what = format!("{} by {}: {call:?}", call.operation, name.unwrap_or("choice"));
@@ -90,8 +99,8 @@ impl Choice {
     fn call(self, comm: &Comm, random: &mut Random) -> Call {
         let algorithm = &table::ALGORITHMS[random.below(table::ALGORITHMS.len() as u64) as usize];
         let mut call = call_of(comm, algorithm, random, self.max);
-        if !self.users && matches!(call.combine, Combine::Affine) {
-            call.combine = Combine::Floats;
+        if !self.users && call.combine.is_users() {
+            call.combine = Combine::FLOATS;
         }
         if !self.board && call.algorithm.restrictions.needs_board() {
             call.algorithm = first_of(call.operation);
@@ -103,9 +112,7 @@ impl Choice {
 /// Starts a random call, now and then by an algorithm of the library's choice.
 pub(super) fn start_any(comm: &Comm, random: &mut Random, choice: Choice) -> Planned {
     let call = choice.call(comm, random);
-    // The order of a sum of floating-point numbers is known where the algorithm is.
-    let is_exact = !call.operation.is_reduction() || !matches!(call.combine, Combine::Floats);
-    if random.below(3) == 0 && is_exact { post_by(comm, call, None) } else { post(comm, call) }
+    if random.below(3) == 0 { post_by(comm, call, None) } else { post(comm, call) }
 }
 
 /// A random call by an algorithm, the same on all ranks.
@@ -113,59 +120,73 @@ fn call_of(comm: &Comm, algorithm: &'static Algorithm, random: &mut Random, max:
     let ranks = u64::from(comm.size());
     let scale = [8, 64, 1024, max][random.below(4) as usize].min(max);
     let elements = random.below(scale / 8 + 1);
+    let (integers, which) = (Combine::integers(random.below(3) as usize), random.below(3) as usize);
+    let seed = random.bits();
     let mut call = Call {
         operation: algorithm.operation,
         algorithm,
-        combine: [Combine::Integers(random.below(3) as usize), Combine::Floats, Combine::Affine]
-            [random.below(3) as usize],
-        seed: random.bits(),
+        combine: [integers, Combine::FLOATS, Combine::affine()][which],
+        seed,
         run: 0,
         elements: (if has_blocks(algorithm.operation) { elements / ranks } else { elements }) as usize,
         root: random.below(ranks) as u32,
         in_place: random.below(3) == 0,
+        pieces: Call::any_pieces(seed),
     };
     if !call.is_allowed() {
-        call.combine = Combine::Floats;
+        call.combine = Combine::FLOATS;
     }
     call
 }
 
-/// Every operation by every algorithm, from every root, in both forms, around every size at which something changes, with
-/// every way to combine: one in `every` of them. `seed` is the same on all ranks. `algorithm`: only those of that name.
+/// Every operation by every algorithm and by the library's choice, from every root, in both forms, around every size at which
+/// something changes, with some ways to combine, or with `types=all` every operator and type: one in `every` of them, of the
+/// long ones one in `long`. Worlds of different `turn` take different ones. `seed` is the same on all ranks. `algorithm`: only
+/// those of that name.
 pub fn product(comm: &Comm, arguments: &Arguments) {
-    // Elements of 8 bytes: around a packet, what is sent at once, a segment of a pipeline, a handler's budget, a chunk.
-    const SIZES: [usize; 12] = [0, 1, 2, 3, 127, 1023, 1024, 1025, 2049, 4097, 8193, 20_000];
     let mut random = Random::new(arguments.number("seed"));
-    let every = arguments.number("every");
-    let combines = [Combine::Integers(0), Combine::Integers(1), Combine::Floats, Combine::Affine];
+    let (every, long) = (arguments.number("every"), arguments.number("long"));
+    let turn = arguments.optional("turn").map_or(0, |_| arguments.number("turn"));
+    let some = || vec![Combine::integers(0), Combine::integers(1), Combine::FLOATS, Combine::affine()];
+    let combines: Vec<Combine> =
+        if arguments.optional("types") == Some("all") { Combine::all().collect() } else { some() };
     let only = arguments.optional("algorithm");
     // All of the machines that tests name have several parts, and where ranks are was said to processes, too.
     let parts = arguments.optional("topology").is_some();
     assert!(!parts || comm.hierarchy().is_some(), "no rank knows of any part");
-    for algorithm in table::ALGORITHMS.iter().filter(|a| only.is_none_or(|only| only == a.name)) {
-        let operation = algorithm.operation;
+    let mut done = 0;
+    for (operation, named) in space::calls() {
+        if only.is_some() && only != named.map(|a| a.name) {
+            continue;
+        }
+        let algorithm = named.unwrap_or_else(|| first_of(operation));
         let roots = if operation.has_root() { comm.size() } else { 1 };
         let combines = if operation.is_reduction() { &combines[..] } else { &combines[..1] };
-        let sizes = if operation == Operation::Ibarrier { &SIZES[..1] } else { &SIZES[..] };
-        for root in 0..roots {
-            for &elements in sizes {
-                for &combine in combines {
-                    for in_place in [false, true] {
-                        let seed = random.bits();
-                        let run = 0;
-                        let call =
-                            Call { operation, algorithm, combine, seed, run, elements, root, in_place };
-                        let on_board = algorithm.restrictions.needs_board();
-                        let fits = !on_board || fits_board(&call, comm);
-                        if seed.is_multiple_of(every) && call.is_allowed() && fits {
-                            finish(comm, post(comm, call));
-                        }
-                    }
+        let sizes = if operation == Operation::Ibarrier { 1 } else { space::SIZES };
+        for (root, size) in (0..roots).flat_map(|root| (0..sizes).map(move |size| (root, size))) {
+            for (&combine, in_place) in combines.iter().flat_map(|c| [(c, false), (c, true)]) {
+                let seed = random.bits();
+                let (elements, pieces) = (space::count(size, combine.size()), Call::any_pieces(seed));
+                let call =
+                    Call { operation, algorithm, combine, seed, run: 0, elements, root, in_place, pieces };
+                let every = if elements * combine.size() > LONG { long } else { every };
+                let allowed = named.is_none_or(|a| {
+                    call.is_allowed()
+                        && space::takes(a, comm.size())
+                        && (!a.restrictions.needs_board() || fits_board(&call, comm))
+                });
+                if (seed >> 8) % every == turn % every && allowed {
+                    finish(comm, post_by(comm, call, named.map(|a| a.name)));
+                    done += 1;
                 }
             }
         }
     }
+    assert!(done > 0, "nothing was run");
 }
+
+/// Bytes of a vector or block above which one of a product takes long.
+const LONG: usize = 130 << 10;
 
 fn finish(comm: &Comm, mut planned: Planned) {
     if let Err(error) = planned.request.wait() {
@@ -175,6 +196,9 @@ fn finish(comm: &Comm, mut planned: Planned) {
 }
 
 pub(super) fn check(comm: &Comm, part: &Part, what: &str) {
+    if part.others.iter().any(|other| *other == part.recv[..]) {
+        return;
+    }
     let wrong = part.recv.iter().zip(&part.expected).position(|(is, should)| is != should);
     assert!(wrong.is_none(), "rank {}: byte {wrong:?} of the result of {what}", comm.rank());
 }

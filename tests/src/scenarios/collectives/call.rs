@@ -4,18 +4,19 @@ use tocsin_nbc::order::Shape;
 use tocsin_nbc::table::{Algorithm, Operation};
 use tocsin_world::{Arguments, Block, Comm, DataType, Error, Op, RawRequest, UserOp};
 
+use super::space;
+use super::values::{combine, compose, contents, is_float};
 use crate::memory::Buffer;
 use crate::random::Random;
 
-/// How elements, 8 bytes each, are combined.
-#[derive(Clone, Copy, Debug)]
-pub enum Combine {
-    /// Integers: 0 sum, 1 minimum, 2 exclusive or.
-    Integers(usize),
-    /// The sum of floating-point numbers, in the order that the algorithm states.
-    Floats,
-    /// A user's operator that allocates and is not commutative.
-    Affine,
+/// Elements of the pieces that blocks are in.
+pub const PIECES: [usize; 3] = [1, 3, 100];
+
+/// How elements are combined, and of which type they are.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Combine {
+    pub op: Op,
+    pub data_type: DataType,
 }
 
 /// A collective, as all ranks call it.
@@ -31,13 +32,8 @@ pub struct Call {
     pub elements: usize,
     pub root: u32,
     pub in_place: bool,
-}
-
-/// The composition of affine maps `x -> a x + b`: associative, not commutative.
-fn compose(left: u64, right: u64) -> u64 {
-    let halves = |x: u64| (x as u32, (x >> 32) as u32);
-    let ((a, b), (c, d)) = (halves(left), halves(right));
-    u64::from(a.wrapping_mul(c)) | u64::from(a.wrapping_mul(d).wrapping_add(b)) << 32
+    /// Blocks that may stand anywhere are in pieces of so many elements; else backwards, with gaps.
+    pub pieces: Option<usize>,
 }
 
 /// As users write operators: where it may not run, its allocation aborts the program.
@@ -47,8 +43,11 @@ fn compose(left: u64, right: u64) -> u64 {
 unsafe fn affine(_: *const (), left: *const u8, right: *const u8, out: *mut u8, count: usize) {
     let (left, right, out) = (left.cast::<u64>(), right.cast::<u64>(), out.cast::<u64>());
     // SAFETY: promised by the caller; nothing need be aligned.
-    let of = |i| unsafe { compose(left.add(i).read_unaligned(), right.add(i).read_unaligned()) };
-    let results: Vec<u64> = (0..count).map(of).collect();
+    let of = |i| unsafe { (left.add(i).read_unaligned(), right.add(i).read_unaligned()) };
+    let halves = |x: u64| (x as u32, (x >> 32) as u32);
+    let two = |(left, right)| compose(halves(left), halves(right));
+    let results: Vec<u64> =
+        (0..count).map(of).map(two).map(|(a, b)| u64::from(a) | u64::from(b) << 32).collect();
     for (i, result) in results.into_iter().enumerate() {
         // SAFETY: promised by the caller.
         unsafe { out.add(i).write_unaligned(result) };
@@ -56,28 +55,47 @@ unsafe fn affine(_: *const (), left: *const u8, right: *const u8, out: *mut u8, 
 }
 
 impl Combine {
-    /// The operator and the type of its elements.
-    fn operator(self) -> (Op, DataType) {
-        match self {
-            Combine::Integers(which) => ([Op::Sum, Op::Min, Op::BXor][which % 3], DataType::U64),
-            Combine::Floats => (Op::Sum, DataType::F64),
-            Combine::Affine => {
-                // SAFETY: `affine` takes elements of 8 bytes, and no context.
-                (Op::User(unsafe { UserOp::new(affine, std::ptr::null(), false) }), DataType::Opaque(8))
-            }
-        }
+    /// The sum of floating-point numbers, in the order that the algorithm states.
+    pub const FLOATS: Combine = Combine { op: Op::Sum, data_type: DataType::F64 };
+
+    /// Sum, minimum or exclusive or of integers.
+    pub fn integers(which: usize) -> Combine {
+        Combine { op: [Op::Sum, Op::Min, Op::BXor][which % 3], data_type: DataType::U64 }
     }
 
-    fn two(self, a: u64, b: u64) -> u64 {
-        match self {
-            Combine::Integers(which) => match which % 3 {
-                0 => a.wrapping_add(b),
-                1 => a.min(b),
-                _ => a ^ b,
-            },
-            Combine::Floats => (f64::from_bits(a) + f64::from_bits(b)).to_bits(),
-            Combine::Affine => compose(a, b),
-        }
+    /// A user's operator that allocates and is not commutative.
+    pub fn affine() -> Combine {
+        // SAFETY: `affine` takes elements of 8 bytes, and no context.
+        let op = Op::User(unsafe { UserOp::new(affine, std::ptr::null(), false) });
+        Combine { op, data_type: DataType::Opaque(8) }
+    }
+
+    /// Every operator with every type that it takes.
+    pub fn all() -> impl Iterator<Item = Combine> {
+        let operators = space::operators(Combine::affine().op).into_iter().flatten();
+        operators.flat_map(|op| {
+            let types = space::types().into_iter().filter(move |data_type| space::combines(*data_type, op));
+            types.map(move |data_type| Combine { op, data_type })
+        })
+    }
+
+    /// Whether the order of operands shows in the result.
+    pub fn is_float(self) -> bool {
+        is_float(self.data_type)
+    }
+
+    /// Whether the operator is a user's.
+    pub fn is_users(self) -> bool {
+        matches!(self.op, Op::User(_))
+    }
+
+    /// Bytes of an element.
+    pub fn size(self) -> usize {
+        self.data_type.size()
+    }
+
+    fn two(self, a: &[u8], b: &[u8]) -> Vec<u8> {
+        combine(self.data_type, self.op, a, b)
     }
 }
 
@@ -87,6 +105,8 @@ pub struct Part {
     pub recv: Buffer,
     /// What `recv` holds in the end.
     pub expected: Vec<u8>,
+    /// What it may hold, too, where the order of operands is not known.
+    pub others: Vec<Vec<u8>>,
     from: Vec<Block>,
     to: Vec<Block>,
     counts: Vec<usize>,
@@ -96,17 +116,18 @@ fn extent(blocks: &[Block]) -> usize {
     blocks.iter().filter_map(Block::end).max().unwrap_or(0)
 }
 
-fn put(buffer: &mut [u8], at: Block, words: &[u64]) {
-    let places = at.runs().flat_map(|(start, bytes)| (start..start + bytes).step_by(8));
-    for (place, word) in places.zip(words) {
-        buffer[place..place + 8].copy_from_slice(&word.to_le_bytes());
+fn put(buffer: &mut [u8], at: Block, mut bytes: &[u8]) {
+    for (start, length) in at.runs() {
+        let (now, rest) = bytes.split_at(length.min(bytes.len()));
+        buffer[start..start + now.len()].copy_from_slice(now);
+        bytes = rest;
     }
 }
 
 impl Call {
     /// Whether the algorithm takes the operator.
     pub fn is_allowed(&self) -> bool {
-        let commutative = !matches!(self.combine, Combine::Affine) || !self.operation.is_reduction();
+        let commutative = self.combine.op.is_commutative() || !self.operation.is_reduction();
         commutative || !self.algorithm.restrictions.commutative
     }
 
@@ -115,15 +136,15 @@ impl Call {
     }
 
     /// What rank `from` has for rank `to`; its vector, where that is for all.
-    fn contribution(&self, from: u32, to: u32, elements: usize) -> Vec<u64> {
+    fn contribution(&self, from: u32, to: u32, bytes: usize) -> Vec<u8> {
         let mut random = self.random(from, to);
         random = Random::new(random.bits() ^ self.run.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        if matches!(self.combine, Combine::Floats) {
-            // Of very different sizes, so that the order of a sum shows in its last bits.
-            let mut float = |_| (random.bits() as f64 - 9e18) * 0.5_f64.powi(random.below(90) as i32);
-            return (0..elements).map(|i| float(i).to_bits()).collect();
-        }
-        (0..elements).map(|_| random.bits()).collect()
+        contents(|| random.bits(), self.combine.data_type, bytes / self.combine.size())
+    }
+
+    /// Pieces for blocks, by lot: often none.
+    pub fn any_pieces(seed: u64) -> Option<usize> {
+        seed.is_multiple_of(3).then(|| PIECES[seed as usize / 3 % PIECES.len()])
     }
 
     /// Elements of an uneven block from one rank to another; in place, MPI asks for as many the other way.
@@ -138,15 +159,7 @@ impl Call {
     }
 
     fn is_uneven(&self) -> bool {
-        matches!(
-            self.operation,
-            Operation::Iscatterv
-                | Operation::Igatherv
-                | Operation::Iallgatherv
-                | Operation::Ialltoallv
-                | Operation::Ialltoallw
-                | Operation::IreduceScatter
-        )
+        self.operation == Operation::IreduceScatter || space::has_layout(self.operation)
     }
 
     /// Elements of a rank's own block, or of its part of a reduction.
@@ -157,20 +170,21 @@ impl Call {
     /// Blocks of these many elements: backwards with gaps, or in pieces between those of the others, where they may stand
     /// anywhere; else side by side.
     fn placed(&self, elements: impl Iterator<Item = usize>, ranks: u32) -> Vec<Block> {
-        if self.is_uneven() && self.seed.is_multiple_of(3) {
-            let piece = [8, 24, 800][self.seed as usize / 3 % 3];
+        let size = self.combine.size();
+        if let Some(piece) = self.pieces.filter(|_| self.is_uneven()) {
+            let piece = piece * size;
             let width = piece + 16;
             let spread = |(rank, n): (usize, usize)| {
-                let count = (n * 8).div_ceil(piece);
+                let count = (n * size).div_ceil(piece);
                 let mut block = Block::strided(8 + rank * width, count, piece, ranks as usize * width);
                 // The last piece is often shorter.
-                block.bytes = n * 8;
+                block.bytes = n * size;
                 block
             };
             return elements.enumerate().map(spread).collect();
         }
         let gap = if self.is_uneven() { 24 } else { 0 };
-        let mut blocks: Vec<Block> = elements.map(|n| Block::new(0, n * 8)).collect();
+        let mut blocks: Vec<Block> = elements.map(|n| Block::new(0, n * size)).collect();
         let mut next = 0;
         for i in 0..ranks as usize {
             let rank = if self.is_uneven() { ranks as usize - 1 - i } else { i };
@@ -186,13 +200,13 @@ impl Call {
     }
 
     /// The reduction, for this rank: elements `start` to `start + elements` of the whole.
-    fn reduced(&self, comm: &Comm, whole: usize, start: usize, elements: usize) -> Vec<u64> {
-        let (me, ranks) = (comm.rank(), comm.size());
-        let part = |rank: u32| self.contribution(rank, 0, whole)[start..start + elements].to_vec();
-        let two = |a: Vec<u64>, b: Vec<u64>| -> Vec<u64> {
-            a.into_iter().zip(b).map(|(a, b)| self.combine.two(a, b)).collect()
+    fn reduced(&self, comm: &Comm, whole: usize, start: usize, elements: usize) -> Vec<u8> {
+        let (me, ranks, size) = (comm.rank(), comm.size(), self.combine.size());
+        let part = |rank: u32| {
+            self.contribution(rank, 0, whole * size)[start * size..(start + elements) * size].to_vec()
         };
-        if !matches!(self.combine, Combine::Floats) {
+        let two = |a: Vec<u8>, b: Vec<u8>| self.combine.two(&a, &b);
+        if !self.combine.is_float() {
             let last = match self.operation {
                 Operation::Iscan => me + 1,
                 Operation::Iexscan => me,
@@ -202,10 +216,11 @@ impl Call {
         }
         let order = self.algorithm.order.unwrap_or_else(|| panic!("{} states no order", self.algorithm.name));
         let hierarchy = comm.hierarchy();
-        let mut total = vec![0; elements];
+        let parts: Vec<Vec<u8>> = (0..ranks).map(part).collect();
+        let mut total = vec![0; elements * size];
         for share in order(&Shape { ranks, count: elements, root: self.root, rank: me, hierarchy }) {
-            let range = share.elements;
-            let value = share.order.evaluate(&|rank| part(rank)[range.clone()].to_vec(), &two);
+            let range = share.elements.start * size..share.elements.end * size;
+            let value = share.order.evaluate(&|rank| parts[rank as usize][range.clone()].to_vec(), &two);
             total[range].copy_from_slice(&value);
         }
         total
@@ -215,7 +230,8 @@ impl Call {
     pub fn part(&self, comm: &Comm) -> Part {
         let (me, ranks) = (comm.rank(), comm.size());
         let is_root = me == self.root;
-        let single = |n: usize| vec![Block::new(0, n * 8)];
+        let size = self.combine.size();
+        let single = |n: usize| vec![Block::new(0, n * size)];
         let all = || self.placed((0..ranks).map(|rank| self.own(rank)), ranks);
         let sent = || self.placed((0..ranks).map(|rank| self.uneven(me, rank)), ranks);
         let received = || self.placed((0..ranks).map(|rank| self.uneven(rank, me)), ranks);
@@ -261,27 +277,27 @@ impl Call {
         };
         for (other, block) in (0..).zip(&from) {
             let addressee = if addressed { other } else { 0 };
-            let words = self.contribution(me, addressee, block.bytes / 8);
-            put(&mut send, *block, &words);
+            let bytes = self.contribution(me, addressee, block.bytes);
+            put(&mut send, *block, &bytes);
             if let Some(at) = in_place_at.filter(|_| self.is_in_place(me)) {
                 let mut place = to[at + other as usize];
                 place.bytes = block.bytes;
-                put(&mut recv, place, &words);
+                put(&mut recv, place, &bytes);
             }
         }
         if self.operation == Operation::Ibcast && is_root {
-            put(&mut recv, to[0], &self.contribution(me, 0, own));
+            put(&mut recv, to[0], &self.contribution(me, 0, own * size));
         }
         let mut expected = recv.clone();
         let from_all = |addressee: u32| {
-            let words = |(other, block): (u32, &Block)| self.contribution(other, addressee, block.bytes / 8);
-            (0..).zip(&to).map(words).collect::<Vec<_>>()
+            let sent = |(other, block): (u32, &Block)| self.contribution(other, addressee, block.bytes);
+            (0..).zip(&to).map(sent).collect::<Vec<_>>()
         };
         let results = match self.operation {
             Operation::Ibarrier => Vec::new(),
-            Operation::Ibcast => vec![self.contribution(self.root, 0, own)],
+            Operation::Ibcast => vec![self.contribution(self.root, 0, own * size)],
             Operation::Iscatter | Operation::Iscatterv if self.is_in_place(me) => Vec::new(),
-            Operation::Iscatter | Operation::Iscatterv => vec![self.contribution(self.root, me, own)],
+            Operation::Iscatter | Operation::Iscatterv => vec![self.contribution(self.root, me, own * size)],
             Operation::Igather | Operation::Igatherv => from_all(0),
             Operation::Iallgather | Operation::Iallgatherv => from_all(0),
             Operation::Ialltoall | Operation::Ialltoallv | Operation::Ialltoallw => from_all(me),
@@ -292,10 +308,11 @@ impl Call {
             Operation::Iexscan if me == 0 => Vec::new(),
             _ => vec![self.reduced(comm, own, 0, own)],
         };
-        for (block, words) in to.iter().zip(&results) {
-            put(&mut expected, *block, words);
+        for (block, bytes) in to.iter().zip(&results) {
+            put(&mut expected, *block, bytes);
         }
-        Part { send: send.into(), recv: recv.into(), expected, from, to, counts }
+        let others = Vec::new();
+        Part { send: send.into(), recv: recv.into(), expected, others, from, to, counts }
     }
 
     /// Other contents for the next run, in the same buffers; to be followed by a start.
@@ -312,8 +329,10 @@ impl Call {
         let (from, to) = (part.send.as_ptr(), part.recv.as_mut_ptr());
         let (send, recv) = ((!in_place).then_some(from), (!in_place).then_some(to));
         let Part { from: blocks, to: places, counts, .. } = part;
-        let (block, bytes, count, root) = (self.elements * 8, self.own(me) * 8, self.elements, self.root);
-        let (op, data_type) = self.combine.operator();
+        let size = self.combine.size();
+        let (block, bytes, count, root) =
+            (self.elements * size, self.own(me) * size, self.elements, self.root);
+        let Combine { op, data_type } = self.combine;
         let exchanged = send.map(|send| (send, &blocks[..]));
         match self.operation {
             Operation::Ibarrier => Arguments::Ibarrier,
@@ -357,9 +376,10 @@ impl Call {
         let in_place = self.is_in_place(comm.rank());
         let (from, to) = (part.send.as_ptr(), part.recv.as_mut_ptr());
         let (send, recv) = ((!in_place).then_some(from), (!in_place).then_some(to));
-        let own = self.own(comm.rank());
-        let (bytes, count, root, name) = (self.elements * 8, self.elements, self.root, algorithm);
-        let (op, kind) = self.combine.operator();
+        let size = self.combine.size();
+        let own = self.own(comm.rank()) * size;
+        let (bytes, count, root, name) = (self.elements * size, self.elements, self.root, algorithm);
+        let Combine { op, data_type: kind } = self.combine;
         let exchanged = send.map(|send| (send, &part.from[..]));
         // SAFETY: the buffers are as long as the operation asks; how long they live is the caller's promise.
         unsafe {
@@ -367,9 +387,9 @@ impl Call {
                 Operation::Ibarrier => comm.ibarrier_raw(name),
                 Operation::Ibcast => comm.ibcast_raw(to, bytes, root, name),
                 Operation::Iscatter => comm.iscatter_raw(from, recv, bytes, root, name),
-                Operation::Iscatterv => comm.iscatterv_raw(from, &part.from, recv, own * 8, root, name),
+                Operation::Iscatterv => comm.iscatterv_raw(from, &part.from, recv, own, root, name),
                 Operation::Igather => comm.igather_raw(send, to, bytes, root, name),
-                Operation::Igatherv => comm.igatherv_raw(send, own * 8, to, &part.to, root, name),
+                Operation::Igatherv => comm.igatherv_raw(send, own, to, &part.to, root, name),
                 Operation::Iallgather => comm.iallgather_raw(send, to, bytes, name),
                 Operation::Iallgatherv => comm.iallgatherv_raw(send, to, &part.to, name),
                 Operation::Ialltoall => comm.ialltoall_raw(send, to, bytes, name),
