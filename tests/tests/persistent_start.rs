@@ -6,7 +6,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::process::Command;
 
-use tocsin::{Block, Blocks, Comm, Config, Error, Launch, Op, Persistent, World};
+use tocsin::{Block, Blocks, Comm, Config, Error, Launch, OnFailure, Op, Persistent, World};
 use tocsin_sync::atomic::{AtomicU32, Ordering};
 
 /// Counts what each thread takes and gives back.
@@ -294,6 +294,56 @@ fn child_without_system_calls() {
         unsafe { libc::_exit(if failed { 1 } else { NO_CALL }) }
     });
     panic!("{results:?}");
+}
+
+/// The same of ranks that are processes: each may make no call from the moment when both have prepared all.
+/// By no other backend: who is between two tests is outside the library, and is interrupted, which is a call.
+#[test]
+fn a_start_of_a_process_makes_no_system_call() {
+    let mut launch = Launch::new(std::env::current_exe().unwrap(), 2);
+    launch.config.set("TOCSIN_BACKEND", "poll").unwrap();
+    launch.config.set("TOCSIN_LMT", "double").unwrap();
+    // The first to end must not end the other.
+    launch.on_failure = OnFailure::Report;
+    launch.args = child_arguments("child_process_without_system_calls").map(Into::into).into();
+    launch.env = vec![(CHILD.into(), "1".into())];
+    let report = launch.run().unwrap();
+    assert_eq!(report.ranks, [NO_CALL; 2], "128 + SIGSYS is a call; {report:?}");
+}
+
+#[test]
+#[ignore = "a rank of a_start_of_a_process_makes_no_system_call"]
+fn child_process_without_system_calls() {
+    if std::env::var_os(CHILD).is_none() {
+        return;
+    }
+    // SAFETY: as in `child_without_system_calls`.
+    unsafe { libc::alarm(60) };
+    let world = World::from_env().unwrap();
+    let comm = world.comm();
+    let mut prepared = all(&comm, 8).unwrap();
+    prepared.extend(all(&comm, 300).unwrap());
+    prepared.extend(all(&comm, 40_000).unwrap());
+    let (mut ready, mut done) = (comm.barrier_init().unwrap(), comm.barrier_init().unwrap());
+    // Who waits may be asleep, and has to be woken; who tests is not.
+    let test = |one: &mut dyn Restarted| loop {
+        match one.test() {
+            Some(outcome) => return outcome,
+            None => std::hint::spin_loop(),
+        }
+    };
+    Persistent::start(&mut ready).unwrap();
+    test(&mut ready).unwrap();
+    forbid_calls();
+    let run_all = |prepared: &mut Vec<Named>| {
+        prepared.iter_mut().try_for_each(|(_, one)| one.start())?;
+        prepared.iter_mut().try_for_each(|(_, one)| test(&mut **one))
+    };
+    let failed = (0..RUNS).try_for_each(|_| run_all(&mut prepared)).is_err();
+    // The other may end as soon as it has all that it needs.
+    let _ = Persistent::start(&mut done).and_then(|()| test(&mut done));
+    // SAFETY: ends the process at once.
+    unsafe { libc::_exit(if failed { 1 } else { NO_CALL }) }
 }
 
 /// From here on the thread's system calls kill the process, but for exit_group.
