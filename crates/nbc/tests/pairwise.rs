@@ -56,7 +56,7 @@ fn run(rows: &[Vec<usize>], which: impl Iterator<Item = usize>, deep: bool) -> (
     (run, done)
 }
 
-/// On the network of these tests: a seeded sample, and under `TOCSIN_TEST_DEEP=1` every pair of values, which takes about 8
+/// On the network of these tests: a seeded sample, and under `TOCSIN_TEST_DEEP=1` every pair of values, which takes about 5
 /// minutes of processor time.
 #[test]
 fn any_two_values_together() {
