@@ -326,6 +326,20 @@ fn traces_are_one_file_for_all_ranks() {
 }
 
 #[test]
+fn traces_replace_files_only() {
+    for (path, says) in [
+        ("/dev/null", "/dev/null: is no file that could be replaced: name another"),
+        ("/tmp", "/tmp: is a directory: name a file in it"),
+        ("/no/such/trace", "/no/such/trace: no file in a directory that exists"),
+    ] {
+        let out = tocsin(&format!("run -n 1 --trace {path} -- true"));
+        let stderr = String::from_utf8_lossy(&out.stderr);
+        assert_eq!(out.status.code(), Some(2), "{path}: {stderr}");
+        assert!(stderr.contains(says), "{path}: {stderr}");
+    }
+}
+
+#[test]
 fn options_that_mean_nothing_are_said_to() {
     let out = tocsin("bench latency --json --rounds 5 --mechanism cacheline --sizes 8 --backend poll");
     let stderr = String::from_utf8_lossy(&out.stderr);

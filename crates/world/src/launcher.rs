@@ -30,6 +30,7 @@ use std::time::Duration;
 
 use crate::config::Config;
 use crate::error::Error;
+use crate::trace;
 pub use tocsin_shm_transport::MAX_RANKS;
 
 pub use reexecute::{child_call, launch_self, spawn_self};
@@ -126,6 +127,7 @@ impl Launch {
             return Err(Error::InvalidArgument { operation: "launch", what });
         }
         self.config.usable_backend()?;
+        trace::check(&self.config)?;
         limits::check(self.ranks, self.tag_output)?;
         // Blocked here so that the thread inherits it and can take them.
         let blocked = self.forward_signals.then(signals::Blocked::new);

@@ -28,6 +28,7 @@ mod operator;
 mod outcome;
 mod places;
 mod rank;
+pub mod replaced;
 mod request;
 mod state;
 mod threads;

@@ -36,6 +36,7 @@ pub fn threads_each<R: Send, F: Fn(Comm) -> R + Sync>(
     f: F,
 ) -> Result<Vec<Result<R, Error>>, Error> {
     config.usable_backend()?;
+    trace::check(config)?;
     if ranks == 0 {
         let what = "0 ranks make no world: start at least 1".into();
         return Err(Error::InvalidArgument { operation: "threads", what });

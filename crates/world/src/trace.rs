@@ -20,7 +20,9 @@ use std::sync::Arc;
 use tocsin_progress::Trace;
 use tocsin_sync::clock::now_ns;
 
-use crate::config::TraceFormat;
+use crate::config::{Config, TraceFormat};
+use crate::error::Error;
+use crate::replaced::place_of;
 use part::Part;
 use timeline::Timeline;
 
@@ -87,8 +89,19 @@ fn file(path: &Path, rank: u32) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// The name under which ranks write what this process joins to `path`. Nobody else has files of this name.
+/// An error if the trace would take the place of what is no file: before anything runs for its sake.
+pub(crate) fn check(config: &Config) -> Result<(), Error> {
+    let Some(path) = &config.trace else { return Ok(()) };
+    let refused = |why: &str| Error::System {
+        operation: format!("writing the trace {}", path.display()),
+        reason: why.into(),
+    };
+    place_of(path).map(drop).map_err(refused)
+}
+
+/// The name under which ranks write what this process joins to `path`: beside what it replaces. Nobody else has files of this name.
 pub(crate) fn part(path: &Path) -> PathBuf {
+    let path = place_of(path).unwrap_or_else(|_| path.to_owned());
     let name = path.file_name().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default();
     let part = path.with_file_name(format!(".{name}.{}", std::process::id()));
     // A rank may change its directory.
@@ -128,7 +141,9 @@ pub(crate) fn join(path: &Path, format: TraceFormat, ranks: u32) {
         let origin = timelines.iter().map(|t| t.since).min().unwrap_or(0);
         format_all(out, format, path, origin, &timelines)
     });
-    if let Err(error) = written.and_then(|()| std::fs::rename(&part, path)) {
+    // Not what has become something else meanwhile.
+    let place = || place_of(path).map_err(io::Error::other);
+    if let Err(error) = written.and_then(|()| std::fs::rename(&part, place()?)) {
         eprintln!("tocsin: the trace {} was not written: {error}", path.display());
         let _gone = std::fs::remove_file(&part);
         let mut left = (0..ranks).map(|rank| file(&part, rank)).filter(|of_rank| of_rank.exists()).peekable();

@@ -11,6 +11,7 @@ use crate::values;
 use std::path::Path;
 use tocsin_topology::Policy;
 use tocsin_world::launcher::{Launch, OnFailure};
+use tocsin_world::replaced::place_of;
 use tocsin_world::{BackendKind, Config, TraceFormat};
 
 /// Runs the program; its exit status.
@@ -105,8 +106,13 @@ fn config(args: &Run) -> Result<Config, Error> {
         }
     }
     if let Some(trace) = &args.trace {
-        let wrong =
-            |_| Error::Usage(format!("--trace {}: no file in a directory that exists", trace.display()));
+        let wrong = |_| {
+            let why = match place_of(trace) {
+                Err(why) => why,
+                Ok(_) => "no file in a directory that exists",
+            };
+            Error::Usage(format!("--trace {}: {why}", trace.display()))
+        };
         config.set("TOCSIN_TRACE", &trace.to_string_lossy()).map_err(wrong)?;
     }
     trace_and_plot(args, &mut config)?;
@@ -129,7 +135,11 @@ fn trace_and_plot(args: &Run, config: &mut Config) -> Result<(), Error> {
         config.trace = Some(dir.join("trace.json"));
     }
     if let Some(trace) = &config.trace {
-        let dir = trace.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let refused = |why| {
+            Error::Usage(format!("--trace {}: {why} (or set TOCSIN_TRACE so)", trace.display()))
+        };
+        let place = place_of(trace).map_err(refused)?;
+        let dir = place.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
         plot::try_to_make_a_file(dir).map_err(|why| {
             let trace = trace.display();
             Error::Usage(format!(

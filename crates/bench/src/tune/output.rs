@@ -4,14 +4,14 @@ use crate::error::{Error, doing};
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use tocsin_world::replaced::place_of;
 use tocsin_world::tune::Table;
 
-/// A file that takes another's place when it is whole, and leaves nothing behind before.
+/// A file that takes another's place when it is whole. There is nothing of it before: who measures is interrupted at any time.
 #[derive(Debug)]
-pub(super) struct Output<'a> {
-    file: &'a Path,
+pub(super) struct Output {
+    file: PathBuf,
     part: PathBuf,
-    writer: File,
 }
 
 /// The table that is there already, whose rows stay but for those that are measured anew.
@@ -28,42 +28,41 @@ pub(super) fn before(file: &Path) -> Result<Option<Table>, Error> {
     Table::read(file).map(Some).map_err(refused)
 }
 
-impl Output<'_> {
-    /// Makes the part beside the file: under a name of this process alone, and never one that is there already.
-    pub(super) fn create(file: &Path) -> Result<Output<'_>, Error> {
+impl Output {
+    /// Sees that the file can be made: beside what it replaces, under a name of this process alone, and never one that is there already.
+    pub(super) fn create(file: &Path) -> Result<Output, Error> {
         let refused = |why: String| Error::Usage(format!("--output {}: {why}", file.display()));
-        match std::fs::metadata(file) {
-            Ok(about) if about.is_dir() => {
-                return Err(refused("is a directory: name a file in it".into()));
-            }
-            Ok(about) if !about.is_file() => {
-                return Err(refused("is no file that could be replaced: name another".into()));
-            }
-            _ => {}
-        }
+        let file = place_of(file).map_err(|why| refused(why.into()))?;
         let mut part = file.as_os_str().to_owned();
         part.push(format!(".{}.part", std::process::id()));
-        let part = PathBuf::from(part);
-        match OpenOptions::new().write(true).create_new(true).open(&part) {
-            Ok(writer) => Ok(Output { file, part, writer }),
+        let output = Output { file, part: PathBuf::from(part) };
+        match output.make() {
+            Ok(_) => {
+                output.discard();
+                Ok(output)
+            }
             Err(why) if why.kind() == ErrorKind::AlreadyExists => {
-                Err(refused(format!("{} is in the way: remove it", part.display())))
+                Err(refused(format!("{} is in the way: remove it", output.part.display())))
             }
             Err(why) => Err(refused(format!("no file can be made there: {why}"))),
         }
     }
 
-    /// Writes all, and only when the disk has it takes the file's place.
-    pub(super) fn finish(mut self, text: &str) -> Result<(), Error> {
-        let written = self.writer.write_all(text.as_bytes()).and_then(|()| self.writer.sync_all());
-        let renamed = written.and_then(|()| std::fs::rename(&self.part, self.file));
-        renamed.map_err(doing(format!("writing {}", self.file.display())))
+    fn make(&self) -> std::io::Result<File> {
+        OpenOptions::new().write(true).create_new(true).open(&self.part)
     }
-}
 
-impl Drop for Output<'_> {
-    fn drop(&mut self) {
-        let _renamed = std::fs::remove_file(&self.part);
+    fn discard(&self) {
+        let _gone = std::fs::remove_file(&self.part);
+    }
+
+    /// Writes all, and only when the disk has it takes the file's place.
+    pub(super) fn finish(self, text: &str) -> Result<(), Error> {
+        let failed = || doing(format!("writing {}", self.file.display()));
+        let mut writer = self.make().map_err(failed())?;
+        let written = writer.write_all(text.as_bytes()).and_then(|()| writer.sync_all());
+        let renamed = written.and_then(|()| std::fs::rename(&self.part, &self.file));
+        renamed.inspect_err(|_| self.discard()).map_err(failed())
     }
 }
 
@@ -102,20 +101,23 @@ mod tests {
         let place = Place::new("replaced");
         let file = place.0.join("table");
         std::fs::write(&file, "old").unwrap();
-        let part = format!("table.{}.part", std::process::id());
+        // Who is killed before the end leaves nothing.
         let output = Output::create(&file).unwrap();
-        assert_eq!(place.names(), ["table".to_owned(), part]);
-        // Who does not come to the end leaves nothing.
-        drop(output);
         assert_eq!(
             (place.names(), std::fs::read_to_string(&file).unwrap()),
             (vec!["table".into()], "old".into())
         );
-        Output::create(&file).unwrap().finish("new").unwrap();
+        output.finish("new").unwrap();
         assert_eq!(
             (place.names(), std::fs::read_to_string(&file).unwrap()),
             (vec!["table".into()], "new".into())
         );
+        // A link stays one.
+        let link = place.0.join("link");
+        std::os::unix::fs::symlink("table", &link).unwrap();
+        Output::create(&link).unwrap().finish("newer").unwrap();
+        assert!(link.is_symlink() && place.names() == ["link", "table"]);
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "newer");
     }
 
     #[test]

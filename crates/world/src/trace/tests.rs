@@ -1,6 +1,7 @@
 //! Files of ranks, joined and gone.
 
 use super::*;
+use std::os::unix::fs::FileTypeExt;
 use tocsin_nbc::trace as nbc;
 use tocsin_p2p::trace as p2p;
 use tocsin_progress::trace::kind;
@@ -120,6 +121,28 @@ fn what_cannot_be_joined_stays() {
     std::fs::remove_dir(part(&path)).unwrap();
     join(&path, TraceFormat::Auto, 2);
     assert!(scratch.files() == 1 && std::fs::read_to_string(&path).unwrap().contains("\"pid\":1"));
+}
+
+/// Nor is a link to a file, whose target is replaced; nothing runs for a trace that would be.
+#[test]
+fn what_is_no_file_is_not_replaced() {
+    let scratch = Scratch::new("no-file");
+    let [fifo, link, target] = ["fifo", "link", "target"].map(|name| scratch.0.join(name));
+    let name = std::ffi::CString::new(fifo.to_str().unwrap()).unwrap();
+    // SAFETY: a C string that lives across the call.
+    assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+    std::os::unix::fs::symlink("target", &link).unwrap();
+    join(&fifo, TraceFormat::Auto, 1);
+    assert!(std::fs::symlink_metadata(&fifo).unwrap().file_type().is_fifo());
+    let config = Config { trace: Some(fifo), ..Config::default() };
+    let refused = crate::threads(1, &config, |_| ()).unwrap_err().to_string();
+    assert!(refused.contains("fifo: is no file that could be replaced: name another"), "{refused}");
+    for before in [None, Some("before")] {
+        before.into_iter().for_each(|text| std::fs::write(&target, text).unwrap());
+        join(&link, TraceFormat::Auto, 1);
+        assert!(link.is_symlink() && std::fs::read_to_string(&target).unwrap() == "[]\n");
+    }
+    assert_eq!(scratch.files(), 3);
 }
 
 #[test]
