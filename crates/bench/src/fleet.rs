@@ -9,7 +9,7 @@ pub(crate) mod block;
 use crate::cli::Common;
 use crate::compute::Speed;
 use crate::error::Error;
-use crate::rank::Member;
+use crate::rank::{self, Member};
 use crate::values::{Backend, Buffers, Kind, Lmt};
 use block::{Block, Measured, Task};
 use std::ffi::OsString;
@@ -279,7 +279,10 @@ fn threads(plan: &Plan, block: &Block) -> Result<(), Error> {
         (member.algorithm, member.persistent) = (plan.algorithm.clone(), plan.persistent);
         member.serve();
     };
-    tocsin_world::threads(plan.ranks, &plan.config()?, serve).map(drop).map_err(Error::failed)
+    // The others wait for it in the bench's own barrier, for ever.
+    let failed = |rank, error: &tocsin_world::Error| rank::fail(rank, error);
+    let ended = tocsin_world::threads_telling(plan.ranks, &plan.config()?, serve, failed);
+    ended.map(drop).map_err(Error::failed)
 }
 
 fn plain_processes(plan: &Plan, block: &Block) -> Result<(), Error> {
@@ -319,11 +322,15 @@ fn plain_threads(plan: &Plan, block: &Block) -> Result<(), Error> {
     let cpus = tocsin_topology::placement(plan.bind, plan.ranks as usize);
     std::thread::scope(|scope| {
         for (rank, cpu) in cpus.into_iter().enumerate() {
-            scope.spawn(move || {
+            let serve = move || {
                 // A thread that cannot be bound measures all the same, elsewhere.
                 let _elsewhere = cpu.map(tocsin_topology::bind_thread);
                 Member::new(block, None, rank, Buffers::Private).serve();
-            });
+            };
+            if let Err(why) = std::thread::Builder::new().spawn_scoped(scope, serve) {
+                // As above: those that have started wait for it.
+                rank::fail(rank as u32, &format_args!("starting its thread: {why}"));
+            }
         }
     });
     Ok(())

@@ -124,15 +124,10 @@ impl<'a> Member<'a> {
             self.round += 1;
             match self.perform(task) {
                 Ok(measured) => self.block.hand_in(self.rank, measured),
-                Err(error) => self.fail(&error),
+                // Requests may still refer to the buffers, so nothing is dropped.
+                Err(error) => fail(self.rank as u32, &error),
             }
         }
-    }
-
-    /// Ends this process at once: requests may still refer to the buffers, so nothing is dropped.
-    fn fail(&self, error: &Error) -> ! {
-        eprintln!("tocsin bench: rank {}: {error}", self.rank);
-        std::process::exit(1)
     }
 
     fn comm(&self) -> Result<&Comm, Error> {
@@ -210,6 +205,12 @@ impl<'a> Member<'a> {
         self.block.barrier().wait();
         Ok(Measured { t_comm: total, verified: 1, ..Measured::default() })
     }
+}
+
+/// Ends this process at once, for a rank without which the others cannot go on.
+pub(crate) fn fail(rank: u32, error: &dyn std::fmt::Display) -> ! {
+    eprintln!("tocsin bench: rank {rank}: {error}");
+    std::process::exit(1)
 }
 
 /// For a task that only the library can do.

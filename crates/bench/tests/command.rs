@@ -275,6 +275,36 @@ fn output_that_cannot_be_written_is_told() {
     }
 }
 
+/// Runs a line as a process that may have so many signals pending: each rank's timer takes one.
+fn with_signals(line: &str, most: u64) -> std::process::Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tocsin"));
+    command.args(line.split_whitespace());
+    // SAFETY: the call is async-signal-safe; the limit is a live local.
+    unsafe {
+        command.pre_exec(move || {
+            let limit = libc::rlimit { rlim_cur: most, rlim_max: most };
+            match libc::setrlimit(libc::RLIMIT_SIGPENDING, &raw const limit) {
+                0 => Ok(()),
+                _ => Err(std::io::Error::last_os_error()),
+            }
+        })
+    };
+    command.output().unwrap()
+}
+
+/// Those that have joined wait for it in the bench's barrier, which hears of nothing.
+#[test]
+fn a_thread_that_cannot_join_ends_the_bench() {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let pending = status.lines().find_map(|line| line.strip_prefix("SigQ:")).unwrap();
+    let pending: u64 = pending.split('/').next().unwrap().trim().parse().unwrap();
+    let line = "bench coll --sizes 8 --op ibcast --ranks 8 --kind thread --backend signal --rounds 3";
+    let out = with_signals(line, pending + 2);
+    let stderr = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("tocsin bench: rank ") && stderr.contains("raise `ulimit -i`"), "{stderr}");
+}
+
 /// Every placement of progress threads works, or is refused before anything starts.
 #[test]
 fn progress_threads_are_placed() {

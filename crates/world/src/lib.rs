@@ -47,7 +47,7 @@ pub use masked::Masked;
 pub use memory::placement_refusal;
 pub use operator::InsideOperator;
 pub use request::{Callback, RawRequest, Status, wait_all, wait_any};
-pub use threads::{threads, threads_each};
+pub use threads::{threads, threads_each, threads_telling};
 pub use tocsin_doorbell::BackendKind;
 pub use tocsin_nbc::table as algorithms;
 pub use tocsin_nbc::table::{Arguments, Block, Operation};

@@ -35,6 +35,20 @@ pub fn threads_each<R: Send, F: Fn(Comm) -> R + Sync>(
     config: &Config,
     f: F,
 ) -> Result<Vec<Result<R, Error>>, Error> {
+    threads_telling(ranks, config, f, |_, _| ())
+}
+
+/// As [`threads_each`], for ranks that wait for each other elsewhere than in the library: `failed` hears of a rank that does not join, or
+/// panics, when it happens, on that rank's thread.
+///
+/// # Errors
+/// As [`threads_each`].
+pub fn threads_telling<R: Send, F: Fn(Comm) -> R + Sync>(
+    ranks: u32,
+    config: &Config,
+    f: F,
+    failed: impl Fn(u32, &Error) + Sync,
+) -> Result<Vec<Result<R, Error>>, Error> {
     config.usable_backend()?;
     trace::check(config)?;
     if ranks == 0 {
@@ -49,7 +63,7 @@ pub fn threads_each<R: Send, F: Fn(Comm) -> R + Sync>(
     places::note(&segment, &seats, machine.as_ref());
     let segment = Arc::new(segment);
     let of_ranks = config.for_ranks();
-    let (f, of_ranks) = (&f, &of_ranks);
+    let (f, failed, of_ranks) = (&f, &failed, &of_ranks);
     let gate = &Gate::new();
     let results = std::thread::scope(|scope| {
         let mut handles = Vec::with_capacity(ranks as usize);
@@ -62,7 +76,7 @@ pub fn threads_each<R: Send, F: Fn(Comm) -> R + Sync>(
             let started =
                 std::thread::Builder::new().name(format!("rank-{rank}")).spawn_scoped(scope, move || {
                     match gate.pass() {
-                        true => member.run(of_ranks, f),
+                        true => member.run(of_ranks, f).inspect_err(|error| failed(rank, error)),
                         // Nobody reads it: who started the threads gives its own error.
                         false => Err(Error::Finalized { operation: "threads" }),
                     }
