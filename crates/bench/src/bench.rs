@@ -23,6 +23,7 @@ use crate::error::Error;
 use crate::fleet::Plan;
 use crate::row::Row;
 use crate::values::{Buffers, Kind, Lmt};
+use tocsin_world::say;
 use tocsin_world::{Lmt as LibraryLmt, tune};
 
 /// The rows every bench begins with.
@@ -111,7 +112,7 @@ fn from_two_ranks(common: &Common, bench: &str, default: u64) -> Result<Vec<u32>
 /// Says of options that were given and mean nothing to this bench that they are ignored.
 pub(crate) fn ignored(bench: &str, options: &[(&str, bool)]) {
     for (option, _) in options.iter().filter(|(_, given)| *given) {
-        eprintln!("tocsin bench {bench}: {option} does not apply here and is ignored");
+        say(format_args!("tocsin bench {bench}: {option} does not apply here and is ignored"));
     }
 }
 

@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use tocsin_topology::{Policy, ProgressPolicy};
 use tocsin_world::launcher::Launch;
+use tocsin_world::say;
 use tocsin_world::{BackendKind, Config, Schedule, TraceFormat};
 
 /// What a world is made of.
@@ -98,10 +99,10 @@ impl Plan {
             }
         }
         if !common.progress.is_empty() && plans.iter().all(|plan| plan.progress.is_none()) {
-            eprintln!("tocsin bench: --progress applies to the backend thread only and is ignored");
+            say(format_args!("tocsin bench: --progress applies to the backend thread only and is ignored"));
         }
         if !common.schedule.is_empty() && plans.iter().all(|plan| plan.schedule.is_none()) {
-            eprintln!("tocsin bench: --schedule applies to the backend thread only and is ignored");
+            say(format_args!("tocsin bench: --schedule applies to the backend thread only and is ignored"));
         }
         Ok(plans)
     }

@@ -30,6 +30,7 @@ use tocsin_doorbell::{Connection, Descriptor, Mark, RingOutcome, Urgency};
 use tocsin_sync::atomic::{AtomicU64, Ordering, fence};
 use tocsin_sync::clock::now_ns;
 use tocsin_topology::{Distance, Topology};
+use tocsin_world::say;
 
 /// Posts per mechanism before it is another's turn.
 const BATCH: u64 = 250;
@@ -99,7 +100,7 @@ fn mechanisms(asked: &[Mechanism]) -> Result<Vec<Mechanism>, Error> {
     let mut all = vec![Mechanism::Signal, Mechanism::Futex, Mechanism::Eventfd, Mechanism::Cacheline];
     match why_not {
         None => all.insert(0, Mechanism::Uintr),
-        Some(why) => eprintln!("tocsin bench latency: mechanism uintr is left out: {why}"),
+        Some(why) => say(format_args!("tocsin bench latency: mechanism uintr is left out: {why}")),
     }
     Ok(all)
 }

@@ -5,6 +5,9 @@
 //!
 //! The public items serve the criterion benches and `cargo xtask demo`.
 
+// They panic where nobody reads: `row::print` and `tocsin_world::say` are for that.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 pub mod bench;
 mod cli;
 mod commands;
@@ -33,6 +36,7 @@ pub use values::{
 
 use cli::{BenchCommand, Command};
 use std::process::ExitCode;
+use tocsin_world::say;
 
 /// Runs a parsed command line: exit status 0 success, 1 the run failed, 2 usage.
 ///
@@ -63,7 +67,7 @@ pub fn run(cli: &Cli) -> ExitCode {
     match done {
         Ok(status) => ExitCode::from(status),
         Err(error) => {
-            eprintln!("tocsin: {error}");
+            say(format_args!("tocsin: {error}"));
             ExitCode::from(error.status())
         }
     }

@@ -15,6 +15,7 @@ use std::fs::OpenOptions;
 use std::io;
 use std::path::{Path, PathBuf};
 use tocsin_topology::Topology;
+use tocsin_world::say;
 
 static FONT: &[u8] = include_bytes!("../assets/OpenSans-Regular.ttf");
 /// The name an SVG carries: any viewer has some font of this kind, and lengths are computed with ours.
@@ -76,7 +77,7 @@ fn write(dir: &Path, file: &str, picture: &dyn Picture) -> Result<Vec<PathBuf>, 
 
 /// Says on standard error what was written.
 pub(crate) fn announce(paths: &[PathBuf]) {
-    paths.iter().for_each(|path| eprintln!("wrote {}", path.display()));
+    paths.iter().for_each(|path| say(format_args!("wrote {}", path.display())));
 }
 
 /// The machine in one line, for captions.

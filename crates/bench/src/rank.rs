@@ -28,6 +28,7 @@ use std::hint::black_box;
 use tocsin_sync::atomic::Ordering;
 use tocsin_sync::clock::now_ns;
 use tocsin_world::algorithms::ALGORITHMS;
+use tocsin_world::say;
 use tocsin_world::{Comm, World};
 
 /// Arguments of the hidden command `tocsin rank`.
@@ -209,7 +210,7 @@ impl<'a> Member<'a> {
 
 /// Ends this process at once, for a rank without which the others cannot go on.
 pub(crate) fn fail(rank: u32, error: &dyn std::fmt::Display) -> ! {
-    eprintln!("tocsin bench: rank {rank}: {error}");
+    say(format_args!("tocsin bench: rank {rank}: {error}"));
     std::process::exit(1)
 }
 

@@ -4,6 +4,7 @@ use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 use serde_json::Value;
 use std::io::{self, Write};
+use tocsin_world::say;
 
 /// One row. Keys keep the order they were set in.
 #[derive(Clone, Debug, Default)]
@@ -115,7 +116,7 @@ pub fn print(text: &str) {
     let mut out = io::stdout().lock();
     if let Err(why) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         if why.kind() != io::ErrorKind::BrokenPipe {
-            eprintln!("tocsin: writing to standard output: {why}");
+            say(format_args!("tocsin: writing to standard output: {why}"));
         }
         std::process::exit(1);
     }

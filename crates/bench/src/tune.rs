@@ -26,6 +26,7 @@ use output::Output;
 use std::time::{Duration, Instant};
 use tocsin_topology::Policy;
 use tocsin_world::Config;
+use tocsin_world::say;
 use tocsin_world::tune::{self, EAGER_LIMIT, Relation, Table};
 
 /// Sizes that are measured, by default and in a hurry.
@@ -103,7 +104,10 @@ pub(crate) fn run(args: &Tune) -> Result<(), Error> {
     }
     output.finish(&table.text(&notes))?;
     let and_kept = if kept > 0 { format!(", beside {kept} of earlier runs") } else { String::new() };
-    eprintln!("wrote {anew} rows{and_kept} to {0}; use them with TOCSIN_TUNE={0}", args.output.display());
+    say(format_args!(
+        "wrote {anew} rows{and_kept} to {0}; use them with TOCSIN_TUNE={0}",
+        args.output.display()
+    ));
     Ok(())
 }
 
@@ -125,7 +129,7 @@ fn ignored(args: &Tune) {
         ("--ranks", args.ranks.is_some() && unused),
     ];
     for (option, _) in options.iter().filter(|(_, given)| *given) {
-        eprintln!("tocsin tune: {option} does not apply here and is ignored");
+        say(format_args!("tocsin tune: {option} does not apply here and is ignored"));
     }
 }
 
@@ -200,9 +204,9 @@ fn row_of(kind: Kind, at_once: u32, relation: Option<Relation>, curves: &[Curve]
 
 /// Says what has no row, because a measurement in a hurry does not tell.
 fn unclear(what: &str, why: &str) {
-    eprintln!(
+    say(format_args!(
         "tocsin tune: {what}: no row, {why}; measure it without --quick, or when less else runs on this machine"
-    );
+    ));
 }
 
 /// A world to measure in: what the environment says of a table does not count.

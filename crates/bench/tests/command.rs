@@ -275,6 +275,31 @@ fn output_that_cannot_be_written_is_told() {
     }
 }
 
+/// Standard error is full, or nobody reads it: what is said is lost, and nothing else.
+#[test]
+fn what_cannot_be_said_fails_nothing() {
+    let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap().into();
+    let closed = || {
+        let (read, write) = std::io::pipe().unwrap();
+        drop(read);
+        write.into()
+    };
+    let targets: [&dyn Fn() -> std::process::Stdio; 2] = [&full, &closed];
+    for target in targets {
+        for (line, status, row) in [
+            ("run -n 2 --json -- false", 1, r#""status":1,"failed_rank":"#),
+            ("run -n 1 --json --backend poll --progress bind -- true", 0, r#""status":0"#),
+            ("run -n 1 -- /no/such/program", 1, ""),
+        ] {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_tocsin"));
+            let out = command.args(line.split_whitespace()).stderr(target()).output().unwrap();
+            let stdout = String::from_utf8(out.stdout).unwrap();
+            assert_eq!(out.status.code(), Some(status), "{line}: {stdout}");
+            assert!(stdout.contains(row), "{line}: {stdout}");
+        }
+    }
+}
+
 /// Runs a line as a process that may have so many signals pending: each rank's timer takes one.
 fn with_signals(line: &str, most: u64) -> std::process::Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tocsin"));

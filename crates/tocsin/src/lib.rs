@@ -12,6 +12,8 @@
 //!
 //! No function of this crate may be called from a signal handler or from a user operator.
 #![warn(missing_debug_implementations)]
+// They panic where nobody reads: `tocsin_world::say`.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod buffer;
 mod collectives;

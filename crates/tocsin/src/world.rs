@@ -4,6 +4,7 @@ use tocsin_world::launcher::Report;
 
 use crate::comm::Comm;
 use crate::{BackendKind, Config, Error, Snapshot};
+use tocsin_world::say;
 
 /// Membership of a world. It makes the thread that created it interruptible, and is bound to it; communicators are
 /// not. Dropping it finalizes; dropping it while unwinding leaves this rank dead to the others, and so does a process that ends without dropping
@@ -152,7 +153,7 @@ pub fn child_entry(children: &[Child]) {
     let status = match outcome {
         Ok(()) => 0,
         Err(error) => {
-            eprintln!("tocsin: {name}: {error}");
+            say(format_args!("tocsin: {name}: {error}"));
             1
         }
     };

@@ -14,6 +14,8 @@
 //! state, entered by user calls, by the handler and by a progress thread alike. A peer writes into this rank's private
 //! memory by a claim on a record of both: a request that is given up ends when the peer's last one is over.
 #![warn(missing_debug_implementations)]
+// They panic where nobody reads: `say`.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod boards;
 pub mod bootstrap;
@@ -30,6 +32,7 @@ mod places;
 mod rank;
 pub mod replaced;
 mod request;
+mod say;
 mod state;
 mod threads;
 mod trace;
@@ -47,6 +50,7 @@ pub use masked::Masked;
 pub use memory::placement_refusal;
 pub use operator::InsideOperator;
 pub use request::{Callback, RawRequest, Status, wait_all, wait_any};
+pub use say::say;
 pub use threads::{threads, threads_each, threads_telling};
 pub use tocsin_doorbell::BackendKind;
 pub use tocsin_nbc::table as algorithms;

@@ -23,6 +23,7 @@ use tocsin_sync::clock::now_ns;
 use crate::config::{Config, TraceFormat};
 use crate::error::Error;
 use crate::replaced::place_of;
+use crate::say::say;
 use part::Part;
 use timeline::Timeline;
 
@@ -72,7 +73,10 @@ impl Recording {
             format => format_all(out, format, &self.path, 0, &[Timeline::of(&part)]),
         });
         if let Err(error) = written {
-            eprintln!("tocsin: rank {rank}: the trace {} was not written: {error}", self.path.display());
+            say(format_args!(
+                "tocsin: rank {rank}: the trace {} was not written: {error}",
+                self.path.display()
+            ));
         } else if self.format != TraceFormat::Part {
             tell_lost(&self.path, &[Timeline::of(&part)]);
         }
@@ -144,12 +148,12 @@ pub(crate) fn join(path: &Path, format: TraceFormat, ranks: u32) {
     // Not what has become something else meanwhile.
     let place = || place_of(path).map_err(io::Error::other);
     if let Err(error) = written.and_then(|()| std::fs::rename(&part, place()?)) {
-        eprintln!("tocsin: the trace {} was not written: {error}", path.display());
+        say(format_args!("tocsin: the trace {} was not written: {error}", path.display()));
         let _gone = std::fs::remove_file(&part);
         let mut left = (0..ranks).map(|rank| file(&part, rank)).filter(|of_rank| of_rank.exists()).peekable();
         if left.peek().is_some() {
             let left = listed(left.map(|of_rank| of_rank.display().to_string()));
-            eprintln!("tocsin: what its ranks recorded is left in {left}");
+            say(format_args!("tocsin: what its ranks recorded is left in {left}"));
         }
         return;
     }
@@ -164,18 +168,18 @@ pub(crate) fn join(path: &Path, format: TraceFormat, ranks: u32) {
             _ => "left no trace (they did not join the world, or did not leave it in good order)",
         };
         let missing = listed(missing.iter().map(|rank| format!("rank {rank}")));
-        eprintln!("tocsin: the trace {} lacks {missing}: {left_none}", path.display());
+        say(format_args!("tocsin: the trace {} lacks {missing}: {left_none}", path.display()));
     }
 }
 
 fn tell_lost(path: &Path, timelines: &[Timeline]) {
     let mut lost = timelines.iter().filter(|t| t.lost > 0).peekable();
     if lost.peek().is_some() {
-        eprintln!(
+        say(format_args!(
             "tocsin: the trace {} lacks the first events of ranks that recorded more than {EVENTS}: {}",
             path.display(),
             listed(lost.map(|t| format!("{} of rank {}", t.lost, t.rank)))
-        );
+        ));
     }
 }
 

@@ -18,6 +18,7 @@ use crate::values::{Backend, Mode, Operation, human_size};
 use std::path::{Path, PathBuf};
 use tocsin_topology::Topology;
 use tocsin_world::algorithms;
+use tocsin_world::say;
 
 /// Rounds when nothing else is asked for.
 const ROUNDS: u64 = 30;
@@ -60,9 +61,9 @@ pub(crate) fn run(args: &Coll) -> Result<(), Error> {
     let cores = Topology::machine().map_err(Error::failed)?.cores.len() as u64;
     for ranks in ranks(&args.common, cores.max(2)) {
         if u64::from(ranks) > cores && args.late_rank.is_none() && args.mode != Mode::Alone {
-            eprintln!(
+            say(format_args!(
                 "tocsin bench coll: {ranks} ranks share {cores} cores: computing delays computing, too"
-            );
+            ));
         }
         if root(args) >= ranks || args.late_rank.is_some_and(|late| late >= ranks) {
             return Err(Error::Usage(format!(

@@ -21,6 +21,7 @@ use crate::stats::{Overlap, Ratios, Times};
 use crate::values::{Buffers, Comparison, Kind, Operation};
 use std::path::Path;
 use tocsin_topology::{Policy, ProgressPolicy, Topology};
+use tocsin_world::say;
 use tocsin_world::{BackendKind, Schedule, algorithms};
 
 /// Rounds when nothing else is asked for.
@@ -232,9 +233,9 @@ fn sides(args: &Compare, kind: Kind, ranks: Option<u32>, cores: u32) -> Result<V
             };
             let most = cores.saturating_sub(1).min(2);
             if most < 2 {
-                eprintln!(
+                say(format_args!(
                     "tocsin bench compare: of {cores} cores at most {most} can be given away: the rest is left out"
-                );
+                ));
             }
             (0..=most).map(given).collect()
         }

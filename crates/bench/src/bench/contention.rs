@@ -19,6 +19,7 @@ use crate::stats::{Ratios, Times};
 use crate::values::{Backend, Kernel};
 use std::path::Path;
 use tocsin_topology::Topology;
+use tocsin_world::say;
 
 /// Rounds when nothing else is asked for.
 const ROUNDS: u64 = 15;
@@ -46,10 +47,10 @@ pub(crate) fn run(args: &Contention) -> Result<(), Error> {
     let mut rows = Vec::new();
     for computing in computing {
         if computing + 2 > cores {
-            eprintln!(
+            say(format_args!(
                 "tocsin bench contention: {} ranks share {cores} cores: they take more than memory from each other",
                 computing + 2
-            );
+            ));
         }
         let plans = Plan::all(&args.common, computing as u32 + 2, &[Backend::Auto])?;
         let mut fleet = Fleet::start(&plans)?;

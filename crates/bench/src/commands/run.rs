@@ -12,6 +12,7 @@ use std::path::Path;
 use tocsin_topology::Policy;
 use tocsin_world::launcher::{Launch, OnFailure};
 use tocsin_world::replaced::place_of;
+use tocsin_world::say;
 use tocsin_world::{BackendKind, Config, TraceFormat};
 
 /// Runs the program; its exit status.
@@ -32,10 +33,10 @@ pub(crate) fn run(args: &Run) -> Result<u8, Error> {
     let stdout = args.json.then(OwnStdout::take).transpose()?;
     let report = launch.run().map_err(Error::failed)?;
     for rank in &report.unfinalized {
-        eprintln!(
+        say(format_args!(
             "tocsin: rank {rank} ended with exit status 0 without finalizing the world, so that the others took it for dead: have it drop \
              its World, or call World::finalize or tocsin_finalize, before it exits"
-        );
+        ));
     }
     if let [first, others @ ..] = report.unjoined.as_slice() {
         let who = match others.len() {
@@ -43,13 +44,13 @@ pub(crate) fn run(args: &Run) -> Result<u8, Error> {
             1 => format!("ranks {first} and {}", others[0]),
             n => format!("{} ranks, {first} the first of them,", n + 1),
         };
-        eprintln!(
+        say(format_args!(
             "tocsin: {who} ended without joining the world: a program that uses the library and was started without the TOCSIN_BOOTSTRAP \
              variables, or the descriptor that they name, was a world of one (env -i, sudo and containers take them away)"
-        );
+        ));
     }
     if let Some(rank) = report.failed {
-        eprintln!("tocsin: rank {rank} failed first: {}", describe(report.status));
+        say(format_args!("tocsin: rank {rank} failed first: {}", describe(report.status)));
     }
     if let Some(stdout) = stdout {
         stdout.give_back()?;
@@ -96,13 +97,13 @@ fn config(args: &Run) -> Result<Config, Error> {
     if let Some(progress) = args.progress {
         config.progress = progress;
         if config.backend != Some(BackendKind::Thread) {
-            eprintln!("tocsin run: --progress applies to the backend thread only and is ignored");
+            say(format_args!("tocsin run: --progress applies to the backend thread only and is ignored"));
         }
     }
     if let Some(schedule) = args.schedule {
         config.schedule = schedule;
         if config.backend != Some(BackendKind::Thread) {
-            eprintln!("tocsin run: --schedule applies to the backend thread only and is ignored");
+            say(format_args!("tocsin run: --schedule applies to the backend thread only and is ignored"));
         }
     }
     if let Some(trace) = &args.trace {
@@ -135,9 +136,8 @@ fn trace_and_plot(args: &Run, config: &mut Config) -> Result<(), Error> {
         config.trace = Some(dir.join("trace.json"));
     }
     if let Some(trace) = &config.trace {
-        let refused = |why| {
-            Error::Usage(format!("--trace {}: {why} (or set TOCSIN_TRACE so)", trace.display()))
-        };
+        let refused =
+            |why| Error::Usage(format!("--trace {}: {why} (or set TOCSIN_TRACE so)", trace.display()));
         let place = place_of(trace).map_err(refused)?;
         let dir = place.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
         plot::try_to_make_a_file(dir).map_err(|why| {
@@ -154,7 +154,7 @@ fn trace_and_plot(args: &Run, config: &mut Config) -> Result<(), Error> {
                 .into(),
         )),
         None if args.trace_format.is_some() => {
-            eprintln!("tocsin run: --trace-format applies with --trace only and is ignored");
+            say(format_args!("tocsin run: --trace-format applies with --trace only and is ignored"));
             Ok(())
         }
         _ => Ok(()),
