@@ -330,6 +330,19 @@ fn a_thread_that_cannot_join_ends_the_bench() {
     assert!(stderr.contains("tocsin bench: rank ") && stderr.contains("raise `ulimit -i`"), "{stderr}");
 }
 
+#[test]
+fn a_backend_that_the_system_refuses_is_told() {
+    let out = with_signals("info --json", 0);
+    let info: Value = serde_json::from_slice(&out.stdout).unwrap();
+    let signal = info["backends"].as_array().unwrap().iter().find(|b| b["name"] == "signal").unwrap();
+    let why = signal["why_not"].as_str().unwrap_or_default();
+    assert!(signal["usable"] == false && why.contains("raise `ulimit -i`"), "{info}");
+    let out = with_signals("bench pingpong --rounds 1 --sizes 8", 0);
+    let stderr = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.code() == Some(1) && stderr.contains("TOCSIN_BACKEND=thread or poll"), "{stderr}");
+    assert!(!stderr.contains("TOCSIN_BACKEND=auto"), "{stderr}");
+}
+
 /// Every placement of progress threads works, or is refused before anything starts.
 #[test]
 fn progress_threads_are_placed() {

@@ -62,7 +62,7 @@ pub use own::Own;
 pub use ring::{
     MARK_LIFE_NS, VECTOR_WAKE, hold_back, is_held, is_left_alone, release, remind, ring, rouse, wake_any,
 };
-pub use signal::{note_guard, take_guard};
+pub use signal::{note_guard, refusal as signal_refusal, take_guard};
 pub use uintr::{Connection, connect};
 
 /// Stopping places inside the protocol, for the tests that kill a ringer at each of them, and deliberately

@@ -127,6 +127,11 @@ thread_local! {
     static GUARDED: Cell<u64> = const { Cell::new(0) };
 }
 
+/// Why no thread of this process can be rung by signal: the system refuses the timer that goes with it.
+pub fn refusal() -> Option<String> {
+    Timer::create(libc::SIGURG, 0).err().map(|why| why.to_string())
+}
+
 fn bit(signal: i32) -> u64 {
     u32::try_from(signal).ok().and_then(|signal| 1u64.checked_shl(signal.wrapping_sub(1))).unwrap_or(0)
 }

@@ -94,7 +94,9 @@ pub enum Error {
     },
     /// A backend that this machine cannot run.
     #[error(
-        "backend {backend} is not usable here: {reason}; use TOCSIN_BACKEND=auto, or one of signal, thread, poll"
+        "backend {backend} is not usable here: {reason}; {}",
+        // What auto means is no advice to whom it failed.
+        if backend == "uintr" { "use TOCSIN_BACKEND=auto, or one of signal, thread, poll" } else { "or use TOCSIN_BACKEND=thread or poll" }
     )]
     BackendUnusable {
         /// Its name.

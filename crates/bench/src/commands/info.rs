@@ -92,9 +92,9 @@ fn backends() -> Vec<Usable> {
         Usable {
             name: "uintr",
             what: "a user interrupt, without the kernel",
-            why_not: tocsin_uintr_sys::why_not(),
+            why_not: tocsin_uintr_sys::why_not().or_else(tocsin_doorbell::signal_refusal),
         },
-        Usable { name: "signal", what: "a signal", why_not: None },
+        Usable { name: "signal", what: "a signal", why_not: tocsin_doorbell::signal_refusal() },
         Usable { name: "thread", what: "a progress thread beside each rank", why_not: None },
         Usable { name: "poll", what: "not at all: progress inside calls only", why_not: None },
     ]
