@@ -118,7 +118,7 @@ pub struct Config {
     pub schedule: Schedule,
     /// The machine as placement sees it, in the notation of [`tocsin_topology::Synthetic`]; `None` is the machine.
     pub topology: Option<String>,
-    /// File for the trace. A rank that was not started by this library's launcher or [`threads`](crate::threads())
+    /// File for the trace, of all ranks that this library's launcher or [`threads`](crate::threads()) starts. One of several that was not
     /// writes its own, with its number before the extension.
     pub trace: Option<PathBuf>,
     /// Its format.

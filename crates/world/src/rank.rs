@@ -139,7 +139,8 @@ fn try_join(place: Place, config: &Config) -> Result<(Arc<Rank>, Bound), Error> 
     let descriptor = segment.descriptor(rank);
     // SAFETY: - the segment, which `Rank` and the transport keep, outlives the engine.
     let own = unsafe { Own::new(descriptor) };
-    let recording = config.trace.as_ref().map(|path| Recording::begin(path, config.trace_format, rank));
+    let recording =
+        config.trace.as_ref().map(|path| Recording::begin(path, config.trace_format, rank, ranks));
     let events = recording.as_ref().map(Recording::trace);
     p2p.set_trace(events.clone());
     let mut engine_config = EngineConfig {

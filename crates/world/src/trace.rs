@@ -42,10 +42,11 @@ pub(crate) struct Recording {
 }
 
 impl Recording {
-    /// For the calling thread's rank, from now on.
-    pub(crate) fn begin(path: &Path, format: TraceFormat, rank: u32) -> Recording {
+    /// For the calling thread's rank, one of so many, from now on. Alone, and not to be joined to others, it has the file to itself.
+    pub(crate) fn begin(path: &Path, format: TraceFormat, rank: u32, ranks: u32) -> Recording {
+        let alone = ranks == 1 && format != TraceFormat::Part;
         Recording {
-            path: file(path, rank),
+            path: if alone { path.to_owned() } else { file(path, rank) },
             format,
             trace: Arc::new(Trace::new(EVENTS)),
             since: now_ns(),

@@ -28,7 +28,7 @@ impl Drop for Scratch {
 
 /// A recording of a message that rank 0 sends to rank 1 in a broadcast, as either has it.
 fn recording(path: &Path, format: TraceFormat, rank: u32) -> Recording {
-    let recording = Recording { since: 1_000, thread: 77, ..Recording::begin(path, format, rank) };
+    let recording = Recording { since: 1_000, thread: 77, ..Recording::begin(path, format, rank, 2) };
     let trace = recording.trace();
     let record = |ns: u64, kind: u16, [a, b]: [u64; 2]| trace.record_at(ns, kind, a, b);
     let algorithm =
@@ -182,6 +182,16 @@ fn a_rank_that_nobody_joins_writes_its_own_and_what_was_overwritten_is_counted()
     );
     // Nothing is said of the time before the first that is left.
     assert!(text.contains(r#"{"name":"computing","ph":"X","pid":0,"tid":0,"ts":4.000"#), "{text:.500}");
+}
+
+#[test]
+fn one_rank_alone_has_the_file_to_itself() {
+    let path = Path::new("/somewhere/trace.json");
+    let written = |format, ranks| Recording::begin(path, format, 0, ranks).path;
+    assert_eq!(written(TraceFormat::Auto, 1), path);
+    assert_eq!(written(TraceFormat::Auto, 2), Path::new("/somewhere/trace.0.json"));
+    // Whoever joins it to its file looks for this.
+    assert_eq!(written(TraceFormat::Part, 1), Path::new("/somewhere/trace.0.json"));
 }
 
 #[test]
