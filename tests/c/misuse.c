@@ -53,6 +53,7 @@ int main(void) {
     FAILS(TOCSIN_ERROR_ARGUMENT, tocsin_isend(comm, &byte, 1, 0, 0, NULL));
     FAILS(TOCSIN_ERROR_ARGUMENT, tocsin_isend(comm, &byte, SIZE_MAX, 0, 0, &request));
     FAILS(TOCSIN_ERROR_RANK, tocsin_isend(comm, &byte, 1, 1, 0, &request));
+    CHECK(strstr(tocsin_last_error(), "tocsin_isend: rank 1 is out of range") == tocsin_last_error());
     FAILS(TOCSIN_ERROR_RANK, tocsin_isend(comm, &byte, 1, -1, 0, &request));
     FAILS(TOCSIN_ERROR_TAG, tocsin_isend(comm, &byte, 1, 0, -1, &request));
     FAILS(TOCSIN_ERROR_RANK, tocsin_issend(comm, &byte, 1, 99, 0, &request));
@@ -89,6 +90,9 @@ int main(void) {
     CHECK(tocsin_type_opaque(0) == 0 && tocsin_type_opaque(SIZE_MAX) == 0 && tocsin_type_opaque(12) != 0);
     FAILS(TOCSIN_ERROR_ARGUMENT, tocsin_op_create(NULL, NULL, 1, &op));
     FAILS(TOCSIN_ERROR_ARGUMENT, tocsin_op_free(NULL));
+    int built_in = TOCSIN_SUM;
+    FAILS(TOCSIN_ERROR_OPERATOR, tocsin_op_free(&built_in));
+    CHECK(built_in == TOCSIN_SUM && strstr(tocsin_last_error(), "built-in") != NULL);
     OK(tocsin_op_free(&op));
     op = 123456;
     FAILS(TOCSIN_ERROR_OPERATOR, tocsin_op_free(&op));

@@ -23,7 +23,10 @@ int main(int argc, char **argv) {
     FAILS(TOCSIN_ERROR_USER, tocsin_threads_run(2, failing, NULL));
     CHECK(strstr(tocsin_last_error(), "rank 1") != NULL && strstr(tocsin_last_error(), "42") != NULL);
     FAILS(TOCSIN_ERROR_ARGUMENT, tocsin_threads_run(2, NULL, NULL));
-    FAILS(TOCSIN_ERROR_RANK, tocsin_threads_run(-1, body, &ranks));
+    for (int wrong = -1; wrong < 2000; wrong = wrong < 0 ? 0 : wrong + 1025) {
+        FAILS(TOCSIN_ERROR_ARGUMENT, tocsin_threads_run(wrong, body, &ranks));
+        CHECK(strstr(tocsin_last_error(), "start 1 to 1024") != NULL);
+    }
     printf("%d threads: %d failures\n", ranks, failures);
     return failures != 0;
 }

@@ -78,7 +78,7 @@
 // The rank has finalized.
 #define TOCSIN_ERROR_FINALIZED 15
 
-// The call is not allowed on this thread, or in a callback.
+// The call is not allowed on this thread, or in the function of an operator.
 #define TOCSIN_ERROR_THREAD 16
 
 // The world could not be joined.
@@ -386,11 +386,13 @@ int tocsin_cancel(tocsin_request *request,
 // must stay valid until it is complete.
 int tocsin_request_free(tocsin_request **request);
 
-// Has `callback` called once when the operation is complete, at once if it is already. The request must be waited for
+// Has `callback` called once when the operation is complete, at once if it is already. A request has one: a later call
+// before that puts its callback in the place of the earlier one, which is not called then. The request must be waited for
 // or freed as without it. Of a persistent request it is for the run that is active, and leaves it active: tocsin_wait or
-// tocsin_test makes it inactive. The callback may start operations but must not wait for any, and must not use the request
-// that it is of, nor one that a call is working on; the start of a `split-tree` may wait, too. It should be short: where a
-// thread that waits runs it, the rank makes no progress meanwhile.
+// tocsin_test makes it inactive. The callback may start operations, and must not use the request that it is of, nor one
+// that a call is working on. It should be short and had better not wait for operations (the start of a `split-tree` may
+// wait, too): nothing refuses that, but the thread that runs it, which may be the one that runs all callbacks of the rank,
+// goes on only when it returns. To wait in one for what another callback does is to wait for ever.
 int tocsin_on_complete(tocsin_request *request,
                        tocsin_callback callback,
                        void *argument);

@@ -34,7 +34,14 @@ impl Failure {
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
-        Failure { code: code_of(&error), text: error.to_string() }
+        let text = match error {
+            // The text names what only Rust has.
+            Error::Finalized { .. } => {
+                "this rank has finalized: make the call before tocsin_finalize, or before tocsin_threads_run returns".into()
+            }
+            _ => error.to_string(),
+        };
+        Failure { code: code_of(&error), text }
     }
 }
 
@@ -58,7 +65,10 @@ pub(crate) fn guarded(name: &str, body: impl FnOnce() -> Result<(), Failure>) ->
 }
 
 fn remember(name: &str, failure: &Failure) {
-    let text = format!("{name}: {}", failure.text).replace('\0', " ");
+    // The layer below names its calls as we do, without the prefix.
+    let operation = name.strip_prefix("tocsin_").unwrap_or(name);
+    let said = failure.text.strip_prefix(operation).and_then(|text| text.strip_prefix(": "));
+    let text = format!("{name}: {}", said.unwrap_or(&failure.text)).replace('\0', " ");
     // A thread at its very end has no such storage any more, and nobody left to read it.
     let _ = LAST.try_with(|last| {
         if let (Ok(mut last), Ok(text)) = (last.try_borrow_mut(), CString::new(text)) {

@@ -15,11 +15,13 @@ struct Argument(*mut c_void);
 // SAFETY: - the pointer is only handed through; that the callback may use it on any thread is the header's contract.
 unsafe impl Send for Argument {}
 
-/// Has `callback` called once when the operation is complete, at once if it is already. The request must be waited for
+/// Has `callback` called once when the operation is complete, at once if it is already. A request has one: a later call
+/// before that puts its callback in the place of the earlier one, which is not called then. The request must be waited for
 /// or freed as without it. Of a persistent request it is for the run that is active, and leaves it active: tocsin_wait or
-/// tocsin_test makes it inactive. The callback may start operations but must not wait for any, and must not use the request
-/// that it is of, nor one that a call is working on; the start of a `split-tree` may wait, too. It should be short: where a
-/// thread that waits runs it, the rank makes no progress meanwhile.
+/// tocsin_test makes it inactive. The callback may start operations, and must not use the request that it is of, nor one
+/// that a call is working on. It should be short and had better not wait for operations (the start of a `split-tree` may
+/// wait, too): nothing refuses that, but the thread that runs it, which may be the one that runs all callbacks of the rank,
+/// goes on only when it returns. To wait in one for what another callback does is to wait for ever.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_on_complete(
     request: Option<&mut Request>,

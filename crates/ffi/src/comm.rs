@@ -72,9 +72,11 @@ pub extern "C" fn tocsin_comm_split(
         *part = std::ptr::null_mut();
         let color = match color {
             TOCSIN_UNDEFINED => None,
-            _ => Some(
-                u32::try_from(color).map_err(|_| Failure::argument(format!("color {color} is negative")))?,
-            ),
+            _ => Some(u32::try_from(color).map_err(|_| {
+                Failure::argument(format!(
+                    "color {color} is negative: use one from 0 on, or TOCSIN_UNDEFINED to get no communicator"
+                ))
+            })?),
         };
         if let Some(raw) = comm.raw.split(color, key)? {
             *part = give(Comm { raw });

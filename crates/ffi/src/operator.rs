@@ -154,6 +154,10 @@ pub extern "C" fn tocsin_op_free(op: Option<&mut c_int>) -> c_int {
         if *op == 0 {
             return Ok(());
         }
+        if (TOCSIN_SUM..=TOCSIN_BXOR).contains(op) {
+            let text = format!("{op} is a built-in operator: free numbers from tocsin_op_create only");
+            return Err(Failure::new(TOCSIN_ERROR_OPERATOR, text));
+        }
         let slot = slot(*op)?;
         let mut registry = REGISTRY.lock().unwrap_or_else(PoisonError::into_inner);
         let place = registry.operators.get_mut(slot).filter(|place| place.is_some());

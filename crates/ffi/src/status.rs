@@ -36,7 +36,7 @@ pub const TOCSIN_ERROR_UNEXPECTED: c_int = 13;
 pub const TOCSIN_ERROR_ABORTED: c_int = 14;
 /// The rank has finalized.
 pub const TOCSIN_ERROR_FINALIZED: c_int = 15;
-/// The call is not allowed on this thread, or in a callback.
+/// The call is not allowed on this thread, or in the function of an operator.
 pub const TOCSIN_ERROR_THREAD: c_int = 16;
 /// The world could not be joined.
 pub const TOCSIN_ERROR_BOOTSTRAP: c_int = 17;

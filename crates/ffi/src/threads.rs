@@ -4,8 +4,8 @@ use std::ffi::{c_int, c_void};
 
 use crate::border::{Failure, guarded};
 use crate::comm::Comm;
-use crate::pointer::rank;
 use crate::status::TOCSIN_ERROR_USER;
+use tocsin_world::launcher::MAX_RANKS;
 
 /// What one rank runs. The communicator is valid during the call and must not be freed. 0 is success.
 pub type Body = Option<unsafe extern "C" fn(comm: *mut Comm, argument: *mut c_void) -> c_int>;
@@ -28,7 +28,10 @@ impl Argument {
 pub unsafe extern "C" fn tocsin_threads_run(ranks: c_int, body: Body, argument: *mut c_void) -> c_int {
     guarded("tocsin_threads_run", || {
         let body = body.ok_or_else(|| Failure::null("body"))?;
-        let ranks = rank(ranks, "the number of ranks")?;
+        let ranks =
+            u32::try_from(ranks).ok().filter(|ranks| (1..=MAX_RANKS).contains(ranks)).ok_or_else(|| {
+                Failure::argument(format!("a world of {ranks} ranks cannot be: start 1 to {MAX_RANKS}"))
+            })?;
         let config = tocsin_world::Config::from_env()?;
         let argument = Argument(argument);
         let returned = tocsin_world::threads(ranks, &config, |comm| {

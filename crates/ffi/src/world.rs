@@ -23,7 +23,10 @@ impl World {
         if self.thread == std::thread::current().id() {
             Ok(&self.raw)
         } else {
-            Err(Failure::new(TOCSIN_ERROR_THREAD, "the world belongs to the thread that called tocsin_init"))
+            Err(Failure::new(
+                TOCSIN_ERROR_THREAD,
+                "the world belongs to the thread that called tocsin_init: make this call on that one",
+            ))
         }
     }
 }
