@@ -81,7 +81,7 @@ pub enum Error {
     },
     /// No memory that the ranks of the communicator share, where long parts of its collectives stand.
     #[error(
-        "no shared memory for this rank's part of a collective ({bytes} bytes): raise the job's memory limit (cgroup memory.max, \
+        "no shared memory for this rank's part of a collective ({bytes} bytes): raise the job's memory limit (cgroup memory.max or memory.limit_in_bytes, \
          vm.overcommit_memory; ulimit does not count it), have such collectives in fewer communicators, since each keeps its own, or name an \
          algorithm that goes by messages"
     )]

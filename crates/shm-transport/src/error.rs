@@ -15,7 +15,7 @@ pub enum Error {
     /// The system refused the segment or its memory.
     #[error(
         "the system refused shared memory for the world: {call} of {bytes} bytes failed ({source}); \
-         check the limits of the job (ulimit -a: file size, open files, virtual memory; cgroup memory.max)"
+         check the limits of the job (ulimit -a: file size, open files, virtual memory; cgroup memory.max, or memory.limit_in_bytes)"
     )]
     Refused {
         /// The system call.
@@ -68,7 +68,7 @@ pub enum Error {
     /// What was asked for would take memory that is not there.
     #[error(
         "{bytes} bytes of the world's shared heap were asked for, and this machine, or the control group of this job, has {available} bytes of memory \
-         left, of which some must stay: allocate less, free something, or raise the limit of the job (cgroup memory.max)"
+         left, of which some must stay: allocate less, free something, or raise the limit of the job (cgroup memory.max, or memory.limit_in_bytes)"
     )]
     HeapShort {
         /// Bytes asked for.

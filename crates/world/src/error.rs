@@ -313,6 +313,13 @@ pub enum Error {
 }
 
 impl Error {
+    /// A refusal of a thread: its limit counts with processes.
+    pub(crate) fn thread(operation: impl Into<String>, error: io::Error) -> Error {
+        let what =
+            "raise the limit of processes and threads, or of memory (ulimit -u, ulimit -v, cgroup pids.max)";
+        Error::System { operation: operation.into(), reason: format!("{error}: {what}") }
+    }
+
     /// A refusal by the system.
     pub(crate) fn os(operation: impl Into<String>, error: io::Error) -> Error {
         Error::System { operation: operation.into(), reason: error.to_string() }

@@ -136,7 +136,7 @@ impl Launch {
         let thread = std::thread::Builder::new()
             .name("tocsin-launcher".into())
             .spawn(move || watch::run(&self, &started, &take_orders))
-            .map_err(|e| Error::os("starting the launcher's thread", e))?;
+            .map_err(|e| Error::thread("starting the launcher's thread", e))?;
         match starts.recv() {
             Ok(Ok(pids)) => Ok(Running { pids, orders, thread: Some(thread), _blocked: blocked }),
             Ok(Err(error)) => Err(error),

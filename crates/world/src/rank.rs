@@ -176,7 +176,7 @@ fn try_join(place: Place, config: &Config) -> Result<(Arc<Rank>, Bound), Error> 
             // One without a placement has its rank's binding already.
             let at = starts_on.filter(|_| config.progress != ProgressPlacement::None);
             let thread = ProgressThread::spawn_on(&core, engine.clone(), at, config.schedule);
-            Some(thread.map_err(|e| Error::os("starting the progress thread", e))?)
+            Some(thread.map_err(|e| Error::thread("starting the progress thread", e))?)
         }
         _ => None,
     };

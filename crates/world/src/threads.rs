@@ -107,7 +107,7 @@ fn refused(rank: u32, ranks: u32, error: &std::io::Error) -> Error {
     Error::System {
         operation: format!("starting the thread of rank {rank} of {ranks}"),
         reason: format!(
-            "{error}: start fewer ranks, or raise the limit of processes or of memory (ulimit -u, ulimit -v)"
+            "{error}: start fewer ranks, or raise the limit of processes or of memory (ulimit -u, ulimit -v, cgroup pids.max)"
         ),
     }
 }

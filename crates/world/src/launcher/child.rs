@@ -120,6 +120,10 @@ fn why_not(program: &Path, error: &io::Error) -> String {
             "it, or a directory on the way to it, may not be executed: check their permissions (chmod +x)"
         }
         ErrorKind::ArgumentListTooLong => "arguments and environment are too long together: pass less",
+        // EAGAIN: of fork, there is no other.
+        ErrorKind::WouldBlock => {
+            "no more processes are allowed: start fewer ranks, or raise the limit (ulimit -u, or cgroup pids.max)"
+        }
         _ => "check the path, its permissions, and the limits of the job (ulimit -a)",
     };
     format!("{what} ({error})")
