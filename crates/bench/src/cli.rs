@@ -77,7 +77,7 @@ pub(crate) struct Info {
 #[derive(Debug, Args)]
 pub(crate) struct Run {
     /// Number of ranks
-    #[arg(short = 'n', long = "ranks", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_RANKS)))]
+    #[arg(short = 'n', long = "ranks", value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_RANKS)))]
     pub ranks: u32,
     /// Which core each rank is bound to: none, scatter, scatter_numa [default: scatter while ranks <= cores]
     #[arg(long, value_name = "P")]

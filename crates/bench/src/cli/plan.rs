@@ -1,7 +1,7 @@
 //! `tocsin plan`: nothing is started, nothing is measured.
 
 use crate::simulate::Model;
-use crate::values::{Shape, Sizes, planned, sizes, word};
+use crate::values::{Shape, Sizes, counts, planned, sizes, word};
 use clap::{Args, Subcommand};
 use tocsin_nbc::table::Operation;
 use tocsin_topology::{Policy, ProgressPolicy};
@@ -76,7 +76,7 @@ pub(crate) struct Schedule {
 #[derive(Debug, Args)]
 pub(crate) struct Placement {
     /// Number of ranks (a list or a range A..B plans each) [default: as many as cores]
-    #[arg(long, value_name = "N", value_parser = planned)]
+    #[arg(long, value_name = "N", value_parser = counts)]
     pub ranks: Option<Sizes>,
     /// Which core each rank is bound to: none, scatter, scatter_numa [default: scatter while ranks <= cores]
     #[arg(long, value_name = "P")]

@@ -7,6 +7,7 @@ use crate::error::Error;
 use crate::row::{Row, Sink, print};
 use std::collections::BTreeMap;
 use tocsin_topology::{Policy, ProgressPolicy, Topology};
+use tocsin_world::launcher::MAX_RANKS;
 
 pub(crate) fn run(args: &Placement) -> Result<(), Error> {
     let mut config = environment()?;
@@ -19,7 +20,8 @@ pub(crate) fn run(args: &Placement) -> Result<(), Error> {
     let machine = config.machine().map_err(Error::failed)?;
     let progress = args.progress.unwrap_or(config.progress);
     let cores = machine.cores.len() as u64;
-    let ranks = args.ranks.as_ref().map_or_else(|| vec![cores], |list| list.0.clone());
+    let ranks =
+        args.ranks.as_ref().map_or_else(|| vec![cores.min(u64::from(MAX_RANKS))], |list| list.0.clone());
     let mut heading = (!args.json).then(|| format!("{}: {}\n\n", machine.source, machine.summary()));
     let mut sink = Sink::new(args.json);
     for ranks in ranks {
