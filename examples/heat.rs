@@ -67,6 +67,9 @@ impl Options {
             if name == "--help" {
                 return Ok(None);
             }
+            if !USAGE.lines().any(|line| line.split_whitespace().next() == Some(&name)) {
+                return Err(Usage(format!("there is no option {name}\n{USAGE}")));
+            }
             let value = words.next().ok_or_else(|| Usage(format!("{name} wants a value\n{USAGE}")))?;
             let wrong = |right: &str| Usage(format!("{name} {value}: use {right}"));
             let whole = || value.parse().map_err(|_| wrong("a whole number"));

@@ -300,6 +300,7 @@ fn wrong_words_are_told_by_one_rank() {
     for (role, words, told) in [
         ("cg", "--size", "--size wants a value"),
         ("3", "--size", "--size wants a value"),
+        ("cg", "--warm", "there is no option --warm"),
         ("cg", "--size wide", "--size wide: use a number from 1"),
         ("cg", "--unknowns 0", "--unknowns 0: use a number from 1"),
         ("3", "--skew -1", "--skew -1: use a number from 0"),

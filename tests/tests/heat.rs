@@ -173,6 +173,7 @@ fn a_tolerance_ends_all_ranks_at_the_same_step() {
 fn wrong_words_are_told() {
     for (role, words, told) in [
         ("heat", "--size", "--size wants a value"),
+        ("heat", "--warm", "there is no option --warm"),
         ("heat", "--size wide", "--size wide: use a whole number"),
         ("heat", "--size 2", "use 3 to 65536"),
         ("heat", "--skew -1", "--skew -1: use a number from 0"),
