@@ -78,12 +78,23 @@ pub fn run(destination: &Destination) -> Outcome {
     let template = root().join("crates/ffi/tocsin.pc.in");
     let pc = fs::read_to_string(&template)
         .map_err(|e| format!("cannot read {}: {e}", template.display()))?
-        .replace("@PREFIX@", &destination.prefix.to_string_lossy())
+        .replace("@PREFIX@", &escaped(&destination.prefix.to_string_lossy()))
         .replace("@VERSION@", &version);
     let pc_file = destination.dir("lib/pkgconfig")?.join("tocsin.pc");
     fs::write(&pc_file, pc).map_err(|e| format!("cannot write {}: {e}", pc_file.display()))?;
     println!("{}", pc_file.display());
     Ok(())
+}
+
+/// A path as pkg-config takes it for one word.
+fn escaped(path: &str) -> String {
+    let special = |c: char| c.is_whitespace() || matches!(c, '\\' | '"' | '\'' | '#');
+    let one = |c: char| match c {
+        '$' => "$$".to_owned(),
+        c if special(c) => format!("\\{c}"),
+        c => c.to_string(),
+    };
+    path.chars().map(one).collect()
 }
 
 fn version() -> Result<String, String> {
@@ -112,6 +123,12 @@ fn link(target: &str, at: &Path) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_path_is_one_word() {
+        assert_eq!(escaped("/usr/local"), "/usr/local");
+        assert_eq!(escaped("/opt/of us/a#b$c"), "/opt/of\\ us/a\\#b$$c");
+    }
 
     #[test]
     fn destinations() {
