@@ -305,7 +305,8 @@ pub(crate) struct Latency {
     #[arg(long, value_name = "LIST", value_parser = posts)]
     pub burst: Option<Sizes>,
     /// Each handler unmasks its mechanism and masks it again (SIG_UNBLOCK and SIG_BLOCK; STUI and CLUI), as often as masks says,
-    /// after its time stamp: mask_ns_min and mask_ns_p50 are of one unmasking and masking, in mean of a burst
+    /// after its time stamp: mask_ns_min and mask_ns_p50 are of one unmasking and masking, in mean of a burst. Not
+    /// with uintr and --stack alternate, whose handlers none may interrupt
     #[arg(long)]
     pub mask: bool,
 }

@@ -35,9 +35,12 @@ struct Board {
     /// Those that a handler has found sent, and when the first that did so had begun.
     seen: AtomicU64,
     stamp: AtomicU64,
-    /// Handlers' runs, how often each is to unmask and mask, and how long all of them took for that.
+    /// Handlers' runs that have begun and that have ended.
+    begun: AtomicU64,
     runs: AtomicU64,
+    /// How often each is to unmask and mask; how often all have, and how long they took for that.
     masks: AtomicU64,
+    masked: AtomicU64,
     masked_ns: AtomicU64,
     /// Where the last run's stack was.
     place: AtomicUsize,
@@ -47,11 +50,16 @@ static BOARD: Board = Board {
     posted: AtomicU64::new(0),
     seen: AtomicU64::new(0),
     stamp: AtomicU64::new(0),
+    begun: AtomicU64::new(0),
     runs: AtomicU64::new(0),
     masks: AtomicU64::new(0),
+    masked: AtomicU64::new(0),
     masked_ns: AtomicU64::new(0),
     place: AtomicUsize::new(0),
 };
+
+/// So many runs may stand within each other: their stack is as large.
+const DEEPEST: u64 = 16;
 
 /// What a handler does that began at `now`. `unmask_and_mask` may let another run in between.
 #[inline(always)]
@@ -65,10 +73,13 @@ fn rung(now: u64, unmask_and_mask: impl Fn()) {
         // SYNC POINT: Release: who sees the post sees its stamp.
         BOARD.seen.store(posted, Ordering::Release);
     }
+    // Runs on the same thread only, each within the one before.
+    let deep = BOARD.begun.fetch_add(1, Ordering::Relaxed).wrapping_sub(BOARD.runs.load(Ordering::Relaxed));
     let masks = BOARD.masks.load(Ordering::Relaxed);
-    if masks > 0 {
+    if masks > 0 && deep < DEEPEST {
         let start = now_ns();
         (0..masks).for_each(|_| unmask_and_mask());
+        BOARD.masked.fetch_add(masks, Ordering::Relaxed);
         BOARD.masked_ns.fetch_add(now_ns().saturating_sub(start), Ordering::Relaxed);
     }
     // SYNC POINT: Release: who counts the run has what its masking took.
@@ -182,16 +193,20 @@ impl Case {
         for number in 0..=bursts {
             pause(number);
             let runs = BOARD.runs.load(Ordering::Acquire);
+            let masked = BOARD.masked.load(Ordering::Relaxed);
             let masked_ns = BOARD.masked_ns.load(Ordering::Relaxed);
             let took = self.burst(bell)?;
-            // What comes late is still a run of this burst.
+            // What comes late is still a run of this burst, and what has begun goes on to its end.
             pause(number);
+            self.wait_until("end", || {
+                BOARD.runs.load(Ordering::Acquire) == BOARD.begun.load(Ordering::Relaxed)
+            })?;
             let runs = BOARD.runs.load(Ordering::Acquire).wrapping_sub(runs);
             let masked_ns = BOARD.masked_ns.load(Ordering::Relaxed).wrapping_sub(masked_ns);
             if number > 0 {
                 sum.times.add(took);
                 sum.runs += runs;
-                let pairs = runs * self.masks;
+                let pairs = BOARD.masked.load(Ordering::Relaxed).wrapping_sub(masked);
                 if pairs > 0 {
                     sum.mask.add((masked_ns as f64 / pairs as f64 * UNIT) as u64);
                 }
@@ -212,14 +227,21 @@ impl Case {
                 return Err(Error::last_os("sending a notification"));
             }
         }
-        while BOARD.seen.load(Ordering::Acquire) < last {
+        self.wait_until("run", || BOARD.seen.load(Ordering::Acquire) >= last)?;
+        Ok(BOARD.stamp.load(Ordering::Relaxed).saturating_sub(sent))
+    }
+
+    /// Waits for what a handler does.
+    fn wait_until(&self, what: &str, done: impl Fn() -> bool) -> Result<(), Error> {
+        let start = now_ns();
+        while !done() {
             std::hint::spin_loop();
-            if now_ns().saturating_sub(sent) > PATIENCE_NS {
-                let what = format!("no handler has run for a {} within 2 s", self.mechanism);
+            if now_ns().saturating_sub(start) > PATIENCE_NS {
+                let what = format!("no handler of a {} did {what} within 2 s", self.mechanism);
                 return Err(Error::Failed(what));
             }
         }
-        Ok(BOARD.stamp.load(Ordering::Relaxed).saturating_sub(sent))
+        Ok(())
     }
 
     fn placement(&self) -> &'static str {
@@ -280,6 +302,10 @@ pub(super) fn run(args: &Latency, mechanisms: &[Mechanism]) -> Result<(), Error>
             ("--kind (here: thread)", !common.kind.is_empty()),
             ("a --mechanism without handlers", args.mechanism.iter().any(without_handler)),
             (
+                "--mask (for uintr on the alternate stack)",
+                args.mask && args.stack.contains(&NO_MASKS.1) && mechanisms.contains(&NO_MASKS.0),
+            ),
+            (
                 "--stack trampoline (for signal)",
                 args.stack.contains(&HandlerStack::Trampoline) && mechanisms.contains(&Mechanism::Signal),
             ),
@@ -314,6 +340,9 @@ pub(super) fn run(args: &Latency, mechanisms: &[Mechanism]) -> Result<(), Error>
     Ok(())
 }
 
+/// A handler that must not be interrupted by its like.
+const NO_MASKS: (Mechanism, HandlerStack) = (Mechanism::Uintr, HandlerStack::Alternate);
+
 /// Every combination of what is asked for, those left out that there are not.
 fn cases(
     args: &Latency,
@@ -331,6 +360,8 @@ fn cases(
                 Mechanism::Signal => stack != HandlerStack::Trampoline,
                 Mechanism::Futex | Mechanism::Eventfd | Mechanism::Cacheline => false,
             };
+            // The CPU begins each interrupt at the top of that stack: a handler that lets one in would lose its own frame.
+            let masks = if (mechanism, stack) == NO_MASKS { 0 } else { masks };
             if has {
                 all.extend(bursts.iter().map(|&burst| Case { mechanism, stack, burst, masks, other }));
             }

@@ -6,6 +6,7 @@ use crate::row::{Row, Sink};
 use crate::simulate::Collective;
 use std::collections::BTreeSet;
 use tocsin_nbc::table::{self, Operation};
+use tocsin_world::say;
 
 pub(crate) fn run(args: &Schedule) -> Result<(), Error> {
     let algorithms = algorithms(args)?;
@@ -45,7 +46,7 @@ impl Skipped {
     fn note(&mut self, algorithm: Option<&'static str>, ranks: u32, why: String) {
         if self.0.insert((algorithm, why.clone())) {
             let name = algorithm.unwrap_or_default();
-            eprintln!("tocsin: no row for {name} with {ranks} ranks: {why}");
+            say(format_args!("tocsin: no row for {name} with {ranks} ranks: {why}"));
         }
     }
 }
