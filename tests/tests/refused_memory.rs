@@ -1,6 +1,7 @@
-//! A rank that the system refuses memory for a collective: the others, who have begun it, hear of that.
+//! A rank that the system refuses memory: those who wait for it hear of that, and nobody else.
 #![allow(clippy::unwrap_used)]
 
+use std::sync::Barrier;
 use tocsin_nbc::{DataType, Op};
 use tocsin_sync::atomic::{AtomicU32, Ordering};
 use tocsin_tests::run::BACKENDS;
@@ -134,5 +135,29 @@ fn who_is_refused_temporaries_says_so_to_all() {
             assert!(rank == POOR || named(&first), "{backend} {rank}: {first:?}");
             assert!(later.iter().all(named), "{backend} {rank}: {later:?}");
         }
+    }
+}
+
+/// A revocation that it cannot send to each member is heard by the members alone: both parts of a split have the same context.
+#[test]
+fn another_part_of_a_split_is_not_revoked() {
+    for backend in BACKENDS {
+        let mut config = Config::default();
+        config.backend = Some(backend);
+        let barrier = Barrier::new(4);
+        let revoked = threads(4, &config, |comm| {
+            let half = comm.split(Some(comm.rank() / 2), 0).unwrap().unwrap();
+            barrier.wait();
+            if comm.rank() == 0 {
+                refuse_shared_memory();
+                half.revoke();
+            }
+            barrier.wait();
+            half.progress();
+            let revoked = half.is_revoked();
+            barrier.wait();
+            revoked
+        });
+        assert_eq!(revoked.unwrap(), [true, true, false, false], "{backend:?}");
     }
 }
