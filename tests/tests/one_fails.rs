@@ -45,9 +45,9 @@ fn odd(left: u64, right: u64) -> u64 {
 }
 
 /// An operation in which the user operator panics on the ranks that see the number of the last one.
-fn panics(comm: &Comm, (operation, algorithm): (&str, &str)) -> Option<Result<(), Error>> {
+fn panics(comm: &Comm, (operation, algorithm): (&str, &str), count: usize) -> Option<Result<(), Error>> {
     let comm = comm.with_algorithm(algorithm);
-    let mine = vec![if comm.rank() + 1 == comm.size() { 13u64 } else { 1 }; 8];
+    let mine = vec![if comm.rank() + 1 == comm.size() { 13u64 } else { 1 }; count];
     let op = Op::User(UserOp::commutative(odd));
     match operation {
         "ireduce" => end(comm.ireduce(mine, op, 0)),
@@ -55,6 +55,9 @@ fn panics(comm: &Comm, (operation, algorithm): (&str, &str)) -> Option<Result<()
         _ => end(comm.iallreduce(mine, op)),
     }
 }
+
+/// Elements: of messages that are sent at once, and of such as the receiver is asked for first.
+const COUNTS: [usize; 2] = [8, 100_000];
 
 const PANICS: [(&str, &str); 6] = [
     ("ireduce", "binomial"),
@@ -68,17 +71,20 @@ const PANICS: [(&str, &str); 6] = [
 #[test]
 fn a_user_operator_that_panics_on_one_rank_ends_it_on_all_who_wait() {
     for backend in ["signal", "thread", "poll"] {
-        for case in PANICS {
+        for (case, count) in PANICS.iter().flat_map(|case| COUNTS.map(|count| (*case, count))) {
             let ends = ends(4, backend, |comm| {
-                let first = panics(comm, case);
+                let first = panics(comm, case, count);
                 // Who was done before hears of it later.
-                let later = panics(comm, ("iallreduce", "recursive-doubling"));
+                let later = panics(comm, ("iallreduce", "recursive-doubling"), 8);
                 assert!(matches!(later, Some(Err(_))), "{case:?}: {later:?}");
                 first
             });
             let panicked = |end: &Result<(), Error>| matches!(end, Err(Error::UserOperatorPanicked { .. }));
-            assert!(ends.iter().any(panicked), "{backend}, {case:?}: {ends:?}");
-            assert!(ends.iter().all(|end| end.is_ok() || panicked(end)), "{backend}, {case:?}: {ends:?}");
+            assert!(ends.iter().any(panicked), "{backend}, {case:?}, {count}: {ends:?}");
+            assert!(
+                ends.iter().all(|end| end.is_ok() || panicked(end)),
+                "{backend}, {case:?}, {count}: {ends:?}"
+            );
         }
     }
 }
@@ -86,11 +92,11 @@ fn a_user_operator_that_panics_on_one_rank_ends_it_on_all_who_wait() {
 /// There, they hear of it when the rank that knows has seen it: by a revocation.
 #[test]
 fn without_a_board_too() {
-    for case in PANICS {
+    for (case, count) in PANICS.iter().flat_map(|case| COUNTS.map(|count| (*case, count))) {
         let ends = ends(4, "signal", |comm| {
             // Those that were made first have all boards.
             let all: Vec<Comm> = (0..20).map(|_| comm.dup().unwrap()).collect();
-            let end = panics(all.last().unwrap(), case);
+            let end = panics(all.last().unwrap(), case, count);
             // It takes nobody else's communicators with it.
             all[0].barrier().unwrap();
             end
@@ -98,7 +104,7 @@ fn without_a_board_too() {
         let told = |end: &Result<(), Error>| {
             matches!(end, Ok(()) | Err(Error::UserOperatorPanicked { .. } | Error::Revoked { .. }))
         };
-        assert!(ends.iter().all(told) && ends.iter().any(Result::is_err), "{case:?}: {ends:?}");
+        assert!(ends.iter().all(told) && ends.iter().any(Result::is_err), "{case:?}, {count}: {ends:?}");
     }
 }
 

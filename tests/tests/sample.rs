@@ -23,7 +23,7 @@ const SAMPLES: &[Sample] = &[
     ("collectives_2", 2, "collectives", &[("seed", 3), ("rounds", 3), ("outstanding", 4), ("max", 70_000)]),
     ("collectives_3", 3, "collectives", &[("seed", 4), ("rounds", 2), ("outstanding", 4), ("max", 10_000)]),
     ("collectives_7", 7, "collectives", &[("seed", 5), ("rounds", 1), ("outstanding", 3), ("max", 4_000)]),
-    ("product_2", 2, "collectives-product", &[("seed", 9), ("every", 40)]),
+    ("product_2", 2, "collectives-product", &[("seed", 9), ("every", 200), ("long", 4_000)]),
     ("restarted", 3, "restarted", &[("seed", 12), ("rounds", 3), ("max", 20_000)]),
     ("interleaved", 3, "interleaved", &[("seed", 13), ("rounds", 2), ("max", 10_000)]),
     ("mixed", 3, "mixed", &[("seed", 6), ("operations", 400), ("max", 10_000)]),

@@ -163,7 +163,7 @@ pub enum Error {
     },
     /// The communicator was revoked, here or by a peer.
     #[error(
-        "{operation}: the communicator was revoked (by a call of a rank's, or because one was refused memory for a collective): make a new one \
+        "{operation}: the communicator was revoked (by a call of a rank's, or because one was refused memory for a collective or could not go on with it): make a new one \
          with dup or split from a communicator that was not"
     )]
     Revoked {

@@ -180,6 +180,19 @@ impl Nbc {
         seat.give_up_from(other.unwrap_or(me) as u32, Some(from), slots, telling);
     }
 
+    /// How what goes by messages ends where a member has given it up, and took a message back for that: as that member says on the board.
+    /// Where there is none, it has its user revoke the communicator.
+    #[cold]
+    pub(super) fn given_up_by(&self, id: Id, cancelled: Outcome) -> Outcome {
+        let schedule = self.slots.get(id).and_then(|active| active.schedule.as_ref());
+        let at = schedule.and_then(|schedule| schedule.group.board());
+        let Some(seat) = at.and_then(|at| self.seats.get(at as usize)) else {
+            return Outcome { code: Code::Revoked, ..cancelled };
+        };
+        let member = seat.group.world_ranks().iter().position(|rank| *rank == cancelled.source);
+        seat.disagree(member.unwrap_or_default() as u32)
+    }
+
     /// The ranks disagree about something: ends what goes by messages here and stands on the board elsewhere, or is refused.
     #[cold]
     fn fail_beside<M: Messages>(&mut self, messages: &mut M, at: u32) {

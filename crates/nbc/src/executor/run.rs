@@ -158,8 +158,9 @@ impl Nbc {
         if outcome.code == Code::Cancelled {
             // Another member has given up. Its reason may be a death that this rank has yet to hear of.
             let blamed = messages.blame(schedule.group.world_ranks());
-            let (source, code) = blamed.unwrap_or((outcome.source, outcome.code));
-            self.fail(messages, id, Outcome { code, source, ..outcome });
+            let blamed = blamed.map(|(source, code)| Outcome { code, source, ..outcome });
+            let outcome = blamed.unwrap_or_else(|| self.given_up_by(id, outcome));
+            self.fail(messages, id, outcome);
         } else if !matches!(outcome.code, Code::Ok | Code::Truncated) {
             self.fail(messages, id, outcome);
         } else if outcome.bytes != expected {
