@@ -161,7 +161,7 @@ impl Experiment {
                 _ => of_best(1.0 / 1.2),
             },
             ("pingpong-threads", _, "half_rtt_us_p50") => of_best(1.0 / 1.5),
-            ("pingpong-of-4" | "ring-of-4", ..) => of_best(1.15),
+            ("pingpong-of-4", _, "half_rtt_us_p50") | ("ring-of-4", _, "hop_us_p50") => of_best(1.15),
             ("overlap", "recv", "ratio") => Some(Asked::AtMost(if size > 65_536 { 0.10 } else { 0.20 })),
             ("overlap", "send", "ratio") if size > 65_536 => Some(Asked::AtMost(0.10)),
             ("overlap", _, "null_ratio") => Some(Asked::AtMost(0.03)),
@@ -231,6 +231,7 @@ mod tests {
         assert_eq!(asked("pingpong", "", 256 * KIB, "half_rtt_us_p50"), Some(Asked::OfBest(1.0)));
         assert_eq!(asked("pingpong", "", 4 * MIB, "half_rtt_us_p50"), Some(Asked::OfBest(1.0 / 1.2)));
         assert_eq!(asked("ring-of-4", "", KIB, "hop_us_p50"), Some(Asked::OfBest(1.15)));
+        assert_eq!(asked("ring-of-4", "", 0, "line_ns"), None);
         assert_eq!(asked("overlap", "recv", 64 * KIB, "ratio"), Some(Asked::AtMost(0.20)));
         assert_eq!(asked("overlap", "send", 64 * KIB, "ratio"), None);
         assert_eq!(asked("overlap", "recv", MIB, "null_ratio"), Some(Asked::AtMost(0.03)));
