@@ -140,3 +140,30 @@ fn ranks_that_disagree_about_sizes_all_hear_of_it() {
         }
     }
 }
+
+/// What was posted on the board behind it hides nothing.
+#[test]
+fn who_has_posted_more_on_the_board_is_heard_of_too() {
+    for backend in ["signal", "poll"] {
+        let posted = AtomicU32::new(0);
+        let ends = ends(2, backend, |comm| {
+            let by_messages = comm.with_algorithm("reduce-bcast");
+            let op = Op::User(UserOp::commutative(odd));
+            if comm.rank() == 0 {
+                // Its operator panics once the other's part is here.
+                let sum = by_messages.iallreduce(vec![13u64], op);
+                let barrier = comm.with_algorithm("shm").ibarrier();
+                posted.store(1, Ordering::Release);
+                let end = end(sum);
+                assert!(barrier.unwrap().wait_timeout(LIMIT).is_some_and(|end| end.is_err()), "the barrier");
+                return end;
+            }
+            while posted.load(Ordering::Acquire) == 0 {
+                std::thread::yield_now();
+            }
+            end(by_messages.iallreduce(vec![1u64], op))
+        });
+        let panicked = |end: &Result<(), Error>| matches!(end, Err(Error::UserOperatorPanicked { .. }));
+        assert!(ends.iter().all(panicked), "{backend}: {ends:?}");
+    }
+}

@@ -320,14 +320,24 @@ fn with_signals(line: &str, most: u64) -> std::process::Output {
 /// Those that have joined wait for it in the bench's barrier, which hears of nothing.
 #[test]
 fn a_thread_that_cannot_join_ends_the_bench() {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let pending = status.lines().find_map(|line| line.strip_prefix("SigQ:")).unwrap();
-    let pending: u64 = pending.split('/').next().unwrap().trim().parse().unwrap();
     let line = "bench coll --sizes 8 --op ibcast --ranks 8 --kind thread --backend signal --rounds 3";
-    let out = with_signals(line, pending + 2);
-    let stderr = String::from_utf8_lossy(&out.stderr);
-    assert_eq!(out.status.code(), Some(1), "{stderr}");
-    assert!(stderr.contains("tocsin bench: rank ") && stderr.contains("raise `ulimit -i`"), "{stderr}");
+    // What others of this user have pending changes meanwhile, and then all may join.
+    for _ in 0..20 {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let pending = status.lines().find_map(|line| line.strip_prefix("SigQ:")).unwrap();
+        let pending: u64 = pending.split('/').next().unwrap().trim().parse().unwrap();
+        let out = with_signals(line, pending + 2);
+        let stderr = String::from_utf8_lossy(&out.stderr);
+        if !out.status.success() {
+            assert_eq!(out.status.code(), Some(1), "{stderr}");
+            assert!(
+                stderr.contains("tocsin bench: rank ") && stderr.contains("raise `ulimit -i`"),
+                "{stderr}"
+            );
+            return;
+        }
+    }
+    panic!("all joined, each time");
 }
 
 #[test]

@@ -252,6 +252,12 @@ impl Board {
         Some(Board { before, ..board })
     }
 
+    /// Whether it is the board of the communicator of a context, whichever half of it. Handler-safe.
+    #[inline]
+    pub fn is_of(&self, context: u32) -> bool {
+        (self.context >> 32) as u32 == context & !(1 << 31)
+    }
+
     /// How many members there are.
     #[inline]
     pub fn members(&self) -> usize {

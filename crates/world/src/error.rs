@@ -203,8 +203,8 @@ pub enum Error {
     /// A user operator panicked, on this rank or another. Where that was in a collective by messages, others had waited for the rest of it,
     /// and later ones of the communicator have no result either.
     #[error(
-        "{operation}: the user operator panicked, here or on another rank: neither this collective nor later ones of its communicator have a result \
-         (make a new one with dup or split)"
+        "{operation}: the user operator panicked, here or on another rank: this collective has no result, and if it went by messages, later ones of its \
+         communicator have none either (then go on with another one, or make one with dup or split from one that is in order)"
     )]
     UserOperatorPanicked {
         /// The call.

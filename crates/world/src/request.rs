@@ -291,9 +291,10 @@ impl RawRequest {
         } else if self.seen.is_none() {
             if let Some(outcome) = self.outcome() {
                 let result = self.read(outcome);
+                // Before anything that may run callbacks: the slot is somebody else's then.
+                self.seen = result;
                 self.free();
                 self.tell_others(Some(outcome));
-                self.seen = result;
             } else if self.is_closed() {
                 return self.gone().map(Err);
             }

@@ -5,7 +5,7 @@
 //! that it has yet to begin, or else the ranks disagree. Who has given up refuses what comes later by messages, too; who waits for it by messages
 //! hears of that likewise.
 
-use super::seat::Seat;
+use super::seat::{Seat, Tenancy};
 use super::{Nbc, Stage, or_death};
 use crate::board::{Call, Look, number_of};
 use crate::messages::Messages;
@@ -58,6 +58,11 @@ impl Seat {
         None
     }
 
+    /// Whether the communicator of a context still has the board. What was dropped while it went on may end after its communicator.
+    fn is_still_of(&self, context: u32) -> bool {
+        matches!(self.tenancy, Tenancy::Open | Tenancy::Closing) && self.board.is_of(context)
+    }
+
     /// A member whose next part is about something that this rank has begun, by messages then, or that refuses what this rank has begun. Nobody
     /// where something is lined up: that is posted first, lest nobody else hears what it was.
     fn odd_one(&self) -> Option<usize> {
@@ -67,7 +72,8 @@ impl Seat {
         let is_odd = |about| number_of(about).wrapping_sub(begun) as i32 <= 0;
         let mut others = (0..self.board.members()).filter(|member| *member != me);
         others.find(|member| match self.board.next_part(*member) {
-            Part::Here { about } => is_odd(about),
+            // It may have posted what comes after what it has given up.
+            Part::Here { about } => is_odd(about) || self.board.refuses(*member, begun),
             Part::Never => self.board.refuses(*member, begun),
             Part::Missing | Part::Corrupt => false,
         })
@@ -171,6 +177,9 @@ impl Nbc {
         let Some(active) = slots.get(id).filter(|active| active.call.is_none()) else { return };
         let at = active.schedule.as_ref().and_then(|schedule| schedule.group.board());
         let Some(seat) = at.and_then(|at| seats.get_mut(at as usize)) else { return };
+        if !seat.is_still_of(active.context) {
+            return;
+        }
         let (from, me) = (active.sequence, seat.board.me());
         let panicked = outcome.code == Code::UserOperatorPanicked;
         let other = seat.group.world_ranks().iter().position(|rank| !panicked && *rank == outcome.source);
@@ -184,13 +193,18 @@ impl Nbc {
     /// Where there is none, it has its user revoke the communicator.
     #[cold]
     pub(super) fn given_up_by(&self, id: Id, cancelled: Outcome) -> Outcome {
-        let schedule = self.slots.get(id).and_then(|active| active.schedule.as_ref());
-        let at = schedule.and_then(|schedule| schedule.group.board());
-        let Some(seat) = at.and_then(|at| self.seats.get(at as usize)) else {
-            return Outcome { code: Code::Revoked, ..cancelled };
+        let Some(active) = self.slots.get(id) else { return cancelled };
+        let at = active.schedule.as_ref().and_then(|schedule| schedule.group.board());
+        let Some(at) = at else { return Outcome { code: Code::Revoked, ..cancelled } };
+        let Some(seat) = self.seats.get(at as usize).filter(|seat| seat.is_still_of(active.context)) else {
+            return cancelled;
         };
         let member = seat.group.world_ranks().iter().position(|rank| *rank == cancelled.source);
-        seat.disagree(member.unwrap_or_default() as u32)
+        // Who gave up said so before. Else it knows of an end of which this rank has yet to hear.
+        match member.filter(|member| seat.board.refuses(*member, active.sequence)) {
+            Some(member) => seat.disagree(member as u32),
+            None => cancelled,
+        }
     }
 
     /// The ranks disagree about something: ends what goes by messages here and stands on the board elsewhere, or is refused.

@@ -17,7 +17,8 @@
 //! # Who has given up
 //! A member that [gives up](Board::give_up) begins nothing any more on this board, nor without it: or else those who go without it could not tell
 //! what it has begun, and would wait for the rest. It says from which sequence number on it [refuses](Board::refuse), asks all to look, and
-//! rings them. Who begins something without the board later fences and looks himself: by then it stands in the slots that no more comes. What comes before that number it has begun.
+//! rings them. Who begins something without the board later fences and looks himself: by then it stands in the slots that no more comes. What comes before that number it has begun; of what comes
+//! from it on, too, where something that went without the board has failed: that is none that it ends any more.
 //!
 //! # Why another member may write there
 //! A word that asks bears the context, and is compared with it. It is written by who has not left the board, and an area is another
@@ -110,7 +111,7 @@ impl Board {
         self.part(member, self.posted.wrapping_add(1))
     }
 
-    /// Says that this member begins no collective from a sequence number on, on the board or without it. The caller gives up, asks
+    /// Says that this member begins, or ends, no collective from a sequence number on, on the board or without it. The caller gives up, asks
     /// all others, and rings them. Handler-safe.
     #[cold]
     pub fn refuse(&self, from: u32) {
