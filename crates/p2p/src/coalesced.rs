@@ -8,7 +8,7 @@
 //! receive for, or of budget, or because the one that its thread waits for was among them.
 
 use tocsin_progress::{Budget, Id};
-use tocsin_transport::{Class, Header, Packet, SendOutcome, Transport, Urgency, kind, short};
+use tocsin_transport::{Class, Header, Packet, SendOutcome, Transport, kind, short};
 
 use crate::P2p;
 use crate::in_hand::Hand;
@@ -16,6 +16,7 @@ use crate::list::Linked;
 use crate::packets::{Nonsense, Step};
 use crate::request::{HOLDS_RECORD, Request, SYNCHRONOUS};
 use crate::send::Attempt;
+use crate::urgency::Tells;
 
 /// Longest payload of such a packet, in bytes: shorter than all that come piece by piece, and long enough to lie in the sender's pool, where there is room for
 /// as many as a lane has slots.
@@ -76,7 +77,8 @@ impl<T: Transport> P2p<T> {
         let begun = self.trace_begins();
         // SAFETY: `copy_together` has filled so many bytes of the scratch.
         let outcome = unsafe {
-            self.transport.try_send(peer, Class::Eager, Urgency::Plain, &header, self.scratch.as_ptr(), len)
+            let urgency = Tells::Message.urgency();
+            self.transport.try_send(peer, Class::Eager, urgency, &header, self.scratch.as_ptr(), len)
         };
         match outcome {
             SendOutcome::Full => {

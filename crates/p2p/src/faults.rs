@@ -5,13 +5,14 @@
 //! once, so that nothing slips through behind it.
 
 use tocsin_progress::{Budget, Code, Id, Outcome};
-use tocsin_transport::{Class, PeerState, Recv, Transport, Urgency};
+use tocsin_transport::{Class, PeerState, Recv, Transport};
 
 use crate::contexts;
 use crate::peer::{Fate, Peer};
 use crate::request::{ANY_SOURCE, DETACHED, LOST, OWES_FIN, Request, State};
 use crate::unexpected::Arrival;
 use crate::unsaid::Word;
+use crate::urgency::Tells;
 use crate::{Error, P2p};
 
 /// Slots looked at per packet of the budget: about the time of a packet.
@@ -360,7 +361,7 @@ impl<T: Transport> P2p<T> {
         let (peer, context, name) = (request.peer, request.context, request.remote);
         if request.has(OWES_FIN) && matches!(request.state, State::SendShared | State::RecvShared) {
             // All of it is copied; only the other end does not know.
-            if !self.say(peer, Word::Copied, name, Urgency::Urgent) && code == Code::Revoked {
+            if !self.say(peer, Word::Copied, name, Tells::GivenUp) && code == Code::Revoked {
                 // Better than nothing.
                 self.tell_revoked(peer, context);
             }

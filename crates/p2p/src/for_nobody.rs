@@ -20,6 +20,7 @@ use tocsin_transport::{Class, Header, SendOutcome, Transport, kind};
 use crate::P2p;
 use crate::request::{SHARED, State};
 use crate::unexpected::{Arrival, Envelope};
+use crate::urgency::Tells;
 
 /// What this rank declines.
 #[derive(Debug, Default)]
@@ -75,7 +76,7 @@ impl<T: Transport> P2p<T> {
             a: envelope.remote,
             ..Header::default()
         };
-        let told = self.transmit_control(envelope.source, &header) != SendOutcome::Full;
+        let told = self.transmit_control(envelope.source, Tells::GivenUp, &header) != SendOutcome::Full;
         self.for_nobody.kept |= !told;
         told
     }

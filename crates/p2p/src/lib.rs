@@ -87,6 +87,7 @@ pub mod trace;
 mod transfers;
 mod unexpected;
 mod unsaid;
+mod urgency;
 mod ways;
 mod whole;
 

@@ -3,7 +3,7 @@
 use tocsin_progress::{Budget, Code, Id, Outcome};
 use tocsin_sync::clock::now_ns;
 use tocsin_transport::transfer::RECORDS;
-use tocsin_transport::{Class, Header, Packet, Recv, Transport, Urgency, kind};
+use tocsin_transport::{Class, Header, Packet, Recv, Transport, kind};
 
 use crate::coalesced::Opened;
 use crate::coming;
@@ -14,6 +14,7 @@ use crate::peer::{Drops, Fate};
 use crate::request::{HOLDS_RECORD, Member, OWES_FIN, PIPED, SHARED, State};
 use crate::transfers::{FLAG_LOOK, FLAG_SHARED};
 use crate::unexpected::{Arrival, Envelope};
+use crate::urgency::Tells;
 use crate::ways::Copied;
 use crate::{P2p, PIECE, whole};
 
@@ -506,7 +507,7 @@ impl<T: Transport> P2p<T> {
         }
         self.set_partial(peer, 0);
         if piece.last {
-            self.let_go(peer, packet.header.c, Urgency::Urgent)?;
+            self.let_go(peer, packet.header.c, Tells::GivenUp)?;
         }
         Ok(Step::Taken)
     }

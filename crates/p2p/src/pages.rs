@@ -16,13 +16,14 @@
 
 use tocsin_progress::{Budget, Id};
 use tocsin_transport::transfer::chunks;
-use tocsin_transport::{Class, Header, Packet, Piped, SendOutcome, Transport, Urgency, kind, pages};
+use tocsin_transport::{Class, Header, Packet, Piped, SendOutcome, Transport, kind, pages};
 
 use crate::offers::Offer;
 use crate::packets::Nonsense;
-use crate::request::{Member, PIPE_USED, PIPED, Request, State};
+use crate::request::{Member, PIPE_USED, PIPED, Request, State, UNHURRIED};
 use crate::send::Attempt;
 use crate::unsaid::Word;
+use crate::urgency::Tells;
 use crate::{P2p, PIECE};
 
 /// Header flag of a CTS that asks for pages.
@@ -121,7 +122,7 @@ impl<T: Transport> P2p<T> {
             self.transport.try_send(
                 peer,
                 Class::Bulk,
-                Urgency::Urgent,
+                Tells::Piece.urgency(),
                 &header,
                 payload.as_ptr(),
                 payload.len(),
@@ -186,9 +187,9 @@ impl<T: Transport> P2p<T> {
     }
 
     /// Tells the sender of a message that its pages are read, as soon as there is room to say so.
-    pub(crate) fn let_go(&mut self, peer: u32, name: u64, urgency: Urgency) -> Result<(), Nonsense> {
+    pub(crate) fn let_go(&mut self, peer: u32, name: u64, tells: Tells) -> Result<(), Nonsense> {
         // Each such send holds a record until then, so that there are no more than a pair has of these.
-        if self.say(peer, Word::Read, name, urgency) { Ok(()) } else { Err(Nonsense) }
+        if self.say(peer, Word::Read, name, tells) { Ok(()) } else { Err(Nonsense) }
     }
 
     /// The receiver of a message says that its pages are read: its send is complete. False: no send waits for that.
@@ -202,8 +203,7 @@ impl<T: Transport> P2p<T> {
     pub(crate) fn end_of_pages(&mut self, id: Id) -> Result<(), Nonsense> {
         let Some(request) = self.requests.get(id) else { return Ok(()) };
         let (peer, ticket, name) = (request.peer, request.ticket, request.remote);
-        // Of a plain message a sender that computes hears when it looks, or, if it wants to, at once.
-        let urgency = if request.class == Class::Coll { Urgency::Urgent } else { Urgency::Plain };
+        let tells = Tells::Copied { class: request.class, ends: request.has(UNHURRIED) };
         let record = self.transport.record(peer, self.me, u32::from(request.slot));
         let given_up = record.zip(chunks(request.total)).is_none_or(|(record, count)| {
             // SAFETY: the transport keeps records as long as it lives.
@@ -217,7 +217,7 @@ impl<T: Transport> P2p<T> {
         if let Some(state) = self.peers.get_mut(peer as usize) {
             state.may_abort_late = true;
         }
-        self.let_go(peer, name, urgency)?;
+        self.let_go(peer, name, tells)?;
         self.end_well(id);
         Ok(())
     }

@@ -3,10 +3,11 @@
 use core::ptr::NonNull;
 
 use tocsin_progress::{Code, Completion, Context, Id, Outcome};
-use tocsin_transport::{Class, Transport, Urgency};
+use tocsin_transport::{Class, Transport};
 
 use crate::request::{DETACHED, Member, OWES_FIN, Request, SHARED, State, WANTS};
 use crate::unsaid::Word;
+use crate::urgency::Tells;
 use crate::{Error, P2p};
 
 impl<T: Transport> P2p<T> {
@@ -185,7 +186,7 @@ impl<T: Transport> P2p<T> {
     /// all find a place but messages that go without one, in pieces: of those, one that finds none hears by what it was broken off for, if that is a revocation
     /// or a death.
     pub(crate) fn abort_send(&mut self, peer: u32, remote: u64) {
-        let _said = self.say(peer, Word::Aborted, remote, Urgency::Urgent);
+        let _said = self.say(peer, Word::Aborted, remote, Tells::GivenUp);
     }
 
     /// Notes before its end by anything but the protocol that the peer may still speak of a request.
@@ -205,7 +206,7 @@ impl<T: Transport> P2p<T> {
         self.close_record(id);
         match sending {
             // All of it is copied; only the receiver does not know.
-            true if copied => _ = self.say(peer, Word::Copied, remote, Urgency::Urgent),
+            true if copied => _ = self.say(peer, Word::Copied, remote, Tells::GivenUp),
             true => self.abort_send(peer, remote),
             false => {}
         }

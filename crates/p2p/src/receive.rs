@@ -1,7 +1,7 @@
 //! Receives, from posting to the last byte in the buffer.
 
 use tocsin_progress::{Code, Context, Id, Outcome};
-use tocsin_transport::{Class, Header, SendOutcome, Transport, Urgency, kind};
+use tocsin_transport::{Class, Header, SendOutcome, Transport, kind};
 
 use crate::coming;
 use crate::pages::FLAG_PAGES;
@@ -9,6 +9,7 @@ use crate::pattern::Pattern;
 use crate::request::{ANY_TAG, ASKS, Member, OWES_ACK, OWES_FIN, PIPED, Request, SHARED, State};
 use crate::transfers::FLAG_SHARED;
 use crate::unexpected::{Arrival, Envelope};
+use crate::urgency::Tells;
 use crate::{Error, Layout, MessageId, MutBuf, P2p, RecvArgs};
 
 /// Receives posted in a row before a pass: so few that a sender which is somewhat quicker has not filled a lane since, and so many that
@@ -303,10 +304,8 @@ impl<T: Transport> P2p<T> {
                 _ => granted,
             },
         };
-        // Of a single copy all is done by who waits, and if nobody does, by this rank: a sender that computes has nothing
-        // to do.
-        let urgency = if shared { Urgency::Plain } else { Urgency::Urgent };
-        match self.transmit_control_as(peer, &header, urgency) {
+        let tells = if ack { Tells::Received } else { Tells::Granted { by_all: shared } };
+        match self.transmit_control(peer, tells, &header) {
             SendOutcome::Full => return false,
             // The message is here: that its sender does not hear of it any more is no loss.
             SendOutcome::Gone if ack => self.finish_recv(id),

@@ -4,6 +4,7 @@ use tocsin_progress::Budget;
 use tocsin_transport::{Header, SHOUTS, SendOutcome, Transport, kind};
 
 use crate::P2p;
+use crate::urgency::Tells;
 
 /// Revocations that wait for a full Control lane, per peer; beyond them those are not repeated that a handler has to tell.
 pub(crate) const REVOKES: usize = 16;
@@ -70,7 +71,7 @@ impl<T: Transport> P2p<T> {
     pub(crate) fn retry_revokes(&mut self, rank: u32) -> bool {
         while let Some(context) = self.peers.get(rank as usize).and_then(|p| p.revokes.last()) {
             let header = Header { kind: kind::REVOKE, context, ..Header::default() };
-            if self.transmit_control(rank, &header) == SendOutcome::Full {
+            if self.transmit_control(rank, Tells::GivenUp, &header) == SendOutcome::Full {
                 return false;
             }
             if let Some(peer) = self.peers.get_mut(rank as usize) {

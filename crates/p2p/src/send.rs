@@ -2,7 +2,7 @@
 
 use tocsin_progress::{Budget, Code, Context, Id, Outcome};
 use tocsin_sync::prefetch_for_read;
-use tocsin_transport::{Class, Header, Reach, SendOutcome, Transport, Urgency, copy, kind};
+use tocsin_transport::{Class, Header, Reach, SendOutcome, Transport, copy, kind};
 
 use crate::offers::{FLAG_PULLED, FLAG_UNAWAITED, FLAG_WAITS, TICKETS};
 use crate::packets::{FLAG_LONG, FLAG_SYNCHRONOUS};
@@ -10,6 +10,7 @@ use crate::peer::Fate;
 use crate::request::{
     HOLDS_RECORD, Member, PIPED, Request, SHARED, SYNCHRONOUS, State, UNAWAITED, UNHURRIED,
 };
+use crate::urgency::Tells;
 use crate::ways::{Copied, Taken};
 use crate::{ConstBuf, Error, LONG, Mode, P2p, PIPELINED, PIPELINED_FIRST, PIPELINED_LONG, SendArgs};
 
@@ -108,8 +109,8 @@ impl<T: Transport> P2p<T> {
         let header = Header { kind: kind::EAGER, context, tag, a: bytes as u64, ..Header::default() };
         let outcome = match buf.run_at(0) {
             // SAFETY: `payload` is the sender's buffer, of `bytes` bytes in one run.
-            Some(payload) => unsafe { self.put(dest, Class::Eager, Urgency::Plain, &header, payload, bytes) },
-            None => self.transmit(dest, Class::Eager, Urgency::Plain, &header, buf, 0, bytes),
+            Some(payload) => unsafe { self.put(dest, Class::Eager, Tells::Message, &header, payload, bytes) },
+            None => self.transmit(dest, Class::Eager, Tells::Message, &header, buf, 0, bytes),
         };
         let sent = outcome == SendOutcome::Sent;
         if sent {
@@ -237,13 +238,12 @@ impl<T: Transport> P2p<T> {
         if !eager || synchronous {
             header.b = Self::wire_name(id, request.serial);
         }
-        // A message that goes on only with its receive interrupts nobody who has not posted that: who posts it looks.
-        let urgency = match class {
-            Class::Eager if found.is_some() || eager && !synchronous => Urgency::Plain,
-            Class::Eager if !eager => Urgency::Offer,
+        let tells = match class {
             // One of the long ones is to be taken before the next.
-            Class::Coll if request.has(UNHURRIED) && eager && !long => Urgency::Plain,
-            _ => Urgency::Urgent,
+            Class::Coll => Tells::Step { ends: request.has(UNHURRIED), whole: eager && !long },
+            _ if !eager => Tells::Announced { there: found.is_some() },
+            _ if synchronous => Tells::Synchronous,
+            _ => Tells::Message,
         };
         let (mut len, mut buf) = (if eager { total } else { 0 }, request.source_buf());
         let tickets = [offer.map_or(0, |offer| offer.ticket), found.map_or(0, |(found, _)| found.ticket)]
@@ -258,7 +258,7 @@ impl<T: Transport> P2p<T> {
             (len, buf) = (TICKETS, ConstBuf::contiguous(tickets.as_ptr().cast(), TICKETS));
         }
         let begun = self.trace_begins();
-        match self.transmit(peer, class, urgency, &header, &buf, 0, len) {
+        match self.transmit(peer, class, tells, &header, &buf, 0, len) {
             SendOutcome::Full => return Attempt::Full,
             SendOutcome::Gone => self.fail_gone(id, peer),
             SendOutcome::Sent => {
@@ -299,7 +299,7 @@ impl<T: Transport> P2p<T> {
         &mut self,
         peer: u32,
         class: Class,
-        urgency: Urgency,
+        tells: Tells,
         header: &Header,
         buf: &ConstBuf,
         offset: usize,
@@ -308,7 +308,7 @@ impl<T: Transport> P2p<T> {
         let Some(payload) = self.payload(buf, offset, len) else { return SendOutcome::Gone };
         // SAFETY: `payload` is readable for `len` bytes: scratch, or the sender's buffer from `offset` on, inside its
         // layout, which the poster vouched for.
-        unsafe { self.put(peer, class, urgency, header, payload, len) }
+        unsafe { self.put(peer, class, tells, header, payload, len) }
     }
 
     /// Where a part of a buffer lies in one run: there, or packed. `None`: it is longer than there is room for.
@@ -334,13 +334,13 @@ impl<T: Transport> P2p<T> {
         &mut self,
         peer: u32,
         class: Class,
-        urgency: Urgency,
+        tells: Tells,
         header: &Header,
         payload: *const u8,
         len: usize,
     ) -> SendOutcome {
         // SAFETY: the caller vouches for the payload.
-        let outcome = unsafe { self.transport.try_send(peer, class, urgency, header, payload, len) };
+        let outcome = unsafe { self.transport.try_send(peer, class, tells.urgency(), header, payload, len) };
         if outcome == SendOutcome::Sent {
             // An announcement's ticket is no part of the message.
             self.count_sent(if header.kind == kind::RTS { 0 } else { len });
@@ -357,19 +357,9 @@ impl<T: Transport> P2p<T> {
     }
 
     /// A packet without payload, on the Control lane.
-    pub(crate) fn transmit_control(&mut self, peer: u32, header: &Header) -> SendOutcome {
-        self.transmit_control_as(peer, header, Urgency::Urgent)
-    }
-
-    /// As [`transmit_control`](Self::transmit_control), and how much it matters to a rank that computes.
-    pub(crate) fn transmit_control_as(
-        &mut self,
-        peer: u32,
-        header: &Header,
-        urgency: Urgency,
-    ) -> SendOutcome {
+    pub(crate) fn transmit_control(&mut self, peer: u32, tells: Tells, header: &Header) -> SendOutcome {
         let nothing = ConstBuf::contiguous(core::ptr::null(), 0);
-        self.transmit(peer, Class::Control, urgency, header, &nothing, 0, 0)
+        self.transmit(peer, Class::Control, tells, header, &nothing, 0, 0)
     }
 
     pub(crate) fn finish_send(&mut self, id: Id) {

@@ -31,7 +31,7 @@ use core::ptr::NonNull;
 use tocsin_progress::{Budget, Code, Context, Id, Outcome};
 use tocsin_sync::atomic::{Ordering, fence};
 use tocsin_transport::transfer::{Claim, chunk_bytes, chunks, next_chunk};
-use tocsin_transport::{Class, Header, PeerState, Reach, SendOutcome, Transport, Urgency, kind};
+use tocsin_transport::{Class, Header, PeerState, Reach, SendOutcome, Transport, kind};
 
 use crate::P2p;
 use crate::list::List;
@@ -40,6 +40,7 @@ use crate::peer::Fate;
 use crate::request::{
     ALONE, CALLED, HOLDS_RECORD, Member, OWES_FIN, Request, SHARED, State, TOLD, UNHURRIED,
 };
+use crate::urgency::Tells;
 use crate::ways::{Copied, Taken};
 
 /// Header flag of a CTS that accepts an offer.
@@ -342,10 +343,8 @@ impl<T: Transport> P2p<T> {
     pub(crate) fn try_fin(&mut self, id: Id) -> bool {
         let Some(request) = self.requests.get(id) else { return true };
         let header = Header { kind: kind::FIN, a: request.remote, ..Header::default() };
-        // Of a plain message, and of what only its receiver waits for, a rank that computes hears when it looks, or, if it wants to, at once.
-        let plain = request.class != Class::Coll || request.has(UNHURRIED);
-        let urgency = if plain { Urgency::Plain } else { Urgency::Urgent };
-        if self.transmit_control_as(request.peer, &header, urgency) == SendOutcome::Full {
+        let tells = Tells::Copied { class: request.class, ends: request.has(UNHURRIED) };
+        if self.transmit_control(request.peer, tells, &header) == SendOutcome::Full {
             return false;
         }
         self.end_well(id);
@@ -443,7 +442,7 @@ impl<T: Transport> P2p<T> {
     /// Has the peer look at its transfers, as soon as there is room to say so.
     pub(crate) fn tell_to_look(&mut self, peer: u32) {
         let header = Header { kind: kind::FIN, flags: FLAG_LOOK, ..Header::default() };
-        let full = self.transmit_control(peer, &header) == SendOutcome::Full;
+        let full = self.transmit_control(peer, Tells::Look, &header) == SendOutcome::Full;
         if let Some(state) = self.peers.get_mut(peer as usize) {
             state.owes_look = full;
             if full {

@@ -1,9 +1,10 @@
 //! What a peer must hear about single messages, and has not for want of room in the Control lane.
 
 use tocsin_transport::transfer::RECORDS;
-use tocsin_transport::{Header, SendOutcome, Transport, Urgency, kind};
+use tocsin_transport::{Header, SendOutcome, Transport, kind};
 
 use crate::P2p;
+use crate::urgency::Tells;
 
 /// What is said.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -84,13 +85,13 @@ impl Unsaid {
 impl<T: Transport> P2p<T> {
     /// Says something of a message, as soon as there is room for it; that it is given up, after the revocations that the peer has yet to hear of. Nothing, to one that takes no
     /// more. False: there is no room, and too much waits to be said. Handler-safe.
-    pub(crate) fn say(&mut self, peer: u32, word: Word, name: u64, urgency: Urgency) -> bool {
+    pub(crate) fn say(&mut self, peer: u32, word: Word, name: u64, tells: Tells) -> bool {
         let Some(state) = self.peers.get(peer as usize).filter(|state| state.fate.no_more_to().is_none())
         else {
             return true;
         };
         let waits = word == Word::Aborted && !state.revokes.is_empty();
-        if !waits && self.transmit_control_as(peer, &word.header(name), urgency) != SendOutcome::Full {
+        if !waits && self.transmit_control(peer, tells, &word.header(name)) != SendOutcome::Full {
             return true;
         }
         if !self.peers.get_mut(peer as usize).is_some_and(|state| state.unsaid.push(word, name)) {
@@ -105,7 +106,7 @@ impl<T: Transport> P2p<T> {
     pub(crate) fn retry_unsaid(&mut self, peer: u32, words: &[Word]) -> bool {
         for word in words.iter().copied() {
             while let Some(name) = self.peers.get(peer as usize).and_then(|state| state.unsaid.last(word)) {
-                if self.transmit_control(peer, &word.header(name)) == SendOutcome::Full {
+                if self.transmit_control(peer, Tells::Overdue, &word.header(name)) == SendOutcome::Full {
                     return false;
                 }
                 if let Some(state) = self.peers.get_mut(peer as usize) {

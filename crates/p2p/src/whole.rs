@@ -13,11 +13,12 @@
 //! brought is ever kept. What was copied in is in vain then, by a thread that had nothing else to do.
 
 use tocsin_progress::{Context, Id};
-use tocsin_transport::{Class, Header, Packet, SendOutcome, Transport, Urgency, copy, kind};
+use tocsin_transport::{Class, Header, Packet, SendOutcome, Transport, copy, kind};
 
 use crate::in_hand::Hand;
 use crate::packets::FLAG_BRINGS;
 use crate::request::{BRINGS, HOLDS_RECORD, Request, SYNCHRONOUS, State};
+use crate::urgency::Tells;
 use crate::{MutBuf, P2p, SHARED_PIPELINED, coming};
 
 /// Whether a packet is an announcement that brings its message.
@@ -128,6 +129,6 @@ impl<T: Transport> P2p<T> {
     /// The sender of a brought message hears that it is here. False: there is no room to say so.
     fn acknowledge(&mut self, peer: u32, header: &Header) -> bool {
         let ack = Header { kind: kind::ACK, flags: 0, a: header.b, b: 0, ..*header };
-        self.transmit_control_as(peer, &ack, Urgency::Urgent) != SendOutcome::Full
+        self.transmit_control(peer, Tells::Received, &ack) != SendOutcome::Full
     }
 }
