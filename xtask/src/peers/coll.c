@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
 // What `tocsin bench coll` does, by MPI: run as `coll alone OP SIZE...` or `coll late OP LATE_US SIZE...`; prints one JSON object
-// per line. Contents, barrier, clock, number of operations and statistics are those of tocsin's. A size is that of the whole buffer of
-// ibcast and iallreduce, and of the block of one rank in ialltoall and iallgather; a multiple of 8.
+// per line. Contents, places of blocks, barrier, clock, number of operations and statistics are those of tocsin's. A size is that of the
+// whole buffer of ibcast, ireduce, iallreduce, iscan, iexscan and (the input, divided among the ranks) ireduce_scatter, else that of the
+// block of one rank; a multiple of 8.
 
 #define _GNU_SOURCE
 #include <errno.h>
@@ -21,9 +22,15 @@
 enum { OPERATIONS = 51, FEW_OPERATIONS = 21, LEAST_OPERATIONS = 5, WARM_UP = 2, BATCHES = 11, LEAST_BATCHES = 3, BUDGET_US = 1000000 };
 enum { LATE_ROUNDS = 11, AFTER_FLAG_NS = 200000, MOST_RANKS = 64 };
 
-enum op { IBARRIER, IBCAST, IALLREDUCE, IALLTOALL, IALLGATHER, OPS };
-static const char *const names[OPS] = { "ibarrier", "ibcast", "iallreduce", "ialltoall", "iallgather" };
-static const int root;
+enum op {
+	IBARRIER, IBCAST, ISCATTER, ISCATTERV, IGATHER, IGATHERV, IALLGATHER, IALLGATHERV, IALLTOALL, IALLTOALLV, IALLTOALLW,
+	IREDUCE, IALLREDUCE, IREDUCE_SCATTER, IREDUCE_SCATTER_BLOCK, ISCAN, IEXSCAN, OPS
+};
+static const char *const names[OPS] = {
+	"ibarrier", "ibcast", "iscatter", "iscatterv", "igather", "igatherv", "iallgather", "iallgatherv", "ialltoall",
+	"ialltoallv", "ialltoallw", "ireduce", "iallreduce", "ireduce_scatter", "ireduce_scatter_block", "iscan", "iexscan"
+};
+enum { ROOT = 0, GAP = 64 };
 
 // What the ranks share outside of MPI; each word that is waited for has a cache line of its own.
 struct shared {
@@ -134,31 +141,122 @@ static uint64_t pattern(uint64_t of, uint64_t at)
 	return (of << 32 | at) * 0x9e3779b97f4a7c15u;
 }
 
+// Blocks that stand where an array says have a gap after each.
+static size_t stride(enum op op, size_t bytes)
+{
+	int displaced = op == ISCATTERV || op == IGATHERV || op == IALLGATHERV || op == IALLTOALLV || op == IALLTOALLW;
+	return bytes + (displaced ? GAP : 0);
+}
+
+static size_t extent(enum op op, size_t bytes)
+{
+	return (ranks - 1) * stride(op, bytes) + bytes;
+}
+
+// A vector of so many elements divided among the ranks: how many has one, and which is its first.
+static size_t part(size_t elements, int of)
+{
+	return elements / ranks + ((size_t)of < elements % ranks);
+}
+
+static size_t first_of(size_t elements, int of)
+{
+	size_t first = 0;
+	for (int before = 0; before < of; before++)
+		first += part(elements, before);
+	return first;
+}
+
+static size_t sent(enum op op, size_t bytes)
+{
+	switch (op) {
+	case IBARRIER:
+	case IBCAST:
+		return 0;
+	case ISCATTER:
+	case ISCATTERV:
+		return rank == ROOT ? extent(op, bytes) : 0;
+	case IALLTOALL:
+	case IALLTOALLV:
+	case IALLTOALLW:
+	case IREDUCE_SCATTER_BLOCK:
+		return extent(op, bytes);
+	default:
+		return bytes;
+	}
+}
+
+static size_t received(enum op op, size_t bytes)
+{
+	switch (op) {
+	case IBARRIER:
+		return 0;
+	case IGATHER:
+	case IGATHERV:
+		return rank == ROOT ? extent(op, bytes) : 0;
+	case IALLGATHER:
+	case IALLGATHERV:
+	case IALLTOALL:
+	case IALLTOALLV:
+	case IALLTOALLW:
+		return extent(op, bytes);
+	case IREDUCE_SCATTER:
+		return part(bytes / 8, rank) * 8;
+	default:
+		return bytes;
+	}
+}
+
+static void exchange(char *block, size_t bytes, int to)
+{
+	for (size_t at = 0; at < bytes; at++)
+		block[at] = exchanged(rank, to, at);
+}
+
 // Rewrites the buffers: what is received into first.
 static void fill(enum op op, size_t bytes)
 {
-	size_t got = op == IBARRIER ? 0 : op == IALLTOALL || op == IALLGATHER ? bytes * ranks : bytes;
-	memset(in, 0xff, got);
+	memset(in, 0xff, received(op, bytes));
 	switch (op) {
+	case IBARRIER:
+		break;
 	case IBCAST:
 		for (size_t at = 0; at < bytes / 8; at++)
-			((uint64_t *)in)[at] = pattern(rank == root ? seed : ~seed, at);
+			((uint64_t *)in)[at] = pattern(rank == ROOT ? seed : ~seed, at);
 		break;
-	case IALLREDUCE:
-		for (size_t at = 0; at < bytes / 8; at++)
-			((int64_t *)out)[at] = addend(rank, at);
-		break;
-	case IALLTOALL:
-		for (int to = 0; to < ranks; to++)
-			for (size_t at = 0; at < bytes; at++)
-				out[to * bytes + at] = exchanged(rank, to, at);
+	case IGATHER:
+	case IGATHERV:
+		exchange(out, bytes, ROOT);
 		break;
 	case IALLGATHER:
-		for (size_t at = 0; at < bytes; at++)
-			out[at] = exchanged(rank, 0, at);
+	case IALLGATHERV:
+		exchange(out, bytes, 0);
+		break;
+	case ISCATTER:
+	case ISCATTERV:
+	case IALLTOALL:
+	case IALLTOALLV:
+	case IALLTOALLW:
+		for (int to = 0; to < ranks && sent(op, bytes) > 0; to++)
+			exchange(out + to * stride(op, bytes), bytes, to);
 		break;
 	default:
-		break;
+		for (size_t at = 0; at < sent(op, bytes) / 8; at++)
+			((int64_t *)out)[at] = addend(rank, at);
+	}
+}
+
+// Set before the operations of a size: how many bytes or elements each rank's part has, and where it stands.
+static int counts[MOST_RANKS], places[MOST_RANKS], shares[MOST_RANKS];
+static MPI_Datatype kinds[MOST_RANKS];
+
+static void lay_out(enum op op, size_t bytes)
+{
+	for (int of = 0; of < ranks; of++) {
+		counts[of] = bytes;
+		places[of] = of * stride(op, bytes);
+		shares[of] = part(bytes / 8, of);
+		kinds[of] = MPI_BYTE;
 	}
 }
 
@@ -166,44 +264,137 @@ static MPI_Request post(enum op op, size_t bytes)
 {
 	MPI_Request request = MPI_REQUEST_NULL;
 	MPI_Comm world = MPI_COMM_WORLD;
+	int length = bytes, elements = bytes / 8;
 	switch (op) {
 	case IBARRIER:
 		MPI_Ibarrier(world, &request);
 		break;
 	case IBCAST:
-		MPI_Ibcast(in, bytes, MPI_BYTE, root, world, &request);
+		MPI_Ibcast(in, length, MPI_BYTE, ROOT, world, &request);
 		break;
-	case IALLREDUCE:
-		MPI_Iallreduce(out, in, bytes / 8, MPI_INT64_T, MPI_SUM, world, &request);
+	case ISCATTER:
+		MPI_Iscatter(out, length, MPI_BYTE, in, length, MPI_BYTE, ROOT, world, &request);
+		break;
+	case ISCATTERV:
+		MPI_Iscatterv(out, counts, places, MPI_BYTE, in, length, MPI_BYTE, ROOT, world, &request);
+		break;
+	case IGATHER:
+		MPI_Igather(out, length, MPI_BYTE, in, length, MPI_BYTE, ROOT, world, &request);
+		break;
+	case IGATHERV:
+		MPI_Igatherv(out, length, MPI_BYTE, in, counts, places, MPI_BYTE, ROOT, world, &request);
+		break;
+	case IALLGATHER:
+		MPI_Iallgather(out, length, MPI_BYTE, in, length, MPI_BYTE, world, &request);
+		break;
+	case IALLGATHERV:
+		MPI_Iallgatherv(out, length, MPI_BYTE, in, counts, places, MPI_BYTE, world, &request);
 		break;
 	case IALLTOALL:
-		MPI_Ialltoall(out, bytes, MPI_BYTE, in, bytes, MPI_BYTE, world, &request);
+		MPI_Ialltoall(out, length, MPI_BYTE, in, length, MPI_BYTE, world, &request);
 		break;
-	default:
-		MPI_Iallgather(out, bytes, MPI_BYTE, in, bytes, MPI_BYTE, world, &request);
+	case IALLTOALLV:
+		MPI_Ialltoallv(out, counts, places, MPI_BYTE, in, counts, places, MPI_BYTE, world, &request);
+		break;
+	case IALLTOALLW:
+		MPI_Ialltoallw(out, counts, places, kinds, in, counts, places, kinds, world, &request);
+		break;
+	case IREDUCE:
+		MPI_Ireduce(out, in, elements, MPI_INT64_T, MPI_SUM, ROOT, world, &request);
+		break;
+	case IALLREDUCE:
+		MPI_Iallreduce(out, in, elements, MPI_INT64_T, MPI_SUM, world, &request);
+		break;
+	case IREDUCE_SCATTER:
+		MPI_Ireduce_scatter(out, in, shares, MPI_INT64_T, MPI_SUM, world, &request);
+		break;
+	case IREDUCE_SCATTER_BLOCK:
+		MPI_Ireduce_scatter_block(out, in, elements, MPI_INT64_T, MPI_SUM, world, &request);
+		break;
+	case ISCAN:
+		MPI_Iscan(out, in, elements, MPI_INT64_T, MPI_SUM, world, &request);
+		break;
+	case IEXSCAN:
+		MPI_Iexscan(out, in, elements, MPI_INT64_T, MPI_SUM, world, &request);
+		break;
+	case OPS:
+		break;
 	}
 	return request;
+}
+
+// How many bytes of a block are not what a rank sends to another.
+static size_t unlike(const char *block, size_t bytes, int from, int to)
+{
+	size_t wrong = 0;
+	for (size_t at = 0; at < bytes; at++)
+		wrong += (unsigned char)block[at] != exchanged(from, to, at);
+	return wrong;
+}
+
+// How many elements are not the sums over the first ranks, from an element on.
+static size_t other_sums(size_t elements, int of, size_t first)
+{
+	size_t wrong = 0;
+	for (size_t at = 0; at < elements; at++) {
+		int64_t sum = 0;
+		for (int from = 0; from < of; from++)
+			sum += addend(from, first + at);
+		wrong += ((int64_t *)in)[at] != sum;
+	}
+	return wrong;
 }
 
 // All of what was received.
 static void check(enum op op, size_t bytes)
 {
 	size_t wrong = 0;
-	if (op == IBCAST)
+	switch (op) {
+	case IBARRIER:
+		break;
+	case IBCAST:
 		for (size_t at = 0; at < bytes / 8; at++)
 			wrong += ((uint64_t *)in)[at] != pattern(seed, at);
-	if (op == IALLREDUCE)
-		for (size_t at = 0; at < bytes / 8; at++) {
-			int64_t sum = 0;
-			for (int from = 0; from < ranks; from++)
-				sum += addend(from, at);
-			wrong += ((int64_t *)in)[at] != sum;
-		}
-	if (op == IALLTOALL || op == IALLGATHER)
+		break;
+	case ISCATTER:
+	case ISCATTERV:
+		wrong = unlike(in, bytes, ROOT, rank);
+		break;
+	case IGATHER:
+	case IGATHERV:
+		for (int from = 0; from < ranks && rank == ROOT; from++)
+			wrong += unlike(in + from * stride(op, bytes), bytes, from, ROOT);
+		break;
+	case IALLGATHER:
+	case IALLGATHERV:
 		for (int from = 0; from < ranks; from++)
-			for (size_t at = 0; at < bytes; at++)
-				wrong += (unsigned char)in[from * bytes + at] !=
-					 exchanged(from, op == IALLTOALL ? rank : 0, at);
+			wrong += unlike(in + from * stride(op, bytes), bytes, from, 0);
+		break;
+	case IALLTOALL:
+	case IALLTOALLV:
+	case IALLTOALLW:
+		for (int from = 0; from < ranks; from++)
+			wrong += unlike(in + from * stride(op, bytes), bytes, from, rank);
+		break;
+	case IREDUCE:
+		wrong = rank == ROOT ? other_sums(bytes / 8, ranks, 0) : 0;
+		break;
+	case IREDUCE_SCATTER:
+		wrong = other_sums(shares[rank], ranks, first_of(bytes / 8, rank));
+		break;
+	case IREDUCE_SCATTER_BLOCK:
+		wrong = other_sums(bytes / 8, ranks, rank * (bytes / 8));
+		break;
+	case ISCAN:
+		wrong = other_sums(bytes / 8, rank + 1, 0);
+		break;
+	case IEXSCAN:
+		// The first rank's is undefined.
+		wrong = rank > 0 ? other_sums(bytes / 8, rank, 0) : 0;
+		break;
+	default:
+		wrong = other_sums(bytes / 8, ranks, 0);
+	}
 	if (wrong > 0)
 		fail("wrong data");
 }
@@ -363,10 +554,11 @@ int main(int count, char **words)
 	MPI_Bcast(&work_per_us, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
 	for (int i = first; i < count; i++) {
 		size_t bytes = op == IBARRIER ? 0 : strtoull(words[i], NULL, 10);
-		out = malloc(bytes * ranks + 1);
-		in = malloc(bytes * ranks + 1);
+		out = malloc(extent(op, bytes) + 1);
+		in = malloc(extent(op, bytes) + 1);
 		if (!out || !in)
 			fail("no memory");
+		lay_out(op, bytes);
 		if (is_late)
 			late(op, bytes, atof(words[3]));
 		else

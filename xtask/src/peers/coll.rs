@@ -21,7 +21,27 @@ use crate::{Outcome, cargo, child};
 const PROGRAM: Source = Source { name: "coll", flags: &["-O3"] };
 
 /// Those that `peers/coll.c` has.
-pub const OPERATIONS: [&str; 5] = ["ibarrier", "ibcast", "iallreduce", "ialltoall", "iallgather"];
+pub const OPERATIONS: [&str; 17] = [
+    "ibarrier",
+    "ibcast",
+    "iscatter",
+    "iscatterv",
+    "igather",
+    "igatherv",
+    "iallgather",
+    "iallgatherv",
+    "ialltoall",
+    "ialltoallv",
+    "ialltoallw",
+    "ireduce",
+    "iallreduce",
+    "ireduce_scatter",
+    "ireduce_scatter_block",
+    "iscan",
+    "iexscan",
+];
+/// Those whose times are asked to be as good as the best peer's.
+const TIMED: [&str; 5] = ["ibarrier", "ibcast", "iallreduce", "ialltoall", "iallgather"];
 /// The operation whose size is none.
 const BARRIER: &str = "ibarrier";
 /// tocsin's columns: posted, and prepared once and restarted.
@@ -54,7 +74,7 @@ impl Options {
         let mut options = Options {
             json: false,
             rounds: if late { late::ROUNDS } else { ROUNDS },
-            operations: OPERATIONS.to_vec(),
+            operations: if late { OPERATIONS.to_vec() } else { TIMED.to_vec() },
             ranks: if late { vec![4, 8] } else { vec![2, 4] },
             sizes: if late { vec![1 << 10, 64 << 10] } else { vec![8, 64 << 10, 1 << 20] },
             late,
@@ -233,6 +253,9 @@ impl Line<'_> {
 
     /// What is asked of tocsin's, as a part of the best peer's. A barrier counts as a small message.
     fn asked(&self) -> Option<Asked> {
+        if !TIMED.contains(&self.operation) {
+            return None;
+        }
         match (self.ranks, self.size) {
             (2, ..=8) => Some(Asked::OfBest(0.8)),
             (2, _) => Some(Asked::OfBest(1.05)),
@@ -273,7 +296,7 @@ impl Line<'_> {
             _ => String::new(),
         };
         let Line { ranks, operation, size, algorithm, .. } = self;
-        let line = format!("{operation:10} {ranks:>5} {size:>8} {times}  {to_best}  {asked:12} {algorithm}");
+        let line = format!("{operation:21} {ranks:>5} {size:>8} {times}  {to_best}  {asked:12} {algorithm}");
         line.trim_end().to_owned()
     }
 }
@@ -326,7 +349,7 @@ fn print(figures: &Figures, peers: &[Peer], missing: &[Missing], options: &Optio
         );
         let (head, ratios) = (columns(who()), columns(["to best", "pers. to"].into_iter()));
         println!(
-            "{:10} {:>5} {:>8} {head}  {ratios}  {:12} algorithm",
+            "{:21} {:>5} {:>8} {head}  {ratios}  {:12} algorithm",
             "operation", "ranks", "bytes", "asked"
         );
     }
@@ -357,7 +380,7 @@ fn print_apart(figures: &Figures, options: &Options) {
             println!("{row}");
         } else {
             let cells = columns(who().map(|who| of(who).map_or("-".to_owned(), |ns| format!("{ns:.0}"))));
-            println!("{:10} {ranks:>5} {:>8} {cells}", OPERATIONS[at], apart::FIGURE);
+            println!("{:21} {ranks:>5} {:>8} {cells}", OPERATIONS[at], apart::FIGURE);
         }
     }
 }
@@ -442,7 +465,7 @@ mod tests {
         assert!(json.get(PEERS[2].name).is_none());
         let text = line.text();
         assert!(
-            text.starts_with("ibcast         2        8     3.000     2.000     9.000     4.000"),
+            text.starts_with("ibcast                    2        8     3.000     2.000     9.000     4.000"),
             "{text}"
         );
         assert!(text.ends_with("0.75      0.50  0.80 of best linear"), "{text}");

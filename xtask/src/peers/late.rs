@@ -129,7 +129,7 @@ impl Line<'_> {
             None => String::new(),
         };
         let Line { ranks, operation, size, algorithm, late, .. } = self;
-        let line = format!("{operation:10} {algorithm:18} {ranks:>5} {late:>4} {size:>8} {times}  {asked}");
+        let line = format!("{operation:21} {algorithm:18} {ranks:>5} {late:>4} {size:>8} {times}  {asked}");
         line.trim_end().to_owned()
     }
 }
@@ -191,7 +191,7 @@ fn print(figures: &Figures, peers: &[Peer], missing: &[Missing], options: &Optio
              computes for {LATE_US} us; asked of signal where poll takes {HELD_UP:.0} us or more"
         );
         let (algorithm, late, head) = ("algorithm", "late", columns(who()));
-        println!("{:10} {algorithm:18} {:>5} {late:>4} {:>8} {head}  asked", "operation", "ranks", "bytes");
+        println!("{:21} {algorithm:18} {:>5} {late:>4} {:>8} {head}  asked", "operation", "ranks", "bytes");
     }
     let (mut asked, mut held) = (0, 0);
     for line in figures.lines() {
@@ -241,7 +241,7 @@ mod tests {
         assert_eq!(asked, [Some((ASKED, true)), Some((ASKED, false)), None]);
         let second = figures.lines().nth(1).expect("three");
         let text = second.text();
-        assert!(text.starts_with("ibcast     chain                  4    2     1024"), "{text}");
+        assert!(text.starts_with("ibcast                chain                  4    2     1024"), "{text}");
         assert!(text.contains("9700.0    9900.5") && text.ends_with("500: missed"), "{text}");
         let json = second.json(1);
         assert_eq!((json["holds"].as_bool(), json[PEERS[0].name].as_f64()), (Some(false), Some(9900.5)));
