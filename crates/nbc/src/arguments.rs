@@ -309,7 +309,12 @@ impl Arguments<'_> {
     /// Whether it combines by an operator of the user's, which runs outside handlers only.
     pub(crate) fn has_user_operator(&self) -> bool {
         match self {
-            Arguments::Ireduce { op, .. } | Arguments::Iallreduce { op, .. } => matches!(op, Op::User(_)),
+            Arguments::Ireduce { op, .. }
+            | Arguments::Iallreduce { op, .. }
+            | Arguments::IreduceScatter { op, .. }
+            | Arguments::IreduceScatterBlock { op, .. }
+            | Arguments::Iscan { op, .. }
+            | Arguments::Iexscan { op, .. } => matches!(op, Op::User(_)),
             _ => false,
         }
     }

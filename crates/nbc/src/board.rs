@@ -23,6 +23,7 @@ use crate::builder::ScheduleBuilder;
 use crate::kernels::{Operator, Panicked};
 use crate::table::{Algorithm, Arguments, Operation, misplaced};
 use crate::{Error, Group, table};
+use core::ops::Range;
 pub(crate) use long::{Made, PART};
 pub use tocsin_transport::board::MEMBERS;
 use tocsin_transport::board::{Board, Part, ROOM};
@@ -39,18 +40,28 @@ pub fn fits(arguments: &Arguments, ranks: usize) -> bool {
 /// Whether what the ranks contribute fits into their slots, and can be read in one piece. The same on all ranks.
 #[inline]
 pub fn is_short(arguments: &Arguments, ranks: usize) -> bool {
-    is_short_size(arguments.operation(), arguments.size_bytes(), ranks)
+    let (part, all) = reads(arguments, ranks);
+    part <= ROOM && all <= MOST
 }
 
+/// The longest part, and what the rank reads that reads most, in bytes. The same on all ranks.
 #[inline]
-fn is_short_size(operation: Operation, bytes: usize, ranks: usize) -> bool {
-    let (part, all) = match operation {
-        Operation::Ibarrier => (0, 0),
-        Operation::Ibcast => (bytes, bytes),
-        Operation::Ialltoall => (bytes.saturating_mul(ranks), bytes.saturating_mul(ranks)),
-        _ => (bytes, bytes.saturating_mul(ranks)),
-    };
-    part <= ROOM && all <= MOST
+fn reads(arguments: &Arguments, ranks: usize) -> (usize, usize) {
+    let bytes = arguments.size_bytes();
+    let of_all = bytes.saturating_mul(ranks);
+    match *arguments {
+        Arguments::Ibarrier => (0, 0),
+        Arguments::Ibcast { .. } => (bytes, bytes),
+        Arguments::Iscatter { .. } => (of_all, bytes),
+        Arguments::Ialltoall { .. } | Arguments::IreduceScatterBlock { .. } => (of_all, of_all),
+        Arguments::IreduceScatter { counts, data_type, .. } => {
+            let whole = counts.iter().fold(0usize, |sum, count| sum.saturating_add(*count));
+            let longest = counts.iter().max().copied().unwrap_or(0);
+            let size = data_type.size();
+            (whole.saturating_mul(size), longest.saturating_mul(size).saturating_mul(ranks))
+        }
+        _ => (bytes, of_all),
+    }
 }
 
 /// What is made of the parts.
@@ -60,12 +71,20 @@ pub(crate) enum Use {
     Barrier,
     /// The root's is everybody's.
     Bcast { root: u32 },
+    /// Of the root's, each rank's block.
+    Scatter { root: u32, block: usize },
+    /// They stand side by side, at the root.
+    Gather { root: u32 },
     /// They stand side by side.
     Allgather,
     /// Of each, this rank's block.
     Alltoall { block: usize },
     /// They are combined from left to right, in rank order; with a root, there.
     Reduce { root: Option<u32>, count: usize, operator: Operator },
+    /// Of each, the same elements, this rank's, are combined likewise: so many, from these bytes on.
+    ReduceScatter { at: u32, count: usize, operator: Operator },
+    /// Those of the ranks up to this one are combined likewise; its own, if it is included.
+    Scan { inclusive: bool, count: usize, operator: Operator },
 }
 
 /// A collective on a board, as [`call_on_board`](crate::table::call_on_board) makes it. It keeps the addresses of
@@ -127,19 +146,24 @@ pub(crate) fn call(
     let (Some(call), Some(board)) = (algorithm.restrictions.board, group.board()) else {
         return Err(Error::BadSchedule("its group has no board"));
     };
-    if arguments.size_bytes() == 0 && arguments.operation() != Operation::Ibarrier {
+    if is_nothing(arguments, group.size() as usize) {
         return Ok(None);
     }
     let long = !is_short(arguments, group.size() as usize);
     Ok(Some(Call { board, long, ..call(arguments, group)? }))
 }
 
+/// Whether there is nothing to do.
+#[inline]
+fn is_nothing(arguments: &Arguments, ranks: usize) -> bool {
+    reads(arguments, ranks).0 == 0 && arguments.operation() != Operation::Ibarrier
+}
+
 /// [`call`] of what is short and right; `None` also where there is nothing to do.
 #[inline]
 pub(crate) fn short(algorithm: &Algorithm, arguments: &Arguments, group: &Group, board: u32) -> Option<Call> {
-    let (operation, bytes) = (algorithm.operation, arguments.size_bytes());
-    let nothing = bytes == 0 && operation != Operation::Ibarrier;
-    if nothing || !is_short_size(operation, bytes, group.size() as usize) || arguments.check(group).is_err() {
+    let ranks = group.size() as usize;
+    if is_nothing(arguments, ranks) || !is_short(arguments, ranks) || arguments.check(group).is_err() {
         return None;
     }
     let mut call = algorithm.restrictions.board?(arguments, group).ok()?;
@@ -162,7 +186,10 @@ impl Call {
     /// `size`: what all ranks say that the size is.
     pub(crate) fn new(operation: Operation, size: usize, then: Use) -> Call {
         let root = match then {
-            Use::Bcast { root } | Use::Reduce { root: Some(root), .. } => root,
+            Use::Bcast { root }
+            | Use::Scatter { root, .. }
+            | Use::Gather { root }
+            | Use::Reduce { root: Some(root), .. } => root,
             _ => 0,
         };
         let about = (operation as u64) << OPERATION | u64::from(root) << ROOT | size as u64 & SIZE;
@@ -177,32 +204,45 @@ impl Call {
         self.about = self.about & !(u64::from(u32::MAX) << NUMBER) | u64::from(sequence) << NUMBER;
     }
 
-    /// Whether member `me` needs the parts of all others.
-    pub(crate) fn needs_all(&self, me: usize) -> bool {
+    /// Whose parts a member needs, of so many; its own may be among them, and is always there.
+    #[inline]
+    pub(crate) fn needs(&self, member: usize, members: usize) -> Range<usize> {
         match self.then {
-            Use::Bcast { .. } => false,
-            Use::Reduce { root: Some(root), .. } => root as usize == me,
-            _ => true,
+            Use::Bcast { root } | Use::Scatter { root, .. } => match root as usize {
+                root if root == member => 0..0,
+                root => root..root.wrapping_add(1),
+            },
+            Use::Gather { root } | Use::Reduce { root: Some(root), .. } if root as usize != member => 0..0,
+            Use::Scan { .. } => 0..member.wrapping_add(1),
+            _ => 0..members,
         }
+    }
+
+    /// Whether a member needs the parts of all others.
+    #[inline]
+    pub(crate) fn needs_all(&self, member: usize, members: usize) -> bool {
+        self.needs(member, members) == (0..members)
     }
 
     /// Whether who has read what it needs has seen the parts of all.
     #[inline]
     pub(crate) fn sees_all(&self, board: &Board) -> bool {
-        self.needs_all(board.me())
-            || matches!(self.then, Use::Bcast { root } if board.members() == 2 && root as usize != board.me())
+        let (me, members) = (board.me(), board.members());
+        // Of two members each has but one other.
+        self.needs_all(me, members)
+            || members == 2
+                && matches!(self.then, Use::Bcast { root } | Use::Scatter { root, .. } if root as usize != me)
     }
 
     /// Looks for the parts that are needed. `seen`: how many members, from the first on, need not be looked at again.
     #[inline]
     pub(crate) fn look(&self, board: &Board, number: u32, seen: &mut u32) -> Look {
         let me = board.me();
-        let (first, end) = match self.then {
-            Use::Bcast { root } if root as usize != me => (root as usize, (root as usize).wrapping_add(1)),
-            _ if self.needs_all(me) => (0, board.members()),
-            _ => return Look::Ready,
-        };
-        let mut member = first.max(*seen as usize);
+        let Range { start, end } = self.needs(me, board.members());
+        if start == end {
+            return Look::Ready;
+        }
+        let mut member = start.max(*seen as usize);
         while member < end {
             if member != me {
                 match board.part(member, number) {
@@ -232,9 +272,14 @@ impl Call {
                     self.size()
                 }
             }
-            Use::Reduce { root: Some(root), .. } if root as usize != me => 0,
+            Use::Gather { root } | Use::Reduce { root: Some(root), .. } if root as usize != me => 0,
+            Use::Scatter { block, .. } => block,
             Use::Alltoall { block } => members.wrapping_mul(block),
-            Use::Allgather | Use::Reduce { .. } => members.wrapping_mul(self.bytes),
+            Use::ReduceScatter { count, operator, .. } => {
+                members.wrapping_mul(count.wrapping_mul(operator.size()))
+            }
+            Use::Scan { .. } => me.wrapping_add(1).wrapping_mul(self.bytes),
+            Use::Gather { .. } | Use::Allgather | Use::Reduce { .. } => members.wrapping_mul(self.bytes),
         }
     }
 
@@ -256,7 +301,13 @@ impl Call {
                 Use::Barrier => {}
                 Use::Bcast { root } if root as usize == me => {}
                 Use::Bcast { root } => board.read(root as usize, number, 0, self.to, self.size()),
-                Use::Allgather => {
+                // The root's block may stay where it is.
+                Use::Scatter { .. } if self.to.is_null() => {}
+                Use::Scatter { root, block } => {
+                    board.read(root as usize, number, me.wrapping_mul(block), self.to, block);
+                }
+                Use::Gather { root } if root as usize != me => {}
+                Use::Gather { .. } | Use::Allgather => {
                     for member in 0..members {
                         let to = self.to.wrapping_add(member.wrapping_mul(self.bytes));
                         board.read(member, number, 0, to, self.bytes);
@@ -270,11 +321,46 @@ impl Call {
                 }
                 Use::Reduce { root: Some(root), .. } if root as usize != me => {}
                 Use::Reduce { count, operator, .. } => {
-                    board.read(0, number, 0, self.to, self.bytes);
-                    for member in 1..members {
-                        board.read(member, number, 0, scratch, self.bytes);
-                        operator.combine(self.to, scratch, self.to, count)?;
-                    }
+                    self.combine_short(board, number, scratch, members, 0, (count, operator))?;
+                }
+                Use::ReduceScatter { at, count, operator } => {
+                    self.combine_short(board, number, scratch, members, at as usize, (count, operator))?;
+                }
+                Use::Scan { inclusive, count, operator } => {
+                    let end = me.wrapping_add(usize::from(inclusive));
+                    self.combine_short(board, number, scratch, end, 0, (count, operator))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Combines the parts of the first members, from some bytes on, from left to right. Of none, nothing.
+    ///
+    /// # Safety
+    /// As [`make`](Self::make).
+    #[inline]
+    unsafe fn combine_short(
+        &self,
+        board: &Board,
+        number: u32,
+        scratch: *mut u8,
+        end: usize,
+        at: usize,
+        (count, operator): (usize, Operator),
+    ) -> Result<(), Panicked> {
+        let bytes = count.wrapping_mul(operator.size());
+        if bytes == 0 {
+            return Ok(());
+        }
+        for member in 0..end {
+            // SAFETY: - so many bytes of `to` and of `scratch` are this call's: the caller's promise.
+            unsafe {
+                if member == 0 {
+                    board.read(member, number, at, self.to, bytes);
+                } else {
+                    board.read(member, number, at, scratch, bytes);
+                    operator.combine(self.to, scratch, self.to, count)?;
                 }
             }
         }
@@ -284,7 +370,12 @@ impl Call {
     /// Whether a handler may make the result.
     pub(crate) fn is_handler_safe(&self, me: usize) -> bool {
         match self.then {
-            Use::Reduce { operator, .. } => operator.is_handler_safe() || !self.needs_all(me),
+            Use::Reduce { root: Some(root), .. } if root as usize != me => true,
+            Use::Scan { inclusive: false, .. } if me <= 1 => true,
+            Use::Scan { .. } if me == 0 => true,
+            Use::Reduce { operator, .. }
+            | Use::ReduceScatter { operator, .. }
+            | Use::Scan { operator, .. } => operator.is_handler_safe(),
             _ => true,
         }
     }

@@ -98,13 +98,14 @@ fn every_operator_and_type() {
                 if algorithm.restrictions.commutative && !op.is_commutative() {
                     continue;
                 }
+                let blocks = if has_blocks(algorithm.operation) { 5 } else { 1 };
                 let case = Case {
                     operation: algorithm.operation,
                     algorithm: Some(algorithm.name),
                     root: random.below(5) as u32,
                     data_type,
                     op,
-                    count: count.min(most(Some(algorithm), 5) / data_type.size()),
+                    count: count.min(most(Some(algorithm), 5) / blocks / data_type.size()),
                     in_place: random.chance(50),
                     layout: random.word(),
                 };

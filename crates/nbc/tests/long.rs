@@ -7,7 +7,7 @@ use common::Random;
 use common::driver::Machine;
 use common::model::{AFFINE, Case, affine_op};
 use common::network::network;
-use tocsin_nbc::table::{self, Operation};
+use tocsin_nbc::table::Operation;
 use tocsin_nbc::{DataType, Op};
 
 /// So many bytes from each rank, or to each.
@@ -19,8 +19,7 @@ fn case(operation: Operation, bytes: usize, random: &mut Random) -> Case {
 }
 
 fn operations() -> impl Iterator<Item = Operation> {
-    let on_board = |operation: &Operation| table::of(*operation).any(|a| a.restrictions.needs_board());
-    Operation::ALL.iter().copied().filter(on_board)
+    Operation::ALL.iter().copied().filter(|operation| common::space::takes_long(*operation))
 }
 
 /// What all need of a rank is there when it has posted; it then may compute, or be dead, as long as it likes.

@@ -107,10 +107,10 @@ fn compile_exclusive(arguments: &Arguments, b: &mut ScheduleBuilder) -> Result<(
     Ok(())
 }
 
-fn inclusive_order(shape: &Shape) -> Vec<Share> {
+pub(super) fn inclusive_order(shape: &Shape) -> Vec<Share> {
     uniform(shape, in_turn(0..shape.rank + 1))
 }
 
-fn exclusive_order(shape: &Shape) -> Vec<Share> {
+pub(super) fn exclusive_order(shape: &Shape) -> Vec<Share> {
     uniform(shape, in_turn(0..shape.rank))
 }

@@ -8,7 +8,7 @@
 use super::{Call, MOST, Use};
 use crate::executor::room;
 use crate::kernels::{Operator, Panicked};
-use crate::table::{Arguments, Operation};
+use crate::table::Arguments;
 use core::ops::Range;
 use tocsin_progress::budget::Budget;
 use tocsin_transport::board::{Board, LONG, PIECES};
@@ -34,7 +34,9 @@ pub(super) fn fits(arguments: &Arguments, ranks: usize) -> bool {
         Arguments::Ireduce { data_type, .. } => {
             bytes <= PART && data_type.size().saturating_mul(ranks) <= MOST
         }
-        _ => arguments.operation() == Operation::Ibarrier || bytes <= PART,
+        Arguments::Ibarrier => true,
+        Arguments::Ibcast { .. } | Arguments::Iallgather { .. } => bytes <= PART,
+        _ => false,
     }
 }
 
@@ -210,6 +212,10 @@ impl Call {
                 Use::Reduce { root: Some(root), .. } if root as usize != me => Ok(true),
                 Use::Reduce { root: Some(_), count, operator } => {
                     self.combine_all(board, number, (count, operator), &mut made.done, budget)
+                }
+                // What is never long is made at once.
+                Use::Scatter { .. } | Use::Gather { .. } | Use::ReduceScatter { .. } | Use::Scan { .. } => {
+                    Ok(true)
                 }
                 Use::Reduce { root: None, count, operator } => {
                     self.combine_shared(board, number, (count, operator), &mut made.pieces, budget)

@@ -246,8 +246,9 @@ impl Nbc {
         if messages.is_revoked(first.context) {
             return Some((id, Outcome { code: Code::Revoked, ..Outcome::default() }));
         }
-        let needs_all = first.call.as_ref().is_some_and(|call| call.needs_all(seat.board.me()));
-        let Some(left) = seat.lacks_for_ever(messages, &first.place, needs_all) else {
+        let (me, members) = (seat.board.me(), seat.board.members());
+        let needed = first.call.as_ref().map_or(0..0, |call| call.needs(me, members));
+        let Some(left) = seat.lacks_for_ever(messages, &first.place, needed) else {
             // Nor is anything posted any more.
             let ends = seat.broken && !first.place.posted;
             return ends.then(|| (id, or_death(messages, &seat.group, seat.disagree(seat.blamed))));

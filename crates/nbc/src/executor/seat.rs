@@ -3,9 +3,10 @@
 
 use super::{Active, failed_member};
 use crate::Group;
-use crate::board::{Call, Look, Made, Use};
+use crate::board::{Call, Look, Made};
 use crate::messages::Messages;
 use crate::schedule::{Line, NONE};
+use core::ops::Range;
 use tocsin_progress::budget::Budget;
 use tocsin_progress::completion::{Code, Completion, Outcome};
 use tocsin_progress::slots::Slots;
@@ -326,7 +327,8 @@ impl Seat {
         // Who does something else is to blame for that himself.
         let place = Place { posted: true, number, ..Place::NOWHERE };
         let gave_up = self.board.part(member, number) == Part::Never;
-        let left = if gave_up { self.lacks_for_ever(messages, &place, true) } else { None };
+        let left =
+            if gave_up { self.lacks_for_ever(messages, &place, 0..self.board.members()) } else { None };
         let position = |left| self.group.world_ranks().iter().position(|rank| Some(*rank) == left);
         let outcome = self.blame(position(left).unwrap_or(member), slots, telling);
         left.map_or(outcome, |source| Outcome { code: Code::PeerFinalized, source, ..Outcome::default() })
@@ -403,13 +405,11 @@ impl Seat {
         &self,
         messages: &M,
         first: &Place,
-        needs_all: bool,
+        needed: Range<usize>,
     ) -> Option<u32> {
-        let seen = first.seen as usize;
-        let (members, number) = match (first.posted, needs_all) {
-            (true, true) => (seen..self.board.members(), first.number),
-            (true, false) => (seen..seen.wrapping_add(1), first.number),
-            (false, _) => (0..self.board.members(), self.board.lacking()),
+        let (members, number) = match first.posted {
+            true => (needed.start.max(first.seen as usize)..needed.end, first.number),
+            false => (0..self.board.members(), self.board.lacking()),
         };
         members.filter(|member| *member != self.board.me()).find_map(|member| {
             let rank = self.group.world_rank(member as u32)?;
@@ -467,12 +467,11 @@ pub(super) fn has_room(seat: &mut Seat, slots: &Table) -> bool {
 /// The members that the post of a number leaves to be rung, where this rank has seen the parts of all: those that wait for the last.
 #[inline]
 fn owed_with_all(board: &Board, call: &Call, number: u32) -> u64 {
-    let needed_elsewhere = !matches!(call.then, Use::Bcast { .. } | Use::Reduce { root: Some(_), .. });
+    let (me, members) = (board.me(), board.members());
     let mut owed = 0;
-    for member in 0..board.members() {
-        if member != board.me()
-            && (needed_elsewhere && board.waits(member, number) || board.is_stuck(member, number))
-        {
+    for member in 0..members {
+        let needs = call.needs(member, members).contains(&me);
+        if member != me && (needs && board.waits(member, number) || board.is_stuck(member, number)) {
             owed |= 1 << (member & 63);
         }
     }
@@ -482,8 +481,8 @@ fn owed_with_all(board: &Board, call: &Call, number: u32) -> u64 {
 /// The members that the post of a number leaves to be rung: those that wait for this part, or for it as the last of all. And a
 /// member, if the look has not found one already, whose part is about something else.
 fn owed(board: &Board, call: &Call, number: u32, look: Look) -> (u64, Option<usize>) {
-    let me = board.me();
-    let others = || (0..board.members()).filter(|member| *member != me);
+    let (me, members) = (board.me(), board.members());
+    let others = || (0..members).filter(|member| *member != me);
     let mut odd = None;
     let mut is_here = |member| match board.part(member, number) {
         Part::Here { about } if about == call.about => true,
@@ -493,14 +492,15 @@ fn owed(board: &Board, call: &Call, number: u32, look: Look) -> (u64, Option<usi
             true
         }
     };
-    let all_here = !(look == Look::Waits && call.needs_all(me)) && others().all(&mut is_here);
-    let needs = |member: usize| match call.then {
-        Use::Bcast { root } => root as usize == me,
-        Use::Reduce { root: Some(root), .. } => all_here && root as usize == member,
-        _ => all_here,
+    // So many are here, from the first on. Who lacks some of the first ones need not look for more: nobody who needs its part has all that he needs.
+    let lacks = look == Look::Waits && call.needs(me, members).start == 0;
+    let here = if lacks { 0 } else { others().find(|member| !is_here(*member)).unwrap_or(members) };
+    let is_last = |member: usize| {
+        let needed = call.needs(member, members);
+        needed.contains(&me) && (needed.len() == 1 || needed.end <= here)
     };
     let rung = |member: &usize| {
-        needs(*member) && board.waits(*member, number) || all_here && board.is_stuck(*member, number)
+        is_last(*member) && board.waits(*member, number) || here == members && board.is_stuck(*member, number)
     };
     (others().filter(rung).fold(0, |owed, member| owed | 1 << (member & 63)), odd)
 }

@@ -79,4 +79,4 @@ impl fmt::Display for Restrictions {
 
 const TOO_MANY_ROUNDS: &str = "has more rounds than a message tag can number with so many ranks";
 const TOO_MUCH: &str = "takes at most 64 ranks and 1 MiB from each for others, in allreduce 4 MiB in all, and in reductions \
-                        elements of 32 KiB in all";
+                        elements of 32 KiB in all; in scatter, gather, scans and reduce-scatters 2 KiB from each and 32 KiB in all";

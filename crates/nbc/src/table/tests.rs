@@ -491,7 +491,8 @@ fn what_is_short_is_the_same_call_at_once() {
         let sizes = [0, 8, 512, 2048, 2056, 64 << 10, 4 << 20];
         sizes.into_iter().flat_map(move |bytes| (0..3).map(move |me| (*operation, bytes, me)))
     }) {
-        let of = arguments(operation, bytes, 1, false, me, (&[], &[]));
+        let counts = [bytes; 3];
+        let of = arguments(operation, bytes, 1, false, me, (&[], &counts));
         let whole = group_with_board(3, me);
         let chosen = measured::only(Operation::Iallreduce, "ring");
         let groups = [
@@ -524,7 +525,8 @@ fn what_is_short_is_the_same_call_at_once() {
 #[test]
 fn the_board_takes_what_fits() {
     let fits = |operation, bytes, ranks: u32| {
-        let of = |me| arguments(operation, bytes, 1, false, me, (&[], &[]));
+        let counts = vec![bytes; ranks as usize];
+        let of = |me| arguments(operation, bytes, 1, false, me, (&[], &counts));
         let names = (0..ranks).map(|me| {
             let chosen = choose_for(&of(me), &group_with_board(ranks, me));
             let schedule = compile(&group_with_board(ranks, me), &of(me), None).unwrap();
@@ -557,7 +559,8 @@ fn the_board_takes_what_fits() {
         for (bytes, longest) in [(4096, true), (1 << 20, true), ((1 << 20) + 8, false)] {
             let one_way = [Operation::Ibcast, Operation::Ireduce].contains(operation) && bytes >= 1 << 20;
             let takes = *operation == Operation::Ibarrier || (exchange || one_way) && longest;
-            let of = arguments(*operation, bytes, 1, false, 0, (&[], &[]));
+            let counts = [bytes; 2];
+            let of = arguments(*operation, bytes, 1, false, 0, (&[], &counts));
             let chosen = choose_for(&of, &group_with_board(2, 0));
             assert_eq!(chosen.restrictions.needs_board(), takes, "{operation:?} of {bytes} bytes");
         }
@@ -568,6 +571,11 @@ fn the_board_takes_what_fits() {
     assert!(fits(Operation::Ialltoall, 512, 4) && !fits(Operation::Ialltoall, 513, 4));
     assert!(fits(Operation::Iallreduce, 1 << 20, 2) && !fits(Operation::Iallreduce, 1025 << 10, 2));
     assert!(fits(Operation::Iallgather, 512, 64) && !fits(Operation::Iallgather, 513, 64));
+    assert!(fits(Operation::Iscatter, 512, 4) && !fits(Operation::Iscatter, 513, 4));
+    assert!(fits(Operation::IreduceScatter, 512, 4) && !fits(Operation::IreduceScatter, 513, 4));
+    assert!(fits(Operation::IreduceScatterBlock, 512, 4) && !fits(Operation::IreduceScatterBlock, 513, 4));
+    assert!(fits(Operation::Igather, 512, 64) && !fits(Operation::Igather, 513, 64));
+    assert!(fits(Operation::Iscan, 2048, 16) && !fits(Operation::Iexscan, 2049, 2));
     assert!(!fits(Operation::Ibarrier, 0, 65));
     // What is longer goes there by name, up to a limit.
     let by_name = |operation, bytes, ranks: usize| {

@@ -40,6 +40,10 @@ impl Random {
 
 /// The longest whole buffer that an algorithm takes, if it says so.
 pub fn most(algorithm: Option<&tocsin_nbc::table::Algorithm>, ranks: u32) -> usize {
-    let on_board = algorithm.is_some_and(|a| a.restrictions.needs_board());
-    if on_board { (256 << 10).min((1 << 20) / ranks as usize) } else { usize::MAX }
+    let ranks = ranks as usize;
+    match algorithm.filter(|a| a.restrictions.needs_board()) {
+        None => usize::MAX,
+        Some(on_board) if space::takes_long(on_board.operation) => (256 << 10).min((1 << 20) / ranks),
+        Some(_) => (2 << 10).min((32 << 10) / ranks),
+    }
 }

@@ -70,12 +70,21 @@ pub fn takes(algorithm: &Algorithm, ranks: u32) -> bool {
     (!restrictions.power_of_two || ranks.is_power_of_two()) && (!restrictions.needs_board() || ranks > 1)
 }
 
+/// Whether what an operation's ranks contribute on a board may be longer than a slot.
+pub fn takes_long(operation: Operation) -> bool {
+    use Operation::{Iallgather, Iallreduce, Ialltoall, Ibarrier, Ibcast, Ireduce};
+    matches!(operation, Ibarrier | Ibcast | Iallgather | Ialltoall | Ireduce | Iallreduce)
+}
+
 /// Whether a board takes so many elements of so many bytes, with long parts or without, as the library's errors say it.
 pub fn fits_board(operation: Operation, count: usize, size: usize, ranks: usize, is_long: bool) -> bool {
     let bytes = count * size;
     let short = match operation {
         Operation::Ibcast => bytes <= 2 << 10,
-        Operation::Ialltoall => bytes * ranks <= 2 << 10,
+        Operation::Ialltoall
+        | Operation::Iscatter
+        | Operation::IreduceScatter
+        | Operation::IreduceScatterBlock => bytes * ranks <= 2 << 10,
         _ => bytes <= 2 << 10 && bytes * ranks <= 32 << 10,
     };
     let long = match operation {
@@ -84,7 +93,7 @@ pub fn fits_board(operation: Operation, count: usize, size: usize, ranks: usize,
         Operation::Iallreduce => bytes <= 1 << 20 && count.div_ceil(128) * size * ranks <= 32 << 10,
         _ => bytes <= 1 << 20,
     };
-    short || is_long && long
+    short || is_long && takes_long(operation) && long
 }
 
 /// Whether blocks may stand anywhere.

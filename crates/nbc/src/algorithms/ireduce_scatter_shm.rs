@@ -1,0 +1,41 @@
+//! Reduce-scatter on the board: every rank stores its vector, loads its own part of all and combines them from the left, in rank order.
+
+use crate::board::{Call, Use, compile};
+use crate::kernels::Operator;
+use crate::table::{Algorithm, Arguments, Operation, Restrictions, misplaced};
+use crate::{Error, Group};
+
+pub(crate) const ALGORITHM: Algorithm = Algorithm {
+    operation: Operation::IreduceScatter,
+    name: "shm",
+    source: "folklore",
+    cost: "c + 2 p n b + (p - 1) n g",
+    restrictions: Restrictions::on_board(call),
+    compile,
+    order: Some(super::iallreduce_shm::order),
+};
+
+pub(crate) const BLOCK: Algorithm = Algorithm { operation: Operation::IreduceScatterBlock, ..ALGORITHM };
+
+fn call(arguments: &Arguments, group: &Group) -> Result<Call, Error> {
+    let (rank, ranks) = (group.rank() as usize, group.size() as usize);
+    // Elements of all parts, of those before this rank's, and of this.
+    let (send, recv, data_type, op, [whole, before, count]) = match *arguments {
+        Arguments::IreduceScatter { send, recv, counts, data_type, op } => {
+            let (before, rest) = counts.split_at_checked(rank).ok_or(misplaced())?;
+            let (before, count) = (before.iter().sum(), rest.first().copied().ok_or(misplaced())?);
+            (send, recv, data_type, op, [counts.iter().sum(), before, count])
+        }
+        Arguments::IreduceScatterBlock { send, recv, count, data_type, op } => {
+            (send, recv, data_type, op, [count * ranks, count * rank, count])
+        }
+        _ => return Err(misplaced()),
+    };
+    let (operator, size) = (Operator::new(op, data_type)?, data_type.size());
+    // What fits into a slot has few bytes.
+    let then = Use::ReduceScatter { at: (before * size) as u32, count, operator };
+    let mut call = Call::new(arguments.operation(), whole * size, then);
+    call.from = send.unwrap_or(recv);
+    (call.bytes, call.to) = (whole * size, recv);
+    Ok(call)
+}

@@ -1,0 +1,25 @@
+//! Scatter on the board: the root stores all blocks, each rank loads its own. The root waits for nobody.
+
+use crate::board::{Call, Use, compile};
+use crate::table::{Algorithm, Arguments, Operation, Restrictions, misplaced};
+use crate::{Error, Group};
+
+pub(crate) const ALGORITHM: Algorithm = Algorithm {
+    operation: Operation::Iscatter,
+    name: "shm",
+    source: "folklore",
+    cost: "c + (p + 1) n b",
+    restrictions: Restrictions::on_board(call),
+    compile,
+    order: None,
+};
+
+fn call(arguments: &Arguments, group: &Group) -> Result<Call, Error> {
+    let Arguments::Iscatter { send, recv, block, root } = *arguments else { return Err(misplaced()) };
+    let mut call = Call::new(Operation::Iscatter, block, Use::Scatter { root, block });
+    if group.rank() == root {
+        (call.from, call.bytes) = (send, group.size() as usize * block);
+    }
+    call.to = recv.unwrap_or(std::ptr::null_mut());
+    Ok(call)
+}
