@@ -2,11 +2,14 @@
 
 use crate::operation::Operation;
 use crate::{DataType, Op};
+use std::borrow::Cow;
 
 mod block;
 mod check;
+mod lists;
 
 pub use block::Block;
+pub(crate) use lists::Lists;
 
 /// The arguments of a call, as untyped memory. Where a buffer is an `Option`, `None` is the in-place form: the other
 /// buffer holds the input where the result will stand. Lists of blocks have one entry per rank.
@@ -199,7 +202,7 @@ pub enum Arguments<'a> {
     },
 }
 
-impl Arguments<'_> {
+impl<'a> Arguments<'a> {
     /// The operation these arguments are for.
     pub const fn operation(&self) -> Operation {
         match self {
@@ -275,23 +278,48 @@ impl Arguments<'_> {
         }
     }
 
-    /// The same where nothing is borrowed from the caller: no lists, and no operator of the user's, whose context may end with the call.
-    pub(crate) fn owned(&self) -> Option<Arguments<'static>> {
+    /// The same with empty lists, and what they are. `None`: it has an operator of the user's, whose context may end with the call.
+    pub(crate) fn without_lists(&self) -> Option<(Arguments<'static>, Lists<'a>)> {
         let built_in = |op: &Op| !matches!(op, Op::User(_));
-        Some(match *self {
+        let mut lists = Lists::default();
+        let arguments = match *self {
             Arguments::Ibarrier => Arguments::Ibarrier,
             Arguments::Ibcast { buffer, bytes, root } => Arguments::Ibcast { buffer, bytes, root },
             Arguments::Iscatter { send, recv, block, root } => {
                 Arguments::Iscatter { send, recv, block, root }
             }
+            Arguments::Iscatterv { send, blocks, recv, bytes, root } => {
+                lists.recv = Cow::Borrowed(blocks);
+                Arguments::Iscatterv { send, blocks: &[], recv, bytes, root }
+            }
             Arguments::Igather { send, recv, block, root } => Arguments::Igather { send, recv, block, root },
+            Arguments::Igatherv { send, bytes, recv, blocks, root } => {
+                lists.recv = Cow::Borrowed(blocks);
+                Arguments::Igatherv { send, bytes, recv, blocks: &[], root }
+            }
             Arguments::Iallgather { send, recv, block } => Arguments::Iallgather { send, recv, block },
+            Arguments::Iallgatherv { send, recv, blocks } => {
+                lists.recv = Cow::Borrowed(blocks);
+                Arguments::Iallgatherv { send, recv, blocks: &[] }
+            }
             Arguments::Ialltoall { send, recv, block } => Arguments::Ialltoall { send, recv, block },
+            Arguments::Ialltoallv { send, recv, blocks } => {
+                let send = lists.exchanged(send, blocks);
+                Arguments::Ialltoallv { send, recv, blocks: &[] }
+            }
+            Arguments::Ialltoallw { send, recv, blocks } => {
+                let send = lists.exchanged(send, blocks);
+                Arguments::Ialltoallw { send, recv, blocks: &[] }
+            }
             Arguments::Ireduce { send, recv, count, data_type, op, root } if built_in(&op) => {
                 Arguments::Ireduce { send, recv, count, data_type, op, root }
             }
             Arguments::Iallreduce { send, recv, count, data_type, op } if built_in(&op) => {
                 Arguments::Iallreduce { send, recv, count, data_type, op }
+            }
+            Arguments::IreduceScatter { send, recv, counts, data_type, op } if built_in(&op) => {
+                lists.counts = Cow::Borrowed(counts);
+                Arguments::IreduceScatter { send, recv, counts: &[], data_type, op }
             }
             Arguments::IreduceScatterBlock { send, recv, count, data_type, op } if built_in(&op) => {
                 Arguments::IreduceScatterBlock { send, recv, count, data_type, op }
@@ -303,7 +331,8 @@ impl Arguments<'_> {
                 Arguments::Iexscan { send, recv, count, data_type, op }
             }
             _ => return None,
-        })
+        };
+        Some((arguments, lists))
     }
 
     /// Whether it combines by an operator of the user's, which runs outside handlers only.

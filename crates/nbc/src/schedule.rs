@@ -123,7 +123,7 @@ pub struct Schedule {
     /// Where it comes from: see [`trace`](crate::trace).
     pub(crate) algorithm: u16,
     /// The call that it was compiled for, if it can serve another one like it.
-    pub(crate) origin: Option<crate::table::Origin>,
+    pub(crate) origin: Option<crate::table::Origin<'static>>,
     /// What it does on the board of its group, instead of steps.
     pub(crate) board: Option<Call>,
     /// Which of its levels this rank does itself.

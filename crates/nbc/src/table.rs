@@ -9,6 +9,7 @@ use crate::view::Outline;
 use crate::{Choices, Error, Group, algorithms};
 use tocsin_transport::board::MEMBERS;
 
+use crate::arguments::Lists;
 pub use crate::arguments::{Arguments, Block};
 pub use crate::operation::{Operation, UnknownOperation};
 pub use restrictions::Restrictions;
@@ -376,28 +377,34 @@ fn own(arguments: &Arguments, ranks: u32) -> &'static str {
 
 /// What a schedule was compiled for.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Origin {
+pub struct Origin<'a> {
     group: Group,
     board: Option<u32>,
     arguments: Arguments<'static>,
+    lists: Lists<'a>,
     /// The algorithm that was asked for or measured, by its number in the [trace](crate::trace); `None`: what these
     /// arguments always take on this group.
     algorithm: Option<u16>,
 }
 
 // SAFETY: - the addresses are compared, and never followed.
-unsafe impl Send for Origin {}
+unsafe impl Send for Origin<'_> {}
 
-impl Origin {
-    /// Of a call whose schedule can serve another one like it. None of one whose arguments borrow lists or an operator, or whose
-    /// algorithm does not exist.
-    pub fn new(group: &Group, arguments: &Arguments, algorithm: Option<&str>) -> Option<Origin> {
-        let arguments = arguments.owned()?;
+impl<'a> Origin<'a> {
+    /// Of a call whose schedule can serve another one like it. None of one with a user's operator, or whose algorithm does not exist.
+    pub fn new(group: &Group, arguments: &Arguments<'a>, algorithm: Option<&str>) -> Option<Origin<'a>> {
         let algorithm = match algorithm {
             Some(name) => Some(crate::trace::number_of(find(arguments.operation(), name).ok()?)),
-            None => measured(&arguments, group).map(|(number, _)| number),
+            None => measured(arguments, group).map(|(number, _)| number),
         };
-        Some(Origin { group: group.members(), board: group.board(), arguments, algorithm })
+        let (arguments, lists) = arguments.without_lists()?;
+        Some(Origin { group: group.members(), board: group.board(), arguments, lists, algorithm })
+    }
+
+    /// The same, with copies of the lists. `None`: there is no memory for these.
+    fn kept(self) -> Option<Origin<'static>> {
+        let Origin { group, board, arguments, lists, algorithm } = self;
+        Some(Origin { group, board, arguments, lists: lists.kept()?, algorithm })
     }
 }
 
@@ -418,7 +425,7 @@ pub fn compile(
     (chosen.compile)(arguments, &mut builder)?;
     let mut schedule = builder.finish()?;
     schedule.algorithm = crate::trace::number_of(chosen);
-    schedule.origin = Origin::new(group, arguments, algorithm);
+    schedule.origin = Origin::new(group, arguments, algorithm).and_then(Origin::kept);
     Ok(schedule)
 }
 

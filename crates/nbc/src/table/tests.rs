@@ -462,6 +462,33 @@ fn threads_send_what_is_long() {
     assert_eq!(chosen(Operation::Iscan, 1 << 20, 2, true), "recursive-doubling");
 }
 
+/// The schedule of a call serves another whose lists say the same, wherever these are, and none whose lists say anything else.
+#[test]
+fn a_schedule_serves_calls_with_the_same_lists() {
+    let blocks = |gap: usize| [0, 1, 2].map(|at| Block::new(at * (8 + gap), 8));
+    let origin = |operation, at: &[Block], counts: &[usize], in_place| {
+        let of = arguments(operation, 8, 0, in_place, 0, (at, counts));
+        compile(&group(3, 0), &of, None).unwrap().origin.unwrap()
+    };
+    for operation in Operation::ALL.iter().copied() {
+        let listed = |gap, last, in_place| origin(operation, &blocks(gap), &[8, 8, last], in_place);
+        let first = listed(0, 8, false);
+        assert_eq!(first, listed(0, 8, false), "{operation}");
+        let counted = operation == Operation::IreduceScatter;
+        assert_eq!(first == listed(0, 9, false), !counted, "{operation}");
+        let placed = [
+            Operation::Iscatterv,
+            Operation::Igatherv,
+            Operation::Iallgatherv,
+            Operation::Ialltoallv,
+            Operation::Ialltoallw,
+        ];
+        assert_eq!(first == listed(4, 8, false), !placed.contains(&operation), "{operation}");
+        let has_place = ![Operation::Ibarrier, Operation::Ibcast].contains(&operation);
+        assert_eq!(first == listed(0, 8, true), !has_place, "{operation}");
+    }
+}
+
 /// What needs long memory goes by messages on a board that has none, and is refused there by name; what is short is not.
 #[test]
 fn a_board_without_long_memory_takes_what_is_short() {

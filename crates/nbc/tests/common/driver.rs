@@ -499,11 +499,12 @@ impl<L: Lower> Machine<L> {
             call.sequence = self.sequence;
             for rank in 0..self.ranks.len() {
                 let group = self.group(rank as u32, case.algorithm.is_some());
+                let sequence = call.sequence;
                 let origin = Origin::new(&group, &call.arguments(rank), case.algorithm);
                 let Rank { lower, nbc } = &mut self.ranks[rank];
                 // SAFETY: - as `post`.
-                let posted = origin
-                    .and_then(|o| unsafe { nbc.post_again(lower, &o, 1 << 31, call.sequence) }.unwrap());
+                let posted =
+                    origin.and_then(|o| unsafe { nbc.post_again(lower, &o, 1 << 31, sequence) }.unwrap());
                 nbc.announce(lower);
                 lower.after();
                 match posted {
