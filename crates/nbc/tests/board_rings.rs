@@ -162,3 +162,61 @@ fn who_waits_is_rung_by_one_who_does_not() {
     ranks.settle();
     assert_eq!([0, 1].map(|rank| ranks.code(rank, 0)), [Some(Code::Protocol); 2]);
 }
+
+/// Of a prefix reduction each needs the parts of those before it: the last of these rings it, whoever else has yet to come, and who comes after it does not.
+#[test]
+fn who_waits_for_those_before_it_is_rung_by_the_last_of_them() {
+    for kind in [Kind::Scan, Kind::Exscan] {
+        for order in permutations(4) {
+            let mut ranks = Rungs::new(4, 8);
+            for (at, rank) in order.iter().enumerate() {
+                ranks.post(*rank, kind);
+                let here = &order[..=at];
+                let all_before = |rank: usize| (0..rank).all(|before| here.contains(&before));
+                let (mut rung, mut due): (Vec<u32>, Vec<u32>) = (ranks.ranks[*rank].0.1.clone(), Vec::new());
+                due.extend(here.iter().filter(|of| **of > *rank && all_before(**of)).map(|of| *of as u32));
+                (rung.sort_unstable(), due.sort_unstable());
+                assert_eq!(rung, due, "{kind:?} in the order {order:?}, after {rank}");
+                ranks.settle();
+                for of in 0..4 {
+                    let over = here.contains(&of) && all_before(of);
+                    assert_eq!(here.contains(&of) && ranks.code(of, 0) == Some(Code::Ok), over, "{of}");
+                }
+            }
+            let results: Vec<u64> = (0..4).map(|rank| ranks.posted[rank][0].1[0]).collect();
+            assert_eq!(results, if kind == Kind::Scan { [1, 2, 3, 4] } else { [1, 1, 2, 3] });
+        }
+    }
+}
+
+/// The root of a scatter rings those who wait for it, and who gives to a gather the root, if it is the last.
+#[test]
+fn roots_ring_and_are_rung() {
+    let mut ranks = Rungs::new(3, 9);
+    ranks.post(2, Kind::Scatter(1));
+    ranks.post(0, Kind::Scatter(1));
+    assert_eq!(ranks.rung(), None);
+    ranks.post(1, Kind::Scatter(1));
+    let mut rung = std::mem::take(&mut ranks.ranks[1].0.1);
+    rung.sort_unstable();
+    assert_eq!(rung, [0, 2]);
+    ranks.post(1, Kind::Gather(1));
+    ranks.post(2, Kind::Gather(1));
+    assert_eq!(ranks.ranks[2].0.1, [], "one is missing");
+    ranks.post(0, Kind::Gather(1));
+    assert_eq!(ranks.ranks[0].0.1, [1]);
+    ranks.settle();
+    for rank in 0..3 {
+        let (lower, nbc) = &mut ranks.ranks[rank];
+        nbc.progress(lower, &mut Budget::handler());
+        assert_eq!([0, 1].map(|at| ranks.code(rank, at)), [Some(Code::Ok); 2], "{rank}");
+    }
+}
+
+fn permutations(n: usize) -> Vec<Vec<usize>> {
+    if n == 0 {
+        return vec![Vec::new()];
+    }
+    let shorter = permutations(n - 1);
+    shorter.iter().flat_map(|of| (0..n).map(|at| [&of[..at], &[n - 1], &of[at..]].concat())).collect()
+}

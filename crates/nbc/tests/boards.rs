@@ -199,10 +199,7 @@ fn after_a_disagreement_nobody_waits_for_ever() {
     let mut random = common::Random(0xd15a);
     for round in 0..2000 {
         let size = 2 + random.below(5) as u32;
-        let mut kind = || {
-            let root = random.below(size as usize) as u32;
-            [Kind::Barrier, Kind::Bcast(root), Kind::Reduce(root), Kind::Allreduce][random.below(4)]
-        };
+        let mut kind = || Kind::any(&mut random, size);
         let agreed: Vec<Kind> = (0..POSTS).map(|_| kind()).collect();
         let other = kind();
         let (odd, at) = (random.below(size as usize), random.below(POSTS - 6));
@@ -325,9 +322,8 @@ fn whoever_goes_by_messages_alone_nobody_waits_for_ever() {
         let size = 2 + random.below(5) as u32;
         let agreed: Vec<(Kind, Way)> = (0..POSTS)
             .map(|_| {
-                let root = random.below(size as usize) as u32;
-                let kind = [Kind::Barrier, Kind::Bcast(root), Kind::Reduce(root), Kind::Allreduce];
-                (kind[random.below(4)], [Way::Board, Way::Board, Way::Messages][random.below(3)])
+                let kind = Kind::any(&mut random, size);
+                (kind, [Way::Board, Way::Board, Way::Messages][random.below(3)])
             })
             .collect();
         // In some rounds, nobody; in some, one after the other, where the ranks may have given up already.

@@ -17,7 +17,25 @@ pub enum Kind {
     Bcast(u32),
     Reduce(u32),
     Allreduce,
+    Scatter(u32),
+    Gather(u32),
+    ReduceScatter,
+    Scan,
+    Exscan,
 }
+
+impl Kind {
+    /// Any, with any root.
+    pub fn any(random: &mut super::Random, ranks: u32) -> Kind {
+        let root = random.below(ranks as usize) as u32;
+        let rooted = [Kind::Bcast(root), Kind::Reduce(root), Kind::Scatter(root), Kind::Gather(root)];
+        let others = [Kind::Barrier, Kind::Allreduce, Kind::ReduceScatter, Kind::Scan, Kind::Exscan];
+        if random.chance(50) { *random.pick(&rooted) } else { *random.pick(&others) }
+    }
+}
+
+/// Numbers that a rank of a few has for each collective: one for each rank, of blocks.
+pub const NUMBERS: usize = 8;
 
 /// Posts an allreduce of so many numbers on a rank.
 pub fn post<M: Messages>(lower: &mut M, nbc: &mut Nbc, me: u32, numbers: &mut [u64]) -> Posted {
@@ -64,6 +82,14 @@ pub fn post_as<M: Messages>(
             Arguments::Ireduce { send: Some(recv.cast_const()), recv, count, data_type, op, root }
         }
         Kind::Allreduce => Arguments::Iallreduce { send, recv, count, data_type, op },
+        Kind::Scatter(root) => {
+            Arguments::Iscatter { send: recv, recv: (root != me).then_some(recv), block: 8, root }
+        }
+        Kind::Gather(root) if root == me => Arguments::Igather { send, recv, block: 8, root },
+        Kind::Gather(root) => Arguments::Igather { send: Some(recv.cast_const()), recv, block: 8, root },
+        Kind::ReduceScatter => Arguments::IreduceScatterBlock { send, recv, count: 1, data_type, op },
+        Kind::Scan => Arguments::Iscan { send, recv, count, data_type, op },
+        Kind::Exscan => Arguments::Iexscan { send, recv, count, data_type, op },
     };
     if way == Way::Board {
         let mut call = table::call_on_board(&group, &arguments, None).unwrap().unwrap();
@@ -73,8 +99,9 @@ pub fn post_as<M: Messages>(
     }
     let algorithm = match kind {
         Kind::Barrier => "dissemination",
-        Kind::Bcast(_) | Kind::Reduce(_) => "binomial",
-        Kind::Allreduce => "recursive-doubling",
+        Kind::Bcast(_) | Kind::Reduce(_) | Kind::Scatter(_) | Kind::Gather(_) => "binomial",
+        Kind::Allreduce | Kind::Scan | Kind::Exscan => "recursive-doubling",
+        Kind::ReduceScatter => "pairwise",
     };
     let schedule = table::compile(&group, &arguments, Some(algorithm)).unwrap();
     // SAFETY: as above.
@@ -140,7 +167,7 @@ impl Messages for Rung {
 pub struct Rungs {
     pub ranks: Vec<(Rung, Nbc)>,
     /// What each has posted, with the memory.
-    pub posted: Vec<Vec<(Posted, Box<[u64; 1]>)>>,
+    pub posted: Vec<Vec<(Posted, Box<[u64; NUMBERS]>)>>,
     _areas: Vec<Box<Area>>,
 }
 
@@ -173,10 +200,10 @@ impl Rungs {
         let place = (self.ranks.len() as u32, rank as u32);
         let sequence = self.posted[rank].len() as u32;
         let (lower, nbc) = &mut self.ranks[rank];
-        let mut number = Box::new([1]);
-        let posted = post_as(lower, nbc, place, (kind, way), sequence, &mut *number);
+        let mut numbers = Box::new([1; NUMBERS]);
+        let posted = post_as(lower, nbc, place, (kind, way), sequence, &mut *numbers);
         nbc.announce(lower);
-        self.posted[rank].push((posted, number));
+        self.posted[rank].push((posted, numbers));
     }
 
     /// Who is rung, for what stands on the board or for messages that have come, after all messages have.
