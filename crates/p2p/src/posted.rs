@@ -213,6 +213,64 @@ mod tests {
     use super::*;
     use tocsin_progress::Slots;
 
+    /// How many receives [`Posted::first`] looks at.
+    fn looks(posted: &Posted, requests: &Requests, pattern: &Pattern) -> usize {
+        let mut at = posted.bins.look(pattern).unwrap().first_index();
+        let mut looks = 0;
+        while let Some((_, request)) = requests.at(at) {
+            looks += 1;
+            if request.pattern() == *pattern {
+                break;
+            }
+            at = request.link(0).next_index();
+        }
+        looks
+    }
+
+    /// With 10 000 receives posted, of some sources and tags as programs number them and of any, a message is compared with as few as with 10: with two or three
+    /// of each kind, and nowhere with many.
+    #[test]
+    fn a_message_is_compared_with_few_of_many() {
+        type Numbers = fn(u32) -> (u32, i32);
+        let by_tag: Numbers = |at| (1, at as i32);
+        let by_thousands: Numbers = |at| (1, at as i32 * 1024);
+        let by_source: Numbers = |at| (at, 7);
+        let by_both: Numbers = |at| (at % 100, (at / 100) as i32);
+        for (numbers, wild) in
+            [by_tag, by_thousands, by_source, by_both].map(|of| [(of, false), (of, true)]).concat()
+        {
+            for many in [10, 100, 1000, 10_000] {
+                let mut requests = Slots::with_shared(Request::new, Completion::new);
+                let mut posted = Posted::new().unwrap();
+                requests.reserve(many as usize).unwrap();
+                let kind = |at: u32| if wild { at as usize % KINDS } else { 0 };
+                let pattern = |kind: usize, at| Pattern::of(kind, 5, numbers(at).0, numbers(at).1);
+                for at in 0..many {
+                    posted.make_room(&mut requests);
+                    let id = requests.alloc().unwrap();
+                    let request = requests.get_mut(id).unwrap();
+                    request.set_pattern(&pattern(kind(at), at));
+                    request.sequence = u64::from(at);
+                    posted.insert(&mut requests, id, &pattern(kind(at), at));
+                }
+                let (mut all, mut most) = (0, 0);
+                for at in 0..many {
+                    let kinds = if wild { 0..KINDS } else { 0..1 };
+                    let looks: usize = kinds.map(|kind| looks(&posted, &requests, &pattern(kind, at))).sum();
+                    (all, most) = (all + looks, most.max(looks));
+                    let (source, tag) = numbers(at);
+                    assert!(posted.find(&requests, 5, source, tag).is_some());
+                }
+                let average = all as f64 / f64::from(many);
+                let kinds = if wild { KINDS } else { 1 };
+                assert!(
+                    average < 2.5 * kinds as f64 && most <= 16 * kinds,
+                    "{many}: {average}, {most} at most"
+                );
+            }
+        }
+    }
+
     #[test]
     fn those_that_share_a_bin_are_met_out_of_turn() {
         const MANY: i32 = 400;
