@@ -193,8 +193,12 @@ struct Parts {
 }
 
 fn prepare(machines: &[Machine<'_>], options: &Options) -> Result<Parts, String> {
-    let wanted: BTreeSet<Program> =
-        machines.iter().flat_map(|m| &m.entries).map(|e| e.program.clone()).collect();
+    let wanted: BTreeSet<Program> = machines
+        .iter()
+        .flat_map(|m| &m.entries)
+        .flat_map(|e| e.uses.iter().chain([&e.program]))
+        .cloned()
+        .collect();
     let c = |p: &Program| if let Program::C { file } = p { Some(file.clone()) } else { None };
     let c_programs: BTreeSet<String> = wanted.iter().filter_map(c).collect();
     let panicked = |_| "a thread panicked".to_owned();
@@ -250,15 +254,21 @@ fn pack(machine: &Machine<'_>, parts: &Parts, shell: bool) -> Result<(PathBuf, P
     let dir = binaries::work_dir().join("run").join(&machine.boot.name);
     cache::remove(&dir)?;
     cache::make_dir(&dir)?;
-    let mut entries = Vec::new();
+    let (mut entries, mut used) = (Vec::new(), Vec::new());
     for &entry in &machine.entries {
-        let file =
-            parts.programs.get(&entry.program).ok_or_else(|| format!("{} was not built", entry.name()))?;
-        entries.push((entry, file.clone()));
+        let built = |program| {
+            let file = parts.programs.get(program);
+            file.cloned().ok_or_else(|| format!("{} was not built", program.file()))
+        };
+        entries.push((entry, built(&entry.program)?));
+        if let Some(program) = &entry.uses {
+            used.push((program.file(), built(program)?));
+        }
     }
     let contents = Contents {
         boot: &machine.boot,
         entries: &entries,
+        used: &used,
         module: &parts.module.join("module/uintr.ko"),
         xpmem: &parts.module.join("xpmem/xpmem.ko"),
         kernel: &parts.kernel,

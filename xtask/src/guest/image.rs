@@ -57,6 +57,8 @@ impl BootFiles {
 pub struct Contents<'a> {
     pub boot: &'a Boot,
     pub entries: &'a [(&'a Entry, PathBuf)],
+    /// What they run besides, by its name in the guest.
+    pub used: &'a [(String, PathBuf)],
     pub module: &'a Path,
     /// The stand-in for XPMEM, for boots that have it.
     pub xpmem: &'a Path,
@@ -140,8 +142,8 @@ fn initramfs(contents: &Contents<'_>, files: &BootFiles, to: &Path) -> Outcome {
         archive.file(&format!("t/{file}"), &data(&recipe(file))?).map_err(failed)?;
     }
     let mut done = Vec::new();
-    for (entry, file) in contents.entries {
-        let name = entry.program.file();
+    let own = contents.entries.iter().map(|(entry, file)| (entry.program.file(), file));
+    for (name, file) in own.chain(contents.used.iter().map(|(name, file)| (name.clone(), file))) {
         if !done.contains(&name) {
             archive.file(&format!("t/{name}"), &data(file)?).map_err(failed)?;
             done.push(name);
@@ -208,7 +210,15 @@ mod tests {
         let kernel = Built { image, headers, settings, modules: None };
         let module = Path::new("");
         let of = |boot| {
-            plan(&Contents { boot, entries: &entries, module, xpmem: module, kernel: &kernel, shell: false })
+            plan(&Contents {
+                boot,
+                entries: &entries,
+                used: &[],
+                module,
+                xpmem: module,
+                kernel: &kernel,
+                shell: false,
+            })
         };
         let quantum = "quantum 16 || poweroff -f\n";
         let entry = "entry 'p-t' 7 env 'A=it'\\''s' '/t/p-t' '--skip' 'x'\n";

@@ -144,6 +144,8 @@ pub struct Entry {
     pub full: bool,
     /// Modules of the stock kernel's own that it wants to find in /k.
     pub modules: Vec<String>,
+    /// An integration test that a script runs, too, as it likes.
+    pub uses: Option<Program>,
 }
 
 /// `SIZE/FACTOR` as the size that a run takes; anything else as it is.
@@ -187,6 +189,7 @@ impl Entry {
             hardware: false,
             full: false,
             modules: Vec::new(),
+            uses: None,
         };
         let mut settings = settings.iter();
         for word in settings.by_ref() {
@@ -197,6 +200,7 @@ impl Entry {
                 Some(("in", boots)) => entry.boots = boots.split(',').map(str::to_owned).collect(),
                 Some(("seconds", n)) => entry.limit = Duration::from_secs(number(n)?.into()),
                 Some(("label", label)) => entry.label = label.to_owned(),
+                Some(("uses", test)) => entry.uses = Some(Program::parse("test", test)?),
                 Some(("modules", names)) => entry.modules = names.split(',').map(str::to_owned).collect(),
                 Some((name, value)) if name.starts_with(|c: char| c.is_ascii_uppercase()) => {
                     entry.environment.push((name.to_owned(), value.to_owned()));
@@ -283,7 +287,7 @@ mod tests {
     fn a_list_is_read() {
         let text = "# comment\nboot two cpus=2 # and more\nboot fine cpus=4 quantum=1 x2apic xpmem append=a=b append=c\n\
                     test p:t in=two,fine seconds=30 hardware A_B=c=d -- --skip x\nlib p in=two seconds=1\n\
-                    c storm label=10 in=two seconds=9 full modules=a,b -- 10";
+                    c storm label=10 in=two seconds=9 full modules=a,b -- 10\nsh s.sh in=two seconds=9 uses=p:u";
         let list = List::parse(text).expect("valid");
         let fine = &list.boots[1];
         assert_eq!((fine.cpus, fine.quantum, fine.x2apic, fine.append.as_str()), (4, 1, true, "a=b c "));
@@ -296,6 +300,8 @@ mod tests {
         assert!(!first.full && list.entries[2].full);
         assert_eq!(list.entries[2].modules, ["a", "b"]);
         assert_eq!(list.entries[2].name(), "storm[10]");
+        assert_eq!(list.entries[3].uses, Some(Program::Test { package: "p".into(), target: "u".into() }));
+        assert_eq!(list.entries[2].uses, None);
     }
 
     #[test]
@@ -326,6 +332,7 @@ mod tests {
             "boot two\nlib p seconds=1",
             "boot two\nlib p in=three seconds=1",
             "boot two\nfoo p in=two seconds=1",
+            "boot two\nsh s.sh in=two seconds=1 uses=p",
             "boot two\nlib p in=two seconds=1\nlib p in=two seconds=2",
         ] {
             assert!(List::parse(bad).expect_err(bad).starts_with("line "), "{bad}");

@@ -112,7 +112,11 @@ fn strategies() -> Vec<Usable> {
             what: "one plain copy, of memory that the device maps between processes",
             why_not: tocsin_world::xpmem_refusal(),
         },
-        Usable { name: "cma", what: "process_vm_readv and process_vm_writev", why_not: cma_refusal() },
+        Usable {
+            name: "cma",
+            what: "process_vm_readv and process_vm_writev",
+            why_not: tocsin_world::cma_refusal(),
+        },
         Usable {
             name: "vmsplice",
             what: "pages that the sender puts into a pipe, if asked for or found to be quicker by `tocsin tune`",
@@ -143,19 +147,6 @@ fn unbound() -> Option<String> {
     let said = std::env::var_os("TOCSIN_BIND").is_some();
     let config = Config::from_env().ok().filter(|_| said)?;
     (config.bind == Bind::None).then(|| "TOCSIN_BIND is none: ranks that are not bound have no node".into())
-}
-
-/// Why the kernel does not copy between the processes of a world.
-fn cma_refusal() -> Option<String> {
-    // 1 admits descendants of the process that a rank names, and ranks name their launcher.
-    let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
-    scope_refusal(scope.trim()).or_else(tocsin_world::cma_refusal)
-}
-
-/// What Yama's setting says of it.
-fn scope_refusal(scope: &str) -> Option<String> {
-    matches!(scope, "2" | "3")
-        .then(|| format!("/proc/sys/kernel/yama/ptrace_scope is {scope}: set it to 0 or 1"))
 }
 
 fn device_entry(device: &devices::Device) -> Value {
@@ -189,20 +180,4 @@ fn describe(topology: &Topology) -> Value {
     });
     let caches = topology.caches.iter().map(|c| json!({"level": c.level, "bytes": c.bytes, "cpus": c.cpus}));
     json!({"source": topology.source, "cores": cores.collect::<Value>(), "caches": caches.collect::<Value>()})
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ranks_name_their_launcher_to_a_scope_of_descendants_and_no_further() {
-        for scope in ["", "0", "1"] {
-            assert_eq!(scope_refusal(scope), None, "{scope}");
-        }
-        for scope in ["2", "3"] {
-            let why = scope_refusal(scope).unwrap();
-            assert!(why.contains("ptrace_scope") && why.contains("set it to 0 or 1"), "{why}");
-        }
-    }
 }

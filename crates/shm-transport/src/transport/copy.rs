@@ -161,6 +161,30 @@ fn try_word(process: libc::pid_t, address: u64) -> Result<u64, i32> {
 /// Why the kernel copies nothing between processes here; `None` if it does, as far as one process can try. User threads
 /// only.
 pub fn cma_refusal() -> Option<String> {
+    let read = |path| std::fs::read_to_string(path).unwrap_or_default();
+    let scope = read("/proc/sys/kernel/yama/ptrace_scope");
+    scope_refusal(scope.trim(), &read("/proc/self/status")).or_else(refused_to_itself)
+}
+
+/// What Yama's setting says of it to a process of this status.
+fn scope_refusal(scope: &str, status: &str) -> Option<String> {
+    // 1 admits descendants of the process that a rank names, and ranks name their launcher; 2 only who may trace all; 3 nobody.
+    let refused = match scope {
+        "2" => !may_trace(status),
+        "3" => true,
+        _ => false,
+    };
+    refused.then(|| format!("/proc/sys/kernel/yama/ptrace_scope is {scope}: set it to 0 or 1"))
+}
+
+/// Whether a process of this status has the capability `CAP_SYS_PTRACE`, number 19.
+fn may_trace(status: &str) -> bool {
+    let set = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    set.and_then(|set| u64::from_str_radix(set.trim(), 16).ok()).is_some_and(|set| set >> 19 & 1 == 1)
+}
+
+/// Whatever is in the way of copies from this process itself, which Yama leaves alone.
+fn refused_to_itself() -> Option<String> {
     let expected = probe_value();
     match try_word(std::process::id() as libc::pid_t, PROBE.as_ptr() as u64) {
         Ok(found) if found == expected => None,
@@ -212,6 +236,19 @@ mod tests {
             let honest = (process, value, address) == (0, 0, 0);
             assert_eq!(Kernel::new().is_open(&peer), honest, "{process} {value} {address}");
         }
+    }
+
+    #[test]
+    fn ranks_name_their_launcher_to_a_scope_of_descendants_and_no_further() {
+        let (ordinary, root) = ("Name:\tx\nCapEff:\t0000000000000000\n", "CapEff:\t000001ffffffffff\n");
+        for (scope, status) in [("", ordinary), ("0", ordinary), ("1", ordinary), ("1", root), ("2", root)] {
+            assert_eq!(scope_refusal(scope, status), None, "{scope}");
+        }
+        for (scope, status) in [("2", ordinary), ("2", ""), ("3", ordinary), ("3", root)] {
+            let why = scope_refusal(scope, status).unwrap();
+            assert!(why.contains("ptrace_scope") && why.contains("set it to 0 or 1"), "{why}");
+        }
+        assert!(!may_trace("CapEff:\t000001fffff7ffff\n"));
     }
 
     #[test]
