@@ -175,7 +175,8 @@ fn who_waits_for_those_before_it_is_rung_by_the_last_of_them() {
                 let all_before = |rank: usize| (0..rank).all(|before| here.contains(&before));
                 let (mut rung, mut due): (Vec<u32>, Vec<u32>) = (ranks.ranks[*rank].0.1.clone(), Vec::new());
                 due.extend(here.iter().filter(|of| **of > *rank && all_before(**of)).map(|of| *of as u32));
-                (rung.sort_unstable(), due.sort_unstable());
+                rung.sort_unstable();
+                due.sort_unstable();
                 assert_eq!(rung, due, "{kind:?} in the order {order:?}, after {rank}");
                 ranks.settle();
                 for of in 0..4 {
