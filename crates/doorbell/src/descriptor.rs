@@ -32,6 +32,8 @@ pub struct Descriptor {
     pub(crate) serial: AtomicU64,
     /// See [`crate::computing`].
     pub(crate) computing: AtomicU64,
+    /// How many of those who look do so for a moment, before they ring: a hint.
+    pub(crate) brief: AtomicU32,
     /// What the kernel would know about the thread.
     #[cfg(loom)]
     pub(crate) kernel: crate::sys::Kernel,
@@ -60,6 +62,7 @@ impl Descriptor {
             vector_fd: AtomicU32::new(0),
             serial: AtomicU64::new(0),
             computing: AtomicU64::new(0),
+            brief: AtomicU32::new(0),
             #[cfg(loom)]
             kernel: crate::sys::Kernel::new(),
         }
@@ -69,6 +72,15 @@ impl Descriptor {
     #[inline]
     pub fn attention(&self) -> Attention {
         Attention(self.attention.load(Ordering::Acquire))
+    }
+
+    /// Whether a thread of the owner is in a wait: it sleeps, or looks by itself and not only for the moment before it rings. A hint. Wait-free: two loads;
+    /// handlers may call it.
+    #[inline]
+    pub fn is_in_wait(&self) -> bool {
+        let attention = self.attention();
+        // SYNC POINT: Relaxed: a hint, read apart from the other word.
+        attention.sleepers() > 0 || attention.pollers() > self.brief.load(Ordering::Relaxed)
     }
 
     /// The vectors that are posted and not yet taken. Wait-free; handlers may call it.

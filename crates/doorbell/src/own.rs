@@ -58,6 +58,25 @@ impl Own {
         self.end_poll_as::<Real>();
     }
 
+    /// [`begin_poll`](Self::begin_poll) of who looks for a moment only, and then mostly goes away: so [say](crate::Descriptor::is_in_wait) the descriptors to
+    /// peers. Wait-free (two `lock add`); handlers may call it.
+    pub fn begin_brief_poll(&self) {
+        if !fork::disowned() {
+            // SYNC POINT: Relaxed: a hint.
+            self.descriptor().brief.fetch_add(1, Ordering::Relaxed);
+        }
+        self.begin_poll();
+    }
+
+    /// [`end_poll`](Self::end_poll) of that.
+    pub fn end_brief_poll(&self) {
+        self.end_poll();
+        if !fork::disowned() {
+            // SYNC POINT: Relaxed: as above.
+            self.descriptor().brief.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
     /// [`end_poll`](Self::end_poll) with variation points.
     #[doc(hidden)]
     #[inline]
@@ -208,5 +227,28 @@ impl Own {
         }
         // SYNC POINT: Acquire pairs with the ringer's Release.
         pir.swap(0, Ordering::Acquire)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::Descriptor;
+
+    /// Who looks for a moment before it rings is in no wait, whoever else is.
+    #[test]
+    fn a_moment_is_no_wait() {
+        let descriptor = Descriptor::new();
+        // SAFETY: the descriptor lives longer.
+        let own = unsafe { Own::new(&descriptor) };
+        assert!(!descriptor.is_in_wait());
+        own.begin_brief_poll();
+        assert!(descriptor.attention().pollers() == 1 && !descriptor.is_in_wait());
+        own.begin_poll();
+        assert!(descriptor.is_in_wait());
+        own.end_brief_poll();
+        assert!(descriptor.attention().pollers() == 1 && descriptor.is_in_wait());
+        own.end_poll();
+        assert!(!descriptor.is_in_wait());
     }
 }

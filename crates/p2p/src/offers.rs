@@ -144,7 +144,7 @@ impl<T: Transport> P2p<T> {
         self.waits
             && self.pipelines
             && worth_it
-            && (peer_waits || class == Class::Eager && self.transport.is_waiting(peer))
+            && (peer_waits || class == Class::Eager && self.transport.is_in_wait(peer))
     }
 
     /// Decides whether a matched receive takes an offer.

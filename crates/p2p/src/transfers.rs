@@ -58,7 +58,7 @@ impl<T: Transport> P2p<T> {
     /// Copies chunks of the transfers under way, and ends those that are over.
     pub(crate) fn copy_part(&mut self, budget: &mut Budget) -> Part {
         let mut part = Part::IDLE;
-        if self.transfers.is_empty() {
+        if self.transfers.is_empty() || budget.is_sparing() {
             return part;
         }
         // A peer that sleeps hears of it before the copying, not after.
@@ -268,9 +268,10 @@ impl<T: Transport> P2p<T> {
     }
 
     /// Has the peer copy, too, where both compute and much is left: what handlers do for a message takes either rank half as long then, where the ring takes as
-    /// long as one chunk does. Once; `claimed` of `count` chunks are.
+    /// long as one chunk does. But not where a thread of this rank waits, which goes on itself. Once; `claimed` of `count` chunks are.
     fn call_peer(&mut self, id: Id, claimed: u32, count: u32) {
-        if self.context != Context::Handler || count.saturating_sub(claimed) < CALLED_FROM {
+        let waits = || self.transport.is_waiting(self.me);
+        if self.context != Context::Handler || count.saturating_sub(claimed) < CALLED_FROM || waits() {
             return;
         }
         let Some(request) = self.requests.get_mut(id) else { return };

@@ -258,8 +258,12 @@ fn handlers_of_both_copy() {
 
 #[test]
 fn nobody_is_called_for_little_or_by_who_is_no_handler() {
-    for (bytes, context) in [(40_000, Context::Handler), (LARGE, Context::User)] {
+    // Nor by one whose own thread waits.
+    let table =
+        [(40_000, Context::Handler, false), (LARGE, Context::User, false), (LARGE, Context::Handler, true)];
+    for (bytes, context, waits) in table {
         let mut w = pair();
+        w.ranks[0].transport_mut().set_waiting(0, waits);
         let (data, mut target) = (text(2, bytes), Target::new(bytes));
         let recv = w.irecv(1, Some(0), Some(1), &mut target);
         let send = w.isend(0, 1, 1, &data);
@@ -268,5 +272,32 @@ fn nobody_is_called_for_little_or_by_who_is_no_handler() {
         w.settle();
         assert_eq!((w.code(0, send), w.code(1, recv)), (Some(Code::Ok), Some(Code::Ok)));
         assert_eq!(target.bytes(), data);
+    }
+}
+
+/// Who is about to wait leaves its copies to its next pass, when peers see it waiting, and nothing else.
+#[test]
+fn who_is_about_to_wait_copies_when_it_does() {
+    for published in [true, false] {
+        let mut w = pair();
+        let (data, small) = (text(2, LARGE), text(3, 100));
+        let (mut target, mut other) = (Target::new(LARGE), Target::new(100));
+        let early = published.then(|| w.irecv(1, Some(0), Some(1), &mut target));
+        let send = w.isend(0, 1, 1, &data);
+        w.isend(0, 1, 2, &small);
+        let recv = early.unwrap_or_else(|| w.irecv(1, Some(0), Some(1), &mut target));
+        let short = w.irecv(1, Some(0), Some(2), &mut other);
+        for rank in [1, 0, 1] {
+            w.pass_with(rank, &mut Budget::user().sparing());
+        }
+        assert_eq!(w.code(1, short), Some(Code::Ok));
+        assert_eq!((w.code(0, send), w.code(1, recv)), (None, None));
+        assert!(w.ranks.iter().all(|rank| rank.counters().bytes_copied[0] <= 200), "{published}");
+        assert!(w.ranks[1].work_left(), "a wait finds it at its first look");
+        w.pass_with(1, &mut Budget::user().waiting());
+        assert!(w.ranks[1].counters().bytes_copied[0] >= LARGE as u64, "{published}");
+        w.settle();
+        assert_eq!((w.code(0, send), w.code(1, recv)), (Some(Code::Ok), Some(Code::Ok)));
+        assert_eq!((target.bytes(), other.bytes()), (&data[..], &small[..]));
     }
 }

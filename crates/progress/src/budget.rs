@@ -53,6 +53,8 @@ pub struct Budget {
     passing: bool,
     /// Who runs the pass waits, and makes the next ones too.
     waiting: bool,
+    /// Long copies are for the next pass of who waits.
+    sparing: bool,
     packets: u32,
     bytes: usize,
     /// 0: none. [`UNSET`]: when work begins.
@@ -79,6 +81,7 @@ impl Budget {
             context: Context::Handler,
             passing: true,
             waiting: false,
+            sparing: false,
             packets: HANDLER_PACKETS,
             bytes: HANDLER_BYTES,
             deadline_ns: now.wrapping_add(HANDLER_NS),
@@ -95,6 +98,7 @@ impl Budget {
             context: Context::User,
             passing: false,
             waiting: false,
+            sparing: false,
             packets: USER_PACKETS,
             bytes: USER_BYTES,
             deadline_ns: 0,
@@ -120,6 +124,7 @@ impl Budget {
             context,
             passing,
             waiting: false,
+            sparing: false,
             packets,
             bytes,
             deadline_ns: 0,
@@ -132,14 +137,26 @@ impl Budget {
     /// Says that who runs the pass goes away after it, as handlers do: a user's thread that has posted something.
     #[must_use]
     pub fn in_passing(self) -> Budget {
-        Budget { passing: true, waiting: false, ..self }
+        Budget { passing: true, waiting: false, sparing: false, ..self }
     }
 
     /// Says that who runs the pass waits in the library, and goes on with what it begins by itself. Who only tests does not: it may compute
     /// next.
     #[must_use]
     pub fn waiting(self) -> Budget {
-        Budget { passing: false, waiting: true, ..self }
+        Budget { passing: false, waiting: true, sparing: false, ..self }
+    }
+
+    /// Says that who runs the pass is about to wait, and leaves copies that both ends can make to its next one: by then peers see that it waits.
+    #[must_use]
+    pub fn sparing(self) -> Budget {
+        Budget { sparing: true, ..self.waiting() }
+    }
+
+    /// Whether such copies are for a later pass.
+    #[inline]
+    pub fn is_sparing(&self) -> bool {
+        self.sparing
     }
 
     /// Whether who runs the pass waits.
@@ -157,7 +174,8 @@ impl Budget {
     /// Another pass by the same.
     #[inline]
     pub(crate) fn renew(&mut self) {
-        *self = Budget { passing: self.passing, waiting: self.waiting, ..Budget::of(self.context) };
+        let Budget { context, passing, waiting, sparing, .. } = *self;
+        *self = Budget { passing, waiting, sparing, ..Budget::of(context) };
     }
 
     /// Takes one packet from the budget. False when it is spent: leave the packet where it is and answer

@@ -130,6 +130,8 @@ struct Left {
     worked: bool,
     /// Work or a request is left.
     more: bool,
+    /// Something [unfinished](Work::is_unfinished) is.
+    copies: bool,
     /// [`Budget::time_began`] of the last pass.
     began: u64,
 }
@@ -349,7 +351,7 @@ impl<W: Work> Engine<W> {
     ) -> Left {
         // SAFETY: the token is ours until `drain` leaves, after which `work` is not used.
         let work = unsafe { &mut *self.work.get() };
-        let mut left = Left { worked: false, more: false, began: 0 };
+        let mut left = Left { worked: false, more: false, copies: false, began: 0 };
         if first_pass {
             if self.token.is_requested() {
                 self.token.take_requests();
@@ -361,16 +363,18 @@ impl<W: Work> Engine<W> {
         let limit = if handler { HANDLER_PASSES } else { USER_PASSES };
         // Who stays in the library goes on by itself, but after the callbacks, which may take their time.
         let leaves = touched && !handler && (budget.is_in_passing() || !self.callbacks.is_empty());
-        let mut unfinished = false;
+        let passing = budget.is_in_passing();
+        let (mut unfinished, mut copies) = (false, false);
         let mut patience = if handler { Patience::Over } else { Patience::Untried };
         let clean = self.token.drain(
             work,
             limit,
             |work| {
-                if self.ring(work, &mut patience) {
+                if self.ring(work, &mut patience, passing) {
                     return true;
                 }
-                unfinished = leaves && work.is_unfinished();
+                copies = work.is_unfinished();
+                unfinished = leaves && copies;
                 chore = work.wants_chore();
                 unheard = work.awaits_answer();
                 self.publish_wants(work)
@@ -383,6 +387,7 @@ impl<W: Work> Engine<W> {
                 !handler || !budget.is_over()
             },
         );
+        left.copies = copies;
         if !clean {
             left.more = true;
         } else if unfinished && !left.more {

@@ -545,6 +545,10 @@ unsafe impl Transport for ShmTransport {
         let attention = block.descriptor.attention();
         attention.pollers() > 0 || attention.sleepers() > 0
     }
+
+    fn is_in_wait(&self, peer: u32) -> bool {
+        self.segment.block(peer).is_some_and(|block| block.descriptor.is_in_wait())
+    }
 }
 
 #[inline]

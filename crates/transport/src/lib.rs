@@ -504,6 +504,12 @@ pub unsafe trait Transport: Send {
         false
     }
 
+    /// Whether some thread of `peer` is in a wait, rather than about to ring and go away: a hint, which says more than [`is_waiting`](Self::is_waiting).
+    /// Handler-safe.
+    fn is_in_wait(&self, peer: u32) -> bool {
+        self.is_waiting(peer)
+    }
+
     /// Whether a thread of `peer` waits for a collective and, as long as that moves, stays: a hint, which says more than
     /// [`is_waiting`](Self::is_waiting), that is true of who looks for a moment only. Handler-safe.
     fn is_committed(&self, _peer: u32) -> bool {

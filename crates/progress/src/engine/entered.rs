@@ -31,6 +31,8 @@ pub struct Entered<'a, W: Work> {
     touched: bool,
     /// The thread waits for what it has posted.
     stays: bool,
+    /// And has long copies to make then.
+    spares: bool,
     /// It is [`Looking`], and comes back for what is left.
     looks: bool,
     /// It runs no callbacks.
@@ -52,6 +54,12 @@ impl<W: Work> Entered<'_, W> {
     #[inline]
     pub fn stay(&mut self) {
         self.stays = true;
+    }
+
+    /// The same of who has mostly long copies to make next: while it waits for them peers leave them to it, and so it makes none before.
+    #[inline]
+    pub fn stay_to_copy(&mut self) {
+        (self.stays, self.spares) = (true, true);
     }
 
     /// Says that this thread is [`Looking`](super::Looking), so that nobody need come back for what the drop leaves.
@@ -129,7 +137,7 @@ impl<W: Work> Entered<'_, W> {
         if engine.token.is_requested() {
             engine.token.take_requests();
         }
-        let mut left = Left { worked: false, more: false, began: 0 };
+        let mut left = Left { worked: false, more: false, copies: false, began: 0 };
         engine.pass(&mut *self, &mut budget, &mut left);
         if left.more {
             // The drop must not forget it.
@@ -168,11 +176,19 @@ impl<W: Work> Drop for Entered<'_, W> {
             return self.engine.stay_ends(self.begun);
         }
         let begun = Budget::of(self.context);
-        let begun = if self.stays { begun.waiting() } else { begun.in_passing() };
+        let begun = match (self.stays, self.spares) {
+            (false, _) => begun.in_passing(),
+            (true, false) => begun.waiting(),
+            (true, true) => begun.sparing(),
+        };
         // SAFETY: the token is ours, and the references lent end with `self`.
         let left = unsafe { self.engine.passes(self.context, false, self.touched, false, begun) };
         // Callbacks may last: who looks does not look meanwhile.
-        if left.more && (!self.looks || !self.quiet && !self.engine.callbacks.is_empty()) {
+        let may_last = !self.quiet && !self.engine.callbacks.is_empty();
+        // Who has begun a long copy mostly comes to wait for it.
+        if left.more && (self.stays || left.copies && !self.looks) && !may_last {
+            self.engine.come_back_late();
+        } else if left.more && (!self.looks || may_last) {
             self.engine.come_back(USER_CONTINUE_NS);
         }
         if self.quiet {
@@ -193,6 +209,7 @@ impl<W: Work> Engine<W> {
             context,
             touched: false,
             stays: false,
+            spares: false,
             looks: false,
             quiet: false,
             begun,

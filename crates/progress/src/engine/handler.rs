@@ -43,7 +43,7 @@ impl<W: Work> Engine<W> {
         let left = if wait > 0 && self.throttle(wait) {
             // No work now, but the next to come in from anywhere makes the pass that is due.
             self.token.request();
-            Left { worked: false, more: false, began: 0 }
+            Left { worked: false, more: false, copies: false, began: 0 }
         } else {
             // (Without a timer there is no throttling: nobody would lift it.)
             self.duty.clear_suppressed();
@@ -61,7 +61,7 @@ impl<W: Work> Engine<W> {
                 if let Some(trace) = self.trace() {
                     trace.record(kind::DEFERRED, 0, 0);
                 }
-                Left { worked: false, more: false, began: 0 }
+                Left { worked: false, more: false, copies: false, began: 0 }
             }
         };
         if begun == 0 && left.began == 0 && !left.worked && !left.more && self.duty.idle() {

@@ -41,14 +41,14 @@ impl<W: Work> Engine<W> {
     /// Rings whom there is something to say to. But a user's thread that would have to interrupt somebody by signal holds that back for a
     /// moment: who has posted something is mostly about to wait for it, and then looks by himself; as this thread does meanwhile,
     /// whom others would have to interrupt. True: something has come for this rank meanwhile, and a pass is due, and another
-    /// call after it.
+    /// call after it. `passing`: this thread goes away then.
     #[inline]
-    pub(super) fn ring(&self, work: &mut W, patience: &mut Patience) -> bool {
+    pub(super) fn ring(&self, work: &mut W, patience: &mut Patience, passing: bool) -> bool {
         if let Patience::Over = patience {
             work.leave();
             false
         } else if work.leave_quietly() {
-            self.ring_patiently(work, patience)
+            self.ring_patiently(work, patience, passing)
         } else {
             if let Patience::Until(..) = patience {
                 self.patience.note(true);
@@ -61,7 +61,7 @@ impl<W: Work> Engine<W> {
     }
 
     #[cold]
-    fn ring_patiently(&self, work: &mut W, patience: &mut Patience) -> bool {
+    fn ring_patiently(&self, work: &mut W, patience: &mut Patience, passing: bool) -> bool {
         let crowded = self.is_crowded();
         let (until, tries) = match patience {
             Patience::Until(until, tries) => (*until, tries.saturating_sub(1)),
@@ -81,7 +81,11 @@ impl<W: Work> Engine<W> {
         let (mut holds, mut came) = (true, false);
         let in_time = |engine: &Self| now_ns() < until && !engine.token.is_requested();
         if tries > 0 && in_time(self) {
-            self.own.begin_poll();
+            if passing {
+                self.own.begin_brief_poll();
+            } else {
+                self.own.begin_poll();
+            }
             let mut yields = PATIENT_YIELDS;
             while holds && !work.work_left() && in_time(self) && yields > 0 {
                 if !crowded {
@@ -95,7 +99,11 @@ impl<W: Work> Engine<W> {
             }
             // What was published while this thread was seen looking was not announced to anybody: `end_poll` fences, look, and
             // whatever is there has its pass.
-            self.own.end_poll();
+            if passing {
+                self.own.end_brief_poll();
+            } else {
+                self.own.end_poll();
+            }
             came = work.work_left();
         }
         if holds && came && in_time(self) {

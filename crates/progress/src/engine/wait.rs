@@ -123,7 +123,8 @@ impl<W: Work> Looking<'_, W> {
 impl<W: Work> Drop for Looking<'_, W> {
     fn drop(&mut self) {
         if self.on && self.end() {
-            self.engine.come_back(USER_CONTINUE_NS);
+            // Who has posted something long mostly comes to wait for it.
+            self.engine.come_back_late();
         }
     }
 }

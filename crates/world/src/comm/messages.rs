@@ -18,6 +18,9 @@ use crate::{ConstBuf, Mode, MutBuf};
 
 /// How long who has posted its side of a message takes to be seen waiting for it, nanoseconds.
 const ABOUT_TO_WAIT_NS: u64 = 1_000;
+/// From so many bytes on, who waits for a message copies nothing of it before it is seen waiting, or its peer would begin, too, by interrupts. What is shorter
+/// is mostly copied sooner than that.
+const COPIED_IN_WAIT: usize = 512 << 10;
 
 /// A message that [`Comm::improbe`] took out of matching, to be received once by [`Comm::mrecv_raw`]. Dropping it
 /// receives it into nothing: its memory is free, and a sender that waits for the receiver goes on.
@@ -146,17 +149,17 @@ impl Comm {
         kind: Kind,
         id: Id,
     ) -> Result<RawRequest, Error> {
-        let (completion, outcome) = Self::leave_with(state, id, false)?;
+        let (completion, outcome) = Self::leave_with(state, id, None)?;
         Ok(RawRequest::new(self.clone(), operation, kind, id, completion, outcome))
     }
 
     /// Leaves the engine. With the outcome, if there is one, the slot is somebody else's: most small messages need not
-    /// enter once more to give it back. `waits`: the caller waits for it next.
+    /// enter once more to give it back. `waits`: the caller waits for it next, and it has at most so many bytes.
     #[inline]
     fn leave_with(
         mut state: Entered<'_, RankState>,
         id: Id,
-        waits: bool,
+        waits: Option<usize>,
     ) -> Result<(NonNull<Completion>, Option<Outcome>), Error> {
         // A request that was just made has a completion.
         let completion = state.p2p.completion(id).ok_or_else(|| Error::System {
@@ -167,7 +170,9 @@ impl Comm {
         let outcome = unsafe { completion.as_ref() }.outcome();
         if outcome.is_some() {
             state.p2p.release(id);
-        } else if waits {
+        } else if waits.is_some_and(|bytes| bytes >= COPIED_IN_WAIT) {
+            state.stay_to_copy();
+        } else if waits.is_some() {
             state.stay();
         }
         Ok((completion, outcome))
@@ -181,7 +186,11 @@ impl Comm {
         kind: Kind,
         id: Id,
     ) -> Result<Status, Error> {
-        match Self::leave_with(state, id, true)? {
+        let most = match kind {
+            Kind::Send { bytes, .. } | Kind::Receive { room: bytes } => bytes,
+            Kind::Collective => 0,
+        };
+        match Self::leave_with(state, id, Some(most))? {
             (_, Some(outcome)) => kind.read(self, operation, outcome),
             (completion, None) => {
                 RawRequest::new(self.clone(), operation, kind, id, completion, None).wait_posted()

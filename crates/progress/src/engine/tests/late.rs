@@ -28,6 +28,37 @@ fn what_a_wait_for_short_messages_leaves_comes_back_late() {
     drop(receiver);
 }
 
+/// Who has posted a long copy, or waits next, mostly comes to go on with it: a handler before that would have itself called again and again.
+#[test]
+fn what_a_post_leaves_of_a_long_copy_comes_back_late() {
+    let all = u64::from(USER_PACKETS) * 100;
+    for (unfinished, stays) in [(false, false), (true, false), (false, true), (true, true)] {
+        let shared = Shared::new();
+        shared.unfinished.store(unfinished, SeqCst);
+        let engine = engine(&shared, 0);
+        let receiver = install(&shared, &engine, BackendKind::Signal);
+        let begun = now_ns();
+        let mut inside = engine.enter();
+        // As a post does.
+        let _work: &mut Counting = &mut inside;
+        shared.posted[0].store(all, SeqCst);
+        inside.ask_for_pass();
+        if stays {
+            inside.stay_to_copy();
+        }
+        drop(inside);
+        let goes_off = engine.timer.load(SeqCst);
+        assert!(shared.handled.load(SeqCst) < all || engine.stats().snapshot().interrupts > 0);
+        if unfinished || stays {
+            comes_back_late(&engine, begun);
+        } else {
+            assert!(goes_off > 0 || engine.stats().snapshot().interrupts > 0);
+        }
+        compute_until("nobody comes back", || shared.handled.load(SeqCst) == all);
+        drop(receiver);
+    }
+}
+
 #[test]
 fn what_a_handler_leaves_is_the_waits_that_it_interrupted() {
     let all = u64::from(HANDLER_PACKETS) * 100;
