@@ -7,8 +7,8 @@
 //! # Ranks that disagree
 //! Each part says what it is about: operation, root, size, and which of the communicator's collectives it is. Who finds a part that is about something else ends with
 //! [`Code::Protocol`](tocsin_progress::Code), posts no more on this board, says so there, and has all members rung. Who needs a part that then
-//! never comes ends likewise, and so on: a member that was done before it could see anything (the root of a broadcast, who
-//! gives to a reduction) hears of it in the first collective that needs others' parts, and in the fifth at the latest, for
+//! never comes ends likewise, and so on: a member that was done before it could see anything (the root of a broadcast or a scatter, who
+//! gives to a reduction or a gather, the first of a scan) hears of it in the first collective that needs others' parts, and in the fifth at the latest, for
 //! want of room; from then on all that it posts there ends so. Of two that disagree, whoever posts later sees it at once.
 //!
 //! Some may go by messages, where the others do not: sizes on both sides of what [`fits`], or algorithms that are named
