@@ -72,8 +72,11 @@ pub static ALGORITHMS: &[Algorithm] = &[
     algorithms::ibarrier_topology::ALGORITHM,
     algorithms::ibarrier_shm::ALGORITHM,
     algorithms::ibcast_binomial::ALGORITHM,
-    algorithms::ibcast_quaternary::ALGORITHM,
+    algorithms::ibcast_k_ary::BINARY,
+    algorithms::ibcast_k_ary::QUATERNARY,
+    algorithms::ibcast_k_ary::OCTONARY,
     algorithms::ibcast_chain::ALGORITHM,
+    algorithms::ibcast_chain::PIPELINED,
     algorithms::ibcast_scatter_allgather::ALGORITHM,
     algorithms::ibcast_linear::ALGORITHM,
     algorithms::ibcast_topology::ALGORITHM,
@@ -131,9 +134,11 @@ pub static ALGORITHMS: &[Algorithm] = &[
     algorithms::ireduce_scatter_shm::BLOCK,
     algorithms::iscan_recursive_doubling::ALGORITHM,
     algorithms::iscan_chain::ALGORITHM,
+    algorithms::iscan_chain::PIPELINED,
     algorithms::iscan_shm::ALGORITHM,
     algorithms::iscan_recursive_doubling::EXCLUSIVE,
     algorithms::iscan_chain::EXCLUSIVE,
+    algorithms::iscan_chain::PIPELINED_EXCLUSIVE,
     algorithms::iscan_shm::EXCLUSIVE,
 ];
 
@@ -315,7 +320,7 @@ pub fn choose_sharing(arguments: &Arguments, ranks: u32) -> &'static Algorithm {
             "recursive-halving"
         }
         // In a chain least is sent; where many have little to wait for, they wait longer for each other.
-        Operation::Iscan | Operation::Iexscan if few || bytes >= 64 << 10 => "chain",
+        Operation::Iscan | Operation::Iexscan if few || bytes >= 64 << 10 => "pipelined-chain",
         Operation::Iscan | Operation::Iexscan => "recursive-doubling",
         Operation::Iallgather | Operation::Iallgatherv if some || bytes >= 32 << 10 => "linear",
         Operation::Iallreduce if bytes < 1 << 20 && (bytes < 128 << 10 || ranks > 8) => "reduce-bcast",
@@ -345,7 +350,7 @@ fn own(arguments: &Arguments, ranks: u32) -> &'static str {
     match arguments.operation() {
         Operation::Ibarrier => "dissemination",
         // Two ranks copy in and out at once by themselves, piece by piece.
-        Operation::Ibcast if bytes >= 512 << 10 && ranks > 2 => "chain",
+        Operation::Ibcast if bytes >= 512 << 10 && ranks > 2 => "pipelined-chain",
         Operation::Ibcast => "binomial",
         // The root alone, while its messages are few: blocks move once.
         Operation::Iscatter | Operation::Igather if ranks <= 4 || bytes >= 16 << 10 => "linear",
@@ -363,7 +368,7 @@ fn own(arguments: &Arguments, ranks: u32) -> &'static str {
         Operation::Ireduce => "binomial",
         Operation::IreduceScatter | Operation::IreduceScatterBlock if bytes >= 64 << 10 => "pairwise",
         Operation::IreduceScatter | Operation::IreduceScatterBlock => "recursive-halving",
-        Operation::Iscan | Operation::Iexscan if bytes > 64 << 10 => "chain",
+        Operation::Iscan | Operation::Iexscan if bytes > 64 << 10 => "pipelined-chain",
         Operation::Iscan | Operation::Iexscan => "recursive-doubling",
         Operation::Iallreduce if ranks <= 2 && bytes >= 128 << 10 => "linear",
         Operation::Iallreduce if bytes <= 16 << 10 || ranks <= 2 => "recursive-doubling",

@@ -20,12 +20,13 @@
 //! for ranks of a kind and so many pairs of them that exchange messages at once: the longest message that is sent without
 //! asking, the strategy for longer ones, and from which size on; below that size they go through two shared buffers; and
 //! perhaps what lay between the two processors, which files of versions 1 and 2 do not say. A row that begins with `collective` says,
-//! for an operation on so many ranks of a kind, from which size on which algorithm is the quickest; files of version 1 have none.
+//! for an operation on so many ranks of a kind, from which size on which algorithm is the quickest; files of version 1 have none,
+//! and up to version 3 `chain` means what is called `pipelined-chain` now.
 //! The last line says how many rows there are, so that a file of which a part is missing is no table. Empty lines and those
 //! that begin with `#` mean nothing.
 //!
 //! ```text
-//! tocsin-tune 3
+//! tocsin-tune 4
 //! machine Intel(R) Xeon(R) Processor, 2 processors
 //! process 1 16384 cma 32768
 //! process 1 16384 cma 65536 cache
@@ -53,12 +54,13 @@ use tocsin_nbc::Choices;
 pub use tocsin_topology::Relation;
 
 /// The version of the format that this library writes. It reads those from [`OLDEST`] on.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// The first version.
 pub const OLDEST: u32 = 1;
-/// The first that has rows of collectives, and the first whose rows of messages may have a relation.
+/// The first that has rows of collectives, the first whose rows of messages may have a relation, and the first that knows chains whose messages go whole.
 const WITH_COLLECTIVES: u32 = 2;
 const WITH_RELATIONS: u32 = 3;
+const WITH_WHOLE_CHAINS: u32 = 4;
 /// The first word of a table.
 const MAGIC: &str = "tocsin-tune";
 /// Longest file in bytes that is read: more than any table, notes included.
@@ -381,7 +383,13 @@ fn row(line: &str, version: u32) -> Result<AnyRow, &'static str> {
     if let [collective::WORD, rest @ ..] = &words[..]
         && version >= WITH_COLLECTIVES
     {
-        return Collective::parse(rest).map(AnyRow::Collective);
+        return match rest {
+            [before @ .., "chain"] if version < WITH_WHOLE_CHAINS => {
+                Collective::parse(&[before, &["pipelined-chain"]].concat())
+            }
+            _ => Collective::parse(rest),
+        }
+        .map(AnyRow::Collective);
     }
     let (words, relation) = match words.split_last() {
         Some((relation, words)) if words.len() == 5 && version >= WITH_RELATIONS => {

@@ -48,7 +48,7 @@ fn round(comm: &Comm, round: u64) {
             );
             let to = sum.as_mut_ptr().cast();
             leave(comm.iallreduce_raw(Some(from), to, ELEMENTS, data_type, Op::Sum, None)?, &done);
-            leave(comm.start_raw(&scan, Some("chain"))?, &done);
+            leave(comm.start_raw(&scan, Some("pipelined-chain"))?, &done);
             Ok::<(), tocsin_world::Error>(())
         })();
         let ended = posts.is_ok() && (0..4).all(|_| ends.recv_timeout(Duration::from_secs(60)) == Ok(true));

@@ -87,7 +87,7 @@ pub(crate) fn run(args: &Compare) -> Result<(), Error> {
     };
     let algorithm_of = |op: Operation| match &args.algorithm {
         Some(name) => Some(name.clone()),
-        None => chains.contains(&op).then(|| "chain".to_owned()),
+        None => chains.contains(&op).then(|| "pipelined-chain".to_owned()),
     };
     for op in &ops {
         if let Some(name) = algorithm_of(*op) {

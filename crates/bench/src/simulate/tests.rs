@@ -57,10 +57,25 @@ fn linear_broadcast_waits_for_one_interface() {
 fn a_chain_is_a_pipeline() {
     let wire = Model { latency: 0, overhead: 0, gap: 0, byte: 1, compute: 0, cores: 1 };
     for (ranks, segments) in [(2, 1), (5, 1), (5, 8), (64, 32)] {
-        let totals = run(Operation::Ibcast, "chain", ranks, segments << 15, &wire);
+        let totals = run(Operation::Ibcast, "pipelined-chain", ranks, segments << 15, &wire);
         assert_eq!(totals.time_ps, (u64::from(ranks) - 2 + segments as u64) << 15);
         assert_eq!(totals.messages, u64::from(ranks - 1) * segments as u64);
         assert_eq!(totals.chain, ranks - 1);
+        // Whole messages wait for each other.
+        let whole = run(Operation::Ibcast, "chain", ranks, segments << 15, &wire);
+        assert_eq!(whole.time_ps, u64::from(ranks - 1) * ((segments as u64) << 15));
+        assert_eq!((whole.messages, whole.chain), (u64::from(ranks - 1), ranks - 1));
+    }
+}
+
+#[test]
+fn a_tree_is_as_deep_as_its_ranks_have_children() {
+    for (name, children) in [("2-ary", 2u32), ("4-ary", 4), ("8-ary", 8)] {
+        for depth in 1..4 {
+            let ranks = (0..=depth).map(|level| children.pow(level)).sum();
+            let totals = run(Operation::Ibcast, name, ranks, 1, &MODEL);
+            assert_eq!((totals.messages, totals.chain), (u64::from(ranks) - 1, depth), "{name}, {ranks}");
+        }
     }
 }
 

@@ -1,5 +1,5 @@
-//! Prefix reductions along a chain, in segments (the linear algorithm of early MPI libraries, pipelined): each rank combines
-//! what comes from its predecessor with its own segment and passes it on, while the next segment is on its way.
+//! Prefix reductions along a chain (the linear algorithm of early MPI libraries), whole or pipelined in segments: each rank combines
+//! what comes from its predecessor with its own and passes it on, while the next segment is on its way.
 
 use super::reduction::{Call, Landings};
 use crate::Error;
@@ -10,18 +10,33 @@ use crate::table::{Algorithm, Arguments, Operation, Restrictions};
 pub(crate) const ALGORITHM: Algorithm = Algorithm {
     operation: Operation::Iscan,
     name: "chain",
+    source: "folklore",
+    cost: "(p - 1) (a + n (b + g))",
+    restrictions: Restrictions::NONE,
+    compile: compile::<false>,
+    order: Some(inclusive_order),
+};
+
+pub(crate) const PIPELINED: Algorithm = Algorithm {
+    name: "pipelined-chain",
     source: "folklore, pipelined",
     cost: "(p - 2 + s) (a + n/s (b + g)) with s segments of 16 KiB",
-    restrictions: Restrictions::NONE,
-    compile,
-    order: Some(inclusive_order),
+    compile: compile::<true>,
+    ..ALGORITHM
 };
 
 pub(crate) const EXCLUSIVE: Algorithm = Algorithm {
     operation: Operation::Iexscan,
-    compile: compile_exclusive,
+    compile: compile_exclusive::<false>,
     order: Some(exclusive_order),
     ..ALGORITHM
+};
+
+pub(crate) const PIPELINED_EXCLUSIVE: Algorithm = Algorithm {
+    operation: Operation::Iexscan,
+    compile: compile_exclusive::<true>,
+    order: Some(exclusive_order),
+    ..PIPELINED
 };
 
 /// What a rank may move in one handler entry, for receiving, combining and passing on a segment, with some to spare.
@@ -31,30 +46,32 @@ const SEGMENT: usize = 16 << 10;
 const MOST_SEGMENTS: usize = 1024;
 
 /// (round, first element, elements) of each segment.
-fn segments(call: &Call) -> impl Iterator<Item = (u32, usize, usize)> + use<> {
+fn segments<const PIPELINED: bool>(
+    call: &Call,
+) -> impl Iterator<Item = (u32, usize, usize)> + use<PIPELINED> {
     let count = call.count;
     let usual = (SEGMENT / call.data_type.size().max(1)).max(1);
-    let length = count.div_ceil(MOST_SEGMENTS).max(usual);
+    let length = if PIPELINED { count.div_ceil(MOST_SEGMENTS).max(usual) } else { count.max(1) };
     (0..).zip((0..count).step_by(length)).map(move |(round, start)| (round, start, length.min(count - start)))
 }
 
-fn compile(arguments: &Arguments, b: &mut ScheduleBuilder) -> Result<(), Error> {
+fn compile<const PIPELINED: bool>(arguments: &Arguments, b: &mut ScheduleBuilder) -> Result<(), Error> {
     let call = Call::new(arguments)?;
     if call.is_local(b) {
         return Ok(());
     }
     let (rank, size) = (b.rank(), b.size());
-    let all = segments(&call).count();
-    let longest = segments(&call).next().map_or(0, |(_, _, count)| call.offset(count));
+    let all = segments::<PIPELINED>(&call).count();
+    let longest = segments::<PIPELINED>(&call).next().map_or(0, |(_, _, count)| call.offset(count));
     if rank == 0 {
-        for (round, start, count) in segments(&call) {
+        for (round, start, count) in segments::<PIPELINED>(&call) {
             b.send(1, round, call.input.at(call.offset(start)), call.offset(count), &[]);
         }
         call.keep_input(b);
         return Ok(());
     }
     let mut landings = Landings::new(b, longest, all);
-    for (round, start, count) in segments(&call) {
+    for (round, start, count) in segments::<PIPELINED>(&call) {
         let (offset, bytes) = (call.offset(start), call.offset(count));
         let (temp, free) = landings.next();
         let arrival = b.recv(rank - 1, round, temp, bytes, free.as_slice());
@@ -69,18 +86,21 @@ fn compile(arguments: &Arguments, b: &mut ScheduleBuilder) -> Result<(), Error> 
     Ok(())
 }
 
-fn compile_exclusive(arguments: &Arguments, b: &mut ScheduleBuilder) -> Result<(), Error> {
+fn compile_exclusive<const PIPELINED: bool>(
+    arguments: &Arguments,
+    b: &mut ScheduleBuilder,
+) -> Result<(), Error> {
     let call = Call::new(arguments)?;
     let (rank, size) = (b.rank(), b.size());
     if call.count == 0 || size == 1 {
         return Ok(());
     }
-    let all = segments(&call).count();
-    let longest = segments(&call).next().map_or(0, |(_, _, count)| call.offset(count));
+    let all = segments::<PIPELINED>(&call).count();
+    let longest = segments::<PIPELINED>(&call).next().map_or(0, |(_, _, count)| call.offset(count));
     // What is passed on, and, in place, what would overwrite the input before it is combined.
     let mut onward = Landings::new(b, if rank > 0 && rank + 1 < size { longest } else { 0 }, all);
     let mut inward = Landings::new(b, if rank > 0 && call.in_place { longest } else { 0 }, all);
-    for (round, start, count) in segments(&call) {
+    for (round, start, count) in segments::<PIPELINED>(&call) {
         let (offset, bytes) = (call.offset(start), call.offset(count));
         let (input, result) = (call.input.at(offset), call.output.at(offset));
         if rank == 0 {

@@ -330,7 +330,7 @@ fn the_table_is_well_formed() {
 #[test]
 fn a_group_says_whether_its_ranks_share_cores() {
     let bcast = Arguments::Ibcast { buffer: RECV as *mut u8, bytes: 1 << 20, root: 0 };
-    for (ranks, own, sharing) in [(2, "binomial", "binomial"), (4, "chain", "linear")] {
+    for (ranks, own, sharing) in [(2, "binomial", "binomial"), (4, "pipelined-chain", "linear")] {
         let all: Vec<u32> = (0..ranks).collect();
         let group = Group::new(&all, 0).unwrap();
         let name = |shares| choose_for(&bcast, &group.clone().with_shared_cores(shares)).name;
@@ -390,7 +390,7 @@ fn bad_arguments_are_clear_errors() {
         (
             bcast(0, 8),
             Some("tree"),
-            "ibcast has no algorithm `tree`; it has: binomial, 4-ary, chain, scatter-allgather, linear, topology-aware, split-tree, shm",
+            "ibcast has no algorithm `tree`; it has: binomial, 2-ary, 4-ary, 8-ary, chain, pipelined-chain, scatter-allgather, linear, topology-aware, split-tree, shm",
         ),
         (
             Arguments::Ibarrier,
@@ -458,7 +458,7 @@ fn threads_send_what_is_long() {
             assert_eq!(chosen(operation, 1 << 20, ranks, threads), name, "{operation} of {ranks}");
         }
     }
-    assert_eq!(chosen(Operation::Iscan, 1 << 20, 2, false), "chain");
+    assert_eq!(chosen(Operation::Iscan, 1 << 20, 2, false), "pipelined-chain");
     assert_eq!(chosen(Operation::Iscan, 1 << 20, 2, true), "recursive-doubling");
 }
 

@@ -7,7 +7,7 @@ const HERE: &str = "a processor, 2 processors";
 
 fn text(rows: &str) -> String {
     let end = rows.lines().count();
-    format!("tocsin-tune 3\nmachine {HERE}\n# a comment\n\n{}\nend {end}\n", rows.trim_end())
+    format!("tocsin-tune 4\nmachine {HERE}\n# a comment\n\n{}\nend {end}\n", rows.trim_end())
 }
 
 #[test]
@@ -147,16 +147,16 @@ fn what_is_measured_anew_takes_the_place_of_its_kind_only() {
 fn what_is_broken_old_or_foreign_says_so() {
     let version = |number: u32| {
         let table = text("process 1 0 cma 0\ncollective ibcast process 2 0 chain");
-        table.replace("tocsin-tune 3", &format!("tocsin-tune {number}"))
+        table.replace("tocsin-tune 4", &format!("tocsin-tune {number}"))
     };
     let many: String = (0..=MOST_ROWS).map(|at| format!("process {} 0 cma 0\n", at + 1)).collect();
     let long = "process ".repeat(1000);
     let cases = [
-        ("".to_owned(), "does not begin with `tocsin-tune 3`"),
+        ("".to_owned(), "does not begin with `tocsin-tune 4`"),
         ("\u{7f}ELF".to_owned(), "no table of `tocsin tune`"),
         ("tocsin-tune one".to_owned(), "no table of `tocsin tune`"),
-        (version(7), "version 7, this program reads 1 to 3: measure anew, by `tocsin tune`"),
-        (version(0), "version 0, this program reads 1 to 3: measure anew, by `tocsin tune`"),
+        (version(7), "version 7, this program reads 1 to 4: measure anew, by `tocsin tune`"),
+        (version(0), "version 0, this program reads 1 to 4: measure anew, by `tocsin tune`"),
         // The first version has no such rows.
         (version(1), "line 6 is no row: `collective ibcast process 2 0 chain`"),
         ("tocsin-tune 1\nprocess 1 0 cma 0".to_owned(), "which machine"),
@@ -166,7 +166,7 @@ fn what_is_broken_old_or_foreign_says_so() {
         (text("process 1 0 cma 0 0"), "no row"),
         (text("process 1 0 cma 0 cache 0"), "no row"),
         // The second version has no such rows.
-        (text("process 1 0 cma 0 cache").replace("tocsin-tune 3", "tocsin-tune 2"), "line 5 is no row"),
+        (text("process 1 0 cma 0 cache").replace("tocsin-tune 4", "tocsin-tune 2"), "line 5 is no row"),
         (text("process 1 0 cma 0 node\nprocess 1 0 cma 0 cache"), "line 6: rows of one kind"),
         (text("process 1 0 cma 0 node\nprocess 1 0 cma 0"), "line 6: rows of one kind"),
         (text("fiber 1 0 cma 0"), "no row"),
@@ -214,7 +214,7 @@ fn what_is_broken_old_or_foreign_says_so() {
 
 #[test]
 fn a_file_of_the_first_version_is_read() {
-    let first = text("process 1 8192 cma 0").replace("tocsin-tune 3", "tocsin-tune 1");
+    let first = text("process 1 8192 cma 0").replace("tocsin-tune 4", "tocsin-tune 1");
     let table = Table::parse(&first, HERE).unwrap();
     assert_eq!((table.rows().len(), table.collectives()), (1, &[][..]));
     assert_eq!(
@@ -225,10 +225,22 @@ fn a_file_of_the_first_version_is_read() {
 
 #[test]
 fn a_file_of_the_second_version_is_read() {
-    let rows = "process 1 8192 cma 0\nprocess 2 4096 cma 0\ncollective ibcast process 2 0 chain";
-    let second = text(rows).replace("tocsin-tune 3", "tocsin-tune 2");
+    let rows = "process 1 8192 cma 0\nprocess 2 4096 cma 0\ncollective ibcast process 2 0 linear";
+    let second = text(rows).replace("tocsin-tune 4", "tocsin-tune 2");
     assert_eq!(Table::parse(&second, HERE), Table::parse(&text(rows), HERE));
     assert!(!Table::parse(&second, HERE).unwrap().knows_relations());
+}
+
+#[test]
+fn a_chain_of_the_third_version_is_pipelined() {
+    let third = text("collective ibcast process 2 0 chain").replace("tocsin-tune 4", "tocsin-tune 3");
+    let fourth = text("collective ibcast process 2 0 pipelined-chain");
+    assert_eq!(Table::parse(&third, HERE), Table::parse(&fourth, HERE));
+    assert_eq!(Table::parse(&fourth, HERE).unwrap().collectives()[0].algorithm, Some("pipelined-chain"));
+    assert_eq!(
+        Table::parse(&text("collective ibcast process 2 0 chain"), HERE).unwrap().collectives()[0].algorithm,
+        Some("chain")
+    );
 }
 
 #[test]

@@ -1,23 +1,27 @@
-//! Broadcast along a tree in which every rank tells up to four others (k-ary trees: Pjesivac-Grbovic and others 2007).
-//! Less deep than the binomial tree from 6 ranks on, and no rank sends more than four times.
+//! Broadcast along a tree in which every rank tells up to two, four or eight others (k-ary trees: Pjesivac-Grbovic and others 2007).
+//! Those of four are less deep than the binomial tree from 6 ranks on, and no rank sends more than so many times.
 
 use crate::Error;
 use crate::builder::{Mem, ScheduleBuilder};
 use crate::table::{Algorithm, Arguments, Operation, Restrictions, misplaced};
 
-pub(crate) const ALGORITHM: Algorithm = Algorithm {
+pub(crate) const QUATERNARY: Algorithm = Algorithm {
     operation: Operation::Ibcast,
     name: "4-ary",
     source: "Pjesivac-Grbovic et al. 2007",
     cost: "4 ceil(log4 p) (a + n b)",
     restrictions: Restrictions::NONE,
-    compile,
+    compile: compile::<4>,
     order: None,
 };
 
-const CHILDREN: u64 = 4;
+pub(crate) const BINARY: Algorithm =
+    Algorithm { name: "2-ary", cost: "2 ceil(log2 p) (a + n b)", compile: compile::<2>, ..QUATERNARY };
 
-fn compile(arguments: &Arguments, b: &mut ScheduleBuilder) -> Result<(), Error> {
+pub(crate) const OCTONARY: Algorithm =
+    Algorithm { name: "8-ary", cost: "8 ceil(log8 p) (a + n b)", compile: compile::<8>, ..QUATERNARY };
+
+fn compile<const CHILDREN: u64>(arguments: &Arguments, b: &mut ScheduleBuilder) -> Result<(), Error> {
     let Arguments::Ibcast { buffer, bytes, root } = *arguments else { return Err(misplaced()) };
     if bytes == 0 {
         return Ok(());
