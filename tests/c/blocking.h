@@ -60,6 +60,16 @@ static void blocking(tocsin_comm *comm, int rank, int size) {
     CLEAR();
     OK(tocsin_alltoallw_strided(comm, out, pieces, in, pieces, NULL));
     FROM_ALL(rank);
+    CLEAR();
+    OK(tocsin_scatterv_strided(comm, out, pieces, &own, 8, root, NULL));
+    CHECK(own == 100 * root + rank);
+    CLEAR();
+    OK(tocsin_gatherv_strided(comm, out + me, 8, in, pieces, root, NULL));
+    for (i = 0, wrong = 0; i < n && rank == root; i++) wrong += in[i] != 101 * (int64_t)i;
+    CHECK(wrong == 0);
+    CLEAR();
+    OK(tocsin_allgatherv_strided(comm, out, in, pieces, NULL));
+    FROM_ALL(0);
     /* Sums of a number of the ranks 0 to r. */
 #define SUM(r, at) (100 * (int64_t)(r) * ((int64_t)(r) + 1) / 2 + ((int64_t)(r) + 1) * (int64_t)(at))
     all = SUM(root, 0);

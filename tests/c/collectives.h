@@ -146,6 +146,87 @@ static void exchange_of_blocks(tocsin_comm *comm, int rank, int size, size_t par
     free(in);
 }
 
+/* A matrix of bytes at `root`, a column of which is each rank's: scattered, gathered and allgathered, at once and prepared, and in place. */
+static void columns_of(tocsin_comm *comm, int rank, int size, size_t rows, size_t width, int root) {
+    size_t n = (size_t)size, whole = n * rows * width, bytes = rows * width, i, wrong = 0;
+    tocsin_strided *columns = (tocsin_strided *)allocate(n * sizeof(tocsin_strided));
+    unsigned char *matrix = allocate(whole), *came = allocate(whole), *own = allocate(bytes);
+    tocsin_request *request = NULL;
+    int r, run;
+
+    for (r = 0; r < size; r++) {
+        tocsin_strided column = {(size_t)r * width, rows, width, n * width};
+        columns[r] = column;
+        fill(own, root, r, bytes);
+        for (i = 0; i < rows; i++) memcpy(matrix + i * n * width + column.offset, own + i * width, width);
+    }
+    memset(own, 0, bytes);
+    OK(tocsin_iscatterv_strided(comm, rank == root ? matrix : NULL, rank == root ? columns : NULL, own, bytes, root,
+                                NULL, &request));
+    wait_for(request);
+    CHECK(differs(own, root, rank, bytes) == 0);
+
+    request = NULL;
+    OK(tocsin_scatterv_strided_init(comm, matrix, columns, rank == root ? NULL : own, bytes, root, "linear", &request));
+    for (run = 0; run < 2; run++) {
+        if (rank != root) memset(own, 0, bytes);
+        OK(tocsin_start(request));
+        OK(tocsin_wait(&request, NULL));
+        CHECK(differs(own, root, rank, bytes) == 0);
+    }
+    OK(tocsin_request_free(&request));
+
+    memset(came, 0, whole);
+    OK(tocsin_igatherv_strided(comm, own, bytes, rank == root ? came : NULL, rank == root ? columns : NULL, root, NULL,
+                               &request));
+    wait_for(request);
+    CHECK(rank != root || memcmp(came, matrix, whole) == 0);
+
+    request = NULL;
+    OK(tocsin_gatherv_strided_init(comm, own, bytes, came, columns, root, "linear", &request));
+    for (run = 0; run < 2; run++) {
+        memset(came, 0, whole);
+        OK(tocsin_start(request));
+        OK(tocsin_wait(&request, NULL));
+        CHECK(rank != root || memcmp(came, matrix, whole) == 0);
+    }
+    OK(tocsin_request_free(&request));
+
+    memset(came, 0, whole);
+    OK(tocsin_iallgatherv_strided(comm, own, came, columns, NULL, &request));
+    wait_for(request);
+    CHECK(memcmp(came, matrix, whole) == 0);
+
+    /* In place, again and again: each rank's column stands there already, and nobody else's. */
+    request = NULL;
+    OK(tocsin_allgatherv_strided_init(comm, NULL, came, columns, "ring", &request));
+    for (run = 0; run < 2; run++) {
+        for (r = 0; r < size; r++)
+            for (i = 0; i < rows && r != rank; i++) memset(came + i * n * width + columns[r].offset, 0, width);
+        OK(tocsin_start(request));
+        OK(tocsin_wait(&request, NULL));
+        wrong += memcmp(came, matrix, whole) != 0;
+    }
+    OK(tocsin_request_free(&request));
+    CHECK(wrong == 0);
+
+    /* Refused at the root alone, or everywhere: what is no list, and blocks that overlap. */
+    if (rank == root) {
+        FAILS(TOCSIN_ERROR_ARGUMENT, tocsin_iscatterv_strided(comm, matrix, NULL, own, bytes, root, NULL, &request));
+        FAILS(TOCSIN_ERROR_ARGUMENT, tocsin_igatherv_strided(comm, own, bytes, came, NULL, root, NULL, &request));
+    }
+    FAILS(TOCSIN_ERROR_ARGUMENT, tocsin_iallgatherv_strided(comm, own, came, NULL, NULL, &request));
+    if (size > 1 && bytes > 0) {
+        columns[rank].offset = columns[(rank + 1) % size].offset;
+        FAILS(TOCSIN_ERROR_ARGUMENT, tocsin_iallgatherv_strided(comm, own, came, columns, NULL, &request));
+        CHECK(strstr(tocsin_last_error(), "overlap") != NULL);
+    }
+    free(columns);
+    free(matrix);
+    free(came);
+    free(own);
+}
+
 /* A matrix of bytes, a column of which is for each rank, comes out by rows: blocks of pieces between those of the others. */
 static void transposed(tocsin_comm *comm, int rank, int size, size_t rows, size_t width, const char *algorithm) {
     size_t n = (size_t)size, whole = n * rows * width, i, wrong = 0;
@@ -318,6 +399,11 @@ static void collectives(tocsin_comm *comm, int rank, int size) {
     transposed(comm, rank, size, 40, 64, NULL);
     transposed(comm, rank, size, 30000, 1, NULL);
     transposed(comm, rank, size, 3, 90000, "linear");
+    columns_of(comm, rank, size, 1, 1, 0);
+    columns_of(comm, rank, size, 7, 3, size - 1);
+    columns_of(comm, rank, size, 40, 64, size / 2);
+    columns_of(comm, rank, size, 30000, 1, 0);
+    columns_of(comm, rank, size, 3, 90000, size - 1);
     refused(comm, rank, size);
 }
 

@@ -851,6 +851,66 @@ int tocsin_exscan_init(const tocsin_comm *comm,
                        const char *algorithm,
                        tocsin_request **request);
 
+// As tocsin_iscatterv, of blocks in pieces in `send`: the list, used at the root only, has one entry per rank and is read during the call
+// only. `receive` is one run of `receive_bytes` bytes. What has pieces is packed through memory of the request.
+int tocsin_iscatterv_strided(const tocsin_comm *comm,
+                             const void *send,
+                             const tocsin_strided *send_blocks,
+                             void *receive,
+                             size_t receive_bytes,
+                             int root,
+                             const char *algorithm,
+                             tocsin_request **request);
+
+// Prepares a scatter of blocks in pieces: arguments as those of tocsin_iscatterv_strided.
+int tocsin_scatterv_strided_init(const tocsin_comm *comm,
+                                 const void *send,
+                                 const tocsin_strided *send_blocks,
+                                 void *receive,
+                                 size_t receive_bytes,
+                                 int root,
+                                 const char *algorithm,
+                                 tocsin_request **request);
+
+// As tocsin_igatherv, into blocks in pieces of `receive`, which do not overlap: the list, used at the root only, has one entry per rank and is
+// read during the call only. `send` is one run of `send_bytes` bytes. What has pieces is unpacked through memory of the request.
+int tocsin_igatherv_strided(const tocsin_comm *comm,
+                            const void *send,
+                            size_t send_bytes,
+                            void *receive,
+                            const tocsin_strided *receive_blocks,
+                            int root,
+                            const char *algorithm,
+                            tocsin_request **request);
+
+// Prepares a gather of blocks in pieces: arguments as those of tocsin_igatherv_strided.
+int tocsin_gatherv_strided_init(const tocsin_comm *comm,
+                                const void *send,
+                                size_t send_bytes,
+                                void *receive,
+                                const tocsin_strided *receive_blocks,
+                                int root,
+                                const char *algorithm,
+                                tocsin_request **request);
+
+// As tocsin_iallgatherv, into blocks in pieces of `receive`, which do not overlap: the list has one entry per rank, is read during the call
+// only, and may have other pieces on each rank, where blocks are as long on all. `send` is one run of bytes; NULL: this rank's block stands
+// in `receive` already. What has pieces is packed and unpacked through memory of the request.
+int tocsin_iallgatherv_strided(const tocsin_comm *comm,
+                               const void *send,
+                               void *receive,
+                               const tocsin_strided *receive_blocks,
+                               const char *algorithm,
+                               tocsin_request **request);
+
+// Prepares an allgather of blocks in pieces: arguments as those of tocsin_iallgatherv_strided.
+int tocsin_allgatherv_strided_init(const tocsin_comm *comm,
+                                   const void *send,
+                                   void *receive,
+                                   const tocsin_strided *receive_blocks,
+                                   const char *algorithm,
+                                   tocsin_request **request);
+
 // As tocsin_ialltoallw, of blocks in pieces: the lists have one entry per rank and are read during the call only. A block is
 // as long at its sender as at its receiver, whatever pieces it has there; one of no bytes is not sent. Pieces of received
 // blocks may stand between each other, and do not overlap. What has pieces is packed and unpacked through memory of the
@@ -1021,6 +1081,31 @@ int tocsin_exscan(const tocsin_comm *comm,
                   int datatype,
                   int op,
                   const char *algorithm);
+
+// A scatter of blocks in pieces, and the wait for it: arguments as those of tocsin_iscatterv_strided, but for the request.
+int tocsin_scatterv_strided(const tocsin_comm *comm,
+                            const void *send,
+                            const tocsin_strided *send_blocks,
+                            void *receive,
+                            size_t receive_bytes,
+                            int root,
+                            const char *algorithm);
+
+// A gather of blocks in pieces, and the wait for it: arguments as those of tocsin_igatherv_strided, but for the request.
+int tocsin_gatherv_strided(const tocsin_comm *comm,
+                           const void *send,
+                           size_t send_bytes,
+                           void *receive,
+                           const tocsin_strided *receive_blocks,
+                           int root,
+                           const char *algorithm);
+
+// An allgather of blocks in pieces, and the wait for it: arguments as those of tocsin_iallgatherv_strided, but for the request.
+int tocsin_allgatherv_strided(const tocsin_comm *comm,
+                              const void *send,
+                              void *receive,
+                              const tocsin_strided *receive_blocks,
+                              const char *algorithm);
 
 // An alltoall of blocks in pieces, and the wait for it: arguments as those of tocsin_ialltoallw_strided, but for the request.
 int tocsin_alltoallw_strided(const tocsin_comm *comm,

@@ -10,7 +10,7 @@ use crate::collectives::{barrier, bcast};
 use crate::comm::Comm;
 use crate::form::{Call, Form};
 use crate::reductions::{allreduce, exscan, reduce, reduce_scatter, reduce_scatter_block, scan};
-use crate::strided::{Strided, alltoallw_strided};
+use crate::strided::{Strided, allgatherv_strided, alltoallw_strided, gatherv_strided, scatterv_strided};
 
 /// A barrier, and the wait for it: arguments as those of tocsin_ibarrier, but for the request.
 ///
@@ -298,6 +298,58 @@ pub unsafe extern "C" fn tocsin_exscan(
     let call = Call { form: Form::Blocking, comm, algorithm, request: None };
     // SAFETY: - the header's contract.
     guarded("tocsin_exscan", || unsafe { exscan(call, send, receive, count, datatype, op) })
+}
+
+/// A scatter of blocks in pieces, and the wait for it: arguments as those of tocsin_iscatterv_strided, but for the request.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tocsin_scatterv_strided(
+    comm: Option<&Comm>,
+    send: *const c_void,
+    send_blocks: *const Strided,
+    receive: *mut c_void,
+    receive_bytes: usize,
+    root: c_int,
+    algorithm: *const c_char,
+) -> c_int {
+    let call = Call { form: Form::Blocking, comm, algorithm, request: None };
+    // SAFETY: - the header's contract.
+    guarded("tocsin_scatterv_strided", || unsafe {
+        scatterv_strided(call, send, send_blocks, receive, receive_bytes, root)
+    })
+}
+
+/// A gather of blocks in pieces, and the wait for it: arguments as those of tocsin_igatherv_strided, but for the request.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tocsin_gatherv_strided(
+    comm: Option<&Comm>,
+    send: *const c_void,
+    send_bytes: usize,
+    receive: *mut c_void,
+    receive_blocks: *const Strided,
+    root: c_int,
+    algorithm: *const c_char,
+) -> c_int {
+    let call = Call { form: Form::Blocking, comm, algorithm, request: None };
+    // SAFETY: - the header's contract.
+    guarded("tocsin_gatherv_strided", || unsafe {
+        gatherv_strided(call, send, send_bytes, receive, receive_blocks, root)
+    })
+}
+
+/// An allgather of blocks in pieces, and the wait for it: arguments as those of tocsin_iallgatherv_strided, but for the request.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tocsin_allgatherv_strided(
+    comm: Option<&Comm>,
+    send: *const c_void,
+    receive: *mut c_void,
+    receive_blocks: *const Strided,
+    algorithm: *const c_char,
+) -> c_int {
+    let call = Call { form: Form::Blocking, comm, algorithm, request: None };
+    // SAFETY: - the header's contract.
+    guarded("tocsin_allgatherv_strided", || unsafe {
+        allgatherv_strided(call, send, receive, receive_blocks)
+    })
 }
 
 /// An alltoall of blocks in pieces, and the wait for it: arguments as those of tocsin_ialltoallw_strided, but for the request.

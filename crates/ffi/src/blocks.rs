@@ -96,7 +96,12 @@ pub(crate) fn reach(blocks: &[Block]) -> usize {
 }
 
 /// A buffer of one block: NULL at the root asks for the in-place form.
-fn single(base: *mut u8, bytes: usize, is_root: bool, name: &str) -> Result<Option<*mut u8>, Failure> {
+pub(crate) fn single(
+    base: *mut u8,
+    bytes: usize,
+    is_root: bool,
+    name: &str,
+) -> Result<Option<*mut u8>, Failure> {
     match NonNull::new(base) {
         None if is_root => Ok(None),
         _ => base_of(base, bytes, name).map(Some),

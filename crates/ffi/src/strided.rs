@@ -1,14 +1,14 @@
-//! The exchange of blocks in pieces at equal distances, at once or prepared.
+//! Collectives that move blocks in pieces at equal distances, at once or prepared.
 
 use std::ffi::{c_char, c_int, c_void};
 
 use tocsin_world::{Arguments, Block};
 
-use crate::blocks::{entries, reach};
+use crate::blocks::{entries, reach, single};
 use crate::border::{Failure, guarded};
 use crate::comm::Comm;
 use crate::form::{Call, Form};
-use crate::pointer::{base_of, product};
+use crate::pointer::{base_of, product, rank};
 use crate::request::Request;
 
 /// A block of `count` pieces of `length` bytes each, whose starts lie `stride` bytes apart, the first of them `offset` bytes
@@ -38,6 +38,71 @@ unsafe fn blocks(list: *const Strided, ranks: usize, name: &str) -> Result<Vec<B
 
 /// # Safety
 /// The header's contract.
+pub(crate) unsafe fn scatterv_strided(
+    call: Call,
+    send: *const c_void,
+    send_blocks: *const Strided,
+    receive: *mut c_void,
+    receive_bytes: usize,
+    root: c_int,
+) -> Result<(), Failure> {
+    let (comm, root) = (call.comm()?, rank(root, "root")?);
+    let is_root = comm.raw.rank() == root;
+    let (mut send, mut at): (*const u8, _) = (send.cast(), Vec::new());
+    if is_root {
+        // SAFETY: - one entry per rank: the header's contract.
+        at = unsafe { blocks(send_blocks, comm.raw.size() as usize, "send_blocks")? };
+        send = base_of(send.cast_mut(), reach(&at), "send")?;
+    }
+    let receive = single(receive.cast(), receive_bytes, is_root, "receive")?;
+    // SAFETY: - the buffers are as long, apart, ours alone while it is active: promised by the caller.
+    unsafe {
+        call.begin(&Arguments::Iscatterv { send, blocks: &at, recv: receive, bytes: receive_bytes, root })
+    }
+}
+
+/// # Safety
+/// The header's contract.
+pub(crate) unsafe fn gatherv_strided(
+    call: Call,
+    send: *const c_void,
+    send_bytes: usize,
+    receive: *mut c_void,
+    receive_blocks: *const Strided,
+    root: c_int,
+) -> Result<(), Failure> {
+    let (comm, root) = (call.comm()?, rank(root, "root")?);
+    let is_root = comm.raw.rank() == root;
+    let (mut receive, mut at): (*mut u8, _) = (receive.cast(), Vec::new());
+    if is_root {
+        // SAFETY: - one entry per rank: the header's contract.
+        at = unsafe { blocks(receive_blocks, comm.raw.size() as usize, "receive_blocks")? };
+        receive = base_of(receive, reach(&at), "receive")?;
+    }
+    let send = single(send.cast_mut().cast(), send_bytes, is_root, "send")?.map(<*mut u8>::cast_const);
+    // SAFETY: - the buffers are as long, apart, ours alone while it is active: promised by the caller.
+    unsafe { call.begin(&Arguments::Igatherv { send, bytes: send_bytes, recv: receive, blocks: &at, root }) }
+}
+
+/// # Safety
+/// The header's contract.
+pub(crate) unsafe fn allgatherv_strided(
+    call: Call,
+    send: *const c_void,
+    receive: *mut c_void,
+    receive_blocks: *const Strided,
+) -> Result<(), Failure> {
+    let ranks = call.comm()?.raw.size() as usize;
+    // SAFETY: - one entry per rank: the header's contract.
+    let at = unsafe { blocks(receive_blocks, ranks, "receive_blocks")? };
+    let receive = base_of(receive.cast(), reach(&at), "receive")?;
+    let send = (!send.is_null()).then_some(send.cast());
+    // SAFETY: - the buffers are as long, apart, ours alone while it is active: promised by the caller.
+    unsafe { call.begin(&Arguments::Iallgatherv { send, recv: receive, blocks: &at }) }
+}
+
+/// # Safety
+/// The header's contract.
 pub(crate) unsafe fn alltoallw_strided(
     call: Call,
     send: *const c_void,
@@ -58,6 +123,120 @@ pub(crate) unsafe fn alltoallw_strided(
     let send = from.as_ref().map(|(base, blocks)| (*base, &blocks[..]));
     // SAFETY: - the buffers are as long, apart, ours alone while it is active: promised by the caller.
     unsafe { call.begin(&Arguments::Ialltoallw { send, recv: receive, blocks: &to }) }
+}
+
+/// As tocsin_iscatterv, of blocks in pieces in `send`: the list, used at the root only, has one entry per rank and is read during the call
+/// only. `receive` is one run of `receive_bytes` bytes. What has pieces is packed through memory of the request.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tocsin_iscatterv_strided(
+    comm: Option<&Comm>,
+    send: *const c_void,
+    send_blocks: *const Strided,
+    receive: *mut c_void,
+    receive_bytes: usize,
+    root: c_int,
+    algorithm: *const c_char,
+    request: Option<&mut *mut Request>,
+) -> c_int {
+    let call = Call { form: Form::Now, comm, algorithm, request };
+    // SAFETY: - the header's contract.
+    guarded("tocsin_iscatterv_strided", || unsafe {
+        scatterv_strided(call, send, send_blocks, receive, receive_bytes, root)
+    })
+}
+
+/// Prepares a scatter of blocks in pieces: arguments as those of tocsin_iscatterv_strided.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tocsin_scatterv_strided_init(
+    comm: Option<&Comm>,
+    send: *const c_void,
+    send_blocks: *const Strided,
+    receive: *mut c_void,
+    receive_bytes: usize,
+    root: c_int,
+    algorithm: *const c_char,
+    request: Option<&mut *mut Request>,
+) -> c_int {
+    let call = Call { form: Form::Persistent, comm, algorithm, request };
+    // SAFETY: - the header's contract.
+    guarded("tocsin_scatterv_strided_init", || unsafe {
+        scatterv_strided(call, send, send_blocks, receive, receive_bytes, root)
+    })
+}
+
+/// As tocsin_igatherv, into blocks in pieces of `receive`, which do not overlap: the list, used at the root only, has one entry per rank and is
+/// read during the call only. `send` is one run of `send_bytes` bytes. What has pieces is unpacked through memory of the request.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tocsin_igatherv_strided(
+    comm: Option<&Comm>,
+    send: *const c_void,
+    send_bytes: usize,
+    receive: *mut c_void,
+    receive_blocks: *const Strided,
+    root: c_int,
+    algorithm: *const c_char,
+    request: Option<&mut *mut Request>,
+) -> c_int {
+    let call = Call { form: Form::Now, comm, algorithm, request };
+    // SAFETY: - the header's contract.
+    guarded("tocsin_igatherv_strided", || unsafe {
+        gatherv_strided(call, send, send_bytes, receive, receive_blocks, root)
+    })
+}
+
+/// Prepares a gather of blocks in pieces: arguments as those of tocsin_igatherv_strided.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tocsin_gatherv_strided_init(
+    comm: Option<&Comm>,
+    send: *const c_void,
+    send_bytes: usize,
+    receive: *mut c_void,
+    receive_blocks: *const Strided,
+    root: c_int,
+    algorithm: *const c_char,
+    request: Option<&mut *mut Request>,
+) -> c_int {
+    let call = Call { form: Form::Persistent, comm, algorithm, request };
+    // SAFETY: - the header's contract.
+    guarded("tocsin_gatherv_strided_init", || unsafe {
+        gatherv_strided(call, send, send_bytes, receive, receive_blocks, root)
+    })
+}
+
+/// As tocsin_iallgatherv, into blocks in pieces of `receive`, which do not overlap: the list has one entry per rank, is read during the call
+/// only, and may have other pieces on each rank, where blocks are as long on all. `send` is one run of bytes; NULL: this rank's block stands
+/// in `receive` already. What has pieces is packed and unpacked through memory of the request.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tocsin_iallgatherv_strided(
+    comm: Option<&Comm>,
+    send: *const c_void,
+    receive: *mut c_void,
+    receive_blocks: *const Strided,
+    algorithm: *const c_char,
+    request: Option<&mut *mut Request>,
+) -> c_int {
+    let call = Call { form: Form::Now, comm, algorithm, request };
+    // SAFETY: - the header's contract.
+    guarded("tocsin_iallgatherv_strided", || unsafe {
+        allgatherv_strided(call, send, receive, receive_blocks)
+    })
+}
+
+/// Prepares an allgather of blocks in pieces: arguments as those of tocsin_iallgatherv_strided.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tocsin_allgatherv_strided_init(
+    comm: Option<&Comm>,
+    send: *const c_void,
+    receive: *mut c_void,
+    receive_blocks: *const Strided,
+    algorithm: *const c_char,
+    request: Option<&mut *mut Request>,
+) -> c_int {
+    let call = Call { form: Form::Persistent, comm, algorithm, request };
+    // SAFETY: - the header's contract.
+    guarded("tocsin_allgatherv_strided_init", || unsafe {
+        allgatherv_strided(call, send, receive, receive_blocks)
+    })
 }
 
 /// As tocsin_ialltoallw, of blocks in pieces: the lists have one entry per rank and are read during the call only. A block is
