@@ -361,10 +361,8 @@ impl<W: Work> Engine<W> {
         let handler = context == Context::Handler;
         let (mut chore, mut unheard) = (false, false);
         let limit = if handler { HANDLER_PASSES } else { USER_PASSES };
-        // Who stays in the library goes on by itself, but after the callbacks, which may take their time.
-        let leaves = touched && !handler && (budget.is_in_passing() || !self.callbacks.is_empty());
         let passing = budget.is_in_passing();
-        let (mut unfinished, mut copies) = (false, false);
+        let mut copies = false;
         let mut patience = if handler { Patience::Over } else { Patience::Untried };
         let clean = self.token.drain(
             work,
@@ -374,7 +372,6 @@ impl<W: Work> Engine<W> {
                     return true;
                 }
                 copies = work.is_unfinished();
-                unfinished = leaves && copies;
                 chore = work.wants_chore();
                 unheard = work.awaits_answer();
                 self.publish_wants(work)
@@ -390,7 +387,8 @@ impl<W: Work> Engine<W> {
         left.copies = copies;
         if !clean {
             left.more = true;
-        } else if unfinished && !left.more {
+        } else if copies && !left.more && touched && !handler && (passing || !self.callbacks.is_empty()) {
+            // Who stays in the library goes on by itself, but after the callbacks, those of this pass among them, which may take their time.
             // If the thread waits, it is done before that.
             self.arm_unless_sooner(UNFINISHED_NS);
         }

@@ -56,7 +56,8 @@ impl<W: Work> Entered<'_, W> {
         self.stays = true;
     }
 
-    /// The same of who has mostly long copies to make next: while it waits for them peers leave them to it, and so it makes none before.
+    /// The same of who has mostly long copies to make next: while it waits for them peers leave them to it, and so it makes none before. It enters again, to wait or to
+    /// give back what is over by then, and what is left of others is seen to there.
     #[inline]
     pub fn stay_to_copy(&mut self) {
         (self.stays, self.spares) = (true, true);

@@ -11,10 +11,11 @@ mod turns;
 
 use super::entered::GLANCES;
 use super::*;
+use crate::{Completion, Outcome};
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 use tocsin_doorbell::{BackendKind, Config, Descriptor, Mark, Receiver, Urgency, ring};
-use tocsin_sync::atomic::{AtomicBool, AtomicU64};
+use tocsin_sync::atomic::{AtomicBool, AtomicPtr, AtomicU64};
 use tocsin_sync::clock::now_ns;
 
 /// What senders and receiver share: one counter and one mark per sender.
@@ -39,6 +40,8 @@ struct Shared {
     /// Somebody computes on this core; how often that was asked.
     beside: AtomicBool,
     asked: AtomicU64,
+    /// What the next message completes, and leaves a long copy: none, or a completion that lives as long as this.
+    completes: AtomicPtr<Completion>,
     idle: AtomicBool,
 }
 
@@ -61,6 +64,7 @@ impl Shared {
             late_ns: AtomicU64::new(0),
             beside: AtomicBool::new(false),
             asked: AtomicU64::new(0),
+            completes: AtomicPtr::new(std::ptr::null_mut()),
             idle: AtomicBool::new(false),
         })
     }
@@ -105,6 +109,12 @@ unsafe impl Work for Counting {
                 *seen += 1;
                 found = Pass::Worked;
                 shared.handled.fetch_add(1, SeqCst);
+                let completes = shared.completes.swap(std::ptr::null_mut(), SeqCst);
+                // SAFETY: the test's, which lives longer; the token is this thread's.
+                if let Some(completion) = unsafe { completes.as_ref() } {
+                    completion.finish(Outcome::default());
+                    shared.unfinished.store(true, SeqCst);
+                }
                 if budget.context() == Context::Handler {
                     shared.handled_by_handler.fetch_add(1, SeqCst);
                 }

@@ -206,3 +206,39 @@ fn when_it_comes_back_beside_a_callback() -> u64 {
     drop(receiver);
     soonest.load(SeqCst)
 }
+
+/// A callback that a pass has queued may last: for a long copy that the same pass has begun, and left to a wait that comes after it, the rank comes back.
+#[test]
+fn what_is_left_to_a_wait_comes_back_beside_a_callback() {
+    for copies in [true, false] {
+        let shared = Shared::new();
+        let engine = engine(&shared, 0);
+        let receiver = install(&shared, &engine, BackendKind::Signal);
+        let (called, came_back) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let completion = Completion::new();
+        let call = {
+            let (engine, called, came_back) = (engine.clone(), called.clone(), came_back.clone());
+            move |_| {
+                called.store(true, SeqCst);
+                compute_until("nobody comes back", || engine.stats().snapshot().interrupts > 0);
+                came_back.store(true, SeqCst);
+            }
+        };
+        engine.callbacks.set(&completion, Box::new(call)).unwrap();
+        shared.completes.store((&raw const completion).cast_mut(), SeqCst);
+        let mut inside = engine.enter();
+        let _work: &mut Counting = &mut inside;
+        // Something short arrives, beside the announcement of something long.
+        shared.posted[0].store(1, SeqCst);
+        inside.ask_for_pass();
+        if copies {
+            inside.stay_to_copy();
+        } else {
+            inside.stay();
+        }
+        drop(inside);
+        assert!(called.load(SeqCst), "in the drop");
+        assert!(came_back.load(SeqCst));
+        drop(receiver);
+    }
+}
