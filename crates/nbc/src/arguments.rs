@@ -335,6 +335,15 @@ impl<'a> Arguments<'a> {
         Some((arguments, lists))
     }
 
+    /// The list that a call [on a board](crate::board) needs until it has ended.
+    #[inline]
+    pub(crate) fn blocks_on_board(&self) -> Option<&'a [Block]> {
+        match *self {
+            Arguments::Iallgatherv { blocks, .. } => Some(blocks),
+            _ => None,
+        }
+    }
+
     /// Whether it combines by an operator of the user's, which runs outside handlers only.
     pub(crate) fn has_user_operator(&self) -> bool {
         match self {

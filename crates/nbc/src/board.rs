@@ -9,7 +9,7 @@
 //! [`Code::Protocol`](tocsin_progress::Code), posts no more on this board, says so there, and has all members rung. Who needs a part that then
 //! never comes ends likewise, and so on: a member that was done before it could see anything (the root of a broadcast or a scatter, who
 //! gives to a reduction or a gather, the first of a scan) hears of it in the first collective that needs others' parts, and in the fifth at the latest, for
-//! want of room; from then on all that it posts there ends so. Of two that disagree, whoever posts later sees it at once.
+//! want of room; from then on all that it posts there ends so. Of two that disagree, whoever posts later sees it at once, if all before the other are there.
 //!
 //! Some may go by messages, where the others do not: sizes on both sides of what [`fits`], or algorithms that are named
 //! differently. Who goes by messages says so on the board and looks there; he or who has posted finds out (`executor/elsewhere.rs`,
@@ -21,7 +21,7 @@ mod long;
 
 use crate::builder::ScheduleBuilder;
 use crate::kernels::{Operator, Panicked};
-use crate::table::{Algorithm, Arguments, Operation, misplaced};
+use crate::table::{Algorithm, Arguments, Block, Operation, misplaced};
 use crate::{Error, Group, table};
 use core::ops::Range;
 pub(crate) use long::{Made, PART};
@@ -54,6 +54,9 @@ fn reads(arguments: &Arguments, ranks: usize) -> (usize, usize) {
         Arguments::Ibcast { .. } => (bytes, bytes),
         Arguments::Iscatter { .. } => (of_all, bytes),
         Arguments::Ialltoall { .. } | Arguments::IreduceScatterBlock { .. } => (of_all, of_all),
+        Arguments::Iallgatherv { blocks, .. } => blocks.iter().fold((0, 0), |(longest, sum), block| {
+            (longest.max(block.bytes), sum.saturating_add(block.bytes))
+        }),
         Arguments::IreduceScatter { counts, data_type, .. } => {
             let whole = counts.iter().fold(0usize, |sum, count| sum.saturating_add(*count));
             let longest = counts.iter().max().copied().unwrap_or(0);
@@ -77,6 +80,8 @@ pub(crate) enum Use {
     Gather { root: u32 },
     /// They stand side by side.
     Allgather,
+    /// They go to these blocks, one for each member, of so many bytes in all, which are all equally long or not. In place, this rank's stands there.
+    Allgatherv { blocks: *const Block, whole: usize, equal: bool, in_place: bool },
     /// Of each, this rank's block.
     Alltoall { block: usize },
     /// They are combined from left to right, in rank order; with a root, there.
@@ -132,7 +137,7 @@ pub(crate) type OnBoard = fn(&Arguments, &Group) -> Result<Call, Error>;
 pub(crate) fn compile(arguments: &Arguments, b: &mut ScheduleBuilder) -> Result<(), Error> {
     let algorithm = table::on_board(arguments.operation()).ok_or(misplaced())?;
     if let Some(call) = call(algorithm, arguments, b.group())? {
-        b.on_board(call);
+        b.on_board(call, arguments.blocks_on_board().unwrap_or_default());
     }
     Ok(())
 }
@@ -159,11 +164,16 @@ fn is_nothing(arguments: &Arguments, ranks: usize) -> bool {
     reads(arguments, ranks).0 == 0 && arguments.operation() != Operation::Ibarrier
 }
 
-/// [`call`] of what is short and right; `None` also where there is nothing to do.
+/// [`call`] of what is short and right; `None` also where there is nothing to do, or it needs a list.
 #[inline]
 pub(crate) fn short(algorithm: &Algorithm, arguments: &Arguments, group: &Group, board: u32) -> Option<Call> {
     let ranks = group.size() as usize;
-    if is_nothing(arguments, ranks) || !is_short(arguments, ranks) || arguments.check(group).is_err() {
+    let needs_list = arguments.blocks_on_board().is_some();
+    if needs_list
+        || is_nothing(arguments, ranks)
+        || !is_short(arguments, ranks)
+        || arguments.check(group).is_err()
+    {
         return None;
     }
     let mut call = algorithm.restrictions.board?(arguments, group).ok()?;
@@ -196,6 +206,13 @@ impl Call {
         let (from, to) = (std::ptr::null(), std::ptr::null_mut());
         let algorithm = table::number_on_board(operation);
         Call { board: 0, algorithm, then, long: false, from, bytes: 0, to, about }
+    }
+
+    /// Has it look for its list there, where the same stands as long as it is used.
+    pub(crate) fn look_at(&mut self, list: &[Block]) {
+        if let Use::Allgatherv { blocks, .. } = &mut self.then {
+            *blocks = list.as_ptr();
+        }
     }
 
     /// Makes it the collective of a sequence number.
@@ -279,6 +296,7 @@ impl Call {
                 members.wrapping_mul(count.wrapping_mul(operator.size()))
             }
             Use::Scan { .. } => me.wrapping_add(1).wrapping_mul(self.bytes),
+            Use::Allgatherv { whole, .. } => whole,
             Use::Gather { .. } | Use::Allgather | Use::Reduce { .. } => members.wrapping_mul(self.bytes),
         }
     }
@@ -286,6 +304,12 @@ impl Call {
     /// What all ranks say that the size is.
     fn size(&self) -> usize {
         (self.about & SIZE) as usize
+    }
+
+    /// Whether the result is [made in parts](Self::make_long), as the budget allows.
+    #[inline]
+    pub(crate) fn is_made_in_parts(&self) -> bool {
+        self.long || matches!(self.then, Use::Allgatherv { .. })
     }
 
     /// Makes the result of short parts, which are there.
@@ -298,7 +322,8 @@ impl Call {
         // SAFETY: - `to` is as long as the reads below: the caller's promise; the sizes are this rank's own, not read.
         unsafe {
             match self.then {
-                Use::Barrier => {}
+                // That is made in parts.
+                Use::Barrier | Use::Allgatherv { .. } => {}
                 Use::Bcast { root } if root as usize == me => {}
                 Use::Bcast { root } => board.read(root as usize, number, 0, self.to, self.size()),
                 // The root's block may stay where it is.

@@ -74,6 +74,7 @@ pub struct ScheduleBuilder {
     edges: Vec<(u32, u32)>,
     temp: Option<usize>,
     board: Option<Call>,
+    blocks: Box<[Block]>,
     split: Option<(Weights, Levels)>,
 }
 
@@ -86,6 +87,7 @@ impl ScheduleBuilder {
             edges: Vec::new(),
             temp: Some(0),
             board: None,
+            blocks: Box::default(),
             split: None,
         }
     }
@@ -161,9 +163,10 @@ impl ScheduleBuilder {
         Ok(self.push(Draft::Reduce { operands, operator }, after))
     }
 
-    /// Does all of it on the group's board, and no steps.
-    pub(crate) fn on_board(&mut self, call: Call) {
+    /// Does all of it on the group's board, and no steps. `blocks`: those of the call, if it has any.
+    pub(crate) fn on_board(&mut self, call: Call, blocks: &[Block]) {
         self.board = Some(call);
+        self.blocks = blocks.into();
     }
 
     /// Leaves levels of the tree that follows to the ranks, as many as the cost model says: [`split`](crate::split).
@@ -265,6 +268,7 @@ impl ScheduleBuilder {
             origin: None,
             group: self.group,
             board: self.board,
+            blocks: self.blocks,
             split: split.map(Box::new),
             steps: steps.into_boxed_slice(),
             dependants: dependants.into_boxed_slice(),
@@ -272,6 +276,9 @@ impl ScheduleBuilder {
             remaining: 0,
             _arena: arena,
         });
+        if let Some(call) = &mut schedule.board {
+            call.look_at(&schedule.blocks);
+        }
         schedule.rewind();
         Ok(schedule)
     }

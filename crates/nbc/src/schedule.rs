@@ -8,6 +8,7 @@
 //! again.
 
 use crate::Group;
+use crate::arguments::Block;
 use crate::board::Call;
 use crate::kernels::Operator;
 use crate::split::Split;
@@ -126,6 +127,8 @@ pub struct Schedule {
     pub(crate) origin: Option<crate::table::Origin<'static>>,
     /// What it does on the board of its group, instead of steps.
     pub(crate) board: Option<Call>,
+    /// Those of that call.
+    pub(crate) blocks: Box<[Block]>,
     /// Which of its levels this rank does itself.
     pub(crate) split: Option<Box<Split>>,
     pub(crate) steps: Box<[Step]>,

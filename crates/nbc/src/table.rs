@@ -101,6 +101,7 @@ pub static ALGORITHMS: &[Algorithm] = &[
     algorithms::iallgather_ring::DISPLACED,
     algorithms::iallgather_recursive_doubling::DISPLACED,
     algorithms::iallgather_bruck::DISPLACED,
+    algorithms::iallgatherv_shm::ALGORITHM,
     algorithms::ialltoall_linear::ALGORITHM,
     algorithms::ialltoall_pairwise::ALGORITHM,
     algorithms::ialltoall_bruck::ALGORITHM,
@@ -202,7 +203,9 @@ fn is_quick_on_board(arguments: &Arguments, group: &Group) -> bool {
             Operation::Iallreduce if two && (12 << 10..96 << 10).contains(&bytes) => shares,
             Operation::Iallreduce if two => !once || bytes <= 128 << 10,
             Operation::Iallreduce => shares && (!once || bytes <= 512 << 10),
-            Operation::Iallgather | Operation::Ialltoall => (shares || two) && (!once || bytes <= 128 << 10),
+            Operation::Iallgather | Operation::Iallgatherv | Operation::Ialltoall => {
+                (shares || two) && (!once || bytes <= 128 << 10)
+            }
             Operation::Ibcast => (shares || two && bytes > 768 << 10) && (!once || bytes <= 128 << 10),
             Operation::Ireduce => shares || two && !once && bytes >= 256 << 10,
             _ => shares,
@@ -281,20 +284,35 @@ pub fn call_on_board(
     arguments: &Arguments,
     algorithm: Option<&str>,
 ) -> Result<Option<Call>, Error> {
-    let chosen = group.board().and_then(|_| on_board(arguments.operation()));
-    let Some(chosen) = chosen.filter(|chosen| {
-        let own = || match measured(arguments, group) {
-            Some((_, measured)) => std::ptr::eq(measured, *chosen),
-            None => is_quick_on_board(arguments, group),
-        };
-        algorithm.map_or_else(own, |name| name == chosen.name)
-            && has_room(arguments, group)
-            && chosen.restrictions.refusal(arguments, group.size()).is_none()
-    }) else {
+    // What it needs until it has ended is a schedule's.
+    if arguments.blocks_on_board().is_some() {
         return Ok(None);
-    };
+    }
+    let Some(chosen) = chosen_on_board(group, arguments, algorithm) else { return Ok(None) };
     arguments.check(group)?;
     crate::board::call(chosen, arguments, group)
+}
+
+/// Whether a call is done on the group's board, if it can be done at all.
+pub fn goes_on_board(group: &Group, arguments: &Arguments, algorithm: Option<&str>) -> bool {
+    chosen_on_board(group, arguments, algorithm).is_some()
+}
+
+#[inline]
+fn chosen_on_board(
+    group: &Group,
+    arguments: &Arguments,
+    algorithm: Option<&str>,
+) -> Option<&'static Algorithm> {
+    let chosen = group.board().and_then(|_| on_board(arguments.operation()))?;
+    let own = || match measured(arguments, group) {
+        Some((_, measured)) => std::ptr::eq(measured, chosen),
+        None => is_quick_on_board(arguments, group),
+    };
+    let is_chosen = algorithm.map_or_else(own, |name| name == chosen.name)
+        && has_room(arguments, group)
+        && chosen.restrictions.refusal(arguments, group.size()).is_none();
+    is_chosen.then_some(chosen)
 }
 
 /// The algorithm that the library takes by itself where there is no board, nothing was measured, and each rank has a core.

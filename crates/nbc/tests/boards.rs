@@ -8,6 +8,7 @@ use common::members::{Kind, Rungs, Way, outcome, post, post_as};
 use common::network::{End, network};
 use std::ptr::NonNull;
 use tocsin_nbc::Posted;
+use tocsin_nbc::table::{self, Arguments, Block};
 use tocsin_progress::budget::Budget;
 use tocsin_progress::completion::{Code, Outcome};
 use tocsin_transport::board::{Area, Board};
@@ -122,6 +123,35 @@ fn ranks_that_disagree_about_sizes_hear_of_it() {
     first.nbc.progress(&mut first.lower, &mut Budget::user());
     assert_eq!(outcome(&first.nbc, waits).unwrap().code, Code::Protocol);
     assert_eq!((few, many), ([1; 2], [1; 3]));
+}
+
+#[test]
+fn ranks_that_disagree_about_lengths_hear_of_it() {
+    // As many bytes in all, for others; long or not.
+    for (length, other) in [(64, 40), (4096, 100_000)] {
+        let mut machine = Machine::new(network(2, 5), 6);
+        let mut buffers = [vec![1u8; 2 * length.max(other)], vec![2u8; 2 * length.max(other)]];
+        let lengths = [[length, other], [other, length]];
+        let mut posted = Vec::new();
+        for (rank, lengths) in lengths.iter().enumerate() {
+            let blocks = [Block::new(0, lengths[0]), Block::new(lengths[0], lengths[1])];
+            let recv = buffers[rank].as_mut_ptr();
+            let arguments = Arguments::Iallgatherv { send: None, recv, blocks: &blocks };
+            let group = common::driver::group(2, rank as u32).with_board(0);
+            let schedule = table::compile(&group, &arguments, Some("shm")).unwrap();
+            let Rank { lower, nbc } = &mut machine.ranks[rank];
+            // SAFETY: the buffers live longer than the machine's last step.
+            posted.push(unsafe { nbc.post(lower, schedule, 1 << 31, 0) }.unwrap());
+        }
+        for Rank { lower, nbc } in &mut machine.ranks {
+            nbc.progress(lower, &mut Budget::user());
+        }
+        for (rank, id) in posted.into_iter().enumerate() {
+            let nbc = &machine.ranks[rank].nbc;
+            assert_eq!(outcome(nbc, Posted::Waits(id)).unwrap().code, Code::Protocol, "{length} {other}");
+            assert!(buffers[rank].iter().all(|byte| *byte == rank as u8 + 1));
+        }
+    }
 }
 
 /// A member that was done before the others disagreed with it hears of it when it needs them, or room.

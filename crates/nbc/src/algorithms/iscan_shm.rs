@@ -1,5 +1,5 @@
 //! Prefix reductions on the board: every rank stores its vector, loads those of the ranks before it and combines them from the left, in
-//! rank order. No rank waits for a later one.
+//! rank order. No rank waits for a later one, but for room on the board.
 
 use crate::board::{Call, Use, compile};
 use crate::kernels::Operator;

@@ -5,6 +5,7 @@ pub(crate) mod iallgather_linear;
 pub(crate) mod iallgather_recursive_doubling;
 pub(crate) mod iallgather_ring;
 pub(crate) mod iallgather_shm;
+pub(crate) mod iallgatherv_shm;
 pub(crate) mod iallreduce_linear;
 pub(crate) mod iallreduce_rabenseifner;
 pub(crate) mod iallreduce_recursive_doubling;

@@ -1,4 +1,5 @@
-//! Collectives whose parts are long: copied in when they are posted, copied out or combined piece by piece, wherever the budget ends. Handler-safe.
+//! Collectives whose parts are long: copied in when they are posted, copied out or combined piece by piece, wherever the budget ends; and those whose parts
+//! go to blocks in pieces, long or not. Handler-safe.
 //!
 //! An allreduce is cut into pieces. Who has all parts makes a piece, beginning with those that would be his if all shared the work evenly, keeps it
 //! where the others find it, and takes those that he finds made. So the work is shared among those who are there, and nobody waits for anybody
@@ -6,9 +7,9 @@
 //! difference whose a piece is.
 
 use super::{Call, MOST, Use};
-use crate::executor::room;
+use crate::executor::{CACHE_LINE, room};
 use crate::kernels::{Operator, Panicked};
-use crate::table::Arguments;
+use crate::table::{Arguments, Block};
 use core::ops::Range;
 use tocsin_progress::budget::Budget;
 use tocsin_transport::board::{Board, LONG, PIECES};
@@ -36,6 +37,7 @@ pub(super) fn fits(arguments: &Arguments, ranks: usize) -> bool {
         }
         Arguments::Ibarrier => true,
         Arguments::Ibcast { .. } | Arguments::Iallgather { .. } => bytes <= PART,
+        Arguments::Iallgatherv { .. } => arguments.longest_block() <= PART,
         _ => false,
     }
 }
@@ -91,8 +93,12 @@ impl Call {
 
     /// The places that this rank's part may have, and the bytes of each, if they [pass](Board::exchange) to the other of two members, on a board of so many. The same on both.
     pub(crate) fn passes(&self, members: usize) -> Option<(Range<usize>, usize)> {
-        let exchanges =
-            self.long && members == 2 && matches!(self.then, Use::Allgather | Use::Alltoall { .. });
+        let exchanges = self.long
+            && members == 2
+            && matches!(
+                self.then,
+                Use::Allgather | Use::Alltoall { .. } | Use::Allgatherv { equal: true, .. }
+            );
         if exchanges { Board::passing(self.part_bytes()) } else { None }
     }
 
@@ -120,7 +126,20 @@ impl Call {
         if ahead && *filled == 0 && bytes > 0 {
             board.begin_filling(self.about);
         }
+        let pieces = self.in_pieces(board.me());
         while *filled < bytes {
+            if let Some(block) = pieces {
+                let (from, run) = block.run_at(*filled);
+                let now = run.min(room(budget));
+                // SAFETY: - a run of this rank's block, which is readable: the caller's promise.
+                unsafe { board.fill((*filled, bytes), self.from.wrapping_add(from), now) };
+                budget.take_bytes(now.max(CACHE_LINE));
+                *filled = filled.wrapping_add(now);
+                if *filled < bytes && budget.exhausted() {
+                    return false;
+                }
+                continue;
+            }
             let (from, end) = match *filled < to_end {
                 true => (begins.wrapping_add(*filled), to_end.min(bytes)),
                 false => (filled.wrapping_sub(to_end), bytes),
@@ -139,6 +158,40 @@ impl Call {
             }
         }
         true
+    }
+
+    /// The block that this rank's part is taken from, if that has pieces.
+    fn in_pieces(&self, me: usize) -> Option<Block> {
+        match self.then {
+            Use::Allgatherv { blocks, in_place: true, .. } => {
+                // SAFETY: one for each member, as long as the call is used: `look_at`.
+                Some(unsafe { *blocks.wrapping_add(me) }).filter(Block::is_strided)
+            }
+            _ => None,
+        }
+    }
+
+    /// Puts this rank's short part, if it is in pieces, into one run.
+    ///
+    /// # Safety
+    /// The part is readable. `scratch` is writable for [`ROOM`](tocsin_transport::board::ROOM).
+    #[inline]
+    pub(crate) unsafe fn packed(&self, board: &Board, scratch: *mut u8) -> *const u8 {
+        match self.in_pieces(board.me()) {
+            None => self.from,
+            Some(block) => {
+                let mut at = 0;
+                while at < self.bytes {
+                    let (from, run) = block.run_at(at);
+                    // SAFETY: at + run <= bytes, which fit into a slot.
+                    unsafe {
+                        self.from.wrapping_add(from).copy_to_nonoverlapping(scratch.wrapping_add(at), run)
+                    };
+                    at = at.wrapping_add(run.max(1));
+                }
+                scratch
+            }
+        }
     }
 
     /// The root whose part this rank waits for, and up to where that is there and not copied out, if it is not all there and some is.
@@ -209,6 +262,9 @@ impl Call {
                 Use::Bcast { .. } | Use::Allgather | Use::Alltoall { .. } => {
                     Ok(self.copy_out(board, number, &mut made.done, budget))
                 }
+                Use::Allgatherv { blocks, whole, in_place, .. } => {
+                    Ok(self.copy_to_blocks(board, number, (blocks, whole, in_place), &mut made.done, budget))
+                }
                 Use::Reduce { root: Some(root), .. } if root as usize != me => Ok(true),
                 Use::Reduce { root: Some(_), count, operator } => {
                     self.combine_all(board, number, (count, operator), &mut made.done, budget)
@@ -272,6 +328,59 @@ impl Call {
             if *done < whole && budget.exhausted() {
                 return false;
             }
+        }
+        true
+    }
+
+    /// Copies each part to its block, this rank's own last. At most as many turns as there are members, and as the budget has runs.
+    ///
+    /// # Safety
+    /// As [`make_long`](Self::make_long).
+    unsafe fn copy_to_blocks(
+        &self,
+        board: &Board,
+        number: u32,
+        (blocks, whole, in_place): (*const Block, usize, bool),
+        done: &mut usize,
+        budget: &mut Budget,
+    ) -> bool {
+        let (me, members) = (board.me(), board.members());
+        let mut before = 0usize;
+        for turn in 0..members {
+            // The next member first, so that not all read the same memory.
+            let member = me.wrapping_add(1).wrapping_add(turn) % members.max(1);
+            // SAFETY: one for each member, as long as the call is used: `look_at`.
+            let block = unsafe { *blocks.wrapping_add(member) };
+            let end = before.wrapping_add(block.bytes);
+            if member == me && in_place {
+                *done = end.max(*done);
+            }
+            while *done < end {
+                let first = done.wrapping_sub(before);
+                let (at, run) = block.run_at(first);
+                let now = run.min(room(budget)).max(1);
+                let to = self.to.wrapping_add(block.offset).wrapping_add(at);
+                // SAFETY: - a run of a block, all of which are writable: the caller's promise; they are this rank's own, not read
+                //         - its own part is one run, readable, and apart from where it goes or that very place.
+                unsafe {
+                    if member == me {
+                        let own = self.from.wrapping_add(first);
+                        if !std::ptr::eq(own, to) {
+                            tocsin_transport::copy::copy(own, to, now);
+                        }
+                    } else if self.long {
+                        board.read_long(member, number, first, to, now);
+                    } else {
+                        board.read(member, number, first, to, now);
+                    }
+                }
+                budget.take_bytes(now.max(CACHE_LINE));
+                *done = done.wrapping_add(now);
+                if *done < whole && budget.exhausted() {
+                    return false;
+                }
+            }
+            before = end;
         }
         true
     }

@@ -149,7 +149,7 @@ impl Nbc {
             return Begun::Waits { traced, posted: None };
         } else {
             // SAFETY: - the part: promised by the caller; it fits, or else there would be no call.
-            let number = unsafe { seat.post(call) };
+            let number = unsafe { seat.post(call, scratch) };
             let mut seen = 0;
             let look = seat.look_for_a_moment(call, number, &mut seen);
             let look = seat.tell(messages, call, number, look, telling);

@@ -282,7 +282,7 @@ impl Nbc {
             seat.board.look_for(place.number);
             place.waits = false;
         }
-        if call.long {
+        if call.is_made_in_parts() {
             // SAFETY: - the result's memory: valid and nobody else's by the promise to `post`.
             let (bytes, outcome) = unsafe { seat.make_long(call, place.number, &mut place.made, budget) };
             self.count(budget.context(), bytes);
@@ -308,7 +308,7 @@ impl Nbc {
         starts: bool,
         budget: &mut Budget,
     ) -> Pass {
-        let Nbc { seats, slots, telling, copied, .. } = self;
+        let Nbc { seats, slots, telling, copied, scratch, .. } = self;
         let Some(seat) = seats.get_mut(at as usize) else { return Pass::Idle };
         let mut pass = Pass::Idle;
         while seat.unposted != NONE && !seat.broken {
@@ -327,7 +327,7 @@ impl Nbc {
             // SAFETY: - the part: the user's memory, readable and unwritten by the promise to `post`.
             let number = unsafe {
                 match call.long {
-                    false => seat.board.post(call.about, call.from, call.bytes),
+                    false => seat.post(call, scratch),
                     true => {
                         let before = budget.bytes_left();
                         call.next_place(&mut seat.board);

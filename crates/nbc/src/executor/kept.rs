@@ -30,7 +30,7 @@ impl Kept {
     pub(super) fn put<M: Messages>(&mut self, messages: &mut M, mut schedule: Box<Schedule>) {
         let bytes = schedule.temporary_bytes();
         let fits = schedule.origin.is_some()
-            && schedule.board.is_none()
+            && (schedule.board.is_none() || !schedule.blocks.is_empty())
             && schedule.len() <= MOST_STEPS
             && bytes <= MOST_BYTES;
         if !fits || self.schedules.try_reserve(1).is_err() {

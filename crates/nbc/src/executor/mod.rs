@@ -37,7 +37,7 @@ use kept::Kept;
 use list::{Link, Queue, StepList};
 use long::Posts;
 use seat::{Place, Scratch, Seat};
-pub(crate) use slices::room;
+pub(crate) use slices::{CACHE_LINE, room};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use tocsin_progress::Trace;

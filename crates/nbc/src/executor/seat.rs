@@ -181,11 +181,14 @@ impl Seat {
     /// # Safety
     /// The part is readable. There is room for it.
     #[inline]
-    pub(super) unsafe fn post(&mut self, call: &Call) -> u32 {
-        // SAFETY: promised by the caller; what fits into no slot is long.
+    pub(super) unsafe fn post(&mut self, call: &Call, scratch: &mut Scratch) -> u32 {
+        // SAFETY: promised by the caller; what fits into no slot is long. Scratch: as in `make`.
         unsafe {
             match call.long {
-                false => self.board.post(call.about, call.from, call.bytes),
+                false => {
+                    let from = call.packed(&self.board, scratch.as_mut_ptr().cast());
+                    self.board.post(call.about, from, call.bytes)
+                }
                 true => {
                     let mut filled = 0;
                     call.next_place(&mut self.board);
@@ -196,7 +199,7 @@ impl Seat {
         }
     }
 
-    /// Makes the result of a call with long parts, which are there, as far as the budget allows: bytes copied and combined, and how that ended if it
+    /// Makes the result of a call [in parts](Call::is_made_in_parts), which are there, as far as the budget allows: bytes copied and combined, and how that ended if it
     /// has.
     ///
     /// # Safety
@@ -212,7 +215,7 @@ impl Seat {
         // SAFETY: promised by the caller.
         let result = unsafe { call.make_long(&self.board, number, made, budget) };
         let bytes = before.saturating_sub(budget.bytes_left());
-        if !matches!(result, Ok(false)) {
+        if call.long && !matches!(result, Ok(false)) {
             self.board.exchange(number);
             self.board.note_long_done(number);
         }
@@ -227,7 +230,7 @@ impl Seat {
         (bytes, Some(outcome))
     }
 
-    /// Makes the result of a call whose parts are there, on a user's thread if they are long: bytes copied and combined, and how that ended.
+    /// Makes the result of a call whose parts are there, on a user's thread if that is made in parts: bytes copied and combined, and how that ended.
     ///
     /// # Safety
     /// The memory of the result is valid, and nobody else uses it.
@@ -238,7 +241,7 @@ impl Seat {
         number: u32,
         scratch: &mut Scratch,
     ) -> (usize, Outcome) {
-        if call.long {
+        if call.is_made_in_parts() {
             let (mut made, mut whole) = (Made::default(), 0usize);
             loop {
                 // SAFETY: promised by the caller.

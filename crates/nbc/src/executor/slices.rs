@@ -60,7 +60,7 @@ pub(super) fn copy(
 }
 
 /// Bytes that a piece touches at least, and is charged for.
-const CACHE_LINE: usize = 64;
+pub(crate) const CACHE_LINE: usize = 64;
 
 /// As much of a copy from or to pieces as the budget allows, at least a byte, or a piece of less than a cache line. At most as
 /// many turns as the budget has slices.

@@ -553,7 +553,8 @@ fn what_is_short_is_the_same_call_at_once() {
 fn the_board_takes_what_fits() {
     let fits = |operation, bytes, ranks: u32| {
         let counts = vec![bytes; ranks as usize];
-        let of = |me| arguments(operation, bytes, 1, false, me, (&[], &counts));
+        let at: Vec<Block> = (0..ranks as usize).map(|rank| Block::new(rank * bytes, bytes)).collect();
+        let of = |me| arguments(operation, bytes, 1, false, me, (&at, &counts));
         let names = (0..ranks).map(|me| {
             let chosen = choose_for(&of(me), &group_with_board(ranks, me));
             let schedule = compile(&group_with_board(ranks, me), &of(me), None).unwrap();
@@ -565,10 +566,12 @@ fn the_board_takes_what_fits() {
             // Where ranks share cores, nearly all that fits.
             let crowded = group_with_board(ranks, me).with_shared_cores(true);
             assert_eq!(choose_for(&of(me), &crowded).restrictions.needs_board(), by_name.is_ok());
+            let has_list = operation == Operation::Iallgatherv;
             assert_eq!(
                 call_on_board(&crowded, &of(me), None).unwrap().is_some(),
-                by_name.is_ok_and(|s| s.board.is_some())
+                by_name.as_ref().is_ok_and(|s| s.board.is_some()) && !has_list
             );
+            assert_eq!(goes_on_board(&crowded, &of(me), None), by_name.is_ok());
             assert!(!choose_for(&of(me), &group(ranks, me)).restrictions.needs_board());
             chosen.name
         });
@@ -582,12 +585,14 @@ fn the_board_takes_what_fits() {
         assert!(fits(*operation, 8, 2) && fits(*operation, 0, 3) && fits(*operation, 8, 64));
         assert_eq!(fits(*operation, 4096, 3), *operation == Operation::Ibarrier);
         let exchange =
-            [Operation::Iallreduce, Operation::Iallgather, Operation::Ialltoall].contains(operation);
+            [Operation::Iallreduce, Operation::Iallgather, Operation::Iallgatherv, Operation::Ialltoall]
+                .contains(operation);
         for (bytes, longest) in [(4096, true), (1 << 20, true), ((1 << 20) + 8, false)] {
             let one_way = [Operation::Ibcast, Operation::Ireduce].contains(operation) && bytes >= 1 << 20;
             let takes = *operation == Operation::Ibarrier || (exchange || one_way) && longest;
             let counts = [bytes; 2];
-            let of = arguments(*operation, bytes, 1, false, 0, (&[], &counts));
+            let at = [Block::new(bytes, bytes), Block::new(0, bytes)];
+            let of = arguments(*operation, bytes, 1, false, 0, (&at, &counts));
             let chosen = choose_for(&of, &group_with_board(2, 0));
             assert_eq!(chosen.restrictions.needs_board(), takes, "{operation:?} of {bytes} bytes");
         }
@@ -604,6 +609,14 @@ fn the_board_takes_what_fits() {
     assert!(fits(Operation::Igather, 512, 64) && !fits(Operation::Igather, 513, 64));
     assert!(fits(Operation::Iscan, 2048, 16) && !fits(Operation::Iexscan, 2049, 2));
     assert!(!fits(Operation::Ibarrier, 0, 65));
+    // The longest counts, and all together.
+    let short = |lengths: &[usize]| {
+        let blocks: Vec<Block> = lengths.iter().map(|bytes| Block::new(0, *bytes)).collect();
+        let of = arguments(Operation::Iallgatherv, 8, 1, false, 0, (&blocks, &[]));
+        crate::board::is_short(&of, lengths.len())
+    };
+    assert!(short(&[2048, 0, 1]) && !short(&[2049, 0, 1]));
+    assert!(short(&[2048; 16]) && !short(&[[2048; 17].as_slice(), &[0; 20]].concat()));
     // What is longer goes there by name, up to a limit.
     let by_name = |operation, bytes, ranks: usize| {
         crate::board::fits(&arguments(operation, bytes, 1, false, 0, (&[], &[])), ranks)

@@ -72,8 +72,8 @@ pub fn takes(algorithm: &Algorithm, ranks: u32) -> bool {
 
 /// Whether what an operation's ranks contribute on a board may be longer than a slot.
 pub fn takes_long(operation: Operation) -> bool {
-    use Operation::{Iallgather, Iallreduce, Ialltoall, Ibarrier, Ibcast, Ireduce};
-    matches!(operation, Ibarrier | Ibcast | Iallgather | Ialltoall | Ireduce | Iallreduce)
+    use Operation::{Iallgather, Iallgatherv, Iallreduce, Ialltoall, Ibarrier, Ibcast, Ireduce};
+    matches!(operation, Ibarrier | Ibcast | Iallgather | Iallgatherv | Ialltoall | Ireduce | Iallreduce)
 }
 
 /// Whether a board takes so many elements of so many bytes, with long parts or without, as the library's errors say it.

@@ -95,7 +95,9 @@ impl Comm {
             // SAFETY: - the buffers: promised by the caller.
             return unsafe { self.start_on_board(operation, &mut call) };
         }
-        let large = self.is_large(arguments.longest_block());
+        // On a board nobody rings for what is copied in a post.
+        let by_messages = || !table::goes_on_board(&self.inner.group, arguments, algorithm);
+        let large = self.is_large(arguments.longest_block()) && by_messages();
         let looking = self.looking(large);
         // Counted under the token, and only for what is posted: ranks that were refused alike stay in step.
         if let Some(origin) = Origin::new(&self.inner.group, arguments, algorithm) {

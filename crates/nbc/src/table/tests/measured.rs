@@ -20,12 +20,14 @@ fn allreduce(op: Op, count: usize) -> Arguments<'static> {
     }
 }
 
-/// Of a call: the names of who is chosen, and of whose schedule is compiled; whether the board has it at once.
+/// Of a call: the names of who is chosen, and of whose schedule is compiled; whether the board has it, and at once unless it needs a list.
 fn taken(arguments: &Arguments, group: &Group) -> (&'static str, &'static str, bool) {
     let schedule = compile(group, arguments, None).unwrap();
     let compiled = crate::trace::algorithm(schedule.algorithm).unwrap().name;
+    let goes = goes_on_board(group, arguments, None);
     let at_once = call_on_board(group, arguments, None).unwrap().is_some();
-    (choose_for(arguments, group).name, compiled, at_once)
+    assert_eq!(at_once, goes && arguments.operation() != Operation::Iallgatherv);
+    (choose_for(arguments, group).name, compiled, goes)
 }
 
 #[test]
