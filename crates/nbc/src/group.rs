@@ -164,6 +164,11 @@ impl Group {
         self.hierarchy.as_deref()
     }
 
+    /// Whether it has the same members, and this process the same rank: at once where it is the same list.
+    pub(crate) fn is_same(&self, other: &Group) -> bool {
+        self.me == other.me && (std::ptr::eq(self.world_ranks(), other.world_ranks()) || self == other)
+    }
+
     /// Its members alone.
     pub(crate) fn members(&self) -> Group {
         Group::of(self.ranks.clone(), self.me)

@@ -399,7 +399,7 @@ fn own(arguments: &Arguments, ranks: u32) -> &'static str {
 }
 
 /// What a schedule was compiled for.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, Debug)]
 pub struct Origin<'a> {
     group: Group,
     board: Option<u32>,
@@ -412,6 +412,16 @@ pub struct Origin<'a> {
 
 // SAFETY: - the addresses are compared, and never followed.
 unsafe impl Send for Origin<'_> {}
+
+impl PartialEq for Origin<'_> {
+    /// What differs most comes first.
+    fn eq(&self, other: &Origin) -> bool {
+        self.arguments == other.arguments
+            && (self.board, self.algorithm) == (other.board, other.algorithm)
+            && self.lists == other.lists
+            && self.group.is_same(&other.group)
+    }
+}
 
 impl<'a> Origin<'a> {
     /// Of a call whose schedule can serve another one like it. None of one with a user's operator, or whose algorithm does not exist.

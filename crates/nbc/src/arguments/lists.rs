@@ -4,13 +4,22 @@ use super::Block;
 use std::borrow::Cow;
 
 /// Where blocks stand, and how long parts are; empty, where a call has no such list.
-#[derive(Clone, Default, PartialEq, Debug)]
+#[derive(Clone, Default, Debug)]
 pub(crate) struct Lists<'a> {
     /// Those of what is received, or the only ones.
     pub(super) recv: Cow<'a, [Block]>,
     /// Those of what is sent.
     pub(super) send: Cow<'a, [Block]>,
     pub(super) counts: Cow<'a, [usize]>,
+}
+
+impl PartialEq for Lists<'_> {
+    fn eq(&self, other: &Lists) -> bool {
+        // Of two empty lists nothing is read: to compare no bytes where none are takes some processors a hundred nanoseconds (a masked load of an unmapped page).
+        let counts = self.counts.len() == other.counts.len()
+            && (self.counts.is_empty() || self.counts == other.counts);
+        counts && self.recv == other.recv && self.send == other.send
+    }
 }
 
 impl<'a> Lists<'a> {

@@ -9,7 +9,7 @@ use tocsin_nbc::Posted;
 use tocsin_nbc::board::Call;
 use tocsin_nbc::table::{self, Arguments, Origin};
 use tocsin_progress::engine::Looking;
-use tocsin_progress::{Completion, Entered, Id, Outcome};
+use tocsin_progress::{Code, Completion, Entered, Id, Outcome};
 
 use super::{COLLECTIVE, Comm};
 use crate::error::Error;
@@ -211,10 +211,23 @@ impl Comm {
         };
         if guard.nbc.is_gated() {
             self.leave_split(guard, id, looking);
+        } else if looking.is_none() && is_over_well(completion) {
+            // Its slot is somebody else's at once.
+            let state = &mut *guard;
+            state.nbc.release(&mut state.p2p, id);
+            drop(guard);
+            return Ok(self.over(operation));
         } else {
             self.leave(guard, completion, looking);
         }
         Ok(RawRequest::new(self.clone(), operation, Kind::Collective, id, completion, None))
+    }
+
+    /// The request of what has ended well, and has nothing to give back.
+    #[inline]
+    fn over(&self, operation: &'static str) -> RawRequest {
+        let status = Status { source: self.rank(), ..Status::default() };
+        RawRequest::over(operation, Kind::Collective, status)
     }
 
     /// Starts what needs no schedule.
@@ -238,8 +251,7 @@ impl Comm {
         match posted {
             Ok(Posted::Done) => {
                 drop(guard);
-                let status = Status { source: self.rank(), ..Status::default() };
-                Ok(RawRequest::over(operation, Kind::Collective, status))
+                Ok(self.over(operation))
             }
             posted => self.started_on_board(guard, operation, posted),
         }
@@ -331,6 +343,12 @@ impl Comm {
         }
         collective_error(operation, error)
     }
+}
+
+/// Of what is inside the engine.
+fn is_over_well(completion: NonNull<Completion>) -> bool {
+    // SAFETY: - it lives as long as the engine; its methods are made for any thread.
+    unsafe { completion.as_ref() }.outcome().is_some_and(|outcome| outcome.code == Code::Ok)
 }
 
 fn lost(operation: &'static str) -> Error {
