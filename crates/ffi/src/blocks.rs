@@ -157,12 +157,29 @@ pub(crate) unsafe fn scatterv(
     receive_bytes: usize,
     root: c_int,
 ) -> Result<(), Failure> {
+    // SAFETY: - one entry per rank: the header's contract.
+    let blocks = |ranks| unsafe { blocks_of_bytes(send_bytes, send_offsets, ranks, "send_bytes") };
+    // SAFETY: - the header's contract.
+    unsafe { scatter_blocks(call, send, blocks, receive, receive_bytes, root) }
+}
+
+/// [`scatterv`] of what `blocks` makes, at the root only, of lists of so many entries.
+///
+/// # Safety
+/// The header's contract.
+pub(crate) unsafe fn scatter_blocks(
+    call: Call,
+    send: *const c_void,
+    blocks: impl FnOnce(usize) -> Result<Vec<Block>, Failure>,
+    receive: *mut c_void,
+    receive_bytes: usize,
+    root: c_int,
+) -> Result<(), Failure> {
     let (comm, root) = (call.comm()?, rank(root, "root")?);
     let is_root = comm.raw.rank() == root;
     let (mut send, mut at): (*const u8, _) = (send.cast(), Vec::new());
     if is_root {
-        // SAFETY: - one entry per rank: the header's contract.
-        at = unsafe { blocks_of_bytes(send_bytes, send_offsets, comm.raw.size() as usize, "send_bytes")? };
+        at = blocks(comm.raw.size() as usize)?;
         send = base_of(send.cast_mut(), reach(&at), "send")?;
     }
     let receive = single(receive.cast(), receive_bytes, is_root, "receive")?;
@@ -245,14 +262,29 @@ pub(crate) unsafe fn gatherv(
     receive_offsets: *const usize,
     root: c_int,
 ) -> Result<(), Failure> {
+    // SAFETY: - one entry per rank: the header's contract.
+    let blocks = |ranks| unsafe { blocks_of_bytes(receive_bytes, receive_offsets, ranks, "receive_bytes") };
+    // SAFETY: - the header's contract.
+    unsafe { gather_blocks(call, send, send_bytes, receive, blocks, root) }
+}
+
+/// [`gatherv`] into what `blocks` makes, at the root only, of lists of so many entries.
+///
+/// # Safety
+/// The header's contract.
+pub(crate) unsafe fn gather_blocks(
+    call: Call,
+    send: *const c_void,
+    send_bytes: usize,
+    receive: *mut c_void,
+    blocks: impl FnOnce(usize) -> Result<Vec<Block>, Failure>,
+    root: c_int,
+) -> Result<(), Failure> {
     let (comm, root) = (call.comm()?, rank(root, "root")?);
     let is_root = comm.raw.rank() == root;
     let (mut receive, mut at): (*mut u8, _) = (receive.cast(), Vec::new());
     if is_root {
-        // SAFETY: - one entry per rank: the header's contract.
-        at = unsafe {
-            blocks_of_bytes(receive_bytes, receive_offsets, comm.raw.size() as usize, "receive_bytes")?
-        };
+        at = blocks(comm.raw.size() as usize)?;
         receive = base_of(receive, reach(&at), "receive")?;
     }
     let send = single(send.cast_mut().cast(), send_bytes, is_root, "send")?.map(<*mut u8>::cast_const);
@@ -323,11 +355,23 @@ pub(crate) unsafe fn allgatherv(
     receive_bytes: *const usize,
     receive_offsets: *const usize,
 ) -> Result<(), Failure> {
-    let comm = call.comm()?;
     // SAFETY: - one entry per rank: the header's contract.
-    let at = unsafe {
-        blocks_of_bytes(receive_bytes, receive_offsets, comm.raw.size() as usize, "receive_bytes")?
-    };
+    let blocks = |ranks| unsafe { blocks_of_bytes(receive_bytes, receive_offsets, ranks, "receive_bytes") };
+    // SAFETY: - the header's contract.
+    unsafe { allgather_blocks(call, send, receive, blocks) }
+}
+
+/// [`allgatherv`] into what `blocks` makes of lists of so many entries.
+///
+/// # Safety
+/// The header's contract.
+pub(crate) unsafe fn allgather_blocks(
+    call: Call,
+    send: *const c_void,
+    receive: *mut c_void,
+    blocks: impl FnOnce(usize) -> Result<Vec<Block>, Failure>,
+) -> Result<(), Failure> {
+    let at = blocks(call.comm()?.raw.size() as usize)?;
     let receive = base_of(receive.cast(), reach(&at), "receive")?;
     let send = (!send.is_null()).then_some(send.cast());
     // SAFETY: - the buffers are as long, apart, ours alone while it is active: promised by the caller.

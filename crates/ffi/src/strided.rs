@@ -4,11 +4,11 @@ use std::ffi::{c_char, c_int, c_void};
 
 use tocsin_world::{Arguments, Block};
 
-use crate::blocks::{entries, reach, single};
+use crate::blocks::{allgather_blocks, entries, gather_blocks, reach, scatter_blocks};
 use crate::border::{Failure, guarded};
 use crate::comm::Comm;
 use crate::form::{Call, Form};
-use crate::pointer::{base_of, product, rank};
+use crate::pointer::{base_of, product};
 use crate::request::Request;
 
 /// A block of `count` pieces of `length` bytes each, whose starts lie `stride` bytes apart, the first of them `offset` bytes
@@ -46,19 +46,10 @@ pub(crate) unsafe fn scatterv_strided(
     receive_bytes: usize,
     root: c_int,
 ) -> Result<(), Failure> {
-    let (comm, root) = (call.comm()?, rank(root, "root")?);
-    let is_root = comm.raw.rank() == root;
-    let (mut send, mut at): (*const u8, _) = (send.cast(), Vec::new());
-    if is_root {
-        // SAFETY: - one entry per rank: the header's contract.
-        at = unsafe { blocks(send_blocks, comm.raw.size() as usize, "send_blocks")? };
-        send = base_of(send.cast_mut(), reach(&at), "send")?;
-    }
-    let receive = single(receive.cast(), receive_bytes, is_root, "receive")?;
-    // SAFETY: - the buffers are as long, apart, ours alone while it is active: promised by the caller.
-    unsafe {
-        call.begin(&Arguments::Iscatterv { send, blocks: &at, recv: receive, bytes: receive_bytes, root })
-    }
+    // SAFETY: - one entry per rank: the header's contract.
+    let blocks = |ranks| unsafe { blocks(send_blocks, ranks, "send_blocks") };
+    // SAFETY: - the header's contract.
+    unsafe { scatter_blocks(call, send, blocks, receive, receive_bytes, root) }
 }
 
 /// # Safety
@@ -71,17 +62,10 @@ pub(crate) unsafe fn gatherv_strided(
     receive_blocks: *const Strided,
     root: c_int,
 ) -> Result<(), Failure> {
-    let (comm, root) = (call.comm()?, rank(root, "root")?);
-    let is_root = comm.raw.rank() == root;
-    let (mut receive, mut at): (*mut u8, _) = (receive.cast(), Vec::new());
-    if is_root {
-        // SAFETY: - one entry per rank: the header's contract.
-        at = unsafe { blocks(receive_blocks, comm.raw.size() as usize, "receive_blocks")? };
-        receive = base_of(receive, reach(&at), "receive")?;
-    }
-    let send = single(send.cast_mut().cast(), send_bytes, is_root, "send")?.map(<*mut u8>::cast_const);
-    // SAFETY: - the buffers are as long, apart, ours alone while it is active: promised by the caller.
-    unsafe { call.begin(&Arguments::Igatherv { send, bytes: send_bytes, recv: receive, blocks: &at, root }) }
+    // SAFETY: - one entry per rank: the header's contract.
+    let blocks = |ranks| unsafe { blocks(receive_blocks, ranks, "receive_blocks") };
+    // SAFETY: - the header's contract.
+    unsafe { gather_blocks(call, send, send_bytes, receive, blocks, root) }
 }
 
 /// # Safety
@@ -92,13 +76,10 @@ pub(crate) unsafe fn allgatherv_strided(
     receive: *mut c_void,
     receive_blocks: *const Strided,
 ) -> Result<(), Failure> {
-    let ranks = call.comm()?.raw.size() as usize;
     // SAFETY: - one entry per rank: the header's contract.
-    let at = unsafe { blocks(receive_blocks, ranks, "receive_blocks")? };
-    let receive = base_of(receive.cast(), reach(&at), "receive")?;
-    let send = (!send.is_null()).then_some(send.cast());
-    // SAFETY: - the buffers are as long, apart, ours alone while it is active: promised by the caller.
-    unsafe { call.begin(&Arguments::Iallgatherv { send, recv: receive, blocks: &at }) }
+    let blocks = |ranks| unsafe { blocks(receive_blocks, ranks, "receive_blocks") };
+    // SAFETY: - the header's contract.
+    unsafe { allgather_blocks(call, send, receive, blocks) }
 }
 
 /// # Safety

@@ -17,6 +17,7 @@
 //! messages, since others who did that by messages would wait for what it refuses on the board; those hear from which one on it does,
 //! and end with the same error. What all have begun by messages before goes on.
 
+mod blocks;
 mod long;
 
 use crate::builder::ScheduleBuilder;

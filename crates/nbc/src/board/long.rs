@@ -1,5 +1,4 @@
-//! Collectives whose parts are long: copied in when they are posted, copied out or combined piece by piece, wherever the budget ends; and those whose parts
-//! go to blocks in pieces, long or not. Handler-safe.
+//! Collectives whose parts are long: copied in when they are posted, copied out or combined piece by piece, wherever the budget ends. Handler-safe.
 //!
 //! An allreduce is cut into pieces. Who has all parts makes a piece, beginning with those that would be his if all shared the work evenly, keeps it
 //! where the others find it, and takes those that he finds made. So the work is shared among those who are there, and nobody waits for anybody
@@ -7,9 +6,9 @@
 //! difference whose a piece is.
 
 use super::{Call, MOST, Use};
-use crate::executor::{CACHE_LINE, room};
+use crate::executor::room;
 use crate::kernels::{Operator, Panicked};
-use crate::table::{Arguments, Block};
+use crate::table::Arguments;
 use core::ops::Range;
 use tocsin_progress::budget::Budget;
 use tocsin_transport::board::{Board, LONG, PIECES};
@@ -129,12 +128,8 @@ impl Call {
         let pieces = self.in_pieces(board.me());
         while *filled < bytes {
             if let Some(block) = pieces {
-                let (from, run) = block.run_at(*filled);
-                let now = run.min(room(budget));
-                // SAFETY: - a run of this rank's block, which is readable: the caller's promise.
-                unsafe { board.fill((*filled, bytes), self.from.wrapping_add(from), now) };
-                budget.take_bytes(now.max(CACHE_LINE));
-                *filled = filled.wrapping_add(now);
+                // SAFETY: promised by the caller.
+                unsafe { self.fill_from(&block, board, filled, budget) };
                 if *filled < bytes && budget.exhausted() {
                     return false;
                 }
@@ -158,40 +153,6 @@ impl Call {
             }
         }
         true
-    }
-
-    /// The block that this rank's part is taken from, if that has pieces.
-    fn in_pieces(&self, me: usize) -> Option<Block> {
-        match self.then {
-            Use::Allgatherv { blocks, in_place: true, .. } => {
-                // SAFETY: one for each member, as long as the call is used: `look_at`.
-                Some(unsafe { *blocks.wrapping_add(me) }).filter(Block::is_strided)
-            }
-            _ => None,
-        }
-    }
-
-    /// Puts this rank's short part, if it is in pieces, into one run.
-    ///
-    /// # Safety
-    /// The part is readable. `scratch` is writable for [`ROOM`](tocsin_transport::board::ROOM).
-    #[inline]
-    pub(crate) unsafe fn packed(&self, board: &Board, scratch: *mut u8) -> *const u8 {
-        match self.in_pieces(board.me()) {
-            None => self.from,
-            Some(block) => {
-                let mut at = 0;
-                while at < self.bytes {
-                    let (from, run) = block.run_at(at);
-                    // SAFETY: at + run <= bytes, which fit into a slot.
-                    unsafe {
-                        self.from.wrapping_add(from).copy_to_nonoverlapping(scratch.wrapping_add(at), run)
-                    };
-                    at = at.wrapping_add(run.max(1));
-                }
-                scratch
-            }
-        }
     }
 
     /// The root whose part this rank waits for, and up to where that is there and not copied out, if it is not all there and some is.
@@ -328,59 +289,6 @@ impl Call {
             if *done < whole && budget.exhausted() {
                 return false;
             }
-        }
-        true
-    }
-
-    /// Copies each part to its block, this rank's own last. At most as many turns as there are members, and as the budget has runs.
-    ///
-    /// # Safety
-    /// As [`make_long`](Self::make_long).
-    unsafe fn copy_to_blocks(
-        &self,
-        board: &Board,
-        number: u32,
-        (blocks, whole, in_place): (*const Block, usize, bool),
-        done: &mut usize,
-        budget: &mut Budget,
-    ) -> bool {
-        let (me, members) = (board.me(), board.members());
-        let mut before = 0usize;
-        for turn in 0..members {
-            // The next member first, so that not all read the same memory.
-            let member = me.wrapping_add(1).wrapping_add(turn) % members.max(1);
-            // SAFETY: one for each member, as long as the call is used: `look_at`.
-            let block = unsafe { *blocks.wrapping_add(member) };
-            let end = before.wrapping_add(block.bytes);
-            if member == me && in_place {
-                *done = end.max(*done);
-            }
-            while *done < end {
-                let first = done.wrapping_sub(before);
-                let (at, run) = block.run_at(first);
-                let now = run.min(room(budget)).max(1);
-                let to = self.to.wrapping_add(block.offset).wrapping_add(at);
-                // SAFETY: - a run of a block, all of which are writable: the caller's promise; they are this rank's own, not read
-                //         - its own part is one run, readable, and apart from where it goes or that very place.
-                unsafe {
-                    if member == me {
-                        let own = self.from.wrapping_add(first);
-                        if !std::ptr::eq(own, to) {
-                            tocsin_transport::copy::copy(own, to, now);
-                        }
-                    } else if self.long {
-                        board.read_long(member, number, first, to, now);
-                    } else {
-                        board.read(member, number, first, to, now);
-                    }
-                }
-                budget.take_bytes(now.max(CACHE_LINE));
-                *done = done.wrapping_add(now);
-                if *done < whole && budget.exhausted() {
-                    return false;
-                }
-            }
-            before = end;
         }
         true
     }
