@@ -344,6 +344,13 @@ impl<'a> Arguments<'a> {
         }
     }
 
+    /// Whether all its blocks are as long, if it has a list of such, as all ranks know it.
+    #[inline]
+    pub(crate) fn has_equal_blocks(&self) -> bool {
+        let blocks = self.blocks_on_board().unwrap_or_default();
+        blocks.windows(2).all(|two| matches!(two, [one, other] if one.bytes == other.bytes))
+    }
+
     /// Whether it combines by an operator of the user's, which runs outside handlers only.
     pub(crate) fn has_user_operator(&self) -> bool {
         match self {

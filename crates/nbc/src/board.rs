@@ -209,6 +209,11 @@ impl Call {
         Call { board: 0, algorithm, then, long: false, from, bytes: 0, to, about }
     }
 
+    /// Has it say something more of what it is about, where others name a root: never nothing.
+    pub(crate) fn say_beside(&mut self, said: u64) {
+        self.about |= said.checked_rem(MEMBERS as u64 - 1).unwrap_or(0).wrapping_add(1) << ROOT;
+    }
+
     /// Has it look for its list there, where the same stands as long as it is used.
     pub(crate) fn look_at(&mut self, list: &[Block]) {
         if let Use::Allgatherv { blocks, .. } = &mut self.then {

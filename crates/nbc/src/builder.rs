@@ -167,6 +167,8 @@ impl ScheduleBuilder {
     pub(crate) fn on_board(&mut self, call: Call, blocks: &[Block]) {
         self.board = Some(call);
         self.blocks = blocks.into();
+        let packed = call.packed_bytes(self.rank() as usize);
+        self.temp(packed);
     }
 
     /// Leaves levels of the tree that follows to the ranks, as many as the cost model says: [`split`](crate::split).
@@ -278,6 +280,10 @@ impl ScheduleBuilder {
         });
         if let Some(call) = &mut schedule.board {
             call.look_at(&schedule.blocks);
+            if call.packed_bytes(schedule.group.rank() as usize) > 0 {
+                // Its only temporary.
+                call.pack_into(base);
+            }
         }
         schedule.rewind();
         Ok(schedule)

@@ -203,6 +203,8 @@ fn is_quick_on_board(arguments: &Arguments, group: &Group) -> bool {
             Operation::Iallreduce if two && (12 << 10..96 << 10).contains(&bytes) => shares,
             Operation::Iallreduce if two => !once || bytes <= 128 << 10,
             Operation::Iallreduce => shares && (!once || bytes <= 512 << 10),
+            // One way it is a broadcast between two, and places do not pass.
+            Operation::Iallgatherv if !shares && !arguments.has_equal_blocks() => false,
             Operation::Iallgather | Operation::Iallgatherv | Operation::Ialltoall => {
                 (shares || two) && (!once || bytes <= 128 << 10)
             }

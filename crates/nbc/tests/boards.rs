@@ -127,11 +127,17 @@ fn ranks_that_disagree_about_sizes_hear_of_it() {
 
 #[test]
 fn ranks_that_disagree_about_lengths_hear_of_it() {
-    // As many bytes in all, for others; long or not.
-    for (length, other) in [(64, 40), (4096, 100_000)] {
+    // As many bytes in all, for others, long or not; and equal ones, of which none are taken for any others.
+    for lengths in [
+        [[64, 40], [40, 64]],
+        [[4096, 100_000], [100_000, 4096]],
+        [[368, 368], [3438, 3438]],
+        [[3074, 3074], [3096, 3096]],
+        [[3074, 3074], [3074, 3075]],
+        [[1 << 20, 1 << 20], [0, 1 << 20]],
+    ] {
         let mut machine = Machine::new(network(2, 5), 6);
-        let mut buffers = [vec![1u8; 2 * length.max(other)], vec![2u8; 2 * length.max(other)]];
-        let lengths = [[length, other], [other, length]];
+        let mut buffers = lengths.map(|lengths: [usize; 2]| vec![0u8; lengths[0] + lengths[1]]);
         let mut posted = Vec::new();
         for (rank, lengths) in lengths.iter().enumerate() {
             let blocks = [Block::new(0, lengths[0]), Block::new(lengths[0], lengths[1])];
@@ -148,9 +154,30 @@ fn ranks_that_disagree_about_lengths_hear_of_it() {
         }
         for (rank, id) in posted.into_iter().enumerate() {
             let nbc = &machine.ranks[rank].nbc;
-            assert_eq!(outcome(nbc, Posted::Waits(id)).unwrap().code, Code::Protocol, "{length} {other}");
-            assert!(buffers[rank].iter().all(|byte| *byte == rank as u8 + 1));
+            assert_eq!(outcome(nbc, Posted::Waits(id)).unwrap().code, Code::Protocol, "{lengths:?}");
         }
+        drop(buffers);
+    }
+}
+
+/// What is counted is bytes, not what short pieces are charged.
+#[test]
+fn pieces_are_counted_by_their_bytes() {
+    let mut machine = Machine::new(network(2, 5), 6);
+    let mut buffers = [vec![1u8; 2000], vec![2u8; 2000]];
+    let blocks = [0, 1].map(|rank| Block::strided(rank, 1000, 1, 2));
+    for (rank, buffer) in buffers.iter_mut().enumerate() {
+        let arguments = Arguments::Iallgatherv { send: None, recv: buffer.as_mut_ptr(), blocks: &blocks };
+        let group = common::driver::group(2, rank as u32).with_board(0);
+        let schedule = table::compile(&group, &arguments, Some("shm")).unwrap();
+        let Rank { lower, nbc } = &mut machine.ranks[rank];
+        // SAFETY: the buffers live longer than the machine's last step.
+        unsafe { nbc.post(lower, schedule, 1 << 31, 0) }.unwrap();
+    }
+    for (Rank { lower, nbc }, buffer) in machine.ranks.iter_mut().zip(&buffers) {
+        nbc.progress(lower, &mut Budget::user());
+        assert_eq!((nbc.outstanding(), nbc.copied().user), (0, 1000));
+        assert!(buffer.iter().copied().eq([1, 2].into_iter().cycle().take(2000)));
     }
 }
 

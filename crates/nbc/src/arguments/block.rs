@@ -51,18 +51,6 @@ impl Block {
         (0..bytes.div_ceil(length.max(1))).map(move |i| (first + i * stride, length.min(bytes - i * length)))
     }
 
-    /// Where a byte of it stands, in bytes from its first, and how many from there on stand side by side. Handler-safe.
-    #[inline]
-    pub(crate) fn run_at(&self, at: usize) -> (usize, usize) {
-        let left = self.bytes.saturating_sub(at);
-        if !self.is_strided() {
-            return (at, left);
-        }
-        let Pieces { length, stride } = self.pieces;
-        let (piece, within) = (at / length.max(1), at % length.max(1));
-        (piece.wrapping_mul(stride).wrapping_add(within), length.saturating_sub(within).min(left))
-    }
-
     /// How far its pieces are apart; one run is one piece.
     pub(crate) fn pieces(&self) -> Pieces {
         if self.is_strided() { self.pieces } else { Pieces { length: self.bytes, stride: self.bytes } }
@@ -123,21 +111,6 @@ mod tests {
         let shorter = Block { bytes: 5, ..Block::strided(5, 3, 2, 9) };
         assert_eq!(shorter.runs().collect::<Vec<_>>(), [(5, 2), (14, 2), (23, 1)]);
         assert_eq!(shorter.end(), Some(24));
-    }
-
-    #[test]
-    fn each_byte_stands_where_its_run_does() {
-        for block in all() {
-            let bytes: Vec<usize> = block.runs().flat_map(|(at, n)| at..at + n).collect();
-            for at in 0..block.bytes {
-                let (from, run) = block.run_at(at);
-                assert!(
-                    run > 0 && bytes[at..at + run].iter().copied().eq(from..from + run),
-                    "{block:?} {at}"
-                );
-            }
-            assert_eq!(block.run_at(block.bytes).1, 0);
-        }
     }
 
     /// Few and short pieces, of which the last is a byte shorter or not.

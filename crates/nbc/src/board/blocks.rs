@@ -1,14 +1,22 @@
-//! Collectives whose parts are taken from blocks, or go to blocks, that stand anywhere, in pieces perhaps: run by run, wherever the budget ends. Handler-safe.
+//! Collectives whose parts are taken from blocks, or go to blocks, that stand anywhere, in pieces perhaps, wherever the budget ends. Handler-safe.
 
 use super::{Call, Use};
-use crate::executor::{CACHE_LINE, room};
+use crate::executor::{next_of_pieces, room};
 use crate::table::Block;
+use tocsin_p2p::{ConstBuf, Layout, MutBuf};
 use tocsin_progress::budget::Budget;
-use tocsin_transport::board::Board;
+use tocsin_transport::board::{Board, ROOM};
+
+/// The pieces of a block.
+fn layout(block: &Block) -> Layout {
+    let pieces = block.pieces();
+    let count = block.bytes.div_ceil(pieces.length.max(1));
+    Layout::Strided { block: pieces.length, stride: pieces.stride as isize, count }
+}
 
 impl Call {
     /// The block that this rank's part is taken from, if that has pieces.
-    pub(super) fn in_pieces(&self, me: usize) -> Option<Block> {
+    fn in_pieces(&self, me: usize) -> Option<Block> {
         match self.then {
             Use::Allgatherv { blocks, in_place: true, .. } => {
                 // SAFETY: one for each member, as long as the call is used: `look_at`.
@@ -18,49 +26,31 @@ impl Call {
         }
     }
 
-    /// Puts this rank's short part, if it is in pieces, into one run.
+    /// Puts this rank's part, if it is in pieces, into the run of the schedule's that it is posted from: at the start, since a handler that posts it could not
+    /// stop in the middle. User threads only.
     ///
     /// # Safety
-    /// The part is readable. `scratch` is writable for [`ROOM`](tocsin_transport::board::ROOM).
-    #[inline]
-    pub(crate) unsafe fn packed(&self, board: &Board, scratch: *mut u8) -> *const u8 {
-        match self.in_pieces(board.me()) {
-            None => self.from,
-            Some(block) => {
-                let mut at = 0;
-                while at < self.bytes {
-                    let (from, run) = block.run_at(at);
-                    // SAFETY: at + run <= bytes, which fit into a slot.
-                    unsafe {
-                        self.from.wrapping_add(from).copy_to_nonoverlapping(scratch.wrapping_add(at), run)
-                    };
-                    at = at.wrapping_add(run.max(1));
-                }
-                scratch
-            }
-        }
+    /// The part is readable.
+    pub(crate) unsafe fn pack(&self, me: usize) {
+        let Some(block) = self.in_pieces(me) else { return };
+        let from = ConstBuf { base: self.to.wrapping_add(block.offset).cast_const(), layout: layout(&block) };
+        // SAFETY: - the pieces are readable: the caller's promise
+        //         - the run is as long, the schedule's, and nobody's else while the call is not posted: `pack_into`.
+        unsafe { from.pack(0, block.bytes, self.from.cast_mut()) };
     }
 
-    /// Copies the next run of this rank's long part, which is in pieces, to its place, as much as the budget allows.
-    ///
-    /// # Safety
-    /// As [`fill`](Self::fill).
-    pub(super) unsafe fn fill_from(
-        &self,
-        block: &Block,
-        board: &mut Board,
-        filled: &mut usize,
-        budget: &mut Budget,
-    ) {
-        let (from, run) = block.run_at(*filled);
-        let now = run.min(room(budget)).max(1);
-        // SAFETY: - a run of this rank's block, which is readable: the caller's promise.
-        unsafe { board.fill((*filled, self.bytes), self.from.wrapping_add(from), now) };
-        budget.take_bytes(now.max(CACHE_LINE));
-        *filled = filled.wrapping_add(now);
+    /// Bytes of that run; 0: it is not needed.
+    pub(crate) fn packed_bytes(&self, me: usize) -> usize {
+        self.in_pieces(me).map_or(0, |block| block.bytes)
     }
 
-    /// Copies each part to its block, this rank's own last. At most as many turns as there are members, and as the budget has runs.
+    /// Has it [packed](Self::pack) there, where so many bytes are writable as long as it is used.
+    pub(crate) fn pack_into(&mut self, run: *mut u8) {
+        self.from = run;
+    }
+
+    /// Copies each part to its block; this rank's own last, unless it stands there. At most as many turns as there are members, and as the budget has
+    /// slices.
     ///
     /// # Safety
     /// As [`make_long`](Self::make_long).
@@ -69,40 +59,54 @@ impl Call {
         board: &Board,
         number: u32,
         (blocks, whole, in_place): (*const Block, usize, bool),
-        done: &mut usize,
+        (done, scratch): (&mut usize, *mut u8),
         budget: &mut Budget,
     ) -> bool {
         let (me, members) = (board.me(), board.members());
         let mut before = 0usize;
-        for turn in 0..members {
+        for turn in 0..members.wrapping_sub(usize::from(in_place)) {
             // The next member first, so that not all read the same memory.
             let member = me.wrapping_add(1).wrapping_add(turn) % members.max(1);
             // SAFETY: one for each member, as long as the call is used: `look_at`.
             let block = unsafe { *blocks.wrapping_add(member) };
             let end = before.wrapping_add(block.bytes);
-            if member == me && in_place {
-                *done = end.max(*done);
-            }
             while *done < end {
-                let first = done.wrapping_sub(before);
-                let (at, run) = block.run_at(first);
-                let now = run.min(room(budget)).max(1);
-                let to = self.to.wrapping_add(block.offset).wrapping_add(at);
-                // SAFETY: - a run of a block, all of which are writable: the caller's promise; they are this rank's own, not read
-                //         - its own part is one run, readable, and apart from where it goes or that very place.
-                unsafe {
-                    if member == me {
+                let (first, left) = (done.wrapping_sub(before), end.wrapping_sub(*done));
+                let to = self.to.wrapping_add(block.offset);
+                // SAFETY: - a part of a block, all of which are writable: the caller's promise; they are this rank's own, not read
+                //         - its own part is one run, readable, and apart from where it goes or that very place
+                //         - a short part fits into scratch.
+                let (now, charge) = unsafe {
+                    if block.is_strided() {
+                        let (now, charge) = next_of_pieces(block.pieces().length, left, room(budget));
+                        let to = MutBuf { base: to, layout: layout(&block) };
+                        let from = if member == me {
+                            Some(self.from.wrapping_add(first))
+                        } else if self.long {
+                            board.long_part(member, number, first, now)
+                        } else {
+                            let now = now.min(ROOM);
+                            board.read(member, number, first, scratch, now);
+                            Some(scratch.cast_const())
+                        };
+                        if let Some(from) = from {
+                            to.unpack(first, now, from);
+                        }
+                        (now, charge)
+                    } else {
+                        let (now, to) = (left.min(room(budget)), to.wrapping_add(first));
                         let own = self.from.wrapping_add(first);
-                        if !std::ptr::eq(own, to) {
+                        if member != me && self.long {
+                            board.read_long(member, number, first, to, now);
+                        } else if member != me {
+                            board.read(member, number, first, to, now);
+                        } else if !std::ptr::eq(own, to) {
                             tocsin_transport::copy::copy(own, to, now);
                         }
-                    } else if self.long {
-                        board.read_long(member, number, first, to, now);
-                    } else {
-                        board.read(member, number, first, to, now);
+                        (now, now)
                     }
-                }
-                budget.take_bytes(now.max(CACHE_LINE));
+                };
+                budget.take_bytes(charge);
                 *done = done.wrapping_add(now);
                 if *done < whole && budget.exhausted() {
                     return false;

@@ -61,6 +61,15 @@ pub(crate) struct Made {
 
 impl Made {
     pub(crate) const NOTHING: Made = Made { done: 0, pieces: 0 };
+
+    /// Bytes copied for a call, which was as far `before`, if that has taken so many of a budget.
+    pub(crate) fn bytes_since(&self, before: &Made, call: &Call, taken: usize) -> usize {
+        match call.then {
+            // Short pieces are charged more than they copy.
+            Use::Allgatherv { .. } => self.done.wrapping_sub(before.done),
+            _ => taken,
+        }
+    }
 }
 
 /// What members say of the pieces of a result.
@@ -125,16 +134,7 @@ impl Call {
         if ahead && *filled == 0 && bytes > 0 {
             board.begin_filling(self.about);
         }
-        let pieces = self.in_pieces(board.me());
         while *filled < bytes {
-            if let Some(block) = pieces {
-                // SAFETY: promised by the caller.
-                unsafe { self.fill_from(&block, board, filled, budget) };
-                if *filled < bytes && budget.exhausted() {
-                    return false;
-                }
-                continue;
-            }
             let (from, end) = match *filled < to_end {
                 true => (begins.wrapping_add(*filled), to_end.min(bytes)),
                 false => (filled.wrapping_sub(to_end), bytes),
@@ -206,12 +206,13 @@ impl Call {
     /// Makes of the result what the budget allows. Whether it is made.
     ///
     /// # Safety
-    /// All parts that are needed are there. The result's memory is writable, as long as the arguments say, and nobody else uses it.
+    /// All parts that are needed are there. The result's memory is writable, as long as the arguments say, and nobody else uses it. `scratch` is
+    /// writable for [`ROOM`](tocsin_transport::board::ROOM).
     pub(crate) unsafe fn make_long(
         &self,
         board: &Board,
         number: u32,
-        made: &mut Made,
+        (made, scratch): (&mut Made, *mut u8),
         budget: &mut Budget,
     ) -> Result<bool, Panicked> {
         let me = board.me();
@@ -224,7 +225,8 @@ impl Call {
                     Ok(self.copy_out(board, number, &mut made.done, budget))
                 }
                 Use::Allgatherv { blocks, whole, in_place, .. } => {
-                    Ok(self.copy_to_blocks(board, number, (blocks, whole, in_place), &mut made.done, budget))
+                    let made = (&mut made.done, scratch);
+                    Ok(self.copy_to_blocks(board, number, (blocks, whole, in_place), made, budget))
                 }
                 Use::Reduce { root: Some(root), .. } if root as usize != me => Ok(true),
                 Use::Reduce { root: Some(_), count, operator } => {

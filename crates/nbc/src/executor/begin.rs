@@ -102,6 +102,9 @@ impl Nbc {
             return false;
         }
         call.number(sequence);
+        let me = active.schedule.as_ref().map_or(0, |schedule| schedule.group.rank());
+        // SAFETY: promised by the caller.
+        unsafe { call.pack(me as usize) };
         let (call, context) = (*call, active.context);
         active.run = active.run.wrapping_add(1);
         completion.reset();
@@ -149,7 +152,7 @@ impl Nbc {
             return Begun::Waits { traced, posted: None };
         } else {
             // SAFETY: - the part: promised by the caller; it fits, or else there would be no call.
-            let number = unsafe { seat.post(call, scratch) };
+            let number = unsafe { seat.post(call) };
             let mut seen = 0;
             let look = seat.look_for_a_moment(call, number, &mut seen);
             let look = seat.tell(messages, call, number, look, telling);

@@ -284,7 +284,8 @@ impl Nbc {
         }
         if call.is_made_in_parts() {
             // SAFETY: - the result's memory: valid and nobody else's by the promise to `post`.
-            let (bytes, outcome) = unsafe { seat.make_long(call, place.number, &mut place.made, budget) };
+            let (bytes, outcome) =
+                unsafe { seat.make_long(call, place.number, (&mut place.made, scratch), budget) };
             self.count(budget.context(), bytes);
             if let Some(outcome) = outcome {
                 self.end(id, outcome);
@@ -308,7 +309,7 @@ impl Nbc {
         starts: bool,
         budget: &mut Budget,
     ) -> Pass {
-        let Nbc { seats, slots, telling, copied, scratch, .. } = self;
+        let Nbc { seats, slots, telling, copied, .. } = self;
         let Some(seat) = seats.get_mut(at as usize) else { return Pass::Idle };
         let mut pass = Pass::Idle;
         while seat.unposted != NONE && !seat.broken {
@@ -327,12 +328,12 @@ impl Nbc {
             // SAFETY: - the part: the user's memory, readable and unwritten by the promise to `post`.
             let number = unsafe {
                 match call.long {
-                    false => seat.post(call, scratch),
+                    false => seat.board.post(call.about, call.from, call.bytes),
                     true => {
-                        let before = budget.bytes_left();
+                        let before = place.filled;
                         call.next_place(&mut seat.board);
                         let is_there = call.fill(&mut seat.board, &mut place.filled, budget);
-                        copied.add(budget.context(), before.saturating_sub(budget.bytes_left()));
+                        copied.add(budget.context(), place.filled.wrapping_sub(before));
                         if !is_there {
                             return Pass::More;
                         }

@@ -37,7 +37,7 @@ use kept::Kept;
 use list::{Link, Queue, StepList};
 use long::Posts;
 use seat::{Place, Scratch, Seat};
-pub(crate) use slices::{CACHE_LINE, room};
+pub(crate) use slices::{next_of_pieces, room};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use tocsin_progress::Trace;
@@ -321,6 +321,8 @@ impl Nbc {
         let is_empty = schedule.is_empty();
         if let Some(call) = &mut active.call {
             call.number(sequence);
+            // SAFETY: promised by the caller.
+            unsafe { call.pack(schedule.group.rank() as usize) };
         }
         let board = active.call.map(|call| call.board);
         let mut beside = schedule.group.board().filter(|_| board.is_none());

@@ -181,14 +181,11 @@ impl Seat {
     /// # Safety
     /// The part is readable. There is room for it.
     #[inline]
-    pub(super) unsafe fn post(&mut self, call: &Call, scratch: &mut Scratch) -> u32 {
-        // SAFETY: promised by the caller; what fits into no slot is long. Scratch: as in `make`.
+    pub(super) unsafe fn post(&mut self, call: &Call) -> u32 {
+        // SAFETY: promised by the caller; what fits into no slot is long.
         unsafe {
             match call.long {
-                false => {
-                    let from = call.packed(&self.board, scratch.as_mut_ptr().cast());
-                    self.board.post(call.about, from, call.bytes)
-                }
+                false => self.board.post(call.about, call.from, call.bytes),
                 true => {
                     let mut filled = 0;
                     call.next_place(&mut self.board);
@@ -208,13 +205,14 @@ impl Seat {
         &mut self,
         call: &Call,
         number: u32,
-        made: &mut Made,
+        (made, scratch): (&mut Made, &mut Scratch),
         budget: &mut Budget,
     ) -> (usize, Option<Outcome>) {
-        let before = budget.bytes_left();
-        // SAFETY: promised by the caller.
-        let result = unsafe { call.make_long(&self.board, number, made, budget) };
-        let bytes = before.saturating_sub(budget.bytes_left());
+        let (before, made_before) = (budget.bytes_left(), *made);
+        // SAFETY: promised by the caller; scratch: as in `make`.
+        let result =
+            unsafe { call.make_long(&self.board, number, (&mut *made, scratch.as_mut_ptr().cast()), budget) };
+        let bytes = made.bytes_since(&made_before, call, before.saturating_sub(budget.bytes_left()));
         if call.long && !matches!(result, Ok(false)) {
             self.board.exchange(number);
             self.board.note_long_done(number);
@@ -246,7 +244,7 @@ impl Seat {
             loop {
                 // SAFETY: promised by the caller.
                 let (bytes, outcome) =
-                    unsafe { self.make_long(call, number, &mut made, &mut Budget::user()) };
+                    unsafe { self.make_long(call, number, (&mut made, &mut *scratch), &mut Budget::user()) };
                 whole = whole.saturating_add(bytes);
                 if let Some(outcome) = outcome {
                     return (whole, outcome);

@@ -60,7 +60,18 @@ pub(super) fn copy(
 }
 
 /// Bytes that a piece touches at least, and is charged for.
-pub(crate) const CACHE_LINE: usize = 64;
+const CACHE_LINE: usize = 64;
+
+/// So many bytes of the `left` ones that are in pieces of a length are next, where there is so much room, and so many are charged for them.
+#[inline]
+pub(crate) fn next_of_pieces(length: usize, left: usize, room: usize) -> (usize, usize) {
+    if length >= CACHE_LINE {
+        let now = left.min(room);
+        return (now, now);
+    }
+    let now = left.min((room / CACHE_LINE).max(1).saturating_mul(length));
+    (now, now.div_ceil(length.max(1)).saturating_mul(CACHE_LINE))
+}
 
 /// As much of a copy from or to pieces as the budget allows, at least a byte, or a piece of less than a cache line. At most as
 /// many turns as the budget has slices.
@@ -74,16 +85,7 @@ pub(super) fn spread(kind: &Kind, done: &mut usize, budget: &mut Budget) -> Step
         Layout::Strided { block: length, stride: stride as isize, count: bytes.div_ceil(length.max(1)) };
     loop {
         let left = bytes.saturating_sub(*done);
-        let (now, charge) = match room(budget) {
-            room if length >= CACHE_LINE => {
-                let now = left.min(room);
-                (now, now)
-            }
-            room => {
-                let now = left.min((room / CACHE_LINE).max(1).saturating_mul(length));
-                (now, now.div_ceil(length.max(1)).saturating_mul(CACHE_LINE))
-            }
-        };
+        let (now, charge) = next_of_pieces(length, left, room(budget));
         // SAFETY: - done + now <= bytes, and the step's pieces and its run, of `bytes` each, are valid and apart: promised to
         //           `post`, checked by the builder
         //         - nobody else uses them now: dependencies of the algorithm.
