@@ -209,9 +209,11 @@ impl Call {
         Call { board: 0, algorithm, then, long: false, from, bytes: 0, to, about }
     }
 
-    /// Has it say something more of what it is about, where others name a root: never nothing.
-    pub(crate) fn say_beside(&mut self, said: u64) {
-        self.about |= said.checked_rem(MEMBERS as u64 - 1).unwrap_or(0).wrapping_add(1) << ROOT;
+    /// Has it say something more of what it is about, where others name a root, never nothing, and whether parts are long.
+    pub(crate) fn say_beside(&mut self, said: u64, long: bool) {
+        let (most, long) = (MEMBERS as u64 / 2 - 1, u64::from(long));
+        let beside = said.checked_rem(most).unwrap_or(0).wrapping_add(1) << 1 | long;
+        self.about |= beside << ROOT;
     }
 
     /// Has it look for its list there, where the same stands as long as it is used.

@@ -404,7 +404,8 @@ fn own(arguments: &Arguments, ranks: u32) -> &'static str {
 #[derive(Clone, Debug)]
 pub struct Origin<'a> {
     group: Group,
-    board: Option<u32>,
+    /// Its number, and whether it has long parts: a later communicator's of that number may have none.
+    board: Option<(u32, bool)>,
     arguments: Arguments<'static>,
     lists: Lists<'a>,
     /// The algorithm that was asked for or measured, by its number in the [trace](crate::trace); `None`: what these
@@ -433,7 +434,8 @@ impl<'a> Origin<'a> {
             None => measured(arguments, group).map(|(number, _)| number),
         };
         let (arguments, lists) = arguments.without_lists()?;
-        Some(Origin { group: group.members(), board: group.board(), arguments, lists, algorithm })
+        let board = group.board().map(|board| (board, group.has_long_parts()));
+        Some(Origin { group: group.members(), board, arguments, lists, algorithm })
     }
 
     /// The same, with copies of the lists. `None`: there is no memory for these.

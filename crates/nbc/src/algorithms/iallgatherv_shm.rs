@@ -1,7 +1,7 @@
 //! Allgather of blocks of different lengths on the board: every rank stores its block, which it has put into one run when it started if it is in
 //! pieces, and loads all others to where their pieces go.
 
-use crate::board::{Call, Use, compile};
+use crate::board::{Call, Use, compile, is_short};
 use crate::table::{Algorithm, Arguments, Operation, Restrictions, misplaced};
 use crate::{Error, Group};
 
@@ -30,7 +30,7 @@ fn call(arguments: &Arguments, group: &Group) -> Result<Call, Error> {
                 (said ^ block.bytes as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
             });
             let mut call = Call::new(Operation::Iallgatherv, said as usize, then);
-            call.say_beside(said >> 32);
+            call.say_beside(said >> 32, !is_short(arguments, blocks.len()));
             call
         }
     };

@@ -629,6 +629,19 @@ fn the_board_takes_what_fits() {
     assert!(!by_name(Operation::Iallreduce, 1025 << 10, 2) && by_name(Operation::Iallreduce, 64 << 10, 64));
 }
 
+/// The number of a board that is over may be another communicator's next, of the same members: what was kept for the first is of no use to that if the one has long
+/// memory and the other has none.
+#[test]
+fn what_is_kept_is_for_boards_of_a_kind() {
+    let at = [Block::new(0, 4096), Block::new(4096, 4096)];
+    let of = arguments(Operation::Iallgatherv, 4096, 1, false, 0, (&at, &[]));
+    let whole = group_with_board(2, 0);
+    let origin = |group: &Group| Origin::new(group, &of, None).unwrap();
+    assert_eq!(origin(&whole), origin(&whole.clone()));
+    assert_ne!(origin(&whole), origin(&whole.clone().without_long_parts()));
+    assert_ne!(origin(&whole), origin(&group(2, 0)));
+}
+
 /// Of a group whose members are elsewhere than another's, of more or fewer members.
 #[test]
 fn what_is_said_of_others_is_left_out() {
