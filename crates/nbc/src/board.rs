@@ -81,7 +81,7 @@ pub(crate) enum Use {
     Gather { root: u32 },
     /// They stand side by side.
     Allgather,
-    /// They go to these blocks, one for each member, of so many bytes in all, which are all equally long or not. In place, this rank's stands there.
+    /// They go to these blocks, one for each member, which are all equally long or not. In place, this rank's stands there, and is not among the bytes to copy in all.
     Allgatherv { blocks: *const Block, whole: usize, equal: bool, in_place: bool },
     /// Of each, this rank's block.
     Alltoall { block: usize },
