@@ -52,6 +52,41 @@ fn nobody_waits_for_one_that_has_posted() {
     }
 }
 
+/// A rank that is the first has copied its own block, unless that stands there, before the others have posted theirs.
+#[test]
+fn own_blocks_are_copied_before_the_others_are_there() {
+    let mut random = Random(0x10_0006);
+    let (ranks, bytes) = (4, 65_540);
+    for operation in [Operation::Iallgather, Operation::Iallgatherv, Operation::Ialltoall] {
+        for in_place in [false, true] {
+            let case = Case { in_place, ..case(operation, bytes, &mut random) };
+            let mut machine = Machine::new(network(ranks, random.word()), random.word());
+            let mut call = machine.call(case);
+            let (part, own) = call.gives_and_keeps(0);
+            machine.post(&mut call, 0);
+            for _ in 0..1000 {
+                machine.step(0);
+            }
+            let copied = machine.ranks[0].nbc.copied();
+            assert_eq!(
+                copied.user + copied.handler + copied.progress,
+                part + own,
+                "{operation:?} {in_place}"
+            );
+            assert!(own > 0 || in_place, "{operation:?}");
+            assert!(!machine.ranks[0].nbc.work_left(), "{operation:?}");
+            for rank in 1..ranks as usize {
+                machine.post(&mut call, rank);
+            }
+            let over =
+                |machine: &Machine<_>| (0..ranks as usize).all(|r| machine.outcome(&call, r).is_some());
+            machine.drive("all", |_, _| {}, over);
+            machine.finish(&call);
+            machine.forget();
+        }
+    }
+}
+
 /// What stands in line is copied in by handlers, too, as their budgets allow, and places come round.
 #[test]
 fn more_are_outstanding_than_there_is_room_for() {

@@ -49,8 +49,8 @@ impl Call {
         self.from = run;
     }
 
-    /// Copies each part to its block; this rank's own last, unless it stands there. At most as many turns as there are members, and as the budget has
-    /// slices.
+    /// Copies each part to its block, this rank's own first, unless it stands there, up to so many bytes in all. At most as many turns as there are members, and
+    /// as the budget has slices.
     ///
     /// # Safety
     /// As [`make_long`](Self::make_long).
@@ -58,18 +58,18 @@ impl Call {
         &self,
         board: &Board,
         number: u32,
-        (blocks, whole, in_place): (*const Block, usize, bool),
+        (blocks, all, in_place): (*const Block, usize, bool),
         (done, scratch): (&mut usize, *mut u8),
         budget: &mut Budget,
     ) -> bool {
         let (me, members) = (board.me(), board.members());
         let mut before = 0usize;
-        for turn in 0..members.wrapping_sub(usize::from(in_place)) {
-            // The next member first, so that not all read the same memory.
-            let member = me.wrapping_add(1).wrapping_add(turn) % members.max(1);
+        for turn in usize::from(in_place)..members {
+            // Then the next member's, so that not all read the same memory.
+            let member = me.wrapping_add(turn) % members.max(1);
             // SAFETY: one for each member, as long as the call is used: `look_at`.
             let block = unsafe { *blocks.wrapping_add(member) };
-            let end = before.wrapping_add(block.bytes);
+            let end = before.wrapping_add(block.bytes).min(all);
             while *done < end {
                 let (first, left) = (done.wrapping_sub(before), end.wrapping_sub(*done));
                 let to = self.to.wrapping_add(block.offset);
@@ -108,7 +108,7 @@ impl Call {
                 };
                 budget.take_bytes(charge);
                 *done = done.wrapping_add(now);
-                if *done < whole && budget.exhausted() {
+                if *done < all && budget.exhausted() {
                     return false;
                 }
             }

@@ -72,6 +72,15 @@ impl Made {
     }
 }
 
+/// What can be copied though not all parts are there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Ahead {
+    /// What is there of this root's part.
+    Root(usize),
+    /// This rank's own block.
+    Own,
+}
+
 /// What members say of the pieces of a result.
 struct Pieces {
     /// Those that a member shares.
@@ -119,7 +128,7 @@ impl Call {
     }
 
     /// Copies this rank's part to its place, as much as the budget allows. `filled`: how far that is. Whether it is all there. Those who wait for a root's
-    /// [copy out meanwhile](Self::read_ahead) what is there.
+    /// [copy out meanwhile](Self::copy_ahead) what is there.
     ///
     /// # Safety
     /// The part is readable. There is room for the next number.
@@ -155,41 +164,84 @@ impl Call {
         true
     }
 
-    /// The root whose part this rank waits for, and up to where that is there and not copied out, if it is not all there and some is.
+    /// What can be copied though not all parts are there, and up to where: of a root's part, what is there and not copied out; or this rank's own block, which
+    /// is in its cache when its part has just been filled.
     #[inline]
-    fn ahead(&self, board: &Board, number: u32, made: &Made) -> Option<(usize, usize)> {
-        let root = match self.then {
-            Use::Bcast { root } if self.long && root as usize != board.me() => root as usize,
+    fn ahead(&self, board: &Board, number: u32, made: &Made) -> Option<(Ahead, usize)> {
+        let (what, end) = match self.then {
+            _ if !self.long => return None,
+            Use::Bcast { root } if root as usize != board.me() => {
+                let root = root as usize;
+                (Ahead::Root(root), board.filled(root, number, self.about).min(self.size()))
+            }
+            Use::Allgather | Use::Alltoall { .. } | Use::Allgatherv { .. } => {
+                (Ahead::Own, self.own_bytes(board.me()))
+            }
             _ => return None,
         };
-        let there = board.filled(root, number, self.about).min(self.size());
-        (there > made.done).then_some((root, there))
+        (end > made.done).then_some((what, end))
     }
 
-    /// Whether there is something to [copy out ahead](Self::read_ahead).
+    /// Bytes of this rank's own block that it copies to its place in the result, if that is made of blocks.
+    fn own_bytes(&self, me: usize) -> usize {
+        let (own, place, bytes) = match self.then {
+            Use::Allgather => (0, me.wrapping_mul(self.bytes), self.bytes),
+            Use::Alltoall { block } => (me.wrapping_mul(block), me.wrapping_mul(block), block),
+            Use::Allgatherv { in_place: true, .. } => return 0,
+            Use::Allgatherv { blocks, .. } => {
+                // SAFETY: one for each member, as long as the call is used: `look_at`.
+                let block = unsafe { *blocks.wrapping_add(me) };
+                if block.is_strided() {
+                    return block.bytes;
+                }
+                (0, block.offset, block.bytes)
+            }
+            _ => return 0,
+        };
+        let stands_there = std::ptr::eq(self.from.wrapping_add(own), self.to.wrapping_add(place));
+        if stands_there { 0 } else { bytes }
+    }
+
+    /// Whether there is something to [copy ahead](Self::copy_ahead).
     #[inline]
     pub(crate) fn is_ahead(&self, board: &Board, number: u32, made: &Made) -> bool {
         self.ahead(board, number, made).is_some()
     }
 
-    /// Copies out of a root's part, which is not all there, what is and the budget allows: so many bytes. At most the part's.
+    /// Copies before all parts are there, as much as the budget allows, what of a root's part is, or this rank's own block: so many bytes. At most the part's, or
+    /// the block's.
     ///
     /// # Safety
-    /// As [`make_long`](Self::make_long), but that the part is there.
-    pub(crate) unsafe fn read_ahead(
+    /// As [`make_long`](Self::make_long), but that the parts are there.
+    pub(crate) unsafe fn copy_ahead(
         &self,
         board: &Board,
         number: u32,
-        made: &mut Made,
+        (made, scratch): (&mut Made, *mut u8),
         budget: &mut Budget,
     ) -> usize {
         let before = made.done;
-        while let Some((root, there)) = self.ahead(board, number, made) {
-            let now = there.wrapping_sub(made.done).min(room(budget));
-            // SAFETY: - to + done + now <= the end of the result: the caller's promise; the size is this rank's own.
-            unsafe { board.read_long(root, number, made.done, self.to.wrapping_add(made.done), now) };
-            budget.take_bytes(now);
-            made.done = made.done.wrapping_add(now);
+        while let Some((what, end)) = self.ahead(board, number, made) {
+            // SAFETY: - to + end <= the end of the result: the caller's promise; the size is this rank's own
+            //         - of this rank's own block, which comes first, nobody's part is read.
+            unsafe {
+                match (what, self.then) {
+                    (Ahead::Root(root), _) => {
+                        let now = end.wrapping_sub(made.done).min(room(budget));
+                        let to = self.to.wrapping_add(made.done);
+                        board.read_long(root, number, made.done, to, now);
+                        budget.take_bytes(now);
+                        made.done = made.done.wrapping_add(now);
+                    }
+                    (Ahead::Own, Use::Allgatherv { blocks, in_place, .. }) => {
+                        let made = (&mut made.done, scratch);
+                        self.copy_to_blocks(board, number, (blocks, end, in_place), made, budget);
+                    }
+                    (Ahead::Own, _) => {
+                        self.copy_out(board, number, (&mut made.done, end), budget);
+                    }
+                }
+            }
             if budget.exhausted() {
                 break;
             }
@@ -199,8 +251,11 @@ impl Call {
 
     /// Bytes of [`work`](Self::work) that are left.
     pub(crate) fn work_left(&self, board: &Board, made: &Made) -> usize {
-        let ahead = if matches!(self.then, Use::Bcast { .. }) { made.done } else { 0 };
-        self.work(board).saturating_sub(ahead)
+        let is_copied = matches!(
+            self.then,
+            Use::Bcast { .. } | Use::Allgather | Use::Alltoall { .. } | Use::Allgatherv { .. }
+        );
+        self.work(board).saturating_sub(if is_copied { made.done } else { 0 })
     }
 
     /// Makes of the result what the budget allows. Whether it is made.
@@ -222,7 +277,7 @@ impl Call {
                 Use::Barrier => Ok(true),
                 Use::Bcast { root } if root as usize == me => Ok(true),
                 Use::Bcast { .. } | Use::Allgather | Use::Alltoall { .. } => {
-                    Ok(self.copy_out(board, number, &mut made.done, budget))
+                    Ok(self.copy_out(board, number, (&mut made.done, usize::MAX), budget))
                 }
                 Use::Allgatherv { blocks, whole, in_place, .. } => {
                     let made = (&mut made.done, scratch);
@@ -243,11 +298,17 @@ impl Call {
         }
     }
 
-    /// Copies out of each part what is this rank's, its own last.
+    /// Copies out of each part what is this rank's, its own first, up to so many bytes of the result. Whether they are all there.
     ///
     /// # Safety
     /// As [`make_long`](Self::make_long).
-    unsafe fn copy_out(&self, board: &Board, number: u32, done: &mut usize, budget: &mut Budget) -> bool {
+    unsafe fn copy_out(
+        &self,
+        board: &Board,
+        number: u32,
+        (done, end): (&mut usize, usize),
+        budget: &mut Budget,
+    ) -> bool {
         let (me, members) = (board.me(), board.members());
         // What each contributes.
         let (turns, block) = match self.then {
@@ -255,15 +316,15 @@ impl Call {
             Use::Alltoall { block } => (members, block),
             _ => (members, self.bytes),
         };
-        let whole = turns.wrapping_mul(block);
+        let whole = turns.wrapping_mul(block).min(end);
         while *done < whole {
             let (turn, first) = (*done / block.max(1), *done % block.max(1));
-            let now = block.wrapping_sub(first).min(room(budget));
-            // The next member first, so that not all read the same memory.
+            let now = block.wrapping_sub(first).min(whole.wrapping_sub(*done)).min(room(budget));
+            // Then the next member's, so that not all read the same memory.
             let (member, place) = match self.then {
                 Use::Bcast { root } => (root as usize, 0),
                 _ => {
-                    let member = me.wrapping_add(1).wrapping_add(turn) % members.max(1);
+                    let member = me.wrapping_add(turn) % members.max(1);
                     (member, member.wrapping_mul(block))
                 }
             };

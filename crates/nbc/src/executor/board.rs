@@ -25,7 +25,7 @@ use tocsin_progress::slots::Id;
 pub(super) enum First {
     /// There is none, or it waits.
     Waits,
-    /// It waits for a part of which some is there.
+    /// It waits for a part, and something can be copied before.
     Ahead,
     /// All parts are there, of which so many bytes are read.
     Ready(Id, usize),
@@ -163,7 +163,7 @@ impl Nbc {
                         return Pass::More;
                     }
                     budget.begin();
-                    if self.read_ahead(at, budget) == 0 {
+                    if self.copy_ahead(at, budget) == 0 {
                         return pass;
                     }
                 }
@@ -259,14 +259,17 @@ impl Nbc {
         Some((id, Outcome { code, source, ..Outcome::default() }))
     }
 
-    /// Copies out what is there of a part that the first of a line waits for, as far as the budget allows: so many bytes.
-    pub(super) fn read_ahead(&mut self, at: u32, budget: &mut Budget) -> usize {
-        let Nbc { seats, slots, .. } = self;
+    /// Copies what the first of a line can copy before all parts are there, as far as the budget allows: so many bytes.
+    pub(super) fn copy_ahead(&mut self, at: u32, budget: &mut Budget) -> usize {
+        let Nbc { seats, slots, scratch, .. } = self;
         let Some(seat) = seats.get(at as usize) else { return 0 };
         let Some(active) = active_mut(slots, seat.first) else { return 0 };
         let (place, Some(call)) = (&mut active.place, active.call.as_ref()) else { return 0 };
         // SAFETY: - the result's memory: valid and nobody else's by the promise to `post`.
-        let bytes = unsafe { call.read_ahead(&seat.board, place.number, &mut place.made, budget) };
+        let bytes = unsafe {
+            let made = (&mut place.made, scratch.as_mut_ptr().cast());
+            call.copy_ahead(&seat.board, place.number, made, budget)
+        };
         self.count(budget.context(), bytes);
         bytes
     }

@@ -27,7 +27,7 @@ impl Nbc {
         looks
     }
 
-    /// Looks, and ends the collective if all its parts are there. Whether it has ended. Of a root's part that is not all there yet, what is there is copied out.
+    /// Looks, and ends the collective if all its parts are there. Whether it has ended. What can be copied before they are is.
     #[inline]
     pub fn look(&mut self, id: Id) -> bool {
         let Some(active) = self.slots.get(id).filter(|active| active.stage == Stage::Running) else {
@@ -41,7 +41,7 @@ impl Nbc {
                     while !self.make(id, at, &mut Budget::user()) {}
                     return true;
                 }
-                First::Ahead if !budget.exhausted() && self.read_ahead(at, &mut budget) > 0 => {}
+                First::Ahead if !budget.exhausted() && self.copy_ahead(at, &mut budget) > 0 => {}
                 _ => return false,
             }
         }

@@ -216,6 +216,14 @@ impl Call {
         }
     }
 
+    /// Bytes that a rank's part has on a board, where each gives to all, and those of its own block that it puts into its result.
+    pub fn gives_and_keeps(&self, rank: usize) -> (u64, u64) {
+        let blocks = &self.sides[rank].recv;
+        let (own, all) = (blocks[rank].bytes, blocks.iter().map(|block| block.bytes).sum::<usize>());
+        let part = if self.case.operation == Operation::Ialltoall { all - own } else { own };
+        (part as u64, if self.case.is_in_place(rank) { 0 } else { own as u64 })
+    }
+
     fn arguments(&mut self, rank: usize) -> Arguments<'_> {
         let Case { operation, root, data_type, op, count, .. } = self.case;
         let in_place = self.case.is_in_place(rank);
