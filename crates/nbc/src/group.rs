@@ -11,6 +11,7 @@ pub struct Group {
     long: bool,
     choices: Option<Arc<Choices>>,
     shares_cores: bool,
+    far_cache: bool,
     one_process: bool,
     dedicated_cores: u32,
     hierarchy: Option<Arc<Hierarchy>>,
@@ -65,8 +66,19 @@ impl Group {
 
     fn of(ranks: Members, me: u32) -> Group {
         let (board, choices, hierarchy) = (None, None, None);
-        let (long, shares_cores, one_process, dedicated_cores) = (false, false, false, 0);
-        Group { ranks, me, board, long, choices, shares_cores, one_process, dedicated_cores, hierarchy }
+        let (long, shares_cores, far_cache, one_process, dedicated_cores) = (false, false, false, false, 0);
+        Group {
+            ranks,
+            me,
+            board,
+            long,
+            choices,
+            shares_cores,
+            far_cache,
+            one_process,
+            dedicated_cores,
+            hierarchy,
+        }
     }
 
     fn checked(self) -> Result<Group, Error> {
@@ -123,6 +135,19 @@ impl Group {
     #[inline]
     pub fn shares_cores(&self) -> bool {
         self.shares_cores
+    }
+
+    /// The same group, on a machine on which [what does not fit into a core's own caches](tocsin_transport::copy::has_far_cache) is far from it, or not.
+    /// All members say the same: their algorithms differ else.
+    #[must_use]
+    pub fn with_far_cache(self, far_cache: bool) -> Group {
+        Group { far_cache, ..self }
+    }
+
+    /// Whether what does not fit into a core's own caches is far from it.
+    #[inline]
+    pub fn has_far_cache(&self) -> bool {
+        self.far_cache
     }
 
     /// The same group, whose ranks are threads of one process, or not: large messages of such ranks are copied once, by their receivers. All members

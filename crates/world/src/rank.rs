@@ -53,6 +53,8 @@ pub(crate) struct Rank {
     pub(crate) measured: Agreed,
     /// Whether ranks take turns on cores: the same on all of them.
     pub(crate) shares_cores: bool,
+    /// What a core's own caches do not hold is far from it.
+    pub(crate) far_cache: bool,
     /// Ranks are threads of one process.
     pub(crate) one_process: bool,
     /// Where the ranks are: the same on all of them.
@@ -193,6 +195,7 @@ fn try_join(place: Place, config: &Config) -> Result<(Arc<Rank>, Bound), Error> 
         boards,
         measured,
         shares_cores,
+        far_cache: tocsin_transport::copy::has_far_cache(),
         one_process: kind == Ranks::Threads,
         places,
         dedicated_cores: if backend == BackendKind::Thread { dedicated } else { 0 },

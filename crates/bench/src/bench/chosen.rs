@@ -35,6 +35,7 @@ pub(crate) fn own(
     let group = Group::new(&(0..ranks).collect::<Vec<_>>(), 0).map_err(Error::failed)?;
     let group = if has_board(ranks) { group.with_board(0) } else { group };
     let group = group.with_choices(choices.map(Arc::new)).with_shared_cores(shares_cores);
+    let group = group.with_far_cache(tocsin_world::has_far_cache());
     Ok(algorithms::choose_for(arguments, &group.with_one_process(kind == Kind::Thread)))
 }
 

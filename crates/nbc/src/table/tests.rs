@@ -435,6 +435,29 @@ fn bad_arguments_are_clear_errors() {
     assert!(Group::new(&[0, 1], 2).unwrap_err().to_string().contains("rank 2 does not exist"));
 }
 
+/// What does not fit into a core's own caches, where the others are far: one copy by the kernel is quicker than two.
+#[test]
+fn far_caches_have_long_exchanges_go_by_messages_and_broadcasts_by_boards() {
+    let on_board = |operation, bytes, far| {
+        let counts = [bytes; 2];
+        let at = [Block::new(0, bytes), Block::new(bytes, bytes)];
+        let of = arguments(operation, bytes, 0, false, 0, (&at, &counts));
+        let group = group_with_board(2, 0).with_far_cache(far);
+        let chosen = choose_for(&of, &group);
+        assert_eq!(goes_on_board(&group, &of, None), chosen.restrictions.needs_board());
+        chosen.restrictions.needs_board()
+    };
+    for operation in [Operation::Iallgather, Operation::Iallgatherv, Operation::Ialltoall] {
+        for far in [false, true] {
+            assert!(on_board(operation, 512 << 10, far));
+            assert_eq!(on_board(operation, 513 << 10, far), !far);
+        }
+    }
+    for (bytes, near, far) in [(31 << 10, false, false), (32 << 10, false, true), (769 << 10, true, true)] {
+        assert_eq!([false, true].map(|is_far| on_board(Operation::Ibcast, bytes, is_far)), [near, far]);
+    }
+}
+
 /// Messages of threads are copied once: what is long goes by them, where it would go by the board between processes.
 #[test]
 fn threads_send_what_is_long() {
