@@ -354,6 +354,8 @@ pub fn choose_sharing(arguments: &Arguments, ranks: u32) -> &'static Algorithm {
         Operation::Iallreduce if bytes < 1 << 20 && (bytes < 128 << 10 || ranks > 8) => "reduce-bcast",
         Operation::Iallreduce if bytes < 1 << 20 => "linear",
         Operation::Iallreduce => "rabenseifner",
+        // Who copies so much has the caches to himself for longer, with one to copy from at a time.
+        Operation::Ialltoall if few && bytes >= 1 << 20 => "pairwise",
         Operation::Ialltoall if some || bytes >= 4 << 10 => "linear",
         _ => own(arguments, ranks),
     };
