@@ -137,7 +137,8 @@ impl Group {
         self.shares_cores
     }
 
-    /// The same group, on a machine on which [what does not fit into a core's own caches](tocsin_transport::copy::has_far_cache) is far from it, or not.
+    /// The same group, on a machine on which [what does not fit into a core's own caches](tocsin_transport::copy::has_far_cache) is far from it, and whose ranks copy large messages once, or
+    /// not.
     /// All members say the same: their algorithms differ else.
     #[must_use]
     pub fn with_far_cache(self, far_cache: bool) -> Group {

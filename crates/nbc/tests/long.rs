@@ -9,6 +9,8 @@ use common::model::{AFFINE, Case, affine_op};
 use common::network::network;
 use tocsin_nbc::table::Operation;
 use tocsin_nbc::{DataType, Op};
+use tocsin_progress::Code;
+use tocsin_progress::budget::{Budget, Context};
 
 /// So many bytes from each rank, or to each.
 fn case(operation: Operation, bytes: usize, random: &mut Random) -> Case {
@@ -85,6 +87,34 @@ fn own_blocks_are_copied_before_the_others_are_there() {
             machine.forget();
         }
     }
+}
+
+/// Who looks for what has become wrong, and has not copied its own block, is not told to look again: a pass ends it.
+#[test]
+fn a_look_at_what_is_wrong_finds_nothing_to_copy() {
+    let mut random = Random(0x10_0007);
+    let bytes = 65_540;
+    let of =
+        |bytes, random: &mut Random| Case { in_place: false, ..case(Operation::Iallgather, bytes, random) };
+    let mut machine = Machine::new(network(2, random.word()), random.word());
+    let [mut first, mut second, mut other] =
+        [bytes, bytes, 2 * bytes].map(|bytes| machine.call(of(bytes, &mut random)));
+    machine.post(&mut first, 0);
+    machine.post(&mut second, 0);
+    machine.post(&mut first, 1);
+    // It ends with the first, so that nothing of the second is copied.
+    let mut budget = Budget::limited(Context::User, 32, bytes);
+    let rank = &mut machine.ranks[0];
+    rank.nbc.progress(&mut rank.lower, &mut budget);
+    assert!(machine.outcome(&first, 0).is_some() && machine.outcome(&second, 0).is_none());
+    let id = second.ids[0].unwrap();
+    assert!(machine.ranks[0].nbc.has_grown(id), "its own block is there");
+    machine.post(&mut other, 1);
+    let nbc = &mut machine.ranks[0].nbc;
+    assert!(nbc.begin_look(id) && !nbc.look(id) && !nbc.has_grown(id) && nbc.work_left());
+    machine.drive("its error", |_, _| {}, |machine| machine.outcome(&second, 0).is_some());
+    assert_eq!(machine.outcome(&second, 0).unwrap().code, Code::Protocol);
+    machine.drive("the other's", |_, _| {}, |machine| machine.outcome(&other, 1).is_some());
 }
 
 /// What stands in line is copied in by handlers, too, as their budgets allow, and places come round.

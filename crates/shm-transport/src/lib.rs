@@ -55,7 +55,7 @@ pub use geometry::{BOARDS, Geometry, MAX_HEAP, MAX_RANKS};
 #[cfg(not(loom))]
 pub use heap::HeapBlock;
 #[cfg(not(loom))]
-pub use segment::{Life, Segment, bind_refusal};
+pub use segment::{Cores, Life, Segment, bind_refusal};
 #[cfg(not(loom))]
 pub use transport::{ShmTransport, Strategies, cma_refusal, vmsplice_refusal};
 #[cfg(not(loom))]

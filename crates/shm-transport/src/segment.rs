@@ -54,6 +54,28 @@ impl Life {
     }
 }
 
+/// The cores that ranks run on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Cores {
+    /// How many they have, together.
+    pub count: u32,
+    /// What a core's own caches do not hold is [far](tocsin_transport::copy::has_far_cache) from it, and copied once between ranks.
+    pub far_cache: bool,
+}
+
+impl Cores {
+    const FAR: u32 = 1 << 31;
+
+    /// Never 0.
+    fn word(self) -> u32 {
+        self.count.clamp(1, Cores::FAR - 1) | if self.far_cache { Cores::FAR } else { 0 }
+    }
+
+    fn of(word: u32) -> Cores {
+        Cores { count: word & !Cores::FAR, far_cache: word & Cores::FAR != 0 }
+    }
+}
+
 /// One world's shared memory, mapped into this process.
 #[derive(Debug)]
 pub struct Segment {
@@ -293,14 +315,14 @@ impl Segment {
         first.map_or_else(|said| said == word, |_| true)
     }
 
-    /// How many cores the ranks have, together: what the first rank that asked has counted. All ranks hear the same, so that what they
-    /// choose by it is the same. 0 counts as 1. Handler-safe.
-    pub fn cores(&self, counted: u32) -> u32 {
-        let counted = counted.max(1);
+    /// What cores the ranks have: what the first rank that asked has seen. All ranks hear the same, so that what they choose by it is the same. No core
+    /// counts as 1. Handler-safe.
+    pub fn cores(&self, seen: Cores) -> Cores {
+        let word = seen.word();
         // SYNC POINT: Relaxed: nothing but the word itself is used, and one exchange decides whose it is.
         let first =
-            self.header().shared.cores.compare_exchange(0, counted, Ordering::Relaxed, Ordering::Relaxed);
-        first.map_or_else(|said| said, |_| counted)
+            self.header().shared.cores.compare_exchange(0, word, Ordering::Relaxed, Ordering::Relaxed);
+        Cores::of(first.map_or_else(|said| said, |_| word))
     }
 
     /// Wakes every rank that runs, whatever its attention says: after a death, a finalize or an abort.

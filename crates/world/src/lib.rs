@@ -59,7 +59,6 @@ pub use tocsin_nbc::{DataType, Hierarchy, Op, UserFunction, UserOp, ValueIndex32
 pub use tocsin_p2p::{ConstBuf, Layout, Mode, MutBuf};
 pub use tocsin_progress::stats::Snapshot;
 pub use tocsin_shm_transport::{HeapBlock, cma_refusal, vmsplice_refusal, xpmem_refusal};
-pub use tocsin_transport::copy::has_far_cache;
 pub use world::World;
 
 /// Version of this library, checked between launcher and program.

@@ -13,7 +13,7 @@ use tocsin_p2p::P2p;
 use tocsin_progress::engine::{Engine, EngineConfig, Entered};
 use tocsin_progress::stats::{Snapshot, Stats};
 use tocsin_progress::{Code, Context, Id, Outcome, ProgressThread};
-use tocsin_shm_transport::{Life, Segment, ShmTransport};
+use tocsin_shm_transport::{Cores, Life, Segment, ShmTransport};
 use tocsin_sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use crate::BackendKind;
@@ -53,7 +53,7 @@ pub(crate) struct Rank {
     pub(crate) measured: Agreed,
     /// Whether ranks take turns on cores: the same on all of them.
     pub(crate) shares_cores: bool,
-    /// What a core's own caches do not hold is far from it.
+    /// Whether what a core's own caches do not hold is far from it: the same on all of them.
     pub(crate) far_cache: bool,
     /// Ranks are threads of one process.
     pub(crate) one_process: bool,
@@ -127,7 +127,9 @@ fn try_join(place: Place, config: &Config) -> Result<(Arc<Rank>, Bound), Error> 
     let measured = Agreed::new(config, kind, &segment, rank)?;
     let mut thresholds = config.thresholds(kind, ranks, relation);
     // A rank that is bound may use one core, but the world has more.
-    let shares_cores = ranks > segment.cores(cores_here(cores));
+    let seen = Cores { count: cores_here(cores), far_cache: config.has_far_cache() };
+    let Cores { count, far_cache } = segment.cores(seen);
+    let shares_cores = ranks > count;
     if shares_cores {
         thresholds.share_cores();
     }
@@ -195,7 +197,7 @@ fn try_join(place: Place, config: &Config) -> Result<(Arc<Rank>, Bound), Error> 
         boards,
         measured,
         shares_cores,
-        far_cache: tocsin_transport::copy::has_far_cache(),
+        far_cache,
         one_process: kind == Ranks::Threads,
         places,
         dedicated_cores: if backend == BackendKind::Thread { dedicated } else { 0 },

@@ -2,6 +2,7 @@
 
 use super::board::First;
 use super::{Nbc, Stage};
+use crate::board::Look;
 use crate::messages::Messages;
 use crate::schedule::NONE;
 use tocsin_progress::budget::{Budget, Context, Pass};
@@ -47,7 +48,7 @@ impl Nbc {
         }
     }
 
-    /// Whether a part that a collective on a board waits for has grown since it was [looked](Self::look) for.
+    /// Whether a collective on a board that waits for parts can copy more than when they were [looked](Self::look) for.
     #[inline]
     pub fn has_grown(&self, id: Id) -> bool {
         let active =
@@ -56,7 +57,12 @@ impl Nbc {
             let place = &active.place;
             let seat = self.seats.get(place.at as usize);
             let call = active.call.as_ref();
-            seat.zip(call).is_some_and(|(seat, call)| call.is_ahead(&seat.board, place.number, &place.made))
+            let mut seen = place.seen;
+            seat.zip(call).is_some_and(|(seat, call)| {
+                // What is wrong with it a pass sees to.
+                place.look(call, &seat.board, &mut seen) == Look::Waits
+                    && call.is_ahead(&seat.board, place.number, &place.made)
+            })
         })
     }
 

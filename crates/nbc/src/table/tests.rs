@@ -329,6 +329,12 @@ fn the_table_is_well_formed() {
 
 #[test]
 fn a_group_says_whether_its_ranks_share_cores() {
+    for (ranks, bytes, name) in
+        [(3, 1 << 20, "linear"), (4, 512 << 10, "linear"), (4, 1 << 20, "pairwise"), (8, 1 << 20, "linear")]
+    {
+        let of = arguments(Operation::Ialltoall, bytes, 0, false, 0, (&[], &[]));
+        assert_eq!(choose_sharing(&of, ranks).name, name, "{ranks} ranks, {bytes} bytes");
+    }
     let bcast = Arguments::Ibcast { buffer: RECV as *mut u8, bytes: 1 << 20, root: 0 };
     for (ranks, own, sharing) in [(2, "binomial", "binomial"), (4, "pipelined-chain", "linear")] {
         let all: Vec<u32> = (0..ranks).collect();
@@ -449,12 +455,18 @@ fn far_caches_have_long_exchanges_go_by_messages_and_broadcasts_by_boards() {
     };
     for operation in [Operation::Iallgather, Operation::Iallgatherv, Operation::Ialltoall] {
         for far in [false, true] {
-            assert!(on_board(operation, 512 << 10, far));
-            assert_eq!(on_board(operation, 513 << 10, far), !far);
+            assert!(on_board(operation, 511 << 10, far));
+            assert_eq!(on_board(operation, 512 << 10, far), !far);
         }
     }
     for (bytes, near, far) in [(31 << 10, false, false), (32 << 10, false, true), (769 << 10, true, true)] {
         assert_eq!([false, true].map(|is_far| on_board(Operation::Ibcast, bytes, is_far)), [near, far]);
+    }
+    // Messages of threads are copied once.
+    for (bytes, takes) in [(32 << 10, true), (64 << 10, true), (65 << 10, false), (769 << 10, false)] {
+        let of = arguments(Operation::Ibcast, bytes, 0, false, 0, (&[], &[]));
+        let group = group_with_board(2, 0).with_far_cache(true).with_one_process(true);
+        assert_eq!(choose_for(&of, &group).restrictions.needs_board(), takes, "{bytes} between threads");
     }
 }
 

@@ -11,7 +11,7 @@ use crate::lane::LaneHead;
 /// "tocsin" and two bytes that no text file has.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"tocsin\x1a\x00");
 /// Changes with every change of layout or protocol that the digest does not notice.
-pub(crate) const VERSION: u32 = 9;
+pub(crate) const VERSION: u32 = 10;
 
 /// Words of a bitmap of ranks.
 pub(crate) const RANK_WORDS: usize = MAX_RANKS as usize / 64;
@@ -48,7 +48,7 @@ pub(crate) struct Shared {
     pub heap_used: AtomicU32,
     /// What all ranks have to be alike in; 0: no rank has said it yet.
     pub agreed: AtomicU64,
-    /// How many cores the ranks have, together; 0: no rank has said it yet.
+    /// How many cores the ranks have, together, and of what kind: [`Cores`](super::Cores); 0: no rank has said it yet.
     pub cores: AtomicU32,
 }
 

@@ -1,9 +1,10 @@
 //! Where the ranks of a world and their progress threads run.
 
-use super::{Bind, Config, ProgressPlacement, Seat};
+use super::{Bind, Config, Lmt, ProgressPlacement, Seat};
 use crate::BackendKind;
 use crate::error::Error;
 use tocsin_nbc::Hierarchy;
+use tocsin_shm_transport::{cma_refusal, xpmem_refusal};
 use tocsin_topology::{Relation, Topology};
 
 impl Config {
@@ -73,6 +74,17 @@ impl Config {
     /// As [`seats`](Self::seats).
     pub fn shares_cores(&self, ranks: u32) -> Result<bool, Error> {
         Ok(ranks > cores_here(cores_of(&self.seats(ranks)?)))
+    }
+
+    /// Whether what a core's own caches do not hold is far from it on this machine, and ranks of a world of this configuration copy large messages once, as far as
+    /// this process can tell: then [collectives](crate::algorithms::choose_for) take other algorithms.
+    pub fn has_far_cache(&self) -> bool {
+        let once = match self.lmt {
+            Lmt::Auto | Lmt::Cma => cma_refusal().is_none(),
+            Lmt::Xpmem => xpmem_refusal().is_none(),
+            _ => false,
+        };
+        once && tocsin_transport::copy::has_far_cache()
     }
 
     /// What lies between those two of a world's ranks that are the farthest from each other, for its table of measured thresholds;
