@@ -12,6 +12,7 @@ pub struct Group {
     choices: Option<Arc<Choices>>,
     shares_cores: bool,
     far_cache: bool,
+    single_copies: bool,
     one_process: bool,
     dedicated_cores: u32,
     hierarchy: Option<Arc<Hierarchy>>,
@@ -66,7 +67,8 @@ impl Group {
 
     fn of(ranks: Members, me: u32) -> Group {
         let (board, choices, hierarchy) = (None, None, None);
-        let (long, shares_cores, far_cache, one_process, dedicated_cores) = (false, false, false, false, 0);
+        let (long, shares_cores, far_cache, single_copies) = (false, false, false, false);
+        let (one_process, dedicated_cores) = (false, 0);
         Group {
             ranks,
             me,
@@ -75,6 +77,7 @@ impl Group {
             choices,
             shares_cores,
             far_cache,
+            single_copies,
             one_process,
             dedicated_cores,
             hierarchy,
@@ -137,8 +140,7 @@ impl Group {
         self.shares_cores
     }
 
-    /// The same group, on a machine on which [what does not fit into a core's own caches](tocsin_transport::copy::has_far_cache) is far from it, and whose ranks copy large messages once, or
-    /// not.
+    /// The same group, on a machine on which [what does not fit into a core's own caches](tocsin_transport::copy::has_far_cache) is far from it, or not.
     /// All members say the same: their algorithms differ else.
     #[must_use]
     pub fn with_far_cache(self, far_cache: bool) -> Group {
@@ -149,6 +151,19 @@ impl Group {
     #[inline]
     pub fn has_far_cache(&self) -> bool {
         self.far_cache
+    }
+
+    /// The same group, from rank to rank of which the kernel may copy long messages, or not, where that is all that copies them once. All members say the same:
+    /// their algorithms differ else.
+    #[must_use]
+    pub fn with_single_copies(self, single_copies: bool) -> Group {
+        Group { single_copies, ..self }
+    }
+
+    /// Whether the kernel may copy long messages from rank to rank.
+    #[inline]
+    pub fn has_single_copies(&self) -> bool {
+        self.single_copies
     }
 
     /// The same group, whose ranks are threads of one process, or not: large messages of such ranks are copied once, by their receivers. All members

@@ -194,7 +194,7 @@ fn has_room(arguments: &Arguments, group: &Group) -> bool {
 /// combines half (1 MiB: 162 us instead of 230 on the first; 16 to 64 KiB rather wait once than twice), or one alone does, out of a buffer rather than where it lies.
 ///
 /// Where what a core's own caches do not hold [is far](Group::has_far_cache), two copies in them are quicker than what two of messages are (ibcast between two on an Emerald Rapids: 64 KiB 6.9 us
-/// instead of 9.4, 1 MiB 85 instead of 113; 16 KiB 3.5 to 4.6 either way), and outside of them slower than one by the kernel (allgather and alltoall of 1 MiB: 173 and 185 us by
+/// instead of 9.4, 1 MiB 85 instead of 113; 16 KiB 3.5 to 4.6 either way), and outside of them slower than [one by the kernel](Group::has_single_copies) (allgather and alltoall of 1 MiB: 173 and 185 us by
 /// messages, 205 and 226 on the board).
 ///
 /// Messages of threads of one process are copied once, where a board has two copies: from some size on they are quicker (4 threads there: ibcast of 1 MiB 57 us instead of 136).
@@ -211,7 +211,8 @@ fn is_quick_on_board(arguments: &Arguments, group: &Group) -> bool {
             // One way it is a broadcast between two, and places do not pass.
             Operation::Iallgatherv if !shares && !arguments.has_equal_blocks() => false,
             Operation::Iallgather | Operation::Iallgatherv | Operation::Ialltoall => {
-                (shares || two && (!far || bytes < 512 << 10)) && (!once || bytes <= 128 << 10)
+                let single = far && group.has_single_copies() && bytes >= 512 << 10;
+                (shares || two && !single) && (!once || bytes <= 128 << 10)
             }
             Operation::Ibcast => {
                 let long = bytes > 768 << 10 || far && bytes >= 32 << 10;

@@ -115,6 +115,7 @@ fn a_look_at_what_is_wrong_finds_nothing_to_copy() {
     machine.drive("its error", |_, _| {}, |machine| machine.outcome(&second, 0).is_some());
     assert_eq!(machine.outcome(&second, 0).unwrap().code, Code::Protocol);
     machine.drive("the other's", |_, _| {}, |machine| machine.outcome(&other, 1).is_some());
+    assert_ne!(machine.outcome(&other, 1).unwrap().code, Code::Ok);
 }
 
 /// What stands in line is copied in by handlers, too, as their budgets allow, and places come round.

@@ -59,20 +59,27 @@ impl Life {
 pub struct Cores {
     /// How many they have, together.
     pub count: u32,
-    /// What a core's own caches do not hold is [far](tocsin_transport::copy::has_far_cache) from it, and copied once between ranks.
+    /// What a core's own caches do not hold is [far](tocsin_transport::copy::has_far_cache) from it.
     pub far_cache: bool,
+    /// The kernel may copy from rank to rank.
+    pub copied_once: bool,
 }
 
 impl Cores {
     const FAR: u32 = 1 << 31;
+    const ONCE: u32 = 1 << 30;
 
     /// Never 0.
     fn word(self) -> u32 {
-        self.count.clamp(1, Cores::FAR - 1) | if self.far_cache { Cores::FAR } else { 0 }
+        let says = |is, bit| if is { bit } else { 0 };
+        self.count.clamp(1, Cores::ONCE - 1)
+            | says(self.far_cache, Cores::FAR)
+            | says(self.copied_once, Cores::ONCE)
     }
 
     fn of(word: u32) -> Cores {
-        Cores { count: word & !Cores::FAR, far_cache: word & Cores::FAR != 0 }
+        let count = (word & (Cores::ONCE - 1)).max(1);
+        Cores { count, far_cache: word & Cores::FAR != 0, copied_once: word & Cores::ONCE != 0 }
     }
 }
 

@@ -111,6 +111,7 @@ impl Comm {
             .with_choices(rank.measured.choices(members.len()))
             .with_shared_cores(rank.shares_cores)
             .with_far_cache(rank.far_cache)
+            .with_single_copies(rank.copied_once)
             .with_one_process(rank.one_process)
             .with_hierarchy(rank.places.hierarchy(members))
             .with_dedicated_cores(rank.dedicated_cores);

@@ -13,8 +13,9 @@ use tocsin_p2p::P2p;
 use tocsin_progress::engine::{Engine, EngineConfig, Entered};
 use tocsin_progress::stats::{Snapshot, Stats};
 use tocsin_progress::{Code, Context, Id, Outcome, ProgressThread};
-use tocsin_shm_transport::{Cores, Life, Segment, ShmTransport};
+use tocsin_shm_transport::{Cores, Life, Segment, ShmTransport, cma_refusal};
 use tocsin_sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use tocsin_transport::copy::has_far_cache;
 
 use crate::BackendKind;
 use crate::boards::{Boards, Offer};
@@ -55,6 +56,8 @@ pub(crate) struct Rank {
     pub(crate) shares_cores: bool,
     /// Whether what a core's own caches do not hold is far from it: the same on all of them.
     pub(crate) far_cache: bool,
+    /// Whether the kernel may copy from rank to rank: the same on all of them.
+    pub(crate) copied_once: bool,
     /// Ranks are threads of one process.
     pub(crate) one_process: bool,
     /// Where the ranks are: the same on all of them.
@@ -127,8 +130,10 @@ fn try_join(place: Place, config: &Config) -> Result<(Arc<Rank>, Bound), Error> 
     let measured = Agreed::new(config, kind, &segment, rank)?;
     let mut thresholds = config.thresholds(kind, ranks, relation);
     // A rank that is bound may use one core, but the world has more.
-    let seen = Cores { count: cores_here(cores), far_cache: config.has_far_cache() };
-    let Cores { count, far_cache } = segment.cores(seen);
+    let far_cache = has_far_cache();
+    let copied_once = far_cache && kind == Ranks::Processes && thresholds.copy_once(cma_refusal);
+    let Cores { count, far_cache, copied_once } =
+        segment.cores(Cores { count: cores_here(cores), far_cache, copied_once });
     let shares_cores = ranks > count;
     if shares_cores {
         thresholds.share_cores();
@@ -198,6 +203,7 @@ fn try_join(place: Place, config: &Config) -> Result<(Arc<Rank>, Bound), Error> 
         measured,
         shares_cores,
         far_cache,
+        copied_once,
         one_process: kind == Ranks::Threads,
         places,
         dedicated_cores: if backend == BackendKind::Thread { dedicated } else { 0 },

@@ -16,28 +16,28 @@ pub(super) fn algorithm(plan: &Plan, op: Operation, bytes: u64, root: u32) -> Re
     }
     let config = plan.config()?;
     let shares_cores = config.shares_cores(plan.ranks).map_err(Error::failed)?;
-    let has_far_cache = config.has_far_cache();
+    let copies = config.copies(plan.kind.of_library(), plan.ranks).map_err(Error::failed)?;
     let choices = config.tune.and_then(|tuning| tuning.table.choices(plan.kind.of_library(), plan.ranks));
     with_arguments(op, bytes, root, plan.ranks, |arguments| {
-        own(arguments, plan.ranks, plan.kind, (shares_cores, has_far_cache), choices)
+        own(arguments, plan.ranks, plan.kind, (shares_cores, copies), choices)
     })?
     .map(|algorithm| algorithm.name.to_owned())
 }
 
-/// The algorithm that the library takes in a world of so many ranks of a kind, which share cores or do not, on a machine on which caches are
-/// [far](tocsin_world::Config::has_far_cache) or not, and whose table says `choices`.
+/// The algorithm that the library takes in a world of so many ranks of a kind, which share cores or do not, what [copies](tocsin_world::Config::copies) are like
+/// there, and whose table says `choices`.
 pub(crate) fn own(
     arguments: &Arguments,
     ranks: u32,
     kind: Kind,
-    (shares_cores, has_far_cache): (bool, bool),
+    (shares_cores, copies): (bool, (bool, bool)),
     choices: Option<Choices>,
 ) -> Result<&'static Algorithm, Error> {
     // As the communicator of a world of so many ranks does.
     let group = Group::new(&(0..ranks).collect::<Vec<_>>(), 0).map_err(Error::failed)?;
     let group = if has_board(ranks) { group.with_board(0) } else { group };
     let group = group.with_choices(choices.map(Arc::new)).with_shared_cores(shares_cores);
-    let group = group.with_far_cache(has_far_cache);
+    let group = group.with_far_cache(copies.0).with_single_copies(copies.1);
     Ok(algorithms::choose_for(arguments, &group.with_one_process(kind == Kind::Thread)))
 }
 

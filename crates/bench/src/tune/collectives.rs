@@ -144,7 +144,7 @@ pub(super) fn measure(
             let plan = super::plan(args, kind, ranks, crate::values::Lmt::Auto, eager_max)?;
             let config = plan.config()?;
             let shares_cores = config.shares_cores(ranks).map_err(Error::failed)?;
-            let has_far_cache = config.has_far_cache();
+            let copies = config.copies(kind.of_library(), ranks).map_err(Error::failed)?;
             let has_parts = config.hierarchy(ranks).map_err(Error::failed)?.is_some();
             let mut world = World::start(&plan)?;
             let until = Instant::now() + left(end, worlds);
@@ -158,7 +158,7 @@ pub(super) fn measure(
                     let time = left(until, cells_left);
                     cells_left -= 1;
                     bar.inc(1);
-                    let machine = (shares_cores, has_far_cache, has_parts);
+                    let machine = (shares_cores, copies, has_parts);
                     let race = Race::new(op, bytes, ranks, kind, machine)?;
                     let Some(mut race) = race else { continue };
                     race.run(&mut world, wanted.rounds, time)?;
@@ -221,7 +221,7 @@ impl Race {
         bytes: u64,
         ranks: u32,
         kind: Kind,
-        (shares_cores, has_far_cache, has_parts): (bool, bool, bool),
+        (shares_cores, copies, has_parts): (bool, (bool, bool), bool),
     ) -> Result<Option<Race>, Error> {
         with_arguments(op, bytes, 0, ranks, |arguments| {
             let able = |a: &&Algorithm| {
@@ -234,7 +234,7 @@ impl Race {
             };
             let runner = |algorithm| Runner { algorithm, times: Times::default(), ratios: Ratios::default() };
             let runners: Vec<Runner> = algorithms::of(op).filter(able).map(runner).collect();
-            let own = own(arguments, ranks, kind, (shares_cores, has_far_cache), None)?;
+            let own = own(arguments, ranks, kind, (shares_cores, copies), None)?;
             let own = runners.iter().position(|runner| std::ptr::eq(runner.algorithm, own));
             let from = arguments.size_bytes() as u64;
             let race = |own| Race { op, bytes, from, runners, own, count: PILOT_OPERATIONS };
@@ -333,7 +333,7 @@ mod tests {
     #[test]
     fn who_runs_is_who_can() {
         let names = |op, bytes, ranks| {
-            let race = Race::new(op, bytes, ranks, Kind::Process, (false, false, false)).unwrap();
+            let race = Race::new(op, bytes, ranks, Kind::Process, (false, (false, false), false)).unwrap();
             race.map(|race| {
                 let names: Vec<_> = race.runners.iter().map(|runner| runner.algorithm.name).collect();
                 (names, race.runners[race.own].algorithm.name, race.from)
@@ -350,7 +350,7 @@ mod tests {
         assert_eq!(names(Operation::Igatherv, 1024, 4), None);
         // A tree that follows parts of the machine, where ranks are in several.
         for has_parts in [false, true] {
-            let race = Race::new(Operation::Ibcast, 8, 4, Kind::Process, (false, false, has_parts))
+            let race = Race::new(Operation::Ibcast, 8, 4, Kind::Process, (false, (false, false), has_parts))
                 .unwrap()
                 .unwrap();
             let follows = race.runners.iter().any(|runner| runner.algorithm.is_topology_aware());

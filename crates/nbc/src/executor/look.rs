@@ -48,7 +48,7 @@ impl Nbc {
         }
     }
 
-    /// Whether a collective on a board that waits for parts can copy more than when they were [looked](Self::look) for.
+    /// Whether there is something to copy of a collective on a board, though not all its parts were there when they were [looked](Self::look) for.
     #[inline]
     pub fn has_grown(&self, id: Id) -> bool {
         let active =
@@ -60,8 +60,8 @@ impl Nbc {
             let mut seen = place.seen;
             seat.zip(call).is_some_and(|(seat, call)| {
                 // What is wrong with it a pass sees to.
-                place.look(call, &seat.board, &mut seen) == Look::Waits
-                    && call.is_ahead(&seat.board, place.number, &place.made)
+                call.is_ahead(&seat.board, place.number, &place.made)
+                    && !matches!(place.look(call, &seat.board, &mut seen), Look::Wrong(_))
             })
         })
     }

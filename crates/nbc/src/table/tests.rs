@@ -444,11 +444,12 @@ fn bad_arguments_are_clear_errors() {
 /// What does not fit into a core's own caches, where the others are far: one copy by the kernel is quicker than two.
 #[test]
 fn far_caches_have_long_exchanges_go_by_messages_and_broadcasts_by_boards() {
+    let single = std::cell::Cell::new(true);
     let on_board = |operation, bytes, far| {
         let counts = [bytes; 2];
         let at = [Block::new(0, bytes), Block::new(bytes, bytes)];
         let of = arguments(operation, bytes, 0, false, 0, (&at, &counts));
-        let group = group_with_board(2, 0).with_far_cache(far);
+        let group = group_with_board(2, 0).with_far_cache(far).with_single_copies(single.get());
         let chosen = choose_for(&of, &group);
         assert_eq!(goes_on_board(&group, &of, None), chosen.restrictions.needs_board());
         chosen.restrictions.needs_board()
@@ -456,7 +457,10 @@ fn far_caches_have_long_exchanges_go_by_messages_and_broadcasts_by_boards() {
     for operation in [Operation::Iallgather, Operation::Iallgatherv, Operation::Ialltoall] {
         for far in [false, true] {
             assert!(on_board(operation, 511 << 10, far));
+            single.set(true);
             assert_eq!(on_board(operation, 512 << 10, far), !far);
+            single.set(false);
+            assert!(on_board(operation, 512 << 10, far));
         }
     }
     for (bytes, near, far) in [(31 << 10, false, false), (32 << 10, false, true), (769 << 10, true, true)] {

@@ -121,7 +121,7 @@ fn ranks_are_alike_or_hear_of_it() {
 fn the_first_rank_counts_the_cores() {
     let first = Segment::create(2).unwrap();
     let second = Segment::attach(first.fd().try_clone_to_owned().unwrap(), 2).unwrap();
-    let cores = |count, far_cache| Cores { count, far_cache };
+    let cores = |count, far_cache| Cores { count, far_cache, copied_once: !far_cache };
     let four = cores(4, true);
     assert_eq!(
         [second.cores(four), first.cores(cores(2, false)), second.cores(cores(0, true))],
@@ -130,7 +130,7 @@ fn the_first_rank_counts_the_cores() {
     let none = Segment::create(1).unwrap();
     assert_eq!([none.cores(cores(0, false)), none.cores(cores(3, true))], [cores(1, false); 2]);
     let many = Segment::create(1).unwrap();
-    assert_eq!(many.cores(cores(u32::MAX, false)), cores(u32::MAX >> 1, false));
+    assert_eq!(many.cores(cores(u32::MAX, false)), cores(u32::MAX >> 2, false));
 }
 
 #[test]

@@ -1,10 +1,11 @@
 //! Where the ranks of a world and their progress threads run.
 
-use super::{Bind, Config, Lmt, ProgressPlacement, Seat};
+use super::{Bind, Config, ProgressPlacement, Seat};
 use crate::BackendKind;
 use crate::error::Error;
+use crate::tune::Ranks;
 use tocsin_nbc::Hierarchy;
-use tocsin_shm_transport::{cma_refusal, xpmem_refusal};
+use tocsin_shm_transport::cma_refusal;
 use tocsin_topology::{Relation, Topology};
 
 impl Config {
@@ -76,15 +77,16 @@ impl Config {
         Ok(ranks > cores_here(cores_of(&self.seats(ranks)?)))
     }
 
-    /// Whether what a core's own caches do not hold is far from it on this machine, and ranks of a world of this configuration copy large messages once, as far as
-    /// this process can tell: then [collectives](crate::algorithms::choose_for) take other algorithms.
-    pub fn has_far_cache(&self) -> bool {
-        let once = match self.lmt {
-            Lmt::Auto | Lmt::Cma => cma_refusal().is_none(),
-            Lmt::Xpmem => xpmem_refusal().is_none(),
-            _ => false,
-        };
-        once && tocsin_transport::copy::has_far_cache()
+    /// What [algorithms](crate::algorithms::choose_for) depend on of the machine and of messages between so many ranks of a kind, as far as this process can tell: whether
+    /// what a core's own caches do not hold is far from it, and whether the kernel may copy from rank to rank then.
+    ///
+    /// # Errors
+    /// As [`seats`](Self::seats).
+    pub fn copies(&self, ranks: Ranks, size: u32) -> Result<(bool, bool), Error> {
+        let far = tocsin_transport::copy::has_far_cache();
+        let relation = self.relation(&self.seats(size)?);
+        let processes = ranks == Ranks::Processes;
+        Ok((far, far && processes && self.thresholds(ranks, size, relation).copy_once(cma_refusal)))
     }
 
     /// What lies between those two of a world's ranks that are the farthest from each other, for its table of measured thresholds;

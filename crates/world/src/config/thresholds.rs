@@ -29,6 +29,11 @@ impl Thresholds {
     pub(crate) fn share_cores(&mut self) {
         self.pipelines = false;
     }
+
+    /// Whether messages of half a megabyte and more are copied once, by the kernel, which is asked last.
+    pub(crate) fn copy_once(&self, refusal: impl FnOnce() -> Option<String>) -> bool {
+        self.strategies.cma && self.single_copy_from <= 512 << 10 && refusal().is_none()
+    }
 }
 
 impl Config {
@@ -168,5 +173,19 @@ mod tests {
         let thresholds = forced.thresholds(Ranks::Processes, 2, None);
         assert_eq!((thresholds.strategies, thresholds.single_copy_from), (Lmt::Cma.strategies(), 0));
         assert_eq!((thresholds.eager_max, thresholds.waiting_eager_max), (4096, 4096));
+    }
+
+    #[test]
+    fn long_messages_are_copied_once_where_all_allow_it() {
+        let of = |lmt| Config { lmt, ..Config::default() }.thresholds(Ranks::Processes, 2, None);
+        let (may, refused) = (|| None, || Some("no".to_owned()));
+        for (lmt, once) in [(Lmt::Auto, true), (Lmt::Cma, true), (Lmt::Double, false), (Lmt::Vmsplice, false)]
+        {
+            assert_eq!((of(lmt).copy_once(may), of(lmt).copy_once(refused)), (once, false), "{lmt:?}");
+        }
+        for (from, once) in [(512 << 10, true), ((512 << 10) + 1, false)] {
+            assert_eq!(Thresholds { single_copy_from: from, ..of(Lmt::Auto) }.copy_once(may), once);
+        }
+        assert!(!of(Lmt::Double).copy_once(|| panic!("asked in vain")));
     }
 }

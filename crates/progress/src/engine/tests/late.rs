@@ -194,7 +194,8 @@ fn comes_back_soon_beside_a_callback() -> bool {
             let begun = now_ns();
             shared.post(0, Urgency::Urgent);
             let goes_off = engine.timer.load(SeqCst);
-            let again = shared.handled.load(SeqCst) > u64::from(HANDLER_PACKETS);
+            let again =
+                shared.handled.load(SeqCst) > u64::from(HANDLER_PACKETS) && now_ns() < begun + UNFINISHED_NS;
             soon.store(again || goes_off > 0 && goes_off < begun + UNFINISHED_NS, SeqCst);
             compute_until("nobody comes back", || shared.handled.load(SeqCst) == all);
         }
