@@ -194,8 +194,9 @@ fn comes_back_soon_beside_a_callback() -> bool {
             let begun = now_ns();
             shared.post(0, Urgency::Urgent);
             let goes_off = engine.timer.load(SeqCst);
-            let again =
-                shared.handled.load(SeqCst) > u64::from(HANDLER_PACKETS) && now_ns() < begun + UNFINISHED_NS;
+            // At once, again and again, until handlers have had their share.
+            let at_once = now_ns() < begun + UNFINISHED_NS || engine.stats().snapshot().throttles > 0;
+            let again = shared.handled.load(SeqCst) > u64::from(HANDLER_PACKETS) && at_once;
             soon.store(again || goes_off > 0 && goes_off < begun + UNFINISHED_NS, SeqCst);
             compute_until("nobody comes back", || shared.handled.load(SeqCst) == all);
         }
