@@ -323,8 +323,8 @@ impl Call {
     /// Makes the result of short parts, which are there.
     ///
     /// # Safety
-    /// The result's memory is writable, as long as the arguments say, and nobody else uses it. `scratch` is writable for
-    /// [`ROOM`].
+    /// The result's memory is writable, as long as the arguments say, and nobody else uses it. This rank's part is readable, as it was posted. `scratch` is
+    /// writable for [`ROOM`].
     pub(crate) unsafe fn make(&self, board: &Board, number: u32, scratch: *mut u8) -> Result<(), Panicked> {
         let (me, members) = (board.me(), board.members());
         // SAFETY: - `to` is as long as the reads below: the caller's promise; the sizes are this rank's own, not read.
@@ -337,19 +337,19 @@ impl Call {
                 // The root's block may stay where it is.
                 Use::Scatter { .. } if self.to.is_null() => {}
                 Use::Scatter { root, block } => {
-                    board.read(root as usize, number, me.wrapping_mul(block), self.to, block);
+                    self.copy_short(board, number, (root as usize, me.wrapping_mul(block)), self.to, block);
                 }
                 Use::Gather { root } if root as usize != me => {}
                 Use::Gather { .. } | Use::Allgather => {
                     for member in 0..members {
                         let to = self.to.wrapping_add(member.wrapping_mul(self.bytes));
-                        board.read(member, number, 0, to, self.bytes);
+                        self.copy_short(board, number, (member, 0), to, self.bytes);
                     }
                 }
                 Use::Alltoall { block } => {
                     for member in 0..members {
                         let to = self.to.wrapping_add(member.wrapping_mul(block));
-                        board.read(member, number, me.wrapping_mul(block), to, block);
+                        self.copy_short(board, number, (member, me.wrapping_mul(block)), to, block);
                     }
                 }
                 Use::Reduce { root: Some(root), .. } if root as usize != me => {}
@@ -368,7 +368,33 @@ impl Call {
         Ok(())
     }
 
-    /// Combines the parts of the first members, from some bytes on, from left to right. Of none, nothing.
+    /// Copies bytes of a member's part. This rank's own comes from where it was posted from, unless it stands where it goes: the line of its slot is the
+    /// others' by now, who look at it, and would have to be fetched. (On a Granite Rapids an allgather of 8 bytes between two took 0.44 us with that, and takes 0.38.)
+    ///
+    /// # Safety
+    /// As [`make`](Self::make): `to` is writable for `bytes`, and either the place itself of this rank's part or apart from it.
+    #[inline]
+    unsafe fn copy_short(
+        &self,
+        board: &Board,
+        number: u32,
+        (member, first): (usize, usize),
+        to: *mut u8,
+        bytes: usize,
+    ) {
+        let own = self.from.wrapping_add(first);
+        // SAFETY: promised by the caller.
+        unsafe {
+            if member != board.me() {
+                board.read(member, number, first, to, bytes);
+            } else if own != to.cast_const() {
+                core::ptr::copy_nonoverlapping(own, to, bytes);
+            }
+        }
+    }
+
+    /// Combines the parts of the first members, from some bytes on, from left to right. Of none, nothing. This rank's own is taken from where it was posted
+    /// from, as in [`copy_short`](Self::copy_short), unless the result goes there before it is its turn.
     ///
     /// # Safety
     /// As [`make`](Self::make).
@@ -383,18 +409,32 @@ impl Call {
         (count, operator): (usize, Operator),
     ) -> Result<(), Panicked> {
         let bytes = count.wrapping_mul(operator.size());
-        if bytes == 0 {
+        if bytes == 0 || end == 0 {
             return Ok(());
         }
-        for member in 0..end {
-            // SAFETY: - so many bytes of `to` and of `scratch` are this call's: the caller's promise.
-            unsafe {
-                if member == 0 {
-                    board.read(member, number, at, self.to, bytes);
+        let (me, own) = (board.me(), self.from.wrapping_add(at));
+        let is_apart = self.from != self.to.cast_const();
+        // The second's stands where the result goes, and the first's need not go there.
+        let is_second = own == self.to.cast_const() && me == 1 && end > 1;
+        let first = if is_second { scratch } else { self.to };
+        // SAFETY: - so many bytes of `to` and of `scratch` are this call's, and so many of `own` readable: the caller's promise
+        //         - what is read from `own` is apart from where it goes, or that very place: `is_apart`, `is_second`.
+        unsafe {
+            if me == 0 && (is_apart || at == 0) {
+                self.copy_short(board, number, (0, at), first, bytes);
+            } else {
+                board.read(0, number, at, first, bytes);
+            }
+            for member in 1..end {
+                let (left, right) = if member == me && is_second {
+                    (first.cast_const(), own)
+                } else if member == me && is_apart {
+                    (self.to.cast_const(), own)
                 } else {
                     board.read(member, number, at, scratch, bytes);
-                    operator.combine(self.to, scratch, self.to, count)?;
-                }
+                    (self.to.cast_const(), scratch.cast_const())
+                };
+                operator.combine(left, right, self.to, count)?;
             }
         }
         Ok(())
