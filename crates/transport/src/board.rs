@@ -106,7 +106,7 @@ pub trait Variant {
 pub struct Real;
 impl Variant for Real {}
 
-/// One part: its head and its first bytes on one cache line.
+/// One part: its head and its first 40 bytes on one cache line.
 #[repr(C, align(128))]
 #[derive(Debug)]
 struct Slot {
@@ -116,16 +116,26 @@ struct Slot {
     about: AtomicU64,
     /// The stamp once more while its poster waits for others' parts, and is to be rung for them; or that he has given up.
     waits: AtomicU64,
-    /// Of a long part: the pieces of the result that its poster shares, and the one that it makes, plus one. See `long`.
-    shared: [AtomicU64; 2],
-    begun: AtomicU64,
-    /// Where it lies.
-    place: AtomicU64,
     data: [AtomicU64; ROOM / 8],
-    /// Of a long part that is being filled: its stamp, and how many bytes are there. See `long`.
+    long: OfLong,
+}
+
+/// What is said of a long part, on a line of its own. See `long`.
+#[repr(C, align(64))]
+#[derive(Debug)]
+struct OfLong {
+    /// While it is being filled: its stamp, and how many bytes are there.
     filling: AtomicU64,
     filled: AtomicU64,
+    /// Where it lies.
+    place: AtomicU64,
+    /// The pieces of the result that its poster shares, and the one that it makes, plus one.
+    shared: [AtomicU64; 2],
+    begun: AtomicU64,
 }
+
+#[cfg(not(loom))]
+const _: () = assert!(core::mem::offset_of!(Slot, data) + 40 == 64);
 
 /// What is seldom written.
 #[repr(C, align(128))]
@@ -180,12 +190,14 @@ impl Area {
                 stamp: word(),
                 about: word(),
                 waits: word(),
-                shared: [word(), word()],
-                begun: word(),
-                place: word(),
                 data: core::array::from_fn(|_| word()),
-                filling: word(),
-                filled: word(),
+                long: OfLong {
+                    filling: word(),
+                    filled: word(),
+                    place: word(),
+                    shared: [word(), word()],
+                    begun: word(),
+                },
             }),
         }
     }

@@ -188,7 +188,7 @@ impl Board {
     #[inline]
     fn long(&self, member: usize, number: u32, first: usize, bytes: usize) -> Option<&[AtomicU64]> {
         // SYNC POINT: Relaxed: after the Acquire of the stamp.
-        let place = self.slot(member, number)?.place.load(Ordering::Relaxed);
+        let place = self.slot(member, number)?.long.place.load(Ordering::Relaxed);
         self.place(Spot::of_word(place), first, bytes)
     }
 
@@ -227,13 +227,13 @@ impl Board {
         let spot = self.long.next.and_then(|place| self.long.at.get(place).copied());
         let (Some(slot), Some(spot)) = (self.slot(self.me, number), spot) else { return };
         // SYNC POINT: Relaxed, both of them: the Releases behind them publish them, and nobody reads them by an older stamp.
-        slot.place.store(spot.word(), Ordering::Relaxed);
+        slot.long.place.store(spot.word(), Ordering::Relaxed);
         if V::CLEAR_FILLED {
-            slot.filled.store(0, Ordering::Relaxed);
+            slot.long.filled.store(0, Ordering::Relaxed);
         }
         // SYNC POINT: Release, both of them, pair with the Acquires of `filled`: what it reads next is no older. The first where the second has the same value since the numbers came round.
         slot.about.store(about, Ordering::Release);
-        slot.filling.store(self.stamp(number), Ordering::Release);
+        slot.long.filling.store(self.stamp(number), Ordering::Release);
     }
 
     /// Says that so many bytes of the part that is [being filled](Self::begin_filling) are there, from its first on.
@@ -248,7 +248,7 @@ impl Board {
     pub fn note_filled_as<V: Variant>(&self, bytes: usize) {
         if let Some(slot) = self.slot(self.me, self.posted().wrapping_add(1)) {
             // SYNC POINT: Release publishes the bytes; pairs with the Acquire of `filled`.
-            slot.filled.store(bytes as u64, V::FILL);
+            slot.long.filled.store(bytes as u64, V::FILL);
         }
     }
 
@@ -258,12 +258,12 @@ impl Board {
     pub fn filled(&self, member: usize, number: u32, about: u64) -> usize {
         let Some(slot) = self.slot(member, number) else { return 0 };
         // SYNC POINT: Acquire, all of them: the first two pair with the Releases of `begin_filling`, the third with that of `note_filled`.
-        if slot.filling.load(Ordering::Acquire) != self.stamp(number)
+        if slot.long.filling.load(Ordering::Acquire) != self.stamp(number)
             || slot.about.load(Ordering::Acquire) != about
         {
             return 0;
         }
-        usize::try_from(slot.filled.load(Ordering::Acquire)).unwrap_or(0)
+        usize::try_from(slot.long.filled.load(Ordering::Acquire)).unwrap_or(0)
     }
 
     /// Posts a part that was [filled in](Self::fill), as [`post`](Self::post).
@@ -289,10 +289,10 @@ impl Board {
         let spot = self.long.at.get(place).copied().unwrap_or(Spot::NONE);
         if let Some(slot) = self.slot(self.me, number) {
             // SYNC POINT: Relaxed, all of them: the stamp's Release is behind it, and nobody reads them by an older stamp.
-            slot.place.store(spot.word(), Ordering::Relaxed);
+            slot.long.place.store(spot.word(), Ordering::Relaxed);
             if V::CLEAR_SHARED {
-                slot.shared.iter().for_each(|word| word.store(0, Ordering::Relaxed));
-                slot.begun.store(0, Ordering::Relaxed);
+                slot.long.shared.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+                slot.long.begun.store(0, Ordering::Relaxed);
             }
         }
         // SAFETY: no bytes.
@@ -323,7 +323,7 @@ impl Board {
     pub fn shared(&self, member: usize, number: u32) -> u128 {
         let Some(slot) = self.slot(member, number) else { return 0 };
         // SYNC POINT: Acquire, both of them, pairs with the Release of `share`: the piece.
-        let [low, high] = slot.shared.each_ref().map(|word| word.load(Ordering::Acquire));
+        let [low, high] = slot.long.shared.each_ref().map(|word| word.load(Ordering::Acquire));
         u128::from(high) << 64 | u128::from(low)
     }
 
@@ -331,7 +331,7 @@ impl Board {
     #[inline]
     pub fn begun_by(&self, member: usize, number: u32) -> Option<u32> {
         // SYNC POINT: Relaxed: a hint, by which nothing is read.
-        let begun = self.slot(member, number)?.begun.load(Ordering::Relaxed);
+        let begun = self.slot(member, number)?.long.begun.load(Ordering::Relaxed);
         u32::try_from(begun).ok()?.checked_sub(1)
     }
 
@@ -340,7 +340,7 @@ impl Board {
     pub fn begin_piece(&self, number: u32, piece: u32) {
         if let Some(slot) = self.slot(self.me, number) {
             // SYNC POINT: as in `begun_by`.
-            slot.begun.store(u64::from(piece).wrapping_add(1), Ordering::Relaxed);
+            slot.long.begun.store(u64::from(piece).wrapping_add(1), Ordering::Relaxed);
         }
     }
 
@@ -373,7 +373,7 @@ impl Board {
         // SAFETY: the caller's promise; nobody reads there before the bit is set, and nobody else sets it.
         unsafe { copy_in(memory, first, from, bytes, self.long.storing.stores()) };
         // SYNC POINT: Release publishes the piece; pairs with the Acquire of `shared`. Only this member writes the word.
-        let Some(word) = slot.shared.get((piece % PIECES / 64) as usize) else { return };
+        let Some(word) = slot.long.shared.get((piece % PIECES / 64) as usize) else { return };
         word.store(word.load(Ordering::Relaxed) | 1 << (piece % 64), V::SHARE);
     }
 }

@@ -112,7 +112,7 @@ impl Board {
         let Some(place) = passing.iter().position(|used| *used == Some(number)) else { return };
         let place = place.wrapping_add(PLACES);
         // SYNC POINT: Relaxed: after the Acquire of the stamp, as in `long`.
-        let word = self.slot(1 - self.me, number).map(|slot| slot.place.load(Ordering::Relaxed));
+        let word = self.slot(1 - self.me, number).map(|slot| slot.long.place.load(Ordering::Relaxed));
         let (Some(at), Some(used)) = (self.long.at.get_mut(place), self.long.used.get_mut(place)) else {
             return;
         };
@@ -251,7 +251,7 @@ mod tests {
         ]) {
             let at = post_passing(&mut one, SMALL, 1);
             post_passing(&mut two, SMALL, 2);
-            two.slot(1, number).unwrap().place.store(word, Ordering::Relaxed);
+            two.slot(1, number).unwrap().long.place.store(word, Ordering::Relaxed);
             let _anything = read_passing(&one, SMALL, number);
             one.exchange(number);
             one.note_long_done(number);
