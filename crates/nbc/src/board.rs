@@ -168,14 +168,13 @@ fn is_nothing(arguments: &Arguments, ranks: usize) -> bool {
 /// [`call`] of what is short and right; `None` also where there is nothing to do, or it needs a list.
 #[inline]
 pub(crate) fn short(algorithm: &Algorithm, arguments: &Arguments, group: &Group, board: u32) -> Option<Call> {
-    let ranks = group.size() as usize;
-    let needs_list = arguments.blocks_on_board().is_some();
-    if needs_list
-        || is_nothing(arguments, ranks)
-        || !is_short(arguments, ranks)
-        || arguments.check(group).is_err()
-    {
-        return None;
+    // Of a barrier there is nothing to say.
+    if !matches!(arguments, Arguments::Ibarrier) {
+        let (part, all) = reads(arguments, group.size() as usize);
+        let is_short = part != 0 && part <= ROOM && all <= MOST;
+        if !is_short || arguments.blocks_on_board().is_some() || arguments.check(group).is_err() {
+            return None;
+        }
     }
     let mut call = algorithm.restrictions.board?(arguments, group).ok()?;
     call.board = board;

@@ -154,9 +154,13 @@ impl Nbc {
             // SAFETY: - the part: promised by the caller; it fits, or else there would be no call.
             let number = unsafe { seat.post(call) };
             let mut seen = 0;
-            let look = seat.look_for_a_moment(call, number, &mut seen);
-            let look = seat.tell(messages, call, number, look, telling);
-            seat.ask(call, number, sequence, look, telling);
+            let mut look = seat.look_for_a_moment(call, number, &mut seen);
+            if look == Look::Ready && call.sees_all(&seat.board) {
+                seat.tell_with_all(messages, call, number, telling);
+            } else {
+                look = seat.tell(messages, call, number, look, telling);
+                seat.ask(call, number, sequence, look, telling);
+            }
             match look {
                 Look::Ready => {
                     // SAFETY: - the result: promised by the caller.

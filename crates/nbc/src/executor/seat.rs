@@ -294,14 +294,30 @@ impl Seat {
         look: Look,
         telling: &mut u32,
     ) -> Look {
-        let (owed, odd) = match look == Look::Ready && call.sees_all(&self.board) {
-            true => (owed_with_all(&self.board, call, number), None),
-            false => owed(&self.board, call, number, look),
-        };
+        if look == Look::Ready && call.sees_all(&self.board) {
+            self.tell_with_all(messages, call, number, telling);
+            return look;
+        }
+        let (owed, odd) = owed(&self.board, call, number, look);
         if owed != 0 {
             self.tell_those(messages, owed, number, telling);
         }
         odd.map_or(look, Look::Wrong)
+    }
+
+    /// [`tell`](Self::tell) where this rank has seen the parts of all.
+    #[inline]
+    pub(super) fn tell_with_all<M: Messages>(
+        &mut self,
+        messages: &mut M,
+        call: &Call,
+        number: u32,
+        telling: &mut u32,
+    ) {
+        let owed = owed_with_all(&self.board, call, number);
+        if owed != 0 {
+            self.tell_those(messages, owed, number, telling);
+        }
     }
 
     #[inline]
