@@ -136,7 +136,7 @@ impl<T: Transport> P2p<T> {
 
     /// Handles what comes at the head of a lane, if it meets a posted receive. User threads and progress threads that wait; copies at
     /// most one packet.
-    #[cold]
+    #[inline(never)]
     pub(crate) fn step_coming(&mut self, peer: u32, class: Class, budget: &mut Budget) -> Step {
         if budget.is_in_passing()
             || class == Class::Control

@@ -222,7 +222,7 @@ impl<T: Transport> P2p<T> {
     }
 
     /// The same of a packet whose payload its sender still copies. If it stops, the receive in hand waits for the whole.
-    #[cold]
+    #[inline(never)]
     fn receive_coming(&mut self) -> Glance {
         let Hand::Waiting(hand) = &self.hand else { return Glance::Over };
         let source = hand.source;

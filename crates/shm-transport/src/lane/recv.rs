@@ -171,7 +171,7 @@ impl RecvLane {
 
     /// The oldest packet, whose payload comes, if all of it is there. Apart, so that what short messages run through stays
     /// short.
-    #[cold]
+    #[inline(never)]
     fn peek_whole(&mut self, slot: &Slot) -> Peek {
         let peek = self.look_coming();
         self.follows = false;
@@ -186,7 +186,7 @@ impl RecvLane {
 
     /// The oldest packet, if its payload comes: [`come`](Self::come) tells how much is there. It is to be consumed when that
     /// is all.
-    #[cold]
+    #[inline(never)]
     pub(crate) fn peek_coming(&mut self) -> Peek {
         let peek = self.look_coming();
         self.follows = true;
@@ -265,7 +265,7 @@ impl RecvLane {
     }
 
     /// As [`locate`](Self::locate), of a payload in cells.
-    #[cold]
+    #[inline(never)]
     fn locate_cells(&mut self, header: Header, len: u32, at: u32) -> Option<(Header, usize, *const u8, u32)> {
         let cells = shuttle::covering(at, len, self.place.cell_bytes)?;
         self.peeked_cells = cells;

@@ -302,7 +302,7 @@ impl SendLane {
     ///
     /// # Safety
     /// `payload` is readable for `len` bytes; `to` is that packet's place in the data ring.
-    #[cold]
+    #[inline(never)]
     unsafe fn copy_long(&mut self, payload: *const u8, to: *mut u8, len: usize) {
         // SAFETY: the caller's promise.
         self.experience.copy(len, |stores| unsafe { stores.copy(payload, to, len) });
@@ -313,7 +313,7 @@ impl SendLane {
     ///
     /// # Safety
     /// `payload` is readable for `len` bytes; `to` is that packet's place in the data ring.
-    #[cold]
+    #[inline(never)]
     unsafe fn copy_in(&mut self, slot: &Slot, payload: *const u8, to: *mut u8, len: usize) {
         // SAFETY: the caller's promise.
         self.experience.copy(len, |stores| unsafe { SendLane::copy_by(stores, slot, payload, to, len) });

@@ -78,16 +78,23 @@ impl Shuttle {
 
     /// Room for `len` bytes that begin `skew` bytes behind a line's beginning, if this rank has so many cells in a row. They are its own until they are
     /// [given](Self::give). `pool`: bytes of this rank's pool, behind which packets count the cells.
+    #[inline]
     pub(crate) fn room(&self, base: *mut u8, skew: usize, len: usize, pool: u32) -> Option<Piece> {
         let size = u32::try_from(skew.checked_add(len)?).ok().filter(|size| *size <= bytes(self.ready))?;
-        let count = size.div_ceil(CELL);
         let mine = self.mine & first(self.ready);
-        let in_a_row = (1..count).fold(mine, |run, i| run & mine.wrapping_shr(i));
+        let in_a_row = if size <= CELL {
+            mine
+        } else {
+            (1..size.div_ceil(CELL)).fold(mine, |run, i| run & mine.wrapping_shr(i))
+        };
         if in_a_row == 0 {
             return None;
         }
         let at = in_a_row.trailing_zeros().wrapping_mul(CELL).wrapping_add(skew as u32);
-        let cells = covering(at, len as u32, bytes(self.ready))?;
+        let cells = match size <= CELL {
+            true => in_a_row & in_a_row.wrapping_neg(),
+            false => covering(at, len as u32, bytes(self.ready))?,
+        };
         let offset = pool.wrapping_add(at);
         Some(Piece { offset, at: base.wrapping_add(at as usize), start: 0, end: 0, cells })
     }

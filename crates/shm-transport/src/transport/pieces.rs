@@ -52,7 +52,7 @@ impl ShmTransport {
     ///
     /// # Safety
     /// The peer is connected; `payload` is readable for `len` bytes, which the class carries.
-    #[cold]
+    #[inline(never)]
     pub(super) unsafe fn try_push_long(
         &mut self,
         peer: u32,
