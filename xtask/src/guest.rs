@@ -162,7 +162,7 @@ fn select<'a>(list: &'a List, options: &Options) -> Result<Vec<Machine<'a>>, Str
             boot.cpus = options.cpus.unwrap_or(boot.cpus);
             boot.quantum = options.quantum.unwrap_or(boot.quantum);
             (boot.x2apic, boot.patched, boot.append) = (options.x2apic, patched, of.append.clone());
-            boot.xpmem = of.xpmem;
+            boot.stand_ins = of.stand_ins.clone();
             boot.nodes = of.nodes.min(boot.most_nodes());
             vec![Machine { boot, entries: of_boot(of) }]
         }
@@ -204,7 +204,8 @@ fn prepare(machines: &[Machine<'_>], options: &Options) -> Result<Parts, String>
     let panicked = |_| "a thread panicked".to_owned();
     let (rust, parts) = std::thread::scope(|scope| {
         let rust = scope.spawn(|| binaries::rust(&wanted));
-        let parts = machinery(options.kernel, &c_programs, machines.iter().any(|m| m.boot.xpmem));
+        let stand_ins = machines.iter().flat_map(|m| &m.boot.stand_ins).copied().collect();
+        let parts = machinery(options.kernel, &c_programs, &stand_ins);
         (rust.join().map_err(panicked), parts)
     });
     let mut parts = parts?;
@@ -224,7 +225,11 @@ fn prepare(machines: &[Machine<'_>], options: &Options) -> Result<Parts, String>
 }
 
 /// Everything but the Rust programs.
-fn machinery(kernel: Kernel, c_programs: &BTreeSet<String>, xpmem: bool) -> Result<Parts, String> {
+fn machinery(
+    kernel: Kernel,
+    c_programs: &BTreeSet<String>,
+    stand_ins: &BTreeSet<&str>,
+) -> Result<Parts, String> {
     let archive = Archive::default();
     let tools = Tools::find(&archive, kernel == Kernel::Patched)?;
     let (built, emulator, boot_files) = std::thread::scope(|scope| {
@@ -238,7 +243,7 @@ fn machinery(kernel: Kernel, c_programs: &BTreeSet<String>, xpmem: bool) -> Resu
         (built.join().map_err(|_| "a thread panicked".to_owned()), emulator, boot_files)
     });
     let built = built??;
-    let module = binaries::module(&built, kernel.name(), &tools, c_programs, xpmem)?;
+    let module = binaries::module(&built, kernel.name(), &tools, c_programs, stand_ins)?;
     Ok(Parts {
         bochs: emulator?,
         boot_files: boot_files?,
@@ -270,7 +275,7 @@ fn pack(machine: &Machine<'_>, parts: &Parts, shell: bool) -> Result<(PathBuf, P
         entries: &entries,
         used: &used,
         module: &parts.module.join("module/uintr.ko"),
-        xpmem: &parts.module.join("xpmem/xpmem.ko"),
+        stand_ins: &parts.module,
         kernel: &parts.kernel,
         shell,
     };
@@ -290,14 +295,12 @@ fn guest(machine: &Machine<'_>, parts: &Parts, keep: bool) -> Result<Counts, Str
     let boot = &machine.boot;
     let ended = boot::run(&parts.bochs, boot, &image, &dir)?;
     let mut names: Vec<String> = machine.entries.iter().map(|e| e.name()).collect();
-    for (there, loads, unloads) in [
-        (boot.xpmem, image::LOADS_XPMEM, image::UNLOADS_XPMEM),
-        (!boot.unloaded, image::LOADS, image::UNLOADS),
-    ] {
-        if there {
-            names.insert(0, loads.to_owned());
-            names.push(unloads.to_owned());
-        }
+    let module = [image::LOADS, image::UNLOADS].map(str::to_owned);
+    for [loads, unloads] in
+        boot.stand_ins.iter().rev().map(|name| image::loads(name)).chain((!boot.unloaded).then_some(module))
+    {
+        names.insert(0, loads);
+        names.push(unloads);
     }
     let expected =
         judge::Expected { cpus: boot.cpus, x2apic: boot.x2apic, nodes: boot.nodes, entries: &names };

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::kernel::Built;
-use super::list::Program;
+use super::list::{Program, STAND_INS};
 use super::tools::Tools;
 use super::{cache, quietly};
 use crate::cargo::{items, metadata, program, root, target_dir, text};
@@ -119,8 +119,8 @@ pub fn selftest(kernel: &Built, name: &str, tools: &Tools, dir: &Path) -> Result
     Ok(to.join(name))
 }
 
-/// Builds the module against this kernel; beside it, [`QUANTUM`]; above it, the C programs asked for. With `xpmem` the stand-in for
-/// XPMEM, too, as `xpmem/xpmem.ko`.
+/// Builds the module against this kernel; beside it, [`QUANTUM`]; above it, the C programs asked for. The stand-ins that are asked
+/// for, too, each in a directory of its name.
 ///
 /// # Errors
 /// When one does not build.
@@ -129,23 +129,29 @@ pub fn module(
     name: &str,
     tools: &Tools,
     files: &BTreeSet<String>,
-    xpmem: bool,
+    stand_ins: &BTreeSet<&str>,
 ) -> Result<PathBuf, String> {
     // Kbuild writes beside the source, and two kernels would do so in one place.
     let dir = work_dir().join(format!("module-{name}"));
     cache::make_dir(&dir)?;
     let (from, to) = (root().join("kernel-patches"), dir.to_string_lossy().into_owned());
     let script = format!(
-        "set -e; cd '{}'; cp -Ru module xpmem '{to}'; sh '{to}/module/tests/refusals.sh'; make -C '{to}/module' KDIR='{}' {}",
+        "set -e; cd '{}'; cp -Ru module {} '{to}'; sh '{to}/module/tests/refusals.sh'; make -C '{to}/module' KDIR='{}' {}",
         from.display(),
+        STAND_INS.join(" "),
         kernel.headers.display(),
         kernel.settings.join(" ")
     );
     shell(&script, tools, &dir.join("module.log"), "building the module")?;
-    if xpmem {
+    for name in stand_ins {
         let (headers, settings) = (kernel.headers.display(), kernel.settings.join(" "));
-        let script = format!("make -C '{headers}' M='{to}/xpmem' {settings} modules");
-        shell(&script, tools, &dir.join("xpmem.log"), "building the stand-in for XPMEM")?;
+        let script = format!("make -C '{headers}' M='{to}/{name}' {settings} modules");
+        shell(
+            &script,
+            tools,
+            &dir.join(format!("{name}.log")),
+            &format!("building the stand-in for {name}"),
+        )?;
     }
     let script = format!(
         "cc -O2 -Wall -Wextra -static -o '{to}/module/{QUANTUM}' '{}/guest/{QUANTUM}.c'",

@@ -26,13 +26,16 @@ const SHORT: &str = "cryptomgr.notests initcall_blacklist=load_system_certificat
 /// receivers' memory is poisoned when it is given back, and looked at when it is given out again.
 const STRICT: &str = "panic=0 oops=panic slub_debug=FZP,uintr_receiver";
 
-/// What every guest with the module does first and last, and those with the stand-in for XPMEM within it.
+/// What every guest with the module does first and last; those with stand-ins do [the same](loads) of each within it.
 pub const LOADS: &str = "module-loads";
 pub const UNLOADS: &str = "module-unloads";
-pub const LOADS_XPMEM: &str = "xpmem-loads";
-pub const UNLOADS_XPMEM: &str = "xpmem-unloads";
 const LOAD: &str = "load.sh";
 const UNLOAD: &str = "unload.sh";
+
+/// The names under which a stand-in is loaded and unloaded.
+pub fn loads(stand_in: &str) -> [String; 2] {
+    ["loads", "unloads"].map(|what| format!("{stand_in}-{what}"))
+}
 
 /// Programs of the guest that are not ours.
 pub struct BootFiles {
@@ -60,8 +63,8 @@ pub struct Contents<'a> {
     /// What they run besides, by its name in the guest.
     pub used: &'a [(String, PathBuf)],
     pub module: &'a Path,
-    /// The stand-in for XPMEM, for boots that have it.
-    pub xpmem: &'a Path,
+    /// Where the stand-ins were built, each in a directory of its name.
+    pub stand_ins: &'a Path,
     pub kernel: &'a Built,
     pub shell: bool,
 }
@@ -135,8 +138,9 @@ fn initramfs(contents: &Contents<'_>, files: &BootFiles, to: &Path) -> Outcome {
     archive.file("init", &data(&recipe("init"))?).map_err(failed)?;
     archive.file("plan", plan(contents).as_bytes()).map_err(failed)?;
     archive.file("uintr.ko", &data(contents.module)?).map_err(failed)?;
-    if boot.xpmem {
-        archive.file("xpmem.ko", &data(contents.xpmem)?).map_err(failed)?;
+    for name in &boot.stand_ins {
+        let built = contents.stand_ins.join(name).join(format!("{name}.ko"));
+        archive.file(&format!("{name}.ko"), &data(&built)?).map_err(failed)?;
     }
     for file in [LOAD, UNLOAD] {
         archive.file(&format!("t/{file}"), &data(&recipe(file))?).map_err(failed)?;
@@ -163,13 +167,14 @@ fn plan(contents: &Contents<'_>) -> String {
     // After the boot, which would take several times as long.
     let mut plan = format!("quantum {} || poweroff -f\n", contents.boot.quantum);
     let own = |name: &str, file: &str, module: &str| format!("entry {name} 60 /t/{file} {module}\n");
-    let loads = !contents.boot.unloaded && !contents.shell;
-    let loads_xpmem = contents.boot.xpmem && !contents.shell;
-    if loads {
+    let with_module = !contents.boot.unloaded && !contents.shell;
+    let stand_ins = || contents.boot.stand_ins.iter().filter(|_| !contents.shell);
+    if with_module {
         plan.push_str(&own(LOADS, LOAD, "uintr"));
     }
-    if loads_xpmem {
-        plan.push_str(&own(LOADS_XPMEM, LOAD, "xpmem"));
+    for name in stand_ins() {
+        let [loaded, _] = loads(name);
+        plan.push_str(&own(&loaded, LOAD, name));
     }
     for (entry, _) in contents.entries {
         let mut words = vec![quoted(&entry.name()), entry.limit.as_secs().to_string(), "env".to_owned()];
@@ -179,10 +184,11 @@ fn plan(contents: &Contents<'_>) -> String {
         let verb = if contents.shell { "there" } else { "entry" };
         plan.push_str(&format!("{verb} {}\n", words.join(" ")));
     }
-    if loads_xpmem {
-        plan.push_str(&own(UNLOADS_XPMEM, UNLOAD, "xpmem"));
+    for name in stand_ins().rev() {
+        let [_, unloaded] = loads(name);
+        plan.push_str(&own(&unloaded, UNLOAD, name));
     }
-    if loads {
+    if with_module {
         plan.push_str(&own(UNLOADS, UNLOAD, "uintr"));
     }
     if contents.shell {
@@ -203,7 +209,7 @@ mod tests {
 
     #[test]
     fn the_plan_is_what_the_list_says() {
-        let text = "boot two\nboot three unloaded xpmem\ntest p:t in=two,three seconds=7 A=it's -- --skip x";
+        let text = "boot two\nboot three unloaded knem\ntest p:t in=two,three seconds=7 A=it's -- --skip x";
         let list = List::parse(text).expect("valid");
         let entries = [(&list.entries[0], PathBuf::new())];
         let (image, headers, settings) = (PathBuf::new(), PathBuf::new(), Vec::new());
@@ -215,7 +221,7 @@ mod tests {
                 entries: &entries,
                 used: &[],
                 module,
-                xpmem: module,
+                stand_ins: module,
                 kernel: &kernel,
                 shell: false,
             })
@@ -228,6 +234,6 @@ mod tests {
             )
         };
         assert_eq!(of(&list.boots[0]), within("module", "uintr"));
-        assert_eq!(of(&list.boots[1]), within("xpmem", "xpmem"));
+        assert_eq!(of(&list.boots[1]), within("knem", "knem"));
     }
 }
