@@ -73,6 +73,8 @@ pub fn until_death(comm: &Comm, arguments: &Arguments) {
             break error;
         }
     };
+    // A receive whose send was refused is dropped, and a progress thread may still write where it receives.
+    std::mem::forget((buffer, out));
     match error {
         Error::PeerDead { rank, .. } if rank == victim => {
             println!("saw {} {}", comm.rank(), tocsin_sync::clock::now_ns());
