@@ -77,6 +77,7 @@ mod posted;
 mod probe;
 mod publish;
 mod receive;
+mod regions;
 mod request;
 mod revoked;
 mod run;

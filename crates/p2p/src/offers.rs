@@ -2,7 +2,7 @@
 
 use tocsin_progress::Id;
 use tocsin_transport::transfer::{RECORDS, chunks};
-use tocsin_transport::{Class, Reach, Record, Transport};
+use tocsin_transport::{Class, End, Reach, Record, Transport};
 
 use crate::request::{ALONE, HOLDS_RECORD, ONCE, Request, SHARED, UNAWAITED, UNHURRIED};
 use crate::{P2p, SHARED_PIPELINED};
@@ -92,11 +92,8 @@ impl<T: Transport> P2p<T> {
         if peer == self.me || total < self.single_copy_from || chunks(total).is_none() || address == 0 {
             return None;
         }
-        let reach = self.transport.reach(peer);
-        if reach == Reach::None
-            && !self.transport.is_shared_with(peer, address, total)
-            && !self.transport.has_pipe_to(peer)
-        {
+        let mut reach = self.transport.reach(peer);
+        if reach == Reach::None && !self.is_pulled_otherwise(peer, address, total) {
             return None;
         }
         self.reclaim_records(peer);
@@ -105,6 +102,13 @@ impl<T: Transport> P2p<T> {
             self.peers.get_mut(peer as usize)?.records.free(slot, true);
             return None;
         };
+        if self.transport.has_regions() {
+            reach = self.expose_offered(id, slot, ticket, reach);
+            if reach == Reach::None && !self.is_pulled_otherwise(peer, address, total) {
+                self.peers.get_mut(peer as usize)?.records.free(slot, true);
+                return None;
+            }
+        }
         // SAFETY: the transport keeps records as long as it lives.
         unsafe { record.as_ref() }.open(ticket);
         let request = self.requests.get_mut(id)?;
@@ -137,7 +141,7 @@ impl<T: Transport> P2p<T> {
         total: u64,
     ) -> bool {
         let worth_it = match reach {
-            Reach::Kernel => true,
+            Reach::Kernel | Reach::Region => true,
             Reach::Shared | Reach::Attached => class == Class::Eager && total <= SHARED_PIPELINED,
             Reach::None | Reach::Direct => false,
         };
@@ -156,21 +160,26 @@ impl<T: Transport> P2p<T> {
             return;
         }
         let here = request.base as u64;
-        let reach = self.transport.reach_at(peer, offer.address, total);
+        let mut reach = self.transport.reach_at(peer, offer.address, total);
         if self.transport.record(peer, self.me, u32::from(offer.slot)).is_none() {
             return;
+        }
+        if reach == Reach::Region && !self.transport.has_key(peer, End::Sender, u32::from(offer.slot)) {
+            reach = Reach::None;
         }
         if reach == Reach::None {
             return self.accept_pages(id, offer);
         }
         let mut decided = 0;
         if self.is_pipelined(class, peer, reach, offer.waits, total) {
-            if reach != Reach::Kernel || self.ways.goes_twice(id, [self.me, peer], class, total) {
+            if !reach.is_by_kernel() || self.ways.goes_twice(id, [self.me, peer], class, total) {
                 return;
             }
             decided = ONCE;
         }
-        let alone = offer.pulled && !self.transport.is_shared_with(peer, here, total);
+        let shared = self.transport.is_shared_with(peer, here, total);
+        let alone =
+            !shared && (offer.pulled || self.transport.has_regions() && !self.gives_what_is_asked(id, offer));
         let Some(request) = self.requests.get_mut(id) else { return };
         if alone {
             request.flags |= ALONE;
@@ -222,6 +231,9 @@ impl<T: Transport> P2p<T> {
         };
         if let Some(request) = self.requests.get_mut(id) {
             request.flags &= !HOLDS_RECORD;
+        }
+        if self.transport.has_regions() {
+            self.transport.conceal(peer, End::Sender, u32::from(slot), ticket);
         }
         self.ways.over();
         if let Some(state) = self.peers.get_mut(peer as usize) {

@@ -3,7 +3,7 @@
 use tocsin_progress::{Budget, Code, Id, Outcome};
 use tocsin_sync::clock::now_ns;
 use tocsin_transport::transfer::RECORDS;
-use tocsin_transport::{Class, Header, Packet, Recv, Transport, kind};
+use tocsin_transport::{Class, End, Header, Packet, Reach, Recv, Transport, kind};
 
 use crate::coalesced::Opened;
 use crate::coming;
@@ -383,7 +383,12 @@ impl<T: Transport> P2p<T> {
             if !request.has(HOLDS_RECORD) || header.c == 0 {
                 return Err(Nonsense);
             }
-            let reach = self.transport.reach_at(peer, header.c, request.total);
+            let slot = u32::from(request.slot);
+            let mut reach = self.transport.reach_at(peer, header.c, request.total);
+            if reach == Reach::Region && !self.transport.has_key(peer, End::Receiver, slot) {
+                // The receiver has read that it was asked, and copies alone.
+                reach = Reach::None;
+            }
             self.unlink(id);
             let Some(request) = self.requests.get_mut(id) else { return Err(Nonsense) };
             request.flags &= !SHARED;

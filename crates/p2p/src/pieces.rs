@@ -1,7 +1,7 @@
 //! Large messages of collectives in pieces, to and from ranks that wait: what is under way, for those who stay as long as it moves.
 
 use tocsin_progress::{Context, Id};
-use tocsin_transport::{Class, Reach, Transport};
+use tocsin_transport::{Class, Transport};
 
 use crate::P2p;
 use crate::request::{ONCE, Request, State};
@@ -98,7 +98,7 @@ impl<T: Transport> P2p<T> {
             && self.requests.get(id).is_some_and(|request| {
                 request.class == Class::Coll
                     && !request.has(ONCE)
-                    && request.reach == Reach::Kernel
+                    && request.reach.is_by_kernel()
                     && request.total >= self.pieces_from
                     && self.transport.is_committed(request.peer)
             })

@@ -114,6 +114,10 @@ impl<T: Transport> P2p<T> {
             return false;
         };
         state.published.ticket = ticket;
+        if reach == Reach::Region && !self.expose_published(peer, ticket, address, room) {
+            return false;
+        }
+        let Some(state) = self.peers.get_mut(peer as usize) else { return false };
         state.published.receive = Some(id);
         state.published.finished = false;
         at.publish(ticket, &notice);
@@ -224,6 +228,7 @@ impl<T: Transport> P2p<T> {
         if let Some(state) = self.peers.get_mut(peer as usize) {
             state.published.receive = None;
         }
+        self.conceal_published(peer, ticket);
         true
     }
 
@@ -260,16 +265,21 @@ impl<T: Transport> P2p<T> {
         state.published.posted = state.published.posted.saturating_sub(1);
         if state.published.receive == Some(id) {
             state.published.receive = None;
+            let (peer, ticket) = (request.peer, state.published.ticket);
+            self.conceal_published(peer, ticket);
         }
     }
 
     /// A receive has ended: the publication serves the next.
     pub(crate) fn done_with_publication(&mut self, id: Id) {
         let Some(request) = self.requests.get(id).filter(|request| !request.is_send()) else { return };
-        if let Some(state) = self.peers.get_mut(request.peer as usize)
+        let peer = request.peer;
+        if let Some(state) = self.peers.get_mut(peer as usize)
             && state.published.found == Some(id)
         {
             state.published.found = None;
+            let ticket = state.published.ticket;
+            self.conceal_published(peer, ticket);
         }
     }
 

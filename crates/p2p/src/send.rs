@@ -219,7 +219,8 @@ impl<T: Transport> P2p<T> {
         let found = offer.and_then(|_| self.find_published_soon(id)).and_then(|found| {
             let reach = self.transport.reach_at(peer, found.address, total as u64);
             let pushes = reach != Reach::None && !self.is_pipelined(class, peer, reach, false, total as u64);
-            pushes.then_some((found, reach))
+            let both = pushes && (!self.transport.has_regions() || self.both_reach(id, reach));
+            both.then_some((found, reach))
         });
         let Some(request) = self.requests.get(id) else { return Attempt::Done };
         let mut header = Header {

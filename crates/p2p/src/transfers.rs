@@ -95,7 +95,7 @@ impl<T: Transport> P2p<T> {
             _ => return part,
         };
         let (peer, total, reach) = (request.peer, request.total, request.reach);
-        let (base, address) = (request.base, request.address);
+        let (base, address, region) = (request.base, request.address, Self::slot_of(request));
         let (Some((record, ticket)), Some(count)) = (self.record_of(request), chunks(total)) else {
             return part;
         };
@@ -176,15 +176,18 @@ impl<T: Transport> P2p<T> {
             let here = base.wrapping_add(offset as usize);
             let there = address.wrapping_add(offset);
             let begun = self.trace_begins();
-            let timed = if reach == Reach::Kernel { self.copy_begins() } else { 0 };
+            let timed = if reach.is_by_kernel() { self.copy_begins() } else { 0 };
             // SAFETY: offset + len <= total, which is at most the buffer's length here, which who posted vouched for.
             //       - With `Reach::Direct` the peer is in this process; its buffer was vouched for by who posted it there,
             //         and the claim says that nobody else uses this part of it until the chunk is counted.
             let copied = unsafe {
-                if sending {
-                    self.transport.push(peer, reach, here.cast_const(), there, len)
-                } else {
-                    self.transport.pull(peer, reach, there, here, len)
+                match (reach, sending) {
+                    (Reach::Region, true) => {
+                        self.transport.push_exposed(peer, region, here.cast_const(), offset, len)
+                    }
+                    (Reach::Region, false) => self.transport.pull_exposed(peer, region, offset, here, len),
+                    (_, true) => self.transport.push(peer, reach, here.cast_const(), there, len),
+                    (_, false) => self.transport.pull(peer, reach, there, here, len),
                 }
             };
             part.worked = true;
@@ -224,7 +227,7 @@ impl<T: Transport> P2p<T> {
     /// are over at about the same time.
     fn copies_more(&self, id: Id, budget: &Budget, claims: u32) -> bool {
         let waits = self.context == Context::User && !budget.is_in_passing();
-        let Some(request) = self.requests.get(id).filter(|r| waits && r.reach == Reach::Kernel) else {
+        let Some(request) = self.requests.get(id).filter(|r| waits && r.reach.is_by_kernel()) else {
             return false;
         };
         // Of a collective each end has something to receive, as a rule.
@@ -421,6 +424,7 @@ impl<T: Transport> P2p<T> {
             return told;
         }
         self.unlink(id);
+        self.conceal_received(id);
         let Some(request) = self.requests.get_mut(id) else { return false };
         request.flags &= !(SHARED | TOLD);
         request.done = 0;

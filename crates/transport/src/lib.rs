@@ -46,7 +46,7 @@ pub use pages::Piped;
 pub use publication::{Notice, Publication};
 pub use rings::Rings;
 pub use tocsin_doorbell::Urgency;
-pub use transfer::{Reach, Record};
+pub use transfer::{End, Keys, Reach, Record};
 
 use core::ptr::NonNull;
 
@@ -445,7 +445,7 @@ pub unsafe trait Transport: Send {
         None
     }
 
-    /// Copies from a buffer of `peer`. False: it could not, and what is at `to` is unspecified. Handler-safe; bounded by
+    /// Copies from a buffer of `peer`, but by [`Reach::Region`], for which there is [`pull_exposed`](Self::pull_exposed). False: it could not, and what is at `to` is unspecified. Handler-safe; bounded by
     /// `len`.
     ///
     /// # Safety
@@ -461,6 +461,82 @@ pub unsafe trait Transport: Send {
     /// `from` is readable for `len` bytes. With [`Reach::Direct`], `to` is an address of this process that is writable
     /// for `len` bytes, and nobody else uses them meanwhile. With [`Reach::Shared`], as in `pull`.
     unsafe fn push(&mut self, _peer: u32, _reach: Reach, _from: *const u8, _to: u64, _len: usize) -> bool {
+        false
+    }
+
+    // --- buffers of which the kernel is told first, for `Reach::Region`; a transport without them leaves these as they are ---
+
+    /// Whether this rank tells the kernel of buffers at all. Handler-safe, constant.
+    fn has_regions(&self) -> bool {
+        false
+    }
+
+    /// Tells the kernel of this rank's buffer of a transfer, so that the peer copies from it, if this is the sender's `end`, or to it, and says its key. `slot`:
+    /// the record, or [`RECORDS`](transfer::RECORDS) for the publication; `ticket`: the transfer's there. False: it is refused. What was exposed so for an older ticket is
+    /// not any more. Handler-safe; the kernel looks at each page of the buffer.
+    ///
+    /// # Safety
+    /// The buffer is readable, or writable, for `len` bytes until it is [concealed](Self::conceal), whatever the peer does there.
+    unsafe fn expose(
+        &mut self,
+        _peer: u32,
+        _end: End,
+        _slot: u32,
+        _ticket: u32,
+        _buffer: *mut u8,
+        _len: usize,
+    ) -> bool {
+        false
+    }
+
+    /// Takes that back; nothing if there is no such. Copies that are under way end first. Handler-safe.
+    fn conceal(&mut self, _peer: u32, _end: End, _slot: u32, _ticket: u32) {}
+
+    /// Of a buffer that is exposed as the sender's of a record: says so in the publication, too. False: it is not. Handler-safe, constant.
+    fn expose_to_published(&mut self, _peer: u32, _slot: u32, _ticket: u32) -> bool {
+        false
+    }
+
+    /// Says in a record whether this rank, which sends, would use a key of the receiver's. Handler-safe, constant.
+    fn ask_for_key(&mut self, _peer: u32, _slot: u32, _asks: bool) {}
+
+    /// Whether `peer`, which sends, has asked so. Handler-safe, constant.
+    fn is_asked_for_key(&self, _peer: u32, _slot: u32) -> bool {
+        false
+    }
+
+    /// Whether there is a key of the peer's `end` of a transfer. Handler-safe, constant.
+    fn has_key(&self, _peer: u32, _end: End, _slot: u32) -> bool {
+        false
+    }
+
+    /// Copies from what the peer, who sends, has exposed, from an offset on. As [`pull`](Self::pull).
+    ///
+    /// # Safety
+    /// `to` is writable for `len` bytes.
+    unsafe fn pull_exposed(
+        &mut self,
+        _peer: u32,
+        _slot: u32,
+        _offset: u64,
+        _to: *mut u8,
+        _len: usize,
+    ) -> bool {
+        false
+    }
+
+    /// Copies to what the peer, who receives, has exposed, from an offset on. As [`push`](Self::push).
+    ///
+    /// # Safety
+    /// `from` is readable for `len` bytes.
+    unsafe fn push_exposed(
+        &mut self,
+        _peer: u32,
+        _slot: u32,
+        _from: *const u8,
+        _offset: u64,
+        _len: usize,
+    ) -> bool {
         false
     }
 

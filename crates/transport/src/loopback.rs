@@ -21,8 +21,8 @@ use tocsin_sync::atomic::{AtomicU64, Ordering, fence};
 use crate::short::{self, Put, Run, Took, Wanted};
 use crate::transfer::RECORDS;
 use crate::{
-    Arrival, Awaits, Capabilities, Class, Error, Header, Packet, PeerState, Piped, Publication, Reach,
-    Record, Recv, SendOutcome, Transport, Urgency,
+    Arrival, Awaits, Capabilities, Class, End, Error, Header, Keys, Packet, PeerState, Piped, Publication,
+    Reach, Record, Recv, SendOutcome, Transport, Urgency,
 };
 use core::ptr::NonNull;
 use fabric::Shared;
@@ -56,6 +56,12 @@ pub struct Loopback {
     read: Vec<usize>,
     /// See [`set_refuses_pages`](Loopback::set_refuses_pages).
     refuses_pages: bool,
+    /// See [`set_refuses_regions`](Loopback::set_refuses_regions).
+    refuses_regions: bool,
+    /// See [`set_reach`](Loopback::set_reach).
+    reach: Reach,
+    /// Ticket and key of each buffer that is exposed, by peer, [`End`] and slot; 0: none.
+    exposed: Vec<[[(u32, u64); RECORDS as usize + 1]; 2]>,
     /// See [`copies`](Loopback::copies).
     copies: u64,
     /// See [`set_coming`](Loopback::set_coming): how much more there is at each look, and how much there is.
@@ -138,6 +144,40 @@ impl Loopback {
         // SAFETY: only this endpoint consumes from this ring, and one thread has it.
         let len = unsafe { ring.peek() }.map_or(0, |packet| packet.len as u64);
         class != Class::Bulk || self.come.load(Ordering::Relaxed) < len
+    }
+
+    /// Says whether this endpoint exposes no buffers (any more).
+    pub fn set_refuses_regions(&mut self, refuses: bool) {
+        self.refuses_regions = refuses;
+    }
+
+    /// Says how this endpoint reaches all others, however they reach it.
+    pub fn set_reach(&mut self, reach: Reach) {
+        self.reach = reach;
+    }
+
+    /// How many buffers of this endpoint's are exposed.
+    pub fn exposed(&self) -> usize {
+        self.exposed.iter().flatten().flatten().filter(|(_, key)| *key != 0).count()
+    }
+
+    fn keys(&self, from: u32, to: u32, slot: u32) -> Option<&Keys> {
+        if from >= self.shared.size || to >= self.shared.size {
+            return None;
+        }
+        self.shared.keys.get(self.shared.pair(from, to))?.get(slot as usize)
+    }
+
+    /// The keys of a transfer of which this rank is one end.
+    fn keys_of(&self, peer: u32, own: End, slot: u32) -> Option<&Keys> {
+        match own {
+            End::Sender => self.keys(self.rank, peer, slot),
+            End::Receiver => self.keys(peer, self.rank, slot),
+        }
+    }
+
+    fn exposed_at(&mut self, peer: u32, end: End, slot: u32) -> Option<&mut (u32, u64)> {
+        self.exposed.get_mut(peer as usize)?.get_mut(end as usize)?.get_mut(slot as usize)
     }
 
     /// How often this endpoint has pulled or pushed.
@@ -479,7 +519,7 @@ unsafe impl Transport for Loopback {
     }
 
     fn reach(&mut self, _peer: u32) -> Reach {
-        self.shared.reach
+        self.reach
     }
 
     fn reach_at(&mut self, peer: u32, address: u64, _len: u64) -> Reach {
@@ -524,6 +564,92 @@ unsafe impl Transport for Loopback {
         // SAFETY: the caller vouches for both ends.
         unsafe { core::ptr::copy_nonoverlapping(from, to as *mut u8, len) };
         true
+    }
+
+    fn has_regions(&self) -> bool {
+        self.shared.reach == Reach::Region
+    }
+
+    unsafe fn expose(
+        &mut self,
+        peer: u32,
+        end: End,
+        slot: u32,
+        ticket: u32,
+        buffer: *mut u8,
+        _len: usize,
+    ) -> bool {
+        if self.refuses_regions || !self.has_regions() {
+            return false;
+        }
+        let key = buffer as u64;
+        if let Some(exposed) = self.exposed_at(peer, end, slot) {
+            *exposed = (ticket, key);
+        }
+        let keys = self.keys_of(peer, end, slot);
+        // SYNC POINT: Relaxed: as `Keys::get`.
+        keys.inspect(|keys| keys.of(end).store(key, Ordering::Relaxed)).is_some()
+    }
+
+    fn conceal(&mut self, peer: u32, end: End, slot: u32, ticket: u32) {
+        let of_ticket = |exposed: &&mut (u32, u64)| exposed.0 == ticket && exposed.1 != 0;
+        let Some(exposed) = self.exposed_at(peer, end, slot).filter(of_ticket) else { return };
+        let key = core::mem::take(&mut exposed.1);
+        if let Some(keys) = self.keys_of(peer, end, slot) {
+            // SYNC POINT: Relaxed: as `Keys::get`. A receiver's may be the next transfer's by now.
+            let _is_another =
+                keys.of(end).compare_exchange(key, 0, Ordering::Relaxed, Ordering::Relaxed).is_err();
+        }
+    }
+
+    fn expose_to_published(&mut self, peer: u32, slot: u32, ticket: u32) -> bool {
+        let exposed = self.exposed_at(peer, End::Sender, slot).map(|exposed| *exposed);
+        let key = exposed.filter(|(of, _)| *of == ticket).map_or(0, |(_, key)| key);
+        if let Some(keys) = self.keys(self.rank, peer, RECORDS) {
+            // SYNC POINT: Relaxed: as `Keys::get`.
+            keys.sender.store(key, Ordering::Relaxed);
+        }
+        key != 0
+    }
+
+    fn ask_for_key(&mut self, peer: u32, slot: u32, asks: bool) {
+        if let Some(keys) = self.keys(self.rank, peer, slot) {
+            // SYNC POINT: Relaxed: as `Keys::get`.
+            keys.receiver.store(if asks { Keys::ASKED } else { 0 }, Ordering::Relaxed);
+        }
+    }
+
+    fn is_asked_for_key(&self, peer: u32, slot: u32) -> bool {
+        let keys = self.keys(peer, self.rank, slot);
+        // SYNC POINT: Relaxed: as `Keys::get`.
+        keys.is_some_and(|keys| keys.receiver.load(Ordering::Relaxed) == Keys::ASKED)
+    }
+
+    fn has_key(&self, peer: u32, end: End, slot: u32) -> bool {
+        let keys = match end {
+            End::Sender => self.keys(peer, self.rank, slot),
+            End::Receiver => self.keys(self.rank, peer, slot),
+        };
+        keys.is_some_and(|keys| keys.get(end).is_some())
+    }
+
+    unsafe fn pull_exposed(&mut self, peer: u32, slot: u32, offset: u64, to: *mut u8, len: usize) -> bool {
+        let key = self.keys(peer, self.rank, slot).and_then(|keys| keys.get(End::Sender));
+        // SAFETY: the caller vouches for `to`, and who has exposed the other end for that.
+        key.is_some_and(|key| unsafe { self.pull(peer, Reach::Region, key.wrapping_add(offset), to, len) })
+    }
+
+    unsafe fn push_exposed(
+        &mut self,
+        peer: u32,
+        slot: u32,
+        from: *const u8,
+        offset: u64,
+        len: usize,
+    ) -> bool {
+        let key = self.keys(self.rank, peer, slot).and_then(|keys| keys.get(End::Receiver));
+        // SAFETY: as in `pull_exposed`.
+        key.is_some_and(|key| unsafe { self.push(peer, Reach::Region, from, key.wrapping_add(offset), len) })
     }
 
     fn has_pipe_to(&self, peer: u32) -> bool {

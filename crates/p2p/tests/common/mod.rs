@@ -19,7 +19,7 @@ static ALLOCATOR: Tripwire<std::alloc::System> = Tripwire::new(std::alloc::Syste
 
 /// Whether large messages travel by single copies: in the programs that run these tests a second time for that.
 pub fn single_copies() -> bool {
-    module_path!().starts_with("single_copies") || pipelines() || shared_buffers()
+    module_path!().starts_with("single_copies") || pipelines() || shared_buffers() || regions()
 }
 
 /// Whether they go in pieces where both ranks wait, and by single copies where not: in those that run them a third time. All say that they
@@ -37,6 +37,11 @@ pub fn shared_buffers() -> bool {
 /// Whether they travel by pages through a pipe: in those that run them a fifth time.
 pub fn pages() -> bool {
     module_path!().starts_with("paged")
+}
+
+/// Whether they travel by single copies from and to buffers that are exposed first: in those that run them a sixth time.
+pub fn regions() -> bool {
+    module_path!().starts_with("regions")
 }
 
 /// Whether all say that they wait.
@@ -118,6 +123,7 @@ impl World {
         let config = Config { pipelines: pipelines(), ..config };
         let mut ends = match (single_copies(), pipelines()) {
             _ if pages() => fabric_with_pages(n, limits, 2),
+            _ if regions() => fabric_with_single_copies(n, limits, Reach::Region),
             _ if shared_buffers() => fabric_with_shared_buffers(n, limits, Reach::None),
             (true, true) => fabric_with_single_copies(n, limits, Reach::Kernel),
             (true, false) => fabric_with_single_copies(n, limits, Reach::Direct),

@@ -87,7 +87,8 @@ impl ShmTransport {
         // SAFETY: as above; the kernel finds it out.
         let by_kernel = |kernel: &Kernel| unsafe { kernel.read(from, to, len) };
         match reach {
-            Reach::None => false,
+            // By key, and not by address.
+            Reach::None | Reach::Region => false,
             Reach::Shared => match self.shared(peer, from, len as u64) {
                 // SAFETY: the caller vouches for `to`, which is not in the peer's arena; there all of `from` lies, mapped as long as the segment. What the
                 // peer writes there meanwhile, if it does not keep to the protocol, is copied as it is.
@@ -133,7 +134,8 @@ impl ShmTransport {
         // SAFETY: as above; the kernel finds it out.
         let by_kernel = |kernel: &Kernel| unsafe { kernel.write(from, to, len) };
         match reach {
-            Reach::None => false,
+            // By key, and not by address.
+            Reach::None | Reach::Region => false,
             Reach::Shared => match self.shared(peer, to, len as u64) {
                 // SAFETY: as in `pull_by`.
                 Some(to) => unsafe {

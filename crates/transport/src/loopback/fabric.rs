@@ -7,7 +7,8 @@ use tocsin_sync::atomic::{AtomicBool, AtomicU8, AtomicU64};
 use super::pipe::Pipe;
 use super::ring::Ring;
 use super::{ALIVE, Loopback};
-use crate::{Capabilities, Class, Publication, Reach, Record};
+use crate::transfer::RECORDS;
+use crate::{Capabilities, Class, Keys, Publication, Reach, Record};
 
 /// Capacities of a fabric.
 #[derive(Clone, Copy, Debug)]
@@ -37,6 +38,8 @@ pub(super) struct Shared {
     pub(super) bulk: Vec<OnceLock<Ring>>,
     /// Transfers by single copies, per ordered pair; all ranks are in one address space.
     pub(super) records: Vec<OnceLock<(Box<[Record]>, Publication)>>,
+    /// Their keys, and that of the publication, per ordered pair; a key is the buffer's address.
+    pub(super) keys: Vec<Box<[Keys]>>,
     /// Of every pair.
     pub(super) reach: Reach,
     /// See [`is_shared`].
@@ -119,6 +122,7 @@ fn build(n: u32, limits: Limits, reach: Reach, shares: bool, pieces: u32) -> Vec
         lanes: (0..pairs).map(|_| OnceLock::new()).collect(),
         bulk: (0..pairs).map(|_| OnceLock::new()).collect(),
         records: (0..pairs).map(|_| OnceLock::new()).collect(),
+        keys: (0..pairs).map(|_| (0..=RECORDS).map(|_| Keys::new()).collect()).collect(),
         reach,
         shares,
         pipes: (0..pairs).map(|_| OnceLock::new()).collect(),
@@ -139,6 +143,9 @@ fn build(n: u32, limits: Limits, reach: Reach, shares: bool, pieces: u32) -> Vec
             meanwhile: None,
             read: vec![0; n as usize],
             refuses_pages: false,
+            refuses_regions: false,
+            reach,
+            exposed: vec![[[(0, 0); RECORDS as usize + 1]; 2]; n as usize],
             copies: 0,
             comes: None,
             come: AtomicU64::new(0),
