@@ -32,7 +32,7 @@ const LIBC: &[&str] = &[
     "process_vm_readv",
     "process_vm_writev",
     "timer_settime",
-    // Maps and unmaps a peer's memory (shm-transport/src/xpmem.rs).
+    // Maps and unmaps a peer's memory, and copies by keys (shm-transport/src/xpmem.rs, knem.rs).
     "ioctl",
     // Asks where the signal stack is.
     "sigaltstack",

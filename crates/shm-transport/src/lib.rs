@@ -8,7 +8,7 @@
 //! - [`ShmTransport`]: a rank's endpoint, an implementation of [`tocsin_transport::Transport`].
 //! - [`rendezvous_socket`]: framed messages and the segment's descriptor over a Unix socket.
 //! - Large messages in one copy, by what works between two processes: the heap that all map, XPMEM ([`xpmem_refusal`]), the kernel's copies
-//!   ([`cma_refusal`]), pages through pipes ([`vmsplice_refusal`]).
+//!   ([`cma_refusal`]), KNEM ([`knem_refusal`]), pages through pipes ([`vmsplice_refusal`]).
 //! - [`deaths`]: the host's watch over the processes of the ranks.
 //!
 //! # Implementation details
@@ -40,6 +40,8 @@ mod geometry;
 #[cfg(not(loom))]
 mod heap;
 #[cfg(not(loom))]
+mod knem;
+#[cfg(not(loom))]
 pub mod rendezvous_socket;
 #[cfg(not(loom))]
 mod segment;
@@ -54,6 +56,8 @@ pub use error::Error;
 pub use geometry::{BOARDS, Geometry, MAX_HEAP, MAX_RANKS};
 #[cfg(not(loom))]
 pub use heap::HeapBlock;
+#[cfg(not(loom))]
+pub use knem::knem_refusal;
 #[cfg(not(loom))]
 pub use segment::{Cores, Life, Segment, bind_refusal};
 #[cfg(not(loom))]

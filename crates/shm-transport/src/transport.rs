@@ -17,6 +17,7 @@ mod pages;
 mod peer;
 mod pieces;
 mod pipes;
+mod regions;
 mod ring;
 mod sent;
 mod short;
@@ -31,8 +32,8 @@ use tocsin_sync::atomic::Ordering;
 use tocsin_sync::sparse::{Sparse, Words};
 use tocsin_transport::short::{Put, Run, Took, Wanted};
 use tocsin_transport::{
-    Arrival, Awaits, Capabilities, Class, Error as TransportError, Header, PeerState, Piped, Publication,
-    Reach, Record, Recv, Rings, SendOutcome, Transport, Urgency,
+    Arrival, Awaits, Capabilities, Class, End, Error as TransportError, Header, PeerState, Piped,
+    Publication, Reach, Record, Recv, Rings, SendOutcome, Transport, Urgency,
 };
 
 use crate::lane::{Consumed, POOLED, RecvLane, SendPool};
@@ -44,6 +45,7 @@ use known::{has, would_update};
 use pages::Mailbox;
 pub use pages::vmsplice_refusal;
 use peer::Peer;
+use regions::Regions;
 use ring::enlist;
 
 /// One rank's endpoint in a segment; a rank of a world has one, once.
@@ -61,6 +63,8 @@ pub struct ShmTransport {
     heap_said: bool,
     /// Peers' memory that is mapped, where XPMEM may be used.
     attached: Option<Attached>,
+    /// Buffers that the kernel was told of, where KNEM may be used.
+    regions: Option<Regions>,
     /// Those that are connected, and others that this rank has thought of ringing.
     peers: Sparse<Peer>,
     /// Bits of `incoming` and `bulk` of this rank's block that have been learnt.
@@ -119,6 +123,7 @@ impl ShmTransport {
             pool_asked: false,
             heap_said: false,
             attached: None,
+            regions: None,
             peers: Sparse::new(ranks as usize).map_err(refused)?,
             known: [0; RANK_WORDS],
             known_bulk: [0; RANK_WORDS],
@@ -147,6 +152,7 @@ impl ShmTransport {
             self.mailbox = Mailbox::open(&block.state).ok();
         }
         self.attached = Attached::open(&block.state, strategies.xpmem, self.segment.ranks());
+        self.regions = Regions::open(&block.state, strategies.knem, self.segment.ranks());
     }
 
     /// The segment that the endpoint works on.
@@ -510,6 +516,61 @@ unsafe impl Transport for ShmTransport {
     unsafe fn push(&mut self, peer: u32, reach: Reach, from: *const u8, to: u64, len: usize) -> bool {
         // SAFETY: the caller's promise.
         unsafe { self.push_by(peer, reach, from, to, len) }
+    }
+
+    #[inline]
+    fn has_regions(&self) -> bool {
+        self.regions.is_some()
+    }
+
+    unsafe fn expose(
+        &mut self,
+        peer: u32,
+        end: End,
+        slot: u32,
+        ticket: u32,
+        buffer: *mut u8,
+        len: usize,
+    ) -> bool {
+        // SAFETY: the caller's promise.
+        unsafe { self.tell_of(peer, end, slot, ticket, buffer, len) }
+    }
+
+    fn conceal(&mut self, peer: u32, end: End, slot: u32, ticket: u32) {
+        self.tell_no_more_of(peer, end, slot, ticket);
+    }
+
+    fn expose_to_published(&mut self, peer: u32, slot: u32, ticket: u32) -> bool {
+        self.repeat_key(peer, slot, ticket)
+    }
+
+    fn ask_for_key(&mut self, peer: u32, slot: u32, asks: bool) {
+        self.say_whether_key_is_wanted(peer, slot, asks);
+    }
+
+    fn is_asked_for_key(&self, peer: u32, slot: u32) -> bool {
+        self.is_key_wanted(peer, slot)
+    }
+
+    fn has_key(&self, peer: u32, end: End, slot: u32) -> bool {
+        self.key_of(peer, end, slot).is_some()
+    }
+
+    unsafe fn pull_exposed(&mut self, peer: u32, slot: u32, offset: u64, to: *mut u8, len: usize) -> bool {
+        // SAFETY: the caller's promise.
+        unsafe { self.pull_by_key(peer, slot, offset, to, len) }
+    }
+
+    unsafe fn push_exposed(
+        &mut self,
+        peer: u32,
+        slot: u32,
+        from: *const u8,
+        offset: u64,
+        len: usize,
+    ) -> bool {
+        // SAFETY: the caller's promise.
+        unsafe { self.push_by_key(peer, slot, from, offset, len) }
     }
 
     fn prepare_pages(&mut self, peer: u32) {

@@ -51,6 +51,8 @@ pub enum Lmt {
     Xpmem,
     /// One copy by the kernel (`process_vm_readv`, `process_vm_writev`); double buffering where that is refused.
     Cma,
+    /// One copy by the kernel, of buffers that the device KNEM was told of; double buffering where there is none.
+    Knem,
     /// One copy by the kernel, of pages that the sender puts into a pipe (`vmsplice`); double buffering where that is refused.
     Vmsplice,
     /// Pipelined through shared memory: the sender's pool, or two buffers of 64 KiB.
@@ -59,11 +61,12 @@ pub enum Lmt {
 
 impl Lmt {
     /// All, with their names.
-    const NAMES: [(Lmt, &str); 6] = [
+    const NAMES: [(Lmt, &str); 7] = [
         (Lmt::Auto, "auto"),
         (Lmt::Direct, "direct"),
         (Lmt::Xpmem, "xpmem"),
         (Lmt::Cma, "cma"),
+        (Lmt::Knem, "knem"),
         (Lmt::Vmsplice, "vmsplice"),
         (Lmt::Double, "double"),
     ];
@@ -83,6 +86,7 @@ impl Lmt {
             direct: matches!(self, Lmt::Auto | Lmt::Direct),
             xpmem: matches!(self, Lmt::Auto | Lmt::Xpmem),
             cma: matches!(self, Lmt::Auto | Lmt::Cma),
+            knem: matches!(self, Lmt::Auto | Lmt::Knem),
             pages: self == Lmt::Vmsplice,
         }
     }

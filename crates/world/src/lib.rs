@@ -58,7 +58,7 @@ pub use tocsin_nbc::table::{Arguments, Block, Operation};
 pub use tocsin_nbc::{DataType, Hierarchy, Op, UserFunction, UserOp, ValueIndex32, ValueIndex64};
 pub use tocsin_p2p::{ConstBuf, Layout, Mode, MutBuf};
 pub use tocsin_progress::stats::Snapshot;
-pub use tocsin_shm_transport::{HeapBlock, cma_refusal, vmsplice_refusal, xpmem_refusal};
+pub use tocsin_shm_transport::{HeapBlock, cma_refusal, knem_refusal, vmsplice_refusal, xpmem_refusal};
 pub use world::World;
 
 /// Version of this library, checked between launcher and program.

@@ -81,6 +81,8 @@ pub(crate) struct State {
     pub probe_address: AtomicU64,
     /// What XPMEM calls the process's memory; negative: it does not, 0: the rank has not said.
     pub xpmem: AtomicI64,
+    /// The key by which KNEM knows the word that peers try; all ones: there is none, 0: the rank has not said.
+    pub knem: AtomicU64,
     /// How many of the rank's threads wait for a collective: written by it alone.
     pub committed: AtomicU32,
     /// How many pipes' ends were sent to the rank.
@@ -109,6 +111,7 @@ impl State {
             probe_value: AtomicU64::new(0),
             probe_address: AtomicU64::new(0),
             xpmem: AtomicI64::new(0),
+            knem: AtomicU64::new(0),
             committed: AtomicU32::new(0),
             mails: AtomicU32::new(0),
             shouts: std::array::from_fn(|_| AtomicU32::new(0)),

@@ -138,7 +138,8 @@ mod tests {
     use crate::transport::tests::world;
     use crate::{ShmTransport, Strategies};
 
-    const ALONE: Strategies = Strategies { direct: false, xpmem: true, cma: false, pages: false };
+    const ALONE: Strategies =
+        Strategies { direct: false, xpmem: true, cma: false, knem: false, pages: false };
 
     /// Two endpoints, of which the first goes this way alone.
     fn pair() -> Vec<ShmTransport> {

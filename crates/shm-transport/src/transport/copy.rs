@@ -19,6 +19,8 @@ pub struct Strategies {
     pub xpmem: bool,
     /// Copies by the kernel.
     pub cma: bool,
+    /// Copies by the kernel of buffers that KNEM was told of, where there is that device and the kernel does not copy otherwise.
+    pub knem: bool,
     /// Pages through a pipe, where neither of those reaches the buffers.
     pub pages: bool,
 }
@@ -26,7 +28,7 @@ pub struct Strategies {
 impl Default for Strategies {
     /// Those that need nothing to be made or opened.
     fn default() -> Strategies {
-        Strategies { direct: true, xpmem: false, cma: true, pages: false }
+        Strategies { direct: true, xpmem: false, cma: true, knem: false, pages: false }
     }
 }
 
@@ -47,6 +49,11 @@ fn probe_value() -> u64 {
         PROBE.store(value, Ordering::Relaxed);
         value
     })
+}
+
+/// Where this process's word is, and its length in bytes.
+pub(super) fn probe() -> (*const u8, usize) {
+    (PROBE.as_ptr().cast_const().cast(), size_of::<u64>())
 }
 
 /// Says where this process may be tried. User threads only.

@@ -23,6 +23,10 @@ impl ShmTransport {
             Reach::Attached
         } else if self.strategies.cma && state.kernel.is_open(&block.state) {
             Reach::Kernel
+        } else if let Some(regions) = &mut self.regions
+            && regions.is_open(peer, &block.state, local)
+        {
+            Reach::Region
         } else {
             Reach::None
         }

@@ -96,7 +96,7 @@ mod tests {
     /// Two endpoints, the first of which has a pipe to the second.
     fn pair() -> Vec<ShmTransport> {
         let mut ends = world(2);
-        let strategies = Strategies { direct: false, xpmem: false, cma: false, pages: true };
+        let strategies = Strategies { direct: false, xpmem: false, cma: false, knem: false, pages: true };
         ends[0].set_strategies(strategies);
         ends[0].connect_bulk(1).unwrap();
         ends[0].prepare_pages(1);
@@ -262,7 +262,7 @@ mod tests {
     #[test]
     fn a_pipe_that_could_not_be_made_is_made_later() {
         let mut ends = world(2);
-        let strategies = Strategies { direct: false, xpmem: false, cma: false, pages: true };
+        let strategies = Strategies { direct: false, xpmem: false, cma: false, knem: false, pages: true };
         ends.iter_mut().for_each(|end| end.set_strategies(strategies));
         ends[0].connect_bulk(1).unwrap();
         refused(libc::SYS_pipe2, libc::EMFILE, || {

@@ -174,7 +174,7 @@ fn what_is_broken_old_or_foreign_says_so() {
             text("process 1 0 warp 0"),
             "line 5 names a strategy that this program does not have (measure anew)",
         ),
-        (text("process 1 0 knem 0"), "does not have (measure anew)"),
+        (text("process 1 0 carrier 0"), "does not have (measure anew)"),
         (text("process 1 0 cma 0").replace("end 1", "end 2"), "does not end with `end 1`: measure anew"),
         (text("process 1 0 cma 0").replace("end 1", "end one"), "does not end with `end 1`"),
         (text("process 1 0 cma 0").replace("end 1", ""), "does not end with `end 1`"),

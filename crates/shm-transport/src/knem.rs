@@ -1,0 +1,228 @@
+//! KNEM: a device that copies from and to memory of another process of which that has told it.
+//!
+//! A process tells the device of a buffer, whose pages stay where they are from then on, and gets a key (KNEM calls it a cookie). Whoever of the same user has that
+//! key copies from or to the buffer, by one call, whatever may trace whom: keys are all the permission there is. What a file descriptor has told of is
+//! forgotten when it is closed, and so when its process has ended; a copy that is under way ends first.
+//!
+//! The calls are those of interface 0xd.
+
+#[cfg(test)]
+mod tests;
+
+use std::ffi::CStr;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+/// Where the module has its device.
+const DEVICE: &CStr = c"/dev/knem";
+/// The interface whose calls these are.
+const INTERFACE: u32 = 0xd;
+/// Flags that the module may always set, if whoever loaded it has said so: a DMA engine, pages of both ends that stay where they are. With others, copies are not over when their
+/// call is, or buffers are forgotten after one.
+const HARMLESS: u32 = 1 << 0 | 1 << 4;
+
+/// What `<asm-generic/ioctl.h>` makes of a direction, the letter 'K', a number and an argument's size.
+const fn request(direction: libc::Ioctl, n: u8, bytes: usize) -> libc::Ioctl {
+    direction << 30 | (bytes as libc::Ioctl) << 16 | (b'K' as libc::Ioctl) << 8 | n as libc::Ioctl
+}
+
+const WRITE: libc::Ioctl = 1;
+const READ: libc::Ioctl = 2;
+const INFO: libc::Ioctl = request(WRITE, 0x10, size_of::<Info>());
+const CREATE: libc::Ioctl = request(READ | WRITE, 0x21, size_of::<Create>());
+const DESTROY: libc::Ioctl = request(READ, 0x22, size_of::<u64>());
+const COPY: libc::Ioctl = request(READ, 0x33, size_of::<Copy>());
+
+const _: () = assert!(size_of::<Info>() == 16 && size_of::<Create>() == 32 && size_of::<Copy>() == 48);
+
+#[repr(C)]
+#[derive(Default)]
+struct Info {
+    interface: u32,
+    features: u32,
+    ignored: u32,
+    forced: u32,
+}
+
+/// A run of bytes.
+#[repr(C)]
+struct Run {
+    base: u64,
+    len: u64,
+}
+
+#[repr(C)]
+struct Create {
+    runs: u64,
+    count: u32,
+    flags: u32,
+    protection: u32,
+    pad: u32,
+    key: u64,
+}
+
+#[repr(C)]
+struct Copy {
+    runs: u64,
+    count: u32,
+    write: u32,
+    key: u64,
+    offset: u64,
+    flags: u32,
+    status: u32,
+    index: u32,
+    pad: u32,
+}
+
+/// "All is copied."
+const SUCCESS: u32 = 1;
+
+/// What others may do with a buffer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Use {
+    /// Copy from it.
+    Read = libc::PROT_READ as isize,
+    /// Copy to it.
+    Write = libc::PROT_WRITE as isize,
+}
+
+/// The device, as it was opened; with it goes all that it was told of.
+#[derive(Debug)]
+pub(crate) struct Device {
+    file: OwnedFd,
+}
+
+impl Device {
+    /// Opens it. User threads only.
+    ///
+    /// # Errors
+    /// The first step that failed, and why.
+    pub(crate) fn open() -> Result<Device, Refusal> {
+        // SAFETY: the path ends with a zero byte.
+        let opened = unsafe { libc::open(DEVICE.as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) };
+        if opened < 0 {
+            let error = io::Error::last_os_error();
+            return Err(match error.kind() {
+                io::ErrorKind::NotFound => Refusal::Absent,
+                _ => Refusal::Call("open of /dev/knem", error),
+            });
+        }
+        // SAFETY: the kernel has just made this descriptor for us.
+        let device = Device { file: unsafe { OwnedFd::from_raw_fd(opened) } };
+        let mut info = Info::default();
+        // SAFETY: `info` is what the call writes.
+        if unsafe { libc::ioctl(device.file.as_raw_fd(), INFO, &raw mut info) } != 0 {
+            return Err(Refusal::Call("KNEM_CMD_GET_INFO", io::Error::last_os_error()));
+        }
+        match info {
+            Info { interface, .. } if interface != INTERFACE => Err(Refusal::Interface(interface)),
+            Info { forced, .. } if forced & !HARMLESS != 0 => Err(Refusal::Forced(forced)),
+            _ => Ok(device),
+        }
+    }
+
+    /// Tells it of a buffer. Its key, never 0; an error is an `errno`. Handler-safe; one system call, which looks at each page of the buffer, and may wait for other threads of this
+    /// process that map and unmap.
+    ///
+    /// # Safety
+    /// Who has the key may use the buffer so, for `len` bytes, until it is [forgotten](Self::forget).
+    pub(crate) unsafe fn tell(&self, buffer: *const u8, len: usize, usage: Use) -> Result<u64, i32> {
+        let run = Run { base: buffer as u64, len: len as u64 };
+        let mut create = Create {
+            runs: &raw const run as u64,
+            count: 1,
+            flags: 0,
+            protection: usage as u32,
+            pad: 0,
+            key: 0,
+        };
+        // SAFETY: `create` is what the call reads and writes, and `run` what that names; the buffer is the caller's to vouch for.
+        let made = unsafe { libc::ioctl(self.file.as_raw_fd(), CREATE, &raw mut create) };
+        match create.key {
+            _ if made != 0 => Err(tocsin_sync::errno::get()),
+            0 => Err(libc::EPROTO),
+            key => Ok(key),
+        }
+    }
+
+    /// Has it forget a buffer of this process's; nothing if it knows none of that key. Handler-safe, one system call.
+    pub(crate) fn forget(&self, key: u64) {
+        // SAFETY: the number is what the call reads.
+        unsafe { libc::ioctl(self.file.as_raw_fd(), DESTROY, &raw const key) };
+    }
+
+    /// Copies from somebody's buffer, from an offset on. False: not all of it, as far as the device says; of a buffer that is shorter it does not. Handler-safe; one system
+    /// call, bounded by `len`.
+    ///
+    /// # Safety
+    /// `to` is writable for `len` bytes.
+    pub(crate) unsafe fn read(&self, key: u64, offset: u64, to: *mut u8, len: usize) -> bool {
+        // SAFETY: the caller's promise.
+        unsafe { self.copy(key, offset, to, len, false) }
+    }
+
+    /// Copies to somebody's buffer. As [`read`](Self::read).
+    ///
+    /// # Safety
+    /// `from` is readable for `len` bytes.
+    pub(crate) unsafe fn write(&self, key: u64, offset: u64, from: *const u8, len: usize) -> bool {
+        // SAFETY: the caller's promise; the kernel only reads the local end.
+        unsafe { self.copy(key, offset, from.cast_mut(), len, true) }
+    }
+
+    /// # Safety
+    /// `local` may be used for `len` bytes as `write` says.
+    unsafe fn copy(&self, key: u64, offset: u64, local: *mut u8, len: usize, write: bool) -> bool {
+        let run = Run { base: local as u64, len: len as u64 };
+        let mut copy = Copy {
+            runs: &raw const run as u64,
+            count: 1,
+            write: u32::from(write),
+            key,
+            offset,
+            flags: 0,
+            status: 0,
+            index: 0,
+            pad: 0,
+        };
+        // SAFETY: `copy` is what the call reads and writes, and `run` what that names; of local memory it uses what the caller vouches for. The other end is the kernel's to find.
+        let done = unsafe { libc::ioctl(self.file.as_raw_fd(), COPY, &raw mut copy) };
+        done == 0 && copy.status == SUCCESS
+    }
+}
+
+/// Why KNEM is not used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Refusal {
+    #[error("no /dev/knem: the kernel module knem is not loaded")]
+    Absent,
+    #[error("/dev/knem has interface {0:#x}, whose calls may be others than those of {INTERFACE:#x}")]
+    Interface(u32),
+    #[error(
+        "/dev/knem always sets flags ({0:#x}) by which copies are over later than their call, or possible once: load the module knem without them"
+    )]
+    Forced(u32),
+    #[error("{0} is refused ({1})")]
+    Call(&'static str, #[source] io::Error),
+    #[error("what /dev/knem copies is not what is there")]
+    Another,
+}
+
+/// Why large messages are not copied by KNEM here; `None` if they are, as far as one process can try. User threads only.
+pub fn knem_refusal() -> Option<String> {
+    tried().err().map(|refusal| refusal.to_string())
+}
+
+fn tried() -> Result<(), Refusal> {
+    let device = Device::open()?;
+    let (word, mut copied) = (0x746f_6373_696e_u64, 0u64);
+    let refused = |errno| Refusal::Call("KNEM_CMD_CREATE_REGION", io::Error::from_raw_os_error(errno));
+    let (from, len) = ((&raw const word).cast(), size_of::<u64>());
+    // SAFETY: `word` outlives the device, with which it is forgotten, and is only read.
+    let key = unsafe { device.tell(from, len, Use::Read) }.map_err(refused)?;
+    // SAFETY: `copied` is as long as that.
+    match unsafe { device.read(key, 0, (&raw mut copied).cast(), len) } {
+        true if copied == word => Ok(()),
+        _ => Err(Refusal::Another),
+    }
+}

@@ -1,0 +1,90 @@
+//! What needs the device. The emulated machine has it; tests here name it as the one who runs them.
+
+use super::*;
+
+const LEN: usize = 100_000;
+
+/// Where it must work, the environment says so; where there is no device, there is a reason.
+#[test]
+fn says_why_it_is_not_used() {
+    let refusal = knem_refusal();
+    if std::env::var_os("TOCSIN_TEST_KNEM").is_some() {
+        return assert_eq!(refusal, None);
+    }
+    if !std::path::Path::new("/dev/knem").exists() {
+        assert!(refusal.unwrap().contains("module knem is not loaded"));
+    }
+}
+
+/// As the kernel's macros make them of the structures.
+#[test]
+fn calls_have_their_numbers() {
+    let calls = [INFO, CREATE, DESTROY, COPY].map(|call| call as u32);
+    assert_eq!(calls, [0x4010_4b10, 0xc020_4b21, 0x8008_4b22, 0x8030_4b33]);
+}
+
+fn tell(device: &Device, buffer: &[u8], usage: Use) -> Result<u64, i32> {
+    // SAFETY: buffers of these tests outlive their devices, and are written by nobody else while they are looked at.
+    unsafe { device.tell(buffer.as_ptr(), buffer.len(), usage) }
+}
+
+fn read(device: &Device, key: u64, offset: u64, len: usize) -> Option<Vec<u8>> {
+    let mut to = vec![0; len];
+    // SAFETY: `to` is as long as that.
+    unsafe { device.read(key, offset, to.as_mut_ptr(), len) }.then_some(to)
+}
+
+fn write(device: &Device, key: u64, offset: u64, from: &[u8]) -> bool {
+    // SAFETY: a slice is readable for its length.
+    unsafe { device.write(key, offset, from.as_ptr(), from.len()) }
+}
+
+#[test]
+#[ignore = "needs the device: cargo xtask guest runs it"]
+fn copies_both_ways() {
+    let from: Vec<u8> = (0..LEN).map(|at| (at * 7 % 251) as u8).collect();
+    let to = vec![0u8; LEN];
+    let (owner, other) = (Device::open().unwrap(), Device::open().unwrap());
+    let (read_key, write_key) =
+        (tell(&owner, &from, Use::Read).unwrap(), tell(&owner, &to, Use::Write).unwrap());
+    assert_ne!(read_key, write_key);
+    for (offset, len) in [(0, LEN), (1, 1), (4095, 2), (4096, 8192), (LEN - 1, 1), (99, 70_001)] {
+        let copied = read(&other, read_key, offset as u64, len).unwrap();
+        assert!(copied == from[offset..offset + len], "{offset} {len}");
+        assert!(write(&other, write_key, offset as u64, &copied));
+    }
+    assert!(to == from);
+}
+
+#[test]
+#[ignore = "needs the device: cargo xtask guest runs it"]
+fn what_it_may_not_is_refused() {
+    let (mine, device) = (vec![5u8; LEN], Device::open().unwrap());
+    let (read_key, write_key) =
+        (tell(&device, &mine, Use::Read).unwrap(), tell(&device, &mine, Use::Write).unwrap());
+    assert!(!write(&device, read_key, 0, b"x"));
+    assert!(read(&device, write_key, 0, 1).is_none());
+    for lie in [0, u64::MAX, read_key ^ 1 << 40] {
+        assert!(read(&device, lie, 0, 1).is_none());
+    }
+    // SAFETY: nothing is there, and the kernel says so.
+    assert_eq!(unsafe { device.tell(core::ptr::without_provenance(8), 100, Use::Read) }, Err(libc::EFAULT));
+    // SAFETY: as above; it is the kernel's to find out.
+    assert!(!unsafe { device.read(read_key, 0, core::ptr::without_provenance_mut(8), 100) });
+}
+
+#[test]
+#[ignore = "needs the device: cargo xtask guest runs it"]
+fn what_is_forgotten_is_not_copied() {
+    let (mine, other) = (vec![5u8; LEN], Device::open().unwrap());
+    let owner = Device::open().unwrap();
+    let (first, second) = (tell(&owner, &mine, Use::Read).unwrap(), tell(&owner, &mine, Use::Read).unwrap());
+    other.forget(first);
+    assert!(read(&other, first, 0, 1).is_some(), "it is another's");
+    owner.forget(first);
+    owner.forget(first);
+    assert!(read(&other, first, 0, 1).is_none());
+    assert!(read(&other, second, 0, 1).is_some());
+    drop(owner);
+    assert!(read(&other, second, 0, 1).is_none());
+}
