@@ -51,6 +51,7 @@ fn effective_lmt(plan: &Plan) -> String {
     let works = Works {
         xpmem: tocsin_world::xpmem_refusal().is_none(),
         cma: tocsin_world::cma_refusal().is_none(),
+        knem: tocsin_world::knem_refusal().is_none(),
         pages: pages && tocsin_world::vmsplice_refusal().is_none(),
     };
     lmt_name(plan.lmt, plan.kind, works, measured)
@@ -61,11 +62,12 @@ fn effective_lmt(plan: &Plan) -> String {
 struct Works {
     xpmem: bool,
     cma: bool,
+    knem: bool,
     pages: bool,
 }
 
 fn lmt_name(asked: Lmt, kind: Kind, works: Works, measured: Option<&tune::Row>) -> String {
-    let (local, Works { xpmem, cma, pages }) = (kind == Kind::Thread, works);
+    let (local, Works { xpmem, cma, knem, pages }) = (kind == Kind::Thread, works);
     // A table that prefers the kernel's copies has them.
     let maps = xpmem && measured.is_none_or(|row| row.strategy != LibraryLmt::Cma);
     let lmt = match (asked, measured) {
@@ -75,12 +77,13 @@ fn lmt_name(asked: Lmt, kind: Kind, works: Works, measured: Option<&tune::Row>) 
             true => Lmt::Vmsplice,
             false => Lmt::Double,
         },
-        (Lmt::Auto, Some(row)) if row.from > 0 && (local || maps || cma) => return "tuned".into(),
+        (Lmt::Auto, Some(row)) if row.from > 0 && (local || maps || cma || knem) => return "tuned".into(),
         (Lmt::Vmsplice, _) if pages => Lmt::Vmsplice,
         (Lmt::Auto | Lmt::Direct, _) if local => Lmt::Direct,
         (Lmt::Auto, _) if maps => Lmt::Xpmem,
         (Lmt::Xpmem, _) if xpmem => Lmt::Xpmem,
         (Lmt::Auto | Lmt::Cma, _) if cma => Lmt::Cma,
+        (Lmt::Auto | Lmt::Knem, _) if knem => Lmt::Knem,
         _ => Lmt::Double,
     };
     lmt.to_string()
@@ -181,7 +184,7 @@ mod tests {
             (Lmt::Cma, Process, true, Some(&double), "cma"),
             (Lmt::Double, Process, true, Some(&long), "double"),
         ] {
-            let works = Works { xpmem: false, cma, pages: false };
+            let works = Works { xpmem: false, cma, knem: false, pages: false };
             assert_eq!(lmt_name(asked, kind, works, measured), right, "{asked} {kind} {cma} {measured:?}");
         }
         let (pages, long) = (row(Of::Vmsplice, 0), row(Of::Vmsplice, 65536));
@@ -194,7 +197,7 @@ mod tests {
             (Lmt::Auto, Process, false, Some(&long), "double"),
             (Lmt::Auto, Process, true, None, "cma"),
         ] {
-            let works = Works { xpmem: false, cma: true, pages: works };
+            let works = Works { xpmem: false, cma: true, knem: false, pages: works };
             assert_eq!(lmt_name(asked, kind, works, measured), right, "{asked} {kind} {measured:?}");
         }
         let (mapped, long) = (row(Of::Xpmem, 0), row(Of::Xpmem, 65536));
@@ -210,8 +213,24 @@ mod tests {
             (Lmt::Xpmem, Thread, true, None, "xpmem"),
             (Lmt::Xpmem, Process, false, None, "double"),
         ] {
-            let works = Works { xpmem, cma: true, pages: false };
+            let works = Works { xpmem, cma: true, knem: false, pages: false };
             assert_eq!(lmt_name(asked, kind, works, measured), right, "{asked} {kind} {xpmem} {measured:?}");
+        }
+        // Where the kernel copies otherwise, only who asks for it has it.
+        let keyed = row(Of::Knem, 65536);
+        for (asked, kind, cma, knem, measured, right) in [
+            (Lmt::Auto, Process, true, true, None, "cma"),
+            (Lmt::Auto, Process, false, true, None, "knem"),
+            (Lmt::Auto, Process, false, true, Some(&keyed), "tuned"),
+            (Lmt::Auto, Process, false, false, Some(&keyed), "double"),
+            (Lmt::Auto, Process, false, true, Some(&double), "double"),
+            (Lmt::Auto, Thread, false, true, None, "direct"),
+            (Lmt::Knem, Process, true, true, Some(&double), "knem"),
+            (Lmt::Knem, Process, true, false, None, "double"),
+            (Lmt::Cma, Process, false, true, None, "double"),
+        ] {
+            let works = Works { xpmem: false, cma, knem, pages: false };
+            assert_eq!(lmt_name(asked, kind, works, measured), right, "{asked} {kind} {cma} {knem}");
         }
     }
 }

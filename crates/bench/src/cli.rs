@@ -99,7 +99,7 @@ pub(crate) struct Run {
     /// How a rank is notified: auto, uintr, signal, thread, poll [default: auto]
     #[arg(long, value_name = "B", value_parser = word::<Backend>)]
     pub backend: Option<Backend>,
-    /// How large messages travel: auto, direct, xpmem, cma, vmsplice, double [default: auto]
+    /// How large messages travel: auto, direct, xpmem, cma, knem, vmsplice, double [default: auto]
     #[arg(long, value_name = "L", value_parser = word::<Lmt>)]
     pub lmt: Option<Lmt>,
     /// Write what every rank did when to this file: computing, in the library (from where a call enters the engine), in a
@@ -242,7 +242,7 @@ pub(crate) struct Common {
     /// How a rank is notified: auto, uintr, signal, thread, poll; a list is measured interleaved in one run
     #[arg(long, value_name = "LIST", value_parser = word::<Backend>, value_delimiter = ',')]
     pub backend: Vec<Backend>,
-    /// How large messages travel: auto, direct, xpmem, cma, vmsplice, double
+    /// How large messages travel: auto, direct, xpmem, cma, knem, vmsplice, double
     #[arg(long, value_name = "L", value_parser = word::<Lmt>, default_value = "auto")]
     pub lmt: Lmt,
     /// What messages' buffers are made of: private (malloc), shared (the world's shared heap, `tocsin_alloc`); a list is measured

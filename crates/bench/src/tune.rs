@@ -278,6 +278,9 @@ fn strategies(kind: Kind) -> Vec<Lmt> {
     let by_kernel = tocsin_world::cma_refusal().is_none().then_some(Lmt::Cma);
     // Of a rank that computes it needs more than the others do, which this does not measure: it is for where there are none.
     let pages = || tocsin_world::vmsplice_refusal().is_none().then_some(Lmt::Vmsplice);
+    // Where the kernel copies otherwise, what is measured of this is not what runs.
+    let by_key = by_kernel.is_none() && tocsin_world::knem_refusal().is_none();
+    let by_kernel = by_kernel.or(by_key.then_some(Lmt::Knem));
     let once = mapped.into_iter().chain(by_kernel).collect::<Vec<_>>();
     let pages = if once.is_empty() { pages() } else { None };
     once.into_iter().chain(pages).chain([Lmt::Double]).collect()

@@ -74,6 +74,8 @@ words! {
         Xpmem = "xpmem",
         /// `process_vm_readv` and its twin.
         Cma = "cma",
+        /// One copy by the kernel, of buffers that the device KNEM was told of.
+        Knem = "knem",
         /// Pages that the sender puts into a pipe.
         Vmsplice = "vmsplice",
         /// Double buffering through the shared segment.
@@ -87,6 +89,7 @@ impl Lmt {
             Lmt::Direct => tocsin_world::Lmt::Direct,
             Lmt::Xpmem => tocsin_world::Lmt::Xpmem,
             Lmt::Cma => tocsin_world::Lmt::Cma,
+            Lmt::Knem => tocsin_world::Lmt::Knem,
             Lmt::Double => tocsin_world::Lmt::Double,
             Lmt::Vmsplice => tocsin_world::Lmt::Vmsplice,
             Lmt::Auto => tocsin_world::Lmt::Auto,

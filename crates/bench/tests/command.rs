@@ -26,7 +26,8 @@ fn info() {
     assert_eq!(names, ["knem", "xpmem", "dsa"]);
     for device in devices {
         has(device, "presence why driven");
-        assert_eq!(device["driven"], device["name"] == "xpmem" && device["presence"] == "present");
+        let is_a_strategy = device["name"] == "xpmem" || device["name"] == "knem";
+        assert_eq!(device["driven"], is_a_strategy && device["presence"] == "present");
     }
     assert!(String::from_utf8(tocsin("info").stdout).unwrap().contains("signal    usable"));
 }
@@ -40,11 +41,11 @@ fn usage_is_2_and_failure_is_1() {
         ("bench coll --ranks 2 --late-rank 2 --late-us 5", 2, "below the number of ranks"),
         ("bench overlap --ranks 3", 2, "between 2 ranks"),
         ("bench overlap --backend telegraph", 2, "auto, uintr, signal, thread, poll"),
-        ("bench overlap --lmt knem", 2, "auto, direct, xpmem, cma, vmsplice, double"),
+        ("bench overlap --lmt carrier", 2, "auto, direct, xpmem, cma, knem, vmsplice, double"),
         ("run -n 2 --progress nowhere -- true", 2, "nowhere"),
         ("run -n 2 --bind none --backend thread --progress numa -- true", 2, "scatter_numa"),
         ("bench pingpong --bind none --backend thread --progress bind,numa", 2, "scatter_numa"),
-        ("run -n 2 --lmt knem -- true", 2, "auto, direct, xpmem, cma, vmsplice, double"),
+        ("run -n 2 --lmt carrier -- true", 2, "auto, direct, xpmem, cma, knem, vmsplice, double"),
         ("run -n 2 --trace /no/such/directory/trace -- true", 2, "--trace"),
         ("run -n 2 --trace /proc/trace -- true", 2, "--trace /proc/trace: no file can be made there"),
         ("run -n 2 --plot /dev/null/plots -- true", 2, "--plot /dev/null/plots: no directory"),

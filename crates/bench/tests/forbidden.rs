@@ -132,9 +132,9 @@ fn info_says_which_strategy_is_out_and_why() {
             if out.contains(&name) {
                 assert_eq!(strategy["usable"], false, "{strategy}");
                 assert!(strategy["why_not"].as_str().unwrap().contains("a filter"), "{strategy}");
-            } else if name == "xpmem" {
+            } else if name == "xpmem" || name == "knem" {
                 let mut devices = info[0]["devices"].as_array().unwrap().iter();
-                let device = devices.find(|device| device["name"] == "xpmem").unwrap();
+                let device = devices.find(|device| device["name"] == name).unwrap();
                 assert_eq!(strategy["usable"], device["presence"] == "present", "{strategy}, {device}");
             } else if name != "cma" {
                 // Of copies there is more that may stand in the way, here as well.

@@ -34,7 +34,7 @@ fn every_help_has_an_example() {
 fn unknown_values_say_which_exist() {
     for (line, wanted) in [
         ("tocsin bench overlap --backend smoke", "auto, uintr, signal, thread, poll"),
-        ("tocsin bench overlap --lmt carrier", "auto, direct, xpmem, cma, vmsplice, double"),
+        ("tocsin bench overlap --lmt carrier", "auto, direct, xpmem, cma, knem, vmsplice, double"),
         ("tocsin bench overlap --case neither", "recv, send, both"),
         ("tocsin bench overlap --kind fiber", "process, thread"),
         ("tocsin bench overlap --bind left", "none, scatter or scatter_numa"),

@@ -59,7 +59,7 @@ pub(crate) fn run(args: &Info) -> Result<(), Error> {
     text += &table(&lmt);
     text += "\nMemory that ranks share\n";
     text += &table(&memory);
-    text += "\nDevices for large messages (of these tocsin uses xpmem)\n";
+    text += "\nDevices for large messages (of these tocsin uses xpmem and knem)\n";
     for device in &devices {
         text += &format!("  {:<9} {:<13} {}\n", device.name, device.presence.word(), device.why);
     }
@@ -118,6 +118,11 @@ fn strategies() -> Vec<Usable> {
             why_not: tocsin_world::cma_refusal(),
         },
         Usable {
+            name: "knem",
+            what: "copies by the device, if asked for or where the kernel refuses those between two ranks",
+            why_not: tocsin_world::knem_refusal(),
+        },
+        Usable {
             name: "vmsplice",
             what: "pages that the sender puts into a pipe, if asked for or found to be quicker by `tocsin tune`",
             why_not: tocsin_world::vmsplice_refusal(),
@@ -150,7 +155,11 @@ fn unbound() -> Option<String> {
 }
 
 fn device_entry(device: &devices::Device) -> Value {
-    let driven = device.name == "xpmem" && tocsin_world::xpmem_refusal().is_none();
+    let driven = match device.name {
+        "xpmem" => tocsin_world::xpmem_refusal().is_none(),
+        "knem" => tocsin_world::knem_refusal().is_none(),
+        _ => false,
+    };
     json!({"name": device.name, "presence": device.presence.word(), "why": device.why, "driven": driven})
 }
 

@@ -1,5 +1,5 @@
 //! Devices that can copy large messages, and how this process finds them: `tocsin info` tells what is there. Of them
-//! tocsin uses XPMEM, which is a strategy, too.
+//! tocsin uses XPMEM and KNEM, which are strategies, too.
 
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
