@@ -4,6 +4,7 @@
 //! processes of the program `tocsin-rank`. Every program here has the tripwire allocator: an allocation or a free inside a
 //! handler aborts it.
 
+pub mod forbid;
 pub mod memory;
 pub mod random;
 pub mod run;

@@ -41,6 +41,12 @@ fn xpmem() {
     forced("xpmem");
 }
 
+/// As that one.
+#[test]
+fn knem() {
+    forced("knem");
+}
+
 #[test]
 fn cma() {
     forced("cma");

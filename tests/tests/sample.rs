@@ -1,6 +1,7 @@
 //! A sample of what the other tests do at length, on the backend that is this machine's best: user interrupts where it has
 //! them, as in the emulated machine, where `TOCSIN_TEST_UINTR_REQUIRED=1` makes anything else a failure.
-//! `TOCSIN_TEST_LMT=xpmem` has large messages travel so, and is a failure where they cannot.
+//! `TOCSIN_TEST_LMT=xpmem` or `knem` has large messages travel so, and is a failure where they cannot. `TOCSIN_TEST_FORBIDS=1` forbids copies by `process_vm_readv`, and
+//! is a failure where KNEM is not what is chosen then.
 //!
 //! Ranks that are processes run this program again.
 
@@ -8,6 +9,7 @@ use std::panic::catch_unwind;
 use std::path::Path;
 use std::time::Instant;
 
+use tocsin_tests::forbid::forbid_copies;
 use tocsin_tests::random::Random;
 use tocsin_tests::run::{Arguments, Case, Kind};
 use tocsin_tests::scenarios;
@@ -49,8 +51,18 @@ fn main() {
     let required = std::env::var_os("TOCSIN_TEST_UINTR_REQUIRED").is_some_and(|v| v == "1");
     assert!(!required || backend == BackendKind::Uintr, "user interrupts are required, and not usable");
     let lmt = std::env::var("TOCSIN_TEST_LMT").unwrap_or_else(|_| "auto".into());
-    let refusal = if lmt == "xpmem" { tocsin_world::xpmem_refusal() } else { None };
-    assert_eq!(refusal, None, "XPMEM is required, and not usable");
+    let forbids = std::env::var_os("TOCSIN_TEST_FORBIDS").is_some_and(|v| v == "1");
+    if forbids {
+        forbid_copies(false);
+        assert!(tocsin_world::cma_refusal().is_some() && tocsin_world::xpmem_refusal().is_some());
+    }
+    let refusal = match lmt.as_str() {
+        "xpmem" => tocsin_world::xpmem_refusal(),
+        _ if lmt == "knem" || forbids => tocsin_world::knem_refusal(),
+        _ => None,
+    };
+    assert_eq!(refusal, None, "the device is required, and not usable");
+    let pinned = pinned();
     let filter: Vec<&String> = words.iter().filter(|w| !w.starts_with('-')).collect();
     let (mut passed, mut failed) = (0, 0);
     for kind in Kind::ALL {
@@ -66,8 +78,9 @@ fn main() {
             if ended.is_ok() { passed += 1 } else { failed += 1 }
         }
     }
-    // Copies by XPMEM survive whom they are from or to, whoever makes them.
-    for backend in [backend, BackendKind::Thread].into_iter().filter(|_| lmt == "xpmem") {
+    // Copies by a device survive whom they are from or to, whoever makes them.
+    let by_device = lmt == "xpmem" || lmt == "knem" || forbids;
+    for backend in [backend, BackendKind::Thread].into_iter().filter(|_| by_device) {
         let name = format!("{backend}::deaths");
         if !filter.is_empty() && !filter.iter().any(|f| name.contains(f.as_str())) {
             continue;
@@ -76,10 +89,22 @@ fn main() {
         println!("test {name} ... {}", if ended.is_ok() { "ok" } else { "FAILED" });
         if ended.is_ok() { passed += 1 } else { failed += 1 }
     }
+    if filter.is_empty() && (lmt == "knem" || forbids) {
+        // Those of one message of 200 000 bytes, some times over.
+        let is_used = self::pinned().zip(pinned).is_some_and(|(now, before)| now >= before + 500);
+        println!("test {backend}::the_device_is_used ... {}", if is_used { "ok" } else { "FAILED" });
+        if is_used { passed += 1 } else { failed += 1 }
+    }
     println!("test result: {}. {passed} passed; {failed} failed", if failed == 0 { "ok" } else { "FAILED" });
     if failed > 0 {
         std::process::exit(101);
     }
+}
+
+/// How many pages the kernel has pinned since the machine is up, for whomever.
+fn pinned() -> Option<u64> {
+    let counts = std::fs::read_to_string("/proc/vmstat").ok()?;
+    counts.lines().find_map(|line| line.strip_prefix("nr_foll_pin_acquired "))?.parse().ok()
 }
 
 fn run(kind: Kind, ranks: u32, backend: BackendKind, scenario: &str, numbers: &[(&str, u64)], lmt: &str) {

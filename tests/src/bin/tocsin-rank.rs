@@ -9,6 +9,7 @@
 use std::io::Write;
 use std::path::Path;
 
+use tocsin_tests::forbid::forbid_copies;
 use tocsin_tests::run::Arguments;
 use tocsin_tests::scenarios;
 use tocsin_world::launcher::{Launch, OnFailure};
@@ -91,28 +92,6 @@ fn no_descriptors(first: libc::rlim_t) {
     let limit = libc::rlimit { rlim_cur: first, rlim_max: first };
     // SAFETY: the pointer is to a live rlimit.
     unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) };
-}
-
-/// Has the system refuse copies between processes to this thread, as the filters of some containers do; and pages into pipes.
-fn forbid_copies(pages: bool) {
-    let load = |offset| libc::sock_filter { code: 0x20, jt: 0, jf: 0, k: offset };
-    let answer = |k| libc::sock_filter { code: 0x06, jt: 0, jf: 0, k };
-    let equal = |call: libc::c_long, jt, jf| libc::sock_filter { code: 0x15, jt, jf, k: call as u32 };
-    let splice = if pages { libc::SYS_vmsplice } else { libc::SYS_process_vm_writev };
-    let filter = [
-        load(0), // the number of the call
-        equal(libc::SYS_process_vm_readv, 2, 0),
-        equal(splice, 1, 0),
-        equal(libc::SYS_process_vm_writev, 0, 1),
-        answer(libc::SECCOMP_RET_ERRNO | libc::EPERM as u32),
-        answer(libc::SECCOMP_RET_ALLOW),
-    ];
-    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_ptr().cast_mut() };
-    // SAFETY: the program is live during the call; both calls concern this thread and those it starts.
-    unsafe {
-        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
-        assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program), 0);
-    }
 }
 
 /// Becomes a process into which no other one of its user, an ordinary one, may look: with the answers that Yama gives, too.
