@@ -259,11 +259,9 @@ impl ScheduleBuilder {
         let held = |step: u32| split.as_ref().is_some_and(|split| split.is_gate(step));
         let idle =
             StepState { pending: 0, next: NONE, status: Status::Waiting, done: 0, request: None, begun: 0 };
-        let initial = (0u32..)
-            .zip(&steps)
-            .filter(|(i, step)| step.dependencies == 0 && !held(*i))
-            .map(|(i, _)| i)
-            .collect();
+        let starts = || (0u32..).zip(&steps).filter(|(i, step)| step.dependencies == 0 && !held(*i));
+        let initial = starts().map(|(i, _)| i).collect();
+        let at_once = starts().filter(|(_, step)| matches!(step.kind, Kind::Send { .. })).count() as u32;
         let mut schedule = Box::new(Schedule {
             state: vec![idle; steps.len()].into_boxed_slice(),
             algorithm: 0,
@@ -275,6 +273,7 @@ impl ScheduleBuilder {
             steps: steps.into_boxed_slice(),
             dependants: dependants.into_boxed_slice(),
             initial,
+            at_once,
             remaining: 0,
             _arena: arena,
         });

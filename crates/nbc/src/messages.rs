@@ -22,6 +22,8 @@ pub struct Envelope {
     pub ends_there: bool,
     /// Of a send: nobody waits for its end but this rank itself.
     pub ends_here: bool,
+    /// Of a send: so many, this one among them, begin together.
+    pub at_once: u32,
 }
 
 /// Point-to-point messages as a schedule uses them. Implemented by [`P2p`]; a simulated network can
@@ -134,7 +136,11 @@ impl<T: Transport> Messages for P2p<T> {
             dest: envelope.peer,
             tag: envelope.tag,
             buf: ConstBuf::contiguous(from, bytes),
-            mode: Mode::Step { ends_there: envelope.ends_there, ends_here: envelope.ends_here },
+            mode: Mode::Step {
+                ends_there: envelope.ends_there,
+                ends_here: envelope.ends_here,
+                at_once: envelope.at_once,
+            },
             class: Class::Coll,
             cookie: envelope.cookie,
         };

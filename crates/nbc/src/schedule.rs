@@ -136,6 +136,8 @@ pub struct Schedule {
     pub(crate) state: Box<[StepState]>,
     /// Steps that can start at once.
     pub(crate) initial: Box<[u32]>,
+    /// How many of them are sends.
+    pub(crate) at_once: u32,
     /// Steps that a run has still to finish.
     pub(crate) remaining: u32,
     /// Temporaries; steps point into them.

@@ -19,6 +19,8 @@ pub enum Mode {
         ends_there: bool,
         /// Nobody waits for its end but this rank itself: that its receiver has copied it interrupts nobody who has not asked for that.
         ends_here: bool,
+        /// So many sends, this one among them, begin together there: see [`Config::single_copy_from`].
+        at_once: u32,
     },
 }
 
@@ -89,8 +91,9 @@ pub struct Config {
     /// The same for messages of collectives. Longer, because what is late there delays others: an eager message takes one
     /// interrupt of who computes, an announced one two or three.
     pub coll_eager_max: usize,
-    /// Shortest message in bytes that is offered for a single copy; shorter ones that are announced go through the Bulk
-    /// lane.
+    /// Shortest message in bytes that is offered for a single copy where it is all that this rank sends; shorter ones that are announced go through the Bulk
+    /// lane. Of k sends that are under way at once a k-th part is enough: together they take as much of the caches, which what is copied twice fills twice. (S. Moreaud, RenPar 2009, section 4:
+    /// between two ranks a single copy pays from 16 KiB on, in an alltoall among eight from 4.)
     pub single_copy_from: u64,
     /// Whether large messages go in pieces through the Bulk lane where threads of both ranks wait for them and the kernel would have
     /// to copy: one copies in while the other copies out, which is quicker than two that copy half of it each by system calls; and those of

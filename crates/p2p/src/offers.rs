@@ -71,8 +71,8 @@ impl Records {
 }
 
 impl<T: Transport> P2p<T> {
-    /// Opens a record for a send that is about to be announced, if a single copy can serve it.
-    pub(crate) fn offer(&mut self, id: Id) -> Option<Offer> {
+    /// Opens a record for a send that is about to be announced, if a single copy can serve it. `at_once`: so many sends begin together, as far as that is known.
+    pub(crate) fn offer(&mut self, id: Id, at_once: u32) -> Option<Offer> {
         let request = self.requests.get(id)?;
         let (peer, total) = (request.peer, request.total);
         let address = request.source_buf().run_at(0)? as u64;
@@ -89,7 +89,10 @@ impl<T: Transport> P2p<T> {
                 unawaited: request.has(UNAWAITED),
             });
         }
-        if peer == self.me || total < self.single_copy_from || chunks(total).is_none() || address == 0 {
+        // This one among them.
+        let under_way = self.sends.max(at_once as usize).max(1) as u64;
+        let is_long = total.saturating_mul(under_way) >= self.single_copy_from;
+        if peer == self.me || !is_long || chunks(total).is_none() || address == 0 {
             return None;
         }
         let mut reach = self.transport.reach(peer);

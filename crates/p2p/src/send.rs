@@ -166,12 +166,13 @@ impl<T: Transport> P2p<T> {
         request.flags = match args.mode {
             Mode::Standard => 0,
             Mode::Synchronous => SYNCHRONOUS,
-            Mode::Step { ends_there, ends_here } => {
+            Mode::Step { ends_there, ends_here, .. } => {
                 let says = |is, flag| if is { flag } else { 0 };
                 says(ends_there, UNHURRIED) | says(ends_here, UNAWAITED)
             }
         };
         request.state = State::SendQueued;
+        let at_once = if let Mode::Step { at_once, .. } = args.mode { at_once } else { 0 };
         // Nobody but this rank could receive what it sends to itself: its end does not wait for that.
         if args.dest != self.me {
             self.sends = self.sends.wrapping_add(1);
@@ -188,7 +189,7 @@ impl<T: Transport> P2p<T> {
         }
         // Nobody overtakes a send that waits in the same lane.
         let queue = peer.queues.get(usize::from(class == Class::Coll));
-        if queue.is_some_and(|queue| !queue.is_empty()) || self.try_first_packet(id) == Attempt::Full {
+        if queue.is_some_and(|queue| !queue.is_empty()) || self.try_first_packet(id, at_once) == Attempt::Full {
             self.enlist(id, Member::Queue);
         }
     }
@@ -205,8 +206,8 @@ impl<T: Transport> P2p<T> {
             && (!self.is_long(request) || self.transport.may_send_long(request.peer))
     }
 
-    /// Puts the message, or its announcement, into the lane.
-    fn try_first_packet(&mut self, id: Id) -> Attempt {
+    /// Puts the message, or its announcement, into the lane. So many sends begin together, as far as that is known.
+    fn try_first_packet(&mut self, id: Id, at_once: u32) -> Attempt {
         let Some(request) = self.requests.get(id) else { return Attempt::Done };
         let (peer, class, total) = (request.peer, request.class, request.total as usize);
         let synchronous = request.has(SYNCHRONOUS);
@@ -215,7 +216,7 @@ impl<T: Transport> P2p<T> {
         if !eager && self.try_bring(id) {
             return Attempt::Done;
         }
-        let offer = if eager { None } else { self.offer(id) };
+        let offer = if eager { None } else { self.offer(id, at_once) };
         let found = offer.and_then(|_| self.find_published_soon(id)).and_then(|found| {
             let reach = self.transport.reach_at(peer, found.address, total as u64);
             let pushes = reach != Reach::None && !self.is_pipelined(class, peer, reach, false, total as u64);
@@ -399,7 +400,7 @@ impl<T: Transport> P2p<T> {
                 return Attempt::Spent;
             }
             let before = self.bytes_copied();
-            match self.try_first_packet(id) {
+            match self.try_first_packet(id, 0) {
                 // A long message may travel eagerly now though it would not have a moment ago.
                 Attempt::Done => budget.take_bytes(self.bytes_copied().wrapping_sub(before) as usize),
                 other => {

@@ -148,3 +148,19 @@ fn outlines() {
     b.temp(isize::MAX as usize);
     assert!(matches!(b.outline(), Err(Error::OutOfMemory { .. })));
 }
+
+#[test]
+fn sends_that_begin_together_are_counted() {
+    let mut b = ScheduleBuilder::new(&group());
+    let received = b.recv(0, 0, dangling(), 8, &[]);
+    b.send(0, 0, dangling(), 8, &[]);
+    b.send(2, 0, dangling(), 8, &[]);
+    b.send(2, 1, dangling(), 8, &[received]);
+    assert_eq!(b.finish().unwrap().at_once, 2);
+    for (algorithm, at_once) in [("linear", 2), ("pairwise", 1)] {
+        let (send, recv) = (None, std::ptr::dangling_mut());
+        let alltoall = crate::table::Arguments::Ialltoall { send, recv, block: 1 << 20 };
+        let schedule = crate::table::compile(&group(), &alltoall, Some(algorithm)).unwrap();
+        assert_eq!(schedule.at_once, at_once, "{algorithm}");
+    }
+}

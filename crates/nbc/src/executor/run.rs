@@ -196,6 +196,7 @@ impl Nbc {
             cookie: cookie(slot, active.run, step),
             ends_there,
             ends_here,
+            at_once: schedule.at_once,
         };
         if self.trace.is_some() && state.begun == 0 {
             state.begun = now_ns();
