@@ -259,9 +259,12 @@ impl ScheduleBuilder {
         let held = |step: u32| split.as_ref().is_some_and(|split| split.is_gate(step));
         let idle =
             StepState { pending: 0, next: NONE, status: Status::Waiting, done: 0, request: None, begun: 0 };
-        let starts = || (0u32..).zip(&steps).filter(|(i, step)| step.dependencies == 0 && !held(*i));
-        let initial = starts().map(|(i, _)| i).collect();
-        let at_once = starts().filter(|(_, step)| matches!(step.kind, Kind::Send { .. })).count() as u32;
+        let initial: Box<[u32]> = (0u32..)
+            .zip(&steps)
+            .filter(|(i, step)| step.dependencies == 0 && !held(*i))
+            .map(|(i, _)| i)
+            .collect();
+        let at_once = sends_at_once(&steps, &dependants, &initial);
         let mut schedule = Box::new(Schedule {
             state: vec![idle; steps.len()].into_boxed_slice(),
             algorithm: 0,
@@ -456,6 +459,28 @@ fn span(pieces: Pieces, bytes: usize) -> Result<usize, Error> {
 fn meet((a, a_bytes): (*const u8, usize), (b, b_bytes): (*const u8, usize)) -> bool {
     let (a, b) = (a as usize, b as usize);
     a < b.saturating_add(b_bytes) && b < a.saturating_add(a_bytes) && a_bytes > 0 && b_bytes > 0
+}
+
+/// How many sends begin together: those that depend on no message, and on nothing but `initial` steps and what follows from these without one.
+fn sends_at_once(steps: &[Step], dependants: &[u32], initial: &[u32]) -> u32 {
+    let mut left: Vec<u32> = steps.iter().map(|step| step.dependencies).collect();
+    let (mut ready, mut sends) = (initial.to_vec(), 0);
+    while let Some(at) = ready.pop() {
+        let Step { kind, first_dependant, dependants: count, .. } = &steps[at as usize];
+        match kind {
+            Kind::Send { .. } => sends += 1,
+            Kind::Recv { .. } => {}
+            _ => {
+                for &next in &dependants[*first_dependant as usize..][..*count as usize] {
+                    left[next as usize] -= 1;
+                    if left[next as usize] == 0 {
+                        ready.push(next);
+                    }
+                }
+            }
+        }
+    }
+    sends
 }
 
 /// Two messages of one direction between two ranks in one round could be taken for each other.

@@ -136,7 +136,7 @@ pub struct Schedule {
     pub(crate) state: Box<[StepState]>,
     /// Steps that can start at once.
     pub(crate) initial: Box<[u32]>,
-    /// How many of them are sends.
+    /// Sends that begin together: those that no message precedes.
     pub(crate) at_once: u32,
     /// Steps that a run has still to finish.
     pub(crate) remaining: u32,

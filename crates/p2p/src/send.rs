@@ -189,7 +189,8 @@ impl<T: Transport> P2p<T> {
         }
         // Nobody overtakes a send that waits in the same lane.
         let queue = peer.queues.get(usize::from(class == Class::Coll));
-        if queue.is_some_and(|queue| !queue.is_empty()) || self.try_first_packet(id, at_once) == Attempt::Full {
+        if queue.is_some_and(|queue| !queue.is_empty()) || self.try_first_packet(id, at_once) == Attempt::Full
+        {
             self.enlist(id, Member::Queue);
         }
     }

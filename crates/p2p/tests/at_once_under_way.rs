@@ -15,8 +15,7 @@ const LEN: usize = 100_000;
 fn copied_twice(from: u64, sends: usize, class: Class, mode: Mode) -> u64 {
     let config = Config { single_copy_from: from, publish: false, ..Config::default() };
     let ends = fabric_with_single_copies(2, Limits::default(), Reach::Kernel);
-    let mut ranks: Vec<P2p<Loopback>> =
-        ends.into_iter().map(|end| P2p::new(end, config).unwrap()).collect();
+    let mut ranks: Vec<P2p<Loopback>> = ends.into_iter().map(|end| P2p::new(end, config).unwrap()).collect();
     let data: Vec<_> = (0..sends as u64).map(|seed| text(seed, LEN)).collect();
     let mut targets: Vec<_> = (0..sends).map(|_| Target::new(LEN)).collect();
     let mut posted = Vec::new();

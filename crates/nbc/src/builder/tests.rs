@@ -153,8 +153,9 @@ fn outlines() {
 fn sends_that_begin_together_are_counted() {
     let mut b = ScheduleBuilder::new(&group());
     let received = b.recv(0, 0, dangling(), 8, &[]);
-    b.send(0, 0, dangling(), 8, &[]);
-    b.send(2, 0, dangling(), 8, &[]);
+    let (copied, sent) = (b.join(&[]), b.send(0, 0, dangling(), 8, &[]));
+    b.send(2, 0, dangling(), 8, &[copied]);
+    b.send(0, 1, dangling(), 8, &[copied, sent]);
     b.send(2, 1, dangling(), 8, &[received]);
     assert_eq!(b.finish().unwrap().at_once, 2);
     for (algorithm, at_once) in [("linear", 2), ("pairwise", 1)] {
