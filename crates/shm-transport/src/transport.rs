@@ -202,6 +202,7 @@ unsafe impl Transport for ShmTransport {
         self.take_back_marks();
     }
 
+    #[inline]
     fn prepare_long(&mut self, peer: u32, of: usize) {
         self.make_long_ready(peer, of);
     }
