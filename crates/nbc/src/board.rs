@@ -287,7 +287,7 @@ impl Call {
     /// Bytes that [`make`](Self::make) copies and combines, at most [`MOST`]; more where parts are long.
     pub(crate) fn work(&self, board: &Board) -> usize {
         let (me, members) = (board.me(), board.members());
-        match self.then {
+        let all = match self.then {
             Use::Barrier => 0,
             Use::Bcast { root } => {
                 if root as usize == me {
@@ -305,7 +305,24 @@ impl Call {
             Use::Scan { .. } => me.wrapping_add(1).wrapping_mul(self.bytes),
             Use::Allgatherv { whole, .. } => whole,
             Use::Gather { .. } | Use::Allgather | Use::Reduce { .. } => members.wrapping_mul(self.bytes),
-        }
+        };
+        all.saturating_sub(if self.long { 0 } else { self.stands_there(me) })
+    }
+
+    /// Bytes of this rank's short part that stand where they go.
+    fn stands_there(&self, me: usize) -> usize {
+        let (own, place, bytes) = match self.then {
+            Use::Gather { root } if root as usize != me => return 0,
+            Use::Scatter { root, .. } if root as usize != me => return 0,
+            Use::Gather { .. } | Use::Allgather => (0, me.wrapping_mul(self.bytes), self.bytes),
+            Use::Alltoall { block } => (me.wrapping_mul(block), me.wrapping_mul(block), block),
+            Use::Scatter { block, .. } => (me.wrapping_mul(block), 0, block),
+            _ => return 0,
+        };
+        // The root's block of a scatter may stay where it is.
+        let stays = self.to.is_null();
+        let is_there = std::ptr::eq(self.from.wrapping_add(own), self.to.wrapping_add(place));
+        if stays || is_there { bytes } else { 0 }
     }
 
     /// What all ranks say that the size is.
@@ -322,8 +339,8 @@ impl Call {
     /// Makes the result of short parts, which are there.
     ///
     /// # Safety
-    /// The result's memory is writable, as long as the arguments say, and nobody else uses it. This rank's part is readable, as it was posted. `scratch` is
-    /// writable for [`ROOM`].
+    /// The result's memory is writable, as long as the arguments say, and nobody else uses it. This rank's part is readable, has not changed since it was posted, and lies
+    /// apart from the result, or in it where the arguments may say so. `scratch` is writable for [`ROOM`].
     pub(crate) unsafe fn make(&self, board: &Board, number: u32, scratch: *mut u8) -> Result<(), Panicked> {
         let (me, members) = (board.me(), board.members());
         // SAFETY: - `to` is as long as the reads below: the caller's promise; the sizes are this rank's own, not read.
@@ -393,7 +410,7 @@ impl Call {
     }
 
     /// Combines the parts of the first members, from some bytes on, from left to right. Of none, nothing. This rank's own is taken from where it was posted
-    /// from, as in [`copy_short`](Self::copy_short), unless the result goes there before it is its turn.
+    /// from, as in [`copy_short`](Self::copy_short), unless the result may go there before it is its turn.
     ///
     /// # Safety
     /// As [`make`](Self::make).

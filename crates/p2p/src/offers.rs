@@ -2,7 +2,7 @@
 
 use tocsin_progress::Id;
 use tocsin_transport::transfer::{RECORDS, chunks};
-use tocsin_transport::{Class, End, Reach, Record, Transport};
+use tocsin_transport::{Class, Reach, Record, Transport};
 
 use crate::request::{ALONE, HOLDS_RECORD, ONCE, Request, SHARED, UNAWAITED, UNHURRIED};
 use crate::{P2p, SHARED_PIPELINED};
@@ -15,13 +15,17 @@ pub(crate) const FLAG_PULLED: u8 = 0x40;
 pub(crate) const FLAG_UNAWAITED: u8 = 0x20;
 /// Bytes behind an RTS that offers: the record's ticket, and that of a published receive that was found, or 0.
 pub(crate) const TICKETS: usize = 8;
+/// The same and four more: the message is offered by a key.
+pub(crate) const KEYED: usize = 12;
 
 /// What an RTS offers: a record, and where the message lies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Offer {
     pub(crate) slot: u8,
     pub(crate) ticket: u32,
+    /// Or by which key the kernel knows it.
     pub(crate) address: u64,
+    pub(crate) keyed: bool,
     /// Ticket of the published receive that the sender copies into; 0: none.
     pub(crate) published: u32,
     /// It is the one that the message has met.
@@ -81,7 +85,8 @@ impl<T: Transport> P2p<T> {
             return Some(Offer {
                 slot: request.slot,
                 ticket: request.ticket,
-                address,
+                address: if request.address == 0 { address } else { request.address },
+                keyed: request.address != 0,
                 published: 0,
                 found: false,
                 waits: self.waits,
@@ -105,9 +110,12 @@ impl<T: Transport> P2p<T> {
             self.peers.get_mut(peer as usize)?.records.free(slot, true);
             return None;
         };
-        if self.transport.has_regions() {
-            reach = self.expose_offered(id, slot, ticket, reach);
-            if reach == Reach::None && !self.is_pulled_otherwise(peer, address, total) {
+        let mut key = 0;
+        if reach == Reach::Region {
+            // Who receives copies all.
+            reach = Reach::None;
+            key = self.expose_offered(id, slot, ticket);
+            if key == 0 && !self.is_pulled_otherwise(peer, address, total) {
                 self.peers.get_mut(peer as usize)?.records.free(slot, true);
                 return None;
             }
@@ -118,13 +126,15 @@ impl<T: Transport> P2p<T> {
         request.slot = slot;
         request.ticket = ticket;
         request.reach = reach;
+        request.address = key;
         request.flags |= HOLDS_RECORD;
         self.ways.announced();
         let (pulled, unawaited) = (reach == Reach::None, request.has(UNAWAITED));
         Some(Offer {
             slot,
             ticket,
-            address,
+            address: if key == 0 { address } else { key },
+            keyed: key != 0,
             published: 0,
             found: false,
             waits: self.waits,
@@ -163,12 +173,13 @@ impl<T: Transport> P2p<T> {
             return;
         }
         let here = request.base as u64;
-        let mut reach = self.transport.reach_at(peer, offer.address, total);
+        let reach = match offer.keyed {
+            true if self.transport.has_regions() => Reach::Region,
+            true => Reach::None,
+            false => self.reach_by_address(peer, offer.address, total),
+        };
         if self.transport.record(peer, self.me, u32::from(offer.slot)).is_none() {
             return;
-        }
-        if reach == Reach::Region && !self.transport.has_key(peer, End::Sender, u32::from(offer.slot)) {
-            reach = Reach::None;
         }
         if reach == Reach::None {
             return self.accept_pages(id, offer);
@@ -180,9 +191,7 @@ impl<T: Transport> P2p<T> {
             }
             decided = ONCE;
         }
-        let shared = self.transport.is_shared_with(peer, here, total);
-        let alone =
-            !shared && (offer.pulled || self.transport.has_regions() && !self.gives_what_is_asked(id, offer));
+        let alone = offer.pulled && !self.transport.is_shared_with(peer, here, total);
         let Some(request) = self.requests.get_mut(id) else { return };
         if alone {
             request.flags |= ALONE;
@@ -236,7 +245,7 @@ impl<T: Transport> P2p<T> {
             request.flags &= !HOLDS_RECORD;
         }
         if self.transport.has_regions() {
-            self.transport.conceal(peer, End::Sender, u32::from(slot), ticket);
+            self.transport.conceal(peer, u32::from(slot), ticket);
         }
         self.ways.over();
         if let Some(state) = self.peers.get_mut(peer as usize) {

@@ -3,12 +3,12 @@
 use tocsin_progress::{Budget, Code, Id, Outcome};
 use tocsin_sync::clock::now_ns;
 use tocsin_transport::transfer::RECORDS;
-use tocsin_transport::{Class, End, Header, Packet, Reach, Recv, Transport, kind};
+use tocsin_transport::{Class, Header, Packet, Recv, Transport, kind};
 
 use crate::coalesced::Opened;
 use crate::coming;
 use crate::in_hand::Hand;
-use crate::offers::{FLAG_PULLED, FLAG_UNAWAITED, FLAG_WAITS, Offer, TICKETS};
+use crate::offers::{FLAG_PULLED, FLAG_UNAWAITED, FLAG_WAITS, KEYED, Offer, TICKETS};
 use crate::pages::{FLAG_PAGES, Piece};
 use crate::peer::{Drops, Fate};
 use crate::request::{HOLDS_RECORD, Member, OWES_FIN, PIPED, SHARED, State};
@@ -144,7 +144,7 @@ impl<T: Transport> P2p<T> {
             (kind::RTS, FLAG_BRINGS) if class == Class::Eager && whole::brings(packet) => Arrival::Announced,
             (kind::RTS, flags)
                 if (1..=RECORDS).contains(&u32::from(flags & !OFFER_FLAGS))
-                    && packet.len == TICKETS
+                    && matches!(packet.len, TICKETS | KEYED)
                     && header.c != 0 =>
             {
                 Arrival::Announced
@@ -264,7 +264,7 @@ impl<T: Transport> P2p<T> {
         let flags = packet.header.flags;
         let slot = (flags & !OFFER_FLAGS).checked_sub(1).filter(|_| flags != FLAG_BRINGS)?;
         let mut tickets = [0u32; 2];
-        if packet.len != TICKETS {
+        if !matches!(packet.len, TICKETS | KEYED) {
             return None;
         }
         // SAFETY: the transport vouches for `len` bytes of payload until the packet is consumed.
@@ -276,6 +276,7 @@ impl<T: Transport> P2p<T> {
             slot,
             ticket,
             address: packet.header.c,
+            keyed: packet.len == KEYED,
             published,
             found: false,
             waits,
@@ -383,12 +384,8 @@ impl<T: Transport> P2p<T> {
             if !request.has(HOLDS_RECORD) || header.c == 0 {
                 return Err(Nonsense);
             }
-            let slot = u32::from(request.slot);
-            let mut reach = self.transport.reach_at(peer, header.c, request.total);
-            if reach == Reach::Region && !self.transport.has_key(peer, End::Receiver, slot) {
-                // The receiver has read that it was asked, and copies alone.
-                reach = Reach::None;
-            }
+            let total = request.total;
+            let reach = self.reach_by_address(peer, header.c, total);
             self.unlink(id);
             let Some(request) = self.requests.get_mut(id) else { return Err(Nonsense) };
             request.flags &= !SHARED;

@@ -216,7 +216,6 @@ impl<T: Transport> P2p<T> {
     fn retire(&mut self, id: Id) {
         self.unlink(id);
         self.free_record(id);
-        self.conceal_received(id);
         self.done_with_publication(id);
         self.uncount(id);
     }

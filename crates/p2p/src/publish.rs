@@ -108,16 +108,15 @@ impl<T: Transport> P2p<T> {
         let reach = self.transport.reach(peer);
         let Some(state) = self.peers.get_mut(peer as usize) else { return false };
         let ticket = state.published.ticket.checked_add(1).unwrap_or(1);
-        let at = self.transport.publication(peer, self.me).filter(|_| reach != Reach::None);
+        let at = self
+            .transport
+            .publication(peer, self.me)
+            .filter(|_| !matches!(reach, Reach::None | Reach::Region));
         // SAFETY: the transport keeps publications as long as it lives.
         let Some(at) = at.map(|at| unsafe { at.as_ref() }).filter(|at| at.record().is_at_rest()) else {
             return false;
         };
         state.published.ticket = ticket;
-        if reach == Reach::Region && !self.expose_published(peer, ticket, address, room) {
-            return false;
-        }
-        let Some(state) = self.peers.get_mut(peer as usize) else { return false };
         state.published.receive = Some(id);
         state.published.finished = false;
         at.publish(ticket, &notice);
@@ -228,7 +227,6 @@ impl<T: Transport> P2p<T> {
         if let Some(state) = self.peers.get_mut(peer as usize) {
             state.published.receive = None;
         }
-        self.conceal_published(peer, ticket);
         true
     }
 
@@ -265,21 +263,16 @@ impl<T: Transport> P2p<T> {
         state.published.posted = state.published.posted.saturating_sub(1);
         if state.published.receive == Some(id) {
             state.published.receive = None;
-            let (peer, ticket) = (request.peer, state.published.ticket);
-            self.conceal_published(peer, ticket);
         }
     }
 
     /// A receive has ended: the publication serves the next.
     pub(crate) fn done_with_publication(&mut self, id: Id) {
         let Some(request) = self.requests.get(id).filter(|request| !request.is_send()) else { return };
-        let peer = request.peer;
-        if let Some(state) = self.peers.get_mut(peer as usize)
+        if let Some(state) = self.peers.get_mut(request.peer as usize)
             && state.published.found == Some(id)
         {
             state.published.found = None;
-            let ticket = state.published.ticket;
-            self.conceal_published(peer, ticket);
         }
     }
 
@@ -301,7 +294,8 @@ impl<T: Transport> P2p<T> {
     /// A receive whose buffer the sender has found goes on as a transfer.
     pub(crate) fn begin_published(&mut self, id: Id, address: u64) {
         let Some(request) = self.requests.get(id) else { return };
-        let reach = self.transport.reach_at(request.peer, address, request.total);
+        let (peer, total) = (request.peer, request.total);
+        let reach = self.reach_by_address(peer, address, total);
         let Some(request) = self.requests.get_mut(id) else { return };
         request.reach = reach;
         request.address = address;

@@ -4,7 +4,7 @@ use tocsin_progress::{Budget, Code, Context, Id, Outcome};
 use tocsin_sync::prefetch_for_read;
 use tocsin_transport::{Class, Header, Reach, SendOutcome, Transport, copy, kind};
 
-use crate::offers::{FLAG_PULLED, FLAG_UNAWAITED, FLAG_WAITS, TICKETS};
+use crate::offers::{FLAG_PULLED, FLAG_UNAWAITED, FLAG_WAITS, KEYED, TICKETS};
 use crate::packets::{FLAG_LONG, FLAG_SYNCHRONOUS};
 use crate::peer::Fate;
 use crate::request::{
@@ -219,10 +219,9 @@ impl<T: Transport> P2p<T> {
         }
         let offer = if eager { None } else { self.offer(id, at_once) };
         let found = offer.and_then(|_| self.find_published_soon(id)).and_then(|found| {
-            let reach = self.transport.reach_at(peer, found.address, total as u64);
+            let reach = self.reach_by_address(peer, found.address, total as u64);
             let pushes = reach != Reach::None && !self.is_pipelined(class, peer, reach, false, total as u64);
-            let both = pushes && (!self.transport.has_regions() || self.both_reach(id, reach));
-            both.then_some((found, reach))
+            pushes.then_some((found, reach))
         });
         let Some(request) = self.requests.get(id) else { return Attempt::Done };
         let mut header = Header {
@@ -249,7 +248,7 @@ impl<T: Transport> P2p<T> {
             _ => Tells::Message,
         };
         let (mut len, mut buf) = (if eager { total } else { 0 }, request.source_buf());
-        let tickets = [offer.map_or(0, |offer| offer.ticket), found.map_or(0, |(found, _)| found.ticket)]
+        let tickets = [offer.map_or(0, |offer| offer.ticket), found.map_or(0, |(found, _)| found.ticket), 0]
             .map(u32::to_le);
         if let Some(offer) = offer {
             let says = |is, flag| if is { flag } else { 0 };
@@ -257,8 +256,14 @@ impl<T: Transport> P2p<T> {
                 | says(offer.waits, FLAG_WAITS)
                 | says(offer.pulled, FLAG_PULLED)
                 | says(offer.unawaited, FLAG_UNAWAITED);
-            header.c = offer.address;
-            (len, buf) = (TICKETS, ConstBuf::contiguous(tickets.as_ptr().cast(), TICKETS));
+            // Into a published receive nothing is copied by key.
+            let keyed = offer.keyed && found.is_none();
+            header.c = match offer.keyed && !keyed {
+                true => buf.run_at(0).map_or(0, |run| run as u64),
+                false => offer.address,
+            };
+            len = if keyed { KEYED } else { TICKETS };
+            buf = ConstBuf::contiguous(tickets.as_ptr().cast(), len);
         }
         let begun = self.trace_begins();
         match self.transmit(peer, class, tells, &header, &buf, 0, len) {

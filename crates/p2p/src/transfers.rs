@@ -95,7 +95,7 @@ impl<T: Transport> P2p<T> {
             _ => return part,
         };
         let (peer, total, reach) = (request.peer, request.total, request.reach);
-        let (base, address, region) = (request.base, request.address, Self::slot_of(request));
+        let (base, address) = (request.base, request.address);
         let (Some((record, ticket)), Some(count)) = (self.record_of(request), chunks(total)) else {
             return part;
         };
@@ -182,11 +182,9 @@ impl<T: Transport> P2p<T> {
             //         and the claim says that nobody else uses this part of it until the chunk is counted.
             let copied = unsafe {
                 match (reach, sending) {
-                    (Reach::Region, true) => {
-                        self.transport.push_exposed(peer, region, here.cast_const(), offset, len)
-                    }
-                    (Reach::Region, false) => self.transport.pull_exposed(peer, region, offset, here, len),
                     (_, true) => self.transport.push(peer, reach, here.cast_const(), there, len),
+                    // Its address is its key.
+                    (Reach::Region, false) => self.transport.pull_exposed(peer, address, offset, here, len),
                     (_, false) => self.transport.pull(peer, reach, there, here, len),
                 }
             };
@@ -424,7 +422,6 @@ impl<T: Transport> P2p<T> {
             return told;
         }
         self.unlink(id);
-        self.conceal_received(id);
         let Some(request) = self.requests.get_mut(id) else { return false };
         request.flags &= !(SHARED | TOLD);
         request.done = 0;

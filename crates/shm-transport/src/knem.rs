@@ -1,8 +1,10 @@
-//! KNEM: a device that copies from and to memory of another process of which that has told it.
+//! KNEM: a device that copies from memory of another process of which that has told it. (It copies to such memory, too, which is not used here: a key may come to stand for another
+//! buffer.)
 //!
 //! A process tells the device of a buffer, whose pages stay where they are from then on, and gets a key (KNEM calls it a cookie). Whoever of the same user has that
-//! key copies from or to the buffer, by one call, whatever may trace whom: keys are all the permission there is. What a file descriptor has told of is
-//! forgotten when it is closed, and so when its process has ended; a copy that is under way ends first.
+//! key copies from the buffer, by one call, whatever may trace whom: keys are all the permission there is. What a file descriptor has told of is
+//! forgotten when it is closed, and so when its process has ended; a copy that is under way goes on from pages that stay until then. The next buffer may get the key of
+//! one that was forgotten.
 //!
 //! The calls are those of interface 0xd.
 
@@ -77,15 +79,6 @@ struct Copy {
 /// "All is copied."
 const SUCCESS: u32 = 1;
 
-/// What others may do with a buffer.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Use {
-    /// Copy from it.
-    Read = libc::PROT_READ as isize,
-    /// Copy to it.
-    Write = libc::PROT_WRITE as isize,
-}
-
 /// The device, as it was opened; with it goes all that it was told of.
 #[derive(Debug)]
 pub(crate) struct Device {
@@ -121,18 +114,18 @@ impl Device {
         }
     }
 
-    /// Tells it of a buffer. Its key, never 0; an error is an `errno`. Handler-safe; one system call, which looks at each page of the buffer, and may wait for other threads of this
-    /// process that map and unmap.
+    /// Tells it of a buffer that others may copy from. Its key, never 0; an error is an `errno`. Handler-safe; one system call, which looks at each page of the buffer, and may
+    /// wait for other threads of this process that map and unmap.
     ///
     /// # Safety
-    /// Who has the key may use the buffer so, for `len` bytes, until it is [forgotten](Self::forget).
-    pub(crate) unsafe fn tell(&self, buffer: *const u8, len: usize, usage: Use) -> Result<u64, i32> {
+    /// Who has the key may read the buffer, for `len` bytes, until it is [forgotten](Self::forget).
+    pub(crate) unsafe fn tell(&self, buffer: *const u8, len: usize) -> Result<u64, i32> {
         let run = Run { base: buffer as u64, len: len as u64 };
         let mut create = Create {
             runs: &raw const run as u64,
             count: 1,
             flags: 0,
-            protection: usage as u32,
+            protection: libc::PROT_READ as u32,
             pad: 0,
             key: 0,
         };
@@ -140,7 +133,11 @@ impl Device {
         let made = unsafe { libc::ioctl(self.file.as_raw_fd(), CREATE, &raw mut create) };
         match create.key {
             _ if made != 0 => Err(tocsin_sync::errno::get()),
-            0 => Err(libc::EPROTO),
+            0 => {
+                // That stands for none here.
+                self.forget(0);
+                Err(libc::EPROTO)
+            }
             key => Ok(key),
         }
     }
@@ -157,27 +154,11 @@ impl Device {
     /// # Safety
     /// `to` is writable for `len` bytes.
     pub(crate) unsafe fn read(&self, key: u64, offset: u64, to: *mut u8, len: usize) -> bool {
-        // SAFETY: the caller's promise.
-        unsafe { self.copy(key, offset, to, len, false) }
-    }
-
-    /// Copies to somebody's buffer. As [`read`](Self::read).
-    ///
-    /// # Safety
-    /// `from` is readable for `len` bytes.
-    pub(crate) unsafe fn write(&self, key: u64, offset: u64, from: *const u8, len: usize) -> bool {
-        // SAFETY: the caller's promise; the kernel only reads the local end.
-        unsafe { self.copy(key, offset, from.cast_mut(), len, true) }
-    }
-
-    /// # Safety
-    /// `local` may be used for `len` bytes as `write` says.
-    unsafe fn copy(&self, key: u64, offset: u64, local: *mut u8, len: usize, write: bool) -> bool {
-        let run = Run { base: local as u64, len: len as u64 };
+        let run = Run { base: to as u64, len: len as u64 };
         let mut copy = Copy {
             runs: &raw const run as u64,
             count: 1,
-            write: u32::from(write),
+            write: 0,
             key,
             offset,
             flags: 0,
@@ -185,7 +166,7 @@ impl Device {
             index: 0,
             pad: 0,
         };
-        // SAFETY: `copy` is what the call reads and writes, and `run` what that names; of local memory it uses what the caller vouches for. The other end is the kernel's to find.
+        // SAFETY: `copy` is what the call reads and writes, and `run` what that names; of local memory it writes what the caller vouches for. The other end is the kernel's to find.
         let done = unsafe { libc::ioctl(self.file.as_raw_fd(), COPY, &raw mut copy) };
         done == 0 && copy.status == SUCCESS
     }
@@ -219,7 +200,7 @@ fn tried() -> Result<(), Refusal> {
     let refused = |errno| Refusal::Call("KNEM_CMD_CREATE_REGION", io::Error::from_raw_os_error(errno));
     let (from, len) = ((&raw const word).cast(), size_of::<u64>());
     // SAFETY: `word` outlives the device, with which it is forgotten, and is only read.
-    let key = unsafe { device.tell(from, len, Use::Read) }.map_err(refused)?;
+    let key = unsafe { device.tell(from, len) }.map_err(refused)?;
     // SAFETY: `copied` is as long as that.
     match unsafe { device.read(key, 0, (&raw mut copied).cast(), len) } {
         true if copied == word => Ok(()),

@@ -12,8 +12,8 @@ use std::ptr::NonNull;
 
 use tocsin_doorbell::Descriptor;
 use tocsin_sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use tocsin_transport::transfer::{KEYS_AT, RECORDS};
-use tocsin_transport::{Class, Keys, Publication, Record, SHOUTS};
+use tocsin_transport::transfer::RECORDS;
+use tocsin_transport::{Class, Publication, Record, SHOUTS};
 
 use crate::geometry::PAGE;
 use crate::heap::Heap;
@@ -393,14 +393,6 @@ impl Segment {
             return None;
         }
         NonNull::new(self.at(self.geometry.record(from, to, RECORDS)).cast())
-    }
-
-    /// The keys beside a record, or, for [`RECORDS`], in the publication. As [`record`](Self::record).
-    pub(crate) fn keys(&self, from: u32, to: u32, slot: u32) -> Option<NonNull<Keys>> {
-        if from >= self.ranks() || to >= self.ranks() || slot > RECORDS {
-            return None;
-        }
-        NonNull::new(self.at(self.geometry.record(from, to, slot) + KEYS_AT).cast())
     }
 
     /// Where a lane of an ordered pair lies. It may be used only once the pair is allocated.

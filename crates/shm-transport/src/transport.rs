@@ -32,8 +32,8 @@ use tocsin_sync::atomic::Ordering;
 use tocsin_sync::sparse::{Sparse, Words};
 use tocsin_transport::short::{Put, Run, Took, Wanted};
 use tocsin_transport::{
-    Arrival, Awaits, Capabilities, Class, End, Error as TransportError, Header, PeerState, Piped,
-    Publication, Reach, Record, Recv, Rings, SendOutcome, Transport, Urgency,
+    Arrival, Awaits, Capabilities, Class, Error as TransportError, Header, PeerState, Piped, Publication,
+    Reach, Record, Recv, Rings, SendOutcome, Transport, Urgency,
 };
 
 use crate::lane::{Consumed, POOLED, RecvLane, SendPool};
@@ -524,54 +524,18 @@ unsafe impl Transport for ShmTransport {
         self.regions.is_some()
     }
 
-    unsafe fn expose(
-        &mut self,
-        peer: u32,
-        end: End,
-        slot: u32,
-        ticket: u32,
-        buffer: *mut u8,
-        len: usize,
-    ) -> bool {
+    unsafe fn expose(&mut self, peer: u32, slot: u32, ticket: u32, buffer: *const u8, len: usize) -> u64 {
         // SAFETY: the caller's promise.
-        unsafe { self.tell_of(peer, end, slot, ticket, buffer, len) }
+        unsafe { self.tell_of(peer, slot, ticket, buffer, len) }
     }
 
-    fn conceal(&mut self, peer: u32, end: End, slot: u32, ticket: u32) {
-        self.tell_no_more_of(peer, end, slot, ticket);
+    fn conceal(&mut self, peer: u32, slot: u32, ticket: u32) {
+        self.tell_no_more_of(peer, slot, ticket);
     }
 
-    fn expose_to_published(&mut self, peer: u32, slot: u32, ticket: u32) -> bool {
-        self.repeat_key(peer, slot, ticket)
-    }
-
-    fn ask_for_key(&mut self, peer: u32, slot: u32, asks: bool) {
-        self.say_whether_key_is_wanted(peer, slot, asks);
-    }
-
-    fn is_asked_for_key(&self, peer: u32, slot: u32) -> bool {
-        self.is_key_wanted(peer, slot)
-    }
-
-    fn has_key(&self, peer: u32, end: End, slot: u32) -> bool {
-        self.key_of(peer, end, slot).is_some()
-    }
-
-    unsafe fn pull_exposed(&mut self, peer: u32, slot: u32, offset: u64, to: *mut u8, len: usize) -> bool {
+    unsafe fn pull_exposed(&mut self, _: u32, key: u64, offset: u64, to: *mut u8, len: usize) -> bool {
         // SAFETY: the caller's promise.
-        unsafe { self.pull_by_key(peer, slot, offset, to, len) }
-    }
-
-    unsafe fn push_exposed(
-        &mut self,
-        peer: u32,
-        slot: u32,
-        from: *const u8,
-        offset: u64,
-        len: usize,
-    ) -> bool {
-        // SAFETY: the caller's promise.
-        unsafe { self.push_by_key(peer, slot, from, offset, len) }
+        unsafe { self.pull_by_key(key, offset, to, len) }
     }
 
     fn prepare_pages(&mut self, peer: u32) {

@@ -46,7 +46,7 @@ pub use pages::Piped;
 pub use publication::{Notice, Publication};
 pub use rings::Rings;
 pub use tocsin_doorbell::Urgency;
-pub use transfer::{End, Keys, Reach, Record};
+pub use transfer::{Reach, Record};
 
 use core::ptr::NonNull;
 
@@ -471,70 +471,36 @@ pub unsafe trait Transport: Send {
         false
     }
 
-    /// Tells the kernel of this rank's buffer of a transfer, so that the peer copies from it, if this is the sender's `end`, or to it, and says its key. `slot`:
-    /// the record, or [`RECORDS`](transfer::RECORDS) for the publication; `ticket`: the transfer's there. False: it is refused. What was exposed so for an older ticket is
-    /// not any more. Handler-safe; the kernel looks at each page of the buffer.
+    /// Tells the kernel of a buffer that this rank sends, so that peers copy from it: its key, which is never 0. `slot`: the record; `ticket`: the transfer's
+    /// there. 0: it is refused. What was exposed so for an older ticket is not any more. Handler-safe; the kernel looks at each page of the buffer.
     ///
     /// # Safety
-    /// The buffer is readable, or writable, for `len` bytes until it is [concealed](Self::conceal), whatever the peer does there.
+    /// The buffer is readable for `len` bytes until it is [concealed](Self::conceal).
     unsafe fn expose(
         &mut self,
         _peer: u32,
-        _end: End,
         _slot: u32,
         _ticket: u32,
-        _buffer: *mut u8,
+        _buffer: *const u8,
         _len: usize,
-    ) -> bool {
-        false
+    ) -> u64 {
+        0
     }
 
-    /// Takes that back; nothing if there is no such. Copies that are under way end first. Handler-safe.
-    fn conceal(&mut self, _peer: u32, _end: End, _slot: u32, _ticket: u32) {}
+    /// Takes that back; nothing if there is no such. Its key may stand for another buffer of this rank's from then on. A copy that is under way goes on. Handler-safe; the
+    /// kernel looks at each page of the buffer, then or later.
+    fn conceal(&mut self, _peer: u32, _slot: u32, _ticket: u32) {}
 
-    /// Of a buffer that is exposed as the sender's of a record: says so in the publication, too. False: it is not. Handler-safe, constant.
-    fn expose_to_published(&mut self, _peer: u32, _slot: u32, _ticket: u32) -> bool {
-        false
-    }
-
-    /// Says in a record whether this rank, which sends, would use a key of the receiver's. Handler-safe, constant.
-    fn ask_for_key(&mut self, _peer: u32, _slot: u32, _asks: bool) {}
-
-    /// Whether `peer`, which sends, has asked so. Handler-safe, constant.
-    fn is_asked_for_key(&self, _peer: u32, _slot: u32) -> bool {
-        false
-    }
-
-    /// Whether there is a key of the peer's `end` of a transfer. Handler-safe, constant.
-    fn has_key(&self, _peer: u32, _end: End, _slot: u32) -> bool {
-        false
-    }
-
-    /// Copies from what the peer, who sends, has exposed, from an offset on. As [`pull`](Self::pull).
+    /// Copies from the buffer that the peer has exposed by this key, from an offset on. What lies behind its end is not copied, and that is no failure. As [`pull`](Self::pull).
     ///
     /// # Safety
     /// `to` is writable for `len` bytes.
     unsafe fn pull_exposed(
         &mut self,
         _peer: u32,
-        _slot: u32,
+        _key: u64,
         _offset: u64,
         _to: *mut u8,
-        _len: usize,
-    ) -> bool {
-        false
-    }
-
-    /// Copies to what the peer, who receives, has exposed, from an offset on. As [`push`](Self::push).
-    ///
-    /// # Safety
-    /// `from` is readable for `len` bytes.
-    unsafe fn push_exposed(
-        &mut self,
-        _peer: u32,
-        _slot: u32,
-        _from: *const u8,
-        _offset: u64,
         _len: usize,
     ) -> bool {
         false

@@ -21,15 +21,15 @@ use tocsin_sync::atomic::{AtomicU64, Ordering, fence};
 use crate::short::{self, Put, Run, Took, Wanted};
 use crate::transfer::RECORDS;
 use crate::{
-    Arrival, Awaits, Capabilities, Class, End, Error, Header, Keys, Packet, PeerState, Piped, Publication,
-    Reach, Record, Recv, SendOutcome, Transport, Urgency,
+    Arrival, Awaits, Capabilities, Class, Error, Header, Packet, PeerState, Piped, Publication, Reach,
+    Record, Recv, SendOutcome, Transport, Urgency,
 };
 use core::ptr::NonNull;
-use fabric::Shared;
 pub use fabric::{
     Limits, fabric, fabric_with, fabric_with_pages, fabric_with_shared_buffers, fabric_with_single_copies,
     is_shared,
 };
+use fabric::{Region, Shared};
 use pipe::Pipe;
 
 const ABSENT: u8 = 0;
@@ -60,8 +60,8 @@ pub struct Loopback {
     refuses_regions: bool,
     /// See [`set_reach`](Loopback::set_reach).
     reach: Reach,
-    /// Ticket and key of each buffer that is exposed, by peer, [`End`] and slot; 0: none.
-    exposed: Vec<[[(u32, u64); RECORDS as usize + 1]; 2]>,
+    /// Ticket and key of each buffer that is exposed, by peer and record; 0: none.
+    exposed: Vec<[(u32, u64); RECORDS as usize]>,
     /// See [`copies`](Loopback::copies).
     copies: u64,
     /// See [`set_coming`](Loopback::set_coming): how much more there is at each look, and how much there is.
@@ -158,26 +158,18 @@ impl Loopback {
 
     /// How many buffers of this endpoint's are exposed.
     pub fn exposed(&self) -> usize {
-        self.exposed.iter().flatten().flatten().filter(|(_, key)| *key != 0).count()
+        self.exposed.iter().flatten().filter(|(_, key)| *key != 0).count()
     }
 
-    fn keys(&self, from: u32, to: u32, slot: u32) -> Option<&Keys> {
-        if from >= self.shared.size || to >= self.shared.size {
-            return None;
+    /// What a key stands for: a rank, and which of its regions.
+    fn region(&self, key: u64) -> Option<&Region> {
+        self.shared.regions.get((key >> 32) as usize)?.get((key as u32).wrapping_sub(1) as usize)
+    }
+
+    fn forget(&self, key: u64) {
+        if let Some(region) = self.region(key) {
+            region.address.store(0, Ordering::Relaxed);
         }
-        self.shared.keys.get(self.shared.pair(from, to))?.get(slot as usize)
-    }
-
-    /// The keys of a transfer of which this rank is one end.
-    fn keys_of(&self, peer: u32, own: End, slot: u32) -> Option<&Keys> {
-        match own {
-            End::Sender => self.keys(self.rank, peer, slot),
-            End::Receiver => self.keys(peer, self.rank, slot),
-        }
-    }
-
-    fn exposed_at(&mut self, peer: u32, end: End, slot: u32) -> Option<&mut (u32, u64)> {
-        self.exposed.get_mut(peer as usize)?.get_mut(end as usize)?.get_mut(slot as usize)
     }
 
     /// How often this endpoint has pulled or pushed.
@@ -570,86 +562,41 @@ unsafe impl Transport for Loopback {
         self.shared.reach == Reach::Region
     }
 
-    unsafe fn expose(
-        &mut self,
-        peer: u32,
-        end: End,
-        slot: u32,
-        ticket: u32,
-        buffer: *mut u8,
-        _len: usize,
-    ) -> bool {
+    unsafe fn expose(&mut self, peer: u32, slot: u32, ticket: u32, buffer: *const u8, len: usize) -> u64 {
         if self.refuses_regions || !self.has_regions() {
-            return false;
+            return 0;
         }
-        let key = buffer as u64;
-        if let Some(exposed) = self.exposed_at(peer, end, slot) {
+        let old = self.exposed.get(peer as usize).and_then(|to| to.get(slot as usize)).map_or(0, |old| old.1);
+        self.forget(old);
+        let Some(own) = self.shared.regions.get(self.rank as usize) else { return 0 };
+        // SYNC POINT: Relaxed, all of these: only this rank writes them, and who has a key has it by a packet.
+        let free = own.iter().position(|region| region.address.load(Ordering::Relaxed) == 0);
+        // The lowest that is free, as KNEM does.
+        let Some((at, region)) = free.and_then(|at| Some((at, own.get(at)?))) else { return 0 };
+        region.len.store(len as u64, Ordering::Relaxed);
+        region.address.store(buffer as u64, Ordering::Relaxed);
+        let key = u64::from(self.rank) << 32 | (at as u64).wrapping_add(1);
+        if let Some(exposed) = self.exposed.get_mut(peer as usize).and_then(|to| to.get_mut(slot as usize)) {
             *exposed = (ticket, key);
         }
-        let keys = self.keys_of(peer, end, slot);
-        // SYNC POINT: Relaxed: as `Keys::get`.
-        keys.inspect(|keys| keys.of(end).store(key, Ordering::Relaxed)).is_some()
+        key
     }
 
-    fn conceal(&mut self, peer: u32, end: End, slot: u32, ticket: u32) {
-        let of_ticket = |exposed: &&mut (u32, u64)| exposed.0 == ticket && exposed.1 != 0;
-        let Some(exposed) = self.exposed_at(peer, end, slot).filter(of_ticket) else { return };
-        let key = core::mem::take(&mut exposed.1);
-        if let Some(keys) = self.keys_of(peer, end, slot) {
-            // SYNC POINT: Relaxed: as `Keys::get`. A receiver's may be the next transfer's by now.
-            let _is_another =
-                keys.of(end).compare_exchange(key, 0, Ordering::Relaxed, Ordering::Relaxed).is_err();
+    fn conceal(&mut self, peer: u32, slot: u32, ticket: u32) {
+        let exposed = self.exposed.get_mut(peer as usize).and_then(|to| to.get_mut(slot as usize));
+        if let Some(exposed) = exposed.filter(|exposed| exposed.0 == ticket && exposed.1 != 0) {
+            let key = core::mem::take(&mut exposed.1);
+            self.forget(key);
         }
     }
 
-    fn expose_to_published(&mut self, peer: u32, slot: u32, ticket: u32) -> bool {
-        let exposed = self.exposed_at(peer, End::Sender, slot).map(|exposed| *exposed);
-        let key = exposed.filter(|(of, _)| *of == ticket).map_or(0, |(_, key)| key);
-        if let Some(keys) = self.keys(self.rank, peer, RECORDS) {
-            // SYNC POINT: Relaxed: as `Keys::get`.
-            keys.sender.store(key, Ordering::Relaxed);
-        }
-        key != 0
-    }
-
-    fn ask_for_key(&mut self, peer: u32, slot: u32, asks: bool) {
-        if let Some(keys) = self.keys(self.rank, peer, slot) {
-            // SYNC POINT: Relaxed: as `Keys::get`.
-            keys.receiver.store(if asks { Keys::ASKED } else { 0 }, Ordering::Relaxed);
-        }
-    }
-
-    fn is_asked_for_key(&self, peer: u32, slot: u32) -> bool {
-        let keys = self.keys(peer, self.rank, slot);
-        // SYNC POINT: Relaxed: as `Keys::get`.
-        keys.is_some_and(|keys| keys.receiver.load(Ordering::Relaxed) == Keys::ASKED)
-    }
-
-    fn has_key(&self, peer: u32, end: End, slot: u32) -> bool {
-        let keys = match end {
-            End::Sender => self.keys(peer, self.rank, slot),
-            End::Receiver => self.keys(self.rank, peer, slot),
-        };
-        keys.is_some_and(|keys| keys.get(end).is_some())
-    }
-
-    unsafe fn pull_exposed(&mut self, peer: u32, slot: u32, offset: u64, to: *mut u8, len: usize) -> bool {
-        let key = self.keys(peer, self.rank, slot).and_then(|keys| keys.get(End::Sender));
+    unsafe fn pull_exposed(&mut self, peer: u32, key: u64, offset: u64, to: *mut u8, len: usize) -> bool {
+        let Some(region) = self.region(key) else { return false };
+        let (address, whole) = (region.address.load(Ordering::Relaxed), region.len.load(Ordering::Relaxed));
+        // What lies behind the end is not copied, and that is no failure there.
+        let len = len.min(usize::try_from(whole.saturating_sub(offset)).unwrap_or(0));
         // SAFETY: the caller vouches for `to`, and who has exposed the other end for that.
-        key.is_some_and(|key| unsafe { self.pull(peer, Reach::Region, key.wrapping_add(offset), to, len) })
-    }
-
-    unsafe fn push_exposed(
-        &mut self,
-        peer: u32,
-        slot: u32,
-        from: *const u8,
-        offset: u64,
-        len: usize,
-    ) -> bool {
-        let key = self.keys(self.rank, peer, slot).and_then(|keys| keys.get(End::Receiver));
-        // SAFETY: as in `pull_exposed`.
-        key.is_some_and(|key| unsafe { self.push(peer, Reach::Region, from, key.wrapping_add(offset), len) })
+        address != 0 && unsafe { self.pull(peer, Reach::Region, address.wrapping_add(offset), to, len) }
     }
 
     fn has_pipe_to(&self, peer: u32) -> bool {

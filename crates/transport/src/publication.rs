@@ -11,7 +11,7 @@
 //! the record is not open, and read between two looks at it, so that what the sender acts upon belongs to the ticket
 //! that it claims by.
 //!
-//! All of it but the [`Keys`] lies in one cache line, which goes from the receiver, who publishes, to the sender, who looks and claims, and back.
+//! All of it lies in one cache line, which goes from the receiver, who publishes, to the sender, who looks and claims, and back.
 
 #[cfg(not(loom))]
 use core::mem::offset_of;
@@ -19,8 +19,8 @@ use core::mem::offset_of;
 use tocsin_sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 #[cfg(not(loom))]
-use crate::transfer::{KEYS_AT, RECORD_STEP};
-use crate::transfer::{Keys, Real, Record, Variant};
+use crate::transfer::RECORD_STEP;
+use crate::transfer::{Real, Record, Variant};
 
 /// What is published.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,14 +63,12 @@ pub struct Publication {
     name: AtomicU64,
     address: AtomicU64,
     room: AtomicU64,
-    keys: Keys,
 }
 
 #[cfg(not(loom))]
 const _: () = assert!(
     size_of::<Publication>() == RECORD_STEP as usize
-        && offset_of!(Publication, room) + size_of::<u64>() <= KEYS_AT as usize
-        && offset_of!(Publication, keys) == KEYS_AT as usize
+        && offset_of!(Publication, room) + size_of::<u64>() <= 64
 );
 
 impl Default for Publication {
@@ -91,7 +89,6 @@ impl Publication {
             name: AtomicU64::new(0),
             address: AtomicU64::new(0),
             room: AtomicU64::new(0),
-            keys: Keys::new(),
         }
     }
 
@@ -99,12 +96,6 @@ impl Publication {
     #[inline]
     pub fn record(&self) -> &Record {
         &self.record
-    }
-
-    /// What the kernel calls the buffers of that transfer. The receiver writes its own before it publishes.
-    #[inline]
-    pub fn keys(&self) -> &Keys {
-        &self.keys
     }
 
     /// Publishes. The receiver only, when [`Record::is_at_rest`]; the ticket is not 0 and differs from the last. Nine

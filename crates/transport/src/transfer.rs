@@ -24,8 +24,6 @@ use tocsin_sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 pub const RECORDS: u32 = 30;
 /// Distance of records from each other, in bytes: no two transfers share lines that a core fetches together.
 pub const RECORD_STEP: u64 = 128;
-/// How far behind the beginning of a record, or a publication, its [`Keys`] lie: in a line that only those who use them touch.
-pub const KEYS_AT: u64 = 64;
 
 const FAILED: u64 = 1 << 31;
 const CLOSED: u64 = 1 << 30;
@@ -90,7 +88,7 @@ pub enum Reach {
     Attached,
     /// The kernel copies (`process_vm_readv`, `process_vm_writev`).
     Kernel,
-    /// The kernel copies from and to what the peer has [exposed](crate::Transport::expose) (KNEM).
+    /// The kernel copies from what the peer has [exposed](crate::Transport::expose), and nobody to it (KNEM).
     Region,
 }
 
@@ -99,64 +97,6 @@ impl Reach {
     #[inline]
     pub const fn is_by_kernel(self) -> bool {
         matches!(self, Reach::Kernel | Reach::Region)
-    }
-}
-
-/// One of the ends of a transfer.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum End {
-    /// Who sends.
-    Sender,
-    /// Who receives.
-    Receiver,
-}
-
-/// What the kernel calls the buffers of a transfer, where it has to be told of them first; 0: it does not know that one. In memory that both ends map.
-///
-/// Either end writes its own, before the other hears of the transfer, but for the receiver's of a [`Record`], into which the sender
-/// writes [`ASKED`](Self::ASKED) before it announces the message, or 0. A key is a number that the kernel knows or does not, whoever has it from where.
-#[repr(C, align(64))]
-#[derive(Debug)]
-pub struct Keys {
-    /// The sender's buffer.
-    pub sender: AtomicU64,
-    /// The receiver's.
-    pub receiver: AtomicU64,
-}
-
-#[cfg(not(loom))]
-const _: () =
-    assert!(size_of::<Keys>() as u64 + KEYS_AT == RECORD_STEP && size_of::<Record>() as u64 <= KEYS_AT);
-
-impl Keys {
-    /// Instead of the receiver's key: the sender would use one.
-    pub const ASKED: u64 = u64::MAX;
-
-    /// None.
-    pub fn new() -> Keys {
-        Keys { sender: AtomicU64::new(0), receiver: AtomicU64::new(0) }
-    }
-
-    /// An end's.
-    #[inline]
-    pub fn of(&self, end: End) -> &AtomicU64 {
-        match end {
-            End::Sender => &self.sender,
-            End::Receiver => &self.receiver,
-        }
-    }
-
-    /// An end's key, if it has one. One load.
-    #[inline]
-    pub fn get(&self, end: End) -> Option<u64> {
-        // SYNC POINT: Relaxed: ordered by the packet that tells of the transfer, or by its ticket.
-        Some(self.of(end).load(Ordering::Relaxed)).filter(|key| *key != 0 && *key != Keys::ASKED)
-    }
-}
-
-impl Default for Keys {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

@@ -163,7 +163,7 @@ impl Nbc {
             }
             match look {
                 Look::Ready => {
-                    // SAFETY: - the result: promised by the caller.
+                    // SAFETY: - the result and the part: promised by the caller.
                     let (bytes, outcome) = unsafe { seat.make(call, number, scratch) };
                     copied.add(Context::User, bytes);
                     if outcome.code == Code::Ok && trace.is_none() {

@@ -286,7 +286,8 @@ impl Nbc {
             place.waits = false;
         }
         if call.is_made_in_parts() {
-            // SAFETY: - the result's memory: valid and nobody else's by the promise to `post`.
+            // SAFETY: - the result's memory: valid and nobody else's by the promise to `post`
+            //         - this rank's part: readable and unwritten, by the same promise.
             let (bytes, outcome) =
                 unsafe { seat.make_long(call, place.number, (&mut place.made, scratch), budget) };
             self.count(budget.context(), bytes);

@@ -231,7 +231,7 @@ impl Seat {
     /// Makes the result of a call whose parts are there, on a user's thread if that is made in parts: bytes copied and combined, and how that ended.
     ///
     /// # Safety
-    /// The memory of the result is valid, and nobody else uses it.
+    /// The memory of the result is valid, and nobody else uses it. This rank's part is readable, and has not changed since it was posted.
     #[inline]
     pub(super) unsafe fn make(
         &mut self,
@@ -251,7 +251,7 @@ impl Seat {
                 }
             }
         }
-        // SAFETY: - the result: promised by the caller
+        // SAFETY: - the result and the part: promised by the caller; how they may lie was checked with the arguments
         //         - scratch: ROOM bytes, made when the first board was opened.
         let made = unsafe { call.make(&self.board, number, scratch.as_mut_ptr().cast()) };
         if call.sees_all(&self.board) {

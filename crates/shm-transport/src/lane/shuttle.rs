@@ -80,7 +80,10 @@ impl Shuttle {
     /// [given](Self::give). `pool`: bytes of this rank's pool, behind which packets count the cells.
     #[inline]
     pub(crate) fn room(&self, base: *mut u8, skew: usize, len: usize, pool: u32) -> Option<Piece> {
-        let size = u32::try_from(skew.checked_add(len)?).ok().filter(|size| *size <= bytes(self.ready))?;
+        let size = u32::try_from(skew.checked_add(len)?).ok()?;
+        if len == 0 || size > bytes(self.ready) {
+            return None;
+        }
         let mine = self.mine & first(self.ready);
         let in_a_row = if size <= CELL {
             mine
@@ -193,6 +196,34 @@ mod tests {
         shuttle.make_ready(FEW);
         let long = room(&shuttle, 0, bytes(MOST - FEW) as usize);
         assert_eq!(long, Some((bytes(FEW), !first(FEW))), "they stay");
+    }
+
+    /// What is sent with a packet is what its receiver finds by its place and length.
+    #[test]
+    fn both_ends_name_the_same_cells() {
+        for mine in [1, 2, 0b1000, 0b1011_0110, 1 << 15, u64::MAX] {
+            let shuttle = Shuttle::with(mine, FEW);
+            for cells in 1..=3usize {
+                let border = cells * CELL as usize;
+                for skew in [0, 1, 63] {
+                    for len in [1, 2, border - skew - 1, border - skew, border - skew + 1] {
+                        let Some((at, cells)) = room(&shuttle, skew, len) else { continue };
+                        assert_eq!(
+                            covering(at, len as u32, bytes(FEW)),
+                            Some(cells),
+                            "{mine:#b} {skew} {len}"
+                        );
+                        assert_eq!(cells & !mine, 0);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_lies_in_no_cell() {
+        assert_eq!(covering(0, 0, bytes(FEW)), None);
+        assert_eq!(room(&ready(true, FEW), 0, 0), None);
     }
 
     #[test]

@@ -55,7 +55,9 @@ impl ShmTransport {
         let Some(block) = self.segment.block(peer) else { return false };
         // SYNC POINT: Relaxed: a peer that has mapped the heap never does without again, and nothing of what it has written is read by
         // virtue of this.
-        block.state.heap.load(Ordering::Relaxed) != 0
+        // Who has not said where its own is has nothing there that a peer finds.
+        self.heap_said
+            && block.state.heap.load(Ordering::Relaxed) != 0
             && !self.segment.is_local(peer)
             && self.segment.is_in_arena(self.rank, address, len)
     }

@@ -8,7 +8,7 @@ use super::pipe::Pipe;
 use super::ring::Ring;
 use super::{ALIVE, Loopback};
 use crate::transfer::RECORDS;
-use crate::{Capabilities, Class, Keys, Publication, Reach, Record};
+use crate::{Capabilities, Class, Publication, Reach, Record};
 
 /// Capacities of a fabric.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +25,13 @@ impl Default for Limits {
     }
 }
 
+/// A buffer that is exposed; of none, the address is 0.
+#[derive(Debug, Default)]
+pub(super) struct Region {
+    pub(super) address: AtomicU64,
+    pub(super) len: AtomicU64,
+}
+
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) size: u32,
@@ -38,8 +45,8 @@ pub(super) struct Shared {
     pub(super) bulk: Vec<OnceLock<Ring>>,
     /// Transfers by single copies, per ordered pair; all ranks are in one address space.
     pub(super) records: Vec<OnceLock<(Box<[Record]>, Publication)>>,
-    /// Their keys, and that of the publication, per ordered pair; a key is the buffer's address.
-    pub(super) keys: Vec<Box<[Keys]>>,
+    /// What each rank may expose at a time.
+    pub(super) regions: Vec<Box<[Region]>>,
     /// Of every pair.
     pub(super) reach: Reach,
     /// See [`is_shared`].
@@ -122,7 +129,7 @@ fn build(n: u32, limits: Limits, reach: Reach, shares: bool, pieces: u32) -> Vec
         lanes: (0..pairs).map(|_| OnceLock::new()).collect(),
         bulk: (0..pairs).map(|_| OnceLock::new()).collect(),
         records: (0..pairs).map(|_| OnceLock::new()).collect(),
-        keys: (0..pairs).map(|_| (0..=RECORDS).map(|_| Keys::new()).collect()).collect(),
+        regions: (0..n).map(|_| (0..n * RECORDS).map(|_| Region::default()).collect()).collect(),
         reach,
         shares,
         pipes: (0..pairs).map(|_| OnceLock::new()).collect(),
@@ -145,7 +152,7 @@ fn build(n: u32, limits: Limits, reach: Reach, shares: bool, pieces: u32) -> Vec
             refuses_pages: false,
             refuses_regions: false,
             reach,
-            exposed: vec![[[(0, 0); RECORDS as usize + 1]; 2]; n as usize],
+            exposed: vec![[(0, 0); RECORDS as usize]; n as usize],
             copies: 0,
             comes: None,
             come: AtomicU64::new(0),

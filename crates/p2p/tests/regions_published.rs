@@ -1,4 +1,0 @@
-//! The tests of `single_copies_published`, with large messages in single copies from and to buffers that are exposed first.
-
-#[path = "single_copies_published.rs"]
-mod single_copies_published;
