@@ -2,14 +2,11 @@
 /* /dev/knem: its calls. */
 #include "private.h"
 
-#include <linux/atomic.h>
 #include <linux/cred.h>
 #include <linux/miscdevice.h>
 #include <linux/module.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
-
-static atomic_t openers = ATOMIC_INIT(0);
 
 static long get_info(void __user *argument)
 {
@@ -28,7 +25,6 @@ static int device_open(struct inode *inode, struct file *file)
 		if (!opener)
 			return -ENOMEM;
 		opener->uid = current_uid();
-		opener->number = (u32)atomic_inc_return(&openers);
 	}
 	file->private_data = opener;
 	return 0;

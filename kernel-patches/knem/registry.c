@@ -9,6 +9,16 @@
 
 static DEFINE_SPINLOCK(knem_registry);
 static LIST_HEAD(regions);
+/* A cookie never comes again, and none is 0. */
+static u64 last_cookie;
+
+void knem_enlist(struct region *region)
+{
+	spin_lock(&knem_registry);
+	region->cookie = ++last_cookie;
+	list_add(&region->list, &regions);
+	spin_unlock(&knem_registry);
+}
 
 static struct region *with_cookie(u64 cookie)
 {
@@ -18,19 +28,6 @@ static struct region *with_cookie(u64 cookie)
 		if (region->cookie == cookie)
 			return region;
 	return NULL;
-}
-
-/* As KNEM does, the lowest that its opener has free: the next region has the cookie of one that is gone. None is 0. */
-void knem_enlist(struct region *region)
-{
-	u64 cookie = region->opener->number << 32;
-
-	spin_lock(&knem_registry);
-	while (with_cookie(++cookie))
-		;
-	region->cookie = cookie;
-	list_add(&region->list, &regions);
-	spin_unlock(&knem_registry);
 }
 
 struct region *knem_find(u64 cookie, bool write)
