@@ -216,7 +216,7 @@ fn exchanges<V: Variant>(board: &mut Board, numbers: u32) {
         let value = part_of(me, n);
         board.next_passing(8);
         // SAFETY: a word of this frame's.
-        unsafe { board.fill((0, 8), (&raw const value).cast(), 8) };
+        unsafe { board.fill_room(1 - me as usize, 0, (&raw const value).cast(), 8) };
         board.post_long_as::<V>(u64::from(n));
         while board.part(1 - me as usize, n) == Part::Missing {
             thread::yield_now();

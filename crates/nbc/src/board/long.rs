@@ -41,6 +41,8 @@ pub(super) fn fits(arguments: &Arguments, ranks: usize) -> bool {
     }
 }
 
+/// From how many bytes on a block of an all-to-all among more than two passes: each has a page of its own then.
+const PASSES_FROM: usize = 512;
 /// After so many bytes a root says that they are there.
 const AHEAD: usize = 32 << 10;
 
@@ -108,21 +110,32 @@ impl Call {
         }
     }
 
-    /// The places that this rank's part may have, and the bytes of each, if they [pass](Board::exchange) to the other of two members, on a board of so many. The same on both.
-    pub(crate) fn passes(&self, members: usize) -> Option<(Range<usize>, usize)> {
-        let exchanges = self.long
-            && members == 2
-            && matches!(
-                self.then,
-                Use::Allgather | Use::Alltoall { .. } | Use::Allgatherv { equal: true, .. }
-            );
-        if exchanges { Board::passing(self.part_bytes()) } else { None }
+    /// Bytes that each other member gets of this rank's part, if that is made of nothing else: then it may [pass](Board::exchange). The same on all.
+    #[inline]
+    fn for_each(&self, members: usize) -> Option<usize> {
+        match self.then {
+            _ if !self.long => None,
+            Use::Alltoall { block } if members == 2 || block >= PASSES_FROM => Some(block),
+            Use::Allgather | Use::Allgatherv { equal: true, .. } if members == 2 => Some(self.bytes),
+            _ => None,
+        }
+    }
+
+    /// What each other member gets in a place that passes, if this rank's part goes to one.
+    #[inline]
+    fn passing(&self, board: &Board) -> Option<usize> {
+        self.for_each(board.members()).filter(|bytes| board.passing(*bytes).is_some())
+    }
+
+    /// The places that this rank's part may have, and the bytes of each, if they [pass](Board::exchange).
+    pub(crate) fn passes(&self, board: &Board) -> Option<(Range<usize>, usize)> {
+        board.passing(self.for_each(board.members())?)
     }
 
     /// Where this rank's part goes, which is posted next.
     pub(crate) fn next_place(&self, board: &mut Board) -> usize {
-        match self.passes(board.members()) {
-            Some(_) => board.next_passing(self.part_bytes()),
+        match self.passing(board) {
+            Some(bytes) => board.next_passing(bytes),
             None => board.next_place(self.bytes),
         }
     }
@@ -139,6 +152,7 @@ impl Call {
             _ => 0,
         };
         let (to_end, bytes) = (self.bytes.saturating_sub(begins), self.part_bytes());
+        let passing = self.passing(board).map(|each| each.max(1));
         let ahead = matches!(self.then, Use::Bcast { .. });
         if ahead && *filled == 0 && bytes > 0 {
             board.begin_filling(self.about);
@@ -150,8 +164,20 @@ impl Call {
             };
             let now =
                 end.saturating_sub(*filled).min(room(budget)).min(if ahead { AHEAD } else { usize::MAX });
+            // No further than one member's.
+            let now = passing.map_or(now, |each| now.min(each.wrapping_sub(*filled % each)));
+            let from = self.from.wrapping_add(from);
             // SAFETY: - from + now <= the end of what is sent, which is readable: the caller's promise.
-            unsafe { board.fill((*filled, bytes), self.from.wrapping_add(from), now) };
+            unsafe {
+                match passing {
+                    Some(each) => {
+                        let turn = (*filled / each).wrapping_add(1);
+                        let member = board.me().wrapping_add(turn) % board.members().max(1);
+                        board.fill_room(member, *filled % each, from, now);
+                    }
+                    None => board.fill((*filled, bytes), from, now),
+                }
+            }
             budget.take_bytes(now);
             *filled = filled.wrapping_add(now);
             if ahead {
@@ -317,6 +343,7 @@ impl Call {
             _ => (members, self.bytes),
         };
         let whole = turns.wrapping_mul(block).min(end);
+        let passing = self.passing(board).is_some();
         while *done < whole {
             let (turn, first) = (*done / block.max(1), *done % block.max(1));
             let now = block.wrapping_sub(first).min(whole.wrapping_sub(*done)).min(room(budget));
@@ -331,6 +358,7 @@ impl Call {
             let to = self.to.wrapping_add(place.wrapping_add(first));
             // Where that stands in its part, and where this rank's own is.
             let (at, own) = match self.then {
+                Use::Alltoall { .. } if passing => (0, me.wrapping_mul(block)),
                 Use::Alltoall { .. } => {
                     let ahead = me.wrapping_add(members).wrapping_sub(member) % members.max(1);
                     (ahead.saturating_sub(1).wrapping_mul(block), me.wrapping_mul(block))

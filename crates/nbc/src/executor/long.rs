@@ -36,8 +36,8 @@ impl Nbc {
         if !seat.board.has_long() {
             return Err(Error::BadSchedule("its group's board has no long memory"));
         }
-        // One that passes is the other's next, whatever that posts there.
-        let (all, bytes) = match call.passes(seat.board.members()) {
+        // One that passes is the others' next, whatever they post there.
+        let (all, bytes) = match call.passes(&seat.board) {
             Some(passing) => passing,
             None => (0..PLACES, call.long_bytes().next_multiple_of(STEP).min(LONG)),
         };

@@ -27,7 +27,7 @@
 //! What is read may be anything, as the bytes of a part. Where it is read is some member's place, whatever it says. That somebody has allocated the place is
 //! its word, too: who reads what nobody has allocated has the kernel allocate it, no more than the member's long memory; where there is no memory left, that is
 //! a SIGBUS. To allocate before reading would not help against who lies: it may take pages of the segment away again at any time, as it may end any process of its user.
-//! Where this member writes after an exchange the other one may choose, too, but among the two members' places that pass.
+//! Where this member writes for another one after an exchange that one may choose, too, but among the two members' rooms for each other.
 
 use super::words::{read, write};
 use super::{Board, Real, SLOTS, Variant};
@@ -40,7 +40,7 @@ mod storing;
 
 use crate::stores::Stores;
 pub use passing::{ALL_PLACES, ROOMS_PASSING};
-use passing::{LARGE, LARGER, PASSING, SMALL, Spot};
+use passing::{LARGE, LARGER, PASSING, Rooms, SMALL, Spot};
 use storing::Storing;
 
 /// Bytes of a place, for a long part and what its owner shares of the result.
@@ -60,8 +60,8 @@ pub const PIECES: u32 = 128;
 pub(super) struct Long {
     /// By member; empty where there is none.
     memory: Box<[NonNull<AtomicU64>]>,
-    /// By place: where it is. Some of those that pass are in the other's memory.
-    at: [Spot; ALL_PLACES],
+    /// By member: where the rooms for it are, some of them in its memory. See `passing`.
+    rooms: Box<[Rooms]>,
     /// By place: the number for which this member has used it last, if it has; of those that pass, if it is not done with that.
     used: [Option<u32>; ALL_PLACES],
     /// The place of either size that has passed last.
@@ -78,7 +78,7 @@ impl Default for Long {
     fn default() -> Long {
         Long {
             memory: Box::default(),
-            at: [Spot::NONE; ALL_PLACES],
+            rooms: Box::default(),
             used: [None; ALL_PLACES],
             passed: [PLACES, LARGER],
             last: 0,
@@ -98,8 +98,7 @@ impl Board {
     pub unsafe fn with_long(mut self, memory: Box<[NonNull<AtomicU64>]>) -> Board {
         if memory.len() == self.areas.len() {
             self.long.memory = memory;
-            let member = self.me as u32;
-            self.long.at = core::array::from_fn(|place| Spot { member, place: place as u32 });
+            self.long.rooms = (0..self.members()).map(|_| passing::own_rooms(self.me)).collect();
         }
         self
     }
@@ -112,9 +111,13 @@ impl Board {
 
     /// A place of this member's, of [`ALL_PLACES`]: where it begins.
     pub fn own_place(&self, place: usize) -> Option<NonNull<u8>> {
-        let spot = self.long.at.get(place)?;
-        let memory = self.long.memory.get(spot.member as usize)?;
-        NonNull::new(memory.as_ptr().cast::<u8>().wrapping_add(spot.range()?.0))
+        let memory = self.long.memory.get(self.me)?;
+        NonNull::new(memory.as_ptr().cast::<u8>().wrapping_add(self.own_spot(place).range()?.0))
+    }
+
+    #[inline]
+    fn own_spot(&self, place: usize) -> Spot {
+        Spot { member: self.me as u32, place: place as u32 }
     }
 
     /// How many places a member with parts of so many bytes uses in turn, as long as they are free.
@@ -175,34 +178,47 @@ impl Board {
     /// Words of a place, if so many bytes are there from a byte on.
     #[inline]
     fn place(&self, spot: Spot, first: usize, bytes: usize) -> Option<&[AtomicU64]> {
-        let memory = self.long.memory.get(spot.member as usize)?;
-        let (at, room) = spot.range()?;
-        if first.checked_add(bytes)? > room {
+        self.words(spot.member as usize, spot.range()?, first, bytes)
+    }
+
+    /// Words of so many bytes of a member's memory, if others are there among them, from a byte on.
+    #[inline]
+    fn words(
+        &self,
+        member: usize,
+        (at, room): (usize, usize),
+        first: usize,
+        bytes: usize,
+    ) -> Option<&[AtomicU64]> {
+        let memory = self.long.memory.get(member)?;
+        if first.checked_add(bytes)? > room || at.checked_add(room)? > LONG_MEMORY {
             return None;
         }
-        // SAFETY: a place's bytes lie inside LONG_MEMORY, which is there as long as the board, by the promise to `with_long`.
+        // SAFETY: the bytes lie inside LONG_MEMORY, which is there as long as the board, by the promise to `with_long`.
         Some(unsafe { core::slice::from_raw_parts(memory.as_ptr().add(at / 8), room / 8) })
     }
 
-    /// The same of the place of a number, which is posted.
+    /// The same of the place of a number, which is posted, or of the room there for this member.
     #[inline]
     fn long(&self, member: usize, number: u32, first: usize, bytes: usize) -> Option<&[AtomicU64]> {
         // SYNC POINT: Relaxed: after the Acquire of the stamp.
-        let place = self.slot(member, number)?.long.place.load(Ordering::Relaxed);
-        self.place(Spot::of_word(place), first, bytes)
+        let spot = Spot::of_word(self.slot(member, number)?.long.place.load(Ordering::Relaxed));
+        if spot.passes().is_some() {
+            return self.room(self.room_of(member, number)?, member, first, bytes);
+        }
+        self.place(spot, first, bytes)
     }
 
-    /// Copies bytes of the part that is posted next, which has so many in all, to its [place](Self::next_place), or the one that [passes](Self::next_passing).
+    /// Copies bytes of the part that is posted next, which has so many in all, to its [place](Self::next_place).
     ///
     /// # Safety
     /// `from` is readable for `bytes`. Beyond the place nothing is copied.
     #[inline]
     pub unsafe fn fill(&mut self, (first, whole): (usize, usize), from: *const u8, bytes: usize) {
-        let Some(next) = self.long.next else { return };
-        let Some(spot) = self.long.at.get(next).copied() else { return };
+        let Some(next) = self.long.next.filter(|place| *place < PLACES) else { return };
+        let spot = self.own_spot(next);
         if first == 0 {
-            // What passes, this member has read last: its core has the lines.
-            self.long.storing.begin(whole, next < PLACES);
+            self.long.storing.begin(whole);
         }
         let begun = self.long.storing.copy_begins();
         if let Some(memory) = self.place(spot, first, bytes) {
@@ -224,7 +240,7 @@ impl Board {
     #[inline]
     pub fn begin_filling_as<V: Variant>(&self, about: u64) {
         let number = self.posted().wrapping_add(1);
-        let spot = self.long.next.and_then(|place| self.long.at.get(place).copied());
+        let spot = self.long.next.map(|place| self.own_spot(place));
         let (Some(slot), Some(spot)) = (self.slot(self.me, number), spot) else { return };
         // SYNC POINT: Relaxed, both of them: the Releases behind them publish them, and nobody reads them by an older stamp.
         slot.long.place.store(spot.word(), Ordering::Relaxed);
@@ -286,10 +302,10 @@ impl Board {
         if place < PLACES {
             self.long.last = place;
         }
-        let spot = self.long.at.get(place).copied().unwrap_or(Spot::NONE);
         if let Some(slot) = self.slot(self.me, number) {
             // SYNC POINT: Relaxed, all of them: the stamp's Release is behind it, and nobody reads them by an older stamp.
-            slot.long.place.store(spot.word(), Ordering::Relaxed);
+            slot.long.place.store(self.own_spot(place).word(), Ordering::Relaxed);
+            self.say_rooms(slot, place);
             if V::CLEAR_SHARED {
                 slot.long.shared.iter().for_each(|word| word.store(0, Ordering::Relaxed));
                 slot.long.begun.store(0, Ordering::Relaxed);

@@ -207,8 +207,7 @@ fn goes_on_at_once_beside_a_callback() -> Option<bool> {
     completion.finish(Outcome::default());
     assert!(engine.wait_unannounced(|| shared.handled.load(SeqCst) == all, None));
     drop(receiver);
-    let seen = *seen.lock().unwrap();
-    seen
+    *seen.lock().unwrap()
 }
 
 /// A callback that a pass has queued may last: for a long copy that the same pass has begun, and left to a wait that comes after it, the rank comes back.
