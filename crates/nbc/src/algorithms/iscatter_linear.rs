@@ -35,12 +35,13 @@ fn compile(arguments: &Arguments, b: &mut ScheduleBuilder) -> Result<(), Error> 
         }
         return Ok(());
     }
-    if let Some(recv) = recv {
-        put_block(b, &all.spot(rank), &Spot::run(Mem::User(recv), bytes), &[]);
-    }
     for i in 1..size {
         let to = (rank + i) % size;
         all.spot(to).send(b, to, 0);
+    }
+    // Others wait for what is sent, nobody for this.
+    if let Some(recv) = recv {
+        put_block(b, &all.spot(rank), &Spot::run(Mem::User(recv), bytes), &[]);
     }
     Ok(())
 }
