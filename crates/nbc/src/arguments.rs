@@ -1,5 +1,6 @@
 //! What a call is about, as untyped memory.
 
+use crate::board::{Way, limit};
 use crate::operation::Operation;
 use crate::{DataType, Op};
 use std::borrow::Cow;
@@ -335,19 +336,48 @@ impl<'a> Arguments<'a> {
         Some((arguments, lists))
     }
 
-    /// The list that a call [on a board](crate::board) needs until it has ended.
+    /// Whether each length is known to two ranks only.
     #[inline]
-    pub(crate) fn blocks_on_board(&self) -> Option<&'a [Block]> {
-        match *self {
-            Arguments::Iallgatherv { blocks, .. } => Some(blocks),
-            _ => None,
-        }
+    pub(crate) fn is_between_pairs(&self) -> bool {
+        matches!(
+            self,
+            Arguments::Iscatterv { .. }
+                | Arguments::Igatherv { .. }
+                | Arguments::Ialltoallv { .. }
+                | Arguments::Ialltoallw { .. }
+        )
     }
 
-    /// Whether all its blocks are as long, if it has a list of such, as all ranks know it.
+    /// Of two ranks: whether all that they have for each other, which both know, is longer than what [goes on a board](crate::board).
+    pub(crate) fn is_long_between_two(&self, me: usize) -> bool {
+        let other = 1usize.wrapping_sub(me);
+        let of = |blocks: &[Block]| blocks.get(other).map_or(0, |block| block.bytes);
+        let (longest, way) = match *self {
+            Arguments::Iscatterv { blocks, bytes, root, .. } => {
+                (if me == root as usize { of(blocks) } else { bytes }, Way::Scatter { root })
+            }
+            Arguments::Igatherv { blocks, bytes, root, .. } => {
+                (if me == root as usize { of(blocks) } else { bytes }, Way::Gather { root })
+            }
+            Arguments::Ialltoallv { send, blocks, .. } | Arguments::Ialltoallw { send, blocks, .. } => {
+                let sent = send.map_or(of(blocks), |(_, sent)| of(sent));
+                (sent.min(of(blocks)), Way::All)
+            }
+            _ => return false,
+        };
+        longest > limit(way, 2)
+    }
+
+    /// Whether a call [on a board](crate::board) needs lists until it has ended.
+    #[inline]
+    pub(crate) fn has_lists_on_board(&self) -> bool {
+        matches!(self, Arguments::Iallgatherv { .. }) || self.is_between_pairs()
+    }
+
+    /// Whether all its blocks are as long, if all ranks know the list of them.
     #[inline]
     pub(crate) fn has_equal_blocks(&self) -> bool {
-        let blocks = self.blocks_on_board().unwrap_or_default();
+        let blocks = if let Arguments::Iallgatherv { blocks, .. } = *self { blocks } else { &[] };
         blocks.windows(2).all(|two| matches!(two, [one, other] if one.bytes == other.bytes))
     }
 

@@ -1,6 +1,6 @@
 //! Collectives on a board: all ranks load and store one memory, and one phase is all there is.
 //!
-//! A [`Call`] stands in a [`Schedule`](crate::Schedule) in the place of steps. What it posts, whose parts it needs and
+//! A [`Call`] stands in a [`Schedule`](crate::Schedule) in the place of steps, or beside those of what does not fit there (`board/compartments.rs`). What it posts, whose parts it needs and
 //! what it makes of them is said here; the executor posts it, waits for the parts and rings who waits
 //! (`executor/board.rs`), the protocol is [`tocsin_transport::board`]'s. What is too much for slots goes by long parts (`board/long.rs`).
 //!
@@ -18,12 +18,14 @@
 //! and end with the same error. What all have begun by messages before goes on.
 
 mod blocks;
+mod compartments;
 mod long;
 
 use crate::builder::ScheduleBuilder;
 use crate::kernels::{Operator, Panicked};
 use crate::table::{Algorithm, Arguments, Block, Operation, misplaced};
 use crate::{Error, Group, table};
+pub(crate) use compartments::{Way, limit, part_bytes, served};
 use core::ops::Range;
 pub(crate) use long::{Made, PART};
 pub use tocsin_transport::board::MEMBERS;
@@ -52,6 +54,8 @@ fn reads(arguments: &Arguments, ranks: usize) -> (usize, usize) {
     let of_all = bytes.saturating_mul(ranks);
     match *arguments {
         Arguments::Ibarrier => (0, 0),
+        // As much as fits: what is longer goes by messages beside it.
+        _ if arguments.is_between_pairs() => (ROOM, MOST),
         Arguments::Ibcast { .. } => (bytes, bytes),
         Arguments::Iscatter { .. } => (of_all, bytes),
         Arguments::Ialltoall { .. } | Arguments::IreduceScatterBlock { .. } => (of_all, of_all),
@@ -85,6 +89,8 @@ pub(crate) enum Use {
     Allgatherv { blocks: *const Block, whole: usize, equal: bool, in_place: bool },
     /// Of each, this rank's block.
     Alltoall { block: usize },
+    /// Blocks of any length, each of which two ranks know: see [`compartments`].
+    Compartments { way: Way, members: u32, base: *const u8, lists: *const Block },
     /// They are combined from left to right, in rank order; with a root, there.
     Reduce { root: Option<u32>, count: usize, operator: Operator },
     /// Of each, the same elements, this rank's, are combined likewise: so many, from these bytes on.
@@ -137,8 +143,9 @@ pub(crate) type OnBoard = fn(&Arguments, &Group) -> Result<Call, Error>;
 /// The `compile` of all algorithms on boards.
 pub(crate) fn compile(arguments: &Arguments, b: &mut ScheduleBuilder) -> Result<(), Error> {
     let algorithm = table::on_board(arguments.operation()).ok_or(misplaced())?;
+    let blocks = if let Arguments::Iallgatherv { blocks, .. } = *arguments { blocks } else { &[] };
     if let Some(call) = call(algorithm, arguments, b.group())? {
-        b.on_board(call, arguments.blocks_on_board().unwrap_or_default());
+        b.on_board(call, blocks);
     }
     Ok(())
 }
@@ -172,7 +179,7 @@ pub(crate) fn short(algorithm: &Algorithm, arguments: &Arguments, group: &Group,
     if !matches!(arguments, Arguments::Ibarrier) {
         let (part, all) = reads(arguments, group.size() as usize);
         let is_short = part != 0 && part <= ROOM && all <= MOST;
-        if !is_short || arguments.blocks_on_board().is_some() || arguments.check(group).is_err() {
+        if !is_short || arguments.has_lists_on_board() || arguments.check(group).is_err() {
             return None;
         }
     }
@@ -199,7 +206,8 @@ impl Call {
             Use::Bcast { root }
             | Use::Scatter { root, .. }
             | Use::Gather { root }
-            | Use::Reduce { root: Some(root), .. } => root,
+            | Use::Reduce { root: Some(root), .. }
+            | Use::Compartments { way: Way::Scatter { root } | Way::Gather { root }, .. } => root,
             _ => 0,
         };
         let about = (operation as u64) << OPERATION | u64::from(root) << ROOT | size as u64 & SIZE;
@@ -217,8 +225,8 @@ impl Call {
 
     /// Has it look for its list there, where the same stands as long as it is used.
     pub(crate) fn look_at(&mut self, list: &[Block]) {
-        if let Use::Allgatherv { blocks, .. } = &mut self.then {
-            *blocks = list.as_ptr();
+        if let Use::Allgatherv { blocks: lists, .. } | Use::Compartments { lists, .. } = &mut self.then {
+            *lists = list.as_ptr();
         }
     }
 
@@ -232,11 +240,19 @@ impl Call {
     #[inline]
     pub(crate) fn needs(&self, member: usize, members: usize) -> Range<usize> {
         match self.then {
-            Use::Bcast { root } | Use::Scatter { root, .. } => match root as usize {
+            Use::Bcast { root }
+            | Use::Scatter { root, .. }
+            | Use::Compartments { way: Way::Scatter { root }, .. } => match root as usize {
                 root if root == member => 0..0,
                 root => root..root.wrapping_add(1),
             },
-            Use::Gather { root } | Use::Reduce { root: Some(root), .. } if root as usize != member => 0..0,
+            Use::Gather { root }
+            | Use::Reduce { root: Some(root), .. }
+            | Use::Compartments { way: Way::Gather { root }, .. }
+                if root as usize != member =>
+            {
+                0..0
+            }
             Use::Scan { .. } => 0..member.wrapping_add(1),
             _ => 0..members,
         }
@@ -255,7 +271,12 @@ impl Call {
         // Of two members each has but one other.
         self.needs_all(me, members)
             || members == 2
-                && matches!(self.then, Use::Bcast { root } | Use::Scatter { root, .. } if root as usize != me)
+                && matches!(
+                    self.then,
+                    Use::Bcast { root }
+                        | Use::Scatter { root, .. }
+                        | Use::Compartments { way: Way::Scatter { root }, .. } if root as usize != me
+                )
     }
 
     /// Looks for the parts that are needed. `seen`: how many members, from the first on, need not be looked at again.
@@ -274,7 +295,7 @@ impl Call {
                         *seen = member as u32;
                         return Look::Waits;
                     }
-                    Part::Here { about } if about == self.about => {}
+                    Part::Here { about } if about == self.about && self.agrees(board, member, number) => {}
                     Part::Here { .. } | Part::Never | Part::Corrupt => return Look::Wrong(member),
                 }
             }
@@ -299,6 +320,7 @@ impl Call {
             Use::Gather { root } | Use::Reduce { root: Some(root), .. } if root as usize != me => 0,
             Use::Scatter { block, .. } => block,
             Use::Alltoall { block } => members.wrapping_mul(block),
+            Use::Compartments { .. } => self.bytes_in_compartments(members),
             Use::ReduceScatter { count, operator, .. } => {
                 members.wrapping_mul(count.wrapping_mul(operator.size()))
             }
@@ -368,6 +390,7 @@ impl Call {
                         self.copy_short(board, number, (member, me.wrapping_mul(block)), to, block);
                     }
                 }
+                Use::Compartments { .. } => self.take_out(board, number, scratch),
                 Use::Reduce { root: Some(root), .. } if root as usize != me => {}
                 Use::Reduce { count, operator, .. } => {
                     self.combine_short(board, number, scratch, members, 0, (count, operator))?;

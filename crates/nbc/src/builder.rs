@@ -163,7 +163,7 @@ impl ScheduleBuilder {
         Ok(self.push(Draft::Reduce { operands, operator }, after))
     }
 
-    /// Does all of it on the group's board, and no steps. `blocks`: those of the call, if it has any.
+    /// Does it on the group's board, or what steps do not do. Before any temporaries. `blocks`: those of the call, if it has any.
     pub(crate) fn on_board(&mut self, call: Call, blocks: &[Block]) {
         self.board = Some(call);
         self.blocks = blocks.into();
@@ -283,7 +283,7 @@ impl ScheduleBuilder {
         if let Some(call) = &mut schedule.board {
             call.look_at(&schedule.blocks);
             if call.packed_bytes(schedule.group.rank() as usize) > 0 {
-                // Its only temporary.
+                // The first of the temporaries.
                 call.pack_into(base);
             }
         }

@@ -125,7 +125,7 @@ pub struct Schedule {
     pub(crate) algorithm: u16,
     /// The call that it was compiled for, if it can serve another one like it.
     pub(crate) origin: Option<crate::table::Origin<'static>>,
-    /// What it does on the board of its group, instead of steps.
+    /// What it does on the board of its group, instead of steps or beside them.
     pub(crate) board: Option<Call>,
     /// Those of that call.
     pub(crate) blocks: Box<[Block]>,
@@ -154,7 +154,7 @@ impl Schedule {
         &self.group
     }
 
-    /// Number of steps: none, where it is done on a board.
+    /// Number of steps: none, where all of it is done on a board.
     pub fn len(&self) -> usize {
         self.steps.len()
     }

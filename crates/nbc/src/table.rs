@@ -87,11 +87,13 @@ pub static ALGORITHMS: &[Algorithm] = &[
     algorithms::iscatter_binomial::SPLIT,
     algorithms::iscatter_shm::ALGORITHM,
     algorithms::iscatter_linear::DISPLACED,
+    algorithms::iscatterv_shm::ALGORITHM,
     algorithms::igather_binomial::ALGORITHM,
     algorithms::igather_linear::ALGORITHM,
     algorithms::igather_binomial::SPLIT,
     algorithms::igather_shm::ALGORITHM,
     algorithms::igather_linear::DISPLACED,
+    algorithms::igatherv_shm::ALGORITHM,
     algorithms::iallgather_linear::ALGORITHM,
     algorithms::iallgather_ring::ALGORITHM,
     algorithms::iallgather_recursive_doubling::ALGORITHM,
@@ -108,8 +110,10 @@ pub static ALGORITHMS: &[Algorithm] = &[
     algorithms::ialltoall_shm::ALGORITHM,
     algorithms::ialltoallv_linear::ALGORITHM,
     algorithms::ialltoallv_pairwise::ALGORITHM,
+    algorithms::ialltoallv_shm::ALGORITHM,
     algorithms::ialltoallv_linear::TYPED,
     algorithms::ialltoallv_pairwise::TYPED,
+    algorithms::ialltoallv_shm::TYPED,
     algorithms::iallreduce_recursive_doubling::ALGORITHM,
     algorithms::iallreduce_reduce_bcast::ALGORITHM,
     algorithms::iallreduce_rabenseifner::ALGORITHM,
@@ -203,6 +207,9 @@ fn is_quick_on_board(arguments: &Arguments, group: &Group) -> bool {
     let (bytes, ranks) = (arguments.size_bytes(), group.size() as usize);
     let (shares, two, once) = (group.shares_cores(), ranks == 2, group.is_one_process());
     let far = group.has_far_cache();
+    if two && arguments.is_long_between_two(group.rank() as usize) {
+        return false;
+    }
     let is_quick = crate::board::is_short(arguments, ranks)
         || match arguments.operation() {
             Operation::Iallreduce if two && (12 << 10..96 << 10).contains(&bytes) => shares,
@@ -297,7 +304,7 @@ pub fn call_on_board(
     algorithm: Option<&str>,
 ) -> Result<Option<Call>, Error> {
     // What it needs until it has ended is a schedule's.
-    if arguments.blocks_on_board().is_some() {
+    if arguments.has_lists_on_board() {
         return Ok(None);
     }
     let Some(chosen) = chosen_on_board(group, arguments, algorithm) else { return Ok(None) };
@@ -305,9 +312,14 @@ pub fn call_on_board(
     crate::board::call(chosen, arguments, group)
 }
 
-/// Whether a call is done on the group's board, if it can be done at all.
+/// Whether a call is done on the group's board, if it can be done at all, though its long blocks may go by messages beside it.
 pub fn goes_on_board(group: &Group, arguments: &Arguments, algorithm: Option<&str>) -> bool {
     chosen_on_board(group, arguments, algorithm).is_some()
+}
+
+/// Whether some of it may go by messages.
+pub fn goes_by_messages(group: &Group, arguments: &Arguments, algorithm: Option<&str>) -> bool {
+    arguments.is_between_pairs() || !goes_on_board(group, arguments, algorithm)
 }
 
 #[inline]

@@ -4,14 +4,11 @@
 mod common;
 
 use common::Random;
-use common::driver::{Machine, Rank, group};
+use common::blocks::{begin, outcome, places, put};
+use common::driver::{Machine, Rank};
 use common::network::network;
-use tocsin_nbc::Nbc;
-use tocsin_nbc::table::{self, Arguments, Block, Origin};
-use tocsin_progress::completion::{Code, Outcome};
-use tocsin_progress::slots::Id;
-
-const CONTEXT: u32 = 1 << 31;
+use tocsin_nbc::table::{Arguments, Block};
+use tocsin_progress::completion::Code;
 
 /// An allgather, as each rank has it.
 struct Gather {
@@ -66,50 +63,6 @@ impl Gather {
         }
         right
     }
-}
-
-/// Blocks of these lengths, one after the other or between each other, in pieces or not, the last of which may be shorter.
-fn places(lengths: &[usize], random: &mut Random) -> Vec<Block> {
-    let piece = *random.pick(&[1, 3, 8, 64, 100]);
-    if random.chance(30) {
-        // The columns of a matrix.
-        let row = piece * lengths.len();
-        let column = |(at, length): (usize, &usize)| {
-            shortened(Block::strided(at * piece, length.div_ceil(piece), piece, row), *length)
-        };
-        return lengths.iter().enumerate().map(column).collect();
-    }
-    let mut next = 0;
-    let one = |length: &usize| {
-        let gap = random.below(20);
-        let block = match random.chance(50) {
-            true => Block::new(next + gap, *length),
-            false => {
-                shortened(Block::strided(next + gap, length.div_ceil(piece), piece, piece + gap), *length)
-            }
-        };
-        next = block.end().unwrap();
-        block
-    };
-    lengths.iter().map(one).collect()
-}
-
-fn shortened(mut block: Block, bytes: usize) -> Block {
-    block.bytes = bytes;
-    block
-}
-
-fn put(memory: &mut [u8], block: &Block, bytes: &[u8]) {
-    let mut done = 0;
-    for (at, run) in block.runs() {
-        memory[at..at + run].copy_from_slice(&bytes[done..done + run]);
-        done += run;
-    }
-}
-
-fn outcome(nbc: &Nbc, id: Id) -> Option<Outcome> {
-    // SAFETY: valid as long as the Nbc.
-    unsafe { nbc.completion(id)?.as_ref() }.outcome()
 }
 
 #[test]
@@ -173,31 +126,4 @@ fn blocks_come_to_where_they_belong() {
         machine.check_long();
         machine.forget();
     }
-}
-
-/// Starts it on a rank: one that is prepared, here or before, or one that is posted, by a schedule that was kept if there is one.
-fn begin<L: common::driver::Lower>(
-    Rank { lower, nbc }: &mut Rank<L>,
-    (ranks, rank): (usize, usize),
-    arguments: &Arguments,
-    persistent: bool,
-    again: Option<Id>,
-    sequence: u32,
-) -> Id {
-    let group = group(ranks as u32, rank as u32).with_board(0);
-    let compiled = || table::compile(&group, arguments, Some("shm")).unwrap();
-    // SAFETY: the buffers live longer than the machine's last step.
-    let id = unsafe {
-        if persistent {
-            let id = again.unwrap_or_else(|| nbc.prepare(lower, compiled(), CONTEXT).unwrap());
-            nbc.start(lower, id, sequence).unwrap();
-            id
-        } else {
-            let origin = Origin::new(&group, arguments, Some("shm")).unwrap();
-            let kept = nbc.post_again(lower, &origin, CONTEXT, sequence).unwrap();
-            kept.unwrap_or_else(|| nbc.post(lower, compiled(), CONTEXT, sequence).unwrap())
-        }
-    };
-    nbc.announce(lower);
-    id
 }

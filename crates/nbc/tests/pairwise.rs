@@ -105,6 +105,7 @@ fn what_may_stand_together_does() {
             let on_board = algorithm.is_some_and(|a| a.restrictions.needs_board());
             let takes = match operation {
                 Operation::Ibarrier => size == 0,
+                _ if space::takes_any_length(*operation) => true,
                 // Blocks for all others, or parts of all together, have to fit.
                 Operation::Ialltoall if on_board => size <= 29,
                 Operation::Iallreduce if on_board => size <= 36,

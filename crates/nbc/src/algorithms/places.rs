@@ -156,11 +156,23 @@ impl Spot {
 
     /// Sends it to who does nothing after, unless it is empty.
     pub(super) fn send(&self, b: &mut ScheduleBuilder, to: u32, round: u32) -> Option<StepId> {
+        self.send_after(b, to, round, &[])
+    }
+
+    /// The same after some steps.
+    pub(super) fn send_after(
+        &self,
+        b: &mut ScheduleBuilder,
+        to: u32,
+        round: u32,
+        after: &[StepId],
+    ) -> Option<StepId> {
         if self.block.bytes == 0 {
             return None;
         }
         let (run, ready) = self.packed(b);
-        Some(b.send_last(to, round, run, self.block.bytes, ready.as_slice()))
+        let after: Vec<StepId> = after.iter().copied().chain(ready).collect();
+        Some(b.send_last(to, round, run, self.block.bytes, &after))
     }
 }
 

@@ -8,7 +8,7 @@ use tocsin_progress::budget::Budget;
 use tocsin_transport::board::{Board, ROOM};
 
 /// The pieces of a block.
-fn layout(block: &Block) -> Layout {
+pub(super) fn layout(block: &Block) -> Layout {
     let pieces = block.pieces();
     let count = block.bytes.div_ceil(pieces.length.max(1));
     Layout::Strided { block: pieces.length, stride: pieces.stride as isize, count }
@@ -32,6 +32,10 @@ impl Call {
     /// # Safety
     /// The part is readable.
     pub(crate) unsafe fn pack(&self, me: usize) {
+        if let Use::Compartments { .. } = self.then {
+            // SAFETY: promised by the caller.
+            return unsafe { self.put_in(me) };
+        }
         let Some(block) = self.in_pieces(me) else { return };
         let from = ConstBuf { base: self.to.wrapping_add(block.offset).cast_const(), layout: layout(&block) };
         // SAFETY: - the pieces are readable: the caller's promise
@@ -41,6 +45,9 @@ impl Call {
 
     /// Bytes of that run; 0: it is not needed.
     pub(crate) fn packed_bytes(&self, me: usize) -> usize {
+        if let Use::Compartments { .. } = self.then {
+            return self.bytes;
+        }
         self.in_pieces(me).map_or(0, |block| block.bytes)
     }
 

@@ -314,9 +314,11 @@ impl Call {
                     self.combine_all(board, number, (count, operator), &mut made.done, budget)
                 }
                 // What is never long is made at once.
-                Use::Scatter { .. } | Use::Gather { .. } | Use::ReduceScatter { .. } | Use::Scan { .. } => {
-                    Ok(true)
-                }
+                Use::Scatter { .. }
+                | Use::Gather { .. }
+                | Use::Compartments { .. }
+                | Use::ReduceScatter { .. }
+                | Use::Scan { .. } => Ok(true),
                 Use::Reduce { root: None, count, operator } => {
                     self.combine_shared(board, number, (count, operator), &mut made.pieces, budget)
                 }

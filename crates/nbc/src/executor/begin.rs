@@ -94,7 +94,7 @@ impl Nbc {
         sequence: u32,
     ) -> bool {
         let Some((active, completion)) = self.slots.both_mut(id) else { return false };
-        if active.stage != Stage::Resting || active.schedule.is_none() {
+        if active.stage != Stage::Resting || active.schedule.as_ref().is_none_or(|of| !of.steps.is_empty()) {
             return false;
         }
         let Some(call) = active.call.as_mut().filter(|call| !call.long) else { return false };

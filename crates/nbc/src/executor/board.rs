@@ -8,6 +8,9 @@
 //! A rank that waits for parts has said so on the board before it sleeps, so that it is rung for the last of them; while it looks by
 //! itself ([`Nbc::begin_look`]) it takes that back. One that computes says nothing (`wanted.rs`): what others need of it is posted.
 //!
+//! Of what goes by messages beside its board both halves begin at once, and it ends with the later one; where the board has nothing for this rank, with its
+//! messages, once its part is posted ([`Nbc::end_on_board`]).
+//!
 //! Whom a post leaves to be rung is kept until the token is released ([`Nbc::announce`]): who looks by himself by then, or has
 //! looked, needs no ring.
 
@@ -148,7 +151,7 @@ impl Nbc {
                 First::Waits => match self.in_vain(messages, at) {
                     Some((id, outcome)) => {
                         self.give_up_with(at, outcome);
-                        self.end(id, outcome);
+                        self.fail(messages, id, outcome);
                         self.look_beside(messages, at);
                     }
                     // Once: who asks without end is answered by later passes.
@@ -177,7 +180,7 @@ impl Nbc {
                         let seat = self.seats.get(at as usize);
                         (id, seat.map_or(outcome, |seat| or_death(messages, &seat.group, outcome)))
                     });
-                    self.end(id, outcome);
+                    self.fail(messages, id, outcome);
                     self.look_beside(messages, at);
                 }
                 First::Ready(id, bytes) => {
@@ -234,7 +237,10 @@ impl Nbc {
                 First::Deferred
             }
             Look::Ready => First::Ready(id, call.work_left(&seat.board, &active.place.made)),
-            Look::Wrong(member) => First::Wrong(id, seat.blame(member, slots, telling)),
+            Look::Wrong(member) => {
+                let from = active.fails_by_messages();
+                First::Wrong(id, seat.blame_from(member, from, slots, telling))
+            }
         }
     }
 
@@ -300,7 +306,10 @@ impl Nbc {
         let (bytes, outcome) = unsafe { seat.make(call, place.number, scratch) };
         budget.take_bytes(bytes);
         self.count(budget.context(), bytes);
-        self.end(id, outcome);
+        match outcome.code {
+            Code::Ok => self.end_on_board(id),
+            _ => self.end(id, outcome),
+        }
         true
     }
 
@@ -362,7 +371,8 @@ impl Nbc {
             seat.ask(call, number, active.sequence, look, telling);
             if let Look::Wrong(member) = look {
                 place.odd = member as u32;
-                seat.give_up(member as u32, slots, telling);
+                let from = active.fails_by_messages();
+                seat.give_up_from(member as u32, from, slots, telling);
             }
         }
         pass

@@ -108,6 +108,15 @@ impl Seat {
 }
 
 impl Nbc {
+    /// Something of a communicator that has a board goes by messages: others may ask this rank to look.
+    pub(super) fn expose(&mut self, at: u32, context: u32) {
+        if let Some(seat) = self.seats.get_mut(at as usize)
+            && seat.elsewhere.replace(context).is_none()
+        {
+            self.exposed = self.exposed.wrapping_add(1);
+        }
+    }
+
     /// A collective of a communicator that has a board was begun by messages. Says so there, and looks whether the others do likewise. It
     /// may have ended already.
     pub(super) fn go_elsewhere<M: Messages>(
@@ -117,11 +126,9 @@ impl Nbc {
         context: u32,
         sequence: u32,
     ) {
+        self.expose(at, context);
         let Some(seat) = self.seats.get_mut(at as usize) else { return };
         seat.begun = Some(sequence);
-        if seat.elsewhere.replace(context).is_none() {
-            self.exposed = self.exposed.wrapping_add(1);
-        }
         seat.board.go_elsewhere(sequence);
         if self.look_elsewhere(messages, at) {
             // What stands in line is never posted any more.
@@ -174,7 +181,7 @@ impl Nbc {
     #[cold]
     pub(super) fn give_up_beside(&mut self, id: Id, outcome: Outcome) {
         let Nbc { seats, slots, telling, .. } = self;
-        let Some(active) = slots.get(id).filter(|active| active.call.is_none()) else { return };
+        let Some(active) = slots.get(id).filter(|active| active.has_messages()) else { return };
         let at = active.schedule.as_ref().and_then(|schedule| schedule.group.board());
         let Some(seat) = at.and_then(|at| seats.get_mut(at as usize)) else { return };
         if !seat.is_still_of(active.context) {
@@ -215,7 +222,7 @@ impl Nbc {
             let (Some(active), Some(seat)) = (self.slots.get(id), self.seats.get(at as usize)) else {
                 continue;
             };
-            let beside = active.call.is_none() && Some(active.context) == seat.elsewhere;
+            let beside = active.has_messages() && Some(active.context) == seat.elsewhere;
             if active.stage != Stage::Running || !beside {
                 continue;
             }

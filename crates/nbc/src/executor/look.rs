@@ -19,7 +19,8 @@ impl Nbc {
             return false;
         };
         let Some(seat) = seats.get(active.place.at as usize) else { return false };
-        let looks = active.place.posted && seat.first == id.index;
+        let lacks = active.takes_out || !active.has_messages();
+        let looks = active.place.posted && seat.first == id.index && lacks;
         // What others look at is not written for nothing.
         if looks && active.place.waits {
             seat.board.look_for(active.place.number);
@@ -40,7 +41,8 @@ impl Nbc {
             match self.first_of(at, Context::User) {
                 First::Ready(id, _) => {
                     while !self.make(id, at, &mut Budget::user()) {}
-                    return true;
+                    // Not, if messages go beside it.
+                    return self.slots.get(id).is_none_or(|active| active.stage != Stage::Running);
                 }
                 First::Ahead if !budget.exhausted() && self.copy_ahead(at, &mut budget) > 0 => {}
                 _ => return false,

@@ -68,6 +68,8 @@ struct Active {
     kept: Option<Box<dyn Send>>,
     context: u32,
     sequence: u32,
+    /// Its end waits for the board that it is on, if it goes by messages beside that.
+    takes_out: bool,
     /// Counts starts: cookies of an earlier run are not taken for this one's.
     run: u16,
     /// Its name in the trace, and when it started; 0 if nobody records that.
@@ -80,6 +82,8 @@ struct Active {
     /// Value of [`Messages::failures`] at which all members were found alive.
     alive_at: Option<u64>,
     detached: bool,
+    /// Somebody is to hear of the end of its messages: see `wanted`.
+    wanted: bool,
     ready: StepList,
     deferred: StepList,
     /// Links of the queues of schedules.
@@ -95,6 +99,16 @@ struct Active {
 }
 
 impl Active {
+    /// Whether messages of it are not over, all of it or beside a board.
+    fn has_messages(&self) -> bool {
+        self.schedule.as_ref().is_some_and(|schedule| schedule.remaining > 0)
+    }
+
+    /// Its number, if it has messages that others may wait for when it fails.
+    fn fails_by_messages(&self) -> Option<u32> {
+        self.has_messages().then_some(self.sequence)
+    }
+
     fn new() -> Active {
         Active {
             schedule: None,
@@ -102,6 +116,7 @@ impl Active {
             kept: None,
             context: 0,
             sequence: 0,
+            takes_out: false,
             run: 0,
             instance: 0,
             begun: 0,
@@ -110,6 +125,7 @@ impl Active {
             closing: 0,
             alive_at: None,
             detached: false,
+            wanted: false,
             ready: StepList::EMPTY,
             deferred: StepList::EMPTY,
             in_ready_queue: false,
@@ -319,6 +335,8 @@ impl Nbc {
         }
         self.running += 1;
         let is_empty = schedule.is_empty();
+        let has_steps = !schedule.steps.is_empty();
+        active.takes_out = active.call.as_ref().is_some_and(Call::takes_out);
         if let Some(call) = &mut active.call {
             call.number(sequence);
             // SAFETY: promised by the caller.
@@ -341,6 +359,9 @@ impl Nbc {
         if refused.is_some() {
             beside = None;
         }
+        if let Some(at) = board.filter(|_| has_steps) {
+            self.expose(at, context);
+        }
         match dead.or(refused) {
             Some(outcome) => self.end(id, outcome),
             None if is_empty => self.end(id, Outcome::default()),
@@ -353,7 +374,10 @@ impl Nbc {
                 }
                 Some(at) => {
                     while self.advance(messages, at, &mut Budget::user(), true) == Pass::More {}
-                    return Ok(());
+                    if !has_steps {
+                        return Ok(());
+                    }
+                    self.ready.push(&mut self.slots, id.index, Link::Ready);
                 }
                 None => self.ready.push(&mut self.slots, id.index, Link::Ready),
             },

@@ -32,15 +32,13 @@ impl Nbc {
         posts: Posts,
     ) -> Result<Id, Error> {
         self.collect(messages);
-        match schedule.board.as_ref() {
-            Some(call) => {
-                self.prepare_rings(messages, call.board);
-                if call.long {
-                    self.prepare_long(messages, call, posts)?;
-                }
+        if let Some(call) = schedule.board.as_ref() {
+            self.prepare_rings(messages, call.board);
+            if call.long {
+                self.prepare_long(messages, call, posts)?;
             }
-            None => connect(messages, &schedule)?,
         }
+        connect(messages, &schedule)?;
         if let Err(error) = reserve(messages, &mut schedule) {
             give_back(messages, &mut schedule);
             return Err(error);

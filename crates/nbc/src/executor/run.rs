@@ -3,7 +3,7 @@
 
 use super::list::Link;
 use super::slices::{Step, copy, reduce, spread};
-use super::{Nbc, Stage, failed_member, is_handler};
+use super::{Active, Nbc, Stage, failed_member, is_handler};
 use crate::Group;
 use crate::messages::{Envelope, Messages};
 use crate::schedule::{Kind, NONE, Schedule, Status, tag};
@@ -301,7 +301,12 @@ impl Nbc {
         }
         *remaining = remaining.saturating_sub(1);
         if *remaining == 0 {
-            self.end(id, Outcome::default());
+            let place = &active.place;
+            // What is not posted would leave a gap in the line.
+            let waits = place.is_somewhere() && (active.takes_out || !place.posted);
+            if !waits {
+                self.end(id, Outcome::default());
+            }
         } else if !active.ready.is_empty() {
             self.ready.push(&mut self.slots, id.index, Link::Ready);
         }
@@ -328,6 +333,18 @@ impl Nbc {
         (active.stage, active.failed, active.closing) = (Stage::Closing, outcome, closing);
         // Nothing of it begins any more.
         (active.ready, active.deferred) = (super::StepList::EMPTY, super::StepList::EMPTY);
+        if active.place.is_somewhere() {
+            self.leave_line(id);
+        }
+    }
+
+    /// What a collective has on its board is over, well: ends it, if nothing of it goes by messages beside that.
+    pub(super) fn end_on_board(&mut self, id: Id) {
+        if self.slots.get(id).is_some_and(Active::has_messages) {
+            self.leave_line(id);
+        } else {
+            self.end(id, Outcome::default());
+        }
     }
 
     /// Ends a collective: whoever waits sees it; if nobody does, it is put where a user's call will free it.
@@ -343,7 +360,7 @@ impl Nbc {
             split.over(now_ns());
         }
         let on_board = active.place.is_somewhere();
-        if !on_board && std::mem::take(&mut active.place.wanted) {
+        if std::mem::take(&mut active.wanted) {
             self.wanting = self.wanting.saturating_sub(1);
         }
         active.ready = super::StepList::EMPTY;

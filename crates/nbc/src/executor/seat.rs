@@ -354,7 +354,19 @@ impl Seat {
     /// How it ends for what a member has shown.
     #[cold]
     pub(super) fn blame(&mut self, member: usize, slots: &Table, telling: &mut u32) -> Outcome {
-        self.give_up(member as u32, slots, telling);
+        self.blame_from(member, None, slots, telling)
+    }
+
+    /// The same as [`give_up_from`](Self::give_up_from).
+    #[cold]
+    pub(super) fn blame_from(
+        &mut self,
+        member: usize,
+        from: Option<u32>,
+        slots: &Table,
+        telling: &mut u32,
+    ) -> Outcome {
+        self.give_up_from(member as u32, from, slots, telling);
         self.disagree(member as u32)
     }
 

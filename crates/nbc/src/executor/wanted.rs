@@ -5,9 +5,8 @@
 //! where he does not look by himself, or wants to hear of the end without a call; or more is lined up than the board has room
 //! for, so that others may wait for what this rank can post only when the first ones have ended.
 
-use super::Nbc;
-use super::Stage;
 use super::seat::{Seat, Table, active_mut};
+use super::{Active, Nbc, Stage};
 use crate::messages::Messages;
 use crate::schedule::NONE;
 use tocsin_progress::budget::{Budget, Pass};
@@ -46,19 +45,22 @@ impl Nbc {
         let Some(active) = slots.get(id).filter(|active| active.stage != Stage::Resting) else {
             return Pass::Idle;
         };
-        let at = active.place.at;
-        let Some(seat) = seats.get(at as usize) else {
+        let (at, by_messages) = (active.place.at, active.has_messages());
+        let seat = seats.get(at as usize);
+        if let Some(seat) = seat {
+            have_rung(seat, slots, id.index);
+        }
+        let on_board = seat.is_some();
+        if by_messages {
             self.want_messages(id);
-            return Pass::Idle;
-        };
-        have_rung(seat, slots, id.index);
-        self.advance(messages, at, budget, false)
+        }
+        if on_board { self.advance(messages, at, budget, false) } else { Pass::Idle }
     }
 
     /// The same of what goes by messages: the last of them, which no other rank depends on, ring nobody else.
     fn want_messages(&mut self, id: Id) {
-        if let Some(active) = self.slots.get_mut(id).filter(|active| !active.place.wanted) {
-            active.place.wanted = true;
+        if let Some(active) = self.slots.get_mut(id).filter(|active| !active.wanted) {
+            active.wanted = true;
             self.wanting = self.wanting.wrapping_add(1);
         }
     }
@@ -73,8 +75,7 @@ impl Nbc {
     pub fn want_all<M: Messages>(&mut self, messages: &mut M) {
         for index in 0..self.slots.capacity() as u32 {
             let Some(id) = self.slots.by_index(index) else { continue };
-            let runs =
-                |active: &super::Active| active.stage != Stage::Resting && !active.place.is_somewhere();
+            let runs = |active: &Active| active.stage != Stage::Resting && active.has_messages();
             if self.slots.get(id).is_some_and(runs) {
                 self.want_messages(id);
             }

@@ -17,6 +17,8 @@ pub struct Restrictions {
     /// Is done on the communicator's board, by what this makes of a call: needs a board, and takes no more than
     /// [fits there](crate::board::fits).
     pub(crate) board: Option<OnBoard>,
+    /// What does not fit there goes by messages beside it.
+    pub(crate) beside: bool,
 }
 
 impl Restrictions {
@@ -25,14 +27,24 @@ impl Restrictions {
         Restrictions { max_ranks: MEMBERS as u32, board: Some(call), ..Restrictions::NONE }
     }
 
-    /// Whether it is done on the communicator's board, and so neither sends messages nor works without a board.
+    /// The same where long blocks go by messages beside the board.
+    pub(crate) const fn beside_board(call: OnBoard) -> Restrictions {
+        Restrictions { beside: true, ..Restrictions::on_board(call) }
+    }
+
+    /// Whether it is done on the communicator's board, all of it or what fits there, and so does not work without a board.
     pub const fn needs_board(&self) -> bool {
         self.board.is_some()
     }
 
     /// None at all.
-    pub const NONE: Restrictions =
-        Restrictions { commutative: false, max_ranks: u32::MAX, power_of_two: false, board: None };
+    pub const NONE: Restrictions = Restrictions {
+        commutative: false,
+        max_ranks: u32::MAX,
+        power_of_two: false,
+        board: None,
+        beside: false,
+    };
 
     /// Why these arguments are excluded, if they are. Where a board is needed, that there is one is for the caller to see
     /// to.
@@ -70,8 +82,10 @@ impl fmt::Display for Restrictions {
         if self.max_ranks < u32::MAX {
             all.push(format!("at most {} ranks", self.max_ranks));
         }
-        if self.needs_board() {
-            all.push("short blocks in memory that all ranks share".to_owned());
+        match (self.needs_board(), self.beside) {
+            (true, false) => all.push("short blocks in memory that all ranks share".to_owned()),
+            (true, true) => all.push("memory that all ranks share".to_owned()),
+            (false, _) => {}
         }
         if all.is_empty() { f.write_str("none") } else { f.write_str(&all.join(", ")) }
     }

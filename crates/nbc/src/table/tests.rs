@@ -598,14 +598,16 @@ fn the_board_takes_what_fits() {
             let chosen = choose_for(&of(me), &group_with_board(ranks, me));
             let schedule = compile(&group_with_board(ranks, me), &of(me), None).unwrap();
             let on_board = chosen.restrictions.needs_board();
-            assert_eq!(schedule.board.is_some(), on_board && (bytes > 0 || operation == Operation::Ibarrier));
-            assert!(!on_board || schedule.steps.is_empty());
+            let by_pairs = of(me).is_between_pairs();
+            let is_something = bytes > 0 || operation == Operation::Ibarrier || by_pairs;
+            assert_eq!(schedule.board.is_some(), on_board && is_something);
+            assert!(!on_board || schedule.steps.is_empty() || by_pairs && bytes > 16);
             let by_name = compile(&group_with_board(ranks, me), &of(me), Some("shm"));
             assert_eq!(by_name.is_ok(), ranks <= 64 && crate::board::fits(&of(me), ranks as usize));
             // Where ranks share cores, nearly all that fits.
             let crowded = group_with_board(ranks, me).with_shared_cores(true);
             assert_eq!(choose_for(&of(me), &crowded).restrictions.needs_board(), by_name.is_ok());
-            let has_list = operation == Operation::Iallgatherv;
+            let has_list = of(me).has_lists_on_board();
             assert_eq!(
                 call_on_board(&crowded, &of(me), None).unwrap().is_some(),
                 by_name.as_ref().is_ok_and(|s| s.board.is_some()) && !has_list
@@ -622,7 +624,9 @@ fn the_board_takes_what_fits() {
         Operation::ALL.iter().filter(|operation| of(**operation).any(|a| a.restrictions.needs_board()))
     {
         assert!(fits(*operation, 8, 2) && fits(*operation, 0, 3) && fits(*operation, 8, 64));
-        assert_eq!(fits(*operation, 4096, 3), *operation == Operation::Ibarrier);
+        let any_length =
+            arguments(*operation, 8, 0, false, 0, (&[Block::new(0, 8); 2], &[8; 2])).is_between_pairs();
+        assert_eq!(fits(*operation, 4096, 3), *operation == Operation::Ibarrier || any_length);
         let exchange =
             [Operation::Iallreduce, Operation::Iallgather, Operation::Iallgatherv, Operation::Ialltoall]
                 .contains(operation);

@@ -1,6 +1,7 @@
 //! What the integration tests share: random numbers, the fabrics, the sequential model, the driver of all ranks.
 #![allow(dead_code, missing_docs, clippy::unwrap_used, clippy::expect_used)]
 
+pub mod blocks;
 pub mod driver;
 pub mod members;
 pub mod model;
@@ -43,6 +44,7 @@ pub fn most(algorithm: Option<&tocsin_nbc::table::Algorithm>, ranks: u32) -> usi
     let ranks = ranks as usize;
     match algorithm.filter(|a| a.restrictions.needs_board()) {
         None => usize::MAX,
+        Some(on_board) if space::takes_any_length(on_board.operation) => usize::MAX,
         Some(on_board) if space::takes_long(on_board.operation) => (256 << 10).min((1 << 20) / ranks),
         Some(_) => (2 << 10).min((32 << 10) / ranks),
     }

@@ -76,6 +76,12 @@ pub fn takes_long(operation: Operation) -> bool {
     matches!(operation, Ibarrier | Ibcast | Iallgather | Iallgatherv | Ialltoall | Ireduce | Iallreduce)
 }
 
+/// Whether what two ranks have for each other may be of any length on a board, because what is long goes by messages beside it.
+pub fn takes_any_length(operation: Operation) -> bool {
+    use Operation::{Ialltoallv, Ialltoallw, Igatherv, Iscatterv};
+    matches!(operation, Iscatterv | Igatherv | Ialltoallv | Ialltoallw)
+}
+
 /// Whether a board takes so many elements of so many bytes, with long parts or without, as the library's errors say it.
 pub fn fits_board(operation: Operation, count: usize, size: usize, ranks: usize, is_long: bool) -> bool {
     let bytes = count * size;
@@ -93,7 +99,7 @@ pub fn fits_board(operation: Operation, count: usize, size: usize, ranks: usize,
         Operation::Iallreduce => bytes <= 1 << 20 && count.div_ceil(128) * size * ranks <= 32 << 10,
         _ => bytes <= 1 << 20,
     };
-    short || is_long && takes_long(operation) && long
+    takes_any_length(operation) || short || is_long && takes_long(operation) && long
 }
 
 /// Whether blocks may stand anywhere.

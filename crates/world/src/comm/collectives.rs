@@ -96,7 +96,7 @@ impl Comm {
             return unsafe { self.start_on_board(operation, &mut call) };
         }
         // On a board nobody rings for what is copied in a post.
-        let by_messages = || !table::goes_on_board(&self.inner.group, arguments, algorithm);
+        let by_messages = || table::goes_by_messages(&self.inner.group, arguments, algorithm);
         let large = self.is_large(arguments.longest_block()) && by_messages();
         let looking = self.looking(large);
         // Counted under the token, and only for what is posted: ranks that were refused alike stay in step.

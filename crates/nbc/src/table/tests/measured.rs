@@ -26,7 +26,7 @@ fn taken(arguments: &Arguments, group: &Group) -> (&'static str, &'static str, b
     let compiled = crate::trace::algorithm(schedule.algorithm).unwrap().name;
     let goes = goes_on_board(group, arguments, None);
     let at_once = call_on_board(group, arguments, None).unwrap().is_some();
-    assert_eq!(at_once, goes && arguments.operation() != Operation::Iallgatherv);
+    assert_eq!(at_once, goes && !arguments.has_lists_on_board());
     (choose_for(arguments, group).name, compiled, goes)
 }
 

@@ -1,0 +1,224 @@
+//! Collectives on a board of whose blocks each two ranks know the lengths, short and long, posted anew, again and as persistent ones, in lines, by handlers
+//! with their budgets; and ranks that disagree about a length.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+mod common;
+
+use common::Random;
+use common::blocks::{begin, outcome, places, put};
+use common::driver::{Machine, Rank};
+use common::network::network;
+use tocsin_nbc::table::{Arguments, Block};
+use tocsin_progress::budget::Budget;
+use tocsin_progress::completion::Code;
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Way {
+    Scatter(usize),
+    Gather(usize),
+    All,
+    InPlace,
+}
+
+/// What each rank has for each other one.
+struct Pairs {
+    way: Way,
+    /// By sender, by receiver.
+    sent: Vec<Vec<Vec<u8>>>,
+    from: Vec<Vec<Block>>,
+    to: Vec<Vec<Block>>,
+    send: Vec<Vec<u8>>,
+    recv: Vec<Vec<u8>>,
+}
+
+impl Pairs {
+    fn any(ranks: usize, random: &mut Random) -> Pairs {
+        let root = random.below(ranks);
+        let way = *random.pick(&[Way::Scatter(root), Way::Gather(root), Way::All, Way::All, Way::InPlace]);
+        // On both sides of what goes on a board of so many.
+        let most = *random.pick(&[8, 40, 300, 1100, 2100, 9000]);
+        let travels = |from: usize, to: usize| match way {
+            Way::Scatter(root) => from == root,
+            Way::Gather(root) => to == root,
+            Way::All | Way::InPlace => true,
+        };
+        let mut length = |from: usize, to: usize| match random.below(5) {
+            _ if !travels(from, to) => 0,
+            0 => 0,
+            1 => most,
+            _ => random.below(most + 1),
+        };
+        let mut lengths: Vec<Vec<usize>> = Vec::new();
+        for from in 0..ranks {
+            // In place as much as is sent takes its place.
+            let back = |to: usize| lengths.get(to).filter(|_| way == Way::InPlace).map(|of| of[from]);
+            lengths.push((0..ranks).map(|to| back(to).unwrap_or_else(|| length(from, to))).collect());
+        }
+        // One run where the form has but one block.
+        let mut of = |lengths: Vec<usize>, one: bool| match one {
+            true => lengths.iter().map(|length| Block::new(0, *length)).collect(),
+            false => places(&lengths, random),
+        };
+        let (gathers, scatters) = (matches!(way, Way::Gather(_)), matches!(way, Way::Scatter(_)));
+        let to: Vec<Vec<Block>> =
+            (0..ranks).map(|to| of((0..ranks).map(|from| lengths[from][to]).collect(), scatters)).collect();
+        let from: Vec<Vec<Block>> = match way {
+            Way::InPlace => to.clone(),
+            _ => lengths.iter().map(|lengths| of(lengths.clone(), gathers)).collect(),
+        };
+        let buffer =
+            |blocks: &Vec<Block>| vec![0; blocks.iter().filter_map(Block::end).max().unwrap_or(0) + 8];
+        Pairs {
+            way,
+            sent: lengths.iter().map(|of| of.iter().map(|length| vec![0; *length]).collect()).collect(),
+            send: from.iter().map(buffer).collect(),
+            recv: to.iter().map(buffer).collect(),
+            from,
+            to,
+        }
+    }
+
+    fn fill(&mut self, random: &mut Random) {
+        for rank in 0..self.sent.len() {
+            self.recv[rank].fill(0xee);
+            for to in 0..self.sent.len() {
+                let salt = random.below(256) as u8;
+                for (at, byte) in self.sent[rank][to].iter_mut().enumerate() {
+                    *byte = (at as u8).wrapping_mul(31) ^ salt;
+                }
+                let place = if self.way == Way::InPlace { &mut self.recv } else { &mut self.send };
+                put(&mut place[rank], &self.from[rank][to], &self.sent[rank][to]);
+            }
+        }
+    }
+
+    fn arguments<'a>(&mut self, rank: usize, (from, to): (&'a [Block], &'a [Block])) -> Arguments<'a> {
+        let (send, recv) = (self.send[rank].as_ptr(), self.recv[rank].as_mut_ptr());
+        match self.way {
+            Way::Scatter(root) => {
+                let (recv, bytes, root) = (Some(recv), to[root].bytes, root as u32);
+                Arguments::Iscatterv { send, blocks: from, recv, bytes, root }
+            }
+            Way::Gather(root) => {
+                let (send, bytes, root) = (Some(send), from[root].bytes, root as u32);
+                Arguments::Igatherv { send, bytes, recv, blocks: to, root }
+            }
+            Way::All => Arguments::Ialltoallv { send: Some((send, from)), recv, blocks: to },
+            Way::InPlace => Arguments::Ialltoallw { send: None, recv, blocks: to },
+        }
+    }
+
+    /// What a rank has to have, between the blocks, too.
+    fn right(&self, rank: usize) -> Vec<u8> {
+        let mut right = vec![0xee; self.recv[rank].len()];
+        for (from, block) in self.to[rank].iter().enumerate() {
+            put(&mut right, block, &self.sent[from][rank]);
+        }
+        right
+    }
+}
+
+#[test]
+fn blocks_of_any_length_come_to_where_they_belong() {
+    for seed in 0..400 {
+        let mut random = Random(0x9a1e5 + seed);
+        let ranks = *random.pick(&[2, 2, 3, 4, 7]);
+        let mut machine = Machine::new(network(ranks as u32, random.word()), random.word());
+        machine.only_handlers = random.chance(40).then_some(0);
+        let count = 1 + random.below(9);
+        let mut all: Vec<Pairs> = (0..count).map(|_| Pairs::any(ranks, &mut random)).collect();
+        let persistent = random.chance(40);
+        let mut ids = vec![vec![None; ranks]; count];
+        for round in 0..3 {
+            all.iter_mut().for_each(|pairs| pairs.fill(&mut random));
+            let mut posted = vec![0; ranks];
+            let mut idle = 0;
+            loop {
+                let rank = random.below(ranks);
+                while posted[rank] < count && random.chance(60) {
+                    let number = posted[rank];
+                    // Gone after the call.
+                    let (from, to) = (all[number].from[rank].clone(), all[number].to[rank].clone());
+                    let arguments = all[number].arguments(rank, (&from, &to));
+                    let again = ids[number][rank].filter(|_| persistent);
+                    let sequence = (round * count + number) as u32;
+                    let place = (ranks, rank);
+                    let id = begin(&mut machine.ranks[rank], place, &arguments, persistent, again, sequence);
+                    ids[number][rank] = Some(id);
+                    posted[rank] += 1;
+                }
+                let worked = machine.step(rank);
+                idle = if worked == tocsin_progress::budget::Pass::Idle { idle + 1 } else { 0 };
+                assert!(idle < 50_000, "{seed}: nobody goes on");
+                let ended = |number: usize, rank: usize| {
+                    posted[rank] > number
+                        && ids[number][rank].is_some_and(|id| outcome(&machine.ranks[rank].nbc, id).is_some())
+                };
+                if (0..count).all(|number| (0..ranks).all(|rank| ended(number, rank))) {
+                    break;
+                }
+            }
+            for (number, pairs) in all.iter().enumerate() {
+                for (rank, id) in ids[number].iter().enumerate() {
+                    let (id, Rank { lower, nbc }) = (id.unwrap(), &mut machine.ranks[rank]);
+                    assert_eq!(outcome(nbc, id).unwrap().code, Code::Ok, "{seed}");
+                    assert!(persistent || nbc.release(lower, id));
+                    assert!(pairs.recv[rank] == pairs.right(rank), "{seed}: {:?} {rank}", pairs.way);
+                }
+            }
+        }
+        for (rank, id) in ids.iter().flat_map(|ids| ids.iter().copied().enumerate()).filter(|_| persistent) {
+            let Rank { lower, nbc } = &mut machine.ranks[rank];
+            assert!(nbc.release(lower, id.unwrap()));
+        }
+        machine.forget();
+    }
+}
+
+/// Of two short ones, of a short one and one that goes by a message, and of two such: who expects another length hears of it, and whoever then waits for one that has given up.
+#[test]
+fn ranks_that_disagree_about_a_length_hear_of_it() {
+    for (sent, expected) in
+        [(8, 16), (16, 8), (0, 8), (8, 0), (8, 5000), (5000, 8), (0, 5000), (5000, 6000), (6000, 5000)]
+    {
+        for receiver_first in [false, true] {
+            let mut machine = Machine::new(network(2, 5), 6);
+            let mut buffers = [vec![0u8; 20_000], vec![0u8; 20_000]];
+            let mut ids = [None; 2];
+            let order = if receiver_first { [1, 0] } else { [0, 1] };
+            for rank in order {
+                let other = 1 - rank;
+                let lengths = |own: usize| {
+                    let mut blocks = [Block::new(0, 0); 2];
+                    blocks[other] = Block::new(0, own);
+                    blocks
+                };
+                // Back comes something long, so that the sender waits, too.
+                let (from, to) = match rank {
+                    0 => (lengths(sent), lengths(7000)),
+                    _ => (lengths(7000), lengths(expected)),
+                };
+                let (send, recv) = buffers[rank].split_at_mut(10_000);
+                let arguments = Arguments::Ialltoallv {
+                    send: Some((send.as_ptr(), &from)),
+                    recv: recv.as_mut_ptr(),
+                    blocks: &to,
+                };
+                ids[rank] = Some(begin(&mut machine.ranks[rank], (2, rank), &arguments, false, None, 0));
+            }
+            for _ in 0..200 {
+                for rank in 0..2 {
+                    machine.step(rank);
+                    let Rank { lower, nbc } = &mut machine.ranks[rank];
+                    nbc.progress(lower, &mut Budget::user());
+                    nbc.announce(lower);
+                }
+            }
+            let ends =
+                [0, 1].map(|rank| outcome(&machine.ranks[rank].nbc, ids[rank].unwrap()).map(|end| end.code));
+            assert_eq!(ends[1], Some(Code::Protocol), "{sent} {expected} {receiver_first}: {ends:?}");
+            assert!(ends[0].is_some(), "{sent} {expected} {receiver_first}: {ends:?}");
+            drop(buffers);
+        }
+    }
+}
