@@ -7,6 +7,7 @@ use common::Random;
 use common::driver::{Buffer, Machine, Rank, group, steps};
 use common::model::{AFFINE, Case, affine_op};
 use common::network::{End, network};
+use common::space::takes_any_length;
 use std::rc::Rc;
 use std::sync::Arc;
 use tocsin_nbc::table::{self, Arguments, Operation};
@@ -22,6 +23,12 @@ fn case(operation: Operation) -> Case {
     Case { operation, algorithm: None, root: 0, data_type, op, count: 3000, in_place: false, layout: 9 }
 }
 
+/// The same, half the time on a board and by messages beside it, if there is such a form.
+fn case_beside(operation: Operation, random: &mut Random) -> Case {
+    let algorithm = (takes_any_length(operation) && random.chance(50)).then_some("shm");
+    Case { algorithm, ..case(operation) }
+}
+
 /// Every survivor's pending collectives fail, at any moment of the death; what had ended stays as it was.
 #[test]
 fn a_dead_member_fails_every_pending_collective() {
@@ -32,8 +39,9 @@ fn a_dead_member_fails_every_pending_collective() {
         if round % 2 == 1 {
             machine.ranks[0].lower.linger();
         }
-        let mut calls: Vec<_> =
-            (0..1 + random.below(6)).map(|_| machine.call(case(*random.pick(Operation::ALL)))).collect();
+        let mut calls: Vec<_> = (0..1 + random.below(6))
+            .map(|_| machine.call(case_beside(*random.pick(Operation::ALL), &mut random)))
+            .collect();
         for call in &mut calls {
             for rank in 0..ranks as usize {
                 machine.post(call, rank);
@@ -90,7 +98,8 @@ fn what_fails_ends_with_the_last_copy_into_its_memory() {
     for round in 0..300 {
         let mut machine = Machine::new(network(3, round), round);
         machine.ranks[0].lower.linger();
-        let mut call = machine.call(case(Operation::Ialltoall));
+        let operation = [Operation::Ialltoall, Operation::Ialltoallv][round as usize % 2];
+        let mut call = machine.call(case_beside(operation, &mut Random(round)));
         machine.post(&mut call, 0);
         let Rank { lower, nbc } = &mut machine.ranks[0];
         let id = call.ids[0].unwrap();
