@@ -101,7 +101,6 @@ fn usage_is_2_and_failure_is_1() {
         ("tune --kind fiber", 2, "process, thread"),
         ("tune --what music", 2, "p2p, collectives"),
         ("tune --op igossip", 2, "ireduce_scatter_block, iscan, iexscan"),
-        ("tune --op ibcast,igatherv", 2, "igatherv has one algorithm"),
         ("tune --op ibcast --sizes 0,8", 2, "messages of 0 bytes decide nothing"),
         ("tune --op ibcast --ranks 1,2", 2, "1 rank has nobody"),
         ("tune --op ialltoall --ranks 64 --sizes 1M", 2, "blocks of up to 8M"),

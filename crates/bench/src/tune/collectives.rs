@@ -49,11 +49,7 @@ pub(super) struct Wanted {
 impl Wanted {
     /// What a command line asks for.
     pub(super) fn new(args: &Tune) -> Result<Wanted, Error> {
-        let has_several = |op: &Operation| algorithms::of(*op).nth(1).is_some();
-        if let Some(one) = args.op.iter().find(|op| !has_several(op)) {
-            return Err(Error::Usage(format!("--op: {one} has one algorithm: leave it out")));
-        }
-        let mut operations: Vec<Operation> = Operation::ALL.iter().copied().filter(has_several).collect();
+        let mut operations = Operation::ALL.to_vec();
         operations.retain(|op| args.op.is_empty() || args.op.contains(op));
         let sizes = args.sizes.as_ref().map(|sizes| sizes.0.clone());
         let sizes = ascending(sizes.unwrap_or(if args.quick { QUICK_SIZES.into() } else { SIZES.into() }));
@@ -347,7 +343,8 @@ mod tests {
         // The size of a reduce-scatter is that of a part.
         assert_eq!(names(Operation::IreduceScatter, 1024, 4).unwrap().2, 256);
         assert_eq!(names(Operation::Ialltoallv, 1024, 4).unwrap().2, 0);
-        assert_eq!(names(Operation::Igatherv, 1024, 4), None);
+        assert_eq!(names(Operation::Igatherv, 1024, 4), Some((vec!["linear", "shm"], "shm", 0)));
+        assert_eq!(names(Operation::Igatherv, 1024, 66), None);
         // A tree that follows parts of the machine, where ranks are in several.
         for has_parts in [false, true] {
             let race = Race::new(Operation::Ibcast, 8, 4, Kind::Process, (false, (false, false), has_parts))
