@@ -8,9 +8,11 @@ use common::Random;
 use common::blocks::{begin, outcome, places, put};
 use common::driver::{Machine, Rank};
 use common::network::network;
+use std::ptr::NonNull;
 use tocsin_nbc::table::{Arguments, Block};
 use tocsin_progress::budget::Budget;
 use tocsin_progress::completion::Code;
+use tocsin_transport::board::{Board, Part};
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Way {
@@ -220,5 +222,46 @@ fn ranks_that_disagree_about_a_length_hear_of_it() {
             assert!(ends[0].is_some(), "{sent} {expected} {receiver_first}: {ends:?}");
             drop(buffers);
         }
+    }
+}
+
+/// What a member says of its compartments may be anything: it is as expected, or an error.
+#[test]
+fn a_member_that_lies_about_its_compartments_is_an_error() {
+    let honest = [(8, 8), (16, 8), (2032, 8)];
+    let lies = [
+        (0, 8),
+        (7, 8),
+        (8, 0),
+        (8, 9),
+        (8, u64::MAX),
+        (2033, 8),
+        (2040, 8),
+        (1 << 40, 8),
+        (u64::MAX, 8),
+        (u64::MAX - 15, 8),
+    ];
+    for (at, (room, length)) in honest.into_iter().chain(lies).enumerate() {
+        let mut machine = Machine::new(network(2, 5), 6);
+        let areas = machine.areas.iter().map(|area| NonNull::from(&**area)).collect();
+        // SAFETY: the machine has the areas; its own board of this rank is not used.
+        let mut other = unsafe { Board::new(areas, 1, 1) }.unwrap();
+        let (blocks, mut recv) = ([Block::new(0, 0), Block::new(3, 8)], vec![0xeeu8; 64]);
+        let arguments = Arguments::Ialltoallv {
+            send: Some((recv.as_ptr(), &[Block::default(); 2])),
+            recv: recv.as_mut_ptr(),
+            blocks: &blocks,
+        };
+        let id = begin(&mut machine.ranks[0], (2, 0), &arguments, false, None, 0);
+        let Part::Here { about } = other.part(0, 1) else { panic!("nothing is posted") };
+        let said = [room, length, 0x0102_0304_0506_0708];
+        // SAFETY: as many bytes.
+        unsafe { other.post(about, said.as_ptr().cast(), 24) };
+        let Rank { lower, nbc } = &mut machine.ranks[0];
+        nbc.progress(lower, &mut Budget::handler());
+        let right = if at < honest.len() { Code::Ok } else { Code::Protocol };
+        assert_eq!(outcome(nbc, id).unwrap().code, right, "{room} {length}");
+        let block = if right == Code::Ok { 0x0102_0304_0506_0708u64.to_ne_bytes() } else { [0xee; 8] };
+        assert!(recv[3..11] == block && recv[11..].iter().all(|byte| *byte == 0xee), "{room} {length}");
     }
 }

@@ -79,7 +79,7 @@ fn place(way: Way, owner: usize, member: usize, members: usize) -> usize {
 }
 
 impl Call {
-    /// What this rank has for a member (`0`) or gets from it (`1`), of so many.
+    /// What this rank gets from a member, of so many, or has for it.
     ///
     /// The lists lie behind each other, those of what is received first.
     #[inline]
