@@ -47,6 +47,7 @@ use tocsin_sync::thread;
 
 mod at_once;
 pub use at_once::AtOnce;
+mod apart;
 mod beside;
 mod config;
 pub use config::EngineConfig;

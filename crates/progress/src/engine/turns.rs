@@ -19,6 +19,8 @@ pub struct Turns<'a, W: Work> {
     announced: bool,
     /// The core was given away, and has come back.
     yielded: bool,
+    /// More than once.
+    several: bool,
     /// [`Engine::stay_begins`].
     stay: u64,
 }
@@ -37,7 +39,14 @@ impl<W: Work> Engine<W> {
             self.own().begin_poll();
         }
         let begun = self.callbacks.is_empty().then(now_ns);
-        Turns { engine: self, begun, announced: announces, yielded: false, stay: self.stay_begins() }
+        Turns {
+            engine: self,
+            begun,
+            announced: announces,
+            yielded: false,
+            several: false,
+            stay: self.stay_begins(),
+        }
     }
 }
 
@@ -64,16 +73,17 @@ impl<W: Work> Turns<'_, W> {
         if self.yielded {
             yields.note_stay(false);
         }
-        if now.wrapping_sub(begun) >= config.yield_ns {
+        if now.wrapping_sub(begun) >= yields.yields_for(config.yield_ns) {
             yields.bar_asleep(now);
             return false;
         }
-        if yields.is_barred(now) || self.engine.would_yield_to_computing(now) {
+        if yields.is_barred(now) || yields.apart.is_asked() || self.engine.would_yield_to_computing(now) {
             return false;
         }
         if !self.yielded {
             yields.note_look(false);
         }
+        self.several = self.yielded;
         self.yielded = yields.give_way(now).is_some();
         self.yielded
     }
@@ -108,10 +118,13 @@ impl<W: Work> Turns<'_, W> {
 
     /// What was looked for has come. `stayed`: it was not there when the core came back.
     pub fn note_met(&self, stayed: bool) {
+        let yields = &self.engine.yields;
         if stayed {
-            self.engine.yields.note_stay(true);
+            yields.note_stay(true);
         }
-        self.engine.yields.note_saved();
+        yields.note_saved(self.several);
+        let begun = self.begun.filter(|_| self.several);
+        yields.note_lasted(begun.map_or(0, |begun| now_ns().wrapping_sub(begun)));
     }
 }
 

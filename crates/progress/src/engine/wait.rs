@@ -245,7 +245,7 @@ impl<W: Work> Engine<W> {
     ) -> bool {
         let mut idle_since = now_ns();
         let (mut spin, mut most) = self.patience(context, idle_since);
-        let (mut found, mut yielded, mut slept) = (None, false, false);
+        let (mut found, mut yielded, mut several, mut slept) = (None, false, false, false);
         // Until when this thread stays on the core that a yield gave back to it, and whether it had to.
         let (mut stays_until, mut stayed) = (0, false);
         // The time before a visit, which is that after one that finds nothing, too: when a yield gave the core back, or when the wait began, if it does not look for long.
@@ -268,7 +268,8 @@ impl<W: Work> Engine<W> {
                     self.yields.note_stay(true);
                 }
                 if yielded && !slept {
-                    self.yields.note_saved();
+                    self.yields.note_saved(several);
+                    self.yields.note_lasted(if several { now_ns().wrapping_sub(idle_since) } else { 0 });
                 }
                 return true;
             }
@@ -299,7 +300,7 @@ impl<W: Work> Engine<W> {
                 } else {
                     self.yields.note_look(false);
                 }
-                (yielded, stayed) = (true, false);
+                (several, yielded, stayed) = (yielded, true, false);
                 before = if self.would_yield_to_computing(now) { None } else { self.yields.give_way(now) };
                 match before {
                     Some(back) => stays_until = self.yields.stays_until(back),
@@ -337,6 +338,9 @@ impl<W: Work> Engine<W> {
             }
             polling.begin();
             let now = now_ns();
+            if context == Context::User && self.is_crowded() {
+                self.yields.note_lasted(now.wrapping_sub(idle_since));
+            }
             if woken && self.spins_longer(context) {
                 self.spin.note_sleep(now.wrapping_sub(idle_since), self.config.spin_ns);
             }
@@ -385,10 +389,12 @@ impl<W: Work> Engine<W> {
             || self.would_yield_to_computing(now)
         {
             (spin_ns, spin_ns)
+        } else if self.yields.apart.take() {
+            (0, 0)
         } else {
             // The message may be that of the rank to which this one gives the core.
             let look = self.yields.look_ns();
-            (look, look.saturating_add(yield_ns))
+            (look, look.saturating_add(self.yields.yields_for(yield_ns)))
         }
     }
 

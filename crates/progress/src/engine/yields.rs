@@ -18,6 +18,7 @@
 //! when a yield has given the core back and nothing has come yet, by whether it came soon the last times: to give the core away at once would
 //! take two switches then, in the middle of which the message comes.
 
+use super::apart::Apart;
 use super::beside::Beside;
 use super::credit::Credit;
 use super::wait::yield_now;
@@ -30,6 +31,13 @@ const SHORT_NS: u64 = 0;
 const LONG_NS: u64 = 2_000;
 /// A core that comes back later than this was computed on, nanoseconds: longer than some waiters take who copy in their turns, less than a time slice.
 const LATE_NS: u64 = 500_000;
+/// A wait of so long is long, nanoseconds: yields save it a sleep, and take the core from ranks that the system would place there.
+const LASTS_NS: u64 = 250_000;
+/// Where waits are long a waiter yields for one part in so many of the time before it sleeps.
+const PART: u64 = 16;
+/// What a short wait earns, and what a long one takes.
+const BRIEF_GAIN: u32 = 1;
+const BRIEF_COST: u32 = 4;
 /// What it takes to go to sleep and be woken, nanoseconds.
 const ASLEEP_NS: u64 = 10_000;
 /// So many times what a core was away for has to pass the first time: each of several waiters finds out by itself that somebody computes,
@@ -71,8 +79,12 @@ pub(super) struct Yields {
     looks: Credit,
     /// The same of looks after a yield.
     stays: Credit,
+    /// Waits that were over soon.
+    brief: Credit,
     /// What is known of who computes on this core.
     pub(super) beside: Beside,
+    /// Whether the other ranks all run on this core.
+    pub(super) apart: Apart,
 }
 
 /// Losses of one kind.
@@ -116,7 +128,9 @@ impl Yields {
             saved: AtomicU64::new(SAVED_FIRST_NS),
             looks: Credit::new(LOOK_GAIN, LOOK_COST),
             stays: Credit::new(STAY_GAIN, STAY_COST),
+            brief: Credit::new(BRIEF_GAIN, BRIEF_COST),
             beside: Beside::new(),
+            apart: Apart::new(),
         }
     }
 
@@ -155,6 +169,9 @@ impl Yields {
     /// Whether a look met what it was for.
     pub(super) fn note_look(&self, met: bool) {
         self.looks.note(met);
+        if met {
+            self.apart.note_met();
+        }
     }
 
     /// Until when a waiter looks whose core has come back at `back`.
@@ -165,10 +182,24 @@ impl Yields {
     /// Whether what a waiter that had got its core back was waiting for came while it stayed.
     pub(super) fn note_stay(&self, met: bool) {
         self.stays.note(met);
+        if met {
+            self.apart.note_met();
+        }
     }
 
-    /// Yields have ended a wait.
-    pub(super) fn note_saved(&self) {
+    /// For how long a waiter yields before it sleeps, of `ns` nanoseconds that are allowed.
+    pub(super) fn yields_for(&self, ns: u64) -> u64 {
+        if self.brief.is_good() { ns } else { ns / PART }
+    }
+
+    /// A wait that has yielded or slept is over, or a sleep of it, after so many nanoseconds in which it found nothing. (One yield takes no clock to be brief.)
+    pub(super) fn note_lasted(&self, ns: u64) {
+        self.brief.note(ns < LASTS_NS);
+    }
+
+    /// Yields have ended a wait: one, or several.
+    pub(super) fn note_saved(&self, several: bool) {
+        self.apart.note_yielded(several);
         let saved = self.saved.load(Ordering::Relaxed);
         if saved < SAVED_MOST_NS {
             self.saved.store(saved + ASLEEP_NS, Ordering::Relaxed);
@@ -226,6 +257,16 @@ mod tests {
         assert!(yields.is_barred(u64::MAX - 1), "nothing wraps round");
     }
 
+    #[test]
+    fn where_waits_are_long_yields_are_few() {
+        let yields = Yields::new();
+        assert_eq!(yields.yields_for(1600), 1600);
+        (0..4).for_each(|_| yields.note_lasted(LASTS_NS));
+        assert_eq!(yields.yields_for(1600), 1600 / PART);
+        (0..2).for_each(|_| yields.note_lasted(LASTS_NS - 1));
+        assert_eq!(yields.yields_for(1600), 1600, "they are over soon again");
+    }
+
     /// Sleeps that keep happening say nothing of a core that is away once.
     #[test]
     fn each_kind_of_loss_comes_again_by_itself() {
@@ -266,12 +307,12 @@ mod tests {
         let yields = without_credit();
         let away = 2 * LATE_NS;
         for _ in 0..away / ASLEEP_NS {
-            yields.note_saved();
+            yields.note_saved(false);
         }
         assert!(yields.affords(1, away) && !yields.is_barred(1), "there was enough");
         assert!(!yields.affords(1, away) && yields.is_barred(1), "there is none left");
         for _ in 0..2 * SAVED_MOST_NS / ASLEEP_NS {
-            yields.note_saved();
+            yields.note_saved(false);
         }
         assert!(yields.affords(1, SAVED_MOST_NS) && !yields.affords(1, 1), "it is bounded");
     }

@@ -28,6 +28,33 @@ fn turns_are_taken_until_they_do_not_pay() {
     assert!(!engine.turns(false).give_way(), "somebody computes on this core");
 }
 
+/// Whoever sends runs on this core: so that the system may place this thread on another one.
+#[test]
+fn who_always_yields_once_sleeps_in_between() {
+    let (_, engine) = crowded();
+    let sleeps = || engine.stats().snapshot().sleeps;
+    // For a shorter time than it yields.
+    let sleeps_at_once = || {
+        let before = sleeps();
+        assert!(!engine.wait_until(|| false, Some(Duration::from_micros(200))));
+        sleeps() > before
+    };
+    let turns = engine.turns(false);
+    (1..apart::FIRST).for_each(|_| turns.note_met(false));
+    // In a run in which no core came back late.
+    assert!((0..50).any(|_| {
+        engine.yields.forget();
+        !sleeps_at_once()
+    }));
+    while !engine.yields.apart.is_asked() {
+        turns.note_met(false);
+    }
+    drop(turns);
+    assert!(!engine.turns(false).give_way(), "it is to wait");
+    engine.yields.forget();
+    assert!(sleeps_at_once() && !engine.yields.apart.is_asked(), "once");
+}
+
 /// A ringer that sees a poller rings nobody.
 #[test]
 fn who_counts_as_a_poller_looks_once_more() {
