@@ -3,7 +3,7 @@
 //! Where each wait ends by its first yield, and never by a look, who sends runs on this core, and none but these two take part: they take a switch for each message. The system
 //! moves threads that always run no sooner than it balances its cores, milliseconds later, and often not then; but whom it wakes it places on an idle core, if
 //! there is one. So after so many such waits in a row the next one sleeps at once. If that was in vain, twice as many have to pass before the next.
-//! (Half round trips of 1 KiB between two of four ranks, of which the others sleep, on two cores: 1.0 to 1.4 us in one run in eight, 0.4 in the others.)
+//! (Half round trips of 1 KiB between two of four ranks, of which the others sleep, on two cores: 1.0 to 1.4 us in one run in six, 0.4 in the others.)
 
 use tocsin_sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
