@@ -17,6 +17,8 @@
 //! that waits for this core, which is kept from it by that. A rank goes by what its last waits have met, as an adaptive lock does; and likewise,
 //! when a yield has given the core back and nothing has come yet, by whether it came soon the last times: to give the core away at once would
 //! take two switches then, in the middle of which the message comes.
+//!
+//! Waiters that yield keep a core busy, so that the system places nobody there. Where waits are mostly long ([`LASTS_NS`]) they yield for one part in [`PART`] of the time, and sleep.
 
 use super::apart::Apart;
 use super::beside::Beside;
@@ -83,7 +85,7 @@ pub(super) struct Yields {
     brief: Credit,
     /// What is known of who computes on this core.
     pub(super) beside: Beside,
-    /// Whether the other ranks all run on this core.
+    /// Whether who sends always runs on this core.
     pub(super) apart: Apart,
 }
 
