@@ -355,7 +355,7 @@ impl Call {
     /// Whether the result is [made in parts](Self::make_long), as the budget allows.
     #[inline]
     pub(crate) fn is_made_in_parts(&self) -> bool {
-        self.long || matches!(self.then, Use::Allgatherv { .. })
+        self.long || matches!(self.then, Use::Allgatherv { .. } | Use::Compartments { .. })
     }
 
     /// Makes the result of short parts, which are there.
@@ -368,8 +368,8 @@ impl Call {
         // SAFETY: - `to` is as long as the reads below: the caller's promise; the sizes are this rank's own, not read.
         unsafe {
             match self.then {
-                // That is made in parts.
-                Use::Barrier | Use::Allgatherv { .. } => {}
+                // Those are made in parts.
+                Use::Barrier | Use::Allgatherv { .. } | Use::Compartments { .. } => {}
                 Use::Bcast { root } if root as usize == me => {}
                 Use::Bcast { root } => board.read(root as usize, number, 0, self.to, self.size()),
                 // The root's block may stay where it is.
@@ -390,7 +390,6 @@ impl Call {
                         self.copy_short(board, number, (member, me.wrapping_mul(block)), to, block);
                     }
                 }
-                Use::Compartments { .. } => self.take_out(board, number, scratch),
                 Use::Reduce { root: Some(root), .. } if root as usize != me => {}
                 Use::Reduce { count, operator, .. } => {
                     self.combine_short(board, number, scratch, members, 0, (count, operator))?;

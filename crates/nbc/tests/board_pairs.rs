@@ -10,7 +10,7 @@ use common::driver::{Machine, Rank};
 use common::network::network;
 use std::ptr::NonNull;
 use tocsin_nbc::table::{Arguments, Block};
-use tocsin_progress::budget::Budget;
+use tocsin_progress::budget::{Budget, Context, HANDLER_BYTES, Pass};
 use tocsin_progress::completion::Code;
 use tocsin_transport::board::{Board, Part};
 
@@ -150,7 +150,7 @@ fn blocks_of_any_length_come_to_where_they_belong() {
                     posted[rank] += 1;
                 }
                 let worked = machine.step(rank);
-                idle = if worked == tocsin_progress::budget::Pass::Idle { idle + 1 } else { 0 };
+                idle = if worked == Pass::Idle { idle + 1 } else { 0 };
                 assert!(idle < 50_000, "{seed}: nobody goes on");
                 let ended = |number: usize, rank: usize| {
                     posted[rank] > number
@@ -222,6 +222,103 @@ fn ranks_that_disagree_about_a_length_hear_of_it() {
             assert!(ends[0].is_some(), "{sent} {expected} {receiver_first}: {ends:?}");
             drop(buffers);
         }
+    }
+}
+
+/// Who takes a block for a long one sends or awaits a message, of which who takes it for a short one knows nothing: both end, and so do all whose blocks were right.
+#[test]
+fn who_alone_takes_a_block_for_a_long_one_hears_of_it() {
+    // All others.
+    const BEHIND: usize = 300_000;
+    let lengths = [(9000, 8), (8, 9000), (9000, 0), (0, 9000)];
+    for seed in 0..300 {
+        let mut random = Random(0xa10e + seed);
+        let ranks = *random.pick(&[2, 3, 4]);
+        let (sent, expected) = *random.pick(&lengths);
+        let (from, to) = (random.below(ranks), random.below(ranks));
+        if from == to {
+            continue;
+        }
+        let mut pairs = Pairs::any(ranks, &mut random);
+        let travels = match pairs.way {
+            Way::Scatter(root) => from == root,
+            Way::Gather(root) => to == root,
+            Way::All => true,
+            Way::InPlace => false,
+        };
+        if !travels {
+            continue;
+        }
+        // Who expects long ones of others, and of this one nothing, waits for no word of it.
+        let is_short = |(member, block): (usize, &Block)| member != from && (1..=600).contains(&block.bytes);
+        if expected == 0 && ranks > 2 && !pairs.to[to].iter().enumerate().any(is_short) {
+            continue;
+        }
+        pairs.from[from][to] = Block::new(BEHIND, sent);
+        pairs.to[to][from] = Block::new(BEHIND, expected);
+        (pairs.send[from], pairs.recv[to]) = (vec![0; BEHIND + 9000], vec![0; BEHIND + 9000]);
+        let mut machine = Machine::new(network(ranks as u32, random.word()), random.word());
+        let persistent = random.chance(50);
+        let mut ids = vec![None; ranks];
+        let mut order: Vec<usize> = (0..ranks).collect();
+        order.rotate_left(random.below(ranks));
+        for rank in order {
+            let (from, to) = (pairs.from[rank].clone(), pairs.to[rank].clone());
+            let arguments = pairs.arguments(rank, (&from, &to));
+            ids[rank] = Some(begin(&mut machine.ranks[rank], (ranks, rank), &arguments, persistent, None, 0));
+            for _ in 0..random.below(8) {
+                machine.step(random.below(ranks));
+            }
+        }
+        for _ in 0..3000 {
+            machine.step(random.below(ranks));
+        }
+        let code = |rank: usize| outcome(&machine.ranks[rank].nbc, ids[rank].unwrap()).map(|end| end.code);
+        let ends: Vec<_> = (0..ranks).map(code).collect();
+        let told = format!("{seed}: {sent} {expected} {from} {to} of {ranks}: {ends:?}");
+        assert!(ends.iter().all(Option::is_some), "{told}");
+        assert_eq!(ends[to], Some(Code::Protocol), "{told}");
+        assert!(sent < expected || ends[from] == Some(Code::Protocol), "{told}");
+    }
+}
+
+/// Nobody stops a handler in the middle of a block but its budget: pieces that lie far from each other take many entries.
+#[test]
+fn a_handler_takes_out_as_many_pieces_as_it_may() {
+    for (length, entries) in [(1, 2), (8, 1), (100, 1)] {
+        let mut machine = Machine::new(network(2, 5), 6);
+        let (whole, stride) = (1990, 160);
+        let spread = |bytes: usize| {
+            let mut block = Block::strided(0, bytes.div_ceil(length), length, stride);
+            block.bytes = bytes;
+            block
+        };
+        let nothing = [Block::default(); 2];
+        let (sent, received) = ([Block::new(0, whole), nothing[1]], [nothing[0], spread(whole)]);
+        let bytes: Vec<u8> = (0..whole).map(|at| (at % 251) as u8).collect();
+        let mut to = vec![0xee; received[1].end().unwrap()];
+        let mut begin_on = |rank: usize| {
+            let (from, to, blocks, others) = match rank {
+                0 => (to.as_ptr(), to.as_mut_ptr(), &received, &nothing),
+                _ => (bytes.as_ptr(), std::ptr::null_mut(), &nothing, &sent),
+            };
+            let arguments = Arguments::Ialltoallv { send: Some((from, others)), recv: to, blocks };
+            begin(&mut machine.ranks[rank], (2, rank), &arguments, false, None, 0)
+        };
+        let ids = [begin_on(0), begin_on(1)];
+        let Rank { lower, nbc } = &mut machine.ranks[0];
+        for entry in 1..=entries {
+            let mut budget = Budget::limited(Context::Handler, 32, HANDLER_BYTES);
+            let before = nbc.copied().handler;
+            let pass = nbc.progress(lower, &mut budget);
+            let pieces = (nbc.copied().handler - before).div_ceil(length as u64);
+            assert!(pieces <= HANDLER_BYTES as u64 / 64, "{length}: {pieces}");
+            assert_eq!(pass == Pass::More, entry < entries, "{length}: {entry}");
+        }
+        assert_eq!(outcome(nbc, ids[0]).unwrap().code, Code::Ok);
+        let mut right = vec![0xee; to.len()];
+        put(&mut right, &received[1], &bytes);
+        assert!(to == right, "{length}");
     }
 }
 

@@ -8,9 +8,11 @@
 
 use super::blocks::layout;
 use super::{Call, MOST, Use};
+use crate::executor::{next_of_pieces, room};
 use crate::table::Block;
 use core::ops::Range;
 use tocsin_p2p::{ConstBuf, MutBuf};
+use tocsin_progress::budget::Budget;
 use tocsin_transport::board::{Board, ROOM};
 
 /// Who has something for whom.
@@ -119,6 +121,12 @@ impl Call {
         }
     }
 
+    /// Whether messages may go beside it: whether there are any, each two ranks know for themselves.
+    #[inline]
+    pub(crate) fn may_have_messages(&self) -> bool {
+        matches!(self.then, Use::Compartments { .. })
+    }
+
     /// Whether the board has something for this rank.
     pub(crate) fn takes_out(&self) -> bool {
         let Use::Compartments { members, .. } = self.then else { return true };
@@ -164,51 +172,67 @@ impl Call {
         }
     }
 
-    /// Copies each short block to where it belongs, this rank's own, too.
+    /// Copies each short block to where it belongs, this rank's own first, as far as the budget allows. `done`: how many bytes are. Whether all are. At most as many
+    /// turns as there are members, and as the budget has slices.
     ///
     /// # Safety
-    /// As [`make`](Self::make).
-    pub(super) unsafe fn take_out(&self, board: &Board, number: u32, scratch: *mut u8) {
-        let Use::Compartments { way, base, .. } = self.then else { return };
+    /// As [`make_long`](Self::make_long).
+    pub(super) unsafe fn take_out(
+        &self,
+        board: &Board,
+        number: u32,
+        (done, scratch): (&mut usize, *mut u8),
+        budget: &mut Budget,
+    ) -> bool {
+        let Use::Compartments { way, base, .. } = self.then else { return true };
         let (me, members) = (board.me(), board.members());
-        let limit = limit(way, members);
+        let (limit, all) = (limit(way, members), self.bytes_in_compartments(members));
+        let mut before = 0usize;
         for turn in 0..members {
             let member = me.wrapping_add(turn) % members.max(1);
             let block = self.block(true, member, members);
             if !is_there(&block, limit) {
                 continue;
             }
-            let to = self.to.wrapping_add(block.offset);
-            // Again: it is memory that a member writes.
-            let found = if member == me { Some((0, limit)) } else { self.compartment(board, member, number) };
-            let Some((at, _)) = found.filter(|(_, room)| member == me || block.bytes <= *room) else {
-                continue;
-            };
-            let at = at.wrapping_add(WORD);
-            // SAFETY: - the block is writable, and this rank's own to send is readable and as long: the caller's promise
-            //         - the block is no longer than the limit, which is less than scratch has.
-            unsafe {
-                match (member == me, block.is_strided()) {
-                    (true, strided) => {
-                        let own = self.block(false, me, members);
-                        if !strided && !own.is_strided() {
-                            let from = base.wrapping_add(own.offset);
-                            if !std::ptr::eq(from, to) {
-                                core::ptr::copy_nonoverlapping(from, to, block.bytes);
+            let end = before.wrapping_add(block.bytes);
+            if *done < end {
+                // Again, in each part: it is memory that a member writes. What it says now may be something else, and the bytes are its own then.
+                let found = if member == me { None } else { self.compartment(board, member, number) };
+                let at = found.map_or(0, |(at, _)| at.wrapping_add(WORD));
+                let own = if member == me { self.block(false, me, members) } else { block };
+                let to = MutBuf { base: self.to.wrapping_add(block.offset), layout: layout(&block) };
+                let from = ConstBuf { base: base.wrapping_add(own.offset), layout: layout(&own) };
+                let length = block.pieces().length.min(own.pieces().length);
+                while *done < end {
+                    let (first, left) = (done.wrapping_sub(before), end.wrapping_sub(*done));
+                    let (now, charge) = next_of_pieces(length, left, room(budget));
+                    // SAFETY: - the block is writable, and this rank's own to send is readable and as long: the caller's promise; they are apart, or that very place
+                    //         - first + now <= the block's bytes, no more than the limit, which is less than scratch has.
+                    unsafe {
+                        if member != me && !block.is_strided() {
+                            board.read(member, number, at.wrapping_add(first), to.base.add(first), now);
+                        } else if member != me {
+                            board.read(member, number, at.wrapping_add(first), scratch, now);
+                            to.unpack(first, now, scratch);
+                        } else if !block.is_strided() && !own.is_strided() {
+                            if !std::ptr::eq(from.base, to.base) {
+                                core::ptr::copy_nonoverlapping(from.base.add(first), to.base.add(first), now);
                             }
-                            continue;
+                        } else {
+                            from.pack(first, now, scratch);
+                            to.unpack(first, now, scratch);
                         }
-                        pack_block(base, &own, scratch);
-                        MutBuf { base: to, layout: layout(&block) }.unpack(0, block.bytes, scratch);
                     }
-                    (false, false) => board.read(member, number, at, to, block.bytes),
-                    (false, true) => {
-                        board.read(member, number, at, scratch, block.bytes);
-                        MutBuf { base: to, layout: layout(&block) }.unpack(0, block.bytes, scratch);
+                    budget.take_bytes(charge);
+                    *done = done.wrapping_add(now);
+                    if *done < all && budget.exhausted() {
+                        return false;
                     }
                 }
             }
+            before = end;
         }
+        true
     }
 }
 

@@ -68,7 +68,7 @@ impl Made {
     pub(crate) fn bytes_since(&self, before: &Made, call: &Call, taken: usize) -> usize {
         match call.then {
             // Short pieces are charged more than they copy.
-            Use::Allgatherv { .. } => self.done.wrapping_sub(before.done),
+            Use::Allgatherv { .. } | Use::Compartments { .. } => self.done.wrapping_sub(before.done),
             _ => taken,
         }
     }
@@ -279,7 +279,11 @@ impl Call {
     pub(crate) fn work_left(&self, board: &Board, made: &Made) -> usize {
         let is_copied = matches!(
             self.then,
-            Use::Bcast { .. } | Use::Allgather | Use::Alltoall { .. } | Use::Allgatherv { .. }
+            Use::Bcast { .. }
+                | Use::Allgather
+                | Use::Alltoall { .. }
+                | Use::Allgatherv { .. }
+                | Use::Compartments { .. }
         );
         self.work(board).saturating_sub(if is_copied { made.done } else { 0 })
     }
@@ -313,12 +317,13 @@ impl Call {
                 Use::Reduce { root: Some(_), count, operator } => {
                     self.combine_all(board, number, (count, operator), &mut made.done, budget)
                 }
+                Use::Compartments { .. } => {
+                    Ok(self.take_out(board, number, (&mut made.done, scratch), budget))
+                }
                 // What is never long is made at once.
-                Use::Scatter { .. }
-                | Use::Gather { .. }
-                | Use::Compartments { .. }
-                | Use::ReduceScatter { .. }
-                | Use::Scan { .. } => Ok(true),
+                Use::Scatter { .. } | Use::Gather { .. } | Use::ReduceScatter { .. } | Use::Scan { .. } => {
+                    Ok(true)
+                }
                 Use::Reduce { root: None, count, operator } => {
                     self.combine_shared(board, number, (count, operator), &mut made.pieces, budget)
                 }

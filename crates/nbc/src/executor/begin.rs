@@ -171,7 +171,10 @@ impl Nbc {
                     }
                     outcome
                 }
-                Look::Wrong(member) => seat.found_wrong(messages, (number, member), slots, telling),
+                Look::Wrong(member) => {
+                    let from = call.may_have_messages().then_some(sequence);
+                    seat.found_wrong(messages, (number, member), from, slots, telling)
+                }
                 Look::Waits => return Begun::Waits { traced, posted: Some((number, seen)) },
             }
         };

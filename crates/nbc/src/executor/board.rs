@@ -80,13 +80,16 @@ impl Nbc {
 
     /// Takes a collective that has ended out of its line. Handler-safe.
     pub(super) fn leave_line(&mut self, id: Id) {
-        let Nbc { seats, slots, waiting, .. } = self;
+        let Nbc { seats, slots, waiting, moved_up, .. } = self;
         let Some(left) = slots.get_mut(id) else { return };
         let place = std::mem::replace(&mut left.place, Place::NOWHERE);
         let Some(seat) = seats.get_mut(place.at as usize) else { return };
         // What was lined up and never posted leaves a gap that the others do not have. What ended it (a revocation, a death)
         // ends theirs, or else this rank has given up.
         seat.broken |= !place.posted;
+        if place.waits {
+            seat.board.look_for(place.number);
+        }
         if seat.unposted == id.index {
             seat.unposted = place.next;
         }
@@ -101,6 +104,8 @@ impl Nbc {
         if seat.first == NONE {
             *waiting = waiting.wrapping_sub(1);
             seat.leave_if_over();
+        } else {
+            *moved_up = true;
         }
     }
 
@@ -108,6 +113,7 @@ impl Nbc {
     #[inline]
     pub(super) fn advance_all<M: Messages>(&mut self, messages: &mut M, budget: &mut Budget) -> Pass {
         self.deferred_on_board = false;
+        self.moved_up = false;
         let mut pass = Pass::Idle;
         if self.is_asked() {
             self.look_where_asked(messages);
@@ -297,15 +303,19 @@ impl Nbc {
             let (bytes, outcome) =
                 unsafe { seat.make_long(call, place.number, (&mut place.made, scratch), budget) };
             self.count(budget.context(), bytes);
-            if let Some(outcome) = outcome {
-                self.end(id, outcome);
-            }
-            return outcome.is_some();
+            return match outcome {
+                Some(outcome) => self.is_made(id, outcome),
+                None => false,
+            };
         }
         // SAFETY: - as above.
         let (bytes, outcome) = unsafe { seat.make(call, place.number, scratch) };
         budget.take_bytes(bytes);
         self.count(budget.context(), bytes);
+        self.is_made(id, outcome)
+    }
+
+    fn is_made(&mut self, id: Id, outcome: Outcome) -> bool {
         match outcome.code {
             Code::Ok => self.end_on_board(id),
             _ => self.end(id, outcome),

@@ -89,7 +89,7 @@ impl Seat {
         other.or_else(|| self.board.refuses(me, number).then_some(self.blamed))
     }
 
-    /// A member that has posted a part of the collective of this number where this rank has not.
+    /// A member that has posted a part of the collective of this number, which this rank does by messages alone.
     #[cold]
     fn does(&self, number: u32) -> Option<usize> {
         let posted = self.board.posted();
@@ -102,7 +102,7 @@ impl Seat {
             // All that slots may hold.
             let mut numbers =
                 (0..2 * SLOTS as u32).map(|n| posted.wrapping_sub(SLOTS as u32).wrapping_add(n));
-            numbers.any(|at| is_here(*member, at) && !is_here(me, at))
+            numbers.any(|at| is_here(*member, at))
         })
     }
 }
@@ -226,7 +226,10 @@ impl Nbc {
             if active.stage != Stage::Running || !beside {
                 continue;
             }
-            let does = seat.does(active.sequence).map(|member| member as u32);
+            // What has a part on the board is ended from there, if it has yet to be posted.
+            let alone = active.call.is_none();
+            let does = if alone { seat.does(active.sequence) } else { None };
+            let does = does.map(|member| member as u32);
             if let Some(member) = does.or_else(|| seat.refuses(active.sequence)) {
                 let outcome = or_death(messages, &seat.group, seat.disagree(member));
                 self.fail(messages, id, outcome);

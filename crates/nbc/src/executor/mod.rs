@@ -104,9 +104,10 @@ impl Active {
         self.schedule.as_ref().is_some_and(|schedule| schedule.remaining > 0)
     }
 
-    /// Its number, if it has messages that others may wait for when it fails.
+    /// Its number, if others may wait for messages when it fails: those that it has, or that they have for it where they take a block for a long one.
     fn fails_by_messages(&self) -> Option<u32> {
-        self.has_messages().then_some(self.sequence)
+        let may_have = self.call.as_ref().is_some_and(Call::may_have_messages);
+        (may_have || self.has_messages()).then_some(self.sequence)
     }
 
     fn new() -> Active {
@@ -168,6 +169,8 @@ pub struct Nbc {
     wanting: u32,
     /// A handler has met a user operator on a board.
     deferred_on_board: bool,
+    /// Something has left its line, and what stands behind it may go on.
+    moved_up: bool,
     scratch: Scratch,
     kept: Kept,
 }
@@ -198,6 +201,7 @@ impl Nbc {
             exposed: 0,
             wanting: 0,
             deferred_on_board: false,
+            moved_up: false,
             scratch: Scratch::default(),
             kept: Kept::default(),
         }

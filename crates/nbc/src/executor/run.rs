@@ -53,6 +53,12 @@ impl Nbc {
                 self.fail_dead(messages);
                 pass = Pass::Worked;
             }
+            // Something has ended by its messages: what stands behind it on a board waits for nothing else, perhaps. At most once for each collective.
+            while self.moved_up {
+                if self.advance_all(messages, budget) == Pass::More {
+                    return Pass::More;
+                }
+            }
             let Some(slot) = self.ready.front() else { return pass };
             if budget.exhausted() {
                 return Pass::More;
@@ -314,7 +320,12 @@ impl Nbc {
 
     /// Ends a collective that cannot go on, or lets it close until no peer copies from or to its memory any more.
     pub(super) fn fail<M: Messages>(&mut self, messages: &mut M, id: Id, outcome: Outcome) {
-        if matches!(outcome.code, Code::Protocol | Code::UserOperatorPanicked) {
+        // A part that is never posted leaves a gap, of which nobody else knows the reason, unless it is one that ends theirs, too.
+        let ends_all =
+            matches!(outcome.code, Code::PeerDead | Code::Revoked | Code::Aborted | Code::Finalized);
+        let is_lined_up = |active: &Active| active.place.is_somewhere() && !active.place.posted;
+        let leaves_gap = !ends_all && self.slots.get(id).is_some_and(is_lined_up);
+        if leaves_gap || matches!(outcome.code, Code::Protocol | Code::UserOperatorPanicked) {
             self.give_up_beside(id, outcome);
         }
         let Some(active) = self.slots.get_mut(id) else { return };

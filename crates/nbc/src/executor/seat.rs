@@ -108,6 +108,8 @@ pub(super) struct Seat {
     pub(super) asking: u64,
     /// The member for whose sake this rank has given up.
     pub(super) blamed: u32,
+    /// From which collective on it refuses, if it has.
+    pub(super) refuses_from: Option<u32>,
     /// By place: so many bytes are allocated of this rank's long memory.
     pub(super) long: [usize; ALL_PLACES],
 }
@@ -137,6 +139,7 @@ impl Seat {
             elsewhere: None,
             asking: 0,
             blamed: 0,
+            refuses_from: None,
             long: [0; ALL_PLACES],
         }
     }
@@ -332,12 +335,14 @@ impl Seat {
         (self.telling, self.told) = (owed, number);
     }
 
-    /// How it ends for what a member has shown of a number that this rank has just posted: the member may have given up because of one that has left.
+    /// How it ends for what a member has shown of a number that this rank has just posted: the member may have given up because of one that has left. `from`: as in
+    /// [`give_up_from`](Self::give_up_from).
     #[cold]
     pub(super) fn found_wrong<M: Messages>(
         &mut self,
         messages: &M,
         (number, member): (u32, usize),
+        from: Option<u32>,
         slots: &Table,
         telling: &mut u32,
     ) -> Outcome {
@@ -347,7 +352,7 @@ impl Seat {
         let left =
             if gave_up { self.lacks_for_ever(messages, &place, 0..self.board.members()) } else { None };
         let position = |left| self.group.world_ranks().iter().position(|rank| Some(*rank) == left);
-        let outcome = self.blame(position(left).unwrap_or(member), slots, telling);
+        let outcome = self.blame_from(position(left).unwrap_or(member), from, slots, telling);
         left.map_or(outcome, |source| Outcome { code: Code::PeerFinalized, source, ..Outcome::default() })
     }
 
@@ -387,22 +392,30 @@ impl Seat {
         self.give_up_from(member, None, slots, telling);
     }
 
-    /// The same where what was begun, and goes by messages, has failed from this collective on: others may wait for the rest of it.
+    /// The same where what was begun, and goes by messages, has failed from this collective on: others may wait for the rest of it. That may be said of an
+    /// older one when this rank has given up already.
     #[cold]
     pub(super) fn give_up_from(&mut self, member: u32, from: Option<u32>, slots: &Table, telling: &mut u32) {
         self.broken = true;
-        if self.board.gave_up() {
-            return;
-        }
-        self.blamed = member;
-        if let Some((why, whom)) = self.board.why(member as usize) {
-            self.board.say_why(why, whom);
-        }
-        // What stands in line is never posted, whatever was begun behind it.
-        let next = self.begun.map_or(0, |begun| begun.wrapping_add(1));
-        let unposted = active(slots, self.unposted).map_or(next, |first| first.sequence);
         // Numbers wrap.
-        let first = from.filter(|from| from.wrapping_sub(unposted) as i32 <= 0).unwrap_or(unposted);
+        let is_before = |number: u32, other: u32| (number.wrapping_sub(other) as i32) < 0;
+        let first = match self.refuses_from {
+            Some(refused) => match from.filter(|from| is_before(*from, refused)) {
+                Some(from) => from,
+                None => return,
+            },
+            None => {
+                self.blamed = member;
+                if let Some((why, whom)) = self.board.why(member as usize) {
+                    self.board.say_why(why, whom);
+                }
+                // What stands in line is never posted, whatever was begun behind it.
+                let next = self.begun.map_or(0, |begun| begun.wrapping_add(1));
+                let unposted = active(slots, self.unposted).map_or(next, |first| first.sequence);
+                from.filter(|from| is_before(*from, unposted)).unwrap_or(unposted)
+            }
+        };
+        self.refuses_from = Some(first);
         self.board.refuse(first);
         self.board.give_up();
         if self.telling == 0 {

@@ -135,6 +135,17 @@ impl End {
         self.net.borrow_mut().hosts[rank as usize].gone = true;
     }
 
+    /// All messages of this rank that have begun end so, whatever their peers do.
+    pub fn break_messages(&mut self, code: Code) {
+        let net = &mut *self.net.borrow_mut();
+        let me = self.rank as usize;
+        let (sends, recvs) =
+            (std::mem::take(&mut net.hosts[me].sends), std::mem::take(&mut net.hosts[me].recvs));
+        for post in sends.iter().chain(&recvs) {
+            net.complete(me, post, Outcome { code, source: post.envelope.peer, ..Outcome::default() });
+        }
+    }
+
     /// Whether a request has ended of which nobody has heard.
     pub fn has_completed(&self) -> bool {
         !self.net.borrow().hosts[self.rank as usize].completed.is_empty()

@@ -111,8 +111,8 @@ impl Board {
         self.part(member, self.posted.wrapping_add(1))
     }
 
-    /// Says that this member begins, or ends, no collective from a sequence number on, on the board or without it. The caller gives up, asks
-    /// all others, and rings them. Handler-safe.
+    /// Says that this member begins, or ends, no collective from a sequence number on, on the board or without it; later perhaps from an older
+    /// one on. The caller gives up, asks all others, and rings them. Handler-safe.
     #[cold]
     pub fn refuse(&self, from: u32) {
         if let Some(area) = self.area(self.me) {
@@ -126,8 +126,8 @@ impl Board {
     #[inline]
     pub fn refuses(&self, member: usize, sequence: u32) -> bool {
         // SYNC POINT: Relaxed: nothing but the word itself is used. It bears the context, which no other board of these areas has had, and
-        // is written once: who reads it early reads what stands. Who must not miss it comes after the Acquire of a look at slots whose
-        // owner has given up, or of `take_asked`.
+        // is written anew for older collectives only, when all are asked again: who reads it early reads what stands. Who must not miss it comes after
+        // the Acquire of a look at slots whose owner has given up, or of `take_asked`.
         let word = self.area(member).map_or(0, |area| area.head.refuses.load(Ordering::Relaxed));
         word >> 32 == self.context >> 32 && sequence.wrapping_sub(word as u32) as i32 >= 0
     }

@@ -1,0 +1,168 @@
+//! Messages beside a board: what is right goes on, and whoever waits for what fails hears of it, in whichever order parts and messages come.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+mod common;
+
+use common::blocks::{begin, outcome};
+use common::driver::{Machine, Rank};
+use common::network::{End, network};
+use tocsin_nbc::table::{Arguments, Block};
+use tocsin_progress::budget::Budget;
+use tocsin_progress::completion::Code;
+use tocsin_progress::slots::Id;
+
+/// Goes by a message.
+const LONG: usize = 5000;
+const ROOM: usize = 4 * LONG;
+
+/// Ranks that begin collectives, each for itself, and their memory.
+struct Ranks {
+    machine: Machine<End>,
+    memory: Vec<Vec<u8>>,
+    begun: Vec<Vec<Id>>,
+}
+
+impl Ranks {
+    fn new(ranks: usize) -> Ranks {
+        let machine = Machine::new(network(ranks as u32, 1), 2);
+        Ranks { machine, memory: vec![vec![0; 2 * ROOM]; ranks], begun: vec![Vec::new(); ranks] }
+    }
+
+    fn begin(&mut self, rank: usize, arguments: &Arguments) {
+        let (sequence, place) = (self.begun[rank].len() as u32, (self.begun.len(), rank));
+        let id = begin(&mut self.machine.ranks[rank], place, arguments, false, None, sequence);
+        self.begun[rank].push(id);
+    }
+
+    fn barrier(&mut self, rank: usize) {
+        self.begin(rank, &Arguments::Ibarrier);
+    }
+
+    fn bcast(&mut self, rank: usize, root: u32) {
+        let buffer = self.memory[rank].as_mut_ptr();
+        self.begin(rank, &Arguments::Ibcast { buffer, bytes: 8, root });
+    }
+
+    /// So many bytes to each, and from each.
+    fn exchange(&mut self, rank: usize, sent: &[usize], received: &[usize]) {
+        let blocks = |lengths: &[usize]| {
+            let mut next = 0;
+            let block = |length: &usize| {
+                next += length;
+                Block::new(next - length, *length)
+            };
+            lengths.iter().map(block).collect::<Vec<_>>()
+        };
+        let (sent, received) = (blocks(sent), blocks(received));
+        let (from, to) = self.memory[rank].split_at_mut(ROOM);
+        let (from, to) = (from.as_ptr(), to.as_mut_ptr());
+        self.begin(rank, &Arguments::Ialltoallv { send: Some((from, &sent)), recv: to, blocks: &received });
+    }
+
+    fn pass(&mut self, rank: usize) {
+        let Rank { lower, nbc } = &mut self.machine.ranks[rank];
+        nbc.progress(lower, &mut Budget::handler());
+        nbc.announce(lower);
+    }
+
+    /// Passes for all, in which no message comes.
+    fn passes(&mut self) {
+        for _ in 0..3 {
+            (0..self.begun.len()).for_each(|rank| self.pass(rank));
+        }
+    }
+
+    /// Messages come to a rank.
+    fn pump(&mut self, rank: usize) {
+        for _ in 0..200 {
+            self.machine.ranks[rank].lower.pump();
+        }
+    }
+
+    fn codes(&self, rank: usize) -> Vec<Option<Code>> {
+        let nbc = &self.machine.ranks[rank].nbc;
+        self.begun[rank].iter().map(|id| outcome(nbc, *id).map(|outcome| outcome.code)).collect()
+    }
+}
+
+#[test]
+fn an_older_one_goes_on_where_a_later_one_is_wrong() {
+    // So many later that slots come round, and about that.
+    for between in 0..9 {
+        let mut ranks = Ranks::new(2);
+        (0..2).for_each(|rank| ranks.exchange(rank, &[LONG; 2], &[LONG; 2]));
+        for _ in 0..between {
+            (0..2).for_each(|rank| ranks.barrier(rank));
+        }
+        (0..2).for_each(|_| ranks.barrier(0));
+        ranks.bcast(1, 1);
+        ranks.passes();
+        for (rank, later) in [(0, 2), (1, 1)] {
+            let right = [&[None][..], &vec![Some(Code::Ok); between], &vec![Some(Code::Protocol); later]];
+            assert_eq!(ranks.codes(rank), right.concat(), "{between}: {rank}");
+        }
+        (0..2).for_each(|rank| ranks.pump(rank));
+        ranks.passes();
+        assert_eq!([0, 1].map(|rank| ranks.codes(rank)[0]), [Some(Code::Ok); 2], "{between}");
+    }
+}
+
+#[test]
+fn what_stands_behind_the_end_of_a_message_is_looked_at() {
+    let mut ranks = Ranks::new(3);
+    // The third has yet to come: nobody else's part of it is for this rank.
+    ranks.exchange(1, &[LONG, 0, 0], &[0; 3]);
+    ranks.exchange(0, &[0; 3], &[0, LONG, 0]);
+    (0..2).for_each(|rank| ranks.bcast(rank, 1));
+    ranks.passes();
+    assert_eq!(ranks.codes(0), [None; 2]);
+    ranks.pump(0);
+    ranks.pass(0);
+    assert_eq!(ranks.codes(0), [Some(Code::Ok); 2]);
+}
+
+#[test]
+fn who_has_given_up_gives_up_what_fails_later() {
+    let mut ranks = Ranks::new(3);
+    // The first expects another length of the second.
+    for (rank, longer) in [(0, 0), (1, 8), (2, 0)] {
+        ranks.exchange(rank, &[LONG + longer, LONG, LONG], &[LONG; 3]);
+    }
+    ranks.passes();
+    [0, 2].iter().for_each(|rank| ranks.barrier(*rank));
+    ranks.bcast(1, 1);
+    ranks.passes();
+    for rank in 0..3 {
+        let later = ranks.codes(rank)[1];
+        assert!(later.is_some() && ranks.codes(rank)[0].is_none(), "{rank}: {:?}", ranks.codes(rank));
+    }
+    ranks.pump(0);
+    ranks.passes();
+    assert_eq!([0, 1, 2].map(|rank| ranks.codes(rank)[0]), [Some(Code::Protocol); 3]);
+}
+
+#[test]
+fn what_fails_before_it_is_posted_leaves_nobody_waiting() {
+    for code in [Code::TooManyUnexpected, Code::PeerFinalized, Code::Protocol] {
+        let mut ranks = Ranks::new(3);
+        for rank in 0..2 {
+            // As many as there is room for without the third.
+            (0..4).for_each(|_| ranks.barrier(rank));
+            let (to, from) = if rank == 0 { (0, LONG) } else { (LONG, 0) };
+            ranks.exchange(rank, &[to, 0, 0], &[0, from, 0]);
+            ranks.barrier(rank);
+        }
+        ranks.machine.ranks[0].lower.break_messages(code);
+        ranks.pass(0);
+        assert_eq!(ranks.codes(0)[4], Some(code));
+        (0..4).for_each(|_| ranks.barrier(2));
+        ranks.exchange(2, &[0; 3], &[0; 3]);
+        ranks.barrier(2);
+        ranks.passes();
+        for rank in 0..3 {
+            let codes = ranks.codes(rank);
+            assert_eq!(codes[..4], [Some(Code::Ok); 4], "{code:?}: {rank}");
+            assert!(codes[4].is_some() && codes[5].is_some(), "{code:?}: {rank}: {codes:?}");
+        }
+    }
+}
