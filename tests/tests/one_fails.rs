@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use tocsin::{Comm, Config, Error, Op, UserOp, World};
+use tocsin::{Blocks, Comm, Config, Error, Op, UserOp, World};
 use tocsin_sync::atomic::{AtomicU32, Ordering};
 
 /// More than a rank takes that hears of it; who does not would wait for ever.
@@ -137,6 +137,35 @@ fn ranks_that_disagree_about_sizes_all_hear_of_it() {
                     assert!(ends.iter().all(told) && ends.iter().any(Result::is_err), "{who}");
                 }
             }
+        }
+    }
+}
+
+/// Who takes a block for a long one has a message, of which who takes it for a short one knows nothing: neither waits for it.
+#[test]
+fn ranks_that_take_a_block_for_long_and_short_hear_of_it() {
+    for (backend, persistent) in [("signal", false), ("signal", true), ("thread", false), ("poll", false)] {
+        for (sent, expected) in [(1 << 20, 8), (8, 1 << 20), (1 << 20, 0), (9000, 8)] {
+            let ends = ends(3, backend, |comm| {
+                let (me, all) = (comm.rank() as usize, comm.with_algorithm("shm"));
+                let count = |rank: usize| if rank == 1 { sent } else { 16 };
+                let counts: Vec<usize> = (0..3).map(count).collect();
+                let starts: Vec<usize> = (0..3).map(|rank| counts[..rank].iter().sum()).collect();
+                let send = vec![1u8; if me == 0 { counts.iter().sum() } else { 0 }];
+                let recv = vec![0u8; if me == 1 { expected } else { 16 }];
+                let blocks = Blocks::placed(&counts, &starts);
+                if !persistent {
+                    return end(all.iscatterv(send, blocks, recv, 0));
+                }
+                let mut scatter = all.scatterv_init(send, blocks, recv, 0).unwrap();
+                scatter.start().unwrap();
+                scatter.wait_timeout(LIMIT)
+            });
+            let told = format!("{backend}, {persistent}: {sent} {expected}: {ends:?}");
+            assert!(matches!(ends[1], Err(Error::Protocol { .. })), "{told}");
+            // What is sent at once ends well.
+            assert!(sent < 1 << 20 || matches!(ends[0], Err(Error::Protocol { .. })), "{told}");
+            assert!(matches!(ends[2], Ok(()) | Err(Error::Protocol { .. })), "{told}");
         }
     }
 }
