@@ -3,7 +3,7 @@
 //! A sender has its buffer exposed when it offers the message, says the key in the announcement, and takes it back when its record serves another. The
 //! receiver copies all: a key may come to stand for another buffer of the sender's, and who reads by an old one reads what is thrown away, because the record that it
 //! claims by has another ticket, or is closed; who wrote by one would write into what is somebody else's by now. So receives are published to those alone who reach
-//! their buffers by address.
+//! their buffers by address. All of that as long as the device has a key stand for one buffer until that is taken back, as it says.
 //!
 //! **What it takes** is a call of the kernel's for each buffer, which looks at each of its pages. Handlers tell of no more than [`BY_HANDLER`] bytes, and
 //! what is longer goes by what is left.

@@ -90,6 +90,21 @@ fn what_is_not_exposed_goes_through_lanes() {
     }
 }
 
+/// What a sender exposes less of than it has announced comes otherwise, all of it.
+#[test]
+fn what_is_exposed_in_part_goes_through_lanes() {
+    for class in [Class::Eager, Class::Coll] {
+        for (before, exposed_max) in
+            [false, true].into_iter().flat_map(|b| [0, 1, LEN / 2, LEN - 1].map(|max| (b, max)))
+        {
+            let mut w = pair();
+            w.ranks[0].transport_mut().set_exposed_max(exposed_max);
+            message(&mut w, class, before);
+            assert_eq!(exposed(&w), [0, 0], "{class:?} {before} {exposed_max}");
+        }
+    }
+}
+
 /// Messages arrive where one rank reaches the other otherwise than it is reached, or not at all.
 #[test]
 fn two_may_reach_each_other_in_different_ways() {

@@ -148,12 +148,21 @@ impl Device {
         unsafe { libc::ioctl(self.file.as_raw_fd(), DESTROY, &raw const key) };
     }
 
-    /// Copies from somebody's buffer, from an offset on. False: not all of it, as far as the device says; of a buffer that is shorter it does not. Handler-safe; one system
-    /// call, bounded by `len`.
+    /// Copies from somebody's buffer, from an offset on. False: not all of it, or the buffer is shorter, and what is at `to` is unspecified. Handler-safe; one system call, bounded
+    /// by `len`, and seldom another one for a byte.
     ///
     /// # Safety
-    /// `to` is writable for `len` bytes.
+    /// `to` is writable for `len` bytes, and nobody else uses them.
     pub(crate) unsafe fn read(&self, key: u64, offset: u64, to: *mut u8, len: usize) -> bool {
+        // SAFETY: as promised to this one, and by `read_all`.
+        unsafe { read_all(offset, to, len, |offset, to, len| self.copy(key, offset, to, len).is_ok()) }
+    }
+
+    /// Copies as much of that as is there. An error is an `errno`.
+    ///
+    /// # Safety
+    /// As [`read`](Self::read).
+    unsafe fn copy(&self, key: u64, offset: u64, to: *mut u8, len: usize) -> Result<(), i32> {
         let run = Run { base: to as u64, len: len as u64 };
         let mut copy = Copy {
             runs: &raw const run as u64,
@@ -168,9 +177,39 @@ impl Device {
         };
         // SAFETY: `copy` is what the call reads and writes, and `run` what that names; of local memory it writes what the caller vouches for. The other end is the kernel's to find.
         let done = unsafe { libc::ioctl(self.file.as_raw_fd(), COPY, &raw mut copy) };
-        done == 0 && copy.status == SUCCESS
+        match copy.status {
+            _ if done != 0 => Err(tocsin_sync::errno::get()),
+            SUCCESS => Ok(()),
+            _ => Err(libc::EIO),
+        }
     }
 }
+
+/// Copies all of a run by a call that may copy less, up to the end of what is there, and not say so: whether all has come.
+///
+/// # Safety
+/// `to` is writable for `len` bytes, which nobody else uses; so it is promised to `copy`, which is called with parts of it, or a byte of this one's.
+unsafe fn read_all(offset: u64, to: *mut u8, len: usize, copy: impl Fn(u64, *mut u8, usize) -> bool) -> bool {
+    let Some(before) = len.checked_sub(1) else { return true };
+    let last = to.wrapping_add(before);
+    // SAFETY: the last of `len` bytes. Volatile: the kernel writes there.
+    unsafe { last.write_volatile(ABSENT) };
+    if !copy(offset, to, len) {
+        return false;
+    }
+    // SAFETY: as above.
+    if unsafe { last.read_volatile() } != ABSENT {
+        return true;
+    }
+    // That is what is there, or nothing is.
+    let mut again = !ABSENT;
+    let is_copied = copy(offset.wrapping_add(before as u64), &raw mut again, 1);
+    // SAFETY: as above, this function's.
+    is_copied && unsafe { (&raw const again).read_volatile() } == ABSENT
+}
+
+/// What stands in the place of a byte that has yet to be copied: no digit, letter, 0 or 255.
+const ABSENT: u8 = 0xa7;
 
 /// Why KNEM is not used.
 #[derive(Debug, thiserror::Error)]
@@ -180,7 +219,7 @@ pub(crate) enum Refusal {
     #[error("/dev/knem has interface {0:#x}, whose calls may be others than those of {INTERFACE:#x}")]
     Interface(u32),
     #[error(
-        "/dev/knem always sets flags ({0:#x}) by which copies are over later than their call, or possible once: load the module knem without them"
+        "/dev/knem always sets flags ({0:#x}) of which some have copies end later than their call, or be possible once, or by any user: load the module knem without them"
     )]
     Forced(u32),
     #[error("{0} is refused ({1})")]
@@ -197,13 +236,11 @@ pub fn knem_refusal() -> Option<String> {
 fn tried() -> Result<(), Refusal> {
     let device = Device::open()?;
     let (word, mut copied) = (0x746f_6373_696e_u64, 0u64);
-    let refused = |errno| Refusal::Call("KNEM_CMD_CREATE_REGION", io::Error::from_raw_os_error(errno));
+    let refused = |call| move |errno| Refusal::Call(call, io::Error::from_raw_os_error(errno));
     let (from, len) = ((&raw const word).cast(), size_of::<u64>());
     // SAFETY: `word` outlives the device, with which it is forgotten, and is only read.
-    let key = unsafe { device.tell(from, len) }.map_err(refused)?;
+    let key = unsafe { device.tell(from, len) }.map_err(refused("KNEM_CMD_CREATE_REGION"))?;
     // SAFETY: `copied` is as long as that.
-    match unsafe { device.read(key, 0, (&raw mut copied).cast(), len) } {
-        true if copied == word => Ok(()),
-        _ => Err(Refusal::Another),
-    }
+    unsafe { device.copy(key, 0, (&raw mut copied).cast(), len) }.map_err(refused("KNEM_CMD_INLINE_COPY"))?;
+    if copied == word { Ok(()) } else { Err(Refusal::Another) }
 }

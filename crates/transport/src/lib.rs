@@ -491,10 +491,10 @@ pub unsafe trait Transport: Send {
     /// kernel looks at each page of the buffer, then or later.
     fn conceal(&mut self, _peer: u32, _slot: u32, _ticket: u32) {}
 
-    /// Copies from the buffer that the peer has exposed by this key, from an offset on. What lies behind its end is not copied, and that is no failure. As [`pull`](Self::pull).
+    /// Copies from the buffer that the peer has exposed by this key, from an offset on. False also where that ends before. As [`pull`](Self::pull).
     ///
     /// # Safety
-    /// `to` is writable for `len` bytes.
+    /// `to` is writable for `len` bytes, and nobody else uses them.
     unsafe fn pull_exposed(
         &mut self,
         _peer: u32,

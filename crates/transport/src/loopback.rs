@@ -56,6 +56,8 @@ pub struct Loopback {
     read: Vec<usize>,
     /// See [`set_refuses_pages`](Loopback::set_refuses_pages).
     refuses_pages: bool,
+    /// See [`set_exposed_max`](Loopback::set_exposed_max).
+    exposed_max: usize,
     /// See [`set_refuses_regions`](Loopback::set_refuses_regions).
     refuses_regions: bool,
     /// See [`set_reach`](Loopback::set_reach).
@@ -144,6 +146,11 @@ impl Loopback {
         // SAFETY: only this endpoint consumes from this ring, and one thread has it.
         let len = unsafe { ring.peek() }.map_or(0, |packet| packet.len as u64);
         class != Class::Bulk || self.come.load(Ordering::Relaxed) < len
+    }
+
+    /// Says how much of a buffer this endpoint exposes at most, whatever it says to others.
+    pub fn set_exposed_max(&mut self, bytes: usize) {
+        self.exposed_max = bytes;
     }
 
     /// Says whether this endpoint exposes no buffers (any more).
@@ -573,7 +580,7 @@ unsafe impl Transport for Loopback {
         let free = own.iter().position(|region| region.address.load(Ordering::Relaxed) == 0);
         // The lowest that is free, as KNEM does.
         let Some((at, region)) = free.and_then(|at| Some((at, own.get(at)?))) else { return 0 };
-        region.len.store(len as u64, Ordering::Relaxed);
+        region.len.store(len.min(self.exposed_max) as u64, Ordering::Relaxed);
         region.address.store(buffer as u64, Ordering::Relaxed);
         let key = u64::from(self.rank) << 32 | (at as u64).wrapping_add(1);
         if let Some(exposed) = self.exposed.get_mut(peer as usize).and_then(|to| to.get_mut(slot as usize)) {
@@ -593,10 +600,11 @@ unsafe impl Transport for Loopback {
     unsafe fn pull_exposed(&mut self, peer: u32, key: u64, offset: u64, to: *mut u8, len: usize) -> bool {
         let Some(region) = self.region(key) else { return false };
         let (address, whole) = (region.address.load(Ordering::Relaxed), region.len.load(Ordering::Relaxed));
-        // What lies behind the end is not copied, and that is no failure there.
-        let len = len.min(usize::try_from(whole.saturating_sub(offset)).unwrap_or(0));
+        let is_there = offset.checked_add(len as u64).is_some_and(|end| end <= whole);
         // SAFETY: the caller vouches for `to`, and who has exposed the other end for that.
-        address != 0 && unsafe { self.pull(peer, Reach::Region, address.wrapping_add(offset), to, len) }
+        address != 0
+            && is_there
+            && unsafe { self.pull(peer, Reach::Region, address.wrapping_add(offset), to, len) }
     }
 
     fn has_pipe_to(&self, peer: u32) -> bool {

@@ -23,6 +23,38 @@ fn calls_have_their_numbers() {
     assert_eq!(calls, [0x4010_4b10, 0xc020_4b21, 0x8008_4b22, 0x8030_4b33]);
 }
 
+/// The device says of a buffer that ends before a copy does that all is copied.
+#[test]
+fn what_is_not_there_is_not_taken_for_copied() {
+    for last in [0, 5, ABSENT, !ABSENT] {
+        let mut there = vec![5u8; 100];
+        there[99] = last;
+        let calls = std::cell::Cell::new(0);
+        let copy = |offset: u64, to: *mut u8, len: usize| {
+            calls.set(calls.get() + 1);
+            let from = there.get(offset as usize..).unwrap_or_default();
+            let now = from.len().min(len);
+            // SAFETY: as `read_all` promises.
+            unsafe { core::ptr::copy_nonoverlapping(from.as_ptr(), to, now) };
+            true
+        };
+        for (offset, len) in [(0, 100), (99, 1), (0, 101), (0, 1000), (90, 11), (100, 1), (500, 8), (40, 0)] {
+            for was in [0, last, ABSENT] {
+                let mut to = vec![was; len];
+                calls.set(0);
+                // SAFETY: `to` is as long as that.
+                let all = unsafe { read_all(offset, to.as_mut_ptr(), len, copy) };
+                let is_there = offset as usize + len <= 100;
+                assert_eq!(all, is_there, "{offset} {len} {last} {was}");
+                assert!(!all || to == there[offset as usize..][..len], "{offset} {len} {last} {was}");
+                assert!(calls.get() <= 1 || last == ABSENT || !is_there, "one call is enough");
+            }
+        }
+        // SAFETY: nobody writes there.
+        assert!(!unsafe { read_all(0, [0u8; 8].as_mut_ptr(), 8, |_, _, _| false) });
+    }
+}
+
 fn tell(device: &Device, buffer: &[u8]) -> Result<u64, i32> {
     // SAFETY: buffers of these tests outlive their devices, and are not written.
     unsafe { device.tell(buffer.as_ptr(), buffer.len()) }
@@ -44,6 +76,9 @@ fn copies_what_it_was_told_of() {
         let copied = read(&other, key, offset as u64, len).unwrap();
         assert!(copied == from[offset..offset + len], "{offset} {len}");
     }
+    for (offset, len) in [(LEN - 1, 2), (0, LEN + 1), (LEN, 1), (LEN - 5000, 9000)] {
+        assert!(read(&other, key, offset as u64, len).is_none(), "{offset} {len}");
+    }
 }
 
 #[test]
@@ -57,7 +92,7 @@ fn what_it_may_not_is_refused() {
     // SAFETY: nothing is there, and the kernel says so.
     assert_eq!(unsafe { device.tell(core::ptr::without_provenance(8), 100) }, Err(libc::EFAULT));
     // SAFETY: as above; it is the kernel's to find out.
-    assert!(!unsafe { device.read(key, 0, core::ptr::without_provenance_mut(8), 100) });
+    assert!(unsafe { device.copy(key, 0, core::ptr::without_provenance_mut(8), 100) }.is_err());
 }
 
 #[test]

@@ -150,6 +150,7 @@ fn build(n: u32, limits: Limits, reach: Reach, shares: bool, pieces: u32) -> Vec
             meanwhile: None,
             read: vec![0; n as usize],
             refuses_pages: false,
+            exposed_max: usize::MAX,
             refuses_regions: false,
             reach,
             exposed: vec![[(0, 0); RECORDS as usize]; n as usize],
