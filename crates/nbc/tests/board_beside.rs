@@ -24,7 +24,11 @@ struct Ranks {
 
 impl Ranks {
     fn new(ranks: usize) -> Ranks {
-        let machine = Machine::new(network(ranks as u32, 1), 2);
+        Ranks::seeded(ranks, 1)
+    }
+
+    fn seeded(ranks: usize, seed: u64) -> Ranks {
+        let machine = Machine::new(network(ranks as u32, seed), 2);
         Ranks { machine, memory: vec![vec![0; 2 * ROOM]; ranks], begun: vec![Vec::new(); ranks] }
     }
 
@@ -165,4 +169,32 @@ fn what_fails_before_it_is_posted_leaves_nobody_waiting() {
             assert!(codes[4].is_some() && codes[5].is_some(), "{code:?}: {rank}: {codes:?}");
         }
     }
+}
+
+/// What has failed, and into whose memory somebody still copies, has left its line.
+#[test]
+fn what_closes_holds_up_nobody() {
+    let mut closing = 0;
+    for seed in 1..40 {
+        let mut ranks = Ranks::seeded(3, seed);
+        ranks.machine.ranks[0].lower.linger();
+        // The third has yet to come, and the second sends too much.
+        ranks.exchange(1, &[LONG + 8, 0, 0], &[0; 3]);
+        ranks.exchange(0, &[0; 3], &[0, LONG, LONG]);
+        (0..2).for_each(|rank| ranks.bcast(rank, 1));
+        ranks.pass(0);
+        assert_eq!(ranks.codes(0), [None; 2]);
+        while !ranks.machine.ranks[0].lower.has_completed() {
+            ranks.machine.ranks[0].lower.pump();
+        }
+        ranks.pass(0);
+        let is_closing = ranks.machine.ranks[0].lower.closing() > 0;
+        let first = if is_closing { None } else { Some(Code::Protocol) };
+        assert_eq!(ranks.codes(0), [first, Some(Code::Ok)], "{seed}");
+        ranks.pump(0);
+        ranks.pass(0);
+        assert_eq!(ranks.codes(0), [Some(Code::Protocol), Some(Code::Ok)], "{seed}");
+        closing += u32::from(is_closing);
+    }
+    assert!(closing > 5, "{closing}");
 }
