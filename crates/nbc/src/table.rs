@@ -195,11 +195,13 @@ fn has_room(arguments: &Arguments, group: &Group) -> bool {
 /// Whether a board is mostly the quickest for what fits there: always if it fits into slots; else where ranks share cores, and what counts is how often
 /// a rank has to wait for another, and how much all copy (4 ranks on 2 cores of an EPYC: iallgather of 1 MiB 0.65 ms instead of 0.98); and where two exchange as much, each of which
 /// would copy both ways in turns (256 KiB: 31 us instead of 35 to 48 on a Granite Rapids; where places pass, 1 MiB: 71 us instead of 109 on an EPYC), or combine all of it, and on the board
-/// combines half (1 MiB: 162 us instead of 230 on the first; 16 to 64 KiB rather wait once than twice), or one alone does, out of a buffer rather than where it lies.
+/// combines half (1 MiB: 162 us instead of 230 on the first; 16 to 64 KiB rather wait once than twice there), or one alone does, out of a buffer rather than where it lies; and for a broadcast between
+/// two, from some size on (64 KiB and 1 MiB on an EPYC: 3.5 us instead of 4.6, 39 instead of 44, and where its cores share no cache, 7.4 instead of 9.7; on an Emerald Rapids 6.9 instead of 9.4, 85 instead of
+/// 113). On that EPYC an allreduce of 64 KiB took 6.3 us instead of 8.5, 12.8 instead of 13.5 without a shared cache, and one of 16 KiB 2.5 instead of 3.1 with and 5.7 instead of 4.7 without; a reduction of 16 KiB 2.0 instead of
+/// 2.7, and 3.5 instead of 4.6.
 ///
-/// Where what a core's own caches do not hold [is far](Group::has_far_cache), two copies in them are quicker than what two of messages are (ibcast between two on an Emerald Rapids: 64 KiB 6.9 us
-/// instead of 9.4, 1 MiB 85 instead of 113; 16 KiB 3.5 to 4.6 either way), and outside of them slower than [one by the kernel](Group::has_single_copies) (allgather and alltoall of 1 MiB: 173 and 185 us by
-/// messages, 205 and 226 on the board).
+/// Where what a core's own caches do not hold [is far](Group::has_far_cache), two copies outside of them are slower than [one by the kernel](Group::has_single_copies) (allgather and alltoall of 1 MiB
+/// on an Emerald Rapids: 173 and 185 us by messages, 205 and 226 on the board).
 ///
 /// Messages of threads of one process are copied once, where a board has two copies: from some size on they are quicker (4 threads there: ibcast of 1 MiB 57 us instead of 136).
 #[inline]
@@ -207,12 +209,13 @@ fn is_quick_on_board(arguments: &Arguments, group: &Group) -> bool {
     let (bytes, ranks) = (arguments.size_bytes(), group.size() as usize);
     let (shares, two, once) = (group.shares_cores(), ranks == 2, group.is_one_process());
     let far = group.has_far_cache();
+    let (few_rounds, from_root) = if far { (96 << 10, 256 << 10) } else { (32 << 10, 0) };
     if two && arguments.is_long_between_two(group.rank() as usize) {
         return false;
     }
     let is_quick = crate::board::is_short(arguments, ranks)
         || match arguments.operation() {
-            Operation::Iallreduce if two && (12 << 10..96 << 10).contains(&bytes) => shares,
+            Operation::Iallreduce if two && (12 << 10..few_rounds).contains(&bytes) => shares,
             Operation::Iallreduce if two => !once || bytes <= 128 << 10,
             Operation::Iallreduce => shares && (!once || bytes <= 512 << 10),
             // One way it is a broadcast between two, and places do not pass.
@@ -222,11 +225,10 @@ fn is_quick_on_board(arguments: &Arguments, group: &Group) -> bool {
                 (shares || two && !single) && (!once || bytes <= 128 << 10)
             }
             Operation::Ibcast => {
-                let long = bytes > 768 << 10 || far && bytes >= 32 << 10;
                 let most = if shares { 128 << 10 } else { 64 << 10 };
-                (shares || two && long) && (!once || bytes <= most)
+                (shares || two && bytes >= 32 << 10) && (!once || bytes <= most)
             }
-            Operation::Ireduce => shares || two && !once && bytes >= 256 << 10,
+            Operation::Ireduce => shares || two && !once && bytes >= from_root,
             _ => shares,
         };
     // What waits on a board for a user's operator holds up all that was started there after it.

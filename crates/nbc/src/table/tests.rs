@@ -441,9 +441,9 @@ fn bad_arguments_are_clear_errors() {
     assert!(Group::new(&[0, 1], 2).unwrap_err().to_string().contains("rank 2 does not exist"));
 }
 
-/// What does not fit into a core's own caches, where the others are far: one copy by the kernel is quicker than two.
+/// What does not fit into a core's own caches, where the others are far: one copy by the kernel is quicker than two. And what is combined goes by the board where they are near.
 #[test]
-fn far_caches_have_long_exchanges_go_by_messages_and_broadcasts_by_boards() {
+fn far_caches_have_long_exchanges_go_by_messages() {
     let single = std::cell::Cell::new(true);
     let on_board = |operation, bytes, far| {
         let counts = [bytes; 2];
@@ -463,8 +463,17 @@ fn far_caches_have_long_exchanges_go_by_messages_and_broadcasts_by_boards() {
             assert!(on_board(operation, 512 << 10, far));
         }
     }
-    for (bytes, near, far) in [(31 << 10, false, false), (32 << 10, false, true), (769 << 10, true, true)] {
-        assert_eq!([false, true].map(|is_far| on_board(Operation::Ibcast, bytes, is_far)), [near, far]);
+    for (operation, bytes, near, far) in [
+        (Operation::Ibcast, 31 << 10, false, false),
+        (Operation::Ibcast, 32 << 10, true, true),
+        (Operation::Iallreduce, 31 << 10, false, false),
+        (Operation::Iallreduce, 32 << 10, true, false),
+        (Operation::Iallreduce, 96 << 10, true, true),
+        (Operation::Ireduce, 16 << 10, true, false),
+        (Operation::Ireduce, 256 << 10, true, true),
+    ] {
+        let takes = [false, true].map(|is_far| on_board(operation, bytes, is_far));
+        assert_eq!(takes, [near, far], "{operation} of {bytes}");
     }
     // Messages of threads are copied once.
     for (bytes, takes) in [(32 << 10, true), (64 << 10, true), (65 << 10, false), (769 << 10, false)] {
@@ -631,7 +640,8 @@ fn the_board_takes_what_fits() {
             [Operation::Iallreduce, Operation::Iallgather, Operation::Iallgatherv, Operation::Ialltoall]
                 .contains(operation);
         for (bytes, longest) in [(4096, true), (1 << 20, true), ((1 << 20) + 8, false)] {
-            let one_way = [Operation::Ibcast, Operation::Ireduce].contains(operation) && bytes >= 1 << 20;
+            let one_way =
+                *operation == Operation::Ireduce || *operation == Operation::Ibcast && bytes >= 32 << 10;
             let takes = *operation == Operation::Ibarrier || (exchange || one_way) && longest;
             let counts = [bytes; 2];
             let at = [Block::new(bytes, bytes), Block::new(0, bytes)];
@@ -640,7 +650,7 @@ fn the_board_takes_what_fits() {
             assert_eq!(chosen.restrictions.needs_board(), takes, "{operation:?} of {bytes} bytes");
         }
     }
-    assert!(!fits(Operation::Iallreduce, 64 << 10, 2) && fits(Operation::Iallreduce, 96 << 10, 2));
+    assert!(!fits(Operation::Iallreduce, 31 << 10, 2) && fits(Operation::Iallreduce, 32 << 10, 2));
     assert!(fits(Operation::Ibcast, 2048, 64) && !fits(Operation::Ibcast, 2049, 2));
     assert!(fits(Operation::Iallreduce, 2048, 16) && !fits(Operation::Iallreduce, 2048, 17));
     assert!(fits(Operation::Ialltoall, 512, 4) && !fits(Operation::Ialltoall, 513, 4));
