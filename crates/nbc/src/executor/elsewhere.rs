@@ -193,7 +193,11 @@ impl Nbc {
         if panicked && !seat.board.gave_up() {
             seat.board.say_why(Why::Panic, me);
         }
-        seat.give_up_from(other.unwrap_or(me) as u32, Some(from), slots, telling);
+        // Who refuses it already has all hear of that, and is to blame.
+        let is_refused =
+            (0..seat.board.members()).any(|member| member != me && seat.board.refuses(member, from));
+        let from = (!is_refused).then_some(from);
+        seat.give_up_from(other.unwrap_or(me) as u32, from, slots, telling);
     }
 
     /// How what goes by messages ends where a member has given it up, and took a message back for that: as that member says on the board.
