@@ -15,7 +15,7 @@
 //! differently. Who goes by messages says so on the board and looks there; he or who has posted finds out (`executor/elsewhere.rs`,
 //! and [`tocsin_transport::board`]), and then it is as above. A rank that has given up refuses all that comes later on this communicator, also by
 //! messages, since others who did that by messages would wait for what it refuses on the board; those hear from which one on it does,
-//! and end with the same error. What all have begun by messages before goes on.
+//! and end with the same error. So it does with the one of which it has seen that the ranks disagree, whose messages others may have. What all have begun by messages before that goes on.
 
 mod blocks;
 mod compartments;

@@ -3,10 +3,10 @@
 
 mod common;
 
-use common::blocks::{begin, outcome};
-use common::driver::{Machine, Rank};
+use common::blocks::{CONTEXT, begin, outcome};
+use common::driver::{Machine, Rank, group};
 use common::network::{End, network};
-use tocsin_nbc::table::{Arguments, Block};
+use tocsin_nbc::table::{self, Arguments, Block};
 use tocsin_progress::budget::Budget;
 use tocsin_progress::completion::Code;
 use tocsin_progress::slots::Id;
@@ -61,6 +61,37 @@ impl Ranks {
         let (from, to) = self.memory[rank].split_at_mut(ROOM);
         let (from, to) = (from.as_ptr(), to.as_mut_ptr());
         self.begin(rank, &Arguments::Ialltoallv { send: Some((from, &sent)), recv: to, blocks: &received });
+    }
+
+    /// A root's, with so much for the other one.
+    fn scatterv(&mut self, root: usize, bytes: usize) {
+        let mut blocks = [Block::default(); 2];
+        blocks[1 - root] = Block::new(0, bytes);
+        let (from, to) = self.memory[root].split_at_mut(ROOM);
+        let (send, recv) = (from.as_ptr(), Some(to.as_mut_ptr()));
+        self.begin(root, &Arguments::Iscatterv { send, blocks: &blocks, recv, bytes: 0, root: root as u32 });
+    }
+
+    /// So much for the other one, which is the root.
+    fn gatherv(&mut self, rank: usize, bytes: usize) {
+        let (from, to) = self.memory[rank].split_at_mut(ROOM);
+        let (send, recv, root) = (Some(from.as_ptr()), to.as_mut_ptr(), 1 - rank as u32);
+        self.begin(rank, &Arguments::Igatherv { send, bytes, recv, blocks: &[], root });
+    }
+
+    /// The root's, by messages, which is over at once.
+    fn gatherv_of_nothing(&mut self, root: usize) {
+        let recv = self.memory[root].as_mut_ptr();
+        let (send, blocks) = (Some(recv.cast_const()), &[Block::default(); 2]);
+        let nothing = Arguments::Igatherv { send, bytes: 0, recv, blocks, root: root as u32 };
+        let group = group(self.begun.len() as u32, root as u32).with_board(0);
+        let schedule = table::compile(&group, &nothing, Some("linear")).unwrap();
+        let sequence = self.begun[root].len() as u32;
+        let Rank { lower, nbc } = &mut self.machine.ranks[root];
+        // SAFETY: nothing is read or written.
+        let id = unsafe { nbc.post(lower, schedule, CONTEXT, sequence) }.unwrap();
+        nbc.announce(lower);
+        self.begun[root].push(id);
     }
 
     fn pass(&mut self, rank: usize) {
@@ -197,4 +228,30 @@ fn what_closes_holds_up_nobody() {
         closing += u32::from(is_closing);
     }
     assert!(closing > 5, "{closing}");
+}
+
+/// Whoever has a message hears of it though its own part was over before anybody saw it, and though the other has none, or is done.
+#[test]
+fn a_message_for_one_that_does_something_else_is_given_up() {
+    for way in 0..4 {
+        for first in [0, 1] {
+            let mut ranks = Ranks::new(2);
+            for rank in [first, 1 - first] {
+                match (rank, way) {
+                    (0, 0 | 1) => ranks.scatterv(0, LONG),
+                    (0, _) => ranks.gatherv(0, LONG),
+                    (_, 0) => ranks.barrier(1),
+                    (_, 1) => ranks.bcast(1, 0),
+                    (_, 2) => ranks.bcast(1, 1),
+                    _ => ranks.gatherv_of_nothing(1),
+                }
+            }
+            ranks.passes();
+            (0..2).for_each(|rank| ranks.bcast(rank, 0));
+            ranks.passes();
+            let codes = [0, 1].map(|rank| ranks.codes(rank));
+            assert!(codes.iter().flatten().all(Option::is_some), "{way} {first}: {codes:?}");
+            assert_eq!(codes[0][0], Some(Code::Protocol), "{way} {first}");
+        }
+    }
 }

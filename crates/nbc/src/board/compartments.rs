@@ -121,12 +121,6 @@ impl Call {
         }
     }
 
-    /// Whether messages may go beside it: whether there are any, each two ranks know for themselves.
-    #[inline]
-    pub(crate) fn may_have_messages(&self) -> bool {
-        matches!(self.then, Use::Compartments { .. })
-    }
-
     /// Whether the board has something for this rank.
     pub(crate) fn takes_out(&self) -> bool {
         let Use::Compartments { members, .. } = self.then else { return true };

@@ -171,10 +171,7 @@ impl Nbc {
                     }
                     outcome
                 }
-                Look::Wrong(member) => {
-                    let from = call.may_have_messages().then_some(sequence);
-                    seat.found_wrong(messages, (number, member), from, slots, telling)
-                }
+                Look::Wrong(member) => seat.found_wrong(messages, (number, member), sequence, slots, telling),
                 Look::Waits => return Begun::Waits { traced, posted: Some((number, seen)) },
             }
         };

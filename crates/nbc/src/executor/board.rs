@@ -244,7 +244,7 @@ impl Nbc {
             }
             Look::Ready => First::Ready(id, call.work_left(&seat.board, &active.place.made)),
             Look::Wrong(member) => {
-                let from = active.fails_by_messages();
+                let from = Some(active.sequence);
                 First::Wrong(id, seat.blame_from(member, from, slots, telling))
             }
         }
@@ -381,7 +381,7 @@ impl Nbc {
             seat.ask(call, number, active.sequence, look, telling);
             if let Look::Wrong(member) = look {
                 place.odd = member as u32;
-                let from = active.fails_by_messages();
+                let from = Some(active.sequence);
                 seat.give_up_from(member as u32, from, slots, telling);
             }
         }

@@ -63,19 +63,19 @@ impl Seat {
         matches!(self.tenancy, Tenancy::Open | Tenancy::Closing) && self.board.is_of(context)
     }
 
-    /// A member whose next part is about something that this rank has begun, by messages then, or that refuses what this rank has begun. Nobody
+    /// A member whose next part is about something that this rank has begun, by messages then, with its number, or that refuses what this rank has begun. Nobody
     /// where something is lined up: that is posted first, lest nobody else hears what it was.
-    fn odd_one(&self) -> Option<usize> {
+    fn odd_one(&self) -> Option<(usize, Option<u32>)> {
         let begun = self.begun.filter(|_| self.unposted == NONE)?;
         let me = self.board.me();
         // Numbers wrap.
         let is_odd = |about| number_of(about).wrapping_sub(begun) as i32 <= 0;
         let mut others = (0..self.board.members()).filter(|member| *member != me);
-        others.find(|member| match self.board.next_part(*member) {
+        others.find_map(|member| match self.board.next_part(member) {
             // It may have posted what comes after what it has given up.
-            Part::Here { about } => is_odd(about) || self.board.refuses(*member, begun),
-            Part::Never => self.board.refuses(*member, begun),
-            Part::Missing | Part::Corrupt => false,
+            Part::Here { about } if is_odd(about) => Some((member, Some(number_of(about)))),
+            Part::Here { .. } | Part::Never => self.board.refuses(member, begun).then_some((member, None)),
+            Part::Missing | Part::Corrupt => None,
         })
     }
 
@@ -166,8 +166,8 @@ impl Nbc {
     pub(super) fn look_elsewhere<M: Messages>(&mut self, messages: &mut M, at: u32) -> bool {
         let Nbc { seats, slots, telling, .. } = self;
         let Some(seat) = seats.get_mut(at as usize) else { return false };
-        if let Some(member) = seat.odd_one().filter(|_| !seat.broken) {
-            seat.blame(member, slots, telling);
+        if let Some((member, from)) = seat.odd_one().filter(|_| !seat.broken) {
+            seat.blame_from(member, from, slots, telling);
         }
         let broken = seat.broken;
         if broken {

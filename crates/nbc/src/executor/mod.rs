@@ -104,12 +104,6 @@ impl Active {
         self.schedule.as_ref().is_some_and(|schedule| schedule.remaining > 0)
     }
 
-    /// Its number, if others may wait for messages when it fails: those that it has, or that they have for it where they take a block for a long one.
-    fn fails_by_messages(&self) -> Option<u32> {
-        let may_have = self.call.as_ref().is_some_and(Call::may_have_messages);
-        (may_have || self.has_messages()).then_some(self.sequence)
-    }
-
     fn new() -> Active {
         Active {
             schedule: None,

@@ -321,8 +321,11 @@ impl Nbc {
     /// Ends a collective that cannot go on, or lets it close until no peer copies from or to its memory any more.
     pub(super) fn fail<M: Messages>(&mut self, messages: &mut M, id: Id, outcome: Outcome) {
         // A part that is never posted leaves a gap, of which nobody else knows the reason, unless it is one that ends theirs, too.
-        let ends_all =
-            matches!(outcome.code, Code::PeerDead | Code::Revoked | Code::Aborted | Code::Finalized);
+        // (Who takes a message back for a reason of which this rank has yet to hear has told it before.)
+        let ends_all = matches!(
+            outcome.code,
+            Code::PeerDead | Code::Revoked | Code::Aborted | Code::Finalized | Code::Cancelled
+        );
         let is_lined_up = |active: &Active| active.place.is_somewhere() && !active.place.posted;
         let leaves_gap = !ends_all && self.slots.get(id).is_some_and(is_lined_up);
         if leaves_gap || matches!(outcome.code, Code::Protocol | Code::UserOperatorPanicked) {

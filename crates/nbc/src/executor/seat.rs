@@ -335,14 +335,14 @@ impl Seat {
         (self.telling, self.told) = (owed, number);
     }
 
-    /// How it ends for what a member has shown of a number that this rank has just posted: the member may have given up because of one that has left. `from`: as in
-    /// [`give_up_from`](Self::give_up_from).
+    /// How it ends for what a member has shown of a number that this rank has just posted: the member may have given up because of one that has left. `sequence`: which
+    /// collective that is.
     #[cold]
     pub(super) fn found_wrong<M: Messages>(
         &mut self,
         messages: &M,
         (number, member): (u32, usize),
-        from: Option<u32>,
+        sequence: u32,
         slots: &Table,
         telling: &mut u32,
     ) -> Outcome {
@@ -352,17 +352,11 @@ impl Seat {
         let left =
             if gave_up { self.lacks_for_ever(messages, &place, 0..self.board.members()) } else { None };
         let position = |left| self.group.world_ranks().iter().position(|rank| Some(*rank) == left);
-        let outcome = self.blame_from(position(left).unwrap_or(member), from, slots, telling);
+        let outcome = self.blame_from(position(left).unwrap_or(member), Some(sequence), slots, telling);
         left.map_or(outcome, |source| Outcome { code: Code::PeerFinalized, source, ..Outcome::default() })
     }
 
-    /// How it ends for what a member has shown.
-    #[cold]
-    pub(super) fn blame(&mut self, member: usize, slots: &Table, telling: &mut u32) -> Outcome {
-        self.blame_from(member, None, slots, telling)
-    }
-
-    /// The same as [`give_up_from`](Self::give_up_from).
+    /// How it ends for what a member has shown; [gives up](Self::give_up_from) for that.
     #[cold]
     pub(super) fn blame_from(
         &mut self,
@@ -392,8 +386,8 @@ impl Seat {
         self.give_up_from(member, None, slots, telling);
     }
 
-    /// The same where what was begun, and goes by messages, has failed from this collective on: others may wait for the rest of it. That may be said of an
-    /// older one when this rank has given up already.
+    /// The same where what was begun has failed from this collective on: others may wait for the rest of its messages, or have some for what they do in its place. That may
+    /// be said of an older one when this rank has given up already.
     #[cold]
     pub(super) fn give_up_from(&mut self, member: u32, from: Option<u32>, slots: &Table, telling: &mut u32) {
         self.broken = true;

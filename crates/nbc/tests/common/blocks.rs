@@ -8,7 +8,7 @@ use tocsin_progress::completion::Outcome;
 use tocsin_progress::slots::Id;
 
 /// Of the board of the [`Machine`](super::driver::Machine).
-const CONTEXT: u32 = 1 << 31 | 1;
+pub const CONTEXT: u32 = 1 << 31 | 1;
 
 /// Blocks of these lengths, one after the other or between each other, in pieces or not, the last of which may be shorter.
 pub fn places(lengths: &[usize], random: &mut Random) -> Vec<Block> {
