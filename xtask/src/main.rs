@@ -27,17 +27,18 @@ usage: cargo xtask COMMAND
                         only the steps whose name contains it
   install --prefix DIR [--destdir DIR]
                         builds and installs tocsin.h, libtocsin.a, libtocsin.so, tocsin.pc and the `tocsin` command
-  guest [--kernel stock|stock-6.12|patched] [--cpus N] [--quantum N] [--x2apic] [--shell] [--keep] [NAME]
+  guest [--kernel stock|stock-6.12|patched] [--cpus N] [--quantum N] [--x2apic] [--full] [--shell] [--keep] [NAME]
                         boots emulated machines that have user interrupts and runs the tests of
                         kernel-patches/guest/tests.txt in them, or those whose name contains NAME; --shell boots one to
-                        play with
-  peers [--rounds N] [--json] [NAME]
+                        play with. Debian's packages come from the mirror that apt knows, or XTASK_DEBIAN_MIRROR
+  peers [--rounds N] [--json] [--line-ns LO..HI] [NAME]
                         tocsin beside Debian's Open MPI and MPICH and Intel MPI on two cores, interleaved: half round trips,
-                        overlap, four ranks. With NAME, only the experiments whose name contains it
+                        overlap, four ranks. With NAME, only the experiments whose name contains it; --line-ns repeats what ran
+                        while a line took less or more ns from core to core
   peers --heat | --cg [--rounds N] [--json] [--ranks N] [--size N] [--steps N] [--skew X]
                         examples/heat or examples/cg with signals and with poll, and the same program with each peer,
                         interleaved: balanced, and with one rank's load skewed
-  peers --coll [--rounds N] [--json] [--op LIST] [--ranks LIST] [--sizes LIST] [--late-rank]
+  peers --coll [--rounds N] [--json] [--op LIST] [--ranks LIST] [--sizes LIST] [--late-rank | --line-ns LO..HI]
                         collectives with nothing between post and wait, beside each peer's, interleaved, on 2 cores; with
                         --late-rank, how long the others wait while one rank computes for 10 ms, by algorithm and late rank.
                         Example: cargo xtask peers --coll --op ibcast,iallreduce --ranks 2,4 --sizes 8,64K,1M --rounds 5

@@ -22,7 +22,7 @@ use mpi::Source;
 use report::Figures;
 
 const BUILD: Duration = Duration::from_secs(600);
-/// Interleaved rounds: the least that `design/measuring.md` allows.
+/// Interleaved rounds: fewer give no median to go by.
 const ROUNDS: usize = 5;
 
 /// What to measure.

@@ -212,7 +212,7 @@ pub(crate) enum BenchCommand {
                       --late-rank 2 --late-us 10000 --backend signal,poll"
     )]
     Coll(Coll),
-    /// Placements and schedules of progress threads beside each other: ratios, as in Bouhrour's thesis
+    /// Placements and schedules of progress threads beside each other: ratios, as in Taboada's thesis (Bordeaux 2018)
     #[command(
         after_help = "Example: tocsin bench compare policies --op iscan --ranks 16 --kind thread\n         \
                       tocsin bench compare numa-bind --op ibcast,iallreduce --sizes 1K,64K\n         \

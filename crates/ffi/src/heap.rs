@@ -14,7 +14,7 @@ use crate::pointer::{given, place};
 static BLOCKS: Mutex<BTreeMap<usize, HeapBlock>> = Mutex::new(BTreeMap::new());
 
 /// Allocates `bytes` bytes of zeros, on a page's boundary, in memory that all ranks of the node map. Messages from and to it are
-/// copied once, by either rank and without the kernel; all else about it is as with any buffer. To be freed by tocsin_free, also
+/// copied once, by either rank and without the kernel, or twice, up to 256 KiB where both ranks wait; all else about it is as with any buffer. To be freed by tocsin_free, also
 /// after tocsin_finalize. The environment variable TOCSIN_HEAP bounds what a rank may allocate.
 #[unsafe(no_mangle)]
 pub extern "C" fn tocsin_alloc(comm: Option<&Comm>, bytes: usize, buffer: Option<&mut *mut c_void>) -> c_int {

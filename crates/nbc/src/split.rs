@@ -1,4 +1,4 @@
-//! A tree of which some levels run on the cores that compute: split-tree (thesis 000, chapter 5; its cost model is
+//! A tree of which some levels run on the cores that compute: split-tree (Taboada's thesis, chapter 5; its cost model is
 //! [`tocsin_topology::split_tree`]).
 //!
 //! Of the levels of a binomial tree, the S widest, next to the leaves, are left to the ranks themselves: on the way to the

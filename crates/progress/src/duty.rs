@@ -8,8 +8,8 @@
 use tocsin_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// What a signal handler's entry and return cost the interrupted thread beside what the handler measures
-/// itself: kernel entry, frame with extended state, `sigreturn`. About 2 to 4 us on the machines measured for
-/// the design (`shared/design/measuring.md`); a user interrupt costs less, and is charged the same.
+/// itself: kernel entry, frame with extended state, `sigreturn`. About 2 to 4 us on the machines that were measured
+/// first; a user interrupt costs less, and is charged the same.
 pub const ENTRY_NS: u64 = 3_000;
 
 /// What a pass is taken to last that found nothing and therefore read no clock: over empty lanes, less than a microsecond.

@@ -1,4 +1,4 @@
-//! How the progress threads that share a core are scheduled there. Source: thesis 000, chapter 6 (the first four) and chapter 7.
+//! How the progress threads that share a core are scheduled there. Source: Taboada's thesis, chapter 6 (the first four) and chapter 7.
 //!
 //! | policy | a progress thread runs |
 //! |---|---|

@@ -43,3 +43,8 @@ pub use tocsin_world::{
     Status, ValueIndex32, ValueIndex64,
 };
 pub use world::{Child, World, child_entry};
+
+/// The programs of the first page, which compile and run as it says.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct FirstPage;

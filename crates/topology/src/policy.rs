@@ -1,4 +1,4 @@
-//! Which core each rank is bound to. Source: thesis 000, chapter 4, algorithm 2, with its printed floors corrected
+//! Which core each rank is bound to. Source: Taboada's thesis, chapter 4, algorithm 2, with its printed floors corrected
 //! (node k holds ranks ceil(k*N/m) to ceil((k+1)*N/m)-1); exact integer arithmetic throughout.
 
 use crate::{Error, Topology};

@@ -1,4 +1,4 @@
-//! Which processor each rank's progress thread is bound to. Source: thesis 000, section 4.2.2 (algorithm 3), section
+//! Which processor each rank's progress thread is bound to. Source: Taboada's thesis, section 4.2.2 (algorithm 3), section
 //! 4.3 and section 5.2.2; exact integer arithmetic throughout, where floating point would put two threads' cores on
 //! one (25 cores, 14 ranks).
 
@@ -20,7 +20,7 @@ pub enum ProgressPolicy {
     /// where the node has no free core. Spread evenly where ranks are placed by [`Policy::ScatterNuma`].
     Numa,
     /// On another hardware thread of their rank's core. Good for messages between machines; within one, the copies
-    /// thrash the cache of the computation (thesis 000, section 4.3.2).
+    /// thrash the cache of the computation (Taboada's thesis, section 4.3.2).
     Smt,
     /// On two cores, those of even ranks on one and those of odd ranks on the other, so that in a chain (scan, exscan)
     /// a send overlaps the next receive. The two are free cores while there are any, of one node if possible; on a

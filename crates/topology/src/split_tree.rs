@@ -1,5 +1,5 @@
 //! How much of a tree collective runs on the cores that compute, and how much on cores dedicated to communication: the
-//! cost model of split-tree (thesis 000, chapter 5).
+//! cost model of split-tree (Taboada's thesis, chapter 5).
 //!
 //! Of the levels of the tree, the `s` widest (next to the leaves) run on the application's cores, in parallel but not
 //! behind any computation: inside the call for all-to-one, inside the wait for one-to-all. The others are folded onto

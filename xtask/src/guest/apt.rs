@@ -38,7 +38,7 @@ impl Archive {
     pub fn suite(&self, suite: &str) -> Result<&Apt, String> {
         let index = SUITES.iter().position(|&s| s == suite).ok_or_else(|| format!("no suite {suite}"))?;
         let make = || {
-            let mirror = match std::env::var("TOCSIN_DEBIAN_MIRROR") {
+            let mirror = match std::env::var("XTASK_DEBIAN_MIRROR") {
                 Ok(mirror) => mirror,
                 Err(_) => self.machine()?.mirror()?,
             };
@@ -142,7 +142,7 @@ impl Apt {
         let format = ["indextargets", "--format", "$(ORIGIN) $(CODENAME) $(REPO_URI)"];
         let list = child::output(self.command("apt-get", &format, UPDATE), "apt-get indextargets")?;
         mirror_of(&list).map(str::to_owned).ok_or_else(|| {
-            "apt knows no mirror of Debian; name one by TOCSIN_DEBIAN_MIRROR=http://HOST/debian".to_owned()
+            "apt knows no mirror of Debian; name one by XTASK_DEBIAN_MIRROR=http://HOST/debian".to_owned()
         })
     }
 

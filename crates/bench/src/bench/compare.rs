@@ -1,4 +1,4 @@
-//! `tocsin bench compare`: where progress threads run and how they share a core, beside each other. Source: thesis 000, chapters 4 to 6.
+//! `tocsin bench compare`: where progress threads run and how they share a core, beside each other. Source: Taboada's thesis, chapters 4 to 6.
 //!
 //! A world lives for its own part of a round only: progress threads that look for ever would take the core from the world whose turn
 //! it is. Rounds begin with another one of the sides each time, and `ratio` is the median of the rounds' own ratios to the first side.

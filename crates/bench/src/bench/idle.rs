@@ -16,7 +16,7 @@ use crate::values::{Backend, Kind, Lmt};
 use std::path::Path;
 use tocsin_topology::Topology;
 
-/// Slices per row at least (command-line.md).
+/// Slices per row at least.
 const SLICES: u64 = 300;
 
 pub(crate) fn run(args: &Idle) -> Result<(), Error> {

@@ -18,7 +18,7 @@ use crate::row::Sink;
 use crate::stats::Times;
 use crate::values::Backend;
 
-/// Fewer batches than this are not asked for by default (command-line.md).
+/// Fewer batches than this are not asked for by default.
 const BATCHES: u64 = 40;
 
 /// Times of a half round trip are kept in hundredths of a nanosecond: a thousandth of a nanosecond would be noise, a

@@ -12,7 +12,7 @@ use crate::values::Operation;
 use tocsin_sync::clock::now_ns;
 use tocsin_world::RawRequest;
 
-/// The others of a late rank post this long after its flag (command-line.md).
+/// The others of a late rank post this long after its flag.
 const AFTER_FLAG_NS: u64 = 200_000;
 
 /// Times of one collective: start, before the wait (the start, if nothing is done between), end.

@@ -21,8 +21,12 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
 };
 
 /// Whose levels next to the leaves the ranks do themselves: [`split`](crate::split).
-pub(crate) const SPLIT: Algorithm =
-    Algorithm { name: SPLIT_TREE, source: "thesis 000, chapter 5", compile: compile_split, ..ALGORITHM };
+pub(crate) const SPLIT: Algorithm = Algorithm {
+    name: SPLIT_TREE,
+    source: "Taboada, thesis, Bordeaux 2018, chapter 5",
+    compile: compile_split,
+    ..ALGORITHM
+};
 
 fn compile_split(arguments: &Arguments, b: &mut ScheduleBuilder) -> Result<(), Error> {
     b.split(Weights::Doubling);

@@ -1,4 +1,4 @@
-//! The form that learns the computation of an iterative program (thesis 000, chapter 7, perspectives).
+//! The form that learns the computation of an iterative program (Taboada's thesis, chapter 7, perspectives).
 
 use super::{SplitTree, Time};
 
