@@ -19,9 +19,9 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 const DEVICE: &CStr = c"/dev/knem";
 /// The interface whose calls these are.
 const INTERFACE: u32 = 0xd;
-/// Flags that the module may always set, if whoever loaded it has said so: a DMA engine, pages of both ends that stay where they are. With others, copies are not over when their
-/// call is, or buffers are forgotten after one.
-const HARMLESS: u32 = 1 << 0 | 1 << 4;
+/// Flags that the module may always set, if whoever loaded it has said so: pages of both ends stay where they are. With others, copies are not over when their
+/// call is, buffers are forgotten after one, or a DMA engine copies, for which the call waits without a bound and whose errors it does not tell of.
+const HARMLESS: u32 = 1 << 4;
 
 /// What `<asm-generic/ioctl.h>` makes of a direction, the letter 'K', a number and an argument's size.
 const fn request(direction: libc::Ioctl, n: u8, bytes: usize) -> libc::Ioctl {

@@ -67,7 +67,7 @@ impl Regions {
     }
 
     /// Whether the peer's buffers are reached so; tries it when that is not known and the peer has said its key. `local`: it is this process.
-    /// Handler-safe; one system call when it is tried, none later.
+    /// Handler-safe; two system calls at most when it is tried, none later.
     #[inline]
     pub(super) fn is_open(&mut self, peer: u32, state: &State, local: bool) -> bool {
         match self.ways.get(peer as usize) {
