@@ -13,8 +13,8 @@ use tocsin_transport::{Reach, Transport};
 
 use crate::P2p;
 
-/// Longest buffer in bytes of which a handler tells the kernel: 256 pages.
-const BY_HANDLER: u64 = 1 << 20;
+/// Longest buffer in bytes of which a handler tells the kernel: 64 pages. Of four it may before it looks at its clock.
+const BY_HANDLER: u64 = 256 << 10;
 
 impl<T: Transport> P2p<T> {
     /// Whether a receiver may take a message of this rank's that it does not reach as this rank reaches it.

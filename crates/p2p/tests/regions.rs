@@ -125,7 +125,7 @@ fn two_may_reach_each_other_in_different_ways() {
 /// A handler that begins a step of a collective does not have the kernel look at so many pages.
 #[test]
 fn handlers_expose_little() {
-    for (len, exposes) in [(1 << 20, true), ((1 << 20) + 1, false)] {
+    for (len, exposes) in [(256 << 10, true), ((256 << 10) + 1, false)] {
         for context in [Context::User, Context::Handler] {
             let mut w = pair();
             w.ranks[0].prepare_peer(1, len).unwrap();
