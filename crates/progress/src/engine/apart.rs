@@ -49,6 +49,7 @@ impl Apart {
         if self.row.load(Ordering::Relaxed) > 0 {
             self.row.store(0, Ordering::Relaxed);
         }
+        self.note_slept();
     }
 
     /// Whether the next wait is to sleep at once.
@@ -56,13 +57,11 @@ impl Apart {
         self.asked.load(Ordering::Relaxed)
     }
 
-    /// The same; it does.
-    pub(super) fn take(&self) -> bool {
-        let asked = self.is_asked();
-        if asked {
+    /// A wait sleeps.
+    pub(super) fn note_slept(&self) {
+        if self.is_asked() {
             self.asked.store(false, Ordering::Relaxed);
         }
-        asked
     }
 }
 
@@ -73,10 +72,11 @@ mod tests {
     /// After how many waits that yields end it is asked.
     fn after(apart: &Apart) -> u32 {
         let mut waits = 0;
-        while !apart.take() {
+        while !apart.is_asked() {
             apart.note_yielded(false);
             waits += 1;
         }
+        apart.note_slept();
         waits
     }
 
@@ -105,5 +105,9 @@ mod tests {
             assert!(!apart.is_asked());
         }
         assert_eq!(after(&apart), FIRST);
+        (0..2 * FIRST).for_each(|_| apart.note_yielded(false));
+        assert!(apart.is_asked());
+        apart.note_met();
+        assert!(!apart.is_asked(), "it has moved without that");
     }
 }

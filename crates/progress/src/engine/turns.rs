@@ -73,7 +73,10 @@ impl<W: Work> Turns<'_, W> {
         if self.yielded {
             yields.note_stay(false);
         }
-        if now.wrapping_sub(begun) >= yields.yields_for(config.yield_ns) {
+        let lasted = now.wrapping_sub(begun);
+        if lasted >= yields.yields_for(config.yield_ns) {
+            // The wait that the caller goes on to does not count this time.
+            yields.note_unmet(lasted);
             yields.bar_asleep(now);
             return false;
         }

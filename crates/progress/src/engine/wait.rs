@@ -276,6 +276,9 @@ impl<W: Work> Engine<W> {
             let worked = matches!(found, Some(Pass::Worked | Pass::More));
             let now = before.take().filter(|_| !worked).unwrap_or_else(now_ns);
             if ends.is_some_and(|end| now >= end) {
+                if yielded && !slept && !worked {
+                    self.yields.note_unmet(now.wrapping_sub(idle_since));
+                }
                 return false;
             }
             if worked {
@@ -300,11 +303,17 @@ impl<W: Work> Engine<W> {
                 } else {
                     self.yields.note_look(false);
                 }
-                (several, yielded, stayed) = (yielded, true, false);
-                before = if self.would_yield_to_computing(now) { None } else { self.yields.give_way(now) };
+                stayed = false;
+                if self.would_yield_to_computing(now) {
+                    // A wake takes the core from who computes on it, where a yield does not: sleep next.
+                    most = spin;
+                    continue;
+                }
+                (several, yielded) = (yielded, true);
+                before = self.yields.give_way(now);
                 match before {
                     Some(back) => stays_until = self.yields.stays_until(back),
-                    // Somebody computes on this core, and a wake takes it from him where a yield does not: sleep next.
+                    // Likewise: somebody has computed there meanwhile.
                     None => most = spin,
                 }
                 continue;
@@ -313,6 +322,7 @@ impl<W: Work> Engine<W> {
                 self.yields.bar_asleep(now);
             }
             slept = true;
+            self.yields.apart.note_slept();
             if context == Context::User && self.is_crowded() {
                 // Who wakes it needs something of it, and may be the one that computes on this core.
                 slice.begin();
@@ -389,7 +399,7 @@ impl<W: Work> Engine<W> {
             || self.would_yield_to_computing(now)
         {
             (spin_ns, spin_ns)
-        } else if self.yields.apart.take() {
+        } else if self.yields.apart.is_asked() {
             (0, 0)
         } else {
             // The message may be that of the rank to which this one gives the core.

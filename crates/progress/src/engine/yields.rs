@@ -199,6 +199,13 @@ impl Yields {
         self.brief.note(ns < LASTS_NS);
     }
 
+    /// A wait that has yielded ends after so many nanoseconds in which it found nothing, not by what it waited for: one that is short says nothing.
+    pub(super) fn note_unmet(&self, ns: u64) {
+        if ns >= LASTS_NS {
+            self.note_lasted(ns);
+        }
+    }
+
     /// Yields have ended a wait: one, or several.
     pub(super) fn note_saved(&self, several: bool) {
         self.apart.note_yielded(several);
@@ -267,6 +274,10 @@ mod tests {
         assert_eq!(yields.yields_for(1600), 1600 / PART);
         (0..2).for_each(|_| yields.note_lasted(LASTS_NS - 1));
         assert_eq!(yields.yields_for(1600), 1600, "they are over soon again");
+        (0..8).for_each(|_| yields.note_unmet(LASTS_NS));
+        assert_eq!(yields.yields_for(1600), 1600 / PART, "nobody knows how long they would have been");
+        (0..100).for_each(|_| yields.note_unmet(LASTS_NS - 1));
+        assert_eq!(yields.yields_for(1600), 1600 / PART, "nor these");
     }
 
     /// Sleeps that keep happening say nothing of a core that is away once.
