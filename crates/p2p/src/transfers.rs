@@ -157,7 +157,7 @@ impl<T: Transport> P2p<T> {
                 _ => continue,
             }
             let done = self.requests.get(id).map_or(total, |r| r.done);
-            let Some((mut offset, mut len)) = next_chunk(total, done, !sending) else {
+            let Some((mut offset, mut len)) = next_chunk(total, done, sending) else {
                 // The peer has taken claims back.
                 record.close(ticket, true);
                 record.finish(count);
@@ -166,11 +166,11 @@ impl<T: Transport> P2p<T> {
             };
             let mut claims = 1u32;
             while self.copies_more(id, budget, claims)
-                && len.saturating_add(chunk as usize) <= budget.bytes_left()
-                && let Some((next, more)) = next_chunk(total, done.wrapping_add(len as u64), !sending)
+                && let Some((next, more)) = next_chunk(total, done.wrapping_add(len as u64), sending)
+                && len.saturating_add(more) <= budget.bytes_left()
                 && matches!(record.claim(ticket, count), Claim::Chunk(_))
             {
-                // In front of what the receiver has, or behind what the sender has.
+                // In front of what the sender has, or behind what the receiver has.
                 (offset, len, claims) = (offset.min(next), len.wrapping_add(more), claims.wrapping_add(1));
             }
             let here = base.wrapping_add(offset as usize);
