@@ -208,7 +208,9 @@ mod processor {
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline]
 unsafe fn by_string(from: *const u8, to: *mut u8, len: usize) {
-    // SAFETY: the caller's promise. The direction flag is clear: the ABI has it so wherever code of Rust runs, and the kernel clears it before a handler.
+    // What is published afterwards by a Release store needs no fence: the instruction's stores may come in any order among themselves, but before later ones.
+    // SAFETY: the caller's promise. The direction flag is clear: the ABI has it so wherever code of Rust runs; before a signal's handler the kernel clears it, before that of a user interrupt the
+    // trampoline does.
     unsafe {
         core::arch::asm!(
             "rep movsb",

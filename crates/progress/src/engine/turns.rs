@@ -75,7 +75,7 @@ impl<W: Work> Turns<'_, W> {
         }
         let lasted = now.wrapping_sub(begun);
         if lasted >= yields.yields_for(config.yield_ns) {
-            // The wait that the caller goes on to does not count this time.
+            // The wait that the caller goes on to does not count this time, and itself if it lasts, too.
             yields.note_unmet(lasted);
             yields.bar_asleep(now);
             return false;

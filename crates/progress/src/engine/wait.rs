@@ -322,8 +322,8 @@ impl<W: Work> Engine<W> {
                 self.yields.bar_asleep(now);
             }
             slept = true;
-            self.yields.apart.note_slept();
             if context == Context::User && self.is_crowded() {
+                self.yields.apart.note_slept();
                 // Who wakes it needs something of it, and may be the one that computes on this core.
                 slice.begin();
             }
@@ -349,7 +349,12 @@ impl<W: Work> Engine<W> {
             polling.begin();
             let now = now_ns();
             if context == Context::User && self.is_crowded() {
-                self.yields.note_lasted(now.wrapping_sub(idle_since));
+                let lasted = now.wrapping_sub(idle_since);
+                if woken || finished {
+                    self.yields.note_lasted(lasted);
+                } else {
+                    self.yields.note_unmet(lasted);
+                }
             }
             if woken && self.spins_longer(context) {
                 self.spin.note_sleep(now.wrapping_sub(idle_since), self.config.spin_ns);

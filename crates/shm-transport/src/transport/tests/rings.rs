@@ -148,7 +148,7 @@ fn sleepers_are_woken() {
 }
 
 /// The same of short plain messages, each put and taken in one step: who is not told looks, and who may sleep is told. Both send more at a time than a lane holds, in turns,
-/// and who is to take that out does not begin before the other sleeps.
+/// and who is to take that out does not begin before the other has slept.
 #[test]
 fn sleepers_are_woken_at_once() {
     const PACKETS: u64 = 20_000;
@@ -190,8 +190,10 @@ fn sleepers_are_woken_at_once() {
                         }
                         sent += 1;
                     }
+                    let begun = std::time::Instant::now();
                     while waits && end.has_arrived(peer, Class::Eager) {
                         waits = theirs.load(Ordering::Relaxed) == seen;
+                        assert!(begun.elapsed().as_secs() < 20, "the other found room for all: {received}");
                         std::thread::yield_now();
                     }
                     let mut got = 0u64;
