@@ -39,6 +39,7 @@ impl<T: Transport> P2p<T> {
     /// that: the receiver waits for the lines all the same, and copies out what is still copied in. Before the first message.
     pub fn set_crowded(&mut self) {
         self.at_once = LONGEST;
+        self.ways.set_crowded();
     }
 
     /// Longest message that goes [at once](Self::send_at_once), in bytes.

@@ -345,6 +345,11 @@ impl<T: Transport> P2p<T> {
         self.waits = waits;
     }
 
+    /// Longest message in bytes that is copied twice though both ranks have mapped its buffers. Where ranks share cores none is: a second copy takes a core from another.
+    pub(crate) fn shared_pipelined(&self) -> u64 {
+        if self.ways.is_crowded() { 0 } else { SHARED_PIPELINED }
+    }
+
     /// Longest message of a class that travels eagerly, in bytes. Handler-safe.
     pub fn eager_max(&self, class: Class) -> usize {
         let [plain, coll] = self.eager_max;

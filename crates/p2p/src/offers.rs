@@ -4,8 +4,8 @@ use tocsin_progress::Id;
 use tocsin_transport::transfer::{RECORDS, chunks};
 use tocsin_transport::{Class, Reach, Record, Transport};
 
+use crate::P2p;
 use crate::request::{ALONE, HOLDS_RECORD, ONCE, Request, SHARED, UNAWAITED, UNHURRIED};
-use crate::{P2p, SHARED_PIPELINED};
 
 /// Header flag of an RTS whose sender waits for the message's end. The lower five bits are the record's number and one.
 pub(crate) const FLAG_WAITS: u8 = 0x80;
@@ -155,7 +155,7 @@ impl<T: Transport> P2p<T> {
     ) -> bool {
         let worth_it = match reach {
             Reach::Kernel | Reach::Region => true,
-            Reach::Shared | Reach::Attached => class == Class::Eager && total <= SHARED_PIPELINED,
+            Reach::Shared | Reach::Attached => class == Class::Eager && total <= self.shared_pipelined(),
             Reach::None | Reach::Direct => false,
         };
         self.waits

@@ -9,6 +9,7 @@
 //! | plain message | half by each of the two | in, by one, while the other copies out |
 //! | of a collective | by its receiver, which takes all that is left | the same |
 //! | another is under way in the other direction | as many copies by each as above, and another | each copies one in, and one out |
+//! | ranks share cores | by whichever | in and out: while one waits, another rank has its core |
 //!
 //! What is not known is found out by the first messages, and what has been the slower way is gone now and then: the rarer, the longer it has stayed the slower.
 //! Times of single copies say more than those of whole messages: who waits for whom, and what else a rank does meanwhile, is not in them.
@@ -108,10 +109,10 @@ impl Known {
         turned: false,
     };
 
-    /// Whether the next message is copied twice. `shared`: its sender makes half of the kernel's copies. `follows`: of two in both directions the peer decides, because both
+    /// Whether the next message is copied twice. `shared`: its sender makes half of the kernel's copies. `crowded`: ranks share cores. `follows`: of two in both directions the peer decides, because both
     /// ways at once are slower than either: as it has taken the last one, so is this.
-    fn choose(&mut self, shared: bool, follows: bool) -> bool {
-        let twice = self.decide(shared, follows);
+    fn choose(&mut self, shared: bool, follows: bool, crowded: bool) -> bool {
+        let twice = self.decide(shared, follows, crowded);
         self.turned = twice != self.last;
         self.last = twice;
         twice
@@ -132,7 +133,7 @@ impl Known {
         }
     }
 
-    fn decide(&mut self, shared: bool, follows: bool) -> bool {
+    fn decide(&mut self, shared: bool, follows: bool, crowded: bool) -> bool {
         let both = self.both;
         if let Some(taken) = self.taken.filter(|_| both && follows) {
             return taken == Taken::Twice;
@@ -143,11 +144,16 @@ impl Known {
         };
         let into = self.copied_in.known().unwrap_or(out);
         // For half of the message, both ways.
-        let once = if shared && !both { kernel } else { kernel.saturating_mul(2) };
+        let once = if shared && !both && !crowded { kernel } else { kernel.saturating_mul(2) };
         // One way the sender copies in meanwhile, which takes about as long; what that was for other messages says little. Of two that take turns at both, either
-        // waits for pieces of the other's (256 KiB each way took 1.4 of what the copies did, 1 MiB 1.3).
-        let copies = if both { into.saturating_add(out) } else { out }.saturating_mul(2);
-        let twice = copies.saturating_add(if both { copies / 4 } else { copies / 8 });
+        // waits for pieces of the other's (256 KiB each way took 1.4 of what the copies did, 1 MiB 1.3), where no third rank has the core meanwhile.
+        let copies = if both || crowded { into.saturating_add(out) } else { out }.saturating_mul(2);
+        let waits = match (crowded, both) {
+            (true, _) => 0,
+            (false, true) => copies / 4,
+            (false, false) => copies / 8,
+        };
+        let twice = copies.saturating_add(waits);
         let once = once < twice;
         self.since = self.since.wrapping_add(1);
         if once != self.once {
@@ -172,6 +178,8 @@ pub(crate) struct Ways {
     sends: u32,
     /// The last receive that was decided while there was none, until one is announced.
     alone: Option<(Id, usize)>,
+    /// Ranks share cores.
+    crowded: bool,
 }
 
 impl Ways {
@@ -182,7 +190,18 @@ impl Ways {
             known: vec![Known::UNKNOWN; peers.saturating_mul(LENGTHS)].into_boxed_slice(),
             sends: 0,
             alone: None,
+            crowded: false,
         }
+    }
+
+    /// Ranks share cores: what one waits for another's copy the core is not idle.
+    pub(crate) fn set_crowded(&mut self) {
+        self.crowded = true;
+    }
+
+    /// See [`set_crowded`](Self::set_crowded).
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.crowded
     }
 
     fn index(peer: u32, total: u64) -> usize {
@@ -240,7 +259,7 @@ impl Ways {
         let Some(known) = self.known.get_mut(index) else { return true };
         self.alone = (self.sends == 0).then_some((id, index));
         known.both |= self.sends > 0;
-        known.choose(shared, me > peer)
+        known.choose(shared, me > peer, self.crowded)
     }
 }
 
@@ -278,7 +297,7 @@ mod tests {
 
     /// How many of so many messages are copied twice.
     fn twice(known: &mut Known, messages: u32, shared: bool, follows: bool) -> u32 {
-        (0..messages).filter(|_| known.choose(shared, follows)).count() as u32
+        (0..messages).filter(|_| known.choose(shared, follows, false)).count() as u32
     }
 
     #[test]
@@ -296,15 +315,30 @@ mod tests {
         }
     }
 
+    /// What one waits for the other's copy, a third has the core.
+    #[test]
+    fn where_ranks_share_cores_all_copies_count() {
+        for (kernel, both, crowded) in [(7000, false, 0), (9000, false, 1), (7000, true, 0), (9000, true, 1)]
+        {
+            let known = || Known { both, ..known(kernel, 4000, 4000) };
+            for shared in [true, false] {
+                assert_eq!(u32::from(known().choose(shared, false, true)), crowded, "{kernel}, {both}");
+            }
+            // Each copies for itself, and half of the kernel's copies.
+            let alone = u32::from(known().choose(true, false, false));
+            assert_eq!(alone, u32::from(!both && kernel >= 9000), "{kernel}, {both}");
+        }
+    }
+
     #[test]
     fn what_is_unknown_is_found_out() {
         let mut new = Known::UNKNOWN;
-        assert!(new.choose(true, false), "twice at first");
+        assert!(new.choose(true, false, false), "twice at first");
         new.copied_out.note(1000, 16 << 10);
         assert_eq!(new.copied_out, Cost(4000));
-        assert!(!new.choose(true, false), "then once");
+        assert!(!new.choose(true, false, false), "then once");
         new.kernel.note(20_000, 64 << 10);
-        assert!(new.choose(true, false));
+        assert!(new.choose(true, false, false));
     }
 
     #[test]
@@ -324,7 +358,7 @@ mod tests {
     fn one_message_is_no_try() {
         let (mut known, mut before, mut right) = (known(6000, 2000, 3600), false, 0);
         for message in 0..200 {
-            let twice = known.choose(true, false);
+            let twice = known.choose(true, false, false);
             let out = if before { 1800 } else { 3200 };
             (0..16).filter(|_| twice).for_each(|_| known.note(Copied::Out, out, 64 << 10));
             (0..4).filter(|_| !twice).for_each(|_| known.note(Copied::ByKernel, 6000, 64 << 10));

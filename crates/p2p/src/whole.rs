@@ -19,7 +19,7 @@ use crate::in_hand::Hand;
 use crate::packets::FLAG_BRINGS;
 use crate::request::{BRINGS, HOLDS_RECORD, Request, SYNCHRONOUS, State};
 use crate::urgency::Tells;
-use crate::{MutBuf, P2p, SHARED_PIPELINED, coming};
+use crate::{MutBuf, P2p, coming};
 
 /// Whether a packet is an announcement that brings its message.
 #[inline]
@@ -82,7 +82,7 @@ impl<T: Transport> P2p<T> {
             && peer != self.me
             && total <= self.transport.longest_whole() as u64
             && self.transport.is_awaited_by(peer)
-            && (total <= SHARED_PIPELINED || {
+            && (total <= self.shared_pipelined() || {
                 let from = request.base as u64;
                 !self.transport.is_shared_with(peer, from, total)
             })
@@ -94,7 +94,7 @@ impl<T: Transport> P2p<T> {
         let room = buf.layout.bytes();
         room > self.eager_max(Class::Eager)
             && room <= self.awaited_max()
-            && (room as u64 <= SHARED_PIPELINED
+            && (room as u64 <= self.shared_pipelined()
                 || !self.transport.is_shared_with(source, buf.base as u64, room as u64))
     }
 

@@ -128,16 +128,13 @@ fn try_join(place: Place, config: &Config) -> Result<(Arc<Rank>, Bound), Error> 
     // A world of one, which has no launcher either, sends nothing that is large.
     let kind = if launcher.is_some() { Ranks::Processes } else { Ranks::Threads };
     let measured = Agreed::new(config, kind, &segment, rank)?;
-    let mut thresholds = config.thresholds(kind, ranks, relation);
+    let thresholds = config.thresholds(kind, ranks, relation);
     // A rank that is bound may use one core, but the world has more.
     let far_cache = has_far_cache();
     let copied_once = far_cache && kind == Ranks::Processes && thresholds.copy_once(cma_refusal);
     let Cores { count, far_cache, copied_once } =
         segment.cores(Cores { count: cores_here(cores), far_cache, copied_once });
     let shares_cores = ranks > count;
-    if shares_cores {
-        thresholds.share_cores();
-    }
     transport.set_strategies(thresholds.strategies);
     let mut p2p = P2p::new(transport, config.point_to_point(&thresholds))
         .map_err(|e| Error::System { operation: "joining the world".into(), reason: e.to_string() })?;

@@ -25,11 +25,6 @@ pub(crate) struct Thresholds {
 }
 
 impl Thresholds {
-    /// Ranks may have to share a core: nobody copies beside another.
-    pub(crate) fn share_cores(&mut self) {
-        self.pipelines = false;
-    }
-
     /// Whether messages of half a megabyte and more are copied once, by the kernel, which is asked last.
     pub(crate) fn copy_once(&self, refusal: impl FnOnce() -> Option<String>) -> bool {
         self.strategies.cma && self.single_copy_from <= 512 << 10 && refusal().is_none()
