@@ -181,6 +181,16 @@ pub fn choose_for(arguments: &Arguments, group: &Group) -> &'static Algorithm {
             {
                 able_or_first("recursive-doubling", arguments, group.size())
             }
+            // Its root would copy in for all the others, one after the other (4 MiB among 4 and 8 on 2 cores of a Zen 5: 0.54 and 2.4 ms instead of 0.89 and 2.7; among 3 0.65 instead
+            // of 0.54). Threads' messages are copied by who receives them.
+            Operation::Ibcast
+                if group.shares_cores()
+                    && !group.is_one_process()
+                    && group.size() > 3
+                    && arguments.size_bytes() >= 2 << 20 =>
+            {
+                able_or_first("2-ary", arguments, group.size())
+            }
             _ if group.shares_cores() => choose_sharing(arguments, group.size()),
             _ => choose(arguments, group.size()),
         })
@@ -370,8 +380,9 @@ pub fn choose_sharing(arguments: &Arguments, ranks: u32) -> &'static Algorithm {
         Operation::Iallreduce if bytes < 1 << 20 && (bytes < 128 << 10 || ranks > 8) => "reduce-bcast",
         Operation::Iallreduce if bytes < 1 << 20 => "linear",
         Operation::Iallreduce => "rabenseifner",
-        // With one to copy so much from at a time, ranks are in each other's way less (4 on 2 cores of an Emerald Rapids: 1.04 ms, all at once 1.13; of 512 KiB alike).
-        Operation::Ialltoall if ranks == 4 && bytes >= 1 << 20 => "pairwise",
+        // With one to copy so much from at a time, ranks are in each other's way less (4 on 2 cores of an Emerald Rapids, by the kernel: 1 MiB 1.04 ms, all at once 1.13; of 512 KiB
+        // alike. In two copies, on a Zen 5: 256 and 512 KiB among 4 0.17 and 0.40 ms instead of 0.20 and 0.60, among 8 256 KiB 1.34 instead of 1.90, 1 MiB 6.5 instead of 6.7).
+        Operation::Ialltoall if ranks >= 4 && bytes >= 256 << 10 => "pairwise",
         Operation::Ialltoall if some || bytes >= 4 << 10 => "linear",
         _ => own(arguments, ranks),
     };

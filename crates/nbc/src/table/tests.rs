@@ -329,18 +329,28 @@ fn the_table_is_well_formed() {
 
 #[test]
 fn a_group_says_whether_its_ranks_share_cores() {
-    for (ranks, bytes, name) in
-        [(3, 1 << 20, "linear"), (4, 512 << 10, "linear"), (4, 1 << 20, "pairwise"), (8, 1 << 20, "linear")]
-    {
+    for (ranks, bytes, name) in [
+        (3, 1 << 20, "linear"),
+        (4, 128 << 10, "linear"),
+        (4, 256 << 10, "pairwise"),
+        (8, 1 << 20, "pairwise"),
+    ] {
         let of = arguments(Operation::Ialltoall, bytes, 0, false, 0, (&[], &[]));
         assert_eq!(choose_sharing(&of, ranks).name, name, "{ranks} ranks, {bytes} bytes");
     }
-    let bcast = Arguments::Ibcast { buffer: RECV as *mut u8, bytes: 1 << 20, root: 0 };
-    for (ranks, own, sharing) in [(2, "binomial", "binomial"), (4, "pipelined-chain", "linear")] {
+    for (ranks, bytes, own, sharing, threads) in [
+        (2, 1 << 20, "binomial", "binomial", "binomial"),
+        (4, 1 << 20, "pipelined-chain", "linear", "linear"),
+        (3, 2 << 20, "pipelined-chain", "linear", "linear"),
+        (4, 2 << 20, "pipelined-chain", "2-ary", "linear"),
+    ] {
+        let bcast = Arguments::Ibcast { buffer: RECV as *mut u8, bytes, root: 0 };
         let all: Vec<u32> = (0..ranks).collect();
         let group = Group::new(&all, 0).unwrap();
-        let name = |shares| choose_for(&bcast, &group.clone().with_shared_cores(shares)).name;
-        assert_eq!((name(false), name(true)), (own, sharing));
+        let crowded = group.clone().with_shared_cores(true);
+        let name = |group: &Group| choose_for(&bcast, group).name;
+        assert_eq!((name(&group), name(&crowded)), (own, sharing), "{ranks} ranks, {bytes} bytes");
+        assert_eq!(name(&crowded.with_one_process(true)), threads, "{ranks} ranks, {bytes} bytes");
     }
 }
 
