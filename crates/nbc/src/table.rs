@@ -191,6 +191,16 @@ pub fn choose_for(arguments: &Arguments, group: &Group) -> &'static Algorithm {
             {
                 able_or_first("2-ary", arguments, group.size())
             }
+            // As in `choose_sharing`, where messages are copied twice (4 on 2 cores of a Zen 5, 256 and 512 KiB: 0.17 and 0.40 ms instead of 0.20 and 0.60; 8: 1.34 instead of 1.90, and 1 MiB 6.5
+            // instead of 6.7. Among 16 256 KiB took 9.8 instead of 7.9; among 4 threads 0.12 instead of 0.09).
+            Operation::Ialltoall
+                if group.shares_cores()
+                    && !group.is_one_process()
+                    && (4..=8).contains(&group.size())
+                    && arguments.size_bytes() >= 256 << 10 =>
+            {
+                able_or_first("pairwise", arguments, group.size())
+            }
             _ if group.shares_cores() => choose_sharing(arguments, group.size()),
             _ => choose(arguments, group.size()),
         })
@@ -380,9 +390,8 @@ pub fn choose_sharing(arguments: &Arguments, ranks: u32) -> &'static Algorithm {
         Operation::Iallreduce if bytes < 1 << 20 && (bytes < 128 << 10 || ranks > 8) => "reduce-bcast",
         Operation::Iallreduce if bytes < 1 << 20 => "linear",
         Operation::Iallreduce => "rabenseifner",
-        // With one to copy so much from at a time, ranks are in each other's way less (4 on 2 cores of an Emerald Rapids, by the kernel: 1 MiB 1.04 ms, all at once 1.13; of 512 KiB
-        // alike. In two copies, on a Zen 5: 256 and 512 KiB among 4 0.17 and 0.40 ms instead of 0.20 and 0.60, among 8 256 KiB 1.34 instead of 1.90, 1 MiB 6.5 instead of 6.7).
-        Operation::Ialltoall if ranks >= 4 && bytes >= 256 << 10 => "pairwise",
+        // With one to copy so much from at a time, ranks are in each other's way less (4 on 2 cores of an Emerald Rapids: 1.04 ms, all at once 1.13; of 512 KiB alike).
+        Operation::Ialltoall if ranks == 4 && bytes >= 1 << 20 => "pairwise",
         Operation::Ialltoall if some || bytes >= 4 << 10 => "linear",
         _ => own(arguments, ranks),
     };

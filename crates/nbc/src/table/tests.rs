@@ -329,14 +329,27 @@ fn the_table_is_well_formed() {
 
 #[test]
 fn a_group_says_whether_its_ranks_share_cores() {
-    for (ranks, bytes, name) in [
-        (3, 1 << 20, "linear"),
-        (4, 128 << 10, "linear"),
-        (4, 256 << 10, "pairwise"),
-        (8, 1 << 20, "pairwise"),
+    let alltoall = |bytes| arguments(Operation::Ialltoall, bytes, 0, false, 0, (&[], &[]));
+    for (ranks, bytes, name) in
+        [(3, 1 << 20, "linear"), (4, 512 << 10, "linear"), (4, 1 << 20, "pairwise"), (8, 1 << 20, "linear")]
+    {
+        assert_eq!(choose_sharing(&alltoall(bytes), ranks).name, name, "{ranks} ranks, {bytes} bytes");
+    }
+    let crowded = |ranks: u32| {
+        let all: Vec<u32> = (0..ranks).collect();
+        Group::new(&all, 0).unwrap().with_shared_cores(true)
+    };
+    for (ranks, bytes, name, threads) in [
+        (3, 1 << 20, "linear", "linear"),
+        (4, 128 << 10, "linear", "linear"),
+        (4, 256 << 10, "pairwise", "linear"),
+        (4, 1 << 20, "pairwise", "pairwise"),
+        (8, 1 << 20, "pairwise", "linear"),
+        (9, 1 << 20, "linear", "linear"),
     ] {
-        let of = arguments(Operation::Ialltoall, bytes, 0, false, 0, (&[], &[]));
-        assert_eq!(choose_sharing(&of, ranks).name, name, "{ranks} ranks, {bytes} bytes");
+        let name_in = |group: &Group| choose_for(&alltoall(bytes), group).name;
+        assert_eq!(name_in(&crowded(ranks)), name, "{ranks} ranks, {bytes} bytes");
+        assert_eq!(name_in(&crowded(ranks).with_one_process(true)), threads, "{ranks} ranks, {bytes} bytes");
     }
     for (ranks, bytes, own, sharing, threads) in [
         (2, 1 << 20, "binomial", "binomial", "binomial"),
@@ -347,10 +360,9 @@ fn a_group_says_whether_its_ranks_share_cores() {
         let bcast = Arguments::Ibcast { buffer: RECV as *mut u8, bytes, root: 0 };
         let all: Vec<u32> = (0..ranks).collect();
         let group = Group::new(&all, 0).unwrap();
-        let crowded = group.clone().with_shared_cores(true);
         let name = |group: &Group| choose_for(&bcast, group).name;
-        assert_eq!((name(&group), name(&crowded)), (own, sharing), "{ranks} ranks, {bytes} bytes");
-        assert_eq!(name(&crowded.with_one_process(true)), threads, "{ranks} ranks, {bytes} bytes");
+        assert_eq!((name(&group), name(&crowded(ranks))), (own, sharing), "{ranks} ranks, {bytes} bytes");
+        assert_eq!(name(&crowded(ranks).with_one_process(true)), threads, "{ranks} ranks, {bytes} bytes");
     }
 }
 
