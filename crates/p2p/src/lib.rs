@@ -345,9 +345,10 @@ impl<T: Transport> P2p<T> {
         self.waits = waits;
     }
 
-    /// Longest message in bytes that is copied twice though both ranks have mapped its buffers. Where ranks share cores none is: a second copy takes a core from another.
+    /// Longest message in bytes that is copied twice though both ranks have mapped its buffers. Where ranks share cores no more than in any case is: a second copy takes a core
+    /// from another.
     pub(crate) fn shared_pipelined(&self) -> u64 {
-        if self.ways.is_crowded() { 0 } else { SHARED_PIPELINED }
+        if self.ways.is_crowded() { self.waiting_eager_max as u64 } else { SHARED_PIPELINED }
     }
 
     /// Longest message of a class that travels eagerly, in bytes. Handler-safe.

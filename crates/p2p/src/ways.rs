@@ -33,6 +33,9 @@ const RARELY: u16 = 1024;
 /// So many messages go the slower way in a row. The first one finds the caches as the other way has left them, takes half as long again, and is not counted.
 const IN_A_ROW: u8 = 3;
 
+/// No copy of 64 KiB takes so many ns by itself.
+const ABSURD: u32 = 300_000;
+
 /// A kind of copy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Copied {
@@ -58,6 +61,8 @@ impl Cost {
         let of_64k = ns.saturating_mul(64 << 10).checked_div(bytes as u64).unwrap_or(0);
         let of_64k = u32::try_from(of_64k).unwrap_or(u32::MAX).max(1);
         self.0 = match self.0 {
+            // Another rank may have had the core meanwhile: nothing is known yet.
+            0 if of_64k > ABSURD => 0,
             0 => of_64k,
             known if of_64k < known => known.wrapping_sub(known.wrapping_sub(of_64k) / 4),
             known => {

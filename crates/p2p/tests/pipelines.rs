@@ -114,6 +114,20 @@ fn in_pieces_where_both_wait_and_the_kernel_would_copy() {
     assert_eq!(through_lanes(&mut pair(Reach::Kernel, not), [true, true], true, false), 0);
 }
 
+/// Where ranks share cores, too.
+#[test]
+fn in_pieces_where_ranks_share_cores() {
+    let mut ranks = pair(Reach::Kernel, pipelines());
+    ranks.iter_mut().for_each(P2p::set_crowded);
+    for (blocks, before) in [(false, false), (true, false), (true, true)] {
+        assert_eq!(through_lanes(&mut ranks, [true, true], blocks, before), LEN as u64);
+        for waits in [[false, true], [true, false], [false, false]] {
+            assert_eq!(through_lanes(&mut ranks, waits, blocks, before), 0, "{waits:?}");
+        }
+        assert_eq!(through_lanes_in(Class::Coll, &mut ranks, [true, true], true, before), LEN as u64);
+    }
+}
+
 /// The first piece lies where it will be sent from, before anybody has asked for it; but for those who wait, and for those who are waited for.
 #[test]
 fn the_first_piece_is_copied_ahead() {
