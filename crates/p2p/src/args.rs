@@ -97,7 +97,7 @@ pub struct Config {
     pub single_copy_from: u64,
     /// Whether large messages go in pieces through the Bulk lane where threads of both ranks wait for them and the kernel would have
     /// to copy: one copies in while the other copies out, which is quicker than two that copy half of it each by system calls; and those of
-    /// up to 256 KiB from and to memory that both have mapped, unless ranks [share cores](crate::P2p::set_crowded).
+    /// up to 256 KiB from and to memory that both have mapped, or of [`waiting_eager_max`](Self::waiting_eager_max) where ranks [share cores](crate::P2p::set_crowded).
     pub pipelines: bool,
     /// Whether [that](Self::pipelines) is compared with the kernel's copies, for messages of more than 256 KiB, and all of collectives, and done where it is the
     /// quicker way: where ranks [share cores](crate::P2p::set_crowded), that which keeps the cores busy for less.

@@ -19,7 +19,7 @@
 //! Where threads of both wait and the kernel would copy, the receiver takes no offer: pieces through the Bulk lane are there in half to nine tenths of the time,
 //! one rank copying in while the other copies out, with no system call and out of caches that both share; unless the receiver [has found](crate::ways) that the
 //! kernel is quicker here. So do messages of up to
-//! [`SHARED_PIPELINED`](crate::SHARED_PIPELINED) bytes between buffers that both have mapped, unless ranks share cores.
+//! [`SHARED_PIPELINED`](crate::SHARED_PIPELINED) bytes between buffers that both have mapped, or fewer where ranks share cores.
 //!
 //! **Ends before the end.** Who breaks a transfer off closes its record and gives the buffer back once no claim of the
 //! peer's is open: until then the request is *closing*, and pending. A copy that fails closes the record as failed; the

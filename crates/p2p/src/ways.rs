@@ -199,7 +199,7 @@ impl Ways {
         }
     }
 
-    /// Ranks share cores: what one waits for another's copy the core is not idle.
+    /// Ranks share cores: while one waits for another's copy, its core is not idle.
     pub(crate) fn set_crowded(&mut self) {
         self.crowded = true;
     }
