@@ -1,4 +1,4 @@
-//! The first piece of a large message, copied while its sender waits for the answer to its announcement.
+//! The first piece of a large message, which is its last part, copied while its sender waits for the answer to its announcement.
 //!
 //! Where threads of both wait and the message will go in pieces, the answer says nothing but that the receiver is there. The announcement and the answer take
 //! as long as a piece does to copy; so the first one is where the receiver will find it, and takes no more than a packet when it is asked for. If the
@@ -15,11 +15,12 @@ impl<T: Transport> P2p<T> {
     pub(crate) fn copy_ahead(&mut self, id: Id) {
         let Some(request) = self.requests.get(id) else { return };
         let (peer, class, total, serial) = (request.peer, request.class, request.total, request.serial);
-        let Some(from) = request.source_buf().run_at(0) else { return };
+        let source = request.source_buf();
+        let Some(base) = source.run_at(0) else { return };
         // As the receiver will find it: by where this end's buffer is.
         let reach = match request.reach {
             Reach::Direct => return,
-            _ if self.transport.is_shared_with(peer, from as u64, total) => Reach::Shared,
+            _ if self.transport.is_shared_with(peer, base as u64, total) => Reach::Shared,
             other => other,
         };
         if !self.is_pipelined(class, peer, reach, false, total) {
@@ -29,13 +30,15 @@ impl<T: Transport> P2p<T> {
         let len = usize::try_from(total)
             .map_or(PIPELINED_FIRST, |total| total.min(PIPELINED_FIRST))
             .min(self.piece);
-        // SAFETY: `len` is at most the length of the buffer, which who posted the send vouched for.
+        // Pieces go from the back. A receiver that asks for pages gets its first from the front, and this copy is in vain.
+        let Some(from) = source.run_at((total as usize).saturating_sub(len)) else { return };
+        // SAFETY: it is the last `len` bytes of the buffer, which who posted the send vouched for.
         let held = unsafe { self.transport.copy_ahead(peer, from, len, total) };
         self.ahead = held.then_some((id, serial));
     }
 
     /// Whether the transport holds the first piece of a send, which is about to go. Once.
-    pub(crate) fn takes_ahead(&mut self, id: Id, serial: u32, offset: usize) -> bool {
-        offset == 0 && self.ahead.take_if(|ahead| *ahead == (id, serial)).is_some()
+    pub(crate) fn takes_ahead(&mut self, id: Id, serial: u32, done: u64) -> bool {
+        done == 0 && self.ahead.take_if(|ahead| *ahead == (id, serial)).is_some()
     }
 }

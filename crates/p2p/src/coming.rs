@@ -218,15 +218,17 @@ impl<T: Transport> P2p<T> {
         let partial = self.peers.get(peer as usize).map_or(0, |state| state.partial);
         // What no honest peer sends is found out when it is whole.
         let piece = Piece::of(packet).filter(|piece| !piece.piped);
-        let Some(Ok(Some((id, left)))) = piece.map(|piece| self.wanted(peer, packet, piece, partial)) else {
+        let Some(Ok(Some((id, begins)))) = piece.map(|piece| self.wanted(peer, packet, piece, partial))
+        else {
             self.stop(peer, Class::Bulk);
             return Step::Empty;
         };
+        let left = packet.len.saturating_sub(partial);
         if left > budget.bytes_left() || !budget.packet() {
             return Step::Spent;
         }
         let Some(request) = self.requests.get(id) else { return Step::Empty };
-        let (buf, total, begins) = (request.target_buf(), request.total, request.done as usize);
+        let (buf, total) = (request.target_buf(), request.total);
         let traced = if self.trace.is_some() { now_ns() } else { 0 };
         let (mut done, mut times) = (partial, true);
         let whole = loop {

@@ -11,7 +11,7 @@ use crate::in_hand::Hand;
 use crate::offers::{FLAG_PULLED, FLAG_UNAWAITED, FLAG_WAITS, KEYED, Offer, TICKETS};
 use crate::pages::{FLAG_PAGES, Piece};
 use crate::peer::{Drops, Fate};
-use crate::request::{HOLDS_RECORD, Member, OWES_FIN, PIPED, SHARED, State};
+use crate::request::{FROM_FRONT, HOLDS_RECORD, Member, OWES_FIN, PIPED, SHARED, State};
 use crate::transfers::{FLAG_LOOK, FLAG_SHARED};
 use crate::unexpected::{Arrival, Envelope};
 use crate::urgency::Tells;
@@ -407,6 +407,9 @@ impl<T: Transport> P2p<T> {
         }
         let Some(request) = self.requests.get_mut(id) else { return Err(Nonsense) };
         request.flags &= !SHARED;
+        if pages {
+            request.flags |= FROM_FRONT;
+        }
         if piped {
             request.flags |= PIPED;
         }
@@ -429,20 +432,21 @@ impl<T: Transport> P2p<T> {
         let Some(state) = self.peers.get_mut(peer as usize) else { return Err(Nonsense) };
         let partial = state.partial;
         let piece = Piece::of(packet).ok_or(Nonsense)?;
-        let Some((id, left)) = self.wanted(peer, packet, piece, partial)? else {
+        let Some((id, at)) = self.wanted(peer, packet, piece, partial)? else {
             return self.unwanted(peer, packet, piece, budget);
         };
+        let left = piece.bytes.wrapping_sub(partial);
         let Some(request) = self.requests.get(id) else { return Err(Nonsense) };
         let len = left.min(budget.bytes_left());
         let buf = request.target_buf();
         let begun = if self.trace.is_some() { now_ns() } else { 0 };
         if piece.piped {
-            self.read_piece(id, len)?;
+            self.read_piece(id, at, len)?;
         } else {
             let (timed, total) = (self.copy_begins(), request.total);
-            // SAFETY: done + len <= total <= the buffer's length, which was checked when the CTS was granted; the transport
+            // SAFETY: at + len <= total <= the buffer's length, which was checked when the CTS was granted; the transport
             // vouches for partial + len <= packet.len bytes of payload.
-            unsafe { buf.unpack(request.done as usize, len, packet.payload.wrapping_add(partial)) };
+            unsafe { buf.unpack(at, len, packet.payload.wrapping_add(partial)) };
             self.time_copy(timed, peer, total, Copied::Out, len);
         }
         let Some(request) = self.requests.get_mut(id) else { return Err(Nonsense) };
@@ -464,7 +468,8 @@ impl<T: Transport> P2p<T> {
         Ok(Step::Taken)
     }
 
-    /// The receive that a piece is for, of which a part is taken already, and how many bytes are left. `None`: it is not received any more.
+    /// The receive that a piece is for, of which a part is taken already, and where in the message what is left of it begins. `None`: it is not received any
+    /// more.
     pub(crate) fn wanted(
         &self,
         peer: u32,
@@ -473,19 +478,21 @@ impl<T: Transport> P2p<T> {
         partial: usize,
     ) -> Result<Option<(Id, usize)>, Nonsense> {
         let header = &packet.header;
-        let left = piece.bytes.checked_sub(partial).ok_or(Nonsense)?;
-        let Some(id) = self.named(header.a, peer, State::RecvData) else { return Ok(None) };
-        let Some(request) = self.requests.get(id) else { return Err(Nonsense) };
-        // One lane, one order: pieces come without gaps, and end where the message ends.
-        if header.b.checked_add(partial as u64) != Some(request.done)
-            || left as u64 > request.total.saturating_sub(request.done)
-        {
+        if partial >= piece.bytes {
             return Err(Nonsense);
         }
-        let ends = request.total.saturating_sub(request.done) == left as u64;
+        let Some(id) = self.named(header.a, peer, State::RecvData) else { return Ok(None) };
+        let Some(request) = self.requests.get(id) else { return Err(Nonsense) };
+        // One lane, one order: pieces come without gaps, and the last one is what is left.
+        let before = request.done.checked_sub(partial as u64).ok_or(Nonsense)?;
+        let begins = request.piece_at(before, piece.bytes, request.has(PIPED)).ok_or(Nonsense)?;
+        let ends = request.total.saturating_sub(before) == piece.bytes as u64;
         // Who has asked for pages is told which piece is the last.
         let fits = !piece.last || ends && request.has(PIPED) && header.c == request.remote;
-        if !fits || left == 0 { Err(Nonsense) } else { Ok(Some((id, left))) }
+        if header.b != begins || !fits {
+            return Err(Nonsense);
+        }
+        Ok(Some((id, (begins as usize).wrapping_add(partial))))
     }
 
     /// A piece of a message that is not received any more.

@@ -8,7 +8,8 @@
 //! | read | receiver | reads them where a piece in the lane would be copied from |
 //! | end | receiver | has read the last, and that the record was open after that: FIN, at once or when there is room, and the send is complete |
 //!
-//! A piece that the system refuses to take is copied into the lane; the two kinds mix, since both have their place in the lane.
+//! A piece that the system refuses to take is copied into the lane; the two kinds mix, since both have their place in the lane. All pieces of a message that
+//! was asked for in pages go from its front, because the system may take fewer bytes than it is given; those of others from the back.
 //!
 //! **The buffer is the sender's again** when the receiver has said so, because until then the pipe refers to it. Or when the sender gives the message
 //! up: then it closes the record first. What the receiver reads after that may be anything, and nothing comes of it, because it looks at the record
@@ -166,12 +167,12 @@ impl<T: Transport> P2p<T> {
         }
     }
 
-    /// Reads a part of a piece into the buffer of a receive that has asked for pages.
-    pub(crate) fn read_piece(&mut self, id: Id, len: usize) -> Result<(), Nonsense> {
+    /// Reads a part of a piece, from byte `at` of the message on, into the buffer of a receive that has asked for pages.
+    pub(crate) fn read_piece(&mut self, id: Id, at: usize, len: usize) -> Result<(), Nonsense> {
         let request = self.requests.get(id).filter(|request| request.has(PIPED)).ok_or(Nonsense)?;
         let (peer, buf) = (request.peer, request.target_buf());
-        let to = buf.run_at(request.done as usize).ok_or(Nonsense)?;
-        // SAFETY: done + len <= total <= the buffer's length, which was checked when the CTS was granted, and who posted vouched for.
+        let to = buf.run_at(at).ok_or(Nonsense)?;
+        // SAFETY: at + len <= total <= the buffer's length, which was checked when the CTS was granted, and who posted vouched for.
         if unsafe { self.transport.read_pages(peer, to, len) } { Ok(()) } else { Err(Nonsense) }
     }
 

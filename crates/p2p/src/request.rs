@@ -82,6 +82,8 @@ pub(crate) const BRINGS: u16 = 2048;
 pub(crate) const UNHURRIED: u16 = 4096;
 /// Of a receive: it has taken an offer for good, though both wait.
 pub(crate) const ONCE: u16 = 8192;
+/// Of a send: it was asked for pages, and so goes from the front, also what of it is copied. Only receives take offers.
+pub(crate) const FROM_FRONT: u16 = ONCE;
 /// A user's send whose message is never received, of which nobody has heard: not its owner, nor who asks for what was lost.
 pub(crate) const LOST: u16 = 16384;
 /// A posted receive for which the attention word asks for announcements.
@@ -208,6 +210,14 @@ impl Request {
     #[inline]
     pub(crate) fn target_buf(&self) -> MutBuf {
         MutBuf { base: self.base, layout: self.layout }
+    }
+
+    /// Where in the message its next piece of `bytes` bytes begins, after `done` that went before it: pieces go from the back, unless from the front.
+    /// `None`: there are not so many left.
+    #[inline]
+    pub(crate) fn piece_at(&self, done: u64, bytes: usize, from_front: bool) -> Option<u64> {
+        let at = self.total.checked_sub(done)?.checked_sub(bytes as u64)?;
+        Some(if from_front { done } else { at })
     }
 
     #[inline]

@@ -8,7 +8,7 @@ use crate::offers::{FLAG_PULLED, FLAG_UNAWAITED, FLAG_WAITS, KEYED, TICKETS};
 use crate::packets::{FLAG_LONG, FLAG_SYNCHRONOUS};
 use crate::peer::Fate;
 use crate::request::{
-    HOLDS_RECORD, Member, PIPED, Request, SHARED, SYNCHRONOUS, State, UNAWAITED, UNHURRIED,
+    FROM_FRONT, HOLDS_RECORD, Member, PIPED, Request, SHARED, SYNCHRONOUS, State, UNAWAITED, UNHURRIED,
 };
 use crate::urgency::Tells;
 use crate::ways::{Copied, Taken};
@@ -421,12 +421,12 @@ impl<T: Transport> P2p<T> {
     pub(crate) fn next_piece(&mut self, peer: u32, budget: &mut Budget) -> Option<Attempt> {
         let id = self.peers.get(peer as usize)?.bulk.first(&self.requests)?;
         let request = self.requests.get(id)?;
-        let offset = request.done as usize;
-        let left = (request.total as usize).saturating_sub(offset);
+        let done = request.done;
+        let left = request.total.saturating_sub(done) as usize;
         // Of two that wait each copies a piece at a time; who is interrupted for it takes as much as it may.
         let piped = request.has(PIPED);
         let most = match self.waits && !piped {
-            true if offset == 0 => PIPELINED_FIRST,
+            true if done == 0 => PIPELINED_FIRST,
             true => PIPELINED,
             false => usize::MAX,
         };
@@ -438,13 +438,15 @@ impl<T: Transport> P2p<T> {
         if piped && let Some(attempt) = self.next_pages(id, len, budget) {
             return Some(attempt);
         }
-        if offset > 0 && self.waits && self.try_long_piece(id, left.min(PIPELINED_LONG), budget) {
+        if done > 0 && self.waits && self.try_long_piece(id, left.min(PIPELINED_LONG), budget) {
             return Some(Attempt::Done);
         }
         let request = self.requests.get(id)?;
         let (total, serial, buf) = (request.total, request.serial, request.source_buf());
+        let from_front = request.has(FROM_FRONT);
         let header = Self::piece_header(id, request, len);
-        let ahead = self.takes_ahead(id, serial, offset);
+        let offset = header.b as usize;
+        let ahead = !from_front && self.takes_ahead(id, serial, done);
         let timed = if ahead { 0 } else { self.copy_begins() };
         let outcome = match self.payload(&buf, offset, len) {
             // SAFETY: the payload is readable for `len` bytes: scratch, or the sender's buffer from `offset` on, inside its layout, which who posted
@@ -474,10 +476,10 @@ impl<T: Transport> P2p<T> {
             return false;
         }
         let (peer, total) = (request.peer, request.total);
-        let Some(payload) = request.source_buf().run_at(request.done as usize) else { return false };
         let header = Self::piece_header(id, request, len);
+        let Some(payload) = request.source_buf().run_at(header.b as usize) else { return false };
         let timed = self.copy_begins();
-        // SAFETY: done + len <= total, the length of the buffer, which lies in one run and which who posted vouched for.
+        // SAFETY: the piece lies inside the buffer, which lies in one run and which who posted vouched for.
         if !unsafe { self.transport.try_send_long_piece(peer, &header, payload, len, total) } {
             return false;
         }
@@ -493,7 +495,8 @@ impl<T: Transport> P2p<T> {
             context: request.context,
             tag: request.tag,
             a: request.remote,
-            b: request.done,
+            // No piece is longer than what is left.
+            b: request.piece_at(request.done, len, request.has(FROM_FRONT)).unwrap_or(0),
             c: name,
         }
     }

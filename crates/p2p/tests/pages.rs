@@ -9,7 +9,7 @@ use tocsin_p2p::{Budget, Class, Code, Config, ConstBuf, Id, Mode, Outcome, P2p, 
 use tocsin_progress::Context;
 use tocsin_transport::loopback::{Limits, Loopback, fabric_with_pages};
 use tocsin_transport::transfer::RECORDS;
-use tocsin_transport::{PeerState, Transport};
+use tocsin_transport::{PeerState, Reach, Transport};
 
 /// Three pieces of pages; the lane and the pipe hold four.
 const LEN: usize = 9000;
@@ -19,7 +19,10 @@ struct Pair(Vec<P2p<Loopback>>);
 
 impl Pair {
     fn new() -> Pair {
-        let config = Config { eager_max: 64, coll_eager_max: 64, ..Config::default() };
+        Pair::with(Config { eager_max: 64, coll_eager_max: 64, ..Config::default() })
+    }
+
+    fn with(config: Config) -> Pair {
         let ends = fabric_with_pages(2, LIMITS, 4);
         let mut pair = Pair(ends.into_iter().map(|end| P2p::new(end, config).unwrap()).collect());
         for rank in [0, 1] {
@@ -278,6 +281,29 @@ fn refused_pages_are_copied() {
         let copied: u64 = pair.0[0].counters().bytes_copied.iter().sum();
         assert_eq!(copied, (LEN as u64).saturating_sub(u64::from(pieces) * 3072), "{pieces}");
         pair.is_well();
+    }
+}
+
+/// A sender that reaches its peer copies the first of its pieces, which go from the back, ahead; but the peer does not reach it, and asks for pages,
+/// which go from the front, as does what of them is copied.
+#[test]
+fn what_is_copied_ahead_is_no_piece_of_pages() {
+    for refuses in [false, true] {
+        let mut pair = Pair::with(Config { eager_max: 64, pipelines: true, ..Config::default() });
+        let (data, mut target) = (text(1, LEN), Target::new(LEN));
+        let recv = pair.irecv(1, &mut target, Class::Eager);
+        let sender = &mut pair.0[0];
+        sender.transport_mut().set_reach(Reach::Kernel);
+        sender.transport_mut().set_waiting(1, true);
+        sender.transport_mut().set_refuses_pages(refuses);
+        sender.set_waits(true);
+        let send = pair.isend(0, &data, Class::Eager);
+        assert_eq!(pair.0[0].transport().copied_ahead(), 4096);
+        while pair.pass_with(0, &mut Budget::user().waiting()) != Pass::Idle || pair.pass(1) != Pass::Idle {}
+        assert_eq!((pair.code(0, send), pair.code(1, recv)), (Some(Code::Ok), Some(Code::Ok)));
+        assert!(target.bytes() == data, "refused: {refuses}");
+        let copied: u64 = pair.0[0].counters().bytes_copied.iter().sum();
+        assert_eq!((copied, pair.0[0].transport().sent_ahead()), (if refuses { LEN as u64 } else { 0 }, 0));
     }
 }
 

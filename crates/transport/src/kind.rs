@@ -7,7 +7,7 @@ pub const EAGER: u8 = 1;
 pub const RTS: u8 = 2;
 /// Clear to send: the receiver has matched an RTS.
 pub const CTS: u8 = 3;
-/// A piece of a rendezvous message: its bytes, or word that they are in the pipe.
+/// A piece of a rendezvous message: its bytes, from the message's back on, or word that they are in the pipe, from its front on.
 pub const DATA: u8 = 4;
 /// A synchronous eager message has been matched.
 pub const ACK: u8 = 5;

@@ -184,6 +184,11 @@ impl Loopback {
         self.copies
     }
 
+    /// How long what was copied ahead last is, bytes.
+    pub fn copied_ahead(&self) -> usize {
+        self.ahead.len()
+    }
+
     /// How many pieces were sent that had been copied ahead.
     pub fn sent_ahead(&self) -> u64 {
         self.sent_ahead

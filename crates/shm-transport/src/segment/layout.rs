@@ -11,7 +11,7 @@ use crate::lane::LaneHead;
 /// "tocsin" and two bytes that no text file has.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"tocsin\x1a\x00");
 /// Changes with every change of layout or protocol that the digest does not notice.
-pub(crate) const VERSION: u32 = 13;
+pub(crate) const VERSION: u32 = 14;
 
 /// Words of a bitmap of ranks.
 pub(crate) const RANK_WORDS: usize = MAX_RANKS as usize / 64;
