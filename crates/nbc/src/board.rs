@@ -20,6 +20,7 @@
 mod blocks;
 mod compartments;
 mod long;
+mod rounds;
 
 use crate::builder::ScheduleBuilder;
 use crate::kernels::{Operator, Panicked};
@@ -28,6 +29,7 @@ use crate::{Error, Group, table};
 pub(crate) use compartments::{Way, limit, part_bytes, served};
 use core::ops::Range;
 pub(crate) use long::{Made, PART};
+pub(crate) use rounds::Round;
 pub use tocsin_transport::board::MEMBERS;
 use tocsin_transport::board::{Board, Part, ROOM};
 
@@ -37,7 +39,14 @@ pub const MOST: usize = 32 << 10;
 /// Whether a collective can be done on a board. The same on all ranks, because it looks at nothing but what all ranks know.
 #[inline]
 pub fn fits(arguments: &Arguments, ranks: usize) -> bool {
-    is_short(arguments, ranks) || long::fits(arguments, ranks)
+    is_short(arguments, ranks) || long::fits(arguments, ranks) || rounds::are_possible(arguments, ranks)
+}
+
+/// Whether a rank posts all that it contributes to a collective that [fits](fits) in the call that begins it, and nobody need interrupt it for more. The same on all
+/// ranks.
+#[inline]
+pub fn is_posted_at_once(arguments: &Arguments, ranks: usize) -> bool {
+    is_short(arguments, ranks) || rounds::are_few(arguments, ranks)
 }
 
 /// Whether what the ranks contribute fits into their slots, and can be read in one piece. The same on all ranks.
@@ -83,12 +92,12 @@ pub(crate) enum Use {
     Scatter { root: u32, block: usize },
     /// They stand side by side, at the root.
     Gather { root: u32 },
-    /// They stand side by side.
-    Allgather,
+    /// They stand side by side, each so many bytes behind the one before.
+    Allgather { stride: usize },
     /// They go to these blocks, one for each member, which are all equally long or not. In place, this rank's stands there, and is not among the bytes to copy in all.
     Allgatherv { blocks: *const Block, whole: usize, equal: bool, in_place: bool },
-    /// Of each, this rank's block.
-    Alltoall { block: usize },
+    /// Of each, this rank's block. Here and there, blocks begin so many bytes apart.
+    Alltoall { block: usize, stride: usize },
     /// Blocks of any length, each of which two ranks know: see [`compartments`].
     Compartments { way: Way, members: u32, base: *const u8, lists: *const Block },
     /// They are combined from left to right, in rank order; with a root, there.
@@ -115,6 +124,8 @@ pub struct Call {
     pub(crate) bytes: usize,
     /// Where the result goes.
     pub(crate) to: *mut u8,
+    /// Which part of a result that is made in rounds this is about.
+    pub(crate) round: Round,
     /// What all ranks say that their parts are about: operation, root, bytes; and when it is [started](Self::number), which one it is.
     pub(crate) about: u64,
 }
@@ -162,8 +173,13 @@ pub(crate) fn call(
     if is_nothing(arguments, group.size() as usize) {
         return Ok(None);
     }
-    let long = !is_short(arguments, group.size() as usize);
-    Ok(Some(Call { board, long, ..call(arguments, group)? }))
+    let ranks = group.size() as usize;
+    let long = !is_short(arguments, ranks);
+    let mut call = Call { board, long, ..call(arguments, group)? };
+    if long && let Some(each) = rounds::of(arguments, ranks) {
+        call.cut(each, arguments.size_bytes());
+    }
+    Ok(Some(call))
 }
 
 /// Whether there is nothing to do.
@@ -213,7 +229,7 @@ impl Call {
         let about = (operation as u64) << OPERATION | u64::from(root) << ROOT | size as u64 & SIZE;
         let (from, to) = (std::ptr::null(), std::ptr::null_mut());
         let algorithm = table::number_on_board(operation);
-        Call { board: 0, algorithm, then, long: false, from, bytes: 0, to, about }
+        Call { board: 0, algorithm, then, long: false, from, bytes: 0, to, round: Round::ONLY, about }
     }
 
     /// Has it say something more of what it is about, where others name a root, never nothing, and whether parts are long.
@@ -319,14 +335,16 @@ impl Call {
             }
             Use::Gather { root } | Use::Reduce { root: Some(root), .. } if root as usize != me => 0,
             Use::Scatter { block, .. } => block,
-            Use::Alltoall { block } => members.wrapping_mul(block),
+            Use::Alltoall { block, .. } => members.wrapping_mul(block),
             Use::Compartments { .. } => self.bytes_in_compartments(members),
             Use::ReduceScatter { count, operator, .. } => {
                 members.wrapping_mul(count.wrapping_mul(operator.size()))
             }
             Use::Scan { .. } => me.wrapping_add(1).wrapping_mul(self.bytes),
             Use::Allgatherv { whole, .. } => whole,
-            Use::Gather { .. } | Use::Allgather | Use::Reduce { .. } => members.wrapping_mul(self.bytes),
+            Use::Gather { .. } | Use::Allgather { .. } | Use::Reduce { .. } => {
+                members.wrapping_mul(self.bytes)
+            }
         };
         all.saturating_sub(if self.long { 0 } else { self.stands_there(me) })
     }
@@ -336,8 +354,8 @@ impl Call {
         let (own, place, bytes) = match self.then {
             Use::Gather { root } if root as usize != me => return 0,
             Use::Scatter { root, .. } if root as usize != me => return 0,
-            Use::Gather { .. } | Use::Allgather => (0, me.wrapping_mul(self.bytes), self.bytes),
-            Use::Alltoall { block } => (me.wrapping_mul(block), me.wrapping_mul(block), block),
+            Use::Gather { .. } | Use::Allgather { .. } => (0, me.wrapping_mul(self.bytes), self.bytes),
+            Use::Alltoall { block, .. } => (me.wrapping_mul(block), me.wrapping_mul(block), block),
             Use::Scatter { block, .. } => (me.wrapping_mul(block), 0, block),
             _ => return 0,
         };
@@ -378,13 +396,13 @@ impl Call {
                     self.copy_short(board, number, (root as usize, me.wrapping_mul(block)), self.to, block);
                 }
                 Use::Gather { root } if root as usize != me => {}
-                Use::Gather { .. } | Use::Allgather => {
+                Use::Gather { .. } | Use::Allgather { .. } => {
                     for member in 0..members {
                         let to = self.to.wrapping_add(member.wrapping_mul(self.bytes));
                         self.copy_short(board, number, (member, 0), to, self.bytes);
                     }
                 }
-                Use::Alltoall { block } => {
+                Use::Alltoall { block, .. } => {
                     for member in 0..members {
                         let to = self.to.wrapping_add(member.wrapping_mul(block));
                         self.copy_short(board, number, (member, me.wrapping_mul(block)), to, block);

@@ -230,7 +230,9 @@ fn is_quick_on_board(arguments: &Arguments, group: &Group) -> bool {
     let (shares, two, once) = (group.shares_cores(), ranks == 2, group.is_one_process());
     let far = group.has_far_cache();
     let (few_rounds, from_root) = if far { (96 << 10, 256 << 10) } else { (32 << 10, 0) };
-    if two && arguments.is_long_between_two(group.rank() as usize) {
+    if two && arguments.is_long_between_two(group.rank() as usize)
+        || !crate::board::is_posted_at_once(arguments, ranks)
+    {
         return false;
     }
     let is_quick = crate::board::is_short(arguments, ranks)
@@ -246,7 +248,7 @@ fn is_quick_on_board(arguments: &Arguments, group: &Group) -> bool {
             }
             Operation::Ibcast => {
                 let most = if shares { 128 << 10 } else { 64 << 10 };
-                (shares || two && bytes >= 32 << 10) && (!once || bytes <= most)
+                (shares || two && (32 << 10..=1 << 20).contains(&bytes)) && (!once || bytes <= most)
             }
             Operation::Ireduce => shares || two && !once && bytes >= from_root,
             _ => shares,

@@ -187,7 +187,7 @@ impl Comm {
         self.inner.group.rank()
     }
 
-    /// Whether the algorithm `shm` takes up to 1 MiB from each rank here, and not only what fits into the slots of a board: 2 KiB, and 32 KiB in all. The
+    /// Whether the algorithm `shm` takes long blocks here (in rounds, or up to 1 MiB from each rank), and not only what fits into the slots of a board: 2 KiB, and 32 KiB in all. The
     /// same on all ranks.
     pub fn has_long_parts(&self) -> bool {
         self.inner.group.has_long_parts()

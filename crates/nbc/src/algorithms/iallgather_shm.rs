@@ -9,14 +9,14 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     name: "shm",
     source: "folklore",
     cost: "c + (p + 1) n b",
-    restrictions: Restrictions::on_board(call),
+    restrictions: Restrictions::in_rounds_on_board(call),
     compile,
     order: None,
 };
 
 fn call(arguments: &Arguments, group: &Group) -> Result<Call, Error> {
     let Arguments::Iallgather { send, recv, block } = *arguments else { return Err(misplaced()) };
-    let mut call = Call::new(Operation::Iallgather, block, Use::Allgather);
+    let mut call = Call::new(Operation::Iallgather, block, Use::Allgather { stride: block });
     call.from = send.unwrap_or(recv.wrapping_add(group.rank() as usize * block));
     (call.bytes, call.to) = (block, recv);
     Ok(call)

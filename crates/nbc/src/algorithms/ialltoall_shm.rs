@@ -9,14 +9,14 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     name: "shm",
     source: "folklore",
     cost: "c + 2 p n b",
-    restrictions: Restrictions::on_board(call),
+    restrictions: Restrictions::in_rounds_on_board(call),
     compile,
     order: None,
 };
 
 fn call(arguments: &Arguments, group: &Group) -> Result<Call, Error> {
     let Arguments::Ialltoall { send, recv, block } = *arguments else { return Err(misplaced()) };
-    let mut call = Call::new(Operation::Ialltoall, block, Use::Alltoall { block });
+    let mut call = Call::new(Operation::Ialltoall, block, Use::Alltoall { block, stride: block });
     call.from = send.unwrap_or(recv);
     (call.bytes, call.to) = (group.size() as usize * block, recv);
     Ok(call)

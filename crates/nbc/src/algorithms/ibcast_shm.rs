@@ -9,7 +9,7 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     name: "shm",
     source: "folklore",
     cost: "c + 2 n b",
-    restrictions: Restrictions::on_board(call),
+    restrictions: Restrictions::in_rounds_on_board(call),
     compile,
     order: None,
 };

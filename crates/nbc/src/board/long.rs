@@ -105,7 +105,7 @@ impl Call {
     /// Bytes of this rank's long part.
     fn part_bytes(&self) -> usize {
         match self.then {
-            Use::Alltoall { block } => self.bytes.saturating_sub(block),
+            Use::Alltoall { block, .. } => self.bytes.saturating_sub(block),
             _ => self.bytes,
         }
     }
@@ -115,8 +115,8 @@ impl Call {
     fn for_each(&self, members: usize) -> Option<usize> {
         match self.then {
             _ if !self.long => None,
-            Use::Alltoall { block } if members == 2 || block >= PASSES_FROM => Some(block),
-            Use::Allgather | Use::Allgatherv { equal: true, .. } if members == 2 => Some(self.bytes),
+            Use::Alltoall { block, .. } if members == 2 || block >= PASSES_FROM => Some(block),
+            Use::Allgather { .. } | Use::Allgatherv { equal: true, .. } if members == 2 => Some(self.bytes),
             _ => None,
         }
     }
@@ -147,9 +147,13 @@ impl Call {
     /// The part is readable. There is room for the next number.
     pub(crate) unsafe fn fill(&self, board: &mut Board, filled: &mut usize, budget: &mut Budget) -> bool {
         // The others' blocks, in their order from this rank on, as in `copy_out`. Nobody else reads its own.
-        let begins = match self.then {
-            Use::Alltoall { block } => block.wrapping_mul(board.me().wrapping_add(1)),
-            _ => 0,
+        let (me, members) = (board.me(), board.members().max(1));
+        let (begins, apart) = match self.then {
+            Use::Alltoall { block, stride } if stride == block => {
+                (block.wrapping_mul(me.wrapping_add(1)), None)
+            }
+            Use::Alltoall { block, stride } => (0, Some((block.max(1), stride))),
+            _ => (0, None),
         };
         let (to_end, bytes) = (self.bytes.saturating_sub(begins), self.part_bytes());
         let passing = self.passing(board).map(|each| each.max(1));
@@ -158,9 +162,15 @@ impl Call {
             board.begin_filling(self.about);
         }
         while *filled < bytes {
-            let (from, end) = match *filled < to_end {
-                true => (begins.wrapping_add(*filled), to_end.min(bytes)),
-                false => (filled.wrapping_sub(to_end), bytes),
+            let (from, end) = match apart {
+                Some((block, stride)) => {
+                    let (turn, within) = (*filled / block, *filled % block);
+                    let member = me.wrapping_add(turn).wrapping_add(1) % members;
+                    let end = filled.wrapping_add(block.wrapping_sub(within));
+                    (member.wrapping_mul(stride).wrapping_add(within), end.min(bytes))
+                }
+                None if *filled < to_end => (begins.wrapping_add(*filled), to_end.min(bytes)),
+                None => (filled.wrapping_sub(to_end), bytes),
             };
             let now =
                 end.saturating_sub(*filled).min(room(budget)).min(if ahead { AHEAD } else { usize::MAX });
@@ -172,7 +182,7 @@ impl Call {
                 match passing {
                     Some(each) => {
                         let turn = (*filled / each).wrapping_add(1);
-                        let member = board.me().wrapping_add(turn) % board.members().max(1);
+                        let member = me.wrapping_add(turn) % members;
                         board.fill_room(member, *filled % each, from, now);
                     }
                     None => board.fill((*filled, bytes), from, now),
@@ -200,7 +210,7 @@ impl Call {
                 let root = root as usize;
                 (Ahead::Root(root), board.filled(root, number, self.about).min(self.size()))
             }
-            Use::Allgather | Use::Alltoall { .. } | Use::Allgatherv { .. } => {
+            Use::Allgather { .. } | Use::Alltoall { .. } | Use::Allgatherv { .. } => {
                 (Ahead::Own, self.own_bytes(board.me()))
             }
             _ => return None,
@@ -211,8 +221,8 @@ impl Call {
     /// Bytes of this rank's own block that it copies to its place in the result, if that is made of blocks.
     fn own_bytes(&self, me: usize) -> usize {
         let (own, place, bytes) = match self.then {
-            Use::Allgather => (0, me.wrapping_mul(self.bytes), self.bytes),
-            Use::Alltoall { block } => (me.wrapping_mul(block), me.wrapping_mul(block), block),
+            Use::Allgather { stride } => (0, me.wrapping_mul(stride), self.bytes),
+            Use::Alltoall { block, stride } => (me.wrapping_mul(stride), me.wrapping_mul(stride), block),
             Use::Allgatherv { in_place: true, .. } => return 0,
             Use::Allgatherv { blocks, .. } => {
                 // SAFETY: one for each member, as long as the call is used: `look_at`.
@@ -280,7 +290,7 @@ impl Call {
         let is_copied = matches!(
             self.then,
             Use::Bcast { .. }
-                | Use::Allgather
+                | Use::Allgather { .. }
                 | Use::Alltoall { .. }
                 | Use::Allgatherv { .. }
                 | Use::Compartments { .. }
@@ -306,7 +316,7 @@ impl Call {
             match self.then {
                 Use::Barrier => Ok(true),
                 Use::Bcast { root } if root as usize == me => Ok(true),
-                Use::Bcast { .. } | Use::Allgather | Use::Alltoall { .. } => {
+                Use::Bcast { .. } | Use::Allgather { .. } | Use::Alltoall { .. } => {
                     Ok(self.copy_out(board, number, (&mut made.done, usize::MAX), budget))
                 }
                 Use::Allgatherv { blocks, whole, in_place, .. } => {
@@ -343,11 +353,12 @@ impl Call {
         budget: &mut Budget,
     ) -> bool {
         let (me, members) = (board.me(), board.members());
-        // What each contributes.
-        let (turns, block) = match self.then {
-            Use::Bcast { .. } => (1, self.size()),
-            Use::Alltoall { block } => (members, block),
-            _ => (members, self.bytes),
+        // What each contributes, and where.
+        let (turns, block, stride) = match self.then {
+            Use::Bcast { .. } => (1, self.size(), 0),
+            Use::Alltoall { block, stride } => (members, block, stride),
+            Use::Allgather { stride } => (members, self.bytes, stride),
+            _ => (members, self.bytes, self.bytes),
         };
         let whole = turns.wrapping_mul(block).min(end);
         let passing = self.passing(board).is_some();
@@ -359,16 +370,16 @@ impl Call {
                 Use::Bcast { root } => (root as usize, 0),
                 _ => {
                     let member = me.wrapping_add(turn) % members.max(1);
-                    (member, member.wrapping_mul(block))
+                    (member, member.wrapping_mul(stride))
                 }
             };
             let to = self.to.wrapping_add(place.wrapping_add(first));
             // Where that stands in its part, and where this rank's own is.
             let (at, own) = match self.then {
-                Use::Alltoall { .. } if passing => (0, me.wrapping_mul(block)),
+                Use::Alltoall { .. } if passing => (0, me.wrapping_mul(stride)),
                 Use::Alltoall { .. } => {
                     let ahead = me.wrapping_add(members).wrapping_sub(member) % members.max(1);
-                    (ahead.saturating_sub(1).wrapping_mul(block), me.wrapping_mul(block))
+                    (ahead.saturating_sub(1).wrapping_mul(block), me.wrapping_mul(stride))
                 }
                 _ => (0, 0),
             };

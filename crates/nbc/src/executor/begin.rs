@@ -148,7 +148,7 @@ impl Nbc {
         seat.board.begin_here(sequence);
         let outcome = if let Some(outcome) = seat.ends_at_once(messages) {
             outcome
-        } else if seat.first != NONE || !has_room(seat, slots) {
+        } else if call.is_round() || seat.first != NONE || !has_room(seat, slots) {
             return Begun::Waits { traced, posted: None };
         } else {
             // SAFETY: - the part: promised by the caller; it fits, or else there would be no call.
@@ -197,7 +197,8 @@ impl Nbc {
         if let Some((number, seen)) = posted {
             self.is_posted(id, at, number, seen);
         }
-        while self.advance(messages, at, &mut Budget::user(), false) == Pass::More {}
+        let starts = posted.is_none();
+        while self.advance(messages, at, &mut Budget::user(), starts) == Pass::More {}
     }
 
     /// What was begun on a board is over in the call that began it.

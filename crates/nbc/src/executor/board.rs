@@ -14,10 +14,10 @@
 //! Whom a post leaves to be rung is kept until the token is released ([`Nbc::announce`]): who looks by himself by then, or has
 //! looked, needs no ring.
 
-use super::seat::{Place, active_mut, has_room};
+use super::seat::{Place, active_mut, has_room, may_post};
 use super::wanted::have_rung;
 use super::{Nbc, or_death};
-use crate::board::{Look, MOST};
+use crate::board::{Call, Look, MOST, Made};
 use crate::messages::Messages;
 use crate::schedule::NONE;
 use tocsin_progress::budget::{Budget, Context, Pass};
@@ -32,7 +32,7 @@ pub(super) enum First {
     Ahead,
     /// All parts are there, of which so many bytes are read.
     Ready(Id, usize),
-    /// A user operator, in a handler.
+    /// It is not for a handler: a user operator, or what nobody waits for.
     Deferred,
     Wrong(Id, Outcome),
 }
@@ -84,9 +84,9 @@ impl Nbc {
         let Some(left) = slots.get_mut(id) else { return };
         let place = std::mem::replace(&mut left.place, Place::NOWHERE);
         let Some(seat) = seats.get_mut(place.at as usize) else { return };
-        // What was lined up and never posted leaves a gap that the others do not have. What ended it (a revocation, a death)
+        // What was lined up and never posted, or not all of it, leaves a gap that the others do not have. What ended it (a revocation, a death)
         // ends theirs, or else this rank has given up.
-        seat.broken |= !place.posted;
+        seat.broken |= !left.is_posted_whole(&place);
         if place.waits {
             seat.board.look_for(place.number);
         }
@@ -165,7 +165,12 @@ impl Nbc {
                         looked = true;
                         self.look_where_asked(messages);
                     }
-                    None => return pass,
+                    None => {
+                        if !starts {
+                            self.call_behind(at, budget.context());
+                        }
+                        return pass;
+                    }
                 },
                 First::Ahead => {
                     if budget.exhausted() {
@@ -210,7 +215,7 @@ impl Nbc {
     fn give_up_with(&mut self, at: u32, outcome: Outcome) {
         let Nbc { seats, slots, telling, .. } = self;
         let Some(seat) = seats.get_mut(at as usize) else { return };
-        let posted = active_mut(slots, seat.first).is_some_and(|first| first.place.posted);
+        let posted = active_mut(slots, seat.first).is_some_and(|first| first.is_posted_whole(&first.place));
         if !posted && outcome.code == Code::PeerFinalized {
             let member = seat.group().world_ranks().iter().position(|rank| *rank == outcome.source);
             seat.give_up(member.unwrap_or(0) as u32, slots, telling);
@@ -242,6 +247,10 @@ impl Nbc {
             Look::Ready if super::is_handler(context) && !call.is_handler_safe(seat.board.me()) => {
                 First::Deferred
             }
+            // A handler that posts rounds for those who wait makes none where nobody waits here: the rank that computes makes them when it waits.
+            Look::Ready if super::is_handler(context) && call.is_round() && !active.place.wanted => {
+                First::Deferred
+            }
             Look::Ready => First::Ready(id, call.work_left(&seat.board, &active.place.made)),
             Look::Wrong(member) => {
                 let from = Some(active.sequence);
@@ -269,6 +278,20 @@ impl Nbc {
         let blamed = messages.blame(seat.group.world_ranks());
         let (source, code) = blamed.unwrap_or((left, Code::PeerFinalized));
         Some((id, Outcome { code, source, ..Outcome::default() }))
+    }
+
+    /// Has those rung who lack behind in a later round of the first of a line, if a user's call has found that it waits, or somebody waits for its end. Once for each round.
+    #[inline]
+    fn call_behind(&mut self, at: u32, context: Context) {
+        let Nbc { seats, slots, telling, .. } = self;
+        let Some(seat) = seats.get_mut(at as usize) else { return };
+        let Some(active) = active_mut(slots, seat.first) else { return };
+        let place = &mut active.place;
+        let is_later = place.posted && active.call.as_ref().is_some_and(Call::is_later);
+        if is_later && !place.called && (place.wanted || context == Context::User) {
+            place.called = true;
+            seat.call_behind(place.number, telling);
+        }
     }
 
     /// Copies what the first of a line can copy before all parts are there, as far as the budget allows: so many bytes.
@@ -317,8 +340,36 @@ impl Nbc {
 
     fn is_made(&mut self, id: Id, outcome: Outcome) -> bool {
         match outcome.code {
+            Code::Ok if self.next_round(id) => {}
             Code::Ok => self.end_on_board(id),
             _ => self.end(id, outcome),
+        }
+        true
+    }
+
+    /// What was made of a collective on a board was a round: the next is its turn, posted or not. False: there is none.
+    #[inline]
+    fn next_round(&mut self, id: Id) -> bool {
+        let Nbc { seats, slots, .. } = self;
+        let Some(active) = slots.get_mut(id) else { return false };
+        if !active.call.as_mut().is_some_and(Call::next_round) {
+            return false;
+        }
+        let place = &mut active.place;
+        // Nothing else is posted between two rounds.
+        place.number = place.number.wrapping_add(1);
+        (place.seen, place.made, place.called) = (0, Made::NOTHING, false);
+        match place.ahead.checked_sub(1) {
+            Some(ahead) => place.ahead = ahead,
+            None => place.posted = false,
+        }
+        if place.posted
+            && place.wanted
+            && let Some(seat) = seats.get(place.at as usize)
+        {
+            // The look that follows sees what came before that.
+            seat.board.wait_for(place.number);
+            place.waits = true;
         }
         true
     }
@@ -335,7 +386,7 @@ impl Nbc {
         let Nbc { seats, slots, telling, copied, .. } = self;
         let Some(seat) = seats.get_mut(at as usize) else { return Pass::Idle };
         let mut pass = Pass::Idle;
-        while seat.unposted != NONE && !seat.broken {
+        while !seat.broken && may_post(seat, slots, super::is_handler(budget.context())) {
             if !has_room(seat, slots) {
                 if let Some(member) = seat.board.spoilt_by() {
                     seat.give_up(member as u32, slots, telling);
@@ -348,6 +399,10 @@ impl Nbc {
             let Some(active) = active_mut(slots, seat.unposted) else { break };
             let Some(call) = active.call.as_ref() else { break };
             let place = &mut active.place;
+            // Rounds in front of it wait for others.
+            let is_ahead = place.posted;
+            let later = is_ahead.then(|| call.rounds_later(place.ahead.wrapping_add(1)));
+            let call = later.as_ref().unwrap_or(call);
             // SAFETY: - the part: the user's memory, readable and unwritten by the promise to `post`.
             let number = unsafe {
                 match call.long {
@@ -364,15 +419,24 @@ impl Nbc {
                     }
                 }
             };
-            (place.posted, place.number, place.seen) = (true, number, 0);
-            seat.unposted = place.next;
+            place.filled = 0;
+            // What stands behind it is posted after its last round.
+            if !call.is_followed() {
+                seat.unposted = place.next;
+            }
             pass = Pass::Worked;
-            let look = if starts {
-                seat.look_for_a_moment(call, number, &mut place.seen)
+            let mut seen = 0;
+            let look = if starts && !is_ahead {
+                seat.look_for_a_moment(call, number, &mut seen)
             } else {
-                call.look(&seat.board, number, &mut place.seen)
+                call.look(&seat.board, number, &mut seen)
             };
-            if look == Look::Waits && place.wanted {
+            if is_ahead {
+                place.ahead = place.ahead.wrapping_add(1);
+            } else {
+                (place.posted, place.number, place.seen) = (true, number, seen);
+            }
+            if look == Look::Waits && place.wanted && !is_ahead {
                 // Whoever posts later sees it; who has posted before is found by the look that follows.
                 seat.board.wait_for(number);
                 place.waits = true;

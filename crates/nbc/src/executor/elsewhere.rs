@@ -36,11 +36,7 @@ impl Seat {
     #[cold]
     fn ask_one(&mut self, member: usize, telling: &mut u32) {
         self.board.ask(member);
-        if self.telling == 0 {
-            *telling = telling.wrapping_add(1);
-        }
-        let bit = 1 << (member & 63);
-        (self.telling, self.asking) = (self.telling | bit, self.asking | bit);
+        self.have_look(member, telling);
     }
 
     /// Whether a member wants this rank to look.

@@ -1,11 +1,12 @@
 //! Long memory of boards is allocated where a user's thread posts, place by place: most programs come back to a few.
 
 use super::Nbc;
-use super::seat::has_room;
+use super::seat::{Seat, Table, has_room};
 use crate::Error;
 use crate::board::Call;
 use crate::messages::Messages;
 use crate::schedule::NONE;
+use core::ops::Range;
 use tocsin_transport::board::{LONG, PLACES};
 
 /// A place is allocated in such steps, bytes.
@@ -36,30 +37,49 @@ impl Nbc {
         if !seat.board.has_long() {
             return Err(Error::BadSchedule("its group's board has no long memory"));
         }
-        // One that passes is the others' next, whatever they post there.
-        let (all, bytes) = match call.passes(&seat.board) {
-            Some(passing) => passing,
-            None => (0..PLACES, call.long_bytes().next_multiple_of(STEP).min(LONG)),
-        };
-        let places = match posts {
-            Posts::Now if seat.first == NONE && has_room(seat, slots) => {
-                let place = call.next_place(&mut seat.board);
-                place..place + 1
-            }
-            Posts::Now | Posts::Later => all,
-        };
-        for place in places {
-            let Some(allocated) = seat.long.get_mut(place).filter(|allocated| **allocated < bytes) else {
-                continue;
+        // Rounds are posted later, too.
+        let posts = if call.is_round() { Posts::Later } else { posts };
+        let ready = |seat: &mut Seat, slots: &Table| seat.first == NONE && has_room(seat, slots);
+        for round in [*call, call.last_round()] {
+            // One that passes is the others' next, whatever they post there.
+            let (all, bytes) = match round.passes(&seat.board) {
+                Some(passing) => passing,
+                None => (0..PLACES, round.long_bytes().next_multiple_of(STEP).min(LONG)),
             };
-            let more = bytes - *allocated;
-            // SAFETY: within the place, which has as many bytes.
-            let at = seat.board.own_place(place).map(|place| unsafe { place.add(*allocated) });
-            if !at.is_some_and(|at| messages.allocate_long(at, more)) {
-                return Err(Error::NoLongMemory { bytes: more });
+            let places = match posts {
+                Posts::Now if ready(seat, slots) => {
+                    let place = round.next_place(&mut seat.board);
+                    place..place + 1
+                }
+                Posts::Now | Posts::Later => all,
+            };
+            allocate(messages, seat, places, bytes)?;
+            if !call.is_round() {
+                break;
             }
-            *allocated = bytes;
         }
         Ok(())
     }
+}
+
+/// Allocates so many bytes of each of these places.
+fn allocate<M: Messages>(
+    messages: &mut M,
+    seat: &mut Seat,
+    places: Range<usize>,
+    bytes: usize,
+) -> Result<(), Error> {
+    for place in places {
+        let Some(allocated) = seat.long.get_mut(place).filter(|allocated| **allocated < bytes) else {
+            continue;
+        };
+        let more = bytes - *allocated;
+        // SAFETY: within the place, which has as many bytes.
+        let at = seat.board.own_place(place).map(|place| unsafe { place.add(*allocated) });
+        if !at.is_some_and(|at| messages.allocate_long(at, more)) {
+            return Err(Error::NoLongMemory { bytes: more });
+        }
+        *allocated = bytes;
+    }
+    Ok(())
 }

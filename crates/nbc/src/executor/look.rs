@@ -20,7 +20,8 @@ impl Nbc {
         };
         let Some(seat) = seats.get(active.place.at as usize) else { return false };
         let lacks = active.takes_out || !active.has_messages();
-        let looks = active.place.posted && seat.first == id.index && lacks;
+        // What has yet to be posted is for a pass to post.
+        let looks = active.is_posted_whole(&active.place) && seat.first == id.index && lacks;
         // What others look at is not written for nothing.
         if looks && active.place.waits {
             seat.board.look_for(active.place.number);
@@ -41,8 +42,14 @@ impl Nbc {
             match self.first_of(at, Context::User) {
                 First::Ready(id, _) => {
                     while !self.make(id, at, &mut Budget::user()) {}
-                    // Not, if messages go beside it.
-                    return self.slots.get(id).is_none_or(|active| active.stage != Stage::Running);
+                    let Some(active) = self.slots.get(id).filter(|active| active.stage == Stage::Running)
+                    else {
+                        return true;
+                    };
+                    // If not, messages go beside it.
+                    if !active.place.is_somewhere() {
+                        return false;
+                    }
                 }
                 First::Ahead if !budget.exhausted() && self.copy_ahead(at, &mut budget) > 0 => {}
                 _ => return false,

@@ -104,6 +104,11 @@ impl Active {
         self.schedule.as_ref().is_some_and(|schedule| schedule.remaining > 0)
     }
 
+    /// Whether all of what it does on a board is posted, as far as its place says.
+    fn is_posted_whole(&self, place: &Place) -> bool {
+        place.posted && self.call.as_ref().is_none_or(|call| call.followers() <= place.ahead)
+    }
+
     fn new() -> Active {
         Active {
             schedule: None,
@@ -336,6 +341,7 @@ impl Nbc {
         let has_steps = !schedule.steps.is_empty();
         active.takes_out = active.call.as_ref().is_some_and(Call::takes_out);
         if let Some(call) = &mut active.call {
+            call.rewind();
             call.number(sequence);
             // SAFETY: promised by the caller.
             unsafe { call.pack(schedule.group.rank() as usize) };

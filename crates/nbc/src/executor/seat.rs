@@ -25,6 +25,10 @@ pub(super) struct Place {
     /// Whether its part is posted, and under which number.
     pub(super) posted: bool,
     pub(super) number: u32,
+    /// How many of its rounds behind that one are posted, too.
+    pub(super) ahead: u32,
+    /// Whether those who lack behind in its rounds were rung for this one.
+    pub(super) called: bool,
     /// Whether somebody waits for its end, or is to hear of it without a call: others are to ring for the last part.
     pub(super) wanted: bool,
     /// Whether this rank has said so to them.
@@ -50,6 +54,8 @@ impl Place {
         at: NONE,
         posted: false,
         number: 0,
+        ahead: 0,
+        called: false,
         wanted: false,
         waits: false,
         seen: 0,
@@ -87,6 +93,7 @@ pub(super) struct Seat {
     pub(super) group: Group,
     pub(super) first: u32,
     pub(super) last: u32,
+    /// The first of which something is to be posted.
     pub(super) unposted: u32,
     /// Members that are to be rung, if they still wait for `told`.
     pub(super) telling: u64,
@@ -455,6 +462,36 @@ impl Seat {
         })
     }
 
+    /// Whether another member has posted what is this one's next.
+    #[cold]
+    fn is_behind(&self) -> bool {
+        let me = self.board.me();
+        let mut others = (0..self.board.members()).filter(|member| *member != me);
+        others.any(|member| matches!(self.board.next_part(member), Part::Here { .. }))
+    }
+
+    /// Has those rung who have yet to post a number, of rounds that they have begun, though nobody waits there.
+    #[cold]
+    pub(super) fn call_behind(&mut self, number: u32, telling: &mut u32) {
+        let me = self.board.me();
+        for member in (0..self.board.members()).filter(|member| *member != me) {
+            // Who waited for the number before was rung for the last part of that.
+            let is_missing = self.board.part(member, number) == Part::Missing;
+            if is_missing && !self.board.waits(member, number.wrapping_sub(1)) {
+                self.have_look(member, telling);
+            }
+        }
+    }
+
+    /// Has a member rung, whether it waits or not.
+    pub(super) fn have_look(&mut self, member: usize, telling: &mut u32) {
+        if self.telling == 0 {
+            *telling = telling.wrapping_add(1);
+        }
+        let bit = 1 << (member & 63);
+        (self.telling, self.asking) = (self.telling | bit, self.asking | bit);
+    }
+
     /// Whether a pass would find something.
     pub(super) fn work_left(&self, slots: &Table) -> bool {
         let first = active(slots, self.first);
@@ -467,7 +504,7 @@ impl Seat {
             };
             if posted { call.is_some_and(looks) } else { self.broken }
         });
-        ends || self.unposted != NONE && !self.broken && self.board.would_have_room(self.done(slots))
+        ends || !self.broken && may_post(self, slots, true) && self.board.would_have_room(self.done(slots))
     }
 }
 
@@ -479,6 +516,13 @@ pub(super) fn active(slots: &Table, slot: u32) -> Option<&Active> {
 pub(super) fn active_mut(slots: &mut Table, slot: u32) -> Option<&mut Active> {
     let id = if slot == NONE { None } else { slots.by_index(slot) };
     slots.get_mut(id?)
+}
+
+/// Whether something in line is to be posted as soon as there is room. What goes in rounds posts one when it has made those in front of it; or a handler when another
+/// member has posted that one, which may wait for it: then all that this one needs to make those in front is there, which takes longer.
+#[inline]
+pub(super) fn may_post(seat: &Seat, slots: &Table, in_handler: bool) -> bool {
+    active(slots, seat.unposted).is_some_and(|next| !next.place.posted || in_handler && seat.is_behind())
 }
 
 /// Whether the next may be posted. If not, who posts what is lacking will ring.

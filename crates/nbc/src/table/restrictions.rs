@@ -19,6 +19,8 @@ pub struct Restrictions {
     pub(crate) board: Option<OnBoard>,
     /// What does not fit there goes by messages beside it.
     pub(crate) beside: bool,
+    /// What does not fit there is made in rounds.
+    pub(crate) in_rounds: bool,
 }
 
 impl Restrictions {
@@ -30,6 +32,11 @@ impl Restrictions {
     /// The same where long blocks go by messages beside the board.
     pub(crate) const fn beside_board(call: OnBoard) -> Restrictions {
         Restrictions { beside: true, ..Restrictions::on_board(call) }
+    }
+
+    /// The same where long blocks are made in rounds.
+    pub(crate) const fn in_rounds_on_board(call: OnBoard) -> Restrictions {
+        Restrictions { in_rounds: true, ..Restrictions::on_board(call) }
     }
 
     /// Whether it is done on the communicator's board, all of it or what fits there, and so does not work without a board.
@@ -44,6 +51,7 @@ impl Restrictions {
         power_of_two: false,
         board: None,
         beside: false,
+        in_rounds: false,
     };
 
     /// Why these arguments are excluded, if they are. Where a board is needed, that there is one is for the caller to see
@@ -82,7 +90,7 @@ impl fmt::Display for Restrictions {
         if self.max_ranks < u32::MAX {
             all.push(format!("at most {} ranks", self.max_ranks));
         }
-        match (self.needs_board(), self.beside) {
+        match (self.needs_board(), self.beside || self.in_rounds) {
             (true, false) => all.push("short blocks in memory that all ranks share".to_owned()),
             (true, true) => all.push("memory that all ranks share".to_owned()),
             (false, _) => {}
@@ -92,5 +100,5 @@ impl fmt::Display for Restrictions {
 }
 
 const TOO_MANY_ROUNDS: &str = "has more rounds than a message tag can number with so many ranks";
-const TOO_MUCH: &str = "takes at most 64 ranks and 1 MiB from each for others, in allreduce 4 MiB in all, and in reductions \
-                        elements of 32 KiB in all; in scatter, gather, scans and reduce-scatters 2 KiB from each and 32 KiB in all";
+const TOO_MUCH: &str = "takes at most 64 ranks, in reductions elements of 32 KiB in all, in allgatherv 1 MiB from each, and in \
+                        scatter, gather, scans and reduce-scatters 2 KiB from each and 32 KiB in all";

@@ -635,15 +635,16 @@ fn the_board_takes_what_fits() {
             assert!(!on_board || schedule.steps.is_empty() || by_pairs && bytes > 16);
             let by_name = compile(&group_with_board(ranks, me), &of(me), Some("shm"));
             assert_eq!(by_name.is_ok(), ranks <= 64 && crate::board::fits(&of(me), ranks as usize));
-            // Where ranks share cores, nearly all that fits.
+            // Where ranks share cores, nearly all that fits and is posted at once.
             let crowded = group_with_board(ranks, me).with_shared_cores(true);
-            assert_eq!(choose_for(&of(me), &crowded).restrictions.needs_board(), by_name.is_ok());
+            let by_name = by_name.ok().filter(|_| crate::board::is_posted_at_once(&of(me), ranks as usize));
+            assert_eq!(choose_for(&of(me), &crowded).restrictions.needs_board(), by_name.is_some());
             let has_list = of(me).has_lists_on_board();
             assert_eq!(
                 call_on_board(&crowded, &of(me), None).unwrap().is_some(),
-                by_name.as_ref().is_ok_and(|s| s.board.is_some()) && !has_list
+                by_name.as_ref().is_some_and(|s| s.board.is_some()) && !has_list
             );
-            assert_eq!(goes_on_board(&crowded, &of(me), None), by_name.is_ok());
+            assert_eq!(goes_on_board(&crowded, &of(me), None), by_name.is_some());
             assert!(!choose_for(&of(me), &group(ranks, me)).restrictions.needs_board());
             chosen.name
         });
@@ -661,9 +662,16 @@ fn the_board_takes_what_fits() {
         let exchange =
             [Operation::Iallreduce, Operation::Iallgather, Operation::Iallgatherv, Operation::Ialltoall]
                 .contains(operation);
-        for (bytes, longest) in [(4096, true), (1 << 20, true), ((1 << 20) + 8, false)] {
-            let one_way =
-                *operation == Operation::Ireduce || *operation == Operation::Ibcast && bytes >= 32 << 10;
+        let in_rounds = *operation != Operation::Iallgatherv;
+        for (bytes, longest) in [
+            (4096, true),
+            (1 << 20, true),
+            ((1 << 20) + 8, in_rounds),
+            (4 << 20, in_rounds),
+            ((4 << 20) + 8, false),
+        ] {
+            let one_way = *operation == Operation::Ireduce
+                || *operation == Operation::Ibcast && (32 << 10..=1 << 20).contains(&bytes);
             let takes = *operation == Operation::Ibarrier || (exchange || one_way) && longest;
             let counts = [bytes; 2];
             let at = [Block::new(bytes, bytes), Block::new(0, bytes)];
@@ -676,7 +684,7 @@ fn the_board_takes_what_fits() {
     assert!(fits(Operation::Ibcast, 2048, 64) && !fits(Operation::Ibcast, 2049, 2));
     assert!(fits(Operation::Iallreduce, 2048, 16) && !fits(Operation::Iallreduce, 2048, 17));
     assert!(fits(Operation::Ialltoall, 512, 4) && !fits(Operation::Ialltoall, 513, 4));
-    assert!(fits(Operation::Iallreduce, 1 << 20, 2) && !fits(Operation::Iallreduce, 1025 << 10, 2));
+    assert!(fits(Operation::Iallreduce, 4 << 20, 2) && !fits(Operation::Iallreduce, 4097 << 10, 2));
     assert!(fits(Operation::Iallgather, 512, 64) && !fits(Operation::Iallgather, 513, 64));
     assert!(fits(Operation::Iscatter, 512, 4) && !fits(Operation::Iscatter, 513, 4));
     assert!(fits(Operation::IreduceScatter, 512, 4) && !fits(Operation::IreduceScatter, 513, 4));
@@ -692,16 +700,17 @@ fn the_board_takes_what_fits() {
     };
     assert!(short(&[2048, 0, 1]) && !short(&[2049, 0, 1]));
     assert!(short(&[2048; 16]) && !short(&[[2048; 17].as_slice(), &[0; 20]].concat()));
-    // What is longer goes there by name, up to a limit.
+    // What is longer goes there by name, in rounds or up to a limit.
     let by_name = |operation, bytes, ranks: usize| {
         crate::board::fits(&arguments(operation, bytes, 1, false, 0, (&[], &[])), ranks)
     };
-    assert!(by_name(Operation::Ibcast, 1 << 20, 64) && !by_name(Operation::Ibcast, (1 << 20) + 1, 2));
-    assert!(by_name(Operation::Ireduce, 1 << 20, 64) && by_name(Operation::Iallgather, 1 << 20, 64));
-    let most = (1 << 20) / 7;
-    assert!(by_name(Operation::Ialltoall, most, 8) && !by_name(Operation::Ialltoall, most + 1, 8));
-    assert!(by_name(Operation::Iallreduce, 1 << 20, 4) && !by_name(Operation::Iallreduce, 1 << 20, 5));
-    assert!(!by_name(Operation::Iallreduce, 1025 << 10, 2) && by_name(Operation::Iallreduce, 64 << 10, 64));
+    let in_rounds =
+        |operation: Operation| on_board(operation).is_some_and(|algorithm| algorithm.restrictions.in_rounds);
+    let has_list = [Operation::Iallgatherv, Operation::IreduceScatter];
+    for operation in Operation::ALL.iter().filter(|o| o.has_common_size() && !has_list.contains(o)) {
+        let any = in_rounds(*operation) || *operation == Operation::Ibarrier;
+        assert_eq!(by_name(*operation, 1 << 30, 64), any, "{operation:?}");
+    }
 }
 
 /// The number of a board that is over may be another communicator's next, of the same members: what was kept for the first is of no use to that if the one has long

@@ -1,0 +1,212 @@
+//! Collectives on a board that are made in rounds: who is rung for them, and what becomes of those who disagree or leave in the midst.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+mod common;
+
+use common::driver::{Machine, Rank};
+use common::members::{Rung, outcome};
+use common::network::network;
+use tocsin_nbc::table::{self, Arguments};
+use tocsin_nbc::{DataType, Nbc, Op, Posted};
+use tocsin_progress::budget::{Budget, Pass};
+use tocsin_progress::completion::Code;
+
+const MIB: usize = 1 << 20;
+/// Numbers of a vector of four rounds, all that a rank may post, and of one of more.
+const FEW: usize = 2 * MIB / 8;
+const MANY: usize = 6 * MIB / 8 + 1;
+
+/// Ranks that post, and then get a pass of a handler's only when they are rung.
+struct Ranks {
+    ranks: Vec<(Rung, Nbc)>,
+    posted: Vec<Vec<Posted>>,
+    /// Longer than what is posted from there.
+    buffers: Vec<Vec<u64>>,
+    _machine: Machine<common::network::End>,
+}
+
+impl Ranks {
+    fn new(ranks: u32, numbers: usize) -> Ranks {
+        let mut machine = Machine::new(network(ranks, 5), 6);
+        let rung = |Rank { lower, nbc }| (Rung(lower, Vec::new()), nbc);
+        Ranks {
+            ranks: machine.ranks.drain(..).map(rung).collect(),
+            posted: (0..ranks).map(|_| Vec::new()).collect(),
+            buffers: (1..=u64::from(ranks)).map(|rank| vec![rank; numbers]).collect(),
+            _machine: machine,
+        }
+    }
+
+    /// Posts, and computes.
+    fn post(&mut self, rank: usize, of: impl Fn(*mut u8) -> Arguments<'static>) {
+        let group = common::driver::group(self.ranks.len() as u32, rank as u32).with_board(0);
+        let arguments = of(self.buffers[rank].as_mut_ptr().cast());
+        let sequence = self.posted[rank].len() as u32;
+        let mut call = table::call_on_board(&group, &arguments, Some("shm")).unwrap().unwrap();
+        call.number(sequence);
+        let (lower, nbc) = &mut self.ranks[rank];
+        // SAFETY: the buffers live as long as the ranks.
+        let posted = unsafe { nbc.post_on_board(lower, &call, 1 << 31, sequence) }.unwrap();
+        nbc.announce(lower);
+        self.posted[rank].push(posted);
+    }
+
+    fn wait(&mut self, rank: usize) {
+        let (lower, nbc) = &mut self.ranks[rank];
+        nbc.want_all(lower);
+        nbc.announce(lower);
+    }
+
+    /// A call that looks, and does not wait.
+    fn test(&mut self, rank: usize) {
+        let (lower, nbc) = &mut self.ranks[rank];
+        while nbc.progress(lower, &mut Budget::user()) == Pass::More {}
+        nbc.announce(lower);
+    }
+
+    /// Passes for those who are rung, until nobody is: how often anybody was.
+    fn settle(&mut self) -> u32 {
+        let mut rings = 0;
+        while let Some(rung) = self.ranks.iter_mut().find_map(|(lower, _)| lower.1.pop()) {
+            rings += 1;
+            assert!(rings < 1000, "rings without end");
+            let (lower, nbc) = &mut self.ranks[rung as usize];
+            let mut passes = 0;
+            while nbc.progress(lower, &mut Budget::handler()) == Pass::More {
+                passes += 1;
+                assert!(passes < 10_000, "passes without end");
+            }
+            nbc.announce(lower);
+        }
+        rings
+    }
+
+    fn code(&self, rank: usize, at: usize) -> Option<Code> {
+        outcome(&self.ranks[rank].1, self.posted[rank][at]).map(|outcome| outcome.code)
+    }
+}
+
+fn sum(count: usize) -> impl Fn(*mut u8) -> Arguments<'static> {
+    move |recv| Arguments::Iallreduce { send: None, recv, count, data_type: DataType::U64, op: Op::Sum }
+}
+
+fn bcast(bytes: usize) -> impl Fn(*mut u8) -> Arguments<'static> {
+    move |buffer| Arguments::Ibcast { buffer, bytes, root: 0 }
+}
+
+/// What nobody waits for interrupts nobody.
+#[test]
+fn where_all_compute_nobody_is_rung() {
+    for numbers in [FEW, MANY] {
+        let mut ranks = Ranks::new(3, numbers);
+        for rank in [0, 1, 2] {
+            ranks.post(rank, sum(numbers));
+            // But for room.
+            assert!(ranks.settle() == 0 || numbers == MANY, "{numbers}");
+        }
+        assert_eq!([0, 1, 2].map(|rank| ranks.code(rank, 0)), [None; 3]);
+        for rank in [0, 1, 2] {
+            ranks.wait(rank);
+            ranks.settle();
+        }
+        assert_eq!([0, 1, 2].map(|rank| ranks.code(rank, 0)), [Some(Code::Ok); 3]);
+        assert!(ranks.buffers.iter().flatten().all(|number| *number == 6));
+    }
+}
+
+/// Of those who compute, handlers post what the one that waits lacks, and make nothing of it.
+#[test]
+fn who_waits_has_those_rung_who_compute() {
+    for looks_only in [false, true] {
+        let mut ranks = Ranks::new(3, FEW);
+        for rank in [1, 2, 0] {
+            ranks.post(rank, sum(FEW));
+        }
+        match looks_only {
+            false => {
+                ranks.wait(0);
+                // For each of three rounds, both of them, and who waits.
+                assert_eq!(ranks.settle(), 9);
+            }
+            true => {
+                for _ in 0..3 {
+                    assert_eq!(ranks.code(0, 0), None);
+                    ranks.test(0);
+                    ranks.settle();
+                }
+                ranks.test(0);
+            }
+        }
+        assert_eq!([0, 1, 2].map(|rank| ranks.code(rank, 0)), [Some(Code::Ok), None, None]);
+        assert!(ranks.buffers[0].iter().all(|number| *number == 6));
+        assert!([2, 3].iter().zip(&ranks.buffers[1..]).all(|(own, buffer)| buffer.iter().all(|n| n == own)));
+        // The first round was copied in by the call that posted it.
+        let in_handlers = [1, 2].map(|rank| ranks.ranks[rank].1.copied().handler as usize);
+        assert_eq!(in_handlers, [8 * FEW / 4 * 3; 2]);
+        for rank in [1, 2] {
+            ranks.wait(rank);
+            assert_eq!(ranks.code(rank, 0), Some(Code::Ok));
+            assert!(ranks.buffers[rank].iter().all(|number| *number == 6));
+        }
+    }
+}
+
+/// Who has no room for more rounds makes those in front, in handlers, too; and what is posted behind them waits for them.
+#[test]
+fn more_rounds_than_there_is_room_for() {
+    let mut ranks = Ranks::new(2, MANY);
+    for rank in [1, 0] {
+        ranks.post(rank, sum(MANY));
+        ranks.post(rank, |_| Arguments::Ibarrier);
+    }
+    ranks.wait(0);
+    ranks.settle();
+    assert_eq!([0, 1].map(|at| ranks.code(0, at)), [Some(Code::Ok); 2]);
+    assert!(ranks.buffers[0].iter().all(|number| *number == 3));
+    ranks.wait(1);
+    assert_eq!([0, 1].map(|at| ranks.code(1, at)), [Some(Code::Ok); 2]);
+    assert!(ranks.buffers[1].iter().all(|number| *number == 3));
+}
+
+/// Rounds of the same length, but not as many of them: it is found where one has the next and the other something else, whoever is ahead.
+#[test]
+fn who_has_other_rounds_hears_of_it() {
+    for (root, other) in [(3 * MIB / 2, 2 * MIB), (2 * MIB, 3 * MIB / 2)] {
+        for first in [0, 1] {
+            let mut ranks = Ranks::new(2, FEW);
+            for rank in [first, 1 - first] {
+                ranks.post(rank, bcast(if rank == 0 { root } else { other }));
+                ranks.post(rank, |_| Arguments::Ibarrier);
+                ranks.wait(rank);
+                ranks.settle();
+            }
+            for rank in [0, 1] {
+                assert_eq!(ranks.code(rank, 1), Some(Code::Protocol), "{root} {other} {rank}");
+            }
+        }
+    }
+}
+
+/// A member that dies between two rounds: who waits for it ends with that, and so does what stands behind it.
+#[test]
+fn a_round_that_never_comes() {
+    let mut machine = Machine::new(network(2, 5), 6);
+    let mut buffers = [vec![1u64; FEW], vec![2; FEW]];
+    let [first, second] = &mut machine.ranks[..] else { unreachable!() };
+    let mut post = |rank: &mut Rank<common::network::End>, me: usize| {
+        let group = common::driver::group(2, me as u32).with_board(0);
+        let of = sum(FEW)(buffers[me].as_mut_ptr().cast());
+        let call = table::call_on_board(&group, &of, Some("shm")).unwrap().unwrap();
+        // SAFETY: the buffers live longer than the machine's last step.
+        unsafe { rank.nbc.post_on_board(&mut rank.lower, &call, 1 << 31, 0) }.unwrap()
+    };
+    let (waits, _) = (post(first, 0), post(second, 1));
+    first.nbc.want_all(&mut first.lower);
+    assert_eq!(outcome(&first.nbc, waits), None);
+    first.lower.kill(1);
+    while first.nbc.progress(&mut first.lower, &mut Budget::user()) == Pass::More {}
+    assert_eq!(outcome(&first.nbc, waits).unwrap().code, Code::PeerDead);
+    let again = post(first, 0);
+    assert_eq!(outcome(&first.nbc, again).unwrap().code, Code::PeerDead);
+    drop(buffers);
+}
