@@ -7,7 +7,7 @@ use common::driver::{Machine, Rank};
 use common::members::{Rung, outcome};
 use common::network::network;
 use tocsin_nbc::table::{self, Arguments};
-use tocsin_nbc::{DataType, Nbc, Op, Posted};
+use tocsin_nbc::{DataType, Nbc, Op, Posted, UserOp};
 use tocsin_progress::budget::{Budget, Pass};
 use tocsin_progress::completion::Code;
 
@@ -132,6 +132,9 @@ fn who_waits_has_those_rung_who_compute() {
                 for _ in 0..3 {
                     assert_eq!(ranks.code(0, 0), None);
                     ranks.test(0);
+                    let rung = ranks.ranks[0].0.1.len();
+                    ranks.test(0);
+                    assert_eq!((rung, ranks.ranks[0].0.1.len()), (2, 2), "once for each round");
                     ranks.settle();
                 }
                 ranks.test(0);
@@ -147,6 +150,81 @@ fn who_waits_has_those_rung_who_compute() {
             ranks.wait(rank);
             assert_eq!(ranks.code(rank, 0), Some(Code::Ok));
             assert!(ranks.buffers[rank].iter().all(|number| *number == 6));
+        }
+    }
+}
+
+/// Whoever waits when, and however many rounds there are: who is rung when it should be has all that it waits for in the end.
+#[test]
+fn nobody_sleeps_through_a_round() {
+    for seed in 0..300 {
+        let mut random = common::Random(seed);
+        let members = 2 + random.below(3) as u32;
+        let numbers = (1 + random.below(3)) * (MIB / 8) + random.below(2) * 4097;
+        let mut ranks = Ranks::new(members, numbers * members as usize);
+        let kinds: Vec<usize> = (0..1 + random.below(2)).map(|_| random.below(4)).collect();
+        let roots = [0, 1].map(|_| random.below(members as usize) as u32);
+        let mut waits = vec![false; members as usize];
+        while waits.contains(&false) || ranks.ranks.iter().any(|(lower, _)| !lower.1.is_empty()) {
+            let rank = random.below(members as usize);
+            let posted = ranks.posted[rank].len();
+            if posted < kinds.len() {
+                let (kind, root) = (kinds[posted], roots[posted]);
+                ranks.post(rank, |memory| match kind {
+                    0 => sum(numbers)(memory),
+                    1 => Arguments::Ibcast { buffer: memory, bytes: 8 * numbers, root },
+                    2 => Arguments::Iallgather { send: None, recv: memory, block: 8 * numbers },
+                    _ => {
+                        let block = 8 * numbers / (members as usize - 1);
+                        Arguments::Ialltoall { send: None, recv: memory, block }
+                    }
+                });
+            } else if !waits[rank] && random.chance(20) {
+                waits[rank] = true;
+                ranks.wait(rank);
+            }
+            // Somebody who is rung has a pass: a handler's, or its own, where it waits.
+            let rung = ranks.ranks.iter_mut().find_map(|(lower, _)| {
+                let many = lower.1.len();
+                (many > 0).then(|| lower.1.swap_remove(random.below(many)))
+            });
+            if let Some(rung) = rung {
+                let (lower, nbc) = &mut ranks.ranks[rung as usize];
+                let handler = !waits[rung as usize];
+                let budget = || if handler { Budget::handler() } else { Budget::user() };
+                while nbc.progress(lower, &mut budget()) == Pass::More {}
+                nbc.announce(lower);
+            }
+        }
+        for rank in 0..members as usize {
+            for at in 0..kinds.len() {
+                assert_eq!(ranks.code(rank, at), Some(Code::Ok), "{seed}: {members} {kinds:?} {numbers}");
+            }
+        }
+    }
+}
+
+/// Whose operator panics in a round posts no more of them, and all hear of it.
+#[test]
+fn an_operator_that_panics_in_a_round() {
+    /// # Safety
+    /// Touches nothing.
+    unsafe fn panics(_: *const (), _: *const u8, _: *const u8, _: *mut u8, _: usize) {
+        panic!("on purpose");
+    }
+    let mut ranks = Ranks::new(2, FEW);
+    // SAFETY: it touches nothing.
+    let bad = Op::User(unsafe { UserOp::new(panics, std::ptr::null(), true) });
+    let of = |recv, op| Arguments::Iallreduce { send: None, recv, count: FEW, data_type: DataType::U64, op };
+    for (rank, op) in [(1, Op::Sum), (0, bad)] {
+        ranks.post(rank, |recv| of(recv, op));
+        ranks.post(rank, |_| Arguments::Ibarrier);
+        ranks.wait(rank);
+        ranks.settle();
+    }
+    for rank in [0, 1] {
+        for at in [0, 1] {
+            assert_eq!(ranks.code(rank, at), Some(Code::UserOperatorPanicked), "{rank} {at}");
         }
     }
 }

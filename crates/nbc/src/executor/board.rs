@@ -23,6 +23,7 @@ use crate::schedule::NONE;
 use tocsin_progress::budget::{Budget, Context, Pass};
 use tocsin_progress::completion::{Code, Outcome};
 use tocsin_progress::slots::Id;
+use tocsin_transport::board::Why;
 
 /// What the first of a line needs.
 pub(super) enum First {
@@ -342,9 +343,27 @@ impl Nbc {
         match outcome.code {
             Code::Ok if self.next_round(id) => {}
             Code::Ok => self.end_on_board(id),
-            _ => self.end(id, outcome),
+            _ => {
+                self.give_up_rounds(id);
+                self.end(id, outcome);
+            }
         }
         true
+    }
+
+    /// A user operator has panicked in a round of a collective: who waits for those behind it, of which not all are posted, is to hear of that.
+    #[cold]
+    fn give_up_rounds(&mut self, id: Id) {
+        let Nbc { seats, slots, telling, .. } = self;
+        let Some(active) = slots.get(id).filter(|active| !active.is_posted_whole(&active.place)) else {
+            return;
+        };
+        let Some(seat) = seats.get_mut(active.place.at as usize) else { return };
+        let (from, me) = (active.sequence, seat.board.me());
+        if !seat.board.gave_up() {
+            seat.board.say_why(Why::Panic, me);
+        }
+        seat.give_up_from(me as u32, Some(from), slots, telling);
     }
 
     /// What was made of a collective on a board was a round: the next is its turn, posted or not. False: there is none.
