@@ -153,6 +153,36 @@ fn a_computing_rank_takes_part_in_all_that_it_has_posted() {
     }
 }
 
+/// Collectives that are made in rounds, as many as a rank may post and more, on every backend: a rank that computes posts what the others lack, by its handler, and has
+/// the results when it waits.
+#[test]
+fn rounds_beside_a_rank_that_computes() {
+    // Parts of 1.5 and of 5 MiB.
+    for numbers in [3 << 16, 5 << 17] {
+        for (backend, size) in [("signal", 2), ("signal", 3), ("thread", 2), ("poll", 3)] {
+            let done = AtomicU32::new(0);
+            ranks(backend, size, |comm| {
+                let by_board = comm.with_algorithm("shm");
+                let me = u64::from(comm.rank());
+                by_board.barrier()?;
+                let sum = by_board.iallreduce(vec![me + 1; numbers], Op::Sum)?;
+                let all = by_board.iallgather(vec![me; numbers], vec![0; numbers * size as usize])?;
+                let cast = by_board.ibcast(vec![me + 5; numbers], 1)?;
+                if me == 0 && backend != "poll" {
+                    compute_until(&done, size - 1);
+                }
+                let whole: u64 = (1..=u64::from(size)).sum();
+                assert!(sum.wait()?.iter().all(|number| *number == whole), "{backend} {size} {numbers}");
+                let all = all.wait()?;
+                assert!(all.iter().zip(0..).all(|(number, at)| *number == at / numbers as u64));
+                assert!(cast.wait()?.iter().all(|number| *number == 6));
+                done.fetch_add(1, Ordering::Release);
+                comm.barrier()
+            });
+        }
+    }
+}
+
 /// What a computing rank waits for ends without a call of its own.
 #[test]
 fn what_a_computing_rank_has_posted_ends() {
