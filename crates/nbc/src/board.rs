@@ -136,12 +136,20 @@ pub(crate) fn number_of(about: u64) -> u32 {
     (about >> NUMBER) as u32
 }
 
+/// Whether a part is a round's behind which others follow, so that its poster owes the next.
+pub(crate) fn is_followed(about: u64) -> bool {
+    let operation = Operation::ALL.get((about >> OPERATION) as usize);
+    about & SIZE > FOLLOWED && operation.is_some_and(|of| rounds::CUT.contains(of))
+}
+
 /// Where that stands, and the root: above the size. And the operation above it.
 const OPERATION: u32 = NUMBER + 32;
 const NUMBER: u32 = 27;
 const ROOT: u32 = 21;
 const SIZE: u64 = (1 << ROOT) - 1;
-const _: () = assert!(PART < 1 << ROOT && MEMBERS <= 1 << (NUMBER - ROOT));
+/// A size above this is that of a round behind which others follow, halved: such are even.
+const FOLLOWED: u64 = PART as u64;
+const _: () = assert!(FOLLOWED + FOLLOWED / 2 <= SIZE && MEMBERS <= 1 << (NUMBER - ROOT));
 const _: () = assert!(Operation::ALL.len() <= 1 << (u64::BITS - OPERATION));
 
 // SAFETY: - the raw pointers go to the user's buffers, which whoever posts promises to keep alive and untouched whichever
@@ -367,7 +375,8 @@ impl Call {
 
     /// What all ranks say that the size is.
     fn size(&self) -> usize {
-        (self.about & SIZE) as usize
+        let said = self.about & SIZE;
+        (if is_followed(self.about) { said.wrapping_sub(FOLLOWED).wrapping_mul(2) } else { said }) as usize
     }
 
     /// Whether the result is [made in parts](Self::make_long), as the budget allows.

@@ -268,8 +268,12 @@ fn able(choices: &Choices, arguments: &Arguments, group: &Group) -> Option<(u16,
     let number = choices.find(arguments.operation(), arguments.size_bytes() as u64)?;
     let chosen = crate::trace::algorithm(number)?;
     // As in `choose_for`.
-    let has_board =
-        || group.board().is_some() && has_room(arguments, group) && !arguments.has_user_operator();
+    let has_board = || {
+        group.board().is_some()
+            && has_room(arguments, group)
+            && crate::board::is_posted_at_once(arguments, group.size() as usize)
+            && !arguments.has_user_operator()
+    };
     let able = !chosen.restrictions.needs_board() || has_board();
     (able && chosen.restrictions.refusal(arguments, group.size()).is_none()).then_some((number, chosen))
 }

@@ -154,34 +154,66 @@ fn who_waits_has_those_rung_who_compute() {
     }
 }
 
-/// Whoever waits when, and however many rounds there are: who is rung when it should be has all that it waits for in the end.
+/// A collective of some kind, long or short, on memory that has room for it.
+fn some(
+    kind: usize,
+    (members, rank, root): (usize, usize, u32),
+    numbers: usize,
+    memory: *mut u8,
+) -> Arguments<'static> {
+    let (send, recv, bytes) =
+        (Some(memory.cast_const()).filter(|_| rank != root as usize), memory, 8 * numbers);
+    let (data_type, op) = (DataType::U64, Op::Sum);
+    match kind {
+        0 => sum(numbers)(memory),
+        1 => Arguments::Ibcast { buffer: memory, bytes, root },
+        2 => Arguments::Iallgather { send: None, recv, block: bytes },
+        3 => Arguments::Ialltoall { send: None, recv, block: bytes / (members - 1) },
+        4 => Arguments::Ireduce { send, recv, count: numbers, data_type, op, root },
+        5 => Arguments::Igather { send, recv, block: 8, root },
+        _ => Arguments::Ibarrier,
+    }
+}
+
+/// Whoever waits when, however many rounds there are, and whatever stands in front or behind: who is rung when it should be has all that it waits for in the end, though one of the others
+/// computes all the time.
 #[test]
 fn nobody_sleeps_through_a_round() {
-    for seed in 0..300 {
+    for seed in 0..600 {
         let mut random = common::Random(seed);
-        let members = 2 + random.below(3) as u32;
+        let members = 2 + random.below(3);
         let numbers = (1 + random.below(3)) * (MIB / 8) + random.below(2) * 4097;
-        let mut ranks = Ranks::new(members, numbers * members as usize);
-        let kinds: Vec<usize> = (0..1 + random.below(2)).map(|_| random.below(4)).collect();
-        let roots = [0, 1].map(|_| random.below(members as usize) as u32);
-        let mut waits = vec![false; members as usize];
-        while waits.contains(&false) || ranks.ranks.iter().any(|(lower, _)| !lower.1.is_empty()) {
-            let rank = random.below(members as usize);
+        let mut ranks = Ranks::new(members as u32, numbers * members);
+        let kinds: Vec<usize> = (0..1 + random.below(4)).map(|_| random.below(7)).collect();
+        let roots: Vec<u32> = kinds.iter().map(|_| random.below(members) as u32).collect();
+        let computes = random.below(members + 1);
+        let mut waits: Vec<bool> = (0..members).map(|rank| rank == computes).collect();
+        let what =
+            format!("{seed}: {members} ranks, {kinds:?} of {numbers}, roots {roots:?}, {computes} computes");
+        while waits.contains(&false)
+            || ranks.posted.iter().any(|posted| posted.len() < kinds.len())
+            || ranks.ranks.iter().any(|(lower, _)| !lower.1.is_empty())
+        {
+            let rank = random.below(members);
             let posted = ranks.posted[rank].len();
-            if posted < kinds.len() {
-                let (kind, root) = (kinds[posted], roots[posted]);
-                ranks.post(rank, |memory| match kind {
-                    0 => sum(numbers)(memory),
-                    1 => Arguments::Ibcast { buffer: memory, bytes: 8 * numbers, root },
-                    2 => Arguments::Iallgather { send: None, recv: memory, block: 8 * numbers },
-                    _ => {
-                        let block = 8 * numbers / (members as usize - 1);
-                        Arguments::Ialltoall { send: None, recv: memory, block }
-                    }
-                });
-            } else if !waits[rank] && random.chance(20) {
+            if posted < kinds.len() && random.chance(50) {
+                let root = roots[posted];
+                ranks.post(rank, |memory| some(kinds[posted], (members, rank, root), numbers, memory));
+            } else if posted == kinds.len() && !waits[rank] && random.chance(20) {
                 waits[rank] = true;
-                ranks.wait(rank);
+                match ranks.posted[rank].last() {
+                    Some(Posted::Waits(last)) if random.chance(50) => {
+                        let (lower, nbc) = &mut ranks.ranks[rank];
+                        if nbc.begin_look(*last) {
+                            nbc.look(*last);
+                            nbc.end_look(lower, *last);
+                            nbc.announce(lower);
+                        } else {
+                            ranks.wait(rank);
+                        }
+                    }
+                    _ => ranks.wait(rank),
+                }
             }
             // Somebody who is rung has a pass: a handler's, or its own, where it waits.
             let rung = ranks.ranks.iter_mut().find_map(|(lower, _)| {
@@ -190,16 +222,19 @@ fn nobody_sleeps_through_a_round() {
             });
             if let Some(rung) = rung {
                 let (lower, nbc) = &mut ranks.ranks[rung as usize];
-                let handler = !waits[rung as usize];
-                let budget = || if handler { Budget::handler() } else { Budget::user() };
+                let is_user = waits[rung as usize] && rung as usize != computes;
+                let budget = || if is_user { Budget::user() } else { Budget::handler() };
                 while nbc.progress(lower, &mut budget()) == Pass::More {}
                 nbc.announce(lower);
             }
         }
-        for rank in 0..members as usize {
-            for at in 0..kinds.len() {
-                assert_eq!(ranks.code(rank, at), Some(Code::Ok), "{seed}: {members} {kinds:?} {numbers}");
-            }
+        for rank in (0..members).filter(|rank| *rank != computes) {
+            let codes: Vec<_> = (0..kinds.len()).map(|at| ranks.code(rank, at)).collect();
+            assert!(codes.iter().all(|code| *code == Some(Code::Ok)), "{rank} has {codes:?}: {what}");
+        }
+        if computes < members {
+            ranks.wait(computes);
+            assert!((0..kinds.len()).all(|at| ranks.code(computes, at) == Some(Code::Ok)), "{what}");
         }
     }
 }
@@ -229,6 +264,23 @@ fn an_operator_that_panics_in_a_round() {
     }
 }
 
+/// What stands behind rounds is owed by who computes, too.
+#[test]
+fn what_stands_behind_rounds_comes() {
+    for kind in [1, 4] {
+        let mut ranks = Ranks::new(2, FEW);
+        // A root that waits for nobody, and one for which the others do not.
+        let computes = if kind == 1 { 1 } else { 0 };
+        for rank in [computes, 1 - computes] {
+            ranks.post(rank, |memory| some(kind, (2, rank, 0), FEW, memory));
+            ranks.post(rank, |_| Arguments::Ibarrier);
+        }
+        ranks.wait(1 - computes);
+        ranks.settle();
+        assert_eq!([0, 1].map(|at| ranks.code(1 - computes, at)), [Some(Code::Ok); 2], "{kind}");
+    }
+}
+
 /// Who has no room for more rounds makes those in front, in handlers, too; and what is posted behind them waits for them.
 #[test]
 fn more_rounds_than_there_is_room_for() {
@@ -246,21 +298,27 @@ fn more_rounds_than_there_is_room_for() {
     assert!(ranks.buffers[1].iter().all(|number| *number == 3));
 }
 
-/// Rounds of the same length, but not as many of them: it is found where one has the next and the other something else, whoever is ahead.
+/// Rounds of the same length, but not as many of them, or none: it is found in the last that both have, whoever is ahead.
 #[test]
 fn who_has_other_rounds_hears_of_it() {
-    for (root, other) in [(3 * MIB / 2, 2 * MIB), (2 * MIB, 3 * MIB / 2)] {
-        for first in [0, 1] {
+    for lengths in
+        [[3 * MIB / 2, 2 * MIB], [2 * MIB, 3 * MIB / 2], [MIB / 2, 3 * MIB / 2], [2 * MIB, MIB / 2]]
+    {
+        for (first, casts) in [(0, true), (1, true), (0, false), (1, false)] {
             let mut ranks = Ranks::new(2, FEW);
             for rank in [first, 1 - first] {
-                ranks.post(rank, bcast(if rank == 0 { root } else { other }));
-                ranks.post(rank, |_| Arguments::Ibarrier);
+                let length = lengths[rank];
+                match casts {
+                    true => ranks.post(rank, bcast(length)),
+                    false => ranks.post(rank, sum(length / 8)),
+                }
                 ranks.wait(rank);
                 ranks.settle();
             }
-            for rank in [0, 1] {
-                assert_eq!(ranks.code(rank, 1), Some(Code::Protocol), "{root} {other} {rank}");
-            }
+            // A root is done when it has posted all.
+            let [root, other] = [0, 1].map(|rank| ranks.code(rank, 0));
+            let ends = root == Some(Code::Protocol) || casts && root == Some(Code::Ok);
+            assert!(ends && other == Some(Code::Protocol), "{root:?} {other:?} {lengths:?} {first} {casts}");
         }
     }
 }

@@ -1,24 +1,33 @@
 //! Results whose parts are too long for a place: made in rounds, each of which is a number of its own on the board.
 //!
-//! A round is the same operation on as many bytes of each part as a place takes, from where the round before ended. Who agrees about a call agrees about
-//! its rounds, whose lengths follow from its own; who does not finds in some round, or behind the last, a part that is about something else.
+//! A round is the same operation on as many bytes of each part as a place takes, from where the round before ended. A part says how long its round is, and whether others follow: so who does
+//! not agree about a call finds that in the last round that both have, at the latest.
 //!
-//! A rank posts a round when it has made those in front of it, so that ranks that all wait use little memory, which stays in their caches. Where one is ahead, because others
-//! compute, it has those rung whose part it lacks (once a round, and where somebody waits there), and these post what another has posted before, also if they have yet to make what
-//! comes before that: as far as there is room, which is [`OUTSTANDING`] rounds. Of more, who has no room first makes those in front, as it is with
-//! collectives that stand in line; the dispatcher makes none of more.
-//!
-//! Where nobody waits, nobody is interrupted, and what is left when the first one waits is as many copies as there would have been before.
+//! A rank posts a round when it has made those in front of it, so that ranks that all wait use little memory, which stays in their caches. Where nobody waits, nobody is
+//! interrupted, and what is left when the first one waits is as much as there would have been before. But others may need what a rank that computes owes, of this collective
+//! or of those behind it. So who is in the library, or is to hear of the end of something, and finds that a part is missing, looks what its owner has posted last: if that is a
+//! round that others follow, it has the owner rung, once for each number. Who is rung, and finds that another has posted what is its next, posts that, also
+//! if it has yet to make what comes before, as far as there is room, which is [`OUTSTANDING`] rounds. Its handler makes nothing of them where nobody waits there, unless
+//! there is no room else. The dispatcher has nothing made in more rounds than that.
 
 use super::long::PART;
-use super::{Call, MOST, SIZE, Use};
-use crate::table::Arguments;
+use super::{Call, FOLLOWED, MOST, SIZE, Use};
+use crate::table::{Arguments, Operation};
 use tocsin_transport::board::{OUTSTANDING, PIECES};
 
 /// Bytes of a part in one round of several, where they are few enough: what stays in a second-level cache, with what it is copied from or to.
 const ROUND: usize = 512 << 10;
-/// Rounds begin with a multiple of so many bytes, or of an element if that is longer.
+/// Rounds begin with a multiple of about so many bytes.
 const STEP: usize = 4096;
+
+/// What is made in rounds where it is long.
+pub(super) const CUT: [Operation; 5] = [
+    Operation::Ibcast,
+    Operation::Iallgather,
+    Operation::Ialltoall,
+    Operation::Ireduce,
+    Operation::Iallreduce,
+];
 
 /// A round among those of a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,12 +61,12 @@ fn longest(arguments: &Arguments, ranks: usize, part: usize) -> Option<usize> {
     (longest > 0).then_some(longest)
 }
 
-/// What the length of a round is a multiple of, bytes.
+/// What the length of a round that others follow is a multiple of, bytes: of elements, and even.
 fn step(arguments: &Arguments) -> usize {
     match *arguments {
         Arguments::Iallreduce { data_type, .. } | Arguments::Ireduce { data_type, .. } => {
-            let size = data_type.size().max(1);
-            STEP.next_multiple_of(size)
+            let step = STEP.next_multiple_of(data_type.size().max(1));
+            if step.is_multiple_of(2) { step } else { step.saturating_mul(2) }
         }
         _ => STEP,
     }
@@ -98,12 +107,6 @@ impl Call {
     #[inline]
     pub(crate) fn is_round(&self) -> bool {
         self.round.each != 0
-    }
-
-    /// Whether there is a round in front of this one.
-    #[inline]
-    pub(crate) fn is_later(&self) -> bool {
-        self.round.before != 0
     }
 
     /// Whether there is a round behind this one.
@@ -161,7 +164,7 @@ impl Call {
         match self.then {
             Use::Alltoall { block, .. } => block,
             Use::Reduce { .. } | Use::Allgather { .. } => self.bytes,
-            _ => (self.about & SIZE) as usize,
+            _ => self.size(),
         }
     }
 
@@ -171,7 +174,8 @@ impl Call {
         self.round.after = self.round.after.wrapping_sub(bytes);
         self.from = self.from.wrapping_add(further);
         self.to = self.to.wrapping_add(further);
-        self.about = self.about & !SIZE | bytes as u64 & SIZE;
+        let said = if self.is_followed() { FOLLOWED.wrapping_add(bytes as u64 / 2) } else { bytes as u64 };
+        self.about = self.about & !SIZE | said & SIZE;
         match &mut self.then {
             Use::Alltoall { block, .. } => {
                 let members = self.bytes / (*block).max(1);

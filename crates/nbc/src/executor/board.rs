@@ -142,8 +142,10 @@ impl Nbc {
         starts: bool,
     ) -> Pass {
         let (mut pass, mut looked) = (Pass::Idle, false);
+        // Handlers post first what others wait for. Others post ahead when there is nothing to make.
+        let mut ahead = super::is_handler(budget.context());
         loop {
-            match self.post_lined_up(messages, at, starts, budget) {
+            match self.post_lined_up(messages, at, (starts, ahead), budget) {
                 Pass::Idle => {}
                 posted => {
                     pass = Pass::Worked;
@@ -155,6 +157,10 @@ impl Nbc {
                 }
             }
             match self.first_of(at, budget.context()) {
+                First::Waits if !ahead && self.has_unposted(at) => {
+                    ahead = true;
+                    continue;
+                }
                 First::Waits => match self.in_vain(messages, at) {
                     Some((id, outcome)) => {
                         self.give_up_with(at, outcome);
@@ -168,7 +174,7 @@ impl Nbc {
                     }
                     None => {
                         if !starts {
-                            self.call_behind(at, budget.context());
+                            self.call_those_behind(at, budget.context());
                         }
                         return pass;
                     }
@@ -240,16 +246,14 @@ impl Nbc {
         let mut seen = active.place.seen;
         let look = active.place.look(call, &seat.board, &mut seen);
         active.place.seen = seen;
+        // A handler that posts rounds for those who wait makes none where nobody waits here: the rank that computes makes them when it waits.
+        let leaves = super::is_handler(context) && call.is_round() && !active.place.wanted;
         match look {
-            Look::Waits if call.is_ahead(&seat.board, active.place.number, &active.place.made) => {
+            Look::Waits if !leaves && call.is_ahead(&seat.board, active.place.number, &active.place.made) => {
                 First::Ahead
             }
             Look::Waits => First::Waits,
-            Look::Ready if super::is_handler(context) && !call.is_handler_safe(seat.board.me()) => {
-                First::Deferred
-            }
-            // A handler that posts rounds for those who wait makes none where nobody waits here: the rank that computes makes them when it waits.
-            Look::Ready if super::is_handler(context) && call.is_round() && !active.place.wanted => {
+            Look::Ready if leaves || super::is_handler(context) && !call.is_handler_safe(seat.board.me()) => {
                 First::Deferred
             }
             Look::Ready => First::Ready(id, call.work_left(&seat.board, &active.place.made)),
@@ -281,17 +285,29 @@ impl Nbc {
         Some((id, Outcome { code, source, ..Outcome::default() }))
     }
 
-    /// Has those rung who lack behind in a later round of the first of a line, if a user's call has found that it waits, or somebody waits for its end. Once for each round.
+    fn has_unposted(&self, at: u32) -> bool {
+        self.seats.get(at as usize).is_some_and(|seat| seat.unposted != NONE)
+    }
+
+    /// Has those rung who owe what the first of a line waits for, or room for it, if a user's call has found that it waits, or somebody is to hear of its end. Once for each
+    /// number.
     #[inline]
-    fn call_behind(&mut self, at: u32, context: Context) {
+    pub(super) fn call_those_behind(&mut self, at: u32, context: Context) {
         let Nbc { seats, slots, telling, .. } = self;
         let Some(seat) = seats.get_mut(at as usize) else { return };
         let Some(active) = active_mut(slots, seat.first) else { return };
         let place = &mut active.place;
-        let is_later = place.posted && active.call.as_ref().is_some_and(Call::is_later);
-        if is_later && !place.called && (place.wanted || context == Context::User) {
-            place.called = true;
-            seat.call_behind(place.number, telling);
+        if place.called || !place.wanted && super::is_handler(context) {
+            return;
+        }
+        place.called = true;
+        let (me, members) = (seat.board.me(), seat.board.members());
+        let (number, among) = match active.call.as_ref() {
+            Some(call) if place.posted => (place.number, call.needs(me, members)),
+            _ => (seat.board.lacking(), 0..members),
+        };
+        if seat.follows_rounds(number) {
+            seat.call_those_behind(number, among, telling);
         }
     }
 
@@ -320,6 +336,8 @@ impl Nbc {
         if place.waits {
             seat.board.look_for(place.number);
             place.waits = false;
+            // Who waits does so for all rounds.
+            place.wanted |= call.is_followed();
         }
         if call.is_made_in_parts() {
             // SAFETY: - the result's memory: valid and nobody else's by the promise to `post`
@@ -399,13 +417,13 @@ impl Nbc {
         &mut self,
         messages: &mut M,
         at: u32,
-        starts: bool,
+        (starts, ahead): (bool, bool),
         budget: &mut Budget,
     ) -> Pass {
         let Nbc { seats, slots, telling, copied, .. } = self;
         let Some(seat) = seats.get_mut(at as usize) else { return Pass::Idle };
         let mut pass = Pass::Idle;
-        while !seat.broken && may_post(seat, slots, super::is_handler(budget.context())) {
+        while !seat.broken && may_post(seat, slots, ahead) {
             if !has_room(seat, slots) {
                 if let Some(member) = seat.board.spoilt_by() {
                     seat.give_up(member as u32, slots, telling);
@@ -439,6 +457,9 @@ impl Nbc {
                 }
             };
             place.filled = 0;
+            if call.is_round() {
+                seat.round = Some(number);
+            }
             // What stands behind it is posted after its last round.
             if !call.is_followed() {
                 seat.unposted = place.next;
@@ -453,7 +474,7 @@ impl Nbc {
             if is_ahead {
                 place.ahead = place.ahead.wrapping_add(1);
             } else {
-                (place.posted, place.number, place.seen) = (true, number, seen);
+                (place.posted, place.number, place.seen, place.called) = (true, number, seen, false);
             }
             if look == Look::Waits && place.wanted && !is_ahead {
                 // Whoever posts later sees it; who has posted before is found by the look that follows.

@@ -27,6 +27,10 @@ impl Nbc {
             seat.board.look_for(active.place.number);
             active.place.waits = false;
         }
+        if looks {
+            let at = active.place.at;
+            self.call_those_behind(at, Context::User);
+        }
         looks
     }
 

@@ -3,14 +3,14 @@
 
 use super::{Active, failed_member};
 use crate::Group;
-use crate::board::{Call, Look, Made};
+use crate::board::{Call, Look, Made, is_followed};
 use crate::messages::Messages;
 use crate::schedule::{Line, NONE};
 use core::ops::Range;
 use tocsin_progress::budget::Budget;
 use tocsin_progress::completion::{Code, Completion, Outcome};
 use tocsin_progress::slots::Slots;
-use tocsin_transport::board::{ALL_PLACES, Board, Part, Why};
+use tocsin_transport::board::{ALL_PLACES, Board, OUTSTANDING, Part, Why};
 
 pub(super) type Table = Slots<Active, Completion>;
 
@@ -27,7 +27,7 @@ pub(super) struct Place {
     pub(super) number: u32,
     /// How many of its rounds behind that one are posted, too.
     pub(super) ahead: u32,
-    /// Whether those who lack behind in its rounds were rung for this one.
+    /// Whether those were rung who owe what it waits for.
     pub(super) called: bool,
     /// Whether somebody waits for its end, or is to hear of it without a call: others are to ring for the last part.
     pub(super) wanted: bool,
@@ -95,6 +95,8 @@ pub(super) struct Seat {
     pub(super) last: u32,
     /// The first of which something is to be posted.
     pub(super) unposted: u32,
+    /// The last number that was a round of several here: as it is for all, who owes any has posted none after it.
+    pub(super) round: Option<u32>,
     /// Members that are to be rung, if they still wait for `told`.
     pub(super) telling: u64,
     pub(super) told: u32,
@@ -135,6 +137,7 @@ impl Seat {
             first: NONE,
             last: NONE,
             unposted: NONE,
+            round: None,
             telling: 0,
             told: 0,
             broken: false,
@@ -470,17 +473,32 @@ impl Seat {
         others.any(|member| matches!(self.board.next_part(member), Part::Here { .. }))
     }
 
-    /// Has those rung who have yet to post a number, of rounds that they have begun, though nobody waits there.
+    /// Whether somebody may owe a round that is to come before a number.
+    #[inline]
+    pub(super) fn follows_rounds(&self, number: u32) -> bool {
+        // Numbers wrap.
+        self.round.is_some_and(|round| number.wrapping_sub(round) as i32 <= OUTSTANDING as i32)
+    }
+
+    /// Has those rung, among some, who have yet to post a number and owe rounds in front of it, or that one: nobody else will do it for them.
     #[cold]
-    pub(super) fn call_behind(&mut self, number: u32, telling: &mut u32) {
+    pub(super) fn call_those_behind(&mut self, number: u32, among: Range<usize>, telling: &mut u32) {
         let me = self.board.me();
-        for member in (0..self.board.members()).filter(|member| *member != me) {
-            // Who waited for the number before was rung for the last part of that.
-            let is_missing = self.board.part(member, number) == Part::Missing;
-            if is_missing && !self.board.waits(member, number.wrapping_sub(1)) {
+        for member in among.filter(|member| *member != me) {
+            if self.board.part(member, number) == Part::Missing && self.owes_rounds(member, number) {
                 self.have_look(member, telling);
             }
         }
+    }
+
+    /// Whether the last that a member has posted before a number is a round that others follow. It is no further back than room is.
+    fn owes_rounds(&self, member: usize, number: u32) -> bool {
+        let mut before = (1..=OUTSTANDING).map(|back| self.board.part(member, number.wrapping_sub(back)));
+        let last = before.find_map(|part| match part {
+            Part::Here { about } => Some(about),
+            Part::Missing | Part::Never | Part::Corrupt => None,
+        });
+        last.is_some_and(is_followed)
     }
 
     /// Has a member rung, whether it waits or not.
@@ -518,11 +536,11 @@ pub(super) fn active_mut(slots: &mut Table, slot: u32) -> Option<&mut Active> {
     slots.get_mut(id?)
 }
 
-/// Whether something in line is to be posted as soon as there is room. What goes in rounds posts one when it has made those in front of it; or a handler when another
-/// member has posted that one, which may wait for it: then all that this one needs to make those in front is there, which takes longer.
+/// Whether something in line is to be posted as soon as there is room. What goes in rounds posts one when it has made those in front of it; and `ahead` of that when another
+/// member has posted that one, which may wait for it.
 #[inline]
-pub(super) fn may_post(seat: &Seat, slots: &Table, in_handler: bool) -> bool {
-    active(slots, seat.unposted).is_some_and(|next| !next.place.posted || in_handler && seat.is_behind())
+pub(super) fn may_post(seat: &Seat, slots: &Table, ahead: bool) -> bool {
+    active(slots, seat.unposted).is_some_and(|next| !next.place.posted || ahead && seat.is_behind())
 }
 
 /// Whether the next may be posted. If not, who posts what is lacking will ring.
