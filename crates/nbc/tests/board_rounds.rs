@@ -215,6 +215,10 @@ fn nobody_sleeps_through_a_round() {
                     _ => ranks.wait(rank),
                 }
             }
+            // Who computes calls for something else.
+            if computes < members && !ranks.posted[computes].is_empty() && random.chance(10) {
+                ranks.test(computes);
+            }
             // Somebody who is rung has a pass: a handler's, or its own, where it waits.
             let rung = ranks.ranks.iter_mut().find_map(|(lower, _)| {
                 let many = lower.1.len();
@@ -262,6 +266,54 @@ fn an_operator_that_panics_in_a_round() {
             assert_eq!(ranks.code(rank, at), Some(Code::UserOperatorPanicked), "{rank} {at}");
         }
     }
+}
+
+/// Who sleeps after a look of its own is rung for each round that follows, also of those that its handler has posted ahead of it: the root of a reduction, in front of whom others
+/// run ahead.
+#[test]
+fn who_sleeps_is_rung_for_each_round() {
+    let mut ranks = Ranks::new(3, FEW);
+    for rank in [2, 1, 0] {
+        ranks.post(rank, |memory| some(5, (3, rank, 2), FEW, memory));
+        ranks.post(rank, |memory| some(4, (3, rank, 0), FEW, memory));
+    }
+    ranks.settle();
+    // A ring for something else.
+    let (lower, nbc) = &mut ranks.ranks[0];
+    while nbc.progress(lower, &mut Budget::handler()) == Pass::More {}
+    nbc.announce(lower);
+    let Posted::Waits(id) = ranks.posted[0][1] else { panic!("nobody else has posted all") };
+    if nbc.begin_look(id) {
+        assert!(!nbc.look(id));
+        nbc.end_look(lower, id);
+        nbc.announce(lower);
+    }
+    let mut left = true;
+    while left {
+        let (lower, nbc) = &mut ranks.ranks[2];
+        left = nbc.progress(lower, &mut Budget::handler()) != Pass::Idle;
+        nbc.announce(lower);
+        if lower.1.contains(&0) {
+            ranks.test(0);
+        }
+        ranks.ranks.iter_mut().for_each(|(lower, _)| lower.1.clear());
+    }
+    assert_eq!(ranks.code(0, 1), Some(Code::Ok));
+}
+
+/// Who has yet to begin what stands behind rounds, and owes none of them, is not rung for it.
+#[test]
+fn who_owes_nothing_is_not_rung() {
+    let mut ranks = Ranks::new(2, FEW);
+    for rank in [0, 1] {
+        ranks.post(rank, sum(FEW));
+        ranks.wait(rank);
+    }
+    ranks.settle();
+    assert_eq!([0, 1].map(|rank| ranks.code(rank, 0)), [Some(Code::Ok); 2]);
+    ranks.post(0, |_| Arguments::Ibarrier);
+    ranks.wait(0);
+    assert_eq!(ranks.settle(), 0);
 }
 
 /// What stands behind rounds is owed by who computes, too.
