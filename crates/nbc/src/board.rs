@@ -42,7 +42,7 @@ pub fn fits(arguments: &Arguments, ranks: usize) -> bool {
     is_short(arguments, ranks) || long::fits(arguments, ranks) || rounds::are_possible(arguments, ranks)
 }
 
-/// Whether a rank posts all that it contributes to a collective that [fits](fits) in the call that begins it, and nobody need interrupt it for more. The same on all
+/// Whether a rank posts all that it contributes to a collective that [`fits`] in the call that begins it, and nobody need interrupt it for more. The same on all
 /// ranks.
 #[inline]
 pub fn is_posted_at_once(arguments: &Arguments, ranks: usize) -> bool {
