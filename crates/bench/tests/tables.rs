@@ -112,8 +112,8 @@ fn a_table_says_which_algorithm_is_taken() {
     let own = if cores < 2 { "shm" } else { "recursive-doubling" };
     let threads = "--op iallreduce --sizes 8,1K,16K --ranks 2 --kind thread";
     assert_eq!(of(threads), ["shm", "shm", own]);
-    // More than a board takes.
-    let [on_board, longer] = of("--op ibcast --sizes 64K,2M --ranks 2 --kind thread").try_into().unwrap();
+    // More than a rank posts on a board at once.
+    let [on_board, longer] = of("--op ibcast --sizes 64K,8M --ranks 2 --kind thread").try_into().unwrap();
     assert!(on_board == "shm" && longer != "shm", "{longer}");
     let told =
         Command::new(env!("CARGO_BIN_EXE_tocsin")).arg("info").env("TOCSIN_TUNE", &file).output().unwrap();
