@@ -42,10 +42,10 @@ pub fn fits(arguments: &Arguments, ranks: usize) -> bool {
     is_short(arguments, ranks) || long::fits(arguments, ranks) || rounds::are_possible(arguments, ranks)
 }
 
-/// Whether a rank posts all that it contributes to a collective that [`fits`] in the call that begins it, and nobody need interrupt it for more. The same on all
-/// ranks.
+/// Whether a collective that [`fits`] is made in one round, or in no more than a rank may post before it has made any: what others need of it, its handler copies in, and no
+/// more. The same on all ranks.
 #[inline]
-pub fn is_posted_at_once(arguments: &Arguments, ranks: usize) -> bool {
+pub fn has_few_rounds(arguments: &Arguments, ranks: usize) -> bool {
     is_short(arguments, ranks) || rounds::are_few(arguments, ranks)
 }
 

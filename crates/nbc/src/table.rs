@@ -231,7 +231,7 @@ fn is_quick_on_board(arguments: &Arguments, group: &Group) -> bool {
     let far = group.has_far_cache();
     let (few_rounds, from_root) = if far { (96 << 10, 256 << 10) } else { (32 << 10, 0) };
     if two && arguments.is_long_between_two(group.rank() as usize)
-        || !crate::board::is_posted_at_once(arguments, ranks)
+        || !crate::board::has_few_rounds(arguments, ranks)
     {
         return false;
     }
@@ -271,7 +271,7 @@ fn able(choices: &Choices, arguments: &Arguments, group: &Group) -> Option<(u16,
     let has_board = || {
         group.board().is_some()
             && has_room(arguments, group)
-            && crate::board::is_posted_at_once(arguments, group.size() as usize)
+            && crate::board::has_few_rounds(arguments, group.size() as usize)
             && !arguments.has_user_operator()
     };
     let able = !chosen.restrictions.needs_board() || has_board();

@@ -327,6 +327,7 @@ fn what_stands_behind_rounds_comes() {
             ranks.post(rank, |memory| some(kind, (2, rank, 0), FEW, memory));
             ranks.post(rank, |_| Arguments::Ibarrier);
         }
+        assert_eq!(ranks.settle(), 0, "who has begun something may compute");
         ranks.wait(1 - computes);
         ranks.settle();
         assert_eq!([0, 1].map(|at| ranks.code(1 - computes, at)), [Some(Code::Ok); 2], "{kind}");

@@ -1,21 +1,21 @@
 //! Results whose parts are too long for a place: made in rounds, each of which is a number of its own on the board.
 //!
-//! A round is the same operation on as many bytes of each part as a place takes, from where the round before ended. A part says how long its round is, and whether others follow: so who does
-//! not agree about a call finds that in the last round that both have, at the latest.
+//! A round is the same operation on as many bytes of each part as a place takes, from where the round before ended. A part says how long its round is, and whether others follow: so who reads
+//! the part of one that does not agree about a call finds that in the last round that both have, at the latest.
 //!
-//! A rank posts a round when it has made those in front of it, so that ranks that all wait use little memory, which stays in their caches. Where nobody waits, nobody is
+//! A rank posts a round when it has made those in front of it, so that ranks that all wait use little memory, which stays in their caches. Where all compute, nobody is
 //! interrupted, and what is left when the first one waits is as much as there would have been before. But others may need what a rank that computes owes, of this collective
-//! or of those behind it. So who is in the library, or is to hear of the end of something, and finds that a part is missing, looks what its owner has posted last: if that is a
-//! round that others follow, it has the owner rung, once for each number. Who is rung, and finds that another has posted what is its next, posts that, also
-//! if it has yet to make what comes before, as far as there is room, which is [`OUTSTANDING`] rounds. Its handler makes nothing of them where nobody waits there, unless
-//! there is no room else. The dispatcher has nothing made in more rounds than that.
+//! or of those behind it. So who waits or tests, or calls the library for something else that makes it look, or is to hear of the end of something, and finds that a part is missing, looks what its owner has posted last: if that is a
+//! round that others follow, it has the owner rung, once for each number. Who finds that another has posted what is its next, as who is rung does, posts that, also
+//! if it has yet to make what comes before, as far as there is room, which is [`OUTSTANDING`] rounds. Its handler makes nothing of them where nobody waits there, unless it lacks
+//! room for more: it does where it has begun something else behind four rounds. The dispatcher has nothing made in more rounds than that.
 
 use super::long::PART;
 use super::{Call, FOLLOWED, MOST, SIZE, Use};
 use crate::table::{Arguments, Operation};
 use tocsin_transport::board::{OUTSTANDING, PIECES};
 
-/// Bytes of a part in one round of several, where they are few enough: what stays in a second-level cache, with what it is copied from or to.
+/// Most bytes of a part in one round of several, where they are few enough: what stays in a second-level cache, with what it is copied from or to.
 const ROUND: usize = 512 << 10;
 /// Rounds begin with a multiple of about so many bytes.
 const STEP: usize = 4096;

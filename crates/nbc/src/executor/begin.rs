@@ -197,8 +197,7 @@ impl Nbc {
         if let Some((number, seen)) = posted {
             self.is_posted(id, at, number, seen);
         }
-        let starts = posted.is_none();
-        while self.advance(messages, at, &mut Budget::user(), starts) == Pass::More {}
+        while self.advance(messages, at, &mut Budget::user(), true) == Pass::More {}
     }
 
     /// What was begun on a board is over in the call that began it.

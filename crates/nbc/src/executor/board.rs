@@ -6,7 +6,8 @@
 //! What was started on a board and has not ended stands in a line, in the order of the starts. Of these, as many are posted as
 //! the board has room for, and the first alone may end: what all must post in one order, all post, and so each line moves on.
 //! A rank that waits for parts has said so on the board before it sleeps, so that it is rung for the last of them; while it looks by
-//! itself ([`Nbc::begin_look`]) it takes that back. One that computes says nothing (`wanted.rs`): what others need of it is posted.
+//! itself ([`Nbc::begin_look`]) it takes that back. One that computes says nothing (`wanted.rs`): what others need of it is posted, but for
+//! rounds that it owes, for which those have it rung who wait ([`rounds`](crate::board)).
 //!
 //! Of what goes by messages beside its board both halves begin at once, and it ends with the later one; where the board has nothing for this rank, with its
 //! messages, once its part is posted ([`Nbc::end_on_board`]).

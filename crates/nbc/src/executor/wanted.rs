@@ -1,6 +1,6 @@
 //! Who is to be rung for a collective on a board: who waits for it, and nobody else.
 //!
-//! A rank that has posted its part and computes is needed by nobody: the others have its part, and what it lacks it finds when it
+//! A rank that has posted its part, all rounds of it, and computes is needed by nobody: the others have its part, and what it lacks it finds when it
 //! waits. So a post says nothing, and no other rank interrupts this one for it. What makes a difference is said here: somebody waits
 //! where he does not look by himself, or wants to hear of the end without a call; or more is lined up than the board has room
 //! for, so that others may wait for what this rank can post only when the first ones have ended.

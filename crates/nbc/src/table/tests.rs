@@ -635,9 +635,9 @@ fn the_board_takes_what_fits() {
             assert!(!on_board || schedule.steps.is_empty() || by_pairs && bytes > 16);
             let by_name = compile(&group_with_board(ranks, me), &of(me), Some("shm"));
             assert_eq!(by_name.is_ok(), ranks <= 64 && crate::board::fits(&of(me), ranks as usize));
-            // Where ranks share cores, nearly all that fits and is posted at once.
+            // Where ranks share cores, nearly all that fits in a few rounds.
             let crowded = group_with_board(ranks, me).with_shared_cores(true);
-            let by_name = by_name.ok().filter(|_| crate::board::is_posted_at_once(&of(me), ranks as usize));
+            let by_name = by_name.ok().filter(|_| crate::board::has_few_rounds(&of(me), ranks as usize));
             assert_eq!(choose_for(&of(me), &crowded).restrictions.needs_board(), by_name.is_some());
             let has_list = of(me).has_lists_on_board();
             assert_eq!(

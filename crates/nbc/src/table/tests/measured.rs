@@ -42,10 +42,10 @@ fn every_algorithm_is_taken_where_its_restrictions_allow_it() {
                     let arguments = arguments(algorithm.operation, bytes, 1, false, me, (&at, &counts));
                     let plain = group_with_board(ranks, me);
                     let group = plain.clone().with_choices(only(algorithm.operation, algorithm.name));
-                    // Nor more on a board than a rank posts at once.
-                    let at_once = crate::board::is_posted_at_once(&arguments, ranks as usize);
+                    // Nor more rounds on a board than a rank may post.
+                    let few = crate::board::has_few_rounds(&arguments, ranks as usize);
                     let able = algorithm.restrictions.refusal(&arguments, ranks).is_none()
-                        && (at_once || !algorithm.restrictions.needs_board());
+                        && (few || !algorithm.restrictions.needs_board());
                     let right = if able { algorithm } else { choose_for(&arguments, &plain) };
                     let on_board = right.restrictions.needs_board();
                     assert_eq!(
