@@ -7,7 +7,7 @@
 //! the board has room for, and the first alone may end: what all must post in one order, all post, and so each line moves on.
 //! A rank that waits for parts has said so on the board before it sleeps, so that it is rung for the last of them; while it looks by
 //! itself ([`Nbc::begin_look`]) it takes that back. One that computes says nothing (`wanted.rs`): what others need of it is posted, but for
-//! rounds that it owes, for which those have it rung who wait ([`rounds`](crate::board)).
+//! rounds that it owes, for which those have it rung who wait (`board/rounds.rs`).
 //!
 //! Of what goes by messages beside its board both halves begin at once, and it ends with the later one; where the board has nothing for this rank, with its
 //! messages, once its part is posted ([`Nbc::end_on_board`]).
@@ -18,13 +18,12 @@
 use super::seat::{Place, active_mut, has_room, may_post};
 use super::wanted::have_rung;
 use super::{Nbc, or_death};
-use crate::board::{Call, Look, MOST, Made};
+use crate::board::{Look, MOST};
 use crate::messages::Messages;
 use crate::schedule::NONE;
 use tocsin_progress::budget::{Budget, Context, Pass};
 use tocsin_progress::completion::{Code, Outcome};
 use tocsin_progress::slots::Id;
-use tocsin_transport::board::Why;
 
 /// What the first of a line needs.
 pub(super) enum First {
@@ -286,32 +285,6 @@ impl Nbc {
         Some((id, Outcome { code, source, ..Outcome::default() }))
     }
 
-    fn has_unposted(&self, at: u32) -> bool {
-        self.seats.get(at as usize).is_some_and(|seat| seat.unposted != NONE)
-    }
-
-    /// Has those rung who owe what the first of a line waits for, or room for it, if a user's call has found that it waits, or somebody is to hear of its end. Once for each
-    /// number.
-    #[inline]
-    pub(super) fn call_those_behind(&mut self, at: u32, context: Context) {
-        let Nbc { seats, slots, telling, .. } = self;
-        let Some(seat) = seats.get_mut(at as usize) else { return };
-        let Some(active) = active_mut(slots, seat.first) else { return };
-        let place = &mut active.place;
-        if place.called || !place.wanted && super::is_handler(context) {
-            return;
-        }
-        place.called = true;
-        let (me, members) = (seat.board.me(), seat.board.members());
-        let (number, among) = match active.call.as_ref() {
-            Some(call) if place.posted => (place.number, call.needs(me, members)),
-            _ => (seat.board.lacking(), 0..members),
-        };
-        if seat.follows_rounds(number) {
-            seat.call_those_behind(number, among, telling);
-        }
-    }
-
     /// Copies what the first of a line can copy before all parts are there, as far as the budget allows: so many bytes.
     pub(super) fn copy_ahead(&mut self, at: u32, budget: &mut Budget) -> usize {
         let Nbc { seats, slots, scratch, .. } = self;
@@ -366,48 +339,6 @@ impl Nbc {
                 self.give_up_rounds(id);
                 self.end(id, outcome);
             }
-        }
-        true
-    }
-
-    /// A user operator has panicked in a round of a collective: who waits for those behind it, of which not all are posted, is to hear of that.
-    #[cold]
-    fn give_up_rounds(&mut self, id: Id) {
-        let Nbc { seats, slots, telling, .. } = self;
-        let Some(active) = slots.get(id).filter(|active| !active.is_posted_whole(&active.place)) else {
-            return;
-        };
-        let Some(seat) = seats.get_mut(active.place.at as usize) else { return };
-        let (from, me) = (active.sequence, seat.board.me());
-        if !seat.board.gave_up() {
-            seat.board.say_why(Why::Panic, me);
-        }
-        seat.give_up_from(me as u32, Some(from), slots, telling);
-    }
-
-    /// What was made of a collective on a board was a round: the next is its turn, posted or not. False: there is none.
-    #[inline]
-    fn next_round(&mut self, id: Id) -> bool {
-        let Nbc { seats, slots, .. } = self;
-        let Some(active) = slots.get_mut(id) else { return false };
-        if !active.call.as_mut().is_some_and(Call::next_round) {
-            return false;
-        }
-        let place = &mut active.place;
-        // Nothing else is posted between two rounds.
-        place.number = place.number.wrapping_add(1);
-        (place.seen, place.made, place.called) = (0, Made::NOTHING, false);
-        match place.ahead.checked_sub(1) {
-            Some(ahead) => place.ahead = ahead,
-            None => place.posted = false,
-        }
-        if place.posted
-            && place.wanted
-            && let Some(seat) = seats.get(place.at as usize)
-        {
-            // The look that follows sees what came before that.
-            seat.board.wait_for(place.number);
-            place.waits = true;
         }
         true
     }

@@ -19,6 +19,7 @@ mod look;
 mod prepare;
 mod refused;
 mod release;
+mod rounds;
 mod run;
 mod seat;
 mod slices;

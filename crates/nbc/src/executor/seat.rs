@@ -3,14 +3,14 @@
 
 use super::{Active, failed_member};
 use crate::Group;
-use crate::board::{Call, Look, Made, is_followed};
+use crate::board::{Call, Look, Made};
 use crate::messages::Messages;
 use crate::schedule::{Line, NONE};
 use core::ops::Range;
 use tocsin_progress::budget::Budget;
 use tocsin_progress::completion::{Code, Completion, Outcome};
 use tocsin_progress::slots::Slots;
-use tocsin_transport::board::{ALL_PLACES, Board, OUTSTANDING, Part, Why};
+use tocsin_transport::board::{ALL_PLACES, Board, Part, Why};
 
 pub(super) type Table = Slots<Active, Completion>;
 
@@ -463,42 +463,6 @@ impl Seat {
             let left = messages.has_finalized(rank);
             (left && self.board.part(member, number) == Part::Missing).then_some(rank)
         })
-    }
-
-    /// Whether another member has posted what is this one's next.
-    #[cold]
-    fn is_behind(&self) -> bool {
-        let me = self.board.me();
-        let mut others = (0..self.board.members()).filter(|member| *member != me);
-        others.any(|member| matches!(self.board.next_part(member), Part::Here { .. }))
-    }
-
-    /// Whether somebody may owe a round that is to come before a number.
-    #[inline]
-    pub(super) fn follows_rounds(&self, number: u32) -> bool {
-        // Numbers wrap.
-        self.round.is_some_and(|round| number.wrapping_sub(round) as i32 <= OUTSTANDING as i32)
-    }
-
-    /// Has those rung, among some, who have yet to post a number and owe rounds in front of it, or that one: nobody else will do it for them.
-    #[cold]
-    pub(super) fn call_those_behind(&mut self, number: u32, among: Range<usize>, telling: &mut u32) {
-        let me = self.board.me();
-        for member in among.filter(|member| *member != me) {
-            if self.board.part(member, number) == Part::Missing && self.owes_rounds(member, number) {
-                self.have_look(member, telling);
-            }
-        }
-    }
-
-    /// Whether the last that a member has posted before a number is a round that others follow. It is no further back than room is.
-    fn owes_rounds(&self, member: usize, number: u32) -> bool {
-        let mut before = (1..=OUTSTANDING).map(|back| self.board.part(member, number.wrapping_sub(back)));
-        let last = before.find_map(|part| match part {
-            Part::Here { about } => Some(about),
-            Part::Missing | Part::Never | Part::Corrupt => None,
-        });
-        last.is_some_and(is_followed)
     }
 
     /// Has a member rung, whether it waits or not.
