@@ -704,6 +704,11 @@ fn the_board_takes_what_fits() {
     let by_name = |operation, bytes, ranks: usize| {
         crate::board::fits(&arguments(operation, bytes, 1, false, 0, (&[], &[])), ranks)
     };
+    let of_lists = |bytes| {
+        let at = [Block::new(0, bytes), Block::new(bytes, 8)];
+        crate::board::fits(&arguments(Operation::Iallgatherv, 8, 1, false, 0, (&at, &[])), 2)
+    };
+    assert!(of_lists(1 << 20) && !of_lists((1 << 20) + 1));
     let in_rounds =
         |operation: Operation| on_board(operation).is_some_and(|algorithm| algorithm.restrictions.in_rounds);
     let has_list = [Operation::Iallgatherv, Operation::IreduceScatter];
