@@ -37,7 +37,7 @@ pub enum AtOnce {
 impl<T: Transport> P2p<T> {
     /// Says that ranks share cores. What is longer than a packet of one cache line goes at once, too, then: up to [`LONGEST`] bytes. Where both ends run, the general way is as quick for
     /// that: the receiver waits for the lines all the same, and copies out what is still copied in. Long messages go the way that keeps the cores busy for less, and who only posts
-    /// a receive in a collective does not ask for pieces of them. Before the first message.
+    /// a receive in a collective does not ask for pieces of them, unless it [will wait](Self::set_waits_soon). Before the first message.
     pub fn set_crowded(&mut self) {
         self.at_once = LONGEST;
         self.ways.set_crowded();

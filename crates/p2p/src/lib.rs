@@ -226,6 +226,8 @@ pub struct P2p<T> {
     /// The send whose first piece the transport holds, and which start of it.
     ahead: Option<(Id, u32)>,
     ways: Ways,
+    /// See [`P2p::set_waits_soon`].
+    waits_soon: bool,
     /// Where messages are recorded, if they are.
     trace: Option<Arc<Trace>>,
 }
@@ -320,6 +322,7 @@ impl<T: Transport> P2p<T> {
             context: Context::User,
             waits: false,
             pieces: Pieces::default(),
+            waits_soon: false,
             ways: Ways::new(size, config.pipelines && config.compares),
             ahead: None,
             trace: None,
@@ -343,6 +346,18 @@ impl<T: Transport> P2p<T> {
     #[inline]
     pub fn set_waits(&mut self, waits: bool) {
         self.waits = waits;
+    }
+
+    /// Says whether the user's thread that posts a collective next will wait for it right after, as far as can be told: its large messages go as those of one that waits. That holds until a
+    /// thread waits, or a handler makes a pass.
+    #[inline]
+    pub fn set_waits_soon(&mut self, soon: bool) {
+        self.waits_soon = soon;
+    }
+
+    /// Whether who posts a message of a class waits, or soon will.
+    pub(crate) fn waits_for(&self, class: Class) -> bool {
+        self.waits || class == Class::Coll && self.waits_soon
     }
 
     /// Longest message in bytes that is copied twice though both ranks have mapped its buffers. Where ranks share cores no more than in any case is: a second copy takes a core

@@ -78,7 +78,7 @@ impl<T: Transport> P2p<T> {
     /// Opens a record for a send that is about to be announced, if a single copy can serve it. `at_once`: so many sends begin together, as far as that is known.
     pub(crate) fn offer(&mut self, id: Id, at_once: u32) -> Option<Offer> {
         let request = self.requests.get(id)?;
-        let (peer, total) = (request.peer, request.total);
+        let (peer, class, total) = (request.peer, request.class, request.total);
         let address = request.source_buf().run_at(0)? as u64;
         if request.has(HOLDS_RECORD) {
             // The lane was full at the last attempt.
@@ -89,7 +89,7 @@ impl<T: Transport> P2p<T> {
                 keyed: request.address != 0,
                 published: 0,
                 found: false,
-                waits: self.waits,
+                waits: self.waits_for(class),
                 pulled: request.reach == Reach::None,
                 unawaited: request.has(UNAWAITED),
             });
@@ -137,7 +137,7 @@ impl<T: Transport> P2p<T> {
             keyed: key != 0,
             published: 0,
             found: false,
-            waits: self.waits,
+            waits: self.waits_for(class),
             pulled,
             unawaited,
         })
@@ -158,7 +158,7 @@ impl<T: Transport> P2p<T> {
             Reach::Shared | Reach::Attached => class == Class::Eager && total <= self.shared_pipelined(),
             Reach::None | Reach::Direct => false,
         };
-        self.waits
+        self.waits_for(class)
             && self.pipelines
             && worth_it
             && (peer_waits || class == Class::Eager && self.transport.is_in_wait(peer))

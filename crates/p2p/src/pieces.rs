@@ -95,7 +95,7 @@ impl<T: Transport> P2p<T> {
     fn may_go_in_pieces(&self, id: Id) -> bool {
         self.pipelines
             // Who stays keeps a core from others, for pieces of one that may not have any.
-            && (self.waits
+            && (self.waits_for(Class::Coll)
                 || self.pieces.somebody_stays() && self.context == Context::User && !self.ways.is_crowded())
             && self.requests.get(id).is_some_and(|request| {
                 request.class == Class::Coll

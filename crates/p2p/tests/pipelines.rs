@@ -151,6 +151,29 @@ fn a_sender_in_a_collective_must_have_said_that_it_waits() {
     }
 }
 
+/// Of who has posted a collective and is expected to wait for it, it is taken for granted: by itself, and by who has its announcement. Until it has waited, or has
+/// been interrupted.
+#[test]
+fn who_will_wait_for_a_collective_goes_as_one_that_waits() {
+    let mut ranks = pair(Reach::Kernel, pipelines());
+    ranks.iter_mut().for_each(P2p::set_crowded);
+    for (soon, bytes) in [([true, false], LEN as u64), ([false, false], 0)] {
+        ranks.iter_mut().zip(soon).for_each(|(rank, soon)| rank.set_waits_soon(soon));
+        assert_eq!(through_lanes_in(Class::Coll, &mut ranks, [true, true], false, true), bytes, "{soon:?}");
+    }
+    // The receiver does not wait yet when it meets the announcement, and will.
+    for (soon, bytes) in [([false, true], LEN as u64), ([false, false], 0)] {
+        ranks.iter_mut().zip(soon).for_each(|(rank, soon)| rank.set_waits_soon(soon));
+        assert_eq!(through_lanes_in(Class::Coll, &mut ranks, [true, false], true, false), bytes, "{soon:?}");
+    }
+    // A thread of a plain message is not meant, nor is what a handler posts.
+    ranks[0].set_waits_soon(true);
+    assert_eq!(through_lanes_in(Class::Eager, &mut ranks, [false, true], false, false), 0);
+    ranks[0].set_waits_soon(true);
+    ranks[0].progress(&mut Budget::handler());
+    assert_eq!(through_lanes_in(Class::Coll, &mut ranks, [true, true], false, true), 0);
+}
+
 /// Who waits for a collective, or stays after its post, asks for pieces of what another one that waits has only announced.
 #[test]
 fn a_receiver_in_a_collective_asks_for_pieces_of_one_that_waits() {

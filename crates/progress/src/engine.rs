@@ -57,6 +57,7 @@ pub use entered::{Entered, Lingering};
 mod handler;
 mod patience;
 mod serve;
+mod soon;
 mod spin;
 mod stays;
 mod timer;
@@ -68,6 +69,7 @@ mod yields;
 
 use credit::Credit;
 use patience::Patience;
+use soon::Soon;
 use spin::Spin;
 use yields::Yields;
 
@@ -98,6 +100,7 @@ pub struct Engine<W> {
     sees_everything: bool,
     yields: Yields,
     spin: Spin,
+    soon: Soon,
     /// Rings held back for who then looked by himself.
     patience: Credit,
     /// Somebody who was rung may not have heard it ([`Work::awaits_answer`]).
@@ -163,6 +166,7 @@ impl<W: Work> Engine<W> {
             config,
             yields: Yields::new(),
             spin: Spin::new(),
+            soon: Soon::new(),
             patience: patience::credit(),
             unheard: AtomicBool::new(false),
             waits: AtomicBool::new(false),

@@ -160,6 +160,7 @@ impl<W: Work> Engine<W> {
 
     fn wait_as_user(&self, announce: bool, done: impl FnMut() -> bool, timeout: Option<Duration>) -> bool {
         let begun = self.stay_begins();
+        self.note_wait();
         // SYNC POINT: Relaxed: a hint to handlers. Two threads that wait may leave the other's word here.
         self.waits.store(true, Ordering::Relaxed);
         let finished = self.wait_in(Context::User, announce, done, timeout);

@@ -20,8 +20,8 @@ use crate::state::RankState;
 /// From which size in bytes on who posts looks by itself meanwhile, and stays while pieces of its messages are under way. (Between two on an EPYC: an allgather of 80 KiB took
 /// 36 us, for a signal to who was about to look, and takes 8.5; an allreduce of 64 KiB on cores that share no cache 40 and 12.)
 const LARGE: usize = 24 << 10;
-/// The same where ranks share cores: who stays keeps one from the others.
-const LARGE_SHARING: usize = 128 << 10;
+/// The same where ranks share cores: who stays keeps one from the others. (4 ranks on 2 cores of a Zen 5, 64 KiB: an allgather by `bruck` 47 us, and with this 35, of 8 by `ring` 180 and 163.)
+const LARGE_SHARING: usize = 64 << 10;
 
 impl Comm {
     /// Starts a barrier.
@@ -155,10 +155,16 @@ impl Comm {
             return Err(Error::Revoked { operation });
         }
         if large {
-            guard.p2p.begin_stay();
-            guard.p2p.prepare_shared();
+            self.begin_stay(&mut guard);
         }
         Ok(guard)
+    }
+
+    /// A thread is about to post a large collective, and [stays](Self::leave).
+    fn begin_stay(&self, state: &mut RankState) {
+        state.p2p.begin_stay();
+        state.p2p.set_waits_soon(self.shared().engine.waits_soon());
+        state.p2p.prepare_shared();
     }
 
     /// A large collective takes long to post, since whatever is there is copied: peers need not ring for what comes meanwhile.
@@ -178,6 +184,7 @@ impl Comm {
         drop(guard);
         // SAFETY: - it lives as long as the engine, which `self` keeps; its methods are made for any thread.
         self.shared().stay(looking, || unsafe { completion.as_ref() }.is_done());
+        self.shared().engine.has_posted();
     }
 
     /// Leaves the engine after something was started while levels of a [split tree](tocsin_nbc::split) are this rank's own to do, mostly of what
@@ -314,8 +321,7 @@ impl Comm {
         }
         let state = &mut *guard;
         if large {
-            state.p2p.begin_stay();
-            state.p2p.prepare_shared();
+            self.begin_stay(state);
         }
         // Counted as in `start_raw`.
         let sequence = self.sequence();

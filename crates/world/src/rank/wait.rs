@@ -362,6 +362,32 @@ mod tests {
         });
     }
 
+    /// Ranks that share cores and compute after their posts are expected to, whoever is done before they wait.
+    #[test]
+    fn who_computes_after_its_posts_is_expected_to() {
+        use std::thread::available_parallelism;
+        use tocsin_nbc::table::Arguments;
+        const BLOCK: usize = 64 << 10;
+        let ranks = available_parallelism().unwrap().get() as u32 + 1;
+        threads(ranks, &Config::default(), |comm| {
+            let engine = &comm.shared().engine;
+            assert!(engine.waits_soon(), "nothing is known yet");
+            let (send, mut recv) = (vec![1u8; BLOCK], vec![0u8; BLOCK * ranks as usize]);
+            let arguments =
+                Arguments::Iallgather { send: Some(send.as_ptr()), recv: recv.as_mut_ptr(), block: BLOCK };
+            for _ in 0..8 {
+                // SAFETY: - both buffers outlive the request.
+                let mut request = unsafe { comm.start_raw(&arguments, Some("ring")) }.unwrap();
+                let begun = Instant::now();
+                while begun.elapsed() < Duration::from_micros(200) {}
+                request.wait().unwrap();
+            }
+            assert!(!engine.waits_soon());
+            assert!(recv.iter().all(|byte| *byte == 1));
+        })
+        .unwrap();
+    }
+
     #[test]
     fn who_stays_goes_when_nothing_moves_or_it_takes_too_long() {
         let begun = Instant::now();
