@@ -3,6 +3,12 @@
  *
  * - A function returns TOCSIN_OK (0) or one of the TOCSIN_ERROR_ codes. tocsin_strerror names the code;
  *   tocsin_last_error says what was wrong in this thread's last failing call, and what to do.
+ * - A call's comment ends with its errors, without TOCSIN_ERROR_ and without those that are the same for all calls:
+ *   ARGUMENT for NULL where something is needed, for values and sizes that do not fit, and in a child of fork();
+ *   FINALIZED after tocsin_finalize; ABORTED after any rank's tocsin_abort; SYSTEM when the system refuses something;
+ *   THREAD in the function of an operator; INTERNAL for a mistake of the library. One of these is listed where it has
+ *   one more reason. A call that starts an operation lists what it returns itself; what the operation ends with,
+ *   tocsin_wait lists; a call that waits returns either.
  * - A pointer is NULL or valid. NULL where something is needed is an error; where it may be NULL, it is said so.
  *   Outputs are written on success only, but for flags and handles that a failure clears, and for a status, which a
  *   failed operation fills as far as it is known.
@@ -241,7 +247,7 @@ typedef void (*tocsin_callback)(void *argument, const tocsin_status *status);
 
 // out[i] = left[i] op right[i] for `count` elements. `out` is exactly `left`, exactly `right`, or apart from both; the
 // elements may be unaligned. It runs outside interrupts, on any thread of the process, must be associative and must
-// not call this library.
+// not call this library: what communicates answers TOCSIN_ERROR_THREAD there.
 typedef void (*tocsin_function)(void *context,
                                 const void *left,
                                 const void *right,
@@ -276,72 +282,90 @@ const char *tocsin_version(void);
 
 // Joins the world that `tocsin run` made; started alone, makes a world of one rank. From here to tocsin_finalize the
 // calling thread is the one that messages interrupt. Reads the environment variables TOCSIN_*.
+// Errors: ENVIRONMENT, BOOTSTRAP.
 int tocsin_init(tocsin_world **world);
 
 // The rank of this process in the world.
+// Errors: THREAD.
 int tocsin_world_rank(const tocsin_world *world, int *rank);
 
 // The number of ranks of the world.
+// Errors: THREAD.
 int tocsin_world_size(const tocsin_world *world, int *size);
 
 // The communicator of all ranks of the world; to be freed by tocsin_comm_free.
+// Errors: THREAD.
 int tocsin_world_comm(const tocsin_world *world, tocsin_comm **comm);
 
 // Sends what is pending, leaves the world and sets the handle to NULL. Communicators may be freed later. A process that ends
 // without it is dead to the others, whatever its exit status. TOCSIN_ERROR_PEER_FINALIZED when something is left that is sent to ranks that
 // have finalized, or do so, too, and have no receive for it: this rank has left then.
+// Errors: THREAD, PEER_FINALIZED.
 int tocsin_finalize(tocsin_world **world);
 
 // Writes the statistics of this rank. `bytes` is sizeof(tocsin_statistics) as the program was compiled: a later
 // library may know more of them, and writes no more than that.
+// Errors: none of its own.
 int tocsin_comm_statistics(const tocsin_comm *comm,
                            tocsin_statistics *statistics,
                            size_t bytes);
 
 // The rank of the caller in the communicator.
+// Errors: none of its own.
 int tocsin_comm_rank(const tocsin_comm *comm, int *rank);
 
 // The number of ranks of the communicator.
+// Errors: none of its own.
 int tocsin_comm_size(const tocsin_comm *comm, int *size);
 
 // How this rank is notified: "uintr", "signal", "thread" or "poll"; "" for NULL.
 const char *tocsin_comm_backend(const tocsin_comm *comm);
 
 // A communicator of the same ranks with messages of its own. All ranks call it; it waits for them.
-int tocsin_comm_dup(const tocsin_comm *comm, tocsin_comm **duplicate);
+// Errors: those that a collective ends with (tocsin_wait); ARGUMENT also when all communicators that there can be were made.
+int tocsin_comm_dup(const tocsin_comm *comm,
+                    tocsin_comm **duplicate);
 
 // A communicator of the ranks that pass the same color, ordered by key, then by rank. With the color TOCSIN_UNDEFINED
 // `part` becomes NULL. All ranks call it; it waits for them.
+// Errors: as tocsin_comm_dup.
 int tocsin_comm_split(const tocsin_comm *comm,
                       int color,
                       int key,
                       tocsin_comm **part);
 
 // Makes every pending and later operation of the communicator fail, on all its ranks.
+// Errors: none of its own.
 int tocsin_comm_revoke(const tocsin_comm *comm);
 
 // Makes progress once. Never needed where messages interrupt; programs for the backend "poll" may want it.
+// Errors: none of its own.
 int tocsin_progress(const tocsin_comm *comm);
 
 // Ends every rank of the world; `tocsin run` returns `code`. Returns only if comm is NULL.
+// Errors: none of its own.
 int tocsin_abort(const tocsin_comm *comm, int code);
 
 // Frees the handle and sets it to NULL. Requests that it started go on.
+// Errors: none of its own.
 int tocsin_comm_free(tocsin_comm **comm);
 
 // Allocates `bytes` bytes of zeros, on a page's boundary, in memory that all ranks of the node map. Messages from and to it are
 // copied once, by either rank and without the kernel, or twice, up to 256 KiB where both ranks wait; all else about it is as with any buffer. To be freed by tocsin_free, also
 // after tocsin_finalize. The environment variable TOCSIN_HEAP bounds what a rank may allocate.
+// Errors: SYSTEM also when the world has no such memory, or this rank's part of it no such piece.
 int tocsin_alloc(const tocsin_comm *comm,
                  size_t bytes,
                  void **buffer);
 
 // Frees a buffer of tocsin_alloc and sets the pointer to NULL; does nothing if it is. No request may be using it.
+// Errors: ARGUMENT also for what is no buffer of tocsin_alloc, or was freed.
 int tocsin_free(void **buffer);
 
 // Looks whether the operation is complete. If it is, `done` becomes 1, the request is freed and set to NULL, or inactive if
 // it is persistent, the operation's own error is returned, and `status`, unless NULL, is written. A NULL request is
 // complete; so is a persistent one that is not active, here and below.
+// Errors: as tocsin_wait.
 int tocsin_test(tocsin_request **request,
                 int *done,
                 tocsin_status *status);
@@ -350,15 +374,21 @@ int tocsin_test(tocsin_request **request,
 // and runs no callback; a few loads, but the first time that it is pending: from then on its message, or a small
 // collective's last part, interrupts this rank, as collectives' messages that others depend on always do. Makes no progress itself: with the
 // backend poll, tocsin_test does. Frees nothing: tocsin_wait or tocsin_test does. A NULL request is complete.
+// Errors: none of its own.
 int tocsin_is_done(const tocsin_request *request,
                    int *done);
 
 // Waits until the operation is complete, frees the request and sets it to NULL; a persistent one becomes inactive instead.
 // Returns the operation's own error. `status` may be NULL. A NULL request is complete.
+// Errors: those that the operation ends with. A send: PEER_DEAD, PEER_FINALIZED, REVOKED, PROTOCOL, UNEXPECTED. A receive: these,
+// TRUNCATED, and CANCELLED, by tocsin_cancel or because its sender gave the message up. A collective: those of a send, CANCELLED,
+// USER and SYSTEM. CANCELLED is then that another rank gave it up; PROTOCOL also that its ranks called different ones, USER that the
+// operator of a rank in Rust panicked, SYSTEM also that a rank was refused memory: in this one, or in an earlier one of its communicator.
 int tocsin_wait(tocsin_request **request,
                 tocsin_status *status);
 
 // As tocsin_wait, but no longer than `nanoseconds`; then `done` is 0 and the request goes on.
+// Errors: as tocsin_wait.
 int tocsin_wait_timeout(tocsin_request **request,
                         uint64_t nanoseconds,
                         int *done,
@@ -366,12 +396,14 @@ int tocsin_wait_timeout(tocsin_request **request,
 
 // Waits until all `count` requests are complete, and ends each as tocsin_wait does. NULL requests are complete. With
 // `statuses` (may be NULL) each request's own error is in its status. Returns the error of the first that failed.
+// Errors: as tocsin_wait; ARGUMENT also for a request that is in the array twice.
 int tocsin_waitall(size_t count,
                    tocsin_request **requests,
                    tocsin_status *statuses);
 
 // Waits until one of the requests is complete, writes its position into `index` and ends it as tocsin_wait does. Returns
 // that operation's own error. If all are NULL or inactive, `index` becomes -1 at once. `status` may be NULL.
+// Errors: as tocsin_wait; ARGUMENT also for a request that is in the array twice.
 int tocsin_waitany(size_t count,
                    tocsin_request **requests,
                    ptrdiff_t *index,
@@ -379,11 +411,13 @@ int tocsin_waitany(size_t count,
 
 // Cancels a receive that no message has matched yet; `cancelled` becomes 1 if it was, else 0. The request must be
 // waited for all the same; a cancelled one gives TOCSIN_ERROR_CANCELLED.
+// Errors: none of its own.
 int tocsin_cancel(tocsin_request *request,
                   int *cancelled);
 
 // Frees the handle and sets it to NULL. An operation in flight, or the run of a persistent one, goes on, and its buffers
 // must stay valid until it is complete.
+// Errors: none of its own.
 int tocsin_request_free(tocsin_request **request);
 
 // Has `callback` called once when the operation is complete, at once if it is already. A request has one: a later call
@@ -393,11 +427,13 @@ int tocsin_request_free(tocsin_request **request);
 // that a call is working on. It should be short and had better not wait for operations (the start of a `split-tree` may
 // wait, too): nothing refuses that, but the thread that runs it, which may be the one that runs all callbacks of the rank,
 // goes on only when it returns. To wait in one for what another callback does is to wait for ever.
+// Errors: none of its own.
 int tocsin_on_complete(tocsin_request *request,
                        tocsin_callback callback,
                        void *argument);
 
 // Starts to send `bytes` bytes to a rank. Complete when the buffer may be used again.
+// Errors: RANK, TAG, PEER_DEAD, PEER_FINALIZED, REVOKED, PROTOCOL.
 int tocsin_isend(const tocsin_comm *comm,
                  const void *buffer,
                  size_t bytes,
@@ -406,6 +442,7 @@ int tocsin_isend(const tocsin_comm *comm,
                  tocsin_request **request);
 
 // As tocsin_isend, but complete only when the receiver has matched the message.
+// Errors: as tocsin_isend.
 int tocsin_issend(const tocsin_comm *comm,
                   const void *buffer,
                   size_t bytes,
@@ -415,6 +452,7 @@ int tocsin_issend(const tocsin_comm *comm,
 
 // Starts to receive at most `bytes` bytes from a rank or TOCSIN_ANY_SOURCE, with a tag or TOCSIN_ANY_TAG. A longer
 // message is TOCSIN_ERROR_TRUNCATED.
+// Errors: RANK, TAG, PEER_DEAD, PEER_FINALIZED, REVOKED, PROTOCOL.
 int tocsin_irecv(const tocsin_comm *comm,
                  void *buffer,
                  size_t bytes,
@@ -423,9 +461,11 @@ int tocsin_irecv(const tocsin_comm *comm,
                  tocsin_request **request);
 
 // Sends `bytes` bytes to a rank and waits until the buffer may be used again.
+// Errors: as tocsin_isend, and those that a send ends with (tocsin_wait).
 int tocsin_send(const tocsin_comm *comm, const void *buffer, size_t bytes, int dest, int tag);
 
 // Receives as tocsin_irecv and waits for it. `status` may be NULL.
+// Errors: as tocsin_irecv, and those that a receive ends with (tocsin_wait).
 int tocsin_recv(const tocsin_comm *comm,
                 void *buffer,
                 size_t bytes,
@@ -435,6 +475,7 @@ int tocsin_recv(const tocsin_comm *comm,
 
 // Sends and receives at the same time and waits for both. The buffers do not overlap. `status` (may be NULL) is the
 // receive's.
+// Errors: as tocsin_send and tocsin_recv.
 int tocsin_sendrecv(const tocsin_comm *comm,
                     const void *send,
                     size_t send_bytes,
@@ -448,6 +489,7 @@ int tocsin_sendrecv(const tocsin_comm *comm,
 
 // Looks for a message that a receive with these arguments would match; `found` becomes 1 if there is one. `status`
 // may be NULL.
+// Errors: RANK, TAG, PEER_DEAD, PEER_FINALIZED, REVOKED, PROTOCOL.
 int tocsin_iprobe(const tocsin_comm *comm,
                   int source,
                   int tag,
@@ -456,6 +498,7 @@ int tocsin_iprobe(const tocsin_comm *comm,
 
 // As tocsin_iprobe, and takes the message out of matching, so that only tocsin_imrecv with this handle receives it.
 // Without a message the handle becomes NULL.
+// Errors: as tocsin_iprobe.
 int tocsin_improbe(const tocsin_comm *comm,
                    int source,
                    int tag,
@@ -463,6 +506,7 @@ int tocsin_improbe(const tocsin_comm *comm,
                    tocsin_status *status);
 
 // Waits for a message as tocsin_improbe finds it.
+// Errors: as tocsin_iprobe.
 int tocsin_mprobe(const tocsin_comm *comm,
                   int source,
                   int tag,
@@ -470,9 +514,11 @@ int tocsin_mprobe(const tocsin_comm *comm,
                   tocsin_status *status);
 
 // Starts to receive a message that a probe took, frees its handle and sets it to NULL.
+// Errors: PEER_DEAD, REVOKED, PROTOCOL.
 int tocsin_imrecv(tocsin_message **message, void *buffer, size_t bytes, tocsin_request **request);
 
 // Receives a message that a probe took: tocsin_imrecv and tocsin_wait. `status` may be NULL.
+// Errors: as tocsin_imrecv, and those that a receive ends with (tocsin_wait).
 int tocsin_mrecv(tocsin_message **message, void *buffer, size_t bytes, tocsin_status *status);
 
 // The element type of so many bytes (1 to 1048576) that only a user's operator understands; 0, which is no type, for
@@ -480,18 +526,25 @@ int tocsin_mrecv(tocsin_message **message, void *buffer, size_t bytes, tocsin_st
 int tocsin_type_opaque(size_t bytes);
 
 // Registers an operator of the user and writes its number. `commutative`: whether operands may be exchanged.
+// Errors: ARGUMENT also when 4096 operators exist.
 int tocsin_op_create(tocsin_function function,
                      void *context,
                      int commutative,
                      int *op);
 
 // Frees the number of a user's operator and sets it to 0. Collectives that use it go on with it.
+// Errors: OPERATOR.
 int tocsin_op_free(int *op);
 
 // Starts a barrier: complete when every rank has started it. `algorithm` NULL: the library chooses.
-int tocsin_ibarrier(const tocsin_comm *comm, const char *algorithm, tocsin_request **request);
+// Errors: ALGORITHM, REVOKED. Here and below, ARGUMENT is also that the algorithm cannot do this here; that a rank died or has
+// finalized is what the operation ends with.
+int tocsin_ibarrier(const tocsin_comm *comm,
+                    const char *algorithm,
+                    tocsin_request **request);
 
 // Starts a broadcast of `bytes` bytes from the root's buffer to everybody's.
+// Errors: RANK, ALGORITHM, REVOKED.
 int tocsin_ibcast(const tocsin_comm *comm,
                   void *buffer,
                   size_t bytes,
@@ -501,6 +554,7 @@ int tocsin_ibcast(const tocsin_comm *comm,
 
 // Starts a scatter: the block `i` of the root's `send` goes to rank `i`. Each has `bytes_per_rank` bytes. `send` is used at
 // the root only; with `receive` NULL the root's block stays where it is.
+// Errors: RANK, ALGORITHM, REVOKED.
 int tocsin_iscatter(const tocsin_comm *comm,
                     const void *send,
                     void *receive,
@@ -514,6 +568,7 @@ int tocsin_iscatter(const tocsin_comm *comm,
 //
 // Here and below, lists have one entry per rank and are read during the call only: the blocks' lengths, and how many bytes
 // after the start of the buffer each begins; offsets NULL: one follows the other. Received blocks do not overlap.
+// Errors: RANK, ALGORITHM, REVOKED.
 int tocsin_iscatterv(const tocsin_comm *comm,
                      const void *send,
                      const size_t *send_bytes,
@@ -526,6 +581,7 @@ int tocsin_iscatterv(const tocsin_comm *comm,
 
 // Starts a gather: rank `i`'s `send` becomes block `i` of the root's `receive`. Each has `bytes_per_rank` bytes. `receive` is
 // used at the root only; with `send` NULL the root's block stands there already.
+// Errors: RANK, ALGORITHM, REVOKED.
 int tocsin_igather(const tocsin_comm *comm,
                    const void *send,
                    void *receive,
@@ -537,6 +593,7 @@ int tocsin_igather(const tocsin_comm *comm,
 // Starts a gather of blocks of different lengths. `send` has `send_bytes` bytes; with `send` NULL the root's block stands in
 // `receive` already. `receive`, `receive_bytes` and `receive_offsets` are used at the root only, and `receive_offsets` may be
 // NULL; what lies between the blocks stays as it is.
+// Errors: RANK, ALGORITHM, REVOKED.
 int tocsin_igatherv(const tocsin_comm *comm,
                     const void *send,
                     size_t send_bytes,
@@ -549,6 +606,7 @@ int tocsin_igatherv(const tocsin_comm *comm,
 
 // Starts an allgather: rank `i`'s `send` becomes block `i` of everybody's `receive`. Each has `bytes_per_rank` bytes. With
 // `send` NULL this rank's block stands in `receive` already.
+// Errors: as tocsin_ibarrier.
 int tocsin_iallgather(const tocsin_comm *comm,
                       const void *send,
                       void *receive,
@@ -558,6 +616,7 @@ int tocsin_iallgather(const tocsin_comm *comm,
 
 // Starts an allgather of blocks of different lengths: `receive_bytes` is the same on all ranks, `receive_offsets` each rank's
 // own business, or NULL. `send` is as long as this rank's block; NULL: it stands in `receive` already.
+// Errors: as tocsin_ibarrier.
 int tocsin_iallgatherv(const tocsin_comm *comm,
                        const void *send,
                        void *receive,
@@ -568,6 +627,7 @@ int tocsin_iallgatherv(const tocsin_comm *comm,
 
 // Starts an alltoall: the block `i` of `send` goes to rank `i`, whose block for us arrives as block `i` of `receive`.
 // Each block has `bytes_per_rank` bytes. The buffers do not overlap, or are the same: the data is then taken from there.
+// Errors: as tocsin_ibarrier.
 int tocsin_ialltoall(const tocsin_comm *comm,
                      const void *send,
                      void *receive,
@@ -577,6 +637,7 @@ int tocsin_ialltoall(const tocsin_comm *comm,
 
 // Starts an alltoall of blocks of different lengths, each as long at its sender as at its receiver. Offsets may be NULL.
 // With `send_bytes` NULL the data is taken from `receive`, each block as long as the one that takes its place.
+// Errors: as tocsin_ibarrier.
 int tocsin_ialltoallv(const tocsin_comm *comm,
                       const void *send,
                       const size_t *send_bytes,
@@ -590,6 +651,7 @@ int tocsin_ialltoallv(const tocsin_comm *comm,
 // As tocsin_ialltoallv, where each block has elements of a type of its own: lengths are counts of elements of
 // `send_datatypes` and `receive_datatypes` (TOCSIN_INT8 ... or from tocsin_type_opaque), offsets are in bytes. With
 // `send_counts` NULL the data is taken from `receive`.
+// Errors: OPERATOR for what is no element type, ALGORITHM, REVOKED.
 int tocsin_ialltoallw(const tocsin_comm *comm,
                       const void *send,
                       const size_t *send_counts,
@@ -604,6 +666,7 @@ int tocsin_ialltoallw(const tocsin_comm *comm,
 
 // Starts a reduction of `count` elements: the root receives the combination of all send buffers. `receive` is used at the
 // root only; with `send` NULL the root's data is taken from there. `datatype` and `op` as in tocsin_iallreduce.
+// Errors: RANK, OPERATOR, ALGORITHM, REVOKED.
 int tocsin_ireduce(const tocsin_comm *comm,
                    const void *send,
                    void *receive,
@@ -617,6 +680,7 @@ int tocsin_ireduce(const tocsin_comm *comm,
 // Starts an allreduce of `count` elements: every rank receives the combination of all send buffers. With `send` NULL
 // the data is taken from `receive`. `datatype` is one of TOCSIN_INT8 ... or from tocsin_type_opaque, `op` one of
 // TOCSIN_SUM ... or from tocsin_op_create.
+// Errors: OPERATOR, ALGORITHM, REVOKED.
 int tocsin_iallreduce(const tocsin_comm *comm,
                       const void *send,
                       void *receive,
@@ -629,6 +693,7 @@ int tocsin_iallreduce(const tocsin_comm *comm,
 // Starts a reduction of which rank `i` receives `counts[i]` elements, those that follow the parts of the ranks before it;
 // `counts` has one entry per rank, the same on all ranks, and is read during the call only. `send` has all elements. With
 // `send` NULL the data is taken from `receive`, at whose start this rank's part then arrives.
+// Errors: as tocsin_iallreduce.
 int tocsin_ireduce_scatter(const tocsin_comm *comm,
                            const void *send,
                            void *receive,
@@ -639,6 +704,7 @@ int tocsin_ireduce_scatter(const tocsin_comm *comm,
                            tocsin_request **request);
 
 // As tocsin_ireduce_scatter, with `count` elements for each rank.
+// Errors: as tocsin_iallreduce.
 int tocsin_ireduce_scatter_block(const tocsin_comm *comm,
                                  const void *send,
                                  void *receive,
@@ -650,6 +716,7 @@ int tocsin_ireduce_scatter_block(const tocsin_comm *comm,
 
 // Starts a reduction of which rank `i` receives the combination of the ranks 0 to `i`, in that order. With `send` NULL the
 // data is taken from `receive`.
+// Errors: as tocsin_iallreduce.
 int tocsin_iscan(const tocsin_comm *comm,
                  const void *send,
                  void *receive,
@@ -661,6 +728,7 @@ int tocsin_iscan(const tocsin_comm *comm,
 
 // As tocsin_iscan, without the rank's own contribution: rank `i` receives that of the ranks 0 to `i` - 1. `receive` of rank
 // 0 stays as it is, and may be NULL unless `send` is.
+// Errors: as tocsin_iallreduce.
 int tocsin_iexscan(const tocsin_comm *comm,
                    const void *send,
                    void *receive,
@@ -676,10 +744,12 @@ int tocsin_iexscan(const tocsin_comm *comm,
 // joined, that it is the first to share memory of the heap, that it made its pipe to this rank (TOCSIN_LMT=vmsplice); and
 // what any pass of progress does on its way out: it may set the timer, have the kernel make the single copy of a long
 // message, and run callbacks. TOCSIN_ERROR_ARGUMENT for one that is active or not persistent.
+// Errors: ARGUMENT as said, REVOKED.
 int tocsin_start(tocsin_request *request);
 
 // Starts `count` persistent requests, in the order of the array, none of which may be NULL: that is an error here. The
 // first that fails ends it: those before it are started, it and those after it are as they were.
+// Errors: as tocsin_start; ARGUMENT also for a request that is in the array twice.
 int tocsin_startall(size_t count,
                     tocsin_request **requests);
 
@@ -689,11 +759,13 @@ int tocsin_startall(size_t count,
 // belong to the library while the request is active, and have to stay where they are until it is freed. The request is
 // persistent: tocsin_start starts it, tocsin_wait, tocsin_test and the like wait for it and leave it, inactive, in its
 // place, to be started again; tocsin_request_free frees it.
+// Errors: as tocsin_ibarrier.
 int tocsin_barrier_init(const tocsin_comm *comm,
                         const char *algorithm,
                         tocsin_request **request);
 
 // Prepares a broadcast: arguments as those of tocsin_ibcast.
+// Errors: as tocsin_ibcast.
 int tocsin_bcast_init(const tocsin_comm *comm,
                       void *buffer,
                       size_t bytes,
@@ -702,6 +774,7 @@ int tocsin_bcast_init(const tocsin_comm *comm,
                       tocsin_request **request);
 
 // Prepares a scatter: arguments as those of tocsin_iscatter.
+// Errors: as tocsin_iscatter.
 int tocsin_scatter_init(const tocsin_comm *comm,
                         const void *send,
                         void *receive,
@@ -711,6 +784,7 @@ int tocsin_scatter_init(const tocsin_comm *comm,
                         tocsin_request **request);
 
 // Prepares a scatter of blocks of different lengths: arguments as those of tocsin_iscatterv.
+// Errors: as tocsin_iscatterv.
 int tocsin_scatterv_init(const tocsin_comm *comm,
                          const void *send,
                          const size_t *send_bytes,
@@ -722,6 +796,7 @@ int tocsin_scatterv_init(const tocsin_comm *comm,
                          tocsin_request **request);
 
 // Prepares a gather: arguments as those of tocsin_igather.
+// Errors: as tocsin_igather.
 int tocsin_gather_init(const tocsin_comm *comm,
                        const void *send,
                        void *receive,
@@ -731,6 +806,7 @@ int tocsin_gather_init(const tocsin_comm *comm,
                        tocsin_request **request);
 
 // Prepares a gather of blocks of different lengths: arguments as those of tocsin_igatherv.
+// Errors: as tocsin_igatherv.
 int tocsin_gatherv_init(const tocsin_comm *comm,
                         const void *send,
                         size_t send_bytes,
@@ -742,6 +818,7 @@ int tocsin_gatherv_init(const tocsin_comm *comm,
                         tocsin_request **request);
 
 // Prepares an allgather: arguments as those of tocsin_iallgather.
+// Errors: as tocsin_iallgather.
 int tocsin_allgather_init(const tocsin_comm *comm,
                           const void *send,
                           void *receive,
@@ -750,6 +827,7 @@ int tocsin_allgather_init(const tocsin_comm *comm,
                           tocsin_request **request);
 
 // Prepares an allgather of blocks of different lengths: arguments as those of tocsin_iallgatherv.
+// Errors: as tocsin_iallgatherv.
 int tocsin_allgatherv_init(const tocsin_comm *comm,
                            const void *send,
                            void *receive,
@@ -759,6 +837,7 @@ int tocsin_allgatherv_init(const tocsin_comm *comm,
                            tocsin_request **request);
 
 // Prepares an alltoall: arguments as those of tocsin_ialltoall.
+// Errors: as tocsin_ialltoall.
 int tocsin_alltoall_init(const tocsin_comm *comm,
                          const void *send,
                          void *receive,
@@ -767,6 +846,7 @@ int tocsin_alltoall_init(const tocsin_comm *comm,
                          tocsin_request **request);
 
 // Prepares an alltoall of blocks of different lengths: arguments as those of tocsin_ialltoallv.
+// Errors: as tocsin_ialltoallv.
 int tocsin_alltoallv_init(const tocsin_comm *comm,
                           const void *send,
                           const size_t *send_bytes,
@@ -778,6 +858,7 @@ int tocsin_alltoallv_init(const tocsin_comm *comm,
                           tocsin_request **request);
 
 // Prepares an alltoall of blocks that differ in type too: arguments as those of tocsin_ialltoallw.
+// Errors: as tocsin_ialltoallw.
 int tocsin_alltoallw_init(const tocsin_comm *comm,
                           const void *send,
                           const size_t *send_counts,
@@ -791,6 +872,7 @@ int tocsin_alltoallw_init(const tocsin_comm *comm,
                           tocsin_request **request);
 
 // Prepares a reduction: arguments as those of tocsin_ireduce.
+// Errors: as tocsin_ireduce.
 int tocsin_reduce_init(const tocsin_comm *comm,
                        const void *send,
                        void *receive,
@@ -802,6 +884,7 @@ int tocsin_reduce_init(const tocsin_comm *comm,
                        tocsin_request **request);
 
 // Prepares an allreduce: arguments as those of tocsin_iallreduce.
+// Errors: as tocsin_iallreduce.
 int tocsin_allreduce_init(const tocsin_comm *comm,
                           const void *send,
                           void *receive,
@@ -812,6 +895,7 @@ int tocsin_allreduce_init(const tocsin_comm *comm,
                           tocsin_request **request);
 
 // Prepares a reduction of which each rank receives a part: arguments as those of tocsin_ireduce_scatter.
+// Errors: as tocsin_ireduce_scatter.
 int tocsin_reduce_scatter_init(const tocsin_comm *comm,
                                const void *send,
                                void *receive,
@@ -822,6 +906,7 @@ int tocsin_reduce_scatter_init(const tocsin_comm *comm,
                                tocsin_request **request);
 
 // Prepares a reduction of which each rank receives a part of the same length: arguments as those of tocsin_ireduce_scatter_block.
+// Errors: as tocsin_ireduce_scatter_block.
 int tocsin_reduce_scatter_block_init(const tocsin_comm *comm,
                                      const void *send,
                                      void *receive,
@@ -832,6 +917,7 @@ int tocsin_reduce_scatter_block_init(const tocsin_comm *comm,
                                      tocsin_request **request);
 
 // Prepares a reduction of the ranks up to each rank: arguments as those of tocsin_iscan.
+// Errors: as tocsin_iscan.
 int tocsin_scan_init(const tocsin_comm *comm,
                      const void *send,
                      void *receive,
@@ -842,6 +928,7 @@ int tocsin_scan_init(const tocsin_comm *comm,
                      tocsin_request **request);
 
 // Prepares a reduction of the ranks before each rank: arguments as those of tocsin_iexscan.
+// Errors: as tocsin_iexscan.
 int tocsin_exscan_init(const tocsin_comm *comm,
                        const void *send,
                        void *receive,
@@ -853,6 +940,7 @@ int tocsin_exscan_init(const tocsin_comm *comm,
 
 // As tocsin_iscatterv, of blocks in pieces in `send`: the list, used at the root only, has one entry per rank and is read during the call
 // only. `receive` is one run of `receive_bytes` bytes. What has pieces is packed through memory of the request.
+// Errors: as tocsin_iscatterv.
 int tocsin_iscatterv_strided(const tocsin_comm *comm,
                              const void *send,
                              const tocsin_strided *send_blocks,
@@ -863,6 +951,7 @@ int tocsin_iscatterv_strided(const tocsin_comm *comm,
                              tocsin_request **request);
 
 // Prepares a scatter of blocks in pieces: arguments as those of tocsin_iscatterv_strided.
+// Errors: as tocsin_iscatterv_strided.
 int tocsin_scatterv_strided_init(const tocsin_comm *comm,
                                  const void *send,
                                  const tocsin_strided *send_blocks,
@@ -874,6 +963,7 @@ int tocsin_scatterv_strided_init(const tocsin_comm *comm,
 
 // As tocsin_igatherv, into blocks in pieces of `receive`, which do not overlap: the list, used at the root only, has one entry per rank and is
 // read during the call only. `send` is one run of `send_bytes` bytes. What has pieces is unpacked through memory of the request.
+// Errors: as tocsin_igatherv.
 int tocsin_igatherv_strided(const tocsin_comm *comm,
                             const void *send,
                             size_t send_bytes,
@@ -884,6 +974,7 @@ int tocsin_igatherv_strided(const tocsin_comm *comm,
                             tocsin_request **request);
 
 // Prepares a gather of blocks in pieces: arguments as those of tocsin_igatherv_strided.
+// Errors: as tocsin_igatherv_strided.
 int tocsin_gatherv_strided_init(const tocsin_comm *comm,
                                 const void *send,
                                 size_t send_bytes,
@@ -896,6 +987,7 @@ int tocsin_gatherv_strided_init(const tocsin_comm *comm,
 // As tocsin_iallgatherv, into blocks in pieces of `receive`, which do not overlap: the list has one entry per rank, is read during the call
 // only, and may have other pieces on each rank, where blocks are as long on all. `send` is one run of bytes; NULL: this rank's block stands
 // in `receive` already. What has pieces is packed and unpacked through memory of the request.
+// Errors: as tocsin_ibarrier.
 int tocsin_iallgatherv_strided(const tocsin_comm *comm,
                                const void *send,
                                void *receive,
@@ -904,6 +996,7 @@ int tocsin_iallgatherv_strided(const tocsin_comm *comm,
                                tocsin_request **request);
 
 // Prepares an allgather of blocks in pieces: arguments as those of tocsin_iallgatherv_strided.
+// Errors: as tocsin_iallgatherv_strided.
 int tocsin_allgatherv_strided_init(const tocsin_comm *comm,
                                    const void *send,
                                    void *receive,
@@ -915,6 +1008,7 @@ int tocsin_allgatherv_strided_init(const tocsin_comm *comm,
 // as long at its sender as at its receiver, whatever pieces it has there; one of no bytes is not sent. Pieces of received
 // blocks may stand between each other, and do not overlap. What has pieces is packed and unpacked through memory of the
 // request. With `send_blocks` NULL the data is taken from `receive`.
+// Errors: as tocsin_ibarrier.
 int tocsin_ialltoallw_strided(const tocsin_comm *comm,
                               const void *send,
                               const tocsin_strided *send_blocks,
@@ -924,6 +1018,7 @@ int tocsin_ialltoallw_strided(const tocsin_comm *comm,
                               tocsin_request **request);
 
 // Prepares an alltoall of blocks in pieces: arguments as those of tocsin_ialltoallw_strided.
+// Errors: as tocsin_ialltoallw_strided.
 int tocsin_alltoallw_strided_init(const tocsin_comm *comm,
                                   const void *send,
                                   const tocsin_strided *send_blocks,
@@ -937,10 +1032,12 @@ int tocsin_alltoallw_strided_init(const tocsin_comm *comm,
 // Here and below, the call returns when this rank's part is over, with the operation's own error; the buffers are then the
 // caller's again. All ranks of the communicator call it, in the same order among their other collectives: one that starts it
 // and waits later, or has prepared it, is as good. Not in a callback.
+// Errors: as tocsin_ibarrier, and those that a collective ends with (tocsin_wait).
 int tocsin_barrier(const tocsin_comm *comm,
                    const char *algorithm);
 
 // A broadcast, and the wait for it: arguments as those of tocsin_ibcast, but for the request.
+// Errors: as tocsin_ibcast, and those that a collective ends with (tocsin_wait).
 int tocsin_bcast(const tocsin_comm *comm,
                  void *buffer,
                  size_t bytes,
@@ -948,6 +1045,7 @@ int tocsin_bcast(const tocsin_comm *comm,
                  const char *algorithm);
 
 // A scatter, and the wait for it: arguments as those of tocsin_iscatter, but for the request.
+// Errors: as tocsin_iscatter, and those that a collective ends with (tocsin_wait).
 int tocsin_scatter(const tocsin_comm *comm,
                    const void *send,
                    void *receive,
@@ -956,6 +1054,7 @@ int tocsin_scatter(const tocsin_comm *comm,
                    const char *algorithm);
 
 // A scatter of blocks of different lengths, and the wait for it: arguments as those of tocsin_iscatterv, but for the request.
+// Errors: as tocsin_iscatterv, and those that a collective ends with (tocsin_wait).
 int tocsin_scatterv(const tocsin_comm *comm,
                     const void *send,
                     const size_t *send_bytes,
@@ -966,6 +1065,7 @@ int tocsin_scatterv(const tocsin_comm *comm,
                     const char *algorithm);
 
 // A gather, and the wait for it: arguments as those of tocsin_igather, but for the request.
+// Errors: as tocsin_igather, and those that a collective ends with (tocsin_wait).
 int tocsin_gather(const tocsin_comm *comm,
                   const void *send,
                   void *receive,
@@ -974,6 +1074,7 @@ int tocsin_gather(const tocsin_comm *comm,
                   const char *algorithm);
 
 // A gather of blocks of different lengths, and the wait for it: arguments as those of tocsin_igatherv, but for the request.
+// Errors: as tocsin_igatherv, and those that a collective ends with (tocsin_wait).
 int tocsin_gatherv(const tocsin_comm *comm,
                    const void *send,
                    size_t send_bytes,
@@ -984,6 +1085,7 @@ int tocsin_gatherv(const tocsin_comm *comm,
                    const char *algorithm);
 
 // An allgather, and the wait for it: arguments as those of tocsin_iallgather, but for the request.
+// Errors: as tocsin_iallgather, and those that a collective ends with (tocsin_wait).
 int tocsin_allgather(const tocsin_comm *comm,
                      const void *send,
                      void *receive,
@@ -991,6 +1093,7 @@ int tocsin_allgather(const tocsin_comm *comm,
                      const char *algorithm);
 
 // An allgather of blocks of different lengths, and the wait for it: arguments as those of tocsin_iallgatherv, but for the request.
+// Errors: as tocsin_iallgatherv, and those that a collective ends with (tocsin_wait).
 int tocsin_allgatherv(const tocsin_comm *comm,
                       const void *send,
                       void *receive,
@@ -999,6 +1102,7 @@ int tocsin_allgatherv(const tocsin_comm *comm,
                       const char *algorithm);
 
 // An alltoall, and the wait for it: arguments as those of tocsin_ialltoall, but for the request.
+// Errors: as tocsin_ialltoall, and those that a collective ends with (tocsin_wait).
 int tocsin_alltoall(const tocsin_comm *comm,
                     const void *send,
                     void *receive,
@@ -1006,6 +1110,7 @@ int tocsin_alltoall(const tocsin_comm *comm,
                     const char *algorithm);
 
 // An alltoall of blocks of different lengths, and the wait for it: arguments as those of tocsin_ialltoallv, but for the request.
+// Errors: as tocsin_ialltoallv, and those that a collective ends with (tocsin_wait).
 int tocsin_alltoallv(const tocsin_comm *comm,
                      const void *send,
                      const size_t *send_bytes,
@@ -1016,6 +1121,7 @@ int tocsin_alltoallv(const tocsin_comm *comm,
                      const char *algorithm);
 
 // An alltoall of blocks that differ in type too, and the wait for it: arguments as those of tocsin_ialltoallw, but for the request.
+// Errors: as tocsin_ialltoallw, and those that a collective ends with (tocsin_wait).
 int tocsin_alltoallw(const tocsin_comm *comm,
                      const void *send,
                      const size_t *send_counts,
@@ -1028,6 +1134,7 @@ int tocsin_alltoallw(const tocsin_comm *comm,
                      const char *algorithm);
 
 // A reduction, and the wait for it: arguments as those of tocsin_ireduce, but for the request.
+// Errors: as tocsin_ireduce, and those that a collective ends with (tocsin_wait).
 int tocsin_reduce(const tocsin_comm *comm,
                   const void *send,
                   void *receive,
@@ -1038,6 +1145,7 @@ int tocsin_reduce(const tocsin_comm *comm,
                   const char *algorithm);
 
 // An allreduce, and the wait for it: arguments as those of tocsin_iallreduce, but for the request.
+// Errors: as tocsin_iallreduce, and those that a collective ends with (tocsin_wait).
 int tocsin_allreduce(const tocsin_comm *comm,
                      const void *send,
                      void *receive,
@@ -1047,6 +1155,7 @@ int tocsin_allreduce(const tocsin_comm *comm,
                      const char *algorithm);
 
 // A reduction of which each rank receives a part, and the wait for it: arguments as those of tocsin_ireduce_scatter, but for the request.
+// Errors: as tocsin_ireduce_scatter, and those that a collective ends with (tocsin_wait).
 int tocsin_reduce_scatter(const tocsin_comm *comm,
                           const void *send,
                           void *receive,
@@ -1056,6 +1165,7 @@ int tocsin_reduce_scatter(const tocsin_comm *comm,
                           const char *algorithm);
 
 // A reduction of which each rank receives a part of the same length, and the wait for it: arguments as those of tocsin_ireduce_scatter_block, but for the request.
+// Errors: as tocsin_ireduce_scatter_block, and those that a collective ends with (tocsin_wait).
 int tocsin_reduce_scatter_block(const tocsin_comm *comm,
                                 const void *send,
                                 void *receive,
@@ -1065,6 +1175,7 @@ int tocsin_reduce_scatter_block(const tocsin_comm *comm,
                                 const char *algorithm);
 
 // A reduction of the ranks up to each rank, and the wait for it: arguments as those of tocsin_iscan, but for the request.
+// Errors: as tocsin_iscan, and those that a collective ends with (tocsin_wait).
 int tocsin_scan(const tocsin_comm *comm,
                 const void *send,
                 void *receive,
@@ -1074,6 +1185,7 @@ int tocsin_scan(const tocsin_comm *comm,
                 const char *algorithm);
 
 // A reduction of the ranks before each rank, and the wait for it: arguments as those of tocsin_iexscan, but for the request.
+// Errors: as tocsin_iexscan, and those that a collective ends with (tocsin_wait).
 int tocsin_exscan(const tocsin_comm *comm,
                   const void *send,
                   void *receive,
@@ -1083,6 +1195,7 @@ int tocsin_exscan(const tocsin_comm *comm,
                   const char *algorithm);
 
 // A scatter of blocks in pieces, and the wait for it: arguments as those of tocsin_iscatterv_strided, but for the request.
+// Errors: as tocsin_iscatterv_strided, and those that a collective ends with (tocsin_wait).
 int tocsin_scatterv_strided(const tocsin_comm *comm,
                             const void *send,
                             const tocsin_strided *send_blocks,
@@ -1092,6 +1205,7 @@ int tocsin_scatterv_strided(const tocsin_comm *comm,
                             const char *algorithm);
 
 // A gather of blocks in pieces, and the wait for it: arguments as those of tocsin_igatherv_strided, but for the request.
+// Errors: as tocsin_igatherv_strided, and those that a collective ends with (tocsin_wait).
 int tocsin_gatherv_strided(const tocsin_comm *comm,
                            const void *send,
                            size_t send_bytes,
@@ -1101,6 +1215,7 @@ int tocsin_gatherv_strided(const tocsin_comm *comm,
                            const char *algorithm);
 
 // An allgather of blocks in pieces, and the wait for it: arguments as those of tocsin_iallgatherv_strided, but for the request.
+// Errors: as tocsin_iallgatherv_strided, and those that a collective ends with (tocsin_wait).
 int tocsin_allgatherv_strided(const tocsin_comm *comm,
                               const void *send,
                               void *receive,
@@ -1108,6 +1223,7 @@ int tocsin_allgatherv_strided(const tocsin_comm *comm,
                               const char *algorithm);
 
 // An alltoall of blocks in pieces, and the wait for it: arguments as those of tocsin_ialltoallw_strided, but for the request.
+// Errors: as tocsin_ialltoallw_strided, and those that a collective ends with (tocsin_wait).
 int tocsin_alltoallw_strided(const tocsin_comm *comm,
                              const void *send,
                              const tocsin_strided *send_blocks,
@@ -1117,6 +1233,7 @@ int tocsin_alltoallw_strided(const tocsin_comm *comm,
 
 // Runs `body` on `ranks` threads, each a rank of one world, and waits for them. Returns TOCSIN_ERROR_USER, naming the
 // rank, if a body returned other than 0.
+// Errors: ENVIRONMENT, USER; ARGUMENT also when ranks cannot be placed as the environment variables TOCSIN_* say.
 int tocsin_threads_run(int ranks,
                        tocsin_body body,
                        void *argument);

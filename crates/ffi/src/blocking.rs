@@ -17,6 +17,7 @@ use crate::strided::{Strided, allgatherv_strided, alltoallw_strided, gatherv_str
 /// Here and below, the call returns when this rank's part is over, with the operation's own error; the buffers are then the
 /// caller's again. All ranks of the communicator call it, in the same order among their other collectives: one that starts it
 /// and waits later, or has prepared it, is as good. Not in a callback.
+/// Errors: as tocsin_ibarrier, and those that a collective ends with (tocsin_wait).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_barrier(comm: Option<&Comm>, algorithm: *const c_char) -> c_int {
     let call = Call { form: Form::Blocking, comm, algorithm, request: None };
@@ -25,6 +26,7 @@ pub unsafe extern "C" fn tocsin_barrier(comm: Option<&Comm>, algorithm: *const c
 }
 
 /// A broadcast, and the wait for it: arguments as those of tocsin_ibcast, but for the request.
+/// Errors: as tocsin_ibcast, and those that a collective ends with (tocsin_wait).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_bcast(
     comm: Option<&Comm>,
@@ -39,6 +41,7 @@ pub unsafe extern "C" fn tocsin_bcast(
 }
 
 /// A scatter, and the wait for it: arguments as those of tocsin_iscatter, but for the request.
+/// Errors: as tocsin_iscatter, and those that a collective ends with (tocsin_wait).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_scatter(
     comm: Option<&Comm>,
@@ -54,6 +57,7 @@ pub unsafe extern "C" fn tocsin_scatter(
 }
 
 /// A scatter of blocks of different lengths, and the wait for it: arguments as those of tocsin_iscatterv, but for the request.
+/// Errors: as tocsin_iscatterv, and those that a collective ends with (tocsin_wait).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_scatterv(
     comm: Option<&Comm>,
@@ -73,6 +77,7 @@ pub unsafe extern "C" fn tocsin_scatterv(
 }
 
 /// A gather, and the wait for it: arguments as those of tocsin_igather, but for the request.
+/// Errors: as tocsin_igather, and those that a collective ends with (tocsin_wait).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_gather(
     comm: Option<&Comm>,
@@ -88,6 +93,7 @@ pub unsafe extern "C" fn tocsin_gather(
 }
 
 /// A gather of blocks of different lengths, and the wait for it: arguments as those of tocsin_igatherv, but for the request.
+/// Errors: as tocsin_igatherv, and those that a collective ends with (tocsin_wait).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_gatherv(
     comm: Option<&Comm>,
@@ -107,6 +113,7 @@ pub unsafe extern "C" fn tocsin_gatherv(
 }
 
 /// An allgather, and the wait for it: arguments as those of tocsin_iallgather, but for the request.
+/// Errors: as tocsin_iallgather, and those that a collective ends with (tocsin_wait).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_allgather(
     comm: Option<&Comm>,
@@ -121,6 +128,7 @@ pub unsafe extern "C" fn tocsin_allgather(
 }
 
 /// An allgather of blocks of different lengths, and the wait for it: arguments as those of tocsin_iallgatherv, but for the request.
+/// Errors: as tocsin_iallgatherv, and those that a collective ends with (tocsin_wait).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_allgatherv(
     comm: Option<&Comm>,
@@ -138,6 +146,7 @@ pub unsafe extern "C" fn tocsin_allgatherv(
 }
 
 /// An alltoall, and the wait for it: arguments as those of tocsin_ialltoall, but for the request.
+/// Errors: as tocsin_ialltoall, and those that a collective ends with (tocsin_wait).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_alltoall(
     comm: Option<&Comm>,
@@ -152,6 +161,7 @@ pub unsafe extern "C" fn tocsin_alltoall(
 }
 
 /// An alltoall of blocks of different lengths, and the wait for it: arguments as those of tocsin_ialltoallv, but for the request.
+/// Errors: as tocsin_ialltoallv, and those that a collective ends with (tocsin_wait).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_alltoallv(
     comm: Option<&Comm>,
@@ -171,6 +181,7 @@ pub unsafe extern "C" fn tocsin_alltoallv(
 }
 
 /// An alltoall of blocks that differ in type too, and the wait for it: arguments as those of tocsin_ialltoallw, but for the request.
+/// Errors: as tocsin_ialltoallw, and those that a collective ends with (tocsin_wait).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_alltoallw(
     comm: Option<&Comm>,
@@ -202,6 +213,7 @@ pub unsafe extern "C" fn tocsin_alltoallw(
 }
 
 /// A reduction, and the wait for it: arguments as those of tocsin_ireduce, but for the request.
+/// Errors: as tocsin_ireduce, and those that a collective ends with (tocsin_wait).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_reduce(
     comm: Option<&Comm>,
@@ -219,6 +231,7 @@ pub unsafe extern "C" fn tocsin_reduce(
 }
 
 /// An allreduce, and the wait for it: arguments as those of tocsin_iallreduce, but for the request.
+/// Errors: as tocsin_iallreduce, and those that a collective ends with (tocsin_wait).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_allreduce(
     comm: Option<&Comm>,
@@ -235,6 +248,7 @@ pub unsafe extern "C" fn tocsin_allreduce(
 }
 
 /// A reduction of which each rank receives a part, and the wait for it: arguments as those of tocsin_ireduce_scatter, but for the request.
+/// Errors: as tocsin_ireduce_scatter, and those that a collective ends with (tocsin_wait).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_reduce_scatter(
     comm: Option<&Comm>,
@@ -251,6 +265,7 @@ pub unsafe extern "C" fn tocsin_reduce_scatter(
 }
 
 /// A reduction of which each rank receives a part of the same length, and the wait for it: arguments as those of tocsin_ireduce_scatter_block, but for the request.
+/// Errors: as tocsin_ireduce_scatter_block, and those that a collective ends with (tocsin_wait).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_reduce_scatter_block(
     comm: Option<&Comm>,
@@ -269,6 +284,7 @@ pub unsafe extern "C" fn tocsin_reduce_scatter_block(
 }
 
 /// A reduction of the ranks up to each rank, and the wait for it: arguments as those of tocsin_iscan, but for the request.
+/// Errors: as tocsin_iscan, and those that a collective ends with (tocsin_wait).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_scan(
     comm: Option<&Comm>,
@@ -285,6 +301,7 @@ pub unsafe extern "C" fn tocsin_scan(
 }
 
 /// A reduction of the ranks before each rank, and the wait for it: arguments as those of tocsin_iexscan, but for the request.
+/// Errors: as tocsin_iexscan, and those that a collective ends with (tocsin_wait).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_exscan(
     comm: Option<&Comm>,
@@ -301,6 +318,7 @@ pub unsafe extern "C" fn tocsin_exscan(
 }
 
 /// A scatter of blocks in pieces, and the wait for it: arguments as those of tocsin_iscatterv_strided, but for the request.
+/// Errors: as tocsin_iscatterv_strided, and those that a collective ends with (tocsin_wait).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_scatterv_strided(
     comm: Option<&Comm>,
@@ -319,6 +337,7 @@ pub unsafe extern "C" fn tocsin_scatterv_strided(
 }
 
 /// A gather of blocks in pieces, and the wait for it: arguments as those of tocsin_igatherv_strided, but for the request.
+/// Errors: as tocsin_igatherv_strided, and those that a collective ends with (tocsin_wait).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_gatherv_strided(
     comm: Option<&Comm>,
@@ -337,6 +356,7 @@ pub unsafe extern "C" fn tocsin_gatherv_strided(
 }
 
 /// An allgather of blocks in pieces, and the wait for it: arguments as those of tocsin_iallgatherv_strided, but for the request.
+/// Errors: as tocsin_iallgatherv_strided, and those that a collective ends with (tocsin_wait).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_allgatherv_strided(
     comm: Option<&Comm>,
@@ -353,6 +373,7 @@ pub unsafe extern "C" fn tocsin_allgatherv_strided(
 }
 
 /// An alltoall of blocks in pieces, and the wait for it: arguments as those of tocsin_ialltoallw_strided, but for the request.
+/// Errors: as tocsin_ialltoallw_strided, and those that a collective ends with (tocsin_wait).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_alltoallw_strided(
     comm: Option<&Comm>,

@@ -131,6 +131,7 @@ pub(crate) unsafe fn scatter(
 
 /// Starts a scatter: the block `i` of the root's `send` goes to rank `i`. Each has `bytes_per_rank` bytes. `send` is used at
 /// the root only; with `receive` NULL the root's block stays where it is.
+/// Errors: RANK, ALGORITHM, REVOKED.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_iscatter(
     comm: Option<&Comm>,
@@ -194,6 +195,7 @@ pub(crate) unsafe fn scatter_blocks(
 ///
 /// Here and below, lists have one entry per rank and are read during the call only: the blocks' lengths, and how many bytes
 /// after the start of the buffer each begins; offsets NULL: one follows the other. Received blocks do not overlap.
+/// Errors: RANK, ALGORITHM, REVOKED.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_iscatterv(
     comm: Option<&Comm>,
@@ -236,6 +238,7 @@ pub(crate) unsafe fn gather(
 
 /// Starts a gather: rank `i`'s `send` becomes block `i` of the root's `receive`. Each has `bytes_per_rank` bytes. `receive` is
 /// used at the root only; with `send` NULL the root's block stands there already.
+/// Errors: RANK, ALGORITHM, REVOKED.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_igather(
     comm: Option<&Comm>,
@@ -295,6 +298,7 @@ pub(crate) unsafe fn gather_blocks(
 /// Starts a gather of blocks of different lengths. `send` has `send_bytes` bytes; with `send` NULL the root's block stands in
 /// `receive` already. `receive`, `receive_bytes` and `receive_offsets` are used at the root only, and `receive_offsets` may be
 /// NULL; what lies between the blocks stays as it is.
+/// Errors: RANK, ALGORITHM, REVOKED.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_igatherv(
     comm: Option<&Comm>,
@@ -332,6 +336,7 @@ pub(crate) unsafe fn allgather(
 
 /// Starts an allgather: rank `i`'s `send` becomes block `i` of everybody's `receive`. Each has `bytes_per_rank` bytes. With
 /// `send` NULL this rank's block stands in `receive` already.
+/// Errors: as tocsin_ibarrier.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_iallgather(
     comm: Option<&Comm>,
@@ -380,6 +385,7 @@ pub(crate) unsafe fn allgather_blocks(
 
 /// Starts an allgather of blocks of different lengths: `receive_bytes` is the same on all ranks, `receive_offsets` each rank's
 /// own business, or NULL. `send` is as long as this rank's block; NULL: it stands in `receive` already.
+/// Errors: as tocsin_ibarrier.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_iallgatherv(
     comm: Option<&Comm>,
@@ -415,6 +421,7 @@ pub(crate) unsafe fn alltoall(
 
 /// Starts an alltoall: the block `i` of `send` goes to rank `i`, whose block for us arrives as block `i` of `receive`.
 /// Each block has `bytes_per_rank` bytes. The buffers do not overlap, or are the same: the data is then taken from there.
+/// Errors: as tocsin_ibarrier.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_ialltoall(
     comm: Option<&Comm>,
@@ -458,6 +465,7 @@ pub(crate) unsafe fn alltoallv(
 
 /// Starts an alltoall of blocks of different lengths, each as long at its sender as at its receiver. Offsets may be NULL.
 /// With `send_bytes` NULL the data is taken from `receive`, each block as long as the one that takes its place.
+/// Errors: as tocsin_ibarrier.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_ialltoallv(
     comm: Option<&Comm>,
@@ -511,6 +519,7 @@ pub(crate) unsafe fn alltoallw(
 /// As tocsin_ialltoallv, where each block has elements of a type of its own: lengths are counts of elements of
 /// `send_datatypes` and `receive_datatypes` (TOCSIN_INT8 ... or from tocsin_type_opaque), offsets are in bytes. With
 /// `send_counts` NULL the data is taken from `receive`.
+/// Errors: OPERATOR for what is no element type, ALGORITHM, REVOKED.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_ialltoallw(
     comm: Option<&Comm>,

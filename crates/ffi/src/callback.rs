@@ -22,6 +22,7 @@ unsafe impl Send for Argument {}
 /// that a call is working on. It should be short and had better not wait for operations (the start of a `split-tree` may
 /// wait, too): nothing refuses that, but the thread that runs it, which may be the one that runs all callbacks of the rank,
 /// goes on only when it returns. To wait in one for what another callback does is to wait for ever.
+/// Errors: none of its own.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_on_complete(
     request: Option<&mut Request>,

@@ -18,6 +18,8 @@ pub(crate) unsafe fn barrier(call: Call) -> Result<(), Failure> {
 }
 
 /// Starts a barrier: complete when every rank has started it. `algorithm` NULL: the library chooses.
+/// Errors: ALGORITHM, REVOKED. Here and below, ARGUMENT is also that the algorithm cannot do this here; that a rank died or has
+/// finalized is what the operation ends with.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_ibarrier(
     comm: Option<&Comm>,
@@ -44,6 +46,7 @@ pub(crate) unsafe fn bcast(
 }
 
 /// Starts a broadcast of `bytes` bytes from the root's buffer to everybody's.
+/// Errors: RANK, ALGORITHM, REVOKED.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_ibcast(
     comm: Option<&Comm>,

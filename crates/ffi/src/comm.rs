@@ -15,6 +15,7 @@ pub struct Comm {
 pub const TOCSIN_UNDEFINED: c_int = -1;
 
 /// The rank of the caller in the communicator.
+/// Errors: none of its own.
 #[unsafe(no_mangle)]
 pub extern "C" fn tocsin_comm_rank(comm: Option<&Comm>, rank: Option<&mut c_int>) -> c_int {
     guarded("tocsin_comm_rank", || {
@@ -24,6 +25,7 @@ pub extern "C" fn tocsin_comm_rank(comm: Option<&Comm>, rank: Option<&mut c_int>
 }
 
 /// The number of ranks of the communicator.
+/// Errors: none of its own.
 #[unsafe(no_mangle)]
 pub extern "C" fn tocsin_comm_size(comm: Option<&Comm>, size: Option<&mut c_int>) -> c_int {
     guarded("tocsin_comm_size", || {
@@ -46,6 +48,7 @@ pub extern "C" fn tocsin_comm_backend(comm: Option<&Comm>) -> *const c_char {
 }
 
 /// A communicator of the same ranks with messages of its own. All ranks call it; it waits for them.
+/// Errors: those that a collective ends with (tocsin_wait); ARGUMENT also when all communicators that there can be were made.
 #[unsafe(no_mangle)]
 pub extern "C" fn tocsin_comm_dup(comm: Option<&Comm>, duplicate: Option<&mut *mut Comm>) -> c_int {
     guarded("tocsin_comm_dup", || {
@@ -59,6 +62,7 @@ pub extern "C" fn tocsin_comm_dup(comm: Option<&Comm>, duplicate: Option<&mut *m
 
 /// A communicator of the ranks that pass the same color, ordered by key, then by rank. With the color TOCSIN_UNDEFINED
 /// `part` becomes NULL. All ranks call it; it waits for them.
+/// Errors: as tocsin_comm_dup.
 #[unsafe(no_mangle)]
 pub extern "C" fn tocsin_comm_split(
     comm: Option<&Comm>,
@@ -86,6 +90,7 @@ pub extern "C" fn tocsin_comm_split(
 }
 
 /// Makes every pending and later operation of the communicator fail, on all its ranks.
+/// Errors: none of its own.
 #[unsafe(no_mangle)]
 pub extern "C" fn tocsin_comm_revoke(comm: Option<&Comm>) -> c_int {
     guarded("tocsin_comm_revoke", || {
@@ -95,6 +100,7 @@ pub extern "C" fn tocsin_comm_revoke(comm: Option<&Comm>) -> c_int {
 }
 
 /// Makes progress once. Never needed where messages interrupt; programs for the backend "poll" may want it.
+/// Errors: none of its own.
 #[unsafe(no_mangle)]
 pub extern "C" fn tocsin_progress(comm: Option<&Comm>) -> c_int {
     guarded("tocsin_progress", || {
@@ -104,12 +110,14 @@ pub extern "C" fn tocsin_progress(comm: Option<&Comm>) -> c_int {
 }
 
 /// Ends every rank of the world; `tocsin run` returns `code`. Returns only if comm is NULL.
+/// Errors: none of its own.
 #[unsafe(no_mangle)]
 pub extern "C" fn tocsin_abort(comm: Option<&Comm>, code: c_int) -> c_int {
     guarded("tocsin_abort", || given(comm, "comm")?.raw.abort(code))
 }
 
 /// Frees the handle and sets it to NULL. Requests that it started go on.
+/// Errors: none of its own.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_comm_free(comm: Option<&mut *mut Comm>) -> c_int {
     guarded("tocsin_comm_free", || {

@@ -16,6 +16,7 @@ static BLOCKS: Mutex<BTreeMap<usize, HeapBlock>> = Mutex::new(BTreeMap::new());
 /// Allocates `bytes` bytes of zeros, on a page's boundary, in memory that all ranks of the node map. Messages from and to it are
 /// copied once, by either rank and without the kernel, or twice, up to 256 KiB where both ranks wait; all else about it is as with any buffer. To be freed by tocsin_free, also
 /// after tocsin_finalize. The environment variable TOCSIN_HEAP bounds what a rank may allocate.
+/// Errors: SYSTEM also when the world has no such memory, or this rank's part of it no such piece.
 #[unsafe(no_mangle)]
 pub extern "C" fn tocsin_alloc(comm: Option<&Comm>, bytes: usize, buffer: Option<&mut *mut c_void>) -> c_int {
     guarded("tocsin_alloc", || {
@@ -30,6 +31,7 @@ pub extern "C" fn tocsin_alloc(comm: Option<&Comm>, bytes: usize, buffer: Option
 }
 
 /// Frees a buffer of tocsin_alloc and sets the pointer to NULL; does nothing if it is. No request may be using it.
+/// Errors: ARGUMENT also for what is no buffer of tocsin_alloc, or was freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn tocsin_free(buffer: Option<&mut *mut c_void>) -> c_int {
     guarded("tocsin_free", || {

@@ -41,7 +41,7 @@ const USER_MAX: usize = 4096;
 
 /// out[i] = left[i] op right[i] for `count` elements. `out` is exactly `left`, exactly `right`, or apart from both; the
 /// elements may be unaligned. It runs outside interrupts, on any thread of the process, must be associative and must
-/// not call this library.
+/// not call this library: what communicates answers TOCSIN_ERROR_THREAD there.
 pub type Function = Option<
     unsafe extern "C" fn(
         context: *mut c_void,
@@ -74,6 +74,8 @@ static REGISTRY: Mutex<Registry> = Mutex::new(Registry { operators: Vec::new(), 
 unsafe fn apply(context: *const (), left: *const u8, right: *const u8, out: *mut u8, count: usize) {
     // SAFETY: - `operator` put a reference to an Operator that is never freed there.
     let operator = unsafe { &*context.cast::<Operator>() };
+    // A call of the library would wait for itself: it is refused.
+    let _inside = tocsin_world::InsideOperator::enter();
     // SAFETY: - `count` elements at each: promised by our caller; the function takes them: tocsin_op_create.
     unsafe { (operator.function)(operator.context, left.cast(), right.cast(), out.cast(), count) }
 }
@@ -115,6 +117,7 @@ pub(crate) fn operator(value: c_int) -> Result<Op, Failure> {
 }
 
 /// Registers an operator of the user and writes its number. `commutative`: whether operands may be exchanged.
+/// Errors: ARGUMENT also when 4096 operators exist.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_op_create(
     function: Function,
@@ -147,6 +150,7 @@ pub unsafe extern "C" fn tocsin_op_create(
 }
 
 /// Frees the number of a user's operator and sets it to 0. Collectives that use it go on with it.
+/// Errors: OPERATOR.
 #[unsafe(no_mangle)]
 pub extern "C" fn tocsin_op_free(op: Option<&mut c_int>) -> c_int {
     guarded("tocsin_op_free", || {

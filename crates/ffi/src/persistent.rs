@@ -19,6 +19,7 @@ use crate::request::{Request, array};
 /// joined, that it is the first to share memory of the heap, that it made its pipe to this rank (TOCSIN_LMT=vmsplice); and
 /// what any pass of progress does on its way out: it may set the timer, have the kernel make the single copy of a long
 /// message, and run callbacks. TOCSIN_ERROR_ARGUMENT for one that is active or not persistent.
+/// Errors: ARGUMENT as said, REVOKED.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_start(request: Option<&mut Request>) -> c_int {
     guarded("tocsin_start", || {
@@ -30,6 +31,7 @@ pub unsafe extern "C" fn tocsin_start(request: Option<&mut Request>) -> c_int {
 
 /// Starts `count` persistent requests, in the order of the array, none of which may be NULL: that is an error here. The
 /// first that fails ends it: those before it are started, it and those after it are as they were.
+/// Errors: as tocsin_start; ARGUMENT also for a request that is in the array twice.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_startall(count: usize, requests: *mut *mut Request) -> c_int {
     guarded("tocsin_startall", || {
@@ -50,6 +52,7 @@ pub unsafe extern "C" fn tocsin_startall(count: usize, requests: *mut *mut Reque
 /// belong to the library while the request is active, and have to stay where they are until it is freed. The request is
 /// persistent: tocsin_start starts it, tocsin_wait, tocsin_test and the like wait for it and leave it, inactive, in its
 /// place, to be started again; tocsin_request_free frees it.
+/// Errors: as tocsin_ibarrier.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_barrier_init(
     comm: Option<&Comm>,
@@ -62,6 +65,7 @@ pub unsafe extern "C" fn tocsin_barrier_init(
 }
 
 /// Prepares a broadcast: arguments as those of tocsin_ibcast.
+/// Errors: as tocsin_ibcast.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_bcast_init(
     comm: Option<&Comm>,
@@ -77,6 +81,7 @@ pub unsafe extern "C" fn tocsin_bcast_init(
 }
 
 /// Prepares a scatter: arguments as those of tocsin_iscatter.
+/// Errors: as tocsin_iscatter.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_scatter_init(
     comm: Option<&Comm>,
@@ -93,6 +98,7 @@ pub unsafe extern "C" fn tocsin_scatter_init(
 }
 
 /// Prepares a scatter of blocks of different lengths: arguments as those of tocsin_iscatterv.
+/// Errors: as tocsin_iscatterv.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_scatterv_init(
     comm: Option<&Comm>,
@@ -113,6 +119,7 @@ pub unsafe extern "C" fn tocsin_scatterv_init(
 }
 
 /// Prepares a gather: arguments as those of tocsin_igather.
+/// Errors: as tocsin_igather.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_gather_init(
     comm: Option<&Comm>,
@@ -129,6 +136,7 @@ pub unsafe extern "C" fn tocsin_gather_init(
 }
 
 /// Prepares a gather of blocks of different lengths: arguments as those of tocsin_igatherv.
+/// Errors: as tocsin_igatherv.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_gatherv_init(
     comm: Option<&Comm>,
@@ -149,6 +157,7 @@ pub unsafe extern "C" fn tocsin_gatherv_init(
 }
 
 /// Prepares an allgather: arguments as those of tocsin_iallgather.
+/// Errors: as tocsin_iallgather.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_allgather_init(
     comm: Option<&Comm>,
@@ -164,6 +173,7 @@ pub unsafe extern "C" fn tocsin_allgather_init(
 }
 
 /// Prepares an allgather of blocks of different lengths: arguments as those of tocsin_iallgatherv.
+/// Errors: as tocsin_iallgatherv.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_allgatherv_init(
     comm: Option<&Comm>,
@@ -182,6 +192,7 @@ pub unsafe extern "C" fn tocsin_allgatherv_init(
 }
 
 /// Prepares an alltoall: arguments as those of tocsin_ialltoall.
+/// Errors: as tocsin_ialltoall.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_alltoall_init(
     comm: Option<&Comm>,
@@ -197,6 +208,7 @@ pub unsafe extern "C" fn tocsin_alltoall_init(
 }
 
 /// Prepares an alltoall of blocks of different lengths: arguments as those of tocsin_ialltoallv.
+/// Errors: as tocsin_ialltoallv.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_alltoallv_init(
     comm: Option<&Comm>,
@@ -217,6 +229,7 @@ pub unsafe extern "C" fn tocsin_alltoallv_init(
 }
 
 /// Prepares an alltoall of blocks that differ in type too: arguments as those of tocsin_ialltoallw.
+/// Errors: as tocsin_ialltoallw.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_alltoallw_init(
     comm: Option<&Comm>,
@@ -249,6 +262,7 @@ pub unsafe extern "C" fn tocsin_alltoallw_init(
 }
 
 /// Prepares a reduction: arguments as those of tocsin_ireduce.
+/// Errors: as tocsin_ireduce.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_reduce_init(
     comm: Option<&Comm>,
@@ -267,6 +281,7 @@ pub unsafe extern "C" fn tocsin_reduce_init(
 }
 
 /// Prepares an allreduce: arguments as those of tocsin_iallreduce.
+/// Errors: as tocsin_iallreduce.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_allreduce_init(
     comm: Option<&Comm>,
@@ -284,6 +299,7 @@ pub unsafe extern "C" fn tocsin_allreduce_init(
 }
 
 /// Prepares a reduction of which each rank receives a part: arguments as those of tocsin_ireduce_scatter.
+/// Errors: as tocsin_ireduce_scatter.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_reduce_scatter_init(
     comm: Option<&Comm>,
@@ -303,6 +319,7 @@ pub unsafe extern "C" fn tocsin_reduce_scatter_init(
 }
 
 /// Prepares a reduction of which each rank receives a part of the same length: arguments as those of tocsin_ireduce_scatter_block.
+/// Errors: as tocsin_ireduce_scatter_block.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_reduce_scatter_block_init(
     comm: Option<&Comm>,
@@ -322,6 +339,7 @@ pub unsafe extern "C" fn tocsin_reduce_scatter_block_init(
 }
 
 /// Prepares a reduction of the ranks up to each rank: arguments as those of tocsin_iscan.
+/// Errors: as tocsin_iscan.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_scan_init(
     comm: Option<&Comm>,
@@ -339,6 +357,7 @@ pub unsafe extern "C" fn tocsin_scan_init(
 }
 
 /// Prepares a reduction of the ranks before each rank: arguments as those of tocsin_iexscan.
+/// Errors: as tocsin_iexscan.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_exscan_init(
     comm: Option<&Comm>,

@@ -48,6 +48,7 @@ unsafe fn isend(
 }
 
 /// Starts to send `bytes` bytes to a rank. Complete when the buffer may be used again.
+/// Errors: RANK, TAG, PEER_DEAD, PEER_FINALIZED, REVOKED, PROTOCOL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_isend(
     comm: Option<&Comm>,
@@ -62,6 +63,7 @@ pub unsafe extern "C" fn tocsin_isend(
 }
 
 /// As tocsin_isend, but complete only when the receiver has matched the message.
+/// Errors: as tocsin_isend.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_issend(
     comm: Option<&Comm>,
@@ -77,6 +79,7 @@ pub unsafe extern "C" fn tocsin_issend(
 
 /// Starts to receive at most `bytes` bytes from a rank or TOCSIN_ANY_SOURCE, with a tag or TOCSIN_ANY_TAG. A longer
 /// message is TOCSIN_ERROR_TRUNCATED.
+/// Errors: RANK, TAG, PEER_DEAD, PEER_FINALIZED, REVOKED, PROTOCOL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_irecv(
     comm: Option<&Comm>,
@@ -96,6 +99,7 @@ pub unsafe extern "C" fn tocsin_irecv(
 }
 
 /// Sends `bytes` bytes to a rank and waits until the buffer may be used again.
+/// Errors: as tocsin_isend, and those that a send ends with (tocsin_wait).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_send(
     comm: Option<&Comm>,
@@ -114,6 +118,7 @@ pub unsafe extern "C" fn tocsin_send(
 }
 
 /// Receives as tocsin_irecv and waits for it. `status` may be NULL.
+/// Errors: as tocsin_irecv, and those that a receive ends with (tocsin_wait).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_recv(
     comm: Option<&Comm>,
@@ -136,6 +141,7 @@ pub unsafe extern "C" fn tocsin_recv(
 
 /// Sends and receives at the same time and waits for both. The buffers do not overlap. `status` (may be NULL) is the
 /// receive's.
+/// Errors: as tocsin_send and tocsin_recv.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_sendrecv(
     comm: Option<&Comm>,
@@ -164,6 +170,7 @@ pub unsafe extern "C" fn tocsin_sendrecv(
 
 /// Looks for a message that a receive with these arguments would match; `found` becomes 1 if there is one. `status`
 /// may be NULL.
+/// Errors: RANK, TAG, PEER_DEAD, PEER_FINALIZED, REVOKED, PROTOCOL.
 #[unsafe(no_mangle)]
 pub extern "C" fn tocsin_iprobe(
     comm: Option<&Comm>,
@@ -186,6 +193,7 @@ pub extern "C" fn tocsin_iprobe(
 
 /// As tocsin_iprobe, and takes the message out of matching, so that only tocsin_imrecv with this handle receives it.
 /// Without a message the handle becomes NULL.
+/// Errors: as tocsin_iprobe.
 #[unsafe(no_mangle)]
 pub extern "C" fn tocsin_improbe(
     comm: Option<&Comm>,
@@ -207,6 +215,7 @@ pub extern "C" fn tocsin_improbe(
 }
 
 /// Waits for a message as tocsin_improbe finds it.
+/// Errors: as tocsin_iprobe.
 #[unsafe(no_mangle)]
 pub extern "C" fn tocsin_mprobe(
     comm: Option<&Comm>,
@@ -233,6 +242,7 @@ pub extern "C" fn tocsin_mprobe(
 }
 
 /// Starts to receive a message that a probe took, frees its handle and sets it to NULL.
+/// Errors: PEER_DEAD, REVOKED, PROTOCOL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_imrecv(
     message: Option<&mut *mut Message>,
@@ -253,6 +263,7 @@ pub unsafe extern "C" fn tocsin_imrecv(
 }
 
 /// Receives a message that a probe took: tocsin_imrecv and tocsin_wait. `status` may be NULL.
+/// Errors: as tocsin_imrecv, and those that a receive ends with (tocsin_wait).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_mrecv(
     message: Option<&mut *mut Message>,

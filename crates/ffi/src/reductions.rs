@@ -41,6 +41,7 @@ pub(crate) unsafe fn reduce(
 
 /// Starts a reduction of `count` elements: the root receives the combination of all send buffers. `receive` is used at the
 /// root only; with `send` NULL the root's data is taken from there. `datatype` and `op` as in tocsin_iallreduce.
+/// Errors: RANK, OPERATOR, ALGORITHM, REVOKED.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_ireduce(
     comm: Option<&Comm>,
@@ -79,6 +80,7 @@ pub(crate) unsafe fn allreduce(
 /// Starts an allreduce of `count` elements: every rank receives the combination of all send buffers. With `send` NULL
 /// the data is taken from `receive`. `datatype` is one of TOCSIN_INT8 ... or from tocsin_type_opaque, `op` one of
 /// TOCSIN_SUM ... or from tocsin_op_create.
+/// Errors: OPERATOR, ALGORITHM, REVOKED.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_iallreduce(
     comm: Option<&Comm>,
@@ -123,6 +125,7 @@ pub(crate) unsafe fn reduce_scatter(
 /// Starts a reduction of which rank `i` receives `counts[i]` elements, those that follow the parts of the ranks before it;
 /// `counts` has one entry per rank, the same on all ranks, and is read during the call only. `send` has all elements. With
 /// `send` NULL the data is taken from `receive`, at whose start this rank's part then arrives.
+/// Errors: as tocsin_iallreduce.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_ireduce_scatter(
     comm: Option<&Comm>,
@@ -158,6 +161,7 @@ pub(crate) unsafe fn reduce_scatter_block(
 }
 
 /// As tocsin_ireduce_scatter, with `count` elements for each rank.
+/// Errors: as tocsin_iallreduce.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_ireduce_scatter_block(
     comm: Option<&Comm>,
@@ -196,6 +200,7 @@ pub(crate) unsafe fn scan(
 
 /// Starts a reduction of which rank `i` receives the combination of the ranks 0 to `i`, in that order. With `send` NULL the
 /// data is taken from `receive`.
+/// Errors: as tocsin_iallreduce.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_iscan(
     comm: Option<&Comm>,
@@ -235,6 +240,7 @@ pub(crate) unsafe fn exscan(
 
 /// As tocsin_iscan, without the rank's own contribution: rank `i` receives that of the ranks 0 to `i` - 1. `receive` of rank
 /// 0 stays as it is, and may be NULL unless `send` is.
+/// Errors: as tocsin_iallreduce.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_iexscan(
     comm: Option<&Comm>,

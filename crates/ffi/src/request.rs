@@ -109,6 +109,7 @@ unsafe fn finish(
 /// Looks whether the operation is complete. If it is, `done` becomes 1, the request is freed and set to NULL, or inactive if
 /// it is persistent, the operation's own error is returned, and `status`, unless NULL, is written. A NULL request is
 /// complete; so is a persistent one that is not active, here and below.
+/// Errors: as tocsin_wait.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_test(
     request: Option<&mut *mut Request>,
@@ -136,6 +137,7 @@ pub unsafe extern "C" fn tocsin_test(
 /// and runs no callback; a few loads, but the first time that it is pending: from then on its message, or a small
 /// collective's last part, interrupts this rank, as collectives' messages that others depend on always do. Makes no progress itself: with the
 /// backend poll, tocsin_test does. Frees nothing: tocsin_wait or tocsin_test does. A NULL request is complete.
+/// Errors: none of its own.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_is_done(request: Option<&Request>, done: Option<&mut c_int>) -> c_int {
     guarded("tocsin_is_done", || {
@@ -147,6 +149,10 @@ pub unsafe extern "C" fn tocsin_is_done(request: Option<&Request>, done: Option<
 
 /// Waits until the operation is complete, frees the request and sets it to NULL; a persistent one becomes inactive instead.
 /// Returns the operation's own error. `status` may be NULL. A NULL request is complete.
+/// Errors: those that the operation ends with. A send: PEER_DEAD, PEER_FINALIZED, REVOKED, PROTOCOL, UNEXPECTED. A receive: these,
+/// TRUNCATED, and CANCELLED, by tocsin_cancel or because its sender gave the message up. A collective: those of a send, CANCELLED,
+/// USER and SYSTEM. CANCELLED is then that another rank gave it up; PROTOCOL also that its ranks called different ones, USER that the
+/// operator of a rank in Rust panicked, SYSTEM also that a rank was refused memory: in this one, or in an earlier one of its communicator.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_wait(
     request: Option<&mut *mut Request>,
@@ -166,6 +172,7 @@ pub unsafe extern "C" fn tocsin_wait(
 }
 
 /// As tocsin_wait, but no longer than `nanoseconds`; then `done` is 0 and the request goes on.
+/// Errors: as tocsin_wait.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_wait_timeout(
     request: Option<&mut *mut Request>,
@@ -240,6 +247,7 @@ unsafe fn present<'a>(handles: &[*mut Request]) -> (Vec<&'a mut RawRequest>, Vec
 
 /// Waits until all `count` requests are complete, and ends each as tocsin_wait does. NULL requests are complete. With
 /// `statuses` (may be NULL) each request's own error is in its status. Returns the error of the first that failed.
+/// Errors: as tocsin_wait; ARGUMENT also for a request that is in the array twice.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_waitall(
     count: usize,
@@ -283,6 +291,7 @@ pub unsafe extern "C" fn tocsin_waitall(
 
 /// Waits until one of the requests is complete, writes its position into `index` and ends it as tocsin_wait does. Returns
 /// that operation's own error. If all are NULL or inactive, `index` becomes -1 at once. `status` may be NULL.
+/// Errors: as tocsin_wait; ARGUMENT also for a request that is in the array twice.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_waitany(
     count: usize,
@@ -317,6 +326,7 @@ pub unsafe extern "C" fn tocsin_waitany(
 
 /// Cancels a receive that no message has matched yet; `cancelled` becomes 1 if it was, else 0. The request must be
 /// waited for all the same; a cancelled one gives TOCSIN_ERROR_CANCELLED.
+/// Errors: none of its own.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_cancel(request: *mut Request, cancelled: Option<&mut c_int>) -> c_int {
     guarded("tocsin_cancel", || {
@@ -329,6 +339,7 @@ pub unsafe extern "C" fn tocsin_cancel(request: *mut Request, cancelled: Option<
 
 /// Frees the handle and sets it to NULL. An operation in flight, or the run of a persistent one, goes on, and its buffers
 /// must stay valid until it is complete.
+/// Errors: none of its own.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_request_free(request: Option<&mut *mut Request>) -> c_int {
     guarded("tocsin_request_free", || {

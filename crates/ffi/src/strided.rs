@@ -108,6 +108,7 @@ pub(crate) unsafe fn alltoallw_strided(
 
 /// As tocsin_iscatterv, of blocks in pieces in `send`: the list, used at the root only, has one entry per rank and is read during the call
 /// only. `receive` is one run of `receive_bytes` bytes. What has pieces is packed through memory of the request.
+/// Errors: as tocsin_iscatterv.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_iscatterv_strided(
     comm: Option<&Comm>,
@@ -127,6 +128,7 @@ pub unsafe extern "C" fn tocsin_iscatterv_strided(
 }
 
 /// Prepares a scatter of blocks in pieces: arguments as those of tocsin_iscatterv_strided.
+/// Errors: as tocsin_iscatterv_strided.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_scatterv_strided_init(
     comm: Option<&Comm>,
@@ -147,6 +149,7 @@ pub unsafe extern "C" fn tocsin_scatterv_strided_init(
 
 /// As tocsin_igatherv, into blocks in pieces of `receive`, which do not overlap: the list, used at the root only, has one entry per rank and is
 /// read during the call only. `send` is one run of `send_bytes` bytes. What has pieces is unpacked through memory of the request.
+/// Errors: as tocsin_igatherv.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_igatherv_strided(
     comm: Option<&Comm>,
@@ -166,6 +169,7 @@ pub unsafe extern "C" fn tocsin_igatherv_strided(
 }
 
 /// Prepares a gather of blocks in pieces: arguments as those of tocsin_igatherv_strided.
+/// Errors: as tocsin_igatherv_strided.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_gatherv_strided_init(
     comm: Option<&Comm>,
@@ -187,6 +191,7 @@ pub unsafe extern "C" fn tocsin_gatherv_strided_init(
 /// As tocsin_iallgatherv, into blocks in pieces of `receive`, which do not overlap: the list has one entry per rank, is read during the call
 /// only, and may have other pieces on each rank, where blocks are as long on all. `send` is one run of bytes; NULL: this rank's block stands
 /// in `receive` already. What has pieces is packed and unpacked through memory of the request.
+/// Errors: as tocsin_ibarrier.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_iallgatherv_strided(
     comm: Option<&Comm>,
@@ -204,6 +209,7 @@ pub unsafe extern "C" fn tocsin_iallgatherv_strided(
 }
 
 /// Prepares an allgather of blocks in pieces: arguments as those of tocsin_iallgatherv_strided.
+/// Errors: as tocsin_iallgatherv_strided.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_allgatherv_strided_init(
     comm: Option<&Comm>,
@@ -224,6 +230,7 @@ pub unsafe extern "C" fn tocsin_allgatherv_strided_init(
 /// as long at its sender as at its receiver, whatever pieces it has there; one of no bytes is not sent. Pieces of received
 /// blocks may stand between each other, and do not overlap. What has pieces is packed and unpacked through memory of the
 /// request. With `send_blocks` NULL the data is taken from `receive`.
+/// Errors: as tocsin_ibarrier.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_ialltoallw_strided(
     comm: Option<&Comm>,
@@ -242,6 +249,7 @@ pub unsafe extern "C" fn tocsin_ialltoallw_strided(
 }
 
 /// Prepares an alltoall of blocks in pieces: arguments as those of tocsin_ialltoallw_strided.
+/// Errors: as tocsin_ialltoallw_strided.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_alltoallw_strided_init(
     comm: Option<&Comm>,

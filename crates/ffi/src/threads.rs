@@ -24,6 +24,7 @@ impl Argument {
 
 /// Runs `body` on `ranks` threads, each a rank of one world, and waits for them. Returns TOCSIN_ERROR_USER, naming the
 /// rank, if a body returned other than 0.
+/// Errors: ENVIRONMENT, USER; ARGUMENT also when ranks cannot be placed as the environment variables TOCSIN_* say.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_threads_run(ranks: c_int, body: Body, argument: *mut c_void) -> c_int {
     guarded("tocsin_threads_run", || {

@@ -92,6 +92,7 @@ pub extern "C" fn tocsin_version() -> *const c_char {
 
 /// Joins the world that `tocsin run` made; started alone, makes a world of one rank. From here to tocsin_finalize the
 /// calling thread is the one that messages interrupt. Reads the environment variables TOCSIN_*.
+/// Errors: ENVIRONMENT, BOOTSTRAP.
 #[unsafe(no_mangle)]
 pub extern "C" fn tocsin_init(world: Option<&mut *mut World>) -> c_int {
     guarded("tocsin_init", || {
@@ -104,6 +105,7 @@ pub extern "C" fn tocsin_init(world: Option<&mut *mut World>) -> c_int {
 }
 
 /// The rank of this process in the world.
+/// Errors: THREAD.
 #[unsafe(no_mangle)]
 pub extern "C" fn tocsin_world_rank(world: Option<&World>, rank: Option<&mut c_int>) -> c_int {
     guarded("tocsin_world_rank", || {
@@ -113,6 +115,7 @@ pub extern "C" fn tocsin_world_rank(world: Option<&World>, rank: Option<&mut c_i
 }
 
 /// The number of ranks of the world.
+/// Errors: THREAD.
 #[unsafe(no_mangle)]
 pub extern "C" fn tocsin_world_size(world: Option<&World>, size: Option<&mut c_int>) -> c_int {
     guarded("tocsin_world_size", || {
@@ -122,6 +125,7 @@ pub extern "C" fn tocsin_world_size(world: Option<&World>, size: Option<&mut c_i
 }
 
 /// The communicator of all ranks of the world; to be freed by tocsin_comm_free.
+/// Errors: THREAD.
 #[unsafe(no_mangle)]
 pub extern "C" fn tocsin_world_comm(world: Option<&World>, comm: Option<&mut *mut Comm>) -> c_int {
     guarded("tocsin_world_comm", || {
@@ -134,6 +138,7 @@ pub extern "C" fn tocsin_world_comm(world: Option<&World>, comm: Option<&mut *mu
 /// Sends what is pending, leaves the world and sets the handle to NULL. Communicators may be freed later. A process that ends
 /// without it is dead to the others, whatever its exit status. TOCSIN_ERROR_PEER_FINALIZED when something is left that is sent to ranks that
 /// have finalized, or do so, too, and have no receive for it: this rank has left then.
+/// Errors: THREAD, PEER_FINALIZED.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_finalize(world: Option<&mut *mut World>) -> c_int {
     guarded("tocsin_finalize", || {
@@ -153,6 +158,7 @@ pub unsafe extern "C" fn tocsin_finalize(world: Option<&mut *mut World>) -> c_in
 
 /// Writes the statistics of this rank. `bytes` is sizeof(tocsin_statistics) as the program was compiled: a later
 /// library may know more of them, and writes no more than that.
+/// Errors: none of its own.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_comm_statistics(
     comm: Option<&Comm>,
