@@ -348,8 +348,8 @@ impl<T: Transport> P2p<T> {
         self.waits = waits;
     }
 
-    /// Says whether the user's thread that posts a collective next will wait for it right after, as far as can be told: its large messages go as those of one that waits. That holds until a
-    /// thread waits, or a handler makes a pass.
+    /// Says whether the user's thread that posts a collective next, and [stays](Self::begin_stay), will wait for it right after, as far as can be told: whether its large messages go in
+    /// pieces is decided as for one that waits. That holds until it stays no more, or somebody makes a pass who waits, or is no user's thread.
     #[inline]
     pub fn set_waits_soon(&mut self, soon: bool) {
         self.waits_soon = soon;

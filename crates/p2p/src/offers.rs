@@ -7,7 +7,7 @@ use tocsin_transport::{Class, Reach, Record, Transport};
 use crate::P2p;
 use crate::request::{ALONE, HOLDS_RECORD, ONCE, Request, SHARED, UNAWAITED, UNHURRIED};
 
-/// Header flag of an RTS whose sender waits for the message's end. The lower five bits are the record's number and one.
+/// Header flag of an RTS whose sender waits for the message's end, or is [expected to](P2p::set_waits_soon). The lower five bits are the record's number and one.
 pub(crate) const FLAG_WAITS: u8 = 0x80;
 /// Header flag of an RTS whose sender cannot copy into a buffer of the receiver's but where both have memory.
 pub(crate) const FLAG_PULLED: u8 = 0x40;
@@ -30,7 +30,7 @@ pub(crate) struct Offer {
     pub(crate) published: u32,
     /// It is the one that the message has met.
     pub(crate) found: bool,
-    /// The sender's thread waits.
+    /// The sender's thread waits, or is expected to.
     pub(crate) waits: bool,
     /// The sender cannot push.
     pub(crate) pulled: bool,
@@ -143,7 +143,7 @@ impl<T: Transport> P2p<T> {
         })
     }
 
-    /// Whether a message to or from a peer had better be copied twice, in a pipeline, because threads of both wait. Of a collective the peer
+    /// Whether a message to or from a peer had better be copied twice, in a pipeline, because threads of both wait, or are expected to. Of a collective the peer
     /// must have said so: who has just posted one looks by itself for a moment, and may compute for long after that.
     pub(crate) fn is_pipelined(
         &self,
@@ -187,6 +187,9 @@ impl<T: Transport> P2p<T> {
         let mut decided = 0;
         if self.is_pipelined(class, peer, reach, offer.waits, total) {
             if !reach.is_by_kernel() || self.ways.goes_twice(id, [self.me, peer], class, total) {
+                if class == Class::Coll {
+                    self.pieces.ask(id);
+                }
                 return;
             }
             decided = ONCE;

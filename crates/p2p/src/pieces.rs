@@ -47,10 +47,11 @@ impl<T: Transport> P2p<T> {
         self.pieces.staying = self.pieces.staying.wrapping_add(1);
     }
 
-    /// The thread does not stay any more. The others do.
+    /// The thread does not stay any more. The others do, and none is [expected to wait](Self::set_waits_soon).
     #[inline]
     pub fn end_stay(&mut self) {
         self.pieces.staying = self.pieces.staying.saturating_sub(1);
+        self.waits_soon = false;
     }
 
     /// Whether large messages of collectives are under way in pieces, between this rank and one that waits.
@@ -94,7 +95,7 @@ impl<T: Transport> P2p<T> {
 
     fn may_go_in_pieces(&self, id: Id) -> bool {
         self.pipelines
-            // Who stays keeps a core from others, for pieces of one that may not have any.
+            // Who stays and may compute then keeps a core from others, for pieces of one that may not have any.
             && (self.waits_for(Class::Coll)
                 || self.pieces.somebody_stays() && self.context == Context::User && !self.ways.is_crowded())
             && self.requests.get(id).is_some_and(|request| {

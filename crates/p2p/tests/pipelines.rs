@@ -151,27 +151,59 @@ fn a_sender_in_a_collective_must_have_said_that_it_waits() {
     }
 }
 
-/// Of who has posted a collective and is expected to wait for it, it is taken for granted: by itself, and by who has its announcement. Until it has waited, or has
-/// been interrupted.
+/// Of who posts a collective and is expected to wait for it, that is taken for granted: by itself, and by who has its announcement.
 #[test]
 fn who_will_wait_for_a_collective_goes_as_one_that_waits() {
     let mut ranks = pair(Reach::Kernel, pipelines());
     ranks.iter_mut().for_each(P2p::set_crowded);
-    for (soon, bytes) in [([true, false], LEN as u64), ([false, false], 0)] {
+    let mut through = |soon: [bool; 2], waits, blocks, before| {
         ranks.iter_mut().zip(soon).for_each(|(rank, soon)| rank.set_waits_soon(soon));
-        assert_eq!(through_lanes_in(Class::Coll, &mut ranks, [true, true], false, true), bytes, "{soon:?}");
+        through_lanes_in(Class::Coll, &mut ranks, waits, blocks, before)
+    };
+    for (soon, bytes) in [(true, LEN as u64), (false, 0)] {
+        assert_eq!(through([soon, false], [true, true], false, true), bytes, "the sender, {soon}");
+        // It does not wait yet when it meets the announcement.
+        assert_eq!(through([false, soon], [true, false], true, false), bytes, "the receiver, {soon}");
     }
-    // The receiver does not wait yet when it meets the announcement, and will.
-    for (soon, bytes) in [([false, true], LEN as u64), ([false, false], 0)] {
-        ranks.iter_mut().zip(soon).for_each(|(rank, soon)| rank.set_waits_soon(soon));
-        assert_eq!(through_lanes_in(Class::Coll, &mut ranks, [true, false], true, false), bytes, "{soon:?}");
+    // A plain message is not meant.
+    ranks[0].set_waits_soon(true);
+    assert_eq!(through_lanes(&mut ranks, [false, true], false, false), 0);
+}
+
+/// Who was expected to wait has waited, is interrupted, or stays no more: what is posted then is not for it.
+#[test]
+fn what_is_expected_ends() {
+    let ends: [fn(&mut P2p<Loopback>); 3] = [
+        |rank| _ = rank.progress(&mut Budget::user().waiting()),
+        |rank| _ = rank.progress(&mut Budget::handler()),
+        |rank| rank.end_stay(),
+    ];
+    for (at, end) in ends.iter().enumerate() {
+        let mut ranks = pair(Reach::Kernel, pipelines());
+        ranks.iter_mut().for_each(P2p::set_crowded);
+        ranks[0].begin_stay();
+        ranks[0].set_waits_soon(true);
+        end(&mut ranks[0]);
+        assert_eq!(through_lanes_in(Class::Coll, &mut ranks, [true, true], false, true), 0, "{at}");
     }
-    // A thread of a plain message is not meant, nor is what a handler posts.
+    // A pass in passing is part of the post.
+    let mut ranks = pair(Reach::Kernel, pipelines());
     ranks[0].set_waits_soon(true);
-    assert_eq!(through_lanes_in(Class::Eager, &mut ranks, [false, true], false, false), 0);
-    ranks[0].set_waits_soon(true);
-    ranks[0].progress(&mut Budget::handler());
-    assert_eq!(through_lanes_in(Class::Coll, &mut ranks, [true, true], false, true), 0);
+    pass(&mut ranks[0], false);
+    assert_eq!(through_lanes_in(Class::Coll, &mut ranks, [true, true], false, true), LEN as u64);
+}
+
+/// A receiver that is expected to wait changes over to pieces, as one that waits does, when its peer waits.
+#[test]
+fn who_will_wait_changes_over_to_pieces() {
+    for (soon, bytes) in [(true, LEN as u64), (false, 0)] {
+        let mut ranks = pair(Reach::Kernel, pipelines());
+        ranks.iter_mut().for_each(P2p::set_crowded);
+        ranks[1].transport_mut().set_committed(0, true);
+        ranks[1].begin_stay();
+        ranks[1].set_waits_soon(soon);
+        assert_eq!(through_lanes_in(Class::Coll, &mut ranks, [true, false], false, false), bytes, "{soon}");
+    }
 }
 
 /// Who waits for a collective, or stays after its post, asks for pieces of what another one that waits has only announced.

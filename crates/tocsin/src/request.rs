@@ -106,9 +106,10 @@ impl<B: OwnedBuffer> Request<B> {
     }
 
     /// Runs `then` once with the outcome, outside handlers, on a thread of this process: one that leaves a library
-    /// call, or the callback thread. It must not wait for a request, and should be short: where a thread that waits runs
-    /// it, the rank makes no progress meanwhile. A call may run those of any requests: hold no lock that one of them wants. What is
-    /// dropped (a request, a message, a communicator) runs none.
+    /// call, or the callback thread. It may start operations, and should be short: where a thread that waits runs
+    /// it, the rank makes no progress meanwhile. It had better not wait for operations: nothing refuses that, but the thread that runs it, which may be the one that runs
+    /// all callbacks of the rank, goes on only when it returns, and to wait in one for what another does is to wait for ever. A call may run those of any requests: hold
+    /// no lock that one of them wants. What is dropped (a request, a message, a communicator) runs none.
     pub fn on_complete(mut self, then: impl FnOnce(Result<(B, Status), Error>) + Send + 'static) {
         let Some(mut raw) = self.raw.take() else { return };
         let mut buffer = Held::new_empty();

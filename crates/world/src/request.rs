@@ -415,6 +415,7 @@ impl RawRequest {
     }
 
     fn wait_for_end(&mut self) -> Result<Status, Error> {
+        self.note_wait();
         if self.persistent
             && let Some(slot) = &self.slot
             && let Some(outcome) = slot.completion().outcome()
@@ -447,9 +448,18 @@ impl RawRequest {
     }
 
     fn wait_for(&mut self, timeout: Option<Duration>) -> Option<Result<Status, Error>> {
+        self.note_wait();
         self.meet_end();
         self.try_to_be_over(timeout);
         self.look()
+    }
+
+    /// Its thread waits, though it may be over.
+    #[inline]
+    fn note_wait(&self) {
+        if let Some(slot) = &self.slot {
+            slot.rank().engine.note_wait();
+        }
     }
 
     /// Waits for the outcome, which is left where it is.

@@ -12,6 +12,7 @@ use tocsin_progress::engine::Looking;
 use tocsin_progress::{Code, Completion, Entered, Id, Outcome};
 
 use super::{COLLECTIVE, Comm};
+use crate::BackendKind;
 use crate::error::Error;
 use crate::outcome::collective_error;
 use crate::request::{Kind, RawRequest, Status};
@@ -163,7 +164,9 @@ impl Comm {
     /// A thread is about to post a large collective, and [stays](Self::leave).
     fn begin_stay(&self, state: &mut RankState) {
         state.p2p.begin_stay();
-        state.p2p.set_waits_soon(self.shared().engine.waits_soon());
+        // Where there are no handlers nobody would go on with what was expected in vain.
+        let soon = self.shared().engine.begins_post() && self.shared().backend != BackendKind::Poll;
+        state.p2p.set_waits_soon(soon);
         state.p2p.prepare_shared();
     }
 
@@ -201,6 +204,7 @@ impl Comm {
         // Peers ring a rank that sleeps, not one that looks.
         drop(looking);
         self.shared().start_split(id);
+        self.shared().engine.has_posted();
     }
 
     /// Counts what was posted, and leaves the engine.

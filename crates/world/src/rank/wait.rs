@@ -367,23 +367,28 @@ mod tests {
     fn who_computes_after_its_posts_is_expected_to() {
         use std::thread::available_parallelism;
         use tocsin_nbc::table::Arguments;
-        const BLOCK: usize = 64 << 10;
-        let ranks = available_parallelism().unwrap().get() as u32 + 1;
+        const BYTES: usize = 64 << 10;
+        alone(|comm| assert!(!comm.shared().engine.begins_post(), "it shares no core"));
+        let ranks = u32::try_from(available_parallelism().unwrap().get()).unwrap() + 1;
         threads(ranks, &Config::default(), |comm| {
             let engine = &comm.shared().engine;
-            assert!(engine.waits_soon(), "nothing is known yet");
-            let (send, mut recv) = (vec![1u8; BLOCK], vec![0u8; BLOCK * ranks as usize]);
-            let arguments =
-                Arguments::Iallgather { send: Some(send.as_ptr()), recv: recv.as_mut_ptr(), block: BLOCK };
-            for _ in 0..8 {
-                // SAFETY: - both buffers outlive the request.
-                let mut request = unsafe { comm.start_raw(&arguments, Some("ring")) }.unwrap();
-                let begun = Instant::now();
-                while begun.elapsed() < Duration::from_micros(200) {}
-                request.wait().unwrap();
-            }
-            assert!(!engine.waits_soon());
-            assert!(recv.iter().all(|byte| *byte == 1));
+            assert!(engine.begins_post(), "nothing is known yet");
+            let mut data = vec![u8::from(comm.rank() == 0); BYTES];
+            let broadcast = Arguments::Ibcast { buffer: data.as_mut_ptr(), bytes: BYTES, root: 0 };
+            // SAFETY: - the buffer outlives the request, and nobody else uses it before its end.
+            let post = || unsafe { comm.start_raw(&broadcast, Some("binomial")) }.unwrap();
+            let mut computing = post();
+            let begun = Instant::now();
+            while begun.elapsed() < Duration::from_micros(200) {}
+            computing.wait().unwrap();
+            assert!(!engine.begins_post());
+            // Of a broadcast, what is over when it is waited for counts, too.
+            let expected = (0..300).filter(|_| {
+                post().wait().unwrap();
+                engine.begins_post()
+            });
+            assert!(expected.count() > 0, "some in a row were waited for at once");
+            assert!(data.iter().all(|byte| *byte == 1));
         })
         .unwrap();
     }

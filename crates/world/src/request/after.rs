@@ -26,7 +26,7 @@ impl std::fmt::Debug for Then {
 impl RawRequest {
     /// Runs `callback` once when complete, outside handlers, on some thread of this process; at once if it is complete.
     /// Takes the place of an earlier callback or waker. If the thread that runs callbacks cannot be started, this waits
-    /// and runs it here. A persistent one stays active until a wait or a test gives the outcome.
+    /// and runs it here. It may start operations, and had better not wait for any: the thread that runs it may be the one that runs all of the rank's. A persistent one stays active until a wait or a test gives the outcome.
     pub fn on_complete(&mut self, callback: Callback) {
         match self.look_for_callback() {
             Some(result) => callback(result),

@@ -13,6 +13,9 @@ use crate::rank::Need;
 /// The first failed request's error, by position, after all are complete.
 pub fn wait_all(requests: &mut [&mut RawRequest]) -> Result<(), Error> {
     let mut first = Ok(());
+    if let Some(request) = requests.first() {
+        request.note_wait();
+    }
     let many = requests.len() >= TOGETHER;
     for some in requests.chunks_mut(TOGETHER) {
         if some.iter().all(|request| request.comes_in_one_packet()) {
@@ -96,6 +99,7 @@ const OTHERS: Duration = Duration::from_millis(1);
 /// Waits until one is complete and gives its position; `None` if `requests` is empty. A persistent one that is not active
 /// is complete.
 pub fn wait_any(requests: &mut [&mut RawRequest]) -> Option<usize> {
+    requests.first()?.note_wait();
     let is_over = |requests: &[&mut RawRequest]| requests.iter().position(|request| request.is_over());
     loop {
         if let Some(done) = is_over(requests) {
