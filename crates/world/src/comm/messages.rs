@@ -80,8 +80,8 @@ impl Comm {
     /// Starts a send.
     ///
     /// # Errors
-    /// [`Error::RankOutOfRange`], [`Error::NegativeTag`], [`Error::PeerDead`], [`Error::PeerFinalized`],
-    /// [`Error::Revoked`], [`Error::Finalized`], refusals of memory.
+    /// [`Error::RankOutOfRange`], [`Error::NegativeTag`], [`Error::PeerDead`], [`Error::PeerFinalized`], [`Error::Protocol`],
+    /// [`Error::Revoked`], [`Error::Finalized`], [`Error::InHandler`] where the thread may not call the library, refusals of memory.
     ///
     /// # Safety
     /// What `buf` describes is readable, and not written, until the request is complete or the rank has finalized.
@@ -201,7 +201,7 @@ impl Comm {
     /// Sends, and waits until the buffer is free again.
     ///
     /// # Errors
-    /// As [`isend_raw`](Self::isend_raw).
+    /// As [`isend_raw`](Self::isend_raw), and what a send ends with: these, and [`Error::TooManyUnexpected`], [`Error::NeverReceived`].
     ///
     /// # Safety
     /// What `buf` describes is readable, and not written, during the call.
@@ -252,7 +252,7 @@ impl Comm {
     /// Receives, and waits for it; `None` matches any.
     ///
     /// # Errors
-    /// As [`irecv_raw`](Self::irecv_raw). The buffer may hold a part of a message then.
+    /// As [`irecv_raw`](Self::irecv_raw), and what a receive ends with: these, and [`Error::Truncated`]. The buffer may hold a part of a message then.
     ///
     /// # Safety
     /// What `buf` describes is writable, and used by nobody else, during the call.
@@ -275,8 +275,8 @@ impl Comm {
     /// Starts a receive; `None` matches any.
     ///
     /// # Errors
-    /// [`Error::RankOutOfRange`], [`Error::NegativeTag`], [`Error::PeerDead`], [`Error::Revoked`],
-    /// [`Error::Finalized`], refusals of memory.
+    /// [`Error::RankOutOfRange`], [`Error::NegativeTag`], [`Error::PeerDead`], [`Error::PeerFinalized`], [`Error::Protocol`],
+    /// [`Error::Revoked`], [`Error::Finalized`], [`Error::InHandler`] where the thread may not call the library, refusals of memory.
     ///
     /// # Safety
     /// What `buf` describes is writable, and used by nobody else, until the request is complete or the rank has
@@ -403,7 +403,7 @@ impl Comm {
     /// Looks for a message without receiving it.
     ///
     /// # Errors
-    /// [`Error::RankOutOfRange`], [`Error::NegativeTag`], [`Error::PeerDead`], [`Error::Revoked`].
+    /// As [`irecv_raw`](Self::irecv_raw).
     pub fn iprobe(&self, source: Option<u32>, tag: Option<i32>) -> Result<Option<Status>, Error> {
         let (source, tag) = self.selection("iprobe", source, tag)?;
         self.shared().open("iprobe")?;
@@ -437,7 +437,8 @@ impl Comm {
     /// its source there.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for a message that another rank has probed, which is dropped then; refusals of memory.
+    /// [`Error::InvalidArgument`] for a message that another rank has probed, which is dropped then; [`Error::PeerDead`], [`Error::Protocol`], [`Error::Revoked`],
+    /// [`Error::Finalized`], refusals of memory.
     ///
     /// # Safety
     /// As [`irecv_raw`](Self::irecv_raw).
