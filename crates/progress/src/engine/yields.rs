@@ -58,7 +58,7 @@ const LOOK_COST: u32 = 4;
 const STAY_NS: u64 = 3_000;
 /// What meeting a message then saves, and what one that does not come takes: who meets it saves the two switches, who waits for what follows from it
 /// saves them, too, and who looks when it comes back does not know at which moment of them it will have come. (`bench ring --ranks 4 --sizes 1K`, us, with a gain of
-/// 1, 2, 4 and 16: 1.67, 1.39, 1.39 and 1.55; of which, two ranks that follow each other bound to each core, 1.87, 1.80, 1.71 and 1.33.)
+/// 1, 2, 4 and 16: 1.67, 1.39, 1.39 and 1.55; two ranks that follow each other bound to each core, with 1, 4 and 16: 1.87, 1.71 and 1.33.)
 const STAY_GAIN: u32 = 4;
 const STAY_COST: u32 = 1;
 /// What yields are credited with at most for what they have saved, nanoseconds: two time slices.
