@@ -381,7 +381,7 @@ int tocsin_is_done(const tocsin_request *request,
 // Waits until the operation is complete, frees the request and sets it to NULL; a persistent one becomes inactive instead.
 // Returns the operation's own error. `status` may be NULL. A NULL request is complete.
 // Errors: those that the operation ends with. A send: PEER_DEAD, PEER_FINALIZED, REVOKED, PROTOCOL, UNEXPECTED. A receive: these,
-// TRUNCATED, and CANCELLED, by tocsin_cancel or because its sender gave the message up. A collective: those of a send, CANCELLED,
+// TRUNCATED, and CANCELLED after tocsin_cancel. A collective: those of a send, CANCELLED,
 // USER and SYSTEM. CANCELLED is then that another rank gave it up; PROTOCOL also that its ranks called different ones, USER that the
 // operator of a rank in Rust panicked, SYSTEM also that a rank was refused memory: in this one, or in an earlier one of its communicator.
 int tocsin_wait(tocsin_request **request,

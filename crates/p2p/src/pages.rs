@@ -211,7 +211,9 @@ impl<T: Transport> P2p<T> {
             unsafe { record.as_ref() }.was_given_up(ticket, count)
         });
         if given_up {
-            self.broken_off_by_peer(id);
+            if !self.will_hear_why(id) {
+                self.broken_off_by_peer(id);
+            }
             return Ok(());
         }
         // The sender may give up what is all here, before it hears of that.

@@ -23,8 +23,8 @@
 //!
 //! **Ends before the end.** Who breaks a transfer off closes its record and gives the buffer back once no claim of the
 //! peer's is open: until then the request is *closing*, and pending. A copy that fails closes the record as failed; the
-//! receiver then asks for the message through the Bulk lane, from the beginning. A user's send whose receiver breaks off ends with what the sweep finds: that
-//! rank has left, or is dead, or the communicator is revoked.
+//! receiver then asks for the message through the Bulk lane, from the beginning. A user's message that one end breaks off ends at the other with what the sweep
+//! finds: that rank has left, or is dead, or the communicator is revoked.
 
 use core::ptr::NonNull;
 
@@ -112,7 +112,7 @@ impl<T: Transport> P2p<T> {
                 }
                 Claim::NoneLeft | Claim::Over | Claim::Busy => return part,
                 Claim::Closed { failed: false } if self.will_hear_why(id) => {
-                    // The receiver waits for this rank's last claim.
+                    // The peer waits for this rank's last claim.
                     part.worked |= self.tell_once(id);
                     return part;
                 }
@@ -239,11 +239,21 @@ impl<T: Transport> P2p<T> {
         claims < IN_ONE_CALL && matches!(record.look(ticket, count), Claim::Chunk(claimed) if many(claimed))
     }
 
-    /// Whether a send whose receiver has given the transfer up is ended by the sweep that follows: who gives up a user's message leaves its world, or has
-    /// revoked the communicator.
-    fn will_hear_why(&self, id: Id) -> bool {
-        let users = |request: &&Request| request.state == State::SendShared && request.class == Class::Eager;
-        self.requests.get(id).filter(users).is_some_and(|request| !self.contexts.is_revoked(request.context))
+    /// Whether a message that the peer has given up is ended by the sweep that follows: who gives up a user's message leaves its world, or has
+    /// revoked the communicator. Not a receive all of which is here.
+    pub(crate) fn will_hear_why(&self, id: Id) -> bool {
+        let users =
+            |request: &&Request| request.class == Class::Eager && !self.contexts.is_revoked(request.context);
+        self.requests.get(id).filter(users).is_some_and(|r| r.is_send() || !self.is_copied_whole(r))
+    }
+
+    /// Whether all of a transfer was copied before the peer gave it up.
+    fn is_copied_whole(&self, request: &Request) -> bool {
+        // Counted before the record is looked at again: it serves no other message since.
+        let (Some((record, ticket)), Some(count)) = (self.record_of(request), chunks(request.total)) else {
+            return false;
+        };
+        record.is_complete(count) && matches!(record.look(ticket, count), Claim::Closed { failed: false })
     }
 
     /// Whether a send has found a published receive and copied nothing yet.
@@ -387,12 +397,8 @@ impl<T: Transport> P2p<T> {
         let Some(request) = self.requests.get(id) else { return };
         let (peer, context, tag, sending) =
             (request.peer, request.context, request.tag, request.state == State::SendShared);
-        // Counted before the record is looked at again: it serves no other message since.
-        if let (Some((record, ticket)), Some(count)) = (self.record_of(request), chunks(request.total))
-            && record.is_complete(count)
-            && matches!(record.look(ticket, count), Claim::Closed { failed: false })
-        {
-            // All of it is copied: the peer gave it up while it had yet to say so.
+        if self.is_copied_whole(request) {
+            // The peer gave it up while it had yet to say that all is copied.
             self.set_stale(peer);
             self.end_well(id);
             return;

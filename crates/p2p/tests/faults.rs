@@ -440,6 +440,48 @@ fn who_is_gone_in_the_midst_has_not_received() {
     }
 }
 
+/// Rank 0 is gone in the midst of its message: its receiver hears that it is, unless all of it is there.
+#[test]
+fn who_loses_its_sender_in_the_midst_hears_why() {
+    const LARGE: usize = 500_000;
+    let mut lost = 0;
+    for (state, code) in [(PeerState::Finalized, Code::PeerFinalized), (PeerState::Dead, Code::PeerDead)] {
+        for (posted_first, passes) in (0..24).flat_map(|passes| [(false, passes), (true, passes)]) {
+            let case = format!("{state:?}, posted first: {posted_first}, {passes} passes");
+            let mut w = World::new(2);
+            let data = text(1, LARGE);
+            let mut target = Target::new(LARGE);
+            for rank in 0..2 {
+                w.ranks[rank].prepare_peer(1 - rank as u32, LARGE).unwrap();
+            }
+            let before = posted_first.then(|| w.irecv(1, Some(0), Some(1), &mut target));
+            w.isend(0, 1, 1, &data);
+            let recv = before.unwrap_or_else(|| w.irecv(1, Some(0), Some(1), &mut target));
+            for n in 0..passes {
+                w.pass_with(n % 2, &mut Budget::limited(Context::Handler, 4, 1));
+            }
+            w.ranks[0].close_transfers();
+            w.ranks[0].transport_mut().flush();
+            // The receiver looks between the end of its sender's transfers and its sender's own.
+            w.pass(1);
+            let early = w.code(1, recv);
+            assert!(matches!(early, None | Some(Code::Ok)), "{case}: {early:?}");
+            w.set_state(0, state);
+            for _ in 0..100 {
+                w.pass(1);
+            }
+            let end = w.outcome(1, recv).unwrap();
+            if end.code == Code::Ok {
+                assert!(target.bytes() == data, "{case}");
+            } else {
+                assert_eq!((end.code, end.source), (code, 0), "{case}");
+                lost += 1;
+            }
+        }
+    }
+    assert!(lost > 0);
+}
+
 /// More is declined than a lane has room for answers, by a rank that has room for one message.
 #[test]
 fn nobody_waits_for_want_of_room_to_say_that_a_message_is_never_received() {

@@ -153,6 +153,24 @@ fn what_is_given_up_is_not_received() {
     }
 }
 
+/// Who leaves gives up what is in its pipe; that it leaves is heard a little later.
+#[test]
+fn who_loses_its_sender_hears_why() {
+    for (state, code) in [(PeerState::Finalized, Code::PeerFinalized), (PeerState::Dead, Code::PeerDead)] {
+        let mut pair = Pair::new();
+        let (data, mut target) = (text(1, LEN), Target::new(LEN));
+        let (_, recv) = pair.begin(&data, &mut target, Class::Eager);
+        pair.0[0].close_transfers();
+        pair.0[0].transport_mut().flush();
+        while pair.pass(1) != Pass::Idle {}
+        assert_eq!(pair.code(1, recv), None);
+        pair.0[1].transport().set_state(0, state);
+        while pair.pass(1) != Pass::Idle {}
+        let end = pair.outcome(1, recv).unwrap();
+        assert_eq!((end.code, end.source), (code, 0));
+    }
+}
+
 /// Fills the Control lane from a rank with packets that say nothing.
 fn fill_control(pair: &mut Pair, from: usize) {
     use tocsin_transport::{Header, SendOutcome, Urgency, kind};
