@@ -72,7 +72,7 @@
 // The communicator was revoked.
 #define TOCSIN_ERROR_REVOKED 11
 
-// A peer wrote what is no message.
+// A peer called another collective than this rank, or wrote what is no message.
 #define TOCSIN_ERROR_PROTOCOL 12
 
 // Too many messages that nobody receives.

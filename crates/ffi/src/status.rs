@@ -28,7 +28,7 @@ pub const TOCSIN_ERROR_PEER_FINALIZED: c_int = 9;
 pub const TOCSIN_ERROR_CANCELLED: c_int = 10;
 /// The communicator was revoked.
 pub const TOCSIN_ERROR_REVOKED: c_int = 11;
-/// A peer wrote what is no message.
+/// A peer called another collective than this rank, or wrote what is no message.
 pub const TOCSIN_ERROR_PROTOCOL: c_int = 12;
 /// Too many messages that nobody receives.
 pub const TOCSIN_ERROR_UNEXPECTED: c_int = 13;
@@ -61,7 +61,7 @@ const TEXTS: [&CStr; 21] = [
     c"peer has finalized",
     c"cancelled",
     c"communicator revoked",
-    c"peer broke the protocol",
+    c"peer called another collective or broke the protocol",
     c"too many unexpected messages",
     c"world aborted",
     c"rank has finalized",
@@ -98,6 +98,7 @@ pub(crate) fn code_of(error: &Error) -> c_int {
         | Error::Version { .. }
         | Error::OtherTable { .. } => TOCSIN_ERROR_BOOTSTRAP,
         Error::UserOperatorPanicked { .. } | Error::RankPanicked { .. } => TOCSIN_ERROR_USER,
+        Error::Internal { .. } => TOCSIN_ERROR_INTERNAL,
         // The rest are refusals by the system; a variant that is new below says so in its text.
         _ => TOCSIN_ERROR_SYSTEM,
     }

@@ -69,7 +69,7 @@ pub enum Error {
     #[error("{0}")]
     Buffers(&'static str),
     /// A schedule that is not a valid graph: an error of the algorithm that built it.
-    #[error("schedule refused: {0}; this is an error in the algorithm that built it, please report it")]
+    #[error("the algorithm built a schedule that is none ({0})")]
     BadSchedule(&'static str),
     /// No memory for the schedule.
     #[error(

@@ -302,6 +302,14 @@ pub enum Error {
         /// The panic's text.
         message: String,
     },
+    /// A mistake in tocsin itself.
+    #[error("{operation}: {what}: this is a mistake in tocsin, please report it")]
+    Internal {
+        /// The call.
+        operation: &'static str,
+        /// What cannot be.
+        what: String,
+    },
     /// The system refused something.
     #[error("{operation}: {reason}")]
     System {

@@ -140,9 +140,9 @@ impl Launch {
         match starts.recv() {
             Ok(Ok(pids)) => Ok(Running { pids, orders, thread: Some(thread), _blocked: blocked }),
             Ok(Err(error)) => Err(error),
-            Err(_) => Err(Error::System {
-                operation: "starting the ranks".into(),
-                reason: "the launcher's thread ended".into(),
+            Err(_) => Err(Error::Internal {
+                operation: "starting the ranks",
+                what: "the launcher's thread ended".into(),
             }),
         }
     }
@@ -197,9 +197,9 @@ impl Running {
     }
 
     fn join(&mut self) -> Result<Report, Error> {
-        let lost = || Error::System {
-            operation: "waiting for the ranks".into(),
-            reason: "the launcher's thread is gone".into(),
+        let lost = || Error::Internal {
+            operation: "waiting for the ranks",
+            what: "the launcher's thread is gone".into(),
         };
         self.thread.take().ok_or_else(lost)?.join().map_err(|_| lost())?
     }

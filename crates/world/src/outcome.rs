@@ -66,6 +66,7 @@ pub(crate) fn collective_error(operation: &'static str, error: tocsin_nbc::Error
         E::UnknownAlgorithm { name, known, .. } => Error::UnknownAlgorithm { operation, name, known },
         E::TooLarge { .. } | E::Blocks { .. } => Error::BufferLength { operation, what: error.to_string() },
         E::Restricted { .. } | E::Buffers(_) => Error::InvalidArgument { operation, what: error.to_string() },
+        E::BadSchedule(_) => Error::Internal { operation, what: error.to_string() },
         E::PointToPoint(below) => message_error(operation, below),
         other => Error::System { operation: operation.into(), reason: other.to_string() },
     }

@@ -362,5 +362,5 @@ fn is_over_well(completion: NonNull<Completion>) -> bool {
 }
 
 fn lost(operation: &'static str) -> Error {
-    Error::System { operation: operation.into(), reason: "the request was lost; please report this".into() }
+    Error::Internal { operation, what: "the request was lost".into() }
 }

@@ -162,9 +162,9 @@ impl Comm {
         waits: Option<usize>,
     ) -> Result<(NonNull<Completion>, Option<Outcome>), Error> {
         // A request that was just made has a completion.
-        let completion = state.p2p.completion(id).ok_or_else(|| Error::System {
-            operation: "starting a message".into(),
-            reason: "the request was lost; please report this".into(),
+        let completion = state.p2p.completion(id).ok_or_else(|| Error::Internal {
+            operation: "starting a message",
+            what: "the request was lost".into(),
         })?;
         // SAFETY: - it lies in a slab that lives as long as the engine.
         let outcome = unsafe { completion.as_ref() }.outcome();
