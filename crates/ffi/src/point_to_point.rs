@@ -140,7 +140,7 @@ pub unsafe extern "C" fn tocsin_recv(
 }
 
 /// Sends and receives at the same time and waits for both. The buffers do not overlap. `status` (may be NULL) is the
-/// receive's.
+/// receive's, or names the error of a send that failed.
 /// Errors: as tocsin_send and tocsin_recv.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_sendrecv(
