@@ -102,8 +102,8 @@ pub(crate) enum Use {
     Compartments { way: Way, members: u32, base: *const u8, lists: *const Block },
     /// They are combined from left to right, in rank order; with a root, there.
     Reduce { root: Option<u32>, count: usize, operator: Operator },
-    /// Of each, the same elements, this rank's, are combined likewise: so many, from these bytes on.
-    ReduceScatter { at: u32, count: usize, operator: Operator },
+    /// Of each, the same elements, this rank's, are combined likewise: so many, from these bytes on. If all ranks' are as many, they begin so many bytes apart.
+    ReduceScatter { at: u32, count: usize, operator: Operator, stride: Option<usize> },
     /// Those of the ranks up to this one are combined likewise; its own, if it is included.
     Scan { inclusive: bool, count: usize, operator: Operator },
 }
@@ -421,7 +421,7 @@ impl Call {
                 Use::Reduce { count, operator, .. } => {
                     self.combine_short(board, number, scratch, members, 0, (count, operator))?;
                 }
-                Use::ReduceScatter { at, count, operator } => {
+                Use::ReduceScatter { at, count, operator, .. } => {
                     self.combine_short(board, number, scratch, members, at as usize, (count, operator))?;
                 }
                 Use::Scan { inclusive, count, operator } => {

@@ -368,12 +368,19 @@ fn every_form_in_rounds() {
         Operation::Ialltoall,
         Operation::Ireduce,
         Operation::Iallreduce,
+        Operation::IreduceScatterBlock,
+        Operation::Iscan,
+        Operation::Iexscan,
     ];
     for ranks in 2..=4usize {
         let mut machine = Machine::new(network(ranks as u32, random.word()), random.word());
         let mut before = 0;
         for operation in operations {
-            let each = if operation == Operation::Ialltoall { ranks - 1 } else { 1 };
+            let each = match operation {
+                Operation::Ialltoall => ranks - 1,
+                Operation::IreduceScatterBlock => ranks,
+                _ => 1,
+            };
             for (bytes, way) in [
                 ((1 << 20) + 8, Way::Direct),
                 (2 << 20, Way::Schedule),

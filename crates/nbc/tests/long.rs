@@ -131,7 +131,12 @@ fn more_are_outstanding_than_there_is_room_for() {
         let cases: Vec<_> = (0..14)
             .map(|_| {
                 let bytes = *random.pick(if ranks == 2 { &of_two[..] } else { &of_more });
-                case(*random.pick(&all), bytes, &mut random)
+                let operation = *random.pick(&all);
+                let scatters =
+                    [Operation::IreduceScatter, Operation::IreduceScatterBlock].contains(&operation);
+                // No rounds.
+                let most = if scatters { (1 << 20) / ranks as usize } else { bytes };
+                case(operation, bytes.min(most), &mut random)
             })
             .collect();
         let cases: Vec<_> = cases.into_iter().map(|case| Case { root: case.root % ranks, ..case }).collect();
@@ -154,6 +159,10 @@ fn the_longest_parts() {
         (Operation::Iallgather, 1 << 20, 2),
         (Operation::Ialltoall, 1 << 20, 2),
         (Operation::Ialltoall, (1 << 20) / 3, 4),
+        (Operation::IreduceScatter, 1 << 18, 4),
+        (Operation::IreduceScatterBlock, 1 << 18, 4),
+        (Operation::Iscan, 1 << 20, 3),
+        (Operation::Iexscan, 1 << 20, 3),
     ] {
         let case = case(operation, bytes, &mut random);
         let mut machine = Machine::new(network(ranks, random.word()), random.word());
@@ -195,6 +204,7 @@ fn around_all_thresholds() {
         let others = ranks as usize - 1;
         let (blocks, most) = match operation {
             Operation::Ialltoall => (others, 1 << 20),
+            Operation::IreduceScatter | Operation::IreduceScatterBlock => (ranks as usize, 1 << 20),
             Operation::Iallreduce => (1, (1 << 20).min(128 * ((32 << 10) / ranks as usize / 8 * 8))),
             _ => (1, 1 << 20),
         };

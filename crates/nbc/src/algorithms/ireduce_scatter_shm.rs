@@ -15,25 +15,30 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     order: Some(super::iallreduce_shm::order),
 };
 
-pub(crate) const BLOCK: Algorithm = Algorithm { operation: Operation::IreduceScatterBlock, ..ALGORITHM };
+pub(crate) const BLOCK: Algorithm = Algorithm {
+    operation: Operation::IreduceScatterBlock,
+    restrictions: Restrictions::in_rounds_on_board(call),
+    ..ALGORITHM
+};
 
 fn call(arguments: &Arguments, group: &Group) -> Result<Call, Error> {
     let (rank, ranks) = (group.rank() as usize, group.size() as usize);
     // Elements of all parts, of those before this rank's, and of this.
-    let (send, recv, data_type, op, [whole, before, count]) = match *arguments {
+    let (send, recv, data_type, op, [whole, before, count], equal) = match *arguments {
         Arguments::IreduceScatter { send, recv, counts, data_type, op } => {
             let (before, rest) = counts.split_at_checked(rank).ok_or(misplaced())?;
             let (before, count) = (before.iter().sum(), rest.first().copied().ok_or(misplaced())?);
-            (send, recv, data_type, op, [counts.iter().sum(), before, count])
+            (send, recv, data_type, op, [counts.iter().sum(), before, count], false)
         }
         Arguments::IreduceScatterBlock { send, recv, count, data_type, op } => {
-            (send, recv, data_type, op, [count * ranks, count * rank, count])
+            (send, recv, data_type, op, [count * ranks, count * rank, count], true)
         }
         _ => return Err(misplaced()),
     };
     let (operator, size) = (Operator::new(op, data_type)?, data_type.size());
-    // What fits into a slot has few bytes.
-    let then = Use::ReduceScatter { at: (before * size) as u32, count, operator };
+    let stride = equal.then_some(count * size);
+    // Where that counts, it is no more than a part's.
+    let then = Use::ReduceScatter { at: (before * size) as u32, count, operator, stride };
     let mut call = Call::new(arguments.operation(), whole * size, then);
     call.from = send.unwrap_or(recv);
     (call.bytes, call.to) = (whole * size, recv);

@@ -30,15 +30,31 @@ pub(super) fn fits(arguments: &Arguments, ranks: usize) -> bool {
             let piece = piece(count, size, ranks).saturating_mul(size).saturating_mul(ranks);
             bytes <= PART && piece <= MOST
         }
-        // An element of all parts is combined in one piece.
-        Arguments::Ireduce { data_type, .. } => {
-            bytes <= PART && data_type.size().saturating_mul(ranks) <= MOST
+        _ if is_too_wide(arguments, ranks) => false,
+        Arguments::Ireduce { .. } | Arguments::Iscan { .. } | Arguments::Iexscan { .. } => bytes <= PART,
+        Arguments::IreduceScatterBlock { .. } => bytes.saturating_mul(ranks) <= PART,
+        Arguments::IreduceScatter { counts, data_type, .. } => {
+            let whole = counts.iter().fold(0usize, |sum, count| sum.saturating_add(*count));
+            whole.saturating_mul(data_type.size()) <= PART
         }
         Arguments::Ibarrier => true,
         Arguments::Ibcast { .. } | Arguments::Iallgather { .. } => bytes <= PART,
         Arguments::Iallgatherv { .. } => arguments.longest_block() <= PART,
         _ => false,
     }
+}
+
+/// Whether an element of all parts, which is combined in one piece, is too much for that.
+pub(super) fn is_too_wide(arguments: &Arguments, ranks: usize) -> bool {
+    let size = match *arguments {
+        Arguments::Ireduce { data_type, .. }
+        | Arguments::IreduceScatter { data_type, .. }
+        | Arguments::IreduceScatterBlock { data_type, .. }
+        | Arguments::Iscan { data_type, .. }
+        | Arguments::Iexscan { data_type, .. } => data_type.size(),
+        _ => 0,
+    };
+    size.saturating_mul(ranks) > MOST
 }
 
 /// From how many bytes on a block of an all-to-all among more than two passes: each has a page of its own then.
@@ -152,7 +168,11 @@ impl Call {
             Use::Alltoall { block, stride } if stride == block => {
                 (block.wrapping_mul(me.wrapping_add(1)), None)
             }
-            Use::Alltoall { block, stride } => (0, Some((block.max(1), stride))),
+            Use::Alltoall { block, stride } => (0, Some((block.max(1), stride, me.wrapping_add(1)))),
+            // Everybody's, its own among them, from the first on.
+            Use::ReduceScatter { stride: Some(stride), .. } if self.is_round() => {
+                (0, Some(((self.bytes / members).max(1), stride, 0)))
+            }
             _ => (0, None),
         };
         let (to_end, bytes) = (self.bytes.saturating_sub(begins), self.part_bytes());
@@ -163,9 +183,9 @@ impl Call {
         }
         while *filled < bytes {
             let (from, end) = match apart {
-                Some((block, stride)) => {
+                Some((block, stride, first)) => {
                     let (turn, within) = (*filled / block, *filled % block);
-                    let member = me.wrapping_add(turn).wrapping_add(1) % members;
+                    let member = first.wrapping_add(turn) % members;
                     let end = filled.wrapping_add(block.wrapping_sub(within));
                     (member.wrapping_mul(stride).wrapping_add(within), end.min(bytes))
                 }
@@ -325,15 +345,22 @@ impl Call {
                 }
                 Use::Reduce { root: Some(root), .. } if root as usize != me => Ok(true),
                 Use::Reduce { root: Some(_), count, operator } => {
-                    self.combine_all(board, number, (count, operator), &mut made.done, budget)
+                    let all = (0, board.members());
+                    self.combine_all(board, number, (count, operator), all, &mut made.done, budget)
+                }
+                Use::ReduceScatter { at, count, operator, .. } => {
+                    let own = (at as usize, board.members());
+                    self.combine_all(board, number, (count, operator), own, &mut made.done, budget)
+                }
+                Use::Scan { inclusive, count, operator } => {
+                    let before = (0, me.wrapping_add(usize::from(inclusive)));
+                    self.combine_all(board, number, (count, operator), before, &mut made.done, budget)
                 }
                 Use::Compartments { .. } => {
                     Ok(self.take_out(board, number, (&mut made.done, scratch), budget))
                 }
                 // What is never long is made at once.
-                Use::Scatter { .. } | Use::Gather { .. } | Use::ReduceScatter { .. } | Use::Scan { .. } => {
-                    Ok(true)
-                }
+                Use::Scatter { .. } | Use::Gather { .. } => Ok(true),
                 Use::Reduce { root: None, count, operator } => {
                     self.combine_shared(board, number, (count, operator), &mut made.pieces, budget)
                 }
@@ -402,7 +429,7 @@ impl Call {
         true
     }
 
-    /// Combines elements of all parts, in rank order, in the result.
+    /// Combines elements of the first members' parts, so many of them, from some bytes on, in rank order, in the result.
     ///
     /// # Safety
     /// As [`make_long`](Self::make_long), and the elements are there.
@@ -413,18 +440,32 @@ impl Call {
         number: u32,
         operator: Operator,
         (first, elements): (usize, usize),
+        (at, end): (usize, usize),
     ) -> Result<(), Panicked> {
         let size = operator.size();
         let (offset, bytes) = (first.wrapping_mul(size), elements.wrapping_mul(size));
-        let part = |member| board.long_part(member, number, offset, bytes);
+        let part = |member| board.long_part(member, number, at.wrapping_add(offset), bytes);
         let to = self.to.wrapping_add(offset);
+        if end == 1 {
+            let own = self.from.wrapping_add(at).wrapping_add(offset);
+            // SAFETY: - so many bytes of the result are writable, and of what is sent readable: the caller's promise
+            //         - its own is apart from where it goes, or that very place.
+            unsafe {
+                if board.me() > 0 {
+                    board.read_long(0, number, at.wrapping_add(offset), to, bytes);
+                } else if !std::ptr::eq(own, to) {
+                    tocsin_transport::copy::copy(own, to, bytes);
+                }
+            }
+            return Ok(());
+        }
         // There are two members at least, and long parts have what the arguments say.
         let (Some(left), Some(right)) = (part(0), part(1)) else { return Ok(()) };
         // SAFETY: - parts are readable for these elements, the result is writable for them and lies elsewhere
         //         - what others may write meanwhile, if they lie, are numbers: any bits are.
         unsafe {
             operator.combine(left, right, to, elements)?;
-            for member in 2..board.members() {
+            for member in 2..end {
                 if let Some(right) = part(member) {
                     operator.combine(to, right, to, elements)?;
                 }
@@ -433,7 +474,7 @@ impl Call {
         Ok(())
     }
 
-    /// The root's: combines all, some at a time.
+    /// Of one rank alone: combines the first members' parts, so many of them, from some bytes on, some elements at a time.
     ///
     /// # Safety
     /// As [`make_long`](Self::make_long).
@@ -442,19 +483,21 @@ impl Call {
         board: &Board,
         number: u32,
         (count, operator): (usize, Operator),
+        (at, end): (usize, usize),
         done: &mut usize,
         budget: &mut Budget,
     ) -> Result<bool, Panicked> {
-        let size = operator.size().wrapping_mul(board.members()).max(1);
-        while *done < count {
-            let most = room(budget).min(PIECE.wrapping_mul(board.members()));
+        let size = operator.size().wrapping_mul(end).max(1);
+        // Of nobody's there is nothing.
+        while *done < count && end > 0 {
+            let most = room(budget).min(PIECE.wrapping_mul(end));
             let now = count.wrapping_sub(*done).min((most / size).max(1));
             let work = now.wrapping_mul(size);
             if is_too_much(work, budget) {
                 return Ok(false);
             }
             // SAFETY: done + now <= count; the rest is promised by the caller.
-            unsafe { self.combine(board, number, operator, (*done, now))? };
+            unsafe { self.combine(board, number, operator, (*done, now), (at, end))? };
             budget.take_bytes(work);
             *done = done.wrapping_add(now);
             if *done < count && budget.exhausted() {
@@ -501,7 +544,7 @@ impl Call {
                     Some(maker) => board.read_long(maker, number, shared_at, to, bytes),
                     None => {
                         board.begin_piece(number, piece);
-                        self.combine(board, number, operator, (first, elements))?;
+                        self.combine(board, number, operator, (first, elements), (0, members))?;
                         board.share(number, piece, shared_at, to, bytes);
                     }
                 }

@@ -21,12 +21,15 @@ const ROUND: usize = 512 << 10;
 const STEP: usize = 4096;
 
 /// What is made in rounds where it is long.
-pub(super) const CUT: [Operation; 5] = [
+pub(super) const CUT: [Operation; 8] = [
     Operation::Ibcast,
     Operation::Iallgather,
     Operation::Ialltoall,
     Operation::Ireduce,
     Operation::Iallreduce,
+    Operation::IreduceScatterBlock,
+    Operation::Iscan,
+    Operation::Iexscan,
 ];
 
 /// A round among those of a call.
@@ -52,8 +55,13 @@ fn longest(arguments: &Arguments, ranks: usize, part: usize) -> Option<usize> {
             let size = data_type.size().saturating_mul(ranks);
             (MOST / size.max(1)).saturating_mul(PIECES as usize).saturating_mul(data_type.size()).min(part)
         }
-        Arguments::Ireduce { data_type, .. } if data_type.size().saturating_mul(ranks) > MOST => 0,
-        Arguments::Ireduce { .. } | Arguments::Ibcast { .. } | Arguments::Iallgather { .. } => part,
+        _ if super::long::is_too_wide(arguments, ranks) => 0,
+        Arguments::IreduceScatterBlock { .. } => part / ranks.max(1),
+        Arguments::Ireduce { .. }
+        | Arguments::Iscan { .. }
+        | Arguments::Iexscan { .. }
+        | Arguments::Ibcast { .. }
+        | Arguments::Iallgather { .. } => part,
         _ => return None,
     };
     let step = step(arguments);
@@ -64,7 +72,11 @@ fn longest(arguments: &Arguments, ranks: usize, part: usize) -> Option<usize> {
 /// What the length of a round that others follow is a multiple of, bytes: of elements, and even.
 fn step(arguments: &Arguments) -> usize {
     match *arguments {
-        Arguments::Iallreduce { data_type, .. } | Arguments::Ireduce { data_type, .. } => {
+        Arguments::Iallreduce { data_type, .. }
+        | Arguments::Ireduce { data_type, .. }
+        | Arguments::IreduceScatterBlock { data_type, .. }
+        | Arguments::Iscan { data_type, .. }
+        | Arguments::Iexscan { data_type, .. } => {
             let step = STEP.next_multiple_of(data_type.size().max(1));
             if step.is_multiple_of(2) { step } else { step.saturating_mul(2) }
         }
@@ -163,7 +175,8 @@ impl Call {
     fn block_bytes(&self) -> usize {
         match self.then {
             Use::Alltoall { block, .. } => block,
-            Use::Reduce { .. } | Use::Allgather { .. } => self.bytes,
+            Use::Reduce { .. } | Use::Scan { .. } | Use::Allgather { .. } => self.bytes,
+            Use::ReduceScatter { count, operator, .. } => count.wrapping_mul(operator.size()),
             _ => self.size(),
         }
     }
@@ -182,9 +195,16 @@ impl Call {
                 *block = bytes;
                 self.bytes = members.wrapping_mul(bytes);
             }
-            Use::Reduce { count, operator, .. } => {
+            Use::Reduce { count, operator, .. } | Use::Scan { count, operator, .. } => {
                 *count = bytes / operator.size().max(1);
                 self.bytes = bytes;
+            }
+            Use::ReduceScatter { at, count, operator, .. } => {
+                let block = count.wrapping_mul(operator.size()).max(1);
+                let (me, members) = (*at as usize / block, self.bytes / block);
+                *at = me.wrapping_mul(bytes) as u32;
+                *count = bytes / operator.size().max(1);
+                self.bytes = members.wrapping_mul(bytes);
             }
             Use::Bcast { .. } if self.bytes == 0 => {}
             _ => self.bytes = bytes,

@@ -476,7 +476,13 @@ fn far_caches_have_long_exchanges_go_by_messages() {
         assert_eq!(goes_on_board(&group, &of, None), chosen.restrictions.needs_board());
         chosen.restrictions.needs_board()
     };
-    for operation in [Operation::Iallgather, Operation::Iallgatherv, Operation::Ialltoall] {
+    for operation in [
+        Operation::Iallgather,
+        Operation::Iallgatherv,
+        Operation::Ialltoall,
+        Operation::IreduceScatterBlock,
+        Operation::Iscan,
+    ] {
         for far in [false, true] {
             assert!(on_board(operation, 511 << 10, far));
             single.set(true);
@@ -528,8 +534,25 @@ fn threads_send_what_is_long() {
             assert_eq!(chosen(operation, 1 << 20, ranks, threads), name, "{operation} of {ranks}");
         }
     }
-    assert_eq!(chosen(Operation::Iscan, 1 << 20, 2, false), "pipelined-chain");
-    assert_eq!(chosen(Operation::Iscan, 1 << 20, 2, true), "recursive-doubling");
+    for (threads, name) in [(false, "pipelined-chain"), (true, "recursive-doubling")] {
+        let of = arguments(Operation::Iscan, 1 << 20, 0, false, 0, (&[], &[]));
+        assert_eq!(choose_for(&of, &group(4, 0).with_one_process(threads)).name, name);
+    }
+    // What they combine they would copy first.
+    for threads in [false, true] {
+        assert_eq!(chosen(Operation::Iscan, 1 << 20, 2, threads), "shm");
+        assert_eq!(chosen(Operation::IreduceScatterBlock, 1 << 20, 4, threads), "shm");
+    }
+    let scatter = |bytes, ranks, threads| chosen(Operation::IreduceScatterBlock, bytes, ranks, threads);
+    for ranks in [2, 8] {
+        assert_eq!([false, true].map(|threads| scatter(128 << 10, ranks, threads)), ["shm"; 2]);
+        assert_eq!([false, true].map(|threads| scatter(256 << 10, ranks, threads)), ["shm", "pairwise"]);
+    }
+    // Of many, each combines what is before it.
+    assert_eq!(
+        [64 << 10, 256 << 10].map(|n| chosen(Operation::Iscan, n, 16, false)),
+        ["shm", "pipelined-chain"]
+    );
 }
 
 /// The schedule of a call serves another whose lists say the same, wherever these are, and none whose lists say anything else.
@@ -659,20 +682,24 @@ fn the_board_takes_what_fits() {
         let any_length =
             arguments(*operation, 8, 0, false, 0, (&[Block::new(0, 8); 2], &[8; 2])).is_between_pairs();
         assert_eq!(fits(*operation, 4096, 3), *operation == Operation::Ibarrier || any_length);
-        let exchange =
-            [Operation::Iallreduce, Operation::Iallgather, Operation::Iallgatherv, Operation::Ialltoall]
-                .contains(operation);
-        let in_rounds = *operation != Operation::Iallgatherv;
-        for (bytes, longest) in [
-            (4096, true),
-            (1 << 20, true),
-            ((1 << 20) + 8, in_rounds),
-            (4 << 20, in_rounds),
-            ((4 << 20) + 8, false),
-        ] {
-            let one_way = *operation == Operation::Ireduce
-                || *operation == Operation::Ibcast && (32 << 10..=1 << 20).contains(&bytes);
-            let takes = *operation == Operation::Ibarrier || (exchange || one_way) && longest;
+        let longest = match operation {
+            Operation::Ibarrier => usize::MAX,
+            Operation::Iscatter | Operation::Igather => 0,
+            Operation::Iallgatherv => 1 << 20,
+            // From each, of parts for both.
+            Operation::IreduceScatter => 512 << 10,
+            Operation::IreduceScatterBlock => 2 << 20,
+            other if other.has_common_size() => 4 << 20,
+            _ => 0,
+        };
+        for bytes in [4096, 512 << 10, (512 << 10) + 8, 1 << 20, (1 << 20) + 8].into_iter().chain([
+            2 << 20,
+            (2 << 20) + 8,
+            4 << 20,
+            (4 << 20) + 8,
+        ]) {
+            let as_long = *operation != Operation::Ibcast || (32 << 10..=1 << 20).contains(&bytes);
+            let takes = bytes <= longest && as_long;
             let counts = [bytes; 2];
             let at = [Block::new(bytes, bytes), Block::new(0, bytes)];
             let of = arguments(*operation, bytes, 1, false, 0, (&at, &counts));
@@ -690,7 +717,7 @@ fn the_board_takes_what_fits() {
     assert!(fits(Operation::IreduceScatter, 512, 4) && !fits(Operation::IreduceScatter, 513, 4));
     assert!(fits(Operation::IreduceScatterBlock, 512, 4) && !fits(Operation::IreduceScatterBlock, 513, 4));
     assert!(fits(Operation::Igather, 512, 64) && !fits(Operation::Igather, 513, 64));
-    assert!(fits(Operation::Iscan, 2048, 16) && !fits(Operation::Iexscan, 2049, 2));
+    assert!(fits(Operation::Iscan, 2048, 16) && !fits(Operation::Iexscan, 2049, 3));
     assert!(!fits(Operation::Ibarrier, 0, 65));
     // The longest counts, and all together.
     let short = |lengths: &[usize]| {
