@@ -219,7 +219,7 @@ impl<T: Transport> P2p<T> {
     /// Behind a member that left early there may be one that died: then that one is the reason to name. Asked of the
     /// transport, which knows of a death before anybody can have left because of it. Bounded by the number of ranks.
     pub(crate) fn root_cause(&self, context: u32, code: Code, rank: u32) -> (Code, u32) {
-        if !matches!(code, Code::PeerFinalized | Code::NeverReceived) {
+        if !matches!(code, Code::PeerFinalized | Code::NeverReceived | Code::Cancelled) {
             return (code, rank);
         }
         let died = |other: &u32| {
@@ -262,14 +262,6 @@ impl<T: Transport> P2p<T> {
             self.end_if_over(id);
             return;
         }
-        // The other end waits to hear why it is given up, and may not hear of it from who has revoked. Before it hears that it is.
-        if let Some(request) = self.requests.get(id)
-            && code == Code::Revoked
-            && Self::is_awaited(request)
-        {
-            let (peer, context) = (request.peer, request.context);
-            self.tell_revoked(peer, context);
-        }
         self.break_off(id);
         let Some(context) = self.requests.get(id).map(|request| request.context) else { return };
         let (code, rank) = self.root_cause(context, code, rank);
@@ -280,7 +272,7 @@ impl<T: Transport> P2p<T> {
     }
 
     /// Whether the other end waits for this one, which has a message of its in hand or has promised one.
-    fn is_awaited(request: &Request) -> bool {
+    pub(crate) fn is_awaited(request: &Request) -> bool {
         use State::{RecvOwes, RecvShared, SendAnnounced, SendData, SendPiped, SendShared};
         matches!(request.state, RecvOwes | RecvShared | SendAnnounced | SendData | SendPiped | SendShared)
     }

@@ -1,6 +1,6 @@
 //! What arrives. Whatever a packet says is checked before it is used; what no honest peer writes condemns its sender.
 
-use tocsin_progress::{Budget, Code, Id, Outcome};
+use tocsin_progress::{Budget, Id};
 use tocsin_sync::clock::now_ns;
 use tocsin_transport::transfer::RECORDS;
 use tocsin_transport::{Class, Header, Packet, Recv, Transport, kind};
@@ -338,9 +338,7 @@ impl<T: Transport> P2p<T> {
                 }
                 Some(id) => {
                     let (tag, context) = self.requests.get(id).map_or((0, 0), |r| (r.tag, r.context));
-                    let revoked = self.contexts.is_revoked(context);
-                    let code = if revoked { Code::Revoked } else { Code::Cancelled };
-                    let outcome = Outcome { code, source: peer, tag, bytes: 0, detail: u64::from(peer) };
+                    let outcome = self.given_up_by_peer(peer, context, tag);
                     // Pieces sent before it may still lie in the Bulk lane.
                     self.set_stale(peer);
                     if self.requests.get(id).is_some_and(|request| request.state == State::RecvShared) {

@@ -16,8 +16,8 @@
 //! after its last read. It reads what it does not want, too: what lies behind that in the pipe is another message's.
 
 use tocsin_progress::{Budget, Id};
-use tocsin_transport::transfer::chunks;
-use tocsin_transport::{Class, Header, Packet, Piped, SendOutcome, Transport, kind, pages};
+use tocsin_transport::transfer::{Claim, chunks};
+use tocsin_transport::{Class, Header, Packet, Piped, Record, SendOutcome, Transport, kind, pages};
 
 use crate::offers::Offer;
 use crate::packets::Nonsense;
@@ -205,13 +205,14 @@ impl<T: Transport> P2p<T> {
         let Some(request) = self.requests.get(id) else { return Ok(()) };
         let (peer, ticket, name) = (request.peer, request.ticket, request.remote);
         let tells = Tells::Copied { class: request.class, ends: request.has(UNHURRIED) };
-        let record = self.transport.record(peer, self.me, u32::from(request.slot));
-        let given_up = record.zip(chunks(request.total)).is_none_or(|(record, count)| {
-            // SAFETY: the transport keeps records as long as it lives.
-            unsafe { record.as_ref() }.was_given_up(ticket, count)
-        });
-        if given_up {
-            if !self.will_hear_why(id) {
+        let record = self.transport.record(peer, self.me, u32::from(request.slot)).zip(chunks(request.total));
+        // SAFETY: the transport keeps records as long as it lives.
+        let record = record.map(|(record, count)| (unsafe { record.as_ref() }, count));
+        if record.is_none_or(|(record, count)| record.was_given_up(ticket, count)) {
+            let hears_why = |(record, count): (&Record, u32)| {
+                record.says_why(ticket) || record.look(ticket, count) == Claim::Over
+            };
+            if self.contexts.is_revoked(request.context) || !record.is_some_and(hears_why) {
                 self.broken_off_by_peer(id);
             }
             return Ok(());

@@ -193,17 +193,23 @@ impl<T: Transport> P2p<T> {
     pub(crate) fn break_off(&mut self, id: Id) {
         self.unpublish(id);
         let Some(request) = self.requests.get(id) else { return };
+        // The other end waits to hear why it is given up, and may not hear of it from who has revoked. Before it hears that it is.
+        let (peer, context) = (request.peer, request.context);
+        let says_why = self.contexts.is_revoked(context)
+            && Self::is_awaited(request)
+            && self.tell_revoked(peer, context);
+        let Some(request) = self.requests.get(id) else { return };
         if !request.is_known_abroad() && !request.has(SHARED) {
             // A send that is queued may hold a record that nobody knows of yet.
-            self.close_record(id);
+            self.close_record(id, says_why);
             return;
         }
         // The record of a single copy says so, too, until it serves another message; of a published receive it serves no other.
         let answered = request.state == State::SendShared && !request.has(SHARED);
         let sending = answered || matches!(request.state, State::SendData | State::SendPiped);
-        let (peer, remote, copied) = (request.peer, request.remote, request.has(OWES_FIN));
+        let (remote, copied) = (request.remote, request.has(OWES_FIN));
         self.set_stale(peer);
-        self.close_record(id);
+        self.close_record(id, says_why);
         match sending {
             // All of it is copied; only the receiver does not know.
             true if copied => _ = self.say(peer, Word::Copied, remote, Tells::GivenUp),

@@ -54,17 +54,22 @@ impl<T: Transport> P2p<T> {
         Some(())
     }
 
-    /// A peer still waits in a communicator that is revoked here.
-    pub(crate) fn tell_revoked(&mut self, rank: u32, context: u32) {
-        let Some(peer) = self.peers.get_mut(rank as usize) else { return };
+    /// A peer still waits in a communicator that is revoked here. Whether it is told, now or as soon as there is room.
+    pub(crate) fn tell_revoked(&mut self, rank: u32, context: u32) -> bool {
+        let Some(peer) = self.peers.get_mut(rank as usize) else { return false };
         if peer.fate.no_more_to().is_some() {
-            return;
+            return false;
         }
-        if !peer.revokes.contains(context) && peer.revokes.try_push(context) {
+        if peer.revokes.contains(context) {
+            return true;
+        }
+        let told = peer.revokes.try_push(context);
+        if told {
             self.owed = self.owed.wrapping_add(1);
             self.outgoing.insert(rank);
             self.retry_revokes(rank);
         }
+        told
     }
 
     /// Sends the revocations that a peer must be told. False: the lane is full.

@@ -239,12 +239,21 @@ impl<T: Transport> P2p<T> {
         claims < IN_ONE_CALL && matches!(record.look(ticket, count), Claim::Chunk(claimed) if many(claimed))
     }
 
-    /// Whether a message that the peer has given up is ended by the sweep that follows: who gives up a user's message leaves its world, or has
-    /// revoked the communicator. Not a receive all of which is here.
+    /// Whether a message that the peer has given up is ended by what that says beside it, or by the sweep that follows: who gives up a user's message leaves its
+    /// world, or has revoked the communicator, and a collective's may be given up for that. Not a receive all of which is here.
     pub(crate) fn will_hear_why(&self, id: Id) -> bool {
-        let users =
-            |request: &&Request| request.class == Class::Eager && !self.contexts.is_revoked(request.context);
-        self.requests.get(id).filter(users).is_some_and(|r| r.is_send() || !self.is_copied_whole(r))
+        let Some(request) = self.requests.get(id).filter(|r| !self.contexts.is_revoked(r.context)) else {
+            return false;
+        };
+        if request.is_send() {
+            return request.class == Class::Eager;
+        }
+        let (Some((record, ticket)), Some(count)) = (self.record_of(request), chunks(request.total)) else {
+            return false;
+        };
+        // Where it serves another by now, that was said.
+        let is_said = record.says_why(ticket) || record.look(ticket, count) == Claim::Over;
+        is_said && !self.is_copied_whole(request)
     }
 
     /// Whether all of a transfer was copied before the peer gave it up.
@@ -407,15 +416,21 @@ impl<T: Transport> P2p<T> {
         self.set_stale(peer);
         // It waits for this rank's last claim.
         self.tell_to_look(peer);
-        let code = if self.contexts.is_revoked(context) {
-            Code::Revoked
-        } else if sending {
+        if sending && !self.contexts.is_revoked(context) {
             // A collective's: how that ends for its members is not for this message to say.
             return self.finish_send(id);
+        }
+        self.finish(id, self.given_up_by_peer(peer, context, tag));
+    }
+
+    /// What a message ends with that the peer has given up.
+    pub(crate) fn given_up_by_peer(&self, peer: u32, context: u32, tag: i32) -> Outcome {
+        let (code, rank) = if self.contexts.is_revoked(context) {
+            (Code::Revoked, peer)
         } else {
-            Code::Cancelled
+            self.root_cause(context, Code::Cancelled, peer)
         };
-        self.finish(id, Outcome { code, source: peer, tag, bytes: 0, detail: u64::from(peer) });
+        Outcome { code, source: rank, tag, bytes: 0, detail: u64::from(rank) }
     }
 
     /// A copy failed, here or there: the receiver asks for the message through the Bulk lane, once it is quiet. Whether
@@ -459,12 +474,12 @@ impl<T: Transport> P2p<T> {
         }
     }
 
-    /// Closes the record of a request that ends by anything but the protocol.
-    pub(crate) fn close_record(&mut self, id: Id) {
+    /// Closes the record of a request that ends by anything but the protocol. `says_why`: the other end hears why otherwise.
+    pub(crate) fn close_record(&mut self, id: Id, says_why: bool) {
         let Some(request) = self.requests.get(id) else { return };
         let (peer, abroad) = (request.peer, matches!(request.state, State::SendShared | State::RecvShared));
         if let Some((record, ticket)) = self.record_of(request) {
-            record.give_up(ticket);
+            record.give_up(ticket, says_why);
             if abroad {
                 self.tell_to_look(peer);
             }
@@ -531,7 +546,8 @@ impl<T: Transport> P2p<T> {
         for index in 0..self.requests.capacity() as u32 {
             let Some(id) = self.requests.by_index(index) else { continue };
             self.unpublish(id);
-            self.close_record(id);
+            // That this rank leaves.
+            self.close_record(id, true);
         }
         self.transport.flush();
         for index in 0..self.requests.capacity() as u32 {

@@ -4,7 +4,7 @@
 //! Whoever is about to copy a chunk claims it first, and counts it when it is there. Who counts the last one tells the other.
 //!
 //! # Protocol
-//! Two words in memory that both ranks map. *claims*: a ticket that names the transfer, a closed and a failed bit, and
+//! Two words in memory that both ranks map. *claims*: a ticket that names the transfer, a closed and a failed bit, whether who closed it says why, and
 //! how many chunks are claimed. *done*: how many of those are copied.
 //!
 //! - A claim is a right to one chunk more, and each end knows how many it had: which it is follows from that
@@ -27,7 +27,8 @@ pub const RECORD_STEP: u64 = 128;
 
 const FAILED: u64 = 1 << 31;
 const CLOSED: u64 = 1 << 30;
-const COUNT: u64 = CLOSED - 1;
+const SAYS_WHY: u64 = 1 << 29;
+const COUNT: u64 = SAYS_WHY - 1;
 /// Attempts at a claim before it is put off to the next pass.
 const ATTEMPTS: u32 = 4;
 /// Attempts at closing: each fails only if the other rank has claimed one chunk more.
@@ -146,7 +147,7 @@ impl Variant for Real {}
 #[repr(C)]
 #[derive(Debug)]
 pub struct Record {
-    /// ticket << 32 | failed | closed | chunks claimed
+    /// ticket << 32 | failed | closed | says why | chunks claimed
     claims: AtomicU64,
     done: AtomicU32,
 }
@@ -235,9 +236,13 @@ impl Record {
     /// Ends the transfer: nothing is claimed any more. `failed`: because a copy failed. The number of chunks claimed, or
     /// `None` when the record serves another transfer, or the other rank claims faster than any copies. At most one load
     /// and 64 compare-and-swaps.
-    #[inline(never)] // as `claim`
+    #[inline]
     pub fn close(&self, ticket: u32, failed: bool) -> Option<u32> {
-        let bits = CLOSED | if failed { FAILED } else { 0 };
+        self.close_with(ticket, CLOSED | if failed { FAILED } else { 0 })
+    }
+
+    #[inline(never)] // as `claim`
+    fn close_with(&self, ticket: u32, bits: u64) -> Option<u32> {
         let mut word = self.claims.load(Ordering::Acquire);
         for _ in 0..CLOSING {
             if (word >> 32) as u32 != ticket {
@@ -256,17 +261,18 @@ impl Record {
     }
 
     /// [`close`](Self::close), before the buffer is given back though the other end may be reading it: what it reads from then on is not the
-    /// message, and [`was_given_up`](Self::was_given_up) tells it so. A fence more.
+    /// message, and [`was_given_up`](Self::was_given_up) tells it so. `says_why`: what it is given up for is said otherwise, by who closes it: that its rank
+    /// leaves, or that the communicator is revoked. A fence more.
     #[inline]
-    pub fn give_up(&self, ticket: u32) {
-        self.give_up_as::<Real>(ticket);
+    pub fn give_up(&self, ticket: u32, says_why: bool) {
+        self.give_up_as::<Real>(ticket, says_why);
     }
 
     /// [`give_up`](Self::give_up) with variation points.
     #[doc(hidden)]
     #[inline]
-    pub fn give_up_as<V: Variant>(&self, ticket: u32) {
-        self.close(ticket, false);
+    pub fn give_up_as<V: Variant>(&self, ticket: u32, says_why: bool) {
+        self.close_with(ticket, CLOSED | if says_why { SAYS_WHY } else { 0 });
         if V::SAID_FIRST {
             // SYNC POINT: closed, fence, then the buffer is written; the other end reads there, fences, and looks at the record.
             fence(Ordering::SeqCst);
@@ -280,6 +286,14 @@ impl Record {
         // SYNC POINT: see `give_up`.
         fence(Ordering::SeqCst);
         !matches!(self.look(ticket, chunks), Claim::Chunk(_))
+    }
+
+    /// Whether what a closed transfer was given up for is said otherwise. One load.
+    #[inline]
+    pub fn says_why(&self, ticket: u32) -> bool {
+        // SYNC POINT: Acquire, as `claim`.
+        let word = self.claims.load(Ordering::Acquire);
+        (word >> 32) as u32 == ticket && word & SAYS_WHY != 0
     }
 
     /// Closes a transfer of which nothing is claimed. False: something is, or the record is not open by this ticket. One
@@ -296,7 +310,7 @@ impl Record {
     pub fn untouched(&self) -> Option<u32> {
         // SYNC POINT: Acquire pairs with the Release of `open`.
         let word = self.claims.load(Ordering::Acquire);
-        if word != 0 && word & (CLOSED | FAILED | COUNT) == 0 { Some((word >> 32) as u32) } else { None }
+        if word != 0 && word & u64::from(u32::MAX) == 0 { Some((word >> 32) as u32) } else { None }
     }
 
     /// Whether all that was ever claimed is done, and the transfer over: closed, complete, or none at all. Two loads.
@@ -388,8 +402,12 @@ mod tests {
         assert!(record.is_quiet(1));
         record.open(2);
         assert!(!record.was_given_up(2, 9) && record.was_given_up(1, 9));
-        record.give_up(2);
-        assert!(record.was_given_up(2, 9) && record.is_quiet(2));
+        record.give_up(2, false);
+        assert!(record.was_given_up(2, 9) && record.is_quiet(2) && !record.says_why(2));
+        record.open(3);
+        record.give_up(3, true);
+        assert!(record.was_given_up(3, 9) && record.is_quiet(3));
+        assert!(record.says_why(3) && !record.says_why(2));
     }
 
     #[test]

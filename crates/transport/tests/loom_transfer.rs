@@ -191,7 +191,7 @@ fn given_up<V: Variant>() {
             assert!(record.was_given_up(1, CHUNKS) || read == 1, "taken for the message");
         });
         let (record, buffer) = &*scene;
-        record.give_up_as::<V>(1);
+        record.give_up_as::<V>(1, false);
         assert!(record.is_quiet(1));
         buffer.store(2, Ordering::Relaxed);
         // And the record may serve the next message by now.
