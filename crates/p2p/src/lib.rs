@@ -206,6 +206,8 @@ pub struct P2p<T> {
     hindrances: u64,
     faults: faults::Faults,
     for_nobody: for_nobody::ForNobody,
+    /// This rank is about to say that it has left: the others hear by that what its messages are given up for.
+    is_leaving: bool,
     counters: Counters,
     /// The receive whose thread waits inside the engine.
     hand: in_hand::Hand,
@@ -313,6 +315,7 @@ impl<T: Transport> P2p<T> {
             hindrances: 0,
             faults: faults::Faults::new(),
             for_nobody: for_nobody::ForNobody::default(),
+            is_leaving: false,
             counters: Counters::default(),
             hand: in_hand::Hand::Empty,
             awaits: None,

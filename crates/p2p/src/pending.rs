@@ -195,9 +195,10 @@ impl<T: Transport> P2p<T> {
         let Some(request) = self.requests.get(id) else { return };
         // The other end waits to hear why it is given up, and may not hear of it from who has revoked. Before it hears that it is.
         let (peer, context) = (request.peer, request.context);
-        let says_why = self.contexts.is_revoked(context)
+        let is_told = self.contexts.is_revoked(context)
             && Self::is_awaited(request)
             && self.tell_revoked(peer, context);
+        let says_why = is_told || self.is_leaving;
         let Some(request) = self.requests.get(id) else { return };
         if !request.is_known_abroad() && !request.has(SHARED) {
             // A send that is queued may hold a record that nobody knows of yet.
@@ -213,8 +214,8 @@ impl<T: Transport> P2p<T> {
         match sending {
             // All of it is copied; only the receiver does not know.
             true if copied => _ = self.say(peer, Word::Copied, remote, Tells::GivenUp),
-            true => self.abort_send(peer, remote),
-            false => {}
+            true if !self.is_leaving => self.abort_send(peer, remote),
+            _ => {}
         }
     }
 

@@ -543,10 +543,10 @@ impl<T: Transport> P2p<T> {
     /// Closes all transfers and waits until no peer copies from or to a buffer of this rank: before it leaves its world.
     /// Waits for at most one copy of the peer's, or the death of the peer that copies. User threads only.
     pub fn close_transfers(&mut self) {
+        self.is_leaving = true;
         for index in 0..self.requests.capacity() as u32 {
             let Some(id) = self.requests.by_index(index) else { continue };
             self.unpublish(id);
-            // That this rank leaves.
             self.close_record(id, true);
         }
         self.transport.flush();
