@@ -294,6 +294,46 @@ fn what_is_copied_is_received_though_one_end_hears_of_a_revocation() {
     }
 }
 
+/// What is given up for a revocation ends with that, though the closed record is seen before the word of it.
+#[test]
+fn a_revocation_is_heard_of_by_its_name() {
+    for third in [false, true] {
+        let (data, mut target) = (text(5, LEN), Target::new(LEN));
+        let mut pair = Pair::new(&data, &mut target);
+        pair.pass(1);
+        pair.pass(0);
+        fill_control(pair.ends[0].transport_mut(), 1);
+        // By this rank, or by another that tells only this one.
+        pair.ends[0].revoke(0, if third { &[] } else { &[0, 1] });
+        // What the lane is full of is taken in, and the record looked at.
+        pair.pass(1);
+        assert!(pair.ends[1].is_pending(pair.recv) && pair.ends[1].next_completed().is_none());
+        pair.settle();
+        let end = pair.ends[1].next_completed().map(|(_, end)| end.code);
+        assert_eq!(end, Some(Code::Revoked), "{third}");
+    }
+}
+
+/// So it is with one that leaves: what it gives up for that ends when its end is heard of.
+#[test]
+fn an_end_is_heard_of_by_its_name() {
+    for (state, code) in [(PeerState::Dead, Code::PeerDead), (PeerState::Finalized, Code::PeerFinalized)] {
+        let (data, mut target) = (text(5, LEN), Target::new(LEN));
+        let mut pair = Pair::new(&data, &mut target);
+        pair.pass(1);
+        pair.pass(0);
+        pair.ends[0].close_transfers();
+        assert!(pair.ends[0].abandon_collective(pair.send));
+        pair.ends[0].transport_mut().flush();
+        (0..4).for_each(|_| pair.pass(1));
+        assert!(pair.ends[1].is_pending(pair.recv) && pair.ends[1].next_completed().is_none());
+        pair.ends[1].transport().set_state(0, state);
+        (0..4).for_each(|_| pair.pass(1));
+        let end = pair.ends[1].next_completed().map(|(_, end)| (end.code, end.source));
+        assert_eq!(end, Some((code, 0)));
+    }
+}
+
 thread_local! {
     /// The record of the transfer that a peer ends while its receiver makes up its mind, and its ticket.
     static ENDS: Cell<Option<(*const Record, u32)>> = const { Cell::new(None) };
