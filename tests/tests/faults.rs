@@ -261,6 +261,34 @@ fn a_shell_between_keeps_nobody_alive() {
     }
 }
 
+/// A rank's process ends, and the shell that started it goes on.
+#[test]
+fn who_dies_behind_a_shell_is_dead_to_the_others() {
+    for backend in ["signal", "thread", "poll"] {
+        for scenario in ["until-death", "blocked-until-death"] {
+            let words = words(&[scenario, "seed=1", "victim=1"]);
+            let mut world = World::launch_as("--launch-stopping-shell", 3, backend, "report", &words);
+            world.running();
+            let behind = world.behind();
+            // SAFETY: kill has no memory effects; the process is the child of a shell that has yet to wait for it.
+            assert_eq!(unsafe { libc::kill(behind[1], libc::SIGKILL) }, 0);
+            let mut saw = String::new();
+            while saw.lines().count() < 2 {
+                assert_ne!(world.output.read_line(&mut saw).unwrap(), 0, "{backend}, {scenario}: {saw}");
+            }
+            assert!(saw.lines().all(|line| line.starts_with("saw ")), "{backend}, {scenario}: {saw}");
+            while world.launcher.try_wait().unwrap().is_none() {
+                for shell in &world.pids {
+                    // SAFETY: as above; the launcher reaps the shells at its end, which is about now.
+                    unsafe { libc::kill(*shell, libc::SIGCONT) };
+                }
+                std::thread::yield_now();
+            }
+            assert_eq!(world.end(Duration::from_secs(3)).1, 128 + libc::SIGKILL, "{backend}, {scenario}");
+        }
+    }
+}
+
 fn runs(pid: i32) -> bool {
     // SAFETY: signal 0 only asks whether the process exists.
     unsafe { libc::kill(pid, 0) == 0 && !zombie(pid) }

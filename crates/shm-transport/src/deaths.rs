@@ -5,11 +5,14 @@
 //! reaping, so that the number stays taken, and nobody rings a stranger, until [`Watcher::reap`] at the end
 //! of the world.
 //!
+//! The rank may be another process than the one that was started, which is a shell or a debugger, and may go on without it: then it
+//! [sends](say_who) its own pidfd when it joins, and is dead to the others when that process has ended.
+//!
 //! Only the parent of the processes can read their exit status. Ranks that are threads don't come here: who
 //! runs them says their end by [`Segment::set_life`] and [`Segment::wake_all`].
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::sync::Arc;
@@ -17,7 +20,11 @@ use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout};
 
+use crate::rendezvous_socket::RendezvousSocket;
 use crate::{Error, Segment};
+
+/// What a rank says in one piece is there in one piece.
+const PATIENCE: Duration = Duration::from_millis(100);
 
 /// An ended rank.
 #[derive(Clone, Copy, Debug)]
@@ -45,8 +52,47 @@ pub struct Watcher {
 struct Watched {
     rank: u32,
     pidfd: OwnedFd,
+    behind: Behind,
     ended: bool,
     reaped: bool,
+}
+
+/// The rank's own process.
+#[derive(Debug)]
+enum Behind {
+    /// Is the one that was started, for all that is known.
+    Nobody,
+    /// Will say here who it is, if it joins.
+    Joins(RendezvousSocket),
+    /// Is this one.
+    Process(OwnedFd),
+    /// Was another one, and has ended without finalizing.
+    Lost,
+}
+
+impl Watched {
+    /// What becomes readable when there is news of the rank's own process.
+    fn news(&self) -> Option<BorrowedFd<'_>> {
+        match &self.behind {
+            Behind::Joins(socket) if !self.ended => Some(socket.as_fd()),
+            Behind::Process(pidfd) if !self.ended => Some(pidfd.as_fd()),
+            _ => None,
+        }
+    }
+
+    /// Takes the news in. Whether the rank's own process has ended.
+    fn hear(&mut self) -> bool {
+        match std::mem::replace(&mut self.behind, Behind::Nobody) {
+            Behind::Joins(socket) => {
+                // Nothing, or nonsense: then there is no more to know than of the process that was started.
+                let said = socket.receive().ok().and_then(|frame| frame.fd);
+                self.behind = said.map_or(Behind::Nobody, Behind::Process);
+                false
+            }
+            Behind::Process(_) => true,
+            Behind::Nobody | Behind::Lost => false,
+        }
+    }
 }
 
 impl Watcher {
@@ -64,15 +110,17 @@ impl Watcher {
         if rank >= ranks {
             return Err(Error::NoSuchRank { rank, ranks });
         }
-        // SAFETY: no pointers; the call returns a new descriptor (close-on-exec) or -1.
-        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid as libc::pid_t, 0) };
-        if fd < 0 {
-            return Err(Error::os("pidfd_open"));
-        }
-        // SAFETY: `fd` is a new descriptor that nobody else owns; descriptors fit into an int.
-        let pidfd = unsafe { OwnedFd::from_raw_fd(fd as libc::c_int) };
-        self.watched.push(Watched { rank, pidfd, ended: false, reaped: false });
+        let pidfd = open(pid)?;
+        self.watched.push(Watched { rank, pidfd, behind: Behind::Nobody, ended: false, reaped: false });
         Ok(())
+    }
+
+    /// Hears from a rank that is watched, when it joins, which process it is. `socket`: this end of the one at whose other end it [says so](say_who).
+    pub fn hear_from(&mut self, rank: u32, mut socket: RendezvousSocket) {
+        socket.set_timeout(PATIENCE);
+        if let Some(watched) = self.watched.iter_mut().find(|watched| watched.rank == rank) {
+            watched.behind = Behind::Joins(socket);
+        }
     }
 
     /// How many watched processes have not ended.
@@ -91,8 +139,12 @@ impl Watcher {
         if running.is_empty() {
             return Ok(Vec::new());
         }
+        let speaking: Vec<usize> =
+            running.iter().copied().filter(|i| self.watched[*i].news().is_some()).collect();
+        let ends = running.iter().map(|i| self.watched[*i].pidfd.as_fd());
+        let news = speaking.iter().filter_map(|i| self.watched[*i].news());
         let mut fds: Vec<PollFd<'_>> =
-            running.iter().map(|i| PollFd::new(self.watched[*i].pidfd.as_fd(), PollFlags::POLLIN)).collect();
+            ends.chain(news).map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
         // Rounded up, so that a wait in a loop does not spin through the last millisecond.
         let timeout = timeout.map_or(PollTimeout::NONE, |t| {
             PollTimeout::try_from(t.as_nanos().div_ceil(1_000_000)).unwrap_or(PollTimeout::MAX)
@@ -102,15 +154,24 @@ impl Watcher {
             Ok(_) => {}
             Err(e) => return Err(Error::Os { call: "poll", source: e.into() }),
         }
-        let ended: Vec<bool> = fds.iter().map(|fd| fd.any().unwrap_or(true)).collect();
+        let mut ended: Vec<bool> = fds.iter().map(|fd| fd.any().unwrap_or(true)).collect();
+        let spoke = ended.split_off(running.len());
         let mut deaths = Vec::new();
         let mut died = false;
+        for (i, _) in speaking.into_iter().zip(spoke).filter(|(_, spoke)| *spoke) {
+            let watched = &mut self.watched[i];
+            if watched.hear() && self.segment.mark_dead(watched.rank) {
+                watched.behind = Behind::Lost;
+                died = true;
+            }
+        }
         for (i, _) in running.into_iter().zip(ended).filter(|(_, ended)| *ended) {
             let watched = &mut self.watched[i];
             let Some(status) = exit_status(&watched.pidfd, libc::WNOWAIT)? else { continue };
             watched.ended = true;
             let life = self.segment.life(watched.rank);
-            let (inside, outside) = (life == crate::Life::Alive, life == crate::Life::Absent);
+            let inside = life == crate::Life::Alive || matches!(watched.behind, Behind::Lost);
+            let outside = life == crate::Life::Absent;
             died |= self.segment.mark_dead(watched.rank);
             let finalized = self.segment.life(watched.rank) == crate::Life::Finalized;
             deaths.push(Death { rank: watched.rank, status, finalized, inside, outside });
@@ -164,6 +225,30 @@ impl Watcher {
         }
         Ok(self.running())
     }
+}
+
+/// Says to who started this process, or one in front of it, that this is the rank: `starter` is the process that watches. The descriptor that it sends
+/// means this process for ever.
+///
+/// # Errors
+/// As [`RendezvousSocket::send`].
+pub fn say_who(socket: &RendezvousSocket, starter: i32) -> Result<(), Error> {
+    // SAFETY: no arguments, cannot fail.
+    let (own, parent) = unsafe { (libc::getpid(), libc::getppid()) };
+    // Where there is no such descriptor, the process that was started is all that is watched.
+    let pidfd = (parent != starter).then(|| open(own as u32).ok()).flatten();
+    socket.send(&own.to_le_bytes(), pidfd.as_ref().map(AsFd::as_fd))
+}
+
+/// A descriptor that means a process.
+fn open(pid: u32) -> Result<OwnedFd, Error> {
+    // SAFETY: no pointers; the call returns a new descriptor (close-on-exec) or -1.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid as libc::pid_t, 0) };
+    if fd < 0 {
+        return Err(Error::os("pidfd_open"));
+    }
+    // SAFETY: `fd` is a new descriptor that nobody else owns; descriptors fit into an int.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as libc::c_int) })
 }
 
 /// The exit status of an ended process; `None` if it has not ended. Somebody else's reaping counts as an end

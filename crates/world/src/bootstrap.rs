@@ -10,6 +10,7 @@ use std::time::Duration;
 use nix::poll::{PollFd, PollFlags, PollTimeout};
 use tocsin_progress::ProgressCore;
 use tocsin_shm_transport::Segment;
+use tocsin_shm_transport::deaths::say_who;
 use tocsin_shm_transport::rendezvous_socket::{RendezvousSocket, recv_segment, send_segment};
 use tocsin_sync::atomic::{AtomicBool, Ordering};
 use tocsin_topology::Relation;
@@ -176,6 +177,7 @@ impl Bootstrap for LauncherSocket {
         if hello.rank >= hello.ranks {
             return Err(broken(format!("the launcher said rank {} of {}", hello.rank, hello.ranks)));
         }
+        say_who(&socket, hello.launcher).map_err(wrong)?;
         end_with_launcher(lifeline)?;
         Ok(Place {
             segment: Arc::new(segment),

@@ -3,7 +3,7 @@
 //! - `tocsin-rank [--no-descriptors] LIMIT_S SCENARIO [NAME=VALUE...]`
 //! - `tocsin-rank --launch RANKS BACKEND kill|report LIMIT_S SCENARIO [NAME=VALUE...]` starts that many of the first form, prints
 //!   their process ids by rank on one line, and exits with the status of the first rank that failed. `--launch-shell`: each
-//!   behind a shell, whose process id is printed.
+//!   behind a shell, whose process id is printed. `--launch-stopping-shell`: that stops itself when the rank has ended.
 //! - `tocsin-rank --threads RANKS LIMIT_S SCENARIO [NAME=VALUE...]` has the ranks as threads.
 
 use std::io::Write;
@@ -17,8 +17,15 @@ use tocsin_world::{Comm, Config, World};
 
 fn main() {
     let mut words = std::env::args().skip(1).peekable();
-    if let Some(form) = words.next_if(|w| w == "--launch" || w == "--launch-shell") {
-        match launch(words.collect(), form == "--launch-shell") {
+    let shell = |form: &str| match form {
+        "--launch" => Some(None),
+        "--launch-shell" => Some(Some("\"$0\" \"$@\"; exit $?")),
+        "--launch-stopping-shell" => Some(Some("\"$0\" \"$@\"; status=$?; kill -STOP $$; exit $status")),
+        _ => None,
+    };
+    if let Some(form) = words.peek().and_then(|form| shell(form)) {
+        words.next();
+        match launch(words.collect(), form) {
             Ok(status) => std::process::exit(status),
             Err(error) => {
                 eprintln!("{error}");
@@ -121,17 +128,16 @@ fn become_private() {
     assert!(read < 0 && error.raw_os_error() == Some(libc::EPERM), "{read}: {error}");
 }
 
-fn launch(words: Vec<String>, behind_shell: bool) -> Result<i32, Box<dyn std::error::Error>> {
+fn launch(words: Vec<String>, shell: Option<&str>) -> Result<i32, Box<dyn std::error::Error>> {
     let [ranks, backend, on_failure, rest @ ..] = words.as_slice() else {
         return Err("usage: tocsin-rank --launch RANKS BACKEND kill|report LIMIT_S SCENARIO...".into());
     };
     let mut launch = Launch::new(std::env::current_exe()?, ranks.parse()?);
     launch.config.set("TOCSIN_BACKEND", backend)?;
     launch.on_failure = if on_failure == "report" { OnFailure::Report } else { OnFailure::Kill };
-    if behind_shell {
-        let shell = Path::new("/bin/sh").to_path_buf();
-        let program = std::mem::replace(&mut launch.program, shell);
-        launch.args = ["-c".into(), "\"$0\" \"$@\"; exit $?".into(), program.into()].into();
+    if let Some(script) = shell {
+        let program = std::mem::replace(&mut launch.program, Path::new("/bin/sh").to_path_buf());
+        launch.args = ["-c".into(), script.into(), program.into()].into();
     }
     Arguments::parse(rest.iter().cloned()).configure(&mut launch.config)?;
     launch.args.extend(rest.iter().map(Into::into));

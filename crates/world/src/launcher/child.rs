@@ -31,7 +31,7 @@ pub(super) struct Shared {
     pub relation: Option<Relation>,
 }
 
-/// A rank's process, and the launcher's end of its socket. A rank that has joined ends when that end is shut down.
+/// A rank's process, and the launcher's end of its socket, twice: a rank that has joined has said there which process it is, and ends when that end is shut down.
 pub(super) fn start(
     launch: &Launch,
     segment: &Segment,
@@ -39,7 +39,7 @@ pub(super) fn start(
     rank: u32,
     seat: Seat,
     shared: Shared,
-) -> Result<(Child, UnixStream), Error> {
+) -> Result<(Child, UnixStream, RendezvousSocket), Error> {
     let (ours, theirs) = UnixStream::pair().map_err(|e| Error::os("socketpair", e))?;
     let lifeline = ours.try_clone().map_err(|e| Error::os("keeping the rank's socket", e))?;
     let socket = RendezvousSocket::new(ours, PATIENCE).map_err(crate::bootstrap::segment_error)?;
@@ -102,7 +102,7 @@ pub(super) fn start(
         program: launch.program.display().to_string(),
         reason: why_not(&launch.program, &e),
     })?;
-    Ok((child, lifeline))
+    Ok((child, lifeline, socket))
 }
 
 /// Why a program could not be started, and what to do.

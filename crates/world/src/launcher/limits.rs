@@ -9,8 +9,8 @@ const OWN: u64 = 8;
 
 pub(super) fn check(ranks: u32, tag_output: bool) -> Result<(), Error> {
     let open = std::fs::read_dir("/proc/self/fd").map_or(16, |d| d.count() as u64);
-    // A pidfd and a socket per rank, and two ends of pipes for tagged output.
-    let per_rank = if tag_output { 4 } else { 2 };
+    // A pidfd and a socket per rank, twice until it joins, or its own pidfd then, and two ends of pipes for tagged output.
+    let per_rank = if tag_output { 5 } else { 3 };
     let needed = open + u64::from(ranks) * per_rank + WHILE_STARTING + OWN;
     let limit = limit();
     if needed > limit {

@@ -124,7 +124,8 @@ impl<'a> World<'a> {
     }
 
     fn start_rank(&mut self, rank: u32, seat: Seat, shared: Shared) -> Result<(), Error> {
-        let (mut child, lifeline) = child::start(self.launch, &self.segment, &self.mark, rank, seat, shared)?;
+        let (mut child, lifeline, socket) =
+            child::start(self.launch, &self.segment, &self.mark, rank, seat, shared)?;
         let (out, err) = (child.stdout.take(), child.stderr.take());
         let watched = self.watcher.watch(rank, child.id()).map_err(segment_error);
         if watched.is_err() {
@@ -133,6 +134,7 @@ impl<'a> World<'a> {
             let _reaped = child.wait();
             return watched;
         }
+        self.watcher.hear_from(rank, socket);
         self.children.push(child);
         self.lifelines.push(lifeline);
         let failed = |e| Error::os("starting a thread for the ranks' output", e);
