@@ -37,7 +37,7 @@ pub(crate) fn check(
     })
 }
 
-/// A refusal of the point-to-point layer.
+/// A refusal of the point-to-point layer; see [`Rank::or_abort`](crate::rank::Rank::or_abort).
 pub(crate) fn message_error(operation: &'static str, error: tocsin_p2p::Error) -> Error {
     use tocsin_p2p::Error as E;
     match error {
@@ -52,7 +52,7 @@ pub(crate) fn message_error(operation: &'static str, error: tocsin_p2p::Error) -
     }
 }
 
-/// A refusal of the collectives.
+/// A refusal of the collectives; see [`Rank::or_abort`](crate::rank::Rank::or_abort).
 pub(crate) fn collective_error(operation: &'static str, error: tocsin_nbc::Error) -> Error {
     use tocsin_nbc::Error as E;
     match error {

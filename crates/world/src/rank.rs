@@ -452,6 +452,12 @@ impl Rank {
         }
     }
 
+    /// The error that a refusal is: a rank that aborts dies of it, so that the abort is the cause to report.
+    #[cold]
+    pub(crate) fn or_abort(&self, operation: &'static str, error: Error) -> Error {
+        self.segment.aborted().map_or(error, |code| Error::Aborted { operation, code })
+    }
+
     /// Leaves the world as a dead rank.
     pub(crate) fn die(&self, bound: Bound) {
         if tocsin_doorbell::fork::disowned() {

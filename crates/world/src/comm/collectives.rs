@@ -90,7 +90,7 @@ impl Comm {
         algorithm: Option<&str>,
     ) -> Result<RawRequest, Error> {
         self.shared().open(operation)?;
-        let refused = |e| collective_error(operation, e);
+        let refused = |e| self.shared().or_abort(operation, collective_error(operation, e));
         let call = table::call_on_board(&self.inner.group, arguments, algorithm).map_err(refused)?;
         if let Some(mut call) = call {
             // SAFETY: - the buffers: promised by the caller.
@@ -296,7 +296,7 @@ impl Comm {
     pub fn prepare_raw(&self, arguments: &Arguments, algorithm: Option<&str>) -> Result<RawRequest, Error> {
         let operation = arguments.operation().plain_name();
         self.shared().open(operation)?;
-        let refused = |e| collective_error(operation, e);
+        let refused = |e| self.shared().or_abort(operation, collective_error(operation, e));
         let schedule = table::compile(&self.inner.group, arguments, algorithm).map_err(refused)?;
         let mut guard = self.shared().enter_open(operation)?;
         let state = &mut *guard;
@@ -351,7 +351,7 @@ impl Comm {
         if error.is_want_of_memory() && !state.nbc.refuse(&mut state.p2p, self.inner.group.board()) {
             self.revoke_inside(state);
         }
-        collective_error(operation, error)
+        self.shared().or_abort(operation, collective_error(operation, error))
     }
 }
 

@@ -53,7 +53,8 @@ impl Comm {
         };
         let room = buf.layout.bytes();
         // SAFETY: - the buffer: promised by the caller for the time of the call; it is put down below.
-        let in_hand = unsafe { state.p2p.take_in_hand(&args) }.map_err(|e| message_error("recv", e))?;
+        let in_hand = unsafe { state.p2p.take_in_hand(&args) }
+            .map_err(|e| self.shared().or_abort("recv", message_error("recv", e)))?;
         if in_hand {
             let short = room <= rank.eager_max;
             let looks = match short {
@@ -82,7 +83,7 @@ impl Comm {
         // SAFETY: - the buffer: promised by the caller for the time of the call, which ends when the request has.
         let id = unsafe { state.p2p.irecv(args) };
         state.p2p.set_waits(false);
-        let id = id.map_err(|e| message_error("recv", e))?;
+        let id = id.map_err(|e| self.shared().or_abort("recv", message_error("recv", e)))?;
         state.p2p.await_posted(id);
         self.finish(state, "recv", Kind::Receive { room }, id)
     }
@@ -144,7 +145,9 @@ impl Comm {
             }
             let looks = if turns.stays() { LOOKS } else { FEW_LOOKS };
             // SAFETY: - promised by the caller; it is put down before the engine is left.
-            if !unsafe { state.p2p.take_in_hand(args) }.map_err(|e| message_error("recv", e))? {
+            if !unsafe { state.p2p.take_in_hand(args) }
+                .map_err(|e| self.shared().or_abort("recv", message_error("recv", e)))?
+            {
                 break;
             }
             if let Some((met, looked)) = Self::look_in_hand(&mut state, looks) {

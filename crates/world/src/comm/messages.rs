@@ -127,14 +127,15 @@ impl Comm {
         if mode != Mode::Synchronous && bytes <= state.p2p.eager_max(Class::Eager) {
             // SAFETY: - the buffer: promised by the caller for longer than the call.
             let sent = unsafe { state.p2p.send_now(self.context(), dest, tag, &buf) };
-            if sent.map_err(|e| message_error(operation, e))? {
+            if sent.map_err(|e| self.shared().or_abort(operation, message_error(operation, e)))? {
                 drop(state);
                 let status = Status { source: self.rank(), tag, bytes };
                 return Ok(RawRequest::over(operation, kind, status));
             }
         }
         // SAFETY: - the buffer: promised by the caller.
-        let id = unsafe { state.p2p.isend(args) }.map_err(|e| message_error(operation, e))?;
+        let id = unsafe { state.p2p.isend(args) }
+            .map_err(|e| self.shared().or_abort(operation, message_error(operation, e)))?;
         // What has met a receive that was posted: if nobody waits, the drop sets a timer.
         let _left_or_not = bytes > self.shared().eager_max && Self::is_left_to_peer(&state);
         self.request(state, operation, kind, id)
@@ -236,7 +237,7 @@ impl Comm {
             self.linger_for_room(&mut state, dest);
             // SAFETY: - the buffer: promised by the caller for the time of the call.
             let sent = unsafe { state.p2p.send_now(self.context(), dest, tag, &buf) };
-            if sent.map_err(|e| message_error(operation, e))? {
+            if sent.map_err(|e| self.shared().or_abort(operation, message_error(operation, e)))? {
                 return Ok(Status { source: self.rank(), tag, bytes: buf.layout.bytes() });
             }
         }
@@ -245,7 +246,7 @@ impl Comm {
         // SAFETY: - as above; the call ends when the request has.
         let id = unsafe { state.p2p.isend(args) };
         state.p2p.set_waits(false);
-        let id = id.map_err(|e| message_error(operation, e))?;
+        let id = id.map_err(|e| self.shared().or_abort(operation, message_error(operation, e)))?;
         self.finish(state, operation, Kind::Send { tag, bytes: buf.layout.bytes() }, id)
     }
 
@@ -319,7 +320,8 @@ impl Comm {
         let long = buf.layout.bytes() > self.shared().eager_max;
         let early = long && source.is_some_and(|source| state.p2p.take_in_before(source));
         // SAFETY: - the buffer: promised by the caller.
-        let id = unsafe { state.p2p.irecv(args) }.map_err(|e| message_error("irecv", e))?;
+        let id = unsafe { state.p2p.irecv(args) }
+            .map_err(|e| self.shared().or_abort("irecv", message_error("irecv", e)))?;
         if state.p2p.owes_a_pass() && state.work_left() {
             state.pass();
         }
@@ -411,7 +413,9 @@ impl Comm {
         let mut state = self.shared().enter_open("iprobe")?;
         let found = state.p2p.iprobe(self.context(), source, tag);
         drop(state);
-        Ok(found.map_err(|e| message_error("iprobe", e))?.map(|s| self.status(s)))
+        Ok(found
+            .map_err(|e| self.shared().or_abort("iprobe", message_error("iprobe", e)))?
+            .map(|s| self.status(s)))
     }
 
     /// Takes a message out of matching, if one is there.
@@ -425,7 +429,7 @@ impl Comm {
         let mut state = self.shared().enter_open("improbe")?;
         let found = state.p2p.improbe(self.context(), source, tag);
         drop(state);
-        let found = found.map_err(|e| message_error("improbe", e))?;
+        let found = found.map_err(|e| self.shared().or_abort("improbe", message_error("improbe", e)))?;
         Ok(found.map(|(id, status)| (Message { comm: self.clone(), id: Some(id) }, self.status(status))))
     }
 
@@ -452,7 +456,8 @@ impl Comm {
         let gone = || Error::InvalidArgument { operation, what: "the message was received already".into() };
         let taken = message.id.ok_or_else(gone)?;
         // SAFETY: - the buffer: promised by the caller.
-        let id = unsafe { state.p2p.mrecv(taken, buf, 0) }.map_err(|e| message_error(operation, e));
+        let id = unsafe { state.p2p.mrecv(taken, buf, 0) }
+            .map_err(|e| self.shared().or_abort(operation, message_error(operation, e)));
         if !matches!(id, Err(Error::System { .. })) {
             // Received, or of no more use; where memory was refused, its drop discards it.
             message.id = None;

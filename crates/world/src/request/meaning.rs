@@ -88,10 +88,7 @@ impl Kind {
             Kind::Receive { room } => room,
             _ => 0,
         };
-        crate::outcome::check(operation, outcome, room, |world| comm.rank_of(world)).map_err(|error| {
-            // A rank that aborts dies of it: the abort is the cause to report.
-            let code = comm.shared().segment.aborted();
-            code.map_or(error, |code| Error::Aborted { operation, code })
-        })
+        crate::outcome::check(operation, outcome, room, |world| comm.rank_of(world))
+            .map_err(|error| comm.shared().or_abort(operation, error))
     }
 }
