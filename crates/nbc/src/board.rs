@@ -88,10 +88,10 @@ pub(crate) enum Use {
     Barrier,
     /// The root's is everybody's.
     Bcast { root: u32 },
-    /// Of the root's, each rank's block.
-    Scatter { root: u32, block: usize },
-    /// They stand side by side, at the root.
-    Gather { root: u32 },
+    /// Of the root's, each rank's block. There, blocks begin so many bytes apart.
+    Scatter { root: u32, block: usize, stride: usize },
+    /// They stand side by side, each so many bytes behind the one before, at the root, if this is that.
+    Gather { root: u32, stride: usize, at_root: bool },
     /// They stand side by side, each so many bytes behind the one before.
     Allgather { stride: usize },
     /// They go to these blocks, one for each member, which are all equally long or not. In place, this rank's stands there, and is not among the bytes to copy in all.
@@ -229,7 +229,7 @@ impl Call {
         let root = match then {
             Use::Bcast { root }
             | Use::Scatter { root, .. }
-            | Use::Gather { root }
+            | Use::Gather { root, .. }
             | Use::Reduce { root: Some(root), .. }
             | Use::Compartments { way: Way::Scatter { root } | Way::Gather { root }, .. } => root,
             _ => 0,
@@ -270,7 +270,7 @@ impl Call {
                 root if root == member => 0..0,
                 root => root..root.wrapping_add(1),
             },
-            Use::Gather { root }
+            Use::Gather { root, .. }
             | Use::Reduce { root: Some(root), .. }
             | Use::Compartments { way: Way::Gather { root }, .. }
                 if root as usize != member =>
@@ -341,7 +341,7 @@ impl Call {
                     self.size()
                 }
             }
-            Use::Gather { root } | Use::Reduce { root: Some(root), .. } if root as usize != me => 0,
+            Use::Gather { root, .. } | Use::Reduce { root: Some(root), .. } if root as usize != me => 0,
             Use::Scatter { block, .. } => block,
             Use::Alltoall { block, .. } => members.wrapping_mul(block),
             Use::Compartments { .. } => self.bytes_in_compartments(members),
@@ -360,17 +360,15 @@ impl Call {
     /// Bytes of this rank's short part that stand where they go.
     fn stands_there(&self, me: usize) -> usize {
         let (own, place, bytes) = match self.then {
-            Use::Gather { root } if root as usize != me => return 0,
+            Use::Gather { root, .. } if root as usize != me => return 0,
             Use::Scatter { root, .. } if root as usize != me => return 0,
             Use::Gather { .. } | Use::Allgather { .. } => (0, me.wrapping_mul(self.bytes), self.bytes),
             Use::Alltoall { block, .. } => (me.wrapping_mul(block), me.wrapping_mul(block), block),
             Use::Scatter { block, .. } => (me.wrapping_mul(block), 0, block),
             _ => return 0,
         };
-        // The root's block of a scatter may stay where it is.
-        let stays = self.to.is_null();
         let is_there = std::ptr::eq(self.from.wrapping_add(own), self.to.wrapping_add(place));
-        if stays || is_there { bytes } else { 0 }
+        if is_there { bytes } else { 0 }
     }
 
     /// What all ranks say that the size is.
@@ -399,12 +397,10 @@ impl Call {
                 Use::Barrier | Use::Allgatherv { .. } | Use::Compartments { .. } => {}
                 Use::Bcast { root } if root as usize == me => {}
                 Use::Bcast { root } => board.read(root as usize, number, 0, self.to, self.size()),
-                // The root's block may stay where it is.
-                Use::Scatter { .. } if self.to.is_null() => {}
-                Use::Scatter { root, block } => {
+                Use::Scatter { root, block, .. } => {
                     self.copy_short(board, number, (root as usize, me.wrapping_mul(block)), self.to, block);
                 }
-                Use::Gather { root } if root as usize != me => {}
+                Use::Gather { root, .. } if root as usize != me => {}
                 Use::Gather { .. } | Use::Allgather { .. } => {
                     for member in 0..members {
                         let to = self.to.wrapping_add(member.wrapping_mul(self.bytes));

@@ -225,12 +225,14 @@ fn has_room(arguments: &Arguments, group: &Group) -> bool {
 ///
 /// A reduce-scatter combines others' parts where they lie, and so does a scan; messages of theirs are copied out first, or passed on (2 ranks of an EPYC of Zen 5: blocks of 16 KiB 1.1 us
 /// instead of 1.8, of 256 KiB 14 instead of 18; scans of 4 KiB 0.44 instead of 0.80, of 1 MiB 51 instead of 84. 4 on 2 cores: vectors of 1 MiB in all 126 instead of 294, scans of as
-/// much 254 instead of 480. 16: scans of 64 KiB 148 instead of 237, but of 256 KiB 820 instead of 640).
+/// much 254 instead of 480. Gathers and scatters of 64 KiB among those 8.4 and 10.5 instead of 10.7 and 14, but of 1 MiB 112 and 153 instead of 95 and 148; two ranks: 2.4 and 3.9 instead of 3.2 and 5.8, of 1 MiB 37 and 42 instead of
+/// 56 and 112. 16: scans of 64 KiB 148 instead of 237, but of 256 KiB 820 instead of 640).
 ///
 /// Messages of threads of one process are copied once, where a board has two copies: from some size on they are quicker (4 threads there: ibcast of 1 MiB 57 us instead of 136).
 #[inline]
 fn is_quick_on_board(arguments: &Arguments, group: &Group) -> bool {
-    let (bytes, ranks) = (arguments.size_bytes(), group.size() as usize);
+    let (operation, bytes) = (arguments.operation(), arguments.size_bytes());
+    let ranks = group.size() as usize;
     let (shares, two, once) = (group.shares_cores(), ranks == 2, group.is_one_process());
     let far = group.has_far_cache();
     let single = far && group.has_single_copies() && bytes >= 512 << 10;
@@ -241,7 +243,7 @@ fn is_quick_on_board(arguments: &Arguments, group: &Group) -> bool {
         return false;
     }
     let is_quick = crate::board::is_short(arguments, ranks)
-        || match arguments.operation() {
+        || match operation {
             Operation::Iallreduce if two && (12 << 10..few_rounds).contains(&bytes) => shares,
             Operation::Iallreduce if two => !once || bytes <= 128 << 10,
             Operation::Iallreduce => shares && (!once || bytes <= 512 << 10),
@@ -249,6 +251,11 @@ fn is_quick_on_board(arguments: &Arguments, group: &Group) -> bool {
             Operation::Iallgatherv if !shares && !arguments.has_equal_blocks() => false,
             Operation::Iallgather | Operation::Iallgatherv | Operation::Ialltoall => {
                 (shares || two && !single) && (!once || bytes <= 128 << 10)
+            }
+            // The root copies alone.
+            Operation::Iscatter | Operation::Igather => {
+                let most = if operation == Operation::Igather && !once { 512 << 10 } else { 128 << 10 };
+                (shares && bytes <= most || two && !single) && (!once || bytes <= most)
             }
             Operation::IreduceScatter | Operation::IreduceScatterBlock => {
                 (shares || two && !single) && (!once || bytes <= 128 << 10 || shares && ranks <= 4)

@@ -364,6 +364,8 @@ fn every_form_in_rounds() {
     let mut random = Random(0x0071_c05f);
     let operations = [
         Operation::Ibcast,
+        Operation::Iscatter,
+        Operation::Igather,
         Operation::Iallgather,
         Operation::Ialltoall,
         Operation::Ireduce,
@@ -377,7 +379,7 @@ fn every_form_in_rounds() {
         let mut before = 0;
         for operation in operations {
             let each = match operation {
-                Operation::Ialltoall => ranks - 1,
+                Operation::Iscatter | Operation::Ialltoall => ranks - 1,
                 Operation::IreduceScatterBlock => ranks,
                 _ => 1,
             };

@@ -156,6 +156,8 @@ fn the_longest_parts() {
         (Operation::Ireduce, 1 << 20, 3),
         (Operation::Iallreduce, 1 << 20, 4),
         (Operation::Iallreduce, (64 << 10) - 4, 33),
+        (Operation::Iscatter, 1 << 19, 3),
+        (Operation::Igather, 1 << 20, 3),
         (Operation::Iallgather, 1 << 20, 2),
         (Operation::Ialltoall, 1 << 20, 2),
         (Operation::Ialltoall, (1 << 20) / 3, 4),
@@ -203,7 +205,7 @@ fn around_all_thresholds() {
         // What a part has, and the most of a part.
         let others = ranks as usize - 1;
         let (blocks, most) = match operation {
-            Operation::Ialltoall => (others, 1 << 20),
+            Operation::Iscatter | Operation::Ialltoall => (others, 1 << 20),
             Operation::IreduceScatter | Operation::IreduceScatterBlock => (ranks as usize, 1 << 20),
             Operation::Iallreduce => (1, (1 << 20).min(128 * ((32 << 10) / ranks as usize / 8 * 8))),
             _ => (1, 1 << 20),

@@ -107,11 +107,9 @@ fn what_may_stand_together_does() {
                 Operation::Ibarrier => size == 0,
                 _ if space::takes_any_length(*operation) => true,
                 // Blocks for all others, or parts of all together, have to fit.
-                Operation::Ialltoall if on_board => size <= 29,
+                Operation::Iscatter | Operation::Ialltoall if on_board => size <= 29,
                 Operation::Iallreduce if on_board => size <= 36,
                 Operation::IreduceScatter | Operation::IreduceScatterBlock if on_board => size <= 27,
-                Operation::Iscatter if on_board => size <= 6,
-                Operation::Igather if on_board => size <= 11,
                 _ => !on_board || size < SIZES - 1,
             };
             assert_eq!(with(3, size), takes, "{operation} by {name}, size {size}");

@@ -9,14 +9,15 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     name: "shm",
     source: "folklore",
     cost: "c + (p + 1) n b",
-    restrictions: Restrictions::on_board(call),
+    restrictions: Restrictions::in_rounds_on_board(call),
     compile,
     order: None,
 };
 
-fn call(arguments: &Arguments, _: &Group) -> Result<Call, Error> {
+fn call(arguments: &Arguments, group: &Group) -> Result<Call, Error> {
     let Arguments::Igather { send, recv, block, root } = *arguments else { return Err(misplaced()) };
-    let mut call = Call::new(Operation::Igather, block, Use::Gather { root });
+    let then = Use::Gather { root, stride: block, at_root: group.rank() == root };
+    let mut call = Call::new(Operation::Igather, block, then);
     // In place, at the root, it stands among the others.
     call.from = send.unwrap_or(recv.wrapping_add(root as usize * block));
     (call.bytes, call.to) = (block, recv);

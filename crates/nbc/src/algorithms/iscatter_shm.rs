@@ -9,17 +9,18 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     name: "shm",
     source: "folklore",
     cost: "c + (p + 1) n b",
-    restrictions: Restrictions::on_board(call),
+    restrictions: Restrictions::in_rounds_on_board(call),
     compile,
     order: None,
 };
 
 fn call(arguments: &Arguments, group: &Group) -> Result<Call, Error> {
     let Arguments::Iscatter { send, recv, block, root } = *arguments else { return Err(misplaced()) };
-    let mut call = Call::new(Operation::Iscatter, block, Use::Scatter { root, block });
+    let mut call = Call::new(Operation::Iscatter, block, Use::Scatter { root, block, stride: block });
     if group.rank() == root {
         (call.from, call.bytes) = (send, group.size() as usize * block);
     }
-    call.to = recv.unwrap_or(std::ptr::null_mut());
+    // The root's own may stay where it is.
+    call.to = recv.unwrap_or(send.cast_mut().wrapping_add(root as usize * block));
     Ok(call)
 }

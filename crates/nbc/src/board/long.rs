@@ -24,7 +24,9 @@ pub(super) fn fits(arguments: &Arguments, ranks: usize) -> bool {
     let bytes = arguments.size_bytes();
     match *arguments {
         // Its own block is not posted.
-        Arguments::Ialltoall { .. } => bytes.saturating_mul(ranks.saturating_sub(1)) <= PART,
+        Arguments::Iscatter { .. } | Arguments::Ialltoall { .. } => {
+            bytes.saturating_mul(ranks.saturating_sub(1)) <= PART
+        }
         Arguments::Iallreduce { count, data_type, .. } => {
             let size = data_type.size().max(1);
             let piece = piece(count, size, ranks).saturating_mul(size).saturating_mul(ranks);
@@ -38,7 +40,7 @@ pub(super) fn fits(arguments: &Arguments, ranks: usize) -> bool {
             whole.saturating_mul(data_type.size()) <= PART
         }
         Arguments::Ibarrier => true,
-        Arguments::Ibcast { .. } | Arguments::Iallgather { .. } => bytes <= PART,
+        Arguments::Ibcast { .. } | Arguments::Igather { .. } | Arguments::Iallgather { .. } => bytes <= PART,
         Arguments::Iallgatherv { .. } => arguments.longest_block() <= PART,
         _ => false,
     }
@@ -121,7 +123,8 @@ impl Call {
     /// Bytes of this rank's long part.
     fn part_bytes(&self) -> usize {
         match self.then {
-            Use::Alltoall { block, .. } => self.bytes.saturating_sub(block),
+            Use::Scatter { block, .. } | Use::Alltoall { block, .. } => self.bytes.saturating_sub(block),
+            Use::Gather { at_root: true, .. } => 0,
             _ => self.bytes,
         }
     }
@@ -165,10 +168,12 @@ impl Call {
         // The others' blocks, in their order from this rank on, as in `copy_out`. Nobody else reads its own.
         let (me, members) = (board.me(), board.members().max(1));
         let (begins, apart) = match self.then {
-            Use::Alltoall { block, stride } if stride == block => {
+            Use::Scatter { block, stride, .. } | Use::Alltoall { block, stride } if stride == block => {
                 (block.wrapping_mul(me.wrapping_add(1)), None)
             }
-            Use::Alltoall { block, stride } => (0, Some((block.max(1), stride, me.wrapping_add(1)))),
+            Use::Scatter { block, stride, .. } | Use::Alltoall { block, stride } => {
+                (0, Some((block.max(1), stride, me.wrapping_add(1))))
+            }
             // Everybody's, its own among them, from the first on.
             Use::ReduceScatter { stride: Some(stride), .. } if self.is_round() => {
                 (0, Some(((self.bytes / members).max(1), stride, 0)))
@@ -177,7 +182,7 @@ impl Call {
         };
         let (to_end, bytes) = (self.bytes.saturating_sub(begins), self.part_bytes());
         let passing = self.passing(board).map(|each| each.max(1));
-        let ahead = matches!(self.then, Use::Bcast { .. });
+        let ahead = matches!(self.then, Use::Bcast { .. } | Use::Scatter { .. });
         if ahead && *filled == 0 && bytes > 0 {
             board.begin_filling(self.about);
         }
@@ -230,19 +235,36 @@ impl Call {
                 let root = root as usize;
                 (Ahead::Root(root), board.filled(root, number, self.about).min(self.size()))
             }
-            Use::Allgather { .. } | Use::Alltoall { .. } | Use::Allgatherv { .. } => {
-                (Ahead::Own, self.own_bytes(board.me()))
+            Use::Scatter { root, block, .. } if root as usize != board.me() => {
+                let (root, at) = (root as usize, self.own_at(board));
+                (Ahead::Root(root), board.filled(root, number, self.about).saturating_sub(at).min(block))
             }
+            Use::Scatter { .. }
+            | Use::Gather { at_root: true, .. }
+            | Use::Allgather { .. }
+            | Use::Alltoall { .. }
+            | Use::Allgatherv { .. } => (Ahead::Own, self.own_bytes(board.me())),
             _ => return None,
         };
         (end > made.done).then_some((what, end))
     }
 
+    /// Where what this rank takes of the root's part begins there.
+    fn own_at(&self, board: &Board) -> usize {
+        let Use::Scatter { root, block, .. } = self.then else { return 0 };
+        let members = board.members();
+        let ahead = board.me().wrapping_add(members).wrapping_sub(root as usize) % members.max(1);
+        ahead.saturating_sub(1).wrapping_mul(block)
+    }
+
     /// Bytes of this rank's own block that it copies to its place in the result, if that is made of blocks.
     fn own_bytes(&self, me: usize) -> usize {
         let (own, place, bytes) = match self.then {
-            Use::Allgather { stride } => (0, me.wrapping_mul(stride), self.bytes),
+            Use::Gather { stride, .. } | Use::Allgather { stride } => {
+                (0, me.wrapping_mul(stride), self.bytes)
+            }
             Use::Alltoall { block, stride } => (me.wrapping_mul(stride), me.wrapping_mul(stride), block),
+            Use::Scatter { block, stride, .. } => (me.wrapping_mul(stride), 0, block),
             Use::Allgatherv { in_place: true, .. } => return 0,
             Use::Allgatherv { blocks, .. } => {
                 // SAFETY: one for each member, as long as the call is used: `look_at`.
@@ -285,7 +307,7 @@ impl Call {
                     (Ahead::Root(root), _) => {
                         let now = end.wrapping_sub(made.done).min(room(budget));
                         let to = self.to.wrapping_add(made.done);
-                        board.read_long(root, number, made.done, to, now);
+                        board.read_long(root, number, self.own_at(board).wrapping_add(made.done), to, now);
                         budget.take_bytes(now);
                         made.done = made.done.wrapping_add(now);
                     }
@@ -310,6 +332,8 @@ impl Call {
         let is_copied = matches!(
             self.then,
             Use::Bcast { .. }
+                | Use::Scatter { .. }
+                | Use::Gather { .. }
                 | Use::Allgather { .. }
                 | Use::Alltoall { .. }
                 | Use::Allgatherv { .. }
@@ -336,7 +360,12 @@ impl Call {
             match self.then {
                 Use::Barrier => Ok(true),
                 Use::Bcast { root } if root as usize == me => Ok(true),
-                Use::Bcast { .. } | Use::Allgather { .. } | Use::Alltoall { .. } => {
+                Use::Gather { at_root: false, .. } => Ok(true),
+                Use::Bcast { .. }
+                | Use::Scatter { .. }
+                | Use::Gather { .. }
+                | Use::Allgather { .. }
+                | Use::Alltoall { .. } => {
                     Ok(self.copy_out(board, number, (&mut made.done, usize::MAX), budget))
                 }
                 Use::Allgatherv { blocks, whole, in_place, .. } => {
@@ -359,8 +388,6 @@ impl Call {
                 Use::Compartments { .. } => {
                     Ok(self.take_out(board, number, (&mut made.done, scratch), budget))
                 }
-                // What is never long is made at once.
-                Use::Scatter { .. } | Use::Gather { .. } => Ok(true),
                 Use::Reduce { root: None, count, operator } => {
                     self.combine_shared(board, number, (count, operator), &mut made.pieces, budget)
                 }
@@ -383,8 +410,9 @@ impl Call {
         // What each contributes, and where.
         let (turns, block, stride) = match self.then {
             Use::Bcast { .. } => (1, self.size(), 0),
+            Use::Scatter { block, .. } => (1, block, 0),
             Use::Alltoall { block, stride } => (members, block, stride),
-            Use::Allgather { stride } => (members, self.bytes, stride),
+            Use::Gather { stride, .. } | Use::Allgather { stride } => (members, self.bytes, stride),
             _ => (members, self.bytes, self.bytes),
         };
         let whole = turns.wrapping_mul(block).min(end);
@@ -394,7 +422,7 @@ impl Call {
             let now = block.wrapping_sub(first).min(whole.wrapping_sub(*done)).min(room(budget));
             // Then the next member's, so that not all read the same memory.
             let (member, place) = match self.then {
-                Use::Bcast { root } => (root as usize, 0),
+                Use::Bcast { root } | Use::Scatter { root, .. } => (root as usize, 0),
                 _ => {
                     let member = me.wrapping_add(turn) % members.max(1);
                     (member, member.wrapping_mul(stride))
@@ -403,6 +431,7 @@ impl Call {
             let to = self.to.wrapping_add(place.wrapping_add(first));
             // Where that stands in its part, and where this rank's own is.
             let (at, own) = match self.then {
+                Use::Scatter { stride, .. } => (self.own_at(board), me.wrapping_mul(stride)),
                 Use::Alltoall { .. } if passing => (0, me.wrapping_mul(stride)),
                 Use::Alltoall { .. } => {
                     let ahead = me.wrapping_add(members).wrapping_sub(member) % members.max(1);

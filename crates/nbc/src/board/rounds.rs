@@ -21,8 +21,10 @@ const ROUND: usize = 512 << 10;
 const STEP: usize = 4096;
 
 /// What is made in rounds where it is long.
-pub(super) const CUT: [Operation; 8] = [
+pub(super) const CUT: [Operation; 10] = [
     Operation::Ibcast,
+    Operation::Iscatter,
+    Operation::Igather,
     Operation::Iallgather,
     Operation::Ialltoall,
     Operation::Ireduce,
@@ -49,7 +51,7 @@ impl Round {
 /// The longest block, or vector, of one round with parts of so many bytes; `None`: of these arguments no rounds are made.
 fn longest(arguments: &Arguments, ranks: usize, part: usize) -> Option<usize> {
     let longest = match *arguments {
-        Arguments::Ialltoall { .. } => part / ranks.saturating_sub(1).max(1),
+        Arguments::Iscatter { .. } | Arguments::Ialltoall { .. } => part / ranks.saturating_sub(1).max(1),
         // Of elements all of whose parts are combined in one piece, as many as have a bit.
         Arguments::Iallreduce { data_type, .. } => {
             let size = data_type.size().saturating_mul(ranks);
@@ -61,6 +63,7 @@ fn longest(arguments: &Arguments, ranks: usize, part: usize) -> Option<usize> {
         | Arguments::Iscan { .. }
         | Arguments::Iexscan { .. }
         | Arguments::Ibcast { .. }
+        | Arguments::Igather { .. }
         | Arguments::Iallgather { .. } => part,
         _ => return None,
     };
@@ -174,8 +177,8 @@ impl Call {
     /// Bytes of a block, or of the vector, in this round.
     fn block_bytes(&self) -> usize {
         match self.then {
-            Use::Alltoall { block, .. } => block,
-            Use::Reduce { .. } | Use::Scan { .. } | Use::Allgather { .. } => self.bytes,
+            Use::Scatter { block, .. } | Use::Alltoall { block, .. } => block,
+            Use::Reduce { .. } | Use::Scan { .. } | Use::Gather { .. } | Use::Allgather { .. } => self.bytes,
             Use::ReduceScatter { count, operator, .. } => count.wrapping_mul(operator.size()),
             _ => self.size(),
         }
@@ -190,7 +193,8 @@ impl Call {
         let said = if self.is_followed() { FOLLOWED.wrapping_add(bytes as u64 / 2) } else { bytes as u64 };
         self.about = self.about & !SIZE | said & SIZE;
         match &mut self.then {
-            Use::Alltoall { block, .. } => {
+            // Of a scatter only the root has something to send.
+            Use::Scatter { block, .. } | Use::Alltoall { block, .. } => {
                 let members = self.bytes / (*block).max(1);
                 *block = bytes;
                 self.bytes = members.wrapping_mul(bytes);

@@ -100,5 +100,5 @@ impl fmt::Display for Restrictions {
 }
 
 const TOO_MANY_ROUNDS: &str = "has more rounds than a message tag can number with so many ranks";
-const TOO_MUCH: &str = "takes at most 64 ranks, in reductions elements of 32 KiB in all, in allgatherv and \
-                        reduce_scatter 1 MiB from each, and in scatter and gather 2 KiB from each and 32 KiB in all";
+const TOO_MUCH: &str = "takes at most 64 ranks, in reductions elements of 32 KiB in all, and in allgatherv and \
+                        reduce_scatter 1 MiB from each";

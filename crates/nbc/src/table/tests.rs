@@ -543,6 +543,16 @@ fn threads_send_what_is_long() {
         assert_eq!(chosen(Operation::Iscan, 1 << 20, 2, threads), "shm");
         assert_eq!(chosen(Operation::IreduceScatterBlock, 1 << 20, 4, threads), "shm");
     }
+    // What one copies alone for all the others is not long.
+    for (operation, bytes) in [(Operation::Iscatter, 128 << 10), (Operation::Igather, 512 << 10)] {
+        let by = |bytes, ranks, threads| chosen(operation, bytes, ranks, threads);
+        assert_eq!(
+            [by(bytes, 4, false), by(bytes + 8, 4, false), by(4 << 20, 2, false)],
+            ["shm", "linear", "shm"]
+        );
+        assert_eq!([2, 4].map(|ranks| by(128 << 10, ranks, true)), ["shm"; 2]);
+        assert!([2, 4].iter().all(|ranks| by((128 << 10) + 8, *ranks, true) != "shm"));
+    }
     let scatter = |bytes, ranks, threads| chosen(Operation::IreduceScatterBlock, bytes, ranks, threads);
     for ranks in [2, 8] {
         assert_eq!([false, true].map(|threads| scatter(128 << 10, ranks, threads)), ["shm"; 2]);
@@ -684,7 +694,6 @@ fn the_board_takes_what_fits() {
         assert_eq!(fits(*operation, 4096, 3), *operation == Operation::Ibarrier || any_length);
         let longest = match operation {
             Operation::Ibarrier => usize::MAX,
-            Operation::Iscatter | Operation::Igather => 0,
             Operation::Iallgatherv => 1 << 20,
             // From each, of parts for both.
             Operation::IreduceScatter => 512 << 10,

@@ -72,8 +72,9 @@ pub fn takes(algorithm: &Algorithm, ranks: u32) -> bool {
 
 /// Whether what an operation's ranks contribute on a board may be longer than a slot.
 pub fn takes_long(operation: Operation) -> bool {
-    use Operation::{Iallgather, Iallgatherv, Ialltoall, Ibarrier, Ibcast};
-    operation.is_reduction() || matches!(operation, Ibarrier | Ibcast | Iallgather | Iallgatherv | Ialltoall)
+    use Operation::{Iallgather, Iallgatherv, Ialltoall, Ibarrier, Ibcast, Igather, Iscatter};
+    operation.is_reduction()
+        || matches!(operation, Ibarrier | Ibcast | Igather | Iscatter | Iallgather | Iallgatherv | Ialltoall)
 }
 
 /// Whether what two ranks have for each other may be of any length on a board, because what is long goes by messages beside it.
@@ -94,7 +95,7 @@ pub fn fits_board(operation: Operation, count: usize, size: usize, ranks: usize,
         _ => bytes <= 2 << 10 && bytes * ranks <= 32 << 10,
     };
     let long = match operation {
-        Operation::Ialltoall => bytes * (ranks - 1) <= 1 << 20,
+        Operation::Ialltoall | Operation::Iscatter => bytes * (ranks - 1) <= 1 << 20,
         Operation::IreduceScatter | Operation::IreduceScatterBlock => bytes * ranks <= 1 << 20,
         // In 128 pieces at most, of which all ranks' together are read at once.
         Operation::Iallreduce => bytes <= 1 << 20 && count.div_ceil(128) * size * ranks <= 32 << 10,
