@@ -474,7 +474,7 @@ int tocsin_recv(const tocsin_comm *comm,
                 tocsin_status *status);
 
 // Sends and receives at the same time and waits for both. The buffers do not overlap. `status` (may be NULL) is the
-// receive's.
+// receive's, or names the error of a send that failed.
 // Errors: as tocsin_send and tocsin_recv.
 int tocsin_sendrecv(const tocsin_comm *comm,
                     const void *send,
