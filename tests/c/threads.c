@@ -16,12 +16,36 @@ static int failing(tocsin_comm *comm, void *argument) {
     return rank == 1 ? 42 : 0;
 }
 
-/* Adds, and tries what an operator must not do with the communicator that is its context. */
+/* A communicator, and a receive there. */
+struct both {
+    tocsin_comm *comm;
+    tocsin_request *pending;
+};
+
+/* Adds, and tries what an operator must not do with what its context is. */
 static void meddling(void *context, const void *left, const void *right, void *out, size_t count) {
-    tocsin_request *request = NULL;
+    struct both *both = (struct both *)context;
+    tocsin_request *request = NULL, **pending = &both->pending;
+    tocsin_statistics statistics;
+    int done = 0, cancelled = 0, rank = -1;
+    ptrdiff_t index = 0;
     char byte = 0;
-    FAILS(TOCSIN_ERROR_THREAD, tocsin_isend((tocsin_comm *)context, &byte, 1, 0, 0, &request));
+    FAILS(TOCSIN_ERROR_THREAD, tocsin_isend(both->comm, &byte, 1, 0, 0, &request));
     CHECK(request == NULL);
+    FAILS(TOCSIN_ERROR_THREAD, tocsin_wait(pending, NULL));
+    FAILS(TOCSIN_ERROR_THREAD, tocsin_waitall(1, pending, NULL));
+    FAILS(TOCSIN_ERROR_THREAD, tocsin_waitany(1, pending, &index, NULL));
+    FAILS(TOCSIN_ERROR_THREAD, tocsin_wait_timeout(pending, 1, &done, NULL));
+    FAILS(TOCSIN_ERROR_THREAD, tocsin_test(pending, &done, NULL));
+    FAILS(TOCSIN_ERROR_THREAD, tocsin_cancel(*pending, &cancelled));
+    FAILS(TOCSIN_ERROR_THREAD, tocsin_request_free(pending));
+    FAILS(TOCSIN_ERROR_THREAD, tocsin_progress(both->comm));
+    FAILS(TOCSIN_ERROR_THREAD, tocsin_comm_revoke(both->comm));
+    FAILS(TOCSIN_ERROR_THREAD, tocsin_comm_free(&both->comm));
+    FAILS(TOCSIN_ERROR_THREAD, tocsin_comm_statistics(both->comm, &statistics, sizeof statistics));
+    OK(tocsin_comm_rank(both->comm, &rank));
+    OK(tocsin_is_done(*pending, &done));
+    CHECK(rank >= 0 && !done && both->comm != NULL && *pending != NULL);
     for (size_t i = 0; i < count; i++) {
         ((int32_t *)out)[i] = ((const int32_t *)left)[i] + ((const int32_t *)right)[i];
     }
@@ -29,15 +53,21 @@ static void meddling(void *context, const void *left, const void *right, void *o
 
 static int meddled(tocsin_comm *comm, void *argument) {
     int32_t one = 1, sum = 0;
-    int op = 0, size = 0;
+    int op = 0, size = 0, cancelled = 0;
     tocsin_request *request = NULL;
+    struct both both = {comm, NULL};
+    char byte = 0;
     (void)argument;
     OK(tocsin_comm_size(comm, &size));
-    OK(tocsin_op_create(meddling, comm, 1, &op));
+    OK(tocsin_irecv(comm, &byte, 1, TOCSIN_ANY_SOURCE, 9, &both.pending));
+    OK(tocsin_op_create(meddling, &both, 1, &op));
     OK(tocsin_iallreduce(comm, &one, &sum, 1, TOCSIN_INT32, op, NULL, &request));
     OK(tocsin_wait(&request, NULL));
     CHECK(sum == size);
     OK(tocsin_op_free(&op));
+    OK(tocsin_cancel(both.pending, &cancelled));
+    CHECK(cancelled);
+    FAILS(TOCSIN_ERROR_CANCELLED, tocsin_wait(&both.pending, NULL));
     return 0;
 }
 

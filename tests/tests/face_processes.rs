@@ -139,12 +139,13 @@ fn panic_one(world: World, _: &[String]) -> Result<(), Error> {
     world.comm().barrier()
 }
 
-fn abort_one(world: World, _: &[String]) -> Result<(), Error> {
+fn abort_one(world: World, args: &[String]) -> Result<(), Error> {
+    let with: i32 = args[0].parse().unwrap();
     if world.rank() == 1 {
-        world.abort(9);
+        world.abort(with);
     }
     match world.comm().barrier() {
-        Err(Error::Aborted { code: 9, .. }) => Ok(()),
+        Err(Error::Aborted { code, .. }) if code == with => Ok(()),
         other => panic!("{other:?}"),
     }
 }
@@ -245,9 +246,12 @@ fn a_panic_is_101() {
 }
 
 fn an_abort_ends_all() {
-    let report = run(3, "abort", &[], |_| ());
-    assert_eq!((report.status, report.failed), (9, Some(1)), "{report:?}");
-    assert_eq!(report.ranks, [0, 9, 0]);
+    // None of them says that all went well.
+    for (code, status) in [("9", 9), ("256", 1), ("0", 1), ("-1", 255)] {
+        let report = run(3, "abort", &[code], |_| ());
+        assert_eq!((report.status, report.failed), (status, Some(1)), "{code}: {report:?}");
+        assert_eq!(report.ranks, [0, status, 0]);
+    }
 }
 
 fn a_rank_that_leaves_unsaid_is_dead() {

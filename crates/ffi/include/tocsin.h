@@ -247,7 +247,7 @@ typedef void (*tocsin_callback)(void *argument, const tocsin_status *status);
 
 // out[i] = left[i] op right[i] for `count` elements. `out` is exactly `left`, exactly `right`, or apart from both; the
 // elements may be unaligned. It runs outside interrupts, on any thread of the process, must be associative and must
-// not call this library: what communicates answers TOCSIN_ERROR_THREAD there.
+// not call this library: all but queries, and tocsin_abort, answer TOCSIN_ERROR_THREAD there.
 typedef void (*tocsin_function)(void *context,
                                 const void *left,
                                 const void *right,
@@ -342,9 +342,11 @@ int tocsin_comm_revoke(const tocsin_comm *comm);
 // Errors: none of its own.
 int tocsin_progress(const tocsin_comm *comm);
 
-// Ends every rank of the world; `tocsin run` returns `code`. Returns only if comm is NULL.
+// Ends every rank of the world; `tocsin run` returns the low eight bits of `code`, or 1 where they are 0. In a child of fork() it ends that child
+// alone. Returns only if comm is NULL.
 // Errors: none of its own.
-int tocsin_abort(const tocsin_comm *comm, int code);
+int tocsin_abort(const tocsin_comm *comm,
+                 int code);
 
 // Frees the handle and sets it to NULL. Requests that it started go on.
 // Errors: none of its own.
@@ -532,7 +534,8 @@ int tocsin_op_create(tocsin_function function,
                      int commutative,
                      int *op);
 
-// Frees the number of a user's operator and sets it to 0. Collectives that use it go on with it.
+// Frees the number of a user's operator and sets it to 0. Collectives that use it go on with it. Some 100 bytes of each other function,
+// or context, are kept until the process ends.
 // Errors: OPERATOR.
 int tocsin_op_free(int *op);
 

@@ -4,9 +4,11 @@ use std::cell::RefCell;
 use std::ffi::{CString, c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use tocsin_world::Error;
+use tocsin_world::{Error, InsideOperator};
 
-use crate::status::{TOCSIN_ERROR_ARGUMENT, TOCSIN_ERROR_INTERNAL, TOCSIN_ERROR_RANK, TOCSIN_OK, code_of};
+use crate::status::{
+    TOCSIN_ERROR_ARGUMENT, TOCSIN_ERROR_INTERNAL, TOCSIN_ERROR_RANK, TOCSIN_ERROR_THREAD, TOCSIN_OK, code_of,
+};
 
 /// Why a call failed.
 pub(crate) struct Failure {
@@ -49,8 +51,26 @@ thread_local! {
     static LAST: RefCell<Option<CString>> = const { RefCell::new(None) };
 }
 
+/// What may be called in the function of an operator, too: it does not enter the engine.
+const ANYWHERE: [&str; 8] = [
+    "tocsin_abort",
+    "tocsin_comm_rank",
+    "tocsin_comm_size",
+    "tocsin_is_done",
+    "tocsin_op_create",
+    "tocsin_op_free",
+    "tocsin_world_rank",
+    "tocsin_world_size",
+];
+
 /// Runs the body of an exported function: a failure is remembered for `tocsin_last_error`, a panic becomes one.
 pub(crate) fn guarded(name: &str, body: impl FnOnce() -> Result<(), Failure>) -> c_int {
+    if InsideOperator::is_here() && !ANYWHERE.contains(&name) {
+        let text = "the function of an operator may only combine its operands: make the call outside of it";
+        let failure = Failure::new(TOCSIN_ERROR_THREAD, text);
+        remember(name, &failure);
+        return failure.code;
+    }
     // What a panic leaves half done is behind a handle that the caller can still free, never in memory of ours that
     // later calls trust: the layers below have their own guards.
     let outcome = catch_unwind(AssertUnwindSafe(body))

@@ -109,7 +109,8 @@ pub extern "C" fn tocsin_progress(comm: Option<&Comm>) -> c_int {
     })
 }
 
-/// Ends every rank of the world; `tocsin run` returns `code`. Returns only if comm is NULL.
+/// Ends every rank of the world; `tocsin run` returns the low eight bits of `code`, or 1 where they are 0. In a child of fork() it ends that child
+/// alone. Returns only if comm is NULL.
 /// Errors: none of its own.
 #[unsafe(no_mangle)]
 pub extern "C" fn tocsin_abort(comm: Option<&Comm>, code: c_int) -> c_int {

@@ -1,5 +1,6 @@
 //! Operators of reductions: the built-in ones, and C functions.
 
+use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
 use std::sync::{Mutex, PoisonError};
 
@@ -41,7 +42,7 @@ const USER_MAX: usize = 4096;
 
 /// out[i] = left[i] op right[i] for `count` elements. `out` is exactly `left`, exactly `right`, or apart from both; the
 /// elements may be unaligned. It runs outside interrupts, on any thread of the process, must be associative and must
-/// not call this library: what communicates answers TOCSIN_ERROR_THREAD there.
+/// not call this library: all but queries, and tocsin_abort, answer TOCSIN_ERROR_THREAD there.
 pub type Function = Option<
     unsafe extern "C" fn(
         context: *mut c_void,
@@ -63,13 +64,16 @@ struct Operator {
 unsafe impl Sync for Operator {}
 
 /// Operators by number. The few bytes of each live until the end of the process, since a schedule may point to them;
-/// a freed number is used again.
+/// a freed number is used again, and so are they by who creates the same operator.
 struct Registry {
     operators: Vec<Option<&'static Operator>>,
     freed: Vec<usize>,
+    /// By the addresses of function and context, and whether it commutes.
+    all: BTreeMap<(usize, usize, bool), &'static Operator>,
 }
 
-static REGISTRY: Mutex<Registry> = Mutex::new(Registry { operators: Vec::new(), freed: Vec::new() });
+static REGISTRY: Mutex<Registry> =
+    Mutex::new(Registry { operators: Vec::new(), freed: Vec::new(), all: BTreeMap::new() });
 
 unsafe fn apply(context: *const (), left: *const u8, right: *const u8, out: *mut u8, count: usize) {
     // SAFETY: - `operator` put a reference to an Operator that is never freed there.
@@ -135,9 +139,12 @@ pub unsafe extern "C" fn tocsin_op_create(
                 "{USER_MAX} operators exist already: free some by tocsin_op_free"
             )));
         }
+        let commutative = commutative != 0;
         // Never freed: see `Registry`.
+        let new =
+            || -> &'static Operator { Box::leak(Box::new(Operator { function, context, commutative })) };
         let operator: &'static Operator =
-            Box::leak(Box::new(Operator { function, context, commutative: commutative != 0 }));
+            registry.all.entry((function as usize, context.addr(), commutative)).or_insert_with(new);
         if slot == registry.operators.len() {
             registry.operators.push(None);
         }
@@ -149,7 +156,8 @@ pub unsafe extern "C" fn tocsin_op_create(
     })
 }
 
-/// Frees the number of a user's operator and sets it to 0. Collectives that use it go on with it.
+/// Frees the number of a user's operator and sets it to 0. Collectives that use it go on with it. Some 100 bytes of each other function,
+/// or context, are kept until the process ends.
 /// Errors: OPERATOR.
 #[unsafe(no_mangle)]
 pub extern "C" fn tocsin_op_free(op: Option<&mut c_int>) -> c_int {

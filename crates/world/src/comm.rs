@@ -263,7 +263,7 @@ impl Comm {
         !tocsin_doorbell::fork::disowned() && self.shared().enter().p2p.is_revoked(self.inner.context)
     }
 
-    /// Ends every rank of the world; `code` becomes the launcher's status. In a child of fork(), whose parent's world it is, it ends the child alone.
+    /// Ends every rank of the world; the low eight bits of `code` become the launcher's status, or 1 where they are 0. In a child of fork(), whose parent's world it is, it ends the child alone.
     pub fn abort(&self, code: i32) -> ! {
         self.shared().abort(code)
     }

@@ -19,8 +19,9 @@ impl InsideOperator {
         InsideOperator(())
     }
 
+    /// Whether this thread runs a user's operator.
     #[inline]
-    pub(crate) fn is_here() -> bool {
+    pub fn is_here() -> bool {
         DEPTH.with(Cell::get) > 0
     }
 }

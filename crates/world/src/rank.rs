@@ -418,11 +418,11 @@ impl Rank {
     pub(crate) fn abort(&self, code: i32) -> ! {
         if tocsin_doorbell::fork::disowned() {
             // SAFETY: it does not return. What the parent has registered to be done at its exit is not this process's to do.
-            unsafe { libc::_exit(code) }
+            unsafe { libc::_exit(exit_status(code)) }
         }
         self.segment.set_abort(code);
         self.segment.wake_all();
-        std::process::exit(code)
+        std::process::exit(exit_status(code))
     }
 
     /// Leaves the world in good order: what was sent is delivered or its receiver gone.
@@ -491,6 +491,14 @@ impl Rank {
         if let Some(recording) = recording {
             recording.write(self.rank);
         }
+    }
+}
+
+/// What a process ends with that aborts: of the code no more than eight bits are a status, and none says that all went well.
+pub(crate) fn exit_status(code: i32) -> i32 {
+    match code & 0xff {
+        0 => 1,
+        status => status,
     }
 }
 

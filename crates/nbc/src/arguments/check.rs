@@ -88,7 +88,10 @@ impl Arguments<'_> {
             Arguments::Iallreduce { send, recv, count, data_type, op }
             | Arguments::Iscan { send, recv, count, data_type, op }
             | Arguments::Iexscan { send, recv, count, data_type, op } => {
-                same_or_apart(send, recv, reducible(count, data_type, op)?)
+                let bytes = reducible(count, data_type, op)?;
+                // To the first rank nothing comes.
+                let has_result = rank > 0 || !matches!(self, Arguments::Iexscan { .. });
+                if has_result { same_or_apart(send, recv, bytes) } else { Ok(()) }
             }
             Arguments::IreduceScatter { send, recv, counts, data_type, op } => {
                 if counts.len() != ranks {

@@ -20,6 +20,7 @@ use crate::config::{Seat, cores_of, dedicated_of, sharers_of};
 use crate::error::Error;
 use crate::memory::segment_for;
 use crate::places;
+use crate::rank::exit_status;
 use crate::trace;
 
 /// How soon an order or a signal is noticed. A rank's end is noticed at once.
@@ -196,9 +197,10 @@ impl<'a> World<'a> {
             // An abort ends every rank, whatever the policy for failures.
             self.limit_survivors();
             // Who exits with its code called it; others may have seen it and ended before.
-            if status != 0 && (first || status == code & 0xff && self.culprit.is_none()) {
-                self.culprit = (status == code & 0xff).then_some(rank);
-                self.failed(rank, code & 0xff);
+            let said = exit_status(code);
+            if status != 0 && (first || status == said && self.culprit.is_none()) {
+                self.culprit = (status == said).then_some(rank);
+                self.failed(rank, said);
             }
         } else if status != 0 && (first || self.culprit == Some(rank)) {
             if first {

@@ -32,12 +32,18 @@ impl Rank {
     ///
     /// A pool that has reached its limit and from which nobody has received for [`STUCK`] ends the needs that only a
     /// lane behind it could meet.
+    ///
+    /// # Panics
+    /// In a user operator, as [`enter`](Self::enter).
     pub(crate) fn wait_until(
         &self,
         need: &[Need],
         done: impl FnMut() -> bool,
         timeout: Option<Duration>,
     ) -> bool {
+        if crate::operator::InsideOperator::is_here() {
+            super::inside_operator();
+        }
         self.open_gates();
         self.wait_in_call(need, done, timeout)
     }
