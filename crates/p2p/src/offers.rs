@@ -229,6 +229,17 @@ impl<T: Transport> P2p<T> {
         Some((unsafe { &*record.as_ptr() }, ticket))
     }
 
+    /// Of a send whose receive was found published, its own record beside that publication's: the receive may be withdrawn, and another one accept the announcement, before
+    /// this end hears of either.
+    pub(crate) fn own_record_beside(&self, request: &Request) -> Option<(&Record, u32)> {
+        if !request.has(HOLDS_RECORD) || !request.has(SHARED) || u32::from(request.slot) == RECORDS {
+            return None;
+        }
+        let record = self.transport.record(self.me, request.peer, u32::from(request.slot))?;
+        // SAFETY: the transport keeps records as long as it lives.
+        Some((unsafe { &*record.as_ptr() }, request.ticket))
+    }
+
     /// The request ends: its record serves another, as soon as no claim is open.
     pub(crate) fn free_record(&mut self, id: Id) {
         let Some(request) = self.requests.get(id) else { return };

@@ -478,11 +478,10 @@ impl<T: Transport> P2p<T> {
     pub(crate) fn close_record(&mut self, id: Id, says_why: bool) {
         let Some(request) = self.requests.get(id) else { return };
         let (peer, abroad) = (request.peer, matches!(request.state, State::SendShared | State::RecvShared));
-        if let Some((record, ticket)) = self.record_of(request) {
-            record.give_up(ticket, says_why);
-            if abroad {
-                self.tell_to_look(peer);
-            }
+        let (record, own) = (self.record_of(request), self.own_record_beside(request));
+        own.iter().chain(&record).for_each(|(record, ticket)| record.give_up(*ticket, says_why));
+        if record.is_some() && abroad {
+            self.tell_to_look(peer);
         }
     }
 
@@ -497,7 +496,17 @@ impl<T: Transport> P2p<T> {
         {
             return true;
         }
+        // Its receiver may have taken the announcement for one of those that it accepts.
         record.is_quiet(ticket)
+            && self.own_record_beside(request).is_none_or(|(own, ticket)| own.is_quiet(ticket))
+    }
+
+    /// Keeps what a request waits for from going on.
+    fn close_again(&self, request: &Request) {
+        let records = [self.record_of(request), self.own_record_beside(request)];
+        for (record, ticket) in records.into_iter().flatten() {
+            record.close(ticket, false);
+        }
     }
 
     /// Ends a request, or lets it close until its buffer can be given back.
@@ -529,9 +538,7 @@ impl<T: Transport> P2p<T> {
         let Some(request) = self.requests.get(id) else { return true };
         if !self.is_over(request) {
             // The peer may have outrun the closing.
-            if let Some((record, ticket)) = self.record_of(request) {
-                record.close(ticket, false);
-            }
+            self.close_again(request);
             return false;
         }
         let (code, rank) = (Code::from_u32(request.done as u32), request.remote as u32);
@@ -561,9 +568,7 @@ impl<T: Transport> P2p<T> {
         if let Some(request) = self.requests.get(id) {
             while request.is_pending() && !self.is_over(request) {
                 // The peer may have outrun the closing.
-                if let Some((record, ticket)) = self.record_of(request) {
-                    record.close(ticket, false);
-                }
+                self.close_again(request);
                 std::thread::yield_now();
             }
         }

@@ -283,3 +283,45 @@ fn a_revoke_in_the_midst_ends_both() {
         }
     }
 }
+
+/// A send has found a published receive, which is withdrawn; another receive takes its announcement, accepts it and copies. What the send is given up for then
+/// ends neither before that copy, nor by another name.
+#[test]
+fn what_another_receive_has_accepted_is_given_back_behind_its_copy() {
+    use tocsin_transport::transfer::{Claim, chunks};
+    use tocsin_transport::{Class, Header, SendOutcome, Transport, Urgency, kind};
+    let mut w = pair();
+    let (data, mut target, mut other) = (text(3, LARGE), Target::new(LARGE), Target::new(LARGE));
+    let first = w.irecv(1, Some(0), Some(1), &mut target);
+    // Each takes the other for one that waits, and leaves the copying to it.
+    w.ranks[0].transport_mut().set_waiting(1, true);
+    let send = w.isend(0, 1, 1, &data);
+    w.ranks[0].transport_mut().flush();
+    assert!(w.ranks[1].cancel(first));
+    w.ranks[0].transport_mut().set_waiting(1, true);
+    w.ranks[1].transport_mut().set_waiting(0, true);
+    let recv = w.irecv(1, None, None, &mut other);
+    w.pass_with(1, &mut Budget::limited(Context::Handler, 32, 1));
+    assert_eq!((w.code(0, send), w.code(1, recv)), (None, None));
+    let transport = w.ranks[0].transport();
+    let records = (0..4).filter_map(|slot| transport.record(0, 1, slot));
+    // SAFETY: the fabric lives as long as its ends.
+    let mut records = records.map(|record| unsafe { &*record.as_ptr() });
+    let (record, ticket) = records.find_map(|record| Some((record, record.untouched()?))).unwrap();
+    let count = chunks(LARGE as u64).unwrap();
+    assert_eq!(record.claim(ticket, count), Claim::Chunk(0));
+    // The closed record is seen before the word of the revocation.
+    let header = Header { kind: kind::FIN, flags: 1, ..Header::default() };
+    let end = w.ranks[0].transport_mut();
+    // SAFETY: there is no payload.
+    while unsafe { end.try_send(1, Class::Control, Urgency::Urgent, &header, std::ptr::null(), 0) }
+        == SendOutcome::Sent
+    {}
+    w.ranks[0].revoke(0, &[0, 1]);
+    assert_eq!((w.code(0, send), record.says_why(ticket)), (None, true), "it is being copied");
+    record.finish(count);
+    w.pass(1);
+    assert_eq!(w.code(1, recv), None);
+    w.settle();
+    assert_eq!((w.code(0, send), w.code(1, recv)), (Some(Code::Revoked), Some(Code::Revoked)));
+}
