@@ -129,8 +129,8 @@ impl Watcher {
     }
 
     /// Waits up to `timeout` (for ever if none) for processes to end. Marks each that had not finalized as
-    /// dead, which changes the epoch, and wakes all survivors. Returns those that have ended, each once;
-    /// nothing when the time is over, a signal came, or nobody is left to wait for.
+    /// dead, which changes the epoch, and wakes all survivors; also those whose own process, behind the one that was started, has ended. Returns those that have ended, each once;
+    /// nothing when the time is over, a signal came, nobody is left to wait for, or there was news of a rank's own process only.
     ///
     /// # Errors
     /// [`Error::Os`].
@@ -237,7 +237,12 @@ pub fn say_who(socket: &RendezvousSocket, starter: i32) -> Result<(), Error> {
     let (own, parent) = unsafe { (libc::getpid(), libc::getppid()) };
     // Where there is no such descriptor, the process that was started is all that is watched.
     let pidfd = (parent != starter).then(|| open(own as u32).ok()).flatten();
-    socket.send(&own.to_le_bytes(), pidfd.as_ref().map(AsFd::as_fd))
+    let said = own.to_le_bytes();
+    match (socket.send(&said, pidfd.as_ref().map(AsFd::as_fd)), pidfd) {
+        // Or where it may not be sent: it goes with the first byte, or nothing has gone.
+        (Err(Error::Os { .. }), Some(_)) => socket.send(&said, None),
+        (sent, _) => sent,
+    }
 }
 
 /// A descriptor that means a process.
