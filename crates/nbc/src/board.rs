@@ -103,7 +103,7 @@ pub(crate) enum Use {
     /// They are combined from left to right, in rank order; with a root, there.
     Reduce { root: Option<u32>, count: usize, operator: Operator },
     /// Of each, the same elements, this rank's, are combined likewise: so many, from these bytes on. If all ranks' are as many, they begin so many bytes apart.
-    ReduceScatter { at: u32, count: usize, operator: Operator, stride: Option<usize> },
+    ReduceScatter { at: usize, count: usize, operator: Operator, stride: Option<usize> },
     /// Those of the ranks up to this one are combined likewise; its own, if it is included.
     Scan { inclusive: bool, count: usize, operator: Operator },
 }
@@ -238,6 +238,13 @@ impl Call {
         let (from, to) = (std::ptr::null(), std::ptr::null_mut());
         let algorithm = table::number_on_board(operation);
         Call { board: 0, algorithm, then, long: false, from, bytes: 0, to, round: Round::ONLY, about }
+    }
+
+    /// What all ranks say that the lengths of their blocks are, if these are not all equal.
+    pub(crate) fn said_of(lengths: impl Iterator<Item = usize>) -> u64 {
+        lengths.fold(0u64, |said, length| {
+            (said ^ length as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
+        })
     }
 
     /// Has it say something more of what it is about, where others name a root, never nothing, and whether parts are long.
@@ -418,7 +425,7 @@ impl Call {
                     self.combine_short(board, number, scratch, members, 0, (count, operator))?;
                 }
                 Use::ReduceScatter { at, count, operator, .. } => {
-                    self.combine_short(board, number, scratch, members, at as usize, (count, operator))?;
+                    self.combine_short(board, number, scratch, members, at, (count, operator))?;
                 }
                 Use::Scan { inclusive, count, operator } => {
                     let end = me.wrapping_add(usize::from(inclusive));

@@ -7,8 +7,8 @@ use common::driver::{Machine, Rank};
 use common::members::{Kind, Rungs, Way, outcome, post, post_as};
 use common::network::{End, network};
 use std::ptr::NonNull;
-use tocsin_nbc::Posted;
 use tocsin_nbc::table::{self, Arguments, Block};
+use tocsin_nbc::{DataType, Op, Posted};
 use tocsin_progress::budget::Budget;
 use tocsin_progress::completion::{Code, Outcome};
 use tocsin_transport::board::{Area, Board};
@@ -157,6 +157,43 @@ fn ranks_that_disagree_about_lengths_hear_of_it() {
             assert_eq!(outcome(nbc, Posted::Waits(id)).unwrap().code, Code::Protocol, "{lengths:?}");
         }
         drop(buffers);
+    }
+}
+
+/// Of the same vector each rank takes other parts.
+#[test]
+fn ranks_that_disagree_about_parts_hear_of_it() {
+    let one_short = [[2040, 0].as_slice(), &[0; 15]].concat();
+    for counts in [
+        vec![vec![4096, 100_000], vec![100_000, 4096]],
+        vec![vec![64, 40], vec![40, 64]],
+        // Short by one and long by the others.
+        [vec![one_short], vec![vec![120; 17]; 16]].concat(),
+    ] {
+        let ranks = counts.len();
+        let mut machine = Machine::new(network(ranks as u32, 5), 6);
+        let whole: usize = counts[0].iter().sum();
+        let (send, mut recv) = (vec![1u8; whole], vec![vec![0u8; whole]; ranks]);
+        let mut posted = Vec::new();
+        for (rank, counts) in counts.iter().enumerate() {
+            let (data_type, op) = (DataType::U8, Op::Sum);
+            let (send, recv) = (Some(send.as_ptr()), recv[rank].as_mut_ptr());
+            let arguments = Arguments::IreduceScatter { send, recv, counts, data_type, op };
+            let group = common::driver::group(ranks as u32, rank as u32).with_board(0);
+            let schedule = table::compile(&group, &arguments, Some("shm")).unwrap();
+            let Rank { lower, nbc } = &mut machine.ranks[rank];
+            // SAFETY: the buffers live longer than the machine's last step.
+            posted.push(unsafe { nbc.post(lower, schedule, 1 << 31, 0) }.unwrap());
+        }
+        for _ in 0..2 {
+            for Rank { lower, nbc } in &mut machine.ranks {
+                nbc.progress(lower, &mut Budget::user());
+            }
+        }
+        for (rank, id) in posted.into_iter().enumerate() {
+            let nbc = &machine.ranks[rank].nbc;
+            assert_eq!(outcome(nbc, Posted::Waits(id)).unwrap().code, Code::Protocol, "{counts:?}");
+        }
     }
 }
 

@@ -26,9 +26,7 @@ fn call(arguments: &Arguments, group: &Group) -> Result<Call, Error> {
         true => Call::new(Operation::Iallgatherv, own.bytes, then),
         // What all ranks say that the lengths are; never what those say whose are equal, which is exact, because places pass on their word.
         false => {
-            let said = blocks.iter().fold(0u64, |said, block| {
-                (said ^ block.bytes as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
-            });
+            let said = Call::said_of(blocks.iter().map(|block| block.bytes));
             let mut call = Call::new(Operation::Iallgatherv, said as usize, then);
             call.say_beside(said >> 32, !is_short(arguments, blocks.len()));
             call

@@ -1,6 +1,6 @@
 //! Reduce-scatter on the board: every rank stores its vector, loads its own part of all and combines them from the left, in rank order.
 
-use crate::board::{Call, Use, compile};
+use crate::board::{Call, Use, compile, is_short};
 use crate::kernels::Operator;
 use crate::table::{Algorithm, Arguments, Operation, Restrictions, misplaced};
 use crate::{Error, Group};
@@ -37,9 +37,17 @@ fn call(arguments: &Arguments, group: &Group) -> Result<Call, Error> {
     };
     let (operator, size) = (Operator::new(op, data_type)?, data_type.size());
     let stride = equal.then_some(count * size);
-    // Where that counts, it is no more than a part's.
-    let then = Use::ReduceScatter { at: (before * size) as u32, count, operator, stride };
-    let mut call = Call::new(arguments.operation(), whole * size, then);
+    let then = Use::ReduceScatter { at: before * size, count, operator, stride };
+    let mut call = match *arguments {
+        // Of the same vector there may be other parts.
+        Arguments::IreduceScatter { counts, .. } => {
+            let said = Call::said_of(counts.iter().copied());
+            let mut call = Call::new(Operation::IreduceScatter, said as usize, then);
+            call.say_beside(said >> 32, !is_short(arguments, ranks));
+            call
+        }
+        _ => Call::new(Operation::IreduceScatterBlock, whole * size, then),
+    };
     call.from = send.unwrap_or(recv);
     (call.bytes, call.to) = (whole * size, recv);
     Ok(call)

@@ -378,7 +378,7 @@ impl Call {
                     self.combine_all(board, number, (count, operator), all, &mut made.done, budget)
                 }
                 Use::ReduceScatter { at, count, operator, .. } => {
-                    let own = (at as usize, board.members());
+                    let own = (at, board.members());
                     self.combine_all(board, number, (count, operator), own, &mut made.done, budget)
                 }
                 Use::Scan { inclusive, count, operator } => {

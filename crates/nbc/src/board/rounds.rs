@@ -205,8 +205,8 @@ impl Call {
             }
             Use::ReduceScatter { at, count, operator, .. } => {
                 let block = count.wrapping_mul(operator.size()).max(1);
-                let (me, members) = (*at as usize / block, self.bytes / block);
-                *at = me.wrapping_mul(bytes) as u32;
+                let (me, members) = (*at / block, self.bytes / block);
+                *at = me.wrapping_mul(bytes);
                 *count = bytes / operator.size().max(1);
                 self.bytes = members.wrapping_mul(bytes);
             }

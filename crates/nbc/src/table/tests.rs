@@ -774,3 +774,14 @@ fn what_is_said_of_others_is_left_out() {
     assert!(group(9, 0).with_hierarchy(hierarchy(9)).hierarchy().is_some());
     assert!(group(8, 0).with_hierarchy(hierarchy(9)).hierarchy().is_none());
 }
+
+/// The part of a vector that is longer than 4 GiB begins where it does, in each of its rounds.
+#[test]
+fn parts_of_long_vectors_begin_where_they_do() {
+    for (ranks, me, block) in [(2u32, 1u32, 4usize << 30), (3, 2, 2 << 30), (64, 63, 69 << 20)] {
+        let of = arguments(Operation::IreduceScatterBlock, block, 0, true, me, (&[], &[]));
+        let call = call_on_board(&group_with_board(ranks, me), &of, Some("shm")).unwrap().unwrap();
+        let crate::board::Use::ReduceScatter { at, count, .. } = call.then else { panic!("{call:?}") };
+        assert_eq!((at, call.bytes), (me as usize * count, ranks as usize * count));
+    }
+}
