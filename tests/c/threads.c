@@ -68,6 +68,8 @@ static int meddled(tocsin_comm *comm, void *argument) {
     OK(tocsin_cancel(both.pending, &cancelled));
     CHECK(cancelled);
     FAILS(TOCSIN_ERROR_CANCELLED, tocsin_wait(&both.pending, NULL));
+    /* Who leaves sooner ends what the others may still receive. */
+    OK(tocsin_barrier(comm, NULL));
     return 0;
 }
 
