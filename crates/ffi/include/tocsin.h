@@ -247,7 +247,8 @@ typedef void (*tocsin_callback)(void *argument, const tocsin_status *status);
 
 // out[i] = left[i] op right[i] for `count` elements. `out` is exactly `left`, exactly `right`, or apart from both; the
 // elements may be unaligned. It runs outside interrupts, on any thread of the process, must be associative and must
-// not call this library: all but queries, and tocsin_abort, answer TOCSIN_ERROR_THREAD there.
+// not call this library: what is more than to abort, to ask for a rank, a size or whether a request is done, or to
+// create or free an operator answers TOCSIN_ERROR_THREAD there.
 typedef void (*tocsin_function)(void *context,
                                 const void *left,
                                 const void *right,
