@@ -5,9 +5,14 @@ mod lines;
 
 use lines::{has, rows, tocsin};
 use serde_json::Value;
-use std::io::{Seek, SeekFrom};
+use std::io::{Seek, SeekFrom, Write};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+
+/// Says a line whole, as the launcher does: `eprintln!` writes what it prints in parts, and others that write to the same pipe come between them.
+fn say(line: &str) {
+    std::io::stderr().write_all(format!("{line}\n").as_bytes()).unwrap();
+}
 
 #[test]
 fn info() {
@@ -153,7 +158,7 @@ fn leaves_without_finalizing() {
         std::process::exit(0);
     }
     let waited = comm.recv(&mut [0u8; 8], 0, 0);
-    eprintln!("{}", waited.unwrap_err());
+    say(&waited.unwrap_err().to_string());
     if std::env::var_os("FORGIVES").is_none() {
         std::process::exit(5);
     }
@@ -188,7 +193,7 @@ fn run_tells_who_left_without_finalizing() {
 fn meets_the_others() {
     let world = tocsin::World::from_env().unwrap();
     world.comm().barrier().unwrap();
-    eprintln!("of {}", world.comm().size());
+    say(&format!("of {}", world.comm().size()));
     world.finalize().unwrap();
 }
 
@@ -231,7 +236,7 @@ fn joins_again() {
     world.comm().barrier().unwrap();
     world.finalize().unwrap();
     let left = tocsin::World::from_env().unwrap_err();
-    eprintln!("{lives}\n{left}");
+    say(&format!("{lives}\n{left}"));
 }
 
 #[test]
