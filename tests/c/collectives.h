@@ -146,6 +146,70 @@ static void exchange_of_blocks(tocsin_comm *comm, int rank, int size, size_t par
     free(in);
 }
 
+/* One buffer, in which what is received stands between what is sent. */
+static void between_each_other(tocsin_comm *comm, int rank, int size, size_t bytes) {
+    size_t n = (size_t)size, *lengths = (size_t *)allocate(n * sizeof(size_t));
+    size_t *sent = (size_t *)allocate(n * sizeof(size_t)), *received = (size_t *)allocate(n * sizeof(size_t));
+    unsigned char *all = allocate(2 * n * bytes), *own;
+    const char *pairwise[] = {NULL, "pairwise", "linear"}, *ring[] = {NULL, "ring", "bruck"};
+    tocsin_request *request = NULL;
+    int r, way, root = size - 1;
+
+    for (r = 0; r < size; r++) {
+        lengths[r] = bytes;
+        sent[r] = 2 * (size_t)r * bytes;
+        received[r] = sent[r] + bytes;
+    }
+    /* Between the first block that is received and the second. */
+    own = all + 2 * bytes;
+#define CLEAR() memset(all, 0xa5, 2 * n * bytes)
+#define STAYS() \
+    for (r = 0; r < size; r++) CHECK(differs(all + sent[r], rank, r, bytes) == 0)
+#define SEND_ALL() \
+    for (r = 0; r < size; r++) fill(all + sent[r], rank, r, bytes)
+#define FROM_ALL(to) \
+    for (r = 0; r < size; r++) CHECK(differs(all + received[r], r, to, bytes) == 0)
+    for (way = 0; way < 3 && size > 1; way++) {
+        CLEAR();
+        SEND_ALL();
+        OK(tocsin_ialltoallv(comm, all, lengths, sent, all, lengths, received, pairwise[way], &request));
+        wait_for(request);
+        STAYS();
+        FROM_ALL(rank);
+        CLEAR();
+        fill(own, rank, 1, bytes);
+        OK(tocsin_iallgatherv(comm, own, all, lengths, received, ring[way], &request));
+        wait_for(request);
+        CHECK(differs(own, rank, 1, bytes) == 0);
+        FROM_ALL(1);
+    }
+    if (size > 1) {
+        CLEAR();
+        fill(own, rank, 2, bytes);
+        OK(tocsin_igatherv(comm, own, bytes, all, lengths, received, root, NULL, &request));
+        wait_for(request);
+        CHECK(differs(own, rank, 2, bytes) == 0);
+        if (rank == root) { FROM_ALL(2); }
+        CLEAR();
+        SEND_ALL();
+        OK(tocsin_iscatterv(comm, all, lengths, sent, all + bytes, bytes, root, NULL, &request));
+        wait_for(request);
+        STAYS();
+        CHECK(differs(all + bytes, root, rank, bytes) == 0);
+        /* One byte less between them. */
+        if (bytes > 0) received[0]--;
+        if (bytes > 0) FAILS(TOCSIN_ERROR_ARGUMENT, tocsin_ialltoallv(comm, all, lengths, sent, all, lengths, received, NULL, &request));
+    }
+#undef CLEAR
+#undef STAYS
+#undef SEND_ALL
+#undef FROM_ALL
+    free(lengths);
+    free(sent);
+    free(received);
+    free(all);
+}
+
 /* A matrix of bytes at `root`, a column of which is each rank's: scattered, gathered and allgathered, at once and prepared, and in place. */
 static void columns_of(tocsin_comm *comm, int rank, int size, size_t rows, size_t width, int root) {
     size_t n = (size_t)size, whole = n * rows * width, bytes = rows * width, i, wrong = 0;
@@ -392,6 +456,7 @@ static void collectives(tocsin_comm *comm, int rank, int size) {
         scatter_and_gather(comm, rank, size, sizes[i]);
         displaced(comm, rank, size, sizes[i]);
         exchange_of_blocks(comm, rank, size, sizes[i] / 8);
+        between_each_other(comm, rank, size, sizes[i]);
         reductions(comm, rank, size, sizes[i] / 8);
     }
     transposed(comm, rank, size, 1, 1, NULL);

@@ -194,7 +194,8 @@ pub(crate) unsafe fn scatter_blocks(
 /// `receive` has `receive_bytes` bytes. With `receive` NULL the root's block stays where it is.
 ///
 /// Here and below, lists have one entry per rank and are read during the call only: the blocks' lengths, and how many bytes
-/// after the start of the buffer each begins; offsets NULL: one follows the other. Received blocks do not overlap.
+/// after the start of the buffer each begins; offsets NULL: one follows the other. Received blocks may stand between
+/// each other and what is sent, and overlap neither.
 /// Errors: RANK, ALGORITHM, REVOKED.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_iscatterv(
