@@ -64,7 +64,7 @@ pub enum Error {
         /// What would be right.
         hint: &'static str,
     },
-    /// An algorithm that the operation does not have, or that this communicator cannot run.
+    /// An algorithm that the operation does not have. One that cannot serve this communicator is an [`InvalidArgument`](Self::InvalidArgument).
     #[error("{operation}: no algorithm `{name}` here: choose one of {known}")]
     UnknownAlgorithm {
         /// The call.

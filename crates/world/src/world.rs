@@ -47,7 +47,7 @@ impl World {
     ///
     /// # Errors
     /// [`Error::Bootstrap`], [`Error::JoinedBefore`] (a process joins its launcher's world once, and a thread that is interrupted is a rank
-    /// of one world at a time), [`Error::Version`], [`Error::BackendUnusable`], refusals of the system.
+    /// of one world at a time), [`Error::Version`], [`Error::OtherTable`], [`Error::BackendUnusable`], refusals of the system.
     pub fn join(bootstrap: impl Bootstrap, config: &Config) -> Result<World, Error> {
         // Before the place is taken: a wrong backend must not cost the world a rank.
         config.usable_backend()?;

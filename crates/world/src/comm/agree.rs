@@ -41,7 +41,8 @@ impl Comm {
     /// A communicator of the same ranks with its own context. Collective.
     ///
     /// # Errors
-    /// As a collective: [`Error::PeerDead`], [`Error::Revoked`], ...
+    /// As a collective: [`Error::PeerDead`], [`Error::Revoked`], [`Error::Finalized`], refusals of memory; [`Error::InvalidArgument`] when there are no contexts left,
+    /// and in a child of `fork`.
     pub fn dup(&self) -> Result<Comm, Error> {
         self.shared().open("dup")?;
         let offer = self.offer();
