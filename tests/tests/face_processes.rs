@@ -266,6 +266,11 @@ fn role_launcher(args: Vec<String>) {
     // A test run that is killed leaves nothing behind.
     // SAFETY: no pointers.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+    // Whoever runs the tests may ignore some, as nohup does.
+    for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
+        // SAFETY: no handler.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
     let mut launch = launch_self(3, "sleep", &[]).unwrap();
     launch.forward_signals = args.first().is_some_and(|a| a != "plain");
     if args.first().is_some_and(|a| a == "deaf") {
