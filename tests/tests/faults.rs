@@ -289,6 +289,25 @@ fn who_dies_behind_a_shell_is_dead_to_the_others() {
     }
 }
 
+/// The shell that has started a rank ends, and the rank's process, which the system does not run just now, may be in the middle of a copy: it is dead to the others
+/// when it is gone.
+#[test]
+fn who_loses_its_shell_is_gone_before_it_is_dead() {
+    for backend in ["signal", "poll"] {
+        let words = words(&["until-death", "seed=1", "victim=1"]);
+        let mut world = World::launch_as("--launch-shell", 3, backend, "report", &words);
+        world.running();
+        let behind = world.behind();
+        // SAFETY: kill has no memory effects; the process is the child of a shell that has yet to wait for it.
+        assert_eq!(unsafe { libc::kill(behind[1], libc::SIGSTOP) }, 0);
+        world.kill(1);
+        let mut saw = String::new();
+        assert_ne!(world.output.read_line(&mut saw).unwrap(), 0, "{backend}");
+        assert!(!runs(behind[1]), "{backend}: {saw}");
+        assert_eq!(world.end(Duration::from_secs(3)).1, 128 + libc::SIGKILL, "{backend}: {saw}");
+    }
+}
+
 fn runs(pid: i32) -> bool {
     // SAFETY: signal 0 only asks whether the process exists.
     unsafe { libc::kill(pid, 0) == 0 && !zombie(pid) }

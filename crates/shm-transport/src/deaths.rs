@@ -6,7 +6,8 @@
 //! of the world.
 //!
 //! The rank may be another process than the one that was started, which is a shell or a debugger, and may go on without it: then it
-//! [sends](say_who) its own pidfd when it joins, and is dead to the others when that process has ended.
+//! [sends](say_who) its own pidfd when it joins, and is dead to the others when that process has ended. Nor is it before: it may write into their memory as long as it
+//! runs. Where the one that was started ends first, it is killed.
 //!
 //! Only the parent of the processes can read their exit status. Ranks that are threads don't come here: who
 //! runs them says their end by [`Segment::set_life`] and [`Segment::wake_all`].
@@ -53,6 +54,9 @@ struct Watched {
     rank: u32,
     pidfd: OwnedFd,
     behind: Behind,
+    /// How the process that was started has ended, if it has.
+    status: Option<ExitStatus>,
+    /// So has the rank's own.
     ended: bool,
     reaped: bool,
 }
@@ -74,7 +78,7 @@ impl Watched {
     /// What becomes readable when there is news of the rank's own process.
     fn news(&self) -> Option<BorrowedFd<'_>> {
         match &self.behind {
-            Behind::Joins(socket) if !self.ended => Some(socket.as_fd()),
+            Behind::Joins(socket) if self.status.is_none() => Some(socket.as_fd()),
             Behind::Process(pidfd) if !self.ended => Some(pidfd.as_fd()),
             _ => None,
         }
@@ -91,6 +95,14 @@ impl Watched {
             }
             Behind::Process(_) => true,
             Behind::Nobody | Behind::Lost => false,
+        }
+    }
+
+    /// The process that signals are for: the one that was started, or what it has left.
+    fn process(&self) -> &OwnedFd {
+        match &self.behind {
+            Behind::Process(pidfd) if self.status.is_some() => pidfd,
+            _ => &self.pidfd,
         }
     }
 }
@@ -111,7 +123,8 @@ impl Watcher {
             return Err(Error::NoSuchRank { rank, ranks });
         }
         let pidfd = open(pid)?;
-        self.watched.push(Watched { rank, pidfd, behind: Behind::Nobody, ended: false, reaped: false });
+        let (behind, status) = (Behind::Nobody, None);
+        self.watched.push(Watched { rank, pidfd, behind, status, ended: false, reaped: false });
         Ok(())
     }
 
@@ -130,7 +143,8 @@ impl Watcher {
 
     /// Waits up to `timeout` (for ever if none) for processes to end. Marks each that had not finalized as
     /// dead, which changes the epoch, and wakes all survivors; also those whose own process, behind the one that was started, has ended. Returns those that have ended, each once;
-    /// nothing when the time is over, a signal came, nobody is left to wait for, or there was news of a rank's own process only.
+    /// nothing when the time is over, a signal came, nobody is left to wait for, or there was news of a rank's own process only. Who was started and has left a rank behind
+    /// ends with that.
     ///
     /// # Errors
     /// [`Error::Os`].
@@ -141,7 +155,9 @@ impl Watcher {
         }
         let speaking: Vec<usize> =
             running.iter().copied().filter(|i| self.watched[*i].news().is_some()).collect();
-        let ends = running.iter().map(|i| self.watched[*i].pidfd.as_fd());
+        let unended: Vec<usize> =
+            running.iter().copied().filter(|i| self.watched[*i].status.is_none()).collect();
+        let ends = unended.iter().map(|i| self.watched[*i].pidfd.as_fd());
         let news = speaking.iter().filter_map(|i| self.watched[*i].news());
         let mut fds: Vec<PollFd<'_>> =
             ends.chain(news).map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
@@ -155,7 +171,7 @@ impl Watcher {
             Err(e) => return Err(Error::Os { call: "poll", source: e.into() }),
         }
         let mut ended: Vec<bool> = fds.iter().map(|fd| fd.any().unwrap_or(true)).collect();
-        let spoke = ended.split_off(running.len());
+        let spoke = ended.split_off(unended.len());
         let mut deaths = Vec::new();
         let mut died = false;
         for (i, _) in speaking.into_iter().zip(spoke).filter(|(_, spoke)| *spoke) {
@@ -165,9 +181,16 @@ impl Watcher {
                 died = true;
             }
         }
-        for (i, _) in running.into_iter().zip(ended).filter(|(_, ended)| *ended) {
+        for (i, _) in unended.into_iter().zip(ended).filter(|(_, ended)| *ended) {
+            self.watched[i].status = exit_status(&self.watched[i].pidfd, libc::WNOWAIT)?;
+            if self.watched[i].status.is_some() && self.outlives(i) {
+                // Who may not be killed is waited for.
+                let _refused = send(self.watched[i].process(), libc::SIGKILL);
+            }
+        }
+        for i in running {
+            let Some(status) = self.watched[i].status.filter(|_| !self.outlives(i)) else { continue };
             let watched = &mut self.watched[i];
-            let Some(status) = exit_status(&watched.pidfd, libc::WNOWAIT)? else { continue };
             watched.ended = true;
             let life = self.segment.life(watched.rank);
             let inside = life == crate::Life::Alive || matches!(watched.behind, Behind::Lost);
@@ -182,27 +205,20 @@ impl Watcher {
         Ok(deaths)
     }
 
+    /// Whether a rank that has not finalized runs in another process than the one that was started.
+    fn outlives(&self, i: usize) -> bool {
+        let watched = &self.watched[i];
+        matches!(watched.behind, Behind::Process(_))
+            && self.segment.life(watched.rank) != crate::Life::Finalized
+    }
+
     /// Sends a signal to a rank's process, if it is watched and has not ended.
     ///
     /// # Errors
     /// [`Error::Os`]; that the process has just ended is none.
     pub fn kill(&self, rank: u32, signal: i32) -> Result<(), Error> {
-        for watched in self.watched.iter().filter(|w| w.rank == rank && !w.ended) {
-            // SAFETY: a null siginfo asks for the default one; the other arguments are no pointers.
-            let answer = unsafe {
-                libc::syscall(
-                    libc::SYS_pidfd_send_signal,
-                    watched.pidfd.as_raw_fd(),
-                    signal,
-                    std::ptr::null::<libc::siginfo_t>(),
-                    0,
-                )
-            };
-            if answer != 0 && io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH) {
-                return Err(Error::os("pidfd_send_signal"));
-            }
-        }
-        Ok(())
+        let mut watched = self.watched.iter().filter(|w| w.rank == rank && !w.ended);
+        watched.try_for_each(|watched| send(watched.process(), signal))
     }
 
     /// Reaps all processes that have ended: at the end of the world, when nobody rings any more. Waits up to
@@ -243,6 +259,17 @@ pub fn say_who(socket: &RendezvousSocket, starter: i32) -> Result<(), Error> {
         (Err(Error::Os { .. }), Some(_)) => socket.send(&said, None),
         (sent, _) => sent,
     }
+}
+
+/// Sends a signal to a process, if it has not ended.
+fn send(pidfd: &OwnedFd, signal: i32) -> Result<(), Error> {
+    let info = std::ptr::null::<libc::siginfo_t>();
+    // SAFETY: a null siginfo asks for the default one; the other arguments are no pointers.
+    let answer = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, pidfd.as_raw_fd(), signal, info, 0) };
+    if answer != 0 && io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH) {
+        return Err(Error::os("pidfd_send_signal"));
+    }
+    Ok(())
 }
 
 /// A descriptor that means a process.

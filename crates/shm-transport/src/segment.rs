@@ -225,6 +225,14 @@ impl Segment {
         self.block(rank).map_or(Life::Absent, |b| Life::from_word(b.state.life.load(Ordering::Acquire)))
     }
 
+    /// A rank joins: false if it is dead already, to the others too. Handler-safe.
+    pub fn come_to_life(&self, rank: u32) -> bool {
+        let Some(block) = self.block(rank) else { return false };
+        let (absent, alive) = (Life::Absent as u32, Life::Alive as u32);
+        // SYNC POINT: AcqRel as in `set_life`.
+        block.state.life.compare_exchange(absent, alive, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
     /// Says what became of a rank. An end (Finalized, Dead) changes the epoch; waking the others is the
     /// caller's part ([`wake_all`](Self::wake_all)). Handler-safe.
     pub fn set_life(&self, rank: u32, life: Life) {

@@ -162,7 +162,11 @@ fn try_join(place: Place, config: &Config) -> Result<(Arc<Rank>, Bound), Error> 
     let mut state = RankState::new(p2p, closed.clone(), blocked.clone(), boards.clone());
     state.nbc.set_trace(events);
     let engine = Arc::new(Engine::new(state, own, engine_config, Arc::new(Stats::new())));
-    segment.set_life(rank, Life::Alive);
+    if !segment.come_to_life(rank) {
+        let what =
+            format!("rank {rank} is dead to the others: the process that was started for it has ended");
+        return Err(Error::Bootstrap { what });
+    }
 
     let mut doorbell = tocsin_doorbell::Config::new(backend);
     doorbell.signal = config.signal;
