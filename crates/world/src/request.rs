@@ -442,6 +442,32 @@ impl RawRequest {
         }
     }
 
+    /// Waits for the outcome, or until another request of its rank has failed: `None` then.
+    pub(crate) fn wait_unless_failed(&mut self, other: &RawRequest) -> Option<Result<Status, Error>> {
+        if let Some(Ok(status)) = self.seen {
+            return Some(Ok(status));
+        }
+        self.note_wait();
+        self.meet_end();
+        loop {
+            if let (false, Some(slot), Some(need)) = (self.is_over(), &self.slot, self.need()) {
+                slot.rank().wait_until(&[need], || self.is_complete() || other.has_failed(), None);
+            }
+            let result = self.look();
+            if result.is_some() || other.has_failed() {
+                return result;
+            }
+        }
+    }
+
+    /// Whether it has ended with an error.
+    fn has_failed(&self) -> bool {
+        match &self.seen {
+            Some(seen) => seen.is_err(),
+            None => self.outcome().is_some_and(|outcome| outcome.code != Code::Ok),
+        }
+    }
+
     /// Waits at most `timeout`; `None` when time was up.
     pub fn wait_timeout(&mut self, timeout: Duration) -> Option<Result<Status, Error>> {
         self.wait_for(Some(timeout))

@@ -357,11 +357,11 @@ impl Comm {
         false
     }
 
-    /// Sends and receives at once, and waits for both. After an error of one, the other is given up and nothing touches
-    /// the buffers any more.
+    /// Sends and receives at once, and waits for both; nothing touches the buffers any more then. Where the send fails, a receive that has matched nothing is given up; where the
+    /// receive fails, the send is waited for all the same, until it is received or never will be.
     ///
     /// # Errors
-    /// Those of either.
+    /// Those of either; of both, the send's.
     ///
     /// # Safety
     /// As [`isend_raw`](Self::isend_raw) and [`irecv_raw`](Self::irecv_raw), for the time of the call.
@@ -389,9 +389,11 @@ impl Comm {
                 return Err(error);
             }
         };
-        let status = receive.wait();
-        let sent = sending.wait();
-        sent.and(status)
+        let Some(status) = receive.wait_unless_failed(&sending) else {
+            self.give_up(&mut receive);
+            return sending.wait();
+        };
+        sending.wait().and(status)
     }
 
     /// Ends a receive that nobody wants any more.
@@ -465,5 +467,44 @@ impl Comm {
         let comm = message.comm.clone();
         // On an error `state` is dropped before the message, whose drop enters.
         comm.request(state, operation, Kind::Receive { room: buf.layout.bytes() }, id?)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use crate::{Config, ConstBuf, Error, Mode, MutBuf, threads_each};
+
+    /// Of what waits for the word of one whose send has failed, the receive is given up.
+    #[test]
+    fn where_a_send_fails_the_receive_is_given_up() {
+        for backend in ["poll", "signal"] {
+            let mut config = Config::default();
+            config.set("TOCSIN_BACKEND", backend).unwrap();
+            let ends = threads_each(3, &config, |comm| {
+                let (out, mut into) = (vec![1u8; 1 << 20], [0u8; 8]);
+                let word = MutBuf::contiguous(into.as_mut_ptr(), 8);
+                // SAFETY: the buffers live until the calls return.
+                unsafe {
+                    match comm.rank() {
+                        0 => {
+                            let send = ConstBuf::contiguous(out.as_ptr(), out.len());
+                            let end = comm.sendrecv_raw(send, 2, 1, word, Some(1), Some(1)).unwrap_err();
+                            comm.send_raw(ConstBuf::contiguous(out.as_ptr(), 8), 1, 2, Mode::Standard)
+                                .unwrap();
+                            Some(end)
+                        }
+                        1 => {
+                            comm.recv_raw(word, Some(0), Some(2)).unwrap();
+                            None
+                        }
+                        _ => std::panic::resume_unwind(Box::new("dies")),
+                    }
+                }
+            });
+            let ends = ends.unwrap();
+            assert!(matches!(ends[0], Ok(Some(Error::PeerDead { rank: 2, .. }))), "{:?}", ends[0]);
+            assert!(ends[1].is_ok(), "{:?}", ends[1]);
+        }
     }
 }
