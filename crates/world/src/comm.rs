@@ -54,13 +54,9 @@ struct Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // The rank is about to die, mostly, which the others hear. That it has dropped a communicator would be told first to who sends to it there.
-        if std::thread::panicking() {
-            return;
-        }
         // SYNC POINT: Relaxed: who set it had this communicator, and dropping that is ordered before this.
         let goes_on = self.goes_on.load(Ordering::Relaxed);
-        self.rank.drop_communicator(Dropped { context: self.context, goes_on }, self.board);
+        self.rank.drop_communicator(Dropped { context: self.context, goes_on, board: self.board });
     }
 }
 

@@ -48,7 +48,7 @@ impl Rank {
         self.wait_in_call(need, done, timeout)
     }
 
-    /// Does what this rank has to do itself in its next call: its levels of split trees. Called by all that wait or look.
+    /// Does what this rank has to do itself in its next call: its levels of split trees, and what it has [dropped](Self::drop_communicator). Called by all that wait or look.
     #[inline]
     pub(crate) fn open_gates(&self) {
         // SYNC POINT: Relaxed: a hint, set by the calls of this rank's own threads; who waits for what another thread has started meets it
@@ -63,6 +63,7 @@ impl Rank {
         if self.may_open_gates() {
             let state = &mut *self.enter();
             state.nbc.open_gates(&mut state.p2p);
+            self.forget_dropped(state);
         }
     }
 
@@ -75,6 +76,7 @@ impl Rank {
             guard.leave_callbacks();
             let state = &mut *guard;
             state.nbc.open_gates(&mut state.p2p);
+            self.forget_dropped(state);
         }
     }
 
@@ -94,9 +96,16 @@ impl Rank {
         let state = &mut *guard;
         // SYNC POINT: Relaxed: as in `open_gates`.
         self.gated.store(false, Ordering::Relaxed);
+        self.forget_dropped(state);
         if state.nbc.open_gates_within(&mut state.p2p, &mut Budget::handler()) == Pass::More {
             self.gated.store(true, Ordering::Relaxed);
         }
+    }
+
+    /// Something is left for this rank's next call.
+    pub(super) fn leave_to_next_call(&self) {
+        // SYNC POINT: Relaxed: as in `open_gates`.
+        self.gated.store(true, Ordering::Relaxed);
     }
 
     /// Whether this thread may enter the engine for that: not in a user operator, nor in a child of `fork`, whose parent's gates they are. Then
@@ -117,8 +126,7 @@ impl Rank {
             self.wait_in_call(&[Need::Collective], || !self.enter_in_wait().nbc.is_in_call(id), None);
         }
         self.enter().nbc.leave_call(id);
-        // SYNC POINT: Relaxed: as in `open_gates`.
-        self.gated.store(true, Ordering::Relaxed);
+        self.leave_to_next_call();
     }
 
     /// [`enter`](Self::enter) by what a wait asks, or does before it sleeps: runs no callbacks, which may last, while this thread counts as one who
