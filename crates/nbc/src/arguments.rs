@@ -2,7 +2,7 @@
 
 use crate::board::{Way, limit};
 use crate::operation::Operation;
-use crate::{DataType, Op};
+use crate::{DataType, Group, Op};
 use std::borrow::Cow;
 
 mod block;
@@ -349,7 +349,8 @@ impl<'a> Arguments<'a> {
     }
 
     /// Of two ranks: whether all that they have for each other, which both know, is longer than what [goes on a board](crate::board).
-    pub(crate) fn is_long_between_two(&self, me: usize) -> bool {
+    pub(crate) fn is_long_between_two(&self, group: &Group) -> bool {
+        let me = group.rank() as usize;
         let other = 1usize.wrapping_sub(me);
         let of = |blocks: &[Block]| blocks.get(other).map_or(0, |block| block.bytes);
         let (longest, way) = match *self {
@@ -365,7 +366,7 @@ impl<'a> Arguments<'a> {
             }
             _ => return false,
         };
-        longest > limit(way, 2)
+        longest > limit(way, group)
     }
 
     /// Whether a call [on a board](crate::board) needs lists until it has ended.

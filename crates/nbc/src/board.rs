@@ -26,7 +26,7 @@ use crate::builder::ScheduleBuilder;
 use crate::kernels::{Operator, Panicked};
 use crate::table::{Algorithm, Arguments, Block, Operation, misplaced};
 use crate::{Error, Group, table};
-pub(crate) use compartments::{Way, limit, part_bytes, served};
+pub(crate) use compartments::{Layout, Way, limit, served};
 use core::ops::Range;
 pub(crate) use long::{Made, PART};
 pub(crate) use rounds::Round;
@@ -99,7 +99,7 @@ pub(crate) enum Use {
     /// Of each, this rank's block. Here and there, blocks begin so many bytes apart.
     Alltoall { block: usize, stride: usize },
     /// Blocks of any length, each of which two ranks know: see [`compartments`].
-    Compartments { way: Way, members: u32, base: *const u8, lists: *const Block },
+    Compartments { way: Way, members: u32, limit: u32, packed: usize, base: *const u8, lists: *const Block },
     /// They are combined from left to right, in rank order; with a root, there.
     Reduce { root: Option<u32>, count: usize, operator: Operator },
     /// Of each, the same elements, this rank's, are combined likewise: so many, from these bytes on. If all ranks' are as many, they begin so many bytes apart.

@@ -237,9 +237,7 @@ fn is_quick_on_board(arguments: &Arguments, group: &Group) -> bool {
     let far = group.has_far_cache();
     let single = far && group.has_single_copies() && bytes >= 512 << 10;
     let (few_rounds, from_root) = if far { (96 << 10, 256 << 10) } else { (32 << 10, 0) };
-    if two && arguments.is_long_between_two(group.rank() as usize)
-        || !crate::board::has_few_rounds(arguments, ranks)
-    {
+    if two && arguments.is_long_between_two(group) || !crate::board::has_few_rounds(arguments, ranks) {
         return false;
     }
     let is_quick = crate::board::is_short(arguments, ranks)

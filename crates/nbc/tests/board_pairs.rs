@@ -5,14 +5,13 @@
 mod common;
 
 use common::Random;
-use common::blocks::{begin, outcome, places, put};
+use common::blocks::{begin, begin_in, outcome, places, put, with_board};
 use common::driver::{Machine, Rank};
 use common::network::network;
-use std::ptr::NonNull;
 use tocsin_nbc::table::{Arguments, Block};
 use tocsin_progress::budget::{Budget, Context, HANDLER_BYTES, Pass};
 use tocsin_progress::completion::Code;
-use tocsin_transport::board::{Board, Part};
+use tocsin_transport::board::Part;
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Way {
@@ -34,11 +33,15 @@ struct Pairs {
 }
 
 impl Pairs {
-    fn any(ranks: usize, random: &mut Random) -> Pairs {
+    /// `long`: blocks may be as long as parts in long memory.
+    fn any(ranks: usize, long: bool, random: &mut Random) -> Pairs {
         let root = random.below(ranks);
         let way = *random.pick(&[Way::Scatter(root), Way::Gather(root), Way::All, Way::All, Way::InPlace]);
         // On both sides of what goes on a board of so many.
-        let most = *random.pick(&[8, 40, 300, 1100, 2100, 9000]);
+        let most = *random.pick(match long {
+            true => &[8, 300, 2100, 9000, 50_000, 140_000],
+            false => &[8, 40, 300, 1100, 2100, 9000],
+        });
         let travels = |from: usize, to: usize| match way {
             Way::Scatter(root) => from == root,
             Way::Gather(root) => to == root,
@@ -127,8 +130,9 @@ fn blocks_of_any_length_come_to_where_they_belong() {
         let ranks = *random.pick(&[2, 2, 3, 4, 7]);
         let mut machine = Machine::new(network(ranks as u32, random.word()), random.word());
         machine.only_handlers = random.chance(40).then_some(0);
+        let long = random.chance(40);
         let count = 1 + random.below(9);
-        let mut all: Vec<Pairs> = (0..count).map(|_| Pairs::any(ranks, &mut random)).collect();
+        let mut all: Vec<Pairs> = (0..count).map(|_| Pairs::any(ranks, long, &mut random)).collect();
         let persistent = random.chance(40);
         let mut ids = vec![vec![None; ranks]; count];
         for round in 0..3 {
@@ -144,8 +148,9 @@ fn blocks_of_any_length_come_to_where_they_belong() {
                     let arguments = all[number].arguments(rank, (&from, &to));
                     let again = ids[number][rank].filter(|_| persistent);
                     let sequence = (round * count + number) as u32;
-                    let place = (ranks, rank);
-                    let id = begin(&mut machine.ranks[rank], place, &arguments, persistent, again, sequence);
+                    let group = with_board((ranks, rank)).with_shared_cores(long);
+                    let here = &mut machine.ranks[rank];
+                    let id = begin_in(here, &group, &arguments, persistent, again, sequence);
                     ids[number][rank] = Some(id);
                     posted[rank] += 1;
                 }
@@ -173,6 +178,7 @@ fn blocks_of_any_length_come_to_where_they_belong() {
             let Rank { lower, nbc } = &mut machine.ranks[rank];
             assert!(nbc.release(lower, id.unwrap()));
         }
+        machine.check_long();
         machine.forget();
     }
 }
@@ -180,12 +186,20 @@ fn blocks_of_any_length_come_to_where_they_belong() {
 /// Of two short ones, of a short one and one that goes by a message, and of two such: who expects another length hears of it, and whoever then waits for one that has given up.
 #[test]
 fn ranks_that_disagree_about_a_length_hear_of_it() {
-    for (sent, expected) in
-        [(8, 16), (16, 8), (0, 8), (8, 0), (8, 5000), (5000, 8), (0, 5000), (5000, 6000), (6000, 5000)]
-    {
+    const MOST: usize = 3 << 20;
+    let lengths =
+        [(8, 16), (16, 8), (0, 8), (8, 0), (8, 5000), (5000, 8), (0, 5000), (5000, 6000), (6000, 5000)];
+    // By messages; and what is long on the board, too, and what is too long for that.
+    let shared =
+        [(8, 60_000), (60_000, 8), (60_000, 0), (60_000, 70_000), (60_000, MOST), (MOST, 60_000), (0, MOST)];
+    let cases = lengths
+        .iter()
+        .map(|case| (case, false))
+        .chain(lengths.iter().chain(&shared).map(|case| (case, true)));
+    for ((sent, expected), shares_cores) in cases.map(|(case, shares)| (*case, shares)) {
         for receiver_first in [false, true] {
             let mut machine = Machine::new(network(2, 5), 6);
-            let mut buffers = [vec![0u8; 20_000], vec![0u8; 20_000]];
+            let mut buffers = [vec![0u8; 2 * MOST], vec![0u8; 2 * MOST]];
             let mut ids = [None; 2];
             let order = if receiver_first { [1, 0] } else { [0, 1] };
             for rank in order {
@@ -200,13 +214,15 @@ fn ranks_that_disagree_about_a_length_hear_of_it() {
                     0 => (lengths(sent), lengths(7000)),
                     _ => (lengths(7000), lengths(expected)),
                 };
-                let (send, recv) = buffers[rank].split_at_mut(10_000);
+                let (send, recv) = buffers[rank].split_at_mut(MOST);
                 let arguments = Arguments::Ialltoallv {
                     send: Some((send.as_ptr(), &from)),
                     recv: recv.as_mut_ptr(),
                     blocks: &to,
                 };
-                ids[rank] = Some(begin(&mut machine.ranks[rank], (2, rank), &arguments, false, None, 0));
+                let (group, here) =
+                    (with_board((2, rank)).with_shared_cores(shares_cores), &mut machine.ranks[rank]);
+                ids[rank] = Some(begin_in(here, &group, &arguments, false, None, 0));
             }
             for _ in 0..200 {
                 for rank in 0..2 {
@@ -239,7 +255,7 @@ fn who_alone_takes_a_block_for_a_long_one_hears_of_it() {
         if from == to {
             continue;
         }
-        let mut pairs = Pairs::any(ranks, &mut random);
+        let mut pairs = Pairs::any(ranks, false, &mut random);
         let travels = match pairs.way {
             Way::Scatter(root) => from == root,
             Way::Gather(root) => to == root,
@@ -340,9 +356,7 @@ fn a_member_that_lies_about_its_compartments_is_an_error() {
     ];
     for (at, (room, length)) in honest.into_iter().chain(lies).enumerate() {
         let mut machine = Machine::new(network(2, 5), 6);
-        let areas = machine.areas.iter().map(|area| NonNull::from(&**area)).collect();
-        // SAFETY: the machine has the areas; its own board of this rank is not used.
-        let mut other = unsafe { Board::new(areas, 1, 1) }.unwrap();
+        let mut other = machine.board_of(1);
         let (blocks, mut recv) = ([Block::new(0, 0), Block::new(3, 8)], vec![0xeeu8; 64]);
         let arguments = Arguments::Ialltoallv {
             send: Some((recv.as_ptr(), &[Block::default(); 2])),
@@ -360,5 +374,64 @@ fn a_member_that_lies_about_its_compartments_is_an_error() {
         assert_eq!(outcome(nbc, id).unwrap().code, right, "{room} {length}");
         let block = if right == Code::Ok { 0x0102_0304_0506_0708u64.to_ne_bytes() } else { [0xee; 8] };
         assert!(recv[3..11] == block && recv[11..].iter().all(|byte| *byte == 0xee), "{room} {length}");
+    }
+}
+
+/// The same of long ones.
+#[test]
+fn a_member_that_lies_about_its_long_part_is_an_error() {
+    const BLOCK: u64 = 60_000;
+    let limit = (2u64 << 20) - 16;
+    // In the slot and in the place, and what is said of the block there; nothing where there is no long part.
+    let cases = [
+        (BLOCK, Some(BLOCK), Code::Ok),
+        (BLOCK, Some(BLOCK - 1), Code::Protocol),
+        (BLOCK, Some(u64::MAX), Code::Protocol),
+        (BLOCK - 8, Some(BLOCK), Code::Protocol),
+        (limit, Some(BLOCK), Code::Ok),
+        (limit + 8, Some(BLOCK), Code::Protocol),
+        (u64::MAX, Some(BLOCK), Code::Protocol),
+        (2032, Some(BLOCK), Code::Protocol),
+        (BLOCK, None, Code::Protocol),
+    ];
+    for (room, said, right) in cases {
+        let mut machine = Machine::new(network(2, 5), 6);
+        let mut other = machine.board_of(1);
+        let (blocks, mut recv) = ([Block::default(), Block::new(3, BLOCK as usize)], vec![0xeeu8; 60_010]);
+        let arguments = Arguments::Ialltoallv {
+            send: Some((recv.as_ptr(), &[Block::default(); 2])),
+            recv: recv.as_mut_ptr(),
+            blocks: &blocks,
+        };
+        let group = with_board((2, 0)).with_shared_cores(true);
+        let id = begin_in(&mut machine.ranks[0], &group, &arguments, false, None, 0);
+        let Part::Here { about } = other.part(0, 1) else { panic!("nothing is posted") };
+        let mut part = vec![7u8; 16 + BLOCK as usize];
+        part[..8].copy_from_slice(&room.to_ne_bytes());
+        match said {
+            Some(said) => {
+                part[8..16].copy_from_slice(&said.to_ne_bytes());
+                other.next_place(part.len());
+                // SAFETY: as many bytes.
+                unsafe { other.fill((0, part.len()), part.as_ptr(), part.len()) };
+                other.post_long_and(about, &room.to_ne_bytes());
+            }
+            // SAFETY: as many bytes.
+            None => unsafe {
+                other.post(about, part.as_ptr(), 24);
+            },
+        }
+        for _ in 0..3 {
+            let Rank { lower, nbc } = &mut machine.ranks[0];
+            nbc.progress(lower, &mut Budget::handler());
+        }
+        let Rank { nbc, .. } = &machine.ranks[0];
+        assert_eq!(outcome(nbc, id).unwrap().code, right, "{room} {said:?}");
+        let block = if right == Code::Ok { 7 } else { 0xee };
+        let (inside, beside) = (&recv[3..3 + BLOCK as usize], &recv[3 + BLOCK as usize..]);
+        assert!(
+            inside.iter().all(|byte| *byte == block) && beside.iter().all(|byte| *byte == 0xee),
+            "{room}"
+        );
     }
 }

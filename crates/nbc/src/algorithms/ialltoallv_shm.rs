@@ -1,8 +1,8 @@
-//! Exchange of blocks of any length anywhere in memory on the board: every rank stores its short blocks and loads those that are for it. Long ones, as each two
+//! Exchange of blocks of any length anywhere in memory on the board: every rank stores its blocks up to a limit and loads those that are for it. Longer ones, as each two
 //! ranks know, go by messages beside it, all at once.
 
 use super::places::{Places, Spot, put_block};
-use crate::board::{Call, Use, Way, limit, part_bytes, served};
+use crate::board::{Call, Layout, Use, Way, limit, served};
 use crate::builder::{Mem, ScheduleBuilder, StepId};
 use crate::table::{Algorithm, Arguments, Block, Operation, Restrictions, misplaced};
 use crate::{Error, Group};
@@ -11,7 +11,7 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     operation: Operation::Ialltoallv,
     name: "shm",
     source: "folklore",
-    cost: "c + 2 p n b, of long blocks (p - 1) (a + n b)",
+    cost: "c + 2 p n b, of longer blocks (p - 1) (a + n b)",
     restrictions: Restrictions::beside_board(call),
     compile,
     order: None,
@@ -25,8 +25,7 @@ fn call(arguments: &Arguments, group: &Group) -> Result<Call, Error> {
         return Err(misplaced());
     };
     let base = send.map_or(recv.cast_const(), |(send, _)| send);
-    let then = Use::Compartments { way: Way::All, members: group.size(), base, lists: std::ptr::null() };
-    let mut call = Call::new(arguments.operation(), 0, then);
+    let mut call = Call::new(arguments.operation(), 0, Use::compartments(Way::All, group, base));
     call.to = recv;
     Ok(call)
 }
@@ -61,18 +60,20 @@ pub(super) struct Beside<'a> {
     pub(super) in_place: bool,
 }
 
-/// A call on the board for the short ones of these blocks, received and sent, one of each for each rank, and messages for the others.
+/// A call on the board for those of these blocks that go there, received and sent, one of each for each rank, and messages for the others.
 pub(super) fn compile_as(
     mut call: Call,
     (received, sent): (&[Block], &[Block]),
     beside: &Beside,
     b: &mut ScheduleBuilder,
 ) -> Result<(), Error> {
-    let Use::Compartments { way, .. } = call.then else { return Err(misplaced()) };
+    let Use::Compartments { way, packed, .. } = &mut call.then else { return Err(misplaced()) };
     let (me, size) = (b.rank(), b.size());
-    let limit = limit(way, size as usize);
-    let blocks = served(way, me as usize, size as usize).map(|to| sent.get(to).copied().unwrap_or_default());
-    call.bytes = part_bytes(blocks, limit);
+    let limit = limit(*way, b.group());
+    let blocks = served(*way, me as usize, size as usize).map(|to| sent.get(to).copied().unwrap_or_default());
+    let layout = Layout::of(*way, size as usize, limit, blocks);
+    *packed = layout.packed;
+    (call.bytes, call.long) = (layout.bytes, layout.long);
     call.board = b.group().board().ok_or(Error::BadSchedule("its group has no board"))?;
     // Its run comes first among the temporaries.
     b.on_board(call, &[received, sent].concat());

@@ -1,4 +1,4 @@
-//! Gather of blocks of different lengths on the board: every rank stores its block, if that is short, and the root loads them. Long ones go by messages beside it,
+//! Gather of blocks of different lengths on the board: every rank stores its block, up to a limit, and the root loads them. Longer ones go by messages beside it,
 //! straight to where they belong. Only the root waits.
 
 use super::ialltoallv_shm::{Beside, compile_as};
@@ -12,7 +12,7 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     operation: Operation::Igatherv,
     name: "shm",
     source: "folklore",
-    cost: "c + (p + 1) n b, of long blocks (p - 1) (a + n b)",
+    cost: "c + (p + 1) n b, of longer blocks (p - 1) (a + n b)",
     restrictions: Restrictions::beside_board(call),
     compile,
     order: None,
@@ -20,12 +20,7 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
 
 fn call(arguments: &Arguments, group: &Group) -> Result<Call, Error> {
     let Arguments::Igatherv { send, recv, root, .. } = *arguments else { return Err(misplaced()) };
-    let then = Use::Compartments {
-        way: Way::Gather { root },
-        members: group.size(),
-        base: send.unwrap_or(std::ptr::null()),
-        lists: std::ptr::null(),
-    };
+    let then = Use::compartments(Way::Gather { root }, group, send.unwrap_or(std::ptr::null()));
     let mut call = Call::new(Operation::Igatherv, 0, then);
     call.to = recv;
     Ok(call)

@@ -1,5 +1,5 @@
-//! Scatter of blocks of different lengths on the board: the root stores the short ones, and each rank loads its own. Long ones go by messages beside it,
-//! straight from where they stand. The root waits for nobody that gets a short one.
+//! Scatter of blocks of different lengths on the board: the root stores those up to a limit, and each rank loads its own. Longer ones go by messages beside it,
+//! straight from where they stand. The root waits for nobody that loads its own.
 
 use super::ialltoallv_shm::{Beside, compile_as};
 use super::places::Places;
@@ -12,7 +12,7 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     operation: Operation::Iscatterv,
     name: "shm",
     source: "folklore",
-    cost: "c + (p + 1) n b, of long blocks (p - 1) (a + n b)",
+    cost: "c + (p + 1) n b, of longer blocks (p - 1) (a + n b)",
     restrictions: Restrictions::beside_board(call),
     compile,
     order: None,
@@ -20,12 +20,7 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
 
 fn call(arguments: &Arguments, group: &Group) -> Result<Call, Error> {
     let Arguments::Iscatterv { send, recv, root, .. } = *arguments else { return Err(misplaced()) };
-    let then = Use::Compartments {
-        way: Way::Scatter { root },
-        members: group.size(),
-        base: send,
-        lists: std::ptr::null(),
-    };
+    let then = Use::compartments(Way::Scatter { root }, group, send);
     let mut call = Call::new(Operation::Iscatterv, 0, then);
     call.to = recv.unwrap_or(std::ptr::null_mut());
     Ok(call)

@@ -45,8 +45,8 @@ impl Call {
 
     /// Bytes of that run; 0: it is not needed.
     pub(crate) fn packed_bytes(&self, me: usize) -> usize {
-        if let Use::Compartments { .. } = self.then {
-            return self.bytes;
+        if let Use::Compartments { packed, .. } = self.then {
+            return packed;
         }
         self.in_pieces(me).map_or(0, |block| block.bytes)
     }

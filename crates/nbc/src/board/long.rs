@@ -165,6 +165,10 @@ impl Call {
     /// # Safety
     /// The part is readable. There is room for the next number.
     pub(crate) unsafe fn fill(&self, board: &mut Board, filled: &mut usize, budget: &mut Budget) -> bool {
+        if let Use::Compartments { .. } = self.then {
+            // SAFETY: promised by the caller.
+            return unsafe { self.fill_compartments(board, filled, budget) };
+        }
         // The others' blocks, in their order from this rank on, as in `copy_out`. Nobody else reads its own.
         let (me, members) = (board.me(), board.members().max(1));
         let (begins, apart) = match self.then {

@@ -377,14 +377,14 @@ impl Nbc {
                 match call.long {
                     false => seat.board.post(call.about, call.from, call.bytes),
                     true => {
-                        let before = place.filled;
+                        let before = budget.bytes_left();
                         call.next_place(&mut seat.board);
                         let is_there = call.fill(&mut seat.board, &mut place.filled, budget);
-                        copied.add(budget.context(), place.filled.wrapping_sub(before));
+                        copied.add(budget.context(), before.saturating_sub(budget.bytes_left()));
                         if !is_there {
                             return Pass::More;
                         }
-                        seat.board.post_long(call.about)
+                        call.post_long(&mut seat.board)
                     }
                 }
             };

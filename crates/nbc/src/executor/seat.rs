@@ -203,7 +203,7 @@ impl Seat {
                     let mut filled = 0;
                     call.next_place(&mut self.board);
                     while !call.fill(&mut self.board, &mut filled, &mut Budget::user()) {}
-                    self.board.post_long(call.about)
+                    call.post_long(&mut self.board)
                 }
             }
         }
@@ -226,7 +226,7 @@ impl Seat {
         let result =
             unsafe { call.make_long(&self.board, number, (&mut *made, scratch.as_mut_ptr().cast()), budget) };
         let bytes = made.bytes_since(&made_before, call, before.saturating_sub(budget.bytes_left()));
-        if call.long && !matches!(result, Ok(false)) {
+        if call.has_long_parts() && !matches!(result, Ok(false)) {
             self.board.exchange(number);
             self.board.note_long_done(number);
         }

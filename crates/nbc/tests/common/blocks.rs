@@ -2,8 +2,8 @@
 
 use super::Random;
 use super::driver::{Lower, Rank, group};
-use tocsin_nbc::Nbc;
 use tocsin_nbc::table::{self, Arguments, Block, Origin};
+use tocsin_nbc::{Group, Nbc};
 use tocsin_progress::completion::Outcome;
 use tocsin_progress::slots::Id;
 
@@ -56,15 +56,31 @@ pub fn outcome(nbc: &Nbc, id: Id) -> Option<Outcome> {
 
 /// Starts it on a rank: one that is prepared, here or before, or one that is posted, by a schedule that was kept if there is one.
 pub fn begin<L: Lower>(
-    Rank { lower, nbc }: &mut Rank<L>,
-    (ranks, rank): (usize, usize),
+    rank: &mut Rank<L>,
+    place: (usize, usize),
     arguments: &Arguments,
     persistent: bool,
     again: Option<Id>,
     sequence: u32,
 ) -> Id {
-    let group = group(ranks as u32, rank as u32).with_board(0);
-    let compiled = || table::compile(&group, arguments, Some("shm")).unwrap();
+    begin_in(rank, &with_board(place), arguments, persistent, again, sequence)
+}
+
+/// So many ranks, of which this is one, with a board.
+pub fn with_board((ranks, rank): (usize, usize)) -> Group {
+    group(ranks as u32, rank as u32).with_board(0)
+}
+
+/// [`begin`], of this group.
+pub fn begin_in<L: Lower>(
+    Rank { lower, nbc }: &mut Rank<L>,
+    group: &Group,
+    arguments: &Arguments,
+    persistent: bool,
+    again: Option<Id>,
+    sequence: u32,
+) -> Id {
+    let compiled = || table::compile(group, arguments, Some("shm")).unwrap();
     // SAFETY: the buffers live longer than the machine's last step.
     let id = unsafe {
         if persistent {
@@ -72,7 +88,7 @@ pub fn begin<L: Lower>(
             nbc.start(lower, id, sequence).unwrap();
             id
         } else {
-            let origin = Origin::new(&group, arguments, Some("shm")).unwrap();
+            let origin = Origin::new(group, arguments, Some("shm")).unwrap();
             let kept = nbc.post_again(lower, &origin, CONTEXT, sequence).unwrap();
             kept.unwrap_or_else(|| nbc.post(lower, compiled(), CONTEXT, sequence).unwrap())
         }

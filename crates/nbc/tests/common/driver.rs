@@ -476,6 +476,14 @@ impl<L: Lower> Machine<L> {
         self.forget();
     }
 
+    /// One more view of the board, as a rank has it that does as it likes.
+    pub fn board_of(&mut self, me: u32) -> Board {
+        let areas = self.areas.iter().map(|area| NonNull::from(&**area)).collect();
+        let long = self.long.iter_mut().map(|words| NonNull::from(&mut words[0]).cast()).collect();
+        // SAFETY: the machine keeps the areas and the long memory longer than its tests their boards; of each rank one board is used.
+        unsafe { Board::new(areas, me, 1).unwrap().with_long(long) }
+    }
+
     /// Nothing was written to long memory that was not allocated before.
     pub fn check_long(&self) {
         for (rank, words) in self.ranks.iter().zip(&self.long) {

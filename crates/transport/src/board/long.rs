@@ -288,10 +288,21 @@ impl Board {
         self.post_long_as::<Real>(about)
     }
 
+    /// The same, with bytes in its slot, too, at most [`ROOM`](super::ROOM), which are [read](Self::read) there.
+    #[inline]
+    pub fn post_long_and(&mut self, about: u64, in_slot: &[u8]) -> u32 {
+        self.post_both::<Real>(about, in_slot)
+    }
+
     /// [`post_long`](Self::post_long) with variation points.
     #[doc(hidden)]
     #[inline]
     pub fn post_long_as<V: Variant>(&mut self, about: u64) -> u32 {
+        self.post_both::<V>(about, &[])
+    }
+
+    #[inline]
+    fn post_both<V: Variant>(&mut self, about: u64, in_slot: &[u8]) -> u32 {
         self.long.storing.end();
         let number = self.posted().wrapping_add(1);
         let place = self.long.next.unwrap_or_else(|| self.next_place_as::<V>(LONG));
@@ -311,8 +322,8 @@ impl Board {
                 slot.long.begun.store(0, Ordering::Relaxed);
             }
         }
-        // SAFETY: no bytes.
-        unsafe { self.post_as::<V>(about, core::ptr::null(), 0) }
+        // SAFETY: so many bytes are readable.
+        unsafe { self.post_as::<V>(about, in_slot.as_ptr(), in_slot.len()) }
     }
 
     /// Copies bytes of a member's long part, which is [here](super::Part::Here), or of a piece that it [shares](Self::shared).
