@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::blocks::{CONTEXT, begin, outcome};
+use common::blocks::{CONTEXT, begin_in, outcome, with_parts};
 use common::driver::{Machine, Rank, group};
 use common::network::{End, network};
 use tocsin_nbc::table::{self, Arguments, Block};
@@ -34,7 +34,8 @@ impl Ranks {
 
     fn begin(&mut self, rank: usize, arguments: &Arguments) {
         let (sequence, place) = (self.begun[rank].len() as u32, (self.begun.len(), rank));
-        let id = begin(&mut self.machine.ranks[rank], place, arguments, false, None, sequence);
+        let group = with_parts(place, false);
+        let id = begin_in(&mut self.machine.ranks[rank], &group, arguments, false, None, sequence);
         self.begun[rank].push(id);
     }
 

@@ -5,7 +5,7 @@
 mod common;
 
 use common::Random;
-use common::blocks::{begin, begin_in, outcome, places, put, with_board};
+use common::blocks::{begin_in, outcome, places, put, with_parts};
 use common::driver::{Machine, Rank};
 use common::network::network;
 use tocsin_nbc::table::{Arguments, Block};
@@ -148,7 +148,7 @@ fn blocks_of_any_length_come_to_where_they_belong() {
                     let arguments = all[number].arguments(rank, (&from, &to));
                     let again = ids[number][rank].filter(|_| persistent);
                     let sequence = (round * count + number) as u32;
-                    let group = with_board((ranks, rank)).with_shared_cores(long);
+                    let group = with_parts((ranks, rank), long);
                     let here = &mut machine.ranks[rank];
                     let id = begin_in(here, &group, &arguments, persistent, again, sequence);
                     ids[number][rank] = Some(id);
@@ -196,7 +196,7 @@ fn ranks_that_disagree_about_a_length_hear_of_it() {
         .iter()
         .map(|case| (case, false))
         .chain(lengths.iter().chain(&shared).map(|case| (case, true)));
-    for ((sent, expected), shares_cores) in cases.map(|(case, shares)| (*case, shares)) {
+    for ((sent, expected), long) in cases.map(|(case, shares)| (*case, shares)) {
         for receiver_first in [false, true] {
             let mut machine = Machine::new(network(2, 5), 6);
             let mut buffers = [vec![0u8; 2 * MOST], vec![0u8; 2 * MOST]];
@@ -220,8 +220,7 @@ fn ranks_that_disagree_about_a_length_hear_of_it() {
                     recv: recv.as_mut_ptr(),
                     blocks: &to,
                 };
-                let (group, here) =
-                    (with_board((2, rank)).with_shared_cores(shares_cores), &mut machine.ranks[rank]);
+                let (group, here) = (with_parts((2, rank), long), &mut machine.ranks[rank]);
                 ids[rank] = Some(begin_in(here, &group, &arguments, false, None, 0));
             }
             for _ in 0..200 {
@@ -281,7 +280,14 @@ fn who_alone_takes_a_block_for_a_long_one_hears_of_it() {
         for rank in order {
             let (from, to) = (pairs.from[rank].clone(), pairs.to[rank].clone());
             let arguments = pairs.arguments(rank, (&from, &to));
-            ids[rank] = Some(begin(&mut machine.ranks[rank], (ranks, rank), &arguments, persistent, None, 0));
+            ids[rank] = Some(begin_in(
+                &mut machine.ranks[rank],
+                &with_parts((ranks, rank), false),
+                &arguments,
+                persistent,
+                None,
+                0,
+            ));
             for _ in 0..random.below(8) {
                 machine.step(random.below(ranks));
             }
@@ -319,7 +325,7 @@ fn a_handler_takes_out_as_many_pieces_as_it_may() {
                 _ => (bytes.as_ptr(), std::ptr::null_mut(), &nothing, &sent),
             };
             let arguments = Arguments::Ialltoallv { send: Some((from, others)), recv: to, blocks };
-            begin(&mut machine.ranks[rank], (2, rank), &arguments, false, None, 0)
+            begin_in(&mut machine.ranks[rank], &with_parts((2, rank), false), &arguments, false, None, 0)
         };
         let ids = [begin_on(0), begin_on(1)];
         let Rank { lower, nbc } = &mut machine.ranks[0];
@@ -363,7 +369,7 @@ fn a_member_that_lies_about_its_compartments_is_an_error() {
             recv: recv.as_mut_ptr(),
             blocks: &blocks,
         };
-        let id = begin(&mut machine.ranks[0], (2, 0), &arguments, false, None, 0);
+        let id = begin_in(&mut machine.ranks[0], &with_parts((2, 0), false), &arguments, false, None, 0);
         let Part::Here { about } = other.part(0, 1) else { panic!("nothing is posted") };
         let said = [room, length, 0x0102_0304_0506_0708];
         // SAFETY: as many bytes.
@@ -403,7 +409,7 @@ fn a_member_that_lies_about_its_long_part_is_an_error() {
             recv: recv.as_mut_ptr(),
             blocks: &blocks,
         };
-        let group = with_board((2, 0)).with_shared_cores(true);
+        let group = with_parts((2, 0), true);
         let id = begin_in(&mut machine.ranks[0], &group, &arguments, false, None, 0);
         let Part::Here { about } = other.part(0, 1) else { panic!("nothing is posted") };
         let mut part = vec![7u8; 16 + BLOCK as usize];

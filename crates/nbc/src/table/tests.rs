@@ -699,7 +699,9 @@ fn the_board_takes_what_fits() {
             Operation::IreduceScatter => 512 << 10,
             Operation::IreduceScatterBlock => 2 << 20,
             other if other.has_common_size() => 4 << 20,
-            _ => 0,
+            Operation::Igatherv => 32 << 10,
+            // Beside the words that say how long.
+            _ => (2 << 20) - 16,
         };
         for bytes in [4096, 512 << 10, (512 << 10) + 8, 1 << 20, (1 << 20) + 8].into_iter().chain([
             2 << 20,

@@ -71,6 +71,12 @@ pub fn with_board((ranks, rank): (usize, usize)) -> Group {
     group(ranks as u32, rank as u32).with_board(0)
 }
 
+/// The same, with long parts, or what fits into no slot goes beside the board.
+pub fn with_parts(place: (usize, usize), long: bool) -> Group {
+    let group = with_board(place).with_shared_cores(long);
+    if long { group } else { group.without_long_parts() }
+}
+
 /// [`begin`], of this group.
 pub fn begin_in<L: Lower>(
     Rank { lower, nbc }: &mut Rank<L>,
