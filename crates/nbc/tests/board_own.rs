@@ -166,6 +166,8 @@ impl Buffers {
         let send = match form {
             Form::Apart => Some(self.send.as_ptr().cast::<u8>()),
             Form::InPlace => None,
+            // By one pointer only: all its ranks would have to give another one.
+            Form::Same if case.operation == Operation::Iallgather => None,
             Form::Same => Some(recv.wrapping_add(at).cast_const().cast()),
         };
         // SAFETY: - `ordered` keeps to the contract for elements of eight bytes.

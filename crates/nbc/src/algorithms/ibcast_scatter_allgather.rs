@@ -46,7 +46,7 @@ fn compile(arguments: &Arguments, b: &mut ScheduleBuilder) -> Result<(), Error> 
     let (before, after) = ((tree.place + (size - 1)) % size, (tree.place + 1) % size);
     let span_of_next = Tree::new(tree.member(after), size, root).span();
     let mut arrived: Option<StepId> = None;
-    for step in 0..size - 1 {
+    for step in steps(tree.place, bytes.div_ceil(part.max(1)).min(size as usize) as u32, size) {
         let (out, inward) = ((tree.place + (size - step)) % size, (before + (size - step)) % size);
         let round = 1 + step;
         if !has(after, span_of_next, out) && length(out, 1) > 0 {
@@ -62,7 +62,45 @@ fn compile(arguments: &Arguments, b: &mut ScheduleBuilder) -> Result<(), Error> 
     Ok(())
 }
 
+/// The steps of the ring in which a place sends or receives one of the parts that have bytes, the first so many.
+fn steps(place: u32, parts: u32, size: u32) -> impl Iterator<Item = u32> {
+    let all = size - 1;
+    let (low, high) = if parts >= size {
+        (0..all, 0..0)
+    } else if parts <= place {
+        (place - parts..(place + 1).min(all), 0..0)
+    } else {
+        // Round to the last part again.
+        (0..(place + 1).min(all), (place + size - parts).min(all)..all)
+    };
+    low.chain(high)
+}
+
 /// Whether the place has the part from the scatter.
 fn has(place: u32, span: u32, part: u32) -> bool {
     part >= place && part - place < span
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_step_with_a_part_is_left_out() {
+        for size in 1..12u32 {
+            for (place, parts) in (0..size).flat_map(|place| (0..=size).map(move |parts| (place, parts))) {
+                let moves = |step: &u32| {
+                    let (out, inward) = ((place + size - step) % size, (place + 2 * size - 1 - step) % size);
+                    out < parts || inward < parts
+                };
+                let found: Vec<u32> = steps(place, parts, size).collect();
+                assert!(found.is_sorted_by(|a, b| a < b) && found.iter().all(|step| *step < size - 1));
+                assert!(
+                    (0..size - 1).filter(moves).all(|step| found.contains(&step)),
+                    "{place} {parts} {size}"
+                );
+                assert!(found.len() as u32 <= parts + 1, "{place} {parts} {size}: {found:?}");
+            }
+        }
+    }
 }

@@ -396,6 +396,10 @@ fn bad_arguments_are_clear_errors() {
         let send = send.map(|address| address as *const u8);
         Arguments::Iallgatherv { send, recv: RECV as *mut u8, blocks }
     }
+    let allgather = |send: Option<usize>| {
+        let send = send.map(|address| address as *const u8);
+        Arguments::Iallgather { send, recv: RECV as *mut u8, block: 8 }
+    };
     let gather = |send, root| Arguments::Igather { send, recv: RECV as *mut u8, block: 8, root };
     let scatter = |counts| Arguments::IreduceScatter {
         send: None,
@@ -442,8 +446,10 @@ fn bad_arguments_are_clear_errors() {
         (allgatherv(None, &tight), None, "make its stride at least the length of a piece"),
         (scatterv(&tight, 24), None, "make its stride at least the length of a piece"),
         (allgatherv(None, &long), None, "does not fit the address space"),
-        // What is sent would be the block itself, if that had no pieces.
         (allgatherv(Some(RECV), &own), None, "the send and the receive buffer overlap"),
+        // The block itself, too: the same address on all ranks would be right on this one alone.
+        (allgatherv(Some(RECV), &four), None, "the send and the receive buffer overlap"),
+        (allgather(Some(RECV)), None, "the send and the receive buffer overlap"),
         (allgatherv(Some(RECV + 12), &four), None, "the send and the receive buffer overlap"),
         (scatter(&[1, 2, 3]), None, "the send buffer has 3 blocks: give one for each of the 4 ranks"),
         (scatter(&[1, 2, 3, usize::MAX]), None, "does not fit the address space"),
