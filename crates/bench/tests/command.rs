@@ -147,6 +147,24 @@ fn run_ends_with_the_first_failing_ranks_status() {
     }
 }
 
+#[test]
+fn run_tells_a_signal_from_a_status() {
+    for (script, says, signal) in [
+        ("kill -SEGV $$", "ended by signal 11 (SIGSEGV)", serde_json::json!([11])),
+        ("exit 139", "exit status 139", serde_json::json!([null])),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tocsin"));
+        let out = command.args(["run", "-n", "1", "--json", "--", "sh", "-c", script]).output().unwrap();
+        let stderr = String::from_utf8_lossy(&out.stderr);
+        assert!(stderr.contains(&format!("rank 0 failed first: {says}\n")), "{script}: {stderr}");
+        let row: Value = serde_json::from_slice(&out.stdout).unwrap();
+        assert_eq!(
+            (out.status.code(), &row["rank_status"], &row["rank_signal"]),
+            (Some(139), &serde_json::json!([139]), &signal)
+        );
+    }
+}
+
 /// Rank 0 of the test below leaves without finalizing; rank 1 waits for it, and fails, or finalizes.
 #[test]
 #[ignore = "a rank: run_tells_who_left_without_finalizing runs it"]

@@ -85,6 +85,8 @@ pub struct Report {
     pub failed: Option<u32>,
     /// Each rank's own status by the same rule.
     pub ranks: Vec<i32>,
+    /// By rank: the signal that ended it; none of one that has ended by itself, also with a status above 128, as a shell's is whose program a signal has ended.
+    pub signals: Vec<Option<i32>>,
     /// Ranks that ended with status 0 and without finalizing the world that they had joined, in the order of their ends: by `exit(0)`, or in C by
     /// a return from `main`. None of them failed, but the others took them for dead.
     pub unfinalized: Vec<u32>,

@@ -8,6 +8,7 @@ use crate::plot;
 use crate::row::{Row, Sink};
 use crate::steps::{Pick, Steps};
 use crate::values;
+use nix::sys::signal::Signal;
 use std::path::Path;
 use tocsin_topology::Policy;
 use tocsin_world::launcher::{Launch, OnFailure};
@@ -50,7 +51,8 @@ pub(crate) fn run(args: &Run) -> Result<u8, Error> {
         ));
     }
     if let Some(rank) = report.failed {
-        say(format_args!("tocsin: rank {rank} failed first: {}", describe(report.status)));
+        let signal = report.signals.get(rank as usize).copied().flatten();
+        say(format_args!("tocsin: rank {rank} failed first: {}", describe(report.status, signal)));
     }
     if let Some(stdout) = stdout {
         stdout.give_back()?;
@@ -61,7 +63,7 @@ pub(crate) fn run(args: &Run) -> Result<u8, Error> {
             .set("failed_rank", report.failed)
             .set("unfinalized_ranks", report.unfinalized)
             .set("unjoined_ranks", report.unjoined);
-        Sink::new(true).row(&row.set("rank_status", report.ranks));
+        Sink::new(true).row(&row.set("rank_status", report.ranks).set("rank_signal", report.signals));
     }
     // What a failed run leaves is no whole trace.
     if let Some((dir, trace)) = drawn.filter(|_| report.status == 0) {
@@ -71,10 +73,14 @@ pub(crate) fn run(args: &Run) -> Result<u8, Error> {
     Ok(u8::try_from(report.status).unwrap_or(1))
 }
 
-/// A rank's status in words.
-fn describe(status: i32) -> String {
-    match status {
-        129..=192 => format!("status {status} (ended by signal {}, or its own exit status)", status - 128),
+/// A rank's status in words. `signal`: what ended it, if one did.
+fn describe(status: i32, signal: Option<i32>) -> String {
+    match signal {
+        // An abort's code is what counts.
+        Some(signal) if status == 128 + signal => {
+            let name = Signal::try_from(signal).map_or(String::new(), |signal| format!(" ({signal})"));
+            format!("ended by signal {signal}{name}")
+        }
         _ => format!("exit status {status}"),
     }
 }

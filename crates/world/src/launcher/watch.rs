@@ -101,6 +101,7 @@ impl<'a> World<'a> {
                 status: 0,
                 failed: None,
                 ranks: vec![0; launch.ranks as usize],
+                signals: vec![None; launch.ranks as usize],
                 unfinalized: Vec::new(),
                 unjoined: Vec::new(),
             },
@@ -175,6 +176,9 @@ impl<'a> World<'a> {
                 }
                 if let Some(place) = self.report.ranks.get_mut(death.rank as usize) {
                     *place = status;
+                }
+                if let Some(place) = self.report.signals.get_mut(death.rank as usize) {
+                    *place = death.status.signal();
                 }
                 // After an abort nobody finalizes.
                 if death.inside && status == 0 && self.segment.aborted().is_none() {
