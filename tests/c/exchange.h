@@ -257,6 +257,79 @@ static void requests(tocsin_comm *comm, int rank, int size) {
     wait_for(two[0]);
 }
 
+/* Tests and waits of several requests: all, any, some. */
+static void several(tocsin_comm *comm, int rank, int size) {
+    int next = (rank + 1) % size, before = (rank + size - 1) % size, done = -1, value = rank, got[3], i, left;
+    tocsin_request *three[3] = {NULL, NULL, NULL}, *meets = NULL, *sends[3];
+    tocsin_status statuses[3], status;
+    ptrdiff_t completed = -2, index = -2;
+    size_t indices[3] = {9, 9, 9};
+
+    /* Nothing to wait for. */
+    OK(tocsin_testall(3, three, &done, statuses));
+    CHECK(done == 1 && statuses[2].source == TOCSIN_ANY_SOURCE && statuses[2].error == TOCSIN_OK);
+    OK(tocsin_testany(3, three, &done, &index, &status));
+    CHECK(done == 1 && index == -1);
+    OK(tocsin_waitsome(3, three, &completed, indices, statuses));
+    CHECK(completed == -1);
+    completed = -2;
+    OK(tocsin_testsome(3, three, &completed, indices, NULL));
+    CHECK(completed == -1 && indices[0] == 9);
+
+    for (i = 0; i < 3; i++) OK(tocsin_irecv(comm, &got[i], sizeof got[i], before, 31 + i, &three[i]));
+    OK(tocsin_testall(3, three, &done, statuses));
+    CHECK(done == 0 && three[0] != NULL && three[1] != NULL && three[2] != NULL);
+    OK(tocsin_testany(3, three, &done, &index, &status));
+    CHECK(done == 0 && index == -1);
+    OK(tocsin_testsome(3, three, &completed, indices, statuses));
+    CHECK(completed == 0);
+    /* Nobody sends before everybody has looked. */
+#define MEET() \
+    OK(tocsin_ibarrier(comm, NULL, &meets)); \
+    wait_for(meets)
+    MEET();
+    OK(tocsin_send(comm, &value, sizeof value, next, 32));
+    OK(tocsin_waitsome(3, three, &completed, indices, statuses));
+    CHECK(completed == 1 && indices[0] == 1 && three[1] == NULL && three[0] != NULL);
+    CHECK(statuses[0].tag == 32 && statuses[0].source == before && got[1] == before);
+    MEET();
+    OK(tocsin_send(comm, &value, sizeof value, next, 33));
+    do OK(tocsin_testany(3, three, &done, &index, &status));
+    while (!done);
+    CHECK(index == 2 && three[2] == NULL && status.tag == 33 && got[2] == before);
+    MEET();
+#undef MEET
+    OK(tocsin_send(comm, &value, sizeof value, next, 31));
+    do OK(tocsin_testall(3, three, &done, statuses));
+    while (!done);
+    CHECK(three[0] == NULL && statuses[0].tag == 31 && statuses[1].tag == TOCSIN_ANY_TAG && got[0] == before);
+
+    /* Some until none is left; the statuses of those that fail say so, and the call names the first. */
+    for (i = 0; i < 3; i++) OK(tocsin_irecv(comm, &got[i], i == 1 ? 2 : sizeof got[i], before, 34 + i, &three[i]));
+    for (i = 0; i < 3; i++) OK(tocsin_isend(comm, &value, sizeof value, next, 34 + i, &sends[i]));
+    for (left = 3, done = 0; left > 0; left -= (int)completed) {
+        int code = tocsin_waitsome(3, three, &completed, indices, statuses), cut = 0;
+        CHECK(completed > 0 && completed <= left);
+        for (i = 0; i < completed; i++) {
+            cut |= indices[i] == 1;
+            CHECK(statuses[i].tag == 34 + (int)indices[i]);
+            CHECK(statuses[i].error == (indices[i] == 1 ? TOCSIN_ERROR_TRUNCATED : TOCSIN_OK));
+        }
+        CHECK(code == (cut ? TOCSIN_ERROR_TRUNCATED : TOCSIN_OK));
+        done += cut;
+    }
+    CHECK(done == 1);
+    for (i = 0; i < 3; i++) wait_for(sends[i]);
+
+    /* A probe that waits. */
+    OK(tocsin_isend(comm, &value, sizeof value, next, 37, &sends[0]));
+    OK(tocsin_probe(comm, TOCSIN_ANY_SOURCE, 37, &status));
+    CHECK(status.source == before && status.bytes == sizeof value && status.tag == 37);
+    OK(tocsin_recv(comm, got, sizeof got[0], status.source, 37, NULL));
+    CHECK(got[0] == before);
+    wait_for(sends[0]);
+}
+
 static void communicators(tocsin_comm *comm, int rank, int size) {
     tocsin_comm *duplicate = NULL, *part = NULL, *none = NULL;
     int part_rank = -1, part_size = -1;
@@ -302,6 +375,7 @@ static void exchange(tocsin_comm *comm) {
     persistent(comm, rank, size);
     user_operator(comm, rank, size);
     requests(comm, rank, size);
+    several(comm, rank, size);
     communicators(comm, rank, size);
 }
 

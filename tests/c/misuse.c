@@ -108,6 +108,14 @@ int main(void) {
     FAILS(TOCSIN_ERROR_ARGUMENT, tocsin_waitall(3, NULL, NULL));
     FAILS(TOCSIN_ERROR_ARGUMENT, tocsin_waitany(3, NULL, &index, NULL));
     OK(tocsin_waitall(0, NULL, NULL));
+    FAILS(TOCSIN_ERROR_ARGUMENT, tocsin_testall(3, NULL, &number, NULL));
+    FAILS(TOCSIN_ERROR_ARGUMENT, tocsin_testall(0, NULL, NULL, NULL));
+    FAILS(TOCSIN_ERROR_ARGUMENT, tocsin_testany(0, NULL, &number, NULL, NULL));
+    FAILS(TOCSIN_ERROR_ARGUMENT, tocsin_waitsome(1, &request, &index, NULL, NULL));
+    FAILS(TOCSIN_ERROR_ARGUMENT, tocsin_testsome(0, NULL, NULL, NULL, NULL));
+    OK(tocsin_testsome(0, NULL, &index, NULL, NULL));
+    CHECK(index == -1);
+    FAILS(TOCSIN_ERROR_RANK, tocsin_probe(comm, 1000, 0, NULL));
     OK(tocsin_request_free(&request));
     OK(tocsin_irecv(comm, &in, 1, 0, 1, &request));
     twice[0] = twice[1] = request;

@@ -1,4 +1,4 @@
-//! Waiting for many requests at once: each keeps its own outcome, whichever rank of this process it is of, and the first that has
+//! Waiting for many requests at once, and testing them: each keeps its own outcome, whichever rank of this process it is of, and the first that has
 //! failed is told.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -184,5 +184,39 @@ fn windows_in_another_order() {
             }
         };
         tocsin_world::threads(2, &config, rank).unwrap();
+    }
+}
+
+#[test]
+fn some_of_those_that_are_pending() {
+    for backend in BACKENDS {
+        let mut config = tocsin::Config::default();
+        config.backend = Some(backend);
+        let ends = tocsin::World::threads_with(2, &config, |comm| {
+            let other = 1 - comm.rank();
+            let mut receives: Vec<_> =
+                (0..4).map(|tag| comm.irecv(vec![9u8; 3], other, tag)).collect::<Result<_, _>>()?;
+            assert!(!tocsin::test_all(&mut receives) && tocsin::test_any(&mut receives).is_none());
+            comm.barrier()?;
+            comm.send(&[2u8; 3], other, 2)?;
+            assert_eq!(tocsin::wait_some(&mut receives), [2]);
+            assert_eq!(tocsin::test_any(&mut receives), Some(2));
+            assert_eq!(receives.remove(2).wait()?, [2; 3]);
+            assert!(!tocsin::test_all(&mut receives));
+            comm.barrier()?;
+            for tag in [0u8, 1, 3] {
+                comm.send(&[tag; 3], other, i32::from(tag))?;
+            }
+            while !tocsin::test_all(&mut receives) {
+                std::thread::yield_now();
+            }
+            assert_eq!(tocsin::wait_some(&mut receives), [0, 1, 2]);
+            assert_eq!(tocsin::wait_all(receives)?, [[0; 3], [1; 3], [3; 3]]);
+            let nothing: &mut [tocsin::Request<Vec<u8>>] = &mut [];
+            assert!(tocsin::wait_some(nothing).is_empty() && tocsin::test_all(nothing));
+            assert_eq!(tocsin::test_any(nothing), None);
+            Ok::<(), tocsin::Error>(())
+        });
+        ends.unwrap().into_iter().for_each(|end| end.unwrap());
     }
 }

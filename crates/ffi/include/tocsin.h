@@ -8,7 +8,8 @@
  *   FINALIZED after tocsin_finalize; ABORTED after any rank's tocsin_abort; SYSTEM when the system refuses something;
  *   THREAD in the function of an operator; INTERNAL for a mistake of the library. One of these is listed where it has
  *   one more reason. A call that starts an operation lists what it returns itself; what the operation ends with,
- *   tocsin_wait lists; a call that waits returns either.
+ *   tocsin_wait lists; a call that waits returns either. In that child and after tocsin_finalize, what only asks (a
+ *   rank, a size, statistics, whether something is done), tocsin_progress and tocsin_comm_revoke do nothing and succeed.
  * - A pointer is NULL or valid. NULL where something is needed is an error; where it may be NULL, it is said so.
  *   Outputs are written on success only, but for flags and handles that a failure clears, and for a status, which a
  *   failed operation fills as far as it is known.
@@ -412,6 +413,40 @@ int tocsin_waitany(size_t count,
                    ptrdiff_t *index,
                    tocsin_status *status);
 
+// Looks whether all `count` requests are complete: `done` becomes 1, and each is ended as tocsin_waitall does, with that call's results; or 0, and none is.
+// Errors: as tocsin_waitall.
+int tocsin_testall(size_t count,
+                   tocsin_request **requests,
+                   int *done,
+                   tocsin_status *statuses);
+
+// Looks whether one of the requests is complete: `done` becomes 1, `index` its position, and it is ended as tocsin_wait does; or 0 and -1. If all are NULL or inactive,
+// `done` is 1 and `index` -1. `status` may be NULL.
+// Errors: as tocsin_waitany.
+int tocsin_testany(size_t count,
+                   tocsin_request **requests,
+                   int *done,
+                   ptrdiff_t *index,
+                   tocsin_status *status);
+
+// Waits until some of the requests are complete, and ends all that are as tocsin_wait does: `completed` becomes how many; their positions are the first so many of
+// `indices`, their statuses the first of `statuses` (may be NULL). Both have room for `count`. If all are NULL or inactive, `completed` becomes -1 at once. Returns the error of the first of
+// them that failed.
+// Errors: as tocsin_waitany.
+int tocsin_waitsome(size_t count,
+                    tocsin_request **requests,
+                    ptrdiff_t *completed,
+                    size_t *indices,
+                    tocsin_status *statuses);
+
+// As tocsin_waitsome, without waiting: `completed` is 0 when none is complete.
+// Errors: as tocsin_waitany.
+int tocsin_testsome(size_t count,
+                    tocsin_request **requests,
+                    ptrdiff_t *completed,
+                    size_t *indices,
+                    tocsin_status *statuses);
+
 // Cancels a receive that no message has matched yet; `cancelled` becomes 1 if it was, else 0. The request must be
 // waited for all the same; a cancelled one gives TOCSIN_ERROR_CANCELLED.
 // Errors: none of its own.
@@ -498,6 +533,13 @@ int tocsin_iprobe(const tocsin_comm *comm,
                   int tag,
                   int *found,
                   tocsin_status *status);
+
+// Waits for a message as tocsin_iprobe finds it. While it waits it makes progress and gives the core to other threads; it never sleeps. `status` may be NULL.
+// Errors: as tocsin_iprobe.
+int tocsin_probe(const tocsin_comm *comm,
+                 int source,
+                 int tag,
+                 tocsin_status *status);
 
 // As tocsin_iprobe, and takes the message out of matching, so that only tocsin_imrecv with this handle receives it.
 // Without a message the handle becomes NULL.
@@ -610,7 +652,7 @@ int tocsin_igatherv(const tocsin_comm *comm,
                     tocsin_request **request);
 
 // Starts an allgather: rank `i`'s `send` becomes block `i` of everybody's `receive`. Each has `bytes_per_rank` bytes. With
-// `send` NULL this rank's block stands in `receive` already.
+// `send` NULL this rank's block stands in `receive` already; else the buffers do not overlap.
 // Errors: as tocsin_ibarrier.
 int tocsin_iallgather(const tocsin_comm *comm,
                       const void *send,

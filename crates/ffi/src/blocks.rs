@@ -336,7 +336,7 @@ pub(crate) unsafe fn allgather(
 }
 
 /// Starts an allgather: rank `i`'s `send` becomes block `i` of everybody's `receive`. Each has `bytes_per_rank` bytes. With
-/// `send` NULL this rank's block stands in `receive` already.
+/// `send` NULL this rank's block stands in `receive` already; else the buffers do not overlap.
 /// Errors: as tocsin_ibarrier.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_iallgather(

@@ -191,6 +191,28 @@ pub extern "C" fn tocsin_iprobe(
     })
 }
 
+/// Waits for a message as tocsin_iprobe finds it. While it waits it makes progress and gives the core to other threads; it never sleeps. `status` may be NULL.
+/// Errors: as tocsin_iprobe.
+#[unsafe(no_mangle)]
+pub extern "C" fn tocsin_probe(
+    comm: Option<&Comm>,
+    source: c_int,
+    tag: c_int,
+    status: Option<&mut MaybeUninit<Status>>,
+) -> c_int {
+    guarded("tocsin_probe", || {
+        let comm = given(comm, "comm")?;
+        let (source, tag) = (source_of(source)?, tag_of(tag));
+        loop {
+            if let Some(seen) = comm.raw.iprobe(source, tag)? {
+                write(status, Status::of(&Ok(seen)));
+                return Ok(());
+            }
+            std::thread::yield_now();
+        }
+    })
+}
+
 /// As tocsin_iprobe, and takes the message out of matching, so that only tocsin_imrecv with this handle receives it.
 /// Without a message the handle becomes NULL.
 /// Errors: as tocsin_iprobe.

@@ -324,6 +324,178 @@ pub unsafe extern "C" fn tocsin_waitany(
     })
 }
 
+/// Looks whether all `count` requests are complete: `done` becomes 1, and each is ended as tocsin_waitall does, with that call's results; or 0, and none is.
+/// Errors: as tocsin_waitall.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tocsin_testall(
+    count: usize,
+    requests: *mut *mut Request,
+    done: Option<&mut c_int>,
+    statuses: *mut MaybeUninit<Status>,
+) -> c_int {
+    guarded("tocsin_testall", || {
+        let done = place(done, "done")?;
+        *done = 0;
+        // SAFETY: - the header's contract.
+        let handles = unsafe { array(count, requests)? };
+        // SAFETY: - just checked by `array`.
+        let (raws, _) = unsafe { present(handles) };
+        if !tocsin_world::test_all(&raws) {
+            return Ok(());
+        }
+        drop(raws);
+        *done = 1;
+        let mut first = Ok(());
+        for (position, handle) in handles.iter_mut().enumerate() {
+            // SAFETY: - `count` statuses are writable: the header's contract.
+            let status = (!statuses.is_null()).then(|| unsafe { &mut *statuses.add(position) });
+            // SAFETY: - NULL or live, each once, as above.
+            let ended = match unsafe { awaited(*handle) } {
+                Some(_) => unsafe { end(handle, status) },
+                None => {
+                    write(status, Status::EMPTY);
+                    Ok(())
+                }
+            };
+            first = first.and(ended);
+        }
+        first
+    })
+}
+
+/// Looks whether one of the requests is complete: `done` becomes 1, `index` its position, and it is ended as tocsin_wait does; or 0 and -1. If all are NULL or inactive,
+/// `done` is 1 and `index` -1. `status` may be NULL.
+/// Errors: as tocsin_waitany.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tocsin_testany(
+    count: usize,
+    requests: *mut *mut Request,
+    done: Option<&mut c_int>,
+    index: Option<&mut isize>,
+    status: Option<&mut MaybeUninit<Status>>,
+) -> c_int {
+    guarded("tocsin_testany", || {
+        let (done, index) = (place(done, "done")?, place(index, "index")?);
+        (*done, *index) = (0, -1);
+        // SAFETY: - the header's contract.
+        let handles = unsafe { array(count, requests)? };
+        // SAFETY: - just checked by `array`.
+        let (raws, positions) = unsafe { present(handles) };
+        let which = tocsin_world::test_any(&raws).and_then(|which| positions.get(which).copied());
+        let is_none = raws.is_empty();
+        drop(raws);
+        let Some(position) = which else {
+            *done = c_int::from(is_none);
+            if is_none {
+                write(status, Status::EMPTY);
+            }
+            return Ok(());
+        };
+        (*done, *index) = (1, isize::try_from(position).unwrap_or(-1));
+        let handle = handles.get_mut(position).ok_or_else(|| Failure::null("request"))?;
+        // SAFETY: - as above.
+        unsafe { end(handle, status) }
+    })
+}
+
+/// Waits until some of the requests are complete, and ends all that are as tocsin_wait does: `completed` becomes how many; their positions are the first so many of
+/// `indices`, their statuses the first of `statuses` (may be NULL). Both have room for `count`. If all are NULL or inactive, `completed` becomes -1 at once. Returns the error of the first of
+/// them that failed.
+/// Errors: as tocsin_waitany.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tocsin_waitsome(
+    count: usize,
+    requests: *mut *mut Request,
+    completed: Option<&mut isize>,
+    indices: *mut usize,
+    statuses: *mut MaybeUninit<Status>,
+) -> c_int {
+    guarded("tocsin_waitsome", || {
+        // SAFETY: - the header's contract.
+        unsafe {
+            some(count, requests, completed, (indices, statuses), |raws| {
+                let _first = tocsin_world::wait_any(raws);
+            })
+        }
+    })
+}
+
+/// As tocsin_waitsome, without waiting: `completed` is 0 when none is complete.
+/// Errors: as tocsin_waitany.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tocsin_testsome(
+    count: usize,
+    requests: *mut *mut Request,
+    completed: Option<&mut isize>,
+    indices: *mut usize,
+    statuses: *mut MaybeUninit<Status>,
+) -> c_int {
+    guarded("tocsin_testsome", || {
+        // SAFETY: - the header's contract.
+        unsafe {
+            some(count, requests, completed, (indices, statuses), |raws| {
+                let _all = tocsin_world::test_all(raws);
+            })
+        }
+    })
+}
+
+/// Ends all requests of an array that are complete when `look` has looked at those that there is something to wait for.
+///
+/// # Safety
+/// As the header says of tocsin_waitsome.
+unsafe fn some(
+    count: usize,
+    requests: *mut *mut Request,
+    completed: Option<&mut isize>,
+    (indices, statuses): (*mut usize, *mut MaybeUninit<Status>),
+    look: impl FnOnce(&mut [&mut RawRequest]),
+) -> Result<(), Failure> {
+    let completed = place(completed, "completed")?;
+    *completed = -1;
+    // SAFETY: - promised by the caller.
+    let handles = unsafe { array(count, requests)? };
+    if count > 0 && indices.is_null() {
+        return Err(Failure::null("indices"));
+    }
+    // SAFETY: - just checked by `array`.
+    let (mut raws, positions) = unsafe { present(handles) };
+    if raws.is_empty() {
+        return Ok(());
+    }
+    look(&mut raws);
+    let over: Vec<usize> =
+        raws.iter().zip(positions).filter(|(raw, _)| raw.is_over()).map(|(_, position)| position).collect();
+    drop(raws);
+    *completed = over.len() as isize;
+    let mut first = Ok(());
+    for (at, position) in over.into_iter().enumerate() {
+        // SAFETY: - `count` of both are writable, unless there are no statuses: promised by the caller; there are no more of these.
+        let status = unsafe {
+            *indices.add(at) = position;
+            (!statuses.is_null()).then(|| &mut *statuses.add(at))
+        };
+        let handle = handles.get_mut(position).ok_or_else(|| Failure::null("request"))?;
+        // SAFETY: - live: as above.
+        let ended = unsafe { end(handle, status) };
+        first = first.and(ended);
+    }
+    first
+}
+
+/// Ends a request that is complete.
+///
+/// # Safety
+/// As [`finish`].
+unsafe fn end(handle: &mut *mut Request, status: Option<&mut MaybeUninit<Status>>) -> Result<(), Failure> {
+    // SAFETY: - promised by the caller.
+    match unsafe { awaited(*handle) }.and_then(RawRequest::test) {
+        // SAFETY: - promised by the caller; the reference to it is gone.
+        Some(outcome) => unsafe { finish(handle, status, outcome) },
+        None => Err(Failure::new(TOCSIN_ERROR_INTERNAL, "what was complete is pending")),
+    }
+}
+
 /// Cancels a receive that no message has matched yet; `cancelled` becomes 1 if it was, else 0. The request must be
 /// waited for all the same; a cancelled one gives TOCSIN_ERROR_CANCELLED.
 /// Errors: none of its own.

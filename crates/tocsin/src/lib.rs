@@ -33,7 +33,7 @@ pub use comm::{ANY_SOURCE, ANY_TAG, Comm, Message, Source, Tag};
 pub use element::Element;
 pub use op::{Op, UserOp};
 pub use persistent::Persistent;
-pub use request::{Request, wait_all, wait_any};
+pub use request::{Request, test_all, test_any, wait_all, wait_any, wait_some};
 pub use scope::{Scope, ScopedRequest};
 pub use scoped_persistent::ScopedPersistent;
 pub use shared::Shared;

@@ -178,3 +178,44 @@ pub fn wait_any<B: OwnedBuffer>(requests: &mut [Request<B>]) -> Option<usize> {
     let mut raw: Vec<&mut RawRequest> = requests.iter_mut().filter_map(|r| r.raw.as_mut()).collect();
     tocsin_world::wait_any(&mut raw)
 }
+
+/// Waits until some of them are complete and gives the positions of all that are; none if there is none to wait for.
+pub fn wait_some<B: OwnedBuffer>(requests: &mut [Request<B>]) -> Vec<usize> {
+    let _first = wait_any(requests);
+    let is_over = |request: &Request<B>| request.raw.as_ref().is_none_or(RawRequest::is_over);
+    requests.iter().enumerate().filter(|(_, request)| is_over(request)).map(|(at, _)| at).collect()
+}
+
+/// Makes some progress, then gives the position of one that is complete, if there is one: its [`wait`](Request::wait) returns at once.
+///
+/// ```
+/// use tocsin::{World, test_any};
+/// let sums = World::threads(2, |comm| {
+///     let other = 1 - comm.rank();
+///     let _sent = comm.isend(vec![comm.rank()], other, 0)?;
+///     let mut receives = vec![comm.irecv(vec![0u32], other, 0)?];
+///     let first = loop {
+///         if let Some(first) = test_any(&mut receives) {
+///             break first;
+///         }
+///         std::thread::yield_now(); // or something to compute
+///     };
+///     receives.swap_remove(first).wait()
+/// })?;
+/// let sums: Result<Vec<Vec<u32>>, tocsin::Error> = sums.into_iter().collect();
+/// assert_eq!(sums?, [[1], [0]]);
+/// # Ok::<(), tocsin::Error>(())
+/// ```
+pub fn test_any<B: OwnedBuffer>(requests: &mut [Request<B>]) -> Option<usize> {
+    if let Some(done) = requests.iter().position(|r| r.raw.is_none()) {
+        return Some(done);
+    }
+    let raw: Vec<&mut RawRequest> = requests.iter_mut().filter_map(|r| r.raw.as_mut()).collect();
+    tocsin_world::test_any(&raw)
+}
+
+/// Makes some progress, then says whether all are complete: [`wait_all`] returns at once then.
+pub fn test_all<B: OwnedBuffer>(requests: &mut [Request<B>]) -> bool {
+    let raw: Vec<&mut RawRequest> = requests.iter_mut().filter_map(|r| r.raw.as_mut()).collect();
+    tocsin_world::test_all(&raw)
+}

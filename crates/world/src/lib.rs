@@ -49,7 +49,7 @@ pub use heap::heap_refusal;
 pub use masked::Masked;
 pub use memory::placement_refusal;
 pub use operator::InsideOperator;
-pub use request::{Callback, RawRequest, Status, wait_all, wait_any};
+pub use request::{Callback, RawRequest, Status, test_all, test_any, wait_all, wait_any};
 pub use say::say;
 pub use threads::{threads, threads_each, threads_telling};
 pub use tocsin_doorbell::BackendKind;

@@ -21,7 +21,7 @@ use crate::rank::{Need, Rank};
 use crate::state::RankState;
 
 use after::Then;
-pub use all::{wait_all, wait_any};
+pub use all::{test_all, test_any, wait_all, wait_any};
 pub(crate) use meaning::Kind;
 use meaning::Meaning;
 
@@ -386,6 +386,11 @@ impl RawRequest {
 
     /// Makes some progress, then gives the outcome if there is one. The outcome stays: later calls repeat it.
     pub fn test(&mut self) -> Option<Result<Status, Error>> {
+        self.advance();
+        self.look()
+    }
+
+    fn advance(&self) {
         if let (false, Some(slot)) = (self.is_over(), &self.slot) {
             let shared = slot.rank();
             shared.open_gates();
@@ -398,7 +403,6 @@ impl RawRequest {
             }
             shared.end_if_aborted();
         }
-        self.look()
     }
 
     /// Waits for the outcome.

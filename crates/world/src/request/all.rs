@@ -1,4 +1,4 @@
-//! Waiting for several requests at once.
+//! Waiting for several requests at once, and testing them.
 
 use std::time::Duration;
 
@@ -6,6 +6,8 @@ use super::at_end::meet_ends;
 use super::{Kind, RawRequest, Slot};
 use crate::error::Error;
 use crate::rank::Need;
+use tocsin_p2p::Grown;
+use tocsin_progress::Context;
 
 /// Waits for all; each request keeps its own outcome for `test` or `wait`.
 ///
@@ -131,4 +133,44 @@ pub fn wait_any(requests: &mut [&mut RawRequest]) -> Option<usize> {
             let _outcome_stays = request.test();
         }
     }
+}
+
+/// Makes some progress, then gives the position of one that is complete, if there is one. It keeps its outcome for `test` or `wait`. A persistent one that is not active
+/// is complete.
+pub fn test_any(requests: &[&mut RawRequest]) -> Option<usize> {
+    let is_over = || requests.iter().position(|request| request.is_over());
+    is_over().or_else(|| {
+        advance(requests);
+        is_over()
+    })
+}
+
+/// Makes some progress, then says whether all are complete; each keeps its outcome.
+pub fn test_all(requests: &[&mut RawRequest]) -> bool {
+    let are_over = || requests.iter().all(|request| request.is_over());
+    if !are_over() {
+        advance(requests);
+    }
+    are_over()
+}
+
+/// One pass for all that are pending.
+fn advance(requests: &[&mut RawRequest]) {
+    let pending = || requests.iter().filter(|request| !request.is_over());
+    let Some(comm) = pending().find_map(|request| request.slot.as_ref()).map(|slot| slot.comm.clone()) else {
+        return;
+    };
+    let shared = comm.shared();
+    let is_own = |request: &&&mut RawRequest| {
+        request.slot.as_ref().is_some_and(|slot| std::ptr::eq(slot.rank(), shared))
+    };
+    shared.open_gates();
+    shared.engine.poke(Context::User);
+    // Who only tests waits, too.
+    let needs: Vec<Need> = pending().filter(is_own).filter_map(|request| request.need()).collect();
+    if !needs.is_empty() && shared.make_room(&needs) == Grown::Room {
+        shared.engine.poke(Context::User);
+    }
+    shared.end_if_aborted();
+    pending().filter(|request| !is_own(request)).for_each(|request| request.advance());
 }
