@@ -210,6 +210,36 @@ static void between_each_other(tocsin_comm *comm, int rank, int size, size_t byt
     free(all);
 }
 
+/* What is sent stands between the pieces of what is received. */
+static void between_columns(tocsin_comm *comm, int rank, int size, size_t piece) {
+    size_t n = (size_t)size, row = 2 * n * piece;
+    unsigned char *all = allocate(2 * row), *own = all + n * piece, *one = allocate(2 * piece);
+    tocsin_strided *columns = (tocsin_strided *)allocate(n * sizeof(tocsin_strided));
+    const char *algorithms[] = {NULL, "linear", "ring"};
+    tocsin_request *request = NULL;
+    int r, way;
+
+    for (r = 0; r < size; r++) {
+        tocsin_strided column = {(size_t)r * piece, 2, piece, row};
+        columns[r] = column;
+    }
+    for (way = 0; way < 3 && size > 1; way++) {
+        memset(all, 0xa5, 2 * row);
+        fill(own, rank, 3, 2 * piece);
+        OK(tocsin_iallgatherv_strided(comm, own, all, columns, algorithms[way], &request));
+        wait_for(request);
+        CHECK(differs(own, rank, 3, 2 * piece) == 0);
+        for (r = 0; r < size; r++) {
+            memcpy(one, all + (size_t)r * piece, piece);
+            memcpy(one + piece, all + (size_t)r * piece + row, piece);
+            CHECK(differs(one, r, 3, 2 * piece) == 0);
+        }
+    }
+    free(all);
+    free(one);
+    free(columns);
+}
+
 /* A matrix of bytes at `root`, a column of which is each rank's: scattered, gathered and allgathered, at once and prepared, and in place. */
 static void columns_of(tocsin_comm *comm, int rank, int size, size_t rows, size_t width, int root) {
     size_t n = (size_t)size, whole = n * rows * width, bytes = rows * width, i, wrong = 0;
@@ -464,6 +494,9 @@ static void collectives(tocsin_comm *comm, int rank, int size) {
     transposed(comm, rank, size, 40, 64, NULL);
     transposed(comm, rank, size, 30000, 1, NULL);
     transposed(comm, rank, size, 3, 90000, "linear");
+    between_columns(comm, rank, size, 1);
+    between_columns(comm, rank, size, 500);
+    between_columns(comm, rank, size, 50000);
     columns_of(comm, rank, size, 1, 1, 0);
     columns_of(comm, rank, size, 7, 3, size - 1);
     columns_of(comm, rank, size, 40, 64, size / 2);

@@ -535,6 +535,7 @@ int tocsin_iprobe(const tocsin_comm *comm,
                   tocsin_status *status);
 
 // Waits for a message as tocsin_iprobe finds it. While it waits it makes progress and gives the core to other threads; it never sleeps. `status` may be NULL.
+// Behind more unexpected messages than TOCSIN_UNEXPECTED_MAX holds, where a receive ends with UNEXPECTED, it does not end; nor does tocsin_mprobe.
 // Errors: as tocsin_iprobe.
 int tocsin_probe(const tocsin_comm *comm,
                  int source,

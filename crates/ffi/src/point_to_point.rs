@@ -192,6 +192,7 @@ pub extern "C" fn tocsin_iprobe(
 }
 
 /// Waits for a message as tocsin_iprobe finds it. While it waits it makes progress and gives the core to other threads; it never sleeps. `status` may be NULL.
+/// Behind more unexpected messages than TOCSIN_UNEXPECTED_MAX holds, where a receive ends with UNEXPECTED, it does not end; nor does tocsin_mprobe.
 /// Errors: as tocsin_iprobe.
 #[unsafe(no_mangle)]
 pub extern "C" fn tocsin_probe(

@@ -401,7 +401,7 @@ impl ScheduleBuilder {
             Draft::Pack { from, pieces, to, bytes } => {
                 let span = span(pieces, bytes)?;
                 let (from, to) = (memory(from, span)?, memory(to, bytes)?);
-                if meet((from, span), (to, bytes)) {
+                if meet((from, span), (to, bytes)) && meets_a_piece(pieces, bytes, from, to) {
                     return Err(Error::BadSchedule("a packing step's ranges overlap"));
                 }
                 Kind::Pack { from, pieces, to, bytes }
@@ -409,7 +409,7 @@ impl ScheduleBuilder {
             Draft::Unpack { from, to, pieces, bytes } => {
                 let span = span(pieces, bytes)?;
                 let (from, to) = (memory(from, bytes)?, memory(to, span)?);
-                if meet((from, bytes), (to, span)) {
+                if meet((from, bytes), (to, span)) && meets_a_piece(pieces, bytes, to, from) {
                     return Err(Error::BadSchedule("an unpacking step's ranges overlap"));
                 }
                 Kind::Unpack { from, to, pieces, bytes }
@@ -459,6 +459,14 @@ fn span(pieces: Pieces, bytes: usize) -> Result<usize, Error> {
 fn meet((a, a_bytes): (*const u8, usize), (b, b_bytes): (*const u8, usize)) -> bool {
     let (a, b) = (a as usize, b as usize);
     a < b.saturating_add(b_bytes) && b < a.saturating_add(a_bytes) && a_bytes > 0 && b_bytes > 0
+}
+
+/// Whether one of the pieces of so many bytes from `base` on has a byte in common with as many in one run, where they [reach](meet) each other.
+fn meets_a_piece(pieces: Pieces, bytes: usize, base: *const u8, run: *const u8) -> bool {
+    // From the start of the one that begins first: neither is longer than `isize::MAX`, and so nothing overflows.
+    let start = base.addr().min(run.addr());
+    let block = Block::of_pieces(base.addr() - start, bytes, pieces);
+    block.overlaps(&Block::new(run.addr() - start, bytes))
 }
 
 /// How many sends begin together: those that depend on no message, and on nothing but `initial` steps and what follows from these without one.

@@ -56,6 +56,8 @@ struct Watched {
     behind: Behind,
     /// How the process that was started has ended, if it has.
     status: Option<ExitStatus>,
+    /// It was dead before it had joined.
+    outside: bool,
     /// So has the rank's own.
     ended: bool,
     reaped: bool,
@@ -124,7 +126,8 @@ impl Watcher {
         }
         let pidfd = open(pid)?;
         let (behind, status) = (Behind::Nobody, None);
-        self.watched.push(Watched { rank, pidfd, behind, status, ended: false, reaped: false });
+        let (outside, ended, reaped) = (false, false, false);
+        self.watched.push(Watched { rank, pidfd, behind, status, outside, ended, reaped });
         Ok(())
     }
 
@@ -166,7 +169,8 @@ impl Watcher {
             PollTimeout::try_from(t.as_nanos().div_ceil(1_000_000)).unwrap_or(PollTimeout::MAX)
         });
         match nix::poll::poll(&mut fds, timeout) {
-            Ok(0) | Err(nix::errno::Errno::EINTR) => return Ok(Vec::new()),
+            Err(nix::errno::Errno::EINTR) => return Ok(Vec::new()),
+            // When time is up, too: who could not be killed may have finalized meanwhile.
             Ok(_) => {}
             Err(e) => return Err(Error::Os { call: "poll", source: e.into() }),
         }
@@ -183,6 +187,9 @@ impl Watcher {
         }
         for (i, _) in unended.into_iter().zip(ended).filter(|(_, ended)| *ended) {
             self.watched[i].status = exit_status(&self.watched[i].pidfd, libc::WNOWAIT)?;
+            if self.watched[i].status.is_some() {
+                died |= self.hear_at_the_end(i);
+            }
             if self.watched[i].status.is_some() && self.outlives(i) {
                 // Who may not be killed is waited for.
                 let _refused = send(self.watched[i].process(), libc::SIGKILL);
@@ -194,7 +201,7 @@ impl Watcher {
             watched.ended = true;
             let life = self.segment.life(watched.rank);
             let inside = life == crate::Life::Alive || matches!(watched.behind, Behind::Lost);
-            let outside = life == crate::Life::Absent;
+            let outside = watched.outside || life == crate::Life::Absent;
             died |= self.segment.mark_dead(watched.rank);
             let finalized = self.segment.life(watched.rank) == crate::Life::Finalized;
             deaths.push(Death { rank: watched.rank, status, finalized, inside, outside });
@@ -203,6 +210,19 @@ impl Watcher {
             self.segment.wake_all();
         }
         Ok(deaths)
+    }
+
+    /// The process that was started has ended: whoever has yet to join is dead, and is refused; who has joined has said before who it is. Whether it died by that.
+    fn hear_at_the_end(&mut self, i: usize) -> bool {
+        let watched = &mut self.watched[i];
+        if !matches!(watched.behind, Behind::Joins(_)) {
+            return false;
+        }
+        watched.outside = self.segment.mark_absent_dead(watched.rank);
+        if !watched.outside {
+            watched.hear();
+        }
+        watched.outside
     }
 
     /// Whether a rank that has not finalized runs in another process than the one that was started.

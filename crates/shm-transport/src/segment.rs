@@ -227,10 +227,26 @@ impl Segment {
 
     /// A rank joins: false if it is dead already, to the others too. Handler-safe.
     pub fn come_to_life(&self, rank: u32) -> bool {
+        self.leave_absence(rank, Life::Alive)
+    }
+
+    /// Marks a rank dead that has never joined: false if it has, or is dead already. Changes the epoch if so.
+    pub fn mark_absent_dead(&self, rank: u32) -> bool {
+        let dead = self.leave_absence(rank, Life::Dead);
+        if dead {
+            self.bump_epoch();
+        }
+        dead
+    }
+
+    fn leave_absence(&self, rank: u32, life: Life) -> bool {
         let Some(block) = self.block(rank) else { return false };
-        let (absent, alive) = (Life::Absent as u32, Life::Alive as u32);
-        // SYNC POINT: AcqRel as in `set_life`.
-        block.state.life.compare_exchange(absent, alive, Ordering::AcqRel, Ordering::Acquire).is_ok()
+        // SYNC POINT: AcqRel as in `set_life`. One of the two comes first, and the other one fails.
+        block
+            .state
+            .life
+            .compare_exchange(Life::Absent as u32, life as u32, Ordering::AcqRel, Ordering::Acquire)
+            .is_ok()
     }
 
     /// Says what became of a rank. An end (Finalized, Dead) changes the epoch; waking the others is the

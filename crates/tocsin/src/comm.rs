@@ -308,7 +308,8 @@ impl Comm {
     }
 
     /// Waits for a message and says what it is, without receiving it. While it waits it makes progress and gives the
-    /// core to other threads; it never sleeps.
+    /// core to other threads; it never sleeps. Behind more unexpected messages than `TOCSIN_UNEXPECTED_MAX` holds, where a receive ends with an error, it does not end; nor does
+    /// [`mprobe`](Self::mprobe).
     ///
     /// # Errors
     /// As [`iprobe`](Self::iprobe).

@@ -29,6 +29,11 @@ impl Block {
         Block { offset, bytes, pieces: Pieces { length, stride } }
     }
 
+    /// As many bytes in these pieces, the last of which may be shorter.
+    pub(crate) const fn of_pieces(offset: usize, bytes: usize, pieces: Pieces) -> Block {
+        Block { offset, bytes, pieces }
+    }
+
     /// Whether it has more than one piece.
     pub const fn is_strided(&self) -> bool {
         self.pieces.length > 0 && self.pieces.length < self.bytes
@@ -62,7 +67,7 @@ impl Block {
     }
 
     /// Whether two blocks that do not overlap themselves, and have an end, have a byte in common.
-    pub(super) fn overlaps(&self, other: &Block) -> bool {
+    pub(crate) fn overlaps(&self, other: &Block) -> bool {
         if self.bytes == 0 || other.bytes == 0 {
             return false;
         }

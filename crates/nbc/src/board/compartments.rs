@@ -265,9 +265,11 @@ impl Call {
         let Use::Compartments { limit, base, .. } = self.then else { return true };
         let (me, limit) = (board.me(), limit as usize);
         let stride = stride(self.served(me), limit);
+        let there = self.served(me).filter(|block| is_there(block, limit));
+        let whole = there.fold(0usize, |sum, block| sum.wrapping_add(block.bytes));
         let put_word = |board: &mut Board, filled: &mut usize, word: u64| {
             // SAFETY: the word is readable.
-            unsafe { board.fill((*filled, self.bytes), (&raw const word).cast(), WORD) };
+            unsafe { board.fill((*filled, whole), (&raw const word).cast(), WORD) };
             *filled = filled.wrapping_add(WORD);
         };
         if *filled == 0 {
@@ -296,7 +298,7 @@ impl Call {
                     None => base.wrapping_add(block.offset),
                 };
                 // SAFETY: first + now <= the block's bytes, which are readable there: the caller's promise, and `put_in`.
-                unsafe { board.fill((*filled, self.bytes), from.wrapping_add(first), now) };
+                unsafe { board.fill((*filled, whole), from.wrapping_add(first), now) };
                 budget.take_bytes(now);
                 *filled = filled.wrapping_add(now);
                 if budget.exhausted() && *filled < self.bytes {
