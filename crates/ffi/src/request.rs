@@ -351,6 +351,7 @@ pub unsafe extern "C" fn tocsin_testall(
             let status = (!statuses.is_null()).then(|| unsafe { &mut *statuses.add(position) });
             // SAFETY: - NULL or live, each once, as above.
             let ended = match unsafe { awaited(*handle) } {
+                // SAFETY: - as above; the reference to it is not used.
                 Some(_) => unsafe { end(handle, status) },
                 None => {
                     write(status, Status::EMPTY);
