@@ -48,6 +48,15 @@ fn step(comm: &Comm, random: &mut Random, buffer: &mut [u8], out: &mut [u8]) -> 
     }
 }
 
+/// Says that the scenario runs when all ranks have joined: of one that dies before behind a shell which goes on, nobody can know.
+fn say_running(comm: &Comm) {
+    let met = comm.ibarrier_raw(None).and_then(|mut request| request.wait());
+    assert!(met.is_ok(), "{met:?}");
+    if comm.rank() == 0 {
+        println!("running");
+    }
+}
+
 /// `seed`, `victim`: operations among all ranks without end, until one of them fails; the error must name `victim`. Prints the
 /// time of CLOCK_MONOTONIC at which it came, in ns, and succeeds. `bytes`: the longest message, 96 KiB unless it is given. `killed_after_us`: the victim ends
 /// itself after so many microseconds, whatever it is at.
@@ -57,9 +66,7 @@ pub fn until_death(comm: &Comm, arguments: &Arguments) {
     let bytes = arguments.optional("bytes").map_or(96 << 10, |_| arguments.number("bytes") as usize);
     let mut buffer = vec![7_u8; bytes];
     let mut out = vec![0_u8; bytes];
-    if comm.rank() == 0 {
-        println!("running");
-    }
+    say_running(comm);
     if comm.rank() == victim && arguments.optional("killed_after_us").is_some() {
         let after = Duration::from_micros(arguments.number("killed_after_us"));
         std::thread::spawn(move || {
@@ -118,9 +125,7 @@ pub fn blocked_until_death(comm: &Comm, arguments: &Arguments) {
         assert!(behind.iter().all(|&b| b == !value), "bytes behind a message of {}", here.len());
         Ok(())
     };
-    if comm.rank() == 0 {
-        println!("running");
-    }
+    say_running(comm);
     for lap in (0..251_u8).cycle() {
         let ended = if comm.rank() == victim {
             (0..comm.size())
