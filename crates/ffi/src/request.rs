@@ -257,36 +257,45 @@ pub unsafe extern "C" fn tocsin_waitall(
     guarded("tocsin_waitall", || {
         // SAFETY: - the header's contract.
         let handles = unsafe { array(count, requests)? };
-        let mut raws = Vec::with_capacity(handles.len());
-        for handle in handles.iter() {
-            // SAFETY: - NULL or live, each once: checked by `array`, promised by the caller.
-            if let Some(request) = unsafe { handle.as_mut() } {
-                request.listed = is_awaited(&request.raw);
-                if request.listed {
-                    raws.push(&mut request.raw);
-                }
-            }
-        }
-        let first = tocsin_world::wait_all(&mut raws);
-        drop(raws);
-        for (position, handle) in handles.iter_mut().enumerate() {
-            // SAFETY: - as above.
-            let request = unsafe { handle.as_mut() }.filter(|request| request.listed);
-            let outcome = request.and_then(|request| {
-                request.listed = false;
-                request.raw.test()
-            });
-            // SAFETY: - `count` statuses are writable: the header's contract.
-            let status = (!statuses.is_null()).then(|| unsafe { &mut *statuses.add(position) });
-            match outcome {
-                // SAFETY: - the handle is live; the references to it are gone. Its error is in its status, and the first of
-                //           them in `first`.
-                Some(outcome) => drop(unsafe { finish(handle, status, outcome) }),
-                None => write(status, Status::EMPTY),
-            }
-        }
-        first.map_err(Failure::from)
+        // SAFETY: - just checked by `array`; `count` statuses are writable: the header's contract.
+        unsafe { end_all(handles, statuses) }
     })
+}
+
+/// Waits until all requests of an array are complete, and ends each. The error of the first that failed.
+///
+/// # Safety
+/// The handles passed [`array`]; there are as many statuses, which are writable, or none.
+unsafe fn end_all(handles: &mut [*mut Request], statuses: *mut MaybeUninit<Status>) -> Result<(), Failure> {
+    let mut raws = Vec::with_capacity(handles.len());
+    for handle in handles.iter() {
+        // SAFETY: - NULL or live, each once: checked by `array`, promised by the caller.
+        if let Some(request) = unsafe { handle.as_mut() } {
+            request.listed = is_awaited(&request.raw);
+            if request.listed {
+                raws.push(&mut request.raw);
+            }
+        }
+    }
+    let first = tocsin_world::wait_all(&mut raws);
+    drop(raws);
+    for (position, handle) in handles.iter_mut().enumerate() {
+        // SAFETY: - as above.
+        let request = unsafe { handle.as_mut() }.filter(|request| request.listed);
+        let outcome = request.and_then(|request| {
+            request.listed = false;
+            request.raw.test()
+        });
+        // SAFETY: - `count` statuses are writable: the header's contract.
+        let status = (!statuses.is_null()).then(|| unsafe { &mut *statuses.add(position) });
+        match outcome {
+            // SAFETY: - the handle is live; the references to it are gone. Its error is in its status, and the first of
+            //           them in `first`.
+            Some(outcome) => drop(unsafe { finish(handle, status, outcome) }),
+            None => write(status, Status::EMPTY),
+        }
+    }
+    first.map_err(Failure::from)
 }
 
 /// Waits until one of the requests is complete, writes its position into `index` and ends it as tocsin_wait does. Returns
@@ -345,22 +354,8 @@ pub unsafe extern "C" fn tocsin_testall(
         }
         drop(raws);
         *done = 1;
-        let mut first = Ok(());
-        for (position, handle) in handles.iter_mut().enumerate() {
-            // SAFETY: - `count` statuses are writable: the header's contract.
-            let status = (!statuses.is_null()).then(|| unsafe { &mut *statuses.add(position) });
-            // SAFETY: - NULL or live, each once, as above.
-            let ended = match unsafe { awaited(*handle) } {
-                // SAFETY: - as above; the reference to it is not used.
-                Some(_) => unsafe { end(handle, status) },
-                None => {
-                    write(status, Status::EMPTY);
-                    Ok(())
-                }
-            };
-            first = first.and(ended);
-        }
-        first
+        // SAFETY: - as above; `count` statuses are writable: the header's contract.
+        unsafe { end_all(handles, statuses) }
     })
 }
 
