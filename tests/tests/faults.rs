@@ -161,7 +161,7 @@ fn deaths(scenario: &str, lmt: &str, rounds: usize) {
 #[test]
 fn who_exits_without_finalizing_is_dead_to_the_others() {
     for backend in ["signal", "thread", "poll"] {
-        for way in ["receive", "any", "send", "probe", "collective", "board", "new"] {
+        for way in ["receive", "any", "send", "probe", "iprobe", "collective", "board", "new"] {
             let scenario = words(&["left-by-exit", &format!("way={way}")]);
             let (output, status) = World::launch(3, backend, "kill", &scenario).end(Duration::from_secs(10));
             let mut saw: Vec<&str> = output.lines().collect();

@@ -534,9 +534,9 @@ int tocsin_iprobe(const tocsin_comm *comm,
                   int *found,
                   tocsin_status *status);
 
-// Waits for a message as tocsin_iprobe finds it. While it waits it makes progress and gives the core to other threads; it never sleeps. `status` may be NULL.
-// Behind more unexpected messages than TOCSIN_UNEXPECTED_MAX holds, where a receive ends with UNEXPECTED, it does not end; nor does tocsin_mprobe.
-// Errors: as tocsin_iprobe.
+// Waits for a message as tocsin_iprobe finds it. Waits as a receive does: it makes progress, and after some looks gives the core to others, or sleeps.
+// `status` may be NULL.
+// Errors: as tocsin_iprobe; UNEXPECTED where the message is behind more unexpected ones than TOCSIN_UNEXPECTED_MAX holds, of which none was received for a second.
 int tocsin_probe(const tocsin_comm *comm,
                  int source,
                  int tag,
@@ -551,8 +551,8 @@ int tocsin_improbe(const tocsin_comm *comm,
                    tocsin_message **message,
                    tocsin_status *status);
 
-// Waits for a message as tocsin_improbe finds it.
-// Errors: as tocsin_iprobe.
+// Waits for a message as tocsin_probe does, and takes it out of matching, as tocsin_improbe.
+// Errors: as tocsin_probe.
 int tocsin_mprobe(const tocsin_comm *comm,
                   int source,
                   int tag,

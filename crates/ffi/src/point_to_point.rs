@@ -191,9 +191,9 @@ pub extern "C" fn tocsin_iprobe(
     })
 }
 
-/// Waits for a message as tocsin_iprobe finds it. While it waits it makes progress and gives the core to other threads; it never sleeps. `status` may be NULL.
-/// Behind more unexpected messages than TOCSIN_UNEXPECTED_MAX holds, where a receive ends with UNEXPECTED, it does not end; nor does tocsin_mprobe.
-/// Errors: as tocsin_iprobe.
+/// Waits for a message as tocsin_iprobe finds it. Waits as a receive does: it makes progress, and after some looks gives the core to others, or sleeps.
+/// `status` may be NULL.
+/// Errors: as tocsin_iprobe; UNEXPECTED where the message is behind more unexpected ones than TOCSIN_UNEXPECTED_MAX holds, of which none was received for a second.
 #[unsafe(no_mangle)]
 pub extern "C" fn tocsin_probe(
     comm: Option<&Comm>,
@@ -203,14 +203,9 @@ pub extern "C" fn tocsin_probe(
 ) -> c_int {
     guarded("tocsin_probe", || {
         let comm = given(comm, "comm")?;
-        let (source, tag) = (source_of(source)?, tag_of(tag));
-        loop {
-            if let Some(seen) = comm.raw.iprobe(source, tag)? {
-                write(status, Status::of(&Ok(seen)));
-                return Ok(());
-            }
-            std::thread::yield_now();
-        }
+        let seen = comm.raw.probe(source_of(source)?, tag_of(tag))?;
+        write(status, Status::of(&Ok(seen)));
+        Ok(())
     })
 }
 
@@ -237,8 +232,8 @@ pub extern "C" fn tocsin_improbe(
     })
 }
 
-/// Waits for a message as tocsin_improbe finds it.
-/// Errors: as tocsin_iprobe.
+/// Waits for a message as tocsin_probe does, and takes it out of matching, as tocsin_improbe.
+/// Errors: as tocsin_probe.
 #[unsafe(no_mangle)]
 pub extern "C" fn tocsin_mprobe(
     comm: Option<&Comm>,
@@ -251,16 +246,10 @@ pub extern "C" fn tocsin_mprobe(
         let comm = given(comm, "comm")?;
         let message = place(message, "message")?;
         *message = null_mut();
-        let (source, tag) = (source_of(source)?, tag_of(tag));
-        loop {
-            // Each look makes progress; what it waits for is another rank, which may need this core.
-            if let Some((raw, seen)) = comm.raw.improbe(source, tag)? {
-                *message = give(Message { comm: comm.raw.clone(), raw });
-                write(status, Status::of(&Ok(seen)));
-                return Ok(());
-            }
-            std::thread::yield_now();
-        }
+        let (raw, seen) = comm.raw.mprobe(source_of(source)?, tag_of(tag))?;
+        *message = give(Message { comm: comm.raw.clone(), raw });
+        write(status, Status::of(&Ok(seen)));
+        Ok(())
     })
 }
 

@@ -396,24 +396,30 @@ impl<T: Transport> P2p<T> {
     /// A rank whose blocked lane a posted receive may wait behind. Bounded by the number of ranks.
     pub(crate) fn blocking_source(&self, id: Id) -> Option<u32> {
         let request = self.requests.get(id).filter(|r| r.state == State::RecvPosted)?;
-        let class = usize::from(request.class == Class::Coll);
-        let behind = |rank: u32| {
-            request.peer == rank
-                || request.peer == ANY_SOURCE && self.contexts.is_member(request.context, rank)
-        };
+        self.blocked_among(request.class, request.context, request.peer)
+    }
+
+    /// A rank whose lane of a class is blocked, and which `peer` is or, where that is any, which is a member. Bounded by the number of ranks.
+    pub(crate) fn blocked_among(&self, class: Class, context: u32, peer: u32) -> Option<u32> {
+        let class = usize::from(class == Class::Coll);
         let blocked = |peer: &Peer| peer.blocked.get(class).copied().unwrap_or(false);
-        (0u32..).zip(self.peers.iter()).find(|(rank, p)| blocked(p) && behind(*rank)).map(|(rank, _)| rank)
+        self.peer_that(context, peer, blocked)
+    }
+
+    /// A rank that has ended behind a blocked lane, and which `peer` is or, where that is any, which is a member. Bounded by the number of ranks.
+    pub(crate) fn ended_among(&self, context: u32, peer: u32) -> Option<u32> {
+        self.peer_that(context, peer, Peer::is_end_blocked)
+    }
+
+    fn peer_that(&self, context: u32, peer: u32, is: impl Fn(&Peer) -> bool) -> Option<u32> {
+        let among = |rank: u32| peer == rank || peer == ANY_SOURCE && self.contexts.is_member(context, rank);
+        (0u32..).zip(self.peers.iter()).find(|(rank, p)| is(p) && among(*rank)).map(|(rank, _)| rank)
     }
 
     /// The peer of a pending request that has ended behind a blocked lane.
     pub(crate) fn ended_peer(&self, id: Id) -> Option<u32> {
         let request = self.requests.get(id).filter(|r| r.is_pending())?;
-        let needed = |rank: u32| {
-            request.peer == rank
-                || request.peer == ANY_SOURCE && self.contexts.is_member(request.context, rank)
-        };
-        let mut peers = (0u32..).zip(self.peers.iter());
-        peers.find(|(rank, p)| p.is_end_blocked() && needed(*rank)).map(|(rank, _)| rank)
+        self.ended_among(request.context, request.peer)
     }
 
     /// Ends a request that only a blocked lane could meet, or that waits for the end of a peer behind one.

@@ -5,7 +5,7 @@ use tocsin_transport::{Class, Transport};
 
 use crate::pattern::Pattern;
 use crate::peer::{Drops, Fate, Peer};
-use crate::request::WANTS;
+use crate::request::{ANY_SOURCE, WANTS};
 use crate::{Error, MessageId, P2p, Status};
 
 impl MessageId {
@@ -78,6 +78,27 @@ impl<T: Transport> P2p<T> {
             return Err(self.refusal(pattern.context, code, rank));
         }
         Ok(found)
+    }
+
+    /// Whether [`iprobe`](Self::iprobe) would tell something now, be it an error, for who waits between two of them. Bounded by the messages of one bin and, once a
+    /// rank has ended, by the number of ranks.
+    pub fn would_tell(&self, context: u32, source: Option<u32>, tag: Option<i32>) -> bool {
+        let pattern = Pattern::new(context, source, tag);
+        let [eager, _] = &self.matching;
+        eager.unexpected.may_have(&pattern)
+            || self.contexts.is_revoked(context)
+            || self.no_source(context, source).is_some()
+    }
+
+    /// Whether the message that a probe looks for may be behind a blocked lane. Bounded by the number of ranks.
+    pub fn is_sought_behind_blocked(&self, context: u32, source: Option<u32>) -> bool {
+        let peer = source.unwrap_or(ANY_SOURCE);
+        self.blocked > 0 && self.blocked_among(Class::Eager, context, peer).is_some()
+    }
+
+    /// Whether a probe waits for the end of a peer that has ended behind a blocked lane. Bounded by the number of ranks.
+    pub fn is_end_sought(&self, context: u32, source: Option<u32>) -> bool {
+        self.blocked > 0 && self.ended_among(context, source.unwrap_or(ANY_SOURCE)).is_some()
     }
 
     fn find(&mut self, pattern: &Pattern) -> Option<(Id, Status)> {

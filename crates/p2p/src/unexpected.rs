@@ -278,6 +278,17 @@ impl Unexpected {
         if self.kept.get(kind) == Some(&false) {
             self.keep_kind(kind);
         }
+        self.find_in_bin(pattern)
+    }
+
+    /// Whether [`find`](Self::find) may find something: what it does, or that it has to look.
+    pub(crate) fn may_have(&self, pattern: &Pattern) -> bool {
+        let unknown = || self.kept.get(pattern.kind()) == Some(&false);
+        !self.messages.is_empty() && (unknown() || self.find_in_bin(pattern).is_some())
+    }
+
+    fn find_in_bin(&self, pattern: &Pattern) -> Option<Id> {
+        let kind = pattern.kind();
         let mut at = self.bins.look(pattern).and_then(|bin| bin.first(&self.messages));
         while let Some(id) = at {
             let envelope = self.messages.get(id)?.envelope;

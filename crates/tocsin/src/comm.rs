@@ -307,20 +307,14 @@ impl Comm {
         Ok(found.map(|(raw, status)| (Message { raw }, status)))
     }
 
-    /// Waits for a message and says what it is, without receiving it. While it waits it makes progress and gives the
-    /// core to other threads; it never sleeps. Behind more unexpected messages than `TOCSIN_UNEXPECTED_MAX` holds, where a receive ends with an error, it does not end; nor does
-    /// [`mprobe`](Self::mprobe).
+    /// Waits for a message and says what it is, without receiving it. Waits as a receive does: it makes progress, and after some looks gives the core to others, or
+    /// sleeps.
     ///
     /// # Errors
-    /// As [`iprobe`](Self::iprobe).
+    /// As [`iprobe`](Self::iprobe), and [`Error::TooManyUnexpected`] where the message is behind more unexpected ones than `TOCSIN_UNEXPECTED_MAX` holds, of which none was
+    /// received for a second.
     pub fn probe(&self, source: impl Into<Source>, tag: impl Into<Tag>) -> Result<Status, Error> {
-        let (source, tag) = (source.into(), tag.into());
-        loop {
-            match self.iprobe(source, tag)? {
-                Some(status) => return Ok(status),
-                None => std::thread::yield_now(),
-            }
-        }
+        self.raw.probe(source.into().raw(), tag.into().raw())
     }
 
     /// Waits, as [`probe`](Self::probe) does, for a message and takes it out of matching, for [`mrecv`](Self::mrecv).
@@ -341,15 +335,10 @@ impl Comm {
     /// ```
     ///
     /// # Errors
-    /// As [`iprobe`](Self::iprobe).
+    /// As [`probe`](Self::probe).
     pub fn mprobe(&self, source: impl Into<Source>, tag: impl Into<Tag>) -> Result<(Message, Status), Error> {
-        let (source, tag) = (source.into(), tag.into());
-        loop {
-            match self.improbe(source, tag)? {
-                Some(found) => return Ok(found),
-                None => std::thread::yield_now(),
-            }
-        }
+        let (raw, status) = self.raw.mprobe(source.into().raw(), tag.into().raw())?;
+        Ok((Message { raw }, status))
     }
 
     /// Starts receiving a message that [`mprobe`](Self::mprobe) or [`improbe`](Self::improbe) took.

@@ -5,6 +5,7 @@ mod at_once;
 mod collectives;
 pub(crate) mod in_hand;
 mod messages;
+pub(crate) mod probes;
 mod room;
 
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use crate::rank::Rank;
 use crate::rank::dropped::Dropped;
 use crate::state::RankState;
 use crate::{BackendKind, Snapshot};
-pub use messages::Message;
+pub use probes::Message;
 
 /// Context of the world's communicator.
 const WORLD_CONTEXT: u32 = 1;

@@ -20,6 +20,7 @@ use tocsin_transport::copy::has_far_cache;
 use crate::BackendKind;
 use crate::boards::{Boards, Offer};
 use crate::bootstrap::{Place, segment_error};
+use crate::comm::probes::Sought;
 use crate::config::{Config, ProgressPlacement, Seat, cores_here, progress_cpu};
 use crate::error::Error;
 use crate::memory::publish_node;
@@ -73,9 +74,11 @@ pub(crate) struct Rank {
 
 /// What a waiter waits for, as far as a full pool of unexpected messages can be in its way.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Need {
+pub(crate) enum Need<'a> {
     /// A send or receive. `rings`: a peer may have to be told that somebody waits here.
     Message { id: Id, rings: bool },
+    /// A message that is not received yet.
+    Probe(&'a Sought),
     /// A collective.
     Collective,
 }

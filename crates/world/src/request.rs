@@ -204,7 +204,7 @@ impl RawRequest {
     }
 
     /// What a wait for it needs; none of what was over when it was made.
-    fn need(&self) -> Option<Need> {
+    fn need(&self) -> Option<Need<'static>> {
         let slot = self.slot.as_ref()?;
         Some(match self.kind {
             Kind::Collective => Need::Collective,

@@ -170,7 +170,8 @@ pub fn left_by_exit(comm: &Comm, arguments: &Arguments) {
         "send" => unsafe {
             comm.send_raw(ConstBuf::contiguous(memory.as_ptr(), LARGE), 0, 3, Mode::Standard).map(drop)
         },
-        "probe" => loop {
+        "probe" => comm.probe(Some(0), Some(3)).map(drop),
+        "iprobe" => loop {
             if let Err(error) = comm.iprobe(Some(0), Some(3)) {
                 break Err(error);
             }
@@ -178,7 +179,7 @@ pub fn left_by_exit(comm: &Comm, arguments: &Arguments) {
         "collective" => comm.ibarrier_raw(Some("dissemination")).and_then(|mut r| r.wait()).map(drop),
         "board" => comm.ibarrier_raw(Some("shm")).and_then(|mut r| r.wait()).map(drop),
         "new" => comm.dup().map(drop),
-        _ => panic!("way={way}: receive, any, send, probe, collective, board, new"),
+        _ => panic!("way={way}: receive, any, send, probe, iprobe, collective, board, new"),
     };
     match ended {
         Err(Error::PeerDead { rank: 0, .. }) => println!("saw {}", comm.rank()),

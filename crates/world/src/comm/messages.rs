@@ -2,7 +2,7 @@
 
 use std::ptr::NonNull;
 
-use tocsin_p2p::{Class, MessageId, RecvArgs, SendArgs};
+use tocsin_p2p::{Class, RecvArgs, SendArgs};
 use tocsin_progress::Work;
 use tocsin_progress::{Completion, Entered, Id, Outcome};
 
@@ -21,39 +21,6 @@ const ABOUT_TO_WAIT_NS: u64 = 1_000;
 /// From so many bytes on, who waits for a message copies nothing of it before it is seen waiting, or its peer would begin, too, by interrupts. What is shorter
 /// is mostly copied sooner than that.
 const COPIED_IN_WAIT: usize = 512 << 10;
-
-/// A message that [`Comm::improbe`] took out of matching, to be received once by [`Comm::mrecv_raw`]. Dropping it
-/// receives it into nothing: its memory is free, and a sender that waits for the receiver goes on.
-#[derive(Debug)]
-#[must_use = "dropping it discards the message"]
-pub struct Message {
-    comm: Comm,
-    /// None once it is received.
-    id: Option<MessageId>,
-}
-
-impl Message {
-    /// Whether it was probed in this communicator.
-    pub fn is_of(&self, comm: &Comm) -> bool {
-        std::ptr::eq(self.comm.shared(), comm.shared()) && self.comm.context() == comm.context()
-    }
-}
-
-impl Drop for Message {
-    fn drop(&mut self) {
-        let Some(id) = self.id.take() else { return };
-        self.comm.set_goes_on();
-        // What cannot be entered now (a handler, a user operator, a child of fork) stays until the rank leaves.
-        let Ok(mut state) = self.comm.shared().enter_open("mprobe") else { return };
-        // Who drops may hold a lock that a callback wants.
-        state.leave_callbacks();
-        let nothing = MutBuf::contiguous(std::ptr::NonNull::dangling().as_ptr(), 0);
-        // SAFETY: - a buffer of no bytes is never touched.
-        if let Ok(request) = unsafe { state.p2p.mrecv(id, nothing, 0) } {
-            state.p2p.release(request);
-        }
-    }
-}
 
 impl Comm {
     /// World rank of `rank`, or the error of a rank out of range.
@@ -143,7 +110,7 @@ impl Comm {
 
     /// The request of what was just started. Leaves the engine.
     #[inline]
-    fn request(
+    pub(super) fn request(
         &self,
         state: Entered<'_, RankState>,
         operation: &'static str,
@@ -402,71 +369,6 @@ impl Comm {
             // It has matched: it ends by itself, or with its sender.
             let _outcome = receive.wait();
         }
-    }
-
-    /// Looks for a message without receiving it.
-    ///
-    /// # Errors
-    /// As [`irecv_raw`](Self::irecv_raw).
-    pub fn iprobe(&self, source: Option<u32>, tag: Option<i32>) -> Result<Option<Status>, Error> {
-        let (source, tag) = self.selection("iprobe", source, tag)?;
-        self.shared().open("iprobe")?;
-        self.progress();
-        let mut state = self.shared().enter_open("iprobe")?;
-        let found = state.p2p.iprobe(self.context(), source, tag);
-        drop(state);
-        Ok(found
-            .map_err(|e| self.shared().or_abort("iprobe", message_error("iprobe", e)))?
-            .map(|s| self.status(s)))
-    }
-
-    /// Takes a message out of matching, if one is there.
-    ///
-    /// # Errors
-    /// As [`iprobe`](Self::iprobe).
-    pub fn improbe(&self, source: Option<u32>, tag: Option<i32>) -> Result<Option<(Message, Status)>, Error> {
-        let (source, tag) = self.selection("improbe", source, tag)?;
-        self.shared().open("improbe")?;
-        self.progress();
-        let mut state = self.shared().enter_open("improbe")?;
-        let found = state.p2p.improbe(self.context(), source, tag);
-        drop(state);
-        let found = found.map_err(|e| self.shared().or_abort("improbe", message_error("improbe", e)))?;
-        Ok(found.map(|(id, status)| (Message { comm: self.clone(), id: Some(id) }, self.status(status))))
-    }
-
-    fn status(&self, found: tocsin_p2p::Status) -> Status {
-        Status { source: self.rank_of(found.source), tag: found.tag, bytes: found.bytes }
-    }
-
-    /// Receives a message that [`improbe`](Self::improbe) took, in the communicator where it was probed: the status names
-    /// its source there.
-    ///
-    /// # Errors
-    /// [`Error::InvalidArgument`] for a message that another rank has probed, which is dropped then; [`Error::PeerDead`], [`Error::Protocol`], [`Error::Revoked`],
-    /// [`Error::Finalized`], refusals of memory.
-    ///
-    /// # Safety
-    /// As [`irecv_raw`](Self::irecv_raw).
-    pub unsafe fn mrecv_raw(&self, mut message: Message, buf: MutBuf) -> Result<RawRequest, Error> {
-        let operation = "mrecv";
-        if !std::ptr::eq(self.shared(), message.comm.shared()) {
-            let what = "the message was probed by another rank: receive it there".into();
-            return Err(Error::InvalidArgument { operation, what });
-        }
-        let mut state = self.shared().enter_open(operation)?;
-        let gone = || Error::InvalidArgument { operation, what: "the message was received already".into() };
-        let taken = message.id.ok_or_else(gone)?;
-        // SAFETY: - the buffer: promised by the caller.
-        let id = unsafe { state.p2p.mrecv(taken, buf, 0) }
-            .map_err(|e| self.shared().or_abort(operation, message_error(operation, e)));
-        if !matches!(id, Err(Error::System { .. })) {
-            // Received, or of no more use; where memory was refused, its drop discards it.
-            message.id = None;
-        }
-        let comm = message.comm.clone();
-        // On an error `state` is dropped before the message, whose drop enters.
-        comm.request(state, operation, Kind::Receive { room: buf.layout.bytes() }, id?)
     }
 }
 

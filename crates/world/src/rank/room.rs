@@ -11,7 +11,7 @@ use crate::state::RankState;
 impl Rank {
     /// A full pool of unexpected messages blocks the very message that is waited for: makes room for it. Who calls this
     /// is a user's thread and may allocate.
-    pub(crate) fn make_room(&self, need: &[Need]) -> Grown {
+    pub(crate) fn make_room(&self, need: &[Need<'_>]) -> Grown {
         if !self.blocked.load(Ordering::Relaxed) {
             return Grown::NotNeeded;
         }
@@ -19,7 +19,7 @@ impl Rank {
     }
 
     /// [`make_room`](Self::make_room) as far as it can without waiting.
-    pub(crate) fn try_make_room(&self, need: Need) {
+    pub(crate) fn try_make_room(&self, need: Need<'_>) {
         if self.blocked.load(Ordering::Relaxed)
             && let Some(mut state) = self.try_enter_open("is_done")
         {
@@ -28,9 +28,10 @@ impl Rank {
     }
 
     /// Whether it needs a peer that has ended behind a blocked lane.
-    fn needs_end(state: &Entered<'_, RankState>, need: Need) -> bool {
+    fn needs_end(state: &Entered<'_, RankState>, need: Need<'_>) -> bool {
         match need {
             Need::Message { id, .. } => state.p2p.needs_end(id),
+            Need::Probe(sought) => sought.needs_end(state),
             Need::Collective => state.p2p.collectives_need_end(),
         }
     }
@@ -41,7 +42,7 @@ impl Rank {
     ///
     /// Entered for writing, and asked again, only when the answer may be another: writing wakes who sleeps, this very
     /// waiter included, which would never come to rest.
-    fn grow(state: &mut Entered<'_, RankState>, need: &[Need]) -> Grown {
+    fn grow(state: &mut Entered<'_, RankState>, need: &[Need<'_>]) -> Grown {
         let mut all = Grown::NotNeeded;
         let now = state.p2p.room_asked_at();
         let classes = [Class::Eager, Class::Coll];
@@ -57,8 +58,9 @@ impl Rank {
                 all = all.max(if full { Grown::NotNeeded } else { grown });
                 full
             };
-            let waits = |need: &Need| match *need {
+            let waits = |need: &Need<'_>| match *need {
                 Need::Message { id, .. } => state.p2p.blocking_class(id) == Some(class),
+                Need::Probe(sought) => class == Class::Eager && sought.is_behind_blocked(state),
                 Need::Collective => class == Class::Coll,
             };
             if full && need.iter().any(waits) {
@@ -80,7 +82,7 @@ impl Rank {
     }
 
     /// Asks for room once more whatever was refused: memory may have been short for a moment. Whether there is more.
-    pub(super) fn grow_anew(&self, need: &[Need]) -> bool {
+    pub(super) fn grow_anew(&self, need: &[Need<'_>]) -> bool {
         let mut state = self.enter_in_wait();
         state.class_refused_at = [None; 2];
         state.ends_refused_at = None;
@@ -96,12 +98,13 @@ impl Rank {
     }
 
     /// Ends what only a blocked lane could meet.
-    pub(super) fn give_up(&self, need: &[Need]) -> bool {
+    pub(super) fn give_up(&self, need: &[Need<'_>]) -> bool {
         let mut state = self.enter_in_wait();
         let mut ended = false;
         for need in need {
             ended |= match *need {
                 Need::Message { id, .. } => state.p2p.give_up_message(id),
+                Need::Probe(sought) => sought.give_up(&state),
                 Need::Collective => state.p2p.give_up_collectives(),
             };
         }

@@ -37,7 +37,7 @@ impl Rank {
     /// In a user operator, as [`enter`](Self::enter).
     pub(crate) fn wait_until(
         &self,
-        need: &[Need],
+        need: &[Need<'_>],
         done: impl FnMut() -> bool,
         timeout: Option<Duration>,
     ) -> bool {
@@ -131,14 +131,19 @@ impl Rank {
 
     /// [`enter`](Self::enter) by what a wait asks, or does before it sleeps: runs no callbacks, which may last, while this thread counts as one who
     /// looks or sleeps. The wait runs them when it does not.
-    pub(super) fn enter_in_wait(&self) -> Entered<'_, RankState> {
+    pub(crate) fn enter_in_wait(&self) -> Entered<'_, RankState> {
         let mut state = self.enter();
         state.leave_callbacks();
         state
     }
 
     /// [`wait_until`](Self::wait_until) by a call that has just started something.
-    fn wait_in_call(&self, need: &[Need], mut done: impl FnMut() -> bool, timeout: Option<Duration>) -> bool {
+    fn wait_in_call(
+        &self,
+        need: &[Need<'_>],
+        mut done: impl FnMut() -> bool,
+        timeout: Option<Duration>,
+    ) -> bool {
         let ends = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let commits = need.iter().any(|need| matches!(need, Need::Collective));
         let _committed = commits.then(|| self.segment.commit(self.rank));
@@ -176,7 +181,10 @@ impl Rank {
                     },
                 }
             };
-            let over = if need.iter().all(|need| matches!(need, Need::Message { rings: false, .. })) {
+            let over = if need
+                .iter()
+                .all(|need| matches!(need, Need::Message { rings: false, .. } | Need::Probe(_)))
+            {
                 self.engine.wait_unannounced(over_or_full, slice)
             } else {
                 self.engine.wait_until(over_or_full, slice)
@@ -287,15 +295,15 @@ mod tests {
     #[test]
     fn what_a_wait_asks_runs_no_callbacks() {
         type Ask<'a> = &'a (dyn Fn(&Rank) + Sync);
-        let needs = [Need::Collective];
+        const NEEDS: [Need<'static>; 1] = [Need::Collective];
         let asks: [(&str, Ask<'_>); 6] = [
-            ("room", &|rank| assert_eq!(rank.make_room(&needs), Grown::NotNeeded)),
-            ("room anew", &|rank| assert!(!rank.grow_anew(&needs))),
+            ("room", &|rank| assert_eq!(rank.make_room(&NEEDS), Grown::NotNeeded)),
+            ("room anew", &|rank| assert!(!rank.grow_anew(&NEEDS))),
             ("a full pool", &|rank| assert_eq!(FullPool::new(rank).freed, 0)),
             ("a pool that was full", &|rank| {
                 assert!(!FullPool { since: Instant::now(), freed: u64::MAX }.is_stuck(rank));
             }),
-            ("an end", &|rank| assert!(!rank.give_up(&needs))),
+            ("an end", &|rank| assert!(!rank.give_up(&NEEDS))),
             ("what leaves", &|rank| {
                 let mut last = Last::new(&mut rank.enter_in_wait());
                 assert!(last.is_over(rank));

@@ -116,7 +116,7 @@ pub fn wait_any(requests: &mut [&mut RawRequest]) -> Option<usize> {
         let is_own = |request: &RawRequest| {
             request.slot.as_ref().is_none_or(|slot| std::ptr::eq(slot.rank(), comm.shared()))
         };
-        let needs: Vec<Need> =
+        let needs: Vec<Need<'_>> =
             requests.iter().filter(|r| is_own(r)).filter_map(|request| request.need()).collect();
         // What is no collective rings who waits by itself.
         for request in requests.iter().filter(|r| r.kind == Kind::Collective && !r.is_over()) {
@@ -167,7 +167,7 @@ fn advance(requests: &[&mut RawRequest]) {
     shared.open_gates();
     shared.engine.poke(Context::User);
     // Who only tests waits, too.
-    let needs: Vec<Need> = pending().filter(is_own).filter_map(|request| request.need()).collect();
+    let needs: Vec<Need<'_>> = pending().filter(is_own).filter_map(|request| request.need()).collect();
     if !needs.is_empty() && shared.make_room(&needs) == Grown::Room {
         shared.engine.poke(Context::User);
     }
