@@ -311,7 +311,8 @@ impl Call {
                     (Ahead::Root(root), _) => {
                         let now = end.wrapping_sub(made.done).min(room(budget));
                         let to = self.to.wrapping_add(made.done);
-                        board.read_long(root, number, self.own_at(board).wrapping_add(made.done), to, now);
+                        let from = self.own_at(board).wrapping_add(made.done);
+                        board.follow_long((root, number), from, to, now, self.size());
                         budget.take_bytes(now);
                         made.done = made.done.wrapping_add(now);
                     }
@@ -447,7 +448,9 @@ impl Call {
             // SAFETY: - `to` is as long as the sizes say: the caller's promise; they are this rank's own, not read
             //         - its own block is readable, and apart from where it goes or that very place.
             unsafe {
-                if member != me {
+                if matches!(self.then, Use::Bcast { .. }) {
+                    board.follow_long((member, number), from, to, now, whole);
+                } else if member != me {
                     board.read_long(member, number, from, to, now);
                 } else if !std::ptr::eq(own, to) {
                     tocsin_transport::copy::copy(own, to, now);

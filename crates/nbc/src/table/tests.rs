@@ -500,6 +500,8 @@ fn far_caches_have_long_exchanges_go_by_messages() {
     for (operation, bytes, near, far) in [
         (Operation::Ibcast, 31 << 10, false, false),
         (Operation::Ibcast, 32 << 10, true, true),
+        (Operation::Ibcast, 1 << 20, true, true),
+        (Operation::Ibcast, 2 << 20, true, false),
         (Operation::Iallreduce, 31 << 10, false, false),
         (Operation::Iallreduce, 32 << 10, true, false),
         (Operation::Iallreduce, 96 << 10, true, true),
@@ -715,7 +717,7 @@ fn the_board_takes_what_fits() {
             4 << 20,
             (4 << 20) + 8,
         ]) {
-            let as_long = *operation != Operation::Ibcast || (32 << 10..=1 << 20).contains(&bytes);
+            let as_long = *operation != Operation::Ibcast || bytes >= 32 << 10;
             let takes = bytes <= longest && as_long;
             let counts = [bytes; 2];
             let at = [Block::new(bytes, bytes), Block::new(0, bytes)];

@@ -334,7 +334,26 @@ impl Board {
     pub unsafe fn read_long(&self, member: usize, number: u32, first: usize, to: *mut u8, bytes: usize) {
         if let Some(memory) = self.long(member, number, first, bytes) {
             // SAFETY: the caller's promise.
-            unsafe { copy_out(memory, first, to, bytes) };
+            unsafe { copy_out(memory, first, to, bytes, None) };
+        }
+    }
+
+    /// [`read_long`](Self::read_long) of a part of `whole` bytes that its member may be writing the rest of.
+    ///
+    /// # Safety
+    /// As [`read_long`](Self::read_long).
+    #[inline]
+    pub unsafe fn follow_long(
+        &self,
+        (member, number): (usize, u32),
+        first: usize,
+        to: *mut u8,
+        bytes: usize,
+        whole: usize,
+    ) {
+        if let Some(memory) = self.long(member, number, first, bytes) {
+            // SAFETY: the caller's promise.
+            unsafe { copy_out(memory, first, to, bytes, Some(whole)) };
         }
     }
 
@@ -420,17 +439,24 @@ unsafe fn copy_in(memory: &[AtomicU64], first: usize, from: *const u8, bytes: us
     unsafe { stores.copy(from, to.add(first), bytes) }
 }
 
+/// `followed`: the length of what is being written there.
+///
 /// # Safety
 /// `to` is writable for `bytes`, and the memory has them from `first` on.
 #[inline]
-unsafe fn copy_out(memory: &[AtomicU64], first: usize, to: *mut u8, bytes: usize) {
+unsafe fn copy_out(memory: &[AtomicU64], first: usize, to: *mut u8, bytes: usize, followed: Option<usize>) {
     if cfg!(loom) {
         // SAFETY: the caller's promise.
         return unsafe { read(memory, first, to, bytes) };
     }
     let from = memory.as_ptr().cast::<u8>();
     // SAFETY: as in `copy_in`: who posted or shared it, or said that it is there, writes there no more until all are done with it.
-    unsafe { copy::copy(from.add(first), to, bytes) }
+    unsafe {
+        match followed {
+            Some(whole) => copy::follow(from.add(first), to, bytes, whole),
+            None => copy::copy(from.add(first), to, bytes),
+        }
+    }
 }
 
 #[cfg(all(test, not(loom)))]
