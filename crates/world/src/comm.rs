@@ -5,6 +5,7 @@ mod at_once;
 mod collectives;
 pub(crate) mod in_hand;
 mod messages;
+mod prepared;
 pub(crate) mod probes;
 mod room;
 

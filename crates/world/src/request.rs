@@ -1,6 +1,7 @@
 //! Raw requests: a message or a collective in flight.
 
 mod after;
+mod again;
 mod all;
 mod at_end;
 mod board;
@@ -21,6 +22,8 @@ use crate::rank::{Need, Rank};
 use crate::state::RankState;
 
 use after::Then;
+use again::Again;
+pub(crate) use again::Prepared;
 pub use all::{test_all, test_any, wait_all, wait_any};
 pub(crate) use meaning::Kind;
 use meaning::Meaning;
@@ -41,14 +44,14 @@ pub struct Status {
 pub type Callback = Box<dyn FnOnce(Result<Status, Error>) + Send>;
 
 /// An operation in flight. Dropping it detaches the operation: it goes on, and its buffer must stay valid until it
-/// is complete or the rank has finalized. A persistent one ([`Comm::prepare_raw`]) is in flight while it is active.
+/// is complete or the rank has finalized. A persistent one ([`Comm::prepare_raw`], [`Comm::send_init_raw`], [`Comm::recv_init_raw`]) is in flight while it is active.
 ///
 /// None of its methods may be called in a handler.
 #[derive(Debug)]
 pub struct RawRequest {
     operation: &'static str,
     kind: Kind,
-    /// None: it was over when it was made; its outcome is `seen`.
+    /// None: it was over when it was made; its outcome is `seen`, or in `again`.
     slot: Option<Slot>,
     /// The outcome, once seen; the slot is then somebody else's. An error is boxed, so that a request is short, and moved at no cost.
     seen: Option<Result<Status, Box<Error>>>,
@@ -56,8 +59,11 @@ pub struct RawRequest {
     after: Option<Arc<Mutex<Then>>>,
     /// Somebody looks whether it is complete, without calling what makes progress.
     watched: AtomicBool,
-    /// Keeps its slot from run to run; `seen` is then the outcome of the last one, and none while it is active.
-    persistent: bool,
+    /// A persistent collective, which keeps its slot from run to run. Of what is persistent, `seen` is the outcome of the last run, and none while
+    /// it is active.
+    keeps_slot: bool,
+    /// A persistent message.
+    again: Option<Box<Again>>,
 }
 
 /// Where an operation is.
@@ -81,7 +87,8 @@ impl Slot {
     }
 }
 
-// SAFETY: - the completion lies in a slab that lives as long as the engine, which the slot's `comm` keeps, and consists of atomics.
+// SAFETY: - the completion lies in a slab that lives as long as the engine, which the slot's `comm` keeps, and consists of atomics
+//         - the address of a persistent message's buffer is only handed on, by a start, whose caller says that the buffer may be used.
 unsafe impl Send for RawRequest {}
 // SAFETY: - shared use is one atomic load; what may not be shared is behind a mutex.
 unsafe impl Sync for RawRequest {}
@@ -100,7 +107,7 @@ impl RawRequest {
         let seen = outcome.map(|outcome| kind.read(&comm, operation, outcome).map_err(Box::new));
         let slot = Some(Slot { comm, id, completion });
         let watched = AtomicBool::new(false);
-        RawRequest { operation, kind, slot, seen, after: None, watched, persistent: false }
+        RawRequest { operation, kind, slot, seen, after: None, watched, keeps_slot: false, again: None }
     }
 
     /// Of what was just begun.
@@ -114,7 +121,7 @@ impl RawRequest {
     ) -> RawRequest {
         let slot = Some(Slot { comm, id, completion });
         let watched = AtomicBool::new(false);
-        RawRequest { operation, kind, slot, seen: None, after: None, watched, persistent: false }
+        RawRequest { operation, kind, slot, seen: None, after: None, watched, keeps_slot: false, again: None }
     }
 
     /// Of what was over at once, and never had a slot.
@@ -122,7 +129,7 @@ impl RawRequest {
     pub(crate) fn over(operation: &'static str, kind: Kind, status: Status) -> RawRequest {
         let watched = AtomicBool::new(false);
         let seen = Some(Ok(status));
-        RawRequest { operation, kind, slot: None, seen, after: None, watched, persistent: false }
+        RawRequest { operation, kind, slot: None, seen, after: None, watched, keeps_slot: false, again: None }
     }
 
     /// Of a collective that is prepared, and not active.
@@ -134,7 +141,7 @@ impl RawRequest {
     ) -> RawRequest {
         let never = Some(Outcome::default());
         let mut request = RawRequest::new(comm, operation, Kind::Collective, id, completion, never);
-        request.persistent = true;
+        request.keeps_slot = true;
         request
     }
 
@@ -143,9 +150,10 @@ impl RawRequest {
         self.operation
     }
 
-    /// Whether it is a collective that was [prepared](Comm::prepare_raw) and can be started again.
+    /// Whether it was prepared (a collective by [`prepare_raw`](Comm::prepare_raw), a message by [`send_init_raw`](Comm::send_init_raw) or
+    /// [`recv_init_raw`](Comm::recv_init_raw)) and can be started again.
     pub fn is_persistent(&self) -> bool {
-        self.persistent
+        self.keeps_slot || self.again.is_some()
     }
 
     /// Whether it was started and its outcome has not been seen: by a wait or a test that gave it. What is not persistent
@@ -154,17 +162,20 @@ impl RawRequest {
         self.seen.is_none()
     }
 
-    /// Starts a prepared collective once more, as the next collective of its communicator: every rank starts it, in the
-    /// same order among the others. A callback or waker is for one run: set it anew.
+    /// Starts what was prepared once more: a collective as the next collective of its communicator, which every rank starts, in the
+    /// same order among the others; a message as [`isend_raw`](Comm::isend_raw) and [`irecv_raw`](Comm::irecv_raw) post it. A callback or waker is for one
+    /// run: set it anew. Where the start fails, it is inactive, and as it was.
     ///
-    /// The start itself allocates nothing, and asks the system only to ring a peer. Excepted are what a peer has
+    /// The start of a collective allocates nothing, and asks the system only to ring a peer. Excepted are what a peer has
     /// done after the preparation, once: that it joined, that it is the first to share memory of the heap, that it made its pipe to this rank
     /// (TOCSIN_LMT=vmsplice); and what any pass of progress does on its way out: it may set the timer, have the kernel make the single copy of a long
-    /// message, and run users' callbacks.
+    /// message, and run users' callbacks. That of a message costs what those calls do, which allocate for the first message to a peer, and where more are under
+    /// way than ever were.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for one that is active, or is not persistent; [`Error::Revoked`], [`Error::Finalized`],
-    /// [`Error::Aborted`], [`Error::InHandler`]. A member that is dead is the outcome of the run.
+    /// [`Error::Aborted`], [`Error::InHandler`]; of a message, what [`isend_raw`](Comm::isend_raw) or [`irecv_raw`](Comm::irecv_raw) gives. A member that is
+    /// dead is the outcome of a collective's run.
     ///
     /// # Safety
     /// The buffers and operators that it was prepared with live, and are used as the call of the operation's name says,
@@ -172,16 +183,20 @@ impl RawRequest {
     pub unsafe fn start(&mut self) -> Result<(), Error> {
         let operation = self.operation;
         let refused = |what: &str| {
-            self.slot.as_ref().map_or(Ok(()), |slot| slot.rank().open(operation))?;
+            self.comm().map_or(Ok(()), |comm| comm.shared().open(operation))?;
             Err(Error::InvalidArgument { operation, what: what.into() })
         };
-        if !self.persistent {
+        if !self.is_persistent() {
             return refused("the request is not persistent, and was started when it was made");
         }
         if self.is_active() {
             return refused(
                 "the request is active: wait for it, or test it until it is complete, and start it then",
             );
+        }
+        if self.again.is_some() {
+            // SAFETY: - promised by the caller.
+            return unsafe { self.post_again() };
         }
         // Active before anything runs: users' callbacks run on the way out, and one that panics must not leave a run whose
         // buffers nobody holds.
@@ -195,6 +210,12 @@ impl RawRequest {
             (self.seen, self.after) = before;
         }
         started
+    }
+
+    /// Its communicator; none of what was over when it was made, and is not persistent.
+    fn comm(&self) -> Option<&Comm> {
+        let slot = self.slot.as_ref().map(|slot| &slot.comm);
+        slot.or_else(|| self.again.as_ref().map(|again| &again.comm))
     }
 
     /// What is in its slot, which is its own as long as it has not been seen.
@@ -284,7 +305,7 @@ impl RawRequest {
     /// The outcome if there is one; frees the slot when it is first seen, unless it will be used again. What is persistent
     /// is inactive from then on.
     fn look(&mut self) -> Option<Result<Status, Error>> {
-        if self.persistent {
+        if self.keeps_slot {
             let new = if self.seen.is_none() { self.outcome() } else { None };
             self.seen = self.peek().map(|result| result.map_err(Box::new));
             self.tell_others(new);
@@ -295,18 +316,20 @@ impl RawRequest {
                 self.seen = result;
                 self.free();
                 self.tell_others(Some(outcome));
+            } else if let Some(over) = self.take_over() {
+                self.seen = Some(over);
             } else if self.is_closed() {
-                return self.gone().map(Err);
+                self.seen = self.gone().map(|error| Err(Box::new(error)));
             }
         }
         self.result()
     }
 
-    /// As [`look`](Self::look), inside the engine of its rank, of one that is neither persistent nor over by the rank's end.
+    /// As [`look`](Self::look), inside the engine of its rank, of one that gives its slot back and is not over by the rank's end.
     #[inline]
     fn look_in(&mut self, state: &mut RankState) {
         if self.seen.is_none()
-            && !self.persistent
+            && !self.keeps_slot
             && let Some(outcome) = self.outcome()
         {
             self.free_in(state);
@@ -326,7 +349,7 @@ impl RawRequest {
 
     /// What was seen.
     fn result(&self) -> Option<Result<Status, Error>> {
-        self.seen.as_ref().map(|result| result.as_ref().copied().map_err(|error| (**error).clone()))
+        self.seen.as_ref().map(copy)
     }
 
     /// Those who may wait for the rest of a collective that has ended like this.
@@ -362,6 +385,9 @@ impl RawRequest {
         if self.seen.is_some() {
             return self.result();
         }
+        if let Some(over) = self.again.as_ref().and_then(|again| again.over.as_ref()) {
+            return Some(copy(over));
+        }
         if let Some(outcome) = self.outcome() {
             return self.read(outcome).map(|result| result.map_err(|error| *error));
         }
@@ -370,7 +396,7 @@ impl RawRequest {
 
     /// The outcome if there is one, for a callback: that makes nothing inactive, a wait or a test does.
     fn look_for_callback(&mut self) -> Option<Result<Status, Error>> {
-        if self.persistent { self.peek() } else { self.look() }
+        if self.is_persistent() { self.peek() } else { self.look() }
     }
 
     #[inline]
@@ -420,7 +446,7 @@ impl RawRequest {
 
     fn wait_for_end(&mut self) -> Result<Status, Error> {
         self.note_wait();
-        if self.persistent
+        if self.keeps_slot
             && let Some(slot) = &self.slot
             && let Some(outcome) = slot.completion().outcome()
             && outcome.code == Code::Ok
@@ -543,9 +569,14 @@ impl RawRequest {
     }
 }
 
+/// Of what stays where it is.
+fn copy(result: &Result<Status, Box<Error>>) -> Result<Status, Error> {
+    result.as_ref().copied().map_err(|error| (**error).clone())
+}
+
 impl Drop for RawRequest {
     fn drop(&mut self) {
-        if self.seen.is_some() && !self.persistent {
+        if self.seen.is_some() && !self.keeps_slot {
             return;
         }
         let Some(slot) = self.slot.as_ref().filter(|slot| !slot.rank().is_closed()) else { return };

@@ -24,11 +24,11 @@ const COPIED_IN_WAIT: usize = 512 << 10;
 
 impl Comm {
     /// World rank of `rank`, or the error of a rank out of range.
-    fn peer(&self, operation: &'static str, rank: u32) -> Result<u32, Error> {
+    pub(super) fn peer(&self, operation: &'static str, rank: u32) -> Result<u32, Error> {
         self.world_rank(rank).ok_or_else(|| Error::RankOutOfRange { operation, rank, size: self.size() })
     }
 
-    fn tag(operation: &'static str, tag: i32) -> Result<i32, Error> {
+    pub(super) fn tag(operation: &'static str, tag: i32) -> Result<i32, Error> {
         if tag < 0 { Err(Error::NegativeTag { operation, tag }) } else { Ok(tag) }
     }
 

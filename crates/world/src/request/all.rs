@@ -33,7 +33,7 @@ pub fn wait_all(requests: &mut [&mut RawRequest]) -> Result<(), Error> {
         give_back(some);
         for request in some {
             let result = match request.seen {
-                Some(Ok(_)) if !request.persistent => continue,
+                Some(Ok(_)) if !request.keeps_slot => continue,
                 _ => request.wait(),
             };
             if first.is_ok() {
@@ -81,8 +81,8 @@ impl RawRequest {
 
 /// Gives back the slots of those that are complete: inside the engine once, rather than for each.
 fn give_back(requests: &mut [&mut RawRequest]) {
-    let has_slot = |request: &&&mut RawRequest| request.seen.is_none() && !request.persistent;
-    let slot = requests.iter().find(has_slot).and_then(|request| request.slot.as_ref());
+    let has_slot = |request: &&&mut RawRequest| request.seen.is_none() && !request.keeps_slot;
+    let slot = requests.iter().filter(has_slot).find_map(|request| request.slot.as_ref());
     let Some(comm) = slot.map(|slot| slot.comm.clone()) else { return };
     if comm.shared().is_closed() {
         return;
@@ -129,8 +129,8 @@ pub fn wait_any(requests: &mut [&mut RawRequest]) -> Option<usize> {
         let mixed = !requests.iter().all(|request| is_own(request));
         let timeout = mixed.then_some(OTHERS);
         comm.shared().wait_until(&needs, || requests.iter().any(|r| r.is_complete()), timeout);
-        for request in requests.iter_mut().filter(|request| mixed && !is_own(request)) {
-            let _outcome_stays = request.test();
+        for request in requests.iter().filter(|request| mixed && !is_own(request)) {
+            request.advance();
         }
     }
 }

@@ -19,7 +19,7 @@ impl RawRequest {
         };
         let End::Met(outcome) = self.end_in(&mut state) else { return };
         drop(state);
-        self.seen = outcome.and_then(|outcome| self.read(outcome));
+        self.has_met(outcome);
     }
 
     /// Whether its end is told by its peer and has not been met.
@@ -75,7 +75,7 @@ pub(super) fn meet_ends(requests: &mut [&mut RawRequest]) {
         match request.end_in(&mut state) {
             End::Untold => {}
             End::Pending => return,
-            End::Met(outcome) => request.seen = outcome.and_then(|outcome| request.read(outcome)),
+            End::Met(outcome) => request.has_met(outcome),
         }
     }
 }

@@ -57,7 +57,7 @@ impl RawRequest {
             Some(_) => {}
             None => shared.engine.note_met(),
         }
-        if !self.persistent && self.seen.is_none() {
+        if !self.keeps_slot && self.seen.is_none() {
             // Released in the same stay.
             inside.nbc.release(&mut inside.p2p, id);
             match &turns {
