@@ -352,6 +352,7 @@ static void communicators(tocsin_comm *comm, int rank, int size) {
 #include "blocking.h"
 #include "collectives.h"
 #include "persistent.h"
+#include "prepared.h"
 
 static void exchange(tocsin_comm *comm) {
     static const size_t sizes[] = {0, 1, 100, 8192, 65536, 300001};
@@ -373,6 +374,7 @@ static void exchange(tocsin_comm *comm) {
     blocking(comm, rank, size);
     collectives(comm, rank, size);
     persistent(comm, rank, size);
+    persistent_messages(comm, rank, size);
     user_operator(comm, rank, size);
     requests(comm, rank, size);
     several(comm, rank, size);

@@ -786,13 +786,14 @@ int tocsin_iexscan(const tocsin_comm *comm,
                    const char *algorithm,
                    tocsin_request **request);
 
-// Starts a persistent request once more, as the next collective of its communicator: every rank starts it, in the same
-// order among the others. It is active then, until tocsin_wait or tocsin_test gives its outcome. The start itself allocates
+// Starts a persistent request once more: a collective as the next one of its communicator, which every rank starts, in the
+// same order among the others; a message as tocsin_isend, tocsin_issend or tocsin_irecv does. It is active then, until
+// tocsin_wait or tocsin_test gives its outcome. Where the start fails, it is as it was. That of a collective allocates
 // nothing, and asks the system only to ring a peer. Excepted are what a peer has done after the preparation, once: that it
 // joined, that it is the first to share memory of the heap, that it made its pipe to this rank (TOCSIN_LMT=vmsplice); and
 // what any pass of progress does on its way out: it may set the timer, have the kernel make the single copy of a long
 // message, and run callbacks. TOCSIN_ERROR_ARGUMENT for one that is active or not persistent.
-// Errors: ARGUMENT as said, REVOKED.
+// Errors: ARGUMENT as said, REVOKED; of a message, PEER_DEAD, PEER_FINALIZED and PROTOCOL, too.
 int tocsin_start(tocsin_request *request);
 
 // Starts `count` persistent requests, in the order of the array, none of which may be NULL: that is an error here. The
@@ -985,6 +986,35 @@ int tocsin_exscan_init(const tocsin_comm *comm,
                        int op,
                        const char *algorithm,
                        tocsin_request **request);
+
+// Prepares a send: arguments as those of tocsin_isend. Each tocsin_start sends what the buffer holds then, to a receive of
+// any kind. Whether the rank is there, the start asks.
+// Errors: RANK, TAG, REVOKED.
+int tocsin_send_init(const tocsin_comm *comm,
+                     const void *buffer,
+                     size_t bytes,
+                     int dest,
+                     int tag,
+                     tocsin_request **request);
+
+// As tocsin_send_init; a run is complete only when the receiver has matched its message.
+// Errors: as tocsin_send_init.
+int tocsin_ssend_init(const tocsin_comm *comm,
+                      const void *buffer,
+                      size_t bytes,
+                      int dest,
+                      int tag,
+                      tocsin_request **request);
+
+// Prepares a receive: arguments as those of tocsin_irecv. Each tocsin_start takes one message, of a send of any kind, and
+// the status of the wait or test says whose. A run that tocsin_cancel has cancelled may be followed by others.
+// Errors: as tocsin_send_init.
+int tocsin_recv_init(const tocsin_comm *comm,
+                     void *buffer,
+                     size_t bytes,
+                     int source,
+                     int tag,
+                     tocsin_request **request);
 
 // As tocsin_iscatterv, of blocks in pieces in `send`: the list, used at the root only, has one entry per rank and is read during the call
 // only. `receive` is one run of `receive_bytes` bytes. What has pieces is packed through memory of the request.

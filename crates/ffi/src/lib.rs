@@ -28,6 +28,7 @@ mod operator;
 mod persistent;
 mod point_to_point;
 mod pointer;
+mod prepared;
 mod reductions;
 mod request;
 mod status;

@@ -1,4 +1,4 @@
-//! Persistent collectives: prepared once, started as often as one likes.
+//! Persistent requests, and collectives that are: prepared once, started as often as one likes.
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -13,13 +13,14 @@ use crate::pointer::place;
 use crate::reductions::{allreduce, exscan, reduce, reduce_scatter, reduce_scatter_block, scan};
 use crate::request::{Request, array};
 
-/// Starts a persistent request once more, as the next collective of its communicator: every rank starts it, in the same
-/// order among the others. It is active then, until tocsin_wait or tocsin_test gives its outcome. The start itself allocates
+/// Starts a persistent request once more: a collective as the next one of its communicator, which every rank starts, in the
+/// same order among the others; a message as tocsin_isend, tocsin_issend or tocsin_irecv does. It is active then, until
+/// tocsin_wait or tocsin_test gives its outcome. Where the start fails, it is as it was. That of a collective allocates
 /// nothing, and asks the system only to ring a peer. Excepted are what a peer has done after the preparation, once: that it
 /// joined, that it is the first to share memory of the heap, that it made its pipe to this rank (TOCSIN_LMT=vmsplice); and
 /// what any pass of progress does on its way out: it may set the timer, have the kernel make the single copy of a long
 /// message, and run callbacks. TOCSIN_ERROR_ARGUMENT for one that is active or not persistent.
-/// Errors: ARGUMENT as said, REVOKED.
+/// Errors: ARGUMENT as said, REVOKED; of a message, PEER_DEAD, PEER_FINALIZED and PROTOCOL, too.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_start(request: Option<&mut Request>) -> c_int {
     guarded("tocsin_start", || {

@@ -22,11 +22,11 @@ pub struct Message {
     raw: tocsin_world::Message,
 }
 
-fn source_of(value: c_int) -> Result<Option<u32>, Failure> {
+pub(crate) fn source_of(value: c_int) -> Result<Option<u32>, Failure> {
     if value == TOCSIN_ANY_SOURCE { Ok(None) } else { rank(value, "source").map(Some) }
 }
 
-fn tag_of(value: c_int) -> Option<i32> {
+pub(crate) fn tag_of(value: c_int) -> Option<i32> {
     // Other negative tags are refused below, with a message.
     (value != TOCSIN_ANY_TAG).then_some(value)
 }

@@ -26,6 +26,7 @@ fn generated() -> String {
         "blocks",
         "reductions",
         "persistent",
+        "prepared",
         "strided",
         "blocking",
         "threads",

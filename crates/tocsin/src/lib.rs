@@ -7,8 +7,8 @@
 //! - [`Comm`] sends, receives and runs collectives.
 //! - [`Request`] owns its buffer while the operation is in flight; [`Scope`] borrows it instead.
 //! - [`Shared`] buffers lie in memory that all ranks map, where large messages travel quickest.
-//! - [`Persistent`] is a collective that is prepared once and started as often as one likes, [`ScopedPersistent`] one of
-//!   borrowed buffers.
+//! - [`Persistent`] is a collective, a send or a receive that is prepared once and started as often as one likes,
+//!   [`ScopedPersistent`] one of borrowed buffers.
 //!
 //! No function of this crate may be called from a signal handler or from a user operator.
 #![warn(missing_debug_implementations)]
@@ -21,6 +21,7 @@ mod comm;
 mod element;
 mod op;
 mod persistent;
+mod prepared;
 mod request;
 mod scope;
 mod scoped_persistent;
@@ -32,10 +33,10 @@ pub use collectives::{Blocks, Strided};
 pub use comm::{ANY_SOURCE, ANY_TAG, Comm, Message, Source, Tag};
 pub use element::Element;
 pub use op::{Op, UserOp};
-pub use persistent::Persistent;
+pub use persistent::{Outcome, Persistent, PersistentReceive};
 pub use request::{Request, test_all, test_any, wait_all, wait_any, wait_some};
 pub use scope::{Scope, ScopedRequest};
-pub use scoped_persistent::ScopedPersistent;
+pub use scoped_persistent::{ScopedPersistent, ScopedPersistentReceive};
 pub use shared::Shared;
 pub use tocsin_world::launcher::{self, Launch, OnFailure, Report};
 pub use tocsin_world::{

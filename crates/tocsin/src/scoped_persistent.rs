@@ -1,14 +1,15 @@
-//! Persistent collectives of borrowed buffers.
+//! Persistent operations of borrowed buffers.
 
 use std::marker::PhantomData;
 use std::time::Duration;
 
-use tocsin_world::RawRequest;
+use tocsin_world::{MutBuf, RawRequest};
 
-use crate::Error;
 use crate::collectives::Part;
 use crate::element::Element;
+use crate::persistent::Outcome;
 use crate::scope::{Scope, Shared, lock};
+use crate::{Error, Status};
 
 /// A borrowed buffer as an address, so that no reference to it is there while an operation uses it.
 #[derive(Debug)]
@@ -37,6 +38,11 @@ impl<'a, T: Element> Lent<&'a mut [T]> {
         Part::at(self.base.cast(), self.len)
     }
 
+    /// Its memory.
+    pub(crate) fn memory(&self) -> MutBuf {
+        MutBuf::contiguous(self.base, self.len * size_of::<T>())
+    }
+
     fn elements(&self) -> &[T] {
         // SAFETY: - so many elements, exclusively borrowed for 'a, of which `self` is the only holder
         //         - nobody changes them meanwhile: who lends the memory to an operation does not call this before its end.
@@ -54,7 +60,7 @@ impl<'a, T: Element> Lent<&'a mut [T]> {
     }
 }
 
-/// A collective of borrowed buffers that is prepared once in a scope and started there as often as one likes.
+/// A collective, a send or a receive of borrowed buffers that is prepared once in a scope and started there as often as one likes.
 ///
 /// As [`Persistent`](crate::Persistent), with buffers that are borrowed for the rest of the scope, the same ones for every
 /// run. Between runs they are reached through it; [`into_buffer`](Self::into_buffer) and
@@ -83,6 +89,33 @@ impl<'a, T: Element> Lent<&'a mut [T]> {
 /// for total in all {
 ///     assert_eq!(total?, 2026.0);
 /// }
+/// # Ok::<(), tocsin::Error>(())
+/// ```
+///
+/// Two ranks that exchange their edges in each step:
+///
+/// ```
+/// use tocsin::World;
+/// World::threads(2, |comm| -> Result<(), tocsin::Error> {
+///     let (mut mine, mut theirs) = ([0u32; 16], [0u32; 16]);
+///     let other = 1 - comm.rank();
+///     comm.scope(|s| {
+///         let mut send = s.send_init(&mut mine, other, 0)?;
+///         let mut receive = s.recv_init(&mut theirs, other, 0)?;
+///         for step in 0..10 {
+///             send.buffer_mut()?.fill(step + comm.rank());
+///             receive.start()?;
+///             send.start()?;
+///             // ... computing; the messages travel by interrupt ...
+///             assert_eq!(receive.wait()?.bytes, 64);
+///             send.wait()?;
+///             assert_eq!(receive.buffer()?, [step + other; 16]);
+///         }
+///         Ok(())
+///     })
+/// })?
+/// .into_iter()
+/// .collect::<Result<(), _>>()?;
 /// # Ok::<(), tocsin::Error>(())
 /// ```
 ///
@@ -125,29 +158,33 @@ impl<'a, T: Element> Lent<&'a mut [T]> {
 /// # }
 /// ```
 #[derive(Debug)]
-#[must_use = "a persistent collective does nothing until it is started"]
-pub struct ScopedPersistent<'scope, R, S = ()> {
+#[must_use = "a persistent operation does nothing until it is started"]
+pub struct ScopedPersistent<'scope, R, S = (), O = ()> {
     raw: Shared,
     recv: Lent<R>,
     send: Lent<S>,
     /// As in a scoped request.
     scope: PhantomData<&'scope mut &'scope ()>,
+    outcome: PhantomData<fn() -> O>,
 }
 
+/// A persistent receive into a borrowed buffer: the outcome of its runs is a [`Status`].
+pub type ScopedPersistentReceive<'scope, T> = ScopedPersistent<'scope, &'scope mut [T], (), Status>;
+
 impl<'scope, 'env> Scope<'scope, 'env> {
-    /// A prepared collective that uses these buffers when it is started.
-    pub(crate) fn keep_persistent<R, S>(
+    /// A prepared operation that uses these buffers when it is started.
+    pub(crate) fn keep_persistent<R, S, O>(
         &'scope self,
         raw: RawRequest,
         recv: Lent<R>,
         send: Lent<S>,
-    ) -> ScopedPersistent<'scope, R, S> {
-        ScopedPersistent { raw: self.keep_raw(raw), recv, send, scope: PhantomData }
+    ) -> ScopedPersistent<'scope, R, S, O> {
+        ScopedPersistent { raw: self.keep_raw(raw), recv, send, scope: PhantomData, outcome: PhantomData }
     }
 }
 
-impl<R, S> ScopedPersistent<'_, R, S> {
-    /// Starts it once more: the next collective of its communicator.
+impl<R, S, O: Outcome> ScopedPersistent<'_, R, S, O> {
+    /// Starts it once more: the next collective of its communicator, or a message.
     ///
     /// # Errors
     /// As [`Persistent::start`](crate::Persistent::start).
@@ -169,21 +206,21 @@ impl<R, S> ScopedPersistent<'_, R, S> {
     }
 
     /// As [`Persistent::test`](crate::Persistent::test).
-    pub fn test(&mut self) -> Option<Result<(), Error>> {
-        lock(&self.raw).test().map(|outcome| outcome.map(drop))
+    pub fn test(&mut self) -> Option<Result<O, Error>> {
+        lock(&self.raw).test().map(|outcome| outcome.map(O::of))
     }
 
     /// As [`Persistent::wait`](crate::Persistent::wait).
     ///
     /// # Errors
     /// That of the run. What is received is then in no particular state.
-    pub fn wait(&mut self) -> Result<(), Error> {
-        lock(&self.raw).wait().map(drop)
+    pub fn wait(&mut self) -> Result<O, Error> {
+        lock(&self.raw).wait().map(O::of)
     }
 
     /// Waits at most `timeout`; the outcome if it came, `None` if time was up.
-    pub fn wait_timeout(&mut self, timeout: Duration) -> Option<Result<(), Error>> {
-        lock(&self.raw).wait_timeout(timeout).map(|outcome| outcome.map(drop))
+    pub fn wait_timeout(&mut self, timeout: Duration) -> Option<Result<O, Error>> {
+        lock(&self.raw).wait_timeout(timeout).map(|outcome| outcome.map(O::of))
     }
 
     /// That the buffers are nobody's but ours.
@@ -193,12 +230,12 @@ impl<R, S> ScopedPersistent<'_, R, S> {
 
     /// The same, once the run that is active is over.
     fn settled(&mut self) -> Result<(), Error> {
-        if self.is_active() { self.wait() } else { Ok(()) }
+        if self.is_active() { self.wait().map(drop) } else { Ok(()) }
     }
 }
 
 /// Of operations with one buffer, for what goes in and what comes out.
-impl<'scope, T: Element> ScopedPersistent<'scope, &'scope mut [T]> {
+impl<'scope, T: Element, O: Outcome> ScopedPersistent<'scope, &'scope mut [T], (), O> {
     /// The buffer.
     ///
     /// # Errors
@@ -224,6 +261,14 @@ impl<'scope, T: Element> ScopedPersistent<'scope, &'scope mut [T]> {
     pub fn into_buffer(mut self) -> Result<&'scope mut [T], Error> {
         self.settled()?;
         Ok(self.recv.give_back())
+    }
+}
+
+/// Of receives.
+impl<T> ScopedPersistentReceive<'_, T> {
+    /// As [`PersistentReceive::cancel`](crate::PersistentReceive::cancel).
+    pub fn cancel(&mut self) -> bool {
+        lock(&self.raw).cancel()
     }
 }
 
