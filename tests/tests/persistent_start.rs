@@ -1,4 +1,4 @@
-//! What a start of a persistent collective costs: no allocation, and no system call when nobody has to be interrupted or
+//! What a start of what is persistent costs: no allocation, and no system call when nobody has to be interrupted or
 //! woken. Allocations are counted; system calls kill, by a seccomp filter, in a process of its own.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -216,6 +216,59 @@ fn a_start_in_a_scope_allocates_nothing() {
         });
         for result in results.unwrap() {
             result.unwrap();
+        }
+    }
+}
+
+/// Messages of each length, standard and synchronous, to the next rank: the runs before the third may have had memory reserved for as many.
+fn count_starts_of_messages(comm: &Comm) -> Result<(), Error> {
+    let (rank, ranks) = (comm.rank(), comm.size());
+    let (next, last) = ((rank + 1) % ranks, (rank + ranks - 1) % ranks);
+    let (mut receives, mut sends) = (Vec::new(), Vec::new());
+    for (len, tag) in LENGTHS.into_iter().zip(0..) {
+        receives.push(comm.recv_init(vec![0u64; len], last, 2 * tag)?);
+        receives.push(comm.recv_init(vec![0u64; len], last, 2 * tag + 1)?);
+        sends.push(comm.send_init(vec![1u64; len], next, 2 * tag)?);
+        sends.push(comm.ssend_init(vec![1u64; len], next, 2 * tag + 1)?);
+    }
+    for run in 0..10 {
+        // What nobody has posted a receive for is kept in memory that a pass may have to take.
+        let before = TAKEN.get();
+        let started = receives.iter_mut().try_for_each(Persistent::start);
+        let posted = TAKEN.get() - before;
+        started?;
+        comm.barrier()?;
+        for (number, send) in sends.iter_mut().enumerate() {
+            let before = TAKEN.get();
+            let started = send.start();
+            let taken = TAKEN.get() - before;
+            started?;
+            assert!(
+                run < 2 || (posted, taken) == (0, 0),
+                "message {number}, run {run}, rank {rank} of {ranks}"
+            );
+        }
+        for receive in &mut receives {
+            receive.wait()?;
+        }
+        sends.iter_mut().try_for_each(Persistent::wait)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_start_of_a_message_allocates_nothing() {
+    for backend in ["signal", "thread", "poll"] {
+        for lmt in ["auto", "double"] {
+            let mut config = Config::default();
+            config.set("TOCSIN_BACKEND", backend).unwrap();
+            config.set("TOCSIN_LMT", lmt).unwrap();
+            for ranks in 1..=3 {
+                let results = World::threads_with(ranks, &config, |comm| count_starts_of_messages(&comm));
+                for result in results.unwrap() {
+                    result.unwrap_or_else(|e| panic!("{backend}, {lmt}: {e}"));
+                }
+            }
         }
     }
 }

@@ -2,8 +2,8 @@
 #![allow(missing_docs, clippy::unwrap_used)] // a test
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
+use tocsin_sync::atomic::{AtomicU32, Ordering};
 use tocsin_world::{
     Arguments, Comm, Config, ConstBuf, Error, Mode, MutBuf, RawRequest, Status, test_all, test_any, wait_all,
     wait_any,
@@ -52,7 +52,7 @@ fn end(comm: &Comm, run: u32, request: &mut RawRequest) -> Result<Status, Error>
             while !request.is_done() {
                 assert!(request.is_active());
                 comm.progress();
-                if run % 4 == 0 {
+                if run.is_multiple_of(4) {
                     break;
                 }
             }
