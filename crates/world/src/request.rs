@@ -164,7 +164,7 @@ impl RawRequest {
 
     /// Starts what was prepared once more: a collective as the next collective of its communicator, which every rank starts, in the
     /// same order among the others; a message as [`isend_raw`](Comm::isend_raw) and [`irecv_raw`](Comm::irecv_raw) post it. A callback or waker is for one
-    /// run: set it anew. Where the start fails, it is inactive, and as it was.
+    /// run: set it anew. Where the start fails, it is as it was.
     ///
     /// The start of a collective allocates nothing, and asks the system only to ring a peer. Excepted are what a peer has
     /// done after the preparation, once: that it joined, that it is the first to share memory of the heap, that it made its pipe to this rank

@@ -89,9 +89,6 @@ impl Comm {
     ///
     /// # Errors
     /// As [`irecv_raw`](Self::irecv_raw), and [`Error::TooManyUnexpected`] where it is behind more messages than may be kept, of which none was received for a second.
-    ///
-    /// # Panics
-    /// In a user operator.
     pub fn probe(&self, source: Option<u32>, tag: Option<i32>) -> Result<Status, Error> {
         self.look_until_there("probe", source, tag, Comm::look)
     }
@@ -108,9 +105,6 @@ impl Comm {
     ///
     /// # Errors
     /// As [`probe`](Self::probe).
-    ///
-    /// # Panics
-    /// In a user operator.
     pub fn mprobe(&self, source: Option<u32>, tag: Option<i32>) -> Result<(Message, Status), Error> {
         self.look_until_there("mprobe", source, tag, Comm::take)
     }
