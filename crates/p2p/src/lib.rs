@@ -114,6 +114,7 @@ use posted::Posted;
 use request::{OWES_ACK, Request, Requests};
 use tocsin_progress::{Context, Slots, Trace};
 use tocsin_transport::{Reach, Transport, long_under_way};
+use transfers::Left;
 use unexpected::Unexpected;
 use ways::Ways;
 
@@ -227,6 +228,8 @@ pub struct P2p<T> {
     /// The send whose first piece the transport holds, and which start of it.
     ahead: Option<(Id, u32)>,
     ways: Ways,
+    /// What a receiver leaves to its sender.
+    left: Left,
     /// See [`P2p::set_waits_soon`].
     waits_soon: bool,
     /// Where messages are recorded, if they are.
@@ -325,6 +328,7 @@ impl<T: Transport> P2p<T> {
             waits: false,
             pieces: Pieces::default(),
             waits_soon: false,
+            left: Left::default(),
             ways: Ways::new(size, config.pipelines && config.compares),
             ahead: None,
             trace: None,

@@ -59,6 +59,17 @@ const MANY_LEFT: u32 = 2 * IN_ONE_CALL;
 /// 15, 11 and 27, 27 and 63, and 4 MiB 115 and 262. With all of it read by the receiver afterwards, 256 KiB 12 and 13.5, 1 MiB 57 and 52, and there 66 and 110.)
 const SENDERS_ALONE: u64 = 512 << 10;
 
+/// For how long a receiver leaves chunks to a sender that claims none, nanoseconds: more than it takes to copy one.
+const LEFT_NS: u64 = 10_000;
+
+/// The receive whose chunks are left to its sender: how many that had claimed at the last change, and when that was seen.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Left {
+    id: Option<Id>,
+    by_sender: u64,
+    since: u64,
+}
+
 impl<T: Transport> P2p<T> {
     /// Copies chunks of the transfers under way, and ends those that are over.
     pub(crate) fn copy_part(&mut self, budget: &mut Budget) -> Part {
@@ -153,10 +164,9 @@ impl<T: Transport> P2p<T> {
                 return part;
             }
             // Asked for each chunk: the peer may have come to wait meanwhile.
-            let left_to_peer = |r: &Request| {
-                self.leaves_to_peer(r, budget.is_in_passing()) || self.leaves_to_sender(r, budget)
-            };
-            if self.requests.get(id).is_none_or(left_to_peer) {
+            if self.requests.get(id).is_none_or(|r| self.leaves_to_peer(r, budget.is_in_passing()))
+                || self.leaves_to_sender(id, claimed, budget)
+            {
                 return part;
             }
             self.call_peer(id, claimed, count);
@@ -335,17 +345,39 @@ impl<T: Transport> P2p<T> {
     }
 
     /// Whether a receiver that waits leaves the chunks that are left to a sender that looks, where no call of the kernel's is needed: lines that it fetched, that one would have to take back when it writes
-    /// its buffer next. It does not go to sleep meanwhile ([`copies_left`](Self::copies_left)), and copies itself as soon as the sender looks no more. What is longer than a core's own caches is
-    /// copied by both all the same, where lines come [from nearby](crate::ways::Ways::is_far).
-    fn leaves_to_sender(&self, request: &Request, budget: &Budget) -> bool {
-        request.state == State::RecvShared
+    /// its buffer next. It does not go to sleep meanwhile ([`copies_left`](Self::copies_left)), and copies itself when the sender looks no more, or has claimed nothing for a while: it may serve others first. What is
+    /// longer than a core's own caches is copied by both all the same, where lines come [from nearby](crate::ways::Ways::is_far). Of a collective each end has something to receive, as a rule. `claimed`: chunks, by both.
+    fn leaves_to_sender(&mut self, id: Id, claimed: u32, budget: &Budget) -> bool {
+        let Some(request) = self.requests.get(id) else { return false };
+        let may_leave = request.state == State::RecvShared
+            && request.class == Class::Eager
             && matches!(request.reach, Reach::Direct | Reach::Shared)
             && !request.has(ALONE)
             && self.context == Context::User
             && !budget.is_in_passing()
             && !self.ways.is_crowded()
             && (request.total <= SENDERS_ALONE || self.ways.is_far(request.peer))
-            && self.transport.is_looking(request.peer)
+            && self.transport.is_looking(request.peer);
+        if !may_leave {
+            return false;
+        }
+        let left = self.left;
+        // One at a time: what else comes is this rank's own work.
+        let is_another = left.id != Some(id)
+            && left
+                .id
+                .and_then(|other| self.requests.get(other))
+                .is_some_and(|r| r.state == State::RecvShared);
+        if is_another {
+            return false;
+        }
+        let own = request.done.div_ceil(chunk_bytes(request.total));
+        let (now, by_sender) = (now_ns(), u64::from(claimed).saturating_sub(own));
+        if (left.id, left.by_sender) == (Some(id), by_sender) {
+            return now.wrapping_sub(left.since) < LEFT_NS;
+        }
+        self.left = Left { id: Some(id), by_sender, since: now };
+        true
     }
 
     /// Whether a pass would find a transfer to go on with. Bounded by the number of records of the connected pairs.
