@@ -78,14 +78,9 @@ impl Descriptor {
     /// handlers may call it.
     #[inline]
     pub fn is_in_wait(&self) -> bool {
-        self.attention().sleepers() > 0 || self.is_looking()
-    }
-
-    /// Of those, whether one looks by itself. A hint, as [`is_in_wait`](Self::is_in_wait).
-    #[inline]
-    pub fn is_looking(&self) -> bool {
+        let attention = self.attention();
         // SYNC POINT: Relaxed: a hint, read apart from the other word.
-        self.attention().pollers() > self.brief.load(Ordering::Relaxed)
+        attention.sleepers() > 0 || attention.pollers() > self.brief.load(Ordering::Relaxed)
     }
 
     /// The vectors that are posted and not yet taken. Wait-free; handlers may call it.

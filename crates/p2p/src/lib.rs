@@ -114,7 +114,6 @@ use posted::Posted;
 use request::{OWES_ACK, Request, Requests};
 use tocsin_progress::{Context, Slots, Trace};
 use tocsin_transport::{Reach, Transport, long_under_way};
-use transfers::Left;
 use unexpected::Unexpected;
 use ways::Ways;
 
@@ -129,9 +128,10 @@ const PIPELINED: usize = 32 * 1024;
 const PIPELINED_LONG: usize = 128 * 1024;
 /// The first of them, for which the receiver waits.
 const PIPELINED_FIRST: usize = 16 * 1024;
-/// Longest message that is copied twice, in a pipeline, though both ranks have mapped its buffers: half of it is there while the other half comes. (128 KiB on an EPYC of Zen 5: 2.85 us, and 2.65 in one
-/// copy by the sender; 64 KiB 1.55 and 1.58, 32 KiB 0.86 and 1.08; 256 KiB 5.3 and 4.15.)
-const SHARED_PIPELINED: u64 = 64 * 1024;
+/// Longest message that is copied twice, in a pipeline, though both ranks have mapped its buffers. In one copy, each rank writes lines that the other has
+/// in its caches, and the sender takes its own back when it writes them next: more than a second copy costs, as long as the message stays in the caches
+/// of the core that sends it (a quarter of today's second-level cache).
+const SHARED_PIPELINED: u64 = 256 * 1024;
 
 /// Matching in one class.
 #[derive(Debug)]
@@ -228,8 +228,6 @@ pub struct P2p<T> {
     /// The send whose first piece the transport holds, and which start of it.
     ahead: Option<(Id, u32)>,
     ways: Ways,
-    /// What a receiver leaves to its sender.
-    left: Left,
     /// See [`P2p::set_waits_soon`].
     waits_soon: bool,
     /// Where messages are recorded, if they are.
@@ -328,7 +326,6 @@ impl<T: Transport> P2p<T> {
             waits: false,
             pieces: Pieces::default(),
             waits_soon: false,
-            left: Left::default(),
             ways: Ways::new(size, config.pipelines && config.compares),
             ahead: None,
             trace: None,

@@ -13,7 +13,7 @@
 //! nobody waits, handlers copy within their budget and come back; the one that begins has the other rank's copy, too, if much is left, so that either is held up for
 //! half as long.
 //!
-//! A buffer in memory that both have mapped is copied from or to without the kernel, by a sender alone that waits, or where it is long, and their cores are near, by both. Where that alone is the way, who cannot reach the other's
+//! A buffer in memory that both have mapped is copied from or to without the kernel. Where that alone is the way, who cannot reach the other's
 //! buffer so leaves all to the other: a sender says so in its offer, and a receiver takes no offer that it cannot pull.
 //!
 //! Where threads of both wait and the kernel would copy, the receiver takes no offer: pieces through the Bulk lane are there in half to nine tenths of the time,
@@ -30,7 +30,6 @@ use core::ptr::NonNull;
 
 use tocsin_progress::{Budget, Code, Context, Id, Outcome};
 use tocsin_sync::atomic::{Ordering, fence};
-use tocsin_sync::clock::now_ns;
 use tocsin_transport::transfer::{Claim, chunk_bytes, chunks, next_chunk};
 use tocsin_transport::{Class, Header, PeerState, Reach, SendOutcome, Transport, kind};
 
@@ -54,21 +53,6 @@ const CALLED_FROM: u32 = 4;
 /// Chunks that are copied in one call at most where both ends copy, and that must be left for that.
 const IN_ONE_CALL: u32 = 4;
 const MANY_LEFT: u32 = 2 * IN_ONE_CALL;
-/// Longest message in bytes that its sender copies alone where both wait and neither needs the kernel (half of today's second-level cache). (Between threads, and in a heap that both map, the buffer
-/// rewritten each time, on an EPYC of Zen 5, us: 64 KiB 1.8 instead of 2.3 by both, 256 KiB 4.2 and 5.7, 512 KiB 9.0 and 8.9, 1 MiB 23 and 18; where its cores share no cache, 3.2 and 5.4, 5.5 and
-/// 15, 11 and 27, 27 and 63, and 4 MiB 115 and 262. With all of it read by the receiver afterwards, 256 KiB 12 and 13.5, 1 MiB 57 and 52, and there 66 and 110.)
-const SENDERS_ALONE: u64 = 512 << 10;
-
-/// For how long a receiver leaves chunks to a sender that claims none, nanoseconds: more than it takes to copy one.
-const LEFT_NS: u64 = 10_000;
-
-/// The receive whose chunks are left to its sender: how many that had claimed at the last change, and when that was seen.
-#[derive(Clone, Copy, Default, Debug)]
-pub(crate) struct Left {
-    id: Option<Id>,
-    by_sender: u64,
-    since: u64,
-}
 
 impl<T: Transport> P2p<T> {
     /// Copies chunks of the transfers under way, and ends those that are over.
@@ -119,18 +103,8 @@ impl<T: Transport> P2p<T> {
         let chunk = chunk_bytes(total);
         // SAFETY: the transport keeps records as long as it lives.
         let record = unsafe { record.as_ref() };
-        // How long a look takes says how far away the peer is that has claimed since the last one.
-        let tells = !sending
-            && total > SENDERS_ALONE
-            && matches!(reach, Reach::Direct | Reach::Shared)
-            && self.context == Context::User;
         loop {
-            let begun = if tells { now_ns() } else { 0 };
-            let seen = record.look(ticket, count);
-            if tells {
-                self.ways.note_distance(peer, now_ns().wrapping_sub(begun));
-            }
-            let claimed = match seen {
+            let claimed = match record.look(ticket, count) {
                 Claim::Chunk(claimed) => claimed,
                 Claim::Closed { .. } | Claim::Over if self.was_withdrawn(id) => {
                     part.worked = true;
@@ -164,9 +138,7 @@ impl<T: Transport> P2p<T> {
                 return part;
             }
             // Asked for each chunk: the peer may have come to wait meanwhile.
-            if self.requests.get(id).is_none_or(|r| self.leaves_to_peer(r, budget.is_in_passing()))
-                || self.leaves_to_sender(id, claimed, budget)
-            {
+            if self.requests.get(id).is_none_or(|r| self.leaves_to_peer(r, budget.is_in_passing())) {
                 return part;
             }
             self.call_peer(id, claimed, count);
@@ -342,42 +314,6 @@ impl<T: Transport> P2p<T> {
             State::RecvShared if request.has(ALONE) => false,
             _ => passing && self.transport.is_waiting(request.peer),
         }
-    }
-
-    /// Whether a receiver that waits leaves the chunks that are left to a sender that looks, where no call of the kernel's is needed: lines that it fetched, that one would have to take back when it writes
-    /// its buffer next. It does not go to sleep meanwhile ([`copies_left`](Self::copies_left)), and copies itself when the sender looks no more, or has claimed nothing for a while: it may serve others first. What is
-    /// longer than a core's own caches is copied by both all the same, where lines come [from nearby](crate::ways::Ways::is_far). Of a collective each end has something to receive, as a rule. `claimed`: chunks, by both.
-    fn leaves_to_sender(&mut self, id: Id, claimed: u32, budget: &Budget) -> bool {
-        let Some(request) = self.requests.get(id) else { return false };
-        let may_leave = request.state == State::RecvShared
-            && request.class == Class::Eager
-            && matches!(request.reach, Reach::Direct | Reach::Shared)
-            && !request.has(ALONE)
-            && self.context == Context::User
-            && !budget.is_in_passing()
-            && !self.ways.is_crowded()
-            && (request.total <= SENDERS_ALONE || self.ways.is_far(request.peer))
-            && self.transport.is_looking(request.peer);
-        if !may_leave {
-            return false;
-        }
-        let left = self.left;
-        // One at a time: what else comes is this rank's own work.
-        let is_another = left.id != Some(id)
-            && left
-                .id
-                .and_then(|other| self.requests.get(other))
-                .is_some_and(|r| r.state == State::RecvShared);
-        if is_another {
-            return false;
-        }
-        let own = request.done.div_ceil(chunk_bytes(request.total));
-        let (now, by_sender) = (now_ns(), u64::from(claimed).saturating_sub(own));
-        if (left.id, left.by_sender) == (Some(id), by_sender) {
-            return now.wrapping_sub(left.since) < LEFT_NS;
-        }
-        self.left = Left { id: Some(id), by_sender, since: now };
-        true
     }
 
     /// Whether a pass would find a transfer to go on with. Bounded by the number of records of the connected pairs.

@@ -33,13 +33,6 @@ const RARELY: u16 = 1024;
 /// So many messages go the slower way in a row. The first one finds the caches as the other way has left them, takes half as long again, and is not counted.
 const IN_A_ROW: u8 = 3;
 
-/// What a look at a line takes, together with asking for the time, that was in this core's own caches; and from how many ns on it has come from far away. (20 to 30 ns on an EPYC of Zen 5; 40 to
-/// 50 where the line comes from a core with which this one shares a cache, 130 to 180 where it does not.)
-const HERE_NS: u64 = 36;
-const FAR_NS: u64 = 120;
-/// Lines in a row after which it is beyond doubt.
-const SURE: u8 = 8;
-
 /// No copy of 64 KiB takes so many ns by itself.
 const ABSURD: u32 = 300_000;
 
@@ -192,8 +185,6 @@ pub(crate) struct Ways {
     alone: Option<(Id, usize)>,
     /// Ranks share cores.
     crowded: bool,
-    /// By peer: how much more often than not a line of its came from far away lately, up to [`SURE`].
-    far: [u8; PEERS],
 }
 
 impl Ways {
@@ -205,23 +196,7 @@ impl Ways {
             sends: 0,
             alone: None,
             crowded: false,
-            far: [0; PEERS],
         }
-    }
-
-    /// A line that a peer had written took so long to come.
-    pub(crate) fn note_distance(&mut self, peer: u32, ns: u64) {
-        let Some(far) = self.far.get_mut(peer as usize % PEERS) else { return };
-        if ns >= FAR_NS {
-            *far = far.saturating_add(1).min(SURE);
-        } else if ns >= HERE_NS {
-            *far = far.saturating_sub(1);
-        }
-    }
-
-    /// Whether lines that a peer has written come from far away: out of no cache that both cores share.
-    pub(crate) fn is_far(&self, peer: u32) -> bool {
-        self.far.get(peer as usize % PEERS).is_some_and(|far| *far > SURE / 2)
     }
 
     /// Ranks share cores: while one waits for another's copy, its core is not idle.

@@ -7,7 +7,7 @@ mod common;
 use common::{TIGHT, Target, World, text, tight_config};
 use tocsin_p2p::{Budget, Code, Pass};
 use tocsin_progress::Context;
-use tocsin_transport::{PeerState, Transport};
+use tocsin_transport::PeerState;
 
 const LARGE: usize = 200_000;
 
@@ -84,35 +84,6 @@ fn who_passes_by_leaves_the_copying_to_who_waits() {
         w.settle();
         assert_eq!((w.code(0, send), w.code(1, recv)), (Some(Code::Ok), Some(Code::Ok)));
         assert_eq!(target.bytes(), data);
-    }
-}
-
-/// A receiver that waits leaves the copying to a sender that looks, and stays awake; when that one looks no more, or copies nothing all the same, it copies itself. Not what is long, and comes from nearby.
-#[test]
-fn who_waits_to_receive_leaves_the_copying_to_a_sender_that_looks() {
-    for (bytes, published) in [(LARGE, false), (LARGE, true), (512 << 10, true), (513 << 10, true)] {
-        for (looks, goes) in [(true, true), (true, false), (false, false)] {
-            let mut w = pair();
-            let (data, mut target) = (text(3, bytes), Target::new(bytes));
-            let early = published.then(|| w.irecv(1, Some(0), Some(1), &mut target));
-            let send = w.isend(0, 1, 1, &data);
-            w.ranks[0].transport_mut().flush();
-            let recv = early.unwrap_or_else(|| w.irecv(1, Some(0), Some(1), &mut target));
-            w.ranks[1].transport_mut().set_waiting(0, looks);
-            w.pass_with(1, &mut Budget::user().waiting());
-            let left = looks && bytes <= 512 << 10;
-            let copied = |w: &World| w.ranks[1].counters().bytes_copied.iter().sum::<u64>();
-            assert_eq!(copied(&w) == 0, left, "{bytes} {published} {looks}");
-            assert_eq!(w.ranks[1].work_left(), left, "{bytes} {published} {looks}");
-            w.ranks[1].transport_mut().set_waiting(0, looks && !goes);
-            while copied(&w) < bytes as u64 {
-                w.pass_with(1, &mut Budget::user().waiting());
-            }
-            w.settle();
-            assert_eq!((w.code(0, send), w.code(1, recv)), (Some(Code::Ok), Some(Code::Ok)));
-            assert_eq!(target.bytes(), data);
-            assert_eq!(w.ranks[0].counters().bytes_copied, [0; 3]);
-        }
     }
 }
 

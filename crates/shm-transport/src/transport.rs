@@ -572,10 +572,6 @@ unsafe impl Transport for ShmTransport {
         attention.pollers() > 0 || attention.sleepers() > 0
     }
 
-    fn is_looking(&self, peer: u32) -> bool {
-        self.segment.block(peer).is_some_and(|block| block.descriptor.is_looking())
-    }
-
     fn is_in_wait(&self, peer: u32) -> bool {
         self.segment.block(peer).is_some_and(|block| block.descriptor.is_in_wait())
     }

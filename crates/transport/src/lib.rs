@@ -546,11 +546,6 @@ pub unsafe trait Transport: Send {
         false
     }
 
-    /// Whether some thread of `peer` looks by itself, and not only for the moment before it rings: a hint. It goes on with what it finds until it sleeps or leaves. Handler-safe.
-    fn is_looking(&self, peer: u32) -> bool {
-        self.is_waiting(peer)
-    }
-
     /// Whether some thread of `peer` is in a wait, rather than about to ring and go away: a hint, which says more than [`is_waiting`](Self::is_waiting).
     /// Handler-safe.
     fn is_in_wait(&self, peer: u32) -> bool {
