@@ -23,7 +23,7 @@ impl<T: Transport> P2p<T> {
             _ if self.transport.is_shared_with(peer, base as u64, total) => Reach::Shared,
             other => other,
         };
-        if !self.is_pipelined(class, peer, reach, false, total) {
+        if !self.is_pipelined(class, peer, reach, [false; 2], total) {
             return;
         }
         self.transport.rouse(peer);

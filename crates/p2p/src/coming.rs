@@ -7,11 +7,10 @@ use tocsin_progress::{Budget, Id};
 use tocsin_sync::atomic::spin_loop;
 use tocsin_sync::clock::now_ns;
 use tocsin_transport::wire::STRIDE;
-use tocsin_transport::{Arrival, Awaits, Class, Packet, Reach, Recv, Transport, kind};
+use tocsin_transport::{Arrival, Class, Packet, Recv, Transport, kind};
 
 use crate::packets::{FLAG_LONG, Step};
 use crate::pages::Piece;
-use crate::request::State;
 use crate::unexpected::{self, Envelope};
 use crate::ways::Copied;
 use crate::{MutBuf, P2p, whole};
@@ -92,45 +91,6 @@ impl<T: Transport> P2p<T> {
     fn stop(&mut self, peer: u32, class: Class) {
         if let Some(state) = self.peers.get_mut(peer as usize) {
             state.stopped |= bit(class);
-        }
-    }
-
-    /// Says to the sender of a posted receive that the thread which posted it waits for that alone, until it ends: what is long had better
-    /// be copied by both at once. User threads only.
-    pub fn await_posted(&mut self, id: Id) {
-        let Some(request) = self.requests.get(id) else { return };
-        let (source, class) = (request.peer, request.class);
-        if request.state != State::RecvPosted
-            || class != Class::Eager
-            || !self.may_be_awaited(source, &request.target_buf())
-            || self.awaits.is_some()
-            || !self.transport.is_connected(source)
-            || self.transport.reach(source) == Reach::Direct
-        {
-            return;
-        }
-        self.transport.await_coming(source, Awaits::Waiting);
-        self.awaits = Some((source, Some(id)));
-    }
-
-    /// The receive in hand looks for what comes from a source. False: another thread's receive does, and is heard of alone.
-    pub(crate) fn await_in_hand(&mut self, source: u32) -> bool {
-        if self.awaits.is_some() {
-            return false;
-        }
-        self.transport.await_coming(source, Awaits::Looking);
-        self.awaits = Some((source, None));
-        true
-    }
-
-    /// This receive, or the one in hand, looks for what comes no more.
-    #[inline]
-    pub(crate) fn await_no_more(&mut self, by: Option<Id>) {
-        if let Some((source, who)) = self.awaits
-            && who == by
-        {
-            self.transport.await_coming(source, Awaits::Nothing);
-            self.awaits = None;
         }
     }
 

@@ -11,7 +11,7 @@
 //! | a message of | travels | its send is complete |
 //! |---|---|---|
 //! | at most [`Config::eager_max`] bytes | in one packet | when it is in the lane; synchronous: when it is matched |
-//! | at most [`Config::waiting_eager_max`] bytes, of a blocking send to a blocking receive that waits | in one packet, copied out while it is copied in | when it is in the lane |
+//! | at most [`Config::waiting_eager_max`] bytes, of a send to a receive both of which are waited for, or are expected to be ([`P2p::set_waits`]) | in one packet, copied out while it is copied in | when it is in the lane |
 //! | at most [`Transport::longest_whole`], of the same two ([`Config::pipelines`]) | in one packet, too, which announces it, so that a receiver that does not take it may ask for it | when the receiver has it |
 //! | more | announced (RTS), asked for (CTS), then in one copy by whoever waits, or by pages that its receiver reads from a pipe, or in pieces through a lane: where one copy is not possible, or both wait ([`Config::pipelines`]) | when all of it is copied, or read, or in the lane |
 //!
@@ -36,6 +36,7 @@
 //! | `short`, `run` | most of it: short plain messages for posted receives; several of them |
 //! | `offers`, `transfers`, `publish` | large messages in one copy: announced, done; receives that their sender finds |
 //! | `pieces` | what threads stay for after a post |
+//! | `awaited` | what senders are told of receives that threads wait for |
 //! | `whole` | announcements that bring their message |
 //! | `ahead` | the first piece of a large message, copied before it is asked for |
 //! | `ways` | whether two who wait copy a large message once or twice, by what copies take |
@@ -55,6 +56,7 @@
 mod ahead;
 mod args;
 mod at_once;
+mod awaited;
 mod between;
 mod coalesced;
 mod coming;
@@ -345,7 +347,9 @@ impl<T: Transport> P2p<T> {
         &mut self.transport
     }
 
-    /// Says whether the user's thread that posts next waits for it; or that none does any more.
+    /// Says whether the user's thread that posts next waits for it right after, or is expected to; or that none does any more. Between two who do, what is long is copied
+    /// by both at once, in lanes; a long receive of one source [says so](Self::await_posted) to that one as long as it is posted. If it does not wait after all, handlers see to what it has
+    /// posted, as to anything else.
     #[inline]
     pub fn set_waits(&mut self, waits: bool) {
         self.waits = waits;

@@ -1,11 +1,11 @@
 //! Offers of a single copy: what an announcement says of one, which receive takes it, and the records that they name.
 
-use tocsin_progress::Id;
+use tocsin_progress::{Context, Id};
 use tocsin_transport::transfer::{RECORDS, chunks};
 use tocsin_transport::{Class, Reach, Record, Transport};
 
 use crate::P2p;
-use crate::request::{ALONE, HOLDS_RECORD, ONCE, Request, SHARED, UNAWAITED, UNHURRIED};
+use crate::request::{ALONE, HOLDS_RECORD, ONCE, Request, SHARED, SOON, UNAWAITED, UNHURRIED};
 
 /// Header flag of an RTS whose sender waits for the message's end, or is [expected to](P2p::set_waits_soon). The lower five bits are the record's number and one.
 pub(crate) const FLAG_WAITS: u8 = 0x80;
@@ -150,7 +150,7 @@ impl<T: Transport> P2p<T> {
         class: Class,
         peer: u32,
         reach: Reach,
-        peer_waits: bool,
+        [waits, peer_waits]: [bool; 2],
         total: u64,
     ) -> bool {
         let worth_it = match reach {
@@ -158,10 +158,12 @@ impl<T: Transport> P2p<T> {
             Reach::Shared | Reach::Attached => class == Class::Eager && total <= self.shared_pipelined(),
             Reach::None | Reach::Direct => false,
         };
-        self.waits_for(class)
+        (waits || self.waits_for(class))
             && self.pipelines
             && worth_it
-            && (peer_waits || class == Class::Eager && self.transport.is_in_wait(peer))
+            && (peer_waits
+                || class == Class::Eager
+                    && (self.transport.is_in_wait(peer) || self.transport.is_awaited_soon(peer)))
     }
 
     /// Decides whether a matched receive takes an offer.
@@ -173,6 +175,7 @@ impl<T: Transport> P2p<T> {
             return;
         }
         let here = request.base as u64;
+        let soon = request.has(SOON) && self.context == Context::User;
         let reach = match offer.keyed {
             true if self.transport.has_regions() => Reach::Region,
             true => Reach::None,
@@ -185,7 +188,7 @@ impl<T: Transport> P2p<T> {
             return self.accept_pages(id, offer);
         }
         let mut decided = 0;
-        if self.is_pipelined(class, peer, reach, offer.waits, total) {
+        if self.is_pipelined(class, peer, reach, [soon, offer.waits], total) {
             if !reach.is_by_kernel() || self.ways.goes_twice(id, [self.me, peer], class, total) {
                 if class == Class::Coll {
                     self.pieces.ask(id);

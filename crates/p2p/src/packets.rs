@@ -1,6 +1,6 @@
 //! What arrives. Whatever a packet says is checked before it is used; what no honest peer writes condemns its sender.
 
-use tocsin_progress::{Budget, Id};
+use tocsin_progress::{Budget, Context, Id};
 use tocsin_sync::clock::now_ns;
 use tocsin_transport::transfer::RECORDS;
 use tocsin_transport::{Class, Header, Packet, Recv, Transport, kind};
@@ -11,7 +11,7 @@ use crate::in_hand::Hand;
 use crate::offers::{FLAG_PULLED, FLAG_UNAWAITED, FLAG_WAITS, KEYED, Offer, TICKETS};
 use crate::pages::{FLAG_PAGES, Piece};
 use crate::peer::{Drops, Fate};
-use crate::request::{FROM_FRONT, HOLDS_RECORD, Member, OWES_FIN, PIPED, SHARED, State};
+use crate::request::{FROM_FRONT, HOLDS_RECORD, Member, OWES_FIN, PIPED, SHARED, SOON, State};
 use crate::transfers::{FLAG_LOOK, FLAG_SHARED};
 use crate::unexpected::{Arrival, Envelope};
 use crate::urgency::Tells;
@@ -228,9 +228,11 @@ impl<T: Transport> P2p<T> {
         // Who copies no more than a piece, or has no room, asks for pieces.
         if header.flags == FLAG_BRINGS
             && arrival == Arrival::Announced
-            && !budget.is_in_passing()
             && packet.len <= budget.bytes_left()
-            && self.requests.get(id).is_some_and(|r| packet.len <= r.layout.bytes())
+            && self.requests.get(id).is_some_and(|r| {
+                packet.len <= r.layout.bytes()
+                    && (!budget.is_in_passing() || self.context == Context::User && r.has(SOON))
+            })
         {
             envelope.arrival = Arrival::Synchronous;
             len = packet.len;

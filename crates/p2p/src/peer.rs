@@ -86,6 +86,8 @@ pub(crate) struct Peer {
     pub(crate) records: Records,
     /// The receive that is published for it.
     pub(crate) published: Published,
+    /// Posted receives of which it was told that they are [waited for soon](crate::P2p::await_soon).
+    pub(crate) soon: u32,
     /// Messages put into its lanes and taken from them, as far as they are recorded: plain ones, those of collectives.
     pub(crate) recorded: [[u32; 2]; 2],
     /// It must be told to look at its transfers.
@@ -131,6 +133,7 @@ impl Peer {
             opened: 0,
             records: Records::default(),
             published: Published::default(),
+            soon: 0,
             recorded: [[0; 2]; 2],
             owes_look: false,
             unsaid: Unsaid::default(),

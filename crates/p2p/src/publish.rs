@@ -27,7 +27,7 @@ use tocsin_transport::transfer::{RECORDS, chunks};
 use tocsin_transport::{Class, Notice, Publication, Reach, Transport};
 
 use crate::P2p;
-use crate::request::{ANY_SOURCE, ANY_TAG, ASKS, Member, Request, SHARED, State};
+use crate::request::{ANY_SOURCE, ANY_TAG, ASKS, Member, Request, SHARED, SOON, State};
 
 /// How long a send looks for a receive that is published at the same time, in ns: some times what the post of one takes from its look for what has come to its
 /// publication, and a fraction of what an answer takes of its receiver.
@@ -255,10 +255,15 @@ impl<T: Transport> P2p<T> {
         // What is taken here without its announcement was taken by a peer that lies, and writes where it was let.
         self.withdraw(id);
         let Some(request) = self.requests.get_mut(id).filter(|r| r.class == Class::Eager) else { return };
+        let soon = request.has(SOON);
         if request.has(ASKS) {
             request.flags &= !ASKS;
             self.awaits_offers = self.awaits_offers.saturating_sub(1);
         }
+        if soon {
+            self.await_soon_no_more(id);
+        }
+        let Some(request) = self.requests.get(id) else { return };
         let Some(state) = self.peers.get_mut(request.peer as usize) else { return };
         state.published.posted = state.published.posted.saturating_sub(1);
         if state.published.receive == Some(id) {

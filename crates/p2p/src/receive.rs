@@ -125,6 +125,9 @@ impl<T: Transport> P2p<T> {
                 state.published.posted = state.published.posted.wrapping_add(1);
             }
         }
+        if long && self.waits {
+            self.await_soon(id);
+        }
         if long
             && !(self.publishes && self.publish(id))
             && let Some(request) = self.requests.get_mut(id)

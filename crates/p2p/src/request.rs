@@ -78,6 +78,8 @@ pub(crate) const PIPE_USED: u16 = 512;
 pub(crate) const CALLED: u16 = 1024;
 /// An announced send that has brought its message.
 pub(crate) const BRINGS: u16 = 2048;
+/// A receive whose thread was expected to wait for it right after its post; while it is posted, its sender knows. No receive brings.
+pub(crate) const SOON: u16 = BRINGS;
 /// A message of a collective whose other end only that rank itself waits for.
 pub(crate) const UNHURRIED: u16 = 4096;
 /// Of a receive: it has taken an offer for good, though both wait.

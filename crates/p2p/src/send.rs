@@ -220,7 +220,8 @@ impl<T: Transport> P2p<T> {
         let offer = if eager { None } else { self.offer(id, at_once) };
         let found = offer.and_then(|_| self.find_published_soon(id)).and_then(|found| {
             let reach = self.reach_by_address(peer, found.address, total as u64);
-            let pushes = reach != Reach::None && !self.is_pipelined(class, peer, reach, false, total as u64);
+            let pushes =
+                reach != Reach::None && !self.is_pipelined(class, peer, reach, [false; 2], total as u64);
             pushes.then_some((found, reach))
         });
         let Some(request) = self.requests.get(id) else { return Attempt::Done };

@@ -5,8 +5,8 @@
 //!
 //! | step | who | what |
 //! |---|---|---|
-//! | bring | sender, whose thread waits for the send's end | RTS with the message as its payload, to a rank that has said that it copies out what comes |
-//! | take | a thread that waits for the receive | copies it out as it comes, and answers ACK: the send is complete |
+//! | bring | sender, whose thread waits for the send's end, or is expected to | RTS with the message as its payload, to a rank that has said that it copies out what comes |
+//! | take | a thread that waits, or any user's thread for a receive that is expected to be waited for next | copies it out as it comes, and answers ACK: the send is complete |
 //! | decline | anybody else | takes the RTS as one that brings nothing, and answers CTS when it has met a receive: pieces follow |
 //!
 //! Nobody is bound to take it, because the sender keeps its buffer until it is answered: so no handler ever copies more than a piece, and nothing that is

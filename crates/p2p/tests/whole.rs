@@ -49,6 +49,14 @@ impl Pair {
         unsafe { self.0[1].irecv(args(source, tag, target)) }.unwrap()
     }
 
+    /// One whose thread is expected to wait for it next.
+    fn irecv_soon(&mut self, tag: i32, target: &mut Target) -> Id {
+        self.0[1].set_waits(true);
+        let id = self.irecv(Some(0), tag, target);
+        self.0[1].set_waits(false);
+        id
+    }
+
     fn take_in_hand(&mut self, tag: i32, target: &mut Target) -> bool {
         // SAFETY: the target lives, and is not looked at, until it is put down.
         unsafe { self.0[1].take_in_hand(&args(Some(0), tag, target)) }.unwrap()
@@ -139,6 +147,106 @@ fn a_posted_receive_takes_it_as_it_comes() {
         p.waiting_pass(0);
         assert_eq!(p.outcome(0, send).map(|o| o.code), Some(Code::Ok));
         assert_eq!(target.bytes(), text);
+    }
+}
+
+/// Whose thread was expected to wait for it right after its post is told of before it does, and takes what comes in whatever it does next.
+#[test]
+fn a_receive_that_is_waited_for_soon_takes_it_in_passing() {
+    let (mut p, text, mut target) = (pair(), text(8, LEN), Target::new(LEN));
+    let recv = p.irecv_soon(5, &mut target);
+    let send = p.isend(5, &text);
+    assert!(p.has_brought());
+    p.pass(1, Budget::of(Context::User).in_passing());
+    assert_eq!(p.outcome(1, recv).map(|o| (o.code, o.bytes)), Some((Code::Ok, LEN as u64)));
+    p.waiting_pass(0);
+    assert_eq!(p.outcome(0, send).map(|o| o.code), Some(Code::Ok));
+    assert_eq!(target.bytes(), text);
+    // It is told of no other.
+    let mut other = Target::new(LEN);
+    let recv = p.irecv(Some(0), 5, &mut other);
+    p.isend(5, &text);
+    assert!(!p.has_brought());
+    p.settle();
+    assert!(p.outcome(1, recv).is_some());
+}
+
+/// As of any other receive, a handler copies nothing, and asks for pieces; and who posts takes nothing for one that nobody is expected to wait for.
+#[test]
+fn what_was_expected_in_vain_comes_in_pieces() {
+    for soon in [true, false] {
+        let (mut p, text, mut target) = (pair(), text(9, LEN), Target::new(LEN));
+        let recv = if soon {
+            p.irecv_soon(5, &mut target)
+        } else {
+            let recv = p.irecv(Some(0), 5, &mut target);
+            p.awaits(recv);
+            recv
+        };
+        let send = p.isend(5, &text);
+        assert!(p.has_brought());
+        let before = p.0[1].counters().bytes_copied;
+        let budget = if soon {
+            Budget::limited(Context::Handler, 32, 64 << 10)
+        } else {
+            Budget::of(Context::User).in_passing()
+        };
+        p.pass(1, budget);
+        assert_eq!(p.0[1].counters().bytes_copied, before);
+        assert!(p.asked_for_pieces() && p.outcome(1, recv).is_none());
+        p.settle();
+        assert!(p.outcome(0, send).is_some() && p.outcome(1, recv).is_some());
+        assert_eq!(target.bytes(), text);
+    }
+}
+
+/// As long as one of them is posted, and until the last is met or cancelled.
+#[test]
+fn several_are_waited_for_soon() {
+    let (mut p, text) = (pair(), text(10, LEN));
+    let [mut first, mut second, mut third] = [(); 3].map(|()| Target::new(LEN));
+    let awaited = |p: &Pair| p.0[0].transport().is_awaited_soon(1);
+    let _posted = p.irecv_soon(5, &mut first);
+    let cancelled = p.irecv_soon(6, &mut second);
+    let anybodys = {
+        p.0[1].set_waits(true);
+        let id = p.irecv(None, 7, &mut third);
+        p.0[1].set_waits(false);
+        id
+    };
+    assert!(awaited(&p));
+    p.isend(5, &text);
+    p.waiting_pass(1);
+    assert!(awaited(&p));
+    assert!(p.0[1].cancel(cancelled));
+    assert!(!awaited(&p), "of that of any source nobody is told");
+    assert!(p.0[1].cancel(anybodys));
+    let mut short = Target::new(10);
+    p.irecv_soon(8, &mut short);
+    assert!(!awaited(&p), "a short one");
+}
+
+/// A message too long to be brought is not copied into the buffer that was published for it: who takes its announcement, though only in passing, asks for pieces.
+#[test]
+fn longer_ones_come_in_pieces_where_both_wait_soon() {
+    for [sender, receiver] in [[true, true], [true, false], [false, true]] {
+        let (mut p, text, mut target) = (pair(), text(11, 3 * LEN), Target::new(3 * LEN));
+        let recv = if receiver { p.irecv_soon(5, &mut target) } else { p.irecv(Some(0), 5, &mut target) };
+        p.0[0].set_waits(sender);
+        let send = p.isend(5, &text);
+        p.0[0].set_waits(false);
+        assert!(p.next().is_some() && !p.has_brought());
+        p.pass(1, Budget::of(Context::User).in_passing());
+        let in_lanes = |p: &Pair| p.0[0].counters().bytes_sent;
+        let before = in_lanes(&p);
+        for _ in 0..20 {
+            (0..2).for_each(|rank| p.waiting_pass(rank));
+        }
+        p.settle();
+        assert!(p.outcome(0, send).is_some() && p.outcome(1, recv).is_some());
+        assert_eq!(target.bytes(), text);
+        let pieces = in_lanes(&p) - before > 0;
+        assert_eq!(pieces, sender && receiver, "{sender}, {receiver}");
     }
 }
 
@@ -276,7 +384,9 @@ fn in_order_whoever_waits_when() {
                 }
                 2 if posted[tag].iter().filter(|(.., told)| !told).count() < 6 => {
                     let mut target = Target::new(LEN);
+                    p.0[1].set_waits(random.below(3) == 0);
                     let id = p.irecv(random.flip().then_some(0), tag as i32, &mut target);
+                    p.0[1].set_waits(false);
                     if random.flip() {
                         p.awaits(id);
                     }

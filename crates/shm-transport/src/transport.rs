@@ -236,6 +236,10 @@ unsafe impl Transport for ShmTransport {
         }
     }
 
+    fn is_awaited_soon(&self, peer: u32) -> bool {
+        self.will_wait_for_this(peer)
+    }
+
     fn is_awaited_by(&self, peer: u32) -> bool {
         self.looks_or_waits_for_this(peer)
     }

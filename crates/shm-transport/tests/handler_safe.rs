@@ -124,6 +124,9 @@ unsafe impl<T: Transport> Transport for Inside<T> {
     fn rouse(&mut self, peer: u32) {
         self.call(|t| t.rouse(peer));
     }
+    fn is_awaited_soon(&self, peer: u32) -> bool {
+        self.look(|t| t.is_awaited_soon(peer))
+    }
     fn is_awaited_by(&self, peer: u32) -> bool {
         self.look(|t| t.is_awaited_by(peer))
     }

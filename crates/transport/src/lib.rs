@@ -327,6 +327,11 @@ pub unsafe trait Transport: Send {
         false
     }
 
+    /// Whether what `peer` has said is that a thread is expected to wait [soon](Awaits::Soon).
+    fn is_awaited_soon(&self, _peer: u32) -> bool {
+        false
+    }
+
     /// Removes the packet that [`peek`](Self::peek) gave; nothing if it gave none since. If the sender waits
     /// for room, it is noted, so that [`flush`](Self::flush) rings it.
     fn consume(&mut self, peer: u32, class: Class);

@@ -451,8 +451,14 @@ unsafe impl Transport for Loopback {
         let word = self.shared.awaited.get(self.shared.pair(self.rank, peer));
         match word.map_or(0, |word| word.load(Ordering::Relaxed)) {
             0 => false,
-            word => word == Awaits::Looking as u8 || self.is_waiting(peer),
+            word if word == Awaits::Waiting as u8 => self.is_waiting(peer),
+            _ => true,
         }
+    }
+
+    fn is_awaited_soon(&self, peer: u32) -> bool {
+        let word = self.shared.awaited.get(self.shared.pair(self.rank, peer));
+        word.is_some_and(|word| word.load(Ordering::Relaxed) == Awaits::Soon as u8)
     }
 
     fn come(&self, _peer: u32, _class: Class) -> u64 {

@@ -36,6 +36,8 @@ pub enum Awaits {
     Looking = 1,
     /// One waits, if [`Transport::is_waiting`](crate::Transport::is_waiting) says so.
     Waiting = 2,
+    /// One has posted a receive that it is expected to wait for right after.
+    Soon = 3,
 }
 
 /// The envelope of a packet. What `a`, `b` and `c` mean depends on the kind.

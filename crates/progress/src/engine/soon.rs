@@ -1,85 +1,138 @@
-//! Where ranks share cores: whether who posts something mostly waits for it at once, or computes first.
+//! Whether who posts something large mostly waits for it at once, or computes first.
 //!
-//! What goes quickest between two that wait costs interrupts if one of them computes, and the other way round. A post cannot tell; so a rank goes by what followed its last ones.
-//! (Where each rank has a core, a post looks for a moment whether the others are there, and who computes has lost no more than that.)
+//! What goes quickest between two that wait costs interrupts if one of them computes, and the other way round. A post cannot tell; so a rank goes by what followed its last ones
+//! of that kind. (A collective is asked about only where ranks share cores: elsewhere its post looks for a moment whether the others are there, and who computes has lost no more than that.)
 
 use super::Engine;
 use crate::budget::Work;
 use tocsin_sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use tocsin_sync::clock::now_ns;
 
-/// Who waits within so many nanoseconds after a post has not computed: other ranks may have had the core meanwhile.
-const SOON_NS: u64 = 50_000;
+/// Who waits within so many nanoseconds after a post has not computed, or for so short a time that nothing is to be hidden behind it.
+const SOON_NS: u64 = 5_000;
+/// The same where ranks share cores: others may have had the core meanwhile.
+const SOON_CROWDED_NS: u64 = 50_000;
 /// So many posts in a row are to be waited for at once until the next is expected to be: of a program that waits for one and computes after the next, neither is.
 const IN_A_ROW: u32 = 4;
+
+/// What is posted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Posts {
+    /// A large collective.
+    Collective = 0,
+    /// A large message to another rank.
+    Send = 1,
+    /// A receive of one.
+    Receive = 2,
+}
+
+/// Kinds of posts.
+const KINDS: usize = 3;
 
 /// One rank's posts. Nothing is published by any of it, and of two threads that post at once one may be forgotten.
 #[derive(Debug)]
 pub(super) struct Soon {
     /// When the last post ended, on the clock of [`now_ns`]; 0: what followed it is known.
     posted: AtomicU64,
-    /// Posts in a row that were waited for at once, up to [`IN_A_ROW`].
-    row: AtomicU32,
+    /// Kinds of posts of which it is not known yet: a bit each.
+    unknown: AtomicU32,
+    /// Posts of a kind in a row that were waited for at once, up to [`IN_A_ROW`].
+    rows: [AtomicU32; KINDS],
 }
 
 impl Soon {
-    /// Of a rank that has posted nothing yet, which is expected to wait.
+    /// Of a rank that has posted nothing yet: it is expected to wait for collectives. (That a message is not moved by who could do so costs more than two copies of it save.)
     pub(super) fn new() -> Soon {
-        Soon { posted: AtomicU64::new(0), row: AtomicU32::new(IN_A_ROW) }
+        Soon {
+            posted: AtomicU64::new(0),
+            unknown: AtomicU32::new(0),
+            rows: [IN_A_ROW, 0, 0].map(AtomicU32::new),
+        }
     }
 
-    fn is_expected(&self) -> bool {
+    fn row(&self, what: Posts) -> &AtomicU32 {
+        let [collectives, sends, receives] = &self.rows;
+        match what {
+            Posts::Collective => collectives,
+            Posts::Send => sends,
+            Posts::Receive => receives,
+        }
+    }
+
+    fn is_expected(&self, what: Posts) -> bool {
         // SYNC POINT: Relaxed: see the type; so are all below.
-        self.row.load(Ordering::Relaxed) >= IN_A_ROW
+        self.row(what).load(Ordering::Relaxed) >= IN_A_ROW
     }
 
-    fn note_end_of_post(&self, now: u64) {
+    fn note_end_of_post(&self, what: Posts, now: u64) {
+        self.unknown.store(self.unknown.load(Ordering::Relaxed) | bit(what), Ordering::Relaxed);
         self.posted.store(now, Ordering::Relaxed);
     }
 
     /// The rank posts again. Right after the last post that says nothing of either: what follows this one does.
-    fn note_post(&self, now: u64) {
-        self.follows(now, false);
-    }
-
-    fn note_wait(&self, now: impl FnOnce() -> u64) {
-        if self.posted.load(Ordering::Relaxed) != 0 {
-            self.follows(now(), true);
+    fn note_post(&self, now: u64, within: u64) {
+        let posted = self.posted.load(Ordering::Relaxed);
+        if posted != 0 && now.saturating_sub(posted) >= within {
+            self.follows(false);
         }
     }
 
-    fn follows(&self, now: u64, waits: bool) {
-        let posted = self.posted.swap(0, Ordering::Relaxed);
-        let soon = now.saturating_sub(posted) < SOON_NS;
-        if posted == 0 || soon && !waits {
-            return;
+    fn note_wait(&self, now: impl FnOnce() -> u64, within: u64) {
+        let posted = self.posted.load(Ordering::Relaxed);
+        if posted != 0 {
+            self.follows(now().saturating_sub(posted) < within);
         }
-        let row = if soon { self.row.load(Ordering::Relaxed).saturating_add(1).min(IN_A_ROW) } else { 0 };
-        self.row.store(row, Ordering::Relaxed);
+    }
+
+    /// What followed the last posts: a wait, or computing.
+    #[cold]
+    fn follows(&self, waits: bool) {
+        self.posted.store(0, Ordering::Relaxed);
+        let unknown = self.unknown.swap(0, Ordering::Relaxed);
+        for what in [Posts::Collective, Posts::Send, Posts::Receive] {
+            if unknown & bit(what) != 0 {
+                let row = self.row(what);
+                let longer = row.load(Ordering::Relaxed).saturating_add(1).min(IN_A_ROW);
+                row.store(if waits { longer } else { 0 }, Ordering::Relaxed);
+            }
+        }
     }
 }
 
+const fn bit(what: Posts) -> u32 {
+    1u32.wrapping_shl(what as u32)
+}
+
 impl<W: Work> Engine<W> {
-    /// A thread is about to post something: whether it is expected to wait for it at once, by what followed what was [posted](Self::has_posted) before. False where
+    /// A thread is about to post something: whether it is expected to wait for it at once, by what followed what was [posted](Self::has_posted) before. Of collectives false where
     /// each rank has a core. User threads only.
-    pub fn begins_post(&self) -> bool {
-        self.is_crowded() && {
-            self.soon.note_post(now_ns());
-            self.soon.is_expected()
+    pub fn begins_post(&self, what: Posts) -> bool {
+        self.is_told_of(what) && {
+            self.soon.note_post(now_ns(), self.soon_ns());
+            self.soon.is_expected(what)
         }
     }
 
     /// Something is posted, and the thread leaves the library. User threads only.
-    pub fn has_posted(&self) {
-        if self.is_crowded() {
-            self.soon.note_end_of_post(now_ns());
+    pub fn has_posted(&self, what: Posts) {
+        if self.is_told_of(what) {
+            self.soon.note_end_of_post(what, now_ns());
         }
     }
 
     /// A user's thread waits, if only for what is over.
     #[inline]
     pub fn note_wait(&self) {
-        self.soon.note_wait(now_ns);
+        self.soon.note_wait(now_ns, self.soon_ns());
+    }
+
+    fn is_told_of(&self, what: Posts) -> bool {
+        what != Posts::Collective || self.is_crowded()
+    }
+
+    #[inline]
+    fn soon_ns(&self) -> u64 {
+        if self.is_crowded() { SOON_CROWDED_NS } else { SOON_NS }
     }
 }
 
@@ -87,32 +140,36 @@ impl<W: Work> Engine<W> {
 mod tests {
     use super::*;
 
+    const START: u64 = 1 << 40;
+
     /// Posts, each of which is waited for so many nanoseconds later; whether the next is expected to be.
-    fn posts(soon: &Soon, times: u32, after: u64) -> bool {
+    fn posts(soon: &Soon, what: Posts, times: u32, after: u64) -> bool {
         for _ in 0..times {
-            soon.note_post(1 << 40);
-            soon.note_end_of_post(1 << 40);
-            soon.note_wait(|| (1 << 40) + after);
+            soon.note_post(START, SOON_NS);
+            soon.note_end_of_post(what, START);
+            soon.note_wait(|| START + after, SOON_NS);
         }
-        soon.is_expected()
+        soon.is_expected(what)
     }
 
     #[test]
     fn who_computes_after_posts_is_found_out_and_who_stops_too() {
-        let soon = Soon::new();
-        assert!(soon.is_expected(), "nothing is known yet");
-        assert!(posts(&soon, 100, SOON_NS - 1));
-        assert!(!posts(&soon, 1, SOON_NS));
-        assert!(!posts(&soon, IN_A_ROW - 1, 0));
-        assert!(posts(&soon, 1, 0));
+        for what in [Posts::Collective, Posts::Send, Posts::Receive] {
+            let soon = Soon::new();
+            assert_eq!(soon.is_expected(what), what == Posts::Collective, "nothing is known yet");
+            assert!(posts(&soon, what, 100, SOON_NS - 1));
+            assert!(!posts(&soon, what, 1, SOON_NS));
+            assert!(!posts(&soon, what, IN_A_ROW - 1, 0));
+            assert!(posts(&soon, what, 1, 0));
+        }
     }
 
     #[test]
     fn of_those_that_do_both_in_turns_nothing_is_expected() {
         let soon = Soon::new();
-        posts(&soon, 1, SOON_NS);
+        posts(&soon, Posts::Send, 1, SOON_NS);
         for _ in 0..100 {
-            assert!(!posts(&soon, 1, 0) && !posts(&soon, 1, SOON_NS));
+            assert!(!posts(&soon, Posts::Send, 1, 0) && !posts(&soon, Posts::Send, 1, SOON_NS));
         }
     }
 
@@ -120,30 +177,54 @@ mod tests {
     #[test]
     fn a_post_right_after_one_says_nothing_and_a_late_one_that_it_has_computed() {
         let soon = Soon::new();
-        let mut now = 1 << 40;
+        let mut now = START;
         for _ in 0..2 {
             for _ in 0..100 {
-                soon.note_post(now);
-                soon.note_end_of_post(now);
+                soon.note_post(now, SOON_NS);
+                soon.note_end_of_post(Posts::Collective, now);
             }
             now += SOON_NS;
-            soon.note_wait(|| now);
-            assert!(!soon.is_expected());
+            soon.note_wait(|| now, SOON_NS);
+            assert!(!soon.is_expected(Posts::Collective));
         }
-        posts(&soon, IN_A_ROW, 0);
-        soon.note_end_of_post(now);
-        soon.note_post(now + SOON_NS);
-        assert!(!soon.is_expected());
+        posts(&soon, Posts::Collective, IN_A_ROW, 0);
+        soon.note_end_of_post(Posts::Collective, now);
+        soon.note_post(now + SOON_NS, SOON_NS);
+        assert!(!soon.is_expected(Posts::Collective));
+    }
+
+    /// Who posts receives, fills what it sends, sends, and waits, has computed after the receives only.
+    #[test]
+    fn what_follows_one_kind_is_not_what_follows_another() {
+        let soon = Soon::new();
+        posts(&soon, Posts::Receive, IN_A_ROW, 0);
+        for round in 0..IN_A_ROW {
+            soon.note_post(START, SOON_NS);
+            soon.note_end_of_post(Posts::Receive, START);
+            soon.note_post(START + SOON_NS, SOON_NS);
+            assert!(!soon.is_expected(Posts::Receive) && !soon.is_expected(Posts::Send), "{round}");
+            soon.note_end_of_post(Posts::Send, START + SOON_NS);
+            soon.note_wait(|| START + SOON_NS + 1, SOON_NS);
+        }
+        assert!(soon.is_expected(Posts::Send) && !soon.is_expected(Posts::Receive));
+        // Both at once are waited for together.
+        for _ in 0..IN_A_ROW {
+            soon.note_end_of_post(Posts::Receive, START);
+            soon.note_post(START + 1, SOON_NS);
+            soon.note_end_of_post(Posts::Send, START + 2);
+            soon.note_wait(|| START + 3, SOON_NS);
+        }
+        assert!(soon.is_expected(Posts::Send) && soon.is_expected(Posts::Receive));
     }
 
     #[test]
     fn a_post_is_followed_once() {
         let soon = Soon::new();
-        soon.note_end_of_post(1);
-        soon.note_wait(|| 1);
+        soon.note_end_of_post(Posts::Collective, 1);
+        soon.note_wait(|| 1, SOON_NS);
         for _ in 0..100 {
-            soon.note_wait(|| panic!("a wait for something else"));
+            soon.note_wait(|| panic!("a wait for something else"), SOON_NS);
         }
-        assert!(soon.is_expected());
+        assert!(soon.is_expected(Posts::Collective));
     }
 }

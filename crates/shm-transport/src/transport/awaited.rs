@@ -20,14 +20,26 @@ impl ShmTransport {
     /// See [`Transport::is_awaited_by`].
     #[inline]
     pub(super) fn looks_or_waits_for_this(&self, peer: u32) -> bool {
+        match self.what_awaits_this(peer) {
+            0 => false,
+            word if word == Awaits::Waiting as u32 => self.is_waiting(peer),
+            _ => true,
+        }
+    }
+
+    /// See [`Transport::is_awaited_soon`].
+    #[inline]
+    pub(super) fn will_wait_for_this(&self, peer: u32) -> bool {
+        self.what_awaits_this(peer) == Awaits::Soon as u32
+    }
+
+    /// What the peer has said last, an [`Awaits`] if it is honest.
+    #[inline]
+    fn what_awaits_this(&self, peer: u32) -> u32 {
         let state = self.peers.get(peer as usize).filter(|_| has(&self.known, peer));
-        let Some(state) = state else { return false };
         // SYNC POINT: Relaxed, as above. A peer that lies has its own pool filled.
         // SAFETY: as above.
-        match unsafe { (*state.to).awaited.0.load(Ordering::Relaxed) } {
-            0 => false,
-            word => word == Awaits::Looking as u32 || self.is_waiting(peer),
-        }
+        state.map_or(0, |state| unsafe { (*state.to).awaited.0.load(Ordering::Relaxed) })
     }
 
     /// See [`Transport::may_send_long`].
@@ -49,6 +61,28 @@ impl ShmTransport {
 mod tests {
     use super::*;
     use crate::transport::tests::world;
+
+    #[test]
+    fn who_waits_is_believed_while_it_is_seen_to_and_who_will_soon_before() {
+        let mut ends = world(2);
+        ends[0].connect(1).unwrap();
+        ends[1].begin_pass();
+        let own = ends[1].own;
+        for (awaits, idle, polling) in [
+            (Awaits::Nothing, false, false),
+            (Awaits::Looking, true, true),
+            (Awaits::Waiting, false, true),
+            (Awaits::Soon, true, true),
+        ] {
+            ends[1].await_coming(0, awaits);
+            assert_eq!(ends[0].is_awaited_by(1), idle, "{awaits:?}");
+            assert_eq!(ends[0].is_awaited_soon(1), awaits == Awaits::Soon);
+            own.begin_poll();
+            assert_eq!(ends[0].is_awaited_by(1), polling, "{awaits:?}");
+            own.end_poll();
+        }
+        assert!(!ends[1].is_awaited_by(0) && !ends[1].is_awaited_soon(0));
+    }
 
     #[test]
     fn more_long_messages_are_under_way_to_who_waits() {

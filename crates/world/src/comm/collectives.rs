@@ -8,7 +8,7 @@ use std::ptr::NonNull;
 use tocsin_nbc::Posted;
 use tocsin_nbc::board::Call;
 use tocsin_nbc::table::{self, Arguments, Origin};
-use tocsin_progress::engine::Looking;
+use tocsin_progress::engine::{Looking, Posts};
 use tocsin_progress::{Code, Completion, Entered, Id, Outcome};
 
 use super::{COLLECTIVE, Comm};
@@ -165,7 +165,8 @@ impl Comm {
     fn begin_stay(&self, state: &mut RankState) {
         state.p2p.begin_stay();
         // Where there are no handlers nobody would go on with what was expected in vain.
-        let soon = self.shared().engine.begins_post() && self.shared().backend != BackendKind::Poll;
+        let soon =
+            self.shared().engine.begins_post(Posts::Collective) && self.shared().backend != BackendKind::Poll;
         state.p2p.set_waits_soon(soon);
         state.p2p.prepare_shared();
     }
@@ -187,7 +188,7 @@ impl Comm {
         drop(guard);
         // SAFETY: - it lives as long as the engine, which `self` keeps; its methods are made for any thread.
         self.shared().stay(looking, || unsafe { completion.as_ref() }.is_done());
-        self.shared().engine.has_posted();
+        self.shared().engine.has_posted(Posts::Collective);
     }
 
     /// Leaves the engine after something was started while levels of a [split tree](tocsin_nbc::split) are this rank's own to do, mostly of what
@@ -204,7 +205,7 @@ impl Comm {
         // Peers ring a rank that sleeps, not one that looks.
         drop(looking);
         self.shared().start_split(id);
-        self.shared().engine.has_posted();
+        self.shared().engine.has_posted(Posts::Collective);
     }
 
     /// Counts what was posted, and leaves the engine.

@@ -4,6 +4,7 @@ use std::ptr::NonNull;
 
 use tocsin_p2p::{Class, RecvArgs, SendArgs};
 use tocsin_progress::Work;
+use tocsin_progress::engine::Posts;
 use tocsin_progress::{Completion, Entered, Id, Outcome};
 
 use tocsin_sync::clock::now_ns;
@@ -14,13 +15,22 @@ use crate::error::Error;
 use crate::outcome::message_error;
 use crate::request::{Kind, RawRequest, Status};
 use crate::state::RankState;
-use crate::{ConstBuf, Mode, MutBuf};
+use crate::{BackendKind, ConstBuf, Mode, MutBuf};
 
 /// How long who has posted its side of a message takes to be seen waiting for it, nanoseconds.
 const ABOUT_TO_WAIT_NS: u64 = 1_000;
 /// From so many bytes on, who waits for a message copies nothing of it before it is seen waiting, or its peer would begin, too, by interrupts. What is shorter
 /// is mostly copied sooner than that.
 const COPIED_IN_WAIT: usize = 512 << 10;
+
+/// What a thread does after a post.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Then {
+    /// It waits for what it has posted.
+    Waits,
+    /// It leaves the library, and what it does is [expected](Comm::waits_soon) by what it did the last times.
+    Leaves,
+}
 
 impl Comm {
     /// World rank of `rank`, or the error of a rank out of range.
@@ -61,6 +71,23 @@ impl Comm {
         tag: i32,
         mode: Mode,
     ) -> Result<RawRequest, Error> {
+        // SAFETY: - promised by the caller.
+        unsafe { self.isend_then(buf, dest, tag, mode, Then::Leaves) }
+    }
+
+    /// [`isend_raw`](Self::isend_raw) of a thread that does such a thing next.
+    ///
+    /// # Safety
+    /// As there.
+    #[inline]
+    unsafe fn isend_then(
+        &self,
+        buf: ConstBuf,
+        dest: u32,
+        tag: i32,
+        mode: Mode,
+        then: Then,
+    ) -> Result<RawRequest, Error> {
         // SAFETY: - the buffer: promised by the caller for longer than the call.
         if mode != Mode::Synchronous && unsafe { self.send_at_once(&buf, dest, tag) } {
             let bytes = buf.layout.bytes();
@@ -68,7 +95,7 @@ impl Comm {
             return Ok(RawRequest::over("isend", Kind::Send { tag, bytes }, status));
         }
         // SAFETY: - promised by the caller.
-        unsafe { self.isend_in_general(buf, dest, tag, mode) }
+        unsafe { self.isend_in_general(buf, dest, tag, mode, then) }
     }
 
     /// [`isend_raw`](Self::isend_raw) of what is not over at once.
@@ -82,6 +109,7 @@ impl Comm {
         dest: u32,
         tag: i32,
         mode: Mode,
+        then: Then,
     ) -> Result<RawRequest, Error> {
         let operation = if mode == Mode::Synchronous { "issend" } else { "isend" };
         let dest = self.peer(operation, dest)?;
@@ -91,7 +119,9 @@ impl Comm {
         let kind = Kind::Send { tag, bytes };
         let mut state = self.shared().enter_open(operation)?;
         // Most small messages are in the lane at once, and need no request. A larger one would not be over so soon.
-        if mode != Mode::Synchronous && bytes <= state.p2p.eager_max(Class::Eager) {
+        let long = bytes > state.p2p.eager_max(Class::Eager);
+        let soon = long && (then == Then::Waits || self.waits_soon(Posts::Send));
+        if mode != Mode::Synchronous && (!long || soon) {
             // SAFETY: - the buffer: promised by the caller for longer than the call.
             let sent = unsafe { state.p2p.send_now(self.context(), dest, tag, &buf) };
             if sent.map_err(|e| self.shared().or_abort(operation, message_error(operation, e)))? {
@@ -100,12 +130,33 @@ impl Comm {
                 return Ok(RawRequest::over(operation, kind, status));
             }
         }
+        state.p2p.set_waits(soon);
         // SAFETY: - the buffer: promised by the caller.
-        let id = unsafe { state.p2p.isend(args) }
-            .map_err(|e| self.shared().or_abort(operation, message_error(operation, e)))?;
+        let id = unsafe { state.p2p.isend(args) };
+        state.p2p.set_waits(false);
+        let id = id.map_err(|e| self.shared().or_abort(operation, message_error(operation, e)))?;
+        if long && then == Then::Waits {
+            state.stay_to_copy();
+            return self.request(state, operation, kind, id);
+        }
         // What has met a receive that was posted: if nobody waits, the drop sets a timer.
-        let _left_or_not = bytes > self.shared().eager_max && Self::is_left_to_peer(&state);
-        self.request(state, operation, kind, id)
+        let _left_or_not = long && Self::is_left_to_peer(&state);
+        let request = self.request(state, operation, kind, id);
+        self.has_posted(Posts::Send, long);
+        request
+    }
+
+    /// Whether this thread is expected to wait right after what it posts now, by what followed what this rank posted before.
+    fn waits_soon(&self, posts: Posts) -> bool {
+        // Where there are no handlers nobody would go on with what was expected in vain.
+        self.shared().engine.begins_post(posts) && self.shared().backend != BackendKind::Poll
+    }
+
+    /// Counts what is posted, if it is a `large` one: what follows it says what is to be [expected](Self::waits_soon) of the next.
+    fn has_posted(&self, posts: Posts, large: bool) {
+        if large {
+            self.shared().engine.has_posted(posts);
+        }
     }
 
     /// The request of what was just started. Leaves the engine.
@@ -258,10 +309,26 @@ impl Comm {
         tag: Option<i32>,
     ) -> Result<RawRequest, Error> {
         // SAFETY: - promised by the caller.
+        unsafe { self.irecv_then(buf, source, tag, Then::Leaves) }
+    }
+
+    /// [`irecv_raw`](Self::irecv_raw) of a thread that does such a thing next.
+    ///
+    /// # Safety
+    /// As there.
+    #[inline]
+    unsafe fn irecv_then(
+        &self,
+        buf: MutBuf,
+        source: Option<u32>,
+        tag: Option<i32>,
+        then: Then,
+    ) -> Result<RawRequest, Error> {
+        // SAFETY: - promised by the caller.
         match unsafe { self.irecv_at_once(&buf, source, tag) } {
             Posted::Is(request) => Ok(request),
             // SAFETY: - promised by the caller.
-            Posted::Not(state) => unsafe { self.irecv_in_general(state, buf, source, tag) },
+            Posted::Not(state) => unsafe { self.irecv_in_general(state, buf, source, tag, then) },
         }
     }
 
@@ -276,6 +343,7 @@ impl Comm {
         buf: MutBuf,
         source: Option<u32>,
         tag: Option<i32>,
+        then: Then,
     ) -> Result<RawRequest, Error> {
         let (source, tag) = self.selection("irecv", source, tag)?;
         let args = RecvArgs { context: self.context(), source, tag, buf, class: Class::Eager, cookie: 0 };
@@ -285,17 +353,26 @@ impl Comm {
         };
         // What a sender that came first has announced.
         let long = buf.layout.bytes() > self.shared().eager_max;
+        let soon = long && (then == Then::Waits || self.waits_soon(Posts::Receive));
         let early = long && source.is_some_and(|source| state.p2p.take_in_before(source));
+        state.p2p.set_waits(soon);
         // SAFETY: - the buffer: promised by the caller.
-        let id = unsafe { state.p2p.irecv(args) }
-            .map_err(|e| self.shared().or_abort("irecv", message_error("irecv", e)))?;
+        let id = unsafe { state.p2p.irecv(args) };
+        state.p2p.set_waits(false);
+        let id = id.map_err(|e| self.shared().or_abort("irecv", message_error("irecv", e)))?;
         if state.p2p.owes_a_pass() && state.work_left() {
             state.pass();
         }
         let kind = Kind::Receive { room: buf.layout.bytes() };
+        if long && then == Then::Waits {
+            state.stay_to_copy();
+            return self.request(state, "irecv", kind, id);
+        }
         let met = early || long && source.is_some_and(|source| state.p2p.take_in_after(source));
         if !met || Self::is_left_to_peer(&state) {
-            return self.request(state, "irecv", kind, id);
+            let request = self.request(state, "irecv", kind, id);
+            self.has_posted(Posts::Receive, long);
+            return request;
         }
         // This thread copies what nobody else does. The peer leaves that to it, as to any that looks by itself.
         let looking = self.shared().engine.looking();
@@ -305,6 +382,7 @@ impl Comm {
         state.ask_for_pass();
         let request = self.request(state, "irecv", kind, id);
         drop(looking);
+        self.has_posted(Posts::Receive, long);
         request
     }
 
@@ -346,10 +424,11 @@ impl Comm {
         Comm::tag("sendrecv", send_tag)?;
         // SAFETY: - the buffer: promised by the caller for the time of the call, and the request is complete before any
         //           return below.
-        let mut receive = unsafe { self.irecv_raw(recv, source, recv_tag)? };
+        let mut receive = unsafe { self.irecv_then(recv, source, recv_tag, Then::Waits)? };
         debug_assert!(self.world_rank(dest) == Some(dest_world));
         // SAFETY: - as above.
-        let mut sending = match unsafe { self.isend_raw(send, dest, send_tag, Mode::Standard) } {
+        let mut sending = match unsafe { self.isend_then(send, dest, send_tag, Mode::Standard, Then::Waits) }
+        {
             Ok(request) => request,
             Err(error) => {
                 self.give_up(&mut receive);
