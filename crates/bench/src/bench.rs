@@ -4,6 +4,7 @@ pub(crate) mod chosen;
 pub mod coll;
 pub mod compare;
 pub mod contention;
+pub mod exchange;
 pub mod idle;
 pub mod outstanding;
 pub mod overlap;

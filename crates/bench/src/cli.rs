@@ -4,7 +4,7 @@ mod plan;
 
 use crate::values::{
     Backend, Buffers, Case, Comparison, Completion, ComputeTime, Event, HandlerStack, Kernel, Kind, Lmt,
-    Mechanism, Mode, OnFailure, Operation, Receives, Sizes, TraceFormat, Tuned, array, compute_times,
+    Mechanism, Mode, OnFailure, Operation, Receives, Sizes, TraceFormat, Tuned, Waits, array, compute_times,
     computing, counts, posts, repeats, requests, sizes, word,
 };
 use clap::{Args, Parser, Subcommand};
@@ -188,6 +188,11 @@ pub(crate) enum BenchCommand {
     /// A message goes round all ranks: time from one to the next
     #[command(after_help = "Example: tocsin bench ring --ranks 4 --sizes 1K --backend signal,poll")]
     Ring(Ring),
+    /// Every rank sends to the next and receives from the one before at once
+    #[command(
+        after_help = "Example: tocsin bench exchange --waits sendrecv,posts --sizes 16K..1M --backend signal,poll"
+    )]
+    Exchange(Exchange),
     /// Messages per second from one rank to another, many of them under way at once
     #[command(
         after_help = "Example: tocsin bench rate --sizes 8,64,1K --window 64 --receives early,late --kind process,thread"
@@ -325,6 +330,21 @@ pub(crate) struct Pingpong {
 pub(crate) struct Ring {
     #[command(flatten)]
     pub common: Common,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Exchange {
+    #[command(flatten)]
+    pub common: Common,
+    /// How a rank does it: sendrecv (one call), posts (irecv, isend, and a wait for each); a list measures each
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_parser = word::<Waits>,
+        value_delimiter = ',',
+        default_value = "sendrecv,posts"
+    )]
+    pub waits: Vec<Waits>,
 }
 
 #[derive(Debug, Args)]

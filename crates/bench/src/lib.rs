@@ -53,6 +53,7 @@ pub fn run(cli: &Cli) -> ExitCode {
             BenchCommand::Latency(args) => latency::run(args),
             BenchCommand::Pingpong(args) => bench::pingpong::run(args),
             BenchCommand::Ring(args) => bench::ring::run(args),
+            BenchCommand::Exchange(args) => bench::exchange::run(args),
             BenchCommand::Rate(args) => bench::rate::run(args),
             BenchCommand::Outstanding(args) => bench::outstanding::run(args),
             BenchCommand::Pairs(args) => bench::pairs::run(args),

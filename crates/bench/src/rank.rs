@@ -2,6 +2,7 @@
 
 mod alone;
 mod asleep;
+mod both_ways;
 mod buffer;
 mod coll;
 mod contention;
@@ -170,6 +171,7 @@ impl<'a> Member<'a> {
             Task::Outstanding { bytes, count, batches, callbacks } => {
                 self.outstanding(bytes as usize, count as usize, batches, callbacks)
             }
+            Task::BothWays { bytes, trips, waits } => self.both_ways(bytes as usize, trips, waits),
             Task::Exchange { bytes, reach } => self.exchange(bytes as usize, reach as u32),
             Task::Contend { bytes, trips, load, passes, phase } => {
                 self.contend(bytes as usize, trips, load, passes, phase)

@@ -204,6 +204,15 @@ words! {
     }
 }
 words! {
+    /// How a rank posts what it sends and receives at once, and waits for it.
+    Waits, "way to exchange" {
+        /// In one call.
+        Sendrecv = "sendrecv",
+        /// Posts a receive and a send, and waits for each.
+        Posts = "posts",
+    }
+}
+words! {
     /// How much a collective's bench computes.
     Mode, "mode" {
         /// As long as the communication takes.

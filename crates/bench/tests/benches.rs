@@ -302,6 +302,7 @@ fn every_bench_plots() {
             &["contention-communication", "contention-computing"],
         ),
         ("ring --ranks 2,3 --sizes 8,1K", &["ring"]),
+        ("exchange --ranks 2,3 --sizes 8,64K", &["exchange"]),
         ("rate --sizes 8,64", &["rate"]),
         ("rate --sizes 8 --window 1,64", &["rate"]),
         ("outstanding --count 10,100", &["outstanding"]),

@@ -26,7 +26,7 @@ const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
 /// In the order of the report.
-pub const EXPERIMENTS: [Experiment; 8] = [
+pub const EXPERIMENTS: [Experiment; 9] = [
     Experiment {
         name: "pingpong",
         bench: "pingpong",
@@ -68,6 +68,14 @@ pub const EXPERIMENTS: [Experiment; 8] = [
         sizes: &[KIB],
     },
     Experiment {
+        name: "exchange",
+        bench: "exchange",
+        ranks: 2,
+        threads: false,
+        allocated: false,
+        sizes: &[8, KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB],
+    },
+    Experiment {
         name: "rate",
         bench: "rate",
         ranks: 2,
@@ -97,9 +105,10 @@ pub const EXPERIMENTS: [Experiment; 8] = [
 const LONG: (&str, &str) = ("overlap-10ms", "10000");
 
 /// Figures that are compared; less is better in all of them.
-pub const FIGURES: [&str; 10] = [
+pub const FIGURES: [&str; 11] = [
     "half_rtt_us_p50",
     "hop_us_p50",
+    "exchange_us_p50",
     "message_ns_p50",
     "ratio",
     "null_ratio",

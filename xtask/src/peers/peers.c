@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// What `tocsin bench pingpong`, `ring`, `rate` and `overlap` do, by MPI: run as `peers pingpong|ring|rate|overlap|overlap-10ms SIZE...`; prints
+// What `tocsin bench pingpong`, `ring`, `exchange`, `rate` and `overlap` do, by MPI: run as `peers pingpong|ring|exchange|rate|overlap|overlap-10ms SIZE...`; prints
 // one JSON object per line. Overlap is between two ranks; of a ping-pong of more, two play and the others wait in MPI_Recv.
 
 #include <mpi.h>
@@ -126,6 +126,42 @@ static void ring(size_t bytes)
 	if (rank == 0)
 		printf("{\"bench\":\"ring\",\"ranks\":%d,\"size_bytes\":%zu,\"hop_us_p50\":%.4f}\n", ranks, bytes,
 		       median(hops, batches));
+	free(out);
+	free(in);
+}
+
+// Every rank sends to the next and receives from the one before at once, `by` one call or by posts and waits.
+static void exchange(size_t bytes, const char *by)
+{
+	char *out = malloc(bytes + 1), *in = malloc(bytes + 1);
+	int before = (rank + ranks - 1) % ranks, after = (rank + 1) % ranks, trips = bytes > 65536 ? 20 : 500;
+	int posts = strcmp(by, "posts") == 0;
+	double each[BATCHES];
+	MPI_Request requests[2];
+	memset(in, 0, bytes + 1);
+	for (int batch = -2; batch < BATCHES; batch++) {
+		MPI_Barrier(MPI_COMM_WORLD);
+		double start = now_us();
+		for (int trip = 0; trip < trips; trip++) {
+			touch(out, bytes, (char)trip);
+			if (posts) {
+				MPI_Irecv(in, bytes, MPI_BYTE, before, TAG, MPI_COMM_WORLD, &requests[0]);
+				MPI_Isend(out, bytes, MPI_BYTE, after, TAG, MPI_COMM_WORLD, &requests[1]);
+				MPI_Wait(&requests[0], MPI_STATUS_IGNORE);
+				MPI_Wait(&requests[1], MPI_STATUS_IGNORE);
+			} else {
+				MPI_Sendrecv(out, bytes, MPI_BYTE, after, TAG, in, bytes, MPI_BYTE, before, TAG, MPI_COMM_WORLD,
+					     MPI_STATUS_IGNORE);
+			}
+			check(in, bytes, (char)trip);
+		}
+		double took = most(now_us() - start);
+		if (batch >= 0)
+			each[batch] = took / trips;
+	}
+	if (rank == 0)
+		printf("{\"bench\":\"exchange\",\"ranks\":%d,\"size_bytes\":%zu,\"waits\":\"%s\",\"exchange_us_p50\":%.4f}\n",
+		       ranks, bytes, by, median(each, BATCHES));
 	free(out);
 	free(in);
 }
@@ -264,7 +300,7 @@ int main(int count, char **words)
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &ranks);
 	if (count < 3) {
-		fprintf(stderr, "usage: peers pingpong|pingpong-allocated|ring|rate|overlap|overlap-10ms SIZE...\n");
+		fprintf(stderr, "usage: peers pingpong|pingpong-allocated|ring|exchange|rate|overlap|overlap-10ms SIZE...\n");
 		MPI_Abort(MPI_COMM_WORLD, 2);
 	}
 	calibrate();
@@ -274,7 +310,10 @@ int main(int count, char **words)
 			pingpong(bytes, strcmp(words[1], "pingpong") != 0);
 		else if (strcmp(words[1], "ring") == 0)
 			ring(bytes);
-		else if (strcmp(words[1], "rate") == 0)
+		else if (strcmp(words[1], "exchange") == 0) {
+			exchange(bytes, "sendrecv");
+			exchange(bytes, "posts");
+		} else if (strcmp(words[1], "rate") == 0)
 			for (int late = 0; late < 2; late++)
 				rate(bytes, late);
 		else

@@ -35,7 +35,7 @@ impl Figures {
                 serde_json::from_str(line).map_err(|e| format!("{who} printed no JSON: {e}: {line}"))?;
             let size = row.get("size_bytes").and_then(Value::as_u64).unwrap_or(0);
             // What the sizes are measured for, if more than one thing.
-            let case = [cargo::text(&row, "case"), cargo::text(&row, "receives")].concat();
+            let case = ["case", "receives", "waits"].map(|key| cargo::text(&row, key)).concat();
             for figure in FIGURES {
                 if let Some(value) = value(&row, figure) {
                     let place = (at, case.clone(), size, figure);

@@ -100,6 +100,7 @@ fn the_issues_commands_parse() {
         "tocsin bench rate --window 1,64 --receives early,late --sizes 8,64,1K --kind process,thread --json",
         "tocsin bench pairs --kind thread --ranks 256 --json",
         "tocsin bench ring --ranks 4 --sizes 1K --json",
+        "tocsin bench exchange --waits posts,sendrecv --sizes 64K,1M --json",
         "tocsin bench idle",
         "tocsin bench coll --op ibcast --backend thread --progress numa,bind --json",
         "tocsin plan split-tree --cores 64 --ranks 2..63 --shape doubling --json",

@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::shared::{Barrier, Region, sleep_while, wake_sleepers};
-use crate::values::{Case, Event, Kernel, Operation, Word};
+use crate::values::{Case, Event, Kernel, Operation, Waits, Word};
 use std::time::Duration;
 use tocsin_sync::atomic::{AtomicU64, Ordering};
 
@@ -35,6 +35,8 @@ pub(crate) enum Task {
     Rate { bytes: u64, window: u64, windows: u64, late: bool, work: u64 },
     /// `batches` times: rank 1 has `count` receives, which rank 0's messages meet in shuffled order of tags.
     Outstanding { bytes: u64, count: u64, batches: u64, callbacks: bool },
+    /// Every rank sends to the next and receives from the one before, `trips` times.
+    BothWays { bytes: u64, trips: u64, waits: Waits },
     /// Every rank sends to the `reach` ranks after it; 0: nobody does. What memory there is after it.
     Exchange { bytes: u64, reach: u64 },
     /// One round of overlap: communication alone, computing alone (twice), both. `work` 0: communication alone only.
@@ -102,6 +104,9 @@ impl Task {
                 [8, bytes, count, batches, u64::from(callbacks), 0]
             }
             Task::Exchange { bytes, reach } => [9, bytes, reach, 0, 0, 0],
+            Task::BothWays { bytes, trips, waits } => {
+                [15, bytes, trips, u64::from(waits == Waits::Posts), 0, 0]
+            }
             Task::Alone { op, bytes, root, count, algorithm } => {
                 [10, bytes, number(op), root, count, algorithm]
             }
@@ -143,6 +148,10 @@ impl Task {
             }
             12 => Task::Together { bytes, trips: a },
             13 => Task::Asleep { op, bytes, root: b, count: c },
+            15 => {
+                let waits = if b == 0 { Waits::Sendrecv } else { Waits::Posts };
+                Task::BothWays { bytes, trips: a, waits }
+            }
             14 => Task::Rate { bytes, window: a, windows: b, late: c != 0, work: d },
             _ => Task::Quit,
         }
@@ -353,6 +362,8 @@ mod tests {
             Task::Rate { bytes: 8, window: 64, windows: 3, late: true, work: 7 },
             Task::Outstanding { bytes: 8, count: 10, batches: 3, callbacks: true },
             Task::Exchange { bytes: 8, reach: 2 },
+            Task::BothWays { bytes: 8, trips: 3, waits: Waits::Sendrecv },
+            Task::BothWays { bytes: 9, trips: 4, waits: Waits::Posts },
             Task::Alone { op: Operation::Iallgather, bytes: 8, root: 1, count: 51, algorithm: 3 },
             Task::Contend {
                 bytes: 4,

@@ -10,13 +10,13 @@ use std::sync::mpsc::{Sender, channel};
 use tocsin_sync::clock::now_ns;
 use tocsin_world::{ConstBuf, Mode, MutBuf, RawRequest};
 
-const TAG: i32 = 7;
+pub(super) const TAG: i32 = 7;
 /// Of the message for which ranks wait that have no part in a measurement.
 const OVER: i32 = 8;
 
 impl Member<'_> {
     /// Starts sending the whole send buffer.
-    fn isend(&self, to: u32) -> Result<RawRequest, Error> {
+    pub(super) fn isend(&self, to: u32) -> Result<RawRequest, Error> {
         let bytes = self.send.as_bytes().len();
         let buf = ConstBuf::contiguous(self.send.as_ptr(), bytes);
         // SAFETY: the buffer is neither written nor dropped before the request is waited for: every caller waits,
@@ -25,7 +25,7 @@ impl Member<'_> {
     }
 
     /// Starts receiving into the whole receive buffer.
-    fn irecv(&mut self, from: u32) -> Result<RawRequest, Error> {
+    pub(super) fn irecv(&mut self, from: u32) -> Result<RawRequest, Error> {
         let bytes = self.recv.as_bytes().len();
         let buf = MutBuf::contiguous(self.recv.as_mut_ptr(), bytes);
         // SAFETY: as `isend`; nobody else uses the buffer meanwhile.
