@@ -85,7 +85,7 @@ pub struct MessageId {
 pub struct Config {
     /// Longest message in bytes that travels eagerly. The transport's longest payload cuts it.
     pub eager_max: usize,
-    /// The same for a send whose thread waits for it, or is expected to, to a receive in another process of which the same is known: both copy at once then,
+    /// The same for a blocking send to a blocking receive of another process that waits already: both copy at once then,
     /// the sender into the lane while the receiver takes out what is there.
     pub waiting_eager_max: usize,
     /// The same for messages of collectives. Longer, because what is late there delays others: an eager message takes one

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | in hand, its thread looks for it inside the engine | so | it is put down |
 //! | posted, its thread waits for it alone | so, and believes it while the rank is seen waiting | it ends |
-//! | posted by a thread that is expected to wait for it right after | so | it is met |
+//! | posted by a thread that is expected to wait for it right after | so | it is met, or something else was brought in vain |
 //!
 //! It binds neither side. A receiver that computes after all takes what is announced as it always does; a sender that reads an old word sends as it would otherwise.
 
@@ -46,6 +46,15 @@ impl<T: Transport> P2p<T> {
         }
     }
 
+    /// What was brought is not taken as it comes, but declined: whoever was expected to wait for what this peer sends does something else. It is told so, until another receive is posted
+    /// that is waited for soon. Handler-safe.
+    pub(crate) fn await_soon_in_vain(&mut self, source: u32) {
+        if let Some(peer) = self.peers.get_mut(source as usize).filter(|peer| peer.soon > 0) {
+            (peer.soon, peer.soon_after) = (0, self.sequence);
+            self.tell_what_is_awaited(source);
+        }
+    }
+
     /// A long receive was posted by a thread that waits for it next, or is expected to.
     pub(crate) fn await_soon(&mut self, id: Id) {
         let Some(source) = self.source_to_tell(id) else { return };
@@ -59,8 +68,9 @@ impl<T: Transport> P2p<T> {
 
     /// A receive of which its sender was told [that](Self::await_soon) is not posted any more. Handler-safe.
     pub(crate) fn await_soon_no_more(&mut self, id: Id) {
-        let Some(source) = self.requests.get(id).map(|request| request.peer) else { return };
-        if let Some(peer) = self.peers.get_mut(source as usize) {
+        let Some(request) = self.requests.get(id) else { return };
+        let (source, sequence) = (request.peer, request.sequence);
+        if let Some(peer) = self.peers.get_mut(source as usize).filter(|peer| sequence > peer.soon_after) {
             peer.soon = peer.soon.saturating_sub(1);
             self.tell_what_is_awaited(source);
         }

@@ -11,8 +11,8 @@
 //! | a message of | travels | its send is complete |
 //! |---|---|---|
 //! | at most [`Config::eager_max`] bytes | in one packet | when it is in the lane; synchronous: when it is matched |
-//! | at most [`Config::waiting_eager_max`] bytes, of a send to a receive both of which are waited for, or are expected to be ([`P2p::set_waits`]) | in one packet, copied out while it is copied in | when it is in the lane |
-//! | at most [`Transport::longest_whole`], of the same two ([`Config::pipelines`]) | in one packet, too, which announces it, so that a receiver that does not take it may ask for it | when the receiver has it |
+//! | at most [`Config::waiting_eager_max`] bytes, of a blocking send to a blocking receive that waits | in one packet, copied out while it is copied in | when it is in the lane |
+//! | at most [`Transport::longest_whole`], of a send to a receive both of which are waited for, or are expected to be ([`P2p::set_waits`], [`Config::pipelines`]) | in one packet, too, which announces it, so that a receiver that does not take it may ask for it | when the receiver has it |
 //! | more | announced (RTS), asked for (CTS), then in one copy by whoever waits, or by pages that its receiver reads from a pipe, or in pieces through a lane: where one copy is not possible, or both wait ([`Config::pipelines`]) | when all of it is copied, or read, or in the lane |
 //!
 //! Messages between two ranks in one context match in the order in which they were sent (MPI's non-overtaking rule), and
@@ -348,7 +348,7 @@ impl<T: Transport> P2p<T> {
     }
 
     /// Says whether the user's thread that posts next waits for it right after, or is expected to; or that none does any more. Between two who do, what is long is copied
-    /// by both at once, in lanes; a long receive of one source [says so](Self::await_posted) to that one as long as it is posted. If it does not wait after all, handlers see to what it has
+    /// by both at once, in lanes; a long receive of one source tells that one as long as it is posted. If it does not wait after all, handlers see to what it has
     /// posted, as to anything else.
     #[inline]
     pub fn set_waits(&mut self, waits: bool) {

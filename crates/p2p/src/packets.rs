@@ -188,6 +188,7 @@ impl<T: Transport> P2p<T> {
             budget.take_bytes(packet.len);
             return Ok(Step::Taken);
         }
+        let brought = header.flags == FLAG_BRINGS && arrival == Arrival::Announced;
         let Some(matching) = self.matching.get_mut(index) else { return Err(Nonsense) };
         let Some(id) = matching.posted.find(&self.requests, header.context, peer, header.tag) else {
             if index == 0
@@ -223,11 +224,13 @@ impl<T: Transport> P2p<T> {
             }
             self.count_copy(len);
             budget.take_bytes(len);
+            if brought {
+                self.await_soon_in_vain(peer);
+            }
             return Ok(Step::Taken);
         };
         // Who copies no more than a piece, or has no room, asks for pieces.
-        if header.flags == FLAG_BRINGS
-            && arrival == Arrival::Announced
+        if brought
             && packet.len <= budget.bytes_left()
             && self.requests.get(id).is_some_and(|r| {
                 packet.len <= r.layout.bytes()
@@ -236,6 +239,8 @@ impl<T: Transport> P2p<T> {
         {
             envelope.arrival = Arrival::Synchronous;
             len = packet.len;
+        } else if brought {
+            self.await_soon_in_vain(peer);
         }
         if let Some(offer) = envelope.offer.as_mut() {
             offer.found = offer.published != 0 && self.meets_published(id, offer.published, bytes);

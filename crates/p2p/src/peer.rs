@@ -88,6 +88,8 @@ pub(crate) struct Peer {
     pub(crate) published: Published,
     /// Posted receives of which it was told that they are [waited for soon](crate::P2p::await_soon).
     pub(crate) soon: u32,
+    /// Of receives up to this one in sequence it was told that they are not.
+    pub(crate) soon_after: u64,
     /// Messages put into its lanes and taken from them, as far as they are recorded: plain ones, those of collectives.
     pub(crate) recorded: [[u32; 2]; 2],
     /// It must be told to look at its transfers.
@@ -134,6 +136,7 @@ impl Peer {
             records: Records::default(),
             published: Published::default(),
             soon: 0,
+            soon_after: 0,
             recorded: [[0; 2]; 2],
             owes_look: false,
             unsaid: Unsaid::default(),

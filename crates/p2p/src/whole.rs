@@ -10,7 +10,7 @@
 //! | decline | anybody else | takes the RTS as one that brings nothing, and answers CTS when it has met a receive: pieces follow |
 //!
 //! Nobody is bound to take it, because the sender keeps its buffer until it is answered: so no handler ever copies more than a piece, and nothing that is
-//! brought is ever kept. What was copied in is in vain then, by a thread that had nothing else to do.
+//! brought is ever kept. What was copied in is in vain then, mostly by a thread that had nothing else to do, and the sender [hears](P2p::await_soon_in_vain) that nobody waits who was expected to.
 
 use tocsin_progress::{Context, Id};
 use tocsin_transport::{Class, Header, Packet, SendOutcome, Transport, copy, kind};
@@ -81,7 +81,7 @@ impl<T: Transport> P2p<T> {
             && !request.has(HOLDS_RECORD)
             && peer != self.me
             && total <= self.transport.longest_whole() as u64
-            && self.transport.is_awaited_by(peer)
+            && (self.transport.is_awaited_by(peer) || self.transport.is_awaited_soon(peer))
             && (total <= self.shared_pipelined() || {
                 let from = request.base as u64;
                 !self.transport.is_shared_with(peer, from, total)

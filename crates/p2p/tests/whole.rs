@@ -226,27 +226,77 @@ fn several_are_waited_for_soon() {
     assert!(!awaited(&p), "a short one");
 }
 
+/// What was brought for nobody, or declined, is told: until another receive is posted that is waited for soon, as long as that is.
+#[test]
+fn what_was_expected_in_vain_is_expected_no_more() {
+    let handler = || Budget::limited(Context::Handler, 32, 64 << 10);
+    let waiting = || Budget::of(Context::User).waiting();
+    for (tag, budget) in [(6, waiting()), (6, handler()), (5, handler())] {
+        let (mut p, text) = (pair(), text(12, LEN));
+        let [mut first, mut second, mut third] = [(); 3].map(|()| Target::new(LEN));
+        let awaited = |p: &Pair| p.0[0].transport().is_awaited_soon(1);
+        let stays = p.irecv_soon(5, &mut first);
+        let sends = [p.isend(tag, &text), p.isend(9, &text)];
+        assert!(p.has_brought() && awaited(&p));
+        p.pass(1, budget);
+        assert!(!awaited(&p), "{tag}");
+        p.irecv_soon(7, &mut second);
+        assert!(awaited(&p));
+        p.isend(7, &text);
+        p.waiting_pass(1);
+        assert!(!awaited(&p), "of the first one nothing is expected");
+        let others = p.irecv(Some(0), tag, &mut third);
+        p.0[1].cancel(if tag == 5 { others } else { stays });
+        p.irecv_soon(9, &mut second);
+        p.settle();
+        assert!(!awaited(&p));
+        assert!(sends.iter().all(|send| p.outcome(0, *send).map(|o| o.code) == Some(Code::Ok)));
+        assert_eq!((if tag == 5 { first } else { third }).bytes(), text);
+    }
+}
+
 /// A message too long to be brought is not copied into the buffer that was published for it: who takes its announcement, though only in passing, asks for pieces.
+/// Not so a handler: that rank computes after all.
 #[test]
 fn longer_ones_come_in_pieces_where_both_wait_soon() {
-    for [sender, receiver] in [[true, true], [true, false], [false, true]] {
-        let (mut p, text, mut target) = (pair(), text(11, 3 * LEN), Target::new(3 * LEN));
-        let recv = if receiver { p.irecv_soon(5, &mut target) } else { p.irecv(Some(0), 5, &mut target) };
-        p.0[0].set_waits(sender);
-        let send = p.isend(5, &text);
-        p.0[0].set_waits(false);
-        assert!(p.next().is_some() && !p.has_brought());
-        p.pass(1, Budget::of(Context::User).in_passing());
-        let in_lanes = |p: &Pair| p.0[0].counters().bytes_sent;
-        let before = in_lanes(&p);
-        for _ in 0..20 {
-            (0..2).for_each(|rank| p.waiting_pass(rank));
+    const LONGER: usize = 3 * LEN;
+    let passing = || Budget::of(Context::User).in_passing();
+    for (sender, receiver, handler, pieces) in [
+        (true, true, false, true),
+        (true, true, true, false),
+        (true, false, false, false),
+        (false, true, false, false),
+    ] {
+        let mut p = pair();
+        let case = format!("{sender}, {receiver}, {handler}");
+        // From the first long one on there are publications.
+        for round in 0..2 {
+            let (text, mut target) = (text(11 + round, LONGER), Target::new(LONGER));
+            let recv = match round == 1 && receiver {
+                true => p.irecv_soon(5, &mut target),
+                false => p.irecv(Some(0), 5, &mut target),
+            };
+            p.0[0].set_waits(round == 1 && sender);
+            let send = p.isend(5, &text);
+            p.0[0].set_waits(false);
+            assert!(p.next().is_some() && !p.has_brought(), "{case}");
+            let before = p.0[0].counters();
+            if round == 1 {
+                p.pass(0, passing());
+                let pushed = p.0[0].counters().bytes_copied != before.bytes_copied;
+                assert_eq!(pushed, !(sender && receiver), "{case}");
+                p.pass(1, if handler { Budget::limited(Context::Handler, 32, 64 << 10) } else { passing() });
+            }
+            for _ in 0..20 {
+                (0..2).for_each(|rank| p.waiting_pass(rank));
+            }
+            p.settle();
+            assert!(p.outcome(0, send).is_some() && p.outcome(1, recv).is_some(), "{case}");
+            assert_eq!(target.bytes(), text, "{case}");
+            if round == 1 {
+                assert_eq!(p.0[0].counters().bytes_sent > before.bytes_sent, pieces, "{case}");
+            }
         }
-        p.settle();
-        assert!(p.outcome(0, send).is_some() && p.outcome(1, recv).is_some());
-        assert_eq!(target.bytes(), text);
-        let pieces = in_lanes(&p) - before > 0;
-        assert_eq!(pieces, sender && receiver, "{sender}, {receiver}");
     }
 }
 

@@ -62,7 +62,7 @@ mod spin;
 mod stays;
 mod timer;
 mod turns;
-pub use soon::Posts;
+pub use soon::{Post, Posts};
 pub use turns::Turns;
 mod wait;
 pub use wait::Looking;

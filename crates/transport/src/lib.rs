@@ -322,7 +322,7 @@ pub unsafe trait Transport: Send {
     /// Wakes `peer`, if it sleeps in a wait: before something long is copied for it. After a fence. Handler-safe.
     fn rouse(&mut self, _peer: u32) {}
 
-    /// Whether `peer` has [said so](Self::await_coming) of this rank's lane.
+    /// Whether `peer` has [said so](Self::await_coming) of this rank's lane: a thread looks or waits.
     fn is_awaited_by(&self, _peer: u32) -> bool {
         false
     }

@@ -451,8 +451,8 @@ unsafe impl Transport for Loopback {
         let word = self.shared.awaited.get(self.shared.pair(self.rank, peer));
         match word.map_or(0, |word| word.load(Ordering::Relaxed)) {
             0 => false,
-            word if word == Awaits::Waiting as u8 => self.is_waiting(peer),
-            _ => true,
+            word if word == Awaits::Soon as u8 => false,
+            word => word == Awaits::Looking as u8 || self.is_waiting(peer),
         }
     }
 

@@ -26,6 +26,15 @@ pub enum Posts {
     Receive = 2,
 }
 
+/// A post of a kind that [is told of](Engine::begins_post).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Post {
+    /// Its thread is expected to wait for it at once.
+    pub soon: bool,
+    /// When it began, on the clock of [`now_ns`].
+    pub begun: u64,
+}
+
 /// Kinds of posts.
 const KINDS: usize = 3;
 
@@ -104,13 +113,14 @@ const fn bit(what: Posts) -> u32 {
 }
 
 impl<W: Work> Engine<W> {
-    /// A thread is about to post something: whether it is expected to wait for it at once, by what followed what was [posted](Self::has_posted) before. Of collectives false where
+    /// A thread is about to post something: whether it is expected to wait for it at once, by what followed what was [posted](Self::has_posted) before. `None` of collectives where
     /// each rank has a core. User threads only.
-    pub fn begins_post(&self, what: Posts) -> bool {
-        self.is_told_of(what) && {
-            self.soon.note_post(now_ns(), self.soon_ns());
-            self.soon.is_expected(what)
-        }
+    pub fn begins_post(&self, what: Posts) -> Option<Post> {
+        self.is_told_of(what).then(|| {
+            let begun = now_ns();
+            self.soon.note_post(begun, self.soon_ns());
+            Post { soon: self.soon.is_expected(what), begun }
+        })
     }
 
     /// Something is posted, and the thread leaves the library. User threads only.
@@ -118,6 +128,12 @@ impl<W: Work> Engine<W> {
         if self.is_told_of(what) {
             self.soon.note_end_of_post(what, now_ns());
         }
+    }
+
+    /// The same of a [post](Self::begins_post) that has taken no time to speak of, without another look at the clock.
+    #[inline]
+    pub fn has_posted_quickly(&self, what: Posts, post: Post) {
+        self.soon.note_end_of_post(what, post.begun);
     }
 
     /// A user's thread waits, if only for what is over.

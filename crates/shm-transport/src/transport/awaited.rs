@@ -22,8 +22,8 @@ impl ShmTransport {
     pub(super) fn looks_or_waits_for_this(&self, peer: u32) -> bool {
         match self.what_awaits_this(peer) {
             0 => false,
-            word if word == Awaits::Waiting as u32 => self.is_waiting(peer),
-            _ => true,
+            word if word == Awaits::Soon as u32 => false,
+            word => word == Awaits::Looking as u32 || self.is_waiting(peer),
         }
     }
 
@@ -63,7 +63,7 @@ mod tests {
     use crate::transport::tests::world;
 
     #[test]
-    fn who_waits_is_believed_while_it_is_seen_to_and_who_will_soon_before() {
+    fn who_waits_is_believed_while_it_is_seen_to() {
         let mut ends = world(2);
         ends[0].connect(1).unwrap();
         ends[1].begin_pass();
@@ -72,7 +72,7 @@ mod tests {
             (Awaits::Nothing, false, false),
             (Awaits::Looking, true, true),
             (Awaits::Waiting, false, true),
-            (Awaits::Soon, true, true),
+            (Awaits::Soon, false, false),
         ] {
             ends[1].await_coming(0, awaits);
             assert_eq!(ends[0].is_awaited_by(1), idle, "{awaits:?}");

@@ -165,8 +165,8 @@ impl Comm {
     fn begin_stay(&self, state: &mut RankState) {
         state.p2p.begin_stay();
         // Where there are no handlers nobody would go on with what was expected in vain.
-        let soon =
-            self.shared().engine.begins_post(Posts::Collective) && self.shared().backend != BackendKind::Poll;
+        let post = self.shared().engine.begins_post(Posts::Collective);
+        let soon = post.is_some_and(|post| post.soon) && self.shared().backend != BackendKind::Poll;
         state.p2p.set_waits_soon(soon);
         state.p2p.prepare_shared();
     }

@@ -4,7 +4,7 @@ use std::ptr::NonNull;
 
 use tocsin_p2p::{Class, RecvArgs, SendArgs};
 use tocsin_progress::Work;
-use tocsin_progress::engine::Posts;
+use tocsin_progress::engine::{Post, Posts};
 use tocsin_progress::{Completion, Entered, Id, Outcome};
 
 use tocsin_sync::clock::now_ns;
@@ -120,8 +120,7 @@ impl Comm {
         let mut state = self.shared().enter_open(operation)?;
         // Most small messages are in the lane at once, and need no request. A larger one would not be over so soon.
         let long = bytes > state.p2p.eager_max(Class::Eager);
-        let soon = long && (then == Then::Waits || self.waits_soon(Posts::Send));
-        if mode != Mode::Synchronous && (!long || soon) {
+        if mode != Mode::Synchronous && !long {
             // SAFETY: - the buffer: promised by the caller for longer than the call.
             let sent = unsafe { state.p2p.send_now(self.context(), dest, tag, &buf) };
             if sent.map_err(|e| self.shared().or_abort(operation, message_error(operation, e)))? {
@@ -130,36 +129,37 @@ impl Comm {
                 return Ok(RawRequest::over(operation, kind, status));
             }
         }
+        let (soon, post) = self.waits_soon(Posts::Send, long, then);
         state.p2p.set_waits(soon);
         // SAFETY: - the buffer: promised by the caller.
         let id = unsafe { state.p2p.isend(args) };
         state.p2p.set_waits(false);
         let id = id.map_err(|e| self.shared().or_abort(operation, message_error(operation, e)))?;
         if long && then == Then::Waits {
-            state.stay_to_copy();
-            return self.request(state, operation, kind, id);
+            return self.request(state, operation, kind, id, Some(COPIED_IN_WAIT));
         }
         // What has met a receive that was posted: if nobody waits, the drop sets a timer.
         let _left_or_not = long && Self::is_left_to_peer(&state);
-        let request = self.request(state, operation, kind, id);
-        self.has_posted(Posts::Send, long);
+        let request = self.request(state, operation, kind, id, None);
+        if post.is_some() {
+            self.shared().engine.has_posted(Posts::Send);
+        }
         request
     }
 
-    /// Whether this thread is expected to wait right after what it posts now, by what followed what this rank posted before.
-    fn waits_soon(&self, posts: Posts) -> bool {
-        // Where there are no handlers nobody would go on with what was expected in vain.
-        self.shared().engine.begins_post(posts) && self.shared().backend != BackendKind::Poll
-    }
-
-    /// Counts what is posted, if it is a `large` one: what follows it says what is to be [expected](Self::waits_soon) of the next.
-    fn has_posted(&self, posts: Posts, large: bool) {
-        if large {
-            self.shared().engine.has_posted(posts);
+    /// Whether a thread that does such a thing next is expected to wait right after what it posts now: where it leaves, by what followed what this rank posted before. And the post, if its
+    /// end is to be told.
+    #[inline]
+    fn waits_soon(&self, posts: Posts, long: bool, then: Then) -> (bool, Option<Post>) {
+        if !long || then == Then::Waits {
+            return (long, None);
         }
+        let post = self.shared().engine.begins_post(posts);
+        // Where there are no handlers nobody would go on with what was expected in vain.
+        (post.is_some_and(|post| post.soon) && self.shared().backend != BackendKind::Poll, post)
     }
 
-    /// The request of what was just started. Leaves the engine.
+    /// The request of what was just started. Leaves the engine, as [`leave_with`](Self::leave_with) does.
     #[inline]
     pub(super) fn request(
         &self,
@@ -167,8 +167,9 @@ impl Comm {
         operation: &'static str,
         kind: Kind,
         id: Id,
+        waits: Option<usize>,
     ) -> Result<RawRequest, Error> {
-        let (completion, outcome) = Self::leave_with(state, id, None)?;
+        let (completion, outcome) = Self::leave_with(state, id, waits)?;
         Ok(RawRequest::new(self.clone(), operation, kind, id, completion, outcome))
     }
 
@@ -353,7 +354,7 @@ impl Comm {
         };
         // What a sender that came first has announced.
         let long = buf.layout.bytes() > self.shared().eager_max;
-        let soon = long && (then == Then::Waits || self.waits_soon(Posts::Receive));
+        let (soon, post) = self.waits_soon(Posts::Receive, long, then);
         let early = long && source.is_some_and(|source| state.p2p.take_in_before(source));
         state.p2p.set_waits(soon);
         // SAFETY: - the buffer: promised by the caller.
@@ -365,13 +366,17 @@ impl Comm {
         }
         let kind = Kind::Receive { room: buf.layout.bytes() };
         if long && then == Then::Waits {
-            state.stay_to_copy();
-            return self.request(state, "irecv", kind, id);
+            return self.request(state, "irecv", kind, id, Some(COPIED_IN_WAIT));
         }
         let met = early || long && source.is_some_and(|source| state.p2p.take_in_after(source));
         if !met || Self::is_left_to_peer(&state) {
-            let request = self.request(state, "irecv", kind, id);
-            self.has_posted(Posts::Receive, long);
+            let request = self.request(state, "irecv", kind, id, None);
+            match post {
+                // Nothing was copied.
+                Some(post) if !met => self.shared().engine.has_posted_quickly(Posts::Receive, post),
+                Some(_) => self.shared().engine.has_posted(Posts::Receive),
+                None => {}
+            }
             return request;
         }
         // This thread copies what nobody else does. The peer leaves that to it, as to any that looks by itself.
@@ -380,9 +385,9 @@ impl Comm {
         // Nobody rings the rank as long as it is seen looking, and callbacks may last.
         state.leave_callbacks();
         state.ask_for_pass();
-        let request = self.request(state, "irecv", kind, id);
+        let request = self.request(state, "irecv", kind, id, None);
         drop(looking);
-        self.has_posted(Posts::Receive, long);
+        self.shared().engine.has_posted(Posts::Receive);
         request
     }
 
@@ -454,7 +459,29 @@ impl Comm {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use super::{Posts, Then};
     use crate::{Config, ConstBuf, Error, Mode, MutBuf, threads_each};
+
+    /// Who has waited for what it posted is expected to again, but where there are no handlers to go on if it does not.
+    #[test]
+    fn where_there_are_no_handlers_nobody_is_expected_to_wait() {
+        for backend in ["poll", "signal"] {
+            let mut config = Config::default();
+            config.set("TOCSIN_BACKEND", backend).unwrap();
+            let ends = threads_each(1, &config, |comm| {
+                let engine = &comm.shared().engine;
+                let expected = |long, then| comm.waits_soon(Posts::Send, long, then).0;
+                // A thread that loses its core between the two has not waited at once.
+                let leaves = (0..1000).any(|_| {
+                    engine.has_posted(Posts::Send);
+                    engine.note_wait();
+                    expected(true, Then::Leaves)
+                });
+                (leaves, expected(true, Then::Waits), expected(false, Then::Waits))
+            });
+            assert_eq!(*ends.unwrap()[0].as_ref().unwrap(), (backend == "signal", true, false));
+        }
+    }
 
     /// Of what waits for the word of one whose send has failed, the receive is given up.
     #[test]

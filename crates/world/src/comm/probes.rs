@@ -196,6 +196,6 @@ impl Comm {
         }
         let comm = message.comm.clone();
         // On an error `state` is dropped before the message, whose drop enters.
-        comm.request(state, operation, Kind::Receive { room: buf.layout.bytes() }, id?)
+        comm.request(state, operation, Kind::Receive { room: buf.layout.bytes() }, id?, None)
     }
 }
