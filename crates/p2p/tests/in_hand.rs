@@ -64,6 +64,52 @@ fn as_it_comes() {
     }
 }
 
+/// One that is posted is looked for likewise, whatever comes before it.
+#[test]
+fn for_a_posted_one() {
+    let (text, other) = (text(7, LEN), text(8, 100));
+    for coming in [None, Some(LEN as u64), Some(4096)] {
+        let mut w = talking();
+        let (mut target, mut late) = (Target::new(LEN), Target::new(100));
+        let recv = w.irecv(1, Some(0), Some(5), &mut target);
+        assert_eq!(w.ranks[1].glance_for(recv), Glance::Nothing);
+        assert!(w.send_now(0, 1, 6, &other) && w.send_now(0, 1, 5, &text));
+        assert_eq!(w.ranks[1].glance_for(recv), Glance::Other, "that is kept");
+        w.ranks[1].transport_mut().set_coming(coming);
+        assert_eq!(w.ranks[1].glance_for(recv), Glance::Over);
+        let outcome = w.outcome(1, recv).unwrap();
+        assert_eq!((outcome.source, outcome.tag, outcome.bytes), (0, 5, LEN as u64));
+        assert_eq!(target.bytes(), text);
+        assert_eq!(w.ranks[1].glance_for(recv), Glance::Over, "there is nothing to wait for");
+        w.ranks[1].transport_mut().set_coming(None);
+        let recv = w.irecv(1, Some(0), Some(6), &mut late);
+        assert!(w.outcome(1, recv).is_some());
+        assert_eq!(late.bytes(), other);
+    }
+}
+
+/// What has stopped coming, and what anybody may send, is for a pass.
+#[test]
+fn for_a_posted_one_that_is_looked_for_elsewhere() {
+    let text = text(9, LEN);
+    let mut w = talking();
+    let (mut target, mut wild) = (Target::new(LEN), Target::new(LEN));
+    let recv = w.irecv(1, Some(0), Some(5), &mut target);
+    assert!(w.send_now(0, 1, 5, &text));
+    w.ranks[1].transport_mut().set_coming(Some(0));
+    assert_eq!(w.ranks[1].glance_for(recv), Glance::Over);
+    assert!(w.outcome(1, recv).is_none());
+    w.ranks[1].transport_mut().set_coming(None);
+    assert_eq!(w.ranks[1].glance_for(recv), Glance::Over);
+    assert!(w.outcome(1, recv).is_some() && target.bytes() == text);
+    let anybodys = w.irecv(1, None, Some(6), &mut wild);
+    assert!(w.send_now(0, 1, 6, &text));
+    assert_eq!(w.ranks[1].glance_for(anybodys), Glance::Over);
+    assert!(w.outcome(1, anybodys).is_none());
+    w.settle();
+    assert!(w.outcome(1, anybodys).is_some() && wild.bytes() == text);
+}
+
 /// Its sender stops in the middle: the receiver turns away, and takes the whole when it is there.
 #[test]
 fn what_stops_is_waited_for() {

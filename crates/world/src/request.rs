@@ -455,6 +455,7 @@ impl RawRequest {
             self.seen = Some(Ok(status));
             return Ok(status);
         }
+        self.meet_short();
         self.meet_end();
         self.wait_posted()
     }
@@ -488,6 +489,11 @@ impl RawRequest {
                 return result;
             }
         }
+    }
+
+    /// Whether it was over when it was made.
+    pub(crate) fn has_succeeded(&self) -> bool {
+        matches!(self.seen, Some(Ok(_)))
     }
 
     /// Whether it has ended with an error.

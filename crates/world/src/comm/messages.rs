@@ -425,20 +425,36 @@ impl Comm {
         recv_tag: Option<i32>,
     ) -> Result<Status, Error> {
         // All arguments are looked at before anything starts.
-        let dest_world = self.peer("sendrecv", dest)?;
+        self.peer("sendrecv", dest)?;
         Comm::tag("sendrecv", send_tag)?;
-        // SAFETY: - the buffer: promised by the caller for the time of the call, and the request is complete before any
-        //           return below.
-        let mut receive = unsafe { self.irecv_then(recv, source, recv_tag, Then::Waits)? };
-        debug_assert!(self.world_rank(dest) == Some(dest_world));
+        self.selection("sendrecv", source, recv_tag)?;
+        // SAFETY: - the buffer: promised by the caller for the time of the call.
+        if unsafe { self.send_at_once(&send, dest, send_tag) } {
+            // SAFETY: - as above.
+            return unsafe { self.recv_raw(recv, source, recv_tag) };
+        }
+        // What is announced goes quicker to who has said before what it waits for; what is not is in its lane before that could be said.
+        let announced = send.layout.bytes() > self.shared().eager_max;
+        // SAFETY: - the buffers: as above, and the requests are complete before any return below.
+        let begin_receive = || unsafe { self.irecv_then(recv, source, recv_tag, Then::Waits) };
+        let mut receive = if announced { Some(begin_receive()?) } else { None };
         // SAFETY: - as above.
         let mut sending = match unsafe { self.isend_then(send, dest, send_tag, Mode::Standard, Then::Waits) }
         {
             Ok(request) => request,
             Err(error) => {
-                self.give_up(&mut receive);
+                receive.iter_mut().for_each(|receive| self.give_up(receive));
                 return Err(error);
             }
+        };
+        let mut receive = match receive {
+            Some(receive) => receive,
+            // SAFETY: - the buffer: as above.
+            None if sending.has_succeeded() => return unsafe { self.recv_raw(recv, source, recv_tag) },
+            None => match begin_receive() {
+                Ok(receive) => receive,
+                Err(error) => return sending.wait().and(Err(error)),
+            },
         };
         let Some(status) = receive.wait_unless_failed(&sending) else {
             self.give_up(&mut receive);
