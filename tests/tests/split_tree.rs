@@ -71,6 +71,44 @@ fn any_call_that_waits_or_looks_passes_on() {
     }
 }
 
+/// A call that waits for what is there already passes on nevertheless, and the root computes from then on.
+#[test]
+fn a_wait_that_is_over_at_once_passes_on() {
+    let calls: [fn(&Comm) -> Result<(), Error>; 3] = [
+        |comm| comm.sendrecv(&[7u8], 0, 2, &mut [0u8], 0, 2).map(drop),
+        |comm| {
+            comm.send(&[7u8], 0, 2)?;
+            comm.irecv(vec![0u8], 0, 2)?.wait().map(drop)
+        },
+        |comm| {
+            comm.send(&[7u8], 0, 2)?;
+            comm.recv(&mut [0u8], 0, 2).map(drop)
+        },
+    ];
+    for (at, call) in calls.iter().enumerate() {
+        let ended = AtomicU32::new(0);
+        worlds(|comm| {
+            let split = comm.with_algorithm("split-tree");
+            ended.store(0, Ordering::Relaxed);
+            comm.barrier()?;
+            let mut request = split.ibcast(vec![u64::from(comm.rank() == 0); 100], 0)?;
+            if comm.rank() == 0 {
+                call(&comm)?;
+                let since = Instant::now();
+                while ended.load(Ordering::Acquire) < RANKS - 1 {
+                    assert!(since.elapsed() < Duration::from_secs(30), "call {at} has passed nothing on");
+                    std::hint::spin_loop();
+                }
+                request.wait().map(drop)
+            } else {
+                assert_eq!(request.wait()?, vec![1; 100]);
+                ended.fetch_add(1, Ordering::Release);
+                Ok(())
+            }
+        });
+    }
+}
+
 /// What was given up, or has a callback, is passed on though the root computes from then on.
 #[test]
 fn who_is_told_or_gives_up_passes_on() {

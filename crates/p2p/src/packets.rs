@@ -230,13 +230,16 @@ impl<T: Transport> P2p<T> {
             return Ok(Step::Taken);
         };
         // Who copies no more than a piece, or has no room, asks for pieces.
-        if brought
-            && packet.len <= budget.bytes_left()
+        let takes = brought
             && self.requests.get(id).is_some_and(|r| {
                 packet.len <= r.layout.bytes()
                     && (!budget.is_in_passing() || self.context == Context::User && r.has(SOON))
-            })
-        {
+            });
+        if takes && packet.len > budget.bytes_left() && budget.is_waiting() && budget.bytes_left() < PIECE {
+            // The next pass of who waits has room for it.
+            return Ok(Step::Spent);
+        }
+        if takes && packet.len <= budget.bytes_left() {
             envelope.arrival = Arrival::Synchronous;
             len = packet.len;
         } else if brought {

@@ -255,6 +255,31 @@ fn what_was_expected_in_vain_is_expected_no_more() {
     }
 }
 
+/// What is said of later ones does not end with those of which it was taken back, nor with the message that was declined.
+#[test]
+fn what_was_taken_back_is_not_counted_twice() {
+    let (mut p, text) = (pair(), text(13, LEN));
+    let mut targets = [(); 4].map(|()| Target::new(LEN));
+    let [first, second, third, fourth] = &mut targets;
+    let awaited = |p: &Pair| p.0[0].transport().is_awaited_soon(1);
+    let [declined, taken_back] = [p.irecv_soon(5, first), p.irecv_soon(6, second)];
+    let send = p.isend(5, &text);
+    assert!(p.has_brought() && awaited(&p));
+    p.pass(1, Budget::limited(Context::Handler, 32, 64 << 10));
+    assert!(!awaited(&p), "one of them is posted, and was expected in vain");
+    let [later, last] = [p.irecv_soon(7, third), p.irecv_soon(8, fourth)];
+    for ended in [taken_back, later] {
+        assert!(awaited(&p));
+        assert!(p.0[1].cancel(ended));
+    }
+    assert!(awaited(&p), "the last one is posted");
+    assert!(p.0[1].cancel(last));
+    assert!(!awaited(&p));
+    p.settle();
+    assert!(p.outcome(0, send).is_some() && p.outcome(1, declined).is_some());
+    assert_eq!(targets[0].bytes(), text);
+}
+
 /// A message too long to be brought is not copied into the buffer that was published for it: who takes its announcement, though only in passing, asks for pieces.
 /// Not so a handler: that rank computes after all.
 #[test]

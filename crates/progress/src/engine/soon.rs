@@ -130,7 +130,7 @@ impl<W: Work> Engine<W> {
         }
     }
 
-    /// The same of a [post](Self::begins_post) that has taken no time to speak of, without another look at the clock.
+    /// The same of a [post](Self::begins_post) that has mostly taken no time to speak of, without another look at the clock.
     #[inline]
     pub fn has_posted_quickly(&self, what: Posts, post: Post) {
         self.soon.note_end_of_post(what, post.begun);

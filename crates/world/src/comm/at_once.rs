@@ -111,6 +111,8 @@ impl Comm {
             }
             AtOnce::Met { tag, bytes } => {
                 inside.leave_as_found();
+                // Its wait will be none.
+                rank.open_gates();
                 Posted::Is(RawRequest::over("irecv", kind, Status { source, tag, bytes }))
             }
             AtOnce::Not => Posted::Not(Some(inside.stay())),

@@ -284,6 +284,7 @@ impl Comm {
         source: Option<u32>,
         tag: Option<i32>,
     ) -> Result<Status, Error> {
+        self.shared().open_gates();
         // SAFETY: - the buffer: promised by the caller for the time of the call.
         match unsafe { self.recv_at_once(&buf, source, tag) } {
             Waited::Received(status) => Ok(status),
@@ -361,7 +362,8 @@ impl Comm {
         let id = unsafe { state.p2p.irecv(args) };
         state.p2p.set_waits(false);
         let id = id.map_err(|e| self.shared().or_abort("irecv", message_error("irecv", e)))?;
-        if state.p2p.owes_a_pass() && state.work_left() {
+        let passes = state.p2p.owes_a_pass() && state.work_left();
+        if passes {
             state.pass();
         }
         let kind = Kind::Receive { room: buf.layout.bytes() };
@@ -372,8 +374,9 @@ impl Comm {
         if !met || Self::is_left_to_peer(&state) {
             let request = self.request(state, "irecv", kind, id, None);
             match post {
-                // Nothing was copied.
-                Some(post) if !met => self.shared().engine.has_posted_quickly(Posts::Receive, post),
+                Some(post) if !met && !passes => {
+                    self.shared().engine.has_posted_quickly(Posts::Receive, post)
+                }
                 Some(_) => self.shared().engine.has_posted(Posts::Receive),
                 None => {}
             }

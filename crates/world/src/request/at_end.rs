@@ -1,4 +1,4 @@
-//! The wait for a large message that is over, as one is whose time was hidden behind computing.
+//! Waits that are over in one stay inside the engine: for a large message whose time was hidden behind computing, and for a short one that comes at once.
 
 use tocsin_p2p::Glance;
 use tocsin_progress::engine::Lingering;
@@ -26,7 +26,7 @@ impl RawRequest {
     }
 
     /// Looks for a short message, as a receive does that is waited for from the start, and gives the slot back in the same stay inside the engine: a wait says that it looks, looks at everything each
-    /// time, and enters once more for the slot, which is half of what such a message takes. If it has not come within 3 us, nothing has changed for a wait.
+    /// time, and enters once more for the slot, which is half of what such a message takes. If it has not come after 3 us of looking, nothing has changed for a wait.
     pub(super) fn meet_short(&mut self) {
         let Some(slot) = self.slot.as_ref().filter(|slot| {
             let short = matches!(self.kind, Kind::Receive { room } if room <= slot.rank().eager_max);
@@ -34,6 +34,7 @@ impl RawRequest {
         }) else {
             return;
         };
+        slot.rank().open_gates();
         let Ok(mut state) = slot.rank().enter_open(self.operation) else { return };
         let looked = state.linger(LOOKS, |state| match state.p2p.glance_for(slot.id) {
             Glance::Nothing => Lingering::Nothing,
