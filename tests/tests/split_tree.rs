@@ -23,6 +23,8 @@ fn worlds(run: impl Fn(Comm) -> Result<(), Error> + Sync) {
 
 type Called = fn(&Comm, &mut Request<Vec<u64>>) -> Result<(), Error>;
 
+type Waits = fn(&Comm) -> Result<(), Error>;
+
 /// What rank 0 calls while the others wait for what it has yet to pass on.
 #[test]
 fn any_call_that_waits_or_looks_passes_on() {
@@ -74,7 +76,7 @@ fn any_call_that_waits_or_looks_passes_on() {
 /// A call that waits for what is there already passes on nevertheless, and the root computes from then on.
 #[test]
 fn a_wait_that_is_over_at_once_passes_on() {
-    let calls: [fn(&Comm) -> Result<(), Error>; 3] = [
+    let calls: [Waits; 3] = [
         |comm| comm.sendrecv(&[7u8], 0, 2, &mut [0u8], 0, 2).map(drop),
         |comm| {
             comm.send(&[7u8], 0, 2)?;
@@ -91,7 +93,7 @@ fn a_wait_that_is_over_at_once_passes_on() {
             let split = comm.with_algorithm("split-tree");
             ended.store(0, Ordering::Relaxed);
             comm.barrier()?;
-            let mut request = split.ibcast(vec![u64::from(comm.rank() == 0); 100], 0)?;
+            let request = split.ibcast(vec![u64::from(comm.rank() == 0); 100], 0)?;
             if comm.rank() == 0 {
                 call(&comm)?;
                 let since = Instant::now();
