@@ -32,11 +32,19 @@ fn main() {
         ("who_computes_in_turns_is_not_expected_to_wait", || on_backends("takes_turns")),
         ("who_waits_for_another_is_sent_announcements", || on_backends("waits_for_another")),
     ];
-    let filter = std::env::args().nth(1).filter(|f| !f.starts_with('-'));
-    for (name, test) in tests.iter().filter(|t| filter.as_ref().is_none_or(|f| t.0.contains(f.as_str()))) {
-        test();
-        println!("test {name} ... ok");
+    let filter = std::env::args().nth(1).filter(|word| !word.starts_with('-'));
+    let chosen: Vec<_> =
+        tests.iter().filter(|(name, _)| filter.as_deref().is_none_or(|f| name.contains(f))).collect();
+    println!("running {} tests", chosen.len());
+    let mut failed = 0;
+    for (name, test) in &chosen {
+        let passed = std::panic::catch_unwind(test).is_ok();
+        failed += usize::from(!passed);
+        println!("test {name} ... {}", if passed { "ok" } else { "FAILED" });
     }
+    let verdict = if failed == 0 { "ok" } else { "FAILED" };
+    println!("test result: {verdict}. {} passed; {failed} failed", chosen.len() - failed);
+    std::process::exit(i32::from(failed > 0));
 }
 
 /// Runs two ranks, with a folder of their own in which they find each other's notes.
