@@ -26,7 +26,7 @@ impl RawRequest {
     }
 
     /// Looks for a short message, as a receive does that is waited for from the start, and gives the slot back in the same stay inside the engine: a wait says that it looks, looks at everything each
-    /// time, and enters once more for the slot, which is half of what such a message takes. If it has not come after 3 us of looking, nothing has changed for a wait.
+    /// time, and enters once more for the slot, which is a sixth to a third of what such a message takes. If it has not come after 3 us of looking, nothing has changed for a wait.
     pub(super) fn meet_short(&mut self) {
         let Some(slot) = self.slot.as_ref().filter(|slot| {
             let short = matches!(self.kind, Kind::Receive { room } if room <= slot.rank().eager_max);
