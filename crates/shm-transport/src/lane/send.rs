@@ -323,13 +323,14 @@ impl SendLane {
     /// As [`copy_in`](Self::copy_in).
     unsafe fn copy_by(stores: Stores, slot: &Slot, payload: *const u8, to: *mut u8, len: usize) {
         let [.., come, _] = &slot.0;
-        let stride = stores::stride(stores, len);
+        let (mut part, most) = stores::parts(stores, len);
         let mut done = 0usize;
         while done < len {
-            let run = len.wrapping_sub(done).min(stride);
+            let run = len.wrapping_sub(done).min(part);
             // SAFETY: done + run <= len; the caller's promise. No reference to these bytes exists anywhere.
             unsafe { stores.copy(payload.add(done), to.add(done), run) };
             done = done.wrapping_add(run);
+            part = part.wrapping_mul(2).min(most);
             // SYNC POINT: Release publishes the bytes; pairs with the Acquire in `Slot::come`.
             come.store(done as u64, Ordering::Release);
         }

@@ -7,13 +7,17 @@ use super::ShmTransport;
 use super::known::has;
 
 impl ShmTransport {
-    /// See [`Transport::await_coming`].
+    /// See [`Transport::await_coming`]. Who waits no more may answer next, and then looks at what the peer says, which has waited since it sent: that line is asked for now.
     #[inline]
     pub(super) fn say_what_is_awaited(&self, peer: u32, awaits: Awaits) {
         if let Some(state) = self.peers.get(peer as usize).filter(|_| has(&self.known, peer)) {
             // SYNC POINT: Relaxed: nothing is read by virtue of it, and who reads an old value sends as it would otherwise.
             // SAFETY: the pair is connected, so that its head is allocated; it is made of atomics.
             unsafe { (*state.from).awaited.0.store(awaits as u32, Ordering::Relaxed) };
+            if awaits == Awaits::Nothing {
+                // SAFETY: as above; no more than the address is formed.
+                tocsin_sync::prefetch_for_read(unsafe { &raw const (*state.to).awaited });
+            }
         }
     }
 
