@@ -47,6 +47,11 @@ static void ring(tocsin_comm *comm, int rank, int size, size_t bytes, int synchr
     CHECK(statuses[0].source == before && statuses[0].tag == 8 && statuses[0].bytes == bytes);
     for (i = 0; i < bytes; i++) wrong += in[i] != pattern(before, rank, i);
     CHECK(wrong == 0);
+
+    OK(tocsin_sendrecv_replace(comm, out, bytes, next, 10, before, 10, &statuses[0]));
+    CHECK(statuses[0].source == before && statuses[0].tag == 10 && statuses[0].bytes == bytes);
+    for (i = 0; i < bytes; i++) wrong += out[i] != pattern(before, rank, i);
+    CHECK(wrong == 0);
     free(out);
     free(in);
 }

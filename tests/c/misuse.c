@@ -62,6 +62,8 @@ int main(void) {
     FAILS(TOCSIN_ERROR_TAG, tocsin_irecv(comm, &byte, 1, 0, -2, &request));
     FAILS(TOCSIN_ERROR_ARGUMENT, tocsin_irecv(comm, NULL, 1, 0, 0, &request));
     FAILS(TOCSIN_ERROR_RANK, tocsin_sendrecv(comm, &byte, 1, 5, 0, &in, 1, 0, 0, NULL));
+    FAILS(TOCSIN_ERROR_RANK, tocsin_sendrecv_replace(comm, &byte, 1, 5, 0, 0, 0, NULL));
+    FAILS(TOCSIN_ERROR_TAG, tocsin_sendrecv_replace(comm, &byte, 1, 0, -2, 0, 0, NULL));
     FAILS(TOCSIN_ERROR_RANK, tocsin_iprobe(comm, 5, 0, &number, NULL));
     FAILS(TOCSIN_ERROR_ARGUMENT, tocsin_iprobe(comm, 0, 0, NULL, NULL));
     FAILS(TOCSIN_ERROR_ARGUMENT, tocsin_improbe(comm, 0, 0, NULL, NULL));

@@ -216,6 +216,9 @@ fn dup_and_split_keep_traffic_apart() {
                 assert_eq!(all, [2]);
                 let status = half.sendrecv(&[7u8], 1 - half.rank(), 0, &mut [0u8], ANY_SOURCE, ANY_TAG)?;
                 assert_eq!(status.source, 1 - half.rank());
+                let (mut word, other) = ([half.rank()], 1 - half.rank());
+                half.sendrecv_replace(&mut word, other, 1, other, 1)?;
+                assert_eq!(word, [other]);
             }
             Some(half) => assert_eq!(half.size(), 1),
         }
@@ -549,6 +552,10 @@ fn wrong_arguments_say_what_is_right() {
             (
                 text(comm.sendrecv(&[0u8], 3, 0, &mut [0u8], 0, 0).unwrap_err()),
                 "sendrecv: rank 3 is out of range",
+            ),
+            (
+                text(comm.sendrecv_replace(&mut [0u8], 0, 0, 3, 0).unwrap_err()),
+                "sendrecv_replace: rank 3 is out of range",
             ),
         ];
         for (text, part) in rows {

@@ -525,6 +525,17 @@ int tocsin_sendrecv(const tocsin_comm *comm,
                     int receive_tag,
                     tocsin_status *status);
 
+// Sends a buffer's `bytes` bytes and receives at most as many into it, as tocsin_sendrecv; a copy of what is sent is made first. `status` as there.
+// Errors: as tocsin_sendrecv, and SYSTEM without memory for the copy: nothing was sent then.
+int tocsin_sendrecv_replace(const tocsin_comm *comm,
+                            void *buffer,
+                            size_t bytes,
+                            int dest,
+                            int send_tag,
+                            int source,
+                            int receive_tag,
+                            tocsin_status *status);
+
 // Looks for a message that a receive with these arguments would match; `found` becomes 1 if there is one. `status`
 // may be NULL.
 // Errors: RANK, TAG, PEER_DEAD, PEER_FINALIZED, REVOKED, PROTOCOL.

@@ -1,4 +1,4 @@
-//! Point to point: isend, issend, irecv, sendrecv, probes.
+//! Point to point: isend, issend, irecv, sendrecv, sendrecv_replace, probes.
 
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
@@ -163,6 +163,31 @@ pub unsafe extern "C" fn tocsin_sendrecv(
         // SAFETY: - valid during the call, apart: the header's contract.
         let outcome =
             unsafe { comm.raw.sendrecv_raw(send, dest, send_tag, receive, source, tag_of(receive_tag)) };
+        write(status, Status::of(&outcome));
+        Ok(outcome.map(drop)?)
+    })
+}
+
+/// Sends a buffer's `bytes` bytes and receives at most as many into it, as tocsin_sendrecv; a copy of what is sent is made first. `status` as there.
+/// Errors: as tocsin_sendrecv, and SYSTEM without memory for the copy: nothing was sent then.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tocsin_sendrecv_replace(
+    comm: Option<&Comm>,
+    buffer: *mut c_void,
+    bytes: usize,
+    dest: c_int,
+    send_tag: c_int,
+    source: c_int,
+    receive_tag: c_int,
+    status: Option<&mut MaybeUninit<Status>>,
+) -> c_int {
+    guarded("tocsin_sendrecv_replace", || {
+        let comm = given(comm, "comm")?;
+        let buffer = writable(buffer.cast(), bytes, "buffer")?;
+        let (dest, source) = (rank(dest, "dest")?, source_of(source)?);
+        // SAFETY: - valid and ours alone during the call: the header's contract.
+        let outcome =
+            unsafe { comm.raw.sendrecv_replace_raw(buffer, dest, send_tag, source, tag_of(receive_tag)) };
         write(status, Status::of(&outcome));
         Ok(outcome.map(drop)?)
     })

@@ -263,6 +263,23 @@ impl Comm {
         unsafe { self.raw.sendrecv_raw(const_buf(send), dest, send_tag, mut_buf(recv), source, recv_tag) }
     }
 
+    /// [`sendrecv`](Self::sendrecv) from and into one buffer, which may be longer than the message that is received; a copy of what is sent is made first.
+    ///
+    /// # Errors
+    /// As there, and [`Error::System`] without memory for the copy: nothing was sent then.
+    pub fn sendrecv_replace<T: Element>(
+        &self,
+        buf: &mut [T],
+        dest: u32,
+        send_tag: i32,
+        source: impl Into<Source>,
+        recv_tag: impl Into<Tag>,
+    ) -> Result<Status, Error> {
+        let (source, recv_tag) = (source.into().raw(), recv_tag.into().raw());
+        // SAFETY: - the call returns when both are complete or nothing touches the buffer any more.
+        unsafe { self.raw.sendrecv_replace_raw(mut_buf(buf), dest, send_tag, source, recv_tag) }
+    }
+
     /// Sends, and waits until the buffer is free again.
     ///
     /// # Errors

@@ -8,6 +8,7 @@ mod messages;
 mod prepared;
 pub(crate) mod probes;
 mod room;
+mod sendrecv;
 
 use std::sync::Arc;
 

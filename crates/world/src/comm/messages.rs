@@ -25,7 +25,7 @@ const COPIED_IN_WAIT: usize = 512 << 10;
 
 /// What a thread does after a post.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Then {
+pub(super) enum Then {
     /// It waits for what it has posted.
     Waits,
     /// It leaves the library, and what it does is [expected](Comm::waits_soon) by what it did the last times.
@@ -80,7 +80,7 @@ impl Comm {
     /// # Safety
     /// As there.
     #[inline]
-    unsafe fn isend_then(
+    pub(super) unsafe fn isend_then(
         &self,
         buf: ConstBuf,
         dest: u32,
@@ -319,7 +319,7 @@ impl Comm {
     /// # Safety
     /// As there.
     #[inline]
-    unsafe fn irecv_then(
+    pub(super) unsafe fn irecv_then(
         &self,
         buf: MutBuf,
         source: Option<u32>,
@@ -409,77 +409,13 @@ impl Comm {
         }
         false
     }
-
-    /// Sends and receives at once, and waits for both; nothing touches the buffers any more then. Where the send fails, a receive that has matched nothing is given up; where the
-    /// receive fails, the send is waited for all the same, until it is received or never will be.
-    ///
-    /// # Errors
-    /// Those of either; of both, the send's.
-    ///
-    /// # Safety
-    /// As [`isend_raw`](Self::isend_raw) and [`irecv_raw`](Self::irecv_raw), for the time of the call.
-    pub unsafe fn sendrecv_raw(
-        &self,
-        send: ConstBuf,
-        dest: u32,
-        send_tag: i32,
-        recv: MutBuf,
-        source: Option<u32>,
-        recv_tag: Option<i32>,
-    ) -> Result<Status, Error> {
-        // All arguments are looked at before anything starts.
-        self.peer("sendrecv", dest)?;
-        Comm::tag("sendrecv", send_tag)?;
-        self.selection("sendrecv", source, recv_tag)?;
-        // SAFETY: - the buffer: promised by the caller for the time of the call.
-        if unsafe { self.send_at_once(&send, dest, send_tag) } {
-            // SAFETY: - as above.
-            return unsafe { self.recv_raw(recv, source, recv_tag) };
-        }
-        // What is announced goes quicker to who has said before what it waits for; what is not is in its lane before that could be said.
-        let announced = send.layout.bytes() > self.shared().eager_max;
-        // SAFETY: - the buffers: as above, and the requests are complete before any return below.
-        let begin_receive = || unsafe { self.irecv_then(recv, source, recv_tag, Then::Waits) };
-        let mut receive = if announced { Some(begin_receive()?) } else { None };
-        // SAFETY: - as above.
-        let mut sending = match unsafe { self.isend_then(send, dest, send_tag, Mode::Standard, Then::Waits) }
-        {
-            Ok(request) => request,
-            Err(error) => {
-                receive.iter_mut().for_each(|receive| self.give_up(receive));
-                return Err(error);
-            }
-        };
-        let mut receive = match receive {
-            Some(receive) => receive,
-            // SAFETY: - the buffer: as above.
-            None if sending.has_succeeded() => return unsafe { self.recv_raw(recv, source, recv_tag) },
-            None => match begin_receive() {
-                Ok(receive) => receive,
-                Err(error) => return sending.wait().and(Err(error)),
-            },
-        };
-        let Some(status) = receive.wait_unless_failed(&sending) else {
-            self.give_up(&mut receive);
-            return sending.wait();
-        };
-        sending.wait().and(status)
-    }
-
-    /// Ends a receive that nobody wants any more.
-    fn give_up(&self, receive: &mut RawRequest) {
-        if !receive.cancel() {
-            // It has matched: it ends by itself, or with its sender.
-            let _outcome = receive.wait();
-        }
-    }
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::{Posts, Then};
-    use crate::{Config, ConstBuf, Error, Mode, MutBuf, threads_each};
+    use crate::{Config, threads_each};
 
     /// Who has waited for what it posted is expected to again, but where there are no handlers to go on if it does not.
     #[test]
@@ -499,39 +435,6 @@ mod tests {
                 (leaves, expected(true, Then::Waits), expected(false, Then::Waits))
             });
             assert_eq!(*ends.unwrap()[0].as_ref().unwrap(), (backend == "signal", true, false));
-        }
-    }
-
-    /// Of what waits for the word of one whose send has failed, the receive is given up.
-    #[test]
-    fn where_a_send_fails_the_receive_is_given_up() {
-        for backend in ["poll", "signal"] {
-            let mut config = Config::default();
-            config.set("TOCSIN_BACKEND", backend).unwrap();
-            let ends = threads_each(3, &config, |comm| {
-                let (out, mut into) = (vec![1u8; 1 << 20], [0u8; 8]);
-                let word = MutBuf::contiguous(into.as_mut_ptr(), 8);
-                // SAFETY: the buffers live until the calls return.
-                unsafe {
-                    match comm.rank() {
-                        0 => {
-                            let send = ConstBuf::contiguous(out.as_ptr(), out.len());
-                            let end = comm.sendrecv_raw(send, 2, 1, word, Some(1), Some(1)).unwrap_err();
-                            comm.send_raw(ConstBuf::contiguous(out.as_ptr(), 8), 1, 2, Mode::Standard)
-                                .unwrap();
-                            Some(end)
-                        }
-                        1 => {
-                            comm.recv_raw(word, Some(0), Some(2)).unwrap();
-                            None
-                        }
-                        _ => std::panic::resume_unwind(Box::new("dies")),
-                    }
-                }
-            });
-            let ends = ends.unwrap();
-            assert!(matches!(ends[0], Ok(Some(Error::PeerDead { rank: 2, .. }))), "{:?}", ends[0]);
-            assert!(ends[1].is_ok(), "{:?}", ends[1]);
         }
     }
 }
