@@ -5,6 +5,7 @@
 //! handler aborts it.
 
 pub mod forbid;
+pub mod in_order;
 pub mod memory;
 pub mod random;
 pub mod run;

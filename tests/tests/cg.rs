@@ -5,7 +5,7 @@
 //! `TOCSIN_TEST_UINTR_REQUIRED=1` makes anything else a failure.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // A test that fails says so by panicking.
 
-use tocsin_tests as _; // Links the tripwire allocator.
+use tocsin_tests::in_order; // Links the tripwire allocator, too.
 
 #[path = "../../examples/cg.rs"]
 mod cg;
@@ -34,18 +34,7 @@ fn main() -> ExitCode {
         ("a_tolerance_ends_all_ranks_at_the_same_step", a_tolerance_ends_all_ranks_at_the_same_step),
         ("wrong_words_are_told_by_one_rank", wrong_words_are_told_by_one_rank),
     ];
-    let filter = std::env::args().nth(1).filter(|word| !word.starts_with('-'));
-    let chosen: Vec<_> = tests.iter().filter(|t| filter.as_ref().is_none_or(|f| t.0.contains(f))).collect();
-    println!("running {} tests", chosen.len());
-    let mut failed = 0;
-    for (name, test) in &chosen {
-        let ended = std::panic::catch_unwind(test);
-        failed += usize::from(ended.is_err());
-        println!("test {name} ... {}", if ended.is_ok() { "ok" } else { "FAILED" });
-    }
-    let verdict = if failed == 0 { "ok" } else { "FAILED" };
-    println!("test result: {verdict}. {} passed; {failed} failed", chosen.len() - failed);
-    ExitCode::from(u8::from(failed > 0))
+    in_order::run(tests).exit_code()
 }
 
 /// As `tocsin run`: ranks that are the example, with this process's words.
@@ -275,7 +264,7 @@ fn the_best_backend_computes_what_plain_loops_do() {
     let required = std::env::var_os("TOCSIN_TEST_UINTR_REQUIRED").is_some_and(|v| v == "1");
     assert!(!required || best == BackendKind::Uintr, "user interrupts are required, and not usable");
     let best = best.to_string();
-    println!("backend {best}");
+    eprintln!("backend {best}");
     let (words, right) = problem(16, 3, 140, 10);
     let words = format!("{words} --skew 2 --skewed turns");
     for ranks in [2, 3] {

@@ -1,10 +1,10 @@
 //! The face with ranks as processes, and the launcher. `harness = false`: children of this program are ranks.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use tocsin_tests as _; // Links the tripwire allocator.
+use tocsin_tests::in_order; // Links the tripwire allocator, too.
 
 use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use tocsin::launcher::launch_self;
@@ -33,11 +33,12 @@ fn main() {
         // Programs of the tests below that are no ranks.
         Some("role=launcher") => role_launcher(args.collect()),
         Some("role=join") => role_join(),
-        filter => run_tests(filter.filter(|f| !f.starts_with('-'))),
+        Some("role=tags") => role_tags(args.collect()),
+        _ => run_tests(),
     }
 }
 
-fn run_tests(filter: Option<&str>) {
+fn run_tests() {
     let before = shared_memory();
     let tests: &[(&str, fn())] = &[
         ("ranks_exchange_on_every_backend", ranks_exchange_on_every_backend),
@@ -62,22 +63,9 @@ fn run_tests(filter: Option<&str>) {
         ("dropping_a_running_world_ends_it", dropping_a_running_world_ends_it),
         ("an_unknown_child_function_is_an_error", an_unknown_child_function_is_an_error),
     ];
-    let chosen: Vec<_> = tests.iter().filter(|t| filter.is_none_or(|f| t.0.contains(f))).collect();
-    println!("running {} tests", chosen.len());
-    let mut failed = 0;
-    for (name, test) in &chosen {
-        match std::panic::catch_unwind(test) {
-            Ok(()) => println!("test {name} ... ok"),
-            Err(_) => {
-                failed += 1;
-                println!("test {name} ... FAILED");
-            }
-        }
-    }
+    let conclusion = in_order::run(tests);
     assert_eq!(shared_memory(), before, "something is left in /dev/shm");
-    let verdict = if failed == 0 { "ok" } else { "FAILED" };
-    println!("test result: {verdict}. {} passed; {failed} failed", chosen.len() - failed);
-    std::process::exit(i32::from(failed > 0));
+    conclusion.exit();
 }
 
 /// Names in /dev/shm.
@@ -345,20 +333,22 @@ fn who_asks_twice_is_not_ignored() {
     assert!(!pids.iter().any(|p| runs(*p)));
 }
 
+/// A launcher's own output is what is tagged: it is looked at from outside.
+fn role_tags(command: String) {
+    let mut launch = Launch::new("/bin/sh", 2);
+    launch.args = vec!["-c".into(), command.into()];
+    launch.tag_output = true;
+    assert_eq!(launch.run().unwrap().status, 0);
+}
+
+/// What a launcher of two shells has printed.
+fn tagged(command: &str) -> Output {
+    let program = std::env::current_exe().unwrap();
+    Command::new(program).args(["role=tags", command]).output().unwrap()
+}
+
 fn output_is_tagged() {
-    // The test program's own output is what is tagged: look at it from outside.
-    if std::env::var_os("FACE_TAG").is_some() {
-        let mut launch = Launch::new("/bin/sh", 2);
-        launch.args = vec!["-c".into(), "echo out; echo err >&2; printf unended".into()];
-        launch.tag_output = true;
-        assert_eq!(launch.run().unwrap().status, 0);
-        return;
-    }
-    let output = Command::new(std::env::current_exe().unwrap())
-        .arg("output_is_tagged")
-        .env("FACE_TAG", "1")
-        .output()
-        .unwrap();
+    let output = tagged("echo out; echo err >&2; printf unended");
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     for rank in 0..2 {
         for line in [format!("[{rank}] out"), format!("[{rank}] unended")] {
@@ -380,22 +370,10 @@ fn with_argument(word: &str) -> Vec<i32> {
 }
 
 fn all_output_is_copied_and_none_is_waited_for() {
-    // As above. What runs on holds the pipes, and writes into them.
-    if let Some(sleep) = std::env::var_os("FACE_RUNS_ON") {
-        let mut launch = Launch::new("/bin/sh", 2);
-        let command = format!("sleep {} & seq 20000; yes 2>&1 & printf end", sleep.to_string_lossy());
-        launch.args = vec!["-c".into(), command.into()];
-        launch.tag_output = true;
-        assert_eq!(launch.run().unwrap().status, 0);
-        return;
-    }
     let sleep = format!("30.{}", std::process::id());
     let begun = Instant::now();
-    let output = Command::new(std::env::current_exe().unwrap())
-        .arg("all_output_is_copied_and_none_is_waited_for")
-        .env("FACE_RUNS_ON", &sleep)
-        .output()
-        .unwrap();
+    // What runs on holds the pipes, and writes into them.
+    let output = tagged(&format!("sleep {sleep} & seq 20000; yes 2>&1 & printf end"));
     let took = begun.elapsed();
     let left = with_argument(&sleep);
     for pid in &left {

@@ -1,7 +1,7 @@
 //! Large messages that both sides post and then wait for. `harness = false`: children of this program are ranks.
 #![allow(clippy::unwrap_used)]
 
-use tocsin_tests as _; // Links the tripwire allocator.
+use tocsin_tests::in_order; // Links the tripwire allocator, too.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -32,19 +32,7 @@ fn main() {
         ("who_computes_in_turns_is_not_expected_to_wait", || on_backends("takes_turns")),
         ("who_waits_for_another_is_sent_announcements", || on_backends("waits_for_another")),
     ];
-    let filter = std::env::args().nth(1).filter(|word| !word.starts_with('-'));
-    let chosen: Vec<_> =
-        tests.iter().filter(|(name, _)| filter.as_deref().is_none_or(|f| name.contains(f))).collect();
-    println!("running {} tests", chosen.len());
-    let mut failed = 0;
-    for (name, test) in &chosen {
-        let passed = std::panic::catch_unwind(test).is_ok();
-        failed += usize::from(!passed);
-        println!("test {name} ... {}", if passed { "ok" } else { "FAILED" });
-    }
-    let verdict = if failed == 0 { "ok" } else { "FAILED" };
-    println!("test result: {verdict}. {} passed; {failed} failed", chosen.len() - failed);
-    std::process::exit(i32::from(failed > 0));
+    in_order::run(&tests).exit();
 }
 
 /// Runs two ranks, with a folder of their own in which they find each other's notes.

@@ -1,0 +1,16 @@
+//! For test programs whose processes are the program again: their ranks' entry comes before any test, and no test runs beside another.
+
+use libtest_mimic::{Arguments, Conclusion, Trial};
+
+/// Runs those of the tests that the command line chooses, one after the other, on this thread.
+pub fn run(tests: &[(&str, fn())]) -> Conclusion {
+    let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
+    let trial = |(name, test): &(&str, fn())| {
+        let test = *test;
+        Trial::test(*name, move || {
+            test();
+            Ok(())
+        })
+    };
+    libtest_mimic::run(&arguments, tests.iter().map(trial).collect())
+}
