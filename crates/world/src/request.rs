@@ -6,14 +6,14 @@ mod all;
 mod at_end;
 mod board;
 mod meaning;
+mod waits;
 
 use std::any::Any;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tocsin_p2p::Grown;
-use tocsin_progress::{Budget, Code, Completion, Context, Id, Outcome, Pass};
+use tocsin_progress::{Budget, Code, Completion, Id, Outcome, Pass};
 use tocsin_sync::atomic::{AtomicBool, Ordering};
 
 use crate::comm::Comm;
@@ -410,87 +410,6 @@ impl RawRequest {
         }
     }
 
-    /// Makes some progress, then gives the outcome if there is one. The outcome stays: later calls repeat it.
-    pub fn test(&mut self) -> Option<Result<Status, Error>> {
-        self.advance();
-        self.look()
-    }
-
-    fn advance(&self) {
-        if let (false, Some(slot)) = (self.is_over(), &self.slot) {
-            let shared = slot.rank();
-            shared.open_gates();
-            shared.engine.poke(Context::User);
-            // Who only tests waits, too.
-            if let (false, Some(need)) = (self.is_complete(), self.need())
-                && shared.make_room(&[need]) == Grown::Room
-            {
-                shared.engine.poke(Context::User);
-            }
-            shared.end_if_aborted();
-        }
-    }
-
-    /// Waits for the outcome.
-    ///
-    /// # Errors
-    /// That of the operation.
-    #[inline]
-    pub fn wait(&mut self) -> Result<Status, Error> {
-        // As where it was over at once.
-        if let Some(Ok(status)) = self.seen {
-            return Ok(status);
-        }
-        self.wait_for_end()
-    }
-
-    fn wait_for_end(&mut self) -> Result<Status, Error> {
-        self.note_wait();
-        if self.keeps_slot
-            && let Some(slot) = &self.slot
-            && let Some(outcome) = slot.completion().outcome()
-            && outcome.code == Code::Ok
-        {
-            let status = self.kind.status(&slot.comm, outcome);
-            self.seen = Some(Ok(status));
-            return Ok(status);
-        }
-        self.meet_short();
-        self.meet_end();
-        self.wait_posted()
-    }
-
-    /// [`wait`](Self::wait) for what was posted only now.
-    ///
-    /// # Errors
-    /// As there.
-    pub(crate) fn wait_posted(&mut self) -> Result<Status, Error> {
-        loop {
-            self.try_to_be_over(None);
-            if let Some(result) = self.look() {
-                return result;
-            }
-        }
-    }
-
-    /// Waits for the outcome, or until another request of its rank has failed: `None` then.
-    pub(crate) fn wait_unless_failed(&mut self, other: &RawRequest) -> Option<Result<Status, Error>> {
-        if let Some(Ok(status)) = self.seen {
-            return Some(Ok(status));
-        }
-        self.note_wait();
-        self.meet_end();
-        loop {
-            if let (false, Some(slot), Some(need)) = (self.is_over(), &self.slot, self.need()) {
-                slot.rank().wait_until(&[need], || self.is_complete() || other.has_failed(), None);
-            }
-            let result = self.look();
-            if result.is_some() || other.has_failed() {
-                return result;
-            }
-        }
-    }
-
     /// Whether it was over when it was made.
     pub(crate) fn has_succeeded(&self) -> bool {
         matches!(self.seen, Some(Ok(_)))
@@ -501,47 +420,6 @@ impl RawRequest {
         match &self.seen {
             Some(seen) => seen.is_err(),
             None => self.outcome().is_some_and(|outcome| outcome.code != Code::Ok),
-        }
-    }
-
-    /// Waits at most `timeout`; `None` when time was up.
-    pub fn wait_timeout(&mut self, timeout: Duration) -> Option<Result<Status, Error>> {
-        self.wait_for(Some(timeout))
-    }
-
-    fn wait_for(&mut self, timeout: Option<Duration>) -> Option<Result<Status, Error>> {
-        self.note_wait();
-        self.meet_end();
-        self.try_to_be_over(timeout);
-        self.look()
-    }
-
-    /// Its thread waits, though it may be over.
-    #[inline]
-    fn note_wait(&self) {
-        if let Some(slot) = &self.slot {
-            slot.rank().engine.note_wait();
-        }
-    }
-
-    /// Waits for the outcome, which is left where it is.
-    fn wait_until_over(&mut self) {
-        while !self.is_over() {
-            self.try_to_be_over(None);
-        }
-    }
-
-    fn try_to_be_over(&mut self, timeout: Option<Duration>) {
-        if self.kind == Kind::Collective && !self.is_complete() {
-            self.look_on_board(timeout.is_none());
-        }
-        self.pass_time(timeout);
-    }
-
-    /// Waits until it is over, or time is up.
-    fn pass_time(&self, timeout: Option<Duration>) {
-        if let (false, Some(slot), Some(need)) = (self.is_over(), &self.slot, self.need()) {
-            slot.rank().wait_until(&[need], || self.is_complete(), timeout);
         }
     }
 
