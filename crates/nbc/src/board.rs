@@ -18,6 +18,7 @@
 //! and end with the same error. So it does with the one of which it has seen that the ranks disagree, whose messages others may have. What all have begun by messages before that goes on.
 
 mod blocks;
+mod combined;
 mod compartments;
 mod long;
 mod rounds;
