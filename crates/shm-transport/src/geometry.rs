@@ -23,7 +23,7 @@ pub const MAX_HEAP: u64 = 16 << 40;
 pub(crate) const PAGE: u64 = 4096;
 /// The heap and each rank's part of it start on such a boundary (bytes): the largest pages that machines have, because only at a page can a file be
 /// mapped.
-pub(crate) const HEAP_PAGE: u64 = 64 << 10;
+pub const HEAP_PAGE: u64 = 64 << 10;
 const AREA: u64 = size_of::<Area>() as u64;
 /// A rank's long memory of a board.
 const LONG: u64 = LONG_MEMORY as u64;

@@ -53,7 +53,7 @@ mod xpmem;
 #[cfg(not(loom))]
 pub use error::Error;
 #[cfg(not(loom))]
-pub use geometry::{BOARDS, Geometry, MAX_HEAP, MAX_RANKS};
+pub use geometry::{BOARDS, Geometry, HEAP_PAGE, MAX_HEAP, MAX_RANKS};
 #[cfg(not(loom))]
 pub use heap::HeapBlock;
 #[cfg(not(loom))]

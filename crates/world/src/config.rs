@@ -12,7 +12,7 @@ mod variables;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use tocsin_shm_transport::MAX_HEAP;
+use tocsin_shm_transport::{HEAP_PAGE, MAX_HEAP};
 
 use crate::BackendKind;
 use crate::error::Error;
@@ -150,8 +150,11 @@ impl Default for Config {
     }
 }
 
-/// Parts of the heap are whole pages.
-const PAGE_BITS: u32 = 12;
+/// A rank's part of the heap, where nothing else is wanted: as much as the machine has memory, or as all ranks of the world can have, in whole pages.
+fn default_arena(memory: u64, ranks: u32) -> u64 {
+    let most = MAX_HEAP / u64::from(ranks.max(1));
+    memory.min(most) / HEAP_PAGE * HEAP_PAGE
+}
 
 impl Config {
     /// For ranks that leave their traces to this process, which [joins](crate::trace::join()) them.
@@ -165,7 +168,7 @@ impl Config {
     pub(crate) fn arena(&self, ranks: u32) -> u64 {
         match self.heap {
             Some(bytes) => bytes as u64,
-            None => crate::heap::memory().min(MAX_HEAP / u64::from(ranks.max(1))) >> PAGE_BITS << PAGE_BITS,
+            None => default_arena(crate::heap::memory(), ranks),
         }
     }
 

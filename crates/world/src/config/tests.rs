@@ -156,3 +156,18 @@ fn uintr_is_refused_with_its_reason() {
     assert!(text.contains("uintr") && text.contains("signal"), "{text}");
     assert_eq!(Config::default().usable_backend().unwrap(), BackendKind::Signal);
 }
+
+/// However much memory the machine has, and however many ranks there are.
+#[test]
+fn every_world_can_have_the_heap_that_nobody_chose() {
+    use tocsin_shm_transport::{Geometry, MAX_RANKS};
+    for memory in
+        [0, 4096, 25_202_941_952, (256 << 30) - 4096, 512 << 30, 1 << 40, 2 << 40, 16 << 40, u64::MAX]
+    {
+        for ranks in 1..=MAX_RANKS {
+            let arena = default_arena(memory, ranks);
+            let geometry = Geometry::for_ranks(ranks).with_heap(arena);
+            assert!(arena <= memory && geometry.is_some(), "{memory} bytes, {ranks} ranks: {arena}");
+        }
+    }
+}
