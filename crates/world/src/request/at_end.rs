@@ -30,7 +30,7 @@ impl RawRequest {
     pub(super) fn meet_short(&mut self) {
         let Some(slot) = self.slot.as_ref().filter(|slot| {
             let short = matches!(self.kind, Kind::Receive { room } if room <= slot.rank().eager_max);
-            short && !self.keeps_slot && !slot.completion().is_done() && slot.rank().engine.should_look()
+            short && !self.keeps_slot && !self.is_complete() && slot.rank().engine.should_look()
         }) else {
             return;
         };

@@ -45,6 +45,10 @@ impl RawRequest {
 
     fn wait_for_end(&mut self) -> Result<Status, Error> {
         self.note_wait();
+        // Its slot is somebody else's by now.
+        if let Some(result) = self.result() {
+            return result;
+        }
         if self.keeps_slot
             && let Some(slot) = &self.slot
             && let Some(outcome) = slot.completion().outcome()
@@ -129,5 +133,44 @@ impl RawRequest {
         if let (false, Some(slot), Some(need)) = (self.is_over(), &self.slot, self.need()) {
             slot.rank().wait_until(&[need], || self.is_complete(), timeout);
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    use crate::{Config, ConstBuf, Error, Mode, MutBuf, threads_each};
+
+    /// What was seen of a failed receive stays, and nobody looks for more where it was: another receive is there.
+    #[test]
+    fn an_error_that_was_seen_is_repeated_without_a_look() {
+        let ends = threads_each(1, &Config::default(), |comm| {
+            let (long, mut short, mut next) = ([1u8; 64], [0u8; 4], [0u8; 64]);
+            let into = |bytes: &mut [u8]| MutBuf::contiguous(bytes.as_mut_ptr(), bytes.len());
+            // SAFETY: the buffers outlive the requests.
+            let (mut failed, mut other) = unsafe {
+                let mut failed = comm.irecv_raw(into(&mut short), Some(0), Some(1)).unwrap();
+                let send = ConstBuf::contiguous(long.as_ptr(), long.len());
+                comm.send_raw(send, 0, 1, Mode::Standard).unwrap();
+                while failed.test().is_none() {}
+                (failed, comm.irecv_raw(into(&mut next), Some(0), Some(2)).unwrap())
+            };
+            let places = [&failed, &other].map(|r| r.slot.as_ref().unwrap().completion);
+            assert_eq!(places[0], places[1], "the place is the next one's");
+            let (tell, told) = channel();
+            let inside = comm.shared().enter();
+            let again = std::thread::scope(|scope| {
+                scope.spawn(|| tell.send(failed.wait()).unwrap());
+                let again = told.recv_timeout(Duration::from_secs(20));
+                drop(inside);
+                again
+            });
+            assert!(matches!(again, Ok(Err(Error::Truncated { message: 64, .. }))), "{again:?}");
+            assert!(other.cancel());
+        });
+        assert!(ends.unwrap()[0].is_ok());
     }
 }
