@@ -144,6 +144,14 @@ impl<T: Transport> P2p<T> {
         }
     }
 
+    /// Takes in what this rank has sent itself, so that a receive that nobody else can meet any more meets that. User threads only; bounded by what its lane and the queue before it hold.
+    pub(crate) fn take_in_own(&mut self, class: Class) {
+        self.progress(&mut Budget::user());
+        // Of what this completed the collectives have yet to hear.
+        self.again = true;
+        self.take_in(self.me, class, u32::MAX);
+    }
+
     /// Takes in at most so many packets of one lane. What is still coming is left to a pass.
     fn take_in(&mut self, peer: u32, class: Class, most: u32) {
         let mut budget = Budget::user();

@@ -43,11 +43,15 @@ impl<T: Transport> P2p<T> {
         self.learn_ends();
         let class = usize::from(args.class == Class::Coll);
         let pattern = Pattern::new(args.context, args.source, args.tag);
-        let kept = self.matching.get_mut(class).and_then(|m| m.unexpected.find(&pattern));
+        let mut kept = self.matching.get_mut(class).and_then(|m| m.unexpected.find(&pattern));
         if kept.is_none()
             && let Some((code, rank)) = self.no_source(args.context, args.source)
         {
-            return Err(self.refusal(args.context, code, rank));
+            self.take_in_own(args.class);
+            kept = self.matching.get_mut(class).and_then(|m| m.unexpected.find(&pattern));
+            if kept.is_none() {
+                return Err(self.refusal(args.context, code, rank));
+            }
         }
         if let Some(source) = args.source {
             // Handlers will answer it.

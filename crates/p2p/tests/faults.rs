@@ -109,6 +109,27 @@ fn members_decide_whom_any_source_needs() {
 }
 
 #[test]
+fn what_a_rank_has_sent_itself_is_received_from_any_source_when_the_others_are_gone() {
+    for end in [PeerState::Dead, PeerState::Finalized] {
+        let mut w = World::new(2);
+        w.set_state(1, end);
+        w.settle();
+        // More than a lane holds, and one that is announced.
+        let texts: Vec<_> = (0..200).map(|n| text(n, if n == 70 { 100_000 } else { 8 })).collect();
+        let sends: Vec<_> = texts.iter().map(|text| w.isend(0, 0, 3, text)).collect();
+        for text in &texts {
+            let mut target = Target::new(text.len());
+            let id = w.irecv(0, None, Some(3), &mut target);
+            w.settle();
+            assert_eq!((w.code(0, id), target.bytes()), (Some(Code::Ok), &text[..]));
+        }
+        assert!(sends.iter().all(|id| w.code(0, *id) == Some(Code::Ok)));
+        let mut target = Target::new(8);
+        assert!(w.try_irecv(0, None, Some(3), &mut target).is_err(), "there is nothing more");
+    }
+}
+
+#[test]
 fn what_comes_for_a_forgotten_communicator_is_dropped() {
     let mut w = World::tight(2);
     let data = text(1, 60);
