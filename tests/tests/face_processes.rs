@@ -34,6 +34,7 @@ fn main() {
         Some("role=launcher") => role_launcher(args.collect()),
         Some("role=join") => role_join(),
         Some("role=tags") => role_tags(args.collect()),
+        Some("role=forgets") => role_forgets(),
         _ => run_tests(),
     }
 }
@@ -52,6 +53,7 @@ fn run_tests() {
         ("the_launchers_death_ends_every_rank", the_launchers_death_ends_every_rank),
         ("signals_are_passed_on", signals_are_passed_on),
         ("who_asks_twice_is_not_ignored", who_asks_twice_is_not_ignored),
+        ("who_forgets_children_launches_none", who_forgets_children_launches_none),
         ("output_is_tagged", output_is_tagged),
         ("all_output_is_copied_and_none_is_waited_for", all_output_is_copied_and_none_is_waited_for),
         ("what_a_failed_world_has_started_ends", what_a_failed_world_has_started_ends),
@@ -339,6 +341,20 @@ fn role_tags(command: String) {
     launch.args = vec!["-c".into(), command.into()];
     launch.tag_output = true;
     assert_eq!(launch.run().unwrap().status, 0);
+}
+
+/// A launcher that ignores the ends of its children.
+fn role_forgets() {
+    // SAFETY: no handler.
+    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
+    println!("{}", Launch::new("/bin/true", 2).run().unwrap_err());
+}
+
+fn who_forgets_children_launches_none() {
+    let program = std::env::current_exe().unwrap();
+    let output = Command::new(program).arg("role=forgets").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("ignores SIGCHLD") && said.contains("default"), "{output:?}");
 }
 
 /// What a launcher of two shells has printed.

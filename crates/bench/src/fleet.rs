@@ -8,12 +8,12 @@ pub(crate) mod block;
 
 use crate::cli::Common;
 use crate::compute::Speed;
-use crate::error::Error;
+use crate::error::{Error, doing};
 use crate::rank::{self, Member};
+use crate::started::{ends_with_this_thread, wait_for_all};
 use crate::values::{Backend, Buffers, Kind, Lmt};
 use block::{Block, Measured, Task};
 use std::ffi::OsString;
-use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
@@ -295,28 +295,10 @@ fn plain_processes(plan: &Plan, block: &Block) -> Result<(), Error> {
         if let Some(cpu) = cpu {
             command.args(["--cpu", &cpu.to_string()]);
         }
-        // SAFETY: prctl is async-signal-safe and touches no memory of this process.
-        unsafe { command.pre_exec(die_with_parent) };
-        let child = command.spawn();
-        children
-            .push(child.map_err(|source| Error::System { what: format!("starting rank {rank}"), source })?);
+        let child = ends_with_this_thread(&mut command).spawn();
+        children.push(child.map_err(doing(format!("starting rank {rank}")))?);
     }
-    for mut child in children {
-        let status =
-            child.wait().map_err(|source| Error::System { what: "waiting for a rank".into(), source })?;
-        if !status.success() {
-            return Err(Error::Failed(format!("a rank without the library ended: {status}")));
-        }
-    }
-    Ok(())
-}
-
-fn die_with_parent() -> std::io::Result<()> {
-    // SAFETY: no pointers are passed.
-    match unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) } {
-        0 => Ok(()),
-        _ => Err(std::io::Error::last_os_error()),
-    }
+    wait_for_all(children)
 }
 
 fn plain_threads(plan: &Plan, block: &Block) -> Result<(), Error> {

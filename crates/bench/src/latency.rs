@@ -15,6 +15,7 @@ use crate::error::{Error, doing};
 use crate::plot::{self, latency::Distribution};
 use crate::row::{Row, Sink};
 use crate::shared::{Region, wake_sleepers};
+use crate::started::{Started, apart};
 use crate::stats::Times;
 use crate::values::{Kind, Lmt, Mechanism};
 pub use probe::Probe;
@@ -22,7 +23,7 @@ pub(crate) use receiver::{Peer, peer};
 use receiver::{word, words_of};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::path::Path;
-use std::process::{Child, Command};
+use std::process::Command;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -157,10 +158,7 @@ pub fn measure(
     let distances = Distance::ALL.into_iter().filter_map(|d| machine.pair(d).map(|pair| (d, pair)));
     let mut all = Vec::new();
     for (placement, (here, there)) in distances {
-        // A thread of its own: the caller's affinity stays as it is.
-        let measure = || measure_pair(mechanisms, kinds, warmup, rounds, placement, here, there);
-        let measured = std::thread::scope(|scope| scope.spawn(measure).join());
-        all.extend(measured.map_err(|_| Error::Failed("the measuring thread panicked".into()))??);
+        all.extend(apart(|| measure_pair(mechanisms, kinds, warmup, rounds, placement, here, there))?);
     }
     if all.is_empty() {
         return Err(Error::Failed(format!(
@@ -204,7 +202,7 @@ fn measure_pair(
 }
 
 enum Other {
-    Process(Child),
+    Process(Started),
     Thread(JoinHandle<Result<(), Error>>),
 }
 
@@ -355,7 +353,7 @@ impl Pair {
 
     fn lives(&mut self) -> bool {
         match &mut self.other {
-            Other::Process(child) => matches!(child.try_wait(), Ok(None)),
+            Other::Process(process) => process.lives(),
             Other::Thread(thread) => !thread.is_finished(),
         }
     }
@@ -363,8 +361,8 @@ impl Pair {
     fn stop(self) -> Result<(), Error> {
         self.tell(receiver::STOP, 0, 0);
         match self.other {
-            Other::Process(mut child) => {
-                let status = child.wait().map_err(doing("waiting for the receiver"))?;
+            Other::Process(mut process) => {
+                let status = process.wait().map_err(doing("waiting for the receiver"))?;
                 if status.success() {
                     Ok(())
                 } else {
@@ -379,12 +377,11 @@ impl Pair {
     }
 }
 
-fn spawn(program: &Path, region: &Region, eventfd: RawFd, cpu: usize) -> Result<Child, Error> {
-    let child = Command::new(program)
-        .args(["peer", "--region", &region.path()])
-        .args(["--eventfd", &eventfd.to_string(), "--cpu", &cpu.to_string()])
-        .spawn()
-        .map_err(doing("starting the receiving process"))?;
+fn spawn(program: &Path, region: &Region, eventfd: RawFd, cpu: usize) -> Result<Started, Error> {
+    let mut command = Command::new(program);
+    command.args(["peer", "--region", &region.path()]);
+    command.args(["--eventfd", &eventfd.to_string(), "--cpu", &cpu.to_string()]);
+    let process = Started::new(&mut command, "starting the receiving process")?;
     // It publishes itself when it is ready; the first batch waits for that. A program that is not `tocsin` (the
     // criterion bench) never answers, and is found out here.
     let start = now_ns();
@@ -394,5 +391,5 @@ fn spawn(program: &Path, region: &Region, eventfd: RawFd, cpu: usize) -> Result<
         }
         std::thread::sleep(Duration::from_millis(1));
     }
-    Ok(child)
+    Ok(process)
 }

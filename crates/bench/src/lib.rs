@@ -21,6 +21,7 @@ mod rank;
 pub mod row;
 mod shared;
 pub mod simulate;
+mod started;
 pub mod stats;
 mod steps;
 mod tune;
@@ -42,6 +43,7 @@ use tocsin_world::say;
 ///
 /// Not from a rank: it starts them.
 pub fn run(cli: &Cli) -> ExitCode {
+    started::hear_of_children();
     let done = match &cli.command {
         Command::Info(args) => commands::info::run(args).map(|()| 0),
         Command::Run(args) => commands::run::run(args),

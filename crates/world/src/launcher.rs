@@ -122,11 +122,16 @@ impl Launch {
     /// Starts the ranks.
     ///
     /// # Errors
-    /// [`Error::DescriptorLimit`], [`Error::Start`], [`Error::BackendUnusable`], refusals of the system.
+    /// [`Error::DescriptorLimit`], [`Error::Start`], [`Error::BackendUnusable`], refusals of the system; [`Error::InvalidArgument`] without ranks, or where the process ignores
+    /// SIGCHLD.
     pub fn spawn(self) -> Result<Running, Error> {
         if self.ranks == 0 {
             let what = "0 ranks make no world: start at least 1".into();
             return Err(Error::InvalidArgument { operation: "launch", what });
+        }
+        if signals::children_are_forgotten() {
+            let what = "this process ignores SIGCHLD, so that nobody hears how a rank ends: set that signal to its default before";
+            return Err(Error::InvalidArgument { operation: "launch", what: what.into() });
         }
         self.config.usable_backend()?;
         trace::check(&self.config)?;

@@ -15,9 +15,10 @@ use super::{BATCH, PATIENCE_NS, statistics};
 use crate::bench::ignored;
 use crate::cli::Latency;
 use crate::compute::compute;
-use crate::error::Error;
+use crate::error::{Error, doing};
 use crate::plot::{self, latency::Distribution};
 use crate::row::{Row, Sink};
+use crate::started::apart;
 use crate::stats::Times;
 use crate::values::{HandlerStack, Mechanism};
 use std::sync::mpsc::channel;
@@ -162,7 +163,7 @@ impl Case {
         let (ready, installed) = channel();
         let stop = &AtomicU64::new(0);
         std::thread::scope(|scope| {
-            scope.spawn(move || {
+            let receive = move || {
                 let install = || {
                     tocsin_topology::bind_thread(cpu).map_err(Error::failed)?;
                     self.install()
@@ -177,7 +178,10 @@ impl Case {
                     // The opaque loop that is interrupted.
                     compute(100, seed);
                 }
-            });
+            };
+            std::thread::Builder::new()
+                .spawn_scoped(scope, receive)
+                .map_err(doing("starting the receiver"))?;
             let ended = |_| Error::Failed("the receiver of the latency measurement ended".into());
             let measured = installed
                 .recv()
@@ -326,10 +330,8 @@ pub(super) fn run(args: &Latency, mechanisms: &[Mechanism]) -> Result<(), Error>
     for other in others {
         let cases = cases(args, mechanisms, other.map(|(distance, (_, there))| (distance, there)))?;
         let here = other.map(|(_, (here, _))| here).or(here);
-        // A thread of its own: the caller's affinity stays as it is.
         let rounds = (common.warmup, common.rounds.unwrap_or(5000));
-        let measured = std::thread::scope(|scope| scope.spawn(|| measure(cases, here, rounds)).join());
-        all.extend(measured.map_err(|_| Error::Failed("the measuring thread panicked".into()))??);
+        all.extend(apart(|| measure(cases, here, rounds))?);
     }
     let mut sink = Sink::new(common.json);
     all.iter().for_each(|(case, sum)| sink.row(&case.row(sum)));

@@ -10,7 +10,7 @@
 //! has returned.
 
 use crate::compute::compute;
-use crate::error::Error;
+use crate::error::{Error, doing};
 use crate::row::Row;
 use crate::stats::Times;
 use crate::values::Mechanism;
@@ -187,7 +187,7 @@ fn to_oneself(mechanism: Mechanism, rounds: u64) -> Result<Counted, Error> {
 fn to_another(mechanism: Mechanism, rounds: u64, cpu: usize) -> Result<Counted, Error> {
     let (rung_by, stop) = (Rung::new(), Arc::new(AtomicU64::new(0)));
     let (target, until) = (rung_by.clone(), stop.clone());
-    let computing = std::thread::spawn(move || {
+    let receive = move || {
         tocsin_topology::bind_thread(cpu).map_err(Error::failed)?;
         // SAFETY: dropped at the end of this closure, before `target`.
         let _receiver = unsafe { install(&target, mechanism) }?;
@@ -198,7 +198,8 @@ fn to_another(mechanism: Mechanism, rounds: u64, cpu: usize) -> Result<Counted, 
             compute(100, seed);
         }
         Ok::<(), Error>(())
-    });
+    };
+    let computing = std::thread::Builder::new().spawn(receive).map_err(doing("starting the receiver"))?;
     while stop.load(Ordering::Acquire) == 0 && !computing.is_finished() {
         std::thread::yield_now();
     }

@@ -43,6 +43,17 @@ impl Drop for Blocked {
     }
 }
 
+/// Whether the system forgets how this process's children end, because it ignores SIGCHLD, perhaps from its parent, or does not want to hear of them.
+pub(super) fn children_are_forgotten() -> bool {
+    let mut action = MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: - the call changes nothing, and fills in what is live; all zeros are an action, too.
+    let action = unsafe {
+        libc::sigaction(libc::SIGCHLD, ptr::null(), action.as_mut_ptr());
+        action.assume_init()
+    };
+    action.sa_sigaction == libc::SIG_IGN || action.sa_flags & libc::SA_NOCLDWAIT != 0
+}
+
 /// In a rank between fork and exec: a rank starts with the signals unblocked. Async-signal-safe.
 pub(super) fn unblock() {
     // SAFETY: - the set is live; the call changes nothing but this thread's mask.
