@@ -9,6 +9,9 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout};
 
+/// A line that is as long as this and has no end yet gets one.
+const LONGEST: usize = 64 << 10;
+
 /// Threads that copy output. What ranks have started may hold the other ends of their pipes for as long as it likes,
 /// so that the end of the ranks, not that of the output, ends the threads.
 pub(super) struct Outputs {
@@ -28,7 +31,7 @@ impl Outputs {
         Ok(Outputs { over: Arc::new(over), running, copying, copied })
     }
 
-    /// Copies what comes out of `from` to `to`, line by line. A last line without an end gets one.
+    /// Copies what comes out of `from` to `to`, line by line. A last line without an end gets one, as does one of [`LONGEST`] bytes.
     pub(super) fn tag(
         &self,
         rank: u32,
@@ -118,6 +121,8 @@ impl<W: Write> Tagged<W> {
             self.line.extend(piece);
             if piece.ends_with(b"\n") {
                 self.put();
+            } else if self.line.len() >= LONGEST {
+                self.end();
             }
         }
     }
@@ -146,5 +151,23 @@ impl<W: Write> Tagged<W> {
             self.line.push(b'\n');
             self.put();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_without_an_end_is_not_kept_for_ever() {
+        let mut out = Vec::new();
+        let mut tagged = Tagged { prefix: "[3] ".into(), line: Vec::new(), to: &mut out, closed: false };
+        (0..100).for_each(|_| tagged.take(&[b'x'; 8 << 10]));
+        assert!(tagged.line.capacity() <= 4 * LONGEST);
+        tagged.take(b"\nshort\n");
+        drop(tagged);
+        let text = String::from_utf8_lossy(&out);
+        assert!(text.lines().all(|line| line.starts_with("[3] ")) && text.ends_with("\n[3] short\n"));
+        assert_eq!(text.matches('x').count(), 100 * (8 << 10));
     }
 }
