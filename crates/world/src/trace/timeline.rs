@@ -149,7 +149,7 @@ impl Timeline {
         };
         let mut rows = Vec::new();
         for (number, thread) in reader.order.iter().enumerate() {
-            let mut slices = reader.threads.remove(thread).unwrap_or_default();
+            let mut slices = joined(reader.threads.remove(thread).unwrap_or_default());
             if number == 0 {
                 let computing = gaps(&slices, since, part.until);
                 slices.extend(computing);
@@ -290,6 +290,19 @@ fn sort(slices: &mut [Slice]) {
     slices.sort_by_key(|slice| (slice.begun, std::cmp::Reverse(slice.took)));
 }
 
+/// A thread's slices, of which stays in the library that overlap are one: who posts something and looks by himself is there twice, and neither stay lies within the other.
+fn joined(slices: Vec<Slice>) -> Vec<Slice> {
+    let (mut stays, mut all): (Vec<_>, Vec<_>) = slices.into_iter().partition(|slice| slice.name == LIBRARY);
+    sort(&mut stays);
+    for stay in stays {
+        match all.last_mut().filter(|last: &&mut Slice| last.name == LIBRARY && last.ends() > stay.begun) {
+            Some(last) => last.took = last.ends().max(stay.ends()) - last.begun,
+            None => all.push(stay),
+        }
+    }
+    all
+}
+
 /// What is between slices.
 fn gaps(slices: &[Slice], since: u64, until: u64) -> Vec<Slice> {
     let mut busy: Vec<(u64, u64)> = slices.iter().map(|s| (s.begun, s.ends())).collect();
@@ -337,6 +350,14 @@ mod tests {
         );
         assert_eq!(times(gaps(&[], 5, 50)), [(5, 45)]);
         assert_eq!(times(gaps(&[slice(0, 60)], 5, 50)), []);
+    }
+
+    #[test]
+    fn stays_that_overlap_are_one() {
+        let stay = |begun, took| Slice { name: LIBRARY.into(), ..slice(begun, took) };
+        let times = |slices: Vec<Slice>| slices.iter().map(|s| (s.begun, s.took)).collect::<Vec<_>>();
+        let all = vec![stay(30, 5), stay(10, 10), slice(12, 2), stay(15, 10), stay(16, 1), stay(25, 5)];
+        assert_eq!(times(joined(all)), [(12, 2), (10, 15), (25, 5), (30, 5)]);
     }
 
     #[test]
