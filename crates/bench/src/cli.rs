@@ -8,6 +8,7 @@ use crate::values::{
     computing, counts, posts, repeats, requests, sizes, word,
 };
 use clap::{Args, Parser, Subcommand};
+use std::ffi::OsString;
 use std::path::PathBuf;
 use tocsin_topology::{Policy, ProgressPolicy};
 use tocsin_world::launcher::MAX_RANKS;
@@ -125,7 +126,7 @@ pub(crate) struct Run {
     pub json: bool,
     /// The program and its arguments
     #[arg(last = true, required = true, value_name = "PROG ARGS")]
-    pub program: Vec<String>,
+    pub program: Vec<OsString>,
 }
 
 #[derive(Debug, Args)]

@@ -190,14 +190,23 @@ impl Config {
     ) -> Result<Config, Error> {
         let mut config = Config::default();
         for (name, value) in variables {
-            let Some(name) = name.to_str().filter(|n| n.starts_with("TOCSIN_")) else { continue };
+            if !name.as_encoded_bytes().starts_with(b"TOCSIN_") {
+                continue;
+            }
+            // What is no text is nobody's name, and is found to be none.
+            let name = &*name.to_string_lossy();
             if name.starts_with("TOCSIN_TEST_") {
                 // Read by the test programs, whose ranks inherit them.
                 continue;
             }
             let known = variables::find(name)?;
             let Some(value) = value.to_str() else {
-                return Err(wrong(known, &value.to_string_lossy()));
+                let right = format!("text, in UTF-8: {}", known.values);
+                return Err(Error::Environment {
+                    variable: name.into(),
+                    value: value.to_string_lossy().into(),
+                    right,
+                });
             };
             if !known.internal {
                 config.set(name, value)?;

@@ -22,7 +22,7 @@ pub(crate) fn run(args: &Run) -> Result<u8, Error> {
         return Err(Error::Usage("which program? Write it after `--`".into()));
     };
     let mut launch = Launch::new(program, args.ranks);
-    launch.args = rest.iter().map(Into::into).collect();
+    launch.args = rest.to_vec();
     launch.config = config(args)?;
     let drawn = args.plot.as_deref().zip(launch.config.trace.clone());
     launch.tag_output = args.tag_output;
@@ -120,7 +120,10 @@ fn config(args: &Run) -> Result<Config, Error> {
             };
             Error::Usage(format!("--trace {}: {why}", trace.display()))
         };
-        config.set("TOCSIN_TRACE", &trace.to_string_lossy()).map_err(wrong)?;
+        let name = trace.to_str().ok_or_else(|| {
+            Error::Usage(format!("--trace {}: its name is no UTF-8: give it another", trace.display()))
+        })?;
+        config.set("TOCSIN_TRACE", name).map_err(wrong)?;
     }
     trace_and_plot(args, &mut config)?;
     config.usable_backend().map_err(Error::failed)?;

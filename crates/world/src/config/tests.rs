@@ -171,3 +171,16 @@ fn every_world_can_have_the_heap_that_nobody_chose() {
         }
     }
 }
+
+/// Neither as a name nor as a value.
+#[test]
+fn what_is_no_text_is_refused() {
+    use std::os::unix::ffi::OsStringExt;
+    let bytes = |text: &[u8]| OsString::from_vec(text.to_vec());
+    let read = |name: &[u8], value: &[u8]| Config::from_variables([(bytes(name), bytes(value))]);
+    let name = read(b"TOCSIN_B\xffCKEND", b"poll");
+    assert!(matches!(name, Err(Error::UnknownVariable { .. })), "{name:?}");
+    let value = read(b"TOCSIN_TRACE", b"/tmp/\xff").unwrap_err().to_string();
+    assert!(value.contains("TOCSIN_TRACE") && value.contains("UTF-8"), "{value}");
+    assert!(read(b"OTHER_\xff", b"\xff").is_ok());
+}
