@@ -61,6 +61,7 @@ fn run_tests() {
         ("a_shell_between_is_no_matter", a_shell_between_is_no_matter),
         ("more_ranks_than_descriptors", more_ranks_than_descriptors),
         ("what_cannot_be_started", what_cannot_be_started),
+        ("a_rank_is_one_process", a_rank_is_one_process),
         ("wrong_environments", wrong_environments),
         ("dropping_a_running_world_ends_it", dropping_a_running_world_ends_it),
         ("an_unknown_child_function_is_an_error", an_unknown_child_function_is_an_error),
@@ -463,6 +464,18 @@ fn role_join() {
         Ok(world) => println!("joined as {} of {}", world.rank(), world.size()),
         Err(error) => println!("refused: {error}"),
     }
+}
+
+/// At once, rather than when no more is heard from the launcher.
+fn a_rank_is_one_process() {
+    let program = std::env::current_exe().unwrap();
+    let output = tagged(&format!("{0} role=join; {0} role=join", program.display()));
+    let said = String::from_utf8_lossy(&output.stdout);
+    for rank in 0..2 {
+        assert!(said.contains(&format!("[{rank}] joined as {rank} of 2\n")), "{output:?}");
+        assert!(said.contains(&format!("[{rank}] refused: ")), "{output:?}");
+    }
+    assert_eq!(said.matches("another process of this rank has joined already").count(), 2, "{said}");
 }
 
 fn wrong_environments() {

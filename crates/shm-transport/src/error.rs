@@ -15,7 +15,7 @@ pub enum Error {
     /// The system refused the segment or its memory.
     #[error(
         "the system refused shared memory for the world: {call} of {bytes} bytes failed ({source}); \
-         check the limits of the job (ulimit -a: file size, open files, virtual memory; cgroup memory.max, or memory.limit_in_bytes)"
+         check the limits of the job (ulimit -a: file size, open files, virtual memory, and locked memory where the process locks what it maps; cgroup memory.max, or memory.limit_in_bytes)"
     )]
     Refused {
         /// The system call.

@@ -160,6 +160,13 @@ impl Bootstrap for LauncherSocket {
         // SAFETY: - the launcher left the descriptor to whoever reads the variable, and `JOINED` makes that once.
         let stream = UnixStream::from(unsafe { OwnedFd::from_raw_fd(fd) });
         let wrong = |e: tocsin_shm_transport::Error| broken(format!("{BOOTSTRAP_FD}={fd}: {e}"));
+        // All was said before the rank was started, to whoever reads it first.
+        let mut poll = [PollFd::new(stream.as_fd(), PollFlags::POLLIN)];
+        if nix::poll::poll(&mut poll, PollTimeout::ZERO) == Ok(0) {
+            return Err(broken(
+                "another process of this rank has joined already, and a rank is one process".into(),
+            ));
+        }
         let lifeline = stream.try_clone().map_err(|e| Error::os("keeping the launcher's socket", e))?;
         let socket = RendezvousSocket::new(stream, PATIENCE).map_err(wrong)?;
         let hello = Hello::parse(&socket.receive().map_err(wrong)?.body)?;
