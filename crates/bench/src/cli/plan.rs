@@ -57,7 +57,7 @@ pub(crate) struct Schedule {
     /// Numbers of ranks: a list or a range A..B
     #[arg(long, value_name = "N", value_parser = planned, default_value = "16")]
     pub ranks: Sizes,
-    /// Message sizes: 64K, 1M, a list, a range A..B (doubling, B included)
+    /// Message sizes: 64K, 1M, a list, a range A..B (doubling, B included); of reductions in elements of one byte, which can be divided anywhere
     #[arg(long, value_name = "LIST", value_parser = sizes, default_value = "8")]
     pub sizes: Sizes,
     /// The rank that sends or gets all, of operations that have one
