@@ -118,7 +118,7 @@ pub(crate) struct Run {
     /// When a rank fails: kill (the others get 1 s) or report (they see the error and finish by themselves)
     #[arg(long, value_name = "WHAT", value_parser = word::<OnFailure>, default_value = "kill")]
     pub on_failure: OnFailure,
-    /// Put the rank's number before every line it prints: [0] text
+    /// Put the rank's number before every line it prints: [0] text. A line of more than 64 KiB is several
     #[arg(long)]
     pub tag_output: bool,
     /// Report the run as one JSON object on standard output; the ranks' output goes to standard error

@@ -11,6 +11,7 @@ use tocsin_transport::{Arrival, Class, Packet, Recv, Transport, kind};
 use crate::P2p;
 use crate::in_hand::{Glance, MET_PER_LOOK};
 use crate::packets::Step;
+use crate::probe::Grown;
 use crate::request::{ANY_SOURCE, Request, State};
 use crate::transfers::FLAG_LOOK;
 
@@ -144,12 +145,25 @@ impl<T: Transport> P2p<T> {
         }
     }
 
-    /// Takes in what this rank has sent itself, so that a receive that nobody else can meet any more meets that. User threads only; bounded by what its lane and the queue before it hold.
-    pub(crate) fn take_in_own(&mut self, class: Class) {
-        self.progress(&mut Budget::user());
-        // Of what this completed the collectives have yet to hear.
-        self.again = true;
-        self.take_in(self.me, class, u32::MAX);
+    /// Takes in all that this rank has sent itself, so that a receive or a probe that nobody else can meet any more meets that: as far as there is room for it among the unexpected messages.
+    /// User threads only; bounded by how much that is.
+    pub(crate) fn take_in_own(&mut self) {
+        loop {
+            let before = self.counters.packets_received;
+            self.progress(&mut Budget::user());
+            // Of what this completed the collectives have yet to hear.
+            self.again = true;
+            self.take_in(self.me, Class::Eager, u32::MAX);
+            let grown = self.blocked > 0 && self.grow_unexpected() == Grown::Room;
+            let queued = self.peers.get(self.me as usize).is_some_and(|own| {
+                let [waiting, _] = &own.queues;
+                !waiting.is_empty()
+            });
+            let left = queued || self.transport.arrival(self.me, Class::Eager) != Arrival::Nothing;
+            if !left || !grown && self.counters.packets_received == before {
+                return;
+            }
+        }
     }
 
     /// Takes in at most so many packets of one lane. What is still coming is left to a pass.

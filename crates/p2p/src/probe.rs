@@ -75,7 +75,11 @@ impl<T: Transport> P2p<T> {
         if found.is_none()
             && let Some((code, rank)) = self.no_source(pattern.context, pattern.source())
         {
-            return Err(self.refusal(pattern.context, code, rank));
+            self.take_in_own();
+            found = self.find(&pattern);
+            if found.is_none() {
+                return Err(self.refusal(pattern.context, code, rank));
+            }
         }
         Ok(found)
     }

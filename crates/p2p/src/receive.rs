@@ -47,7 +47,7 @@ impl<T: Transport> P2p<T> {
         if kept.is_none()
             && let Some((code, rank)) = self.no_source(args.context, args.source)
         {
-            self.take_in_own(args.class);
+            self.take_in_own();
             kept = self.matching.get_mut(class).and_then(|m| m.unexpected.find(&pattern));
             if kept.is_none() {
                 return Err(self.refusal(args.context, code, rank));

@@ -111,21 +111,29 @@ fn members_decide_whom_any_source_needs() {
 #[test]
 fn what_a_rank_has_sent_itself_is_received_from_any_source_when_the_others_are_gone() {
     for end in [PeerState::Dead, PeerState::Finalized] {
-        let mut w = World::new(2);
-        w.set_state(1, end);
-        w.settle();
-        // More than a lane holds, and one that is announced.
-        let texts: Vec<_> = (0..200).map(|n| text(n, if n == 70 { 100_000 } else { 8 })).collect();
-        let sends: Vec<_> = texts.iter().map(|text| w.isend(0, 0, 3, text)).collect();
-        for text in &texts {
-            let mut target = Target::new(text.len());
-            let id = w.irecv(0, None, Some(3), &mut target);
+        for before in [0, 10, 100, 2000] {
+            let mut w = World::new(2);
+            w.set_state(1, end);
             w.settle();
-            assert_eq!((w.code(0, id), target.bytes()), (Some(Code::Ok), &text[..]));
+            // More than a lane holds, and than there is room for at first.
+            let others: Vec<_> = (0..before).map(|n| text(n, 1000)).collect();
+            for text in &others {
+                w.isend(0, 0, 4, text);
+            }
+            let (short, long) = (text(7, 8), text(8, 100_000));
+            let sends = [w.isend(0, 0, 3, &short), w.isend(0, 0, 5, &long)];
+            let found = w.ranks[0].iprobe(0, None, Some(3)).unwrap();
+            assert_eq!(found.map(|status| status.bytes), Some(8), "{before}");
+            for (tag, text) in [(5, &long), (3, &short)] {
+                let mut target = Target::new(text.len());
+                let id = w.irecv(0, None, Some(tag), &mut target);
+                w.settle();
+                assert_eq!((w.code(0, id), target.bytes()), (Some(Code::Ok), &text[..]), "{before}, {tag}");
+            }
+            assert!(sends.iter().all(|id| w.code(0, *id) == Some(Code::Ok)));
+            let mut target = Target::new(8);
+            assert!(w.try_irecv(0, None, Some(3), &mut target).is_err(), "there is nothing more");
         }
-        assert!(sends.iter().all(|id| w.code(0, *id) == Some(Code::Ok)));
-        let mut target = Target::new(8);
-        assert!(w.try_irecv(0, None, Some(3), &mut target).is_err(), "there is nothing more");
     }
 }
 

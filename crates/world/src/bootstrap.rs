@@ -164,7 +164,8 @@ impl Bootstrap for LauncherSocket {
         let mut poll = [PollFd::new(stream.as_fd(), PollFlags::POLLIN)];
         if nix::poll::poll(&mut poll, PollTimeout::ZERO) == Ok(0) {
             return Err(broken(
-                "another process of this rank has joined already, and a rank is one process".into(),
+                "another process of this rank has joined already, or has tried to: a rank is one process"
+                    .into(),
             ));
         }
         let lifeline = stream.try_clone().map_err(|e| Error::os("keeping the launcher's socket", e))?;

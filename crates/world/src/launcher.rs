@@ -62,7 +62,7 @@ pub struct Launch {
     pub config: Config,
     /// More environment variables for them.
     pub env: Vec<(OsString, OsString)>,
-    /// Prefix each line of their output with `[rank]`.
+    /// Prefix each line of their output with `[rank]`; one of more than 64 KiB is several.
     pub tag_output: bool,
     /// What to do when one fails.
     pub on_failure: OnFailure,

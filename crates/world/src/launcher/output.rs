@@ -9,7 +9,7 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout};
 
-/// A line that is as long as this and has no end yet gets one.
+/// A line that is as long as this and goes on gets an end.
 const LONGEST: usize = 64 << 10;
 
 /// Threads that copy output. What ranks have started may hold the other ends of their pipes for as long as it likes,
@@ -31,7 +31,7 @@ impl Outputs {
         Ok(Outputs { over: Arc::new(over), running, copying, copied })
     }
 
-    /// Copies what comes out of `from` to `to`, line by line. A last line without an end gets one, as does one of [`LONGEST`] bytes.
+    /// Copies what comes out of `from` to `to`, line by line. A last line without an end gets one, as does a line of [`LONGEST`] bytes that goes on.
     pub(super) fn tag(
         &self,
         rank: u32,
@@ -115,14 +115,15 @@ struct Tagged<W> {
 impl<W: Write> Tagged<W> {
     fn take(&mut self, bytes: &[u8]) {
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
+            if self.line.len() >= LONGEST && piece != b"\n" {
+                self.end();
+            }
             if self.line.is_empty() {
                 self.line.extend(self.prefix.as_bytes());
             }
             self.line.extend(piece);
             if piece.ends_with(b"\n") {
                 self.put();
-            } else if self.line.len() >= LONGEST {
-                self.end();
             }
         }
     }
@@ -162,12 +163,13 @@ mod tests {
     fn a_line_without_an_end_is_not_kept_for_ever() {
         let mut out = Vec::new();
         let mut tagged = Tagged { prefix: "[3] ".into(), line: Vec::new(), to: &mut out, closed: false };
-        (0..100).for_each(|_| tagged.take(&[b'x'; 8 << 10]));
+        (0..96).for_each(|_| tagged.take(&[b'x'; 8 << 10]));
         assert!(tagged.line.capacity() <= 4 * LONGEST);
         tagged.take(b"\nshort\n");
         drop(tagged);
         let text = String::from_utf8_lossy(&out);
         assert!(text.lines().all(|line| line.starts_with("[3] ")) && text.ends_with("\n[3] short\n"));
-        assert_eq!(text.matches('x').count(), 100 * (8 << 10));
+        assert_eq!(text.matches('x').count(), 96 * (8 << 10));
+        assert!(!text.contains("[3] \n"), "that nobody wrote");
     }
 }
