@@ -36,6 +36,9 @@ const IN_A_ROW: u8 = 3;
 /// No copy of 64 KiB takes so many ns by itself.
 const ABSURD: u32 = 300_000;
 
+/// A message in parts of how many copies are counted.
+const WHOLE: u64 = 256;
+
 /// A kind of copy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Copied {
@@ -56,19 +59,28 @@ pub(crate) enum Taken {
 struct Cost(u32);
 
 impl Cost {
-    /// A mean of the last ones. A copy may contain an interrupt, or the first touch of the memory: what takes longer than those before counts less than what takes less.
-    fn note(&mut self, ns: u64, bytes: usize) {
+    /// The kernel did not do it.
+    const REFUSED: Cost = Cost(u32::MAX);
+
+    /// A mean of the last ones, each for as much as it is of its message of `total` bytes: that one message takes longer changes it by half at most. A copy may contain an interrupt, or the first
+    /// touch of the memory: what takes longer than those before counts less than what takes less.
+    fn note(&mut self, ns: u64, bytes: usize, total: u64) {
         let of_64k = ns.saturating_mul(64 << 10).checked_div(bytes as u64).unwrap_or(0);
         let of_64k = u32::try_from(of_64k).unwrap_or(u32::MAX).max(1);
+        let part = (bytes as u64).saturating_mul(WHOLE).checked_div(total).unwrap_or(WHOLE).clamp(1, WHOLE);
         self.0 = match self.0 {
             // Another rank may have had the core meanwhile: nothing is known yet.
             0 if of_64k > ABSURD => 0,
             0 => of_64k,
-            known if of_64k < known => known.wrapping_sub(known.wrapping_sub(of_64k) / 4),
+            known if of_64k < known => {
+                let less =
+                    u64::from(known.wrapping_sub(of_64k)).saturating_mul(part.saturating_mul(2).min(WHOLE));
+                known.wrapping_sub((less / WHOLE) as u32)
+            }
             known => {
-                let new = u64::from(of_64k.min(known.saturating_mul(4)));
-                // Less than the larger of the two.
-                (u64::from(known).saturating_mul(15).saturating_add(new) / 16) as u32
+                let more =
+                    u64::from(of_64k.min(known.saturating_mul(4)).wrapping_sub(known)).saturating_mul(part);
+                known.saturating_add((more / (2 * WHOLE)) as u32)
             }
         };
     }
@@ -86,8 +98,9 @@ struct Known {
     copied_out: Cost,
     /// Such messages go both ways at the same time.
     both: bool,
-    /// How the peer has received this rank's last one.
+    /// How the peer has received this rank's last one, and whether that is since this rank has decided how it receives one.
     taken: Option<Taken>,
+    answers: bool,
     /// It was the slower way to copy twice, at the last look; messages since then, and how many there are until the slower way is tried.
     once: bool,
     since: u16,
@@ -106,6 +119,7 @@ impl Known {
         copied_out: Cost(0),
         both: false,
         taken: None,
+        answers: false,
         once: false,
         since: 0,
         every: SOON,
@@ -124,14 +138,14 @@ impl Known {
     }
 
     /// So many bytes were copied in so many ns.
-    fn note(&mut self, kind: Copied, ns: u64, bytes: usize) {
+    fn note(&mut self, kind: Copied, ns: u64, bytes: usize, total: u64) {
         let cost = match kind {
             Copied::ByKernel => &mut self.kernel,
             Copied::In => &mut self.copied_in,
             Copied::Out => &mut self.copied_out,
         };
         let before = *cost;
-        cost.note(ns, bytes);
+        cost.note(ns, bytes, total);
         // What is quicker all the same says something.
         if self.turned && kind != Copied::In && before.known().is_some() && before.0 < cost.0 {
             *cost = before;
@@ -140,7 +154,10 @@ impl Known {
 
     fn decide(&mut self, shared: bool, follows: bool, crowded: bool) -> bool {
         let both = self.both;
-        if let Some(taken) = self.taken.filter(|_| both && follows) {
+        let in_turn = std::mem::take(&mut self.answers);
+        if let Some(taken) =
+            self.taken.filter(|_| follows && (both || in_turn) && self.kernel != Cost::REFUSED)
+        {
             return taken == Taken::Twice;
         }
         let (Some(kernel), Some(out)) = (self.kernel.known(), self.copied_out.known()) else {
@@ -154,9 +171,8 @@ impl Known {
         // waits for pieces of the other's (256 KiB each way took 1.4 of what the copies did, 1 MiB 1.3), where no third rank has the core meanwhile.
         let copies = if both || crowded { into.saturating_add(out) } else { out }.saturating_mul(2);
         let waits = match (crowded, both) {
-            (true, _) => 0,
             (false, true) => copies / 4,
-            (false, false) => copies / 8,
+            _ => 0,
         };
         let twice = copies.saturating_add(waits);
         let once = once < twice;
@@ -218,7 +234,7 @@ impl Ways {
     /// The kernel has not copied what it was asked to, which may be because of where the buffer lies: it is asked again as rarely as for what takes longest.
     pub(crate) fn refused(&mut self, peer: u32, total: u64) {
         if let Some(known) = self.known.get_mut(Ways::index(peer, total)) {
-            (known.kernel, known.trying) = (Cost(u32::MAX), 0);
+            (known.kernel, known.trying) = (Cost::REFUSED, 0);
         }
     }
 
@@ -250,7 +266,7 @@ impl Ways {
     /// The peer has received a message of this rank's own.
     pub(crate) fn saw(&mut self, peer: u32, total: u64, taken: Taken) {
         if let Some(known) = self.known.get_mut(Ways::index(peer, total)) {
-            known.taken = Some(taken);
+            (known.taken, known.answers) = (Some(taken), true);
         }
     }
 
@@ -281,7 +297,7 @@ impl<T: Transport> P2p<T> {
         if begun != 0
             && let Some(known) = self.ways.known.get_mut(Ways::index(peer, total))
         {
-            known.note(kind, now_ns().wrapping_sub(begun), bytes);
+            known.note(kind, now_ns().wrapping_sub(begun), bytes, total);
         }
     }
 }
@@ -339,10 +355,10 @@ mod tests {
     fn what_is_unknown_is_found_out() {
         let mut new = Known::UNKNOWN;
         assert!(new.choose(true, false, false), "twice at first");
-        new.copied_out.note(1000, 16 << 10);
+        new.copied_out.note(1000, 16 << 10, 1 << 20);
         assert_eq!(new.copied_out, Cost(4000));
         assert!(!new.choose(true, false, false), "then once");
-        new.kernel.note(20_000, 64 << 10);
+        new.kernel.note(20_000, 64 << 10, 1 << 20);
         assert!(new.choose(true, false, false));
     }
 
@@ -353,7 +369,7 @@ mod tests {
         assert!((30..60).contains(&tries), "{tries}");
         // A try shows that it has become the faster.
         for _ in 0..40 {
-            slow.kernel.note(3000, 64 << 10);
+            slow.kernel.note(3000, 64 << 10, 1 << 20);
         }
         assert!(twice(&mut slow, 1000, true, false) < 20);
     }
@@ -364,9 +380,9 @@ mod tests {
         let (mut known, mut before, mut right) = (known(6000, 2000, 3600), false, 0);
         for message in 0..200 {
             let twice = known.choose(true, false, false);
-            let out = if before { 1800 } else { 3200 };
-            (0..16).filter(|_| twice).for_each(|_| known.note(Copied::Out, out, 64 << 10));
-            (0..4).filter(|_| !twice).for_each(|_| known.note(Copied::ByKernel, 6000, 64 << 10));
+            let out = if before { 3600 } else { 6400 };
+            (0..16).filter(|_| twice).for_each(|_| known.note(Copied::Out, out, 128 << 10, 2 << 20));
+            (0..8).filter(|_| !twice).for_each(|_| known.note(Copied::ByKernel, 12_000, 128 << 10, 2 << 20));
             before = twice;
             right += u32::from(twice && message >= 100);
         }
@@ -385,16 +401,46 @@ mod tests {
 
     #[test]
     fn times_are_means_that_do_not_believe_much_more_at_once() {
+        const LEN: u64 = 512 << 10;
         let mut cost = Cost::default();
-        cost.note(4000, 64 << 10);
-        cost.note(4_000_000, 64 << 10);
+        cost.note(4000, 64 << 10, LEN);
+        cost.note(4_000_000, 64 << 10, LEN);
         assert!(cost.0 < 5000, "{cost:?}");
         for _ in 0..100 {
-            cost.note(8000, 64 << 10);
+            cost.note(8000, 64 << 10, LEN);
         }
         assert!((7900..8100).contains(&cost.0), "{cost:?}");
-        cost.note(u64::MAX, 1);
-        cost.note(5, 0);
+        cost.note(u64::MAX, 1, LEN);
+        cost.note(5, 0, 0);
+    }
+
+    /// In whatever parts it is copied: a longer message, of more of them, says no more.
+    #[test]
+    fn one_slow_message_changes_a_time_by_half_at_most() {
+        for parts in [1, 2, 8, 64, 256] {
+            let (mut up, mut down) = (Cost(4000), Cost(4000));
+            for _ in 0..parts {
+                up.note(8000, 64 << 10, parts << 16);
+                down.note(2000, 64 << 10, parts << 16);
+            }
+            assert!((5400..=6000).contains(&up.0), "{parts}: {up:?}");
+            assert!((2000..=2500).contains(&down.0), "{parts}: {down:?}");
+        }
+    }
+
+    /// Who answers a message with one takes the way that the other has taken: what one way costs while the other is gone the other way says little.
+    #[test]
+    fn of_two_that_answer_each_other_one_follows() {
+        let costs = known(20_000, 4000, 4000);
+        let mut follower = Known { taken: Some(Taken::Once), answers: true, ..costs };
+        assert!(!follower.clone().choose(true, true, false), "as the peer did");
+        assert!(follower.clone().choose(true, false, false), "who decides does not");
+        assert!(
+            !follower.choose(true, true, false) && follower.choose(true, true, false),
+            "once for each answer"
+        );
+        let mut refused = Known { kernel: Cost::REFUSED, taken: Some(Taken::Once), answers: true, ..costs };
+        assert!(refused.choose(true, true, false), "the kernel will not do it");
     }
 
     /// Of two that exchange messages one decides, and the other does the same.
