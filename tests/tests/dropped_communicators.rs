@@ -1,4 +1,4 @@
-//! Communicators that come and go: what is kept of them goes with them.
+//! Communicators and worlds that come and go: what is kept of them goes with them.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -38,10 +38,11 @@ fn bytes(comm: &Comm) -> Result<i64, Error> {
     Ok(now)
 }
 
+/// What is counted is the process's.
+static ONE: Mutex<()> = Mutex::new(());
+
 /// Runs `body` on three ranks many times, and finds that this leaves nothing behind but what the first times did.
 fn leaves_nothing(rounds: u32, body: impl Fn(&Comm, u32) -> Result<(), Error> + Sync) {
-    // What is counted is the process's.
-    static ONE: Mutex<()> = Mutex::new(());
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let mut config = Config::default();
     config.set("TOCSIN_BACKEND", "poll").unwrap();
@@ -104,4 +105,37 @@ fn revoked_ones_leave_nothing() {
             Err(other) => Err(other),
         }
     });
+}
+
+/// Worlds of one rank, whose other threads drop requests while it leaves.
+fn worlds_left_by_droppers(worlds: u32) {
+    let mut config = Config::default();
+    config.set("TOCSIN_BACKEND", "poll").unwrap();
+    for world in 0..worlds {
+        let droppers = World::threads_with(1, &config, |comm| {
+            let droppers = [(); 2].map(|()| {
+                let comm = comm.clone();
+                std::thread::spawn(move || {
+                    while let Ok(request) = comm.irecv(vec![0u8; 8], 0, 1) {
+                        drop(request);
+                    }
+                })
+            });
+            // So that it does not always leave at the same point of theirs.
+            (0..world % 16).for_each(|_| std::thread::yield_now());
+            droppers
+        });
+        droppers.unwrap().into_iter().flatten().for_each(|dropper| dropper.join().unwrap());
+    }
+}
+
+#[test]
+fn requests_dropped_while_the_rank_leaves_go_with_it() {
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    worlds_left_by_droppers(100);
+    let before = BYTES.load(Ordering::Relaxed);
+    worlds_left_by_droppers(1000);
+    let after = BYTES.load(Ordering::Relaxed);
+    // One rank is more.
+    assert!(after - before < 8 * 1024, "{before} bytes, then {after}");
 }

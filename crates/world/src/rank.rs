@@ -396,12 +396,18 @@ impl Rank {
         all
     }
 
-    /// Keeps a dropped request and its buffer until it is complete.
+    /// Keeps a dropped request and its buffer until it is complete, or until the rank has closed.
     pub(crate) fn park(&self, request: RawRequest, keep: Option<Box<dyn Any + Send>>) {
         let over = {
             let mut parked = self.parked.lock().unwrap_or_else(PoisonError::into_inner);
             parked.requests.push((request, keep));
-            parked.sweep()
+            // SYNC POINT: `close` stores `closed` and then takes what is parked: what is pushed after that is told of it by the lock. Each request holds its rank, which would
+            // hold the request for ever.
+            if self.closed.load(Ordering::Acquire) {
+                std::mem::take(&mut parked.requests)
+            } else {
+                parked.sweep()
+            }
         };
         // Outside the lock: a dropped buffer may be anything.
         drop(over);
