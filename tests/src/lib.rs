@@ -1,7 +1,7 @@
 //! Tests that cross crates: what they share.
 //!
 //! A *scenario* is what one rank does; [`run`] runs it on every rank of a world, as threads of the test process or as
-//! processes of the program `tocsin-rank`. Every program here has the tripwire allocator: an allocation or a free inside a
+//! processes of the program `tocsin-rank`. Every program here that names this library has the tripwire allocator: an allocation or a free inside a
 //! handler aborts it.
 
 pub mod forbid;

@@ -4,6 +4,7 @@
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Output};
 
+use tocsin_tests as _; // its allocator
 use tocsin_world::{Comm, Config, ConstBuf, DataType, Error, Mode, MutBuf, Op, RawRequest, threads};
 
 /// What a call on a communicator of two ranks must say.

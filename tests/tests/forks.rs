@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use tocsin::{Config, Op, UserOp, World};
 use tocsin_sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use tocsin_tests as _; // its allocator
 
 static INSIDE: AtomicU32 = AtomicU32::new(0);
 static GO_ON: AtomicBool = AtomicBool::new(false);

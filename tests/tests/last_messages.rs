@@ -3,6 +3,7 @@
 
 use tocsin_nbc::{DataType, Op};
 use tocsin_sync::atomic::{AtomicU32, Ordering};
+use tocsin_tests as _; // its allocator
 use tocsin_world::{BackendKind, Comm, Config, RawRequest, threads};
 
 /// What rank 1, a leaf, does meanwhile.

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use tocsin::{Blocks, Comm, Config, Error, Op, UserOp, World};
 use tocsin_sync::atomic::{AtomicU32, Ordering};
+use tocsin_tests as _; // its allocator
 
 /// More than a rank takes that hears of it; who does not would wait for ever.
 const LIMIT: Duration = Duration::from_secs(30);

@@ -19,7 +19,7 @@ const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
   demo                  builds the `tocsin` command and shows communication that overlaps computation, on two ranks;
-                        the last line is the path of a heat map
+                        the last line is the path of a picture
   test [--deep] [--on-hardware] [NAME]
                         all tests: unit, cross-crate, loom models, instruction stepper, emulated machines; --deep adds
                         Miri, shuttle, the exhaustive products and the guest's other kernels. --on-hardware runs instead

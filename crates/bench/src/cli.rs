@@ -178,60 +178,72 @@ pub(crate) struct Bench {
 pub(crate) enum BenchCommand {
     /// Time from a notification to the first instruction that sees it
     #[command(
-        after_help = "Example: tocsin bench latency --kind thread --rounds 20000 --plot plots\n         \
+        after_help = "Without options: processes and threads, by each mechanism that this machine has, 5000 rounds.\n\n\
+                      Example: tocsin bench latency --kind thread --rounds 20000 --plot plots\n         \
                       tocsin bench latency --self --stack own,alternate --mask\n         \
                       tocsin bench latency --burst 1,2,8,64"
     )]
     Latency(Latency),
     /// Half round trip and bandwidth; ranks beyond two wait meanwhile
-    #[command(after_help = "Example: tocsin bench pingpong --backend signal,poll --sizes 0,64,1K..4M")]
+    #[command(
+        after_help = "Without options: 2 processes, backend auto, 0, 8, 64 and 512 bytes, 4K, 64K, 1M and 4M, 40 rounds.\n\nExample: tocsin bench pingpong --backend signal,poll --sizes 0,64,1K..4M"
+    )]
     Pingpong(Pingpong),
     /// A message goes round all ranks: time from one to the next
-    #[command(after_help = "Example: tocsin bench ring --ranks 4 --sizes 1K --backend signal,poll")]
+    #[command(
+        after_help = "Without options: 4 processes, backend auto, 8 bytes, 1K and 64K, 40 rounds.\n\nExample: tocsin bench ring --ranks 4 --sizes 1K --backend signal,poll"
+    )]
     Ring(Ring),
     /// Every rank sends to the next and receives from the one before at once
     #[command(
-        after_help = "Example: tocsin bench exchange --waits sendrecv,posts --sizes 16K..1M --backend signal,poll"
+        after_help = "Without options: 2 processes, backend auto, 8 bytes, 1K, 16K, 64K, 256K and 1M, 40 rounds.\n\n\
+                      Example: tocsin bench exchange --waits sendrecv,posts --sizes 16K..1M --backend signal,poll"
     )]
     Exchange(Exchange),
     /// Messages per second from one rank to another, many of them under way at once
     #[command(
-        after_help = "Example: tocsin bench rate --sizes 8,64,1K --window 64 --receives early,late --kind process,thread"
+        after_help = "Without options: 2 processes, backend auto, 8 and 64 bytes and 1K, 40 rounds.\n\n\
+                      Example: tocsin bench rate --sizes 8,64,1K --window 64 --receives early,late --kind process,thread"
     )]
     Rate(Rate),
     /// Time per completed request with many receives outstanding
-    #[command(
-        after_help = "Example: tocsin bench outstanding --count 10,100,1000,10000 --completion wait,callback"
-    )]
+    #[command(after_help = "Without options: 2 processes, backend auto, 8 bytes, 20 rounds.\n\n\
+                      Example: tocsin bench outstanding --count 10,100,1000,10000 --completion wait,callback")]
     Outstanding(Outstanding),
     /// Every rank sends to every other: set-up, memory per rank and per pair, time
-    #[command(after_help = "Example: tocsin bench pairs --kind thread --ranks 256")]
+    #[command(
+        after_help = "Without options: 4 processes for each core, backend auto, 8 bytes, 5 rounds.\n\nExample: tocsin bench pairs --kind thread --ranks 256"
+    )]
     Pairs(Pairs),
     /// How much of a message's time hides behind computing
-    #[command(
-        after_help = "Example: tocsin bench overlap --case recv --compute-us 1x,4x --sizes 64K,1M --plot plots"
-    )]
+    #[command(after_help = "Without options: 2 processes, backend auto, 64K, 256K and 1M, 30 rounds.\n\n\
+                      Example: tocsin bench overlap --case recv --compute-us 1x,4x --sizes 64K,1M --plot plots")]
     Overlap(Overlap),
     /// Collectives: times, overlap, reactivity to a late rank
     #[command(
-        after_help = "Example: tocsin bench coll --op ibcast --algorithm binomial --ranks 4 --sizes 1K,64K \
+        after_help = "Without options: a process for each core, but 2 at least, backend auto, 1K and 64K, 30 rounds (with a late rank 10, with --mode alone 11).\n\n\
+                      Example: tocsin bench coll --op ibcast --algorithm binomial --ranks 4 --sizes 1K,64K \
                       --late-rank 2 --late-us 10000 --backend signal,poll"
     )]
     Coll(Coll),
     /// Placements and schedules of progress threads beside each other: ratios, as in Taboada's thesis (Bordeaux 2018)
     #[command(
-        after_help = "Example: tocsin bench compare policies --op iscan --ranks 16 --kind thread\n         \
+        after_help = "Without options: threads, one for each core that is not given to progress, 64K (odd-even and policies: 16 threads, 8 bytes), 11 rounds.\n\n\
+                      Example: tocsin bench compare policies --op iscan --ranks 16 --kind thread\n         \
                       tocsin bench compare numa-bind --op ibcast,iallreduce --sizes 1K,64K\n         \
                       tocsin bench compare odd-even --schedule round-robin\n         \
                       tocsin bench compare equivalent --json"
     )]
     Compare(Compare),
     /// Speed of computing with the library initialised and no traffic, against without
-    #[command(after_help = "Example: tocsin bench idle --backend signal --rounds 400")]
+    #[command(
+        after_help = "Without options: a process for each core, backend auto, 300 rounds.\n\nExample: tocsin bench idle --backend signal --rounds 400"
+    )]
     Idle(Idle),
     /// What transfers and computing on large arrays take from each other
     #[command(
-        after_help = "Example: tocsin bench contention --computing 0..4 --kernel copy,triad --sizes 4,64K,1M --backend signal,poll"
+        after_help = "Without options: 2 processes and those of --computing, backend auto, 4 bytes, 4K, 64K, 1M and 64M, 15 rounds.\n\n\
+                      Example: tocsin bench contention --computing 0..4 --kernel copy,triad --sizes 4,64K,1M --backend signal,poll"
     )]
     Contention(Contention),
 }
@@ -268,10 +280,10 @@ pub(crate) struct Common {
     #[arg(long, value_name = "POLICY")]
     pub bind: Option<Policy>,
     /// Where progress threads run (thread backend): none, bind, numa, smt, odd_even; a list is measured interleaved in
-    /// one run [default: none]
+    /// one run [default: none; for `bench compare policies` numa]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub progress: Vec<ProgressPolicy>,
-    /// How many cores get no rank, so that progress threads have them to themselves [default: 0]
+    /// How many cores get no rank, so that progress threads have them to themselves [default: 0; for `bench compare` 1 or more]
     #[arg(long, value_name = "N")]
     pub reserve: Option<u32>,
     /// How progress threads that share a core are scheduled (thread backend): event, round-robin, suspend, semaphore,

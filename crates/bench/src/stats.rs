@@ -107,6 +107,7 @@ impl Times {
 pub struct Ratios {
     positive: Histogram<u64>,
     negative: Histogram<u64>,
+    greatest: f64,
 }
 
 /// Ratios are recorded in units of this.
@@ -114,7 +115,11 @@ const MILLIONTH: f64 = 1e-6;
 
 impl Default for Ratios {
     fn default() -> Ratios {
-        Ratios { positive: histogram(RATIO_DIGITS), negative: histogram(RATIO_DIGITS) }
+        Ratios {
+            positive: histogram(RATIO_DIGITS),
+            negative: histogram(RATIO_DIGITS),
+            greatest: f64::NEG_INFINITY,
+        }
     }
 }
 
@@ -124,6 +129,7 @@ impl Ratios {
         if !ratio.is_finite() {
             return;
         }
+        self.greatest = self.greatest.max(ratio);
         let units = (ratio.abs() / MILLIONTH).round() as u64;
         let side = if ratio < 0.0 { &mut self.negative } else { &mut self.positive };
         record(side, units);
@@ -153,7 +159,8 @@ impl Ratios {
             return -(units as f64) * MILLIONTH;
         }
         let units = self.positive.value_at_quantile((rank - negatives) as f64 / self.positive.len() as f64);
-        units as f64 * MILLIONTH
+        // As in `Times::percentile`.
+        (units as f64 * MILLIONTH).min(self.greatest)
     }
 
     /// The median.
@@ -225,6 +232,10 @@ mod tests {
         assert!(near(ratios.median(), 0.0));
         assert!(near(ratios.percentile(80.0), 0.1));
         assert!(near(ratios.percentile(100.0), 3.0));
+        // None is greater than the greatest.
+        let mut rates = Ratios::default();
+        (0..5).for_each(|_| rates.add(100.0));
+        assert_eq!(rates.median(), 100.0);
     }
 
     #[test]

@@ -104,6 +104,7 @@
 #define TOCSIN_UNDEFINED -1
 
 // Receive from whichever rank.
+// When all other ranks of the communicator have left, such a receive or probe meets what this rank has sent itself before; if there is no such message it is refused (PEER_FINALIZED).
 #define TOCSIN_ANY_SOURCE -1
 
 // Receive whichever tag.

@@ -12,6 +12,7 @@ use crate::pointer::{give, given, place, rank, readable, take, writable, write};
 use crate::request::{Request, Status, start};
 
 /// Receive from whichever rank.
+/// When all other ranks of the communicator have left, such a receive or probe meets what this rank has sent itself before; if there is no such message it is refused (PEER_FINALIZED).
 pub const TOCSIN_ANY_SOURCE: c_int = -1;
 /// Receive whichever tag.
 pub const TOCSIN_ANY_TAG: c_int = -1;

@@ -560,7 +560,13 @@ fn able_of(
     let operation = arguments.operation();
     let chosen = match algorithm {
         None => choose_for(arguments, group),
-        Some(name) => find(operation, name)?,
+        // A rank that is alone shares nothing: what a program names for its rows is right for a row of one.
+        Some(name) => match find(operation, name)? {
+            named if named.restrictions.needs_board() && group.size() == 1 && group.board().is_none() => {
+                choose_for(arguments, group)
+            }
+            named => named,
+        },
     };
     let refusal = |a: &Algorithm| match a.restrictions.needs_board() {
         true if group.board().is_none() => Some(NO_BOARD),

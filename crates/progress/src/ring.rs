@@ -147,12 +147,6 @@ impl Producer {
         self.capacity().saturating_sub(self.tail.wrapping_sub(self.cached_head))
     }
 
-    /// Room by the cached position only: a lower bound. No atomic operation.
-    #[inline]
-    pub fn free_cached(&self) -> u32 {
-        self.room()
-    }
-
     /// How many items fit now. One load.
     #[inline]
     pub fn free(&mut self) -> u32 {

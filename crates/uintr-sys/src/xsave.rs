@@ -1,9 +1,5 @@
 //! Extended state: what the CPU saves for user interrupts, and what a handler trampoline must save.
 
-/// XSAVE component of the user-interrupt state (a supervisor component: IA32_XSS bit 14).
-pub const UINTR_COMPONENT: u32 = 14;
-/// Its size in bytes.
-pub const UINTR_COMPONENT_SIZE: usize = 48;
 /// What compiled Rust may touch and hardware does not save: x87, SSE, AVX and the three AVX-512 components.
 /// (Saving general registers alone corrupts vector state: shown by experiment.)
 pub const HANDLER_MASK: u64 = 0xE7;

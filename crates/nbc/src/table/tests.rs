@@ -466,6 +466,12 @@ fn bad_arguments_are_clear_errors() {
         let error = compile(&group(4, 0), arguments, *algorithm).unwrap_err().to_string();
         assert!(error.contains(message), "{error}");
     }
+    // Alone there is nothing to share.
+    for algorithm in
+        ALGORITHMS.iter().filter(|a| a.restrictions.needs_board() && a.operation == Operation::Ibarrier)
+    {
+        compile(&group(1, 0), &Arguments::Ibarrier, Some(algorithm.name)).unwrap();
+    }
     assert!(Group::new(&[0, 1], 2).unwrap_err().to_string().contains("rank 2 does not exist"));
 }
 
