@@ -228,7 +228,7 @@ pub(crate) enum BenchCommand {
     Coll(Coll),
     /// Placements and schedules of progress threads beside each other: ratios, as in Taboada's thesis (Bordeaux 2018)
     #[command(
-        after_help = "Without options: threads, one for each core that is not given to progress, 64K (odd-even and policies: 16 threads, 8 bytes), 11 rounds.\n\n\
+        after_help = "Without options: threads, one for each core that is not given to progress, but 2 at least, 64K (odd-even and policies: 16 threads, 8 bytes), 11 rounds.\n\n\
                       Example: tocsin bench compare policies --op iscan --ranks 16 --kind thread\n         \
                       tocsin bench compare numa-bind --op ibcast,iallreduce --sizes 1K,64K\n         \
                       tocsin bench compare odd-even --schedule round-robin\n         \
@@ -283,7 +283,7 @@ pub(crate) struct Common {
     /// one run [default: none; for `bench compare policies` numa]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub progress: Vec<ProgressPolicy>,
-    /// How many cores get no rank, so that progress threads have them to themselves [default: 0; for `bench compare` 1 or more]
+    /// How many cores get no rank, so that progress threads have them to themselves [default: 0; for `bench compare` 1, for its odd-even 2 where there are 3 cores; its equivalent takes 0 to 2]
     #[arg(long, value_name = "N")]
     pub reserve: Option<u32>,
     /// How progress threads that share a core are scheduled (thread backend): event, round-robin, suspend, semaphore,

@@ -107,6 +107,7 @@ impl Times {
 pub struct Ratios {
     positive: Histogram<u64>,
     negative: Histogram<u64>,
+    least: f64,
     greatest: f64,
 }
 
@@ -118,6 +119,7 @@ impl Default for Ratios {
         Ratios {
             positive: histogram(RATIO_DIGITS),
             negative: histogram(RATIO_DIGITS),
+            least: f64::INFINITY,
             greatest: f64::NEG_INFINITY,
         }
     }
@@ -129,7 +131,7 @@ impl Ratios {
         if !ratio.is_finite() {
             return;
         }
-        self.greatest = self.greatest.max(ratio);
+        (self.least, self.greatest) = (self.least.min(ratio), self.greatest.max(ratio));
         let units = (ratio.abs() / MILLIONTH).round() as u64;
         let side = if ratio < 0.0 { &mut self.negative } else { &mut self.positive };
         record(side, units);
@@ -156,7 +158,8 @@ impl Ratios {
             // The smallest number is the negative of greatest magnitude.
             let from_top = negatives - rank + 1;
             let units = self.negative.value_at_quantile(from_top as f64 / negatives as f64);
-            return -(units as f64) * MILLIONTH;
+            // As in `Times::percentile`.
+            return (-(units as f64) * MILLIONTH).max(self.least);
         }
         let units = self.positive.value_at_quantile((rank - negatives) as f64 / self.positive.len() as f64);
         // As in `Times::percentile`.
@@ -232,10 +235,12 @@ mod tests {
         assert!(near(ratios.median(), 0.0));
         assert!(near(ratios.percentile(80.0), 0.1));
         assert!(near(ratios.percentile(100.0), 3.0));
-        // None is greater than the greatest.
-        let mut rates = Ratios::default();
-        (0..5).for_each(|_| rates.add(100.0));
-        assert_eq!(rates.median(), 100.0);
+        // None is greater than the greatest, or less than the least.
+        for rate in [100.0, -100.0] {
+            let mut rates = Ratios::default();
+            (0..5).for_each(|_| rates.add(rate));
+            assert_eq!([0.0, 50.0, 100.0].map(|percent| rates.percentile(percent)), [rate; 3]);
+        }
     }
 
     #[test]

@@ -542,7 +542,7 @@ pub fn compile(
 /// The arguments are to be [checked](Arguments::check) before: once for all ranks, if they are the same.
 ///
 /// # Errors
-/// As [`compile`]; what is done on a board has no steps.
+/// As [`compile`]; what is done on a board has no steps, but for a rank that is alone.
 pub fn outline(group: &Group, arguments: &Arguments, algorithm: Option<&str>) -> Result<Outline, Error> {
     let chosen = able_of(group, arguments, algorithm, Restrictions::refusal_of_outline)?;
     let mut builder = ScheduleBuilder::new(group);

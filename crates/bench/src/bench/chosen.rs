@@ -11,7 +11,9 @@ use tocsin_world::algorithms::{self, Algorithm, Arguments};
 
 /// The algorithm asked for, or the one the library takes by itself in a world of this plan.
 pub(super) fn algorithm(plan: &Plan, op: Operation, bytes: u64, root: u32) -> Result<String, Error> {
-    if let Some(name) = &plan.algorithm {
+    if let Some(name) = &plan.algorithm
+        && !(plan.ranks == 1 && needs_board(op, name))
+    {
         return Ok(name.clone());
     }
     let config = plan.config()?;
@@ -39,6 +41,11 @@ pub(crate) fn own(
     let group = group.with_choices(choices.map(Arc::new)).with_shared_cores(shares_cores);
     let group = group.with_far_cache(copies.0).with_single_copies(copies.1);
     Ok(algorithms::choose_for(arguments, &group.with_one_process(kind == Kind::Thread)))
+}
+
+/// Whether that algorithm is one of those for which a rank that is alone, and shares nothing, takes another.
+fn needs_board(op: Operation, name: &str) -> bool {
+    algorithms::of(op).any(|algorithm| algorithm.name == name && algorithm.restrictions.needs_board())
 }
 
 /// Whether the communicator of a world of so many ranks has a board.
