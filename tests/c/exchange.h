@@ -56,6 +56,57 @@ static void ring(tocsin_comm *comm, int rank, int size, size_t bytes, int synchr
     free(in);
 }
 
+/* A line: who has no neighbour has the null process. */
+static void line(tocsin_comm *comm, int rank, int size, size_t bytes) {
+    int after = rank + 1 < size ? rank + 1 : TOCSIN_PROC_NULL, before = rank > 0 ? rank - 1 : TOCSIN_PROC_NULL;
+    unsigned char *out = allocate(bytes), *in = allocate(bytes);
+    tocsin_request *requests[2] = {NULL, NULL};
+    tocsin_message *message = NULL;
+    tocsin_status status;
+    int round, found = 0;
+    size_t i, wrong = 0;
+
+    for (i = 0; i < bytes; i++) out[i] = pattern(rank, rank + 1, i);
+    for (round = 0; round < 4; round++) {
+        memset(in, 0, bytes);
+        if (round == 0) OK(tocsin_sendrecv(comm, out, bytes, after, 11, in, bytes, before, 11, &status));
+        if (round == 1) {
+            OK(tocsin_irecv(comm, in, bytes, before, 11, &requests[0]));
+            OK(tocsin_issend(comm, out, bytes, after, 11, &requests[1]));
+        }
+        if (round == 2) {
+            OK(tocsin_recv_init(comm, in, bytes, before, TOCSIN_ANY_TAG, &requests[0]));
+            OK(tocsin_send_init(comm, out, bytes, after, 11, &requests[1]));
+            OK(tocsin_startall(2, requests));
+        }
+        if (round == 3) {
+            OK(tocsin_isend(comm, out, bytes, after, 11, &requests[1]));
+            OK(tocsin_mprobe(comm, before, 11, &message, &status));
+            CHECK(status.source == before);
+            OK(tocsin_imrecv(&message, in, bytes, &requests[0]));
+        }
+        if (round > 0) {
+            OK(tocsin_wait(&requests[0], &status));
+            OK(tocsin_wait(&requests[1], NULL));
+        }
+        if (round == 2) {
+            OK(tocsin_request_free(&requests[0]));
+            OK(tocsin_request_free(&requests[1]));
+        }
+        CHECK(status.source == before && status.error == TOCSIN_OK);
+        CHECK(status.tag == (rank > 0 ? 11 : -1) && status.bytes == (rank > 0 ? bytes : 0));
+        for (i = 0; i < bytes; i++) wrong += in[i] != (rank > 0 ? pattern(before, rank, i) : 0);
+        CHECK(wrong == 0);
+    }
+    OK(tocsin_iprobe(comm, TOCSIN_PROC_NULL, TOCSIN_ANY_TAG, &found, &status));
+    CHECK(found && status.source == TOCSIN_PROC_NULL && status.tag == -1 && status.bytes == 0);
+    FAILS(TOCSIN_ERROR_TAG, tocsin_send(comm, out, bytes, TOCSIN_PROC_NULL, -2));
+    FAILS(TOCSIN_ERROR_RANK, tocsin_send(comm, out, bytes, -2, 11));
+    FAILS(TOCSIN_ERROR_RANK, tocsin_bcast(comm, out, bytes, TOCSIN_PROC_NULL, NULL));
+    free(out);
+    free(in);
+}
+
 /* The same exchange between buffers of the shared heap; one of the two may be from malloc. */
 static void heap_ring(tocsin_comm *comm, int rank, int size, size_t bytes, int both) {
     int next = (rank + 1) % size, before = (rank + size - 1) % size;
@@ -370,6 +421,7 @@ static void exchange(tocsin_comm *comm) {
     for (i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         ring(comm, rank, size, sizes[i], (int)(i % 2));
         heap_ring(comm, rank, size, sizes[i], (int)(i % 2));
+        line(comm, rank, size, sizes[i]);
         broadcast(comm, rank, size, sizes[i], i % 2 ? "binomial" : NULL);
         reduce(comm, rank, size, sizes[i] / 8, i % 2 ? "recursive-doubling" : NULL);
         all_to_all(comm, rank, size, sizes[i] / 4);

@@ -107,6 +107,10 @@
 // When all other ranks of the communicator have left, such a receive or probe meets what this rank has sent itself before; if there is no such message it is refused (PEER_FINALIZED).
 #define TOCSIN_ANY_SOURCE -1
 
+// A rank that is none, as the neighbour beyond the edge of a grid: what is sent to it is sent at once and goes nowhere; a receive from it is complete at once, leaves its buffer as it is, and has
+// a status with this source, tag -1 and 0 bytes; a probe finds that. In point-to-point calls only, those of tocsin_send_init and tocsin_recv_init too; no collective has it as its root.
+#define TOCSIN_PROC_NULL -1000
+
 // Receive whichever tag.
 #define TOCSIN_ANY_TAG -1
 
@@ -233,7 +237,7 @@ typedef struct {
 
 // What a completed operation says.
 typedef struct {
-  // Rank of the sender (receives and probes).
+  // Rank of the sender (receives and probes), or TOCSIN_PROC_NULL.
   int source;
   // Tag of the message.
   int tag;

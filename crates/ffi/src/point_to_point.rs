@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
 use std::ptr::null_mut;
 
-use tocsin_world::Mode;
+use tocsin_world::{Mode, PROC_NULL};
 
 use crate::border::{Failure, guarded};
 use crate::comm::Comm;
@@ -14,6 +14,9 @@ use crate::request::{Request, Status, start};
 /// Receive from whichever rank.
 /// When all other ranks of the communicator have left, such a receive or probe meets what this rank has sent itself before; if there is no such message it is refused (PEER_FINALIZED).
 pub const TOCSIN_ANY_SOURCE: c_int = -1;
+/// A rank that is none, as the neighbour beyond the edge of a grid: what is sent to it is sent at once and goes nowhere; a receive from it is complete at once, leaves its buffer as it is, and has
+/// a status with this source, tag -1 and 0 bytes; a probe finds that. In point-to-point calls only, those of tocsin_send_init and tocsin_recv_init too; no collective has it as its root.
+pub const TOCSIN_PROC_NULL: c_int = -1000;
 /// Receive whichever tag.
 pub const TOCSIN_ANY_TAG: c_int = -1;
 
@@ -24,7 +27,12 @@ pub struct Message {
 }
 
 pub(crate) fn source_of(value: c_int) -> Result<Option<u32>, Failure> {
-    if value == TOCSIN_ANY_SOURCE { Ok(None) } else { rank(value, "source").map(Some) }
+    if value == TOCSIN_ANY_SOURCE { Ok(None) } else { peer(value, "source").map(Some) }
+}
+
+/// The other side of a message, which may be none.
+pub(crate) fn peer(value: c_int, name: &str) -> Result<u32, Failure> {
+    if value == TOCSIN_PROC_NULL { Ok(PROC_NULL) } else { rank(value, name) }
 }
 
 pub(crate) fn tag_of(value: c_int) -> Option<i32> {
@@ -43,7 +51,7 @@ unsafe fn isend(
 ) -> Result<(), Failure> {
     let comm = given(comm, "comm")?;
     let buffer = readable(buffer.cast(), bytes, "buffer")?;
-    let dest = rank(dest, "dest")?;
+    let dest = peer(dest, "dest")?;
     // SAFETY: - readable and unchanged until completion: the header's contract.
     start(request, || Ok(unsafe { comm.raw.isend_raw(buffer, dest, tag, mode) }?))
 }
@@ -112,7 +120,7 @@ pub unsafe extern "C" fn tocsin_send(
     guarded("tocsin_send", || {
         let comm = given(comm, "comm")?;
         let buffer = readable(buffer.cast(), bytes, "buffer")?;
-        let dest = rank(dest, "dest")?;
+        let dest = peer(dest, "dest")?;
         // SAFETY: - readable and unchanged during the call: the header's contract.
         Ok(unsafe { comm.raw.send_raw(buffer, dest, tag, Mode::Standard) }.map(drop)?)
     })
@@ -160,7 +168,7 @@ pub unsafe extern "C" fn tocsin_sendrecv(
         let comm = given(comm, "comm")?;
         let send = readable(send.cast(), send_bytes, "send")?;
         let receive = writable(receive.cast(), receive_bytes, "receive")?;
-        let (dest, source) = (rank(dest, "dest")?, source_of(source)?);
+        let (dest, source) = (peer(dest, "dest")?, source_of(source)?);
         // SAFETY: - valid during the call, apart: the header's contract.
         let outcome =
             unsafe { comm.raw.sendrecv_raw(send, dest, send_tag, receive, source, tag_of(receive_tag)) };
@@ -185,7 +193,7 @@ pub unsafe extern "C" fn tocsin_sendrecv_replace(
     guarded("tocsin_sendrecv_replace", || {
         let comm = given(comm, "comm")?;
         let buffer = writable(buffer.cast(), bytes, "buffer")?;
-        let (dest, source) = (rank(dest, "dest")?, source_of(source)?);
+        let (dest, source) = (peer(dest, "dest")?, source_of(source)?);
         // SAFETY: - valid and ours alone during the call: the header's contract.
         let outcome =
             unsafe { comm.raw.sendrecv_replace_raw(buffer, dest, send_tag, source, tag_of(receive_tag)) };

@@ -6,8 +6,8 @@ use tocsin_world::Mode;
 
 use crate::border::{Failure, guarded};
 use crate::comm::Comm;
-use crate::point_to_point::{source_of, tag_of};
-use crate::pointer::{given, rank, readable, writable};
+use crate::point_to_point::{peer, source_of, tag_of};
+use crate::pointer::{given, readable, writable};
 use crate::request::{Request, start};
 
 fn send_init(
@@ -21,7 +21,7 @@ fn send_init(
 ) -> Result<(), Failure> {
     let comm = given(comm, "comm")?;
     let buffer = readable(buffer.cast(), bytes, "buffer")?;
-    let dest = rank(dest, "dest")?;
+    let dest = peer(dest, "dest")?;
     start(request, || Ok(comm.raw.send_init_raw(buffer, dest, tag, mode)?))
 }
 

@@ -21,7 +21,7 @@ pub struct Request {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Status {
-    /// Rank of the sender (receives and probes).
+    /// Rank of the sender (receives and probes), or TOCSIN_PROC_NULL.
     pub source: c_int,
     /// Tag of the message.
     pub tag: c_int,

@@ -13,7 +13,7 @@ use crate::scope::{Scope, const_buf, mut_buf};
 use crate::shared::Shared;
 use crate::{BackendKind, Error, Snapshot, Status};
 
-/// Which sender a receive takes: a rank, or [`ANY_SOURCE`].
+/// Which sender a receive takes: a rank, [`PROC_NULL`](crate::PROC_NULL), or [`ANY_SOURCE`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Source(Option<u32>);
 /// Takes a message from any rank.

@@ -40,8 +40,8 @@ pub use scoped_persistent::{ScopedPersistent, ScopedPersistentReceive};
 pub use shared::Shared;
 pub use tocsin_world::launcher::{self, Launch, OnFailure, Report};
 pub use tocsin_world::{
-    BackendKind, Bind, Block, Config, DataType, Error, Lmt, Masked, ProgressPlacement, Schedule, Snapshot,
-    Status, ValueIndex32, ValueIndex64,
+    BackendKind, Bind, Block, Config, DataType, Error, Lmt, Masked, PROC_NULL, ProgressPlacement, Schedule,
+    Snapshot, Status, ValueIndex32, ValueIndex64,
 };
 pub use world::{Child, World, child_entry};
 

@@ -5,6 +5,7 @@ mod at_once;
 mod collectives;
 pub(crate) mod in_hand;
 mod messages;
+mod null;
 mod prepared;
 pub(crate) mod probes;
 mod room;
@@ -23,6 +24,7 @@ use crate::rank::Rank;
 use crate::rank::dropped::Dropped;
 use crate::state::RankState;
 use crate::{BackendKind, Snapshot};
+pub use null::PROC_NULL;
 pub use probes::Message;
 
 /// Context of the world's communicator.

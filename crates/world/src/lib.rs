@@ -39,7 +39,7 @@ mod trace;
 pub mod tune;
 mod world;
 
-pub use comm::{Comm, Message};
+pub use comm::{Comm, Message, PROC_NULL};
 pub use config::{
     Bind, Config, DEFAULT_EAGER_MAX, DEFAULT_SIGNAL, DEFAULT_UNEXPECTED_MAX, Lmt, ProgressPlacement,
     Schedule, Seat, TraceFormat, VARIABLES, Variable, parse_size,

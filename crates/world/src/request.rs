@@ -31,9 +31,9 @@ use meaning::Meaning;
 /// What a completed operation says about itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Status {
-    /// Rank of the sender in the communicator (receives); own rank for sends and collectives.
+    /// Rank of the sender in the communicator (receives), or [`PROC_NULL`](crate::PROC_NULL); own rank for sends and collectives.
     pub source: u32,
-    /// Tag of the message; 0 for collectives.
+    /// Tag of the message; 0 for collectives, -1 from the null process.
     pub tag: i32,
     /// Bytes received, or sent; 0 for collectives.
     pub bytes: usize,

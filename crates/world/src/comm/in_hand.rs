@@ -8,6 +8,7 @@ use tocsin_progress::engine::Lingering;
 use tocsin_progress::{Entered, Work};
 
 use super::Comm;
+use super::null::PROC_NULL;
 use crate::MutBuf;
 use crate::error::Error;
 use crate::outcome::message_error;
@@ -44,6 +45,10 @@ impl Comm {
         source: Option<u32>,
         tag: Option<i32>,
     ) -> Result<Status, Error> {
+        if source == Some(PROC_NULL) {
+            drop(inside);
+            return self.receive_from_null("recv", tag);
+        }
         let (source, tag) = self.selection("recv", source, tag)?;
         let args = RecvArgs { context: self.context(), source, tag, buf, class: Class::Eager, cookie: 0 };
         let rank = self.shared();

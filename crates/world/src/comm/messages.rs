@@ -11,6 +11,7 @@ use tocsin_sync::clock::now_ns;
 
 use super::Comm;
 use super::at_once::{Posted, Waited};
+use super::null::PROC_NULL;
 use crate::error::Error;
 use crate::outcome::message_error;
 use crate::request::{Kind, RawRequest, Status};
@@ -112,6 +113,10 @@ impl Comm {
         then: Then,
     ) -> Result<RawRequest, Error> {
         let operation = if mode == Mode::Synchronous { "issend" } else { "isend" };
+        if dest == PROC_NULL {
+            let status = self.send_to_null(operation, tag)?;
+            return Ok(RawRequest::over(operation, Kind::Send { tag, bytes: 0 }, status));
+        }
         let dest = self.peer(operation, dest)?;
         let tag = Comm::tag(operation, tag)?;
         let args = SendArgs { context: self.context(), dest, tag, buf, mode, class: Class::Eager, cookie: 0 };
@@ -249,6 +254,9 @@ impl Comm {
         mode: Mode,
     ) -> Result<Status, Error> {
         let operation = if mode == Mode::Synchronous { "ssend" } else { "send" };
+        if dest == PROC_NULL {
+            return self.send_to_null(operation, tag);
+        }
         let dest = self.peer(operation, dest)?;
         let tag = Comm::tag(operation, tag)?;
         let mut state = self.shared().enter_open(operation)?;
@@ -347,6 +355,11 @@ impl Comm {
         tag: Option<i32>,
         then: Then,
     ) -> Result<RawRequest, Error> {
+        if source == Some(PROC_NULL) {
+            drop(inside);
+            let status = self.receive_from_null("irecv", tag)?;
+            return Ok(RawRequest::over("irecv", Kind::Receive { room: 0 }, status));
+        }
         let (source, tag) = self.selection("irecv", source, tag)?;
         let args = RecvArgs { context: self.context(), source, tag, buf, class: Class::Eager, cookie: 0 };
         let mut state = match inside {

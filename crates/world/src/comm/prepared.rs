@@ -3,6 +3,7 @@
 use tocsin_p2p::Layout;
 
 use super::Comm;
+use super::null::PROC_NULL;
 use crate::error::Error;
 use crate::outcome::message_error;
 use crate::request::{Prepared, RawRequest};
@@ -17,7 +18,9 @@ impl Comm {
     /// library, a buffer that is longer than any can be. What has become of the other rank is asked by each start.
     pub fn send_init_raw(&self, buf: ConstBuf, dest: u32, tag: i32, mode: Mode) -> Result<RawRequest, Error> {
         let operation = if mode == Mode::Synchronous { "ssend_init" } else { "send_init" };
-        self.peer(operation, dest)?;
+        if dest != PROC_NULL {
+            self.peer(operation, dest)?;
+        }
         Comm::tag(operation, tag)?;
         self.prepared(operation, Prepared::Send { buf, dest, tag, mode }, &buf.layout)
     }
@@ -34,7 +37,7 @@ impl Comm {
         tag: Option<i32>,
     ) -> Result<RawRequest, Error> {
         let operation = "recv_init";
-        self.selection(operation, source, tag)?;
+        self.selection(operation, source.filter(|rank| *rank != PROC_NULL), tag)?;
         self.prepared(operation, Prepared::Receive { buf, source, tag }, &buf.layout)
     }
 

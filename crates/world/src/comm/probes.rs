@@ -5,6 +5,7 @@ use std::cell::Cell;
 use tocsin_p2p::MessageId;
 
 use super::Comm;
+use super::null::PROC_NULL;
 use crate::MutBuf;
 use crate::error::Error;
 use crate::outcome::message_error;
@@ -18,7 +19,7 @@ use crate::state::RankState;
 #[must_use = "dropping it discards the message"]
 pub struct Message {
     comm: Comm,
-    /// None once it is received.
+    /// None once it is received, and of the null process.
     id: Option<MessageId>,
 }
 
@@ -115,6 +116,9 @@ impl Comm {
         source: Option<u32>,
         tag: Option<i32>,
     ) -> Result<Option<Status>, Error> {
+        if source == Some(PROC_NULL) {
+            return self.receive_from_null(operation, tag).map(Some);
+        }
         let (source, tag) = self.selection(operation, source, tag)?;
         self.shared().open(operation)?;
         self.progress();
@@ -131,6 +135,10 @@ impl Comm {
         source: Option<u32>,
         tag: Option<i32>,
     ) -> Result<Option<(Message, Status)>, Error> {
+        if source == Some(PROC_NULL) {
+            let status = self.receive_from_null(operation, tag)?;
+            return Ok(Some((Message { comm: self.clone(), id: None }, status)));
+        }
         let (source, tag) = self.selection(operation, source, tag)?;
         self.shared().open(operation)?;
         self.progress();
@@ -149,7 +157,9 @@ impl Comm {
         tag: Option<i32>,
         look: impl Fn(&Comm, &'static str, Option<u32>, Option<i32>) -> Result<Option<F>, Error>,
     ) -> Result<F, Error> {
-        let (world_source, world_tag) = self.selection(operation, source, tag)?;
+        // What the null process has is found by the first look.
+        let real = source.filter(|rank| *rank != PROC_NULL);
+        let (world_source, world_tag) = self.selection(operation, real, tag)?;
         let given_up = Cell::new(false);
         let sought = Sought { context: self.context(), source: world_source, tag: world_tag, given_up };
         loop {
@@ -184,9 +194,11 @@ impl Comm {
             let what = "the message was probed by another rank: receive it there".into();
             return Err(Error::InvalidArgument { operation, what });
         }
+        let Some(taken) = message.id else {
+            let status = self.receive_from_null(operation, None)?;
+            return Ok(RawRequest::over(operation, Kind::Receive { room: 0 }, status));
+        };
         let mut state = self.shared().enter_open(operation)?;
-        let gone = || Error::InvalidArgument { operation, what: "the message was received already".into() };
-        let taken = message.id.ok_or_else(gone)?;
         // SAFETY: - the buffer: promised by the caller.
         let id = unsafe { state.p2p.mrecv(taken, buf, 0) }
             .map_err(|e| self.shared().or_abort(operation, message_error(operation, e)));

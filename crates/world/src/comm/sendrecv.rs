@@ -2,6 +2,7 @@
 
 use super::Comm;
 use super::messages::Then;
+use super::null::PROC_NULL;
 use crate::error::Error;
 use crate::request::{RawRequest, Status};
 use crate::{ConstBuf, Mode, MutBuf};
@@ -67,7 +68,8 @@ impl Comm {
         ranks: [Option<u32>; 2],
         tags: [Option<i32>; 2],
     ) -> Result<(), Error> {
-        ranks.iter().zip(tags).try_for_each(|(rank, tag)| self.selection(operation, *rank, tag).map(drop))
+        let real = ranks.map(|rank| rank.filter(|rank| *rank != PROC_NULL));
+        real.iter().zip(tags).try_for_each(|(rank, tag)| self.selection(operation, *rank, tag).map(drop))
     }
 
     /// Ends a receive that nobody wants any more.
