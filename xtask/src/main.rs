@@ -53,6 +53,12 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let outcome = match words.as_slice() {
+        words
+            if words.first() == Some(&"help") || words.iter().any(|word| ["--help", "-h"].contains(word)) =>
+        {
+            print!("{USAGE}");
+            return ExitCode::SUCCESS;
+        }
         ["demo"] => demo::run(),
         ["test", rest @ ..] => tests::Selection::parse(rest).and_then(|selection| tests::run(&selection)),
         ["install", rest @ ..] => install::Destination::parse(rest).and_then(|d| install::run(&d)),
@@ -70,10 +76,6 @@ fn main() -> ExitCode {
         ["licences"] => licences::run(),
         ["disasm"] => disasm::run(None),
         ["disasm", binary] => disasm::run(Some(binary)),
-        ["help" | "--help" | "-h"] => {
-            print!("{USAGE}");
-            return ExitCode::SUCCESS;
-        }
         _ => {
             eprint!("{USAGE}");
             return ExitCode::from(2);

@@ -18,7 +18,7 @@ use std::time::Duration;
 use crate::{Outcome, cargo, child};
 use apart::Wanted;
 use experiments::EXPERIMENTS;
-use mpi::Source;
+use mpi::{Peer, Source};
 use report::Figures;
 
 const BUILD: Duration = Duration::from_secs(600);
@@ -72,6 +72,8 @@ impl Options {
     }
 }
 
+/// Prints what was measured, also when a program of a later round fails, or the cores are not where they are to be.
+///
 /// # Errors
 /// When tocsin cannot be built or no peer can be had, or a program fails.
 pub fn run(options: &Options) -> Outcome {
@@ -82,6 +84,12 @@ pub fn run(options: &Options) -> Outcome {
         return Err("there is no peer to compare with".into());
     }
     let mut figures = Figures::default();
+    let end = measure(options, &peers, &mut figures);
+    report::print(&figures, &peers, &missing, options.json);
+    end
+}
+
+fn measure(options: &Options, peers: &[Peer], figures: &mut Figures) -> Outcome {
     for round in 1..=options.rounds {
         for experiment in EXPERIMENTS.iter().filter(|e| e.name.contains(&options.only)) {
             eprintln!("round {round} of {}: {}", options.rounds, experiment.name);
@@ -93,7 +101,6 @@ pub fn run(options: &Options) -> Outcome {
             }
         }
     }
-    report::print(&figures, &peers, &missing, options.json);
     Ok(())
 }
 

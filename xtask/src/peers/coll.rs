@@ -264,10 +264,10 @@ impl Line<'_> {
         }
     }
 
-    fn json(&self, rounds: usize) -> Value {
+    fn json(&self) -> Value {
         let mut row = json!({
             "bench": "coll", "op": self.operation, "mode": "alone", "kind": "process", "ranks": self.ranks,
-            "size_bytes": self.size, "rounds": rounds, "algorithm": self.algorithm, "figure": "t_comm_us",
+            "size_bytes": self.size, "rounds": most(self.times), "algorithm": self.algorithm, "figure": "t_comm_us",
         });
         let mut set = |key: &str, value: Value| {
             if let (Some(row), false) = (row.as_object_mut(), value.is_null()) {
@@ -301,11 +301,18 @@ impl Line<'_> {
     }
 }
 
+/// Values of whoever has most.
+fn most(times: &Times) -> usize {
+    times.values().map(Vec::len).max().unwrap_or(0)
+}
+
 /// The columns of times.
 fn who() -> impl Iterator<Item = &'static str> {
     [TOCSIN, PERSISTENT].into_iter().chain(PEERS.iter().map(|mpi| mpi.name))
 }
 
+/// Prints what was measured, also when a program of a later round fails, or the cores are not where they are to be.
+///
 /// # Errors
 /// When tocsin cannot be built or no peer can be had, or a program fails.
 pub fn run(options: &Options) -> Outcome {
@@ -319,11 +326,17 @@ pub fn run(options: &Options) -> Outcome {
         return late::run(options, &peers, &missing);
     }
     let mut figures = Figures::default();
+    let end = measure(options, &peers, &mut figures);
+    print(&figures, &peers, &missing, options);
+    end
+}
+
+fn measure(options: &Options, peers: &[Peer], figures: &mut Figures) -> Outcome {
     for round in 1..=options.rounds {
         for &ranks in &options.ranks {
             for &operation in &options.operations {
                 eprintln!("round {round} of {}: {operation}, {ranks} ranks", options.rounds);
-                let mut programs = programs(&peers, operation, ranks, &options.size_words(operation));
+                let mut programs = programs(peers, operation, ranks, &options.size_words(operation));
                 // Nobody always comes after the same other.
                 if round % 2 == 0 {
                     programs.reverse();
@@ -337,7 +350,6 @@ pub fn run(options: &Options) -> Outcome {
             }
         }
     }
-    print(&figures, &peers, &missing, options);
     Ok(())
 }
 
@@ -355,7 +367,7 @@ fn print(figures: &Figures, peers: &[Peer], missing: &[Missing], options: &Optio
     }
     for line in figures.lines() {
         if options.json {
-            println!("{}", line.json(options.rounds));
+            println!("{}", line.json());
         } else {
             println!("{}", line.text());
         }
@@ -372,7 +384,7 @@ fn print_apart(figures: &Figures, options: &Options) {
         if options.json {
             let mut row = json!({
                 "bench": "coll", "op": OPERATIONS[at], "mode": "alone", "kind": "process", "ranks": ranks,
-                "rounds": options.rounds, "figure": apart::FIGURE,
+                "rounds": most(looks) / 2, "figure": apart::FIGURE,
             });
             if let Some(row) = row.as_object_mut() {
                 row.extend(who().filter_map(|who| Some((who.to_owned(), json!(of(who)?)))));
@@ -456,7 +468,8 @@ mod tests {
             }
         }
         let line = figures.lines().next().expect("one");
-        let json = line.json(3);
+        let json = line.json();
+        assert_eq!(json["rounds"].as_u64(), Some(3));
         let number = |key: &str| json[key].as_f64();
         assert_eq!(json["best_peer"].as_str(), Some(PEERS[1].name));
         assert_eq!((number(TOCSIN), number("ratio_to_best")), (Some(3.0), Some(0.75)));
