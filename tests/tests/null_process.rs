@@ -132,7 +132,7 @@ fn requests_are_over_when_they_are_made() {
         assert!(some[0].cancel());
         drop(some);
         let sends = (0..100)
-            .map(|n| comm.isend(vec![n as u8; 1 << n % 20], PROC_NULL, n))
+            .map(|n| comm.isend(vec![n as u8; 1 << (n % 20)], PROC_NULL, n))
             .collect::<Result<Vec<_>, _>>()?;
         assert_eq!(wait_all(sends)?.len(), 100);
 

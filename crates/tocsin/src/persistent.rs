@@ -148,6 +148,9 @@ impl<R: OwnedBuffer, S: OwnedBuffer, O: Outcome> Persistent<R, S, O> {
 
     /// Makes some progress, then gives the run's outcome if there is one; from then on it is inactive. Of an inactive one:
     /// the outcome of its last run, or success: of no bytes, from this rank itself, if it was never started.
+    ///
+    /// # Errors
+    /// Inside `Some`: that of the run.
     pub fn test(&mut self) -> Option<Result<O, Error>> {
         match &mut self.raw {
             Some(raw) => raw.test().map(|outcome| outcome.map(O::of)),
@@ -165,6 +168,9 @@ impl<R: OwnedBuffer, S: OwnedBuffer, O: Outcome> Persistent<R, S, O> {
     }
 
     /// Waits at most `timeout`; the outcome if it came, `None` if time was up.
+    ///
+    /// # Errors
+    /// Inside `Some`: that of the run. That time was up is none.
     pub fn wait_timeout(&mut self, timeout: Duration) -> Option<Result<O, Error>> {
         match &mut self.raw {
             Some(raw) => raw.wait_timeout(timeout).map(|outcome| outcome.map(O::of)),

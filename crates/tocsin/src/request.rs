@@ -64,6 +64,9 @@ impl<B: OwnedBuffer> Request<B> {
     }
 
     /// Makes some progress, then gives the outcome if there is one; the buffer stays until [`wait`](Self::wait).
+    ///
+    /// # Errors
+    /// Inside `Some`: that of the operation.
     pub fn test(&mut self) -> Option<Result<Status, Error>> {
         match &mut self.raw {
             Some(raw) => raw.test(),
@@ -92,6 +95,9 @@ impl<B: OwnedBuffer> Request<B> {
     }
 
     /// Waits at most `timeout`; the outcome if it came, `None` if time was up.
+    ///
+    /// # Errors
+    /// Inside `Some`: that of the operation. That time was up is none.
     pub fn wait_timeout(&mut self, timeout: Duration) -> Option<Result<Status, Error>> {
         match &mut self.raw {
             Some(raw) => raw.wait_timeout(timeout),

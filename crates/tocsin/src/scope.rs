@@ -242,6 +242,9 @@ impl<R> ScopedRequest<'_, R> {
     }
 
     /// Makes some progress, then gives the outcome if there is one; the buffer stays until [`wait`](Self::wait).
+    ///
+    /// # Errors
+    /// Inside `Some`: that of the operation.
     pub fn test(&mut self) -> Option<Result<Status, Error>> {
         lock(&self.raw).test()
     }
@@ -264,6 +267,9 @@ impl<R> ScopedRequest<'_, R> {
     }
 
     /// Waits at most `timeout`; the outcome if it came, `None` if time was up.
+    ///
+    /// # Errors
+    /// Inside `Some`: that of the operation. That time was up is none.
     pub fn wait_timeout(&mut self, timeout: Duration) -> Option<Result<Status, Error>> {
         lock(&self.raw).wait_timeout(timeout)
     }

@@ -206,6 +206,9 @@ impl<R, S, O: Outcome> ScopedPersistent<'_, R, S, O> {
     }
 
     /// As [`Persistent::test`](crate::Persistent::test).
+    ///
+    /// # Errors
+    /// Inside `Some`: that of the run.
     pub fn test(&mut self) -> Option<Result<O, Error>> {
         lock(&self.raw).test().map(|outcome| outcome.map(O::of))
     }
@@ -219,6 +222,9 @@ impl<R, S, O: Outcome> ScopedPersistent<'_, R, S, O> {
     }
 
     /// Waits at most `timeout`; the outcome if it came, `None` if time was up.
+    ///
+    /// # Errors
+    /// Inside `Some`: that of the run. That time was up is none.
     pub fn wait_timeout(&mut self, timeout: Duration) -> Option<Result<O, Error>> {
         lock(&self.raw).wait_timeout(timeout).map(|outcome| outcome.map(O::of))
     }

@@ -1,11 +1,11 @@
 //! The one error type of this crate: which rank, which operation, what to do.
 
-use std::io;
+use std::{fmt, io};
 
 /// What went wrong, in terms of what the caller passed or what happened to a peer.
 ///
-/// Every text says the operation, the rank where there is one, and what to do next.
-#[derive(Debug, Clone, thiserror::Error)]
+/// Every text says the operation, the rank where there is one, and what to do next. `{:?}` gives it, too: that is what `main` and `unwrap` print.
+#[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A rank that the communicator does not have.
@@ -318,6 +318,12 @@ pub enum Error {
         /// The system's reason and what to do.
         reason: String,
     },
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 impl Error {

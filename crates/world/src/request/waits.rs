@@ -10,6 +10,9 @@ use crate::error::Error;
 
 impl RawRequest {
     /// Makes some progress, then gives the outcome if there is one. The outcome stays: later calls repeat it.
+    ///
+    /// # Errors
+    /// Inside `Some`: that of the operation.
     pub fn test(&mut self) -> Option<Result<Status, Error>> {
         self.advance();
         self.look()
@@ -95,6 +98,9 @@ impl RawRequest {
     }
 
     /// Waits at most `timeout`; `None` when time was up.
+    ///
+    /// # Errors
+    /// Inside `Some`: that of the operation. That time was up is none.
     pub fn wait_timeout(&mut self, timeout: Duration) -> Option<Result<Status, Error>> {
         self.wait_for(Some(timeout))
     }
