@@ -4,6 +4,7 @@
 //! processes of the program `tocsin-rank`. Every program here that names this library has the tripwire allocator: an allocation or a free inside a
 //! handler aborts it.
 
+pub mod example;
 pub mod forbid;
 pub mod in_order;
 pub mod memory;
@@ -12,6 +13,7 @@ pub mod run;
 pub mod scenarios;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 pub mod stepper;
+pub mod worlds;
 
 /// What the README shows runs.
 #[cfg(doctest)]

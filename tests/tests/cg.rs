@@ -5,24 +5,20 @@
 //! `TOCSIN_TEST_UINTR_REQUIRED=1` makes anything else a failure.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // A test that fails says so by panicking.
 
+use tocsin_tests::example::{self, ALONE, Said, output, said};
 use tocsin_tests::in_order; // Links the tripwire allocator, too.
+use tocsin_tests::run::BACKENDS;
 
 #[path = "../../examples/cg.rs"]
 mod cg;
 
-use std::process::{Command, ExitCode, Output};
+use std::process::ExitCode;
 
-use tocsin::{BackendKind, Config, Launch};
-
-/// What this process is, if it is no test: the example, or the launcher of one.
-const ROLE: &str = "TOCSIN_TEST_CG";
-const BACKENDS: [&str; 3] = ["signal", "thread", "poll"];
+use tocsin::BackendKind;
 
 fn main() -> ExitCode {
-    match std::env::var(ROLE).ok().as_deref() {
-        Some("cg") => return cg::main(),
-        Some(ranks) => return launcher(ranks.parse().expect("a number of ranks")),
-        None => {}
+    if let Some(end) = example::role(cg::main) {
+        return end;
     }
     let tests: &[(&str, fn())] = &[
         ("plain_loops_solve_the_equations", plain_loops_solve_the_equations),
@@ -35,50 +31,6 @@ fn main() -> ExitCode {
         ("wrong_words_are_told_by_one_rank", wrong_words_are_told_by_one_rank),
     ];
     in_order::run(tests).exit_code()
-}
-
-/// As `tocsin run`: ranks that are the example, with this process's words.
-fn launcher(ranks: u32) -> ExitCode {
-    let mut launch = Launch::new(std::env::current_exe().unwrap(), ranks);
-    launch.args = std::env::args_os().skip(1).collect();
-    launch.config = Config::from_env().unwrap();
-    launch.env = vec![(ROLE.into(), "cg".into())];
-    ExitCode::from(u8::try_from(launch.run().unwrap().status).unwrap())
-}
-
-/// Runs this program as `role`, with the example's words.
-fn output(role: &str, backend: &str, words: &str) -> Output {
-    Command::new("timeout")
-        .args(["-k", "5", "100"])
-        .arg(std::env::current_exe().unwrap())
-        .args(words.split_whitespace())
-        .envs([(ROLE, role), ("TOCSIN_BACKEND", backend)])
-        .output()
-        .unwrap()
-}
-
-/// What a run says that may not depend on where it ran.
-#[derive(Clone, Debug, PartialEq)]
-struct Result {
-    steps: usize,
-    residual: String,
-    checksum: String,
-}
-
-fn result(role: &str, backend: &str, words: &str) -> Result {
-    let output = output(role, backend, words);
-    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    let case = format!("{role}, {backend}, {words}: {}\n{out}\n{err}", output.status);
-    assert!(output.status.success() && out.lines().count() == 4, "{case}");
-    assert!(out.contains(&format!("backend {backend}")), "{case}");
-    let value = |name: &str| {
-        let found = out.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-        found.unwrap_or_else(|| panic!("no {name}: {case}")).to_owned()
-    };
-    let seconds: f64 = value("time_s").parse().unwrap();
-    let steps = out.split_once(" steps").unwrap().0.rsplit(' ').next().unwrap().parse().unwrap();
-    assert!(seconds > 0.0 || steps == 0, "{case}");
-    Result { steps, residual: value("residual"), checksum: value("checksum") }
 }
 
 /// The same by plain loops: one system after the other, each in its order of elements and unknowns.
@@ -182,7 +134,7 @@ impl Plain {
         (x, quotient(gamma, first))
     }
 
-    fn result(&self, steps: usize) -> Result {
+    fn result(&self, steps: usize) -> Said {
         let (mut checksum, mut largest) = (0u64, 0.0);
         for system in 0..self.systems {
             let (x, ratio) = self.solve(system, steps);
@@ -193,12 +145,12 @@ impl Plain {
             }
         }
         let residual = if steps == 0 { 1.0 } else { largest.sqrt() };
-        Result { steps, residual: format!("{residual:.9e}"), checksum: format!("{checksum:016x}") }
+        Said { steps, residual: format!("{residual:.9e}"), checksum: format!("{checksum:016x}") }
     }
 }
 
 /// The example's words for a problem, and what it has to say.
-fn problem(elements: usize, unknowns: usize, systems: usize, steps: usize) -> (String, Result) {
+fn problem(elements: usize, unknowns: usize, systems: usize, steps: usize) -> (String, Said) {
     let words = format!("--size {elements} --unknowns {unknowns} --systems {systems} --steps {steps}");
     (words, Plain::new(elements, unknowns, systems).result(steps))
 }
@@ -218,7 +170,7 @@ fn processes_compute_what_plain_loops_do() {
     let (words, right) = problem(20, 4, 150, 12);
     for backend in BACKENDS {
         for ranks in ["1", "2", "3", "5"] {
-            assert_eq!(result(ranks, backend, &words), right, "{ranks} ranks, {backend}");
+            assert_eq!(said(ranks, backend, &words), right, "{ranks} ranks, {backend}");
         }
     }
     // Ranks with one element and with two; one unknown; sums in shared memory; elements that are large messages; nothing to do; more
@@ -227,7 +179,7 @@ fn processes_compute_what_plain_loops_do() {
         [("4", 5, 3, 9, 9), ("2", 9, 1, 140, 5), ("3", 6, 30, 300, 2), ("3", 10, 2, 4, 0), ("2", 4, 2, 3, 90)]
     {
         let (words, right) = problem(elements, unknowns, systems, steps);
-        assert_eq!(result(ranks, "signal", &words), right, "{words}");
+        assert_eq!(said(ranks, BackendKind::Signal, &words), right, "{words}");
     }
 }
 
@@ -236,7 +188,7 @@ fn threads_compute_what_plain_loops_do() {
     for backend in BACKENDS {
         for ranks in [1, 2, 3, 5] {
             let words = format!("{words} --threads {ranks}");
-            assert_eq!(result("cg", backend, &words), right, "{words}, {backend}");
+            assert_eq!(said(ALONE, backend, &words), right, "{words}, {backend}");
         }
     }
 }
@@ -246,7 +198,7 @@ fn skewed_loads_change_nothing() {
     for backend in BACKENDS {
         for skewed in ["first", "last", "turns", "1"] {
             let words = format!("{words} --skew 2.5 --skewed {skewed}");
-            assert_eq!(result("3", backend, &words), right, "{words}, {backend}");
+            assert_eq!(said("3", backend, &words), right, "{words}, {backend}");
         }
     }
 }
@@ -255,56 +207,53 @@ fn no_algorithm_changes_anything() {
     let (words, right) = problem(21, 3, 150, 8);
     for algorithm in ["recursive-doubling", "rabenseifner", "ring", "linear", "reduce-bcast"] {
         let words = format!("{words} --algorithm {algorithm}");
-        assert_eq!(result("3", "signal", &words), right, "{words}");
+        assert_eq!(said("3", BackendKind::Signal, &words), right, "{words}");
     }
 }
 
 fn the_best_backend_computes_what_plain_loops_do() {
-    let best = Config::default().usable_backend().unwrap();
-    let required = std::env::var_os("TOCSIN_TEST_UINTR_REQUIRED").is_some_and(|v| v == "1");
-    assert!(!required || best == BackendKind::Uintr, "user interrupts are required, and not usable");
-    let best = best.to_string();
+    let best = example::best_backend();
     eprintln!("backend {best}");
     let (words, right) = problem(16, 3, 140, 10);
     let words = format!("{words} --skew 2 --skewed turns");
     for ranks in [2, 3] {
-        assert_eq!(result(&ranks.to_string(), &best, &words), right, "{ranks} ranks");
-        assert_eq!(result("cg", &best, &format!("{words} --threads {ranks}")), right, "{ranks} threads");
+        assert_eq!(said(&ranks.to_string(), best, &words), right, "{ranks} ranks");
+        assert_eq!(said(ALONE, best, &format!("{words} --threads {ranks}")), right, "{ranks} threads");
     }
 }
 
 fn a_tolerance_ends_all_ranks_at_the_same_step() {
     let words = "--size 24 --unknowns 4 --systems 10 --steps 10000 --tolerance 1e-6";
-    let alone = result("1", "signal", words);
+    let alone = said("1", BackendKind::Signal, words);
     assert!((2..100).contains(&alone.steps) && alone.residual.parse::<f64>().unwrap() < 1e-6, "{alone:?}");
     let plain = Plain::new(24, 4, 10);
     assert_eq!(alone, plain.result(alone.steps));
     assert!(plain.result(alone.steps - 1).residual.parse::<f64>().unwrap() >= 1e-6);
     for backend in BACKENDS {
-        assert_eq!(result("3", backend, words), alone, "{backend}");
+        assert_eq!(said("3", backend, words), alone, "{backend}");
     }
 }
 
 fn wrong_words_are_told_by_one_rank() {
     for (role, words, told) in [
-        ("cg", "--size", "--size wants a value"),
+        (ALONE, "--size", "--size wants a value"),
         ("3", "--size", "--size wants a value"),
-        ("cg", "--warm", "there is no option --warm"),
-        ("cg", "--size wide", "--size wide: use a number from 1"),
-        ("cg", "--unknowns 0", "--unknowns 0: use a number from 1"),
+        (ALONE, "--warm", "there is no option --warm"),
+        (ALONE, "--size wide", "--size wide: use a number from 1"),
+        (ALONE, "--unknowns 0", "--unknowns 0: use a number from 1"),
         ("3", "--skew -1", "--skew -1: use a number from 0"),
-        ("cg", "--skewed never", "use first, last, turns or a rank's number"),
+        (ALONE, "--skewed never", "use first, last, turns or a rank's number"),
         ("3", "--skewed 3", "--skewed 3: the last of 3 ranks is 2"),
         ("3", "--warm 1", "usage: cg"),
-        ("cg", "--size 4 --threads 5", "every rank needs an element, and there are 5 ranks"),
+        (ALONE, "--size 4 --threads 5", "every rank needs an element, and there are 5 ranks"),
         ("5", "--size 4", "every rank needs an element, and there are 5 ranks"),
     ] {
-        let output = output(role, "signal", words);
+        let output = output(role, BackendKind::Signal, words);
         let text = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.code() == Some(2) && text.contains(told), "{words}: {}\n{text}", output.status);
         assert_eq!(text.matches("cg: ").count(), 1, "one rank says it: {words}\n{text}");
     }
-    let help = output("3", "signal", "--help");
+    let help = output("3", BackendKind::Signal, "--help");
     let text = String::from_utf8_lossy(&help.stdout);
     assert!(help.status.success() && text.matches("usage: cg").count() == 1, "{}\n{text}", help.status);
 }

@@ -1,22 +1,9 @@
 //! All collectives by the face, with ranks as threads: owned, scoped and blocking, on every backend; and what is refused.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use tocsin_tests as _; // Links the tripwire allocator.
+use tocsin_tests::worlds::everywhere; // Links the tripwire allocator, too.
 
-use tocsin::{Block, Blocks, Comm, Config, Error, Op, UserOp, World};
-
-/// Runs `f` on ranks of 1 to 5 threads over each backend; any error fails the test.
-fn everywhere(f: impl Fn(Comm) -> Result<(), Error> + Sync) {
-    for backend in ["signal", "thread", "poll"] {
-        let mut config = Config::default();
-        config.set("TOCSIN_BACKEND", backend).unwrap();
-        for ranks in 1..=5 {
-            for result in World::threads_with(ranks, &config, &f).unwrap() {
-                result.unwrap_or_else(|e| panic!("{backend}, {ranks} ranks: {e}"));
-            }
-        }
-    }
-}
+use tocsin::{Block, Blocks, Error, Op, UserOp, World};
 
 /// The elements that `from` has for `to`.
 fn block(from: u32, to: u32, len: usize) -> Vec<u32> {
@@ -25,7 +12,7 @@ fn block(from: u32, to: u32, len: usize) -> Vec<u32> {
 
 #[test]
 fn blocks_of_one_length() {
-    everywhere(|comm| {
+    everywhere(1..=5, |comm| {
         let (me, ranks, len) = (comm.rank(), comm.size(), 700);
         let all = |of: &dyn Fn(u32) -> Vec<u32>| (0..ranks).flat_map(of).collect::<Vec<u32>>();
         for root in 0..ranks {
@@ -52,7 +39,7 @@ fn blocks_of_one_length() {
 
 #[test]
 fn blocks_of_many_lengths() {
-    everywhere(|comm| {
+    everywhere(1..=5, |comm| {
         let (me, ranks) = (comm.rank(), comm.size());
         let counts: Vec<usize> = (0..ranks as usize).map(|r| 300 * (r % 3)).collect();
         // Backwards, one element apart.
@@ -89,7 +76,7 @@ fn blocks_of_many_lengths() {
 
 #[test]
 fn exchanges_of_many_lengths() {
-    everywhere(|comm| {
+    everywhere(1..=5, |comm| {
         let (me, ranks) = (comm.rank(), comm.size());
         let length = |a: u32, b: u32| 200 * ((a + b) as usize % 3);
         let counts: Vec<usize> = (0..ranks).map(|r| length(me, r)).collect();
@@ -138,7 +125,7 @@ fn join(left: u64, right: u64) -> u64 {
 
 #[test]
 fn reductions() {
-    everywhere(|comm| {
+    everywhere(1..=5, |comm| {
         let (me, ranks) = (comm.rank(), comm.size());
         let len = 600usize;
         let mine: Vec<u64> = (0..len as u64).map(|i| (i + u64::from(me)) % 3 + 1).collect();
@@ -180,7 +167,7 @@ fn reductions() {
 
 #[test]
 fn several_at_once_in_a_scope() {
-    everywhere(|comm| {
+    everywhere(1..=5, |comm| {
         let (me, ranks) = (comm.rank(), comm.size() as usize);
         let (mut sums, mut all, mut blocks) = ([1u64; 40], vec![0u32; ranks * 9], vec![0u32; 9]);
         let (mine, scattered) = (block(me, 0, 9), vec![5u32; ranks * 9]);

@@ -2,22 +2,9 @@
 //! forms of two buffers; and what is refused.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use tocsin_tests as _; // Links the tripwire allocator.
+use tocsin_tests::worlds::everywhere; // Links the tripwire allocator, too.
 
-use tocsin::{Block, Blocks, Comm, Config, Error, Op, Persistent, UserOp, World};
-
-/// Runs `f` on ranks of 1 to 4 threads over each backend; any error fails the test.
-fn everywhere(f: impl Fn(Comm) -> Result<(), Error> + Sync) {
-    for backend in ["signal", "thread", "poll"] {
-        let mut config = Config::default();
-        config.set("TOCSIN_BACKEND", backend).unwrap();
-        for ranks in 1..=4 {
-            for result in World::threads_with(ranks, &config, &f).unwrap() {
-                result.unwrap_or_else(|e| panic!("{backend}, {ranks} ranks: {e}"));
-            }
-        }
-    }
-}
+use tocsin::{Block, Blocks, Error, Op, Persistent, UserOp, World};
 
 /// The elements that `from` has for `to`.
 fn block(from: u32, to: u32, len: usize) -> Vec<u32> {
@@ -67,7 +54,7 @@ impl Placed {
 
 #[test]
 fn blocks_of_one_length() {
-    everywhere(|comm| {
+    everywhere(1..=4, |comm| {
         let (me, ranks) = (comm.rank(), comm.size());
         for len in LENGTHS {
             let all = |of: &dyn Fn(u32) -> Vec<u32>| (0..ranks).flat_map(of).collect::<Vec<u32>>();
@@ -123,7 +110,7 @@ fn blocks_of_one_length() {
 
 #[test]
 fn blocks_of_many_lengths() {
-    everywhere(|comm| {
+    everywhere(1..=4, |comm| {
         let (me, ranks) = (comm.rank(), comm.size());
         for len in LENGTHS {
             let at = Placed::new((0..ranks as usize).map(|r| len * (r % 3)).collect());
@@ -172,7 +159,7 @@ fn blocks_of_many_lengths() {
 
 #[test]
 fn parts_of_a_reduction() {
-    everywhere(|comm| {
+    everywhere(1..=4, |comm| {
         let (me, ranks) = (comm.rank() as usize, comm.size() as usize);
         // Keeps the left operand: rank 0's, if the order is kept.
         let left = Op::User(UserOp::ordered(|left: u64, _| left));
@@ -207,7 +194,7 @@ fn run(one: &mut Persistent<Vec<u32>>, mine: &[u32], expected: &[u32]) -> Result
 
 #[test]
 fn restarted() {
-    everywhere(|comm| {
+    everywhere(1..=4, |comm| {
         let (me, ranks, root, len) = (comm.rank(), comm.size(), comm.size() - 1, 90);
         let all = |of: &dyn Fn(u32) -> Vec<u32>| (0..ranks).flat_map(of).collect::<Vec<u32>>();
         let at = Placed::new(vec![len; ranks as usize]);
@@ -268,7 +255,7 @@ fn restarted() {
 
 #[test]
 fn several_at_once_in_a_scope() {
-    everywhere(|comm| {
+    everywhere(1..=4, |comm| {
         let (me, ranks, len) = (comm.rank(), comm.size(), 50);
         let whole = len * ranks as usize;
         let (mut exchanged, mut gathered) = (vec![me; whole], vec![0; whole]);

@@ -6,23 +6,10 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 
-use tocsin_tests as _; // Links the tripwire allocator.
+use tocsin_tests::worlds::everywhere; // Links the tripwire allocator, too.
 
-use tocsin::{Block, Blocks, Comm, Config, Error, Op, OwnedBuffer, Persistent, UserOp, World};
+use tocsin::{Block, Blocks, Error, Op, OwnedBuffer, Persistent, UserOp, World};
 use tocsin_sync::atomic::{AtomicUsize, Ordering};
-
-/// Runs `f` on ranks of 1 to 4 threads over each backend; any error fails the test.
-fn everywhere(f: impl Fn(Comm) -> Result<(), Error> + Sync) {
-    for backend in ["signal", "thread", "poll"] {
-        let mut config = Config::default();
-        config.set("TOCSIN_BACKEND", backend).unwrap();
-        for ranks in 1..=4 {
-            for result in World::threads_with(ranks, &config, &f).unwrap() {
-                result.unwrap_or_else(|e| panic!("{backend}, {ranks} ranks: {e}"));
-            }
-        }
-    }
-}
 
 const RUNS: u32 = 4;
 const LEN: usize = 90;
@@ -57,7 +44,7 @@ fn run_one(one: &mut Persistent<Vec<u32>>, mine: &[u32], expected: &[u32]) -> Re
 
 #[test]
 fn blocks_of_one_length() {
-    everywhere(|comm| {
+    everywhere(1..=4, |comm| {
         let (me, ranks, root) = (comm.rank(), comm.size(), comm.size() - 1);
         let whole = LEN * ranks as usize;
         let at_root = if me == root { whole } else { 0 };
@@ -89,7 +76,7 @@ fn blocks_of_one_length() {
 
 #[test]
 fn blocks_of_many_lengths() {
-    everywhere(|comm| {
+    everywhere(1..=4, |comm| {
         let (me, ranks) = (comm.rank(), comm.size());
         let count = |r: u32| 30 * (r as usize % 3);
         let counts: Vec<usize> = (0..ranks).map(count).collect();
@@ -148,7 +135,7 @@ fn join(left: u32, right: u32) -> u32 {
 
 #[test]
 fn reductions() {
-    everywhere(|comm| {
+    everywhere(1..=4, |comm| {
         let (me, ranks) = (comm.rank(), comm.size());
         let of = |run: u32, r: u32, i: usize| (i as u32 + run + r) % 3 + 1;
         let joined = |run: u32, ranks: std::ops::Range<u32>, i: usize| {
@@ -186,7 +173,7 @@ fn reductions() {
 
 #[test]
 fn others_are_outstanding_meanwhile() {
-    everywhere(|comm| {
+    everywhere(1..=4, |comm| {
         let ranks = comm.size();
         let dup = comm.dup()?;
         let mut sum = comm.allreduce_init(vec![0u64; 5000], Op::Sum)?;
@@ -221,7 +208,7 @@ fn is_active_error<T: std::fmt::Debug>(result: Result<T, Error>) -> bool {
 
 #[test]
 fn what_is_active_is_not_touched() {
-    everywhere(|comm| {
+    everywhere(1..=4, |comm| {
         let mut sum = comm.allreduce_init(vec![1u64; 9], Op::Sum)?;
         // What was never started is complete.
         assert!(sum.is_done() && !sum.is_active());
@@ -248,7 +235,7 @@ fn what_is_active_is_not_touched() {
 
 #[test]
 fn dropped_or_forgotten_while_active_it_goes_on() {
-    everywhere(|comm| {
+    everywhere(1..=4, |comm| {
         for run in 0..20 {
             let mut sum = comm.allreduce_init(vec![run; 3000], Op::Sum)?;
             sum.start()?;
@@ -279,7 +266,7 @@ impl Wake for Count {
 
 #[test]
 fn it_is_a_future_of_each_run() {
-    everywhere(|comm| {
+    everywhere(1..=4, |comm| {
         let mut sum = comm.allreduce_init(vec![0u64; 9], Op::Sum)?;
         for run in 1..=10 {
             sum.buffer_mut()?.fill(run);
@@ -326,7 +313,7 @@ fn told_at_once(one: &mut Persistent<impl OwnedBuffer>) -> Result<(), Error> {
 
 #[test]
 fn a_callback_leaves_a_run_that_is_over_active() {
-    everywhere(|comm| {
+    everywhere(1..=4, |comm| {
         let mut sum = comm.allreduce_init(vec![1u64; 5], Op::Sum)?;
         sum.start()?;
         while !sum.is_done() {
@@ -371,7 +358,7 @@ fn a_callback_leaves_a_run_that_is_over_active() {
 
 #[test]
 fn a_revoked_communicator_ends_its_runs() {
-    everywhere(|comm| {
+    everywhere(1..=4, |comm| {
         let ours = comm.dup()?;
         let mut barrier = ours.barrier_init()?;
         let mut sum = ours.allreduce_init(vec![1u64; 4], Op::Sum)?;

@@ -6,27 +6,10 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 
-use tocsin_tests as _; // Links the tripwire allocator.
+use tocsin_tests::worlds::everywhere; // Links the tripwire allocator, too.
 
-use tocsin::{
-    ANY_SOURCE, ANY_TAG, Comm, Config, Error, Launch, Op, Persistent, PersistentReceive, Status, World,
-};
+use tocsin::{ANY_SOURCE, ANY_TAG, Comm, Error, Launch, Op, Persistent, PersistentReceive, Status, World};
 use tocsin_sync::atomic::{AtomicUsize, Ordering};
-
-const BACKENDS: [&str; 3] = ["signal", "thread", "poll"];
-
-/// Runs `f` on ranks of 1 to 4 threads over each backend; any error fails the test.
-fn everywhere(f: impl Fn(Comm) -> Result<(), Error> + Sync) {
-    for backend in BACKENDS {
-        let mut config = Config::default();
-        config.set("TOCSIN_BACKEND", backend).unwrap();
-        for ranks in 1..=4 {
-            for result in World::threads_with(ranks, &config, &f).unwrap() {
-                result.unwrap_or_else(|e| panic!("{backend}, {ranks} ranks: {e}"));
-            }
-        }
-    }
-}
 
 fn neighbours(comm: &Comm) -> (u32, u32) {
     let (me, ranks) = (comm.rank(), comm.size());
@@ -102,12 +85,12 @@ fn scoped_halo(comm: &Comm, len: usize) -> Result<(), Error> {
 
 #[test]
 fn halos_of_all_lengths() {
-    everywhere(|comm| LENGTHS.iter().try_for_each(|len| halo(&comm, *len)));
+    everywhere(1..=4, |comm| LENGTHS.iter().try_for_each(|len| halo(&comm, *len)));
 }
 
 #[test]
 fn halos_in_scopes() {
-    everywhere(|comm| LENGTHS.iter().try_for_each(|len| scoped_halo(&comm, *len)));
+    everywhere(1..=4, |comm| LENGTHS.iter().try_for_each(|len| scoped_halo(&comm, *len)));
 }
 
 const CHILD: &str = "PERSISTENT_MESSAGES_CHILD";
@@ -148,7 +131,7 @@ fn child_of_halos() {
 
 #[test]
 fn a_receive_is_cancelled_and_started_again() {
-    everywhere(|comm| {
+    everywhere(1..=4, |comm| {
         let me = comm.rank();
         let mut receive: PersistentReceive<Vec<u32>> = comm.recv_init(vec![0u32; 4], ANY_SOURCE, ANY_TAG)?;
         assert!(!receive.cancel());
@@ -177,7 +160,7 @@ fn a_receive_is_cancelled_and_started_again() {
 
 #[test]
 fn dropped_or_forgotten_while_active_it_goes_on() {
-    everywhere(|comm| {
+    everywhere(1..=4, |comm| {
         let (next, last) = neighbours(&comm);
         for run in 0..30u64 {
             let len = [3, 4000, 100_000][run as usize % 3];
@@ -203,7 +186,7 @@ fn dropped_or_forgotten_while_active_it_goes_on() {
 
 #[test]
 fn a_scope_left_with_a_run_ends_it() {
-    everywhere(|comm| {
+    everywhere(1..=4, |comm| {
         // What one revokes ends nothing of the others.
         let apart = comm.split(Some(comm.rank()), 0)?.unwrap();
         let mut room = [0u32; 1000];
@@ -247,7 +230,7 @@ fn polled<T>(comm: &Comm, mut future: impl Future<Output = T> + Unpin) -> T {
 
 #[test]
 fn it_is_a_future_of_each_run() {
-    everywhere(|comm| {
+    everywhere(1..=4, |comm| {
         let (next, last) = neighbours(&comm);
         for len in [3usize, 60_000] {
             let mut send: Persistent<Vec<u64>> = comm.ssend_init(vec![0; len], next, 0)?;

@@ -4,22 +4,9 @@
 
 use std::time::Duration;
 
-use tocsin_tests as _; // Links the tripwire allocator.
+use tocsin_tests::worlds::everywhere; // Links the tripwire allocator, too.
 
-use tocsin::{Block, Blocks, Comm, Config, Error, Op, ScopedPersistent, World};
-
-/// Runs `f` on ranks of 1 to 4 threads over each backend; any error fails the test.
-fn everywhere(f: impl Fn(Comm) -> Result<(), Error> + Sync) {
-    for backend in ["signal", "thread", "poll"] {
-        let mut config = Config::default();
-        config.set("TOCSIN_BACKEND", backend).unwrap();
-        for ranks in 1..=4 {
-            for result in World::threads_with(ranks, &config, &f).unwrap() {
-                result.unwrap_or_else(|e| panic!("{backend}, {ranks} ranks: {e}"));
-            }
-        }
-    }
-}
+use tocsin::{Block, Blocks, Error, Op, ScopedPersistent};
 
 const RUNS: u32 = 4;
 const LEN: usize = 90;
@@ -53,7 +40,7 @@ fn run_one(one: &mut One<'_>, mine: &[u32], expected: &[u32]) -> Result<(), Erro
 
 #[test]
 fn blocks() {
-    everywhere(|comm| {
+    everywhere(1..=4, |comm| {
         let (me, ranks, root) = (comm.rank(), comm.size(), comm.size() - 1);
         let whole = LEN * ranks as usize;
         let at_root = if me == root { whole } else { 0 };
@@ -112,7 +99,7 @@ fn blocks() {
 
 #[test]
 fn reductions() {
-    everywhere(|comm| {
+    everywhere(1..=4, |comm| {
         let (me, ranks) = (comm.rank(), comm.size());
         let whole = LEN * ranks as usize;
         let counts = vec![LEN; ranks as usize];
@@ -149,7 +136,7 @@ fn reductions() {
 
 #[test]
 fn its_buffers_are_refused_while_it_is_active() {
-    everywhere(|comm| {
+    everywhere(1..=4, |comm| {
         let (mut mine, mut out, mut back) =
             ([1u32; 5], vec![1u32; 40], vec![0u32; 40 * comm.size() as usize]);
         comm.scope(|s| {
@@ -205,7 +192,7 @@ enum Leaving {
 
 /// Rank 0 ends a scope in which a run is pending; the others wait for nothing.
 fn left_behind(leaving: Leaving, requests: usize) {
-    everywhere(|comm| {
+    everywhere(1..=4, |comm| {
         if comm.size() == 1 {
             return Ok(());
         }
@@ -269,7 +256,7 @@ fn its_scope_knows_it_however_many_requests_have_ended_meanwhile() {
 
 #[test]
 fn a_scope_whose_runs_are_over_ends_well() {
-    everywhere(|comm| {
+    everywhere(1..=4, |comm| {
         let (mut dropped, mut forgotten, mut never) = ([1u32; 3], [1u32; 3], [1u32; 3]);
         comm.scope(|s| {
             let mut sum = s.allreduce_init(&mut dropped, Op::Sum)?;

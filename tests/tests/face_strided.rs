@@ -2,22 +2,9 @@
 //! and from rows; and what is refused.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use tocsin_tests as _; // Links the tripwire allocator.
+use tocsin_tests::worlds::everywhere; // Links the tripwire allocator, too.
 
-use tocsin::{Block, Blocks, Comm, Config, Error, Strided, World};
-
-/// Runs `f` on ranks of 1 to 4 threads over each backend; any error fails the test.
-fn everywhere(f: impl Fn(Comm) -> Result<(), Error> + Sync) {
-    for backend in ["signal", "thread", "poll"] {
-        let mut config = Config::default();
-        config.set("TOCSIN_BACKEND", backend).unwrap();
-        for ranks in 1..=4 {
-            for result in World::threads_with(ranks, &config, &f).unwrap() {
-                result.unwrap_or_else(|e| panic!("{backend}, {ranks} ranks: {e}"));
-            }
-        }
-    }
-}
+use tocsin::{Block, Blocks, Error, Strided, World};
 
 /// Rows, and elements of a piece: short pieces and long ones, messages of one packet and announced ones.
 const SHAPES: [(usize, usize); 5] = [(1, 5), (9, 1), (40, 30), (30_000, 1), (4, 20_000)];
@@ -64,7 +51,7 @@ impl Matrix {
 
 #[test]
 fn columns() {
-    everywhere(|comm| {
+    everywhere(1..=4, |comm| {
         let (me, ranks) = (comm.rank(), comm.size());
         for (rows, width) in SHAPES {
             let (matrix, len) = (Matrix::new(rows, width, ranks), rows * width);
@@ -112,7 +99,7 @@ fn columns() {
 
 #[test]
 fn columns_for_all_by_every_algorithm() {
-    everywhere(|comm| {
+    everywhere(1..=4, |comm| {
         let (me, ranks) = (comm.rank(), comm.size());
         for (rows, width) in SHAPES {
             let (matrix, len) = (Matrix::new(rows, width, ranks), rows * width);
@@ -145,7 +132,7 @@ fn columns_for_all_by_every_algorithm() {
 
 #[test]
 fn columns_restarted() {
-    everywhere(|comm| {
+    everywhere(1..=4, |comm| {
         let (me, ranks) = (comm.rank(), comm.size());
         for (rows, width) in SHAPES {
             let (matrix, len) = (Matrix::new(rows, width, ranks), rows * width);

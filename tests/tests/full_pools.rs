@@ -4,17 +4,9 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use tocsin::{Comm, Config, Error, World};
+use tocsin::{Comm, Error, World};
 use tocsin_sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use tocsin_tests as _; // Links the tripwire allocator.
-
-fn config(pairs: &[(&str, &str)]) -> Config {
-    let mut config = Config::default();
-    for (name, value) in pairs {
-        config.set(name, value).unwrap();
-    }
-    config
-}
+use tocsin_tests::worlds::config; // Links the tripwire allocator, too.
 
 /// What a rank does before it dies.
 #[derive(Clone, Copy, Debug)]

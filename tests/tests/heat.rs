@@ -5,24 +5,20 @@
 //! `TOCSIN_TEST_UINTR_REQUIRED=1` makes anything else a failure.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // A test that fails says so by panicking.
 
+use tocsin_tests::example::{self, ALONE, Said, output, said};
 use tocsin_tests::in_order; // Links the tripwire allocator, too.
+use tocsin_tests::run::BACKENDS;
 
 #[path = "../../examples/heat.rs"]
 mod heat;
 
-use std::process::{Command, ExitCode, Output};
+use std::process::ExitCode;
 
-use tocsin::{BackendKind, Config, Launch};
-
-/// What this process is, if it is no test: the example, or the launcher of one.
-const ROLE: &str = "TOCSIN_TEST_HEAT";
-const BACKENDS: [&str; 3] = ["signal", "thread", "poll"];
+use tocsin::BackendKind;
 
 fn main() -> ExitCode {
-    match std::env::var(ROLE).ok().as_deref() {
-        Some("heat") => return heat::main(),
-        Some(ranks) => return launcher(ranks.parse().expect("a number of ranks")),
-        None => {}
+    if let Some(end) = example::role(heat::main) {
+        return end;
     }
     let tests: &[(&str, fn())] = &[
         ("processes_compute_what_a_loop_does", processes_compute_what_a_loop_does),
@@ -35,51 +31,8 @@ fn main() -> ExitCode {
     in_order::run(tests).exit_code()
 }
 
-/// As `tocsin run`: ranks that are the example, with this process's words.
-fn launcher(ranks: u32) -> ExitCode {
-    let mut launch = Launch::new(std::env::current_exe().unwrap(), ranks);
-    launch.args = std::env::args_os().skip(1).collect();
-    launch.config = Config::from_env().unwrap();
-    launch.env = vec![(ROLE.into(), "heat".into())];
-    ExitCode::from(u8::try_from(launch.run().unwrap().status).unwrap())
-}
-
-/// Runs this program as `role`, with the example's words.
-fn output(role: &str, backend: &str, words: &str) -> Output {
-    Command::new("timeout")
-        .args(["-k", "5", "100"])
-        .arg(std::env::current_exe().unwrap())
-        .args(words.split_whitespace())
-        .envs([(ROLE, role), ("TOCSIN_BACKEND", backend)])
-        .output()
-        .unwrap()
-}
-
-/// What a run says that may not depend on where it ran.
-#[derive(Clone, Debug, PartialEq)]
-struct Result {
-    steps: usize,
-    residual: String,
-    checksum: String,
-}
-
-fn result(role: &str, backend: &str, words: &str) -> Result {
-    let output = output(role, backend, words);
-    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    let case = format!("{role}, {backend}, {words}: {}\n{out}\n{err}", output.status);
-    assert!(output.status.success() && out.lines().count() == 4, "{case}");
-    assert!(out.contains(&format!("backend {backend}")), "{case}");
-    let value = |name: &str| {
-        let found = out.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-        found.unwrap_or_else(|| panic!("no {name}: {case}")).to_owned()
-    };
-    assert!(value("time_s").parse::<f64>().unwrap() > 0.0, "{case}");
-    let steps = out.split_once(" steps").unwrap().0.rsplit(' ').next().unwrap().parse().unwrap();
-    Result { steps, residual: value("residual"), checksum: value("checksum") }
-}
-
 /// The same by the plainest loop.
-fn plain(size: usize, steps: usize) -> Result {
+fn plain(size: usize, steps: usize) -> Said {
     let mut old: Vec<Vec<f64>> =
         (0..size).map(|r| (0..size).map(|c| ((r * r + 3 * c) % 101) as f64).collect()).collect();
     let mut residual = f64::INFINITY;
@@ -97,20 +50,20 @@ fn plain(size: usize, steps: usize) -> Result {
     }
     let points = old.iter().flatten().zip(0u64..);
     let sum = points.fold(0u64, |sum, (p, at)| sum.wrapping_add(p.to_bits().wrapping_mul(2 * at + 1)));
-    Result { steps, residual: format!("{residual:.9e}"), checksum: format!("{sum:016x}") }
+    Said { steps, residual: format!("{residual:.9e}"), checksum: format!("{sum:016x}") }
 }
 
 fn processes_compute_what_a_loop_does() {
     let right = plain(37, 30);
     for backend in BACKENDS {
         for ranks in ["1", "2", "3", "5"] {
-            assert_eq!(result(ranks, backend, "--size 37 --steps 30"), right, "{ranks} ranks, {backend}");
+            assert_eq!(said(ranks, backend, "--size 37 --steps 30"), right, "{ranks} ranks, {backend}");
         }
     }
     // Some ranks with one row only; rows that are large messages; nothing to do.
     for (ranks, size, steps) in [("4", 5, 9), ("2", 2500, 2), ("3", 10, 0)] {
         let words = format!("--size {size} --steps {steps}");
-        assert_eq!(result(ranks, "signal", &words), plain(size, steps), "{words}");
+        assert_eq!(said(ranks, BackendKind::Signal, &words), plain(size, steps), "{words}");
     }
 }
 
@@ -119,7 +72,7 @@ fn threads_compute_what_a_loop_does() {
     for backend in BACKENDS {
         for ranks in [1, 2, 3, 5] {
             let words = format!("--size 37 --steps 30 --threads {ranks}");
-            assert_eq!(result("heat", backend, &words), right, "{words}, {backend}");
+            assert_eq!(said(ALONE, backend, &words), right, "{words}, {backend}");
         }
     }
 }
@@ -129,55 +82,52 @@ fn skewed_loads_change_nothing() {
     for backend in BACKENDS {
         for skewed in ["first", "turns"] {
             let words = format!("--size 64 --steps 40 --skew 2.5 --skewed {skewed}");
-            assert_eq!(result("3", backend, &words), right, "{words}, {backend}");
+            assert_eq!(said("3", backend, &words), right, "{words}, {backend}");
         }
     }
 }
 
 fn the_best_backend_computes_what_a_loop_does() {
-    let best = Config::default().usable_backend().unwrap();
-    let required = std::env::var_os("TOCSIN_TEST_UINTR_REQUIRED").is_some_and(|v| v == "1");
-    assert!(!required || best == BackendKind::Uintr, "user interrupts are required, and not usable");
-    let best = best.to_string();
+    let best = example::best_backend();
     eprintln!("backend {best}");
     let (words, right) = ("--size 24 --steps 20 --skew 2 --skewed turns", plain(24, 20));
     for ranks in [2, 3] {
-        assert_eq!(result(&ranks.to_string(), &best, words), right, "{ranks} ranks");
-        assert_eq!(result("heat", &best, &format!("{words} --threads {ranks}")), right, "{ranks} threads");
+        assert_eq!(said(&ranks.to_string(), best, words), right, "{ranks} ranks");
+        assert_eq!(said(ALONE, best, &format!("{words} --threads {ranks}")), right, "{ranks} threads");
     }
 }
 
 fn a_tolerance_ends_all_ranks_at_the_same_step() {
     let words = "--size 24 --steps 10000 --tolerance 0.01";
-    let alone = result("1", "signal", words);
+    let alone = said("1", BackendKind::Signal, words);
     assert!((2..10_000).contains(&alone.steps) && alone.residual.parse::<f64>().unwrap() < 0.01, "{alone:?}");
     assert_eq!(alone, plain(24, alone.steps));
     // A residual is known a step after its own, and no later.
     assert!(plain(24, alone.steps - 2).residual.parse::<f64>().unwrap() >= 0.01);
     for backend in BACKENDS {
-        assert_eq!(result("3", backend, words), alone, "{backend}");
+        assert_eq!(said("3", backend, words), alone, "{backend}");
     }
 }
 
 fn wrong_words_are_told() {
     for (role, words, told) in [
-        ("heat", "--size", "--size wants a value"),
-        ("heat", "--warm", "there is no option --warm"),
-        ("heat", "--size wide", "--size wide: use a whole number"),
-        ("heat", "--size 2", "use 3 to 65536"),
-        ("heat", "--skew -1", "--skew -1: use a number from 0"),
-        ("heat", "--skewed last", "use first or turns"),
-        ("heat", "--warm 1", "usage: heat"),
-        ("heat", "--size 4 --threads 5", "every rank needs a row, and there are 5 ranks"),
+        (ALONE, "--size", "--size wants a value"),
+        (ALONE, "--warm", "there is no option --warm"),
+        (ALONE, "--size wide", "--size wide: use a whole number"),
+        (ALONE, "--size 2", "use 3 to 65536"),
+        (ALONE, "--skew -1", "--skew -1: use a number from 0"),
+        (ALONE, "--skewed last", "use first or turns"),
+        (ALONE, "--warm 1", "usage: heat"),
+        (ALONE, "--size 4 --threads 5", "every rank needs a row, and there are 5 ranks"),
         ("3", "--warm 1", "usage: heat"),
         ("5", "--size 4", "every rank needs a row, and there are 5 ranks"),
     ] {
-        let output = output(role, "signal", words);
+        let output = output(role, BackendKind::Signal, words);
         let text = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.code() == Some(2) && text.contains(told), "{words}: {}\n{text}", output.status);
         assert_eq!(text.matches("heat: ").count(), 1, "one rank says it: {words}\n{text}");
     }
-    let help = output("3", "signal", "--help");
+    let help = output("3", BackendKind::Signal, "--help");
     let text = String::from_utf8_lossy(&help.stdout);
     assert!(help.status.success() && text.matches("usage: heat").count() == 1, "{}\n{text}", help.status);
 }

@@ -2,7 +2,7 @@
 //! threads of one rank that hold each other up.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use tocsin_tests as _; // Links the tripwire allocator.
+use tocsin_tests::worlds::config; // Links the tripwire allocator, too.
 
 use std::future::Future;
 use std::pin::pin;
@@ -10,19 +10,11 @@ use std::sync::{Arc, Barrier, Mutex, OnceLock, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use tocsin::{Comm, Config, Error, Op, Request, UserOp, World};
+use tocsin::{Comm, Error, Op, Request, UserOp, World};
 use tocsin_sync::atomic::{AtomicBool, Ordering};
 
 /// Far longer than anything here takes.
 const LONG: Duration = Duration::from_secs(60);
-
-fn config(pairs: &[(&str, &str)]) -> Config {
-    let mut config = Config::default();
-    for (name, value) in pairs {
-        config.set(name, value).unwrap();
-    }
-    config
-}
 
 struct Unpark(std::thread::Thread);
 

@@ -1,8 +1,8 @@
 //! The null process: at both ends of a line the neighbour that is none, in every call of a message.
 #![allow(clippy::unwrap_used)]
 
-use tocsin::{ANY_TAG, Comm, Config, Error, PROC_NULL, Source, Status, Tag, World, wait_all, wait_any};
-use tocsin_tests as _; // Links the tripwire allocator.
+use tocsin::{ANY_SOURCE, ANY_TAG, Comm, Error, PROC_NULL, Source, Status, Tag, World, wait_all, wait_any};
+use tocsin_tests::worlds::everywhere; // Links the tripwire allocator, too.
 
 const RANKS: u32 = 3;
 /// In one packet, and announced.
@@ -10,18 +10,13 @@ const SIZES: [usize; 3] = [1, 3_000, 300_000];
 const NOTHING: Status = Status { source: PROC_NULL, tag: -1, bytes: 0 };
 
 fn each(rank: impl Fn(&Comm) -> Result<(), Error> + Sync) {
-    for backend in ["signal", "thread", "poll"] {
-        let mut config = Config::default();
-        config.set("TOCSIN_BACKEND", backend).unwrap();
-        let ends = World::threads_with(RANKS, &config, |comm| {
-            rank(&comm)?;
-            // Nothing was sent that is still to be received.
-            comm.barrier()?;
-            assert!(comm.iprobe(tocsin::ANY_SOURCE, ANY_TAG)?.is_none());
-            comm.barrier()
-        });
-        ends.unwrap().into_iter().for_each(|end| end.unwrap());
-    }
+    everywhere(RANKS..=RANKS, |comm| {
+        rank(&comm)?;
+        // Nothing was sent that is still to be received.
+        comm.barrier()?;
+        assert!(comm.iprobe(ANY_SOURCE, ANY_TAG)?.is_none());
+        comm.barrier()
+    });
 }
 
 /// Those before and after in the line.

@@ -5,17 +5,9 @@ use std::time::{Duration, Instant};
 
 use tocsin::{ANY_SOURCE, ANY_TAG, Comm, Config, Error, World};
 use tocsin_sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use tocsin_tests as _; // Links the tripwire allocator.
+use tocsin_tests::worlds::config; // Links the tripwire allocator, too.
 
 const BACKENDS: [&str; 3] = ["signal", "thread", "poll"];
-
-fn config(pairs: &[(&str, &str)]) -> Config {
-    let mut config = Config::default();
-    for (name, value) in pairs {
-        config.set(name, value).unwrap();
-    }
-    config
-}
 
 fn each(ranks: u32, settings: &Config, rank: impl Fn(Comm) -> Result<(), Error> + Sync) {
     for end in World::threads_with(ranks, settings, rank).unwrap() {
