@@ -14,7 +14,6 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::os::fd::AsFd;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -77,7 +76,8 @@ impl Segment {
         if let Some(base) = self.heap.base() {
             return Ok(base);
         }
-        let base = file::map(self.fd(), offset, bytes).map_err(|error| {
+        let fd = self.checked_fd().map_err(|source| Error::HeapRefused { bytes, source });
+        let base = fd.and_then(|fd| file::map(fd, offset, bytes)).map_err(|error| {
             self.heap.refused.store(1, Ordering::Relaxed);
             match error {
                 Error::Refused { source, .. } => Error::HeapRefused { bytes, source },
@@ -129,7 +129,7 @@ impl Segment {
         allocate_watched(
             length,
             || if looks { available() } else { None },
-            |from, bytes| file::allocate(self.fd().as_fd(), at + from, bytes),
+            |from, bytes| file::allocate(self.checked_fd()?, at + from, bytes),
         )?;
         file::populate(block.as_ptr(), length);
         file::take_in(block.as_ptr(), length);
@@ -234,7 +234,7 @@ impl Drop for HeapBlock {
         let length = self.range.end.saturating_sub(self.range.start);
         file::leave_out(self.as_ptr(), length);
         // What cannot be given back now would be seen by who has it next.
-        let given = file::give_back(self.segment.fd(), at, length);
+        let given = self.segment.checked_fd().and_then(|fd| file::give_back(fd, at, length));
         let mut arenas = self.segment.heap.arenas.lock().unwrap_or_else(PoisonError::into_inner);
         if given.is_ok()
             && let Some(free) = arenas.get_mut(&self.rank)

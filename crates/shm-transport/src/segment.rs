@@ -7,6 +7,7 @@ mod place;
 #[cfg(test)]
 mod tests;
 
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 
@@ -19,6 +20,7 @@ use crate::geometry::PAGE;
 use crate::heap::Heap;
 use crate::lane::{Place, cell_bytes};
 use crate::{Error, Geometry, MAX_RANKS};
+use file::OwnFile;
 use layout::{Header, MAGIC, PairHead, RankBlock, VERSION};
 pub use numa::bind_refusal;
 
@@ -86,7 +88,7 @@ impl Cores {
 /// One world's shared memory, mapped into this process.
 #[derive(Debug)]
 pub struct Segment {
-    fd: OwnedFd,
+    file: OwnFile,
     base: NonNull<u8>,
     geometry: Geometry,
     /// Ranks whose endpoint was made through this very value, so that they live in this process. Not in shared memory:
@@ -146,7 +148,8 @@ impl Segment {
             source,
         })?;
         let base = file::map(fd.as_fd(), 0, geometry.bytes())?;
-        let segment = Segment { fd, base, geometry, local: no_ranks(), heap: Heap::default() };
+        let segment =
+            Segment { file: OwnFile::new(fd)?, base, geometry, local: no_ranks(), heap: Heap::default() };
         let header = segment.header();
         header.version.store(VERSION, Ordering::Relaxed);
         header.ranks.store(ranks, Ordering::Relaxed);
@@ -193,12 +196,17 @@ impl Segment {
             }
         }
         let base = file::map(fd.as_fd(), 0, geometry.bytes())?;
-        Ok(Segment { fd, base, geometry, local: no_ranks(), heap: Heap::default() })
+        Ok(Segment { file: OwnFile::new(fd)?, base, geometry, local: no_ranks(), heap: Heap::default() })
     }
 
-    /// The memfd, to be passed to other processes. Close-on-exec.
+    /// The memfd, to be passed to other processes, before anybody else may have closed it. Close-on-exec.
     pub fn fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+        self.file.unchecked()
+    }
+
+    /// The memfd, if this process has not closed its descriptor. Not for handlers.
+    pub(crate) fn checked_fd(&self) -> io::Result<BorrowedFd<'_>> {
+        self.file.get()
     }
 
     /// The layout.
@@ -454,7 +462,7 @@ impl Segment {
     }
 
     /// Allocates so many of the cells of a pair, or as many as there are, which it returns. User threads only.
-    pub(crate) fn allocate_cells(&self, a: u32, b: u32, cells: u32) -> Result<u32, (u64, std::io::Error)> {
+    pub(crate) fn allocate_cells(&self, a: u32, b: u32, cells: u32) -> Result<u32, (u64, io::Error)> {
         let Some((offset, all)) = self.geometry.cells(a, b) else { return Ok(0) };
         let cells = cells.min(self.geometry.pair_cells());
         let bytes = u64::from(cell_bytes(cells)).next_multiple_of(PAGE).min(all);
@@ -464,7 +472,7 @@ impl Segment {
     }
 
     /// Allocates a rank's pool. User threads only.
-    pub(crate) fn allocate_pool(&self, rank: u32) -> Result<(), (u64, std::io::Error)> {
+    pub(crate) fn allocate_pool(&self, rank: u32) -> Result<(), (u64, io::Error)> {
         let (offset, bytes) = self.geometry.pool(rank);
         self.allocate_and_map(rank, (offset, u64::from(bytes)))
     }
@@ -474,7 +482,7 @@ impl Segment {
         &self,
         rank: u32,
         (offset, bytes): (u64, u64),
-    ) -> Result<(), (u64, std::io::Error)> {
+    ) -> Result<(), (u64, io::Error)> {
         self.allocate_near(rank, (offset, bytes))?;
         file::populate(self.at(offset), bytes);
         Ok(())
@@ -487,24 +495,24 @@ impl Segment {
     }
 
     /// Allocates the memory of both directions of a pair, Bulk apart. User threads only.
-    pub(crate) fn allocate_pair(&self, a: u32, b: u32) -> Result<(), (u64, std::io::Error)> {
+    pub(crate) fn allocate_pair(&self, a: u32, b: u32) -> Result<(), (u64, io::Error)> {
         self.allocate_near(b, self.geometry.small_part(a, b))?;
         if a == b { Ok(()) } else { self.allocate_near(a, self.geometry.small_part(b, a)) }
     }
 
     /// Allocates the memory of Bulk of an ordered pair. User threads only.
-    pub(crate) fn allocate_bulk(&self, from: u32, to: u32) -> Result<(), (u64, std::io::Error)> {
+    pub(crate) fn allocate_bulk(&self, from: u32, to: u32) -> Result<(), (u64, io::Error)> {
         self.allocate_near(to, self.geometry.bulk_part(from, to))
     }
 
     /// Allocates a part on the node of the rank that it is for: `numa.rs` says which, and why.
-    fn allocate_near(&self, rank: u32, part: (u64, u64)) -> Result<(), (u64, std::io::Error)> {
+    fn allocate_near(&self, rank: u32, part: (u64, u64)) -> Result<(), (u64, io::Error)> {
         self.bind_near(rank, part);
         self.allocate(part)
     }
 
-    pub(crate) fn allocate(&self, (offset, bytes): (u64, u64)) -> Result<(), (u64, std::io::Error)> {
-        file::allocate(self.fd.as_fd(), offset, bytes).map_err(|source| (bytes, source))
+    pub(crate) fn allocate(&self, (offset, bytes): (u64, u64)) -> Result<(), (u64, io::Error)> {
+        self.checked_fd().and_then(|fd| file::allocate(fd, offset, bytes)).map_err(|source| (bytes, source))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Signals and stacks of the user's own.
 
 use crate::rank::{Rank, Shared, signal_this_thread};
-use tocsin_doorbell::{BackendKind, Urgency};
+use tocsin_doorbell::{BackendKind, Config, Urgency};
 use tocsin_sync::atomic::real::{AtomicI32, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
 static CALLS: AtomicU32 = AtomicU32::new(0);
@@ -60,19 +60,16 @@ pub fn handlers_are_chained(shared: &'static Shared, kind: BackendKind) {
         set(handler, flags);
         let rank = Rank::start(shared, kind);
         let runs = shared.runs();
-        // Ours is not theirs.
+        // Ours may have swallowed one of theirs.
         for _ in 0..100 {
             let _rang = shared.send(0, Urgency::Urgent);
         }
         rank.compute_until_all_seen();
-        assert_eq!((calls(), shared.runs()), (0, runs + 100));
-        // A ring whose vectors a poller took before the signal came is still ours.
-        {
-            let _masked = tocsin_doorbell::Masked::new();
-            let _rang = shared.send(0, Urgency::Urgent);
-            shared.look();
-        }
-        assert_eq!(calls(), 0);
+        // What comes by user interrupt is no signal.
+        let by_signal = kind == BackendKind::Signal;
+        assert!(calls() == 100 || !by_signal && calls() < 100, "{CALLS:?}");
+        assert_eq!(shared.runs(), runs + 100);
+        CALLS.store(0, Ordering::Relaxed);
         // By kill, by tgkill, to this thread and to one that is no rank: theirs.
         let runs = shared.runs();
         // SAFETY: no memory is involved. One thread: delivered before kill returns.
@@ -92,6 +89,81 @@ pub fn handlers_are_chained(shared: &'static Shared, kind: BackendKind) {
         assert_eq!(now().0, handler);
         assert!(now().2);
     }
+}
+
+extern "C" fn real_time(_signal: i32) {
+    CALLS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Of real-time signals the kernel keeps each: ours are ours alone.
+pub fn queued_signals_are_told_apart(shared: &'static Shared, kind: BackendKind) {
+    let signal = libc::SIGRTMIN() + 6;
+    // SAFETY: a zeroed sigaction is valid; the handler takes one argument.
+    unsafe {
+        let mut new: libc::sigaction = core::mem::zeroed();
+        new.sa_sigaction = real_time as *const () as usize;
+        assert_eq!(libc::sigaction(signal, &raw const new, core::ptr::null_mut()), 0);
+    }
+    let mut config = Config::new(kind);
+    config.signal = signal;
+    let rank = Rank::configured(shared, &config);
+    for _ in 0..100 {
+        let _rang = shared.send(0, Urgency::Urgent);
+    }
+    rank.compute_until_all_seen();
+    assert_eq!(calls(), 0);
+    signal_this_thread(signal);
+    assert_eq!(calls(), 1);
+}
+
+/// Memory of a signal stack, with what nobody may touch below it.
+struct Stack {
+    usable: *mut libc::c_void,
+    bytes: usize,
+}
+
+impl Stack {
+    fn new(bytes: usize) -> Stack {
+        let bytes = bytes.next_multiple_of(4096);
+        // SAFETY: a new mapping, which stays.
+        let usable = unsafe {
+            let (none, flags) = (core::ptr::null_mut(), libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+            let all = libc::mmap(none, bytes + 4096, libc::PROT_NONE, flags, -1, 0);
+            assert_ne!(all, libc::MAP_FAILED);
+            let usable = all.wrapping_byte_add(4096);
+            assert_eq!(libc::mprotect(usable, bytes, libc::PROT_READ | libc::PROT_WRITE), 0);
+            usable
+        };
+        Stack { usable, bytes }
+    }
+
+    fn install(&self) {
+        let new = libc::stack_t { ss_sp: self.usable, ss_flags: 0, ss_size: self.bytes };
+        // SAFETY: the mapping stays.
+        assert_eq!(unsafe { libc::sigaltstack(&raw const new, core::ptr::null_mut()) }, 0);
+    }
+}
+
+/// On a signal stack that the program has put in the place of ours nothing runs for which it may be too small.
+pub fn a_small_signal_stack_is_not_overrun(shared: &'static Shared, kind: BackendKind) {
+    const AT_MINSIGSTKSZ: libc::c_ulong = 51;
+    // SAFETY: asks only.
+    let frame = unsafe { libc::getauxval(AT_MINSIGSTKSZ) as usize }.max(libc::MINSIGSTKSZ);
+    set(three_arguments as *const () as usize, libc::SA_SIGINFO);
+    let rank = Rank::start(shared, kind);
+    Stack::new(frame + 8192).install();
+    let runs = shared.runs();
+    for _ in 0..100 {
+        let _rang = shared.send(0, Urgency::Urgent);
+        signal_this_thread(libc::SIGURG);
+    }
+    assert!(calls() >= 100, "others' handlers are called all the same");
+    assert_eq!(shared.runs(), runs);
+    Stack::new(frame + (256 << 10)).install();
+    // Whose last ring stands rings no more.
+    signal_this_thread(libc::SIGURG);
+    rank.compute_until_all_seen();
+    assert!(shared.runs() > runs);
 }
 
 static DEPTH: AtomicU32 = AtomicU32::new(0);
@@ -131,7 +203,11 @@ pub fn run_again_unblocked(shared: &'static Shared, kind: BackendKind) {
 
 pub fn one_shot_handler_is_chained_once(shared: &'static Shared, kind: BackendKind) {
     set(one_argument as *const () as usize, libc::SA_RESETHAND);
-    let _rank = Rank::start(shared, kind);
+    let rank = Rank::start(shared, kind);
+    // Not for one of ours.
+    let _rang = shared.send(0, Urgency::Urgent);
+    rank.compute_until_all_seen();
+    assert_eq!(calls(), 0);
     for _ in 0..3 {
         signal_this_thread(libc::SIGURG);
     }
@@ -205,9 +281,9 @@ pub fn a_later_handler_stays(shared: &'static Shared, kind: BackendKind) {
     // A new rank goes on top of theirs: no circle.
     let rank = Rank::start(shared, kind);
     let _rang = shared.send(0, Urgency::Urgent);
-    assert_eq!((shared.seen(0), calls()), (2, 2));
+    assert_eq!((shared.seen(0), calls()), (2, 3), "one of theirs may have been dropped for it");
     signal_this_thread(libc::SIGURG);
-    assert_eq!(calls(), 3);
+    assert_eq!(calls(), 4);
     drop(rank);
     assert_eq!(now().0, polite as *const () as usize);
 }

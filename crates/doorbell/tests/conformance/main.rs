@@ -99,6 +99,8 @@ static CASES: &[Case] = cases! {
     limits::install_is_refused_cleanly (interrupts) 10;
     limits::bad_configuration 10;
     foreign::handlers_are_chained (interrupts) 10;
+    foreign::queued_signals_are_told_apart (by_signal) 10;
+    foreign::a_small_signal_stack_is_not_overrun (by_signal) 10;
     foreign::run_again_unblocked (interrupts) 10;
     foreign::one_shot_handler_is_chained_once (interrupts) 10;
     foreign::everything_is_restored (interrupts) 10;

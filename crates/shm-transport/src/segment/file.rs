@@ -2,7 +2,8 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::ptr::NonNull;
 
@@ -18,6 +19,68 @@ const SEALS: [(libc::c_int, &str); 3] = [
 
 fn all_seals() -> libc::c_int {
     SEALS.iter().fold(0, |all, (seal, _)| all | seal)
+}
+
+/// A descriptor, and which file it is of: programs that make daemons of themselves close all descriptors there are, and the next file that they open has this one's
+/// number.
+#[derive(Debug)]
+pub(super) struct OwnFile {
+    fd: ManuallyDrop<OwnedFd>,
+    file: (libc::dev_t, libc::ino_t),
+}
+
+impl OwnFile {
+    /// # Errors
+    /// What `fstat` answers.
+    pub(super) fn new(fd: OwnedFd) -> Result<OwnFile, Error> {
+        let file = which(fd.as_fd()).map_err(|source| Error::Os { call: "fstat", source })?;
+        Ok(OwnFile { fd: ManuallyDrop::new(fd), file })
+    }
+
+    /// The descriptor, as it was given.
+    pub(super) fn unchecked(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// The descriptor, if it is still that file's. Not for handlers.
+    ///
+    /// # Errors
+    /// That it is not.
+    pub(super) fn get(&self) -> io::Result<BorrowedFd<'_>> {
+        let fd = self.fd.as_fd();
+        if which(fd).is_ok_and(|file| file == self.file) {
+            return Ok(fd);
+        }
+        let what = format!(
+            "this process has closed descriptor {}, which was that of the world's memory: it may close only what it has opened",
+            fd.as_raw_fd()
+        );
+        Err(io::Error::other(what))
+    }
+}
+
+impl Drop for OwnFile {
+    fn drop(&mut self) {
+        if self.get().is_ok() {
+            // SAFETY: - dropped here only, and not used afterwards.
+            unsafe { ManuallyDrop::drop(&mut self.fd) };
+        }
+    }
+}
+
+/// What tells files apart.
+fn which(fd: BorrowedFd<'_>) -> io::Result<(libc::dev_t, libc::ino_t)> {
+    status(fd).map(|stat| (stat.st_dev, stat.st_ino))
+}
+
+fn status(fd: BorrowedFd<'_>) -> io::Result<libc::stat> {
+    // SAFETY: zero is a valid `stat`, and `fstat` fills it.
+    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: `stat` is a live stat structure.
+    match unsafe { libc::fstat(fd.as_raw_fd(), &raw mut stat) } {
+        0 => Ok(stat),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 pub(super) fn create_sealed(bytes: u64) -> Result<OwnedFd, Error> {
@@ -76,12 +139,7 @@ pub(super) fn check_seals(fd: BorrowedFd<'_>) -> Result<(), Error> {
 }
 
 pub(super) fn size(fd: BorrowedFd<'_>) -> Result<u64, Error> {
-    // SAFETY: zero is a valid `stat`, and `fstat` fills it.
-    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
-    // SAFETY: `stat` is a live stat structure.
-    if unsafe { libc::fstat(fd.as_raw_fd(), &raw mut stat) } != 0 {
-        return Err(Error::os("fstat"));
-    }
+    let stat = status(fd).map_err(|source| Error::Os { call: "fstat", source })?;
     Ok(u64::try_from(stat.st_size).unwrap_or(0))
 }
 

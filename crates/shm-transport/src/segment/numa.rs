@@ -22,7 +22,7 @@
 //! has the kernel back such files with huge pages, one of those lies where the first of what shares it is to lie.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd};
 
 use tocsin_sync::atomic::{AtomicBool, Ordering};
 
@@ -168,14 +168,16 @@ impl Segment {
 
     /// Has what is allocated of a part of the segment from now on lie near a rank, if it has a node. Not for handlers.
     pub(super) fn bind_near(&self, rank: u32, part: (u64, u64)) {
-        if let Some(node) = self.node(rank) {
-            bind(self.fd.as_fd(), part, node);
+        if let (Some(node), Ok(fd)) = (self.node(rank), self.checked_fd()) {
+            bind(fd, part, node);
         }
     }
 
     /// The same for a board and the owners of its areas. Not for handlers.
     pub(crate) fn bind_board(&self, index: u32) {
-        bind_board(self.fd.as_fd(), &self.geometry, index, |rank| self.node(rank));
+        if let Ok(fd) = self.checked_fd() {
+            bind_board(fd, &self.geometry, index, |rank| self.node(rank));
+        }
     }
 }
 

@@ -143,3 +143,38 @@ fn nobody_can_resize_a_segment() {
     let flags = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFD) };
     assert_eq!(flags & libc::FD_CLOEXEC, libc::FD_CLOEXEC);
 }
+
+/// Daemons close all descriptors that there are, and open files.
+#[test]
+fn nothing_is_done_to_a_file_that_has_the_descriptor_now() {
+    let segment = std::sync::Arc::new(Segment::create_with_heap(2, 1 << 20).unwrap());
+    let block = segment.alloc(0, 8192).unwrap();
+    let other = memfd(0, 0);
+    other.write_all_at(b"somebody else's", 0).unwrap();
+    let number = segment.fd().as_raw_fd();
+    // SAFETY: no pointers; the descriptor is the segment's, which is what this is about.
+    assert_eq!(unsafe { libc::dup2(other.as_raw_fd(), number) }, number);
+    let (_, why) = segment.allocate_pair(0, 1).unwrap_err();
+    assert!(why.to_string().contains("may close only what it has opened"), "{why}");
+    let why = segment.alloc(1, 1).unwrap_err();
+    assert!(why.to_string().contains(&format!("has closed descriptor {number}")), "{why}");
+    drop(block);
+    drop(segment);
+    // SAFETY: no pointers.
+    assert!(unsafe { libc::fcntl(number, libc::F_GETFD) } >= 0, "it is not the segment's to close");
+    let mut content = [0; 64];
+    assert_eq!(other.read_at(&mut content, 0).unwrap(), 15);
+    assert_eq!(&content[..15], b"somebody else's");
+    // SAFETY: the descriptor was made above, and nobody has it any more.
+    drop(unsafe { OwnedFd::from_raw_fd(number) });
+
+    let unmapped = Segment::create_with_heap(2, 1 << 20).unwrap();
+    let number = unmapped.fd().as_raw_fd();
+    // SAFETY: as above.
+    assert_eq!(unsafe { libc::dup2(other.as_raw_fd(), number) }, number);
+    assert!(matches!(unmapped.map_heap(), Err(Error::HeapRefused { .. })));
+    assert!(unmapped.try_map_heap().is_none());
+    drop(unmapped);
+    // SAFETY: as above.
+    drop(unsafe { OwnedFd::from_raw_fd(number) });
+}
