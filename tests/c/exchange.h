@@ -98,6 +98,10 @@ static void line(tocsin_comm *comm, int rank, int size, size_t bytes) {
         for (i = 0; i < bytes; i++) wrong += in[i] != (rank > 0 ? pattern(before, rank, i) : 0);
         CHECK(wrong == 0);
     }
+    for (i = 0; i < bytes; i++) in[i] = 7;
+    OK(tocsin_sendrecv_replace(comm, in, bytes, TOCSIN_PROC_NULL, 12, TOCSIN_PROC_NULL, 12, &status));
+    for (i = 0; i < bytes; i++) wrong += in[i] != 7;
+    CHECK(wrong == 0 && status.source == TOCSIN_PROC_NULL);
     OK(tocsin_iprobe(comm, TOCSIN_PROC_NULL, TOCSIN_ANY_TAG, &found, &status));
     CHECK(found && status.source == TOCSIN_PROC_NULL && status.tag == -1 && status.bytes == 0);
     FAILS(TOCSIN_ERROR_TAG, tocsin_send(comm, out, bytes, TOCSIN_PROC_NULL, -2));

@@ -1,8 +1,13 @@
 //! The null process: at both ends of a line the neighbour that is none, in every call of a message.
 #![allow(clippy::unwrap_used)]
 
-use tocsin::{ANY_SOURCE, ANY_TAG, Comm, Error, PROC_NULL, Source, Status, Tag, World, wait_all, wait_any};
-use tocsin_tests::worlds::everywhere; // Links the tripwire allocator, too.
+use std::time::{Duration, Instant};
+
+use tocsin::{
+    ANY_SOURCE, ANY_TAG, Comm, Error, Op, PROC_NULL, Source, Status, Tag, World, wait_all, wait_any,
+};
+use tocsin_sync::atomic::{AtomicU32, Ordering};
+use tocsin_tests::worlds::{config, everywhere}; // Links the tripwire allocator, too.
 
 const RANKS: u32 = 3;
 /// In one packet, and announced.
@@ -115,6 +120,10 @@ fn requests_are_over_when_they_are_made() {
         assert_eq!(status, NOTHING);
         drop(message);
 
+        let sent = Status { source: comm.rank(), tag: 8, bytes: 0 };
+        assert_eq!(comm.isend(vec![1_u8; 9], PROC_NULL, 8)?.wait_with_status()?.1, sent);
+        assert_eq!(comm.issend(vec![1_u8; 9], PROC_NULL, 8)?.wait_with_status()?.1, sent);
+
         let mut receive = comm.irecv(vec![0xEE_u8; 9], PROC_NULL, 1)?;
         assert!(receive.is_done());
         assert!(!receive.cancel());
@@ -161,6 +170,8 @@ fn what_is_wrong_elsewhere_is_wrong_here() {
             assert!(comm.recv(&mut [1_u8], none, 1).is_err());
             assert!(comm.recv_init(vec![1_u8], none, 1).is_err());
         }
+        assert!(matches!(comm.send_init(vec![1_u8], PROC_NULL, -1), Err(Error::NegativeTag { tag: -1, .. })));
+        assert!(matches!(comm.recv_init(vec![1_u8], PROC_NULL, -3), Err(Error::NegativeTag { tag: -3, .. })));
         assert!(matches!(comm.bcast(&mut [1_u8], PROC_NULL), Err(Error::RootOutOfRange { .. })));
 
         let other = comm.dup()?;
@@ -168,10 +179,86 @@ fn what_is_wrong_elsewhere_is_wrong_here() {
         other.revoke();
         assert!(matches!(other.send(&[1_u8], PROC_NULL, 1), Err(Error::Revoked { operation: "send" })));
         assert!(matches!(other.irecv(vec![1_u8], PROC_NULL, 1), Err(Error::Revoked { operation: "irecv" })));
+        assert!(matches!(other.isend(vec![1_u8], PROC_NULL, 1), Err(Error::Revoked { operation: "isend" })));
         assert!(matches!(other.iprobe(PROC_NULL, 1), Err(Error::Revoked { operation: "iprobe" })));
+        assert!(matches!(other.mprobe(PROC_NULL, 1), Err(Error::Revoked { operation: "mprobe" })));
+        // A message goes by the communicator where it was probed.
+        let (of_another, _) = comm.mprobe(PROC_NULL, 1)?;
+        check(PROC_NULL, NOTHING, &other.mrecv(of_another, vec![0xEE_u8; 9])?.wait()?);
+        let third = comm.dup()?;
+        let (late, _) = third.mprobe(PROC_NULL, 1)?;
+        comm.barrier()?;
+        third.revoke();
+        assert!(matches!(comm.mrecv(late, vec![0_u8]), Err(Error::Revoked { operation: "mrecv" })));
         Ok(())
     });
     let ends = World::threads(1, |comm| comm).unwrap();
     assert!(matches!(ends[0].send(&[1_u8], PROC_NULL, 1), Err(Error::Finalized { .. })));
     assert!(matches!(ends[0].recv(&mut [1_u8], PROC_NULL, 1), Err(Error::Finalized { .. })));
+}
+
+/// What a call owes others it owes with nobody as its peer, too: without interrupts it is all that makes progress.
+#[test]
+fn calls_make_progress() {
+    type Call = fn(&Comm) -> Result<(), Error>;
+    let calls: [Call; 4] = [
+        |comm| comm.send(&[1_u8], PROC_NULL, 1),
+        |comm| comm.recv(&mut [1_u8], PROC_NULL, 1).map(drop),
+        |comm| comm.irecv(vec![1_u8], PROC_NULL, 1)?.wait().map(drop),
+        |comm| comm.iprobe(PROC_NULL, 1).map(drop),
+    ];
+    let poll = config(&[("TOCSIN_BACKEND", "poll")]);
+    for call in calls {
+        let ends = World::threads_with(2, &poll, |comm| {
+            let other = comm.dup()?;
+            if comm.rank() == 1 {
+                comm.send(&vec![1_u8; 4 << 20], 0, 1)?;
+                comm.barrier()?;
+                other.revoke();
+                return comm.barrier();
+            }
+            let message = comm.irecv(vec![0_u8; 4 << 20], 1, 1)?;
+            let until = Instant::now() + Duration::from_secs(60);
+            while !message.is_done() {
+                call(&comm)?;
+                assert!(Instant::now() < until, "a message waits for a call that makes progress");
+            }
+            assert!(message.wait()?.iter().all(|byte| *byte == 1));
+            comm.barrier()?;
+            while !matches!(call(&other), Err(Error::Revoked { .. })) {
+                assert!(Instant::now() < until, "no call hears of the revocation");
+            }
+            comm.barrier()
+        });
+        ends.unwrap().into_iter().for_each(|end| end.unwrap());
+    }
+}
+
+/// What others of a `split-tree` wait for is done in the next call that waits or looks.
+#[test]
+fn calls_open_gates() {
+    type Call = fn(&Comm) -> Result<(), Error>;
+    let calls: [Call; 3] = [
+        |comm| comm.recv(&mut [1_u8], PROC_NULL, 1).map(drop),
+        |comm| comm.irecv(vec![1_u8], PROC_NULL, 1)?.wait().map(drop),
+        |comm| comm.probe(PROC_NULL, 1).map(drop),
+    ];
+    for call in calls {
+        let others = AtomicU32::new(0);
+        let ends = World::threads_with(4, &config(&[("TOCSIN_BACKEND", "signal")]), |comm| {
+            let sum = comm.with_algorithm("split-tree").iallreduce(vec![1_u64; 1000], Op::Sum)?;
+            if comm.rank() == 0 {
+                call(&comm)?;
+                let until = Instant::now() + Duration::from_secs(60);
+                while others.load(Ordering::Acquire) < 3 {
+                    assert!(Instant::now() < until, "the others wait for a call that opens gates");
+                    std::thread::yield_now();
+                }
+            }
+            assert!(sum.wait()?.iter().all(|sum| *sum == 4));
+            others.fetch_add(1, Ordering::Release);
+            comm.barrier()
+        });
+        ends.unwrap().into_iter().for_each(|end: Result<(), Error>| end.unwrap());
+    }
 }

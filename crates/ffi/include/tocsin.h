@@ -239,7 +239,7 @@ typedef struct {
 typedef struct {
   // Rank of the sender (receives and probes), or TOCSIN_PROC_NULL.
   int source;
-  // Tag of the message.
+  // Tag of the message; -1 from TOCSIN_PROC_NULL.
   int tag;
   // TOCSIN_OK, or why the operation failed.
   int error;

@@ -30,7 +30,12 @@ impl Failure {
     }
 
     pub(crate) fn rank(name: &str, value: c_int) -> Failure {
-        Failure::new(TOCSIN_ERROR_RANK, format!("{name} {value} is negative: ranks are numbered from 0"))
+        Failure::new(
+            TOCSIN_ERROR_RANK,
+            format!(
+                "{name} {value} is negative: ranks are numbered from 0; of point-to-point calls, TOCSIN_PROC_NULL is nobody"
+            ),
+        )
     }
 }
 

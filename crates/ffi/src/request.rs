@@ -23,7 +23,7 @@ pub struct Request {
 pub struct Status {
     /// Rank of the sender (receives and probes), or TOCSIN_PROC_NULL.
     pub source: c_int,
-    /// Tag of the message.
+    /// Tag of the message; -1 from TOCSIN_PROC_NULL.
     pub tag: c_int,
     /// TOCSIN_OK, or why the operation failed.
     pub error: c_int,

@@ -29,8 +29,10 @@ impl Comm {
         Ok(Status { source: PROC_NULL, tag: -1, bytes: 0 })
     }
 
-    /// Whether anything may be started here.
+    /// Whether anything may be started here. Does what every call does for others.
     fn check_open(&self, operation: &'static str) -> Result<(), Error> {
+        self.shared().open(operation)?;
+        self.progress();
         let state = self.shared().enter_open(operation)?;
         if state.p2p.is_revoked(self.context()) { Err(Error::Revoked { operation }) } else { Ok(()) }
     }

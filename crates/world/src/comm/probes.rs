@@ -195,7 +195,7 @@ impl Comm {
             return Err(Error::InvalidArgument { operation, what });
         }
         let Some(taken) = message.id else {
-            let status = self.receive_from_null(operation, None)?;
+            let status = message.comm.receive_from_null(operation, None)?;
             return Ok(RawRequest::over(operation, Kind::Receive { room: 0 }, status));
         };
         let mut state = self.shared().enter_open(operation)?;

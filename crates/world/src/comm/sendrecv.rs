@@ -98,7 +98,7 @@ impl Comm {
         self.check_both("sendrecv_replace", [Some(dest), source], [Some(send_tag), recv_tag])?;
         // Who may not call gets no memory for it either.
         self.shared().open("sendrecv_replace")?;
-        let bytes = buf.layout.bytes();
+        let bytes = if dest == PROC_NULL { 0 } else { buf.layout.bytes() };
         let mut copy: Vec<u8> = Vec::new();
         copy.try_reserve_exact(bytes).map_err(|e| Error::System {
             operation: "sendrecv_replace".into(),
