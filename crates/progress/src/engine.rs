@@ -61,6 +61,7 @@ mod soon;
 mod spin;
 mod stays;
 mod timer;
+mod together;
 mod turns;
 pub use soon::{Post, Posts};
 pub use turns::Turns;
@@ -72,6 +73,7 @@ use credit::Credit;
 use patience::Patience;
 use soon::Soon;
 use spin::Spin;
+use together::Together;
 use yields::Yields;
 
 /// Passes of one handler entry: the first, and those asked for meanwhile; all within one budget.
@@ -101,6 +103,7 @@ pub struct Engine<W> {
     sees_everything: bool,
     yields: Yields,
     spin: Spin,
+    together: Together,
     soon: Soon,
     /// Rings held back for who then looked by himself.
     patience: Credit,
@@ -154,6 +157,7 @@ impl Left {
 impl<W: Work> Engine<W> {
     /// An engine around `work`. `stats` may be shared with the work. Not for handlers.
     pub fn new(work: W, own: Own, config: EngineConfig, stats: Arc<Stats>) -> Self {
+        let yields = if config.yield_ns > 0 { Yields::new() } else { Yields::unproven() };
         Engine {
             token: CachePadded::new(Token::new()),
             work: UnsafeCell::new(work),
@@ -165,8 +169,9 @@ impl<W: Work> Engine<W> {
             stats,
             sees_everything: config.trace.is_some(),
             config,
-            yields: Yields::new(),
+            yields,
             spin: Spin::new(),
+            together: Together::new(),
             soon: Soon::new(),
             patience: patience::credit(),
             unheard: AtomicBool::new(false),

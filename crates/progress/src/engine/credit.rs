@@ -26,10 +26,21 @@ impl Credit {
         Credit { gain, cost, credit: AtomicU32::new(MOST), since: AtomicU32::new(0) }
     }
 
+    /// Of what does not pay as far as is known.
+    pub(super) fn unproven(gain: u32, cost: u32) -> Credit {
+        Credit { credit: AtomicU32::new(0), ..Credit::new(gain, cost) }
+    }
+
+    /// Whether it mostly succeeds.
+    #[inline]
+    pub(super) fn is_proven(&self) -> bool {
+        // SYNC POINT: Relaxed: see the type; so are all below.
+        self.credit.load(Ordering::Relaxed) > 0
+    }
+
     /// Whether to try. The same until [`note`](Self::note) is called.
     pub(super) fn is_good(&self) -> bool {
-        // SYNC POINT: Relaxed: see the type; so are all below.
-        self.credit.load(Ordering::Relaxed) > 0 || self.since.load(Ordering::Relaxed) == 0
+        self.is_proven() || self.since.load(Ordering::Relaxed) == 0
     }
 
     /// How it ended; not to have tried is a failure, too.
@@ -72,5 +83,21 @@ mod tests {
         assert_eq!(good(100, true), 100);
         assert_eq!(good(MOST / 4, false), (MOST / 4) as usize);
         assert!(good(TRY, false) <= 1);
+    }
+
+    #[test]
+    fn what_nobody_expects_to_pay_is_tried_all_the_same() {
+        let credit = Credit::unproven(4, 1);
+        assert!(credit.is_good() && !credit.is_proven());
+        let tried = (0..10 * TRY).filter(|_| {
+            let good = credit.is_good();
+            credit.note(false);
+            good
+        });
+        assert_eq!(tried.count(), 10);
+        credit.note(true);
+        assert!(credit.is_proven());
+        (0..4).for_each(|_| credit.note(false));
+        assert!(!credit.is_proven());
     }
 }

@@ -5,6 +5,7 @@
 //!
 //! Who counts as a poller meanwhile looks once more at the end, and before it runs callbacks, as a waiter does (`wait.rs`). Who does not is rung as a rank that computes.
 
+use super::together::others_had_it;
 use super::{Engine, Entered, USER_CONTINUE_NS};
 use crate::budget::{Budget, Context, Pass, Work};
 use tocsin_sync::clock::now_ns;
@@ -21,6 +22,8 @@ pub struct Turns<'a, W: Work> {
     yielded: bool,
     /// More than once.
     several: bool,
+    /// Whether others had the core when it was given away last, where that tells.
+    others: Option<bool>,
     /// [`Engine::stay_begins`].
     stay: u64,
 }
@@ -45,6 +48,7 @@ impl<W: Work> Engine<W> {
             announced: announces,
             yielded: false,
             several: false,
+            others: None,
             stay: self.stay_begins(),
         }
     }
@@ -67,14 +71,18 @@ impl<W: Work> Turns<'_, W> {
         if self.engine.callbacks.are_left() {
             self.call_back();
         }
-        let Engine { yields, config, .. } = self.engine;
+        let Engine { yields, .. } = self.engine;
+        if self.others.take().is_some() {
+            // It has brought nothing.
+            self.engine.together.note(false);
+        }
         let begun = *self.begun.get_or_insert_with(now_ns);
         let now = if self.yielded { now_ns() } else { begun };
         if self.yielded {
             yields.note_stay(false);
         }
         let lasted = now.wrapping_sub(begun);
-        if lasted >= yields.yields_for(config.yield_ns) {
+        if lasted >= yields.yields_for(self.engine.yield_ns()) {
             // The wait that the caller goes on to does not count this time, and itself if it lasts, too.
             yields.note_unmet(lasted);
             yields.bar_asleep(now);
@@ -87,7 +95,11 @@ impl<W: Work> Turns<'_, W> {
             yields.note_look(false);
         }
         self.several = self.yielded;
-        self.yielded = yields.give_way(now).is_some();
+        let back = yields.give_way(now);
+        if self.engine.config.yield_ns == 0 {
+            self.others = Some(others_had_it(now, back));
+        }
+        self.yielded = back.is_some();
         self.yielded
     }
 
@@ -121,6 +133,9 @@ impl<W: Work> Turns<'_, W> {
 
     /// What was looked for has come. `stayed`: it was not there when the core came back.
     pub fn note_met(&self, stayed: bool) {
+        if let Some(others) = self.others {
+            self.engine.together.note(others);
+        }
         let yields = &self.engine.yields;
         if stayed {
             yields.note_stay(true);

@@ -17,6 +17,7 @@
 //! - *Several waiters*: a ring wakes all; each looks. A waiter that gave up (time-out) looks once more too,
 //!   because the wake that was meant for the rank may have gone to it alone.
 
+use super::together::others_had_it;
 use super::{Engine, EngineConfig, USER_CONTINUE_NS};
 use crate::budget::{Budget, Context, Pass, Work};
 use crate::stats;
@@ -251,6 +252,8 @@ impl<W: Work> Engine<W> {
         let (mut stays_until, mut stayed) = (0, false);
         // The time before a visit, which is that after one that finds nothing, too: when a yield gave the core back, or when the wait began, if it does not look for long.
         let mut before = (spin == 0).then_some(idle_since);
+        // Whether others had the core when it was given away just now, where that tells; and whether a yield was tried before the next sleep.
+        let (mut others, mut tried) = (None, false);
         let mut slice = ShortSlice::new();
         loop {
             found = self.visit(context, found == Some(Pass::More), self.looks(context, yielded));
@@ -262,6 +265,9 @@ impl<W: Work> Engine<W> {
             // Somebody else inside may have been there only to post something.
             polling.more = found.map_or(polling.more, |pass| pass == Pass::More);
             if done() {
+                if let Some(others) = others {
+                    self.together.note(others);
+                }
                 if !yielded && most > spin {
                     self.yields.note_look(true);
                 }
@@ -275,6 +281,9 @@ impl<W: Work> Engine<W> {
                 return true;
             }
             let worked = matches!(found, Some(Pass::Worked | Pass::More));
+            if let Some(others) = others.take() {
+                self.together.note(others && worked);
+            }
             let now = before.take().filter(|_| !worked).unwrap_or_else(now_ns);
             if ends.is_some_and(|end| now >= end) {
                 if yielded && !slept && !worked {
@@ -305,13 +314,16 @@ impl<W: Work> Engine<W> {
                     self.yields.note_look(false);
                 }
                 stayed = false;
-                if self.would_yield_to_computing(now) {
+                if self.is_crowded() && self.would_yield_to_computing(now) {
                     // A wake takes the core from who computes on it, where a yield does not: sleep next.
                     most = spin;
                     continue;
                 }
                 (several, yielded) = (yielded, true);
                 before = self.yields.give_way(now);
+                if self.spins_longer(context) {
+                    others = Some(others_had_it(now, before));
+                }
                 match before {
                     Some(back) => stays_until = self.yields.stays_until(back),
                     // Likewise: somebody has computed there meanwhile.
@@ -322,9 +334,17 @@ impl<W: Work> Engine<W> {
             if yielded && most > spin {
                 self.yields.bar_asleep(now);
             }
+            if !yielded && !tried && self.spins_longer(context) {
+                tried = true;
+                if self.tries_a_yield(now) {
+                    before = self.yields.give_way(now);
+                    others = Some(others_had_it(now, before));
+                    continue;
+                }
+            }
             slept = true;
+            self.yields.apart.note_slept();
             if context == Context::User && self.is_crowded() {
-                self.yields.apart.note_slept();
                 // Who wakes it needs something of it, and may be the one that computes on this core.
                 slice.begin();
             }
@@ -363,6 +383,7 @@ impl<W: Work> Engine<W> {
             if finished {
                 return true;
             }
+            tried = false;
             idle_since = now;
             (spin, most) = self.patience(context, idle_since);
         }
@@ -398,7 +419,7 @@ impl<W: Work> Engine<W> {
         let EngineConfig { spin_ns, yield_ns, .. } = self.config;
         if self.spins_longer(context) {
             let spin = self.spin.ns(spin_ns);
-            (spin, spin)
+            self.patience_together(now).unwrap_or((spin, spin))
         } else if yield_ns == 0
             || context != Context::User
             || self.yields.is_barred(now)
@@ -423,13 +444,13 @@ impl<W: Work> Engine<W> {
     /// Whether it pays to look for long for what a thread is about to [wait for](Self::wait_until). If that look meets it,
     /// the caller says so by [`note_met`](Self::note_met).
     pub fn should_look(&self) -> bool {
-        self.config.yield_ns == 0 || self.yields.should_look()
+        self.yield_ns() == 0 || self.yields.should_look()
     }
 
     /// A look before [`wait_until`](Self::wait_until) met what it was for.
     #[inline]
     pub fn note_met(&self) {
-        if self.config.yield_ns > 0 {
+        if self.yield_ns() > 0 {
             self.yields.note_look(true);
         }
     }

@@ -138,6 +138,11 @@ impl Yields {
         }
     }
 
+    /// Where nothing says that they pay: the first loss bars them.
+    pub(super) fn unproven() -> Yields {
+        Yields { saved: AtomicU64::new(0), ..Yields::new() }
+    }
+
     pub(super) fn is_barred(&self, now: u64) -> bool {
         // SYNC POINT: Relaxed: see the type; so are all below.
         now < self.barred_until.load(Ordering::Relaxed)

@@ -1,0 +1,82 @@
+//! Ranks that should have cores of their own, and share one all the same: somebody has moved them, or the system has put them together, because other programs keep the other
+//! cores busy.
+//!
+//! Who spins then keeps the core from the very rank that it waits for, until it sleeps; and the system, which wakes a thread where it slept, finds nothing wrong with that. A yield brings the message at once. But beside a
+//! stranger it costs a time slice. So a waiter whose spinning was in vain yields before it sleeps, once in a while, and if others had the core meanwhile and what it waits for was there when that came
+//! back, the next ones yield as on a crowded node (`yields.rs`), as long as that goes on; with the same bars on yields after which a core comes back late.
+//! (Round trips of 8 bytes between two ranks that were moved to one core: 220 us without this, and 6 with it.)
+
+use super::Engine;
+use super::credit::Credit;
+use crate::budget::Work;
+
+/// What a yield that brings a message saves, and what one in vain takes.
+const GAIN: u32 = 4;
+const COST: u32 = 1;
+/// A core that comes back sooner was not wanted by anybody, nanoseconds: two switches take longer.
+const SWITCHED_NS: u64 = 1_000;
+/// For how long a wait yields before it sleeps, nanoseconds: as on a crowded node.
+const YIELD_NS: u64 = 1_000_000;
+
+/// One rank's experience with that.
+#[derive(Debug)]
+pub(super) struct Together(Credit);
+
+impl Together {
+    pub(super) fn new() -> Together {
+        Together(Credit::unproven(GAIN, COST))
+    }
+
+    /// Whether waits are to yield.
+    #[inline]
+    pub(super) fn is_known(&self) -> bool {
+        self.0.is_proven()
+    }
+
+    /// Whether a wait that is about to sleep is to try a yield first. If not, it says so by [`note`](Self::note).
+    pub(super) fn is_tried(&self) -> bool {
+        self.0.is_good()
+    }
+
+    /// Whether a yield has brought what was waited for.
+    pub(super) fn note(&self, met: bool) {
+        self.0.note(met);
+    }
+}
+
+/// Whether others had a core that was given away at one time and was back at another; not, if it came back late.
+pub(super) fn others_had_it(away: u64, back: Option<u64>) -> bool {
+    back.is_some_and(|back| back.saturating_sub(away) >= SWITCHED_NS)
+}
+
+impl<W: Work> Engine<W> {
+    /// For how long waits yield, nanoseconds; 0: they do not.
+    #[inline]
+    pub(super) fn yield_ns(&self) -> u64 {
+        match self.config.yield_ns {
+            0 if self.together.is_known() => YIELD_NS,
+            configured => configured,
+        }
+    }
+
+    /// For how long a wait that begins now looks before it yields, and before it sleeps, where ranks are known to share a core that should be one's own.
+    pub(super) fn patience_together(&self, now: u64) -> Option<(u64, u64)> {
+        if !self.together.is_known() || self.yields.is_barred(now) {
+            return None;
+        }
+        if self.yields.apart.is_asked() {
+            return Some((0, 0));
+        }
+        let look = self.yields.look_ns();
+        Some((look, look.saturating_add(self.yields.yields_for(YIELD_NS))))
+    }
+
+    /// Whether a wait that is about to sleep yields first, to find out.
+    pub(super) fn tries_a_yield(&self, now: u64) -> bool {
+        let tries = self.together.is_tried() && !self.yields.is_barred(now);
+        if !tries {
+            self.together.note(false);
+        }
+        tries
+    }
+}
