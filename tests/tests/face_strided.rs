@@ -201,3 +201,35 @@ fn what_does_not_fit_is_refused_with_a_text() {
         }
     }
 }
+
+/// What is empty stands nowhere, wherever it says: the column of a matrix that has no rows here.
+#[test]
+fn empty_blocks_may_begin_anywhere() {
+    everywhere(1..=4, |comm| {
+        let (ranks, rows) = (comm.size() as usize, [0, 3][comm.rank() as usize % 2]);
+        let stride = 2 * ranks;
+        let columns: Vec<Strided> =
+            (0..ranks).map(|to| Strided { start: 2 * to, count: rows, length: 2, stride }).collect();
+        let matrix: Vec<u32> = (0..(rows * stride) as u32).collect();
+        let from = |rank: usize| [0, 3][rank % 2] * 2;
+        let counts: Vec<usize> = (0..ranks).map(from).collect();
+        // Those of who has none lie beyond the end.
+        let starts: Vec<usize> = (0..ranks)
+            .map(|rank| if from(rank) == 0 { 1 << 40 } else { counts[..rank].iter().sum() })
+            .collect();
+        let got = comm
+            .ialltoallv(
+                matrix,
+                Blocks::strided(&columns),
+                vec![7; counts.iter().sum()],
+                Blocks::placed(&counts, &starts),
+            )?
+            .wait()?;
+        let mine = 2 * comm.rank();
+        let column = |rank: usize| {
+            (0..from(rank) as u32 / 2).flat_map(move |row| [0, 1].map(|i| row * stride as u32 + mine + i))
+        };
+        assert_eq!(got, (0..ranks).flat_map(column).collect::<Vec<u32>>());
+        Ok(())
+    });
+}

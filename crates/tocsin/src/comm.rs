@@ -16,7 +16,7 @@ use crate::{BackendKind, Error, Snapshot, Status};
 /// Which sender a receive takes: a rank, [`PROC_NULL`](crate::PROC_NULL), or [`ANY_SOURCE`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Source(Option<u32>);
-/// Takes a message from any rank.
+/// Takes a message from any rank. As soon as one rank of the communicator is dead, a receive or a probe that no message is there for ends with [`Error::PeerDead`]: nobody knows whose would have come.
 pub const ANY_SOURCE: Source = Source(None);
 
 /// Which tag a receive takes: a number from 0 on, or [`ANY_TAG`].
@@ -147,7 +147,8 @@ impl Comm {
         Ok(part.map(|raw| Comm { raw, algorithm: self.algorithm.clone() }))
     }
 
-    /// Makes every pending and later operation on this communicator fail with [`Error::Revoked`], on all its ranks.
+    /// Makes every pending and later operation on this communicator fail with [`Error::Revoked`], on all its ranks. None of the survivors can be made of it: who is to go on after a death goes on in a
+    /// communicator that was [split](Self::split) off before.
     pub fn revoke(&self) {
         self.raw.revoke();
     }

@@ -48,7 +48,7 @@ impl Outcome for Status {
 /// than ever were.
 ///
 /// Dropping or forgetting an active one detaches its run: it goes on, and the buffers live until nothing can touch them.
-/// It is a future of the run that is active; its waker runs outside handlers.
+/// It is a future of the run that is active; its waker runs as that of a [`Request`](crate::Request).
 ///
 /// ```
 /// use tocsin::{Op, World};

@@ -13,7 +13,7 @@ use crate::{Error, Status};
 /// An operation in flight that owns its buffer, and gives it back when it is complete.
 ///
 /// Dropping or forgetting it detaches the operation: it goes on, and the buffer lives until nothing can touch it.
-/// It is a future; its waker runs outside handlers.
+/// It is a future; its waker runs outside handlers, with the backend `poll` in calls of this rank's only: somebody has to make some, such as [`Comm::progress`](crate::Comm::progress).
 ///
 /// ```
 /// use tocsin::World;

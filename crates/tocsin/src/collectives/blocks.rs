@@ -94,7 +94,7 @@ impl<'a> Blocks<'a> {
             let Strided { start, count, length, stride } = self.block(rank, next);
             let [first, piece, apart] = [start, length, stride].map(|elements| elements.saturating_mul(size));
             let block = Block::strided(first, count, piece, apart);
-            if block.end().is_none_or(|end| end > len * size) {
+            if leaves(&block, len * size) {
                 let is = match count {
                     1 => format!("{length} elements"),
                     _ => format!("{count} pieces of {length} elements at a stride of {stride}"),
@@ -132,6 +132,11 @@ impl<'a> Blocks<'a> {
     }
 }
 
+/// Whether a block has a byte outside a buffer of `bytes` bytes. What is empty stands nowhere.
+fn leaves(block: &Block, bytes: usize) -> bool {
+    block.bytes > 0 && block.end().is_none_or(|end| end > bytes)
+}
+
 /// Whether blocks lie within a buffer of `bytes` bytes. How many there are is checked below.
 pub(super) fn check(
     operation: &'static str,
@@ -140,8 +145,7 @@ pub(super) fn check(
     bytes: usize,
     ranks: u32,
 ) -> Result<(), Error> {
-    let leaves = |block: &Block| block.end().is_none_or(|end| end > bytes);
-    if blocks.len() != ranks as usize || blocks.iter().any(leaves) {
+    if blocks.len() != ranks as usize || blocks.iter().any(|block| leaves(block, bytes)) {
         let what = format!(
             "the {what} buffer needs one block for each of the {ranks} ranks, all within its {bytes} bytes"
         );
