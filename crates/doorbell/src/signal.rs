@@ -5,9 +5,9 @@
 //!   process is installed. A signal that is none of ours (its thread is not interruptible, or nobody rang, or
 //!   it was sent by other means than ours) goes to the disposition that was there before, with
 //!   the arguments, mask and one-shot flag it asked for. It runs on our alternate stack; `SA_RESTART` is
-//!   ours. When two rings overlap, that disposition may get one of our signals. A foreign
-//!   signal that is sent while one of ours is pending collapses into it: with standard signals the kernel
-//!   keeps one.
+//!   ours. A foreign standard signal that is sent while one of ours is pending is dropped, because the kernel
+//!   keeps one; so a handler that was there before is called for ours, too, as if by `tgkill`, but one that
+//!   is for one signal only. Real-time signals are queued, and ours stay ours.
 //! - With `SA_RESTART` most interrupted calls go on; the exceptions (`poll`, `nanosleep`, ...) return EINTR
 //!   and must be repeated. ([`crate::Masked`] defers the work, not the signal.)
 //! - The interruptible thread has an alternate stack of ours and the signal unblocked.

@@ -147,9 +147,9 @@ impl Segment {
             bytes: geometry.fixed_bytes(),
             source,
         })?;
-        let base = file::map(fd.as_fd(), 0, geometry.bytes())?;
-        let segment =
-            Segment { file: OwnFile::new(fd)?, base, geometry, local: no_ranks(), heap: Heap::default() };
+        let file = OwnFile::new(fd)?;
+        let base = file::map(file.unchecked(), 0, geometry.bytes())?;
+        let segment = Segment { file, base, geometry, local: no_ranks(), heap: Heap::default() };
         let header = segment.header();
         header.version.store(VERSION, Ordering::Relaxed);
         header.ranks.store(ranks, Ordering::Relaxed);
@@ -195,8 +195,9 @@ impl Segment {
                 return Err(Error::Size { found, expected: geometry.file_bytes() });
             }
         }
-        let base = file::map(fd.as_fd(), 0, geometry.bytes())?;
-        Ok(Segment { file: OwnFile::new(fd)?, base, geometry, local: no_ranks(), heap: Heap::default() })
+        let file = OwnFile::new(fd)?;
+        let base = file::map(file.unchecked(), 0, geometry.bytes())?;
+        Ok(Segment { file, base, geometry, local: no_ranks(), heap: Heap::default() })
     }
 
     /// The memfd, to be passed to other processes, before anybody else may have closed it. Close-on-exec.

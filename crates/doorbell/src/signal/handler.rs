@@ -1,6 +1,7 @@
 //! The signal handler. Everything here obeys the handler rules: no allocation, lock, wait or panic.
 
 use super::disposition::{SLOTS, slot};
+use super::timer;
 use crate::backend::Cause;
 use crate::block::{Block, SERIAL_MAGIC};
 use tocsin_sync::atomic::real::Ordering;
@@ -17,12 +18,17 @@ extern "C" fn on<const NUMBER: usize>(signal: i32, info: *mut libc::siginfo_t, c
     let _errno = errno::Saved::save();
     let origin = Origin::of(info);
     let mut ours = false;
-    if let Some(block) = Block::of_this_thread().filter(|_| has_room(context)) {
+    if let Some(block) = Block::of_this_thread() {
         heal_user_interrupts(context);
-        let timer = matches!(origin, Origin::Timer(serial) if serial == block.serial());
+        let by_timer = matches!(origin, Origin::Timer(serial) if serial == block.serial());
         // Asked whatever the origin says: a ring may have collapsed into somebody else's signal.
         let arrived = block.arrived();
-        if timer {
+        if !has_room(context) {
+            // What is posted stays so.
+            if by_timer || arrived.work {
+                let _or_at_the_next_call = timer::arm(block.timer(), LATER_NS);
+            }
+        } else if by_timer {
             block.enter(Cause::Timer);
         } else if arrived.work {
             block.enter(Cause::Ring);
@@ -44,7 +50,9 @@ extern "C" fn on<const NUMBER: usize>(signal: i32, info: *mut libc::siginfo_t, c
 const ROOM: usize = if cfg!(debug_assertions) { 40 } else { 14 } * 1024;
 
 /// Whether there is room for an entry. Not on a signal stack that somebody else has put in the place of ours, if it is small: what overflows it overwrites
-/// what lies below. Then nothing is done: what has come waits for the thread's next call, as if the signal were late.
+/// what lies below. Nor deep on a large one, in another handler. Then the timer comes later, again and again until there is room.
+///
+/// Of a stack that disarms itself (`SS_AUTODISARM`) nothing tells how large it is, while it is in use.
 fn has_room(context: *const libc::c_void) -> bool {
     let here = core::ptr::from_ref(&context).addr();
     // SAFETY: the kernel passes a valid ucontext_t to an SA_SIGINFO handler; handlers that chain to ours must, too. Null is looked for because some don't.
@@ -53,6 +61,9 @@ fn has_room(context: *const libc::c_void) -> bool {
     let on_it = context.uc_stack.ss_flags & libc::SS_DISABLE == 0 && here.wrapping_sub(lowest) < size;
     !on_it || here.wrapping_sub(lowest) >= ROOM
 }
+
+/// When an entry is tried again for which there is no room, nanoseconds: seldom enough to cost nothing where there never is.
+const LATER_NS: u64 = 5_000_000;
 
 /// Whose a signal is.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -143,6 +154,11 @@ fn chain(number: usize, signal: i32, info: *mut libc::siginfo_t, context: *mut l
     }
     let mask = previous.mask.load(Ordering::Relaxed);
     let mut before: u64 = 0;
+    // Theirs would have been one like this. What our timer's says is nobody else's to read: it may be taken for an address.
+    // SAFETY: zeroed is a valid siginfo.
+    let mut plain: libc::siginfo_t = unsafe { core::mem::zeroed() };
+    (plain.si_signo, plain.si_code) = (signal, libc::SI_TKILL);
+    let info = if whose == Whose::Ours { &raw mut plain } else { info };
     // SAFETY: the kernel's signal set is 8 bytes; both sets are live locals. `action` is neither of the
     // special values, so it is the address of a function that the process installed as a handler of the kind
     // that its SA_SIGINFO flag says.

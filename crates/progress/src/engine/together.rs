@@ -8,13 +8,14 @@
 
 use super::Engine;
 use super::credit::Credit;
+use super::yields::LATE_NS;
 use crate::budget::Work;
 
 /// What a yield that brings a message saves, and what one in vain takes.
 const GAIN: u32 = 4;
 const COST: u32 = 1;
-/// A core that comes back sooner was not wanted by anybody, nanoseconds: two switches take longer.
-const SWITCHED_NS: u64 = 1_000;
+/// A core that comes back sooner was not wanted by anybody, nanoseconds: a yield to nobody takes 700 on some virtual machines, two switches and what runs between them some 3000.
+const SWITCHED_NS: u64 = 1_500;
 /// For how long a wait yields before it sleeps, nanoseconds: as on a crowded node.
 const YIELD_NS: u64 = 1_000_000;
 
@@ -46,7 +47,7 @@ impl Together {
 
 /// Whether others had a core that was given away at one time and was back at another; not, if it came back late.
 pub(super) fn others_had_it(away: u64, back: Option<u64>) -> bool {
-    back.is_some_and(|back| back.saturating_sub(away) >= SWITCHED_NS)
+    back.is_some_and(|back| (SWITCHED_NS..=LATE_NS).contains(&back.saturating_sub(away)))
 }
 
 impl<W: Work> Engine<W> {

@@ -82,6 +82,10 @@ impl<W: Work> Turns<'_, W> {
             yields.note_stay(false);
         }
         let lasted = now.wrapping_sub(begun);
+        if self.engine.yield_ns() == 0 {
+            // What was known of a shared core is so no more.
+            return false;
+        }
         if lasted >= yields.yields_for(self.engine.yield_ns()) {
             // The wait that the caller goes on to does not count this time, and itself if it lasts, too.
             yields.note_unmet(lasted);

@@ -334,7 +334,7 @@ impl<W: Work> Engine<W> {
             if yielded && most > spin {
                 self.yields.bar_asleep(now);
             }
-            if !yielded && !tried && self.spins_longer(context) {
+            if !yielded && !tried && self.spins_longer(context) && !self.yields.apart.is_asked() {
                 tried = true;
                 if self.tries_a_yield(now) {
                     before = self.yields.give_way(now);

@@ -32,7 +32,7 @@ const SHORT_NS: u64 = 0;
 /// The same where it has paid: some times what a message and its answer take.
 const LONG_NS: u64 = 2_000;
 /// A core that comes back later than this was computed on, nanoseconds: longer than some waiters take who copy in their turns, less than a time slice.
-const LATE_NS: u64 = 500_000;
+pub(super) const LATE_NS: u64 = 500_000;
 /// A wait of so long is long, nanoseconds: yields save it a sleep, and take the core from ranks that the system would place there.
 const LASTS_NS: u64 = 250_000;
 /// Where waits are long a waiter yields for one part in so many of the time before it sleeps.

@@ -200,3 +200,48 @@ fn who_looks_or_takes_turns_is_in_the_library_all_the_while() {
         enter();
     });
 }
+
+/// Also where the ranks should have had cores of their own.
+#[test]
+fn who_shares_a_core_sleeps_in_between_too() {
+    for config in [EngineConfig::default().oversubscribed(), EngineConfig::default()] {
+        let engine = engine_as(&Shared::new(), 0, config);
+        engine.together.note(true);
+        while !engine.yields.apart.is_asked() {
+            engine.yields.apart.note_yielded(false);
+        }
+        let mut asked = 0;
+        assert!(engine.wait_until(
+            || {
+                asked += 1;
+                asked == 3
+            },
+            None
+        ));
+        assert!(engine.stats().snapshot().sleeps == 1 && !engine.yields.apart.is_asked());
+    }
+}
+
+/// Which of them have cores of their own is found out by yields: some bring what was waited for, and others ran meanwhile.
+#[test]
+fn yields_tell_who_shares_a_core() {
+    let engine = engine_as(&Shared::new(), 0, EngineConfig::default());
+    let spins = || engine.patience(Context::User, now_ns());
+    let (spin, most) = spins();
+    assert!(spin == most && engine.yield_ns() == 0 && engine.tries_a_yield(now_ns()));
+    engine.together.note(true);
+    assert!(spins().1 > spins().0 && engine.yield_ns() > 0);
+    (0..4).for_each(|_| engine.together.note(false));
+    assert_eq!(spins(), (spin, most), "nobody was there");
+    let away = 10_000_000;
+    for (back, others) in
+        [(None, false), (Some(away + 700), false), (Some(away + 3_000), true), (Some(2 * away), false)]
+    {
+        assert_eq!(together::others_had_it(away, back), others, "{back:?}");
+    }
+    // A time slice was lost, of which nothing had been saved.
+    engine.together.note(true);
+    assert_eq!(engine.yields.give_way(now_ns() - away), None);
+    assert_eq!(spins(), (spin, most));
+    assert!(!engine.tries_a_yield(now_ns()));
+}
