@@ -56,7 +56,7 @@ pub static VARIABLES: &[Variable] = &[
         name: "TOCSIN_SIGNAL",
         values: "URG, USR1, USR2, IO, WINCH, or the number of one of them or of a real-time signal",
         default: "URG",
-        meaning: "signal of the backend signal",
+        meaning: "signal of the backend signal; a handler for it that was there before is called for tocsin's, too, unless it is a real-time one",
         internal: false,
         set: |c, v| {
             c.signal = signal_number(v)?;
