@@ -6,19 +6,16 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tocsin::{Comm, Config, Error, Op, UserOp, World};
+use tocsin::{Comm, Error, Op, UserOp, World};
 use tocsin_sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use tocsin_tests::random::Random;
 use tocsin_tests::run::{Arguments, BACKENDS, Case, Kind};
-
-fn config(backend: &str) -> Config {
-    let mut config = Config::default();
-    config.set("TOCSIN_BACKEND", backend).unwrap();
-    config
-}
+use tocsin_tests::worlds::config;
 
 fn ranks(backend: &str, ranks: u32, body: impl Fn(&Comm) -> Result<(), Error> + Sync) {
-    for end in World::threads_with(ranks, &config(backend), |comm| body(&comm)).unwrap() {
+    for end in
+        World::threads_with(ranks, &config(&[("TOCSIN_BACKEND", backend)]), |comm| body(&comm)).unwrap()
+    {
         end.unwrap();
     }
 }
@@ -330,7 +327,7 @@ fn operators_of_users() {
 #[test]
 fn a_death_ends_what_waits() {
     for backend in ["signal", "thread", "poll"] {
-        let ends = World::threads_with(3, &config(backend), |comm| {
+        let ends = World::threads_with(3, &config(&[("TOCSIN_BACKEND", backend)]), |comm| {
             comm.barrier().unwrap();
             if comm.rank() == 1 {
                 std::panic::panic_any("on purpose");
@@ -616,7 +613,7 @@ fn who_is_late_finds_what_was_posted() {
 fn boards_of_those_who_are_gone_come_back() {
     for dies in [true, false] {
         let gone = AtomicBool::new(false);
-        let ends = World::threads_each(4, &config("signal"), |comm| {
+        let ends = World::threads_each(4, &config(&[("TOCSIN_BACKEND", "signal")]), |comm| {
             let me = comm.rank();
             let three = comm.split((me != 3).then_some(0), 0).unwrap();
             // Rank 2 shares boards with rank 3, which never drops its communicators.

@@ -1,14 +1,15 @@
 //! The face with ranks as processes, and the launcher. `harness = false`: children of this program are ranks.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use tocsin_tests::in_order; // Links the tripwire allocator, too.
+use tocsin_tests::in_order;
+use tocsin_tests::worlds::config; // Links the tripwire allocator, too.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use tocsin::launcher::launch_self;
-use tocsin::{Config, Error, Launch, OnFailure, Op, Report, World};
+use tocsin::{Error, Launch, OnFailure, Op, Report, World};
 
 /// What ranks do, by name.
 const CHILDREN: &[tocsin::Child] = &[
@@ -183,16 +184,12 @@ fn run(ranks: u32, name: &str, args: &[&str], change: impl FnOnce(&mut Launch)) 
     launch.run().unwrap()
 }
 
-fn config(backend: &str) -> Config {
-    let mut config = Config::default();
-    config.set("TOCSIN_BACKEND", backend).unwrap();
-    config
-}
-
 fn ranks_exchange_on_every_backend() {
     for backend in ["signal", "thread", "poll"] {
         for ranks in [1, 2, 5] {
-            let report = run(ranks, "exchange", &[backend, "two words"], |l| l.config = config(backend));
+            let report = run(ranks, "exchange", &[backend, "two words"], |l| {
+                l.config = config(&[("TOCSIN_BACKEND", backend)])
+            });
             assert_eq!((report.status, report.failed), (0, None), "{backend}, {ranks} ranks: {report:?}");
         }
     }
@@ -224,7 +221,7 @@ fn survivors_may_report() {
     for backend in ["signal", "thread", "poll"] {
         let report = run(3, "survive", &[], |l| {
             l.on_failure = OnFailure::Report;
-            l.config = config(backend);
+            l.config = config(&[("TOCSIN_BACKEND", backend)]);
         });
         assert_eq!((report.status, report.failed), (137, Some(1)), "{backend}: {report:?}");
         assert_eq!(report.ranks, [0, 137, 0], "{backend}");
@@ -455,7 +452,7 @@ fn what_cannot_be_started() {
     assert!(error.to_string().contains("/no/such/program"));
     assert!(matches!(Launch::new("true", 0).run(), Err(Error::InvalidArgument { .. })));
     let mut launch = Launch::new("true", 1);
-    launch.config = config("uintr");
+    launch.config = config(&[("TOCSIN_BACKEND", "uintr")]);
     assert!(matches!(launch.run(), Err(Error::BackendUnusable { .. })));
 }
 

@@ -1,7 +1,8 @@
 //! The face with ranks as threads: every kind of call, on every backend.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use tocsin_tests as _; // Links the tripwire allocator.
+use tocsin_tests::run::BACKENDS;
+use tocsin_tests::worlds::{config, everywhere}; // Links the tripwire allocator, too.
 
 use std::future::Future;
 use std::pin::pin;
@@ -12,28 +13,14 @@ use std::time::{Duration, Instant};
 
 use tocsin::{ANY_SOURCE, ANY_TAG, BackendKind, Comm, Config, Error, Op, UserOp, ValueIndex64, World};
 
-fn backends() -> Vec<Config> {
-    ["signal", "thread", "poll"]
-        .map(|name| {
-            let mut config = Config::default();
-            config.set("TOCSIN_BACKEND", name).unwrap();
-            config
-        })
-        .into()
-}
-
-/// Runs `f` on `ranks` threads over each backend; any error fails the test.
-fn everywhere(ranks: u32, f: impl Fn(Comm) -> Result<(), Error> + Sync) {
-    for config in backends() {
-        for result in World::threads_with(ranks, &config, &f).unwrap() {
-            result.unwrap_or_else(|e| panic!("{:?}: {e}", config.backend));
-        }
-    }
+/// Each backend that every machine has.
+fn backends() -> impl Iterator<Item = Config> {
+    BACKENDS.iter().map(|backend| config(&[("TOCSIN_BACKEND", &backend.to_string())]))
 }
 
 #[test]
 fn owned_requests_bring_their_buffers_back() {
-    everywhere(2, |comm| {
+    everywhere(2..=2, |comm| {
         let other = 1 - comm.rank();
         for len in [0usize, 1, 7, 1000, 100_000] {
             let data: Vec<u32> = (0..len as u32).map(|i| i ^ comm.rank()).collect();
@@ -49,7 +36,7 @@ fn owned_requests_bring_their_buffers_back() {
 
 #[test]
 fn scoped_requests_borrow() {
-    everywhere(3, |comm| {
+    everywhere(3..=3, |comm| {
         let (next, before) = ((comm.rank() + 1) % 3, (comm.rank() + 2) % 3);
         let out = [comm.rank() as u64; 64];
         let mut into = [u64::MAX; 64];
@@ -70,7 +57,7 @@ fn scoped_requests_borrow() {
 #[test]
 fn collectives() {
     for ranks in [1, 2, 3, 4, 7] {
-        everywhere(ranks, |comm| {
+        everywhere(ranks..=ranks, |comm| {
             let me = comm.rank();
             comm.barrier()?;
             for root in 0..ranks {
@@ -97,7 +84,7 @@ fn collectives() {
 
 #[test]
 fn user_operators_commuting_or_not() {
-    everywhere(5, |comm| {
+    everywhere(5..=5, |comm| {
         // Affine maps x -> a x + b, packed in one word: composition does not commute.
         let compose = UserOp::ordered(|f: u64, g: u64| {
             let ((fa, fb), (ga, gb)) = ((f >> 32, f & 0xffff_ffff), (g >> 32, g & 0xffff_ffff));
@@ -118,7 +105,7 @@ fn user_operators_commuting_or_not() {
 
 #[test]
 fn a_panicking_operator_is_an_error() {
-    everywhere(2, |comm| {
+    everywhere(2..=2, |comm| {
         let bad = UserOp::commutative(|_: i32, _: i32| panic!("as asked"));
         let error = comm.iallreduce(vec![1], Op::User(bad))?.wait().unwrap_err();
         assert!(matches!(error, Error::UserOperatorPanicked { .. }), "{error:?}");
@@ -129,7 +116,7 @@ fn a_panicking_operator_is_an_error() {
 #[test]
 fn an_operator_may_not_call_the_library() {
     static CALLER: Mutex<Option<Comm>> = Mutex::new(None);
-    everywhere(2, |comm| {
+    everywhere(2..=2, |comm| {
         let calls = UserOp::commutative(|_: u32, _: u32| {
             let caller = CALLER.lock().unwrap().clone();
             u32::from(matches!(caller.unwrap().ibarrier(), Err(Error::InHandler { .. })))
@@ -146,7 +133,7 @@ fn an_operator_may_not_call_the_library() {
 
 #[test]
 fn wildcards_probes_and_matched_receives() {
-    everywhere(3, |comm| {
+    everywhere(3..=3, |comm| {
         if comm.rank() > 0 {
             comm.send(&[comm.rank(); 5], 0, comm.rank() as i32)?;
             return comm.barrier();
@@ -171,7 +158,7 @@ fn wildcards_probes_and_matched_receives() {
 
 #[test]
 fn truncation_is_an_error_of_the_right_request_alone() {
-    everywhere(2, |comm| {
+    everywhere(2..=2, |comm| {
         if comm.rank() == 0 {
             for len in [100usize, 100_000] {
                 comm.isend(vec![1u8; len], 1, 0)?.wait()?;
@@ -196,7 +183,7 @@ fn truncation_is_an_error_of_the_right_request_alone() {
 
 #[test]
 fn dup_and_split_keep_traffic_apart() {
-    everywhere(4, |comm| {
+    everywhere(4..=4, |comm| {
         let twin = comm.dup()?;
         assert_eq!((twin.rank(), twin.size()), (comm.rank(), 4));
         let other = comm.rank() ^ 1;
@@ -228,7 +215,7 @@ fn dup_and_split_keep_traffic_apart() {
 
 #[test]
 fn dropped_and_forgotten_requests_go_on() {
-    everywhere(2, |comm| {
+    everywhere(2..=2, |comm| {
         let other = 1 - comm.rank();
         // Rendezvous and eager sends whose requests nobody keeps.
         drop(comm.isend(vec![comm.rank(); 50_000], other, 1)?);
@@ -243,7 +230,7 @@ fn dropped_and_forgotten_requests_go_on() {
 
 #[test]
 fn a_scope_left_with_pending_requests_revokes_and_returns() {
-    everywhere(2, |comm| {
+    everywhere(2..=2, |comm| {
         let twin = comm.dup()?;
         if comm.rank() == 0 {
             let mut never = [0u8; 8];
@@ -270,7 +257,7 @@ fn a_scope_left_with_pending_requests_revokes_and_returns() {
 
 #[test]
 fn a_scope_that_unwinds_returns_the_buffers_first() {
-    everywhere(2, |comm| {
+    everywhere(2..=2, |comm| {
         let twin = comm.dup()?;
         let mut buffer = [0u8; 16];
         let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
@@ -287,7 +274,7 @@ fn a_scope_that_unwinds_returns_the_buffers_first() {
 
 #[test]
 fn cancelled_receives_say_so() {
-    everywhere(1, |comm| {
+    everywhere(1..=1, |comm| {
         let mut request = comm.irecv(vec![0u8; 4], ANY_SOURCE, 9)?;
         assert!(request.test().is_none());
         assert!(request.wait_timeout(Duration::from_millis(5)).is_none());
@@ -299,7 +286,7 @@ fn cancelled_receives_say_so() {
 
 #[test]
 fn callbacks_run_with_the_buffer() {
-    everywhere(2, |comm| {
+    everywhere(2..=2, |comm| {
         let (done, ended) = mpsc::channel();
         if comm.rank() == 0 {
             comm.irecv(vec![0u16; 3], 1, 0)?.on_complete(move |outcome| done.send(outcome).unwrap());
@@ -354,7 +341,7 @@ fn block_on<F: Future>(future: F, mut idle: impl FnMut()) -> F::Output {
 
 #[test]
 fn requests_are_futures() {
-    everywhere(2, |comm| {
+    everywhere(2..=2, |comm| {
         let other = 1 - comm.rank();
         let receive = comm.irecv(vec![0u64; 2], other, 0)?;
         std::thread::sleep(Duration::from_millis(3 * u64::from(comm.rank())));
@@ -373,7 +360,7 @@ fn requests_are_futures() {
 
 #[test]
 fn many_at_once() {
-    everywhere(2, |comm| {
+    everywhere(2..=2, |comm| {
         let other = 1 - comm.rank();
         let sends: Vec<_> = (0..500).map(|i| comm.isend(vec![i; 3], other, i)).collect::<Result<_, _>>()?;
         // In the opposite order: all but one are unexpected.
@@ -389,7 +376,7 @@ fn many_at_once() {
 
 #[test]
 fn wait_all_gives_the_first_error_when_all_are_complete() {
-    everywhere(2, |comm| {
+    everywhere(2..=2, |comm| {
         let other = 1 - comm.rank();
         // Nobody sends what the third asks for; the second and the fourth have too little room; the last message is sent when
         // all others have come.
@@ -418,7 +405,7 @@ fn wait_all_gives_the_first_error_when_all_are_complete() {
 
 #[test]
 fn wait_any_finds_the_one_that_ends() {
-    everywhere(2, |comm| {
+    everywhere(2..=2, |comm| {
         if comm.rank() == 0 {
             let mut all = [comm.irecv(vec![0u8; 1], 1, 0)?, comm.irecv(vec![0u8; 1], 1, 1)?];
             assert_eq!(tocsin::wait_any(&mut all), Some(1));
@@ -436,7 +423,7 @@ fn wait_any_finds_the_one_that_ends() {
 
 #[test]
 fn other_threads_of_a_rank_may_communicate() {
-    everywhere(2, |comm| {
+    everywhere(2..=2, |comm| {
         let other = 1 - comm.rank();
         std::thread::scope(|threads| {
             for tag in 0..4 {
@@ -535,7 +522,7 @@ fn a_computing_rank_takes_part() {
 
 #[test]
 fn wrong_arguments_say_what_is_right() {
-    everywhere(2, |comm| {
+    everywhere(2..=2, |comm| {
         let text = |e: Error| e.to_string();
         let rows = [
             (text(comm.isend(vec![0u8], 2, 0).unwrap_err()), "isend: rank 2 is out of range"),

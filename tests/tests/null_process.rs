@@ -76,7 +76,7 @@ fn a_line_shifts_by_every_call() {
             let (message, status) = comm.mprobe(before, 5)?;
             let mut request = comm.mrecv(message, blank())?;
             comm.send(&out, after, 5)?;
-            let received = request.wait_timeout(std::time::Duration::from_secs(60)).unwrap()?;
+            let received = request.wait_timeout(Duration::from_secs(60)).unwrap()?;
             assert_eq!(received, status);
             check(before, status, &request.wait()?);
         }

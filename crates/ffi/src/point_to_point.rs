@@ -17,6 +17,7 @@ pub const TOCSIN_ANY_SOURCE: c_int = -1;
 /// A rank that is none, as the neighbour beyond the edge of a grid: what is sent to it is sent at once and goes nowhere; a receive from it is complete at once, leaves its buffer as it is, and has
 /// a status with this source, tag -1 and 0 bytes; a probe finds that. In point-to-point calls only, those of tocsin_send_init and tocsin_recv_init too; no collective has it as its root.
 pub const TOCSIN_PROC_NULL: c_int = -1000;
+const _: () = assert!(TOCSIN_PROC_NULL == PROC_NULL.cast_signed());
 /// Receive whichever tag.
 pub const TOCSIN_ANY_TAG: c_int = -1;
 

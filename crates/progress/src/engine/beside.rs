@@ -74,6 +74,10 @@ impl<W: Work> Engine<W> {
 
     /// The same, by who does not hold it. While somebody else does, nothing new is learnt. Not for handlers.
     pub(super) fn would_yield_to_computing(&self, now: u64) -> bool {
+        if !self.is_crowded() {
+            // Nobody says so.
+            return false;
+        }
         if let Some(answer) = self.yields.beside.known(now, core_number(thread::core())) {
             return answer;
         }

@@ -60,18 +60,6 @@ impl<W: Work> Engine<W> {
         }
     }
 
-    /// For how long a wait that begins now looks before it yields, and before it sleeps, where ranks are known to share a core that should be one's own.
-    pub(super) fn patience_together(&self, now: u64) -> Option<(u64, u64)> {
-        if !self.together.is_known() || self.yields.is_barred(now) {
-            return None;
-        }
-        if self.yields.apart.is_asked() {
-            return Some((0, 0));
-        }
-        let look = self.yields.look_ns();
-        Some((look, look.saturating_add(self.yields.yields_for(YIELD_NS))))
-    }
-
     /// Whether a wait that is about to sleep yields first, to find out.
     pub(super) fn tries_a_yield(&self, now: u64) -> bool {
         let tries = self.together.is_tried() && !self.yields.is_barred(now);

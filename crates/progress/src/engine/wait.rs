@@ -314,7 +314,7 @@ impl<W: Work> Engine<W> {
                     self.yields.note_look(false);
                 }
                 stayed = false;
-                if self.is_crowded() && self.would_yield_to_computing(now) {
+                if self.would_yield_to_computing(now) {
                     // A wake takes the core from who computes on it, where a yield does not: sleep next.
                     most = spin;
                     continue;
@@ -416,22 +416,20 @@ impl<W: Work> Engine<W> {
     /// For how long a wait that begins now looks before it yields, and before it sleeps, nanoseconds. A progress thread, which
     /// is for ever in vain, does not yield, and leaves its rank's experience alone.
     pub(super) fn patience(&self, context: Context, now: u64) -> (u64, u64) {
-        let EngineConfig { spin_ns, yield_ns, .. } = self.config;
-        if self.spins_longer(context) {
-            let spin = self.spin.ns(spin_ns);
-            self.patience_together(now).unwrap_or((spin, spin))
-        } else if yield_ns == 0
-            || context != Context::User
-            || self.yields.is_barred(now)
-            || self.would_yield_to_computing(now)
-        {
-            (spin_ns, spin_ns)
+        let yields = context == Context::User
+            && self.yield_ns() > 0
+            && !self.yields.is_barred(now)
+            && !self.would_yield_to_computing(now);
+        if !yields {
+            let least = self.config.spin_ns;
+            let spin = if self.spins_longer(context) { self.spin.ns(least) } else { least };
+            (spin, spin)
         } else if self.yields.apart.is_asked() {
             (0, 0)
         } else {
             // The message may be that of the rank to which this one gives the core.
             let look = self.yields.look_ns();
-            (look, look.saturating_add(self.yields.yields_for(yield_ns)))
+            (look, look.saturating_add(self.yields.yields_for(self.yield_ns())))
         }
     }
 
