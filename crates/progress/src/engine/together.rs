@@ -4,7 +4,7 @@
 //! Who spins then keeps the core from the very rank that it waits for, until it sleeps; and the system, which wakes a thread where it slept, finds nothing wrong with that. A yield brings the message at once. But beside a
 //! stranger it costs a time slice. So a waiter whose spinning was in vain yields before it sleeps, once in a while, and if others had the core meanwhile and what it waits for was there when that came
 //! back, the next ones yield as on a crowded node (`yields.rs`), as long as that goes on; with the same bars on yields after which a core comes back late.
-//! (Half round trips of 8 bytes, in each of two worlds of two ranks on two cores, which nobody has bound: 110 us without this, and 2.5 with it. `bench pingpong --sizes 8 --bind none`, twice at once.)
+//! (Half round trips of 8 bytes, in each of two worlds of two ranks on two cores, which nobody has bound: 110 us without this, and 2 with it. `bench pingpong --sizes 8 --bind none`, twice at once.)
 
 use super::Engine;
 use super::credit::Credit;
