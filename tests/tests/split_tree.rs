@@ -6,7 +6,7 @@ use tocsin_tests as _; // Links the tripwire allocator.
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use tocsin::{Comm, Config, Error, Op, Request, World};
+use tocsin::{Comm, Config, Error, Op, Request, World, wait_all};
 use tocsin_sync::atomic::{AtomicU32, Ordering};
 
 const RANKS: u32 = 4;
@@ -76,22 +76,29 @@ fn any_call_that_waits_or_looks_passes_on() {
 /// A call that waits for what is there already passes on nevertheless, and the root computes from then on.
 #[test]
 fn a_wait_that_is_over_at_once_passes_on() {
-    let calls: [Waits; 3] = [
-        |comm| comm.sendrecv(&[7u8], 0, 2, &mut [0u8], 0, 2).map(drop),
-        |comm| {
-            comm.send(&[7u8], 0, 2)?;
-            comm.irecv(vec![0u8], 0, 2)?.wait().map(drop)
-        },
-        |comm| {
-            comm.send(&[7u8], 0, 2)?;
-            comm.recv(&mut [0u8], 0, 2).map(drop)
-        },
+    // Whether the message is sent before, so that this is not the call that passes on.
+    let calls: [(bool, Waits); 8] = [
+        (false, |comm| comm.sendrecv(&[7u8], 0, 2, &mut [0u8], 0, 2).map(drop)),
+        (true, |comm| comm.recv(&mut [0u8], 0, 2).map(drop)),
+        (true, |comm| comm.irecv(vec![0u8], 0, 2)?.wait().map(drop)),
+        (true, |comm| {
+            let mut request = comm.irecv(vec![0u8], 0, 2)?;
+            while request.test().is_none() {}
+            request.wait().map(drop)
+        }),
+        (true, |comm| wait_all([comm.irecv(vec![0u8], 0, 2)?]).map(drop)),
+        (false, |comm| comm.send(&[7u8], 0, 3)),
+        (false, |comm| comm.isend(vec![7u8], 0, 3)?.wait().map(drop)),
+        (false, |comm| comm.isend(vec![7u8; 4096], 0, 3)?.wait().map(drop)),
     ];
-    for (at, call) in calls.iter().enumerate() {
+    for (at, (sent, call)) in calls.iter().enumerate() {
         let ended = AtomicU32::new(0);
         worlds(|comm| {
             let split = comm.with_algorithm("split-tree");
             ended.store(0, Ordering::Relaxed);
+            if *sent && comm.rank() == 0 {
+                comm.send(&[7u8], 0, 2)?;
+            }
             comm.barrier()?;
             let request = split.ibcast(vec![u64::from(comm.rank() == 0); 100], 0)?;
             if comm.rank() == 0 {

@@ -249,12 +249,12 @@ impl RawRequest {
     /// it enters the engine to say that somebody who computes looks at it between, so that its message, or its last part, interrupts
     /// from then on. Not for signal handlers.
     pub fn is_done(&self) -> bool {
-        if self.is_over() {
-            return true;
-        }
         // Who looks is here to do its own levels of split trees, whatever it looks at.
         if let Some(slot) = &self.slot {
             slot.rank().try_open_gates();
+        }
+        if self.is_over() {
+            return true;
         }
         // SYNC POINT: Relaxed: two threads that both come first say it twice, which counts once.
         if self.watched.load(Ordering::Relaxed) {

@@ -235,9 +235,10 @@ impl Comm {
         Ok(RawRequest::new(self.clone(), operation, Kind::Collective, id, completion, None))
     }
 
-    /// The request of what has ended well, and has nothing to give back.
+    /// The request of what has ended well, and has nothing to give back: its wait will be none. Not for who is inside the engine.
     #[inline]
     fn over(&self, operation: &'static str) -> RawRequest {
+        self.shared().open_gates();
         let status = Status { source: self.rank(), ..Status::default() };
         RawRequest::over(operation, Kind::Collective, status)
     }

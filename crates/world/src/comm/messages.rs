@@ -93,6 +93,8 @@ impl Comm {
         if mode != Mode::Synchronous && unsafe { self.send_at_once(&buf, dest, tag) } {
             let bytes = buf.layout.bytes();
             let status = Status { source: self.rank(), tag, bytes };
+            // Its wait will be none.
+            self.shared().open_gates();
             return Ok(RawRequest::over("isend", Kind::Send { tag, bytes }, status));
         }
         // SAFETY: - promised by the caller.
@@ -131,6 +133,7 @@ impl Comm {
             if sent.map_err(|e| self.shared().or_abort(operation, message_error(operation, e)))? {
                 drop(state);
                 let status = Status { source: self.rank(), tag, bytes };
+                self.shared().open_gates();
                 return Ok(RawRequest::over(operation, kind, status));
             }
         }
@@ -233,6 +236,7 @@ impl Comm {
     // In its caller, who mostly knows how long the buffer is, which mode and which tag: half of what is asked for a short message falls away.
     #[inline(always)]
     pub unsafe fn send_raw(&self, buf: ConstBuf, dest: u32, tag: i32, mode: Mode) -> Result<Status, Error> {
+        self.shared().open_gates();
         // SAFETY: - the buffer: promised by the caller for the time of the call.
         if mode != Mode::Synchronous && unsafe { self.send_at_once(&buf, dest, tag) } {
             return Ok(Status { source: self.rank(), tag, bytes: buf.layout.bytes() });

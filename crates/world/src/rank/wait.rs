@@ -60,7 +60,8 @@ impl Rank {
 
     #[cold]
     fn open_gates_now(&self) {
-        if self.may_open_gates() {
+        // Who has left may still look at what it had.
+        if !self.is_closed() && self.may_open_gates() {
             let state = &mut *self.enter();
             state.nbc.open_gates(&mut state.p2p);
             self.forget_dropped(state);

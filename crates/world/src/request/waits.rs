@@ -19,9 +19,9 @@ impl RawRequest {
     }
 
     pub(super) fn advance(&self) {
+        self.open_gates();
         if let (false, Some(slot)) = (self.is_over(), &self.slot) {
             let shared = slot.rank();
-            shared.open_gates();
             shared.engine.poke(Context::User);
             // Who only tests waits, too.
             if let (false, Some(need)) = (self.is_complete(), self.need())
@@ -41,6 +41,7 @@ impl RawRequest {
     pub fn wait(&mut self) -> Result<Status, Error> {
         // As where it was over at once.
         if let Some(Ok(status)) = self.seen {
+            self.open_gates();
             return Ok(status);
         }
         self.wait_for_end()
@@ -82,6 +83,7 @@ impl RawRequest {
     /// Waits for the outcome, or until another request of its rank has failed: `None` then.
     pub(crate) fn wait_unless_failed(&mut self, other: &RawRequest) -> Option<Result<Status, Error>> {
         if let Some(Ok(status)) = self.seen {
+            self.open_gates();
             return Some(Ok(status));
         }
         self.note_wait();
@@ -117,6 +119,15 @@ impl RawRequest {
     pub(super) fn note_wait(&self) {
         if let Some(slot) = &self.slot {
             slot.rank().engine.note_wait();
+        }
+        self.open_gates();
+    }
+
+    /// Its thread waits or looks, though it may be over: what was over at once did this then.
+    #[inline]
+    pub(super) fn open_gates(&self) {
+        if let Some(slot) = &self.slot {
+            slot.rank().open_gates();
         }
     }
 
