@@ -18,6 +18,7 @@
 //! Contexts of dropped communicators are not given out again: a peer's messages in them may still be on their way, and no
 //! rank knows when the last one has come.
 
+use tocsin_nbc::table::Arguments;
 use tocsin_nbc::{DataType, Op};
 use tocsin_sync::atomic::Ordering;
 
@@ -141,11 +142,11 @@ impl Comm {
     /// Element-wise maximum over all ranks, blocking.
     fn maximum(&self, operation: &'static str, values: &mut [u64]) -> Result<(), Error> {
         self.shared().open(operation)?;
-        let base = values.as_mut_ptr().cast();
-        // SAFETY: - `values` is exclusively ours until the wait below has returned, which is after the operation's end.
-        let mut request =
-            unsafe { self.iallreduce_raw(None, base, values.len(), DataType::U64, Op::Max, None)? };
-        request.wait().map(drop)
+        let (recv, count) = (values.as_mut_ptr().cast(), values.len());
+        let arguments =
+            Arguments::Iallreduce { send: None, recv, count, data_type: DataType::U64, op: Op::Max };
+        // SAFETY: - `values` is exclusively ours until the wait has returned, which is after the operation's end.
+        unsafe { self.start_for(operation, &arguments, None)? }.wait().map(drop)
     }
 }
 
@@ -181,5 +182,23 @@ mod tests {
         assert_eq!(second, &Ok(LAST_CONTEXT - 1));
         assert_eq!(third, &Ok(LAST_CONTEXT));
         assert!(fourth.as_ref().is_err_and(|text| text.contains("used up")), "{fourth:?}");
+    }
+
+    #[test]
+    fn what_fails_of_an_agreement_is_called_by_the_call_that_made_it() {
+        threads(2, &Config::default(), |comm| {
+            let named = |error: Error, call: &str| {
+                let text = error.to_string();
+                assert!(text.starts_with(&format!("{call}: ")), "{text}");
+            };
+            // Rank 1 leaves instead: what was begun ends so.
+            if comm.rank() == 0 {
+                named(comm.dup().unwrap_err(), "dup");
+                comm.revoke();
+                named(comm.dup().unwrap_err(), "dup");
+                named(comm.split(Some(0), 0).unwrap_err(), "split");
+            }
+        })
+        .unwrap();
     }
 }

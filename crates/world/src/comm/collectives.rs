@@ -69,7 +69,21 @@ impl Comm {
         arguments: &Arguments,
         algorithm: Option<&str>,
     ) -> Result<RawRequest, Error> {
-        let operation = arguments.operation().name();
+        // SAFETY: - promised by the caller.
+        unsafe { self.start_for(arguments.operation().name(), arguments, algorithm) }
+    }
+
+    /// [`start_raw`](Self::start_raw) as part of a call that errors name.
+    ///
+    /// # Safety
+    /// As there.
+    #[inline]
+    pub(super) unsafe fn start_for(
+        &self,
+        operation: &'static str,
+        arguments: &Arguments,
+        algorithm: Option<&str>,
+    ) -> Result<RawRequest, Error> {
         if let Some(mut call) = table::short_on_board(&self.inner.group, arguments, algorithm) {
             // SAFETY: - the buffers: promised by the caller.
             return unsafe { self.start_on_board(operation, &mut call) };
