@@ -9,7 +9,7 @@ use std::str::FromStr;
 use serde_json::{Value, json};
 
 use super::experiments::{is_crowded, on_two_cores};
-use super::mpi::{self, PEERS, Source};
+use super::mpi::{self, PEERS, Peer, Source};
 use super::report::{Missing, Times, best_peer, columns, median, print_missing};
 use super::{BUILD, ROUNDS};
 use crate::{Outcome, cargo, child};
@@ -186,6 +186,8 @@ impl Said {
     }
 }
 
+/// Prints what was measured, also when a later program fails.
+///
 /// # Errors
 /// When tocsin cannot be built, a program fails, or computes what the others do not.
 pub fn run(options: &Options) -> Outcome {
@@ -193,9 +195,15 @@ pub fn run(options: &Options) -> Outcome {
     child::output(child::command(&cargo::program(), &build, BUILD), "cargo build")?;
     let (peers, missing) = mpi::find_all(&options.example.program);
     let mut figures: Vec<Times> = CASES.iter().map(|_| Times::new()).collect();
+    let end = measure(options, &peers, &mut figures);
+    print(options, &figures, &missing);
+    end
+}
+
+fn measure(options: &Options, peers: &[Peer], figures: &mut [Times]) -> Outcome {
     let mut right: BTreeMap<u32, String> = BTreeMap::new();
     for round in 1..=options.rounds {
-        for (case, times) in CASES.iter().zip(&mut figures) {
+        for (case, times) in CASES.iter().zip(&mut *figures) {
             eprintln!("round {round} of {}: {}", options.rounds, case.name);
             let (ranks, words) = (options.ranks_of(case), options.words_of(case));
             let words = words.each_ref().map(String::as_str);
@@ -216,7 +224,6 @@ pub fn run(options: &Options) -> Outcome {
             }
         }
     }
-    print(options, &figures, &missing);
     Ok(())
 }
 

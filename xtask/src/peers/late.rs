@@ -152,10 +152,18 @@ fn algorithms(operation: &str, ranks: u32) -> Result<Vec<String>, String> {
         .collect())
 }
 
+/// Prints what was measured, also when a later program fails.
+///
 /// # Errors
 /// When a program fails.
 pub fn run(options: &Options, peers: &[Peer], missing: &[Missing]) -> Outcome {
     let mut figures = Figures::default();
+    let end = measure(options, peers, &mut figures);
+    print(&figures, peers, missing, options);
+    end
+}
+
+fn measure(options: &Options, peers: &[Peer], figures: &mut Figures) -> Outcome {
     for round in 1..=options.rounds {
         for &ranks in &options.ranks {
             for &operation in &options.operations {
@@ -180,7 +188,6 @@ pub fn run(options: &Options, peers: &[Peer], missing: &[Missing]) -> Outcome {
             }
         }
     }
-    print(&figures, peers, missing, options);
     Ok(())
 }
 
