@@ -77,7 +77,7 @@ fn any_call_that_waits_or_looks_passes_on() {
 #[test]
 fn a_wait_that_is_over_at_once_passes_on() {
     // Whether the message is sent before, so that this is not the call that passes on.
-    let calls: [(bool, Waits); 8] = [
+    let calls: [(bool, Waits); 11] = [
         (false, |comm| comm.sendrecv(&[7u8], 0, 2, &mut [0u8], 0, 2).map(drop)),
         (true, |comm| comm.recv(&mut [0u8], 0, 2).map(drop)),
         (true, |comm| comm.irecv(vec![0u8], 0, 2)?.wait().map(drop)),
@@ -90,16 +90,47 @@ fn a_wait_that_is_over_at_once_passes_on() {
         (false, |comm| comm.send(&[7u8], 0, 3)),
         (false, |comm| comm.isend(vec![7u8], 0, 3)?.wait().map(drop)),
         (false, |comm| comm.isend(vec![7u8; 4096], 0, 3)?.wait().map(drop)),
+        // The others are there already, so that it is over in its post.
+        (false, |comm| comm.ibarrier()?.wait()),
+        (false, |comm| {
+            let mut send = comm.send_init(vec![7u8], 0, 3)?;
+            send.start()?;
+            send.wait().map(drop)
+        }),
+        (true, |comm| {
+            let mut receive = comm.recv_init(vec![0u8], 0, 2)?;
+            receive.start()?;
+            receive.wait().map(drop)
+        }),
     ];
+    const BARRIER: usize = 8;
     for (at, (sent, call)) in calls.iter().enumerate() {
-        let ended = AtomicU32::new(0);
+        let (there, ended) = (AtomicU32::new(0), AtomicU32::new(0));
         worlds(|comm| {
-            let split = comm.with_algorithm("split-tree");
+            // Apart from the calls', which come in another order.
+            let split = comm.dup()?.with_algorithm("split-tree");
+            there.store(0, Ordering::Relaxed);
             ended.store(0, Ordering::Relaxed);
+            // Short messages need no request from the second one on.
+            for _ in 0..2 {
+                comm.send(&[7u8], comm.rank(), 2)?;
+                comm.recv(&mut [0u8], comm.rank(), 2)?;
+            }
             if *sent && comm.rank() == 0 {
                 comm.send(&[7u8], 0, 2)?;
             }
             comm.barrier()?;
+            if at == BARRIER && comm.rank() > 0 {
+                let barrier = comm.ibarrier()?;
+                there.fetch_add(1, Ordering::Release);
+                let received = split.ibcast(vec![0u64; 100], 0)?.wait()?;
+                assert_eq!(received, vec![1; 100]);
+                ended.fetch_add(1, Ordering::Release);
+                return barrier.wait();
+            }
+            while at == BARRIER && there.load(Ordering::Acquire) < RANKS - 1 {
+                std::thread::yield_now();
+            }
             let request = split.ibcast(vec![u64::from(comm.rank() == 0); 100], 0)?;
             if comm.rank() == 0 {
                 call(&comm)?;

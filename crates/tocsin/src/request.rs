@@ -179,6 +179,7 @@ pub fn wait_all<B: OwnedBuffer>(requests: impl IntoIterator<Item = Request<B>>) 
 /// Waits until one of them is complete and gives its position; `None` if there is none.
 pub fn wait_any<B: OwnedBuffer>(requests: &mut [Request<B>]) -> Option<usize> {
     if let Some(done) = requests.iter().position(|r| r.raw.as_ref().is_none_or(RawRequest::is_over)) {
+        requests.iter().filter_map(|r| r.raw.as_ref()).for_each(RawRequest::open_gates);
         return Some(done);
     }
     let mut raw: Vec<&mut RawRequest> = requests.iter_mut().filter_map(|r| r.raw.as_mut()).collect();

@@ -250,8 +250,8 @@ impl RawRequest {
     /// from then on. Not for signal handlers.
     pub fn is_done(&self) -> bool {
         // Who looks is here to do its own levels of split trees, whatever it looks at.
-        if let Some(slot) = &self.slot {
-            slot.rank().try_open_gates();
+        if let Some(comm) = self.comm() {
+            comm.shared().try_open_gates();
         }
         if self.is_over() {
             return true;

@@ -15,7 +15,7 @@ use tocsin_progress::Context;
 /// The first failed request's error, by position, after all are complete.
 pub fn wait_all(requests: &mut [&mut RawRequest]) -> Result<(), Error> {
     let mut first = Ok(());
-    if let Some(request) = with_slot(requests) {
+    if let Some(request) = with_comm(requests) {
         request.note_wait();
     }
     let many = requests.len() >= TOGETHER;
@@ -44,9 +44,9 @@ pub fn wait_all(requests: &mut [&mut RawRequest]) -> Result<(), Error> {
     first
 }
 
-/// One through which the rank can be reached; the others were over when they were made.
-fn with_slot<'a>(requests: &'a [&mut RawRequest]) -> Option<&'a RawRequest> {
-    requests.iter().find(|request| request.slot.is_some()).map(|request| &**request)
+/// One through which the rank can be reached: what was over when it was made knows none.
+fn with_comm<'a>(requests: &'a [&mut RawRequest]) -> Option<&'a RawRequest> {
+    requests.iter().find(|request| request.comm().is_some()).map(|request| &**request)
 }
 
 /// Requests whose slots are given back while this thread is inside once: nobody else waits long for it.
@@ -106,7 +106,7 @@ const OTHERS: Duration = Duration::from_millis(1);
 /// Waits until one is complete and gives its position; `None` if `requests` is empty. A persistent one that is not active
 /// is complete.
 pub fn wait_any(requests: &mut [&mut RawRequest]) -> Option<usize> {
-    with_slot(requests).unwrap_or(requests.first()?).note_wait();
+    with_comm(requests).unwrap_or(requests.first()?).note_wait();
     let is_over = |requests: &[&mut RawRequest]| requests.iter().position(|request| request.is_over());
     loop {
         if let Some(done) = is_over(requests) {
@@ -143,7 +143,7 @@ pub fn wait_any(requests: &mut [&mut RawRequest]) -> Option<usize> {
 /// Makes some progress, then gives the position of one that is complete, if there is one. It keeps its outcome for `test` or `wait`. A persistent one that is not active
 /// is complete.
 pub fn test_any(requests: &[&mut RawRequest]) -> Option<usize> {
-    with_slot(requests).into_iter().for_each(RawRequest::open_gates);
+    with_comm(requests).into_iter().for_each(RawRequest::open_gates);
     let is_over = || requests.iter().position(|request| request.is_over());
     is_over().or_else(|| {
         advance(requests);
@@ -153,7 +153,7 @@ pub fn test_any(requests: &[&mut RawRequest]) -> Option<usize> {
 
 /// Makes some progress, then says whether all are complete; each keeps its outcome.
 pub fn test_all(requests: &[&mut RawRequest]) -> bool {
-    with_slot(requests).into_iter().for_each(RawRequest::open_gates);
+    with_comm(requests).into_iter().for_each(RawRequest::open_gates);
     let are_over = || requests.iter().all(|request| request.is_over());
     if !are_over() {
         advance(requests);

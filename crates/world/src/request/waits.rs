@@ -123,11 +123,12 @@ impl RawRequest {
         self.open_gates();
     }
 
-    /// Its thread waits or looks, though it may be over: what was over at once did this then.
+    /// Its thread waits or looks, though it may be over: does what the rank left to such a call, as [`wait`](Self::wait) and [`test`](Self::test) do. The post of what is
+    /// over at once does it, whose rank is not known any more.
     #[inline]
-    pub(super) fn open_gates(&self) {
-        if let Some(slot) = &self.slot {
-            slot.rank().open_gates();
+    pub fn open_gates(&self) {
+        if let Some(comm) = self.comm() {
+            comm.shared().open_gates();
         }
     }
 
