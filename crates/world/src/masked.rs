@@ -116,7 +116,7 @@ mod tests {
         // SAFETY: - room for two descriptors.
         assert_eq!(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) }, 0);
         let [read, write] = ends;
-        let (poller, returned) = (AtomicI32::new(0), AtomicBool::new(false));
+        let (poller, returned, looked) = (AtomicI32::new(0), AtomicBool::new(false), AtomicBool::new(false));
         let said = threads(2, &config, |comm| {
             if comm.rank() == 0 {
                 let mut got = [0u8; 8];
@@ -134,6 +134,8 @@ mod tests {
                 drop(guard);
                 let there = request.is_over();
                 request.wait().unwrap();
+                // What is asked of this thread is asked while there is one.
+                until(|| looked.load(Ordering::Acquire));
                 (said, there)
             } else {
                 until(|| poller.load(Ordering::Acquire) != 0);
@@ -149,6 +151,7 @@ mod tests {
                 let signals = |name| u64::from_str_radix(&status(tid, name), 16).unwrap();
                 let kept = || signals("SigPnd:") & signals("SigBlk:") != 0;
                 until(|| returned.load(Ordering::Acquire) || kept());
+                looked.store(true, Ordering::Release);
                 // SAFETY: - a byte of ours, a descriptor of ours.
                 assert_eq!(unsafe { libc::write(write, [1u8].as_ptr().cast(), 1) }, 1);
                 (0, true)
