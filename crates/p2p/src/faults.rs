@@ -458,8 +458,13 @@ impl<T: Transport> P2p<T> {
 
     /// Whether a request is pending in a communicator, in either half of its context. Bounded by the number of requests.
     pub fn is_used(&self, context: u32) -> bool {
+        self.used().any(|used| contexts::is_same(used, context))
+    }
+
+    /// The contexts of the requests that are pending, either half, one per request.
+    pub fn used(&self) -> impl Iterator<Item = u32> + '_ {
         let pending = |id| self.requests.get(id).filter(|request| request.is_pending());
-        self.requests.ids().filter_map(pending).any(|request| contexts::is_same(request.context, context))
+        self.requests.ids().filter_map(pending).map(|request| request.context)
     }
 
     /// The first of `members` from whom nothing comes any more and whose end is an error: dead or broken. Handler-safe;

@@ -522,7 +522,7 @@ fn inside_operator() -> ! {
 }
 
 impl Parked {
-    /// Takes out what is complete, seldom enough that parking costs O(1) on average.
+    /// Takes out what is complete, seldom enough that parking costs O(1) on average, and often enough that no more than a few, and an eighth of those that are kept, are.
     fn sweep(&mut self) -> Vec<(RawRequest, Option<Box<dyn Any + Send>>)> {
         if self.requests.len() < self.sweep_at {
             return Vec::new();
@@ -534,7 +534,48 @@ impl Parked {
     fn take_over(&mut self) -> Vec<(RawRequest, Option<Box<dyn Any + Send>>)> {
         let (over, kept) = std::mem::take(&mut self.requests).into_iter().partition(|(r, _)| r.is_over());
         self.requests = kept;
-        self.sweep_at = self.requests.len() * 2 + 16;
+        self.sweep_at = self.requests.len() + self.requests.len() / 8 + 16;
         over
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use crate::{Config, ConstBuf, Mode, MutBuf, threads};
+
+    /// Buffers of what was given up and has ended do not gather behind what never ends.
+    #[test]
+    fn few_that_have_ended_are_kept_with_many_that_have_not() {
+        const STUCK: usize = 400;
+        const MOST: usize = STUCK / 8 + 17;
+        let mut config = Config::default();
+        config.set("TOCSIN_BACKEND", "poll").unwrap();
+        let kept = threads(1, &config, |comm| {
+            let give_up = |tag, counted: &Arc<()>| {
+                let mut buffer = Box::new([0u8; 8]);
+                let into = MutBuf::contiguous(buffer.as_mut_ptr(), 8);
+                // SAFETY: the buffer is kept with the request.
+                let request = unsafe { comm.irecv_raw(into, Some(0), Some(tag)) }.unwrap();
+                request.detach(Some(Box::new((buffer, counted.clone()))));
+            };
+            let (stuck, counted) = (Arc::new(()), Arc::new(()));
+            (0..STUCK).for_each(|_| give_up(1, &stuck));
+            let most = (0..STUCK).map(|_| {
+                give_up(2, &counted);
+                // SAFETY: the buffer lives until the call is over.
+                unsafe { comm.send_raw(ConstBuf::contiguous([7u8; 8].as_ptr(), 8), 0, 2, Mode::Standard) }
+                    .unwrap();
+                comm.progress();
+                Arc::strong_count(&counted) - 1
+            });
+            let most = most.max().unwrap();
+            assert_eq!(Arc::strong_count(&stuck), 1 + STUCK);
+            comm.revoke();
+            most
+        });
+        let most = kept.unwrap()[0];
+        assert!((1..=MOST).contains(&most), "{most}");
     }
 }

@@ -58,14 +58,26 @@ impl Rank {
         let boards = dropped.iter_mut().filter_map(|dropped| dropped.board.take());
         boards.for_each(|board| self.boards.drop_board(board));
         state.close_boards();
+        let used = if dropped.iter().any(|dropped| dropped.goes_on) { used(state) } else { Some(Vec::new()) };
         dropped.retain(|Dropped { context, goes_on, .. }| {
-            let used = *goes_on && (state.nbc.is_used(context | COLLECTIVE) || state.p2p.is_used(*context));
-            if !used {
+            let is_used = |used: &Vec<u32>| used.binary_search(context).is_ok();
+            let goes_on = *goes_on && used.as_ref().is_none_or(is_used);
+            if !goes_on {
                 state.p2p.forget_context(*context);
             }
-            used
+            goes_on
         });
     }
+}
+
+/// The contexts in which something goes on, in order. None: there was no memory to note them.
+fn used(state: &RankState) -> Option<Vec<u32>> {
+    let all = || state.p2p.used().chain(state.nbc.used());
+    let mut used = Vec::new();
+    used.try_reserve_exact(all().count()).ok()?;
+    used.extend(all().map(|context| context & !COLLECTIVE));
+    used.sort_unstable();
+    Some(used)
 }
 
 #[cfg(test)]
