@@ -111,7 +111,7 @@ fn what_fails_ends_with_the_last_copy_into_its_memory() {
             continue;
         }
         lingered += 1;
-        assert!(!nbc.release(lower, id) && nbc.is_used(1 << 31) && nbc.outstanding() == 1);
+        assert!(!nbc.release(lower, id) && nbc.used().eq([1 << 31]) && nbc.outstanding() == 1);
         // SAFETY: - not started.
         let again = unsafe { nbc.start(lower, id, 9) }.unwrap_err().to_string();
         assert!(again.contains("still running"), "{again}");

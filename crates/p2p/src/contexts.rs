@@ -10,11 +10,6 @@ const SPARE: usize = 4096;
 /// kept as what comes early is.
 const GONE: usize = 4096;
 
-/// Whether two contexts are of one communicator.
-pub(crate) fn is_same(a: u32, b: u32) -> bool {
-    (a ^ b) & !COLLECTIVE == 0
-}
-
 /// Members are known when the layer above said them; else a communicator has all ranks of the world.
 #[derive(Debug)]
 pub(crate) struct Contexts {

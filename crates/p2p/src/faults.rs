@@ -7,7 +7,6 @@
 use tocsin_progress::{Budget, Code, Id, Outcome};
 use tocsin_transport::{Class, PeerState, Recv, Transport};
 
-use crate::contexts;
 use crate::peer::{Fate, Peer};
 use crate::request::{ANY_SOURCE, DETACHED, LOST, OWES_FIN, Request, State};
 use crate::unexpected::Arrival;
@@ -448,7 +447,7 @@ impl<T: Transport> P2p<T> {
 
     /// A communicator is gone, and its context is never used again: its members are forgotten, and what it has received and
     /// nobody asked for is dropped, as is what still comes; a sender of a plain message that waits for its receiver is told when this rank looks. Of this
-    /// rank's own requests none may be [pending](Self::is_used) there. User threads only: it frees.
+    /// rank's own requests none may be [pending](Self::used) there. User threads only: it frees.
     pub fn forget_context(&mut self, context: u32) {
         self.contexts.forget(context);
         if self.matching.iter().any(|matching| !matching.unexpected.is_empty()) {
@@ -456,12 +455,7 @@ impl<T: Transport> P2p<T> {
         }
     }
 
-    /// Whether a request is pending in a communicator, in either half of its context. Bounded by the number of requests.
-    pub fn is_used(&self, context: u32) -> bool {
-        self.used().any(|used| contexts::is_same(used, context))
-    }
-
-    /// The contexts of the requests that are pending, either half, one per request.
+    /// The contexts, either half, of the requests that are pending, once for each request.
     pub fn used(&self) -> impl Iterator<Item = u32> + '_ {
         let pending = |id| self.requests.get(id).filter(|request| request.is_pending());
         self.requests.ids().filter_map(pending).map(|request| request.context)

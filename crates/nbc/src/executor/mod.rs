@@ -408,12 +408,7 @@ impl Nbc {
         self.running
     }
 
-    /// Whether one has not ended in a context. Bounded by the number of collectives. Handler-safe.
-    pub fn is_used(&self, context: u32) -> bool {
-        self.used().any(|used| used == context)
-    }
-
-    /// The contexts of the collectives that have not ended, one per collective.
+    /// The contexts of the collectives that have not ended, once for each.
     pub fn used(&self) -> impl Iterator<Item = u32> + '_ {
         let active = |id| self.slots.get(id).filter(|active| active.stage != Stage::Resting);
         self.slots.ids().filter_map(active).map(|active| active.context)

@@ -34,7 +34,6 @@ impl RawRequest {
         }) else {
             return;
         };
-        slot.rank().open_gates();
         let Ok(mut state) = slot.rank().enter_open(self.operation) else { return };
         let looked = state.linger(LOOKS, |state| match state.p2p.glance_for(slot.id) {
             Glance::Nothing => Lingering::Nothing,
