@@ -1,6 +1,7 @@
 //! The two things that live in shared memory.
 
 use crate::attention::Attention;
+use crate::place::Place;
 use tocsin_sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 /// A thread's doorbell, in shared memory, one per rank.
@@ -34,6 +35,8 @@ pub struct Descriptor {
     pub(crate) computing: AtomicU64,
     /// How many of those who look do so for a moment, before they ring: a hint.
     pub(crate) brief: AtomicU32,
+    /// See [`crate::place`].
+    pub(crate) place: Place,
     /// What the kernel would know about the thread.
     #[cfg(loom)]
     pub(crate) kernel: crate::sys::Kernel,
@@ -63,6 +66,7 @@ impl Descriptor {
             serial: AtomicU64::new(0),
             computing: AtomicU64::new(0),
             brief: AtomicU32::new(0),
+            place: Place::new(),
             #[cfg(loom)]
             kernel: crate::sys::Kernel::new(),
         }

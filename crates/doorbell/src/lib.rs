@@ -38,6 +38,7 @@ pub mod fork;
 mod kind;
 #[allow(unsafe_code)] // HandlerSafe, descriptor by pointer
 mod own;
+mod place;
 mod poll;
 mod ring;
 #[allow(unsafe_code)] // sigaction, sigaltstack, timers

@@ -337,6 +337,20 @@ impl Call {
         Look::Ready
     }
 
+    /// Whether any of those members whose parts are needed, and missing, is such a one. `seen`: as [`look`](Self::look) left it.
+    pub(crate) fn lacks(
+        &self,
+        board: &Board,
+        number: u32,
+        seen: u32,
+        mut is: impl FnMut(usize) -> bool,
+    ) -> bool {
+        let me = board.me();
+        let Range { start, end } = self.needs(me, board.members());
+        (start.max(seen as usize)..end)
+            .any(|member| member != me && is(member) && board.part(member, number) == Part::Missing)
+    }
+
     /// Bytes that [`make`](Self::make) copies and combines, at most [`MOST`]; more where parts are long.
     pub(crate) fn work(&self, board: &Board) -> usize {
         let (me, members) = (board.me(), board.members());

@@ -46,6 +46,33 @@ fn the_last_rings_those_who_wait() {
     }
 }
 
+/// Where ranks share cores, who waits asks whether what it lacks comes from this one.
+#[test]
+fn what_is_lacked_is_known() {
+    let mut ranks = Rungs::new(4, 8);
+    let lacks = |ranks: &Rungs, at: usize, of: &[u32]| {
+        let Posted::Waits(id) = ranks.posted[1][at].0 else { return false };
+        ranks.ranks[1].1.lacks_any(id, |rank| of.contains(&rank))
+    };
+    for kind in [Kind::Barrier, Kind::Bcast(2)] {
+        ranks.post_and_compute(1, kind, Way::Board);
+    }
+    assert!([0, 2, 3].iter().all(|of| lacks(&ranks, 0, &[*of])) && !lacks(&ranks, 0, &[1]));
+    assert_eq!([0, 1, 2, 3].map(|of| lacks(&ranks, 1, &[of])), [false, false, true, false], "the root's");
+    ranks.post_and_compute(0, Kind::Barrier, Way::Board);
+    ranks.post_and_compute(2, Kind::Barrier, Way::Board);
+    assert_eq!([0, 2, 3].map(|of| lacks(&ranks, 0, &[of])), [false, false, true]);
+    assert!(lacks(&ranks, 0, &[0, 2, 3]));
+    ranks.post_and_compute(3, Kind::Barrier, Way::Board);
+    assert!(!lacks(&ranks, 0, &[0, 1, 2, 3]));
+    ranks.wait(1);
+    assert_eq!((ranks.code(1, 0), ranks.code(1, 1)), (Some(Code::Ok), None));
+    assert!(!lacks(&ranks, 0, &[0, 1, 2, 3]) && lacks(&ranks, 1, &[2]));
+    [0, 2, 3].iter().for_each(|rank| ranks.post_and_compute(*rank, Kind::Bcast(2), Way::Board));
+    ranks.wait(1);
+    assert!(ranks.code(1, 1) == Some(Code::Ok) && !lacks(&ranks, 1, &[2]));
+}
+
 /// A root that has no room yet copies its part in later, as much as a handler may at a time: who waits for it copies out what is there meanwhile, in calls and in handlers, and is
 /// done when all is.
 #[test]

@@ -366,6 +366,12 @@ pub unsafe trait Work: Send {
         false
     }
 
+    /// Another core, by its number, on which fewer ranks are awake than on this rank's own, if the difference is two or more and this rank is who should go there: a hint.
+    /// Bounded by a constant. Not called in handlers.
+    fn roomier_core(&mut self, _core: u32, _now: u64) -> Option<u32> {
+        None
+    }
+
     /// Whether a pass would find something: a cheap look that consumes nothing. The engine calls it for the
     /// look-once-more of its sleep protocol, *after* a full fence.
     ///

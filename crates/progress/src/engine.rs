@@ -59,6 +59,7 @@ mod patience;
 mod serve;
 mod soon;
 mod spin;
+mod spread;
 mod stays;
 mod timer;
 mod together;

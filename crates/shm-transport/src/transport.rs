@@ -444,6 +444,15 @@ unsafe impl Transport for ShmTransport {
         self.is_beside_computing(core, now)
     }
 
+    fn roomier_core(&self, core: u32, now: u64) -> Option<u32> {
+        self.core_with_fewer(core, now)
+    }
+
+    #[inline]
+    fn core_of(&self, peer: u32) -> Option<u32> {
+        self.segment.block(peer)?.descriptor.core()
+    }
+
     #[inline]
     fn flush_quietly(&mut self) -> bool {
         self.dirty_len > 0 && !self.leaves_all_alone() && self.ring_dirty(true)

@@ -6,16 +6,19 @@
 //! | [`thread`] | which thread is this, is it interruptible, is it inside a handler |
 //! | [`clock`], [`errno`], [`fpenv`] | what a handler needs to leave the interrupted code as it was |
 //! | [`mod@slice`] | a short time slice, for who sleeps where ranks share cores |
+//! | [`affinity`] | moving a thread to another core, where ranks share cores |
 //! | [`signals`] | which signals come to a thread |
 //! | [`sparse`] | memory that costs nothing until it is written |
 //! | [`tripwire`] | an allocator for tests that aborts when a handler allocates |
 //!
-//! Everything here but [`thread::register`] (and the drop of its guard), the constructors of [`sparse`] (and its drops), [`signals::Blocked`], [`signals::block_for_good`] and
+//! Everything here but [`thread::register`] (and the drop of its guard), the constructors of [`sparse`] (and its drops), [`signals::Blocked`], [`signals::block_for_good`], [`affinity`] and
 //! [`mod@slice`] may be called from a handler.
 
 // `unsafe` is allowed one module at a time, so that the files to review are a list one can grep.
 #![deny(unsafe_code)]
 
+#[allow(unsafe_code)] // sched_getaffinity, sched_setaffinity
+pub mod affinity;
 #[allow(unsafe_code)] // a fence's instruction
 pub mod atomic;
 #[allow(unsafe_code)] // UnsafeCell's accessors

@@ -383,6 +383,18 @@ pub unsafe trait Transport: Send {
         false
     }
 
+    /// Another core, by its number as doorbells know it, on which fewer ranks are awake than on this rank's own, if the difference is two or more, nobody is known to
+    /// compute there, and this rank is the first on its core: a hint. Not for handlers; bounded by a constant.
+    fn roomier_core(&self, _core: u32, _now: u64) -> Option<u32> {
+        None
+    }
+
+    /// On which core a rank was when it last waited, by its number as doorbells know it; `None` if that is not known: a hint, for who would look for its message, or
+    /// yield. Handler-safe, constant.
+    fn core_of(&self, _peer: u32) -> Option<u32> {
+        None
+    }
+
     /// Whether a rank that was rung may have to be rung again by other means, because the ring may not reach it where
     /// it is: then [`flush`](Self::flush) is called again a millisecond later. Handler-safe, constant.
     fn awaits_answer(&self) -> bool {

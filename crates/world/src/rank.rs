@@ -1,5 +1,6 @@
 //! One rank of a world: its engine, and what joins and leaves.
 
+mod beside;
 pub(crate) mod dropped;
 mod last;
 mod room;

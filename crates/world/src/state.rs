@@ -127,6 +127,10 @@ unsafe impl Work for RankState {
         self.p2p.transport_mut().computes_beside(core, now)
     }
 
+    fn roomier_core(&mut self, core: u32, now: u64) -> Option<u32> {
+        self.p2p.transport().roomier_core(core, now)
+    }
+
     #[inline]
     fn is_unfinished(&self) -> bool {
         !self.is_closed() && (self.p2p.is_unfinished() || self.p2p.is_left_over())

@@ -61,6 +61,21 @@ impl Nbc {
         }
     }
 
+    /// Whether a collective on a board lacks the part of any rank of the world of which that `is` so.
+    pub fn lacks_any(&self, id: Id, mut is: impl FnMut(u32) -> bool) -> bool {
+        let Some(active) = self.slots.get(id).filter(|active| active.stage == Stage::Running) else {
+            return false;
+        };
+        let place = &active.place;
+        let seat = self.seats.get(place.at as usize);
+        seat.zip(active.call.as_ref()).is_some_and(|(seat, call)| {
+            let ranks = seat.group.world_ranks();
+            call.lacks(&seat.board, place.number, place.seen, |member| {
+                ranks.get(member).is_some_and(|&rank| is(rank))
+            })
+        })
+    }
+
     /// Whether there is something to copy of a collective on a board, though not all its parts were there when they were [looked](Self::look) for.
     #[inline]
     pub fn has_grown(&self, id: Id) -> bool {

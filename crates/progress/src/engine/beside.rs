@@ -11,6 +11,7 @@
 use super::Engine;
 use crate::budget::{Budget, Context, Work};
 use tocsin_doorbell::core_number;
+use tocsin_sync::affinity::move_to;
 use tocsin_sync::atomic::{AtomicU64, Ordering};
 use tocsin_sync::clock::now_ns;
 use tocsin_sync::thread;
@@ -78,20 +79,30 @@ impl<W: Work> Engine<W> {
             // Nobody says so.
             return false;
         }
-        if let Some(answer) = self.yields.beside.known(now, core_number(thread::core())) {
+        let core = thread::core();
+        self.own.is_on(core);
+        if let Some(answer) = self.yields.beside.known(now, core_number(core)) {
             return answer;
         }
         if self.token.is_busy() || !self.token.try_lock() {
             return false;
         }
         // SAFETY: the token is ours; the reference ends before `passes`.
-        let answer = self.is_beside_computing(unsafe { &mut *self.work.get() }, now);
+        let work = unsafe { &mut *self.work.get() };
+        let answer = self.is_beside_computing(work, now);
+        let spread = &self.yields.spread;
+        let roomier = spread.is_due(now).then(|| spread.note(now, work.roomier_core(core_number(core), now)));
         let budget = Budget::of(Context::User).waiting();
         // SAFETY: the token is ours. Callbacks may last, and the caller has just looked at the clock.
         let left = unsafe { self.passes(Context::User, false, false, false, budget) };
         if left.more {
             // Whoever is inside next sees to it: this waiter, which looks again before it sleeps, or who keeps it from looking.
             self.token.request();
+        }
+        if let Some(roomier) = roomier.flatten()
+            && move_to(roomier)
+        {
+            self.own.is_on(roomier);
         }
         answer
     }

@@ -40,6 +40,8 @@ struct Shared {
     /// Somebody computes on this core; how often that was asked.
     beside: AtomicBool,
     asked: AtomicU64,
+    /// Another core has fewer ranks, by its number plus one; 0: none has.
+    roomier: AtomicU32,
     /// What the next message completes, and leaves a long copy: none, or a completion that lives as long as this.
     completes: AtomicPtr<Completion>,
     idle: AtomicBool,
@@ -64,6 +66,7 @@ impl Shared {
             late_ns: AtomicU64::new(0),
             beside: AtomicBool::new(false),
             asked: AtomicU64::new(0),
+            roomier: AtomicU32::new(0),
             completes: AtomicPtr::new(std::ptr::null_mut()),
             idle: AtomicBool::new(false),
         })
@@ -147,6 +150,10 @@ unsafe impl Work for Counting {
     fn computes_beside(&mut self, _core: u32, _now: u64) -> bool {
         self.shared.asked.fetch_add(1, Ordering::Relaxed);
         self.shared.beside.load(Ordering::Relaxed)
+    }
+
+    fn roomier_core(&mut self, core: u32, _now: u64) -> Option<u32> {
+        self.shared.roomier.load(Ordering::Relaxed).checked_sub(1).filter(|roomier| *roomier != core)
     }
 
     fn has_operations(&self) -> bool {

@@ -22,6 +22,8 @@ pub struct Turns<'a, W: Work> {
     yielded: bool,
     /// More than once.
     several: bool,
+    /// What is looked for comes from this core, as far as is known.
+    beside: bool,
     /// Whether others had the core when it was given away last, where that tells.
     others: Option<bool>,
     /// [`Engine::stay_begins`].
@@ -37,7 +39,8 @@ impl<W: Work> Engine<W> {
 
     /// This thread is about to give its core away for what it looks for by itself. `announces`: others need not ring the rank meanwhile, which is worth its price where
     /// anything else is under way. User threads only.
-    pub fn turns(&self, announces: bool) -> Turns<'_, W> {
+    /// `beside`: [what it looks for comes from this core](Turns::is_beside), as it is known.
+    pub fn turns(&self, announces: bool, beside: bool) -> Turns<'_, W> {
         if announces {
             self.own().begin_poll();
         }
@@ -48,6 +51,7 @@ impl<W: Work> Engine<W> {
             announced: announces,
             yielded: false,
             several: false,
+            beside,
             others: None,
             stay: self.stay_begins(),
         }
@@ -78,7 +82,7 @@ impl<W: Work> Turns<'_, W> {
         }
         let begun = *self.begun.get_or_insert_with(now_ns);
         let now = if self.yielded { now_ns() } else { begun };
-        if self.yielded {
+        if self.yielded && !self.beside {
             yields.note_stay(false);
         }
         let lasted = now.wrapping_sub(begun);
@@ -95,7 +99,7 @@ impl<W: Work> Turns<'_, W> {
         if yields.is_barred(now) || yields.apart.is_asked() || self.engine.would_yield_to_computing(now) {
             return false;
         }
-        if !self.yielded {
+        if !self.yielded && !self.beside {
             yields.note_look(false);
         }
         self.several = self.yielded;
@@ -130,9 +134,11 @@ impl<W: Work> Turns<'_, W> {
         }
     }
 
-    /// Whether to look for long, if what is looked for was not there when the core came back: to give that away at once would take two switches.
-    pub fn stays(&self) -> bool {
-        self.engine.yields.stays_until(0) > 0
+    /// Whether to look for long, if what is looked for was not there when the core came back: to give that away at once would take two switches. `beside`: it comes from who
+    /// waits for this core, and never comes while this thread looks.
+    pub fn stays(&mut self, beside: bool) -> bool {
+        self.beside = beside;
+        !beside && self.engine.yields.stays_until(0) > 0
     }
 
     /// What was looked for has come. `stayed`: it was not there when the core came back.

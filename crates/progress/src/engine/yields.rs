@@ -23,6 +23,7 @@
 use super::apart::Apart;
 use super::beside::Beside;
 use super::credit::Credit;
+use super::spread::Spread;
 use super::wait::yield_now;
 use tocsin_sync::atomic::{AtomicU64, Ordering};
 use tocsin_sync::clock::now_ns;
@@ -89,6 +90,8 @@ pub(super) struct Yields {
     pub(super) beside: Beside,
     /// Whether who sends always runs on this core.
     pub(super) apart: Apart,
+    /// Whether other cores have fewer ranks.
+    pub(super) spread: Spread,
 }
 
 /// Losses of one kind.
@@ -135,6 +138,7 @@ impl Yields {
             brief: Credit::new(BRIEF_GAIN, BRIEF_COST),
             beside: Beside::new(),
             apart: Apart::new(),
+            spread: Spread::new(),
         }
     }
 
@@ -235,6 +239,9 @@ impl Yields {
         yield_now();
         let back = now_ns();
         let away = back.saturating_sub(now);
+        if away > LATE_NS {
+            self.spread.note_late(back);
+        }
         (away <= LATE_NS || self.affords(back, away)).then_some(back)
     }
 

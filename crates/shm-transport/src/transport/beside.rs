@@ -1,6 +1,7 @@
-//! Who computes on this rank's core.
+//! Who computes on this rank's core, and how many share it.
 
 use super::ShmTransport;
+use tocsin_doorbell::core_number;
 
 /// Ranks that are looked at in one call: each has a page of its own, so that a look may miss all caches.
 const LOOKED_AT: u32 = 64;
@@ -19,6 +20,56 @@ impl ShmTransport {
             self.next_beside = if rank.wrapping_add(1) < ranks { rank.wrapping_add(1) } else { 0 };
         }
         false
+    }
+}
+
+/// Who is on a core.
+#[derive(Clone, Copy, Default)]
+struct Share {
+    core: u32,
+    awake: u32,
+    /// Somebody computes there.
+    computes: bool,
+}
+
+impl ShmTransport {
+    /// See [`Transport::roomier_core`](tocsin_transport::Transport::roomier_core). None in worlds that are larger than one look.
+    pub(super) fn core_with_fewer(&self, core: u32, now: u64) -> Option<u32> {
+        let ranks = self.segment.ranks();
+        if ranks > LOOKED_AT {
+            return None;
+        }
+        let mine = core_number(core);
+        let (mut shares, mut known) = ([Share::default(); LOOKED_AT as usize], 0);
+        for rank in 0..ranks {
+            let descriptor = &self.segment.block(rank)?.descriptor;
+            let attention = descriptor.attention();
+            let (mut awake, mut computes, mut at) = (true, None, Some(mine));
+            if rank != self.rank {
+                if attention.tid() == 0 {
+                    continue;
+                }
+                awake = attention.sleepers() <= attention.attendants();
+                computes = descriptor.computes_on(|| now);
+                at = computes.or_else(|| descriptor.core());
+            }
+            let Some(at) = at else { continue };
+            if at == mine && awake && computes.is_none() && rank < self.rank {
+                // That one goes.
+                return None;
+            }
+            let listed = shares.iter().take(known).position(|share| share.core == at);
+            let share = shares.get_mut(listed.unwrap_or(known))?;
+            share.core = at;
+            share.awake = share.awake.wrapping_add(u32::from(awake));
+            share.computes |= computes.is_some();
+            known = known.wrapping_add(usize::from(listed.is_none()));
+        }
+        let known = shares.get(..known)?;
+        let here = known.iter().find(|share| share.core == mine)?.awake;
+        let others = known.iter().filter(|share| share.core != mine && !share.computes);
+        let fewest = others.min_by_key(|share| share.awake)?;
+        (here >= fewest.awake.saturating_add(2)).then_some(fewest.core)
     }
 }
 
@@ -59,5 +110,68 @@ mod tests {
             own.has_nothing_under_way();
             assert!(!finds(looker, 7), "{ranks}: it has nothing under way");
         }
+    }
+
+    /// Ranks of a world where somebody has said that he is on these cores; and what the ends are that the first looks from.
+    fn on_cores<R>(cores: &[Option<u32>], with: impl FnOnce(&[ShmTransport]) -> R) -> R {
+        let ends = world(cores.len() as u32);
+        let config = Config::new(BackendKind::Signal);
+        let descriptor = |rank: usize| ends[0].segment().descriptor(rank as u32);
+        let install = |rank: usize| {
+            // SAFETY: the descriptor's segment outlives the receiver, and the function needs no context.
+            unsafe { Receiver::install(descriptor(rank), &config, looks_at_nothing, std::ptr::null()) }
+        };
+        let _receivers: Vec<_> = (0..cores.len()).map(|rank| install(rank).unwrap()).collect();
+        for (end, core) in ends.iter().zip(cores) {
+            core.iter().for_each(|core| end.own.is_on(*core));
+        }
+        with(&ends)
+    }
+
+    #[test]
+    fn who_shares_its_core_with_two_more_than_are_elsewhere_finds_where() {
+        let roomier = |cores: &[Option<u32>], who: usize, core| {
+            on_cores(cores, |ends| ends[who].roomier_core(core, now_ns()))
+        };
+        let [a, b, c] = [Some(4), Some(9), Some(2)];
+        assert_eq!(roomier(&[a, a, a, b], 0, 4), b);
+        assert_eq!([1, 2].map(|who| roomier(&[a, a, a, b], who, 4)), [None, None], "the first goes");
+        assert_eq!(roomier(&[a, a, a, b], 3, 9), None);
+        assert_eq!(roomier(&[a, a, b, b], 0, 4), None);
+        assert_eq!(roomier(&[a, a, b], 0, 4), None, "one less is as good");
+        assert_eq!(roomier(&[b, a, a, a, b, c], 1, 4), c, "the least");
+        assert_eq!(roomier(&[b, a, a, a, b, b], 1, 4), None);
+        assert_eq!(roomier(&[a, a, a, None], 0, 4), None, "nothing is known of others");
+        // It has been moved, and says so when it waits.
+        assert_eq!(roomier(&[b, a, a, b], 0, 4), b);
+        let many: Vec<_> = (0..65).map(|rank| if rank < 60 { a } else { b }).collect();
+        assert_eq!(roomier(&many[..64], 0, 4), b);
+        assert_eq!(roomier(&many, 0, 4), None, "too many to look at");
+    }
+
+    #[test]
+    fn who_sleeps_shares_no_core_and_who_computes_is_left_alone() {
+        let [a, b] = [Some(4), Some(9)];
+        on_cores(&[a, a, a, b], |ends| {
+            let roomier = |who: usize| ends[who].roomier_core(4, now_ns());
+            ends[2].own.sleep(None, || {
+                assert_eq!(roomier(0), None);
+                ends[3].own.sleep(None, || {
+                    assert_eq!(roomier(0), b);
+                    true
+                });
+                true
+            });
+            ends[3].own.computes_from(now_ns() - 2 * COMPUTES_NS, 9);
+            assert_eq!(roomier(0), None, "it would be in its way");
+            ends[3].own.has_nothing_under_way();
+            ends[0].own.computes_from(now_ns() - 2 * COMPUTES_NS, 4);
+            assert_eq!([1, 2].map(roomier), [b, None], "the first that waits goes");
+        });
+        on_cores(&[a, a, a, b, a], |ends| {
+            let descriptor = ends[0].segment().descriptor(4);
+            assert_eq!(ends[0].roomier_core(4, now_ns()), b);
+            assert!(ends[0].core_of(4) == a && !descriptor.is_null());
+        });
     }
 }

@@ -137,8 +137,8 @@ impl Comm {
         if inside.work().has_operations() {
             return Waited::Not(Some(inside.stay()));
         }
+        let mut turns = rank.engine.turns(false, rank.is_beside(inside.work(), peer));
         inside.leave_waiting();
-        let mut turns = rank.engine.turns(false);
         for turn in 1..=TURNS {
             if !turns.give_way() {
                 break;
@@ -155,12 +155,13 @@ impl Comm {
             }
             // SAFETY: - promised by the caller
             //         - asked above; nothing else is done inside.
-            let mut look =
-                |looks| unsafe { inside.work().p2p.receive_at_once(peer, wanted, to, room, looks) };
-            let (mut took, mut stayed) = (look(1), false);
-            if took == Took::Nothing && turns.stays() {
+            let look = |inside: &mut AtOnceInside<'_, RankState>, looks| unsafe {
+                inside.work().p2p.receive_at_once(peer, wanted, to, room, looks)
+            };
+            let (mut took, mut stayed) = (look(&mut inside, 1), false);
+            if took == Took::Nothing && turns.stays(rank.is_beside(inside.work(), peer)) {
                 stayed = true;
-                took = look(STAY_LOOKS);
+                took = look(&mut inside, STAY_LOOKS);
             }
             match took {
                 Took::Nothing => inside.leave_waiting(),
@@ -210,7 +211,7 @@ impl Comm {
             return Waited::Not(Some(inside.stay()));
         }
         let wanted = Wanted::new(self.context(), tag);
-        let crowded = !rank.engine.should_look();
+        let crowded = !rank.engine.should_look() || rank.is_beside(inside.work(), peer);
         let (rounds, looks) = if crowded { (1, 1) } else { (ROUNDS, LOOKS) };
         for round in 0..rounds {
             if round == 1 && room > INLINE {

@@ -63,7 +63,11 @@ impl Comm {
         if in_hand {
             let short = room <= rank.eager_max;
             let looks = match short {
-                _ if !rank.engine.should_look() => FEW_LOOKS,
+                _ if !rank.engine.should_look()
+                    || source.is_some_and(|source| rank.is_beside(&state, source)) =>
+                {
+                    FEW_LOOKS
+                }
                 true => LOOKS,
                 false => LONG_LOOKS,
             };
@@ -138,7 +142,8 @@ impl Comm {
         args: &RecvArgs,
     ) -> Result<Turned<'a>, Error> {
         let rank = self.shared();
-        let mut turns = rank.engine.turns(state.has_operations());
+        let is_beside = |state: &RankState| args.source.is_some_and(|source| rank.is_beside(state, source));
+        let mut turns = rank.engine.turns(state.has_operations(), is_beside(&state));
         while !state.work_left() {
             state.stay();
             turns.leave(state);
@@ -148,7 +153,7 @@ impl Comm {
             if !came_back {
                 break;
             }
-            let looks = if turns.stays() { LOOKS } else { FEW_LOOKS };
+            let looks = if turns.stays(is_beside(&state)) { LOOKS } else { FEW_LOOKS };
             // SAFETY: - promised by the caller; it is put down before the engine is left.
             if !unsafe { state.p2p.take_in_hand(args) }
                 .map_err(|e| self.shared().or_abort("recv", message_error("recv", e)))?

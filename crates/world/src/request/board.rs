@@ -19,7 +19,8 @@ impl RawRequest {
         let Some(slot) = &self.slot else { return };
         let (shared, id) = (slot.rank(), slot.id);
         let Ok(mut state) = shared.enter_open(self.operation) else { return };
-        let mut looks = if shared.engine.should_look() { LOOKS } else { FEW_LOOKS };
+        let mut beside = shared.lacks_from_beside(&state, id);
+        let mut looks = if !beside && shared.engine.should_look() { LOOKS } else { FEW_LOOKS };
         let mut turns: Option<Turns<'_, RankState>> = None;
         let (over, looked) = loop {
             if !state.nbc.begin_look(id) {
@@ -37,7 +38,7 @@ impl RawRequest {
             if over || !patiently || !shared.engine.is_crowded() || state.work_left() {
                 break (over, looked);
             }
-            let turns = turns.get_or_insert_with(|| shared.engine.turns(has_others(&state)));
+            let turns = turns.get_or_insert_with(|| shared.engine.turns(has_others(&state), beside));
             state.stay();
             turns.leave(state);
             shared.open_gates_quietly();
@@ -47,7 +48,8 @@ impl RawRequest {
             if !came_back {
                 break (false, false);
             }
-            looks = if turns.stays() { LOOKS } else { FEW_LOOKS };
+            beside = shared.lacks_from_beside(&state, id);
+            looks = if turns.stays(beside) { LOOKS } else { FEW_LOOKS };
         };
         let inside = &mut *state;
         inside.nbc.end_look(&mut inside.p2p, id);

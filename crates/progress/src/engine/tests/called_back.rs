@@ -96,7 +96,7 @@ fn what_is_left_beside_a_callback_comes_back_before_that_ends() {
         drop(looking);
     });
     leaves("turns", &|engine, begin| {
-        let turns = engine.turns(true);
+        let turns = engine.turns(true, false);
         begin();
         drop(turns);
     });

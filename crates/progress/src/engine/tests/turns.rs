@@ -3,6 +3,8 @@
 use super::*;
 use crate::trace::kind;
 use crate::{Completion, Outcome};
+use tocsin_sync::affinity::move_to;
+use tocsin_sync::thread::core;
 
 fn crowded() -> (Arc<Shared>, Arc<Engine<Counting>>) {
     let shared = Shared::new();
@@ -15,17 +17,17 @@ fn turns_are_taken_until_they_do_not_pay() {
     let (shared, engine) = crowded();
     assert!(engine.is_crowded() && !engine_as(&shared, 0, EngineConfig::default()).is_crowded());
     let (begun, yields) = (now_ns(), engine.config.yield_ns);
-    let mut turns = engine.turns(false);
+    let mut turns = engine.turns(false, false);
     while turns.give_way() {}
     // A core that came back late may have been the end, too.
     assert!(engine.yields.is_barred(now_ns()) || now_ns() - begun > yields);
     drop(turns);
     engine.yields.bar_asleep(now_ns() + yields);
-    assert!(!engine.turns(false).give_way(), "as for any other wait");
+    assert!(!engine.turns(false, false).give_way(), "as for any other wait");
     engine.yields.forget();
     shared.beside.store(true, SeqCst);
     compute_until("nobody is known to compute", || engine.would_yield_to_computing(now_ns()));
-    assert!(!engine.turns(false).give_way(), "somebody computes on this core");
+    assert!(!engine.turns(false, false).give_way(), "somebody computes on this core");
 }
 
 /// Whoever sends runs on this core: so that the system may place this thread on another one.
@@ -39,7 +41,7 @@ fn who_always_yields_once_sleeps_in_between() {
         assert!(!engine.wait_until(|| false, Some(Duration::from_micros(200))));
         sleeps() > before
     };
-    let turns = engine.turns(false);
+    let turns = engine.turns(false, false);
     (1..apart::FIRST).for_each(|_| turns.note_met(false));
     // In a run in which no core came back late.
     assert!((0..50).any(|_| {
@@ -50,7 +52,7 @@ fn who_always_yields_once_sleeps_in_between() {
         turns.note_met(false);
     }
     drop(turns);
-    assert!(!engine.turns(false).give_way(), "it is to wait");
+    assert!(!engine.turns(false, false).give_way(), "it is to wait");
     engine.yields.forget();
     assert!(sleeps_at_once() && !engine.yields.apart.is_asked(), "once");
 }
@@ -60,21 +62,21 @@ fn who_always_yields_once_sleeps_in_between() {
 fn who_counts_as_a_poller_looks_once_more() {
     let (shared, engine) = crowded();
     let pollers = || shared.descriptor.attention().pollers();
-    let turns = engine.turns(true);
+    let turns = engine.turns(true, false);
     assert_eq!(pollers(), 1);
     shared.posted[0].fetch_add(1, SeqCst);
     drop(turns);
     assert_eq!((pollers(), shared.handled.load(SeqCst)), (0, 1));
     // Inside, the look is the pass that its caller makes before it leaves.
-    let turns = engine.turns(true);
+    let turns = engine.turns(true, false);
     let inside = engine.enter();
     shared.posted[0].fetch_add(1, SeqCst);
     drop(turns);
     assert_eq!((pollers(), shared.handled.load(SeqCst)), (0, 1));
     drop(inside);
     assert_eq!(shared.handled.load(SeqCst), 2);
-    drop(engine.turns(false));
-    let turns = engine.turns(false);
+    drop(engine.turns(false, false));
+    let turns = engine.turns(false, false);
     assert_eq!(pollers(), 0, "it is rung as a rank that computes");
     drop(turns);
 }
@@ -95,7 +97,7 @@ fn who_counts_as_a_poller_does_not_while_callbacks_run() {
             }
         };
         engine.callbacks.set(&completion, Box::new(call)).unwrap();
-        let mut turns = engine.turns(announces);
+        let mut turns = engine.turns(announces, false);
         let inside = engine.enter();
         completion.finish(Outcome::default());
         turns.leave(inside);
@@ -117,14 +119,50 @@ fn who_counts_as_a_poller_does_not_while_callbacks_run() {
 #[test]
 fn what_comes_while_it_stays_says_whether_to_stay() {
     let (_, engine) = crowded();
-    let turns = engine.turns(false);
-    while turns.stays() {
+    let mut turns = engine.turns(false, false);
+    while turns.stays(false) {
         engine.yields.note_stay(false);
     }
     turns.note_met(false);
-    assert!(!turns.stays(), "it was there at once");
+    assert!(!turns.stays(false), "it was there at once");
     turns.note_met(true);
-    assert!(turns.stays());
+    assert!(turns.stays(false));
+}
+
+/// Who waits for this core sends nothing as long as somebody looks there, and that says nothing of those who run elsewhere.
+#[test]
+fn what_comes_from_this_core_is_not_stayed_for() {
+    let (_, engine) = crowded();
+    let mut turns = engine.turns(false, true);
+    for _ in 0..200 {
+        // In a run in which no core came back late.
+        engine.yields.forget();
+        if !turns.give_way() {
+            turns = engine.turns(false, true);
+        }
+        assert!(!turns.stays(true));
+    }
+    assert!(turns.stays(false) && engine.yields.should_look(), "neither was in vain");
+}
+
+/// Where it shares its core with more ranks than are elsewhere.
+#[test]
+fn who_gives_its_core_away_goes_to_a_roomier_one() {
+    let moves_to = |to: u32| {
+        let (shared, engine) = crowded();
+        shared.roomier.store(to + 1, SeqCst);
+        let begun = Instant::now();
+        while core() != to && begun.elapsed() < Duration::from_millis(20) {
+            engine.would_yield_to_computing(now_ns());
+        }
+        core() == to && shared.descriptor.core() == Some(to)
+    };
+    let here = core();
+    match (0..64).find(|&other| other != here && move_to(other)) {
+        // The system may move it, too.
+        Some(other) => assert!((0..20).any(|_| moves_to(here) && moves_to(other))),
+        None => assert!(!moves_to(here + 1), "there is no other for it"),
+    }
 }
 
 /// A look that finds nothing to do, but a request.
@@ -133,7 +171,7 @@ fn a_look_that_finds_nothing_makes_the_pass_that_was_asked_for() {
     let (_, engine) = crowded();
     engine.token.request();
     let passes = engine.stats().snapshot().passes;
-    drop(engine.turns(true));
+    drop(engine.turns(true, false));
     assert!(!engine.token.is_requested() && engine.stats().snapshot().passes > passes);
 }
 
@@ -161,7 +199,7 @@ fn what_callbacks_take_is_no_core_that_was_away() {
         })
     };
     assert!(once(&|| {
-        let mut turns = engine.turns(false);
+        let mut turns = engine.turns(false, false);
         drop(engine.enter());
         turns.give_way();
     }));
@@ -191,7 +229,7 @@ fn who_looks_or_takes_turns_is_in_the_library_all_the_while() {
     };
     for announces in [false, true] {
         lasts(&|engine, enter| {
-            let _turns = engine.turns(announces);
+            let _turns = engine.turns(announces, false);
             enter();
         });
     }

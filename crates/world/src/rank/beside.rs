@@ -1,0 +1,27 @@
+//! Where ranks share cores: whether what a thread waits for comes from this very core, and so never while it looks.
+
+use tocsin_doorbell::core_number;
+use tocsin_progress::Id;
+use tocsin_sync::thread::core;
+use tocsin_transport::Transport;
+
+use super::Rank;
+use crate::state::RankState;
+
+impl Rank {
+    /// Whether a rank waits for this core, as far as is known.
+    #[inline]
+    pub(crate) fn is_beside(&self, state: &RankState, peer: u32) -> bool {
+        self.engine.is_crowded() && state.p2p.transport().core_of(peer) == Some(core_number(core()))
+    }
+
+    /// Whether a collective on a board lacks the part of any rank that waits for this core, as far as is known.
+    #[inline]
+    pub(crate) fn lacks_from_beside(&self, state: &RankState, id: Id) -> bool {
+        self.engine.is_crowded() && {
+            let core = Some(core_number(core()));
+            let transport = state.p2p.transport();
+            state.nbc.lacks_any(id, |rank| transport.core_of(rank) == core)
+        }
+    }
+}
