@@ -150,6 +150,9 @@ impl<'a> Member<'a> {
                 self.algorithm = of_world.unwrap_or_else(|| self.algorithm.take());
                 measured
             }
+            Task::InARow { op, bytes, root, count } => {
+                self.in_a_row(op, bytes as usize, root as u32, count as usize)
+            }
             Task::Asleep { op, bytes, root, count } => {
                 self.asleep(op, bytes as usize, root as u32, count as usize)
             }

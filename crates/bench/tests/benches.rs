@@ -266,8 +266,8 @@ fn every_collective() {
 fn collectives_alone_and_prepared_ones() {
     let all = "ibarrier,ibcast,iallgatherv,ialltoall,iallreduce,ireduce_scatter,iscan";
     for (mode, keys) in [
-        ("--mode alone", "operations t_comm_us t_comm_us_min interrupts"),
-        ("--mode alone --persistent", "operations t_comm_us persistent"),
+        ("--mode alone", "operations t_comm_us t_comm_us_min in_a_row_us interrupts"),
+        ("--mode alone --persistent", "operations t_comm_us in_a_row_us persistent"),
         ("--persistent", "t_comm_us t_ovrl_us ratio persistent"),
         ("--late-rank 1 --late-us 500 --persistent", "others_done_us persistent"),
     ] {

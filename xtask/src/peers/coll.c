@@ -438,15 +438,40 @@ static double batch(enum op op, size_t bytes, int count)
 	return median(slowest, count);
 }
 
+// As many with the same content, nobody waiting for anything else between: the time of all of them, the slowest rank's, divided by their number.
+static double in_a_row(enum op op, size_t bytes, int count)
+{
+	seed++;
+	fill(op, bytes);
+	barrier();
+	uint64_t start = now_ns();
+	for (int at = 0; at < count; at++) {
+		MPI_Request request = post(op, bytes);
+		MPI_Wait(&request, MPI_STATUS_IGNORE);
+	}
+	shared->spans[rank][0] = (struct span){ start, now_ns() };
+	barrier();
+	check(op, bytes);
+	uint64_t most = 0;
+	for (int of = 0; of < ranks; of++) {
+		struct span s = shared->spans[of][0];
+		most = s.end - s.start > most ? s.end - s.start : most;
+	}
+	barrier();
+	return most * 1e-3 / count;
+}
+
 static void alone(enum op op, size_t bytes)
 {
-	double t_comm[BATCHES];
+	double t_comm[BATCHES], row[BATCHES];
 	int batches = BATCHES, operations = LEAST_OPERATIONS, most = bytes > 65536 ? FEW_OPERATIONS : OPERATIONS;
 	for (int at = -WARM_UP; at < batches; at++) {
 		double start = now_us();
-		double of_batch = batch(op, bytes, operations);
-		if (at >= 0)
+		double of_batch = batch(op, bytes, operations), of_row = in_a_row(op, bytes, operations);
+		if (at >= 0) {
 			t_comm[at] = of_batch;
+			row[at] = of_row;
+		}
 		// Ranks that never give their core up, where there are more of them than cores, take a time slice per message.
 		if (at == -WARM_UP) {
 			double fit = BUDGET_US / LEAST_BATCHES / ((now_us() - start) / operations);
@@ -465,8 +490,8 @@ static void alone(enum op op, size_t bytes)
 	}
 	if (rank == 0)
 		printf("{\"bench\":\"coll\",\"mode\":\"alone\",\"ranks\":%d,\"op\":\"%s\",\"size_bytes\":%zu,\"rounds\":%d,"
-		       "\"operations\":%d,\"t_comm_us\":%.4f}\n",
-		       ranks, names[op], bytes, batches, operations, median(t_comm, batches));
+		       "\"operations\":%d,\"t_comm_us\":%.4f,\"in_a_row_us\":%.4f}\n",
+		       ranks, names[op], bytes, batches, operations, median(t_comm, batches), median(row, batches));
 }
 
 static void sleep_until_ns(uint64_t ns)

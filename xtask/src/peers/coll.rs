@@ -3,7 +3,7 @@
 //!
 //! `tocsin bench coll --mode alone` and `peers/coll.c` do the same: every rank rewrites its buffers, then all meet at the same
 //! barrier, outside of both libraries; the operation lasts from a rank's own post to its completion, and as long as with the
-//! slowest rank. The root is rank 0. Medians of batches, then of rounds.
+//! slowest rank. After each batch as many in a row, with nothing between them. The root is rank 0. Medians of batches, then of rounds.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -175,8 +175,11 @@ fn programs(peers: &[Peer], operation: &'static str, ranks: u32, sizes: &[String
 
 type Programs = Vec<(&'static str, Command)>;
 
-/// Number of ranks, position of the operation, size.
-type Place = (u32, usize, u64);
+/// Number of ranks, position of the operation, size, position of the figure.
+type Place = (u32, usize, u64, usize);
+
+/// What is measured of each: one by itself, and one of many in a row.
+const FIGURES: [&str; 2] = ["t_comm_us", "in_a_row_us"];
 
 /// By what was measured, and then by program, the values of the rounds; which algorithm tocsin took; and where the cores were.
 #[derive(Default)]
@@ -192,12 +195,14 @@ impl Figures {
         let at = position(operation);
         for row in rows(who, output)? {
             let size = row.get("size_bytes").and_then(Value::as_u64).unwrap_or(0);
-            let time = row.get("t_comm_us").and_then(Value::as_f64);
-            let time = time.ok_or_else(|| format!("{who} printed no t_comm_us: {row}"))?;
-            let place = (ranks, at, size);
-            self.times.entry(place).or_default().entry(who).or_default().push(time);
-            if who == TOCSIN {
-                self.algorithms.insert(place, cargo::text(&row, "algorithm").to_owned());
+            for (figure, name) in FIGURES.iter().enumerate() {
+                let time = row.get(*name).and_then(Value::as_f64);
+                let time = time.ok_or_else(|| format!("{who} printed no {name}: {row}"))?;
+                let place = (ranks, at, size, figure);
+                self.times.entry(place).or_default().entry(who).or_default().push(time);
+                if who == TOCSIN {
+                    self.algorithms.insert(place, cargo::text(&row, "algorithm").to_owned());
+                }
             }
         }
         Ok(())
@@ -211,9 +216,9 @@ impl Figures {
 
     fn lines(&self) -> impl Iterator<Item = Line<'_>> {
         self.times.iter().map(|(place, times)| {
-            let (ranks, at, size) = *place;
+            let (ranks, at, size, figure) = *place;
             let algorithm = self.algorithms.get(place).map_or("", String::as_str);
-            Line { ranks, operation: OPERATIONS[at], size, algorithm, times }
+            Line { ranks, operation: OPERATIONS[at], size, figure: FIGURES[figure], algorithm, times }
         })
     }
 }
@@ -238,6 +243,7 @@ struct Line<'a> {
     ranks: u32,
     operation: &'static str,
     size: u64,
+    figure: &'static str,
     algorithm: &'a str,
     times: &'a Times,
 }
@@ -253,7 +259,7 @@ impl Line<'_> {
 
     /// What is asked of tocsin's, as a part of the best peer's. A barrier counts as a small message.
     fn asked(&self) -> Option<Asked> {
-        if !TIMED.contains(&self.operation) {
+        if !TIMED.contains(&self.operation) || self.figure != FIGURES[0] {
             return None;
         }
         match (self.ranks, self.size) {
@@ -267,7 +273,7 @@ impl Line<'_> {
     fn json(&self) -> Value {
         let mut row = json!({
             "bench": "coll", "op": self.operation, "mode": "alone", "kind": "process", "ranks": self.ranks,
-            "size_bytes": self.size, "rounds": most(self.times), "algorithm": self.algorithm, "figure": "t_comm_us",
+            "size_bytes": self.size, "rounds": most(self.times), "algorithm": self.algorithm, "figure": self.figure,
         });
         let mut set = |key: &str, value: Value| {
             if let (Some(row), false) = (row.as_object_mut(), value.is_null()) {
@@ -295,8 +301,11 @@ impl Line<'_> {
             Some(Asked::OfBest(most)) => format!("{most:.2} of best"),
             _ => String::new(),
         };
-        let Line { ranks, operation, size, algorithm, .. } = self;
-        let line = format!("{operation:21} {ranks:>5} {size:>8} {times}  {to_best}  {asked:12} {algorithm}");
+        let Line { ranks, operation, size, figure, algorithm, .. } = self;
+        let figure = figure.trim_end_matches("_us");
+        let line = format!(
+            "{operation:21} {ranks:>5} {size:>8} {figure:8} {times}  {to_best}  {asked:12} {algorithm}"
+        );
         line.trim_end().to_owned()
     }
 }
@@ -356,13 +365,14 @@ fn measure(options: &Options, peers: &[Peer], figures: &mut Figures) -> Outcome 
 fn print(figures: &Figures, peers: &[Peer], missing: &[Missing], options: &Options) {
     if !options.json {
         println!(
-            "t_comm, us: post and wait with nothing between, of the slowest rank; bytes: of ibcast and iallreduce the whole \
-             buffer, of ialltoall and iallgather one rank's block; persistent: tocsin's, restarted"
+            "us; t_comm: post and wait with nothing between, of the slowest rank, all beginning at once; in_a_row: of many, one after the \
+             other; bytes: of ibcast and iallreduce the whole buffer, of ialltoall and iallgather one rank's block; persistent: \
+             tocsin's, restarted"
         );
         let (head, ratios) = (columns(who()), columns(["to best", "pers. to"].into_iter()));
         println!(
-            "{:21} {:>5} {:>8} {head}  {ratios}  {:12} algorithm",
-            "operation", "ranks", "bytes", "asked"
+            "{:21} {:>5} {:>8} {:8} {head}  {ratios}  {:12} algorithm",
+            "operation", "ranks", "bytes", "", "asked"
         );
     }
     for line in figures.lines() {
@@ -392,7 +402,7 @@ fn print_apart(figures: &Figures, options: &Options) {
             println!("{row}");
         } else {
             let cells = columns(who().map(|who| of(who).map_or("-".to_owned(), |ns| format!("{ns:.0}"))));
-            println!("{:21} {ranks:>5} {:>8} {cells}", OPERATIONS[at], apart::FIGURE);
+            println!("{:21} {ranks:>5} {:>8} {:8} {cells}", OPERATIONS[at], "", apart::FIGURE);
         }
     }
 }
@@ -457,7 +467,7 @@ mod tests {
         let mut figures = Figures::default();
         let row = |us: f64| {
             format!(
-                "a launcher's line\n{{\"op\":\"ibcast\",\"size_bytes\":8,\"algorithm\":\"linear\",\"t_comm_us\":{us}}}\n"
+                "a launcher's line\n{{\"op\":\"ibcast\",\"size_bytes\":8,\"algorithm\":\"linear\",\"t_comm_us\":{us},\"in_a_row_us\":1}}\n"
             )
         };
         for (ours, again, first, second) in [(3.0, 2.0, 1.0, 4.0), (3.0, 2.0, 9.0, 4.0), (2.0, 1.0, 9.0, 4.0)]
@@ -478,10 +488,18 @@ mod tests {
         assert!(json.get(PEERS[2].name).is_none());
         let text = line.text();
         assert!(
-            text.starts_with("ibcast                    2        8     3.000     2.000     9.000     4.000"),
+            text.starts_with(
+                "ibcast                    2        8 t_comm       3.000     2.000     9.000     4.000"
+            ),
             "{text}"
         );
         assert!(text.ends_with("0.75      0.50  0.80 of best linear"), "{text}");
+        let in_a_row = figures.lines().nth(1).expect("the other figure").json();
+        assert_eq!(
+            (in_a_row["figure"].as_str(), in_a_row["ratio_to_best"].as_f64()),
+            (Some("in_a_row_us"), Some(1.0))
+        );
+        assert!(in_a_row.get("asked_ratio_to_best").is_none());
         assert!(figures.note(2, "ibcast", TOCSIN, "{no").is_err());
         assert!(figures.note(2, "ibcast", TOCSIN, "{\"op\":\"ibcast\"}").is_err());
     }
@@ -489,8 +507,10 @@ mod tests {
     #[test]
     fn what_is_asked() {
         let times = Times::new();
-        let asked =
-            |ranks, size| Line { ranks, operation: "ibcast", size, algorithm: "", times: &times }.asked();
+        let asked = |ranks, size| {
+            Line { ranks, operation: "ibcast", size, figure: FIGURES[0], algorithm: "", times: &times }
+                .asked()
+        };
         assert_eq!(asked(2, 0), Some(Asked::OfBest(0.8)));
         assert_eq!(asked(2, 64 << 10), Some(Asked::OfBest(1.05)));
         assert_eq!(asked(4, 8), Some(Asked::OfBest(1.15)));

@@ -262,19 +262,24 @@ fn overlap(fleet: &mut Fleet, args: &Coll, op: Operation, bytes: u64) -> Result<
     fleet.worlds.iter().zip(&sums).map(|(world, sum)| row(&world.plan, sum)).collect()
 }
 
-/// Batches of operations with nothing between post and wait; `t_comm` is the median of their medians.
+/// Batches of operations with nothing between post and wait; `t_comm` is the median of their medians. After each as many in a row, of which the time of one is that of all of
+/// them, the slowest rank's, divided by their number.
 fn alone(fleet: &mut Fleet, args: &Coll, op: Operation, bytes: u64) -> Result<Vec<Row>, Error> {
     let rounds = args.common.rounds.unwrap_or(BATCHES);
     let root = u64::from(root(args));
     let count = if bytes > 64 << 10 { FEW_OPERATIONS } else { OPERATIONS };
     let mut t_comm: Vec<Times> = fleet.worlds.iter().map(|_| Times::default()).collect();
+    let mut in_a_row = t_comm.clone();
     let mut interrupts = vec![0; t_comm.len()];
     let bar = progress::bar(rounds, &op.to_string());
     fleet.rounds(args.common.warmup, rounds, |at, counts, world| {
         let measured = world.run(Task::Alone { op, bytes, root, count, algorithm: 0 })?;
         verify(&measured, &world.plan, op)?;
+        let row = world.run(Task::InARow { op, bytes, root, count })?;
+        verify(&row, &world.plan, op)?;
         if counts {
             t_comm[at].add(most(&measured, |m| m.t_comm));
+            in_a_row[at].add(most(&row, |m| m.t_comm));
             interrupts[at] += measured.iter().map(|m| m.interrupts).sum::<u64>();
             bar.inc(u64::from(at == 0));
         }
@@ -282,16 +287,17 @@ fn alone(fleet: &mut Fleet, args: &Coll, op: Operation, bytes: u64) -> Result<Ve
     })?;
     bar.finish_and_clear();
     let mode = args.mode.to_string();
-    let row = |((world, t_comm), interrupts): ((&World, &Times), &u64)| {
+    let row = |(((world, t_comm), in_a_row), interrupts): (((&World, &Times), &Times), &u64)| {
         let row = start(args, &world.plan, op, bytes, rounds, &mode)?
             .set("operations", count)
             .number("t_comm_us", us(t_comm.median()))
             .number("t_comm_us_min", us(t_comm.min()))
+            .number("in_a_row_us", us(in_a_row.median()))
             .number("interrupts", *interrupts as f64 / (rounds * count) as f64)
             .set("verified", true);
         Ok(row)
     };
-    fleet.worlds.iter().zip(&t_comm).zip(&interrupts).map(row).collect()
+    fleet.worlds.iter().zip(&t_comm).zip(&in_a_row).zip(&interrupts).map(row).collect()
 }
 
 /// One curve per operation and backend.

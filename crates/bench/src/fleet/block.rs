@@ -46,6 +46,8 @@ pub(crate) enum Task {
     /// `count` collectives, each alone, by the algorithm of this number in the library's table, counted from 1; 0: by the
     /// world's.
     Alone { op: Operation, bytes: u64, root: u64, count: u64, algorithm: u64 },
+    /// `count` collectives, one after the other, with nothing between.
+    InARow { op: Operation, bytes: u64, root: u64, count: u64 },
     /// `count` collectives, while all ranks sleep outside the library; rank 0 posts last.
     Asleep { op: Operation, bytes: u64, root: u64, count: u64 },
     /// A collective with a late rank.
@@ -110,6 +112,7 @@ impl Task {
             Task::Alone { op, bytes, root, count, algorithm } => {
                 [10, bytes, number(op), root, count, algorithm]
             }
+            Task::InARow { op, bytes, root, count } => [16, bytes, number(op), root, count, 0],
             Task::Contend { bytes, trips, load, passes, phase } => {
                 let phase = PHASES.iter().position(|p| *p == phase).unwrap_or(0) as u64;
                 let kernel = u64::from(load.kernel == Kernel::Copy);
@@ -152,6 +155,7 @@ impl Task {
                 let waits = if b == 0 { Waits::Sendrecv } else { Waits::Posts };
                 Task::BothWays { bytes, trips: a, waits }
             }
+            16 => Task::InARow { op, bytes, root: b, count: c },
             14 => Task::Rate { bytes, window: a, windows: b, late: c != 0, work: d },
             _ => Task::Quit,
         }
@@ -365,6 +369,7 @@ mod tests {
             Task::BothWays { bytes: 8, trips: 3, waits: Waits::Sendrecv },
             Task::BothWays { bytes: 9, trips: 4, waits: Waits::Posts },
             Task::Alone { op: Operation::Iallgather, bytes: 8, root: 1, count: 51, algorithm: 3 },
+            Task::InARow { op: Operation::Ibarrier, bytes: 0, root: 2, count: 51 },
             Task::Contend {
                 bytes: 4,
                 trips: 5,

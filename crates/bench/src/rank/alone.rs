@@ -1,10 +1,11 @@
-//! Collectives with nothing between post and wait, many in one task: the ranks stay awake from one to the next.
+//! Collectives with nothing between post and wait, many in one task: the ranks stay awake from one to the next. Each by itself, or one after the other.
 
 use super::Member;
 use crate::error::Error;
 use crate::fleet::block::{COPY_WORDS, Measured};
 use crate::values::Operation;
 use tocsin_sync::atomic::{AtomicU64, Ordering};
+use tocsin_sync::clock::now_ns;
 
 /// Most of one task: each rank leaves two times of each in the shared area.
 const MOST: usize = COPY_WORDS / 2 / tocsin_world::launcher::MAX_RANKS as usize;
@@ -42,6 +43,28 @@ impl Member<'_> {
         block.barrier().wait();
         let (posted_at, done_at) = summary.closest[self.rank];
         Ok(Measured { t_comm: summary.median, posted_at, done_at, ..measured })
+    }
+
+    /// `count` operations with the same content, nobody waiting for anything else between. `t_comm` is the time of all of them, divided by their number.
+    pub(super) fn in_a_row(
+        &mut self,
+        op: Operation,
+        bytes: usize,
+        root: u32,
+        count: usize,
+    ) -> Result<Measured, Error> {
+        self.round += 1;
+        self.prepare(op, bytes, root)?;
+        self.block.barrier().wait();
+        let start = now_ns();
+        for _ in 0..count {
+            let posted = self.post(op, bytes, root)?;
+            self.complete(posted)?;
+        }
+        let t_comm = (now_ns() - start) / count.max(1) as u64;
+        self.block.barrier().wait();
+        let verified = u64::from(self.is_right(op, bytes, root));
+        Ok(Measured { t_comm, verified, ..Measured::default() })
     }
 }
 

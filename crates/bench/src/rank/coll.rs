@@ -139,7 +139,7 @@ impl Member<'_> {
     }
 
     /// Waits for what `post` has posted or started.
-    fn complete(&mut self, posted: Option<RawRequest>) -> Result<(), Error> {
+    pub(super) fn complete(&mut self, posted: Option<RawRequest>) -> Result<(), Error> {
         match (posted, &mut self.prepared) {
             (Some(request), _) => wait(request),
             (None, Some(prepared)) => prepared.wait(),
