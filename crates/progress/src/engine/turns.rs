@@ -39,7 +39,7 @@ impl<W: Work> Engine<W> {
 
     /// This thread is about to give its core away for what it looks for by itself. `announces`: others need not ring the rank meanwhile, which is worth its price where
     /// anything else is under way. User threads only.
-    /// `beside`: [what it looks for comes from this core](Turns::is_beside), as it is known.
+    /// `beside`: what it looks for comes from this core, as far as is known.
     pub fn turns(&self, announces: bool, beside: bool) -> Turns<'_, W> {
         if announces {
             self.own().begin_poll();
