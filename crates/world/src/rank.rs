@@ -2,6 +2,7 @@
 
 mod beside;
 pub(crate) mod dropped;
+mod due;
 mod last;
 mod room;
 mod wait;
@@ -16,6 +17,7 @@ use tocsin_progress::stats::{Snapshot, Stats};
 use tocsin_progress::{Code, Context, Id, Outcome, ProgressThread};
 use tocsin_shm_transport::{Cores, Life, Segment, ShmTransport, cma_refusal};
 use tocsin_sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use tocsin_sync::clock::now_ns;
 use tocsin_transport::copy::has_far_cache;
 
 use crate::BackendKind;
@@ -31,6 +33,7 @@ use crate::state::RankState;
 use crate::trace::Recording;
 use crate::tune::{Agreed, Ranks};
 use dropped::Dropped;
+use due::Due;
 use last::Last;
 
 /// What every communicator and request of a rank shares.
@@ -68,6 +71,9 @@ pub(crate) struct Rank {
     pub(crate) dedicated_cores: u32,
     /// Whether something is left for this rank's next call: see [`open_gates`](Rank::open_gates).
     gated: AtomicBool,
+    /// When to look again what has ended: of what was given up in communicators that were dropped, and of requests that were.
+    dropped_due: Due,
+    parked_due: Due,
     parked: Mutex<Parked>,
     /// Communicators that were dropped and of which the engine has not heard.
     dropped: Mutex<Vec<Dropped>>,
@@ -213,6 +219,8 @@ fn try_join(place: Place, config: &Config) -> Result<(Arc<Rank>, Bound), Error> 
         places,
         dedicated_cores: if backend == BackendKind::Thread { dedicated } else { 0 },
         gated: AtomicBool::new(false),
+        dropped_due: Due::default(),
+        parked_due: Due::default(),
         parked: Mutex::default(),
         dropped: Mutex::default(),
     };
@@ -407,6 +415,7 @@ impl Rank {
             if self.closed.load(Ordering::Acquire) {
                 std::mem::take(&mut parked.requests)
             } else {
+                self.parked_due.keep();
                 parked.sweep()
             }
         };
@@ -414,14 +423,25 @@ impl Rank {
         drop(over);
     }
 
+    /// Frees what was kept for dropped requests that have ended since. Outside the engine, in calls that may run callbacks: a dropped buffer may be anything.
+    fn free_parked(&self) {
+        let begun = now_ns();
+        let over = {
+            let mut parked = self.parked.lock().unwrap_or_else(PoisonError::into_inner);
+            let over = parked.take_over();
+            self.parked_due.looked(begun, over.len(), parked.requests.len());
+            over
+        };
+        drop(over);
+    }
+
     /// What this rank offers when a communicator is made, boards of dropped ones included.
     pub(crate) fn offer_boards(&self) -> Offer<'_> {
         // A dropped request that is over would keep its communicator.
-        let over = self.parked.lock().unwrap_or_else(PoisonError::into_inner).take_over();
-        drop(over);
+        self.free_parked();
         let mut state = self.enter();
         state.close_boards();
-        self.forget_dropped(&mut state);
+        self.forget_all_dropped(&mut state);
         drop(state);
         let is_gone = |rank| matches!(self.segment.life(rank), Life::Finalized | Life::Dead);
         // Entered for each, and not held: memory is allocated meanwhile.
@@ -523,7 +543,8 @@ fn inside_operator() -> ! {
 }
 
 impl Parked {
-    /// Takes out what is complete, seldom enough that parking costs O(1) on average, and often enough that no more than a few, and an eighth of those that are kept, are.
+    /// Takes out what is complete, seldom enough that parking costs O(1) on average, and often enough that there is room for no more than a few, and an eighth of those that
+    /// were not when it last did.
     fn sweep(&mut self) -> Vec<(RawRequest, Option<Box<dyn Any + Send>>)> {
         if self.requests.len() < self.sweep_at {
             return Vec::new();

@@ -465,7 +465,9 @@ impl Drop for RawRequest {
         }
         let Some(slot) = self.slot.as_ref().filter(|slot| !slot.rank().is_closed()) else { return };
         // Also where it cannot be given up: messages for it are still to come.
-        slot.comm.set_goes_on();
+        if slot.completion().outcome().is_none() {
+            slot.comm.set_goes_on();
+        }
         // In a user operator the engine cannot be entered: the slot is free again when the rank leaves.
         if crate::operator::InsideOperator::is_here() {
             return;

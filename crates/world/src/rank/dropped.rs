@@ -9,11 +9,12 @@
 //! such a drop is only noted. If somebody catches the panic, as callbacks' are, the rank's next call tells the engine; a rank that dies makes none.
 //!
 //! An operation that was given up goes on, in a communicator that is dropped, too. Then its context is kept until it has ended,
-//! because messages for it are still to come.
+//! because messages for it are still to come. Nobody is told of that end: the rank's calls look, those that wait again and again, [once in a while](super::due).
 
 use std::sync::PoisonError;
 
 use tocsin_progress::Context;
+use tocsin_sync::clock::now_ns;
 
 use super::Rank;
 use crate::comm::COLLECTIVE;
@@ -48,54 +49,83 @@ impl Rank {
         self.forget_dropped(&mut state);
     }
 
-    /// Tells the engine what was dropped. User threads only.
+    /// Tells the engine what was dropped, if it is time to look what goes on in that. User threads only.
     pub(super) fn forget_dropped(&self, state: &mut RankState) {
+        self.forget(state, self.dropped_due.is_first() || self.dropped_due.has_come());
+    }
+
+    /// [`forget_dropped`](Self::forget_dropped), now.
+    pub(super) fn forget_all_dropped(&self, state: &mut RankState) {
+        self.forget(state, true);
+    }
+
+    /// `looks`: at those in which operations were given up, too, which else are kept.
+    fn forget(&self, state: &mut RankState, looks: bool) {
         if std::thread::panicking() {
             return self.leave_to_next_call();
         }
+        let begun = now_ns();
         // Nobody who holds the lock waits for the engine.
         let mut dropped = self.dropped.lock().unwrap_or_else(PoisonError::into_inner);
         let boards = dropped.iter_mut().filter_map(|dropped| dropped.board.take());
         boards.for_each(|board| self.boards.drop_board(board));
         state.close_boards();
-        let used = if dropped.iter().any(|dropped| dropped.goes_on) { used(state) } else { Some(Vec::new()) };
+        let ended = if looks { ended(state, &dropped) } else { Vec::new() };
+        let were = dropped.len();
         dropped.retain(|Dropped { context, goes_on, .. }| {
-            let is_used = |used: &Vec<u32>| used.binary_search(context).is_ok();
-            let goes_on = *goes_on && used.as_ref().is_none_or(is_used);
-            if !goes_on {
+            let keeps = *goes_on && ended.binary_search(context).is_err();
+            if !keeps {
                 state.p2p.forget_context(*context);
             }
-            goes_on
+            keeps
         });
+        if looks {
+            self.dropped_due.looked(begun, were.wrapping_sub(dropped.len()), dropped.len());
+        } else if !dropped.is_empty() {
+            self.dropped_due.keep();
+        }
     }
 }
 
-/// The contexts in which something goes on, in order. None: there was no memory to note them.
-fn used(state: &RankState) -> Option<Vec<u32>> {
-    let all = || state.p2p.used().chain(state.nbc.used());
-    let mut used = Vec::new();
-    used.try_reserve_exact(all().count()).ok()?;
-    used.extend(all().map(|context| context & !COLLECTIVE));
+/// Of communicators that were dropped the contexts of those in which operations were given up, and none goes on any more, in order. None, if there is no memory to note them.
+fn ended(state: &RankState, dropped: &[Dropped]) -> Vec<u32> {
+    let given_up =
+        || dropped.iter().filter(|dropped| dropped.goes_on).map(|dropped| (dropped.context, false));
+    let mut used: Vec<(u32, bool)> = Vec::new();
+    if used.try_reserve_exact(given_up().count()).is_err() {
+        return Vec::new();
+    }
+    used.extend(given_up());
+    if used.is_empty() {
+        return Vec::new();
+    }
     used.sort_unstable();
-    Some(used)
+    for context in state.p2p.used().chain(state.nbc.used()) {
+        if let Ok(at) = used.binary_search_by_key(&(context & !COLLECTIVE), |(context, _)| *context) {
+            used[at].1 = true;
+        }
+    }
+    used.into_iter().filter(|(_, is_used)| !is_used).map(|(context, _)| context).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::{Config, ConstBuf, DataType, Error, Mode, Op, threads};
+    use crate::{Comm, Config, ConstBuf, DataType, Error, Mode, MutBuf, Op, RawRequest, threads};
     use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
     use std::time::Duration;
     use tocsin_shm_transport::BOARDS;
 
     #[test]
     fn what_was_given_up_goes_on_in_a_dropped_communicator() {
-        goes_on(|dropped| dropped());
+        // By messages, and by a board alone.
+        goes_on("ring", |dropped| dropped());
+        goes_on("shm", |dropped| dropped());
     }
 
     /// Where the engine is not told that it is given up.
     #[test]
     fn what_was_dropped_in_a_user_operator_goes_on() {
-        goes_on(|dropped| {
+        goes_on("ring", |dropped| {
             let _inside = crate::InsideOperator::enter();
             dropped();
         });
@@ -146,8 +176,85 @@ mod tests {
         assert_eq!(ends.unwrap(), [true; 2]);
     }
 
+    /// A receive in a communicator that is given up, and whose message comes afterwards: then the communicator is gone, and what is still sent there is declined, while
+    /// the rank waits for something else.
+    #[test]
+    fn what_has_ended_in_a_dropped_communicator_is_seen_by_who_waits() {
+        for (backend, keeps) in [("poll", false), ("poll", true), ("signal", false), ("signal", true)] {
+            let mut config = Config::default();
+            config.set("TOCSIN_BACKEND", backend).unwrap();
+            let ends = threads(2, &config, |comm| {
+                let dup = comm.dup().unwrap();
+                if comm.rank() == 1 {
+                    let mut buffer = Box::new([0u8; 8]);
+                    let into = MutBuf::contiguous(buffer.as_mut_ptr(), 8);
+                    // SAFETY: the buffer is kept with the request, or for good.
+                    let request = unsafe { dup.irecv_raw(into, Some(0), Some(1)).unwrap() };
+                    match keeps {
+                        true => request.detach(Some(Box::new(buffer))),
+                        false => drop((request, Box::leak(buffer))),
+                    }
+                    drop(dup);
+                    comm.ibarrier_raw(None).unwrap().wait().unwrap();
+                    comm.ibarrier_raw(None).unwrap().wait().unwrap();
+                    return None;
+                }
+                comm.ibarrier_raw(None).unwrap().wait().unwrap();
+                let out = [1u8; 8];
+                let send = || ConstBuf::contiguous(out.as_ptr(), out.len());
+                // SAFETY: the buffer lives until the sends have ended, or the test has failed.
+                let mut sending = unsafe {
+                    dup.send_raw(send(), 1, 1, Mode::Standard).unwrap();
+                    dup.isend_raw(send(), 1, 1, Mode::Synchronous).unwrap()
+                };
+                let end = sending.wait_timeout(Duration::from_secs(30)).expect("nobody tells the sender");
+                comm.ibarrier_raw(None).unwrap().wait().unwrap();
+                Some(end)
+            });
+            let end = ends.unwrap()[0].clone();
+            assert!(matches!(end, Some(Err(Error::NeverReceived { .. }))), "{backend}, {keeps}: {end:?}");
+        }
+    }
+
+    /// Of several that were dropped, in another order than they were made, beside requests in others.
+    #[test]
+    fn those_in_which_nothing_goes_on_are_gone() {
+        let mut config = Config::default();
+        config.set("TOCSIN_BACKEND", "poll").unwrap();
+        let ends = threads(1, &config, |comm| {
+            let mut buffer = [0u8; 8];
+            let base = buffer.as_mut_ptr();
+            let dups: Vec<Comm> = (0..6).map(|_| comm.dup().unwrap()).collect();
+            let contexts: Vec<u32> = dups.iter().map(Comm::context).collect();
+            // SAFETY: the buffer lives until all have ended.
+            let receive = |of: &Comm, tag| unsafe {
+                of.irecv_raw(MutBuf::contiguous(base, 8), Some(0), Some(tag)).unwrap()
+            };
+            let mut pending: Vec<RawRequest> = (0..3).map(|_| receive(&comm, 9)).collect();
+            dups.iter().for_each(|dup| drop(receive(dup, 1)));
+            let out = [3u8; 8];
+            for ends in [5, 0, 3] {
+                // SAFETY: the buffer lives until the call is over.
+                unsafe { dups[ends].send_raw(ConstBuf::contiguous(out.as_ptr(), 8), 0, 1, Mode::Standard) }
+                    .unwrap();
+            }
+            comm.progress();
+            let mut dups: Vec<_> = dups.into_iter().map(Some).collect();
+            [4, 1, 5, 0, 2, 3].iter().for_each(|&at| drop(dups[at].take()));
+            let shared = comm.shared();
+            shared.forget_all_dropped(&mut shared.enter());
+            let left: Vec<u32> =
+                shared.dropped.lock().unwrap().iter().map(|dropped| dropped.context).collect();
+            for request in &mut pending {
+                assert!(request.cancel());
+            }
+            (left == [4, 1, 2].map(|at| contexts[at]), shared.dropped_due.is_first())
+        });
+        assert_eq!(ends.unwrap(), [(true, false)]);
+    }
+
     /// `drops` runs what drops a request and its communicator.
-    fn goes_on(drops: impl Fn(&mut dyn FnMut()) + Sync) {
+    fn goes_on(algorithm: &str, drops: impl Fn(&mut dyn FnMut()) + Sync) {
         const COUNT: usize = 8 << 10;
         let mut config = Config::default();
         config.set("TOCSIN_BACKEND", "poll").unwrap();
@@ -156,7 +263,7 @@ mod tests {
             let dup = comm.dup().unwrap();
             let first = comm.rank() == 0;
             let post = |sum: &mut Vec<u64>| {
-                let (to, algorithm) = (sum.as_mut_ptr().cast(), Some("ring"));
+                let (to, algorithm) = (sum.as_mut_ptr().cast(), Some(algorithm));
                 // SAFETY: the buffer lives until all have met below, after which nothing is on its way.
                 unsafe { dup.iallreduce_raw(None, to, COUNT, DataType::U64, Op::Sum, algorithm).unwrap() }
             };
@@ -164,7 +271,7 @@ mod tests {
                 let mut both = Some((post(&mut sum), dup));
                 drops(&mut || drop(both.take()));
                 // Tells the engine what was dropped, if nobody has.
-                comm.shared().forget_dropped(&mut comm.shared().enter());
+                comm.shared().forget_all_dropped(&mut comm.shared().enter());
                 assert_eq!(comm.shared().dropped.lock().unwrap().len(), 1);
                 comm.ibarrier_raw(None).unwrap().wait().unwrap();
             } else {
@@ -173,7 +280,7 @@ mod tests {
                 post(&mut sum).wait().unwrap();
             }
             comm.ibarrier_raw(None).unwrap().wait().unwrap();
-            comm.shared().forget_dropped(&mut comm.shared().enter());
+            comm.shared().forget_all_dropped(&mut comm.shared().enter());
             (sum == [4; COUNT], comm.shared().dropped.lock().unwrap().len())
         });
         assert_eq!(ends.unwrap(), [(true, 0); 4]);

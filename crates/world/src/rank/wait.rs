@@ -48,23 +48,51 @@ impl Rank {
         self.wait_in_call(need, done, timeout)
     }
 
-    /// Does what this rank has to do itself in its next call: its levels of split trees, and what it has [dropped](Self::drop_communicator). Called by all that wait or look.
+    /// Does what this rank has to do itself in its next call: its levels of split trees, and what it has [dropped](Self::drop_communicator). Called by all that wait or look. It waits
+    /// until nobody else is inside the engine, and may run callbacks, user operators, and drops of buffers that were kept.
     #[inline]
     pub(crate) fn open_gates(&self) {
         // SYNC POINT: Relaxed: a hint, set by the calls of this rank's own threads; who waits for what another thread has started meets it
         // when that one waits.
-        if self.gated.load(Ordering::Relaxed) {
+        if self.gated.load(Ordering::Relaxed) || self.is_look_due() {
             self.open_gates_now();
         }
+    }
+
+    /// Whether to look what has ended of what was given up.
+    #[inline]
+    fn is_look_due(&self) -> bool {
+        self.dropped_due.has_come() || self.parked_due.has_come()
     }
 
     #[cold]
     fn open_gates_now(&self) {
         // Who has left may still look at what it had.
-        if !self.is_closed() && self.may_open_gates() {
-            let state = &mut *self.enter();
-            state.nbc.open_gates(&mut state.p2p);
-            self.forget_dropped(state);
+        if self.is_closed() || !self.may_open_gates() {
+            return;
+        }
+        let mut guard = self.enter();
+        let state = &mut *guard;
+        state.nbc.open_gates(&mut state.p2p);
+        self.forget_dropped(state);
+        drop(guard);
+        self.free_parked_if_due();
+    }
+
+    /// Sees to what has ended of what was given up, if it is time for that, and to nothing else. Not while this thread counts as one who looks or sleeps: a dropped buffer may be anything.
+    #[inline]
+    fn see_to_ended(&self) {
+        if self.is_look_due() && !self.is_closed() {
+            if self.dropped_due.has_come() {
+                self.forget_dropped(&mut self.enter());
+            }
+            self.free_parked_if_due();
+        }
+    }
+
+    fn free_parked_if_due(&self) {
+        if self.parked_due.has_come() {
+            self.free_parked();
         }
     }
 
@@ -150,15 +178,19 @@ impl Rank {
         let _committed = commits.then(|| self.segment.commit(self.rank));
         let mut full: Option<FullPool> = None;
         loop {
-            let left = ends.map(|end| end.saturating_duration_since(Instant::now()));
-            // Whoever watches a full pool comes back to look at it; the others sleep as long as they may.
-            let slice = match full {
-                Some(_) => Some(left.map_or(WATCH, |left| left.min(WATCH))),
-                None => left.or(timeout),
-            };
-            let mut newly_full = false;
+            self.see_to_ended();
+            let left = ends.map(|end| end.saturating_duration_since(Instant::now())).or(timeout);
+            // Whoever watches a full pool, or is to look what has ended, comes back for that; the others sleep as long as they may.
+            let watches = full.is_some().then_some(WATCH);
+            let looks = [self.dropped_due.left(), self.parked_due.left()];
+            let slice = looks.into_iter().chain([left, watches]).flatten().min();
+            let (mut newly_full, mut newly_due) = (false, false);
             let over_or_full = || {
                 if done() || self.is_closed() || self.end_if_aborted() {
+                    return true;
+                }
+                if self.is_look_due() {
+                    newly_due = true;
                     return true;
                 }
                 match self.make_room(need) {
@@ -190,7 +222,7 @@ impl Rank {
             } else {
                 self.engine.wait_until(over_or_full, slice)
             };
-            if over && !newly_full {
+            if over && !newly_full && !newly_due {
                 return true;
             }
             // Only this wait's own end is one: a slice may have begun behind a pool that has room since.
