@@ -211,9 +211,21 @@ impl Block {
     fn times(&self, x: &[f64], out: &mut [f64]) {
         let systems = x.len() / self.unknowns;
         for (out, factors) in out.chunks_exact_mut(systems).zip(self.numbers.chunks_exact(self.unknowns)) {
-            out.fill(0.0);
+            // So many systems at a time as have their sums in registers.
+            const TOGETHER: usize = 8;
+            let (some, rest) = out.as_chunks_mut::<TOGETHER>();
+            let mut at = 0;
+            for out in some {
+                let mut sums = [0.0; TOGETHER];
+                for (x, factor) in x.chunks_exact(systems).zip(factors) {
+                    sums.iter_mut().zip(&x[at..at + TOGETHER]).for_each(|(sum, x)| *sum += factor * x);
+                }
+                *out = sums;
+                at += TOGETHER;
+            }
+            rest.fill(0.0);
             for (x, factor) in x.chunks_exact(systems).zip(factors) {
-                out.iter_mut().zip(x).for_each(|(out, x)| *out += factor * x);
+                rest.iter_mut().zip(&x[at..]).for_each(|(out, x)| *out += factor * x);
             }
         }
     }
