@@ -22,7 +22,7 @@ use tocsin_sync::atomic::Ordering;
 pub const COMPUTES_NS: u64 = 100_000;
 
 /// Of the word, what says the core.
-const CORE: u64 = 0xFFF;
+pub(crate) const CORE: u64 = 0xFFF;
 
 /// A core's number as descriptors know it: larger machines have several cores of one number.
 #[inline]

@@ -71,6 +71,15 @@ fn what_is_lacked_is_known() {
     [0, 2, 3].iter().for_each(|rank| ranks.post_and_compute(*rank, Kind::Bcast(2), Way::Board));
     ranks.wait(1);
     assert!(ranks.code(1, 1) == Some(Code::Ok) && !lacks(&ranks, 1, &[2]));
+    // Those before it; and all, or nobody.
+    for (at, kind, of) in [
+        (2, Kind::Scan, [true, false, false, false]),
+        (3, Kind::Reduce(1), [true, false, true, true]),
+        (4, Kind::Gather(0), [false; 4]),
+    ] {
+        ranks.post_and_compute(1, kind, Way::Board);
+        assert_eq!([0, 1, 2, 3].map(|rank| lacks(&ranks, at, &[rank])), of, "{kind:?}");
+    }
 }
 
 /// A root that has no room yet copies its part in later, as much as a handler may at a time: who waits for it copies out what is there meanwhile, in calls and in handlers, and is

@@ -1,15 +1,10 @@
 //! Moving the calling thread to another core.
 
-use crate::atomic::real::{AtomicBool, Ordering};
-
-/// Processors of a mask: the most that Linux is built for on x86-64 and aarch64 (NR_CPUS).
-const CPUS: usize = 8192;
+/// Processors of a mask: as many as doorbells have numbers for. On larger machines nothing is moved.
+const CPUS: usize = 4096;
 const WORDS: usize = CPUS / 64;
 
-/// The system does not let this process choose. It is not asked again.
-static REFUSED: AtomicBool = AtomicBool::new(false);
-
-/// The calling thread's, or what it is to be; bytes that the kernel knows of it.
+/// A thread's; and the bytes that the kernel knows of it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Mask {
     words: [u64; WORDS],
@@ -46,6 +41,13 @@ impl Mask {
         self.words.iter().map(|word| word.count_ones()).sum()
     }
 
+    /// Whether nobody has restricted the thread: it may run on all processors that are online.
+    fn is_whole(&self) -> bool {
+        // SAFETY: no pointers.
+        let online = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
+        u32::try_from(online).is_ok_and(|online| online > 0 && self.count() >= online)
+    }
+
     /// Makes it the thread's.
     fn set(&self) -> bool {
         // SAFETY: the words are at least as long as the call is told, and live across it.
@@ -53,28 +55,20 @@ impl Mask {
     }
 }
 
-/// Moves the calling thread to another core if it may run there, and leaves it as free as it was. Whether it did. One that is bound to a core stays there.
+/// Moves the calling thread to another core, if it may run on all, and lets it run on all from then on, also on those that are not online yet. Whether it did. One that is bound, or kept off
+/// some cores, by itself or by its cpuset, is left alone: what it was given cannot be read, and so not given back, exactly.
 ///
-/// The system goes on moving it as it likes. A mask that somebody else gives the thread in these few microseconds is lost.
+/// The system goes on moving it as it likes. It returns when the thread runs there, bound to it until then: at once where others give the core away, and after their time slice where they do not. A mask
+/// that somebody else gives the thread meanwhile is lost.
 ///
-/// Not for handlers. One system call, and at most four more.
+/// Not for handlers. Two system calls, and some that read what is online; two more if it moves.
 pub fn move_to(core: u32) -> bool {
-    // SYNC POINT: Relaxed: a hint, which saves calls that are refused; so is the other.
-    if REFUSED.load(Ordering::Relaxed) {
-        return false;
-    }
-    let Some(before) = Mask::of_thread().filter(|mask| mask.has(core) && mask.count() > 1) else {
+    let Some(before) = Mask::of_thread().filter(|mask| mask.has(core) && mask.is_whole()) else {
         return false;
     };
-    if !before.only(core).set() {
-        REFUSED.store(true, Ordering::Relaxed);
-        return false;
-    }
-    // One that nobody has restricted may run wherever its cpuset comes to allow, also later: so it is if that gives back what it had.
-    if !before.filled(u64::MAX).set() || Mask::of_thread() != Some(before) {
-        before.set();
-    }
-    true
+    let moved = before.only(core).set();
+    // Where the first is refused nothing has changed, and this changes nothing either.
+    moved && (before.filled(u64::MAX).set() || before.set())
 }
 
 #[cfg(all(test, not(loom), not(miri)))]
@@ -89,26 +83,23 @@ mod tests {
         let cores: Vec<u32> = (0..CPUS as u32).filter(|core| before.has(*core)).collect();
         assert!(!cores.is_empty());
         for &core in cores.iter().cycle().take(3 * cores.len()) {
-            assert_eq!(move_to(core), cores.len() > 1);
+            assert_eq!(move_to(core), before.is_whole());
             assert!(Mask::of_thread().unwrap() == before);
         }
         // Nobody else's doing, nearly always: the system may move it at once.
         let stays = |at: u32| move_to(at) && core() == at;
-        assert!(cores.len() < 2 || cores.iter().all(|at| (0..100).any(|_| stays(*at))));
+        assert!(!before.is_whole() || cores.iter().all(|at| (0..100).any(|_| stays(*at))));
         let outside = (0..=CPUS as u32).find(|core| !before.has(*core)).unwrap();
         assert!(!move_to(outside) && !move_to(u32::MAX));
-        // Who was given fewer has them again.
-        for &one in &cores {
-            assert!(before.only(one).set());
-            assert!(!move_to(cores[0]) && !move_to(cores[cores.len() - 1]), "it is bound");
-            assert!(Mask::of_thread().unwrap() == before.only(one));
-        }
-        if cores.len() > 2 {
-            let mut two = before.only(cores[0]);
-            let other = before.only(cores[1]);
-            two.words.iter_mut().zip(other.words).for_each(|(word, more)| *word |= more);
-            assert!(two.set() && move_to(cores[1]) && move_to(cores[0]) && !move_to(cores[2]));
-            assert!(Mask::of_thread().unwrap() == two);
+        // One that was given fewer keeps them.
+        for &one in cores.iter().filter(|_| cores.len() > 1) {
+            let mut others = before;
+            others.words[one as usize / 64] &= !(1 << (one % 64));
+            for mask in [before.only(one), others] {
+                assert!(mask.set());
+                assert!(cores.iter().all(|core| !move_to(*core)));
+                assert!(Mask::of_thread().unwrap() == mask);
+            }
         }
         assert!(before.set());
     }

@@ -80,7 +80,7 @@ impl<W: Work> Engine<W> {
             return false;
         }
         let core = thread::core();
-        self.own.is_on(core);
+        self.own.yields_on(core, now);
         if let Some(answer) = self.yields.beside.known(now, core_number(core)) {
             return answer;
         }
@@ -99,10 +99,12 @@ impl<W: Work> Engine<W> {
             // Whoever is inside next sees to it: this waiter, which looks again before it sleeps, or who keeps it from looking.
             self.token.request();
         }
-        if let Some(roomier) = roomier.flatten()
-            && move_to(roomier)
-        {
-            self.own.is_on(roomier);
+        if let Some(roomier) = roomier.flatten() {
+            // So that nobody else comes along meanwhile.
+            self.own.yields_on(roomier, now);
+            if !move_to(roomier) {
+                self.own.yields_on(core, now);
+            }
         }
         answer
     }

@@ -2,12 +2,12 @@
 //!
 //! Where ranks wait for one another, each turn on a core takes a switch: with three of four ranks on one of two cores a collective takes half as long again as with two on each. The system
 //! evens that out, but not soon: threads that have just run count as hot in their caches, and a core that is never idle looks for others' threads once in some 30 ms, which it then takes
-//! at its third or fourth look; and now and then it makes even cores uneven. So where ranks share cores each says on which it waits ([`tocsin_doorbell::Descriptor::core`]), and one that gives its core away looks
-//! once in [`LOOK_NS`] whether that has two more of those that are awake than another core has, on which nobody computes. If it is so [twice](ROW) in a row, it moves there: the first of
+//! at its third or fourth look; and now and then it makes even cores uneven. So where ranks share cores each that gives its core away says which that is ([`tocsin_doorbell::Descriptor::yields_where`]), and looks
+//! once in [`LOOK_NS`] whether two more ranks do so there than on another core, which some give away, too, and where nobody computes. If it is so [twice](ROW) in a row, it moves there: the first of
 //! those on this core, so that others do not come along. It is as free as before then, and the system moves it again as it likes ([`tocsin_sync::affinity`]).
 //!
-//! The system may have had its reasons, such as a stranger on that core. So if cores are uneven again soon after a move, or come back late, the next has to wait longer, each time [`GROWTH`] times, up to
-//! [`MOST_NS`].
+//! The system may have had its reasons, such as a stranger on that core. So if cores are uneven again before [so many looks](SETTLED) have found them even, or come back late, the next has to wait longer, each
+//! time [`GROWTH`] times, up to [`MOST_NS`].
 
 use tocsin_sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -19,14 +19,16 @@ const ROW: u32 = 2;
 const FIRST_NS: u64 = 1_000_000;
 const MOST_NS: u64 = 1_000_000_000;
 const GROWTH: u64 = 8;
-/// Cores that are even this long after a move were well made even, nanoseconds.
-const SETTLED_NS: u64 = 20_000_000;
+/// After a move that lasts, so many looks find even cores: some 20 ms in which ranks give cores away.
+const SETTLED: u32 = 80;
 
 /// One rank's looks and moves. Nothing is published by any of it, and of two threads that look at once one may be forgotten.
 #[derive(Debug)]
 pub(super) struct Spread {
     looked_at: AtomicU64,
     row: AtomicU32,
+    /// Looks since the last move, or core that came back late, that found even cores.
+    even: AtomicU32,
     moved_at: AtomicU64,
     /// How long after that the next may be.
     interval: AtomicU64,
@@ -37,6 +39,7 @@ impl Spread {
         Spread {
             looked_at: AtomicU64::new(0),
             row: AtomicU32::new(0),
+            even: AtomicU32::new(0),
             moved_at: AtomicU64::new(0),
             interval: AtomicU64::new(FIRST_NS),
         }
@@ -45,11 +48,16 @@ impl Spread {
     /// Whether to look now; the next time is later, then.
     pub(super) fn is_due(&self, now: u64) -> bool {
         // SYNC POINT: Relaxed: see the type; so are all below.
-        let due = now.saturating_sub(self.looked_at.load(Ordering::Relaxed)) >= LOOK_NS;
-        if due {
-            self.looked_at.store(now, Ordering::Relaxed);
+        let since = now.saturating_sub(self.looked_at.load(Ordering::Relaxed));
+        if since < LOOK_NS {
+            return false;
         }
-        due
+        self.looked_at.store(now, Ordering::Relaxed);
+        if since >= 4 * LOOK_NS {
+            // What was seen then says nothing of now.
+            self.row.store(0, Ordering::Relaxed);
+        }
+        true
     }
 
     /// What a look found: the core that has fewer. Whether to move there.
@@ -58,7 +66,9 @@ impl Spread {
         let interval = self.interval.load(Ordering::Relaxed);
         if roomier.is_none() {
             self.row.store(0, Ordering::Relaxed);
-            if interval > FIRST_NS && since >= SETTLED_NS {
+            let even = self.even.load(Ordering::Relaxed).saturating_add(1);
+            self.even.store(even, Ordering::Relaxed);
+            if even == SETTLED {
                 self.interval.store(FIRST_NS, Ordering::Relaxed);
             }
             return None;
@@ -82,6 +92,7 @@ impl Spread {
         let interval = self.interval.load(Ordering::Relaxed).saturating_mul(times).min(MOST_NS);
         self.interval.store(interval, Ordering::Relaxed);
         self.moved_at.store(now, Ordering::Relaxed);
+        self.even.store(0, Ordering::Relaxed);
     }
 }
 
@@ -111,9 +122,16 @@ mod tests {
             assert_eq!(moves_after(&spread, now), interval);
             now += interval;
         }
-        // It lasted.
-        now += SETTLED_NS;
+        // Looks that nobody made say nothing.
+        now += MOST_NS / 2;
         assert_eq!(spread.note(now, None), None);
+        assert_eq!(moves_after(&spread, now), MOST_NS / 2);
+        now += MOST_NS / 2;
+        // It lasted.
+        for _ in 0..SETTLED {
+            now += LOOK_NS;
+            assert_eq!(spread.note(now, None), None);
+        }
         assert_eq!(moves_after(&spread, now), u64::from(ROW) * LOOK_NS);
     }
 
@@ -123,6 +141,12 @@ mod tests {
         for look in 0..100 {
             let now = MOST_NS + look * LOOK_NS;
             assert_eq!(spread.note(now, (look % 2 == 0).then_some(1)), None);
+        }
+        // Nor are two that are long apart.
+        for look in 0..100 {
+            let now = 2 * MOST_NS + 4 * look * LOOK_NS;
+            assert!(spread.is_due(now));
+            assert_eq!(spread.note(now, Some(1)), None);
         }
     }
 

@@ -27,7 +27,8 @@ impl ShmTransport {
 #[derive(Clone, Copy, Default)]
 struct Share {
     core: u32,
-    awake: u32,
+    /// Ranks that give it away.
+    yield_it: u32,
     /// Somebody computes there.
     computes: bool,
 }
@@ -43,33 +44,25 @@ impl ShmTransport {
         let (mut shares, mut known) = ([Share::default(); LOOKED_AT as usize], 0);
         for rank in 0..ranks {
             let descriptor = &self.segment.block(rank)?.descriptor;
-            let attention = descriptor.attention();
-            let (mut awake, mut computes, mut at) = (true, None, Some(mine));
-            if rank != self.rank {
-                if attention.tid() == 0 {
-                    continue;
-                }
-                awake = attention.sleepers() <= attention.attendants();
-                computes = descriptor.computes_on(|| now);
-                at = computes.or_else(|| descriptor.core());
-            }
-            let Some(at) = at else { continue };
-            if at == mine && awake && computes.is_none() && rank < self.rank {
+            let computes = if rank == self.rank { None } else { descriptor.computes_on(|| now) };
+            let yields = if rank == self.rank { Some(mine) } else { descriptor.yields_where(now) };
+            if yields == Some(mine) && computes.is_none() && rank < self.rank {
                 // That one goes.
                 return None;
             }
+            let Some(at) = computes.or(yields) else { continue };
             let listed = shares.iter().take(known).position(|share| share.core == at);
             let share = shares.get_mut(listed.unwrap_or(known))?;
             share.core = at;
-            share.awake = share.awake.wrapping_add(u32::from(awake));
+            share.yield_it = share.yield_it.wrapping_add(u32::from(computes.is_none()));
             share.computes |= computes.is_some();
             known = known.wrapping_add(usize::from(listed.is_none()));
         }
         let known = shares.get(..known)?;
-        let here = known.iter().find(|share| share.core == mine)?.awake;
+        let here = known.iter().find(|share| share.core == mine)?.yield_it;
         let others = known.iter().filter(|share| share.core != mine && !share.computes);
-        let fewest = others.min_by_key(|share| share.awake)?;
-        (here >= fewest.awake.saturating_add(2)).then_some(fewest.core)
+        let fewest = others.min_by_key(|share| share.yield_it)?;
+        (here >= fewest.yield_it.saturating_add(2)).then_some(fewest.core)
     }
 }
 
@@ -112,26 +105,20 @@ mod tests {
         }
     }
 
-    /// Ranks of a world where somebody has said that he is on these cores; and what the ends are that the first looks from.
-    fn on_cores<R>(cores: &[Option<u32>], with: impl FnOnce(&[ShmTransport]) -> R) -> R {
+    /// Ranks of a world each of which has said just now that it gives away such a core, if any.
+    fn on_cores<R>(cores: &[Option<u32>], with: impl FnOnce(&[ShmTransport], u64) -> R) -> R {
+        let now = now_ns();
         let ends = world(cores.len() as u32);
-        let config = Config::new(BackendKind::Signal);
-        let descriptor = |rank: usize| ends[0].segment().descriptor(rank as u32);
-        let install = |rank: usize| {
-            // SAFETY: the descriptor's segment outlives the receiver, and the function needs no context.
-            unsafe { Receiver::install(descriptor(rank), &config, looks_at_nothing, std::ptr::null()) }
-        };
-        let _receivers: Vec<_> = (0..cores.len()).map(|rank| install(rank).unwrap()).collect();
         for (end, core) in ends.iter().zip(cores) {
-            core.iter().for_each(|core| end.own.is_on(*core));
+            core.iter().for_each(|core| end.own.yields_on(*core, now));
         }
-        with(&ends)
+        with(&ends, now)
     }
 
     #[test]
     fn who_shares_its_core_with_two_more_than_are_elsewhere_finds_where() {
         let roomier = |cores: &[Option<u32>], who: usize, core| {
-            on_cores(cores, |ends| ends[who].roomier_core(core, now_ns()))
+            on_cores(cores, |ends, now| ends[who].roomier_core(core, now))
         };
         let [a, b, c] = [Some(4), Some(9), Some(2)];
         assert_eq!(roomier(&[a, a, a, b], 0, 4), b);
@@ -150,28 +137,42 @@ mod tests {
     }
 
     #[test]
-    fn who_sleeps_shares_no_core_and_who_computes_is_left_alone() {
+    fn who_does_not_yield_shares_no_core_and_who_computes_is_left_alone() {
         let [a, b] = [Some(4), Some(9)];
-        on_cores(&[a, a, a, b], |ends| {
-            let roomier = |who: usize| ends[who].roomier_core(4, now_ns());
-            ends[2].own.sleep(None, || {
-                assert_eq!(roomier(0), None);
-                ends[3].own.sleep(None, || {
-                    assert_eq!(roomier(0), b);
-                    true
-                });
-                true
-            });
-            ends[3].own.computes_from(now_ns() - 2 * COMPUTES_NS, 9);
-            assert_eq!(roomier(0), None, "it would be in its way");
-            ends[3].own.has_nothing_under_way();
-            ends[0].own.computes_from(now_ns() - 2 * COMPUTES_NS, 4);
-            assert_eq!([1, 2].map(roomier), [b, None], "the first that waits goes");
+        on_cores(&[a, a, a, b], |ends, now| {
+            let roomier = |who: usize| ends[who].roomier_core(4, now);
+            let later = now + 50_000_000;
+            assert_eq!((roomier(0), ends[0].roomier_core(4, later)), (b, None), "that was long ago");
+            // The others go on, and the last does not.
+            (0..3).for_each(|rank: usize| ends[rank].own.yields_on(4, later));
+            assert_eq!(ends[0].roomier_core(4, later), None, "nobody is known to give another core away");
+            ends[3].own.yields_on(9, later);
+            assert_eq!(ends[0].roomier_core(4, later), b);
+            assert_eq!(ends[1].roomier_core(4, later), None, "the first goes");
+            assert_eq!([0, 3].map(|peer| ends[1].yields_where(peer, later)), [a, b]);
         });
-        on_cores(&[a, a, a, b, a], |ends| {
-            let descriptor = ends[0].segment().descriptor(4);
-            assert_eq!(ends[0].roomier_core(4, now_ns()), b);
-            assert!(ends[0].core_of(4) == a && !descriptor.is_null());
+        on_cores(&[a, a, a, b], |ends, now| {
+            let roomier = |who: usize| ends[who].roomier_core(4, now);
+            // Who computes has a thread.
+            let with_thread = |rank: u32, then: &dyn Fn()| {
+                let (descriptor, config) =
+                    (ends[0].segment().descriptor(rank), Config::new(BackendKind::Signal));
+                // SAFETY: the descriptor's segment outlives the receiver, and the function needs no context.
+                let installed =
+                    unsafe { Receiver::install(descriptor, &config, looks_at_nothing, std::ptr::null()) };
+                let _receiver = installed.unwrap();
+                then();
+            };
+            with_thread(3, &|| {
+                ends[3].own.computes_from(now - 2 * COMPUTES_NS, 9);
+                assert_eq!(roomier(0), None, "it would be in its way");
+                ends[3].own.has_nothing_under_way();
+                assert_eq!(roomier(0), b);
+            });
+            with_thread(0, &|| {
+                ends[0].own.computes_from(now - 2 * COMPUTES_NS, 4);
+                assert_eq!([1, 2].map(roomier), [None, None], "two that wait, and one elsewhere");
+            });
         });
     }
 }

@@ -211,7 +211,8 @@ impl Comm {
             return Waited::Not(Some(inside.stay()));
         }
         let wanted = Wanted::new(self.context(), tag);
-        let crowded = !rank.engine.should_look() || rank.is_beside(inside.work(), peer);
+        let beside = rank.is_beside(inside.work(), peer);
+        let crowded = beside || !rank.engine.should_look();
         let (rounds, looks) = if crowded { (1, 1) } else { (ROUNDS, LOOKS) };
         for round in 0..rounds {
             if round == 1 && room > INLINE {
@@ -232,7 +233,9 @@ impl Comm {
                         inside.leave_as_found();
                     }
                     // Else its drop sees to it.
-                    rank.engine.note_met();
+                    if !beside {
+                        rank.engine.note_met();
+                    }
                     return Waited::Received(Status { source, tag, bytes: len });
                 }
             }

@@ -62,17 +62,16 @@ impl Comm {
             .map_err(|e| self.shared().or_abort("recv", message_error("recv", e)))?;
         if in_hand {
             let short = room <= rank.eager_max;
+            let beside = source.is_some_and(|source| rank.is_beside(&state, source));
             let looks = match short {
-                _ if !rank.engine.should_look()
-                    || source.is_some_and(|source| rank.is_beside(&state, source)) =>
-                {
-                    FEW_LOOKS
-                }
+                _ if beside || !rank.engine.should_look() => FEW_LOOKS,
                 true => LOOKS,
                 false => LONG_LOOKS,
             };
             if let Some((met, _)) = Self::look_in_hand(&mut state, looks) {
-                rank.engine.note_met();
+                if !beside {
+                    rank.engine.note_met();
+                }
                 drop(state);
                 return self.received(met, room);
             }

@@ -2,6 +2,7 @@
 
 use tocsin_doorbell::core_number;
 use tocsin_progress::Id;
+use tocsin_sync::clock::now_ns;
 use tocsin_sync::thread::core;
 use tocsin_transport::Transport;
 
@@ -12,16 +13,17 @@ impl Rank {
     /// Whether a rank waits for this core, as far as is known.
     #[inline]
     pub(crate) fn is_beside(&self, state: &RankState, peer: u32) -> bool {
-        self.engine.is_crowded() && state.p2p.transport().core_of(peer) == Some(core_number(core()))
+        self.engine.is_crowded()
+            && state.p2p.transport().yields_where(peer, now_ns()) == Some(core_number(core()))
     }
 
     /// Whether a collective on a board lacks the part of any rank that waits for this core, as far as is known.
     #[inline]
     pub(crate) fn lacks_from_beside(&self, state: &RankState, id: Id) -> bool {
         self.engine.is_crowded() && {
-            let core = Some(core_number(core()));
+            let (core, now) = (Some(core_number(core())), now_ns());
             let transport = state.p2p.transport();
-            state.nbc.lacks_any(id, |rank| transport.core_of(rank) == core)
+            state.nbc.lacks_any(id, |rank| transport.yields_where(rank, now) == core)
         }
     }
 }

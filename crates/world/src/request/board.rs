@@ -56,8 +56,8 @@ impl RawRequest {
         let Some(outcome) = self.outcome() else { return };
         match &turns {
             Some(turns) if over => turns.note_met(looked),
-            Some(_) => {}
-            None => shared.engine.note_met(),
+            None if !beside => shared.engine.note_met(),
+            _ => {}
         }
         if !self.keeps_slot && self.seen.is_none() {
             // Released in the same stay.

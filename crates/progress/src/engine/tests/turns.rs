@@ -155,13 +155,12 @@ fn who_gives_its_core_away_goes_to_a_roomier_one() {
         while core() != to && begun.elapsed() < Duration::from_millis(20) {
             engine.would_yield_to_computing(now_ns());
         }
-        core() == to && shared.descriptor.core() == Some(to)
+        core() == to && shared.descriptor.yields_where(now_ns()) == Some(to)
     };
     let here = core();
-    match (0..64).find(|&other| other != here && move_to(other)) {
-        // The system may move it, too.
-        Some(other) => assert!((0..20).any(|_| moves_to(here) && moves_to(other))),
-        None => assert!(!moves_to(here + 1), "there is no other for it"),
+    // The system may move it, too. One that is bound goes nowhere.
+    if let Some(other) = (0..4096).find(|&other| other != here && move_to(other)) {
+        assert!((0..20).any(|_| moves_to(here) && moves_to(other)));
     }
 }
 
