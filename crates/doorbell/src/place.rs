@@ -1,8 +1,8 @@
-//! On which core a rank gives its core away, for peers that share cores with it.
+//! On which core a rank waits, for peers that share cores with it.
 //!
 //! Who waits for a rank that runs elsewhere does best to look for its message, which comes within a microsecond or so. Who waits for one that waits for this very core
-//! keeps it from that by looking, and gives the core away at once. So where ranks share cores a waiter that is about to give its core away says which that is, when it is another
-//! one than it said, and anew after [`ANEW_NS`]; what was said longer than [`FRESH_NS`] ago says nothing: that rank computes, or sleeps, or meets all that it waits for while it has a core. The word lies
+//! keeps it from that by looking, and gives the core away at once. So where ranks share cores who looks by itself, or is about to give its core away, says which that is, when it is another
+//! one than it said, and anew after [`ANEW_NS`]; what was said longer than [`FRESH_NS`] ago says nothing: that rank computes, or sleeps. The word lies
 //! on a line that its peers mostly have in their caches.
 //!
 //! **It is a hint**, and publishes nothing: the thread may have been moved since, or be one of several, which say so in turns. Who goes by a wrong one looks, or yields, for
@@ -31,11 +31,11 @@ impl Place {
 }
 
 impl Own {
-    /// "I give this core away", at a time of the one clock.
+    /// "I wait on this core", at a time of the one clock.
     ///
     /// Wait-free (a load, at most one store); handlers may call it.
     #[inline]
-    pub fn yields_on(&self, core: u32, now: u64) {
+    pub fn waits_on(&self, core: u32, now: u64) {
         let word = &self.descriptor().place.0;
         // SYNC POINT: Relaxed: a hint, see the module; so is the store.
         let said = word.load(Ordering::Relaxed);
@@ -48,11 +48,11 @@ impl Own {
 }
 
 impl Descriptor {
-    /// On which core ([`core_number`](crate::core_number)) the owner gives its core away, as far as is known at a time of the one clock.
+    /// On which core ([`core_number`](crate::core_number)) the owner waits, as far as is known at a time of the one clock.
     ///
     /// Wait-free: one load; handlers may call it.
     #[inline]
-    pub fn yields_where(&self, now: u64) -> Option<u32> {
+    pub fn waits_where(&self, now: u64) -> Option<u32> {
         // SYNC POINT: Relaxed: a hint, see the module. A time that is yet to come, of a lying or confused peer, is as good as now: nobody is far ahead of the one clock.
         let said = self.place.0.load(Ordering::Relaxed);
         (said != 0 && now.saturating_sub(said & !CORE) < FRESH_NS).then_some((said & CORE) as u32)
@@ -71,20 +71,20 @@ mod tests {
         // SAFETY: the box is kept beside it.
         let own = unsafe { Own::new(&raw const *descriptor) };
         let mut now = 5 * FRESH_NS;
-        assert_eq!(descriptor.yields_where(now), None, "nothing was said");
+        assert_eq!(descriptor.waits_where(now), None, "nothing was said");
         for core in [0, 1, 1, 0, 4095, 4096, u32::MAX] {
-            own.yields_on(core, now);
-            assert_eq!(descriptor.yields_where(now + FRESH_NS - CORE - 1), Some(core_number(core)));
-            assert_eq!(descriptor.yields_where(now + FRESH_NS), None);
+            own.waits_on(core, now);
+            assert_eq!(descriptor.waits_where(now + FRESH_NS - CORE - 1), Some(core_number(core)));
+            assert_eq!(descriptor.waits_where(now + FRESH_NS), None);
             now += FRESH_NS;
         }
         // It is not written each time.
-        own.yields_on(7, now);
+        own.waits_on(7, now);
         let written = descriptor.place.0.load(Ordering::Relaxed);
-        own.yields_on(7, now + ANEW_NS - CORE - 1);
+        own.waits_on(7, now + ANEW_NS - CORE - 1);
         assert_eq!(descriptor.place.0.load(Ordering::Relaxed), written);
-        own.yields_on(7, now + ANEW_NS);
-        assert!(descriptor.yields_where(now + FRESH_NS).is_some());
-        assert_eq!(descriptor.yields_where(0), Some(7), "the clock does not go back far");
+        own.waits_on(7, now + ANEW_NS);
+        assert!(descriptor.waits_where(now + FRESH_NS).is_some());
+        assert_eq!(descriptor.waits_where(0), Some(7), "the clock does not go back far");
     }
 }

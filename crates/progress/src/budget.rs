@@ -366,7 +366,7 @@ pub unsafe trait Work: Send {
         false
     }
 
-    /// Another core, by its number, which fewer ranks give away than this rank's own, if the difference is two or more and this rank is who should go there: a hint.
+    /// Another core, by its number, on which fewer ranks wait than on this rank's own, if the difference is two or more and this rank is who should go there: a hint.
     /// Bounded by a constant. Not called in handlers.
     fn roomier_core(&mut self, _core: u32, _now: u64) -> Option<u32> {
         None

@@ -449,8 +449,8 @@ unsafe impl Transport for ShmTransport {
     }
 
     #[inline]
-    fn yields_where(&self, peer: u32, now: u64) -> Option<u32> {
-        self.segment.block(peer)?.descriptor.yields_where(now)
+    fn waits_where(&self, peer: u32, now: u64) -> Option<u32> {
+        self.segment.block(peer)?.descriptor.waits_where(now)
     }
 
     #[inline]

@@ -383,15 +383,15 @@ pub unsafe trait Transport: Send {
         false
     }
 
-    /// Another core, by its number as doorbells know it, which fewer ranks give away than this rank's own, if the difference is two or more, nobody is known to
+    /// Another core, by its number as doorbells know it, on which fewer ranks wait than on this rank's own, if the difference is two or more, nobody is known to
     /// compute there, and this rank is the first on its core: a hint. Handler-safe, bounded by a constant.
     fn roomier_core(&self, _core: u32, _now: u64) -> Option<u32> {
         None
     }
 
-    /// On which core a rank gives its core away, by its number as doorbells know it, at a time of the one clock; `None` if it does not, as far as is known: a hint, for who would look for its message, or
+    /// On which core a rank waits, by its number as doorbells know it, at a time of the one clock; `None` if it does not, as far as is known: a hint, for who would look for its message, or
     /// yield. Handler-safe, constant.
-    fn yields_where(&self, _peer: u32, _now: u64) -> Option<u32> {
+    fn waits_where(&self, _peer: u32, _now: u64) -> Option<u32> {
         None
     }
 

@@ -63,6 +63,14 @@ impl<W: Work> Engine<W> {
         }
     }
 
+    /// Says on which core a thread of this rank waits at that time of the one clock, and says that to the caller, by its [number](core_number). Where ranks share cores; not for handlers.
+    #[inline]
+    pub fn waits_here(&self, now: u64) -> u32 {
+        let core = thread::core();
+        self.own.waits_on(core, now);
+        core_number(core)
+    }
+
     /// Whether somebody computes on this core, as far as is known, by who holds the token. Not for handlers.
     pub(super) fn is_beside_computing(&self, work: &mut W, now: u64) -> bool {
         let core = core_number(thread::core());
@@ -79,9 +87,8 @@ impl<W: Work> Engine<W> {
             // Nobody says so.
             return false;
         }
-        let core = thread::core();
-        self.own.yields_on(core, now);
-        if let Some(answer) = self.yields.beside.known(now, core_number(core)) {
+        let core = self.waits_here(now);
+        if let Some(answer) = self.yields.beside.known(now, core) {
             return answer;
         }
         if self.token.is_busy() || !self.token.try_lock() {
@@ -91,7 +98,7 @@ impl<W: Work> Engine<W> {
         let work = unsafe { &mut *self.work.get() };
         let answer = self.is_beside_computing(work, now);
         let spread = &self.yields.spread;
-        let roomier = spread.is_due(now).then(|| spread.note(now, work.roomier_core(core_number(core), now)));
+        let roomier = spread.is_due(now).then(|| spread.note(now, work.roomier_core(core, now)));
         let budget = Budget::of(Context::User).waiting();
         // SAFETY: the token is ours. Callbacks may last, and the caller has just looked at the clock.
         let left = unsafe { self.passes(Context::User, false, false, false, budget) };
@@ -101,9 +108,9 @@ impl<W: Work> Engine<W> {
         }
         if let Some(roomier) = roomier.flatten() {
             // So that nobody else comes along meanwhile.
-            self.own.yields_on(roomier, now);
+            self.own.waits_on(roomier, now);
             if !move_to(roomier) {
-                self.own.yields_on(core, now);
+                self.own.waits_on(core, now);
             }
         }
         answer

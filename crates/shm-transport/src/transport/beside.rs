@@ -27,8 +27,8 @@ impl ShmTransport {
 #[derive(Clone, Copy, Default)]
 struct Share {
     core: u32,
-    /// Ranks that give it away.
-    yield_it: u32,
+    /// Ranks that wait there.
+    waiting: u32,
     /// Somebody computes there.
     computes: bool,
 }
@@ -45,24 +45,24 @@ impl ShmTransport {
         for rank in 0..ranks {
             let descriptor = &self.segment.block(rank)?.descriptor;
             let computes = if rank == self.rank { None } else { descriptor.computes_on(|| now) };
-            let yields = if rank == self.rank { Some(mine) } else { descriptor.yields_where(now) };
-            if yields == Some(mine) && computes.is_none() && rank < self.rank {
+            let waits = if rank == self.rank { Some(mine) } else { descriptor.waits_where(now) };
+            if waits == Some(mine) && computes.is_none() && rank < self.rank {
                 // That one goes.
                 return None;
             }
-            let Some(at) = computes.or(yields) else { continue };
+            let Some(at) = computes.or(waits) else { continue };
             let listed = shares.iter().take(known).position(|share| share.core == at);
             let share = shares.get_mut(listed.unwrap_or(known))?;
             share.core = at;
-            share.yield_it = share.yield_it.wrapping_add(u32::from(computes.is_none()));
+            share.waiting = share.waiting.wrapping_add(u32::from(computes.is_none()));
             share.computes |= computes.is_some();
             known = known.wrapping_add(usize::from(listed.is_none()));
         }
         let known = shares.get(..known)?;
-        let here = known.iter().find(|share| share.core == mine)?.yield_it;
+        let here = known.iter().find(|share| share.core == mine)?.waiting;
         let others = known.iter().filter(|share| share.core != mine && !share.computes);
-        let fewest = others.min_by_key(|share| share.yield_it)?;
-        (here >= fewest.yield_it.saturating_add(2)).then_some(fewest.core)
+        let fewest = others.min_by_key(|share| share.waiting)?;
+        (here >= fewest.waiting.saturating_add(2)).then_some(fewest.core)
     }
 }
 
@@ -105,12 +105,12 @@ mod tests {
         }
     }
 
-    /// Ranks of a world each of which has said just now that it gives away such a core, if any.
+    /// Ranks of a world each of which has said just now that it waits on such a core, if on any.
     fn on_cores<R>(cores: &[Option<u32>], with: impl FnOnce(&[ShmTransport], u64) -> R) -> R {
         let now = now_ns();
         let ends = world(cores.len() as u32);
         for (end, core) in ends.iter().zip(cores) {
-            core.iter().for_each(|core| end.own.yields_on(*core, now));
+            core.iter().for_each(|core| end.own.waits_on(*core, now));
         }
         with(&ends, now)
     }
@@ -137,19 +137,19 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_yield_shares_no_core_and_who_computes_is_left_alone() {
+    fn who_does_not_wait_shares_no_core_and_who_computes_is_left_alone() {
         let [a, b] = [Some(4), Some(9)];
         on_cores(&[a, a, a, b], |ends, now| {
             let roomier = |who: usize| ends[who].roomier_core(4, now);
             let later = now + 50_000_000;
             assert_eq!((roomier(0), ends[0].roomier_core(4, later)), (b, None), "that was long ago");
             // The others go on, and the last does not.
-            (0..3).for_each(|rank: usize| ends[rank].own.yields_on(4, later));
-            assert_eq!(ends[0].roomier_core(4, later), None, "nobody is known to give another core away");
-            ends[3].own.yields_on(9, later);
+            (0..3).for_each(|rank: usize| ends[rank].own.waits_on(4, later));
+            assert_eq!(ends[0].roomier_core(4, later), None, "nobody is known to wait elsewhere");
+            ends[3].own.waits_on(9, later);
             assert_eq!(ends[0].roomier_core(4, later), b);
             assert_eq!(ends[1].roomier_core(4, later), None, "the first goes");
-            assert_eq!([0, 3].map(|peer| ends[1].yields_where(peer, later)), [a, b]);
+            assert_eq!([0, 3].map(|peer| ends[1].waits_where(peer, later)), [a, b]);
         });
         on_cores(&[a, a, a, b], |ends, now| {
             let roomier = |who: usize| ends[who].roomier_core(4, now);

@@ -1,9 +1,7 @@
 //! Where ranks share cores: whether what a thread waits for comes from this very core, and so never while it looks.
 
-use tocsin_doorbell::core_number;
 use tocsin_progress::Id;
 use tocsin_sync::clock::now_ns;
-use tocsin_sync::thread::core;
 use tocsin_transport::Transport;
 
 use super::Rank;
@@ -13,17 +11,21 @@ impl Rank {
     /// Whether a rank waits for this core, as far as is known.
     #[inline]
     pub(crate) fn is_beside(&self, state: &RankState, peer: u32) -> bool {
-        self.engine.is_crowded()
-            && state.p2p.transport().yields_where(peer, now_ns()) == Some(core_number(core()))
+        self.engine.is_crowded() && {
+            let now = now_ns();
+            let core = self.engine.waits_here(now);
+            state.p2p.transport().waits_where(peer, now) == Some(core)
+        }
     }
 
     /// Whether a collective on a board lacks the part of any rank that waits for this core, as far as is known.
     #[inline]
     pub(crate) fn lacks_from_beside(&self, state: &RankState, id: Id) -> bool {
         self.engine.is_crowded() && {
-            let (core, now) = (Some(core_number(core())), now_ns());
+            let now = now_ns();
+            let core = self.engine.waits_here(now);
             let transport = state.p2p.transport();
-            state.nbc.lacks_any(id, |rank| transport.yields_where(rank, now) == core)
+            state.nbc.lacks_any(id, |rank| transport.waits_where(rank, now) == Some(core))
         }
     }
 }

@@ -32,7 +32,7 @@ fn turns_are_taken_until_they_do_not_pay() {
 
 /// Whoever sends runs on this core: so that the system may place this thread on another one.
 #[test]
-fn who_always_yields_once_sleeps_in_between() {
+fn who_always_waits_once_sleeps_in_between() {
     let (_, engine) = crowded();
     let sleeps = || engine.stats().snapshot().sleeps;
     // For a shorter time than it yields.
@@ -155,7 +155,7 @@ fn who_gives_its_core_away_goes_to_a_roomier_one() {
         while core() != to && begun.elapsed() < Duration::from_millis(20) {
             engine.would_yield_to_computing(now_ns());
         }
-        core() == to && shared.descriptor.yields_where(now_ns()) == Some(to)
+        core() == to && shared.descriptor.waits_where(now_ns()) == Some(to)
     };
     let here = core();
     // The system may move it, too. One that is bound goes nowhere.
