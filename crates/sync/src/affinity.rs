@@ -37,15 +37,17 @@ impl Mask {
         self.words.get(core as usize / 64).is_some_and(|word| word >> (core % 64) & 1 == 1)
     }
 
-    fn count(&self) -> u32 {
-        self.words.iter().map(|word| word.count_ones()).sum()
-    }
-
-    /// Whether nobody has restricted the thread: it may run on all processors that are online.
-    fn is_whole(&self) -> bool {
-        // SAFETY: no pointers.
-        let online = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
-        u32::try_from(online).is_ok_and(|online| online > 0 && self.count() >= online)
+    /// Of all processors that are online, in the same length, if the system says which. The C library's number of them is that of the thread's mask on some systems.
+    fn of_system(self) -> Option<Mask> {
+        let text = std::fs::read_to_string("/sys/devices/system/cpu/online").ok()?;
+        let mut all = self.filled(0);
+        for range in text.trim().split(',') {
+            let (first, last) = range.split_once('-').unwrap_or((range, range));
+            for cpu in first.parse().ok()?..=last.parse::<usize>().ok()? {
+                *all.words.get_mut(cpu / 64)? |= 1 << (cpu % 64);
+            }
+        }
+        Some(all)
     }
 
     /// Makes it the thread's.
@@ -61,9 +63,10 @@ impl Mask {
 /// The system goes on moving it as it likes. It returns when the thread runs there, bound to it until then: at once where others give the core away, and after their time slice where they do not. A mask
 /// that somebody else gives the thread meanwhile is lost.
 ///
-/// Not for handlers. Two system calls, and some that read what is online; two more if it moves.
+/// Not for handlers. One system call, some that read what is online, and two more if it moves. It allocates.
 pub fn move_to(core: u32) -> bool {
-    let Some(before) = Mask::of_thread().filter(|mask| mask.has(core) && mask.is_whole()) else {
+    let Some(before) = Mask::of_thread().filter(|mask| mask.has(core) && mask.of_system() == Some(*mask))
+    else {
         return false;
     };
     let moved = before.only(core).set();
@@ -80,15 +83,16 @@ mod tests {
     #[test]
     fn a_thread_moves_to_where_it_may_run_and_is_as_free_as_before() {
         let before = Mask::of_thread().unwrap();
+        let is_whole = before.of_system() == Some(before);
         let cores: Vec<u32> = (0..CPUS as u32).filter(|core| before.has(*core)).collect();
         assert!(!cores.is_empty());
         for &core in cores.iter().cycle().take(3 * cores.len()) {
-            assert_eq!(move_to(core), before.is_whole());
+            assert_eq!(move_to(core), is_whole);
             assert!(Mask::of_thread().unwrap() == before);
         }
         // Nobody else's doing, nearly always: the system may move it at once.
         let stays = |at: u32| move_to(at) && core() == at;
-        assert!(!before.is_whole() || cores.iter().all(|at| (0..100).any(|_| stays(*at))));
+        assert!(!is_whole || cores.iter().all(|at| (0..100).any(|_| stays(*at))));
         let outside = (0..=CPUS as u32).find(|core| !before.has(*core)).unwrap();
         assert!(!move_to(outside) && !move_to(u32::MAX));
         // One that was given fewer keeps them.

@@ -8,6 +8,7 @@ mod room;
 mod wait;
 
 use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tocsin_doorbell::{Own, Receiver};
@@ -17,7 +18,6 @@ use tocsin_progress::stats::{Snapshot, Stats};
 use tocsin_progress::{Code, Context, Id, Outcome, ProgressThread};
 use tocsin_shm_transport::{Cores, Life, Segment, ShmTransport, cma_refusal};
 use tocsin_sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use tocsin_sync::clock::now_ns;
 use tocsin_transport::copy::has_far_cache;
 
 use crate::BackendKind;
@@ -72,8 +72,7 @@ pub(crate) struct Rank {
     /// Whether something is left for this rank's next call: see [`open_gates`](Rank::open_gates).
     gated: AtomicBool,
     /// When to look again what has ended: of what was given up in communicators that were dropped, and of requests that were.
-    dropped_due: Due,
-    parked_due: Due,
+    given_up_due: Due,
     parked: Mutex<Parked>,
     /// Communicators that were dropped and of which the engine has not heard.
     dropped: Mutex<Vec<Dropped>>,
@@ -219,8 +218,7 @@ fn try_join(place: Place, config: &Config) -> Result<(Arc<Rank>, Bound), Error> 
         places,
         dedicated_cores: if backend == BackendKind::Thread { dedicated } else { 0 },
         gated: AtomicBool::new(false),
-        dropped_due: Due::default(),
-        parked_due: Due::default(),
+        given_up_due: Due::default(),
         parked: Mutex::default(),
         dropped: Mutex::default(),
     };
@@ -415,7 +413,7 @@ impl Rank {
             if self.closed.load(Ordering::Acquire) {
                 std::mem::take(&mut parked.requests)
             } else {
-                self.parked_due.keep();
+                self.given_up_due.keep();
                 parked.sweep()
             }
         };
@@ -423,26 +421,30 @@ impl Rank {
         drop(over);
     }
 
-    /// Frees what was kept for dropped requests that have ended since. Outside the engine, in calls that may run callbacks: a dropped buffer may be anything.
-    fn free_parked(&self) {
-        let begun = now_ns();
-        let over = {
+    /// Frees what was kept for dropped requests that have ended since: of how many, and how many are left.
+    fn free_parked(&self) -> (usize, usize) {
+        let (over, left) = {
             let mut parked = self.parked.lock().unwrap_or_else(PoisonError::into_inner);
-            let over = parked.take_over();
-            self.parked_due.looked(begun, over.len(), parked.requests.len());
-            over
+            (parked.take_over(), parked.requests.len())
         };
-        drop(over);
+        let freed = over.len();
+        // A panic in a user's drop is reported by the panic hook; it must not end a call that has a buffer under way.
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(over))) {
+            // Its own drop could panic again: leak it.
+            std::mem::forget(payload);
+        }
+        (freed, left)
+    }
+
+    fn has_parked(&self) -> bool {
+        !self.parked.lock().unwrap_or_else(PoisonError::into_inner).requests.is_empty()
     }
 
     /// What this rank offers when a communicator is made, boards of dropped ones included.
     pub(crate) fn offer_boards(&self) -> Offer<'_> {
         // A dropped request that is over would keep its communicator.
-        self.free_parked();
-        let mut state = self.enter();
-        state.close_boards();
-        self.forget_all_dropped(&mut state);
-        drop(state);
+        self.look_what_has_ended();
+        self.enter().close_boards();
         let is_gone = |rank| matches!(self.segment.life(rank), Life::Finalized | Life::Dead);
         // Entered for each, and not held: memory is allocated meanwhile.
         self.boards.offer(&self.segment, |number| self.enter().nbc.is_board_over(number, is_gone))

@@ -37,36 +37,59 @@ impl Rank {
         if self.is_closed() {
             return;
         }
-        let panics = std::thread::panicking();
+        let (panics, goes_on) = (std::thread::panicking(), dropped.goes_on);
         if !panics && let Some(board) = dropped.board.take() {
             self.boards.drop_board(board);
         }
         self.dropped.lock().unwrap_or_else(PoisonError::into_inner).push(dropped);
+        if goes_on {
+            self.given_up_due.keep();
+        }
         // Whoever is inside sees to the board, this thread itself if it is.
         let inside = if panics { None } else { self.engine.try_enter(Context::User) };
         let Some(mut state) = inside else { return self.leave_to_next_call() };
         state.leave_callbacks();
-        self.forget_dropped(&mut state);
-    }
-
-    /// Tells the engine what was dropped, if it is time to look what goes on in that. User threads only.
-    pub(super) fn forget_dropped(&self, state: &mut RankState) {
-        self.forget(state, self.dropped_due.is_first() || self.dropped_due.has_come());
-    }
-
-    /// [`forget_dropped`](Self::forget_dropped), now.
-    pub(super) fn forget_all_dropped(&self, state: &mut RankState) {
-        self.forget(state, true);
-    }
-
-    /// `looks`: at those in which operations were given up, too, which else are kept.
-    fn forget(&self, state: &mut RankState, looks: bool) {
-        if std::thread::panicking() {
-            return self.leave_to_next_call();
+        // It may have ended by now.
+        let looks = goes_on && !self.given_up_due.is_too_soon();
+        let begun = if looks { now_ns() } else { 0 };
+        self.forget(&mut state, looks);
+        if looks {
+            self.given_up_due.looked_early(begun);
         }
+    }
+
+    /// Tells the engine what was dropped, but for communicators in which operations were given up. User threads only.
+    pub(super) fn forget_dropped(&self, state: &mut RankState) {
+        self.forget(state, false);
+    }
+
+    /// Looks what has ended of what was given up: tells the engine of communicators that were dropped, and frees what was kept for requests that were. Outside the engine, by
+    /// calls that may run callbacks: a dropped buffer may be anything.
+    pub(super) fn look_what_has_ended(&self) {
         let begun = now_ns();
+        // These may be the last that have a communicator.
+        let (freed, parked) = self.free_parked();
+        let (told, dropped) = self.forget(&mut self.enter(), true);
+        let left = parked.wrapping_add(dropped);
+        self.given_up_due.looked(begun, freed.wrapping_add(told), left);
+        // What another thread has left meanwhile was not looked at.
+        if left == 0 && self.keeps_any() {
+            self.given_up_due.keep();
+        }
+    }
+
+    fn keeps_any(&self) -> bool {
+        self.has_parked() || !self.dropped.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
+    /// `looks`: at those in which operations were given up, too, which else are kept. How many the engine was told of, and how many are left.
+    fn forget(&self, state: &mut RankState, looks: bool) -> (usize, usize) {
         // Nobody who holds the lock waits for the engine.
         let mut dropped = self.dropped.lock().unwrap_or_else(PoisonError::into_inner);
+        if std::thread::panicking() {
+            self.leave_to_next_call();
+            return (0, dropped.len());
+        }
         let boards = dropped.iter_mut().filter_map(|dropped| dropped.board.take());
         boards.for_each(|board| self.boards.drop_board(board));
         state.close_boards();
@@ -79,11 +102,7 @@ impl Rank {
             }
             keeps
         });
-        if looks {
-            self.dropped_due.looked(begun, were.wrapping_sub(dropped.len()), dropped.len());
-        } else if !dropped.is_empty() {
-            self.dropped_due.keep();
-        }
+        (were.wrapping_sub(dropped.len()), dropped.len())
     }
 }
 
@@ -242,15 +261,15 @@ mod tests {
             let mut dups: Vec<_> = dups.into_iter().map(Some).collect();
             [4, 1, 5, 0, 2, 3].iter().for_each(|&at| drop(dups[at].take()));
             let shared = comm.shared();
-            shared.forget_all_dropped(&mut shared.enter());
+            shared.look_what_has_ended();
             let left: Vec<u32> =
                 shared.dropped.lock().unwrap().iter().map(|dropped| dropped.context).collect();
             for request in &mut pending {
                 assert!(request.cancel());
             }
-            (left == [4, 1, 2].map(|at| contexts[at]), shared.dropped_due.is_first())
+            (left == [4, 1, 2].map(|at| contexts[at]), shared.given_up_due.left().is_some())
         });
-        assert_eq!(ends.unwrap(), [(true, false)]);
+        assert_eq!(ends.unwrap(), [(true, true)]);
     }
 
     /// `drops` runs what drops a request and its communicator.
@@ -271,7 +290,7 @@ mod tests {
                 let mut both = Some((post(&mut sum), dup));
                 drops(&mut || drop(both.take()));
                 // Tells the engine what was dropped, if nobody has.
-                comm.shared().forget_all_dropped(&mut comm.shared().enter());
+                comm.shared().look_what_has_ended();
                 assert_eq!(comm.shared().dropped.lock().unwrap().len(), 1);
                 comm.ibarrier_raw(None).unwrap().wait().unwrap();
             } else {
@@ -280,7 +299,7 @@ mod tests {
                 post(&mut sum).wait().unwrap();
             }
             comm.ibarrier_raw(None).unwrap().wait().unwrap();
-            comm.shared().forget_all_dropped(&mut comm.shared().enter());
+            comm.shared().look_what_has_ended();
             (sum == [4; COUNT], comm.shared().dropped.lock().unwrap().len())
         });
         assert_eq!(ends.unwrap(), [(true, 0); 4]);

@@ -54,15 +54,9 @@ impl Rank {
     pub(crate) fn open_gates(&self) {
         // SYNC POINT: Relaxed: a hint, set by the calls of this rank's own threads; who waits for what another thread has started meets it
         // when that one waits.
-        if self.gated.load(Ordering::Relaxed) || self.is_look_due() {
+        if self.gated.load(Ordering::Relaxed) || self.given_up_due.has_come() {
             self.open_gates_now();
         }
-    }
-
-    /// Whether to look what has ended of what was given up.
-    #[inline]
-    fn is_look_due(&self) -> bool {
-        self.dropped_due.has_come() || self.parked_due.has_come()
     }
 
     #[cold]
@@ -76,23 +70,8 @@ impl Rank {
         state.nbc.open_gates(&mut state.p2p);
         self.forget_dropped(state);
         drop(guard);
-        self.free_parked_if_due();
-    }
-
-    /// Sees to what has ended of what was given up, if it is time for that, and to nothing else. Not while this thread counts as one who looks or sleeps: a dropped buffer may be anything.
-    #[inline]
-    fn see_to_ended(&self) {
-        if self.is_look_due() && !self.is_closed() {
-            if self.dropped_due.has_come() {
-                self.forget_dropped(&mut self.enter());
-            }
-            self.free_parked_if_due();
-        }
-    }
-
-    fn free_parked_if_due(&self) {
-        if self.parked_due.has_come() {
-            self.free_parked();
+        if self.given_up_due.has_come() {
+            self.look_what_has_ended();
         }
     }
 
@@ -175,22 +154,19 @@ impl Rank {
     ) -> bool {
         let ends = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let commits = need.iter().any(|need| matches!(need, Need::Collective));
-        let _committed = commits.then(|| self.segment.commit(self.rank));
         let mut full: Option<FullPool> = None;
         loop {
-            self.see_to_ended();
+            if self.given_up_due.has_come() && !self.is_closed() {
+                self.look_what_has_ended();
+            }
+            let _committed = commits.then(|| self.segment.commit(self.rank));
             let left = ends.map(|end| end.saturating_duration_since(Instant::now())).or(timeout);
             // Whoever watches a full pool, or is to look what has ended, comes back for that; the others sleep as long as they may.
             let watches = full.is_some().then_some(WATCH);
-            let looks = [self.dropped_due.left(), self.parked_due.left()];
-            let slice = looks.into_iter().chain([left, watches]).flatten().min();
-            let (mut newly_full, mut newly_due) = (false, false);
+            let slice = [left, watches, self.given_up_due.left()].into_iter().flatten().min();
+            let mut newly_full = false;
             let over_or_full = || {
                 if done() || self.is_closed() || self.end_if_aborted() {
-                    return true;
-                }
-                if self.is_look_due() {
-                    newly_due = true;
                     return true;
                 }
                 match self.make_room(need) {
@@ -222,7 +198,7 @@ impl Rank {
             } else {
                 self.engine.wait_until(over_or_full, slice)
             };
-            if over && !newly_full && !newly_due {
+            if over && !newly_full {
                 return true;
             }
             // Only this wait's own end is one: a slice may have begun behind a pool that has room since.

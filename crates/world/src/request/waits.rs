@@ -124,7 +124,7 @@ impl RawRequest {
     }
 
     /// Its thread waits or looks, though it may be over: does what the rank left to such a call, as [`wait`](Self::wait) and [`test`](Self::test) do. The post of what is
-    /// over at once does it, whose rank is not known any more. It waits for no message, but until no other thread is inside the engine; it may run callbacks and user operators, and is
+    /// over at once does it, whose rank is not known any more. It waits for no message, but until no other thread is inside the engine; it may run callbacks and user operators, and drop buffers that were kept, and is
     /// not for handlers.
     #[inline]
     pub fn open_gates(&self) {
