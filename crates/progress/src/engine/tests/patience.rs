@@ -79,7 +79,7 @@ fn what_comes_as_the_patience_ends_has_its_pass() {
 
 /// On a crowded node it yields meanwhile, unless a yield has cost a time slice.
 #[test]
-fn a_signal_is_held_back_for_waits_on_a_crowded_node() {
+fn a_signal_is_held_back_for_yields_on_a_crowded_node() {
     let shared = Shared::new();
     let engine = engine_as(&shared, 0, EngineConfig::default().oversubscribed());
     let leave = |holds: u64| {

@@ -32,7 +32,7 @@ fn turns_are_taken_until_they_do_not_pay() {
 
 /// Whoever sends runs on this core: so that the system may place this thread on another one.
 #[test]
-fn who_always_waits_once_sleeps_in_between() {
+fn who_always_yields_once_sleeps_in_between() {
     let (_, engine) = crowded();
     let sleeps = || engine.stats().snapshot().sleeps;
     // For a shorter time than it yields.
