@@ -449,8 +449,8 @@ unsafe impl Transport for ShmTransport {
     }
 
     #[inline]
-    fn waits_where(&self, peer: u32, now: u64) -> Option<u32> {
-        self.segment.block(peer)?.descriptor.waits_where(now)
+    fn is_where(&self, peer: u32, now: u64) -> Option<u32> {
+        self.segment.block(peer)?.descriptor.is_where(now)
     }
 
     #[inline]

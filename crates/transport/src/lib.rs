@@ -389,9 +389,9 @@ pub unsafe trait Transport: Send {
         None
     }
 
-    /// On which core a rank waits, by its number as doorbells know it, at a time of the one clock; `None` if it does not, as far as is known: a hint, for who would look for its message, or
+    /// On which core a rank waits, or has just posted what others may wait for, by its number as doorbells know it, at a time of the one clock; `None` if it does not, as far as is known: a hint, for who would look for its message, or
     /// yield. Handler-safe, constant.
-    fn waits_where(&self, _peer: u32, _now: u64) -> Option<u32> {
+    fn is_where(&self, _peer: u32, _now: u64) -> Option<u32> {
         None
     }
 

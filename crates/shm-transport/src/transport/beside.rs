@@ -27,8 +27,8 @@ impl ShmTransport {
 #[derive(Clone, Copy, Default)]
 struct Share {
     core: u32,
-    /// Ranks that wait there.
-    waiting: u32,
+    /// Ranks that wait, or are active, there.
+    active: u32,
     /// Somebody computes there.
     computes: bool,
 }
@@ -45,24 +45,24 @@ impl ShmTransport {
         for rank in 0..ranks {
             let descriptor = &self.segment.block(rank)?.descriptor;
             let computes = if rank == self.rank { None } else { descriptor.computes_on(|| now) };
-            let waits = if rank == self.rank { Some(mine) } else { descriptor.waits_where(now) };
-            if waits == Some(mine) && computes.is_none() && rank < self.rank {
-                // That one goes.
+            let is = if rank == self.rank { Some(mine) } else { descriptor.is_where(now) };
+            // Who never waits does not look whether to go.
+            if rank < self.rank && computes.is_none() && descriptor.waits_where(now) == Some(mine) {
                 return None;
             }
-            let Some(at) = computes.or(waits) else { continue };
+            let Some(at) = computes.or(is) else { continue };
             let listed = shares.iter().take(known).position(|share| share.core == at);
             let share = shares.get_mut(listed.unwrap_or(known))?;
             share.core = at;
-            share.waiting = share.waiting.wrapping_add(u32::from(computes.is_none()));
+            share.active = share.active.wrapping_add(u32::from(computes.is_none()));
             share.computes |= computes.is_some();
             known = known.wrapping_add(usize::from(listed.is_none()));
         }
         let known = shares.get(..known)?;
-        let here = known.iter().find(|share| share.core == mine)?.waiting;
+        let here = known.iter().find(|share| share.core == mine)?.active;
         let others = known.iter().filter(|share| share.core != mine && !share.computes);
-        let fewest = others.min_by_key(|share| share.waiting)?;
-        (here >= fewest.waiting.saturating_add(2)).then_some(fewest.core)
+        let fewest = others.min_by_key(|share| share.active)?;
+        (here >= fewest.active.saturating_add(2)).then_some(fewest.core)
     }
 }
 
@@ -149,7 +149,14 @@ mod tests {
             ends[3].own.waits_on(9, later);
             assert_eq!(ends[0].roomier_core(4, later), b);
             assert_eq!(ends[1].roomier_core(4, later), None, "the first goes");
-            assert_eq!([0, 3].map(|peer| ends[1].waits_where(peer, later)), [a, b]);
+            assert_eq!([0, 3].map(|peer| ends[1].is_where(peer, later)), [a, b]);
+            // The first posts, and never waits.
+            let later = later + 50_000_000;
+            ends[0].own.is_on(4, later);
+            (1..4).for_each(|rank: usize| ends[rank].own.waits_on(if rank < 3 { 4 } else { 9 }, later));
+            assert_eq!(ends[1].is_where(0, later), a);
+            assert_eq!(ends[1].roomier_core(4, later), b, "the first that waits goes");
+            assert_eq!(ends[2].roomier_core(4, later), None);
         });
         on_cores(&[a, a, a, b], |ends, now| {
             let roomier = |who: usize| ends[who].roomier_core(4, now);

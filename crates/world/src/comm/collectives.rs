@@ -278,6 +278,7 @@ impl Comm {
         match posted {
             Ok(Posted::Done) => {
                 drop(guard);
+                self.shared().engine.is_here();
                 Ok(self.over(operation))
             }
             posted => self.started_on_board(guard, operation, posted),
@@ -356,6 +357,7 @@ impl Comm {
             self.leave_split(guard, id, looking);
         } else {
             self.leave(guard, completion, looking);
+            self.shared().engine.is_here();
         }
         Ok(())
     }

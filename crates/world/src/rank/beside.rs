@@ -14,7 +14,7 @@ impl Rank {
         self.engine.is_crowded() && {
             let now = now_ns();
             let core = self.engine.waits_here(now);
-            state.p2p.transport().waits_where(peer, now) == Some(core)
+            state.p2p.transport().is_where(peer, now) == Some(core)
         }
     }
 
@@ -25,7 +25,7 @@ impl Rank {
             let now = now_ns();
             let core = self.engine.waits_here(now);
             let transport = state.p2p.transport();
-            state.nbc.lacks_any(id, |rank| transport.waits_where(rank, now) == Some(core))
+            state.nbc.lacks_any(id, |rank| transport.is_where(rank, now) == Some(core))
         }
     }
 }

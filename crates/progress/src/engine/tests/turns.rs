@@ -145,6 +145,22 @@ fn what_comes_from_this_core_is_not_stayed_for() {
     assert!(turns.stays(false) && engine.yields.should_look(), "neither was in vain");
 }
 
+#[test]
+fn who_posts_says_where_if_it_shares_cores() {
+    let (shared, engine) = crowded();
+    let place = || shared.descriptor.is_where(now_ns());
+    engine_as(&shared, 0, EngineConfig::default()).is_here();
+    assert_eq!(place(), None);
+    // The system may move it between.
+    let is_said = || {
+        let before = core();
+        engine.is_here();
+        place() == Some(before)
+    };
+    assert!((0..100).any(|_| is_said()));
+    assert_eq!(shared.descriptor.waits_where(now_ns()), None);
+}
+
 /// Where it shares its core with more ranks than are elsewhere.
 #[test]
 fn who_gives_its_core_away_goes_to_a_roomier_one() {
