@@ -54,6 +54,8 @@ pub use config::EngineConfig;
 mod credit;
 mod entered;
 pub use entered::{Entered, Lingering};
+mod follows;
+use follows::Follows;
 mod handler;
 mod patience;
 mod serve;
@@ -106,6 +108,7 @@ pub struct Engine<W> {
     spin: Spin,
     together: Together,
     soon: Soon,
+    follows: Follows,
     /// Rings held back for who then looked by himself.
     patience: Credit,
     /// Somebody who was rung may not have heard it ([`Work::awaits_answer`]).
@@ -174,6 +177,7 @@ impl<W: Work> Engine<W> {
             spin: Spin::new(),
             together: Together::new(),
             soon: Soon::new(),
+            follows: Follows::new(),
             patience: patience::credit(),
             unheard: AtomicBool::new(false),
             waits: AtomicBool::new(false),

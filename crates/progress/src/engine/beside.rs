@@ -71,14 +71,6 @@ impl<W: Work> Engine<W> {
         core_number(core)
     }
 
-    /// Says where ranks share cores on which one a thread of this rank has just done what others may wait for. Not for handlers.
-    #[inline]
-    pub fn is_here(&self) {
-        if self.is_crowded() {
-            self.own.is_on(thread::core(), now_ns());
-        }
-    }
-
     /// Whether somebody computes on this core, as far as is known, by who holds the token. Not for handlers.
     pub(super) fn is_beside_computing(&self, work: &mut W, now: u64) -> bool {
         let core = core_number(thread::core());

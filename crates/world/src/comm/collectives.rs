@@ -278,7 +278,7 @@ impl Comm {
         match posted {
             Ok(Posted::Done) => {
                 drop(guard);
-                self.shared().engine.is_here();
+                self.shared().engine.has_ended();
                 Ok(self.over(operation))
             }
             posted => self.started_on_board(guard, operation, posted),
@@ -357,7 +357,10 @@ impl Comm {
             self.leave_split(guard, id, looking);
         } else {
             self.leave(guard, completion, looking);
-            self.shared().engine.is_here();
+            // SAFETY: - it lives as long as the engine, which `self` keeps; its methods are made for any thread.
+            if unsafe { completion.as_ref() }.is_done() {
+                self.shared().engine.has_ended();
+            }
         }
         Ok(())
     }

@@ -18,14 +18,11 @@ impl Rank {
         }
     }
 
-    /// Whether a collective on a board lacks the part of any rank that waits for this core, as far as is known.
+    /// Whether a collective on a board lacks the part of any rank that waits for this core, as far as is known at a time of the one clock. Where ranks share cores.
     #[inline]
-    pub(crate) fn lacks_from_beside(&self, state: &RankState, id: Id) -> bool {
-        self.engine.is_crowded() && {
-            let now = now_ns();
-            let core = self.engine.waits_here(now);
-            let transport = state.p2p.transport();
-            state.nbc.lacks_any(id, |rank| transport.is_where(rank, now) == Some(core))
-        }
+    pub(crate) fn lacks_from_beside(&self, state: &RankState, id: Id, now: u64) -> bool {
+        let core = self.engine.waits_here(now);
+        let transport = state.p2p.transport();
+        state.nbc.lacks_any(id, |rank| transport.is_where(rank, now) == Some(core))
     }
 }

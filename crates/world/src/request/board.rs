@@ -2,6 +2,7 @@
 
 use tocsin_progress::Work;
 use tocsin_progress::engine::{Lingering, Turns};
+use tocsin_sync::clock::now_ns;
 
 use super::RawRequest;
 use crate::comm::in_hand::{FEW_LOOKS, LOOKS};
@@ -19,7 +20,10 @@ impl RawRequest {
         let Some(slot) = &self.slot else { return };
         let (shared, id) = (slot.rank(), slot.id);
         let Ok(mut state) = shared.enter_open(self.operation) else { return };
-        let mut beside = shared.lacks_from_beside(&state, id);
+        let begun = shared.engine.is_crowded().then(now_ns);
+        let by_itself = begun.is_some_and(|now| !shared.engine.follows(now));
+        // What it lacks does not come while it looks, or others have the core first.
+        let mut beside = by_itself || begun.is_some_and(|now| shared.lacks_from_beside(&state, id, now));
         let mut looks = if !beside && shared.engine.should_look() { LOOKS } else { FEW_LOOKS };
         let mut turns: Option<Turns<'_, RankState>> = None;
         let (over, looked) = loop {
@@ -48,12 +52,13 @@ impl RawRequest {
             if !came_back {
                 break (false, false);
             }
-            beside = shared.lacks_from_beside(&state, id);
+            beside = by_itself || shared.lacks_from_beside(&state, id, now_ns());
             looks = if turns.stays(beside) { LOOKS } else { FEW_LOOKS };
         };
         let inside = &mut *state;
         inside.nbc.end_look(&mut inside.p2p, id);
         let Some(outcome) = self.outcome() else { return };
+        shared.engine.has_ended();
         match &turns {
             Some(turns) if over => turns.note_met(looked),
             None if !beside => shared.engine.note_met(),

@@ -146,19 +146,24 @@ fn what_comes_from_this_core_is_not_stayed_for() {
 }
 
 #[test]
-fn who_posts_says_where_if_it_shares_cores() {
+fn whose_collective_ends_says_where_and_knows_what_follows() {
     let (shared, engine) = crowded();
     let place = || shared.descriptor.is_where(now_ns());
-    engine_as(&shared, 0, EngineConfig::default()).is_here();
-    assert_eq!(place(), None);
+    let own_core = engine_as(&shared, 0, EngineConfig::default());
+    own_core.has_ended();
+    assert!(place().is_none() && !own_core.follows(now_ns()));
+    let begun = now_ns();
+    assert!(!engine.follows(begun), "nothing has ended yet");
     // The system may move it between.
     let is_said = || {
         let before = core();
-        engine.is_here();
+        engine.has_ended();
         place() == Some(before)
     };
     assert!((0..100).any(|_| is_said()));
     assert_eq!(shared.descriptor.waits_where(now_ns()), None);
+    assert!(engine.follows(begun), "it has ended since");
+    compute_until("it follows for long", || !engine.follows(now_ns()));
 }
 
 /// Where it shares its core with more ranks than are elsewhere.
