@@ -57,8 +57,9 @@ impl Own {
         // SYNC POINT: Relaxed: a hint, see the module; so is the store.
         let said = word.load(Ordering::Relaxed);
         let core = u64::from(core) & CORE;
-        let says_it = said & CORE == core && said & waits == waits;
-        if !(says_it && now.saturating_sub(time(said)) < ANEW_NS) && !fork::disowned() {
+        let is_said =
+            said & CORE == core && said & waits == waits && now.saturating_sub(time(said)) < ANEW_NS;
+        if !is_said && !fork::disowned() {
             word.store(now & !(CORE | WAITS) | waits | core, Ordering::Relaxed);
         }
     }

@@ -60,6 +60,12 @@ impl<W: Work> Engine<W> {
         }
     }
 
+    /// Whether this rank's threads share their core with others', as far as is known: because there are more ranks than cores, or because it was found out.
+    #[inline]
+    pub fn shares_core(&self) -> bool {
+        self.yield_ns() > 0
+    }
+
     /// Whether a wait that is about to sleep yields first, to find out.
     pub(super) fn tries_a_yield(&self, now: u64) -> bool {
         let tries = self.together.is_tried() && !self.yields.is_barred(now);

@@ -254,9 +254,12 @@ impl<W: Work> Engine<W> {
         let mut before = (spin == 0).then_some(idle_since);
         // Whether others had the core when it was given away just now, where that tells; and whether a yield was tried before the next sleep.
         let (mut others, mut tried) = (None, false);
+        // Whether it has looked for long for what comes next. Where ranks share cores it looks once before: what is there from the start says nothing of looks.
+        let mut looked = !self.shares_core();
         let mut slice = ShortSlice::new();
         loop {
-            found = self.visit(context, found == Some(Pass::More), self.looks(context, yielded));
+            let looks = if looked { self.looks(context, yielded) } else { 1 };
+            found = self.visit(context, found == Some(Pass::More), looks);
             if self.call_back(context, polling, found) {
                 // They take as long as they like.
                 before = None;
@@ -268,7 +271,7 @@ impl<W: Work> Engine<W> {
                 if let Some(others) = others {
                     self.together.note(others);
                 }
-                if !yielded && most > spin {
+                if looked && !yielded && most > spin {
                     self.yields.note_look(true);
                 }
                 if stayed {
@@ -294,6 +297,7 @@ impl<W: Work> Engine<W> {
             if worked {
                 idle_since = now;
                 (spin, most) = self.patience(context, now);
+                looked = !self.shares_core();
                 if stayed {
                     self.yields.note_stay(true);
                     stayed = false;
@@ -303,6 +307,7 @@ impl<W: Work> Engine<W> {
             let idle = now.wrapping_sub(idle_since);
             if idle < spin || now < stays_until {
                 stayed = idle >= spin;
+                looked = true;
                 tocsin_sync::atomic::spin_loop();
                 continue;
             }
@@ -439,8 +444,8 @@ impl<W: Work> Engine<W> {
         context == Context::User && yield_ns == 0 && spin_ns > 0
     }
 
-    /// Whether it pays to look for long for what a thread is about to [wait for](Self::wait_until). If that look meets it,
-    /// the caller says so by [`note_met`](Self::note_met).
+    /// Whether it pays to look for long for what a thread is about to [wait for](Self::wait_until). If that look meets it, and it was not there from the start, which
+    /// says nothing of looks, the caller says so by [`note_met`](Self::note_met).
     pub fn should_look(&self) -> bool {
         self.yield_ns() == 0 || self.yields.should_look()
     }

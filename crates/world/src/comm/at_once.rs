@@ -213,8 +213,9 @@ impl Comm {
         let wanted = Wanted::new(self.context(), tag);
         let beside = rank.is_beside(inside.work(), peer);
         let crowded = beside || !rank.engine.should_look();
-        let (rounds, looks) = if crowded { (1, 1) } else { (ROUNDS, LOOKS) };
-        for round in 0..rounds {
+        // Where ranks share cores it counts whether the message had to be looked for.
+        let mut looks = if rank.engine.shares_core() { 1 } else { LOOKS };
+        for round in 0..if crowded { 1 } else { ROUNDS } {
             if round == 1 && room > INLINE {
                 inside.work().p2p.will_answer_to(peer);
             }
@@ -226,14 +227,14 @@ impl Comm {
                     // SAFETY: - the buffer: promised by the caller.
                     return unsafe { self.take_turns_at_once(inside, peer, wanted, buf.base, room) };
                 }
-                Took::Nothing => {}
+                Took::Nothing => looks = LOOKS,
                 Took::Other => break,
                 Took::Message { tag, len, flush } => {
                     if !flush {
                         inside.leave_as_found();
                     }
                     // Else its drop sees to it.
-                    if !beside {
+                    if round > 0 {
                         rank.engine.note_met();
                     }
                     return Waited::Received(Status { source, tag, bytes: len });

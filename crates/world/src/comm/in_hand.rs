@@ -68,8 +68,8 @@ impl Comm {
                 true => LOOKS,
                 false => LONG_LOOKS,
             };
-            if let Some((met, _)) = Self::look_in_hand(&mut state, looks) {
-                if !beside {
+            if let Some((met, glances, _)) = Self::look_in_hand(&mut state, looks) {
+                if glances > 0 && !beside {
                     rank.engine.note_met();
                 }
                 drop(state);
@@ -105,10 +105,10 @@ impl Comm {
         Kind::Receive { room }.read(self, "recv", met.outcome(room))
     }
 
-    /// Looks for the message of the receive in hand, and puts that down. The message, if it came, and whether that took long enough to look at
-    /// everything else meanwhile.
+    /// Looks for the message of the receive in hand, and puts that down. The message, if it came, after how many glances that found nothing, and whether that took
+    /// long enough to look at everything else meanwhile.
     #[inline]
-    fn look_in_hand(state: &mut Entered<'_, RankState>, looks: u32) -> Option<(Met, bool)> {
+    fn look_in_hand(state: &mut Entered<'_, RankState>, looks: u32) -> Option<(Met, u32, bool)> {
         let mut glances = 0u32;
         let looked = state.linger(looks, |state| match state.p2p.glance() {
             Glance::Nothing => {
@@ -125,7 +125,7 @@ impl Comm {
         if state.p2p.owes_a_look(looked) && state.work_left() {
             state.pass();
         }
-        Some((met, looked))
+        Some((met, glances, looked))
     }
 
     /// Where ranks share cores: gives this one away, and looks for a short message whenever it comes back, as long as that pays and nothing else comes.
@@ -159,7 +159,7 @@ impl Comm {
             {
                 break;
             }
-            if let Some((met, looked)) = Self::look_in_hand(&mut state, looks) {
+            if let Some((met, _, looked)) = Self::look_in_hand(&mut state, looks) {
                 turns.leave(state);
                 turns.note_met(looked);
                 return Ok(Turned::Met(met));

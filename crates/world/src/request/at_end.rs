@@ -35,15 +35,21 @@ impl RawRequest {
             return;
         };
         let Ok(mut state) = slot.rank().enter_open(self.operation) else { return };
+        let mut is_there = true;
         let looked = state.linger(LOOKS, |state| match state.p2p.glance_for(slot.id) {
-            Glance::Nothing => Lingering::Nothing,
+            Glance::Nothing => {
+                is_there = false;
+                Lingering::Nothing
+            }
             Glance::Other => Lingering::Worked,
             Glance::Over => Lingering::Over,
         });
         let outcome = slot.completion().outcome();
         if outcome.is_some() {
             state.p2p.release(slot.id);
-            slot.rank().engine.note_met();
+            if !is_there {
+                slot.rank().engine.note_met();
+            }
             if state.p2p.owes_a_look(looked) && state.work_left() {
                 state.pass();
             }

@@ -25,13 +25,16 @@ impl RawRequest {
         // What it lacks does not come while it looks, or others have the core first.
         let mut beside = by_itself || begun.is_some_and(|now| shared.lacks_from_beside(&state, id, now));
         let mut looks = if !beside && shared.engine.should_look() { LOOKS } else { FEW_LOOKS };
-        let mut turns: Option<Turns<'_, RankState>> = None;
+        let (mut turns, mut is_there): (Option<Turns<'_, RankState>>, _) = (None, true);
         let (over, looked) = loop {
             if !state.nbc.begin_look(id) {
                 return self.want_in(&mut state);
             }
             let looked = state.linger(looks, |state| match state.nbc.look(id) {
-                false => Lingering::Nothing,
+                false => {
+                    is_there = false;
+                    Lingering::Nothing
+                }
                 true => Lingering::Over,
             });
             let over = self.is_complete();
@@ -61,7 +64,7 @@ impl RawRequest {
         shared.engine.has_ended();
         match &turns {
             Some(turns) if over => turns.note_met(looked),
-            None if !beside => shared.engine.note_met(),
+            None if !beside && !is_there => shared.engine.note_met(),
             _ => {}
         }
         if !self.keeps_slot && self.seen.is_none() {

@@ -176,7 +176,8 @@ fn who_gives_its_core_away_goes_to_a_roomier_one() {
         while core() != to && begun.elapsed() < Duration::from_millis(20) {
             engine.would_yield_to_computing(now_ns());
         }
-        core() == to && shared.descriptor.waits_where(now_ns()) == Some(to)
+        // It may have waited for that core for so long that what it has said counts no more.
+        core() == to && shared.descriptor.waits_where(now_ns()).is_none_or(|said| said == to)
     };
     let here = core();
     // The system may move it, too. One that is bound goes nowhere.
@@ -230,6 +231,32 @@ fn what_callbacks_take_is_no_core_that_was_away() {
         // Over when the callback is.
         assert!(!engine.wait_until(|| false, Some(Duration::from_millis(12))));
     }));
+}
+
+#[test]
+fn what_is_there_from_the_start_says_nothing_of_looks() {
+    let (_, engine) = crowded();
+    let yields = &engine.yields;
+    // Whether looks pay still when one more was in vain, after waits that end when that was asked so often: before the first look, and after it, ...
+    let pay_after = |asked: u32| {
+        while yields.should_look() {
+            yields.note_look(false);
+        }
+        (0..4).for_each(|_| yields.note_look(true));
+        for _ in 0..8 {
+            let mut left = asked;
+            let over = || {
+                left -= 1;
+                left == 0
+            };
+            assert!(engine.wait_until(over, None));
+        }
+        yields.note_look(false);
+        yields.should_look()
+    };
+    assert!(!pay_after(2));
+    // ...or after some more, unless it was kept from them meanwhile.
+    assert!((0..100).any(|_| pay_after(4)));
 }
 
 /// As who waits is, in a trace.
