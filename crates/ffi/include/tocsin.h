@@ -373,7 +373,8 @@ int tocsin_free(void **buffer);
 
 // Looks whether the operation is complete. If it is, `done` becomes 1, the request is freed and set to NULL, or inactive if
 // it is persistent, the operation's own error is returned, and `status`, unless NULL, is written. A NULL request is
-// complete; so is a persistent one that is not active, here and below.
+// complete; so is a persistent one that is not active, here and below. Does not wait; but where ranks share cores, who tests in vain again and again, and computes
+// nothing in between, gives its core away, here and in all calls that only look.
 // Errors: as tocsin_wait.
 int tocsin_test(tocsin_request **request,
                 int *done,

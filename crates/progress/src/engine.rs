@@ -48,6 +48,7 @@ use tocsin_sync::thread;
 mod at_once;
 pub use at_once::AtOnce;
 mod apart;
+mod asks;
 mod beside;
 mod config;
 pub use config::EngineConfig;
@@ -72,6 +73,7 @@ mod wait;
 pub use wait::Looking;
 mod yields;
 
+use asks::Asks;
 use credit::Credit;
 use patience::Patience;
 use soon::Soon;
@@ -109,6 +111,7 @@ pub struct Engine<W> {
     together: Together,
     soon: Soon,
     follows: Follows,
+    asks: Asks,
     /// Rings held back for who then looked by himself.
     patience: Credit,
     /// Somebody who was rung may not have heard it ([`Work::awaits_answer`]).
@@ -178,6 +181,7 @@ impl<W: Work> Engine<W> {
             together: Together::new(),
             soon: Soon::new(),
             follows: Follows::new(),
+            asks: Asks::new(),
             patience: patience::credit(),
             unheard: AtomicBool::new(false),
             waits: AtomicBool::new(false),

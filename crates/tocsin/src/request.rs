@@ -57,13 +57,14 @@ impl<B: OwnedBuffer> Request<B> {
 
     /// Whether it is complete, for who computes and looks at it between. Does not wait, and runs no callback. A few loads,
     /// but the first time that it is pending: from then on its message, or a small collective's last part, interrupts this
-    /// rank, as collectives' messages that others depend on always do. Makes no progress itself: with the backend `poll`, [`test`](Self::test) does. Not for signal handlers of
-    /// one's own.
+    /// rank, as collectives' messages that others depend on always do. Makes no progress itself: with the backend `poll`, [`test`](Self::test) does. Where ranks share cores, who asks in vain
+    /// again and again, and computes nothing in between, gives its core away, as in [`test`](Self::test) and the like. Not for signal handlers of one's own.
     pub fn is_done(&self) -> bool {
         self.raw.as_ref().is_none_or(RawRequest::is_done)
     }
 
-    /// Makes some progress, then gives the outcome if there is one; the buffer stays until [`wait`](Self::wait).
+    /// Makes some progress, then gives the outcome if there is one; the buffer stays until [`wait`](Self::wait). Does not wait; but where ranks share cores, who tests in vain again and
+    /// again, and computes nothing in between, gives its core away.
     ///
     /// # Errors
     /// Inside `Some`: that of the operation.

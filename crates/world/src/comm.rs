@@ -14,7 +14,7 @@ mod sendrecv;
 use std::sync::Arc;
 
 use tocsin_nbc::{Group, Hierarchy};
-use tocsin_progress::Context;
+use tocsin_progress::{Context, Pass};
 use tocsin_sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use tocsin_transport::Board;
 
@@ -228,12 +228,23 @@ impl Comm {
         self.shared().stats()
     }
 
-    /// Makes one pass of progress: what the backend `poll` needs in long computations.
+    /// Makes one pass of progress: what the backend `poll` needs in long computations. Where ranks share cores, who does nothing else, and in vain, gives its core away.
     pub fn progress(&self) {
-        if !tocsin_doorbell::fork::disowned() {
-            self.shared().open_gates();
-            self.shared().engine.poke(Context::User);
+        let engine = &self.shared().engine;
+        if self.advance() != Pass::Idle {
+            engine.asked_well();
+        } else if engine.asked_in_vain() {
+            self.advance();
         }
+    }
+
+    /// One pass of progress. None in a child of fork.
+    fn advance(&self) -> Pass {
+        if tocsin_doorbell::fork::disowned() {
+            return Pass::Idle;
+        }
+        self.shared().open_gates();
+        self.shared().engine.poke(Context::User)
     }
 
     /// Every pending and later operation on it fails with [`Error::Revoked`], here and on all its ranks.

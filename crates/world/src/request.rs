@@ -247,13 +247,14 @@ impl RawRequest {
 
     /// Whether it is complete. Does not wait, and runs no callback; a few loads, but the first time that it is not: then
     /// it enters the engine to say that somebody who computes looks at it between, so that its message, or its last part, interrupts
-    /// from then on. Not for signal handlers.
+    /// from then on. Where ranks share cores, who does nothing else than to ask in vain gives its core away. Not for signal handlers.
     pub fn is_done(&self) -> bool {
         // Who looks is here to do its own levels of split trees, whatever it looks at.
         if let Some(comm) = self.comm() {
             comm.shared().try_open_gates();
         }
         if self.is_over() {
+            self.asks_in_vain();
             return true;
         }
         // SYNC POINT: Relaxed: two threads that both come first say it twice, which counts once.
@@ -264,7 +265,7 @@ impl RawRequest {
         } else if self.watch() {
             self.watched.store(true, Ordering::Relaxed);
         }
-        false
+        self.asks_in_vain() && self.is_over()
     }
 
     /// As [`is_done`](Self::is_done), for who keeps books and does not wait for it.

@@ -32,7 +32,7 @@ impl Comm {
     /// Whether anything may be started here. Does what every call does for others.
     fn check_open(&self, operation: &'static str) -> Result<(), Error> {
         self.shared().open(operation)?;
-        self.progress();
+        self.advance();
         let state = self.shared().enter_open(operation)?;
         if state.p2p.is_revoked(self.context()) { Err(Error::Revoked { operation }) } else { Ok(()) }
     }

@@ -83,7 +83,7 @@ impl Comm {
     /// # Errors
     /// As [`irecv_raw`](Self::irecv_raw).
     pub fn iprobe(&self, source: Option<u32>, tag: Option<i32>) -> Result<Option<Status>, Error> {
-        self.look("iprobe", source, tag)
+        self.ask(|| self.look("iprobe", source, tag))
     }
 
     /// Waits for a message without receiving it.
@@ -99,7 +99,7 @@ impl Comm {
     /// # Errors
     /// As [`iprobe`](Self::iprobe).
     pub fn improbe(&self, source: Option<u32>, tag: Option<i32>) -> Result<Option<(Message, Status)>, Error> {
-        self.take("improbe", source, tag)
+        self.ask(|| self.take("improbe", source, tag))
     }
 
     /// Waits for a message and takes it out of matching.
@@ -108,6 +108,20 @@ impl Comm {
     /// As [`probe`](Self::probe).
     pub fn mprobe(&self, source: Option<u32>, tag: Option<i32>) -> Result<(Message, Status), Error> {
         self.look_until_there("mprobe", source, tag, Comm::take)
+    }
+
+    /// Asks once, and once more if the core was given away after that, because the program only asks.
+    fn ask<F>(&self, ask: impl Fn() -> Result<Option<F>, Error>) -> Result<Option<F>, Error> {
+        let found = ask()?;
+        let engine = &self.shared().engine;
+        if found.is_some() {
+            engine.asked_well();
+            Ok(found)
+        } else if engine.asked_in_vain() {
+            ask()
+        } else {
+            Ok(None)
+        }
     }
 
     fn look(
@@ -121,7 +135,7 @@ impl Comm {
         }
         let (source, tag) = self.selection(operation, source, tag)?;
         self.shared().open(operation)?;
-        self.progress();
+        self.advance();
         let mut state = self.shared().enter_open(operation)?;
         let found = state.p2p.iprobe(self.context(), source, tag);
         drop(state);
@@ -141,7 +155,7 @@ impl Comm {
         }
         let (source, tag) = self.selection(operation, source, tag)?;
         self.shared().open(operation)?;
-        self.progress();
+        self.advance();
         let mut state = self.shared().enter_open(operation)?;
         let found = state.p2p.improbe(self.context(), source, tag);
         drop(state);

@@ -146,7 +146,7 @@ pub fn test_any(requests: &[&mut RawRequest]) -> Option<usize> {
     with_comm(requests).into_iter().for_each(RawRequest::open_gates);
     let is_over = || requests.iter().position(|request| request.is_over());
     is_over().or_else(|| {
-        advance(requests);
+        advance_until(requests, || is_over().is_some());
         is_over()
     })
 }
@@ -156,9 +156,21 @@ pub fn test_all(requests: &[&mut RawRequest]) -> bool {
     with_comm(requests).into_iter().for_each(RawRequest::open_gates);
     let are_over = || requests.iter().all(|request| request.is_over());
     if !are_over() {
-        advance(requests);
+        advance_until(requests, are_over);
     }
     are_over()
+}
+
+/// One pass for all that are pending, and another one if the core was given away after it, because the program [only tests](RawRequest::asks_in_vain).
+fn advance_until(requests: &[&mut RawRequest], over: impl Fn() -> bool) {
+    advance(requests);
+    let rank = requests.iter().find_map(|request| request.slot.as_ref()).map(|slot| slot.comm.clone());
+    let Some(comm) = rank else { return };
+    if over() {
+        comm.shared().engine.asked_well();
+    } else if comm.shared().engine.asked_in_vain() {
+        advance(requests);
+    }
 }
 
 /// One pass for all that are pending.

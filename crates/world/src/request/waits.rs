@@ -9,13 +9,28 @@ use super::{Kind, RawRequest, Status};
 use crate::error::Error;
 
 impl RawRequest {
-    /// Makes some progress, then gives the outcome if there is one. The outcome stays: later calls repeat it.
+    /// Makes some progress, then gives the outcome if there is one. The outcome stays: later calls repeat it. Does not wait; but where ranks share cores, who does nothing else than to test in vain
+    /// gives its core away.
     ///
     /// # Errors
     /// Inside `Some`: that of the operation.
     pub fn test(&mut self) -> Option<Result<Status, Error>> {
         self.advance();
+        if self.asks_in_vain() {
+            self.advance();
+        }
         self.look()
+    }
+
+    /// Says whether it is complete to who keeps the core from others by asking in a loop: whether that was given away, so that it may be complete now.
+    pub(super) fn asks_in_vain(&self) -> bool {
+        let Some(slot) = &self.slot else { return false };
+        let engine = &slot.rank().engine;
+        if self.is_over() {
+            engine.asked_well();
+            return false;
+        }
+        engine.asked_in_vain()
     }
 
     pub(super) fn advance(&self) {
@@ -111,6 +126,9 @@ impl RawRequest {
         self.note_wait();
         self.meet_end();
         self.try_to_be_over(timeout);
+        if timeout.is_some() && self.asks_in_vain() {
+            self.try_to_be_over(Some(Duration::ZERO));
+        }
         self.look()
     }
 

@@ -259,6 +259,51 @@ fn what_is_there_from_the_start_says_nothing_of_looks() {
     assert!((0..100).any(|_| pay_after(4)));
 }
 
+#[test]
+fn who_only_asks_gives_its_core_away() {
+    let (shared, engine) = crowded();
+    let yields = &engine.yields;
+    while yields.look_ns() > 0 {
+        yields.note_look(false);
+    }
+    // The system may have something else run in between.
+    let tries = |what: &dyn Fn() -> bool| (0..1000).any(|_| what());
+    let computes = || {
+        let begun = now_ns();
+        while now_ns() - begun < 10_000 {}
+    };
+    let is_first = || {
+        computes();
+        !engine.asked_in_vain()
+    };
+    assert!(tries(&|| is_first() && engine.asked_in_vain() && engine.asked_in_vain()));
+    // Who computes in between does not.
+    assert!((0..100).all(|_| is_first()));
+    // Nor who has been answered.
+    assert!((0..100).all(|_| {
+        engine.asked_well();
+        !engine.asked_in_vain()
+    }));
+    assert!(tries(&|| {
+        engine.asked_in_vain();
+        engine.asked_in_vain() && shared.descriptor.waits_where(now_ns()).is_some()
+    }));
+    let own_core = engine_as(&shared, 0, EngineConfig::default());
+    assert!((0..100).all(|_| !own_core.asked_in_vain()));
+}
+
+#[test]
+fn who_asks_looks_first_if_looks_pay() {
+    // When it gives its core away for the first time.
+    let lasts = || {
+        let (_, engine) = crowded();
+        let (begun, looks) = (now_ns(), engine.yields.look_ns());
+        while !engine.asked_in_vain() {}
+        (now_ns() - begun, looks)
+    };
+    assert!((0..100).map(|_| lasts()).all(|(lasted, looks)| lasted >= looks && looks > 0));
+}
+
 /// As who waits is, in a trace.
 #[test]
 fn who_looks_or_takes_turns_is_in_the_library_all_the_while() {
