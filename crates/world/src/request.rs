@@ -249,6 +249,7 @@ impl RawRequest {
     /// it enters the engine to say that somebody who computes looks at it between, so that its message, or its last part, interrupts
     /// from then on. Where ranks share cores, who does nothing else than to ask in vain gives its core away. Not for signal handlers.
     pub fn is_done(&self) -> bool {
+        self.asks();
         // Who looks is here to do its own levels of split trees, whatever it looks at.
         if let Some(comm) = self.comm() {
             comm.shared().try_open_gates();

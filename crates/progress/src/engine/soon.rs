@@ -73,6 +73,19 @@ impl Soon {
         self.row(what).load(Ordering::Relaxed) >= IN_A_ROW
     }
 
+    /// When the last posts ended, if it is not known yet what follows them.
+    #[inline]
+    pub(super) fn unknown_since(&self) -> Option<u64> {
+        let posted = self.posted.load(Ordering::Relaxed);
+        (posted != 0).then_some(posted)
+    }
+
+    /// Nothing can be said of what follows them.
+    pub(super) fn forget(&self) {
+        self.posted.store(0, Ordering::Relaxed);
+        self.unknown.store(0, Ordering::Relaxed);
+    }
+
     fn note_end_of_post(&self, what: Posts, now: u64) {
         self.unknown.store(self.unknown.load(Ordering::Relaxed) | bit(what), Ordering::Relaxed);
         self.posted.store(now, Ordering::Relaxed);
@@ -142,12 +155,18 @@ impl<W: Work> Engine<W> {
         self.soon.note_wait(now_ns, self.soon_ns());
     }
 
+    /// A thread asks whether something is complete, and has asked before right after it had posted, and computed nothing since.
+    #[cold]
+    pub(super) fn note_asks(&self) {
+        self.soon.follows(true);
+    }
+
     fn is_told_of(&self, what: Posts) -> bool {
         what != Posts::Collective || self.is_crowded()
     }
 
     #[inline]
-    fn soon_ns(&self) -> u64 {
+    pub(super) fn soon_ns(&self) -> u64 {
         if self.is_crowded() { SOON_CROWDED_NS } else { SOON_NS }
     }
 }

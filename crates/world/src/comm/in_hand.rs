@@ -52,11 +52,15 @@ impl Comm {
         let (source, tag) = self.selection("recv", source, tag)?;
         let args = RecvArgs { context: self.context(), source, tag, buf, class: Class::Eager, cookie: 0 };
         let rank = self.shared();
+        let room = buf.layout.bytes();
+        if room > rank.eager_max {
+            // From now on, and not when it has copied.
+            rank.engine.note_wait();
+        }
         let mut state = match inside {
             Some(state) => state,
             None => rank.enter_open("recv")?,
         };
-        let room = buf.layout.bytes();
         // SAFETY: - the buffer: promised by the caller for the time of the call; it is put down below.
         let in_hand = unsafe { state.p2p.take_in_hand(&args) }
             .map_err(|e| self.shared().or_abort("recv", message_error("recv", e)))?;

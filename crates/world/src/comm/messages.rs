@@ -263,6 +263,10 @@ impl Comm {
         }
         let dest = self.peer(operation, dest)?;
         let tag = Comm::tag(operation, tag)?;
+        if buf.layout.bytes() > self.shared().eager_max {
+            // From now on, and not when it has copied.
+            self.shared().engine.note_wait();
+        }
         let mut state = self.shared().enter_open(operation)?;
         if mode != Mode::Synchronous {
             self.linger_for_room(&mut state, dest);

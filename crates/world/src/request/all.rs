@@ -163,6 +163,9 @@ pub fn test_all(requests: &[&mut RawRequest]) -> bool {
 
 /// One pass for all that are pending, and another one if the core was given away after it, because the program [only tests](RawRequest::asks_in_vain).
 fn advance_until(requests: &[&mut RawRequest], over: impl Fn() -> bool) {
+    if let Some(request) = requests.iter().find(|request| request.slot.is_some()) {
+        request.asks();
+    }
     advance(requests);
     let rank = requests.iter().find_map(|request| request.slot.as_ref()).map(|slot| slot.comm.clone());
     let Some(comm) = rank else { return };

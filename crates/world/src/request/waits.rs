@@ -15,11 +15,19 @@ impl RawRequest {
     /// # Errors
     /// Inside `Some`: that of the operation.
     pub fn test(&mut self) -> Option<Result<Status, Error>> {
+        self.asks();
         self.advance();
         if self.asks_in_vain() {
             self.advance();
         }
         self.look()
+    }
+
+    #[inline]
+    pub(super) fn asks(&self) {
+        if let Some(slot) = &self.slot {
+            slot.rank().engine.asks();
+        }
     }
 
     /// Says whether it is complete to who keeps the core from others by asking in a loop: whether that was given away, so that it may be complete now.

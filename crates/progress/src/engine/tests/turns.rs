@@ -1,6 +1,7 @@
 //! Threads that look by themselves, and give their core away between.
 
 use super::*;
+use crate::engine::Posts;
 use crate::trace::kind;
 use crate::{Completion, Outcome};
 use tocsin_sync::affinity::move_to;
@@ -290,6 +291,44 @@ fn who_only_asks_gives_its_core_away() {
     }));
     let own_core = engine_as(&shared, 0, EngineConfig::default());
     assert!((0..100).all(|_| !own_core.asked_in_vain()));
+}
+
+/// Be it on a core of its own.
+#[test]
+fn who_only_asks_after_its_posts_waits_for_them() {
+    for config in [EngineConfig::default(), EngineConfig::default().oversubscribed()] {
+        let engine = engine_as(&Shared::new(), 0, config);
+        let post = |then: &dyn Fn()| {
+            engine.begins_post(Posts::Receive).unwrap();
+            engine.has_posted(Posts::Receive);
+            then();
+        };
+        let is_expected = || engine.begins_post(Posts::Receive).unwrap().soon;
+        let asks = || {
+            engine.asks();
+            engine.asked_in_vain();
+        };
+        let computes = || {
+            let begun = now_ns();
+            while now_ns() - begun < 100_000 {}
+        };
+        let in_a_row = |then: &dyn Fn()| {
+            (0..10).for_each(|_| post(then));
+            is_expected()
+        };
+        // The system may have something else run in between.
+        assert!((0..100).any(|_| in_a_row(&|| (0..3).for_each(|_| asks()))));
+        assert!(!in_a_row(&|| (asks(), computes()).1), "it asks once");
+        assert!(!in_a_row(&|| (computes(), asks(), asks()).0), "it computes first");
+        assert!(!in_a_row(&|| (asks(), computes(), asks()).1), "it computes in between");
+        // What was over says nothing, however long that took.
+        let is_over = || {
+            engine.asks();
+            computes();
+            engine.asked_well();
+        };
+        assert!((0..100).any(|_| in_a_row(&|| (0..3).for_each(|_| asks())) && in_a_row(&is_over)));
+    }
 }
 
 #[test]
