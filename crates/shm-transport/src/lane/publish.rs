@@ -9,6 +9,9 @@ use super::{PIECE, SendLane, Slot};
 /// Lines of a payload that are fetched before it is known: as many as a core fetches at a time. More made messages of 2 KiB slower.
 const FETCHED: u32 = 16;
 
+/// So many slots ahead of the tail is what [`fetch_ahead`](SendLane::fetch_ahead) fetches: 2 and 8 gain less.
+const AHEAD: u32 = 4;
+
 impl SendLane {
     /// Fills the slot at the tail, and lets the consumer have it.
     ///
@@ -43,7 +46,15 @@ impl SendLane {
         prefetch_for_write(self.place.slot_address(self.tail));
     }
 
-    /// The same, and the first lines of its payload, if that is as long as the last one in the ring, and does not begin it anew: the consumer has read them a lap ago.
+    /// Has the line of a slot that comes up some packets later fetched, which the consumer has read a lap ago: for who sends one after the other, so that the fence after the packet that comes
+    /// there does not wait for it. (Messages of 8 B in a row take 90 ns and took 135, where a line takes 250 ns from core to core: `bench rate`, EPYC of Zen 5. Of answers it is in the way: half round
+    /// trips took 0.27 us and take 0.25.)
+    #[inline(always)]
+    pub(crate) fn fetch_ahead(&self) {
+        prefetch_for_write(self.place.slot_address(self.tail.wrapping_add(AHEAD)));
+    }
+
+    /// The slot at the tail, and the first lines of its payload, if that is as long as the last one in the ring, and does not begin it anew: the consumer has read them a lap ago.
     #[inline]
     pub(crate) fn fetch_next(&self) {
         self.fetch_slot();

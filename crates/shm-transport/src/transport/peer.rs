@@ -73,6 +73,8 @@ pub(super) struct Peer {
     pub marks_block: bool,
     /// Classes of what was sent and may not have been taken out.
     pub untaken: u8,
+    /// A short message was taken from it since the last was put into its lane: the next one answers that.
+    pub answers: bool,
     pub urgency: Urgency,
     /// Classes from which something was consumed and whose sender has not been looked after.
     pub consumed: u8,
@@ -137,6 +139,7 @@ impl Peer {
             announced: false,
             marks_block: false,
             untaken: 0,
+            answers: false,
             urgency: Urgency::Plain,
             consumed: 0,
             starved: 0,

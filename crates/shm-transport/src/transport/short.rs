@@ -47,6 +47,10 @@ impl ShmTransport {
         if !pushed {
             return Put::Not;
         }
+        // Of an answer the line was fetched when the message was taken.
+        if !core::mem::take(&mut state.answers) {
+            state.send_lane(Class::Eager).fetch_ahead();
+        }
         state.untaken |= bit(Class::Eager);
         // SYNC POINT: publish (stamp), fence, then read the attention word, as in `ring_dirty`.
         fence(Ordering::SeqCst);
@@ -88,6 +92,7 @@ impl ShmTransport {
             Short::Taken { tag, len, consumed } => {
                 // An answer goes there, for which that core looks by now.
                 state.send_lane(Class::Eager).fetch_slot();
+                state.answers = true;
                 let flush = consumed == Consumed::GivenBack && state.recv_lane(Class::Eager).is_starving();
                 if flush {
                     state.consumed |= bit(Class::Eager);
