@@ -1,4 +1,4 @@
-//! Programs that do nothing else than to ask whether something is complete, on cores that ranks share: each way of asking makes progress, says what is complete, and lets the others have the core.
+//! Programs that do nothing else than to ask whether something is complete, on cores that ranks share: each way of asking makes progress, and says what is complete. (That they give their cores away is tested in `progress`.)
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::thread::available_parallelism;
@@ -12,7 +12,7 @@ const LAPS: u64 = 20;
 /// One way to ask until both requests are complete.
 type Ask = fn(&Comm, &mut [RawRequest; 2]);
 
-const WAYS: [(&str, Ask); 5] = [
+const WAYS: [(&str, Ask); 6] = [
     ("test", |_, [a, b]| {
         let (mut first, mut second) = (None, None);
         while first.is_none() || second.is_none() {
@@ -41,6 +41,17 @@ const WAYS: [(&str, Ask); 5] = [
         }
         a.wait().unwrap();
         b.wait().unwrap();
+    }),
+    ("is_done of both, complete or not", |comm, both| {
+        while !both.iter().all(RawRequest::is_done) {
+            comm.progress();
+            for request in both.iter() {
+                request.is_done();
+            }
+        }
+        for request in both {
+            request.wait().unwrap();
+        }
     }),
     ("wait_timeout", |_, [a, b]| {
         while a.wait_timeout(std::time::Duration::ZERO).is_none() {}

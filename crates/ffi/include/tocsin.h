@@ -345,7 +345,8 @@ int tocsin_comm_split(const tocsin_comm *comm,
 // Errors: none of its own.
 int tocsin_comm_revoke(const tocsin_comm *comm);
 
-// Makes progress once. Never needed where messages interrupt; programs for the backend "poll" may want it.
+// Makes progress once. Never needed where messages interrupt; programs for the backend "poll" may want it. Who calls it in vain again and again, on a core that ranks share, gives that away, as in
+// tocsin_test.
 // Errors: none of its own.
 int tocsin_progress(const tocsin_comm *comm);
 
@@ -383,7 +384,7 @@ int tocsin_test(tocsin_request **request,
 // Looks whether the operation is complete, for who computes and looks at it between: `done` becomes 1 or 0. Does not wait
 // and runs no callback; a few loads, but the first time that it is pending: from then on its message, or a small
 // collective's last part, interrupts this rank, as collectives' messages that others depend on always do. Makes no progress itself: with the
-// backend poll, tocsin_test does. Frees nothing: tocsin_wait or tocsin_test does. A NULL request is complete.
+// backend poll, tocsin_test does. Frees nothing: tocsin_wait or tocsin_test does. A NULL request is complete. Who only asks, on a core that ranks share, gives that away, as in tocsin_test.
 // Errors: none of its own.
 int tocsin_is_done(const tocsin_request *request,
                    int *done);

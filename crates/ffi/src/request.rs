@@ -137,7 +137,7 @@ pub unsafe extern "C" fn tocsin_test(
 /// Looks whether the operation is complete, for who computes and looks at it between: `done` becomes 1 or 0. Does not wait
 /// and runs no callback; a few loads, but the first time that it is pending: from then on its message, or a small
 /// collective's last part, interrupts this rank, as collectives' messages that others depend on always do. Makes no progress itself: with the
-/// backend poll, tocsin_test does. Frees nothing: tocsin_wait or tocsin_test does. A NULL request is complete.
+/// backend poll, tocsin_test does. Frees nothing: tocsin_wait or tocsin_test does. A NULL request is complete. Who only asks, on a core that ranks share, gives that away, as in tocsin_test.
 /// Errors: none of its own.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_is_done(request: Option<&Request>, done: Option<&mut c_int>) -> c_int {

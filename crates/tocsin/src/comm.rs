@@ -99,7 +99,7 @@ impl Comm {
         self.raw.stats()
     }
 
-    /// Makes one pass of progress: what the backend `poll` needs in long computations.
+    /// Makes one pass of progress: what the backend `poll` needs in long computations. Where ranks share cores, who calls it in vain again and again, and computes nothing in between, gives its core away.
     pub fn progress(&self) {
         self.raw.progress();
     }

@@ -309,7 +309,7 @@ impl<R: OwnedBuffer + Unpin, S: OwnedBuffer + Unpin, O: Outcome> Future for Pers
         let Some(raw) = &mut self.raw else { return Poll::Ready(Err(given_back())) };
         // First the waker, then the look: a completion in between wakes.
         raw.set_waker(context.waker());
-        raw.test().map_or(Poll::Pending, |outcome| Poll::Ready(outcome.map(O::of)))
+        raw.test_once().map_or(Poll::Pending, |outcome| Poll::Ready(outcome.map(O::of)))
     }
 }
 

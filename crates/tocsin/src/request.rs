@@ -157,7 +157,7 @@ impl<B: OwnedBuffer + Unpin> Future for Request<B> {
         let Some(raw) = &mut this.raw else { return Poll::Ready(Err(taken())) };
         // First the waker, then the look: a completion in between wakes.
         raw.set_waker(context.waker());
-        match raw.test() {
+        match raw.test_once() {
             None => Poll::Pending,
             Some(Ok(_)) => Poll::Ready(this.buffer.take().ok_or_else(taken)),
             Some(Err(error)) => Poll::Ready(Err(error)),

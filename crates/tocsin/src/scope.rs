@@ -60,7 +60,7 @@ impl End<'_, '_, '_> {
     fn settle(&self) -> usize {
         let requests = std::mem::take(&mut *lock(&self.scope.requests));
         // What needs no peer any more, such as an eager send, is no reason to revoke anything.
-        let pending: Vec<&Shared> = requests.iter().filter(|r| lock(r).test().is_none()).collect();
+        let pending: Vec<&Shared> = requests.iter().filter(|r| lock(r).test_once().is_none()).collect();
         let mut stopped = 0;
         let mut revoke = false;
         for request in &pending {

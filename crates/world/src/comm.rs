@@ -18,6 +18,7 @@ use tocsin_progress::{Context, Pass};
 use tocsin_sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use tocsin_transport::Board;
 
+use crate::asks;
 use crate::boards::WORLD_BOARD;
 use crate::error::Error;
 use crate::rank::Rank;
@@ -231,9 +232,10 @@ impl Comm {
     /// Makes one pass of progress: what the backend `poll` needs in long computations. Where ranks share cores, who does nothing else, and in vain, gives its core away.
     pub fn progress(&self) {
         let engine = &self.shared().engine;
+        let again = engine.asks(asks::FOR_ANYTHING);
         if self.advance() != Pass::Idle {
-            engine.asked_well();
-        } else if engine.asked_in_vain() {
+            engine.asked_well(false);
+        } else if engine.asked_in_vain(again) {
             self.advance();
         }
     }

@@ -17,6 +17,7 @@
 // They panic where nobody reads: `say`.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod asks;
 mod boards;
 pub mod bootstrap;
 mod comm;

@@ -249,13 +249,13 @@ impl RawRequest {
     /// it enters the engine to say that somebody who computes looks at it between, so that its message, or its last part, interrupts
     /// from then on. Where ranks share cores, who does nothing else than to ask in vain gives its core away. Not for signal handlers.
     pub fn is_done(&self) -> bool {
-        self.asks();
+        let asked = self.asks();
         // Who looks is here to do its own levels of split trees, whatever it looks at.
         if let Some(comm) = self.comm() {
             comm.shared().try_open_gates();
         }
         if self.is_over() {
-            self.asks_in_vain();
+            self.asked(asked);
             return true;
         }
         // SYNC POINT: Relaxed: two threads that both come first say it twice, which counts once.
@@ -266,7 +266,7 @@ impl RawRequest {
         } else if self.watch() {
             self.watched.store(true, Ordering::Relaxed);
         }
-        self.asks_in_vain() && self.is_over()
+        self.asked(asked) && self.is_over()
     }
 
     /// As [`is_done`](Self::is_done), for who keeps books and does not wait for it.
@@ -309,6 +309,9 @@ impl RawRequest {
     fn look(&mut self) -> Option<Result<Status, Error>> {
         if self.keeps_slot {
             let new = if self.seen.is_none() { self.outcome() } else { None };
+            if new.is_some() {
+                self.note_end();
+            }
             self.seen = self.peek().map(|result| result.map_err(Box::new));
             self.tell_others(new);
         } else if self.seen.is_none() {
@@ -317,6 +320,7 @@ impl RawRequest {
                 // Before anything that may run callbacks: the slot is somebody else's then.
                 self.seen = result;
                 self.free();
+                self.note_end();
                 self.tell_others(Some(outcome));
             } else if let Some(over) = self.take_over() {
                 self.seen = Some(over);
@@ -325,6 +329,13 @@ impl RawRequest {
             }
         }
         self.result()
+    }
+
+    /// What it was for has ended in a call of this thread.
+    fn note_end(&self) {
+        if let Some(slot) = self.slot.as_ref().filter(|_| self.kind == Kind::Collective) {
+            slot.rank().engine.has_ended();
+        }
     }
 
     /// As [`look`](Self::look), inside the engine of its rank, of one that gives its slot back and is not over by the rank's end.

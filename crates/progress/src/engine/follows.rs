@@ -26,7 +26,7 @@ impl Follows {
 }
 
 impl<W: Work> Engine<W> {
-    /// A collective on a board has ended in a call of this thread. Where ranks share cores that [says where it is](tocsin_doorbell::Own::is_on), too, since others may wait for what it posted there.
+    /// A collective has ended in a call of this thread. Where ranks share cores that [says where it is](tocsin_doorbell::Own::is_on), too, since others may wait for what it posted there.
     /// Wait-free; not for handlers.
     #[inline]
     pub fn has_ended(&self) {
@@ -38,9 +38,9 @@ impl<W: Work> Engine<W> {
         }
     }
 
-    /// Whether what begins at that time of the one clock follows such an end at once. Wait-free; where ranks share cores.
+    /// Whether who begins to wait for a collective at that time of the one clock had better look: it follows such an end at once, or yields [do not pay](super::Turns::give_way) now. Wait-free; where ranks share cores.
     #[inline]
     pub fn follows(&self, now: u64) -> bool {
-        now.saturating_sub(self.follows.0.load(Ordering::Relaxed)) < AT_ONCE_NS
+        now.saturating_sub(self.follows.0.load(Ordering::Relaxed)) < AT_ONCE_NS || self.yields.is_barred(now)
     }
 }

@@ -80,12 +80,6 @@ impl Soon {
         (posted != 0).then_some(posted)
     }
 
-    /// Nothing can be said of what follows them.
-    pub(super) fn forget(&self) {
-        self.posted.store(0, Ordering::Relaxed);
-        self.unknown.store(0, Ordering::Relaxed);
-    }
-
     fn note_end_of_post(&self, what: Posts, now: u64) {
         self.unknown.store(self.unknown.load(Ordering::Relaxed) | bit(what), Ordering::Relaxed);
         self.posted.store(now, Ordering::Relaxed);
@@ -155,10 +149,10 @@ impl<W: Work> Engine<W> {
         self.soon.note_wait(now_ns, self.soon_ns());
     }
 
-    /// A thread asks whether something is complete, and has asked before right after it had posted, and computed nothing since.
+    /// What follows the last posts is known: a wait, or computing.
     #[cold]
-    pub(super) fn note_asks(&self) {
-        self.soon.follows(true);
+    pub(super) fn soon_follows(&self, waits: bool) {
+        self.soon.follows(waits);
     }
 
     fn is_told_of(&self, what: Posts) -> bool {

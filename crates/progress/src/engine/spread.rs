@@ -2,7 +2,7 @@
 //!
 //! Where ranks wait for one another, each turn on a core takes a switch: with three of four ranks on one of two cores a collective takes half as long again as with two on each. The system
 //! evens that out, but not soon: threads that have just run count as hot in their caches, and a core that is never idle looks for others' threads once in some 30 ms, which it then takes
-//! at its third or fourth look; and now and then it makes even cores uneven. So where ranks share cores each that waits says on which ([`tocsin_doorbell::Descriptor::waits_where`]), and who gives its core away looks
+//! at its third or fourth look; and now and then it makes even cores uneven. So where ranks share cores each that waits, or has just posted, says on which ([`tocsin_doorbell::Descriptor::is_where`]), and who gives its core away looks
 //! once in [`LOOK_NS`] whether two more ranks wait there than on another core, on which some do, too, and nobody computes. If it is so [twice](ROW) in a row, it moves there: the first of
 //! those on this core, so that others do not come along. It is as free as before then, and the system moves it again as it likes ([`tocsin_sync::affinity`]).
 //!

@@ -296,6 +296,9 @@ impl<W: Work> Engine<W> {
             }
             if worked {
                 idle_since = now;
+                if looked && !yielded && most > spin {
+                    self.yields.note_look(true);
+                }
                 (spin, most) = self.patience(context, now);
                 looked = !self.shares_core();
                 if stayed {

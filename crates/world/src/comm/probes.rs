@@ -7,6 +7,7 @@ use tocsin_p2p::MessageId;
 use super::Comm;
 use super::null::PROC_NULL;
 use crate::MutBuf;
+use crate::asks;
 use crate::error::Error;
 use crate::outcome::message_error;
 use crate::rank::Need;
@@ -112,12 +113,13 @@ impl Comm {
 
     /// Asks once, and once more if the core was given away after that, because the program only asks.
     fn ask<F>(&self, ask: impl Fn() -> Result<Option<F>, Error>) -> Result<Option<F>, Error> {
-        let found = ask()?;
         let engine = &self.shared().engine;
+        let again = engine.asks(asks::FOR_A_MESSAGE);
+        let found = ask()?;
         if found.is_some() {
-            engine.asked_well();
+            engine.asked_well(false);
             Ok(found)
-        } else if engine.asked_in_vain() {
+        } else if engine.asked_in_vain(again) {
             ask()
         } else {
             Ok(None)

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::at_end::meet_ends;
 use super::{Kind, RawRequest, Slot};
+use crate::asks;
 use crate::error::Error;
 use crate::rank::Need;
 use tocsin_p2p::Grown;
@@ -161,17 +162,17 @@ pub fn test_all(requests: &[&mut RawRequest]) -> bool {
     are_over()
 }
 
-/// One pass for all that are pending, and another one if the core was given away after it, because the program [only tests](RawRequest::asks_in_vain).
+/// One pass for all that are pending, and another one if the core was given away after it, because the program [only asks](RawRequest::asks).
 fn advance_until(requests: &[&mut RawRequest], over: impl Fn() -> bool) {
-    if let Some(request) = requests.iter().find(|request| request.slot.is_some()) {
-        request.asks();
-    }
+    let first = requests.iter().find(|request| !request.is_over());
+    let Some(engine) = first.and_then(|first| first.slot.as_ref()).map(|slot| &slot.rank().engine) else {
+        return;
+    };
+    let again = engine.asks(asks::FOR_SEVERAL);
     advance(requests);
-    let rank = requests.iter().find_map(|request| request.slot.as_ref()).map(|slot| slot.comm.clone());
-    let Some(comm) = rank else { return };
     if over() {
-        comm.shared().engine.asked_well();
-    } else if comm.shared().engine.asked_in_vain() {
+        engine.asked_well(first.is_some_and(|first| first.is_large()));
+    } else if engine.asked_in_vain(again) {
         advance(requests);
     }
 }

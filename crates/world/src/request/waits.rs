@@ -6,6 +6,7 @@ use tocsin_p2p::Grown;
 use tocsin_progress::{Code, Context};
 
 use super::{Kind, RawRequest, Status};
+use crate::asks;
 use crate::error::Error;
 
 impl RawRequest {
@@ -15,30 +16,48 @@ impl RawRequest {
     /// # Errors
     /// Inside `Some`: that of the operation.
     pub fn test(&mut self) -> Option<Result<Status, Error>> {
-        self.asks();
+        let asked = self.asks();
         self.advance();
-        if self.asks_in_vain() {
+        if self.asked(asked) {
             self.advance();
         }
         self.look()
     }
 
+    /// [`test`](Self::test) for who does something else until it is woken, or next, and keeps no core from others by asking.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn test_once(&mut self) -> Option<Result<Status, Error>> {
+        self.advance();
+        self.look()
+    }
+
+    /// A question for it begins: [`Engine::asks`](tocsin_progress::Engine::asks), of what is not complete yet.
     #[inline]
-    pub(super) fn asks(&self) {
-        if let Some(slot) = &self.slot {
-            slot.rank().engine.asks();
+    pub(super) fn asks(&self) -> Option<bool> {
+        let slot = self.slot.as_ref().filter(|_| !self.is_over())?;
+        Some(slot.rank().engine.asks(asks::for_request(slot.id)))
+    }
+
+    /// Whether it is of a kind of which [it counts](tocsin_progress::Engine::begins_post) what follows its post.
+    pub(super) fn is_large(&self) -> bool {
+        let eager_max = self.slot.as_ref().map_or(usize::MAX, |slot| slot.rank().eager_max);
+        match self.kind {
+            Kind::Receive { room: bytes } | Kind::Send { bytes, .. } => bytes > eager_max,
+            Kind::Collective => true,
         }
     }
 
-    /// Says whether it is complete to who keeps the core from others by asking in a loop: whether that was given away, so that it may be complete now.
-    pub(super) fn asks_in_vain(&self) -> bool {
-        let Some(slot) = &self.slot else { return false };
-        let engine = &slot.rank().engine;
+    /// The same question ends: whether the core was given away, so that it may be complete now though it was not.
+    #[inline]
+    pub(super) fn asked(&self, asked: Option<bool>) -> bool {
+        let (Some(again), Some(slot)) = (asked, &self.slot) else { return false };
         if self.is_over() {
-            engine.asked_well();
+            slot.rank().engine.asked_well(self.is_large());
             return false;
         }
-        engine.asked_in_vain()
+        slot.rank().engine.asked_in_vain(again)
     }
 
     pub(super) fn advance(&self) {
@@ -122,7 +141,7 @@ impl RawRequest {
         }
     }
 
-    /// Waits at most `timeout`; `None` when time was up.
+    /// Waits at most `timeout`; `None` when time was up. Where ranks share cores, who does that again and again, for less time than others need, gives its core away as in [`test`](Self::test).
     ///
     /// # Errors
     /// Inside `Some`: that of the operation. That time was up is none.
@@ -133,8 +152,9 @@ impl RawRequest {
     fn wait_for(&mut self, timeout: Option<Duration>) -> Option<Result<Status, Error>> {
         self.note_wait();
         self.meet_end();
+        let asked = if timeout.is_some() { self.asks() } else { None };
         self.try_to_be_over(timeout);
-        if timeout.is_some() && self.asks_in_vain() {
+        if self.asked(asked) {
             self.try_to_be_over(Some(Duration::ZERO));
         }
         self.look()

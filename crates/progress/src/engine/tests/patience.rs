@@ -126,8 +126,12 @@ fn nobody_yields_to_who_computes() {
     assert_eq!(signals, 1, "nobody is held back for a yield");
     assert!(quiet <= 3, "{quiet}");
     let slept = engine.stats().snapshot().sleeps;
-    assert!(!engine.wait_until(|| false, Some(Duration::from_millis(1))));
-    assert!(engine.stats().snapshot().sleeps > slept);
+    // Unless it has no core for so long.
+    let sleeps = || {
+        assert!(!engine.wait_until(|| false, Some(Duration::from_millis(1))));
+        engine.stats().snapshot().sleeps > slept
+    };
+    assert!((0..100).any(|_| sleeps()));
     assert!(shared.asked.load(Ordering::Relaxed) > 0);
     // It ends: the next look yields again. Nothing has been lost by a yield meanwhile.
     shared.beside.store(false, Ordering::Relaxed);

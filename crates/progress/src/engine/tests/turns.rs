@@ -260,37 +260,99 @@ fn what_is_there_from_the_start_says_nothing_of_looks() {
     assert!((0..100).any(|_| pay_after(4)));
 }
 
+/// Asks for something that is not complete: whether the core was given away.
+fn asks_for(engine: &Engine<Counting>, what: u64) -> bool {
+    let again = engine.asks(what);
+    engine.asked_in_vain(again)
+}
+
+fn compute_for(ns: u64) {
+    let begun = now_ns();
+    while now_ns() - begun < ns {}
+}
+
+/// A crowded engine for which no look pays.
+fn crowded_without_looks() -> (Arc<Shared>, Arc<Engine<Counting>>) {
+    let (shared, engine) = crowded();
+    stop_looking(&engine);
+    (shared, engine)
+}
+
+fn stop_looking(engine: &Engine<Counting>) {
+    while engine.yields.look_ns() > 0 {
+        engine.yields.note_look(false);
+    }
+}
+
 #[test]
 fn who_only_asks_gives_its_core_away() {
-    let (shared, engine) = crowded();
-    let yields = &engine.yields;
-    while yields.look_ns() > 0 {
-        yields.note_look(false);
-    }
     // The system may have something else run in between.
-    let tries = |what: &dyn Fn() -> bool| (0..1000).any(|_| what());
-    let computes = || {
+    let gives =
+        |asks: &dyn Fn(&Engine<Counting>) -> bool| (0..1000).any(|_| asks(&crowded_without_looks().1));
+    assert!(gives(&|engine| !asks_for(engine, 1) && asks_for(engine, 1)));
+    // Of several it is the first that counts, as long as that is asked for.
+    assert!(gives(&|engine| {
+        let first = [1, 3, 5].map(|what| asks_for(engine, what));
+        let again = [1, 3, 5].map(|what| asks_for(engine, what));
+        first == [false; 3] && again == [true, false, false]
+    }));
+    // It was complete, and the others go on to be asked for.
+    assert!(gives(&|engine| {
+        asks_for(engine, 1);
+        engine.asks(1);
+        engine.asked_well(false);
+        stop_looking(engine);
+        !asks_for(engine, 3) && asks_for(engine, 3)
+    }));
+    assert!(gives(&|engine| {
+        asks_for(engine, 1);
         let begun = now_ns();
-        while now_ns() - begun < 10_000 {}
-    };
-    let is_first = || {
-        computes();
-        !engine.asked_in_vain()
-    };
-    assert!(tries(&|| is_first() && engine.asked_in_vain() && engine.asked_in_vain()));
-    // Who computes in between does not.
-    assert!((0..100).all(|_| is_first()));
-    // Nor who has been answered.
-    assert!((0..100).all(|_| {
-        engine.asked_well();
-        !engine.asked_in_vain()
+        while !asks_for(engine, 3) && now_ns() - begun < 1_000_000 {}
+        now_ns() - begun >= 20_000 && asks_for(engine, 3)
     }));
-    assert!(tries(&|| {
-        engine.asked_in_vain();
-        engine.asked_in_vain() && shared.descriptor.waits_where(now_ns()).is_some()
+    // It waits where others do, and is about to compute.
+    assert!((0..1000).any(|_| {
+        let (shared, engine) = crowded_without_looks();
+        asks_for(&engine, 1);
+        asks_for(&engine, 1) && shared.descriptor.waits_where(now_ns()).is_some()
     }));
-    let own_core = engine_as(&shared, 0, EngineConfig::default());
-    assert!((0..100).all(|_| !own_core.asked_in_vain()));
+    let (_, engine) = crowded_without_looks();
+    for what in 0..100 {
+        // One round.
+        assert!(!asks_for(&engine, 2 * what + 1));
+    }
+    for _ in 0..100 {
+        compute_for(1_000);
+        assert!(!asks_for(&engine, 1), "it computes in between");
+    }
+    for _ in 0..100 {
+        asks_for(&engine, 1);
+        engine.asks(1);
+        engine.asked_well(false);
+        assert!(!asks_for(&engine, 1), "it was answered");
+        engine.asked_well(false);
+    }
+    let own_core = engine_as(&Shared::new(), 0, EngineConfig::default());
+    assert!((0..100).all(|_| !asks_for(&own_core, 1)));
+}
+
+#[test]
+fn who_asks_goes_by_the_experience_of_all_yields() {
+    let gives = |engine: &Engine<Counting>| (0..1000).any(|_| asks_for(engine, 1));
+    let (shared, engine) = crowded_without_looks();
+    assert!(gives(&engine));
+    engine.yields.bar_asleep(now_ns() + 1_000_000_000);
+    assert!(!gives(&engine), "it has cost too much");
+    let (beside, engine_beside) = crowded_without_looks();
+    beside.beside.store(true, SeqCst);
+    compute_until("nobody is known to compute", || engine_beside.would_yield_to_computing(now_ns()));
+    assert!(!asks_for(&engine_beside, 1) && !asks_for(&engine_beside, 1), "somebody computes on this core");
+    engine.yields.forget();
+    let inside = engine.enter();
+    assert!(!gives(&engine), "a user's operator keeps others out");
+    drop(inside);
+    assert!(gives(&engine));
+    drop(shared);
 }
 
 /// Be it on a core of its own.
@@ -304,43 +366,68 @@ fn who_only_asks_after_its_posts_waits_for_them() {
             then();
         };
         let is_expected = || engine.begins_post(Posts::Receive).unwrap().soon;
-        let asks = || {
-            engine.asks();
-            engine.asked_in_vain();
+        let ask = |what| {
+            asks_for(&engine, what);
         };
-        let computes = || {
-            let begun = now_ns();
-            while now_ns() - begun < 100_000 {}
-        };
+        let computes = || compute_for(100_000);
         let in_a_row = |then: &dyn Fn()| {
             (0..10).for_each(|_| post(then));
             is_expected()
         };
         // The system may have something else run in between.
-        assert!((0..100).any(|_| in_a_row(&|| (0..3).for_each(|_| asks()))));
-        assert!(!in_a_row(&|| (asks(), computes()).1), "it asks once");
-        assert!(!in_a_row(&|| (computes(), asks(), asks()).0), "it computes first");
-        assert!(!in_a_row(&|| (asks(), computes(), asks()).1), "it computes in between");
-        // What was over says nothing, however long that took.
-        let is_over = || {
-            engine.asks();
+        let asks = || (0..3).for_each(|_| ask(1));
+        assert!((0..100).any(|_| in_a_row(&asks)));
+        assert!((0..100).any(|_| in_a_row(&|| (0..3).for_each(|_| [1, 3].into_iter().for_each(ask)))));
+        let computing: [(&str, &dyn Fn()); 4] = [
+            ("it asks once", &|| {
+                ask(1);
+                computes();
+            }),
+            ("it asks for each once", &|| {
+                (0..10).for_each(|what| ask(2 * what + 1));
+                computes();
+            }),
+            ("it computes first", &|| {
+                computes();
+                asks();
+            }),
+            ("it computes in between", &|| {
+                ask(1);
+                computes();
+                asks();
+            }),
+        ];
+        for (what, then) in computing {
+            assert!((0..100).any(|_| in_a_row(&asks)));
+            assert!(!in_a_row(then), "{what}");
+        }
+        // What was over waits, too, however long that took, unless it was something else.
+        let is_over = |posted| {
+            engine.asks(1);
             computes();
-            engine.asked_well();
+            engine.asked_well(posted);
         };
-        assert!((0..100).any(|_| in_a_row(&|| (0..3).for_each(|_| asks())) && in_a_row(&is_over)));
+        assert!((0..100).any(|_| !in_a_row(&computes) && in_a_row(&|| is_over(true))));
+        assert!(!in_a_row(&|| is_over(false)));
     }
 }
 
 #[test]
 fn who_asks_looks_first_if_looks_pay() {
-    // When it gives its core away for the first time.
+    // When it gives its core away for the first time, if it does.
     let lasts = || {
         let (_, engine) = crowded();
         let (begun, looks) = (now_ns(), engine.yields.look_ns());
-        while !engine.asked_in_vain() {}
-        (now_ns() - begun, looks)
+        let lasted = || now_ns() - begun;
+        while lasted() < 1_000_000 {
+            if asks_for(&engine, 1) {
+                return Some((lasted(), looks));
+            }
+        }
+        None
     };
-    assert!((0..100).map(|_| lasts()).all(|(lasted, looks)| lasted >= looks && looks > 0));
+    let seen: Vec<_> = (0..100).filter_map(|_| lasts()).collect();
+    assert!(!seen.is_empty() && seen.iter().all(|(lasted, looks)| lasted >= looks && *looks > 0));
 }
 
 /// As who waits is, in a trace.
