@@ -45,16 +45,18 @@ impl Own {
         self.descriptor().computing.store(word, Ordering::Relaxed);
     }
 
-    /// Takes [`computes_from`](Self::computes_from) back: the thread may compute, but has nothing under way.
+    /// Takes [`computes_from`](Self::computes_from) back: the thread may compute, but has nothing under way. Whether that was said.
     ///
     /// Wait-free (a load, at most one store); handlers may call it.
     #[inline]
-    pub fn has_nothing_under_way(&self) {
+    pub fn has_nothing_under_way(&self) -> bool {
         let word = &self.descriptor().computing;
         // SYNC POINT: Relaxed: a hint, see the module.
-        if word.load(Ordering::Relaxed) != 0 && !fork::disowned() {
+        let is_said = word.load(Ordering::Relaxed) != 0 && !fork::disowned();
+        if is_said {
             word.store(0, Ordering::Relaxed);
         }
+        is_said
     }
 }
 

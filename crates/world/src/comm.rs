@@ -231,11 +231,14 @@ impl Comm {
 
     /// Makes one pass of progress: what the backend `poll` needs in long computations. Where ranks share cores, who does nothing else, and in vain, gives its core away.
     pub fn progress(&self) {
+        if tocsin_doorbell::fork::disowned() {
+            return;
+        }
         let engine = &self.shared().engine;
         let again = engine.asks(asks::FOR_ANYTHING);
         if self.advance() != Pass::Idle {
-            engine.asked_well(false);
-        } else if engine.asked_in_vain(again) {
+            engine.asked_well(asks::FOR_ANYTHING, false);
+        } else if engine.asked_in_vain(again && !crate::operator::InsideOperator::is_here()) {
             self.advance();
         }
     }

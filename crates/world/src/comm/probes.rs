@@ -9,6 +9,7 @@ use super::null::PROC_NULL;
 use crate::MutBuf;
 use crate::asks;
 use crate::error::Error;
+use crate::operator::InsideOperator;
 use crate::outcome::message_error;
 use crate::rank::Need;
 use crate::request::{Kind, RawRequest, Status};
@@ -84,7 +85,7 @@ impl Comm {
     /// # Errors
     /// As [`irecv_raw`](Self::irecv_raw).
     pub fn iprobe(&self, source: Option<u32>, tag: Option<i32>) -> Result<Option<Status>, Error> {
-        self.ask(|| self.look("iprobe", source, tag))
+        self.ask(source, tag, || self.look("iprobe", source, tag))
     }
 
     /// Waits for a message without receiving it.
@@ -100,7 +101,7 @@ impl Comm {
     /// # Errors
     /// As [`iprobe`](Self::iprobe).
     pub fn improbe(&self, source: Option<u32>, tag: Option<i32>) -> Result<Option<(Message, Status)>, Error> {
-        self.ask(|| self.take("improbe", source, tag))
+        self.ask(source, tag, || self.take("improbe", source, tag))
     }
 
     /// Waits for a message and takes it out of matching.
@@ -112,14 +113,20 @@ impl Comm {
     }
 
     /// Asks once, and once more if the core was given away after that, because the program only asks.
-    fn ask<F>(&self, ask: impl Fn() -> Result<Option<F>, Error>) -> Result<Option<F>, Error> {
+    fn ask<F>(
+        &self,
+        source: Option<u32>,
+        tag: Option<i32>,
+        ask: impl Fn() -> Result<Option<F>, Error>,
+    ) -> Result<Option<F>, Error> {
         let engine = &self.shared().engine;
-        let again = engine.asks(asks::FOR_A_MESSAGE);
+        let what = asks::for_a_message(source, tag);
+        let again = engine.asks(what);
         let found = ask()?;
         if found.is_some() {
-            engine.asked_well(false);
+            engine.asked_well(what, false);
             Ok(found)
-        } else if engine.asked_in_vain(again) {
+        } else if engine.asked_in_vain(again && !InsideOperator::is_here()) {
             ask()
         } else {
             Ok(None)

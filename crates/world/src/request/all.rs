@@ -6,6 +6,7 @@ use super::at_end::meet_ends;
 use super::{Kind, RawRequest, Slot};
 use crate::asks;
 use crate::error::Error;
+use crate::operator::InsideOperator;
 use crate::rank::Need;
 use tocsin_p2p::Grown;
 use tocsin_progress::Context;
@@ -171,8 +172,8 @@ fn advance_until(requests: &[&mut RawRequest], over: impl Fn() -> bool) {
     let again = engine.asks(asks::FOR_SEVERAL);
     advance(requests);
     if over() {
-        engine.asked_well(first.is_some_and(|first| first.is_large()));
-    } else if engine.asked_in_vain(again) {
+        engine.asked_well(asks::FOR_SEVERAL, first.is_some_and(|first| first.is_large()));
+    } else if engine.asked_in_vain(again && !InsideOperator::is_here()) {
         advance(requests);
     }
 }

@@ -3,11 +3,15 @@
 use std::time::Duration;
 
 use tocsin_p2p::Grown;
-use tocsin_progress::{Code, Context};
+use tocsin_progress::{Code, Context, Id};
 
 use super::{Kind, RawRequest, Status};
 use crate::asks;
 use crate::error::Error;
+use crate::operator::InsideOperator;
+
+/// Who waits for less than this again and again asks.
+const BRIEF: Duration = Duration::from_micros(5);
 
 impl RawRequest {
     /// Makes some progress, then gives the outcome if there is one. The outcome stays: later calls repeat it. Does not wait; but where ranks share cores, who does nothing else than to test in vain
@@ -36,8 +40,18 @@ impl RawRequest {
     /// A question for it begins: [`Engine::asks`](tocsin_progress::Engine::asks), of what is not complete yet.
     #[inline]
     pub(super) fn asks(&self) -> Option<bool> {
-        let slot = self.slot.as_ref().filter(|_| !self.is_over())?;
-        Some(slot.rank().engine.asks(asks::for_request(slot.id)))
+        let slot = self.slot.as_ref()?;
+        if self.is_over() {
+            if self.is_large() {
+                slot.rank().engine.asks_for_what_is_over();
+            }
+            return None;
+        }
+        Some(slot.rank().engine.asks(self.number(slot.id)))
+    }
+
+    fn number(&self, id: Id) -> u64 {
+        asks::for_request(id, self.kind == Kind::Collective)
     }
 
     /// Whether it is of a kind of which [it counts](tocsin_progress::Engine::begins_post) what follows its post.
@@ -54,10 +68,10 @@ impl RawRequest {
     pub(super) fn asked(&self, asked: Option<bool>) -> bool {
         let (Some(again), Some(slot)) = (asked, &self.slot) else { return false };
         if self.is_over() {
-            slot.rank().engine.asked_well(self.is_large());
+            slot.rank().engine.asked_well(self.number(slot.id), self.is_large());
             return false;
         }
-        slot.rank().engine.asked_in_vain(again)
+        slot.rank().engine.asked_in_vain(again && !InsideOperator::is_here())
     }
 
     pub(super) fn advance(&self) {
@@ -152,7 +166,8 @@ impl RawRequest {
     fn wait_for(&mut self, timeout: Option<Duration>) -> Option<Result<Status, Error>> {
         self.note_wait();
         self.meet_end();
-        let asked = if timeout.is_some() { self.asks() } else { None };
+        // Longer ones wait.
+        let asked = if timeout.is_some_and(|timeout| timeout < BRIEF) { self.asks() } else { None };
         self.try_to_be_over(timeout);
         if self.asked(asked) {
             self.try_to_be_over(Some(Duration::ZERO));

@@ -300,7 +300,7 @@ fn who_only_asks_gives_its_core_away() {
     assert!(gives(&|engine| {
         asks_for(engine, 1);
         engine.asks(1);
-        engine.asked_well(false);
+        engine.asked_well(1, false);
         stop_looking(engine);
         !asks_for(engine, 3) && asks_for(engine, 3)
     }));
@@ -328,31 +328,42 @@ fn who_only_asks_gives_its_core_away() {
     for _ in 0..100 {
         asks_for(&engine, 1);
         engine.asks(1);
-        engine.asked_well(false);
+        engine.asked_well(1, false);
         assert!(!asks_for(&engine, 1), "it was answered");
-        engine.asked_well(false);
+        engine.asked_well(1, false);
     }
     let own_core = engine_as(&Shared::new(), 0, EngineConfig::default());
     assert!((0..100).all(|_| !asks_for(&own_core, 1)));
 }
 
+/// Who asks cannot sleep, whoever else there is, and makes no pass for that: its caller's locks are not known.
 #[test]
-fn who_asks_goes_by_the_experience_of_all_yields() {
+fn who_asks_gives_way_to_whoever_is_there() {
     let gives = |engine: &Engine<Counting>| (0..1000).any(|_| asks_for(engine, 1));
     let (shared, engine) = crowded_without_looks();
-    assert!(gives(&engine));
     engine.yields.bar_asleep(now_ns() + 1_000_000_000);
-    assert!(!gives(&engine), "it has cost too much");
-    let (beside, engine_beside) = crowded_without_looks();
-    beside.beside.store(true, SeqCst);
-    compute_until("nobody is known to compute", || engine_beside.would_yield_to_computing(now_ns()));
-    assert!(!asks_for(&engine_beside, 1) && !asks_for(&engine_beside, 1), "somebody computes on this core");
-    engine.yields.forget();
+    shared.beside.store(true, SeqCst);
+    let asked = shared.asked.load(Ordering::Relaxed);
+    assert!(gives(&engine) && shared.asked.load(Ordering::Relaxed) == asked);
+    // Whoever is inside, too.
     let inside = engine.enter();
-    assert!(!gives(&engine), "a user's operator keeps others out");
-    drop(inside);
     assert!(gives(&engine));
-    drop(shared);
+    drop(inside);
+}
+
+#[test]
+fn a_long_round_of_questions_comes_again() {
+    let rounds = || {
+        let (_, engine) = crowded_without_looks();
+        let begun = now_ns();
+        while now_ns() - begun < 20_000_000 {
+            if (0..500u64).any(|what| asks_for(&engine, 2 * what + 1)) {
+                return true;
+            }
+        }
+        false
+    };
+    assert!((0..100).any(|_| rounds()));
 }
 
 /// Be it on a core of its own.
@@ -405,10 +416,18 @@ fn who_only_asks_after_its_posts_waits_for_them() {
         let is_over = |posted| {
             engine.asks(1);
             computes();
-            engine.asked_well(posted);
+            engine.asked_well(1, posted);
         };
         assert!((0..100).any(|_| !in_a_row(&computes) && in_a_row(&|| is_over(true))));
         assert!(!in_a_row(&|| is_over(false)));
+        // So does who asked for something else that was not, and has not computed since.
+        let asks_for_both = |then: &dyn Fn()| {
+            ask(1);
+            then();
+            engine.asks_for_what_is_over();
+        };
+        assert!((0..100).any(|_| !in_a_row(&computes) && in_a_row(&|| asks_for_both(&|| ()))));
+        assert!(!in_a_row(&|| asks_for_both(&computes)));
     }
 }
 
