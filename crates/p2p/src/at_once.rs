@@ -118,6 +118,7 @@ impl<T: Transport> P2p<T> {
         if !plain.unexpected.is_empty() {
             // SAFETY: the caller vouches for the buffer.
             if let Some(met) = unsafe { self.receive_kept(&pattern, base, room) } {
+                self.transport.note_handed(source, Class::Eager);
                 return met;
             }
         }

@@ -132,6 +132,7 @@ impl<T: Transport> P2p<T> {
             let met = unsafe { plain.unexpected.hand_over(message, args.buf.base, room) };
             if let Some((tag, bytes)) = met {
                 self.freed = self.freed.wrapping_add(1);
+                self.transport.note_handed(source, Class::Eager);
                 self.count_copy(bytes);
                 self.hand = Hand::Met(Met { source, tag, bytes });
             }

@@ -438,12 +438,22 @@ impl<T: Transport> P2p<T> {
     ///
     /// While a lane waits for room among the unexpected messages the transport counts it as work, so this stays true.
     pub fn work_left(&self) -> bool {
+        self.has_chores() || self.transport.work_left() || self.copies_left(false)
+    }
+
+    /// [`work_left`](Self::work_left), but for plain messages and announcements from one rank: of who receives those one after the other, and would find what a pass had taken in and
+    /// kept only behind more steps. Handler-safe.
+    pub fn work_left_beside(&self, source: u32) -> bool {
+        self.has_chores() || self.transport.work_left_beside(source, Class::Eager) || self.copies_left(false)
+    }
+
+    /// Whether there is anything to see to that nobody else has sent.
+    #[inline]
+    fn has_chores(&self) -> bool {
         self.again
             || !self.completed.is_empty()
             || self.faults.has_news(self.transport.epoch())
             || self.faults.is_sweeping()
-            || self.transport.work_left()
-            || self.copies_left(false)
     }
 
     /// Whether another pass would go on at once, and nobody but this rank knows: there is room again among the unexpected

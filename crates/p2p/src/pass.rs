@@ -192,6 +192,9 @@ impl<T: Transport> P2p<T> {
                 }
                 if self.peers.get(peer as usize).is_none_or(|p| !p.has_outgoing()) {
                     self.outgoing.remove(peer);
+                    // Who has seen the room by itself need not be told of it, and may be about to leave the library.
+                    self.transport.asks_no_more(peer, Class::Eager);
+                    self.transport.asks_no_more(peer, Class::Coll);
                 }
                 next = self.outgoing.next(peer.wrapping_add(1));
             }

@@ -238,6 +238,7 @@ impl<T: Transport> P2p<T> {
             matching.unexpected.free(message);
             if let Some(envelope) = envelope {
                 self.done_with(&envelope);
+                self.transport.note_handed(envelope.source, class);
             }
             self.freed = self.freed.wrapping_add(1);
         }

@@ -135,6 +135,12 @@ impl<T: Transport> P2p<T> {
         clear.then_some(taken)
     }
 
+    /// Who [finds no room](Self::lacks_room) for a plain message to a rank looks for it by itself: nobody is asked to say when there is. Handler-safe.
+    #[inline]
+    pub fn looks_for_room(&mut self, dest: u32) {
+        self.transport.asks_no_more(dest, Class::Eager);
+    }
+
     /// Whether a long message to a rank had better go through the lane, because a thread there copies it out while it is
     /// copied in. If it waits for another message after all, this one is kept, as others are.
     fn is_waited_for(&self, dest: u32, bytes: usize) -> bool {

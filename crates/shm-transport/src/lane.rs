@@ -102,6 +102,8 @@ struct ConsumerWords {
     given_back: AtomicU64,
     /// Packets taken out.
     taken: AtomicU32,
+    /// Messages that were taken out before anybody received them, and have been received since.
+    handed: AtomicU32,
     /// What it took to copy one out, nanoseconds (high half), and how many had been taken then (low half).
     spent: AtomicU64,
 }
@@ -110,7 +112,8 @@ struct ConsumerWords {
 impl LaneHead {
     pub(crate) fn new() -> LaneHead {
         let [given_back, spent] = std::array::from_fn(|_| AtomicU64::new(0));
-        let consumer = ConsumerWords { given_back, taken: AtomicU32::new(0), spent };
+        let consumer =
+            ConsumerWords { given_back, taken: AtomicU32::new(0), handed: AtomicU32::new(0), spent };
         LaneHead { consumer: Line(consumer), starving: Line(AtomicU32::new(0)) }
     }
 }

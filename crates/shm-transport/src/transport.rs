@@ -159,6 +159,28 @@ impl ShmTransport {
     pub fn segment(&self) -> &Arc<Segment> {
         &self.segment
     }
+
+    /// [`work_left`](Transport::work_left), but for what one peer has sent in one class.
+    #[inline(always)]
+    fn work_left_but(&self, spared: Option<(u32, Class)>) -> bool {
+        if self.retry || self.seen_epoch != self.segment.epoch() {
+            return true;
+        }
+        if let Some(block) = self.segment.block(self.rank) {
+            let size = self.segment.ranks();
+            if would_update(&self.known, &block.incoming, size)
+                || would_update(&self.known_bulk, &block.bulk, size)
+            {
+                return true;
+            }
+        }
+        self.connected().iter().any(|peer| {
+            self.peers.get(*peer as usize).is_some_and(|state| {
+                let spared = spared.filter(|(spared, _)| spared == peer).map_or(0, |(_, class)| bit(class));
+                state.work_left(has(&self.known_bulk, *peer), spared)
+            })
+        })
+    }
 }
 
 // SAFETY: the handler-safe methods neither allocate (arrays have their final size), wait nor panic (no
@@ -302,6 +324,21 @@ unsafe impl Transport for ShmTransport {
         self.fullness(peer, class)
     }
 
+    #[inline]
+    fn asks_no_more(&mut self, peer: u32, class: Class) {
+        if let Some(state) = self.peers.get_mut(peer as usize).filter(|_| has(&self.known, peer)) {
+            state.starved &= !bit(class);
+            state.send_lane(class).ask_no_more();
+        }
+    }
+
+    #[inline]
+    fn note_handed(&mut self, peer: u32, class: Class) {
+        if let Some(state) = self.peers.get_mut(peer as usize).filter(|_| has(&self.known, peer)) {
+            state.recv_lane(class).note_handed();
+        }
+    }
+
     #[inline(always)]
     unsafe fn put_short(&mut self, peer: u32, context: u32, tag: i32, payload: *const u8, len: usize) -> Put {
         // SAFETY: the caller vouches for the payload.
@@ -382,20 +419,11 @@ unsafe impl Transport for ShmTransport {
     }
 
     fn work_left(&self) -> bool {
-        if self.retry || self.seen_epoch != self.segment.epoch() {
-            return true;
-        }
-        if let Some(block) = self.segment.block(self.rank) {
-            let size = self.segment.ranks();
-            if would_update(&self.known, &block.incoming, size)
-                || would_update(&self.known_bulk, &block.bulk, size)
-            {
-                return true;
-            }
-        }
-        self.connected().iter().any(|peer| {
-            self.peers.get(*peer as usize).is_some_and(|state| state.work_left(has(&self.known_bulk, *peer)))
-        })
+        self.work_left_but(None)
+    }
+
+    fn work_left_beside(&self, peer: u32, class: Class) -> bool {
+        self.work_left_but(Some((peer, class)))
     }
 
     #[inline]

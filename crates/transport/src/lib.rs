@@ -181,11 +181,18 @@ pub unsafe trait Transport: Send {
         len: usize,
     ) -> SendOutcome;
 
-    /// How many packets of a class `peer` has taken out, as a number that is another one after each, if its lane has no place free. `None`: it has, or nothing
+    /// How many packets of a class `peer` has taken out, and messages that it had kept [handed over](Self::note_handed), as a number that is another one after each, if its lane has no place free. `None`: it has, or nothing
     /// can be sent there. Nobody is told that somebody asks; a peer may say what it likes. Handler-safe.
     fn filled(&mut self, _peer: u32, _class: Class) -> Option<u32> {
         None
     }
+
+    /// This rank waits for no room in the lane to `peer` of a class any more, though a send there found none: `peer` need not say that there is. For who looks by itself, and has nothing
+    /// that waits to go there. Handler-safe.
+    fn asks_no_more(&mut self, _peer: u32, _class: Class) {}
+
+    /// A message that came from `peer` in a class, and was kept, is handed over: which counts as [taken out](Self::filled). Handler-safe.
+    fn note_handed(&mut self, _peer: u32, _class: Class) {}
 
     /// [`try_send`](Self::try_send) for most messages: plain ones of at most [`short::LONGEST`] bytes in class Eager, to a peer that can take them, when
     /// there is nothing else to [`flush`](Self::flush).
@@ -343,6 +350,11 @@ pub unsafe trait Transport: Send {
     /// A packet that the layer above has peeked at and left in its lane counts, too: who sleeps while it cannot
     /// take that packet must know so by itself.
     fn work_left(&self) -> bool;
+
+    /// [`work_left`](Self::work_left), but for packets from `peer` in a class: of who takes those out one after the other by itself. May answer as `work_left`.
+    fn work_left_beside(&self, _peer: u32, _class: Class) -> bool {
+        self.work_left()
+    }
 
     /// Fences once, then rings each rank that was sent to, or whose waiting sends have room again, at most
     /// once.

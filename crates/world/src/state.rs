@@ -74,6 +74,11 @@ impl RankState {
 }
 
 impl RankState {
+    /// [`work_left`](Work::work_left), but for plain messages and announcements from one rank, which a thread receives one after the other.
+    pub(crate) fn work_left_beside(&self, source: u32) -> bool {
+        !self.is_closed() && (self.p2p.work_left_beside(source) || self.has_steps())
+    }
+
     /// A post is not made, or has failed: nobody stays for what it would have sent and received. `large`: somebody would have.
     pub(crate) fn stays_not(&mut self, large: bool) {
         if large {

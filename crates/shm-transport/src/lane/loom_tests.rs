@@ -79,6 +79,8 @@ enum Variant {
     Hasty,
     /// That a slot is filled before it is published.
     Hurried,
+    /// Nothing; and who has found room takes its flag back.
+    Withdraws,
 }
 
 /// A lane as it ships.
@@ -154,6 +156,7 @@ fn run(shape: Shape, lengths: &'static [usize], variant: Variant) {
                 for (n, len) in lengths.iter().enumerate() {
                     loop {
                         match push(&mut lane, n, *len) {
+                            Push::Sent if variant == Variant::Withdraws => break lane.ask_no_more(),
                             Push::Sent => break,
                             // As a rank: who wakes looks before it passes.
                             Push::Full => {
@@ -555,6 +558,13 @@ fn loom_room_that_is_too_small() {
 }
 
 /// As coarse as can be: all slots at a time.
+/// Who asks anew after that is told all the same.
+#[test]
+fn loom_a_flag_that_is_taken_back() {
+    run(ships(1, 0), &[0, 0, 0], Variant::Withdraws);
+    run(coarse(2, 0), &[0, 0, 0, 0], Variant::Withdraws);
+}
+
 #[test]
 fn loom_slots_given_back_together() {
     run(coarse(2, 0), &[0; 5], Variant::Ships);

@@ -60,6 +60,8 @@ pub(crate) struct RecvLane {
     follows: bool,
     /// Given back since the last `wakes_producer` that had nothing more to say.
     consumed: bool,
+    /// Messages received that were taken out before.
+    handed: u32,
     pub(super) closed: bool,
 }
 
@@ -81,6 +83,7 @@ impl RecvLane {
             timed: 0,
             follows: false,
             consumed: false,
+            handed: 0,
             closed: false,
         }
     }
@@ -313,6 +316,16 @@ impl RecvLane {
         // in `SendLane::refresh`) writes them again.
         lane.consumer.0.given_back.store(u64::from(self.head) | (u64::from(end) << 32), Ordering::Release);
         Consumed::GivenBack
+    }
+
+    /// A message that was taken out before anybody received it has been received: a producer that waits for room sees that the consumer gets on.
+    #[inline]
+    pub(crate) fn note_handed(&mut self) {
+        self.handed = self.handed.wrapping_add(1);
+        // SAFETY: the lane is mapped (promise of `new`).
+        let lane = unsafe { self.place.head() };
+        // SYNC POINT: Relaxed: a hint by virtue of which nothing is read or written.
+        lane.consumer.0.handed.store(self.handed, Ordering::Relaxed);
     }
 
     /// Tells the producer what it took to copy the packet out that was just taken.

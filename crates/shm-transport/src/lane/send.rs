@@ -468,6 +468,18 @@ impl SendLane {
         taken || self.consumed() != (self.head, self.data_head)
     }
 
+    /// Takes the starving flag back: nothing waits for room any more that the consumer would be rung for. A consumer that has taken the flag before this rings for nothing. The next push that
+    /// finds no room sets it anew.
+    #[inline]
+    pub(crate) fn ask_no_more(&mut self) {
+        // SAFETY: the lane is mapped (promise of `new`).
+        let lane = unsafe { self.place.head() };
+        // SYNC POINT: Relaxed, both: nothing is read or written by virtue of a flag that is not set, and who sets it fences after that.
+        if lane.starving.0.load(Ordering::Relaxed) != 0 {
+            lane.starving.0.store(0, Ordering::Relaxed);
+        }
+    }
+
     /// Whether the consumer has taken out all that was pushed: it need not be told of it. The caller publishes nothing by it.
     #[inline]
     pub(crate) fn is_emptied(&self) -> bool {
@@ -481,6 +493,15 @@ impl SendLane {
         let lane = unsafe { self.place.head() };
         // SYNC POINT: Relaxed: what the consumer took it has seen, whatever else is visible here. A consumer that lies is not rung.
         lane.consumer.0.taken.load(Ordering::Relaxed)
+    }
+
+    /// How many messages the consumer has received that it had taken out before, as it says: as [`taken`](Self::taken).
+    #[inline]
+    pub(super) fn handed(&self) -> u32 {
+        // SAFETY: the lane is mapped (promise of `new`).
+        let lane = unsafe { self.place.head() };
+        // SYNC POINT: Relaxed, as in `taken`.
+        lane.consumer.0.handed.load(Ordering::Relaxed)
     }
 
     /// Whether the consumer is to be rung for the last push that found no room: it may have been told of nothing that lies

@@ -91,7 +91,7 @@ impl SendLane {
     #[cold]
     fn filled_after_all(&mut self) -> Option<u32> {
         let room = self.has_slot_after_all();
-        if room || self.closed { None } else { Some(self.taken()) }
+        if room || self.closed { None } else { Some(self.taken().wrapping_add(self.handed())) }
     }
 }
 

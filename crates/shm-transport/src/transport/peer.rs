@@ -346,8 +346,8 @@ impl Peer {
 
     /// Whether a pass would find something from this connected peer.
     #[inline]
-    pub(super) fn work_left(&self, bulk: bool) -> bool {
-        if self.arrivals(bulk) != 0 {
+    pub(super) fn work_left(&self, bulk: bool, spared: u8) -> bool {
+        if self.arrivals(bulk) & !spared != 0 {
             return true;
         }
         let mut lanes = self.send.iter().enumerate();

@@ -32,8 +32,8 @@ pub(super) enum Waited<'a> {
 
 /// A look at everything else, before the message is waited for. If it finds something, the receive goes the general way, which sees to it.
 #[cold]
-fn look_at_the_rest(state: &mut RankState) {
-    if !state.work_left() {
+fn look_at_the_rest(state: &mut RankState, source: u32) {
+    if !state.work_left_beside(source) {
         state.p2p.note_looked();
     }
 }
@@ -205,7 +205,7 @@ impl Comm {
         }
         let state = inside.work();
         if state.p2p.is_look_due() {
-            look_at_the_rest(state);
+            look_at_the_rest(state, peer);
         }
         if !state.p2p.can_receive_at_once(peer, room) {
             return Waited::Not(Some(inside.stay()));

@@ -126,7 +126,7 @@ impl Comm {
             Glance::Over => Lingering::Over,
         });
         let met = state.p2p.put_down()?;
-        if state.p2p.owes_a_look(looked) && state.work_left() {
+        if state.p2p.owes_a_look(looked) && state.work_left_beside(met.source) {
             state.pass();
         }
         Some((met, glances, looked))

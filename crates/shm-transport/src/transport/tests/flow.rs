@@ -129,3 +129,64 @@ fn long_packets_ask_for_room_once() {
         }
     }
 }
+
+/// Who looks by itself is not told; and when it asks again, it is.
+#[test]
+fn who_asks_no_more_is_told_of_nothing() {
+    let mut ends = world(2);
+    ends[0].connect(1).unwrap();
+    ends[1].begin_pass();
+    let (mut sent, mut received) = (0, 0);
+    for asks in [false, true, false] {
+        while conformance::send(&mut ends[0], 1, Class::Eager, sent, 0) == SendOutcome::Sent {
+            sent += 1;
+        }
+        assert!(ends[0].state(1).send_lane(Class::Eager).has_asked());
+        if !asks {
+            ends[0].asks_no_more(1, Class::Eager);
+        }
+        let mut told = 0;
+        while received < sent {
+            assert!(conformance::receive(&mut ends[1], 0, Class::Eager, received));
+            received += 1;
+            fence(Ordering::SeqCst);
+            told += u32::from(ends[1].state(0).takes_waiting_sender());
+        }
+        assert_eq!(told, u32::from(asks));
+        ends[0].begin_pass();
+    }
+}
+
+#[test]
+fn who_waits_for_room_sees_that_kept_messages_are_received() {
+    let mut ends = world(2);
+    ends[0].connect(1).unwrap();
+    ends[1].begin_pass();
+    ends[1].note_handed(0, Class::Eager);
+    let mut sent = 0;
+    while conformance::send(&mut ends[0], 1, Class::Eager, sent, 0) == SendOutcome::Sent {
+        sent += 1;
+    }
+    let before = ends[0].filled(1, Class::Eager);
+    assert_eq!(ends[0].filled(1, Class::Eager), before);
+    ends[1].note_handed(0, Class::Eager);
+    let after = ends[0].filled(1, Class::Eager);
+    assert!(before.is_some() && after.is_some() && before != after, "{before:?} {after:?}");
+}
+
+#[test]
+fn work_beside_a_lane_is_all_that_is_elsewhere() {
+    let mut ends = world(3);
+    for from in [1, 2] {
+        ends[from].connect(0).unwrap();
+        assert_eq!(conformance::send(&mut ends[from], 0, Class::Eager, 0, 0), SendOutcome::Sent);
+    }
+    assert!(ends[0].work_left_beside(1, Class::Eager), "nobody has connected as far as this end knows");
+    ends[0].begin_pass();
+    assert!(ends[0].work_left_beside(1, Class::Eager));
+    assert!(conformance::receive(&mut ends[0], 2, Class::Eager, 0));
+    assert!(ends[0].work_left() && !ends[0].work_left_beside(1, Class::Eager));
+    assert!(ends[0].work_left_beside(1, Class::Coll) && ends[0].work_left_beside(2, Class::Eager));
+    assert_eq!(conformance::send(&mut ends[1], 0, Class::Control, 0, 0), SendOutcome::Sent);
+    assert!(ends[0].work_left_beside(1, Class::Eager));
+}
