@@ -118,6 +118,8 @@ pub struct Engine<W> {
     unheard: AtomicBool,
     /// A user's thread is in a wait: it makes passes by itself.
     waits: AtomicBool,
+    /// Receives that user threads have met without a wait since a handler looked here last; two threads may lose some.
+    received: AtomicU32,
     /// Threads that wait for the token.
     wanting: AtomicU32,
     /// When the timer goes off that was set last; 0 once a handler has run since.
@@ -185,6 +187,7 @@ impl<W: Work> Engine<W> {
             patience: patience::credit(),
             unheard: AtomicBool::new(false),
             waits: AtomicBool::new(false),
+            received: AtomicU32::new(0),
             wanting: AtomicU32::new(0),
             timer: AtomicU64::new(0),
         }

@@ -9,6 +9,9 @@ use tocsin_doorbell::Cause;
 use tocsin_sync::atomic::{Ordering, fence};
 use tocsin_sync::clock::now_ns;
 
+/// A thread that has met so many receives since the last handler is in the library again and again.
+pub(super) const RECEIVES: u32 = 4;
+
 impl<W: Work> Engine<W> {
     /// What the receiver runs: `Receiver::install(.., Engine::<W>::handler_entry, engine_pointer.cast())`.
     /// Looks at the work within rule 5's budget and the duty cycle, or leaves the look to whoever is inside.
@@ -80,12 +83,16 @@ impl<W: Work> Engine<W> {
         if let Some(trace) = self.trace() {
             trace.record_at(ended, kind::INTERRUPT_END, took, kind::interrupt_ended(cause as u64, more));
         }
+        // SYNC POINT: Relaxed, both: a hint; a receive that a thread counts between is not missed.
+        let receives = self.received.load(Ordering::Relaxed) >= RECEIVES;
+        self.received.store(0, Ordering::Relaxed);
         let wait = self.duty.wait(ended);
         if wait > 0 && self.throttle(wait) {
             return;
         }
-        if more && self.waits.load(Ordering::Relaxed) && !self.callbacks.are_running() {
-            // The thread that was interrupted goes on, unless it is in a callback, which may last.
+        if more && (receives || self.waits.load(Ordering::Relaxed)) && !self.callbacks.are_running() {
+            // The thread that was interrupted goes on, unless it is in a callback, which may last. If it receives one message after the other, what this
+            // has left is for it: a handler that took in all that comes would let it receive nothing, as long as its peers send.
             self.come_back_late();
         } else if more {
             self.go_on(took.saturating_add(ENTRY_NS));

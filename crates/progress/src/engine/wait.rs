@@ -453,6 +453,14 @@ impl<W: Work> Engine<W> {
         self.yield_ns() == 0 || self.yields.should_look()
     }
 
+    /// A thread has received what was there, or was soon, and mostly receives more.
+    #[inline(always)]
+    pub fn note_received(&self) {
+        // SYNC POINT: Relaxed, both: a hint to handlers. Of two threads that count at once, one is enough.
+        let received = self.received.load(Ordering::Relaxed);
+        self.received.store(received.wrapping_add(1), Ordering::Relaxed);
+    }
+
     /// A look before [`wait_until`](Self::wait_until) met what it was for.
     #[inline]
     pub fn note_met(&self) {

@@ -234,6 +234,7 @@ impl Comm {
                         inside.leave_as_found();
                     }
                     // Else its drop sees to it.
+                    rank.engine.note_received();
                     if round > 0 {
                         rank.engine.note_met();
                     }

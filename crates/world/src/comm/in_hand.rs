@@ -103,6 +103,7 @@ impl Comm {
     /// What a receive of at most `room` bytes comes to that was met in hand.
     #[inline]
     fn received(&self, met: Met, room: usize) -> Result<Status, Error> {
+        self.shared().engine.note_received();
         if met.bytes <= room {
             return Ok(Status { source: self.rank_of(met.source), tag: met.tag, bytes: met.bytes });
         }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::budget::{HANDLER_PACKETS, USER_PACKETS};
 use crate::engine::UNFINISHED_NS;
+use crate::engine::handler::RECEIVES;
 use crate::{Completion, Outcome};
 use std::mem::MaybeUninit;
 
@@ -85,6 +86,30 @@ fn what_a_handler_leaves_is_the_waits_that_it_interrupted() {
     compute_until("nobody comes back", || shared.handled.load(SeqCst) == 2 * all + 1);
     assert!(shared.handled_by_handler.load(SeqCst) > all);
     drop(receiver);
+}
+
+/// Who receives one message after the other takes the rest by itself; but not who has received a few before it computes.
+#[test]
+fn what_a_handler_leaves_is_left_to_who_receives() {
+    for (received, late) in [(RECEIVES, true), (RECEIVES - 1, false)] {
+        let all = u64::from(HANDLER_PACKETS) * 4;
+        let shared = Shared::new();
+        let engine = engine(&shared, 0);
+        let receiver = install(&shared, &engine, BackendKind::Signal);
+        (0..received).for_each(|_| engine.note_received());
+        let begun = now_ns();
+        shared.posted[0].store(all - 1, SeqCst);
+        shared.post(0, Urgency::Urgent);
+        let handled = shared.handled.load(SeqCst);
+        if late {
+            assert!(handled < all || now_ns().saturating_sub(begun) > UNFINISHED_NS, "{handled}");
+            comes_back_late(&engine, begun);
+        } else {
+            assert!(handled == all || engine.stats().snapshot().throttles > 0, "{handled}");
+        }
+        compute_until("nobody comes back", || shared.handled.load(SeqCst) == all);
+        drop(receiver);
+    }
 }
 
 /// By no timer, which costs a thread of a virtual machine more than what it is for.
