@@ -364,12 +364,12 @@ pub(crate) struct Exchange {
 pub(crate) struct Rate {
     #[command(flatten)]
     pub common: Common,
-    /// Sends under way at once, before the sender waits for all of them and for an answer; a list measures each
+    /// Sends under way at once, or one after the other where they are blocking, before the sender waits for all of them and for an answer; a list measures each
     #[arg(long, value_name = "LIST", value_parser = requests, default_value = "64")]
     pub window: Sizes,
     /// When the receives of a window are posted: early (before its first message is sent), late (when its last one has been
     /// sent: all of them come unexpected), computing (before its first, and then the receiver computes for 1 us a message; the time is that
-    /// until all sends are complete); a list measures each
+    /// until all sends are complete), blocking (one after the other, in calls that wait, as they are sent, too: a stream); a list measures each
     #[arg(
         long,
         value_name = "LIST",

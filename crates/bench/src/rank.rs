@@ -168,8 +168,8 @@ impl<'a> Member<'a> {
             }
             Task::CopyCost { bytes } => self.copy_cost(bytes as usize),
             Task::Ring { bytes, laps } => self.ring(bytes as usize, laps),
-            Task::Rate { bytes, window, windows, late, work } => {
-                self.rate(bytes as usize, window as usize, windows, late, work)
+            Task::Rate { bytes, window, windows, receives, work } => {
+                self.rate(bytes as usize, window as usize, windows, receives, work)
             }
             Task::Outstanding { bytes, count, batches, callbacks } => {
                 self.outstanding(bytes as usize, count as usize, batches, callbacks)

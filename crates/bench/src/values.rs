@@ -201,6 +201,8 @@ words! {
         Late = "late",
         /// Before, by a rank that computes then.
         Computing = "computing",
+        /// One after the other, in calls that wait; and so their sends.
+        Blocking = "blocking",
     }
 }
 words! {

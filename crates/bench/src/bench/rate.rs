@@ -6,7 +6,8 @@
 //! `min` and `p50` are over the rounds. Receives are posted early, before the first message of their window is sent
 //! (while the window before is under way), or late, when the last one is in the lane: each of those messages is kept first, and
 //! then received. Or they are posted early by a rank that computes then, 1 us for each message; the time is that of the sends until all are complete then, and
-//! `interrupts` how often both ranks were interrupted for a window. Of more than two ranks, each even one sends to the next; the slowest pair's time counts.
+//! `interrupts` how often both ranks were interrupted for a window. Or both sides use calls that wait, for one message after the other: with a window of thousands, a stream
+//! that the lane has no room for. Of more than two ranks, each even one sends to the next; the slowest pair's time counts.
 
 use super::{check, from_two_ranks, most, progress, row, sizes};
 use crate::cli::Rate;
@@ -99,16 +100,15 @@ fn measure(fleet: &mut Fleet, args: &Rate, of: Windows) -> Result<Vec<Row>, Erro
     let Windows { bytes, window, receives } = of;
     let rounds = args.common.rounds.unwrap_or(BATCHES);
     let windows = MESSAGES.div_ceil(window);
-    let late = receives == Receives::Late;
     let work = match receives {
         Receives::Computing => fleet.speed.work_for_ns(window as f64 * COMPUTING_NS),
-        Receives::Early | Receives::Late => 0,
+        Receives::Early | Receives::Late | Receives::Blocking => 0,
     };
     let mut each: Vec<Times> = fleet.worlds.iter().map(|_| Times::default()).collect();
     let mut interrupts = vec![0; fleet.worlds.len()];
     let bar = progress::bar(rounds, &format!("rate, {receives}"));
     fleet.rounds(args.common.warmup, rounds, |at, counts, world| {
-        let measured = world.run(Task::Rate { bytes, window, windows, late, work })?;
+        let measured = world.run(Task::Rate { bytes, window, windows, receives, work })?;
         check(&measured, &world.plan, "a window of messages")?;
         if counts {
             let taken = most(&measured, |m| m.t_comm) as f64;

@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::shared::{Barrier, Region, sleep_while, wake_sleepers};
-use crate::values::{Case, Event, Kernel, Operation, Waits, Word};
+use crate::values::{Case, Event, Kernel, Operation, Receives, Waits, Word};
 use std::time::Duration;
 use tocsin_sync::atomic::{AtomicU64, Ordering};
 
@@ -30,9 +30,9 @@ pub(crate) enum Task {
     Together { bytes: u64, trips: u64 },
     /// A message goes round all ranks `laps` times.
     Ring { bytes: u64, laps: u64 },
-    /// `windows` times, from every even rank to the next: `window` messages, and an answer. `late`: their receives are posted after
-    /// all have been sent. `work`: they are posted before, and the receiver computes so much then.
-    Rate { bytes: u64, window: u64, windows: u64, late: bool, work: u64 },
+    /// `windows` times, from every even rank to the next: `window` messages, and an answer. `work`: what a receiver computes
+    /// that computes.
+    Rate { bytes: u64, window: u64, windows: u64, receives: Receives, work: u64 },
     /// `batches` times: rank 1 has `count` receives, which rank 0's messages meet in shuffled order of tags.
     Outstanding { bytes: u64, count: u64, batches: u64, callbacks: bool },
     /// Every rank sends to the next and receives from the one before, `trips` times.
@@ -119,8 +119,14 @@ impl Task {
                 [11, bytes, trips, load.repeat << 8 | kernel << 2 | phase, load.bytes, passes]
             }
             Task::Together { bytes, trips } => [12, bytes, trips, 0, 0, 0],
-            Task::Rate { bytes, window, windows, late, work } => {
-                [14, bytes, window, windows, u64::from(late), work]
+            Task::Rate { bytes, window, windows, receives, work } => {
+                let receives = match receives {
+                    Receives::Early => 0,
+                    Receives::Late => 1,
+                    Receives::Computing => 2,
+                    Receives::Blocking => 3,
+                };
+                [14, bytes, window, windows, receives, work]
             }
             Task::Asleep { op, bytes, root, count } => [13, bytes, number(op), root, count, 0],
         }
@@ -156,7 +162,15 @@ impl Task {
                 Task::BothWays { bytes, trips: a, waits }
             }
             16 => Task::InARow { op, bytes, root: b, count: c },
-            14 => Task::Rate { bytes, window: a, windows: b, late: c != 0, work: d },
+            14 => {
+                let receives = match c {
+                    0 => Receives::Early,
+                    1 => Receives::Late,
+                    2 => Receives::Computing,
+                    _ => Receives::Blocking,
+                };
+                Task::Rate { bytes, window: a, windows: b, receives, work: d }
+            }
             _ => Task::Quit,
         }
     }
@@ -363,7 +377,10 @@ mod tests {
             Task::Compute { work: 6 },
             Task::CopyCost { bytes: 1 << 20 },
             Task::Ring { bytes: 4, laps: 5 },
-            Task::Rate { bytes: 8, window: 64, windows: 3, late: true, work: 7 },
+            Task::Rate { bytes: 8, window: 64, windows: 3, receives: Receives::Early, work: 0 },
+            Task::Rate { bytes: 8, window: 64, windows: 3, receives: Receives::Late, work: 0 },
+            Task::Rate { bytes: 8, window: 64, windows: 3, receives: Receives::Computing, work: 7 },
+            Task::Rate { bytes: 8, window: 64, windows: 3, receives: Receives::Blocking, work: 0 },
             Task::Outstanding { bytes: 8, count: 10, batches: 3, callbacks: true },
             Task::Exchange { bytes: 8, reach: 2 },
             Task::BothWays { bytes: 8, trips: 3, waits: Waits::Sendrecv },

@@ -4,6 +4,7 @@ use super::Member;
 use crate::compute::compute;
 use crate::error::Error;
 use crate::fleet::block::Measured;
+use crate::values::Receives;
 use tocsin_sync::clock::now_ns;
 use tocsin_world::{ConstBuf, Mode, MutBuf, RawRequest};
 
@@ -15,27 +16,24 @@ const ANSWER: i32 = 12;
 
 impl Member<'_> {
     /// `windows` times, from every even rank to the next: `window` sends against as many receives, and an answer when all have
-    /// come. The sender's time is the result. `late`: receives are posted when all of their window have been sent, else before
-    /// the first is: a window's while that before it is under way. `work`: before the first, and the receiver computes so much then; the result is
-    /// the time that its sends take.
+    /// come. The sender's time is the result. Early receives are posted while the window before is under way. `work`: what a receiver computes that
+    /// computes; the result is the time that its sends take then.
     pub(super) fn rate(
         &mut self,
         bytes: usize,
         window: usize,
         windows: u64,
-        late: bool,
+        receives: Receives,
         work: u64,
     ) -> Result<Measured, Error> {
         let other = (self.rank ^ 1) as u32;
         let before = self.comm()?.stats().interrupts;
-        let mut measured = if self.rank.is_multiple_of(2) {
-            self.send_windows(other, bytes, window, windows, late, work)?
-        } else if work > 0 {
-            self.receive_windows_computing(other, bytes, window, windows, work)?
-        } else if late {
-            self.receive_windows_late(other, bytes, window, windows)?
-        } else {
-            self.receive_windows(other, bytes, window, windows)?
+        let mut measured = match receives {
+            _ if self.rank.is_multiple_of(2) => self.send_windows(other, bytes, window, windows, receives)?,
+            Receives::Early => self.receive_windows(other, bytes, window, windows)?,
+            Receives::Late => self.receive_windows_late(other, bytes, window, windows)?,
+            Receives::Computing => self.receive_windows_computing(other, bytes, window, windows, work)?,
+            Receives::Blocking => self.receive_windows_blocking(other, bytes, window, windows)?,
         };
         measured.interrupts = self.comm()?.stats().interrupts - before;
         Ok(measured)
@@ -47,8 +45,7 @@ impl Member<'_> {
         bytes: usize,
         window: usize,
         windows: u64,
-        late: bool,
-        work: u64,
+        receives: Receives,
     ) -> Result<Measured, Error> {
         self.send.resize(bytes * window)?;
         let mut requests: Vec<RawRequest> = Vec::with_capacity(window);
@@ -64,19 +61,24 @@ impl Member<'_> {
                     unsafe { block.add(line).write(stamp(at, number)) };
                 }
                 let buf = ConstBuf::contiguous(block, bytes);
+                if receives == Receives::Blocking {
+                    // SAFETY: nobody writes the block meanwhile.
+                    unsafe { self.comm()?.send_raw(buf, to, TAG, Mode::Standard) }.map_err(Error::failed)?;
+                    continue;
+                }
                 // SAFETY: nobody writes the block, or drops the buffer, before the request is waited for; an error ends the
                 // process without dropping it (`Member::fail`).
                 let request = unsafe { self.comm()?.isend_raw(buf, to, TAG, Mode::Standard) };
                 requests.push(request.map_err(Error::failed)?);
             }
-            if late {
+            if receives == Receives::Late {
                 self.send_nothing(to, ALL_SENT)?;
             }
             wait_for(&mut requests)?;
             t_sends += now_ns() - begun;
             self.receive_nothing(to, ANSWER)?;
         }
-        let t_comm = if work > 0 { t_sends } else { now_ns() - start };
+        let t_comm = if receives == Receives::Computing { t_sends } else { now_ns() - start };
         Ok(Measured { t_comm, verified: 1, ..Measured::default() })
     }
 
@@ -122,6 +124,29 @@ impl Member<'_> {
             self.receive_nothing(from, ALL_SENT)?;
             self.post_window(from, 0, bytes, window, &mut posted)?;
             wait_for(&mut posted)?;
+            right &= self.all_came_to(0, bytes, window, number);
+            self.send_nothing(from, ANSWER)?;
+        }
+        Ok(Measured { verified: u64::from(right), ..Measured::default() })
+    }
+
+    fn receive_windows_blocking(
+        &mut self,
+        from: u32,
+        bytes: usize,
+        window: usize,
+        windows: u64,
+    ) -> Result<Measured, Error> {
+        self.clear_received(bytes * window)?;
+        self.block.barrier().wait();
+        let mut right = true;
+        for number in 0..windows {
+            let base = self.recv.as_mut_ptr();
+            for at in 0..window {
+                let buf = MutBuf::contiguous(base.wrapping_add(at * bytes), bytes);
+                // SAFETY: the buffer has a block for each, which nobody else touches meanwhile.
+                unsafe { self.comm()?.recv_raw(buf, Some(from), Some(TAG)) }.map_err(Error::failed)?;
+            }
             right &= self.all_came_to(0, bytes, window, number);
             self.send_nothing(from, ANSWER)?;
         }
