@@ -117,8 +117,7 @@ impl<T: Transport> P2p<T> {
         let pattern = Pattern::new(context, Some(source), tag);
         if !plain.unexpected.is_empty() {
             // SAFETY: the caller vouches for the buffer.
-            if let Some(met) = unsafe { self.receive_kept(&pattern, base, room) } {
-                self.transport.note_handed(source, Class::Eager);
+            if let Some(met) = unsafe { self.receive_kept(source, &pattern, base, room) } {
                 return met;
             }
         }
@@ -151,12 +150,18 @@ impl<T: Transport> P2p<T> {
         AtOnce::Posted(id, completion)
     }
 
-    /// Receives the message that was kept for a pattern, if it is a plain one. `None`: none was kept.
+    /// Receives the message of `source` that was kept for a pattern, if it is a plain one. `None`: none was kept.
     ///
     /// # Safety
     /// `base` is writable for `room` bytes.
     #[inline]
-    unsafe fn receive_kept(&mut self, pattern: &Pattern, base: *mut u8, room: usize) -> Option<AtOnce> {
+    unsafe fn receive_kept(
+        &mut self,
+        source: u32,
+        pattern: &Pattern,
+        base: *mut u8,
+        room: usize,
+    ) -> Option<AtOnce> {
         let [plain, _] = &mut self.matching;
         let message = plain.unexpected.find(pattern)?;
         // SAFETY: the caller vouches for the buffer.
@@ -164,6 +169,7 @@ impl<T: Transport> P2p<T> {
             return Some(AtOnce::Not);
         };
         self.freed = self.freed.wrapping_add(1);
+        self.transport.note_handed(source, Class::Eager);
         self.posted_since = self.posted_since.wrapping_add(1);
         self.context = Context::User;
         self.count_copy(bytes);
@@ -201,7 +207,7 @@ impl<T: Transport> P2p<T> {
         self.met_in_hand.wrapping_add(1) >= MET_PER_LOOK
     }
 
-    /// The look found [nothing](Self::work_left).
+    /// The look found nothing [beside the lane](Self::work_left_beside) of who receives.
     #[inline]
     pub fn note_looked(&mut self) {
         self.met_in_hand = 0;

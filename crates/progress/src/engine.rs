@@ -91,6 +91,9 @@ const USER_CONTINUE_NS: u64 = 5_000;
 /// thread itself, in a wait, or the peer in one. Long enough to interrupt nobody for that; short against the millisecond
 /// that both may compute.
 const UNFINISHED_NS: u64 = 200_000;
+/// The timer's delay after a handler that has left something to a thread that receives one message after the other: a handler in so many of them takes little of it, and one that has
+/// stopped to receive keeps a peer waiting for no longer, once.
+const RECEIVING_NS: u64 = 50_000;
 /// One rank's engine. See the module.
 pub struct Engine<W> {
     token: CachePadded<Token>,
@@ -118,7 +121,7 @@ pub struct Engine<W> {
     unheard: AtomicBool,
     /// A user's thread is in a wait: it makes passes by itself.
     waits: AtomicBool,
-    /// Receives that user threads have met without a wait since a handler looked here last; two threads may lose some.
+    /// Short receives that user threads have met since a handler that did something looked here last; two threads, or a handler between, may lose some or count them twice.
     received: AtomicU32,
     /// Threads that wait for the token.
     wanting: AtomicU32,
@@ -149,11 +152,16 @@ struct Left {
     more: bool,
     /// Something [unfinished](Work::is_unfinished) is.
     copies: bool,
+    /// An operation of this rank's is [under way](Work::has_operations): asked in handlers.
+    operations: bool,
     /// [`Budget::time_began`] of the last pass.
     began: u64,
 }
 
 impl Left {
+    /// Nothing was done, and nothing is known to be left.
+    const NOTHING: Left = Left { worked: false, more: false, copies: false, operations: false, began: 0 };
+
     fn pass(self) -> Pass {
         match self {
             Left { more: true, .. } => Pass::More,
@@ -374,7 +382,7 @@ impl<W: Work> Engine<W> {
     ) -> Left {
         // SAFETY: the token is ours until `drain` leaves, after which `work` is not used.
         let work = unsafe { &mut *self.work.get() };
-        let mut left = Left { worked: false, more: false, copies: false, began: 0 };
+        let mut left = Left::NOTHING;
         if first_pass {
             if self.token.is_requested() {
                 self.token.take_requests();
@@ -385,7 +393,7 @@ impl<W: Work> Engine<W> {
         let (mut chore, mut unheard) = (false, false);
         let limit = if handler { HANDLER_PASSES } else { USER_PASSES };
         let passing = budget.is_in_passing();
-        let mut copies = false;
+        let (mut copies, mut operations) = (false, false);
         let mut patience = if handler { Patience::Over } else { Patience::Untried };
         let clean = self.token.drain(
             work,
@@ -395,6 +403,7 @@ impl<W: Work> Engine<W> {
                     return true;
                 }
                 copies = work.is_unfinished();
+                operations = handler && work.has_operations();
                 chore = work.wants_chore();
                 unheard = work.awaits_answer();
                 self.publish_wants(work)
@@ -407,7 +416,7 @@ impl<W: Work> Engine<W> {
                 !handler || !budget.is_over()
             },
         );
-        left.copies = copies;
+        (left.copies, left.operations) = (copies, operations);
         if !clean {
             left.more = true;
         } else if copies && !left.more && touched && !handler && (passing || !self.callbacks.is_empty()) {

@@ -6,7 +6,7 @@
 //!   [`STRIDE`] bytes of a long one. [`RecvLane::peek`]: 8 loads, 19 of a payload
 //!   that comes; [`RecvLane::peek_coming`]: 8. [`SendLane::try_push_short`] and [`SendLane::try_push_plain`]: 8 stores, 2 loads, plus the copy; [`RecvLane::take_short`]: as many loads as are asked for, 5 more and at
 //!   most 2 stores, and the copy of a payload in the data ring. [`RecvLane::take_run`]: 4 loads a message, 2 stores for all. [`RecvLane::consume`]: at most 2 stores. [`RecvLane::is_starving`]: 1 fence, 1 load.
-//!   [`RecvLane::wakes_producer`]: 2 loads, 1 exchange, 1 fence.
+//!   [`RecvLane::wakes_producer`]: 2 loads, 1 exchange, 1 fence. [`RecvLane::note_handed`]: 1 store; [`SendLane::ask_no_more`]: 1 load, 1 store.
 //! - *Memory*: 64 bytes a slot, the data ring, 256 bytes of head.
 //! - *Who may call*: who holds the rank's engine token; handlers may.
 //! - *Shown by*: the loom model (`loom_tests.rs`, FIFO, starving never lost), the transport conformance
@@ -91,7 +91,7 @@ struct Line<T>(T);
 pub(crate) struct LaneHead {
     /// Written by the consumer, and read by a producer that finds no room or has somebody to interrupt.
     consumer: Line<ConsumerWords>,
-    /// Set by a producer that found no room, cleared by the consumer that will ring it.
+    /// Set by a producer that found no room; cleared by the consumer that will ring it, or by a producer that looks by itself.
     starving: Line<AtomicU32>,
 }
 

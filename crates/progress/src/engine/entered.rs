@@ -138,7 +138,7 @@ impl<W: Work> Entered<'_, W> {
         if engine.token.is_requested() {
             engine.token.take_requests();
         }
-        let mut left = Left { worked: false, more: false, copies: false, began: 0 };
+        let mut left = Left::NOTHING;
         engine.pass(&mut *self, &mut budget, &mut left);
         if left.more {
             // The drop must not forget it.

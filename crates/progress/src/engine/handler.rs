@@ -1,6 +1,6 @@
 //! What a doorbell's handler does.
 
-use super::{Engine, Left};
+use super::{Engine, Left, RECEIVING_NS};
 use crate::budget::{Budget, Context, Work};
 use crate::duty::{ENTRY_NS, IDLE_PASS_NS};
 use crate::stats;
@@ -16,7 +16,7 @@ impl<W: Work> Engine<W> {
     /// What the receiver runs: `Receiver::install(.., Engine::<W>::handler_entry, engine_pointer.cast())`.
     /// Looks at the work within rule 5's budget and the duty cycle, or leaves the look to whoever is inside.
     ///
-    /// Handlers only. Wait-free: besides the work at most `2 * HANDLER_PASSES + 13` atomic operations, three
+    /// Handlers only. Wait-free: besides the work at most `2 * HANDLER_PASSES + 15` atomic operations, three
     /// clock readings, two `timer_settime`, and when it is over one `tgkill`.
     ///
     /// # Safety
@@ -46,7 +46,7 @@ impl<W: Work> Engine<W> {
         let left = if wait > 0 && self.throttle(wait) {
             // No work now, but the next to come in from anywhere makes the pass that is due.
             self.token.request();
-            Left { worked: false, more: false, copies: false, began: 0 }
+            Left::NOTHING
         } else {
             // (Without a timer there is no throttling: nobody would lift it.)
             self.duty.clear_suppressed();
@@ -64,18 +64,19 @@ impl<W: Work> Engine<W> {
                 if let Some(trace) = self.trace() {
                     trace.record(kind::DEFERRED, 0, 0);
                 }
-                Left { worked: false, more: false, copies: false, began: 0 }
+                Left::NOTHING
             }
         };
         if begun == 0 && left.began == 0 && !left.worked && !left.more && self.duty.idle() {
             return;
         }
-        self.account(cause, if begun == 0 { left.began } else { begun }, left.more);
+        self.account(cause, if begun == 0 { left.began } else { begun }, left);
     }
 
     /// Charges an entry that began at `begun` (0: it found nothing, and nobody looked) and now ends, and has it go on
-    /// later if there is `more`.
-    fn account(&self, cause: Cause, begun: u64, more: bool) {
+    /// later if there is more.
+    fn account(&self, cause: Cause, begun: u64, left: Left) {
+        let more = left.more;
         let ended = now_ns();
         let took = if begun == 0 { IDLE_PASS_NS } else { ended.wrapping_sub(begun) };
         stats::add(&self.stats.stolen_ns, took);
@@ -83,17 +84,21 @@ impl<W: Work> Engine<W> {
         if let Some(trace) = self.trace() {
             trace.record_at(ended, kind::INTERRUPT_END, took, kind::interrupt_ended(cause as u64, more));
         }
-        // SYNC POINT: Relaxed, both: a hint; a receive that a thread counts between is not missed.
+        // SYNC POINT: Relaxed, both: a hint; what threads count between may be lost.
         let receives = self.received.load(Ordering::Relaxed) >= RECEIVES;
         self.received.store(0, Ordering::Relaxed);
         let wait = self.duty.wait(ended);
         if wait > 0 && self.throttle(wait) {
             return;
         }
-        if more && (receives || self.waits.load(Ordering::Relaxed)) && !self.callbacks.are_running() {
-            // The thread that was interrupted goes on, unless it is in a callback, which may last. If it receives one message after the other, what this
-            // has left is for it: a handler that took in all that comes would let it receive nothing, as long as its peers send.
+        let alone = !self.callbacks.are_running();
+        if more && alone && self.waits.load(Ordering::Relaxed) {
+            // The thread that was interrupted goes on, unless it is in a callback, which may last.
             self.come_back_late();
+        } else if more && alone && receives && !left.operations {
+            // Likewise, if it receives one message after the other, and nothing else of this rank's can be among what is left: a handler that took in all that comes would let it
+            // receive nothing, as long as its peers send.
+            self.arm_unless_sooner(RECEIVING_NS);
         } else if more {
             self.go_on(took.saturating_add(ENTRY_NS));
         }

@@ -557,7 +557,6 @@ fn loom_room_that_is_too_small() {
     run(ships(8, 256), SHORT_AND_LONG, Variant::Ships);
 }
 
-/// As coarse as can be: all slots at a time.
 /// Who asks anew after that is told all the same.
 #[test]
 fn loom_a_flag_that_is_taken_back() {
@@ -565,6 +564,7 @@ fn loom_a_flag_that_is_taken_back() {
     run(coarse(2, 0), &[0, 0, 0, 0], Variant::Withdraws);
 }
 
+/// As coarse as can be: all slots at a time.
 #[test]
 fn loom_slots_given_back_together() {
     run(coarse(2, 0), &[0; 5], Variant::Ships);

@@ -82,7 +82,7 @@ impl SendLane {
         !self.closed && self.has_slot()
     }
 
-    /// How many packets the consumer has taken out, if no slot is free. It is not told that anybody asks, and the caller publishes nothing by it.
+    /// How many packets the consumer has taken out, and received after that, if no slot is free. It is not told that anybody asks, and the caller publishes nothing by it.
     #[inline]
     pub(crate) fn filled(&mut self) -> Option<u32> {
         if self.has_slot() { None } else { self.filled_after_all() }

@@ -28,7 +28,8 @@ impl Comm {
 
     #[cold]
     fn linger_while_full(&self, state: &mut Entered<'_, RankState>, dest: u32, mut taken: u32) {
-        if !self.shared().engine.should_look() {
+        // Nor where the receiver needs this core to get on.
+        if !self.shared().engine.should_look() || self.shared().is_beside(state, dest) {
             return;
         }
         // Or its answer to an earlier send that found no room would interrupt this one, and end its patience.
