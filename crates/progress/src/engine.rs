@@ -13,8 +13,9 @@
 //! in meanwhile causes another pass. Passes are bounded: a handler makes at most [`HANDLER_PASSES`] within one
 //! budget, others at most [`USER_PASSES`]. Who leaves with work or a request standing makes sure that somebody
 //! comes back, in each context:
-//! - *handler*: has itself run again as soon as it is over, or, when
-//!   handlers have had their share, suppresses the doorbell and arms the timer for the end of the window;
+//! - *handler*: has itself run again as soon as it is over; or, when
+//!   handlers have had their share, suppresses the doorbell and arms the timer for the end of the window; or arms it for later, if the thread that it interrupted is in a wait, or
+//!   receives one message after the other and nothing of this rank's was under way;
 //! - *user thread*: arms the timer, if its rank has one, and wakes the rank's sleepers (a progress thread is
 //!   one, when it is not polling). A rank without timer and sleepers has nobody who could be waiting but
 //!   threads that poll, and `poll` ranks that look at their next call: that is what `poll` means. One that waits
@@ -91,9 +92,10 @@ const USER_CONTINUE_NS: u64 = 5_000;
 /// thread itself, in a wait, or the peer in one. Long enough to interrupt nobody for that; short against the millisecond
 /// that both may compute.
 const UNFINISHED_NS: u64 = 200_000;
-/// The timer's delay after a handler that has left something to a thread that receives one message after the other: a handler in so many of them takes little of it, and one that has
-/// stopped to receive keeps a peer waiting for no longer, once.
+/// The timer's delay after a handler that has left something to a thread that receives one message after the other: handlers so far apart take little of it, and one that has
+/// stopped to receive, or has posted something by now, is kept waiting for no longer; the next handler goes on at once.
 const RECEIVING_NS: u64 = 50_000;
+
 /// One rank's engine. See the module.
 pub struct Engine<W> {
     token: CachePadded<Token>,
@@ -121,7 +123,8 @@ pub struct Engine<W> {
     unheard: AtomicBool,
     /// A user's thread is in a wait: it makes passes by itself.
     waits: AtomicBool,
-    /// Short receives that user threads have met since a handler that did something looked here last; two threads, or a handler between, may lose some or count them twice.
+    /// Receives that user threads have met without a request since a handler looked here last, which those that find nothing mostly do not: two threads, or a handler between, may lose some or count
+    /// them twice.
     received: AtomicU32,
     /// Threads that wait for the token.
     wanting: AtomicU32,

@@ -16,7 +16,7 @@ impl<W: Work> Engine<W> {
     /// What the receiver runs: `Receiver::install(.., Engine::<W>::handler_entry, engine_pointer.cast())`.
     /// Looks at the work within rule 5's budget and the duty cycle, or leaves the look to whoever is inside.
     ///
-    /// Handlers only. Wait-free: besides the work at most `2 * HANDLER_PASSES + 15` atomic operations, three
+    /// Handlers only. Wait-free: besides the work a constant number of atomic operations for each of at most `HANDLER_PASSES` passes and for the entry, five
     /// clock readings, two `timer_settime`, and when it is over one `tgkill`.
     ///
     /// # Safety
@@ -96,8 +96,8 @@ impl<W: Work> Engine<W> {
             // The thread that was interrupted goes on, unless it is in a callback, which may last.
             self.come_back_late();
         } else if more && alone && receives && !left.operations {
-            // Likewise, if it receives one message after the other, and nothing else of this rank's can be among what is left: a handler that took in all that comes would let it
-            // receive nothing, as long as its peers send.
+            // Likewise, if it receives one message after the other, and nothing of this rank's own was under way that could be among what is left: a handler that took in all that comes
+            // would let it receive nothing, as long as its peers send.
             self.arm_unless_sooner(RECEIVING_NS);
         } else if more {
             self.go_on(took.saturating_add(ENTRY_NS));
