@@ -124,8 +124,8 @@ impl<T: Transport> P2p<T> {
         Ok(sent)
     }
 
-    /// How many packets a rank has taken out of the lane, and received of those it kept, that plain messages to it travel in, as a number that is another one after each, if that lane is full,
-    /// and nothing but room is in the way of the next one. Handler-safe.
+    /// How many packets a rank has taken out of the lane that plain messages to it travel in, and how many messages it has received of those it had kept, as a number that is another one after each, if that
+    /// lane is full, and nothing but room is in the way of the next one. Handler-safe.
     #[inline]
     pub fn lacks_room(&mut self, dest: u32) -> Option<u32> {
         let taken = self.transport.filled(dest, Class::Eager)?;

@@ -31,9 +31,10 @@ impl Member<'_> {
         let mut measured = match receives {
             _ if self.rank.is_multiple_of(2) => self.send_windows(other, bytes, window, windows, receives)?,
             Receives::Early => self.receive_windows(other, bytes, window, windows)?,
-            Receives::Late => self.receive_windows_late(other, bytes, window, windows)?,
+            Receives::Late | Receives::Blocking => {
+                self.receive_windows_unposted(other, bytes, window, windows, receives)?
+            }
             Receives::Computing => self.receive_windows_computing(other, bytes, window, windows, work)?,
-            Receives::Blocking => self.receive_windows_blocking(other, bytes, window, windows)?,
         };
         measured.interrupts = self.comm()?.stats().interrupts - before;
         Ok(measured)
@@ -109,43 +110,31 @@ impl Member<'_> {
         Ok(Measured { verified: u64::from(right), ..Measured::default() })
     }
 
-    fn receive_windows_late(
+    /// Nothing is posted before its message may be there.
+    fn receive_windows_unposted(
         &mut self,
         from: u32,
         bytes: usize,
         window: usize,
         windows: u64,
+        receives: Receives,
     ) -> Result<Measured, Error> {
         self.clear_received(bytes * window)?;
         let mut posted = Vec::with_capacity(window);
         self.block.barrier().wait();
         let mut right = true;
         for number in 0..windows {
-            self.receive_nothing(from, ALL_SENT)?;
-            self.post_window(from, 0, bytes, window, &mut posted)?;
-            wait_for(&mut posted)?;
-            right &= self.all_came_to(0, bytes, window, number);
-            self.send_nothing(from, ANSWER)?;
-        }
-        Ok(Measured { verified: u64::from(right), ..Measured::default() })
-    }
-
-    fn receive_windows_blocking(
-        &mut self,
-        from: u32,
-        bytes: usize,
-        window: usize,
-        windows: u64,
-    ) -> Result<Measured, Error> {
-        self.clear_received(bytes * window)?;
-        self.block.barrier().wait();
-        let mut right = true;
-        for number in 0..windows {
-            let base = self.recv.as_mut_ptr();
-            for at in 0..window {
-                let buf = MutBuf::contiguous(base.wrapping_add(at * bytes), bytes);
-                // SAFETY: the buffer has a block for each, which nobody else touches meanwhile.
-                unsafe { self.comm()?.recv_raw(buf, Some(from), Some(TAG)) }.map_err(Error::failed)?;
+            if receives == Receives::Late {
+                self.receive_nothing(from, ALL_SENT)?;
+                self.post_window(from, 0, bytes, window, &mut posted)?;
+                wait_for(&mut posted)?;
+            } else {
+                let base = self.recv.as_mut_ptr();
+                for at in 0..window {
+                    let buf = MutBuf::contiguous(base.wrapping_add(at * bytes), bytes);
+                    // SAFETY: the buffer has a block for each, which nobody else touches meanwhile.
+                    unsafe { self.comm()?.recv_raw(buf, Some(from), Some(TAG)) }.map_err(Error::failed)?;
+                }
             }
             right &= self.all_came_to(0, bytes, window, number);
             self.send_nothing(from, ANSWER)?;

@@ -9,7 +9,7 @@ use super::Comm;
 use crate::state::RankState;
 
 /// How long a sender waits for a receiver that takes nothing out, nanoseconds: longer than one that is in the library does anything else between, an interrupt included. (A receiver that is
-/// interrupted has its messages kept by the handler, receives them later than those in the lane, and falls back as much again. In streams of 300 000 messages of 8 B one took 86 to 180 ns with 2 us, 23 to 28 with 10: `bench rate --sizes 8 --window 300000 --receives blocking`, EPYC of Zen 5.)
+/// interrupted has its messages kept by the handler, receives them later than those in the lane, and falls back as much again. In streams of 300 000 messages of 8 B one took 86 to 180 ns with 2 us and 23 to 28 with 10, where lines take longer from core to core 55 to 200 and 42 to 59: `bench rate --sizes 8 --window 300000 --receives blocking`, EPYC of Zen 5.)
 const UNMOVED_NS: u64 = 10_000;
 /// How often the sender looks at everything else meanwhile: some 5 us are between two of these.
 const LOOKS: u32 = 32;
