@@ -79,14 +79,19 @@ fn exchanges_of_two_among_others() {
             let mut again = comm.allgather_init(part(me, 0, 5 * KIB), vec![0; 10 * KIB])?;
             for round in 0..60u64 {
                 let (mut gathers, mut exchanges, mut sums, mut casts) = (vec![], vec![], vec![], vec![]);
+                let mut parts = vec![];
                 for n in 0..=random.below(6) {
                     let n = round * 10 + n;
                     // Both sides of what a slot holds, of either size that passes, and of what goes by the board.
                     let len = [1, 3 * KIB, 8 * KIB, 33 * KIB, 64 * KIB, 256 * KIB, 257 * KIB, 1024 * KIB]
                         [random.below(8) as usize]
                         + random.below(2) as usize;
-                    match random.below(4) {
+                    match random.below(5) {
                         0 => gathers.push((n, comm.iallgather(part(me, n, len), vec![0; 2 * len])?)),
+                        4 => {
+                            let whole = part(me, n, 2 * len);
+                            parts.push((n, comm.ireduce_scatter_block_in_place(whole, Op::Sum)?));
+                        }
                         1 => exchanges.push((n, comm.ialltoall(part(me, n, 2 * len))?)),
                         2 => sums.push((n, comm.iallreduce(part(me, n, len), Op::Sum)?)),
                         _ => casts.push((n, comm.ibcast(part(me, n, len), 0)?)),
@@ -101,6 +106,12 @@ fn exchanges_of_two_among_others() {
                 while let Some((n, sum)) = sums.pop() {
                     let sum = sum.wait()?;
                     assert!((0..).zip(&sum).all(|(i, got)| *got == value(0, n, i) + value(1, n, i)));
+                }
+                for (n, part) in parts {
+                    let got = part.wait()?;
+                    let len = got.len() / 2;
+                    let all = (me as usize * len..).map(|i| value(0, n, i) + value(1, n, i));
+                    assert!(got[..len].iter().copied().eq(all.take(len)), "{n}, {len}");
                 }
                 for (n, gather) in gathers {
                     let got = gather.wait()?;

@@ -47,6 +47,11 @@ impl Operator {
         self.size
     }
 
+    /// Whether it is one of the library's own, all of which combine sooner than other cores' lines come.
+    pub(crate) fn is_built_in(&self) -> bool {
+        matches!(self.function, Function::BuiltIn(_))
+    }
+
     /// Whether a handler may run it.
     pub(crate) fn is_handler_safe(&self) -> bool {
         match self.function {

@@ -251,16 +251,21 @@ fn an_operator_that_panics_in_a_round() {
     unsafe fn panics(_: *const (), _: *const u8, _: *const u8, _: *mut u8, _: usize) {
         panic!("on purpose");
     }
+    /// # Safety
+    /// Touches nothing.
+    unsafe fn leaves(_: *const (), _: *const u8, _: *const u8, _: *mut u8, _: usize) {}
     let mut ranks = Ranks::new(2, FEW);
-    // SAFETY: it touches nothing.
-    let bad = Op::User(unsafe { UserOp::new(panics, std::ptr::null(), true) });
+    // SAFETY: they touch nothing.
+    let [good, bad] = [leaves, panics].map(|f| Op::User(unsafe { UserOp::new(f, std::ptr::null(), true) }));
     let of = |recv, op| Arguments::Iallreduce { send: None, recv, count: FEW, data_type: DataType::U64, op };
-    for (rank, op) in [(1, Op::Sum), (0, bad)] {
+    for (rank, op) in [(1, good), (0, bad)] {
         ranks.post(rank, |recv| of(recv, op));
         ranks.post(rank, |_| Arguments::Ibarrier);
         ranks.wait(rank);
         ranks.settle();
     }
+    // What a handler leaves of users' operators.
+    ranks.wait(1);
     for rank in [0, 1] {
         for at in [0, 1] {
             assert_eq!(ranks.code(rank, at), Some(Code::UserOperatorPanicked), "{rank} {at}");
@@ -372,6 +377,36 @@ fn who_has_other_rounds_hears_of_it() {
             let [root, other] = [0, 1].map(|rank| ranks.code(rank, 0));
             let ends = root == Some(Code::Protocol) || casts && root == Some(Code::Ok);
             assert!(ends && other == Some(Code::Protocol), "{root:?} {other:?} {lengths:?} {first} {casts}");
+        }
+    }
+}
+
+/// Of two members' long parts it depends on the operator's kind how they are made: who has a user's where the other has the library's hears of it, whatever the length.
+#[test]
+fn whose_operator_it_is_is_agreed_upon() {
+    /// # Safety
+    /// Touches nothing.
+    unsafe fn leaves(_: *const (), _: *const u8, _: *const u8, _: *mut u8, _: usize) {}
+    // SAFETY: it touches nothing.
+    let user = Op::User(unsafe { UserOp::new(leaves, std::ptr::null(), true) });
+    for (count, scatters, first) in [4, 8192, FEW / 2]
+        .into_iter()
+        .flat_map(|count| [(count, false), (count, true)])
+        .flat_map(|(count, scatters)| [(count, scatters, 0), (count, scatters, 1)])
+    {
+        let mut ranks = Ranks::new(2, FEW);
+        for rank in [first, 1 - first] {
+            let (send, data_type, op) = (None, DataType::U64, [Op::Sum, user][rank]);
+            ranks.post(rank, |recv| match scatters {
+                true => Arguments::IreduceScatterBlock { send, recv, count, data_type, op },
+                false => Arguments::Iallreduce { send, recv, count, data_type, op },
+            });
+            ranks.wait(rank);
+            ranks.settle();
+        }
+        ranks.wait(first);
+        for rank in [0, 1] {
+            assert_eq!(ranks.code(rank, 0), Some(Code::Protocol), "{count} {scatters} {first}");
         }
     }
 }

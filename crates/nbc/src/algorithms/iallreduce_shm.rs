@@ -27,6 +27,8 @@ fn call(arguments: &Arguments, _: &Group) -> Result<Call, Error> {
     let mut call = Call::new(Operation::Iallreduce, bytes, then);
     call.from = send.unwrap_or(recv);
     (call.bytes, call.to) = (bytes, recv);
+    // Two members' long parts are made in one way or another, by whose operator it is.
+    call.say_beside(u64::from(!operator.is_built_in()), false);
     Ok(call)
 }
 

@@ -46,7 +46,12 @@ fn call(arguments: &Arguments, group: &Group) -> Result<Call, Error> {
             call.say_beside(said >> 32, !is_short(arguments, ranks));
             call
         }
-        _ => Call::new(Operation::IreduceScatterBlock, whole * size, then),
+        _ => {
+            let mut call = Call::new(Operation::IreduceScatterBlock, whole * size, then);
+            // As of an allreduce.
+            call.say_beside(u64::from(!operator.is_built_in()), false);
+            call
+        }
     };
     call.from = send.unwrap_or(recv);
     (call.bytes, call.to) = (whole * size, recv);

@@ -94,6 +94,45 @@ impl Call {
         Ok(true)
     }
 
+    /// Of two members whose parts [pass](Call::passes): each combines its own vector, or block, with the other's. Its own is where the user has it, from so many bytes on.
+    ///
+    /// # Safety
+    /// As [`make_long`](Self::make_long).
+    #[inline(never)] // named for what disassembly checks
+    pub(super) unsafe fn combine_with_other(
+        &self,
+        board: &Board,
+        number: u32,
+        (count, operator): (usize, Operator),
+        (at, done): (usize, &mut usize),
+        budget: &mut Budget,
+    ) -> Result<bool, Panicked> {
+        let (me, size) = (board.me(), operator.size());
+        let both = size.wrapping_mul(2).max(1);
+        while *done < count {
+            let most = room(budget).min(PIECE.wrapping_mul(2));
+            let now = count.wrapping_sub(*done).min((most / both).max(1));
+            let work = now.wrapping_mul(both);
+            if is_too_much(work, budget) {
+                return Ok(false);
+            }
+            let (offset, bytes) = (done.wrapping_mul(size), now.wrapping_mul(size));
+            let (own, to) = (self.from.wrapping_add(at.wrapping_add(offset)), self.to.wrapping_add(offset));
+            let Some(theirs) = board.long_part(1usize.wrapping_sub(me), number, offset, bytes) else { break };
+            let (left, right) = if me == 0 { (own, theirs) } else { (theirs, own) };
+            // SAFETY: - done + now <= count: all are readable for these elements, and the result is writable for them: the caller's promise
+            //         - it is apart from this rank's own, or that very place; no element is combined twice
+            //         - what the other may write meanwhile, if it lies, are numbers: any bits are.
+            unsafe { operator.combine(left, right, to, now)? };
+            budget.take_bytes(work);
+            *done = done.wrapping_add(now);
+            if *done < count && budget.exhausted() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// Everybody's: takes the pieces that others have made, and makes the others. At most as many turns as there are pieces.
     ///
     /// # Safety
