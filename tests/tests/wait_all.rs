@@ -5,6 +5,7 @@
 use std::sync::{Barrier, Mutex};
 
 use tocsin_tests as _; // Links the tripwire allocator.
+use tocsin_tests::random::Random;
 use tocsin_tests::run::BACKENDS;
 use tocsin_world::{Comm, Config, ConstBuf, Error, Mode, MutBuf, RawRequest, wait_all, wait_any};
 
@@ -184,6 +185,93 @@ fn windows_in_another_order() {
             }
         };
         tocsin_world::threads(2, &config, rank).unwrap();
+    }
+}
+
+/// Few short messages between two or three, in any order, from a named source or whichever, some of them synchronous, some longer than their receive: all are waited for at once, beside what sends them.
+#[test]
+fn few_short_ones_in_any_order() {
+    /// Of one round: by sender, receiver and place.
+    struct Message {
+        from: u32,
+        to: u32,
+        tag: i32,
+        any_source: bool,
+        synchronous: bool,
+        too_long: bool,
+    }
+    fn messages(ranks: u32, round: i32, random: &mut Random) -> Vec<Message> {
+        let pairs = (0..ranks).flat_map(|from| (0..ranks).map(move |to| (from, to)));
+        let mut all = Vec::new();
+        for (from, to) in pairs.filter(|(from, to)| from != to) {
+            for _ in 0..random.below(5) {
+                let tag = round * 100 + all.len() as i32;
+                let mut one_in = |n| random.below(n) == 0;
+                let [any_source, synchronous, too_long] = [one_in(4), one_in(5), one_in(40)];
+                all.push(Message { from, to, tag, any_source, synchronous, too_long });
+            }
+        }
+        all
+    }
+    for (backend, ranks) in BACKENDS.into_iter().flat_map(|backend| [(backend, 2), (backend, 3)]) {
+        let mut config = Config::default();
+        config.backend = Some(backend);
+        let rank = |comm: Comm| {
+            let me = comm.rank();
+            let (mut common, mut own) = (Random::new(5), Random::new(100 + u64::from(me)));
+            for round in 0..150 {
+                let all = messages(ranks, round, &mut common);
+                let mut blocks = vec![[0xa5u8; 16]; all.len()];
+                let payloads: Vec<[u8; 16]> = all.iter().map(|message| [message.tag as u8; 16]).collect();
+                let mut posts: Vec<usize> =
+                    (0..all.len()).filter(|at| all[*at].to == me || all[*at].from == me).collect();
+                own.shuffle(&mut posts);
+                let mut requests = Vec::new();
+                for at in posts.iter().copied() {
+                    let Message { from, to, tag, any_source, synchronous, too_long } = all[at];
+                    let bytes = if too_long { 16 } else { 8 };
+                    // SAFETY: blocks and payloads live until all requests are complete.
+                    requests.push(unsafe {
+                        if to == me {
+                            let buf = MutBuf::contiguous(blocks[at].as_mut_ptr(), 8);
+                            comm.irecv_raw(buf, (!any_source).then_some(from), Some(tag)).unwrap()
+                        } else {
+                            let mode = if synchronous { Mode::Synchronous } else { Mode::Standard };
+                            comm.isend_raw(ConstBuf::contiguous(payloads[at].as_ptr(), bytes), to, tag, mode)
+                                .unwrap()
+                        }
+                    });
+                    if own.below(3) == 0 {
+                        std::thread::yield_now();
+                    }
+                }
+                let first = wait_all(&mut requests.iter_mut().collect::<Vec<_>>());
+                let mut failed = false;
+                for (at, request) in posts.iter().copied().zip(&mut requests) {
+                    let Message { from, to, tag, too_long, .. } = all[at];
+                    let outcome = request.wait();
+                    if to != me {
+                        outcome.unwrap();
+                        continue;
+                    }
+                    assert_eq!(blocks[at][8..], [0xa5; 8], "{backend} {tag}");
+                    assert_eq!(blocks[at][..8], [tag as u8; 8], "{backend} {tag}");
+                    if too_long {
+                        let error = outcome.unwrap_err();
+                        assert!(matches!(error, Error::Truncated { tag: of, .. } if of == tag), "{error}");
+                        if !failed {
+                            assert_eq!(first.as_ref().unwrap_err().to_string(), error.to_string());
+                        }
+                        failed = true;
+                    } else {
+                        let got = outcome.unwrap();
+                        assert_eq!((got.source, got.tag, got.bytes), (from, tag, 8), "{backend}");
+                    }
+                }
+                assert_eq!(first.is_err(), failed, "{backend}");
+            }
+        };
+        tocsin_world::threads(ranks, &config, rank).unwrap();
     }
 }
 

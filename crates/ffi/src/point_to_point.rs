@@ -9,7 +9,7 @@ use tocsin_world::{Mode, PROC_NULL};
 use crate::border::{Failure, guarded};
 use crate::comm::Comm;
 use crate::pointer::{give, given, place, rank, readable, take, writable, write};
-use crate::request::{Request, Status, start};
+use crate::request::{Request, Status, start, start_in};
 
 /// Receive from whichever rank.
 /// When all other ranks of the communicator have left, such a receive or probe meets what this rank has sent itself before; if there is no such message it is refused (PEER_FINALIZED).
@@ -54,7 +54,7 @@ unsafe fn isend(
     let buffer = readable(buffer.cast(), bytes, "buffer")?;
     let dest = peer(dest, "dest")?;
     // SAFETY: - readable and unchanged until completion: the header's contract.
-    start(request, || Ok(unsafe { comm.raw.isend_raw(buffer, dest, tag, mode) }?))
+    start_in(request, |place| Ok(unsafe { comm.raw.isend_raw_in(place, buffer, dest, tag, mode) }?))
 }
 
 /// Starts to send `bytes` bytes to a rank. Complete when the buffer may be used again.
@@ -104,7 +104,7 @@ pub unsafe extern "C" fn tocsin_irecv(
         let buffer = writable(buffer.cast(), bytes, "buffer")?;
         let source = source_of(source)?;
         // SAFETY: - writable and ours alone until completion: the header's contract.
-        start(request, || Ok(unsafe { comm.raw.irecv_raw(buffer, source, tag_of(tag)) }?))
+        start_in(request, |place| Ok(unsafe { comm.raw.irecv_raw_in(place, buffer, source, tag_of(tag)) }?))
     })
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tocsin_world::{Error, RawRequest};
 
 use crate::border::{Failure, guarded};
-use crate::pointer::{give, place, take, write};
+use crate::pointer::{place, take, write};
 use crate::status::{TOCSIN_ERROR_INTERNAL, TOCSIN_OK, code_of};
 
 /// An operation in flight.
@@ -15,6 +15,13 @@ pub struct Request {
     pub(crate) raw: RawRequest,
     /// In the array of the call that is under way; false between calls.
     listed: bool,
+}
+
+impl Request {
+    /// Whether the call that is under way, whose array it is in, has to wait for it.
+    fn is_pending(&self) -> bool {
+        self.listed && self.raw.succeeded().is_none()
+    }
 }
 
 /// What a completed operation says.
@@ -34,9 +41,14 @@ pub struct Status {
 impl Status {
     const EMPTY: Status = Status { source: -1, tag: -1, error: TOCSIN_OK, bytes: 0 };
 
+    #[inline]
+    fn success(of: &tocsin_world::Status) -> Status {
+        Status { source: of.source.cast_signed(), tag: of.tag, error: TOCSIN_OK, bytes: of.bytes }
+    }
+
     pub(crate) fn of(outcome: &Result<tocsin_world::Status, Error>) -> Status {
         match outcome {
-            Ok(s) => Status { source: s.source.cast_signed(), tag: s.tag, error: TOCSIN_OK, bytes: s.bytes },
+            Ok(s) => Status::success(s),
             Err(e) => {
                 let error = code_of(e);
                 match e {
@@ -58,9 +70,28 @@ pub(crate) fn start(
     request: Option<&mut *mut Request>,
     operation: impl FnOnce() -> Result<RawRequest, Failure>,
 ) -> Result<(), Failure> {
+    start_in(request, |place| {
+        place.write(operation()?);
+        Ok(())
+    })
+}
+
+/// [`start`] of what writes its request where that is to stay: which it has, where it gives no error.
+pub(crate) fn start_in(
+    request: Option<&mut *mut Request>,
+    operation: impl FnOnce(&mut MaybeUninit<RawRequest>) -> Result<(), Failure>,
+) -> Result<(), Failure> {
     let request = place(request, "request")?;
     *request = std::ptr::null_mut();
-    *request = give(Request { raw: operation()?, listed: false });
+    let mut memory = Box::<Request>::new_uninit();
+    let whole = memory.as_mut_ptr();
+    // SAFETY: - the memory is there; of what is not written there is no reference but this one.
+    operation(unsafe { &mut *(&raw mut (*whole).raw).cast::<MaybeUninit<RawRequest>>() })?;
+    // SAFETY: - as above; the operation has written the other field.
+    *request = unsafe {
+        (&raw mut (*whole).listed).write(false);
+        Box::into_raw(memory.assume_init())
+    };
     Ok(())
 }
 
@@ -166,9 +197,16 @@ pub unsafe extern "C" fn tocsin_wait(
             write(status, Status::EMPTY);
             return Ok(());
         };
-        let outcome = raw.wait();
-        // SAFETY: - as above; the reference to it is used no more.
-        unsafe { finish(request, status, outcome) }
+        match raw.wait() {
+            Ok(success) if !raw.is_persistent() => {
+                // SAFETY: - as above; the reference to it is used no more.
+                drop(unsafe { take(request) });
+                write(status, Status::success(&success));
+                Ok(())
+            }
+            // SAFETY: - as above.
+            outcome => unsafe { finish(request, status, outcome) },
+        }
     })
 }
 
@@ -268,21 +306,38 @@ pub unsafe extern "C" fn tocsin_waitall(
 /// # Safety
 /// The handles passed [`array`]; there are as many statuses, which are writable, or none.
 unsafe fn end_all(handles: &mut [*mut Request], statuses: *mut MaybeUninit<Status>) -> Result<(), Failure> {
-    let mut raws = Vec::with_capacity(handles.len());
+    let mut pending = 0;
     for handle in handles.iter() {
         // SAFETY: - NULL or live, each once: checked by `array`, promised by the caller.
         if let Some(request) = unsafe { handle.as_mut() } {
             request.listed = is_awaited(&request.raw);
-            if request.listed {
-                raws.push(&mut request.raw);
-            }
+            pending += usize::from(request.is_pending());
         }
     }
-    let first = tocsin_world::wait_all(&mut raws);
-    drop(raws);
+    // SAFETY: - as above; nobody uses them meanwhile.
+    let mut left = handles.iter().filter_map(|handle| unsafe { handle.as_mut() });
+    let first = match pending {
+        // Many a send was over when it was made: then there is nothing that a wait would see to.
+        0 => Ok(()),
+        1 => left.find(|request| request.is_pending()).map_or(Ok(()), |request| request.raw.wait().map(drop)),
+        _ => {
+            let mut raws = Vec::with_capacity(pending);
+            raws.extend(left.filter(|request| request.is_pending()).map(|request| &mut request.raw));
+            tocsin_world::wait_all(&mut raws)
+        }
+    };
     for (position, handle) in handles.iter_mut().enumerate() {
         // SAFETY: - as above.
         let request = unsafe { handle.as_mut() }.filter(|request| request.listed);
+        if let Some(succeeded) = request.as_ref().and_then(|request| request.raw.succeeded()) {
+            // SAFETY: - the handle is live; the references to it are gone.
+            drop(unsafe { take(handle) });
+            if !statuses.is_null() {
+                // SAFETY: - `count` statuses are writable: the header's contract.
+                unsafe { (*statuses.add(position)).write(Status::success(&succeeded)) };
+            }
+            continue;
+        }
         let outcome = request.and_then(|request| {
             request.listed = false;
             request.raw.test()

@@ -423,6 +423,15 @@ impl RawRequest {
         }
     }
 
+    /// What a wait gives at once: the outcome of what is not persistent, if that was seen to be over and to have gone well.
+    #[inline]
+    pub fn succeeded(&self) -> Option<Status> {
+        match self.seen {
+            Some(Ok(status)) if !self.is_persistent() => Some(status),
+            _ => None,
+        }
+    }
+
     /// Whether it was over when it was made.
     pub(crate) fn has_succeeded(&self) -> bool {
         matches!(self.seen, Some(Ok(_)))

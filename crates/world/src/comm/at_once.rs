@@ -3,13 +3,15 @@
 //! What is done here is what [`send_raw`](Comm::send_raw), [`recv_raw`](Comm::recv_raw) and [`irecv_raw`](Comm::irecv_raw) do in general, in one step; whatever else it takes, and every
 //! error, is theirs.
 
+use std::ptr::NonNull;
+
 use tocsin_p2p::{AtOnce, INLINE, LONGEST, Put, Took, Wanted};
 use tocsin_progress::engine::AtOnce as AtOnceInside;
-use tocsin_progress::{Entered, Work};
+use tocsin_progress::{Completion, Entered, Id, Work};
 
 use super::Comm;
 use crate::rank::Rank;
-use crate::request::{Kind, RawRequest, Status};
+use crate::request::Status;
 use crate::state::RankState;
 use crate::{ConstBuf, Layout, MutBuf};
 
@@ -40,7 +42,10 @@ fn look_at_the_rest(state: &mut RankState, source: u32) {
 
 /// What a post of a receive came to.
 pub(super) enum Posted<'a> {
-    Is(RawRequest),
+    /// It is posted.
+    Pending(Id, NonNull<Completion>),
+    /// Its message was there.
+    Over(Status),
     /// It takes more. With the engine, if it was entered.
     Not(Option<Entered<'a, RankState>>),
 }
@@ -103,17 +108,16 @@ impl Comm {
         }
         // SAFETY: - the buffer: promised by the caller.
         let posted = unsafe { inside.work().p2p.post_at_once(self.context(), peer, tag, buf.base, room) };
-        let kind = Kind::Receive { room };
         match posted {
             AtOnce::Posted(id, completion) => {
                 inside.leave_begun();
-                Posted::Is(RawRequest::pending(self.clone(), "irecv", kind, id, completion))
+                Posted::Pending(id, completion)
             }
             AtOnce::Met { tag, bytes } => {
                 inside.leave_as_found();
                 // Its wait will be none.
                 rank.open_gates();
-                Posted::Is(RawRequest::over("irecv", kind, Status { source, tag, bytes }))
+                Posted::Over(Status { source, tag, bytes })
             }
             AtOnce::Not => Posted::Not(Some(inside.stay())),
         }

@@ -3,7 +3,7 @@
 //! A run has a slot of its own, as what is started once has, and gives it back when its outcome is seen. One that has none any more, or never had one, and whose
 //! outcome nobody has been given, keeps that here: it is active, and complete.
 
-use tocsin_progress::Outcome;
+use tocsin_progress::{Code, Outcome};
 use tocsin_sync::atomic::Ordering;
 
 use super::{Kind, RawRequest, Status};
@@ -91,7 +91,24 @@ impl RawRequest {
     }
 
     /// How a message has ended whose slot was just given back. What is persistent stays active until a wait or a test gives the outcome.
-    pub(super) fn has_met(&mut self, outcome: Option<Outcome>) {
+    /// The outcome, where it has gone well and is not persistent.
+    #[inline]
+    pub(super) fn has_met(&mut self, outcome: Option<Outcome>) -> Option<Status> {
+        if let (None, Some(slot), Some(outcome)) = (&self.again, &self.slot, outcome)
+            && outcome.code == Code::Ok
+        {
+            let status = self.kind.status(&slot.comm, outcome);
+            // Written as it is, as in `look_in`.
+            self.seen = Some(Ok(status));
+            return Some(status);
+        }
+        self.has_met_what(outcome);
+        None
+    }
+
+    /// The same of all that ends otherwise.
+    #[cold]
+    fn has_met_what(&mut self, outcome: Option<Outcome>) {
         let result = outcome.and_then(|outcome| self.read(outcome));
         match &mut self.again {
             Some(again) => {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::at_end::meet_ends;
+use super::at_end::{meet_ends, meet_shorts};
 use super::{Kind, RawRequest, Slot};
 use crate::asks;
 use crate::error::Error;
@@ -22,6 +22,7 @@ pub fn wait_all(requests: &mut [&mut RawRequest]) -> Result<(), Error> {
     }
     let many = requests.len() >= TOGETHER;
     for some in requests.chunks_mut(TOGETHER) {
+        meet_shorts(some);
         if some.iter().all(|request| request.comes_in_one_packet()) {
             // They come in the order in which they were posted, mostly: when the last is there, all are.
             some.iter_mut().rev().for_each(|request| match many {
@@ -79,7 +80,7 @@ impl RawRequest {
     }
 
     /// Whether it is a receive of a message that comes in one packet, or over.
-    fn comes_in_one_packet(&self) -> bool {
+    pub(super) fn comes_in_one_packet(&self) -> bool {
         let short =
             |slot: &Slot| matches!(self.kind, Kind::Receive { room } if room <= slot.rank().eager_max);
         self.slot.as_ref().is_none_or(short) || self.seen.is_some()

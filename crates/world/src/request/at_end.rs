@@ -4,7 +4,7 @@ use tocsin_p2p::Glance;
 use tocsin_progress::engine::Lingering;
 use tocsin_progress::{Entered, Outcome, Work};
 
-use super::{Kind, RawRequest};
+use super::{Kind, RawRequest, Status};
 use crate::comm::in_hand::LOOKS;
 use crate::state::RankState;
 
@@ -22,19 +22,24 @@ impl RawRequest {
         };
         let End::Met(outcome) = self.end_in(&mut state) else { return };
         drop(state);
-        self.has_met(outcome);
+        let _went_well = self.has_met(outcome);
     }
 
     /// Looks for a short message, as a receive does that is waited for from the start, and gives the slot back in the same stay inside the engine: a wait says that it looks, looks at everything each
     /// time, and enters once more for the slot, which is a sixth to a third of what such a message takes. If it has not come after 3 us of looking, nothing has changed for a wait.
-    pub(super) fn meet_short(&mut self) {
-        let Some(slot) = self.slot.as_ref().filter(|slot| {
+    /// The outcome, if it came and went well.
+    #[inline]
+    pub(super) fn meet_short(&mut self) -> Option<Status> {
+        let slot = self.slot.as_ref().filter(|slot| {
             let short = matches!(self.kind, Kind::Receive { room } if room <= slot.rank().eager_max);
             short && !self.keeps_slot && !self.is_complete() && slot.rank().engine.should_look()
-        }) else {
-            return;
-        };
-        let Ok(mut state) = slot.rank().enter_open(self.operation) else { return };
+        })?;
+        // As `enter_open`, but that what is entered stays where it is made.
+        slot.rank().open(self.operation).ok()?;
+        let mut state = slot.rank().engine.enter();
+        if !slot.rank().is_open() {
+            return None;
+        }
         let mut is_there = true;
         let looked = state.linger(LOOKS, |state| match state.p2p.glance_for(slot.id) {
             Glance::Nothing => {
@@ -45,12 +50,13 @@ impl RawRequest {
             Glance::Over => Lingering::Over,
         });
         let outcome = slot.completion().outcome();
-        if outcome.is_some() {
+        if let Some(outcome) = outcome {
             state.p2p.release(slot.id);
             if !is_there {
                 slot.rank().engine.note_met();
             }
-            if state.p2p.owes_a_look(looked) && state.work_left() {
+            // But for what comes next the same way, which its receive takes in sooner than it is kept for that.
+            if state.p2p.owes_a_look(looked) && state.work_left_beside(outcome.source) {
                 state.pass();
             }
         } else {
@@ -58,9 +64,7 @@ impl RawRequest {
             state.stay();
         }
         drop(state);
-        if outcome.is_some() {
-            self.has_met(outcome);
-        }
+        if outcome.is_some() { self.has_met(outcome) } else { None }
     }
 
     /// Whether its end is told by its peer and has not been met.
@@ -98,6 +102,71 @@ enum End {
     Met(Option<Outcome>),
 }
 
+/// Of so many receives at most each is looked for by itself; more are taken in by passes, which take several packets of a lane at once.
+const FEW: usize = 8;
+
+/// [Looks](RawRequest::meet_short) for the messages of several, of one rank, and gives their slots back in the same stay, if there are few that have not come, all of which come in one packet.
+pub(super) fn meet_shorts(requests: &mut [&mut RawRequest]) {
+    let pending = || requests.iter().filter(|request| request.seen.is_none());
+    let Some(slot) = pending().next().and_then(|request| request.slot.as_ref()) else { return };
+    let is_short = |request: &&mut RawRequest| {
+        let is_here = request.slot.as_ref().is_some_and(|other| std::ptr::eq(other.rank(), slot.rank()));
+        is_here && !request.keeps_slot && request.comes_in_one_packet()
+    };
+    let are_few = pending().nth(FEW).is_none() && pending().all(is_short);
+    if !are_few || !slot.rank().engine.should_look() {
+        return;
+    }
+    // The requests are changed meanwhile.
+    let comm = slot.comm.clone();
+    let rank = comm.shared();
+    if rank.open("wait_all").is_err() {
+        return;
+    }
+    let mut state = rank.engine.enter();
+    if !rank.is_open() {
+        return;
+    }
+    let mut is_there = true;
+    // For as long as for one.
+    let looks = LOOKS.checked_div(pending().count() as u32).unwrap_or(LOOKS);
+    let looked = state.linger(looks, |state| {
+        let mut found = Lingering::Over;
+        let slots = requests.iter().filter(|request| request.seen.is_none());
+        for slot in slots.filter_map(|request| request.slot.as_ref()) {
+            if slot.completion().is_done() {
+                continue;
+            }
+            match state.p2p.glance_for(slot.id) {
+                Glance::Nothing if found == Lingering::Over => found = Lingering::Nothing,
+                Glance::Nothing => {}
+                Glance::Other => found = Lingering::Worked,
+                Glance::Over if slot.completion().is_done() => {}
+                // A pass's to go on with.
+                Glance::Over => return Lingering::Over,
+            }
+        }
+        is_there &= found != Lingering::Nothing;
+        found
+    });
+    let mut all = true;
+    for request in requests.iter_mut().filter(|request| request.seen.is_none()) {
+        request.look_in(&mut state);
+        all &= request.seen.is_some();
+    }
+    if all {
+        if !is_there {
+            rank.engine.note_met();
+        }
+        if state.p2p.owes_a_look(looked) && state.work_left() {
+            state.pass();
+        }
+    } else {
+        // The thread waits next.
+        state.stay();
+    }
+}
+
 /// [Meets](RawRequest::meet_end) the ends of several, of one rank, in one stay.
 pub(super) fn meet_ends(requests: &mut [&mut RawRequest]) {
     let Some(first) = requests.iter().position(|request| request.may_have_answer()) else { return };
@@ -116,7 +185,9 @@ pub(super) fn meet_ends(requests: &mut [&mut RawRequest]) {
         match request.end_in(&mut state) {
             End::Untold => {}
             End::Pending => return,
-            End::Met(outcome) => request.has_met(outcome),
+            End::Met(outcome) => {
+                let _went_well = request.has_met(outcome);
+            }
         }
     }
 }

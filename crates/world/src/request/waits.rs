@@ -118,7 +118,9 @@ impl RawRequest {
             self.seen = Some(Ok(status));
             return Ok(status);
         }
-        self.meet_short();
+        if let Some(status) = self.meet_short() {
+            return Ok(status);
+        }
         self.meet_end();
         self.wait_posted()
     }
