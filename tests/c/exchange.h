@@ -390,6 +390,52 @@ static void several(tocsin_comm *comm, int rank, int size) {
     wait_for(sends[0]);
 }
 
+/* One wait for what is over, what is not, what is nothing, and what is persistent, active and not: none, one or several of them to be waited for, with statuses or without. */
+static void together(tocsin_comm *comm, int rank, int size) {
+    enum { SENT, NONE, FIRST, ACTIVE, INACTIVE, SECOND, COUNT };
+    int next = (rank + 1) % size, before = (rank + size - 1) % size, value = 100 + rank, got[3], run;
+    tocsin_request *all[COUNT], *starts = NULL, *never = NULL;
+    tocsin_status statuses[COUNT];
+
+    OK(tocsin_send_init(comm, &value, sizeof value, next, 63, &starts));
+    OK(tocsin_recv_init(comm, &got[2], sizeof got[2], before, 64, &never));
+    /* How many receives are waited for, and whether with statuses; the second one's message is too long for it where it is the last run. */
+    for (run = 0; run < 7; run++) {
+        int second = run >= 4, first = run >= 2, too_long = run == 6, told = run % 2 == 0;
+        memset(all, 0, sizeof all);
+        memset(statuses, 0x5a, sizeof statuses);
+        got[0] = got[1] = -1;
+        if (first) OK(tocsin_irecv(comm, &got[0], sizeof got[0], before, 61, &all[FIRST]));
+        if (second) OK(tocsin_irecv(comm, &got[1], too_long ? 1 : sizeof got[1], TOCSIN_ANY_SOURCE, 62, &all[SECOND]));
+        OK(tocsin_isend(comm, &value, sizeof value, next, 60, &all[SENT]));
+        if (first) OK(tocsin_send(comm, &value, sizeof value, next, 61));
+        if (second) OK(tocsin_send(comm, &value, sizeof value, next, 62));
+        OK(tocsin_start(starts));
+        all[ACTIVE] = starts;
+        all[INACTIVE] = never;
+        if (too_long)
+            FAILS(TOCSIN_ERROR_TRUNCATED, tocsin_waitall(COUNT, all, statuses));
+        else
+            OK(tocsin_waitall(COUNT, all, told ? statuses : NULL));
+        CHECK(all[SENT] == NULL && all[NONE] == NULL && all[FIRST] == NULL && all[SECOND] == NULL);
+        CHECK(all[ACTIVE] == starts && all[INACTIVE] == never);
+        if (told) {
+            CHECK(statuses[SENT].error == TOCSIN_OK && statuses[SENT].source == rank && statuses[SENT].tag == 60);
+            CHECK(statuses[SENT].bytes == sizeof value && statuses[NONE].error == TOCSIN_OK && statuses[NONE].tag == -1);
+            CHECK(statuses[ACTIVE].error == TOCSIN_OK && statuses[ACTIVE].tag == 63);
+            CHECK(statuses[INACTIVE].error == TOCSIN_OK && statuses[INACTIVE].tag == -1);
+            CHECK(!first || (statuses[FIRST].source == before && statuses[FIRST].bytes == sizeof value));
+            CHECK(!second || (statuses[SECOND].source == before && statuses[SECOND].tag == 62));
+            CHECK(!second || statuses[SECOND].error == (too_long ? TOCSIN_ERROR_TRUNCATED : TOCSIN_OK));
+        }
+        CHECK(got[0] == (first ? 100 + before : -1) && (too_long || got[1] == (second ? 100 + before : -1)));
+        OK(tocsin_recv(comm, &got[2], sizeof got[2], before, 60, NULL));
+        OK(tocsin_recv(comm, &got[2], sizeof got[2], before, 63, NULL));
+    }
+    OK(tocsin_request_free(&starts));
+    OK(tocsin_request_free(&never));
+}
+
 static void communicators(tocsin_comm *comm, int rank, int size) {
     tocsin_comm *duplicate = NULL, *part = NULL, *none = NULL;
     int part_rank = -1, part_size = -1;
@@ -438,6 +484,7 @@ static void exchange(tocsin_comm *comm) {
     persistent_messages(comm, rank, size);
     user_operator(comm, rank, size);
     requests(comm, rank, size);
+    together(comm, rank, size);
     several(comm, rank, size);
     communicators(comm, rank, size);
 }

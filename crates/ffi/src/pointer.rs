@@ -33,10 +33,10 @@ pub(crate) fn give<T>(value: T) -> *mut T {
 /// Takes a handle back and clears the caller's copy; `None` for a NULL handle.
 ///
 /// # Safety
-/// The handle is NULL or came from [`give`] and was not taken since.
+/// The handle is NULL, or came from [`give`] or was a box's, and was not taken since.
 pub(crate) unsafe fn take<T>(handle: &mut *mut T) -> Option<Box<T>> {
     let pointer = NonNull::new(std::mem::replace(handle, std::ptr::null_mut()))?;
-    // SAFETY: - from `give`, taken once: promised by the caller; the copy of the handle is gone.
+    // SAFETY: - a box's, taken once: promised by the caller; the copy of the handle is gone.
     Some(unsafe { Box::from_raw(pointer.as_ptr()) })
 }
 

@@ -70,24 +70,26 @@ pub(crate) fn start(
     request: Option<&mut *mut Request>,
     operation: impl FnOnce() -> Result<RawRequest, Failure>,
 ) -> Result<(), Failure> {
-    start_in(request, |place| {
-        place.write(operation()?);
-        Ok(())
-    })
+    start_in(request, |place| Ok(place.write(operation()?)))
 }
 
-/// [`start`] of what writes its request where that is to stay: which it has, where it gives no error.
+/// [`start`] of what writes its request where that is to stay, and gives it back from there.
 pub(crate) fn start_in(
     request: Option<&mut *mut Request>,
-    operation: impl FnOnce(&mut MaybeUninit<RawRequest>) -> Result<(), Failure>,
+    operation: impl FnOnce(&mut MaybeUninit<RawRequest>) -> Result<&mut RawRequest, Failure>,
 ) -> Result<(), Failure> {
     let request = place(request, "request")?;
     *request = std::ptr::null_mut();
     let mut memory = Box::<Request>::new_uninit();
     let whole = memory.as_mut_ptr();
-    // SAFETY: - the memory is there; of what is not written there is no reference but this one.
-    operation(unsafe { &mut *(&raw mut (*whole).raw).cast::<MaybeUninit<RawRequest>>() })?;
-    // SAFETY: - as above; the operation has written the other field.
+    // SAFETY: - the memory is there, and no other reference into it.
+    let place = unsafe { &mut *(&raw mut (*whole).raw).cast::<MaybeUninit<RawRequest>>() };
+    let written: *const RawRequest = operation(place)?;
+    // SAFETY: - the memory is there; no reference is formed.
+    if !std::ptr::eq(written, unsafe { &raw const (*whole).raw }) {
+        return Err(Failure::new(TOCSIN_ERROR_INTERNAL, "the request is not where it was to be written"));
+    }
+    // SAFETY: - as above; the operation has written the other field: it gave it back from there.
     *request = unsafe {
         (&raw mut (*whole).listed).write(false);
         Box::into_raw(memory.assume_init())
@@ -317,8 +319,11 @@ unsafe fn end_all(handles: &mut [*mut Request], statuses: *mut MaybeUninit<Statu
     // SAFETY: - as above; nobody uses them meanwhile.
     let mut left = handles.iter().filter_map(|handle| unsafe { handle.as_mut() });
     let first = match pending {
-        // Many a send was over when it was made: then there is nothing that a wait would see to.
-        0 => Ok(()),
+        // Many a send was over when it was made. Those that know their rank see to what it left to who waits.
+        0 => {
+            left.filter(|request| request.listed).for_each(|request| request.raw.note_wait());
+            Ok(())
+        }
         1 => left.find(|request| request.is_pending()).map_or(Ok(()), |request| request.raw.wait().map(drop)),
         _ => {
             let mut raws = Vec::with_capacity(pending);

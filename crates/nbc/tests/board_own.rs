@@ -59,6 +59,8 @@ struct Case {
     /// Of each rank.
     forms: Vec<Form>,
     handler_safe: bool,
+    /// The sum of words, and not an operator of the user's.
+    built_in: bool,
 }
 
 impl Case {
@@ -96,7 +98,8 @@ impl Case {
     fn result(&self, rank: usize, inputs: &[Vec<u64>]) -> Option<Vec<u64>> {
         let fold = |until: usize, from: usize, count: usize| -> Vec<u64> {
             let part = |rank: usize| inputs[rank][from..from + count].to_vec();
-            let both = |a: Vec<u64>, b: Vec<u64>| a.iter().zip(&b).map(|(a, b)| then(*a, *b)).collect();
+            let one = |a: u64, b: u64| if self.built_in { a.wrapping_add(b) } else { then(a, b) };
+            let both = |a: Vec<u64>, b: Vec<u64>| a.iter().zip(&b).map(|(a, b)| one(*a, *b)).collect();
             (1..until).map(part).fold(part(0), both)
         };
         let n = self.count;
@@ -174,7 +177,9 @@ impl Buffers {
         let op = unsafe { UserOp::new(ordered, std::ptr::null(), false) };
         // SAFETY: - it does nothing that a handler may not do, but where a test fails.
         let op = Op::User(if case.handler_safe { unsafe { op.handler_safe() } } else { op });
-        let (data_type, block, recv) = (DataType::Opaque(8), 8 * count, recv.cast::<u8>());
+        let (op, data_type) =
+            if case.built_in { (Op::Sum, DataType::U64) } else { (op, DataType::Opaque(8)) };
+        let (block, recv) = (8 * count, recv.cast::<u8>());
         match case.operation {
             Operation::Ibarrier => Arguments::Ibarrier,
             Operation::Ibcast => Arguments::Ibcast { buffer: recv, bytes: block, root },
@@ -350,7 +355,8 @@ fn every_form_of_every_rank() {
                         counts[ranks - 1] = 2;
                     }
                     let handler_safe = random.chance(70);
-                    let case = Case { operation, ranks, root, count, counts, forms, handler_safe };
+                    let case =
+                        Case { operation, ranks, root, count, counts, forms, handler_safe, built_in: false };
                     for way in [Way::Direct, Way::Schedule, Way::Persistent] {
                         run(&mut machine, &mut before, &case, way, &mut random);
                     }
@@ -396,11 +402,17 @@ fn every_form_in_rounds() {
                     let free = Case::has_form(operation, root, rank);
                     if free { *random.pick(&FORMS) } else { Form::Apart }
                 });
-                let forms = forms.collect();
+                let forms: Vec<Form> = forms.collect();
                 let count = bytes / 8 / each + 1;
-                let case =
-                    Case { operation, ranks, root, count, counts: Vec::new(), forms, handler_safe: true };
-                run(&mut machine, &mut before, &case, way, &mut random);
+                for built_in in [false, true] {
+                    if built_in && !operation.is_reduction() {
+                        continue;
+                    }
+                    let (counts, forms) = (Vec::new(), Vec::clone(&forms));
+                    let case =
+                        Case { operation, ranks, root, count, counts, forms, handler_safe: true, built_in };
+                    run(&mut machine, &mut before, &case, way, &mut random);
+                }
             }
         }
     }

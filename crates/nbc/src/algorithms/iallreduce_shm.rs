@@ -1,5 +1,5 @@
 //! Allreduce on the board: every rank stores its vector, loads all and combines them from the left, in rank order. So all
-//! ranks compute the same expression, whatever the operator. Of long vectors ranks that run at the same time share the work, piece by piece.
+//! ranks compute the same expression, whatever the operator. Of long vectors ranks that run at the same time share the work, piece by piece, where they are more than two or the operator is the user's.
 
 use crate::board::{Call, Use, compile};
 use crate::kernels::Operator;

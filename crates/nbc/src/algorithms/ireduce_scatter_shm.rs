@@ -1,4 +1,4 @@
-//! Reduce-scatter on the board: every rank stores its vector, loads its own part of all and combines them from the left, in rank order.
+//! Reduce-scatter on the board: every rank stores its vector, of two mostly the other's block alone, loads its own part of all and combines them from the left, in rank order.
 
 use crate::board::{Call, Use, compile, is_short};
 use crate::kernels::Operator;

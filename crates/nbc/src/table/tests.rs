@@ -508,7 +508,7 @@ fn far_caches_have_long_exchanges_go_by_messages() {
         (Operation::Ibcast, 32 << 10, true, true),
         (Operation::Ibcast, 1 << 20, true, true),
         (Operation::Ibcast, 2 << 20, true, false),
-        (Operation::Iallreduce, 31 << 10, false, false),
+        (Operation::Iallreduce, 31 << 10, true, false),
         (Operation::Iallreduce, 32 << 10, true, false),
         (Operation::Iallreduce, 96 << 10, true, true),
         (Operation::Ireduce, 16 << 10, true, false),
@@ -732,7 +732,7 @@ fn the_board_takes_what_fits() {
             assert_eq!(chosen.restrictions.needs_board(), takes, "{operation:?} of {bytes} bytes");
         }
     }
-    assert!(!fits(Operation::Iallreduce, 31 << 10, 2) && fits(Operation::Iallreduce, 32 << 10, 2));
+    assert!(fits(Operation::Iallreduce, 31 << 10, 2) && fits(Operation::Iallreduce, 32 << 10, 2));
     assert!(fits(Operation::Ibcast, 2048, 64) && !fits(Operation::Ibcast, 2049, 2));
     assert!(fits(Operation::Iallreduce, 2048, 16) && !fits(Operation::Iallreduce, 2048, 17));
     assert!(fits(Operation::Ialltoall, 512, 4) && !fits(Operation::Ialltoall, 513, 4));

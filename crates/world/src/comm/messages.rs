@@ -107,21 +107,20 @@ impl Comm {
     /// # Safety
     /// As there.
     #[inline]
-    pub unsafe fn isend_raw_in(
+    pub unsafe fn isend_raw_in<'p>(
         &self,
-        place: &mut MaybeUninit<RawRequest>,
+        place: &'p mut MaybeUninit<RawRequest>,
         buf: ConstBuf,
         dest: u32,
         tag: i32,
         mode: Mode,
-    ) -> Result<(), Error> {
+    ) -> Result<&'p mut RawRequest, Error> {
         // SAFETY: - the buffer: promised by the caller for longer than the call.
-        match unsafe { self.isend_at_once(&buf, dest, tag, mode) } {
+        Ok(match unsafe { self.isend_at_once(&buf, dest, tag, mode) } {
             Some(sent) => place.write(RawRequest::over("isend", Kind::Send { tag, bytes: sent.bytes }, sent)),
             // SAFETY: - promised by the caller.
             None => place.write(unsafe { self.isend_in_general(buf, dest, tag, mode, Then::Leaves) }?),
-        };
-        Ok(())
+        })
     }
 
     /// Sends, if that is over at once.
@@ -400,16 +399,16 @@ impl Comm {
     /// # Safety
     /// As there.
     #[inline]
-    pub unsafe fn irecv_raw_in(
+    pub unsafe fn irecv_raw_in<'p>(
         &self,
-        place: &mut MaybeUninit<RawRequest>,
+        place: &'p mut MaybeUninit<RawRequest>,
         buf: MutBuf,
         source: Option<u32>,
         tag: Option<i32>,
-    ) -> Result<(), Error> {
+    ) -> Result<&'p mut RawRequest, Error> {
         let kind = Kind::Receive { room: buf.layout.bytes() };
         // SAFETY: - promised by the caller.
-        match unsafe { self.irecv_at_once(&buf, source, tag) } {
+        Ok(match unsafe { self.irecv_at_once(&buf, source, tag) } {
             Posted::Pending(id, completion) => {
                 place.write(RawRequest::pending(self.clone(), "irecv", kind, id, completion))
             }
@@ -418,8 +417,7 @@ impl Comm {
                 // SAFETY: - promised by the caller.
                 place.write(unsafe { self.irecv_in_general(state, buf, source, tag, Then::Leaves) }?)
             }
-        };
-        Ok(())
+        })
     }
 
     /// [`irecv_raw`](Self::irecv_raw) of what is not posted at once, by who may be inside already.

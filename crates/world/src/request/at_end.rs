@@ -128,10 +128,11 @@ pub(super) fn meet_shorts(requests: &mut [&mut RawRequest]) {
         return;
     }
     let mut is_there = true;
-    // For as long as for one.
-    let looks = LOOKS.checked_div(pending().count() as u32).unwrap_or(LOOKS);
+    // For about as long as for one; what comes out of turn takes a look each.
+    let number = pending().count() as u32;
+    let looks = LOOKS.checked_div(number).unwrap_or(LOOKS).max(number);
     let looked = state.linger(looks, |state| {
-        let mut found = Lingering::Over;
+        let (mut found, mut met) = (Lingering::Over, false);
         let slots = requests.iter().filter(|request| request.seen.is_none());
         for slot in slots.filter_map(|request| request.slot.as_ref()) {
             if slot.completion().is_done() {
@@ -141,14 +142,20 @@ pub(super) fn meet_shorts(requests: &mut [&mut RawRequest]) {
                 Glance::Nothing if found == Lingering::Over => found = Lingering::Nothing,
                 Glance::Nothing => {}
                 Glance::Other => found = Lingering::Worked,
-                Glance::Over if slot.completion().is_done() => {}
+                Glance::Over if slot.completion().is_done() => met = true,
                 // A pass's to go on with.
                 Glance::Over => return Lingering::Over,
             }
         }
         is_there &= found != Lingering::Nothing;
+        if met && found == Lingering::Nothing {
+            // Its sender may wait to hear of it, and what is left for its sender.
+            Work::leave(state);
+        }
         found
     });
+    let mut sources = pending().filter_map(|request| request.outcome()).map(|outcome| outcome.source);
+    let source = sources.next().filter(|first| sources.all(|source| source == *first));
     let mut all = true;
     for request in requests.iter_mut().filter(|request| request.seen.is_none()) {
         request.look_in(&mut state);
@@ -158,7 +165,10 @@ pub(super) fn meet_shorts(requests: &mut [&mut RawRequest]) {
         if !is_there {
             rank.engine.note_met();
         }
-        if state.p2p.owes_a_look(looked) && state.work_left() {
+        // Each counts.
+        let owed = (0..number).fold(false, |owed, _| state.p2p.owes_a_look(looked) || owed);
+        // As in `meet_short`, where they are from one.
+        if owed && source.map_or_else(|| state.work_left(), |source| state.work_left_beside(source)) {
             state.pass();
         }
     } else {

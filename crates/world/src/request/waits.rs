@@ -177,9 +177,9 @@ impl RawRequest {
         self.look()
     }
 
-    /// Its thread waits, though it may be over.
+    /// Its thread waits, though it may be over: does what the rank left to such a call, as [`open_gates`](Self::open_gates), and counts the wait. Not for handlers.
     #[inline]
-    pub(super) fn note_wait(&self) {
+    pub fn note_wait(&self) {
         if let Some(slot) = &self.slot {
             slot.rank().engine.note_wait();
         }
