@@ -215,7 +215,7 @@ fn has_room(arguments: &Arguments, group: &Group) -> bool {
 /// Whether a board is mostly the quickest for what fits there: always if it fits into slots; else where ranks share cores, and what counts is how often
 /// a rank has to wait for another, and how much all copy (4 ranks on 2 cores of an EPYC: iallgather of 1 MiB 0.65 ms instead of 0.98); and where two exchange as much, each of which
 /// would copy both ways in turns (256 KiB: 31 us instead of 35 to 48 on a Granite Rapids; where places pass, 1 MiB: 71 us instead of 109 on an EPYC), or combine all of it after that, and on the board
-/// combines it where it lies (64 KiB and 1 MiB on the second: 4.0 us by any built-in operator, 59 us; 16 KiB 1.3 instead of 2.5, and 2.5 instead of 5.4 while a line takes 250 ns), or one alone does, out of a buffer rather than where it lies; and for a broadcast between
+/// combines it where it lies (64 KiB and 1 MiB on the second: 4.0 us by any built-in operator, 59 us; 16 KiB 1.3 instead of 2.5, and 2.5 instead of 5.4 while a line takes 250 ns, between threads, too), or one alone does, out of a buffer rather than where it lies; and for a broadcast between
 /// two, from some size on (64 KiB and 1 MiB on an EPYC: 3.5 us instead of 4.6, 39 instead of 44, and where its cores share no cache, 7.4 instead of 9.7; on an Emerald Rapids 6.9 instead of 9.4, 85 instead of
 /// 113; 2 and 4 MiB on one of Zen 5: 46 and 91 instead of 48 to 110 and 95 to 259). On that EPYC an allreduce of 64 KiB took, in shared pieces, 6.3 us instead of 8.5, 12.8 instead of 13.5 without a shared cache, and one of 16 KiB 2.5 instead of 3.1 with and 5.7 instead of 4.7 without; a reduction of 16 KiB 2.0 instead of
 /// 2.7, and 3.5 instead of 4.6.
