@@ -332,10 +332,14 @@ impl Rank {
     pub(crate) fn enter_open(&self, operation: &'static str) -> Result<Entered<'_, RankState>, Error> {
         self.open(operation)?;
         let state = self.engine.enter();
-        if !self.is_open() {
-            self.still_open(operation)?;
-        }
+        self.is_still_open(operation)?;
         Ok(state)
+    }
+
+    /// What [`enter_open`](Self::enter_open) asks inside, after [`open`](Self::open) outside: for what is entered most often, which stays where it is made then.
+    #[inline(always)]
+    pub(crate) fn is_still_open(&self, operation: &'static str) -> Result<(), Error> {
+        if self.is_open() { Ok(()) } else { self.still_open(operation) }
     }
 
     /// [`enter_open`](Self::enter_open) without waiting, and without running callbacks at the end: the caller's locks are

@@ -263,7 +263,10 @@ impl Comm {
     /// As [`start_raw`](Self::start_raw).
     #[inline]
     unsafe fn start_on_board(&self, operation: &'static str, call: &mut Call) -> Result<RawRequest, Error> {
-        let mut guard = self.shared().enter_open(operation)?;
+        let shared = self.shared();
+        shared.open(operation)?;
+        let mut guard = shared.engine.enter();
+        shared.is_still_open(operation)?;
         let state = &mut *guard;
         if state.p2p.is_revoked(self.context()) {
             return Err(Error::Revoked { operation });

@@ -1,7 +1,7 @@
 //! Waiting for a collective on a board: looks at what the others have posted, before the wait that others must ring for.
 
-use tocsin_progress::Work;
 use tocsin_progress::engine::{Lingering, Turns};
+use tocsin_progress::{Code, Work};
 use tocsin_sync::clock::now_ns;
 
 use super::RawRequest;
@@ -19,7 +19,13 @@ impl RawRequest {
     pub(super) fn look_on_board(&mut self, patiently: bool) {
         let Some(slot) = &self.slot else { return };
         let (shared, id) = (slot.rank(), slot.id);
-        let Ok(mut state) = shared.enter_open(self.operation) else { return };
+        if shared.open(self.operation).is_err() {
+            return;
+        }
+        let mut state = shared.engine.enter();
+        if !shared.is_open() {
+            return;
+        }
         let begun = shared.engine.is_crowded().then(now_ns);
         let by_itself = begun.is_some_and(|now| !shared.engine.follows(now));
         // What it lacks does not come while it looks, or others have the core first.
@@ -74,7 +80,13 @@ impl RawRequest {
                 Some(turns) => turns.leave(state),
                 None => drop(state),
             }
-            self.seen = self.read(outcome);
+            // Written as it is, as in `look_in`.
+            match &self.slot {
+                Some(slot) if outcome.code == Code::Ok => {
+                    self.seen = Some(Ok(self.kind.status(&slot.comm, outcome)));
+                }
+                _ => self.seen = self.read(outcome),
+            }
         }
     }
 }

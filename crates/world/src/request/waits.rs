@@ -132,6 +132,9 @@ impl RawRequest {
     pub(crate) fn wait_posted(&mut self) -> Result<Status, Error> {
         loop {
             self.try_to_be_over(None);
+            if let Some(status) = self.succeeded() {
+                return Ok(status);
+            }
             if let Some(result) = self.look() {
                 return result;
             }
