@@ -236,13 +236,13 @@ fn is_quick_on_board(arguments: &Arguments, group: &Group) -> bool {
     let (shares, two, once) = (group.shares_cores(), ranks == 2, group.is_one_process());
     let far = group.has_far_cache();
     let single = far && group.has_single_copies() && bytes >= 512 << 10;
-    let (few_rounds, from_root) = if far { (96 << 10, 256 << 10) } else { (32 << 10, 0) };
+    let from_root = if far { 256 << 10 } else { 0 };
     if two && arguments.is_long_between_two(group) || !crate::board::has_few_rounds(arguments, ranks) {
         return false;
     }
     let is_quick = crate::board::is_short(arguments, ranks)
         || match operation {
-            Operation::Iallreduce if far && two && (12 << 10..few_rounds).contains(&bytes) => shares,
+            Operation::Iallreduce if far && two && (12 << 10..96 << 10).contains(&bytes) => shares,
             Operation::Iallreduce if two => !once || bytes <= 128 << 10,
             Operation::Iallreduce => shares && (!once || bytes <= 512 << 10),
             // One way it is a broadcast between two, and places do not pass.

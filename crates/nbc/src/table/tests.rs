@@ -517,6 +517,19 @@ fn far_caches_have_long_exchanges_go_by_messages() {
         let takes = [false, true].map(|is_far| on_board(operation, bytes, is_far));
         assert_eq!(takes, [near, far], "{operation} of {bytes}");
     }
+    for (bytes, far, takes) in [
+        (11 << 10, true, true),
+        (12 << 10, true, false),
+        (95 << 10, true, false),
+        (96 << 10, true, true),
+        (16 << 10, false, true),
+        (128 << 10, false, true),
+        (129 << 10, false, false),
+    ] {
+        let of = arguments(Operation::Iallreduce, bytes, 0, false, 0, (&[], &[]));
+        let group = group_with_board(2, 0).with_far_cache(far).with_one_process(true);
+        assert_eq!(choose_for(&of, &group).restrictions.needs_board(), takes, "{bytes} between threads");
+    }
     // Messages of threads are copied once.
     for (bytes, takes) in [(32 << 10, true), (64 << 10, true), (65 << 10, false), (769 << 10, false)] {
         let of = arguments(Operation::Ibcast, bytes, 0, false, 0, (&[], &[]));

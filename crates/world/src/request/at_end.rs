@@ -104,6 +104,8 @@ enum End {
 
 /// Of so many receives at most each is looked for by itself; more are taken in by passes, which take several packets of a lane at once.
 const FEW: usize = 8;
+/// Looks for several at least: what comes out of turn takes one each.
+const LEAST: u32 = 4;
 
 /// [Looks](RawRequest::meet_short) for the messages of several, of one rank, and gives their slots back in the same stay, if there are few that have not come, all of which come in one packet.
 pub(super) fn meet_shorts(requests: &mut [&mut RawRequest]) {
@@ -128,11 +130,11 @@ pub(super) fn meet_shorts(requests: &mut [&mut RawRequest]) {
         return;
     }
     let mut is_there = true;
-    // For about as long as for one; what comes out of turn takes a look each.
-    let number = pending().count() as u32;
-    let looks = LOOKS.checked_div(number).unwrap_or(LOOKS).max(number);
+    // For about as long as for one.
+    let looks = LOOKS.checked_div(pending().count() as u32).unwrap_or(LOOKS).max(LEAST);
+    let mut met = 0u32;
     let looked = state.linger(looks, |state| {
-        let (mut found, mut met) = (Lingering::Over, false);
+        let (mut found, before) = (Lingering::Over, met);
         let slots = requests.iter().filter(|request| request.seen.is_none());
         for slot in slots.filter_map(|request| request.slot.as_ref()) {
             if slot.completion().is_done() {
@@ -142,15 +144,15 @@ pub(super) fn meet_shorts(requests: &mut [&mut RawRequest]) {
                 Glance::Nothing if found == Lingering::Over => found = Lingering::Nothing,
                 Glance::Nothing => {}
                 Glance::Other => found = Lingering::Worked,
-                Glance::Over if slot.completion().is_done() => met = true,
+                Glance::Over if slot.completion().is_done() => met = met.wrapping_add(1),
                 // A pass's to go on with.
                 Glance::Over => return Lingering::Over,
             }
         }
         is_there &= found != Lingering::Nothing;
-        if met && found == Lingering::Nothing {
-            // Its sender may wait to hear of it, and what is left for its sender.
-            Work::leave(state);
+        if met != before && found == Lingering::Nothing {
+            // Its sender may wait to hear of it, and what is left for its sender. Whoever would be interrupted for that hears it at the end.
+            let _held_back = Work::leave_quietly(state);
         }
         found
     });
@@ -166,7 +168,7 @@ pub(super) fn meet_shorts(requests: &mut [&mut RawRequest]) {
             rank.engine.note_met();
         }
         // Each counts.
-        let owed = (0..number).fold(false, |owed, _| state.p2p.owes_a_look(looked) || owed);
+        let owed = (0..met).fold(false, |owed, _| state.p2p.owes_a_look(looked) || owed);
         // As in `meet_short`, where they are from one.
         if owed && source.map_or_else(|| state.work_left(), |source| state.work_left_beside(source)) {
             state.pass();
