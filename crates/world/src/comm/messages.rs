@@ -99,7 +99,7 @@ impl Comm {
     }
 
     /// [`isend_raw`](Self::isend_raw), whose request is written where it is to stay. (One that is returned is copied there, by loads that wait for the narrower stores which have
-    /// just written it: a third of what a short message takes to post.)
+    /// just written it: a quarter of what a short message takes to post.)
     ///
     /// # Errors
     /// As there. Nothing was written then.
