@@ -54,7 +54,7 @@ pub struct RawRequest {
     /// None: it was over when it was made; its outcome is `seen`, or in `again`.
     slot: Option<Slot>,
     /// The outcome, once seen; the slot is then somebody else's. An error is boxed, so that a request is short, and moved at no cost.
-    seen: Option<Result<Status, Box<Error>>>,
+    seen: Seen,
     /// What the completion's callback will do.
     after: Option<Arc<Mutex<Then>>>,
     /// Somebody looks whether it is complete, without calling what makes progress.
@@ -65,6 +65,9 @@ pub struct RawRequest {
     /// A persistent message.
     again: Option<Box<Again>>,
 }
+
+/// How a request has ended, once that is seen.
+type Seen = Option<Result<Status, Box<Error>>>;
 
 /// Where an operation is.
 #[derive(Debug)]
@@ -84,6 +87,18 @@ impl Slot {
     fn completion(&self) -> &Completion {
         // SAFETY: - it lies in a slab that lives as long as the engine, which `comm` keeps.
         unsafe { self.completion.as_ref() }
+    }
+
+    /// Puts what an outcome means where it is seen, and gives it, where it has gone well. Written there, rather than copied from what [`Kind::read`] has just written, which the copy would wait for.
+    #[inline]
+    fn see(&self, kind: Kind, operation: &'static str, outcome: Outcome, seen: &mut Seen) -> Option<Status> {
+        if outcome.code != Code::Ok {
+            *seen = Some(kind.read(&self.comm, operation, outcome).map_err(Box::new));
+            return None;
+        }
+        let status = kind.status(&self.comm, outcome);
+        *seen = Some(Ok(status));
+        Some(status)
     }
 }
 
@@ -346,17 +361,11 @@ impl RawRequest {
             && let Some(outcome) = self.outcome()
         {
             self.free_in(state);
-            if let Some(slot) = self.slot.as_ref().filter(|slot| self.kind.leaves_others(&slot.comm, outcome))
-            {
+            let Some(slot) = &self.slot else { return };
+            if self.kind.leaves_others(&slot.comm, outcome) {
                 slot.comm.revoke_inside(state);
             }
-            // Written as it is, rather than copied from what `read` has just written, which the copy would wait for.
-            match &self.slot {
-                Some(slot) if outcome.code == Code::Ok => {
-                    self.seen = Some(Ok(self.kind.status(&slot.comm, outcome)));
-                }
-                _ => self.seen = self.read(outcome),
-            }
+            slot.see(self.kind, self.operation, outcome, &mut self.seen);
         }
     }
 

@@ -94,16 +94,15 @@ impl RawRequest {
     /// The outcome, where it has gone well and is not persistent.
     #[inline]
     pub(super) fn has_met(&mut self, outcome: Option<Outcome>) -> Option<Status> {
-        if let (None, Some(slot), Some(outcome)) = (&self.again, &self.slot, outcome)
-            && outcome.code == Code::Ok
-        {
-            let status = self.kind.status(&slot.comm, outcome);
-            // Written as it is, as in `look_in`.
-            self.seen = Some(Ok(status));
-            return Some(status);
+        match (&self.slot, outcome) {
+            (Some(slot), Some(outcome)) if self.again.is_none() && outcome.code == Code::Ok => {
+                slot.see(self.kind, self.operation, outcome, &mut self.seen)
+            }
+            _ => {
+                self.has_met_what(outcome);
+                None
+            }
         }
-        self.has_met_what(outcome);
-        None
     }
 
     /// The same of all that ends otherwise.

@@ -1,7 +1,7 @@
 //! Waiting for a collective on a board: looks at what the others have posted, before the wait that others must ring for.
 
+use tocsin_progress::Work;
 use tocsin_progress::engine::{Lingering, Turns};
-use tocsin_progress::{Code, Work};
 use tocsin_sync::clock::now_ns;
 
 use super::RawRequest;
@@ -80,13 +80,7 @@ impl RawRequest {
                 Some(turns) => turns.leave(state),
                 None => drop(state),
             }
-            // Written as it is, as in `look_in`.
-            match &self.slot {
-                Some(slot) if outcome.code == Code::Ok => {
-                    self.seen = Some(Ok(self.kind.status(&slot.comm, outcome)));
-                }
-                _ => self.seen = self.read(outcome),
-            }
+            slot.see(self.kind, self.operation, outcome, &mut self.seen);
         }
     }
 }
