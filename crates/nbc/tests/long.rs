@@ -197,6 +197,55 @@ fn what_is_written_was_allocated() {
     }
 }
 
+/// Parts of one length come to lie all over their places, if there is memory, and else at the beginning of each; what is written was allocated.
+#[test]
+fn what_comes_round_was_allocated() {
+    let mut random = Random(0x10_0007);
+    // Which pass places, or share pieces.
+    let others = [
+        Operation::Iallgather,
+        Operation::Iallgatherv,
+        Operation::Iallreduce,
+        Operation::Ialltoall,
+        Operation::IreduceScatter,
+        Operation::IreduceScatterBlock,
+    ];
+    for (ranks, operation) in operations().flat_map(|operation| [2u32, 3].map(|ranks| (ranks, operation))) {
+        for (bytes, limited) in [(20_000, false), (20_000, true), (65_536, false), (65_536, true)] {
+            let case = case(operation, bytes, &mut random);
+            for again in [false, true] {
+                let mut machine = Machine::new(network(ranks, random.word()), random.word());
+                if limited && !others.contains(&operation) {
+                    let part =
+                        if operation == Operation::Iscatter { bytes * (ranks as usize - 1) } else { bytes };
+                    let each = part.next_multiple_of(64 << 10);
+                    machine.ranks.iter().for_each(|rank| rank.lower.limit_long(8 * each));
+                }
+                match again {
+                    false => (0..40).for_each(|_| machine.run(&[case])),
+                    true => machine.run_again(case, 40),
+                }
+                machine.check_long();
+            }
+        }
+    }
+}
+
+/// Ranks in step do with half a megabyte each.
+#[test]
+fn where_there_is_no_memory_parts_come_back_sooner() {
+    let mut random = Random(0x10_0008);
+    for (ranks, operation) in [(2, Operation::Ibcast), (3, Operation::Ireduce), (4, Operation::Igather)] {
+        for bytes in [64 << 10, 128 << 10, 256 << 10] {
+            let case = case(operation, bytes, &mut random);
+            let mut machine = Machine::new(network(ranks, random.word()), random.word());
+            machine.ranks.iter().for_each(|rank| rank.lower.limit_long(512 << 10));
+            (0..30).for_each(|_| machine.run(&[case]));
+            machine.check_long();
+        }
+    }
+}
+
 /// Around all sizes at which something else is done, posted and restarted, of elements that come out even and of such as do not.
 #[test]
 fn around_all_thresholds() {

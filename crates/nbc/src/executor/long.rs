@@ -1,7 +1,7 @@
-//! Long memory of boards is allocated where a user's thread posts, place by place: most programs come back to a few.
+//! Long memory of boards is allocated where a user's thread posts, place by place, as far as parts come to reach there: many programs make few collectives.
 
 use super::Nbc;
-use super::seat::{Seat, Table, has_room};
+use super::seat::{Seat, has_room};
 use crate::Error;
 use crate::board::Call;
 use crate::messages::Messages;
@@ -39,27 +39,42 @@ impl Nbc {
         }
         // Rounds are posted later, too.
         let posts = if call.is_round() { Posts::Later } else { posts };
-        let ready = |seat: &mut Seat, slots: &Table| seat.first == NONE && has_room(seat, slots);
+        let now = posts == Posts::Now && seat.first == NONE && has_room(seat, slots);
         for round in [*call, call.last_round()] {
             // One that passes is the others' next, whatever they post there.
-            let (all, bytes) = match round.passes(&seat.board) {
-                Some(passing) => passing,
-                None => (0..PLACES, round.long_bytes().next_multiple_of(STEP).min(LONG)),
-            };
-            let places = match posts {
-                Posts::Now if ready(seat, slots) => {
-                    let place = round.next_place(&mut seat.board);
-                    place..place + 1
+            let passing = round.passes(&seat.board);
+            let place = now.then(|| round.next_place(&mut seat.board));
+            let bytes = round.long_bytes();
+            match (passing, place) {
+                (Some((_, whole)), Some(place)) => allocate(messages, seat, place..place + 1, whole)?,
+                (Some((all, whole)), None) => allocate(messages, seat, all, whole)?,
+                (None, Some(place)) => {
+                    let reach = steps(seat.board.next_reach(bytes));
+                    if allocate(messages, seat, place..place + 1, reach).is_err() {
+                        // It comes back to where it has been, if that is free.
+                        seat.board.narrow(true);
+                        let place = round.next_place(&mut seat.board);
+                        allocate(messages, seat, place..place + 1, steps(bytes))?;
+                    }
                 }
-                Posts::Now | Posts::Later => all,
-            };
-            allocate(messages, seat, places, bytes)?;
+                (None, None) => {
+                    allocate(messages, seat, 0..PLACES, steps(bytes))?;
+                    let reach = steps(round.reach(&seat.board));
+                    if allocate(messages, seat, 0..PLACES, reach).is_err() {
+                        seat.board.narrow(false);
+                    }
+                }
+            }
             if !call.is_round() {
                 break;
             }
         }
         Ok(())
     }
+}
+
+fn steps(bytes: usize) -> usize {
+    bytes.next_multiple_of(STEP).min(LONG)
 }
 
 /// Allocates so many bytes of each of these places.

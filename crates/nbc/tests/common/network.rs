@@ -45,8 +45,9 @@ struct Host {
     gone: bool,
     /// Peers that messages may be sent to.
     prepared: Vec<u32>,
-    /// Long memory of boards: addresses and bytes.
+    /// Long memory of boards: addresses and bytes, and how many are left.
     allocated: Vec<(usize, usize)>,
+    long_left: usize,
 }
 
 struct Net {
@@ -64,7 +65,7 @@ pub struct End {
 }
 
 pub fn network(n: u32, seed: u64) -> Vec<End> {
-    let hosts = (0..n).map(|_| Host::default()).collect();
+    let hosts = (0..n).map(|_| Host { long_left: usize::MAX, ..Host::default() }).collect();
     let net = Rc::new(RefCell::new(Net { hosts, random: Random(seed), failures: 0, lingers: false }));
     (0..n).map(|rank| End { rank, net: net.clone() }).collect()
 }
@@ -178,6 +179,11 @@ impl Net {
 }
 
 impl End {
+    /// No more than so many bytes of long memory can be allocated.
+    pub fn limit_long(&self, bytes: usize) {
+        self.net.borrow_mut().hosts[self.rank as usize].long_left = bytes;
+    }
+
     /// What was allocated of long memory: addresses and bytes.
     pub fn allocated(&self) -> Vec<(usize, usize)> {
         self.net.borrow().hosts[self.rank as usize].allocated.clone()
@@ -186,7 +192,10 @@ impl End {
 
 impl Messages for End {
     fn allocate_long(&mut self, at: NonNull<u8>, bytes: usize) -> bool {
-        self.net.borrow_mut().hosts[self.rank as usize].allocated.push((at.as_ptr().addr(), bytes));
+        let host = &mut self.net.borrow_mut().hosts[self.rank as usize];
+        let Some(left) = host.long_left.checked_sub(bytes) else { return false };
+        host.long_left = left;
+        host.allocated.push((at.as_ptr().addr(), bytes));
         true
     }
 

@@ -6,7 +6,7 @@
 //! # When a place may be written again
 //! A place that was last used for number n is free for a number from n + SLOTS on, by the argument of [`board`](super) for slots; so that of as many places as
 //! there are slots one is always free. It is free before, once all members [say](Board::note_long_done) that they are done with n, which ranks that work in step
-//! mostly have: then a [few](Board::turns) places are used again and again, and stay in the caches. Nobody waits for that word.
+//! mostly have: then as much memory as stays in the caches is used again and again, a part after the other in each place. Nobody waits for that word.
 //!
 //! # Parts that are read while they are filled
 //! Of a part that takes long to copy in, its owner may [say](Board::begin_filling) beforehand where it will lie and what it is about, and from time to time [how much](Board::note_filled)
@@ -49,9 +49,21 @@ pub const LONG: usize = if cfg!(loom) { 16 } else { 2 << 20 };
 pub const PLACES: usize = SLOTS;
 /// Bytes of a member's long memory.
 pub const LONG_MEMORY: usize = PLACES * LONG + PASSING * (SMALL + LARGE);
-/// Bytes of parts after which a member comes back to a place, if it is free: by then what it overwrites has left the caches next to the cores of those who
-/// have read it, and is still in the one that all share.
-const ROUND: usize = 512 << 10;
+/// Bytes of parts after which a member of two comes back to where it has written, if that is free: by then what it overwrites has left the caches next to the cores of those who
+/// have read it, from which each line would have to be taken, and is still in the one that all share. (Between two ranks of an EPYC of Zen 4, whose cores have a second cache of 1 MiB, where a member came back after 512 KiB, or
+/// eight parts, and so, us: ibcast of 4 KiB 1.03 and 0.50, 16 KiB 2.6 and 1.25, 64 KiB 6.5 and 2.8, 256 KiB 20 and 7.6; `bench coll --mode alone --algorithm shm`.)
+const ROUND: usize = 2 << 20;
+/// Three and four members share so much; of more, each has as much as a second-level cache of today.
+const ALL_ROUND: usize = 4 << 20;
+const LEAST_ROUND: usize = 1 << 20;
+/// The same where there is [no more memory](Board::narrow), of parts that all begin where their places do.
+const NARROW_ROUND: usize = 512 << 10;
+/// Longer parts have one place, if that is free: with the buffers they come from and go to they take all of the caches in any case, and the fewer different lines there are the better.
+const TURNING: usize = 512 << 10;
+/// In a place, parts begin at multiples of so many bytes.
+const PAGE: usize = if cfg!(loom) { 8 } else { 4096 };
+const _: () = assert!(LONG / PAGE <= u16::MAX as usize);
+const _: () = assert!(ALL_PLACES <= u16::MAX as usize);
 /// Most pieces of a result: one bit each.
 pub const PIECES: u32 = 128;
 
@@ -66,10 +78,19 @@ pub(super) struct Long {
     used: [Option<u32>; ALL_PLACES],
     /// The place of either size that has passed last.
     passed: [usize; 2],
-    /// Where it has posted last.
+    /// Where it has posted last what comes to [several](TURNING) places, and how often that has come back to the first ones.
     last: usize,
-    /// Where the next part goes, once that is known.
+    laps: usize,
+    /// Where the next part goes, once that is known, from which page of it on, and of how many bytes that is so.
     next: Option<usize>,
+    page: u16,
+    page_of: usize,
+    /// After so many bytes parts come back to where they were.
+    round: usize,
+    /// All begin where their places do.
+    narrow: bool,
+    /// By slot: where this member's parts are.
+    posted: [Option<Spot>; SLOTS],
     /// How parts are copied in.
     storing: Storing,
 }
@@ -81,8 +102,15 @@ impl Default for Long {
             rooms: Box::default(),
             used: [None; ALL_PLACES],
             passed: [PLACES, LARGER],
-            last: 0,
+            // The next one is the first.
+            last: PLACES - 1,
+            laps: usize::MAX,
             next: None,
+            page: 0,
+            page_of: 0,
+            round: 0,
+            narrow: false,
+            posted: [None; SLOTS],
             storing: Storing::new(),
         }
     }
@@ -99,6 +127,8 @@ impl Board {
         if memory.len() == self.areas.len() {
             self.long.memory = memory;
             self.long.rooms = (0..self.members()).map(|_| passing::own_rooms(self.me)).collect();
+            let each = ALL_ROUND.checked_div(self.members()).unwrap_or(0);
+            self.long.round = each.clamp(LEAST_ROUND, ROUND);
         }
         self
     }
@@ -117,15 +147,62 @@ impl Board {
 
     #[inline]
     fn own_spot(&self, place: usize) -> Spot {
-        Spot { member: self.me as u32, place: place as u32 }
+        Spot { member: self.me as u32, place: u16::try_from(place).unwrap_or(u16::MAX), page: 0 }
+    }
+
+    /// Where the next part goes.
+    #[inline]
+    fn next_spot(&self) -> Option<Spot> {
+        self.long.next.map(|place| Spot { page: self.long.page, ..self.own_spot(place) })
+    }
+
+    /// Bytes after which this member comes back to where parts of so many bytes were: those of one part, where that is long.
+    fn round(&self, bytes: usize) -> usize {
+        if bytes > TURNING { bytes } else { self.long.round }
     }
 
     /// How many places a member with parts of so many bytes uses in turn, as long as they are free.
-    pub fn turns(bytes: usize) -> usize {
-        (ROUND / bytes.max(1)).clamp(1, PLACES)
+    fn turns(&self, bytes: usize) -> usize {
+        (self.round(bytes) / bytes.max(1)).clamp(1, PLACES)
     }
 
-    /// The place of the part that is posted next, which has so many bytes: a free one, if can be one of a [few](Self::turns). There is
+    /// How many of them one place has, one after the other, and the bytes from one to the next.
+    fn in_a_place(&self, bytes: usize) -> (usize, usize) {
+        let each = (bytes.clamp(1, LONG).wrapping_add(PAGE - 1)) & !(PAGE - 1);
+        // No division that might panic in a handler.
+        let many = |room: usize| room.checked_div(each).unwrap_or(0);
+        let most = if self.long.narrow { 1 } else { many(LONG) };
+        (many(self.round(bytes) / PLACES).min(most).max(1), each)
+    }
+
+    /// Bytes of a place that parts of so many bytes come to lie in, one after the other.
+    pub fn reach(&self, bytes: usize) -> usize {
+        let (many, each) = self.in_a_place(bytes);
+        if bytes == 0 { 0 } else { many.wrapping_mul(each) }
+    }
+
+    /// How far into its [place](Self::next_place) the part reaches that is posted next, which has so many bytes.
+    pub fn next_reach(&self, bytes: usize) -> usize {
+        if bytes == 0 { 0 } else { usize::from(self.long.page).wrapping_mul(PAGE).wrapping_add(bytes) }
+    }
+
+    /// There is no memory for more: from now on this member comes back sooner, and all parts begin where their places do. But not the one whose [place](Self::next_place) is known, unless
+    /// nothing is there of it yet (`next`): that has another place then.
+    pub fn narrow(&mut self, next: bool) {
+        (self.long.round, self.long.narrow) = (NARROW_ROUND, true);
+        if next {
+            self.long.next = None;
+        }
+    }
+
+    /// From which page of its place on the part lies that is posted next.
+    fn page(&self, bytes: usize) -> u16 {
+        let (many, each) = self.in_a_place(bytes);
+        let begins = self.long.laps.checked_rem(many).unwrap_or(0).wrapping_mul(each);
+        (begins / PAGE) as u16
+    }
+
+    /// The place of the part that is posted next, which has so many bytes: a free one, and in turn no more memory than stays in the caches. There is
     /// [room](Self::has_room) for that part.
     #[inline]
     pub fn next_place(&mut self, bytes: usize) -> usize {
@@ -136,6 +213,10 @@ impl Board {
     #[doc(hidden)]
     pub fn next_place_as<V: Variant>(&mut self, bytes: usize) -> usize {
         if let Some(place) = self.long.next.filter(|place| *place < PLACES) {
+            // It may have been another part's.
+            if bytes != self.long.page_of {
+                (self.long.page, self.long.page_of) = (self.page(bytes), bytes);
+            }
             return place;
         }
         let number = self.posted().wrapping_add(1);
@@ -146,13 +227,18 @@ impl Board {
             }
             None => true,
         };
-        let turns = Board::turns(bytes);
+        let turns = self.turns(bytes);
+        let first = self.long.last.wrapping_add(1);
+        let first = if first < turns { first } else { 0 };
         // No division that might panic in a handler.
-        let turn = |ahead: usize| self.long.last.wrapping_add(ahead).checked_rem(turns).unwrap_or(0);
-        let few = (1..=turns).map(turn);
+        let turn = |ahead: usize| first.wrapping_add(ahead).checked_rem(turns).unwrap_or(0);
+        let few = (0..turns).map(turn);
         // There is one: the numbers that keep places are fewer.
         let place = few.chain(turns..PLACES).find(free).unwrap_or(0);
-        self.long.next = Some(place);
+        if place <= self.long.last && bytes <= TURNING {
+            self.long.laps = self.long.laps.wrapping_add(1);
+        }
+        (self.long.next, self.long.page, self.long.page_of) = (Some(place), self.page(bytes), bytes);
         place
     }
 
@@ -215,8 +301,7 @@ impl Board {
     /// `from` is readable for `bytes`. Beyond the place nothing is copied.
     #[inline]
     pub unsafe fn fill(&mut self, (first, whole): (usize, usize), from: *const u8, bytes: usize) {
-        let Some(next) = self.long.next.filter(|place| *place < PLACES) else { return };
-        let spot = self.own_spot(next);
+        let Some(spot) = self.next_spot().filter(|spot| usize::from(spot.place) < PLACES) else { return };
         if first == 0 {
             self.long.storing.begin(whole);
         }
@@ -240,8 +325,7 @@ impl Board {
     #[inline]
     pub fn begin_filling_as<V: Variant>(&self, about: u64) {
         let number = self.posted().wrapping_add(1);
-        let spot = self.long.next.map(|place| self.own_spot(place));
-        let (Some(slot), Some(spot)) = (self.slot(self.me, number), spot) else { return };
+        let (Some(slot), Some(spot)) = (self.slot(self.me, number), self.next_spot()) else { return };
         // SYNC POINT: Relaxed, both of them: the Releases behind them publish them, and nobody reads them by an older stamp.
         slot.long.place.store(spot.word(), Ordering::Relaxed);
         if V::CLEAR_FILLED {
@@ -306,16 +390,20 @@ impl Board {
         self.long.storing.end();
         let number = self.posted().wrapping_add(1);
         let place = self.long.next.unwrap_or_else(|| self.next_place_as::<V>(LONG));
+        let spot = self.next_spot().unwrap_or(self.own_spot(place));
         if let Some(used) = self.long.used.get_mut(place) {
             *used = Some(number);
         }
         self.long.next = None;
-        if place < PLACES {
+        if place < PLACES && self.long.page_of <= TURNING {
             self.long.last = place;
+        }
+        if let Some(posted) = self.long.posted.get_mut(number as usize % SLOTS) {
+            *posted = Some(spot);
         }
         if let Some(slot) = self.slot(self.me, number) {
             // SYNC POINT: Relaxed, all of them: the stamp's Release is behind it, and nobody reads them by an older stamp.
-            slot.long.place.store(self.own_spot(place).word(), Ordering::Relaxed);
+            slot.long.place.store(spot.word(), Ordering::Relaxed);
             self.say_rooms(slot, place);
             if V::CLEAR_SHARED {
                 slot.long.shared.iter().for_each(|word| word.store(0, Ordering::Relaxed));
@@ -414,7 +502,10 @@ impl Board {
         from: *const u8,
         bytes: usize,
     ) {
-        let memory = self.long(self.me, number, first, bytes);
+        // By what this member knows: others might write to its slot.
+        let spot = self.long.posted.get(number as usize % SLOTS).copied().flatten();
+        let spot = spot.filter(|spot| spot.passes().is_none());
+        let memory = spot.and_then(|spot| self.place(spot, first, bytes));
         let (Some(memory), Some(slot)) = (memory, self.slot(self.me, number)) else { return };
         // SAFETY: the caller's promise; nobody reads there before the bit is set, and nobody else sets it.
         unsafe { copy_in(memory, first, from, bytes, self.long.storing.stores()) };
@@ -523,7 +614,7 @@ mod tests {
         for number in 1..=2 * SLOTS as u32 {
             let half = LONG / 2 + number as usize;
             // Nobody says that he is done: the places come round as slots do.
-            assert_eq!(one.next_place(1), number as usize % PLACES);
+            assert_eq!(one.next_place(1), (number as usize - 1) % PLACES);
             // SAFETY: slices.
             unsafe {
                 one.fill((100, half), bytes[100..half].as_ptr(), half - 100);
@@ -560,10 +651,161 @@ mod tests {
         }
     }
 
+    /// Boards with long memory, which is to be kept.
+    pub(super) fn with_long(memory: &Memory, words: &mut Vec<Vec<u64>>, members: usize) -> Vec<Board> {
+        words.extend((0..members).map(|_| vec![0u64; LONG_MEMORY / 8]));
+        let long: Vec<NonNull<AtomicU64>> =
+            words.iter_mut().map(|words| NonNull::from(&mut words[0]).cast()).collect();
+        // SAFETY: the words are kept, and used by the boards alone until they are dropped.
+        (0..members as u32).map(|me| unsafe { memory.board(me, 7).with_long(long.clone().into()) }).collect()
+    }
+
+    /// Where the part lies that this board posts next.
+    #[allow(clippy::unwrap_used)] // clippy exempts test functions only
+    fn at(board: &mut Board, bytes: usize) -> usize {
+        let place = board.next_place(bytes);
+        let spot = board.next_spot().unwrap();
+        assert_eq!((spot.place as usize, spot.member as usize), (place, board.me()));
+        let (at, room) = spot.range().unwrap();
+        let within = at - place * LONG;
+        assert!(within + bytes <= board.reach(bytes) && board.reach(bytes) <= LONG, "{bytes}: {within}");
+        assert!(bytes <= room && within + room == LONG && at.is_multiple_of(PAGE));
+        at
+    }
+
+    #[test]
+    fn a_member_comes_back_to_what_has_left_the_caches() {
+        for (members, round) in [(2, ROUND), (3, ALL_ROUND / 3), (4, LEAST_ROUND), (8, LEAST_ROUND)] {
+            let (memory, mut words) = (Memory::new(members), Vec::new());
+            let mut boards = with_long(&memory, &mut words, members);
+            for bytes in [3 << 10, 4 << 10, 40_000, 64 << 10, 192 << 10, TURNING, TURNING + 1, LONG] {
+                let mut before = std::collections::VecDeque::new();
+                for _ in 0..1200 {
+                    let places: Vec<usize> = boards.iter_mut().map(|board| at(board, bytes)).collect();
+                    assert!(places.iter().all(|place| *place == places[0]), "in step");
+                    let number = boards.iter_mut().fold(0, |_, board| board.post_long(0));
+                    for board in &mut boards {
+                        assert!(board.has_room(number));
+                        board.note_long_done(number);
+                    }
+                    before.push_front(places[0]);
+                }
+                // The first are where those of another length have left it.
+                let last = before[0];
+                let after = before.iter().skip(1).position(|place| *place == last).unwrap() + 1;
+                let (each, took) = (bytes.next_multiple_of(PAGE), after * bytes.next_multiple_of(PAGE));
+                match bytes {
+                    ..=TURNING => assert!(
+                        took <= round && took + PLACES * each > round,
+                        "{members} members, {bytes} bytes: after {took}"
+                    ),
+                    _ => assert_eq!(after, 1),
+                }
+            }
+        }
+    }
+
+    /// A part that was not posted leaves its place to another one, which may be longer.
+    #[test]
+    fn what_was_not_posted_leaves_its_place_to_what_is() {
+        let (memory, mut words) = (Memory::new(2), Vec::new());
+        let mut boards = with_long(&memory, &mut words, 2);
+        let lengths = [4 << 10, LONG, 64 << 10, 300_000, 1, 5000, TURNING];
+        for turn in 0..500 {
+            let bytes = |at: usize| lengths[(turn * 7 + at) % lengths.len()];
+            for board in &mut boards {
+                let at = (0..turn % 4).map(|other| at(board, bytes(other)) / LONG).max();
+                let posted = self::at(board, bytes(4)) / LONG;
+                assert!(at.is_none_or(|at| at == posted));
+            }
+            let number = boards.iter_mut().fold(0, |_, board| board.post_long(0));
+            for board in &mut boards {
+                assert!(board.has_room(number));
+                board.note_long_done(number);
+            }
+        }
+    }
+
+    #[test]
+    fn a_member_without_memory_comes_back_sooner() {
+        let (memory, mut words) = (Memory::new(2), Vec::new());
+        let mut boards = with_long(&memory, &mut words, 2);
+        let bytes = 128 << 10;
+        let step = |boards: &mut Vec<Board>, begins: usize| {
+            let number = boards.iter_mut().fold(0, |_, board| {
+                let at = at(board, bytes);
+                assert_eq!(at, begins);
+                board.post_long(0)
+            });
+            for board in boards {
+                assert!(board.has_room(number));
+                board.note_long_done(number);
+            }
+        };
+        let begins = |turn: usize| turn % PLACES * LONG + turn / PLACES % 2 * bytes;
+        (0..17).for_each(|turn| step(&mut boards, begins(turn)));
+        // What is known of a part, and may be there already, stays so.
+        for board in &mut boards {
+            assert_eq!(at(board, bytes), LONG);
+            board.narrow(false);
+            let spot = board.next_spot();
+            assert_eq!((board.next_place(bytes), board.next_spot()), (1, spot));
+        }
+        (1..12).for_each(|turn| step(&mut boards, turn % 4 * LONG));
+        // On the second way round.
+        let (memory, mut words) = (Memory::new(2), Vec::new());
+        let mut boards = with_long(&memory, &mut words, 2);
+        (0..8).for_each(|turn| step(&mut boards, begins(turn)));
+        for board in &mut boards {
+            assert_eq!((at(board, bytes), board.next_reach(bytes)), (bytes, 2 * bytes));
+            board.narrow(false);
+            assert_eq!(
+                (board.next_place(bytes), board.next_reach(bytes)),
+                (0, 2 * bytes),
+                "it may be there already"
+            );
+            board.narrow(true);
+            assert_eq!((board.next_place(bytes), board.next_reach(bytes)), (0, bytes));
+        }
+    }
+
+    /// A part is read where its owner says, and nowhere else than in one of its places.
+    #[test]
+    fn a_part_is_read_from_its_page_on() {
+        let (memory, mut words) = (Memory::new(2), Vec::new());
+        let mut boards = with_long(&memory, &mut words, 2);
+        let bytes = 5000;
+        for number in 1..=200u32 {
+            let part: Vec<u8> = (0..bytes).map(|i| (i as u32 * 3 + number) as u8).collect();
+            let [one, two] = &mut boards[..] else { unreachable!() };
+            at(one, bytes);
+            // SAFETY: a slice.
+            unsafe { one.fill((0, bytes), part.as_ptr(), bytes) };
+            assert_eq!((one.post_long(0), two.post_long(0)), (number, number));
+            let mut got = vec![0u8; bytes];
+            // SAFETY: a slice.
+            unsafe { two.read_long(0, number, 0, got.as_mut_ptr(), bytes) };
+            assert!(got == part);
+            // What lies.
+            let slot = one.slot(0, number).unwrap();
+            for (page, place) in [(LONG / PAGE, 0), (LONG / PAGE - 1, 0), (1, PLACES), (u16::MAX as usize, 7)]
+            {
+                let word = Spot { member: 0, place: place as u16, page: page as u16 }.word();
+                slot.long.place.store(word, Ordering::Relaxed);
+                assert!(two.long_part(0, number, 0, bytes).is_none(), "{page} of {place}");
+            }
+            for board in &mut boards {
+                assert!(board.has_room(number));
+                board.note_long_done(number);
+            }
+        }
+    }
+
     #[test]
     fn a_place_with_which_all_are_done_is_used_again() {
-        let memory = Memory::new(2);
-        let (mut one, mut two) = (memory.board(0, 7), memory.board(1, 7));
+        let (memory, mut words) = (Memory::new(2), Vec::new());
+        let mut boards = with_long(&memory, &mut words, 2);
+        let (mut two, mut one) = (boards.remove(1), boards.remove(0));
         let mut step = |bytes: usize, done: [bool; 2], place: usize| {
             assert_eq!(one.next_place(bytes), place);
             let number = one.post_long(0);
@@ -573,7 +815,7 @@ mod tests {
                 board.note_long_done(number);
             }
         };
-        let (whole, half) = (ROUND, ROUND / 2);
+        let (whole, some) = (LONG, TURNING);
         step(whole, [true, true], 0);
         step(whole, [true, true], 0);
         step(whole, [false, true], 0);
@@ -586,10 +828,10 @@ mod tests {
             step(whole, [false, false], place);
         }
         step(whole, [true, true], 2);
-        step(half, [true, true], 1);
-        step(half, [true, true], 0);
-        step(half, [true, true], 1);
-        for place in [2, 3, 4, 5, 6, 7, 0, 1] {
+        for place in [0, 1, 2, 3, 0] {
+            step(some, [true, true], place);
+        }
+        for place in [1, 2, 3, 4, 5, 6, 7, 0] {
             step(1, [true, true], place);
         }
         // Nor does one of so long ago that it seems to be ahead.

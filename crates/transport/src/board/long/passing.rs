@@ -9,7 +9,7 @@
 //! (Exchanges of 64 KiB between 2 took 8.2 to 9.3 us in places that do not pass, on an EPYC, and 4.4 in these, where both copy at once; of 256 KiB 23 to 25, and 19 to 20; of 1 MiB 76 to 95, and 71 to 73: `bench coll --mode alone --ranks 2`. An ialltoall of 64 KiB among 4 that share 2 cores of a Granite Rapids
 //! 38.6 to 39.6, and 32.2: to fill a room takes less than half of what it takes to fetch its lines back from who has read them.)
 
-use super::{LONG, PLACES, Stores, copy_in};
+use super::{LONG, PAGE, PLACES, Stores, copy_in};
 use crate::board::{Board, OUTSTANDING, ROOM, Real, Slot, Variant};
 use core::ops::Range;
 use tocsin_sync::atomic::{AtomicU64, Ordering};
@@ -31,21 +31,24 @@ const ALIGN: usize = if cfg!(loom) { 8 } else { 4096 };
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Spot {
     pub(super) member: u32,
-    pub(super) place: u32,
+    pub(super) place: u16,
+    /// From which [page](PAGE) of the place on; 0 in those that pass.
+    pub(super) page: u16,
 }
 
 impl Spot {
     pub(super) fn word(self) -> u64 {
-        u64::from(self.member) << 32 | u64::from(self.place)
+        u64::from(self.member) << 32 | u64::from(self.page) << 16 | u64::from(self.place)
     }
 
     pub(super) fn of_word(word: u64) -> Spot {
-        Spot { member: (word >> 32) as u32, place: word as u32 }
+        Spot { member: (word >> 32) as u32, place: word as u16, page: (word >> 16) as u16 }
     }
 
     /// Of which size, if it is one that passes.
     pub(super) fn passes(self) -> Option<usize> {
         match self.place as usize {
+            _ if self.page > 0 => None,
             PLACES..LARGER => Some(0),
             LARGER..ALL_PLACES => Some(1),
             _ => None,
@@ -54,8 +57,12 @@ impl Spot {
 
     /// Where in its member's memory it begins, and its bytes; `None`: there is no such place.
     pub(super) fn range(self) -> Option<(usize, usize)> {
+        let before = usize::from(self.page).wrapping_mul(PAGE);
         match self.place as usize {
-            place @ ..PLACES => Some((place.wrapping_mul(LONG), LONG)),
+            place @ ..PLACES if before < LONG => {
+                Some((place.wrapping_mul(LONG).wrapping_add(before), LONG.wrapping_sub(before)))
+            }
+            _ if before > 0 => None,
             place @ PLACES..LARGER => {
                 let before = place.wrapping_sub(PLACES).wrapping_mul(SMALL);
                 Some(((PLACES * LONG).wrapping_add(before), SMALL))
@@ -74,7 +81,7 @@ pub(super) type Rooms = [Spot; ALL_PLACES - PLACES];
 
 /// Those that are in its own memory.
 pub(super) fn own_rooms(member: usize) -> Rooms {
-    core::array::from_fn(|at| Spot { member: member as u32, place: PLACES.wrapping_add(at) as u32 })
+    core::array::from_fn(|at| Spot { member: member as u32, place: PLACES.wrapping_add(at) as u16, page: 0 })
 }
 
 /// Which of a member's rooms, and of the words that say where they are, is for another one.
@@ -121,7 +128,7 @@ impl Board {
         // What this member has read last, and else one that it has not used for a number with which it is not done: there is one.
         let last = self.long.passed.into_iter().filter(|place| places.contains(place));
         let place = last.chain(places.clone()).find(free).unwrap_or(places.start);
-        self.long.next = Some(place);
+        (self.long.next, self.long.page) = (Some(place), 0);
         place
     }
 
@@ -215,21 +222,11 @@ impl Board {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::super::LONG_MEMORY;
+    use super::super::tests::with_long;
     use super::*;
     use crate::board::MEMBERS;
     use crate::board::tests::Memory;
-    use core::ptr::NonNull;
     use std::collections::HashSet;
-
-    /// Boards with long memory, which is to be kept.
-    fn with_long(memory: &Memory, words: &mut Vec<Vec<u64>>, members: u32) -> Vec<Board> {
-        words.extend((0..members).map(|_| vec![0u64; LONG_MEMORY / 8]));
-        let long: Vec<NonNull<AtomicU64>> =
-            words.iter_mut().map(|words| NonNull::from(&mut words[0]).cast()).collect();
-        // SAFETY: the words are kept, and used by the boards alone until they are dropped.
-        (0..members).map(|me| unsafe { memory.board(me, 7).with_long(long.clone().into()) }).collect()
-    }
 
     fn others(board: &Board) -> Vec<usize> {
         (0..board.members()).filter(|member| *member != board.me()).collect()
@@ -283,7 +280,7 @@ mod tests {
     fn who_has_read_a_room_writes_there_next() {
         for members in [2, 3, 4, 7] {
             let (memory, mut words) = (Memory::new(members), Vec::new());
-            let mut boards = with_long(&memory, &mut words, members as u32);
+            let mut boards = with_long(&memory, &mut words, members);
             let (small, large) = (boards[0].room_bytes(SMALL), boards[0].room_bytes(LARGE));
             let mut last: [Option<Vec<Vec<usize>>>; 2] = [None, None];
             for number in 1..=40u32 {
@@ -313,7 +310,7 @@ mod tests {
     fn rooms_of_numbers_that_are_not_done_are_left_alone() {
         for members in [2, 3] {
             let (memory, mut words) = (Memory::new(members), Vec::new());
-            let mut boards = with_long(&memory, &mut words, members as u32);
+            let mut boards = with_long(&memory, &mut words, members);
             // Some are ahead of others, by as much as may be: these come back to another place than those.
             for begun in 0..20u32 {
                 let place = if begun % 3 == 0 { SMALL } else { LARGE };
@@ -350,7 +347,7 @@ mod tests {
     fn rooms_pass_between_members_that_are_done_at_different_times() {
         const MEMBERS: usize = 4;
         let (memory, mut words) = (Memory::new(MEMBERS), Vec::new());
-        let mut boards = with_long(&memory, &mut words, MEMBERS as u32);
+        let mut boards = with_long(&memory, &mut words, MEMBERS);
         let bytes = |board: &Board, number: u32| match number % 5 {
             0 => board.room_bytes(LARGE),
             _ => board.room_bytes(SMALL) - 8 * (number as usize % 7),
