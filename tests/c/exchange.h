@@ -459,6 +459,7 @@ static void communicators(tocsin_comm *comm, int rank, int size) {
 #include "collectives.h"
 #include "persistent.h"
 #include "prepared.h"
+#include "sent.h"
 
 static void exchange(tocsin_comm *comm) {
     static const size_t sizes[] = {0, 1, 100, 8192, 65536, 300001};
@@ -484,6 +485,7 @@ static void exchange(tocsin_comm *comm) {
     persistent_messages(comm, rank, size);
     user_operator(comm, rank, size);
     requests(comm, rank, size);
+    sent(comm, rank, size);
     together(comm, rank, size);
     several(comm, rank, size);
     communicators(comm, rank, size);

@@ -407,7 +407,7 @@ int tocsin_wait_timeout(tocsin_request **request,
 
 // Waits until all `count` requests are complete, and ends each as tocsin_wait does. NULL requests are complete. With
 // `statuses` (may be NULL) each request's own error is in its status. Returns the error of the first that failed.
-// Errors: as tocsin_wait; ARGUMENT also for a request that is in the array twice.
+// Errors: as tocsin_wait; ARGUMENT also for a request that is in the array twice, but for a send's that was over when it was posted, whose handle is not its own.
 int tocsin_waitall(size_t count,
                    tocsin_request **requests,
                    tocsin_status *statuses);

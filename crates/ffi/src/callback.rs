@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_void};
 
 use crate::border::{Failure, guarded};
-use crate::request::{Request, Status};
+use crate::request::{Request, Status, with};
 
 /// What runs when an operation is complete: on some thread of the process, never inside an interrupt. It gets the
 /// argument given with it and the operation's status, valid during the call.
@@ -25,20 +25,23 @@ unsafe impl Send for Argument {}
 /// Errors: none of its own.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_on_complete(
-    request: Option<&mut Request>,
+    request: *mut Request,
     callback: Callback,
     argument: *mut c_void,
 ) -> c_int {
     guarded("tocsin_on_complete", || {
-        let request = request.ok_or_else(|| Failure::null("request"))?;
+        if request.is_null() {
+            return Err(Failure::null("request"));
+        }
         let callback = callback.ok_or_else(|| Failure::null("callback"))?;
         let argument = Argument(argument);
-        request.raw.on_complete(Box::new(move |outcome| {
+        let call = Box::new(move |outcome| {
             let Argument(pointer) = { argument };
             let status = Status::of(&outcome);
             // SAFETY: - the callback takes that argument on any thread: the header's contract; the status lives here.
             unsafe { callback(pointer, &raw const status) };
-        }));
-        Ok(())
+        });
+        // SAFETY: - a live handle, used by this thread only: the header's contract.
+        unsafe { with(request, |request| request.on_complete(call)) }
     })
 }

@@ -8,7 +8,7 @@
 //!   `tocsin_last_error` and gives its code.
 //! - A pointer to one object is an `Option` of a reference: C passes NULL or what the header's contract promises, a
 //!   live object that nobody else changes meanwhile. Buffers and arrays are raw pointers, checked in [`pointer`].
-//! - Handles are boxes given away by `Box::into_raw`. What frees one takes the handle's address and clears it.
+//! - Handles are boxes given away by `Box::into_raw`, but for those of sends that were over at once ([`over`]), which point nowhere. What frees one takes the handle's address and clears it.
 //! - Integers that name something (types, operators, ranks) are checked, never transmuted.
 #![allow(
     clippy::missing_safety_doc,
@@ -25,6 +25,7 @@ mod datatype;
 mod form;
 mod heap;
 mod operator;
+mod over;
 mod persistent;
 mod point_to_point;
 mod pointer;

@@ -11,7 +11,7 @@ use crate::comm::Comm;
 use crate::form::{Call, Form};
 use crate::pointer::place;
 use crate::reductions::{allreduce, exscan, reduce, reduce_scatter, reduce_scatter_block, scan};
-use crate::request::{Request, array};
+use crate::request::{Request, array_in_memory, with};
 
 /// Starts a persistent request once more: a collective as the next one of its communicator, which every rank starts, in the
 /// same order among the others; a message as tocsin_isend, tocsin_issend or tocsin_irecv does. It is active then, until
@@ -22,11 +22,10 @@ use crate::request::{Request, array};
 /// message, and run callbacks. TOCSIN_ERROR_ARGUMENT for one that is active or not persistent.
 /// Errors: ARGUMENT as said, REVOKED; of a message, PEER_DEAD, PEER_FINALIZED and PROTOCOL, too.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn tocsin_start(request: Option<&mut Request>) -> c_int {
+pub unsafe extern "C" fn tocsin_start(request: *mut Request) -> c_int {
     guarded("tocsin_start", || {
-        let request = place(request, "request")?;
-        // SAFETY: - the buffers are as long, apart, ours alone while it is active: the header's contract.
-        Ok(unsafe { request.raw.start() }?)
+        // SAFETY: - NULL or a live handle, used by this thread only; the buffers are as long, apart, ours alone while it is active: the header's contract.
+        Ok(unsafe { with(request, |request| request.start())? }?)
     })
 }
 
@@ -37,7 +36,7 @@ pub unsafe extern "C" fn tocsin_start(request: Option<&mut Request>) -> c_int {
 pub unsafe extern "C" fn tocsin_startall(count: usize, requests: *mut *mut Request) -> c_int {
     guarded("tocsin_startall", || {
         // SAFETY: - the header's contract.
-        for handle in unsafe { array(count, requests)? } {
+        for handle in unsafe { array_in_memory(count, requests)? } {
             // SAFETY: - NULL or a live handle, used by this thread only: the header's contract; each once: just checked.
             let request = place(unsafe { (*handle).as_mut() }, "a request")?;
             // SAFETY: - as in tocsin_start.

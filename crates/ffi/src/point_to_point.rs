@@ -4,10 +4,11 @@ use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
 use std::ptr::null_mut;
 
-use tocsin_world::{Mode, PROC_NULL};
+use tocsin_world::{Mode, PROC_NULL, RawRequest};
 
 use crate::border::{Failure, guarded};
 use crate::comm::Comm;
+use crate::over;
 use crate::pointer::{give, given, place, rank, readable, take, writable, write};
 use crate::request::{Request, Status, start, start_in};
 
@@ -53,8 +54,14 @@ unsafe fn isend(
     let comm = given(comm, "comm")?;
     let buffer = readable(buffer.cast(), bytes, "buffer")?;
     let dest = peer(dest, "dest")?;
+    let request = place(request, "request")?;
     // SAFETY: - readable and unchanged until completion: the header's contract.
-    start_in(request, |place| Ok(unsafe { comm.raw.isend_raw_in(place, buffer, dest, tag, mode) }?))
+    if let Some(sent) = unsafe { comm.raw.isend_raw_at_once(&buffer, dest, tag, mode) } {
+        *request = over::handle_of(&sent).unwrap_or_else(|| Request::give(RawRequest::sent(sent)));
+        return Ok(());
+    }
+    // SAFETY: - as above.
+    start(Some(request), || Ok(unsafe { comm.raw.isend_raw_later(buffer, dest, tag, mode) }?))
 }
 
 /// Starts to send `bytes` bytes to a rank. Complete when the buffer may be used again.

@@ -7,7 +7,8 @@ use std::time::Duration;
 use tocsin_world::{Error, RawRequest};
 
 use crate::border::{Failure, guarded};
-use crate::pointer::{place, take, write};
+use crate::over::{status_of, take_status, unfold};
+use crate::pointer::{give, place, take, write};
 use crate::status::{TOCSIN_ERROR_INTERNAL, TOCSIN_OK, code_of};
 
 /// An operation in flight.
@@ -18,6 +19,11 @@ pub struct Request {
 }
 
 impl Request {
+    /// Makes a handle.
+    pub(crate) fn give(raw: RawRequest) -> *mut Request {
+        give(Request { raw, listed: false })
+    }
+
     /// Whether the call that is under way, whose array it is in, has to wait for it.
     fn is_pending(&self) -> bool {
         self.listed && self.raw.succeeded().is_none()
@@ -97,17 +103,46 @@ pub(crate) fn start_in(
     Ok(())
 }
 
-/// The request behind a handle; `None` for a NULL handle.
+/// The request in memory behind a handle; `None` for a NULL handle, and for that of a send that was over at once ([`status_of`]).
 ///
 /// # Safety
 /// NULL or a live handle that no other thread uses.
-unsafe fn raw<'a>(handle: *mut Request) -> Option<&'a mut RawRequest> {
-    // SAFETY: - promised by the caller.
-    unsafe { handle.as_mut() }.map(|request| &mut request.raw)
+#[inline]
+unsafe fn in_memory<'a>(handle: *mut Request) -> Option<&'a mut Request> {
+    if status_of(handle).is_some() {
+        return None;
+    }
+    // SAFETY: - promised by the caller: NULL, or the address of a request.
+    unsafe { handle.as_mut() }
 }
 
-/// The request behind a handle that there is something to wait for; `None` for a NULL handle and for a persistent request
-/// that is not active.
+/// [`in_memory`], of the request itself.
+///
+/// # Safety
+/// As there.
+#[inline]
+unsafe fn raw<'a>(handle: *mut Request) -> Option<&'a mut RawRequest> {
+    // SAFETY: - promised by the caller.
+    unsafe { in_memory(handle) }.map(|request| &mut request.raw)
+}
+
+/// Does something with the request behind a handle, which stays what it is. Fails for NULL.
+///
+/// # Safety
+/// As [`in_memory`].
+pub(crate) unsafe fn with<R>(
+    handle: *mut Request,
+    act: impl FnOnce(&mut RawRequest) -> R,
+) -> Result<R, Failure> {
+    match status_of(handle) {
+        Some(sent) => Ok(act(&mut RawRequest::sent(sent))),
+        // SAFETY: - promised by the caller.
+        None => unsafe { raw(handle) }.map(act).ok_or_else(|| Failure::null("request")),
+    }
+}
+
+/// The request in memory behind a handle that there is something to wait for; `None` for a NULL handle, for a persistent request
+/// that is not active, and for a send that was over at once.
 ///
 /// # Safety
 /// As [`raw`].
@@ -154,6 +189,11 @@ pub unsafe extern "C" fn tocsin_test(
         let request = place(request, "request")?;
         let done = place(done, "done")?;
         *done = 0;
+        if let Some(sent) = take_status(request) {
+            *done = 1;
+            write(status, Status::success(&sent));
+            return Ok(());
+        }
         // SAFETY: - NULL or a live handle, used by this thread only: the header's contract.
         let Some(raw) = (unsafe { awaited(*request) }) else {
             *done = 1;
@@ -173,10 +213,13 @@ pub unsafe extern "C" fn tocsin_test(
 /// backend poll, tocsin_test does. Frees nothing: tocsin_wait or tocsin_test does. A NULL request is complete. Who only asks, on a core that ranks share, gives that away, as in tocsin_test.
 /// Errors: none of its own.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn tocsin_is_done(request: Option<&Request>, done: Option<&mut c_int>) -> c_int {
+pub unsafe extern "C" fn tocsin_is_done(request: *const Request, done: Option<&mut c_int>) -> c_int {
     guarded("tocsin_is_done", || {
         let done = place(done, "done")?;
-        *done = c_int::from(request.is_none_or(|request| request.raw.is_done()));
+        let is_sent = status_of(request.cast_mut()).is_some();
+        // SAFETY: - NULL or a live handle, which is only looked at: the header's contract.
+        let pending = if is_sent { None } else { unsafe { request.as_ref() } };
+        *done = c_int::from(pending.is_none_or(|request| request.raw.is_done()));
         Ok(())
     })
 }
@@ -194,6 +237,10 @@ pub unsafe extern "C" fn tocsin_wait(
 ) -> c_int {
     guarded("tocsin_wait", || {
         let request = place(request, "request")?;
+        if let Some(sent) = take_status(request) {
+            write(status, Status::success(&sent));
+            return Ok(());
+        }
         // SAFETY: - NULL or a live handle, used by this thread only: the header's contract.
         let Some(raw) = (unsafe { awaited(*request) }) else {
             write(status, Status::EMPTY);
@@ -225,6 +272,11 @@ pub unsafe extern "C" fn tocsin_wait_timeout(
         let request = place(request, "request")?;
         let done = place(done, "done")?;
         *done = 0;
+        if let Some(sent) = take_status(request) {
+            *done = 1;
+            write(status, Status::success(&sent));
+            return Ok(());
+        }
         // SAFETY: - NULL or a live handle, used by this thread only: the header's contract.
         let Some(raw) = (unsafe { awaited(*request) }) else {
             *done = 1;
@@ -260,19 +312,33 @@ pub(crate) unsafe fn array<'a>(
     let mut twice = false;
     for handle in handles.iter() {
         // SAFETY: - NULL or live and used by this thread only: promised by the caller.
-        if let Some(request) = unsafe { handle.as_mut() } {
+        if let Some(request) = unsafe { in_memory(*handle) } {
             twice |= std::mem::replace(&mut request.listed, true);
         }
     }
     for handle in handles.iter() {
         // SAFETY: - as above.
-        if let Some(request) = unsafe { handle.as_mut() } {
+        if let Some(request) = unsafe { in_memory(*handle) } {
             request.listed = false;
         }
     }
     if twice {
         return Err(Failure::argument("a request is in the array twice"));
     }
+    Ok(handles)
+}
+
+/// [`array`], of requests in memory.
+///
+/// # Safety
+/// As there.
+pub(crate) unsafe fn array_in_memory<'a>(
+    count: usize,
+    requests: *mut *mut Request,
+) -> Result<&'a mut [*mut Request], Failure> {
+    // SAFETY: - promised by the caller.
+    let handles = unsafe { array(count, requests)? };
+    handles.iter_mut().for_each(unfold);
     Ok(handles)
 }
 
@@ -288,7 +354,7 @@ unsafe fn present<'a>(handles: &[*mut Request]) -> (Vec<&'a mut RawRequest>, Vec
 
 /// Waits until all `count` requests are complete, and ends each as tocsin_wait does. NULL requests are complete. With
 /// `statuses` (may be NULL) each request's own error is in its status. Returns the error of the first that failed.
-/// Errors: as tocsin_wait; ARGUMENT also for a request that is in the array twice.
+/// Errors: as tocsin_wait; ARGUMENT also for a request that is in the array twice, but for a send's that was over when it was posted, whose handle is not its own.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_waitall(
     count: usize,
@@ -311,13 +377,13 @@ unsafe fn end_all(handles: &mut [*mut Request], statuses: *mut MaybeUninit<Statu
     let mut pending = 0;
     for handle in handles.iter() {
         // SAFETY: - NULL or live, each once: checked by `array`, promised by the caller.
-        if let Some(request) = unsafe { handle.as_mut() } {
+        if let Some(request) = unsafe { in_memory(*handle) } {
             request.listed = is_awaited(&request.raw);
             pending += usize::from(request.is_pending());
         }
     }
     // SAFETY: - as above; nobody uses them meanwhile.
-    let mut left = handles.iter().filter_map(|handle| unsafe { handle.as_mut() });
+    let mut left = handles.iter().filter_map(|handle| unsafe { in_memory(*handle) });
     let first = match pending {
         // Many a send was over when it was made. Those that know their rank see to what it left to who waits.
         0 => {
@@ -332,10 +398,12 @@ unsafe fn end_all(handles: &mut [*mut Request], statuses: *mut MaybeUninit<Statu
         }
     };
     for (position, handle) in handles.iter_mut().enumerate() {
+        let sent = take_status(handle);
         // SAFETY: - as above.
-        let request = unsafe { handle.as_mut() }.filter(|request| request.listed);
-        if let Some(succeeded) = request.as_ref().and_then(|request| request.raw.succeeded()) {
-            // SAFETY: - the handle is live; the references to it are gone.
+        let request = unsafe { in_memory(*handle) }.filter(|request| request.listed);
+        let succeeded = || request.as_ref().and_then(|request| request.raw.succeeded());
+        if let Some(succeeded) = sent.or_else(succeeded) {
+            // SAFETY: - the handle is NULL or live; the references to it are gone.
             drop(unsafe { take(handle) });
             if !statuses.is_null() {
                 // SAFETY: - `count` statuses are writable: the header's contract.
@@ -373,7 +441,7 @@ pub unsafe extern "C" fn tocsin_waitany(
         let index = place(index, "index")?;
         *index = -1;
         // SAFETY: - the header's contract.
-        let handles = unsafe { array(count, requests)? };
+        let handles = unsafe { array_in_memory(count, requests)? };
         // SAFETY: - just checked by `array`.
         let (mut raws, positions) = unsafe { present(handles) };
         let which = tocsin_world::wait_any(&mut raws);
@@ -435,7 +503,7 @@ pub unsafe extern "C" fn tocsin_testany(
         let (done, index) = (place(done, "done")?, place(index, "index")?);
         (*done, *index) = (0, -1);
         // SAFETY: - the header's contract.
-        let handles = unsafe { array(count, requests)? };
+        let handles = unsafe { array_in_memory(count, requests)? };
         // SAFETY: - just checked by `array`.
         let (raws, positions) = unsafe { present(handles) };
         let which = tocsin_world::test_any(&raws).and_then(|which| positions.get(which).copied());
@@ -511,7 +579,7 @@ unsafe fn some(
     let completed = place(completed, "completed")?;
     *completed = -1;
     // SAFETY: - promised by the caller.
-    let handles = unsafe { array(count, requests)? };
+    let handles = unsafe { array_in_memory(count, requests)? };
     if count > 0 && indices.is_null() {
         return Err(Failure::null("indices"));
     }
@@ -559,9 +627,12 @@ unsafe fn end(handle: &mut *mut Request, status: Option<&mut MaybeUninit<Status>
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_cancel(request: *mut Request, cancelled: Option<&mut c_int>) -> c_int {
     guarded("tocsin_cancel", || {
-        // SAFETY: - NULL or a live handle, used by this thread only: the header's contract.
-        let raw = unsafe { raw(request) }.ok_or_else(|| Failure::null("request"))?;
-        *place(cancelled, "cancelled")? = c_int::from(raw.cancel());
+        if request.is_null() {
+            return Err(Failure::null("request"));
+        }
+        let cancelled = place(cancelled, "cancelled")?;
+        // SAFETY: - a live handle, used by this thread only: the header's contract.
+        *cancelled = c_int::from(unsafe { with(request, RawRequest::cancel)? });
         Ok(())
     })
 }
@@ -572,8 +643,11 @@ pub unsafe extern "C" fn tocsin_cancel(request: *mut Request, cancelled: Option<
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_request_free(request: Option<&mut *mut Request>) -> c_int {
     guarded("tocsin_request_free", || {
-        // SAFETY: - NULL or a live handle: the header's contract.
-        drop(unsafe { take(place(request, "request")?) });
+        let request = place(request, "request")?;
+        if take_status(request).is_none() {
+            // SAFETY: - NULL or a live handle: the header's contract.
+            drop(unsafe { take(request) });
+        }
         Ok(())
     })
 }

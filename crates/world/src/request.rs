@@ -147,6 +147,11 @@ impl RawRequest {
         RawRequest { operation, kind, slot: None, seen, after: None, watched, keeps_slot: false, again: None }
     }
 
+    /// Of a send that was over [at once](Comm::isend_raw_at_once).
+    pub fn sent(status: Status) -> RawRequest {
+        RawRequest::over("isend", Kind::Send { tag: status.tag, bytes: status.bytes }, status)
+    }
+
     /// Of a collective that is prepared, and not active.
     pub(crate) fn persistent(
         comm: Comm,

@@ -91,44 +91,44 @@ impl Comm {
         then: Then,
     ) -> Result<RawRequest, Error> {
         // SAFETY: - the buffer: promised by the caller for longer than the call.
-        match unsafe { self.isend_at_once(&buf, dest, tag, mode) } {
-            Some(sent) => Ok(RawRequest::over("isend", Kind::Send { tag, bytes: sent.bytes }, sent)),
+        match unsafe { self.isend_raw_at_once(&buf, dest, tag, mode) } {
+            Some(sent) => Ok(RawRequest::sent(sent)),
             // SAFETY: - promised by the caller.
             None => unsafe { self.isend_in_general(buf, dest, tag, mode, then) },
         }
     }
 
-    /// [`isend_raw`](Self::isend_raw), whose request is written where it is to stay. (One that is returned is copied there, by loads that wait for the narrower stores which have
-    /// just written it: a quarter of what a short message takes to post.)
+    /// The other part of [`isend_raw`](Self::isend_raw), for what is not over [at once](Self::isend_raw_at_once).
     ///
     /// # Errors
-    /// As there. Nothing was written then.
+    /// As there.
     ///
     /// # Safety
     /// As there.
-    #[inline]
-    pub unsafe fn isend_raw_in<'p>(
+    pub unsafe fn isend_raw_later(
         &self,
-        place: &'p mut MaybeUninit<RawRequest>,
         buf: ConstBuf,
         dest: u32,
         tag: i32,
         mode: Mode,
-    ) -> Result<&'p mut RawRequest, Error> {
-        // SAFETY: - the buffer: promised by the caller for longer than the call.
-        Ok(match unsafe { self.isend_at_once(&buf, dest, tag, mode) } {
-            Some(sent) => place.write(RawRequest::over("isend", Kind::Send { tag, bytes: sent.bytes }, sent)),
-            // SAFETY: - promised by the caller.
-            None => place.write(unsafe { self.isend_in_general(buf, dest, tag, mode, Then::Leaves) }?),
-        })
+    ) -> Result<RawRequest, Error> {
+        // SAFETY: - promised by the caller.
+        unsafe { self.isend_in_general(buf, dest, tag, mode, Then::Leaves) }
     }
 
-    /// Sends, if that is over at once.
+    /// The first part of [`isend_raw`](Self::isend_raw): sends, if that is over at once, so that there is no request to be kept. `None`: nothing was done, and
+    /// [`isend_raw_later`](Self::isend_raw_later) is the other part.
     ///
     /// # Safety
-    /// As [`isend_raw`](Self::isend_raw).
+    /// As there, during the call.
     #[inline(always)]
-    unsafe fn isend_at_once(&self, buf: &ConstBuf, dest: u32, tag: i32, mode: Mode) -> Option<Status> {
+    pub unsafe fn isend_raw_at_once(
+        &self,
+        buf: &ConstBuf,
+        dest: u32,
+        tag: i32,
+        mode: Mode,
+    ) -> Option<Status> {
         // SAFETY: - promised by the caller.
         let sent = mode != Mode::Synchronous && unsafe { self.send_at_once(buf, dest, tag) };
         sent.then(|| {
@@ -391,7 +391,8 @@ impl Comm {
         }
     }
 
-    /// [`irecv_raw`](Self::irecv_raw), whose request is written where it is to stay, as that of [`isend_raw_in`](Self::isend_raw_in).
+    /// [`irecv_raw`](Self::irecv_raw), whose request is written where it is to stay. (One that is returned is copied there, by loads that wait for the narrower stores which have
+    /// just written it: a quarter of what a short message takes to post.)
     ///
     /// # Errors
     /// As there. Nothing was written then.
