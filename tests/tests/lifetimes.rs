@@ -447,3 +447,28 @@ fn a_death_that_another_operation_learns_of_ends_a_collective() {
         assert!(matches!(ended, Some(Err(Error::PeerDead { rank: 1, .. }))), "{backend}: {ended:?}");
     }
 }
+
+/// Its buffer may be written while it is told.
+#[test]
+fn what_a_pending_request_says_of_itself_is_not_read_from_its_buffer() {
+    for result in World::threads(2, |comm| {
+        let (mut received, mut sum, sent) = ([0xA5u8; 64], [0xA5u8; 64], [0xA5u8; 64]);
+        let other = 1 - comm.rank();
+        comm.scope(|s| {
+            let receive = s.irecv(&mut received, other, 0)?;
+            let send = s.isend(&sent, other, 0)?;
+            let reduction = s.iallreduce(&mut sum, Op::BAnd)?;
+            for text in [format!("{receive:?}"), format!("{send:?}"), format!("{reduction:?}")] {
+                assert!(!text.contains("165, 165") && !text.contains("a5, a5"), "{text}");
+            }
+            assert_eq!(receive.wait()?, [0xA5; 64]);
+            assert_eq!(send.wait()?, [0xA5; 64]);
+            assert_eq!(reduction.wait()?, [0xA5; 64]);
+            Ok(())
+        })
+    })
+    .unwrap()
+    {
+        result.unwrap();
+    }
+}

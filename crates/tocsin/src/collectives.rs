@@ -31,11 +31,6 @@ impl<T: Element> Part<T> {
         Part { base: buf.as_ptr().cast_mut(), len: buf.len() }
     }
 
-    /// A buffer that is written.
-    pub(crate) fn write(buf: &mut [T]) -> Part<T> {
-        Part { base: buf.as_mut_ptr(), len: buf.len() }
-    }
-
     /// So many elements.
     pub(crate) fn at(base: *mut T, len: usize) -> Part<T> {
         Part { base, len }

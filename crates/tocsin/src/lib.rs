@@ -19,6 +19,7 @@ mod buffer;
 mod collectives;
 mod comm;
 mod element;
+mod lent;
 mod op;
 mod persistent;
 mod prepared;

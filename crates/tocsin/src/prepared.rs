@@ -6,9 +6,10 @@ use crate::Error;
 use crate::buffer::{ElementBuffer, Held};
 use crate::comm::{Comm, Source, Tag};
 use crate::element::Element;
+use crate::lent::Lent;
 use crate::persistent::{Persistent, PersistentReceive};
 use crate::scope::Scope;
-use crate::scoped_persistent::{Lent, ScopedPersistent, ScopedPersistentReceive};
+use crate::scoped_persistent::{ScopedPersistent, ScopedPersistentReceive};
 
 /// Preparing a message concerns no other rank.
 impl Comm {

@@ -9,6 +9,7 @@ use tocsin_world::{ConstBuf, Mode, MutBuf, RawRequest};
 use crate::collectives::{Form, Part};
 use crate::comm::{Comm, Message, Source, Tag};
 use crate::element::Element;
+use crate::lent::Lent;
 use crate::op::Op;
 use crate::{Error, Status};
 
@@ -33,7 +34,7 @@ pub struct Scope<'scope, 'env: 'scope> {
 #[must_use = "a scoped request that nobody waits for is cancelled when its scope ends"]
 pub struct ScopedRequest<'scope, R> {
     raw: Shared,
-    buffer: R,
+    buffer: Lent<R>,
     scope: PhantomData<&'scope mut &'scope ()>,
 }
 
@@ -103,7 +104,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         self.comm
     }
 
-    pub(crate) fn keep<R>(&'scope self, raw: RawRequest, buffer: R) -> ScopedRequest<'scope, R> {
+    pub(crate) fn keep<R>(&'scope self, raw: RawRequest, buffer: Lent<R>) -> ScopedRequest<'scope, R> {
         ScopedRequest { raw: self.keep_raw(raw), buffer, scope: PhantomData }
     }
 
@@ -129,8 +130,9 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         dest: u32,
         tag: i32,
     ) -> Result<ScopedRequest<'scope, &'scope [T]>, Error> {
+        let buf = Lent::read(buf);
         // SAFETY: - `buf` is borrowed for 'scope, and `run` ends 'scope only after nothing touches it: `settle`.
-        let raw = unsafe { self.comm.raw().isend_raw(const_buf(buf), dest, tag, Mode::Standard)? };
+        let raw = unsafe { self.comm.raw().isend_raw(buf.memory(), dest, tag, Mode::Standard)? };
         Ok(self.keep(raw, buf))
     }
 
@@ -144,8 +146,9 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         dest: u32,
         tag: i32,
     ) -> Result<ScopedRequest<'scope, &'scope [T]>, Error> {
+        let buf = Lent::read(buf);
         // SAFETY: - as in `isend`.
-        let raw = unsafe { self.comm.raw().isend_raw(const_buf(buf), dest, tag, Mode::Synchronous)? };
+        let raw = unsafe { self.comm.raw().isend_raw(buf.memory(), dest, tag, Mode::Synchronous)? };
         Ok(self.keep(raw, buf))
     }
 
@@ -159,8 +162,9 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         source: impl Into<Source>,
         tag: impl Into<Tag>,
     ) -> Result<ScopedRequest<'scope, &'scope mut [T]>, Error> {
+        let buf = Lent::new(buf);
         // SAFETY: - `buf` is exclusively borrowed for 'scope, and `run` ends 'scope only after nothing touches it.
-        let raw = unsafe { self.comm.raw().irecv_raw(mut_buf(buf), source.into().raw(), tag.into().raw())? };
+        let raw = unsafe { self.comm.raw().irecv_raw(buf.memory(), source.into().raw(), tag.into().raw())? };
         Ok(self.keep(raw, buf))
     }
 
@@ -178,8 +182,9 @@ impl<'scope, 'env> Scope<'scope, 'env> {
             let what = "the message was probed in another communicator: receive it by Comm::mrecv".into();
             return Err(Error::InvalidArgument { operation: "mrecv", what });
         }
+        let buf = Lent::new(buf);
         // SAFETY: - as in `irecv`.
-        let raw = unsafe { self.comm.raw().mrecv_raw(message.raw, mut_buf(buf))? };
+        let raw = unsafe { self.comm.raw().mrecv_raw(message.raw, buf.memory())? };
         Ok(self.keep(raw, buf))
     }
 
@@ -189,7 +194,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
     /// As [`Comm::ibarrier`].
     pub fn ibarrier(&'scope self) -> Result<ScopedRequest<'scope, ()>, Error> {
         let raw = self.comm.raw().ibarrier_raw(self.comm.algorithm())?;
-        Ok(self.keep(raw, ()))
+        Ok(self.keep(raw, Lent::NOTHING))
     }
 
     /// As [`Comm::ibcast`], of a borrowed buffer.
@@ -201,8 +206,9 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         buf: &'scope mut [T],
         root: u32,
     ) -> Result<ScopedRequest<'scope, &'scope mut [T]>, Error> {
+        let buf = Lent::new(buf);
         // SAFETY: - as in `irecv`.
-        let raw = unsafe { self.comm.begin_bcast(Form::Now, Part::write(buf), root)? };
+        let raw = unsafe { self.comm.begin_bcast(Form::Now, buf.part(), root)? };
         Ok(self.keep(raw, buf))
     }
 
@@ -215,8 +221,9 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         buf: &'scope mut [T],
         op: Op<T>,
     ) -> Result<ScopedRequest<'scope, &'scope mut [T]>, Error> {
+        let buf = Lent::new(buf);
         // SAFETY: - as in `irecv`.
-        let raw = unsafe { self.comm.begin_allreduce(Form::Now, Part::write(buf), op)? };
+        let raw = unsafe { self.comm.begin_allreduce(Form::Now, buf.part(), op)? };
         Ok(self.keep(raw, buf))
     }
 
@@ -229,8 +236,9 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         send: &'scope [T],
         recv: &'scope mut [T],
     ) -> Result<ScopedRequest<'scope, &'scope mut [T]>, Error> {
+        let recv = Lent::new(recv);
         // SAFETY: - as in `isend` and `irecv`; an exclusive borrow overlaps no other.
-        let raw = unsafe { self.comm.begin_alltoall(Form::Now, Part::read(send), Part::write(recv))? };
+        let raw = unsafe { self.comm.begin_alltoall(Form::Now, Part::read(send), recv.part())? };
         Ok(self.keep(raw, recv))
     }
 }
@@ -263,7 +271,7 @@ impl<R> ScopedRequest<'_, R> {
     /// That of the operation.
     pub fn wait_with_status(self) -> Result<(R, Status), Error> {
         let status = lock(&self.raw).wait()?;
-        Ok((self.buffer, status))
+        Ok((self.buffer.give_back(), status))
     }
 
     /// Waits at most `timeout`; the outcome if it came, `None` if time was up.

@@ -3,62 +3,13 @@
 use std::marker::PhantomData;
 use std::time::Duration;
 
-use tocsin_world::{MutBuf, RawRequest};
+use tocsin_world::RawRequest;
 
-use crate::collectives::Part;
 use crate::element::Element;
+use crate::lent::Lent;
 use crate::persistent::Outcome;
 use crate::scope::{Scope, Shared, lock};
 use crate::{Error, Status};
-
-/// A borrowed buffer as an address, so that no reference to it is there while an operation uses it.
-#[derive(Debug)]
-pub(crate) struct Lent<R> {
-    base: *mut u8,
-    len: usize,
-    borrow: PhantomData<R>,
-}
-
-// SAFETY: - it stands for the borrow, and gives references to no other memory.
-unsafe impl<R: Send> Send for Lent<R> {}
-// SAFETY: - as above; shared, it gives shared references only.
-unsafe impl<R: Sync> Sync for Lent<R> {}
-
-impl Lent<()> {
-    /// Of operations without a buffer.
-    pub(crate) const NOTHING: Lent<()> = Lent { base: std::ptr::null_mut(), len: 0, borrow: PhantomData };
-}
-
-impl<'a, T: Element> Lent<&'a mut [T]> {
-    pub(crate) fn new(buf: &'a mut [T]) -> Self {
-        Lent { base: buf.as_mut_ptr().cast(), len: buf.len(), borrow: PhantomData }
-    }
-
-    pub(crate) fn part(&self) -> Part<T> {
-        Part::at(self.base.cast(), self.len)
-    }
-
-    /// Its memory.
-    pub(crate) fn memory(&self) -> MutBuf {
-        MutBuf::contiguous(self.base, self.len * size_of::<T>())
-    }
-
-    fn elements(&self) -> &[T] {
-        // SAFETY: - so many elements, exclusively borrowed for 'a, of which `self` is the only holder
-        //         - nobody changes them meanwhile: who lends the memory to an operation does not call this before its end.
-        unsafe { std::slice::from_raw_parts(self.base.cast(), self.len) }
-    }
-
-    fn elements_mut(&mut self) -> &mut [T] {
-        // SAFETY: - as in `elements`; `self` is borrowed exclusively, and nobody else uses them meanwhile.
-        unsafe { std::slice::from_raw_parts_mut(self.base.cast(), self.len) }
-    }
-
-    fn give_back(self) -> &'a mut [T] {
-        // SAFETY: - as in `elements_mut`; `self` ends here, and with it what could be lent again.
-        unsafe { std::slice::from_raw_parts_mut(self.base.cast(), self.len) }
-    }
-}
 
 /// A collective, a send or a receive of borrowed buffers that is prepared once in a scope and started there as often as one likes.
 ///

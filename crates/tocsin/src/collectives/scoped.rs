@@ -5,6 +5,7 @@ use tocsin_world::Block;
 use super::{Blocks, Form, Part};
 use crate::Error;
 use crate::element::Element;
+use crate::lent::Lent;
 use crate::op::Op;
 use crate::scope::{Scope, ScopedRequest};
 
@@ -19,8 +20,9 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         recv: &'scope mut [T],
         root: u32,
     ) -> Result<ScopedRequest<'scope, &'scope mut [T]>, Error> {
+        let recv = Lent::new(recv);
         // SAFETY: - both are borrowed for 'scope, which ends only after nothing touches them.
-        let raw = unsafe { self.comm().begin_scatter(Form::Now, Part::read(send), Part::write(recv), root)? };
+        let raw = unsafe { self.comm().begin_scatter(Form::Now, Part::read(send), recv.part(), root)? };
         Ok(self.keep(raw, recv))
     }
 
@@ -35,10 +37,10 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         recv: &'scope mut [T],
         root: u32,
     ) -> Result<ScopedRequest<'scope, &'scope mut [T]>, Error> {
+        let recv = Lent::new(recv);
         // SAFETY: - both are borrowed for 'scope, which ends only after nothing touches them.
-        let raw = unsafe {
-            self.comm().begin_scatterv(Form::Now, Part::read(send), blocks, Part::write(recv), root)?
-        };
+        let raw =
+            unsafe { self.comm().begin_scatterv(Form::Now, Part::read(send), blocks, recv.part(), root)? };
         Ok(self.keep(raw, recv))
     }
 
@@ -52,8 +54,9 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         recv: &'scope mut [T],
         root: u32,
     ) -> Result<ScopedRequest<'scope, &'scope mut [T]>, Error> {
+        let recv = Lent::new(recv);
         // SAFETY: - both are borrowed for 'scope, which ends only after nothing touches them.
-        let raw = unsafe { self.comm().begin_gather(Form::Now, Part::read(send), Part::write(recv), root)? };
+        let raw = unsafe { self.comm().begin_gather(Form::Now, Part::read(send), recv.part(), root)? };
         Ok(self.keep(raw, recv))
     }
 
@@ -68,10 +71,10 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         blocks: Blocks<'_>,
         root: u32,
     ) -> Result<ScopedRequest<'scope, &'scope mut [T]>, Error> {
+        let recv = Lent::new(recv);
         // SAFETY: - both are borrowed for 'scope, which ends only after nothing touches them.
-        let raw = unsafe {
-            self.comm().begin_gatherv(Form::Now, Part::read(send), Part::write(recv), blocks, root)?
-        };
+        let raw =
+            unsafe { self.comm().begin_gatherv(Form::Now, Part::read(send), recv.part(), blocks, root)? };
         Ok(self.keep(raw, recv))
     }
 
@@ -84,8 +87,9 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         send: &'scope [T],
         recv: &'scope mut [T],
     ) -> Result<ScopedRequest<'scope, &'scope mut [T]>, Error> {
+        let recv = Lent::new(recv);
         // SAFETY: - both are borrowed for 'scope, which ends only after nothing touches them.
-        let raw = unsafe { self.comm().begin_allgather(Form::Now, Part::read(send), Part::write(recv))? };
+        let raw = unsafe { self.comm().begin_allgather(Form::Now, Part::read(send), recv.part())? };
         Ok(self.keep(raw, recv))
     }
 
@@ -99,9 +103,9 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         recv: &'scope mut [T],
         blocks: Blocks<'_>,
     ) -> Result<ScopedRequest<'scope, &'scope mut [T]>, Error> {
+        let recv = Lent::new(recv);
         // SAFETY: - both are borrowed for 'scope, which ends only after nothing touches them.
-        let raw =
-            unsafe { self.comm().begin_allgatherv(Form::Now, Part::read(send), Part::write(recv), blocks)? };
+        let raw = unsafe { self.comm().begin_allgatherv(Form::Now, Part::read(send), recv.part(), blocks)? };
         Ok(self.keep(raw, recv))
     }
 
@@ -116,9 +120,10 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         counts: &[usize],
         op: Op<T>,
     ) -> Result<ScopedRequest<'scope, &'scope mut [T]>, Error> {
+        let recv = Lent::new(recv);
         // SAFETY: - both are borrowed for 'scope, which ends only after nothing touches them.
         let raw = unsafe {
-            self.comm().begin_reduce_scatter(Form::Now, Part::read(send), Part::write(recv), counts, op)?
+            self.comm().begin_reduce_scatter(Form::Now, Part::read(send), recv.part(), counts, op)?
         };
         Ok(self.keep(raw, recv))
     }
@@ -133,10 +138,10 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         recv: &'scope mut [T],
         op: Op<T>,
     ) -> Result<ScopedRequest<'scope, &'scope mut [T]>, Error> {
+        let recv = Lent::new(recv);
         // SAFETY: - both are borrowed for 'scope, which ends only after nothing touches them.
-        let raw = unsafe {
-            self.comm().begin_reduce_scatter_block(Form::Now, Part::read(send), Part::write(recv), op)?
-        };
+        let raw =
+            unsafe { self.comm().begin_reduce_scatter_block(Form::Now, Part::read(send), recv.part(), op)? };
         Ok(self.keep(raw, recv))
     }
 
@@ -150,8 +155,9 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         op: Op<T>,
         root: u32,
     ) -> Result<ScopedRequest<'scope, &'scope mut [T]>, Error> {
+        let buf = Lent::new(buf);
         // SAFETY: - exclusively borrowed for 'scope, which ends only after nothing touches it.
-        let raw = unsafe { self.comm().begin_reduce(Form::Now, Part::write(buf), op, root)? };
+        let raw = unsafe { self.comm().begin_reduce(Form::Now, buf.part(), op, root)? };
         Ok(self.keep(raw, buf))
     }
 
@@ -164,8 +170,9 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         buf: &'scope mut [T],
         op: Op<T>,
     ) -> Result<ScopedRequest<'scope, &'scope mut [T]>, Error> {
+        let buf = Lent::new(buf);
         // SAFETY: - exclusively borrowed for 'scope, which ends only after nothing touches it.
-        let raw = unsafe { self.comm().begin_scan(Form::Now, Part::write(buf), op)? };
+        let raw = unsafe { self.comm().begin_scan(Form::Now, buf.part(), op)? };
         Ok(self.keep(raw, buf))
     }
 
@@ -178,8 +185,9 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         buf: &'scope mut [T],
         op: Op<T>,
     ) -> Result<ScopedRequest<'scope, &'scope mut [T]>, Error> {
+        let buf = Lent::new(buf);
         // SAFETY: - exclusively borrowed for 'scope, which ends only after nothing touches it.
-        let raw = unsafe { self.comm().begin_exscan(Form::Now, Part::write(buf), op)? };
+        let raw = unsafe { self.comm().begin_exscan(Form::Now, buf.part(), op)? };
         Ok(self.keep(raw, buf))
     }
 
@@ -194,9 +202,10 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         recv: &'scope mut [T],
         recv_blocks: Blocks<'_>,
     ) -> Result<ScopedRequest<'scope, &'scope mut [T]>, Error> {
+        let recv = Lent::new(recv);
         let from = (Part::read(send), send_blocks);
         // SAFETY: - both are borrowed for 'scope, which ends only after nothing touches them.
-        let raw = unsafe { self.comm().begin_alltoallv(Form::Now, from, (Part::write(recv), recv_blocks))? };
+        let raw = unsafe { self.comm().begin_alltoallv(Form::Now, from, (recv.part(), recv_blocks))? };
         Ok(self.keep(raw, recv))
     }
 
@@ -211,9 +220,10 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         recv: &'scope mut [R],
         recv_blocks: &[Block],
     ) -> Result<ScopedRequest<'scope, &'scope mut [R]>, Error> {
+        let recv = Lent::new(recv);
         let from = (Part::read(send), send_blocks);
         // SAFETY: - both are borrowed for 'scope, which ends only after nothing touches them.
-        let raw = unsafe { self.comm().begin_alltoallw(Form::Now, from, (Part::write(recv), recv_blocks))? };
+        let raw = unsafe { self.comm().begin_alltoallw(Form::Now, from, (recv.part(), recv_blocks))? };
         Ok(self.keep(raw, recv))
     }
 }

@@ -5,9 +5,10 @@ use tocsin_world::{Arguments, Block};
 use super::{Blocks, Form};
 use crate::Error;
 use crate::element::Element;
+use crate::lent::Lent;
 use crate::op::Op;
 use crate::scope::Scope;
-use crate::scoped_persistent::{Lent, ScopedPersistent};
+use crate::scoped_persistent::ScopedPersistent;
 
 /// Preparing concerns no other rank, and starts nothing.
 impl<'scope, 'env> Scope<'scope, 'env> {

@@ -2,9 +2,10 @@
 
 use tocsin_world::Block;
 
-use super::{Blocks, Form, Part};
+use super::{Blocks, Form};
 use crate::Error;
 use crate::element::Element;
+use crate::lent::Lent;
 use crate::op::Op;
 use crate::scope::{Scope, ScopedRequest};
 
@@ -18,8 +19,9 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         buf: &'scope mut [T],
         root: u32,
     ) -> Result<ScopedRequest<'scope, &'scope mut [T]>, Error> {
+        let buf = Lent::new(buf);
         // SAFETY: - exclusively borrowed for 'scope, which ends only after nothing touches it.
-        let raw = unsafe { self.comm().begin_scatter_in_place(Form::Now, Part::write(buf), root)? };
+        let raw = unsafe { self.comm().begin_scatter_in_place(Form::Now, buf.part(), root)? };
         Ok(self.keep(raw, buf))
     }
 
@@ -33,8 +35,9 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         blocks: Blocks<'_>,
         root: u32,
     ) -> Result<ScopedRequest<'scope, &'scope mut [T]>, Error> {
+        let buf = Lent::new(buf);
         // SAFETY: - exclusively borrowed for 'scope, which ends only after nothing touches it.
-        let raw = unsafe { self.comm().begin_scatterv_in_place(Form::Now, Part::write(buf), blocks, root)? };
+        let raw = unsafe { self.comm().begin_scatterv_in_place(Form::Now, buf.part(), blocks, root)? };
         Ok(self.keep(raw, buf))
     }
 
@@ -47,8 +50,9 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         buf: &'scope mut [T],
         root: u32,
     ) -> Result<ScopedRequest<'scope, &'scope mut [T]>, Error> {
+        let buf = Lent::new(buf);
         // SAFETY: - exclusively borrowed for 'scope, which ends only after nothing touches it.
-        let raw = unsafe { self.comm().begin_gather_in_place(Form::Now, Part::write(buf), root)? };
+        let raw = unsafe { self.comm().begin_gather_in_place(Form::Now, buf.part(), root)? };
         Ok(self.keep(raw, buf))
     }
 
@@ -62,8 +66,9 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         blocks: Blocks<'_>,
         root: u32,
     ) -> Result<ScopedRequest<'scope, &'scope mut [T]>, Error> {
+        let buf = Lent::new(buf);
         // SAFETY: - exclusively borrowed for 'scope, which ends only after nothing touches it.
-        let raw = unsafe { self.comm().begin_gatherv_in_place(Form::Now, Part::write(buf), blocks, root)? };
+        let raw = unsafe { self.comm().begin_gatherv_in_place(Form::Now, buf.part(), blocks, root)? };
         Ok(self.keep(raw, buf))
     }
 
@@ -75,8 +80,9 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         &'scope self,
         buf: &'scope mut [T],
     ) -> Result<ScopedRequest<'scope, &'scope mut [T]>, Error> {
+        let buf = Lent::new(buf);
         // SAFETY: - exclusively borrowed for 'scope, which ends only after nothing touches it.
-        let raw = unsafe { self.comm().begin_allgather_in_place(Form::Now, Part::write(buf))? };
+        let raw = unsafe { self.comm().begin_allgather_in_place(Form::Now, buf.part())? };
         Ok(self.keep(raw, buf))
     }
 
@@ -89,8 +95,9 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         buf: &'scope mut [T],
         blocks: Blocks<'_>,
     ) -> Result<ScopedRequest<'scope, &'scope mut [T]>, Error> {
+        let buf = Lent::new(buf);
         // SAFETY: - exclusively borrowed for 'scope, which ends only after nothing touches it.
-        let raw = unsafe { self.comm().begin_allgatherv_in_place(Form::Now, Part::write(buf), blocks)? };
+        let raw = unsafe { self.comm().begin_allgatherv_in_place(Form::Now, buf.part(), blocks)? };
         Ok(self.keep(raw, buf))
     }
 
@@ -102,8 +109,9 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         &'scope self,
         buf: &'scope mut [T],
     ) -> Result<ScopedRequest<'scope, &'scope mut [T]>, Error> {
+        let buf = Lent::new(buf);
         // SAFETY: - exclusively borrowed for 'scope, which ends only after nothing touches it.
-        let raw = unsafe { self.comm().begin_alltoall_in_place(Form::Now, Part::write(buf))? };
+        let raw = unsafe { self.comm().begin_alltoall_in_place(Form::Now, buf.part())? };
         Ok(self.keep(raw, buf))
     }
 
@@ -116,8 +124,9 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         buf: &'scope mut [T],
         blocks: Blocks<'_>,
     ) -> Result<ScopedRequest<'scope, &'scope mut [T]>, Error> {
+        let buf = Lent::new(buf);
         // SAFETY: - exclusively borrowed for 'scope, which ends only after nothing touches it.
-        let raw = unsafe { self.comm().begin_alltoallv_in_place(Form::Now, Part::write(buf), blocks)? };
+        let raw = unsafe { self.comm().begin_alltoallv_in_place(Form::Now, buf.part(), blocks)? };
         Ok(self.keep(raw, buf))
     }
 
@@ -130,8 +139,9 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         buf: &'scope mut [T],
         blocks: &[Block],
     ) -> Result<ScopedRequest<'scope, &'scope mut [T]>, Error> {
+        let buf = Lent::new(buf);
         // SAFETY: - exclusively borrowed for 'scope, which ends only after nothing touches it.
-        let raw = unsafe { self.comm().begin_alltoallw_in_place(Form::Now, Part::write(buf), blocks)? };
+        let raw = unsafe { self.comm().begin_alltoallw_in_place(Form::Now, buf.part(), blocks)? };
         Ok(self.keep(raw, buf))
     }
 
@@ -145,9 +155,9 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         counts: &[usize],
         op: Op<T>,
     ) -> Result<ScopedRequest<'scope, &'scope mut [T]>, Error> {
+        let buf = Lent::new(buf);
         // SAFETY: - exclusively borrowed for 'scope, which ends only after nothing touches it.
-        let raw =
-            unsafe { self.comm().begin_reduce_scatter_in_place(Form::Now, Part::write(buf), counts, op)? };
+        let raw = unsafe { self.comm().begin_reduce_scatter_in_place(Form::Now, buf.part(), counts, op)? };
         Ok(self.keep(raw, buf))
     }
 
@@ -160,9 +170,9 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         buf: &'scope mut [T],
         op: Op<T>,
     ) -> Result<ScopedRequest<'scope, &'scope mut [T]>, Error> {
+        let buf = Lent::new(buf);
         // SAFETY: - exclusively borrowed for 'scope, which ends only after nothing touches it.
-        let raw =
-            unsafe { self.comm().begin_reduce_scatter_block_in_place(Form::Now, Part::write(buf), op)? };
+        let raw = unsafe { self.comm().begin_reduce_scatter_block_in_place(Form::Now, buf.part(), op)? };
         Ok(self.keep(raw, buf))
     }
 }

@@ -5,9 +5,10 @@ use tocsin_world::Block;
 use super::{Blocks, Form};
 use crate::Error;
 use crate::element::Element;
+use crate::lent::Lent;
 use crate::op::Op;
 use crate::scope::Scope;
-use crate::scoped_persistent::{Lent, ScopedPersistent};
+use crate::scoped_persistent::ScopedPersistent;
 
 impl<'scope, 'env> Scope<'scope, 'env> {
     /// As [`Comm::scatter_in_place_init`](crate::Comm::scatter_in_place_init), of a borrowed buffer.
