@@ -466,6 +466,29 @@ fn a_panicking_rank_is_a_dead_rank() {
     }
 }
 
+/// What a rank panics with panics itself when it is dropped, and so does that.
+struct Panics(u32);
+
+impl Drop for Panics {
+    fn drop(&mut self) {
+        if let Some(left) = self.0.checked_sub(1) {
+            std::panic::panic_any(Panics(left));
+        }
+    }
+}
+
+#[test]
+fn what_a_rank_panics_with_stays_with_it() {
+    for depth in 0..4 {
+        let results = World::threads(2, |comm| {
+            if comm.rank() == 1 {
+                std::panic::panic_any(Panics(depth));
+            }
+        });
+        assert!(matches!(results, Err(Error::RankPanicked { rank: 1, .. })), "{depth}: {results:?}");
+    }
+}
+
 #[test]
 fn a_computing_rank_receives_what_it_looks_for() {
     let mut config = Config::default();

@@ -94,7 +94,7 @@ pub fn threads_telling<R: Send, F: Fn(Comm) -> R + Sync>(
         let ended = handles
             .into_iter()
             .zip(0..)
-            .map(|(handle, rank)| handle.join().unwrap_or_else(|panic| Err(panicked(rank, &*panic))));
+            .map(|(handle, rank)| handle.join().unwrap_or_else(|panic| Err(panicked(rank, panic))));
         Ok(ended.collect())
     })?;
     if let Some(path) = &config.trace {
@@ -178,7 +178,7 @@ impl Member {
         }));
         // A world that was never joined is no partner to wait for either.
         gone(&self.segment, self.rank);
-        ran.unwrap_or_else(|panic| Err(panicked(self.rank, &*panic)))
+        ran.unwrap_or_else(|panic| Err(panicked(self.rank, panic)))
     }
 }
 
@@ -189,8 +189,12 @@ fn gone(segment: &Segment, rank: u32) {
     }
 }
 
-fn panicked(rank: u32, panic: &(dyn Any + Send)) -> Error {
+fn panicked(rank: u32, panic: Box<dyn Any + Send>) -> Error {
     let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+    if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
+        // Its own drop could panic again: leak it.
+        std::mem::forget(again);
+    }
     Error::RankPanicked { rank, message: text.unwrap_or_else(|| "no text".into()) }
 }

@@ -1,5 +1,6 @@
 //! The world of one rank.
 
+use std::cell::RefCell;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -7,8 +8,14 @@ use crate::bootstrap::{Bootstrap, LauncherSocket, Singleton};
 use crate::comm::Comm;
 use crate::config::Config;
 use crate::error::Error;
+use crate::operator::InsideOperator;
 use crate::rank::{self, Bound, Rank};
 use crate::{BackendKind, Snapshot};
+
+thread_local! {
+    /// Worlds that user operators have ended.
+    static STAYING: RefCell<Vec<World>> = const { RefCell::new(Vec::new()) };
+}
 
 /// Membership of a world. It is bound to the thread that made it, which is the one that is interrupted.
 ///
@@ -86,12 +93,28 @@ impl World {
     ///
     /// # Errors
     /// [`Error::Aborted`]; [`Error::NeverReceived`] for what was still to be taken by ranks that have finalized, or do so, too, and have no receive for it: this
-    /// rank has left then; [`Error::InvalidArgument`] in a child of `fork`, whose parent's world goes on.
+    /// rank has left then; [`Error::InvalidArgument`] in a child of `fork`, whose parent's world goes on; [`Error::InHandler`] in a user operator: the rank stays in the world, and does
+    /// this when its thread ends.
     pub fn finalize(mut self) -> Result<(), Error> {
         match self.bound.take() {
+            Some(bound) if InsideOperator::is_here() => {
+                self.stay(bound);
+                Err(Error::InHandler { operation: "finalize" })
+            }
             Some(bound) => self.rank.finalize(bound),
             None => Ok(()),
         }
+    }
+
+    /// Leaves the rank in the world until its thread ends: it cannot leave while this thread is inside its engine, which runs a user operator.
+    #[cold]
+    fn stay(&self, bound: Bound) {
+        let (rank, comm) = (self.rank.clone(), self.comm.clone());
+        let world = World { rank, comm, bound: Some(bound), _thread: PhantomData };
+        let mut world = Some(world);
+        let _kept = STAYING.try_with(|staying| staying.borrow_mut().extend(world.take()));
+        // The thread ends already, by an operator.
+        std::mem::forget(world);
     }
 
     /// Ends every rank of the world; `code` becomes the launcher's status.
@@ -103,7 +126,9 @@ impl World {
 impl Drop for World {
     fn drop(&mut self) {
         let Some(bound) = self.bound.take() else { return };
-        if std::thread::panicking() {
+        if InsideOperator::is_here() {
+            self.stay(bound);
+        } else if std::thread::panicking() {
             self.rank.die(bound);
         } else {
             // An abort is reported by who called it.
@@ -156,6 +181,30 @@ mod tests {
             world.comm().ibarrier_raw(None).unwrap().wait().unwrap();
             world.finalize().unwrap();
             join().unwrap().finalize().unwrap();
+        }
+    }
+
+    /// A user operator that ends its own world, by one way or the other: the requests under way are not forgotten.
+    #[test]
+    fn what_a_world_that_an_operator_ends_has_under_way_goes_on() {
+        for (backend, drops) in [("signal", false), ("signal", true), ("poll", false), ("poll", true)] {
+            let mut config = Config::default();
+            config.set("TOCSIN_BACKEND", backend).unwrap();
+            // Its rank leaves when its thread ends.
+            let run = std::thread::spawn(move || {
+                let world = World::join(Singleton::default(), &config).unwrap();
+                let comm = world.comm();
+                let inside = InsideOperator::enter();
+                if drops {
+                    drop(world);
+                } else {
+                    let end = world.finalize();
+                    assert!(matches!(end, Err(Error::InHandler { operation: "finalize" })), "{end:?}");
+                }
+                drop(inside);
+                comm.ibarrier_raw(None).unwrap().wait().unwrap();
+            });
+            run.join().unwrap();
         }
     }
 
