@@ -66,7 +66,11 @@ impl<T: Transport> P2p<T> {
     pub(crate) fn decline(&mut self, class: usize, envelope: &Envelope) -> bool {
         // A collective in a communicator that is gone is another one's than this rank's: that is said where it is found out.
         let untold = class != 0 && !self.for_nobody.is_all(class);
-        if envelope.arrival == Arrival::Eager || envelope.source == self.me || untold {
+        if envelope.arrival == Arrival::Eager || untold {
+            return true;
+        }
+        if envelope.source == self.me {
+            self.end_unreceived(envelope.remote, self.me);
             return true;
         }
         let header = Header {

@@ -198,6 +198,8 @@ pub struct P2p<T> {
     /// A receive was published, and this rank has not looked since.
     has_published: bool,
     sends: usize,
+    /// The same to itself, which nobody but this rank can receive.
+    own_sends: usize,
     /// Receives that are not complete.
     receives: usize,
     /// Answers and revocations that are not in their lane yet.
@@ -312,6 +314,7 @@ impl<T: Transport> P2p<T> {
             has_published: false,
             receives: 0,
             sends: 0,
+            own_sends: 0,
             owed: 0,
             freed: 0,
             hindrances: 0,
@@ -475,6 +478,11 @@ impl<T: Transport> P2p<T> {
     /// Handler-safe.
     pub fn outstanding_sends(&self) -> usize {
         self.sends.saturating_add(self.owed)
+    }
+
+    /// Sends to itself that are not complete: who [leaves](Self::take_no_more) ends them in its passes, as received or not. Handler-safe.
+    pub fn own_sends(&self) -> usize {
+        self.own_sends
     }
 
     /// Whether a send or receive is under way, a collective's or a detached one included. Handler-safe.

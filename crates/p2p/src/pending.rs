@@ -232,9 +232,8 @@ impl<T: Transport> P2p<T> {
     fn uncount(&mut self, id: Id) {
         let Some(request) = self.requests.get_mut(id) else { return };
         if request.is_send() {
-            if request.peer != self.me {
-                self.sends = self.sends.saturating_sub(1);
-            }
+            let sends = if request.peer == self.me { &mut self.own_sends } else { &mut self.sends };
+            *sends = sends.saturating_sub(1);
         } else if request.is_pending() {
             self.receives = self.receives.saturating_sub(1);
         }

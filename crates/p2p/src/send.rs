@@ -179,8 +179,9 @@ impl<T: Transport> P2p<T> {
         };
         request.state = State::SendQueued;
         let at_once = if let Mode::Step { at_once, .. } = args.mode { at_once } else { 0 };
-        // Nobody but this rank could receive what it sends to itself: its end does not wait for that.
-        if args.dest != self.me {
+        if args.dest == self.me {
+            self.own_sends = self.own_sends.wrapping_add(1);
+        } else {
             self.sends = self.sends.wrapping_add(1);
         }
         let class = request.class;
