@@ -51,7 +51,7 @@ pub enum Op<T: Element> {
 /// It runs on a user thread inside a library call, or on a progress thread, never in a handler: a rank that only
 /// computes does not combine, until it calls the library again. It must not call the library:
 /// calls answer [`Error::InHandler`](crate::Error::InHandler), do nothing, or panic; a [`World`](crate::World) that is finalized or dropped in it is left when
-/// its thread ends; a panic in it is the error [`Error::UserOperatorPanicked`](crate::Error::UserOperatorPanicked) of the collective.
+/// its thread ends, or the process exits on it; a panic in it is the error [`Error::UserOperatorPanicked`](crate::Error::UserOperatorPanicked) of the collective.
 ///
 /// ```
 /// use tocsin::{Op, UserOp, World};

@@ -124,7 +124,8 @@ impl World {
     /// large message that was sent is received, or its receiver gone.
     ///
     /// # Errors
-    /// [`Error::NeverReceived`] where a message that asked its receiver first was not taken, [`Error::Aborted`]; [`Error::InvalidArgument`] in a child of `fork`, whose parent's world goes on.
+    /// [`Error::NeverReceived`] where a message that asked its receiver first was not taken, [`Error::Aborted`]; [`Error::InvalidArgument`] in a child of `fork`, whose parent's world goes on; [`Error::InHandler`] in a
+    /// user operator: the rank leaves when its thread ends, or the process exits on it.
     pub fn finalize(self) -> Result<(), Error> {
         self.raw.finalize()
     }

@@ -498,6 +498,14 @@ impl Rank {
         self.segment.aborted().map_or(error, |code| Error::Aborted { operation, code })
     }
 
+    /// Is dead to the others, without entering the engine. What is bound to the thread stays there, and the rank's memory.
+    pub(crate) fn leave_dead(self: &Arc<Self>) {
+        if !tocsin_doorbell::fork::disowned() && self.segment.mark_dead(self.rank) {
+            self.segment.wake_all();
+        }
+        std::mem::forget(self.clone());
+    }
+
     /// Leaves the world as a dead rank.
     pub(crate) fn die(&self, bound: Bound) {
         if tocsin_doorbell::fork::disowned() {

@@ -14,7 +14,28 @@ use crate::{BackendKind, Snapshot};
 
 thread_local! {
     /// Worlds that user operators have ended.
-    static STAYING: RefCell<Vec<World>> = const { RefCell::new(Vec::new()) };
+    static STAYING: RefCell<Vec<Staying>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A world that a user operator has ended: its rank leaves when this is dropped.
+struct Staying {
+    world: World,
+    /// The operator was panicking.
+    dies: bool,
+}
+
+impl Drop for Staying {
+    fn drop(&mut self) {
+        // The thread is ending by another world's operator, which this one cannot wait for.
+        if InsideOperator::is_here() {
+            self.world.rank.leave_dead();
+            std::mem::forget(self.world.bound.take());
+        } else if self.dies
+            && let Some(bound) = self.world.bound.take()
+        {
+            self.world.rank.die(bound);
+        }
+    }
 }
 
 /// Membership of a world. It is bound to the thread that made it, which is the one that is interrupted.
@@ -94,7 +115,7 @@ impl World {
     /// # Errors
     /// [`Error::Aborted`]; [`Error::NeverReceived`] for what was still to be taken by ranks that have finalized, or do so, too, and have no receive for it: this
     /// rank has left then; [`Error::InvalidArgument`] in a child of `fork`, whose parent's world goes on; [`Error::InHandler`] in a user operator: the rank stays in the world, and does
-    /// this when its thread ends.
+    /// this when its thread ends, or the process exits on it.
     pub fn finalize(mut self) -> Result<(), Error> {
         match self.bound.take() {
             Some(bound) if InsideOperator::is_here() => {
@@ -106,15 +127,14 @@ impl World {
         }
     }
 
-    /// Leaves the rank in the world until its thread ends: it cannot leave while this thread is inside its engine, which runs a user operator.
+    /// Leaves the rank in the world until its thread ends: this thread runs a user operator, and may be inside its engine.
     #[cold]
     fn stay(&self, bound: Bound) {
         let (rank, comm) = (self.rank.clone(), self.comm.clone());
         let world = World { rank, comm, bound: Some(bound), _thread: PhantomData };
-        let mut world = Some(world);
-        let _kept = STAYING.try_with(|staying| staying.borrow_mut().extend(world.take()));
-        // The thread ends already, by an operator.
-        std::mem::forget(world);
+        let mut staying = Some(Staying { world, dies: std::thread::panicking() });
+        // Where the thread is ending already, it is dropped here.
+        let _kept = STAYING.try_with(|all| all.borrow_mut().extend(staying.take()));
     }
 
     /// Ends every rank of the world; `code` becomes the launcher's status.
@@ -184,28 +204,64 @@ mod tests {
         }
     }
 
-    /// A user operator that ends its own world, by one way or the other: the requests under way are not forgotten.
+    /// A user operator that ends its own world, by one way or another: the requests under way are not forgotten.
     #[test]
     fn what_a_world_that_an_operator_ends_has_under_way_goes_on() {
-        for (backend, drops) in [("signal", false), ("signal", true), ("poll", false), ("poll", true)] {
+        use crate::bootstrap::InProcess;
+        for backend in ["signal", "poll"] {
             let mut config = Config::default();
             config.set("TOCSIN_BACKEND", backend).unwrap();
-            // Its rank leaves when its thread ends.
-            let run = std::thread::spawn(move || {
-                let world = World::join(Singleton::default(), &config).unwrap();
-                let comm = world.comm();
-                let inside = InsideOperator::enter();
-                if drops {
-                    drop(world);
-                } else {
-                    let end = world.finalize();
-                    assert!(matches!(end, Err(Error::InHandler { operation: "finalize" })), "{end:?}");
-                }
-                drop(inside);
-                comm.ibarrier_raw(None).unwrap().wait().unwrap();
-            });
-            run.join().unwrap();
+            for (way, life) in
+                [("finalize", Life::Finalized), ("drop", Life::Finalized), ("panic", Life::Dead)]
+            {
+                let segment = std::sync::Arc::new(tocsin_shm_transport::Segment::create(1).unwrap());
+                let (place, config) = (InProcess { segment: segment.clone(), rank: 0 }, config.clone());
+                let run = std::thread::spawn(move || {
+                    let world = World::join(place, &config).unwrap();
+                    let comm = world.comm();
+                    let inside = InsideOperator::enter();
+                    match way {
+                        "finalize" => {
+                            let end = world.finalize();
+                            assert!(
+                                matches!(end, Err(Error::InHandler { operation: "finalize" })),
+                                "{end:?}"
+                            );
+                        }
+                        "drop" => drop(world),
+                        _ => {
+                            let unwound = catch_unwind(AssertUnwindSafe(|| {
+                                let _world = world;
+                                resume_unwind(Box::new(()));
+                            }));
+                            assert!(unwound.is_err());
+                        }
+                    }
+                    drop(inside);
+                    comm.ibarrier_raw(None).unwrap().wait().unwrap();
+                });
+                run.join().unwrap();
+                assert_eq!(segment.life(0), life, "{backend} {way}");
+            }
         }
+    }
+
+    /// A thread that ends ends such worlds, and an operator of one of them another world: nobody waits for that.
+    #[test]
+    fn a_world_that_an_operator_ends_when_its_thread_ends_is_dead() {
+        use crate::bootstrap::InProcess;
+        let segment = std::sync::Arc::new(tocsin_shm_transport::Segment::create(1).unwrap());
+        let place = InProcess { segment: segment.clone(), rank: 0 };
+        std::thread::spawn(move || {
+            let mut config = Config::default();
+            config.set("TOCSIN_BACKEND", "poll").unwrap();
+            let world = World::join(place, &config).unwrap();
+            let _inside = InsideOperator::enter();
+            drop(Staying { world, dies: false });
+        })
+        .join()
+        .unwrap();
+        assert_eq!(segment.life(0), Life::Dead);
     }
 
     /// Each of a circle leaves while its large message to the next has no receive.
@@ -276,6 +332,72 @@ mod tests {
             assert_ne!(told, 0, "{backend}");
             // SAFETY: - as above.
             unsafe { libc::alarm(0) };
+        }
+    }
+
+    /// Nor is what a rank has sent to itself, and waits to be received.
+    #[test]
+    fn what_a_rank_sent_itself_and_never_received_is_told_at_the_end() {
+        use tocsin_p2p::{ConstBuf, Mode, MutBuf};
+        const BYTES: usize = 1 << 20;
+        let large = (BYTES, Mode::Standard);
+        for (backend, (bytes, mode), received) in [
+            ("signal", large, false),
+            ("signal", large, true),
+            ("signal", (8, Mode::Synchronous), false),
+            ("thread", large, false),
+            ("poll", large, false),
+            ("poll", (8, Mode::Synchronous), false),
+            ("poll", (8, Mode::Synchronous), true),
+        ] {
+            let mut config = Config::default();
+            config.set("TOCSIN_BACKEND", backend).unwrap();
+            let (data, mut got) = (vec![1u8; bytes], vec![0u8; bytes]);
+            let world = World::join(Singleton::default(), &config).unwrap();
+            let comm = world.comm();
+            let buffer = ConstBuf::contiguous(data.as_ptr(), bytes);
+            // SAFETY: - the buffers live until the rank has finalized.
+            let mut send = unsafe { comm.isend_raw(buffer, 0, 1, mode) }.unwrap();
+            let probed = (!received).then(|| comm.improbe(Some(0), Some(1)).unwrap());
+            // SAFETY: - as above.
+            let receive = received.then(|| unsafe {
+                comm.irecv_raw(MutBuf::contiguous(got.as_mut_ptr(), bytes), Some(0), Some(1)).unwrap()
+            });
+            let (end, sent) = (world.finalize(), send.wait());
+            if received {
+                assert!(end.is_ok() && sent.is_ok() && receive.unwrap().wait().is_ok(), "{backend} {end:?}");
+                assert_eq!(got, data);
+                continue;
+            }
+            for (end, of) in [(end.map(drop), "finalize"), (sent.map(drop), "isend")] {
+                let is_told = matches!(
+                    &end,
+                    Err(Error::NeverReceived { operation, rank: 0, tag: 1, bytes: b, others: 0 })
+                        if *b == bytes as u64 && (*operation == of || of == "isend")
+                );
+                assert!(is_told, "{backend} {bytes} {of}: {end:?}");
+            }
+            drop(probed);
+        }
+    }
+
+    /// What it has taken of that and dropped is received.
+    #[test]
+    fn what_a_rank_sent_itself_and_dropped_is_over_at_the_end() {
+        use tocsin_p2p::{ConstBuf, Mode};
+        const BYTES: usize = 1 << 20;
+        for backend in ["signal", "poll"] {
+            let mut config = Config::default();
+            config.set("TOCSIN_BACKEND", backend).unwrap();
+            let data = vec![1u8; BYTES];
+            let world = World::join(Singleton::default(), &config).unwrap();
+            let comm = world.comm();
+            let buffer = ConstBuf::contiguous(data.as_ptr(), BYTES);
+            // SAFETY: - the buffer lives until the rank has finalized.
+            let mut send = unsafe { comm.isend_raw(buffer, 0, 1, Mode::Standard) }.unwrap();
+            drop(comm.mprobe(Some(0), Some(1)).unwrap());
+            let end = world.finalize();
+            assert!(end.is_ok() && send.wait().is_ok(), "{backend} {end:?}");
         }
     }
 
