@@ -46,8 +46,8 @@ pub(crate) fn run(args: &Run) -> Result<u8, Error> {
             n => format!("{} ranks, {first} the first of them,", n + 1),
         };
         say(format_args!(
-            "tocsin: {who} ended without joining the world: a program that uses the library and was started without the TOCSIN_BOOTSTRAP \
-             variables, or the descriptor that they name, was a world of one (env -i, sudo and containers take them away)"
+            "tocsin: {who} ended without joining the world: one that could not join has said why; a program that uses the library and was started without \
+             the TOCSIN_BOOTSTRAP variables, or the descriptor that they name, was a world of one (env -i, sudo and containers take them away)"
         ));
     }
     if let Some(rank) = report.failed {
