@@ -32,6 +32,63 @@ static void note_status(void *argument, const tocsin_status *status) {
     *(tocsin_status *)argument = *status;
 }
 
+/* Two sends that are over at once, and alike, beside a receive whose message nobody has sent yet. */
+static void beside(tocsin_comm *comm, const sends *all, int size) {
+    enum { HELD = 900, ALIKE = 901 };
+    tocsin_request *four[4] = {NULL, NULL, NULL, NULL}, *before[3];
+    tocsin_status status, statuses[4];
+    ptrdiff_t index = -2, completed = -2;
+    size_t indices[4];
+    int got = -1, value = all->from, done = -1, i, call;
+
+    for (call = 0; call < 5; call++) {
+        int from = (all->from + size - 1) % size;
+        OK(tocsin_irecv(comm, &got, sizeof got, from, HELD, &four[0]));
+        OK(tocsin_isend(comm, &value, sizeof value, all->to, ALIKE, &four[1]));
+        OK(tocsin_isend(comm, &value, sizeof value, all->to, ALIKE, &four[2]));
+        for (i = 0; i < 3; i++) before[i] = four[i];
+        switch (call) {
+        case 0:
+            OK(tocsin_testall(3, four, &done, statuses));
+            CHECK(done == 0);
+            for (i = 0; i < 3; i++) CHECK(four[i] == before[i]);
+            break;
+        case 1:
+            OK(tocsin_waitany(4, four, &index, &status));
+            CHECK((index == 1 || index == 2) && !four[index] && four[0] == before[0] && four[3 - index] == before[3 - index]);
+            CHECK(status.tag == ALIKE && status.source == all->from && status.bytes == sizeof value);
+            break;
+        case 2:
+            done = 0;
+            while (!done) OK(tocsin_testany(4, four, &done, &index, &status));
+            CHECK((index == 1 || index == 2) && !four[index] && four[0] == before[0] && four[3 - index] == before[3 - index]);
+            CHECK(status.tag == ALIKE && status.source == all->from && status.bytes == sizeof value);
+            break;
+        case 3:
+            OK(tocsin_waitsome(4, four, &completed, indices, statuses));
+            CHECK(completed >= 1 && four[0] == before[0]);
+            for (i = 0; i < completed; i++) CHECK(indices[i] > 0 && !four[indices[i]] && statuses[i].tag == ALIKE);
+            FAILS(TOCSIN_ERROR_ARGUMENT, tocsin_startall(1, &four[0]));
+            CHECK(four[0] == before[0]);
+            break;
+        default:
+            break;
+        }
+        /* Nobody's message is sent before all have looked. */
+        OK(tocsin_barrier(comm, NULL));
+        OK(tocsin_send(comm, &value, sizeof value, all->to, HELD));
+        memset(statuses, 0x5a, sizeof statuses);
+        OK(tocsin_waitall(4, four, statuses));
+        CHECK(!four[0] && !four[1] && !four[2] && got == from);
+        CHECK(statuses[0].tag == HELD && statuses[0].source == from && statuses[0].bytes == sizeof got);
+        CHECK(call != 4 || (statuses[1].tag == ALIKE && statuses[2].tag == ALIKE && statuses[2].bytes == sizeof value));
+        for (i = 0; i < 2; i++) OK(tocsin_recv(comm, &got, sizeof got, from, ALIKE, NULL));
+    }
+    four[0] = (tocsin_request *)&got;
+    FAILS(TOCSIN_ERROR_RANK, tocsin_isend(comm, &value, sizeof value, size, 1, &four[0]));
+    CHECK(four[0] == NULL);
+}
+
 static void sent(tocsin_comm *comm, int rank, int size) {
     tocsin_request *request, *four[4];
     tocsin_status status, statuses[4], none;
@@ -62,7 +119,10 @@ static void sent(tocsin_comm *comm, int rank, int size) {
     CHECK(done == 1 && request == NULL && says(&status, &all, 3));
 
     done = 0, request = one_sent(&all);
-    while (!done) OK(tocsin_is_done(request, &done));
+    while (!done) {
+        OK(tocsin_progress(comm));
+        OK(tocsin_is_done(request, &done));
+    }
     CHECK(request != NULL);
     OK(tocsin_cancel(request, &cancelled));
     CHECK(cancelled == 0);
@@ -107,6 +167,9 @@ static void sent(tocsin_comm *comm, int rank, int size) {
         for (i = 0; i < completed; i++) CHECK(!four[indices[i]] && says(&statuses[i], &all, 17 + (int)indices[i]));
         if (left > 0) OK(tocsin_testsome(4, four, &completed, indices, statuses));
     }
+
+    /* Beside a receive that is pending, and where two are alike. */
+    beside(comm, &all, size);
 
     /* The largest tag. */
     status = none;

@@ -64,7 +64,7 @@
 // A rank that the operation needs died.
 #define TOCSIN_ERROR_PEER_DEAD 8
 
-// A rank that the operation needs has finalized, or will never receive the message, because it leaves or has freed the communicator.
+// A rank that the operation needs has finalized, or will never receive the message, because it leaves or has freed the communicator and has no request there.
 #define TOCSIN_ERROR_PEER_FINALIZED 9
 
 // The request was cancelled.
@@ -306,7 +306,7 @@ int tocsin_world_comm(const tocsin_world *world, tocsin_comm **comm);
 
 // Sends what is pending, leaves the world and sets the handle to NULL. Communicators may be freed later. A process that ends
 // without it is dead to the others, whatever its exit status. TOCSIN_ERROR_PEER_FINALIZED when something is left that is sent to ranks that
-// have finalized, or do so, too, and have no receive for it: this rank has left then.
+// have finalized, or do so, too, and have no receive for it, this one included: this rank has left then. A request that says so already, whoever has it, is not said again.
 // Errors: THREAD, PEER_FINALIZED.
 int tocsin_finalize(tocsin_world **world);
 
@@ -414,7 +414,7 @@ int tocsin_waitall(size_t count,
 
 // Waits until one of the requests is complete, writes its position into `index` and ends it as tocsin_wait does. Returns
 // that operation's own error. If all are NULL or inactive, `index` becomes -1 at once. `status` may be NULL.
-// Errors: as tocsin_wait; ARGUMENT also for a request that is in the array twice.
+// Errors: as tocsin_wait; ARGUMENT also for a request that is in the array twice, as in tocsin_waitall.
 int tocsin_waitany(size_t count,
                    tocsin_request **requests,
                    ptrdiff_t *index,
@@ -468,7 +468,7 @@ int tocsin_request_free(tocsin_request **request);
 // Has `callback` called once when the operation is complete, at once if it is already. A request has one: a later call
 // before that puts its callback in the place of the earlier one, which is not called then. The request must be waited for
 // or freed as without it. Of a persistent request it is for the run that is active, and leaves it active: tocsin_wait or
-// tocsin_test makes it inactive. The callback may start operations, and must not use the request that it is of, nor one
+// tocsin_test makes it inactive; of one that is not active it is called at once, with the status that tocsin_wait gives then. The callback may start operations, and must not use the request that it is of, nor one
 // that a call is working on. It should be short and had better not wait for operations (the start of a `split-tree` may
 // wait, too): nothing refuses that, but the thread that runs it, which may be the one that runs all callbacks of the rank,
 // goes on only when it returns. To wait in one for what another callback does is to wait for ever.

@@ -78,8 +78,11 @@ pub(crate) fn guarded(name: &str, body: impl FnOnce() -> Result<(), Failure>) ->
     }
     // What a panic leaves half done is behind a handle that the caller can still free, never in memory of ours that
     // later calls trust: the layers below have their own guards.
-    let outcome = catch_unwind(AssertUnwindSafe(body))
-        .unwrap_or_else(|_| Err(Failure::new(TOCSIN_ERROR_INTERNAL, "a panic was caught: please report it")));
+    let outcome = catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| {
+        // Its drop could panic again: leak it.
+        std::mem::forget(panic);
+        Err(Failure::new(TOCSIN_ERROR_INTERNAL, "a panic was caught: please report it"))
+    });
     match outcome {
         Ok(()) => TOCSIN_OK,
         Err(failure) => {

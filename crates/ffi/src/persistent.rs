@@ -5,13 +5,12 @@ use std::ffi::{c_char, c_int, c_void};
 use crate::blocks::{
     allgather, allgatherv, alltoall, alltoallv, alltoallw, gather, gatherv, scatter, scatterv,
 };
-use crate::border::guarded;
+use crate::border::{Failure, guarded};
 use crate::collectives::{barrier, bcast};
 use crate::comm::Comm;
 use crate::form::{Call, Form};
-use crate::pointer::place;
 use crate::reductions::{allreduce, exscan, reduce, reduce_scatter, reduce_scatter_block, scan};
-use crate::request::{Request, array_in_memory, with};
+use crate::request::{Request, array, with};
 
 /// Starts a persistent request once more: a collective as the next one of its communicator, which every rank starts, in the
 /// same order among the others; a message as tocsin_isend, tocsin_issend or tocsin_irecv does. It is active then, until
@@ -36,11 +35,12 @@ pub unsafe extern "C" fn tocsin_start(request: *mut Request) -> c_int {
 pub unsafe extern "C" fn tocsin_startall(count: usize, requests: *mut *mut Request) -> c_int {
     guarded("tocsin_startall", || {
         // SAFETY: - the header's contract.
-        for handle in unsafe { array_in_memory(count, requests)? } {
-            // SAFETY: - NULL or a live handle, used by this thread only: the header's contract; each once: just checked.
-            let request = place(unsafe { (*handle).as_mut() }, "a request")?;
-            // SAFETY: - as in tocsin_start.
-            unsafe { request.raw.start() }?;
+        for handle in unsafe { array(count, requests)? } {
+            if handle.is_null() {
+                return Err(Failure::null("a request"));
+            }
+            // SAFETY: - a live handle, used by this thread only: the header's contract; each once: just checked. The buffers: as in tocsin_start.
+            unsafe { with(*handle, |request| request.start())? }?;
         }
         Ok(())
     })

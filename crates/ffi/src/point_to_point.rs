@@ -55,6 +55,7 @@ unsafe fn isend(
     let buffer = readable(buffer.cast(), bytes, "buffer")?;
     let dest = peer(dest, "dest")?;
     let request = place(request, "request")?;
+    *request = null_mut();
     // SAFETY: - readable and unchanged until completion: the header's contract.
     if let Some(sent) = unsafe { comm.raw.isend_raw_at_once(&buffer, dest, tag, mode) } {
         *request = over::handle_of(&sent).unwrap_or_else(|| Request::give(RawRequest::sent(sent)));

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tocsin_world::{Error, RawRequest};
 
 use crate::border::{Failure, guarded};
-use crate::over::{status_of, take_status, unfold};
+use crate::over::{status_of, take_status};
 use crate::pointer::{give, place, take, write};
 use crate::status::{TOCSIN_ERROR_INTERNAL, TOCSIN_OK, code_of};
 
@@ -45,7 +45,7 @@ pub struct Status {
 }
 
 impl Status {
-    const EMPTY: Status = Status { source: -1, tag: -1, error: TOCSIN_OK, bytes: 0 };
+    pub(crate) const EMPTY: Status = Status { source: -1, tag: -1, error: TOCSIN_OK, bytes: 0 };
 
     #[inline]
     fn success(of: &tocsin_world::Status) -> Status {
@@ -152,7 +152,7 @@ unsafe fn awaited<'a>(handle: *mut Request) -> Option<&'a mut RawRequest> {
 }
 
 /// Whether there is something to wait for.
-fn is_awaited(raw: &RawRequest) -> bool {
+pub(crate) fn is_awaited(raw: &RawRequest) -> bool {
     raw.is_active() || !raw.is_persistent()
 }
 
@@ -328,21 +328,7 @@ pub(crate) unsafe fn array<'a>(
     Ok(handles)
 }
 
-/// [`array`], of requests in memory.
-///
-/// # Safety
-/// As there.
-pub(crate) unsafe fn array_in_memory<'a>(
-    count: usize,
-    requests: *mut *mut Request,
-) -> Result<&'a mut [*mut Request], Failure> {
-    // SAFETY: - promised by the caller.
-    let handles = unsafe { array(count, requests)? };
-    handles.iter_mut().for_each(unfold);
-    Ok(handles)
-}
-
-/// The requests of an array that there is something to wait for, and the position of each in it.
+/// The requests in memory of an array that there is something to wait for, and the position of each in it.
 ///
 /// # Safety
 /// The handles passed [`array`].
@@ -429,7 +415,7 @@ unsafe fn end_all(handles: &mut [*mut Request], statuses: *mut MaybeUninit<Statu
 
 /// Waits until one of the requests is complete, writes its position into `index` and ends it as tocsin_wait does. Returns
 /// that operation's own error. If all are NULL or inactive, `index` becomes -1 at once. `status` may be NULL.
-/// Errors: as tocsin_wait; ARGUMENT also for a request that is in the array twice.
+/// Errors: as tocsin_wait; ARGUMENT also for a request that is in the array twice, as in tocsin_waitall.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_waitany(
     count: usize,
@@ -441,24 +427,17 @@ pub unsafe extern "C" fn tocsin_waitany(
         let index = place(index, "index")?;
         *index = -1;
         // SAFETY: - the header's contract.
-        let handles = unsafe { array_in_memory(count, requests)? };
+        let handles = unsafe { array(count, requests)? };
         // SAFETY: - just checked by `array`.
-        let (mut raws, positions) = unsafe { present(handles) };
-        let which = tocsin_world::wait_any(&mut raws);
-        let outcome = which.and_then(|which| raws.get_mut(which)).and_then(|raw| raw.test());
-        drop(raws);
-        let position = which.and_then(|which| positions.get(which).copied());
-        let (Some(position), Some(outcome)) = (position, outcome) else {
+        let Any { at, .. } = unsafe { any(handles, tocsin_world::wait_any, RawRequest::note_wait) };
+        let Some(position) = at else {
             write(status, Status::EMPTY);
-            return match which {
-                None => Ok(()),
-                Some(_) => Err(Failure::new(TOCSIN_ERROR_INTERNAL, "wait_any named a pending request")),
-            };
+            return Ok(());
         };
         *index = isize::try_from(position).unwrap_or(-1);
         let handle = handles.get_mut(position).ok_or_else(|| Failure::null("request"))?;
         // SAFETY: - live; the references to it are gone.
-        unsafe { finish(handle, status, outcome) }
+        unsafe { end(handle, status) }
     })
 }
 
@@ -503,13 +482,11 @@ pub unsafe extern "C" fn tocsin_testany(
         let (done, index) = (place(done, "done")?, place(index, "index")?);
         (*done, *index) = (0, -1);
         // SAFETY: - the header's contract.
-        let handles = unsafe { array_in_memory(count, requests)? };
+        let handles = unsafe { array(count, requests)? };
         // SAFETY: - just checked by `array`.
-        let (raws, positions) = unsafe { present(handles) };
-        let which = tocsin_world::test_any(&raws).and_then(|which| positions.get(which).copied());
-        let is_none = raws.is_empty();
-        drop(raws);
-        let Some(position) = which else {
+        let Any { at, is_none } =
+            unsafe { any(handles, |raws| tocsin_world::test_any(raws), RawRequest::open_gates) };
+        let Some(position) = at else {
             *done = c_int::from(is_none);
             if is_none {
                 write(status, Status::EMPTY);
@@ -538,8 +515,11 @@ pub unsafe extern "C" fn tocsin_waitsome(
     guarded("tocsin_waitsome", || {
         // SAFETY: - the header's contract.
         unsafe {
-            some(count, requests, completed, (indices, statuses), |raws| {
-                let _first = tocsin_world::wait_any(raws);
+            some(count, requests, completed, (indices, statuses), |raws, is_over| match is_over {
+                true => tell(raws, RawRequest::note_wait),
+                false => {
+                    let _first = tocsin_world::wait_any(raws);
+                }
             })
         }
     })
@@ -558,14 +538,52 @@ pub unsafe extern "C" fn tocsin_testsome(
     guarded("tocsin_testsome", || {
         // SAFETY: - the header's contract.
         unsafe {
-            some(count, requests, completed, (indices, statuses), |raws| {
+            some(count, requests, completed, (indices, statuses), |raws, _| {
                 let _all = tocsin_world::test_all(raws);
             })
         }
     })
 }
 
-/// Ends all requests of an array that are complete when `look` has looked at those that there is something to wait for.
+/// Which of several is complete.
+struct Any {
+    /// The position of the first that is, as far as it was looked for.
+    at: Option<usize>,
+    /// There is none to wait for.
+    is_none: bool,
+}
+
+/// Has `look` find the first that is complete, of those that there is something to wait for. Where a send was over when it was posted, nobody waits, and `told` is what is done for the rank.
+///
+/// # Safety
+/// The handles passed [`array`].
+unsafe fn any(
+    handles: &[*mut Request],
+    look: impl FnOnce(&mut [&mut RawRequest]) -> Option<usize>,
+    told: fn(&RawRequest),
+) -> Any {
+    let sent = handles.iter().position(|handle| status_of(*handle).is_some());
+    // SAFETY: - promised by the caller.
+    let (mut raws, positions) = unsafe { present(handles) };
+    let is_none = sent.is_none() && raws.is_empty();
+    let which = if sent.is_none() {
+        look(&mut raws)
+    } else {
+        tell(&raws, told);
+        raws.iter().position(|raw| raw.is_over())
+    };
+    let other = which.and_then(|which| positions.get(which).copied());
+    Any { at: sent.into_iter().chain(other).min(), is_none }
+}
+
+/// Does something for the rank of several, once: those that are pending know it.
+fn tell(raws: &[&mut RawRequest], told: fn(&RawRequest)) {
+    if let Some(raw) = raws.iter().find(|raw| !raw.is_over()).or(raws.first()) {
+        told(raw);
+    }
+}
+
+/// Ends all requests of an array that are complete when `look` has looked at those in memory that there is something to wait for. It is told whether another is complete.
 ///
 /// # Safety
 /// As the header says of tocsin_waitsome.
@@ -574,24 +592,26 @@ unsafe fn some(
     requests: *mut *mut Request,
     completed: Option<&mut isize>,
     (indices, statuses): (*mut usize, *mut MaybeUninit<Status>),
-    look: impl FnOnce(&mut [&mut RawRequest]),
+    look: impl FnOnce(&mut [&mut RawRequest], bool),
 ) -> Result<(), Failure> {
     let completed = place(completed, "completed")?;
     *completed = -1;
     // SAFETY: - promised by the caller.
-    let handles = unsafe { array_in_memory(count, requests)? };
+    let handles = unsafe { array(count, requests)? };
     if count > 0 && indices.is_null() {
         return Err(Failure::null("indices"));
     }
+    let sent = handles.iter().enumerate().filter(|(_, handle)| status_of(**handle).is_some());
+    let mut over: Vec<usize> = sent.map(|(position, _)| position).collect();
     // SAFETY: - just checked by `array`.
     let (mut raws, positions) = unsafe { present(handles) };
-    if raws.is_empty() {
+    if raws.is_empty() && over.is_empty() {
         return Ok(());
     }
-    look(&mut raws);
-    let over: Vec<usize> =
-        raws.iter().zip(positions).filter(|(raw, _)| raw.is_over()).map(|(_, position)| position).collect();
+    look(&mut raws, !over.is_empty());
+    over.extend(raws.iter().zip(positions).filter(|(raw, _)| raw.is_over()).map(|(_, position)| position));
     drop(raws);
+    over.sort_unstable();
     *completed = over.len() as isize;
     let mut first = Ok(());
     for (at, position) in over.into_iter().enumerate() {
@@ -613,6 +633,10 @@ unsafe fn some(
 /// # Safety
 /// As [`finish`].
 unsafe fn end(handle: &mut *mut Request, status: Option<&mut MaybeUninit<Status>>) -> Result<(), Failure> {
+    if let Some(sent) = take_status(handle) {
+        write(status, Status::success(&sent));
+        return Ok(());
+    }
     // SAFETY: - promised by the caller.
     match unsafe { awaited(*handle) }.and_then(RawRequest::test) {
         // SAFETY: - promised by the caller; the reference to it is gone.

@@ -22,7 +22,7 @@ pub const TOCSIN_ERROR_ENVIRONMENT: c_int = 6;
 pub const TOCSIN_ERROR_TRUNCATED: c_int = 7;
 /// A rank that the operation needs died.
 pub const TOCSIN_ERROR_PEER_DEAD: c_int = 8;
-/// A rank that the operation needs has finalized, or will never receive the message, because it leaves or has freed the communicator.
+/// A rank that the operation needs has finalized, or will never receive the message, because it leaves or has freed the communicator and has no request there.
 pub const TOCSIN_ERROR_PEER_FINALIZED: c_int = 9;
 /// The request was cancelled.
 pub const TOCSIN_ERROR_CANCELLED: c_int = 10;

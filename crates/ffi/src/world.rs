@@ -137,7 +137,7 @@ pub extern "C" fn tocsin_world_comm(world: Option<&World>, comm: Option<&mut *mu
 
 /// Sends what is pending, leaves the world and sets the handle to NULL. Communicators may be freed later. A process that ends
 /// without it is dead to the others, whatever its exit status. TOCSIN_ERROR_PEER_FINALIZED when something is left that is sent to ranks that
-/// have finalized, or do so, too, and have no receive for it: this rank has left then.
+/// have finalized, or do so, too, and have no receive for it, this one included: this rank has left then. A request that says so already, whoever has it, is not said again.
 /// Errors: THREAD, PEER_FINALIZED.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_finalize(world: Option<&mut *mut World>) -> c_int {
