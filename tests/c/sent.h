@@ -43,6 +43,7 @@ static void beside(tocsin_comm *comm, const sends *all, int size) {
 
     for (call = 0; call < 5; call++) {
         int from = (all->from + size - 1) % size;
+        got = -1;
         OK(tocsin_irecv(comm, &got, sizeof got, from, HELD, &four[0]));
         OK(tocsin_isend(comm, &value, sizeof value, all->to, ALIKE, &four[1]));
         OK(tocsin_isend(comm, &value, sizeof value, all->to, ALIKE, &four[2]));

@@ -262,8 +262,10 @@ impl<T: Transport> P2p<T> {
             return;
         }
         self.break_off(id);
-        let Some(context) = self.requests.get(id).map(|request| request.context) else { return };
-        let (code, rank) = self.root_cause(context, code, rank);
+        let Some((context, peer)) = self.requests.get(id).map(|r| (r.context, r.peer)) else { return };
+        // That a rank receives nothing more of itself is nobody else's doing.
+        let is_own = code == Code::NeverReceived && peer == self.me;
+        let (code, rank) = if is_own { (code, rank) } else { self.root_cause(context, code, rank) };
         self.note_lost(id, code);
         let Some(request) = self.requests.get(id) else { return };
         let outcome = Self::failure(request, code, rank);

@@ -197,6 +197,7 @@ pub struct P2p<T> {
     awaits_offers: usize,
     /// A receive was published, and this rank has not looked since.
     has_published: bool,
+    /// Sends to others that are not complete.
     sends: usize,
     /// The same to itself, which nobody but this rank can receive.
     own_sends: usize,

@@ -500,9 +500,7 @@ impl Rank {
 
     /// Is dead to the others, without entering the engine. What is bound to the thread stays there, and the rank's memory.
     pub(crate) fn leave_dead(self: &Arc<Self>) {
-        if !tocsin_doorbell::fork::disowned() && self.segment.mark_dead(self.rank) {
-            self.segment.wake_all();
-        }
+        crate::threads::gone(&self.segment, self.rank);
         std::mem::forget(self.clone());
     }
 

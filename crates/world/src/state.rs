@@ -50,7 +50,7 @@ impl RankState {
 
     /// Sends and collectives that finalize has to see through.
     pub(crate) fn is_drained(&self) -> bool {
-        self.p2p.outstanding_sends() == 0 && self.nbc.outstanding() == 0
+        self.p2p.outstanding_sends() == 0 && self.p2p.own_sends() == 0 && self.nbc.outstanding() == 0
     }
 
     /// Whether a collective may go on, whatever arrives.

@@ -183,7 +183,7 @@ impl Member {
 }
 
 /// Marks a rank dead that has not finalized. A child of fork() says nothing of its parent's rank.
-fn gone(segment: &Segment, rank: u32) {
+pub(crate) fn gone(segment: &Segment, rank: u32) {
     if !tocsin_doorbell::fork::disowned() && segment.mark_dead(rank) {
         segment.wake_all();
     }

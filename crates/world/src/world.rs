@@ -118,7 +118,7 @@ impl World {
     /// this when its thread ends, or the process exits on it.
     pub fn finalize(mut self) -> Result<(), Error> {
         match self.bound.take() {
-            Some(bound) if InsideOperator::is_here() => {
+            Some(bound) if InsideOperator::is_here() && !tocsin_doorbell::fork::disowned() => {
                 self.stay(bound);
                 Err(Error::InHandler { operation: "finalize" })
             }
@@ -378,6 +378,35 @@ mod tests {
                 assert!(is_told, "{backend} {bytes} {of}: {end:?}");
             }
             drop(probed);
+        }
+    }
+
+    /// And no other rank is to blame, though one of the communicator has died.
+    #[test]
+    fn what_a_rank_sent_itself_is_told_at_the_end_beside_a_dead_one() {
+        use crate::bootstrap::InProcess;
+        use tocsin_p2p::{ConstBuf, Mode};
+        for backend in ["signal", "poll"] {
+            let mut config = Config::default();
+            config.set("TOCSIN_BACKEND", backend).unwrap();
+            let segment = std::sync::Arc::new(tocsin_shm_transport::Segment::create(2).unwrap());
+            let join = |rank| World::join(InProcess { segment: segment.clone(), rank }, &config).unwrap();
+            std::thread::scope(|scope| {
+                let dies = scope.spawn(|| {
+                    let _world = join(1);
+                    resume_unwind(Box::new(()));
+                });
+                let world = join(0);
+                assert!(dies.join().is_err() && segment.life(1) == Life::Dead);
+                let data = [1u8; 8];
+                let buffer = ConstBuf::contiguous(data.as_ptr(), data.len());
+                // SAFETY: - the buffer lives until the rank has finalized.
+                let mut send = unsafe { world.comm().isend_raw(buffer, 0, 1, Mode::Synchronous) }.unwrap();
+                for end in [world.finalize(), send.wait().map(drop)] {
+                    let is_told = matches!(end, Err(Error::NeverReceived { rank: 0, tag: 1, bytes: 8, .. }));
+                    assert!(is_told, "{backend} {end:?}");
+                }
+            });
         }
     }
 

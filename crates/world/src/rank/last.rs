@@ -33,7 +33,7 @@ impl Last {
             self.alone = true;
             state.p2p.take_no_more(Class::Coll);
         }
-        state.is_drained() && state.p2p.own_sends() == 0
+        state.is_drained()
     }
 }
 
