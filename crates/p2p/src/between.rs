@@ -75,7 +75,13 @@ impl<T: Transport> P2p<T> {
     #[inline]
     fn fetch_for_end(&self, request: &Request) {
         match request.state {
-            State::RecvPosted => self.transport.will_look(request.peer, Class::Eager),
+            State::RecvPosted => {
+                self.transport.will_look(request.peer, Class::Eager);
+                // By which its sender has copied, and the next receive is published.
+                if let Some(at) = self.transport.publication(request.peer, self.me) {
+                    prefetch_for_write(at.as_ptr());
+                }
+            }
             State::SendAnnounced | State::SendShared | State::RecvShared => {
                 if let Some((record, _)) = self.record_of(request) {
                     prefetch_for_read(record);

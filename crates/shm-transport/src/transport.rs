@@ -438,6 +438,10 @@ unsafe impl Transport for ShmTransport {
         if let Some(state) = self.peers.get(peer as usize) {
             state.outgoing(class).fetch_slot();
         }
+        if let Some(block) = self.segment.block(peer) {
+            // Who sends asks next whether somebody waits there.
+            tocsin_sync::prefetch_for_read(&raw const block.descriptor);
+        }
     }
 
     #[inline]

@@ -372,7 +372,7 @@ pub unsafe trait Transport: Send {
     /// Has what a look at a class's lane from `peer` will read fetched meanwhile: a hint, for who will look there after something else. Handler-safe, constant.
     fn will_look(&self, _peer: u32, _class: Class) {}
 
-    /// The same for what the next packet of a class to `peer` is written to.
+    /// The same for what the next packet of a class to `peer` is written to, and for what says whether somebody waits there.
     fn will_send(&self, _peer: u32, _class: Class) {}
 
     /// The same as of [`will_send`](Self::will_send), and what the payload is written to, if it is as long as the last one was: for who waits for

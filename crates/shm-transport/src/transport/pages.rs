@@ -67,6 +67,13 @@ impl Mailbox {
         Ok(Mailbox { socket, secret, collected: 0 })
     }
 
+    /// Whether something has come since the last look.
+    #[inline]
+    pub(super) fn has_mail(&self, state: &State) -> bool {
+        // SYNC POINT: Acquire pairs with the Release of `Lender::new`: what is counted has been sent.
+        state.mails.load(Ordering::Acquire) != self.collected
+    }
+
     /// Takes in what has come since: `keep` gets the sender and the end to read from. User threads only.
     pub(super) fn collect(&mut self, state: &State, mut keep: impl FnMut(u32, Reader)) {
         // SYNC POINT: Acquire pairs with the Release of `Lender::new`: what is counted has been sent.
