@@ -1,6 +1,15 @@
 /* Every wrong argument is an error with a text, never a crash. Runs alone, as a world of one rank. */
 #include "check.h"
 
+/* A call that must fail, and leave no handle in `request`, whatever stood there. */
+#define CLEARS(call) \
+    do { \
+        request = (tocsin_request *)&byte; \
+        CHECK((call) != TOCSIN_OK); \
+        CHECK(request == NULL); \
+        request = NULL; \
+    } while (0)
+
 int main(void) {
     tocsin_world *world = NULL;
     tocsin_comm *comm = NULL, *other = NULL;
@@ -47,6 +56,20 @@ int main(void) {
     memset(&statistics, 0xff, sizeof statistics);
     OK(tocsin_comm_statistics(comm, &statistics, 8));
     CHECK(statistics.interrupts != UINT64_MAX && statistics.stolen_ns == UINT64_MAX);
+
+    /* Whatever keeps an operation from being started, there is no handle to wait for. */
+    CLEARS(tocsin_isend(NULL, &byte, 1, 0, 0, &request));
+    CLEARS(tocsin_isend(comm, NULL, 1, 0, 0, &request));
+    CLEARS(tocsin_issend(comm, &byte, 1, -1, 0, &request));
+    CLEARS(tocsin_irecv(comm, &byte, 1, -2, 0, &request));
+    CLEARS(tocsin_irecv(comm, &byte, 1, 0, -2, &request));
+    CLEARS(tocsin_imrecv(&message, &in, 1, &request));
+    CLEARS(tocsin_send_init(NULL, &byte, 1, 0, 0, &request));
+    CLEARS(tocsin_recv_init(comm, NULL, 1, 0, 0, &request));
+    CLEARS(tocsin_ibcast(comm, &byte, 1, -1, NULL, &request));
+    CLEARS(tocsin_ibarrier(NULL, NULL, &request));
+    CLEARS(tocsin_iallreduce(comm, &byte, &in, 1, 0, TOCSIN_SUM, NULL, &request));
+    CLEARS(tocsin_bcast_init(comm, NULL, 1, 0, NULL, &request));
 
     FAILS(TOCSIN_ERROR_ARGUMENT, tocsin_isend(NULL, &byte, 1, 0, 0, &request));
     FAILS(TOCSIN_ERROR_ARGUMENT, tocsin_isend(comm, NULL, 1, 0, 0, &request));

@@ -8,7 +8,7 @@ use crate::blocks::{
 use crate::border::guarded;
 use crate::collectives::{barrier, bcast};
 use crate::comm::Comm;
-use crate::form::{Call, Form};
+use crate::form::Call;
 use crate::reductions::{allreduce, exscan, reduce, reduce_scatter, reduce_scatter_block, scan};
 use crate::strided::{Strided, allgatherv_strided, alltoallw_strided, gatherv_strided, scatterv_strided};
 
@@ -20,7 +20,7 @@ use crate::strided::{Strided, allgatherv_strided, alltoallw_strided, gatherv_str
 /// Errors: as tocsin_ibarrier, and those that a collective ends with (tocsin_wait).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tocsin_barrier(comm: Option<&Comm>, algorithm: *const c_char) -> c_int {
-    let call = Call { form: Form::Blocking, comm, algorithm, request: None };
+    let call = Call::blocking(comm, algorithm);
     // SAFETY: - the header's contract.
     guarded("tocsin_barrier", || unsafe { barrier(call) })
 }
@@ -35,7 +35,7 @@ pub unsafe extern "C" fn tocsin_bcast(
     root: c_int,
     algorithm: *const c_char,
 ) -> c_int {
-    let call = Call { form: Form::Blocking, comm, algorithm, request: None };
+    let call = Call::blocking(comm, algorithm);
     // SAFETY: - the header's contract.
     guarded("tocsin_bcast", || unsafe { bcast(call, buffer, bytes, root) })
 }
@@ -51,7 +51,7 @@ pub unsafe extern "C" fn tocsin_scatter(
     root: c_int,
     algorithm: *const c_char,
 ) -> c_int {
-    let call = Call { form: Form::Blocking, comm, algorithm, request: None };
+    let call = Call::blocking(comm, algorithm);
     // SAFETY: - the header's contract.
     guarded("tocsin_scatter", || unsafe { scatter(call, send, receive, bytes_per_rank, root) })
 }
@@ -69,7 +69,7 @@ pub unsafe extern "C" fn tocsin_scatterv(
     root: c_int,
     algorithm: *const c_char,
 ) -> c_int {
-    let call = Call { form: Form::Blocking, comm, algorithm, request: None };
+    let call = Call::blocking(comm, algorithm);
     // SAFETY: - the header's contract.
     guarded("tocsin_scatterv", || unsafe {
         scatterv(call, send, send_bytes, send_offsets, receive, receive_bytes, root)
@@ -87,7 +87,7 @@ pub unsafe extern "C" fn tocsin_gather(
     root: c_int,
     algorithm: *const c_char,
 ) -> c_int {
-    let call = Call { form: Form::Blocking, comm, algorithm, request: None };
+    let call = Call::blocking(comm, algorithm);
     // SAFETY: - the header's contract.
     guarded("tocsin_gather", || unsafe { gather(call, send, receive, bytes_per_rank, root) })
 }
@@ -105,7 +105,7 @@ pub unsafe extern "C" fn tocsin_gatherv(
     root: c_int,
     algorithm: *const c_char,
 ) -> c_int {
-    let call = Call { form: Form::Blocking, comm, algorithm, request: None };
+    let call = Call::blocking(comm, algorithm);
     // SAFETY: - the header's contract.
     guarded("tocsin_gatherv", || unsafe {
         gatherv(call, send, send_bytes, receive, receive_bytes, receive_offsets, root)
@@ -122,7 +122,7 @@ pub unsafe extern "C" fn tocsin_allgather(
     bytes_per_rank: usize,
     algorithm: *const c_char,
 ) -> c_int {
-    let call = Call { form: Form::Blocking, comm, algorithm, request: None };
+    let call = Call::blocking(comm, algorithm);
     // SAFETY: - the header's contract.
     guarded("tocsin_allgather", || unsafe { allgather(call, send, receive, bytes_per_rank) })
 }
@@ -138,7 +138,7 @@ pub unsafe extern "C" fn tocsin_allgatherv(
     receive_offsets: *const usize,
     algorithm: *const c_char,
 ) -> c_int {
-    let call = Call { form: Form::Blocking, comm, algorithm, request: None };
+    let call = Call::blocking(comm, algorithm);
     // SAFETY: - the header's contract.
     guarded("tocsin_allgatherv", || unsafe {
         allgatherv(call, send, receive, receive_bytes, receive_offsets)
@@ -155,7 +155,7 @@ pub unsafe extern "C" fn tocsin_alltoall(
     bytes_per_rank: usize,
     algorithm: *const c_char,
 ) -> c_int {
-    let call = Call { form: Form::Blocking, comm, algorithm, request: None };
+    let call = Call::blocking(comm, algorithm);
     // SAFETY: - the header's contract.
     guarded("tocsin_alltoall", || unsafe { alltoall(call, send, receive, bytes_per_rank) })
 }
@@ -173,7 +173,7 @@ pub unsafe extern "C" fn tocsin_alltoallv(
     receive_offsets: *const usize,
     algorithm: *const c_char,
 ) -> c_int {
-    let call = Call { form: Form::Blocking, comm, algorithm, request: None };
+    let call = Call::blocking(comm, algorithm);
     // SAFETY: - the header's contract.
     guarded("tocsin_alltoallv", || unsafe {
         alltoallv(call, send, send_bytes, send_offsets, receive, receive_bytes, receive_offsets)
@@ -195,7 +195,7 @@ pub unsafe extern "C" fn tocsin_alltoallw(
     receive_datatypes: *const c_int,
     algorithm: *const c_char,
 ) -> c_int {
-    let call = Call { form: Form::Blocking, comm, algorithm, request: None };
+    let call = Call::blocking(comm, algorithm);
     // SAFETY: - the header's contract.
     guarded("tocsin_alltoallw", || unsafe {
         alltoallw(
@@ -225,7 +225,7 @@ pub unsafe extern "C" fn tocsin_reduce(
     root: c_int,
     algorithm: *const c_char,
 ) -> c_int {
-    let call = Call { form: Form::Blocking, comm, algorithm, request: None };
+    let call = Call::blocking(comm, algorithm);
     // SAFETY: - the header's contract.
     guarded("tocsin_reduce", || unsafe { reduce(call, send, receive, count, datatype, op, root) })
 }
@@ -242,7 +242,7 @@ pub unsafe extern "C" fn tocsin_allreduce(
     op: c_int,
     algorithm: *const c_char,
 ) -> c_int {
-    let call = Call { form: Form::Blocking, comm, algorithm, request: None };
+    let call = Call::blocking(comm, algorithm);
     // SAFETY: - the header's contract.
     guarded("tocsin_allreduce", || unsafe { allreduce(call, send, receive, count, datatype, op) })
 }
@@ -259,7 +259,7 @@ pub unsafe extern "C" fn tocsin_reduce_scatter(
     op: c_int,
     algorithm: *const c_char,
 ) -> c_int {
-    let call = Call { form: Form::Blocking, comm, algorithm, request: None };
+    let call = Call::blocking(comm, algorithm);
     // SAFETY: - the header's contract.
     guarded("tocsin_reduce_scatter", || unsafe { reduce_scatter(call, send, receive, counts, datatype, op) })
 }
@@ -276,7 +276,7 @@ pub unsafe extern "C" fn tocsin_reduce_scatter_block(
     op: c_int,
     algorithm: *const c_char,
 ) -> c_int {
-    let call = Call { form: Form::Blocking, comm, algorithm, request: None };
+    let call = Call::blocking(comm, algorithm);
     // SAFETY: - the header's contract.
     guarded("tocsin_reduce_scatter_block", || unsafe {
         reduce_scatter_block(call, send, receive, count, datatype, op)
@@ -295,7 +295,7 @@ pub unsafe extern "C" fn tocsin_scan(
     op: c_int,
     algorithm: *const c_char,
 ) -> c_int {
-    let call = Call { form: Form::Blocking, comm, algorithm, request: None };
+    let call = Call::blocking(comm, algorithm);
     // SAFETY: - the header's contract.
     guarded("tocsin_scan", || unsafe { scan(call, send, receive, count, datatype, op) })
 }
@@ -312,7 +312,7 @@ pub unsafe extern "C" fn tocsin_exscan(
     op: c_int,
     algorithm: *const c_char,
 ) -> c_int {
-    let call = Call { form: Form::Blocking, comm, algorithm, request: None };
+    let call = Call::blocking(comm, algorithm);
     // SAFETY: - the header's contract.
     guarded("tocsin_exscan", || unsafe { exscan(call, send, receive, count, datatype, op) })
 }
@@ -329,7 +329,7 @@ pub unsafe extern "C" fn tocsin_scatterv_strided(
     root: c_int,
     algorithm: *const c_char,
 ) -> c_int {
-    let call = Call { form: Form::Blocking, comm, algorithm, request: None };
+    let call = Call::blocking(comm, algorithm);
     // SAFETY: - the header's contract.
     guarded("tocsin_scatterv_strided", || unsafe {
         scatterv_strided(call, send, send_blocks, receive, receive_bytes, root)
@@ -348,7 +348,7 @@ pub unsafe extern "C" fn tocsin_gatherv_strided(
     root: c_int,
     algorithm: *const c_char,
 ) -> c_int {
-    let call = Call { form: Form::Blocking, comm, algorithm, request: None };
+    let call = Call::blocking(comm, algorithm);
     // SAFETY: - the header's contract.
     guarded("tocsin_gatherv_strided", || unsafe {
         gatherv_strided(call, send, send_bytes, receive, receive_blocks, root)
@@ -365,7 +365,7 @@ pub unsafe extern "C" fn tocsin_allgatherv_strided(
     receive_blocks: *const Strided,
     algorithm: *const c_char,
 ) -> c_int {
-    let call = Call { form: Form::Blocking, comm, algorithm, request: None };
+    let call = Call::blocking(comm, algorithm);
     // SAFETY: - the header's contract.
     guarded("tocsin_allgatherv_strided", || unsafe {
         allgatherv_strided(call, send, receive, receive_blocks)
@@ -383,7 +383,7 @@ pub unsafe extern "C" fn tocsin_alltoallw_strided(
     receive_blocks: *const Strided,
     algorithm: *const c_char,
 ) -> c_int {
-    let call = Call { form: Form::Blocking, comm, algorithm, request: None };
+    let call = Call::blocking(comm, algorithm);
     // SAFETY: - the header's contract.
     guarded("tocsin_alltoallw_strided", || unsafe {
         alltoallw_strided(call, send, send_blocks, receive, receive_blocks)

@@ -11,7 +11,7 @@ use tocsin_world::{Arguments, Block};
 use crate::border::{Failure, guarded};
 use crate::comm::Comm;
 use crate::datatype::data_type;
-use crate::form::{Call, Form};
+use crate::form::Call;
 use crate::pointer::{base_of, product, rank};
 use crate::request::Request;
 
@@ -142,7 +142,7 @@ pub unsafe extern "C" fn tocsin_iscatter(
     algorithm: *const c_char,
     request: Option<&mut *mut Request>,
 ) -> c_int {
-    let call = Call { form: Form::Now, comm, algorithm, request };
+    let call = Call::now(comm, algorithm, request);
     // SAFETY: - the header's contract.
     guarded("tocsin_iscatter", || unsafe { scatter(call, send, receive, bytes_per_rank, root) })
 }
@@ -209,7 +209,7 @@ pub unsafe extern "C" fn tocsin_iscatterv(
     algorithm: *const c_char,
     request: Option<&mut *mut Request>,
 ) -> c_int {
-    let call = Call { form: Form::Now, comm, algorithm, request };
+    let call = Call::now(comm, algorithm, request);
     // SAFETY: - the header's contract.
     guarded("tocsin_iscatterv", || unsafe {
         scatterv(call, send, send_bytes, send_offsets, receive, receive_bytes, root)
@@ -250,7 +250,7 @@ pub unsafe extern "C" fn tocsin_igather(
     algorithm: *const c_char,
     request: Option<&mut *mut Request>,
 ) -> c_int {
-    let call = Call { form: Form::Now, comm, algorithm, request };
+    let call = Call::now(comm, algorithm, request);
     // SAFETY: - the header's contract.
     guarded("tocsin_igather", || unsafe { gather(call, send, receive, bytes_per_rank, root) })
 }
@@ -312,7 +312,7 @@ pub unsafe extern "C" fn tocsin_igatherv(
     algorithm: *const c_char,
     request: Option<&mut *mut Request>,
 ) -> c_int {
-    let call = Call { form: Form::Now, comm, algorithm, request };
+    let call = Call::now(comm, algorithm, request);
     // SAFETY: - the header's contract.
     guarded("tocsin_igatherv", || unsafe {
         gatherv(call, send, send_bytes, receive, receive_bytes, receive_offsets, root)
@@ -347,7 +347,7 @@ pub unsafe extern "C" fn tocsin_iallgather(
     algorithm: *const c_char,
     request: Option<&mut *mut Request>,
 ) -> c_int {
-    let call = Call { form: Form::Now, comm, algorithm, request };
+    let call = Call::now(comm, algorithm, request);
     // SAFETY: - the header's contract.
     guarded("tocsin_iallgather", || unsafe { allgather(call, send, receive, bytes_per_rank) })
 }
@@ -397,7 +397,7 @@ pub unsafe extern "C" fn tocsin_iallgatherv(
     algorithm: *const c_char,
     request: Option<&mut *mut Request>,
 ) -> c_int {
-    let call = Call { form: Form::Now, comm, algorithm, request };
+    let call = Call::now(comm, algorithm, request);
     // SAFETY: - the header's contract.
     guarded("tocsin_iallgatherv", || unsafe {
         allgatherv(call, send, receive, receive_bytes, receive_offsets)
@@ -432,7 +432,7 @@ pub unsafe extern "C" fn tocsin_ialltoall(
     algorithm: *const c_char,
     request: Option<&mut *mut Request>,
 ) -> c_int {
-    let call = Call { form: Form::Now, comm, algorithm, request };
+    let call = Call::now(comm, algorithm, request);
     // SAFETY: - the header's contract.
     guarded("tocsin_ialltoall", || unsafe { alltoall(call, send, receive, bytes_per_rank) })
 }
@@ -479,7 +479,7 @@ pub unsafe extern "C" fn tocsin_ialltoallv(
     algorithm: *const c_char,
     request: Option<&mut *mut Request>,
 ) -> c_int {
-    let call = Call { form: Form::Now, comm, algorithm, request };
+    let call = Call::now(comm, algorithm, request);
     // SAFETY: - the header's contract.
     guarded("tocsin_ialltoallv", || unsafe {
         alltoallv(call, send, send_bytes, send_offsets, receive, receive_bytes, receive_offsets)
@@ -535,7 +535,7 @@ pub unsafe extern "C" fn tocsin_ialltoallw(
     algorithm: *const c_char,
     request: Option<&mut *mut Request>,
 ) -> c_int {
-    let call = Call { form: Form::Now, comm, algorithm, request };
+    let call = Call::now(comm, algorithm, request);
     // SAFETY: - the header's contract.
     guarded("tocsin_ialltoallw", || unsafe {
         alltoallw(

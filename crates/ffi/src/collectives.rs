@@ -6,7 +6,7 @@ use tocsin_world::Arguments;
 
 use crate::border::{Failure, guarded};
 use crate::comm::Comm;
-use crate::form::{Call, Form};
+use crate::form::Call;
 use crate::pointer::{base_of, rank};
 use crate::request::Request;
 
@@ -26,7 +26,7 @@ pub unsafe extern "C" fn tocsin_ibarrier(
     algorithm: *const c_char,
     request: Option<&mut *mut Request>,
 ) -> c_int {
-    let call = Call { form: Form::Now, comm, algorithm, request };
+    let call = Call::now(comm, algorithm, request);
     // SAFETY: - the header's contract.
     guarded("tocsin_ibarrier", || unsafe { barrier(call) })
 }
@@ -56,7 +56,7 @@ pub unsafe extern "C" fn tocsin_ibcast(
     algorithm: *const c_char,
     request: Option<&mut *mut Request>,
 ) -> c_int {
-    let call = Call { form: Form::Now, comm, algorithm, request };
+    let call = Call::now(comm, algorithm, request);
     // SAFETY: - the header's contract.
     guarded("tocsin_ibcast", || unsafe { bcast(call, buffer, bytes, root) })
 }

@@ -7,11 +7,11 @@ use tocsin_world::Arguments;
 use crate::border::Failure;
 use crate::comm::Comm;
 use crate::pointer::{algorithm_name, given};
-use crate::request::{Request, start};
+use crate::request::{Request, cleared, start};
 
 /// What becomes of a collective whose arguments fit.
 #[derive(Clone, Copy)]
-pub(crate) enum Form {
+enum Form {
     /// It is started.
     Now,
     /// It is started and waited for. There is no request to give.
@@ -22,13 +22,33 @@ pub(crate) enum Form {
 
 /// What every collective is given.
 pub(crate) struct Call<'a> {
-    pub(crate) form: Form,
-    pub(crate) comm: Option<&'a Comm>,
-    pub(crate) algorithm: *const c_char,
-    pub(crate) request: Option<&'a mut *mut Request>,
+    form: Form,
+    comm: Option<&'a Comm>,
+    algorithm: *const c_char,
+    request: Option<&'a mut *mut Request>,
 }
 
 impl<'a> Call<'a> {
+    pub(crate) fn now(
+        comm: Option<&'a Comm>,
+        algorithm: *const c_char,
+        request: Option<&'a mut *mut Request>,
+    ) -> Call<'a> {
+        Call { form: Form::Now, comm, algorithm, request: cleared(request) }
+    }
+
+    pub(crate) fn blocking(comm: Option<&'a Comm>, algorithm: *const c_char) -> Call<'a> {
+        Call { form: Form::Blocking, comm, algorithm, request: None }
+    }
+
+    pub(crate) fn persistent(
+        comm: Option<&'a Comm>,
+        algorithm: *const c_char,
+        request: Option<&'a mut *mut Request>,
+    ) -> Call<'a> {
+        Call { form: Form::Persistent, comm, algorithm, request: cleared(request) }
+    }
+
     /// The communicator.
     pub(crate) fn comm(&self) -> Result<&'a Comm, Failure> {
         given(self.comm, "comm")

@@ -8,7 +8,7 @@ use crate::blocks::{
 use crate::border::{Failure, guarded};
 use crate::collectives::{barrier, bcast};
 use crate::comm::Comm;
-use crate::form::{Call, Form};
+use crate::form::Call;
 use crate::reductions::{allreduce, exscan, reduce, reduce_scatter, reduce_scatter_block, scan};
 use crate::request::{Request, array, with};
 
@@ -59,7 +59,7 @@ pub unsafe extern "C" fn tocsin_barrier_init(
     algorithm: *const c_char,
     request: Option<&mut *mut Request>,
 ) -> c_int {
-    let call = Call { form: Form::Persistent, comm, algorithm, request };
+    let call = Call::persistent(comm, algorithm, request);
     // SAFETY: - the header's contract.
     guarded("tocsin_barrier_init", || unsafe { barrier(call) })
 }
@@ -75,7 +75,7 @@ pub unsafe extern "C" fn tocsin_bcast_init(
     algorithm: *const c_char,
     request: Option<&mut *mut Request>,
 ) -> c_int {
-    let call = Call { form: Form::Persistent, comm, algorithm, request };
+    let call = Call::persistent(comm, algorithm, request);
     // SAFETY: - the header's contract.
     guarded("tocsin_bcast_init", || unsafe { bcast(call, buffer, bytes, root) })
 }
@@ -92,7 +92,7 @@ pub unsafe extern "C" fn tocsin_scatter_init(
     algorithm: *const c_char,
     request: Option<&mut *mut Request>,
 ) -> c_int {
-    let call = Call { form: Form::Persistent, comm, algorithm, request };
+    let call = Call::persistent(comm, algorithm, request);
     // SAFETY: - the header's contract.
     guarded("tocsin_scatter_init", || unsafe { scatter(call, send, receive, bytes_per_rank, root) })
 }
@@ -111,7 +111,7 @@ pub unsafe extern "C" fn tocsin_scatterv_init(
     algorithm: *const c_char,
     request: Option<&mut *mut Request>,
 ) -> c_int {
-    let call = Call { form: Form::Persistent, comm, algorithm, request };
+    let call = Call::persistent(comm, algorithm, request);
     // SAFETY: - the header's contract.
     guarded("tocsin_scatterv_init", || unsafe {
         scatterv(call, send, send_bytes, send_offsets, receive, receive_bytes, root)
@@ -130,7 +130,7 @@ pub unsafe extern "C" fn tocsin_gather_init(
     algorithm: *const c_char,
     request: Option<&mut *mut Request>,
 ) -> c_int {
-    let call = Call { form: Form::Persistent, comm, algorithm, request };
+    let call = Call::persistent(comm, algorithm, request);
     // SAFETY: - the header's contract.
     guarded("tocsin_gather_init", || unsafe { gather(call, send, receive, bytes_per_rank, root) })
 }
@@ -149,7 +149,7 @@ pub unsafe extern "C" fn tocsin_gatherv_init(
     algorithm: *const c_char,
     request: Option<&mut *mut Request>,
 ) -> c_int {
-    let call = Call { form: Form::Persistent, comm, algorithm, request };
+    let call = Call::persistent(comm, algorithm, request);
     // SAFETY: - the header's contract.
     guarded("tocsin_gatherv_init", || unsafe {
         gatherv(call, send, send_bytes, receive, receive_bytes, receive_offsets, root)
@@ -167,7 +167,7 @@ pub unsafe extern "C" fn tocsin_allgather_init(
     algorithm: *const c_char,
     request: Option<&mut *mut Request>,
 ) -> c_int {
-    let call = Call { form: Form::Persistent, comm, algorithm, request };
+    let call = Call::persistent(comm, algorithm, request);
     // SAFETY: - the header's contract.
     guarded("tocsin_allgather_init", || unsafe { allgather(call, send, receive, bytes_per_rank) })
 }
@@ -184,7 +184,7 @@ pub unsafe extern "C" fn tocsin_allgatherv_init(
     algorithm: *const c_char,
     request: Option<&mut *mut Request>,
 ) -> c_int {
-    let call = Call { form: Form::Persistent, comm, algorithm, request };
+    let call = Call::persistent(comm, algorithm, request);
     // SAFETY: - the header's contract.
     guarded("tocsin_allgatherv_init", || unsafe {
         allgatherv(call, send, receive, receive_bytes, receive_offsets)
@@ -202,7 +202,7 @@ pub unsafe extern "C" fn tocsin_alltoall_init(
     algorithm: *const c_char,
     request: Option<&mut *mut Request>,
 ) -> c_int {
-    let call = Call { form: Form::Persistent, comm, algorithm, request };
+    let call = Call::persistent(comm, algorithm, request);
     // SAFETY: - the header's contract.
     guarded("tocsin_alltoall_init", || unsafe { alltoall(call, send, receive, bytes_per_rank) })
 }
@@ -221,7 +221,7 @@ pub unsafe extern "C" fn tocsin_alltoallv_init(
     algorithm: *const c_char,
     request: Option<&mut *mut Request>,
 ) -> c_int {
-    let call = Call { form: Form::Persistent, comm, algorithm, request };
+    let call = Call::persistent(comm, algorithm, request);
     // SAFETY: - the header's contract.
     guarded("tocsin_alltoallv_init", || unsafe {
         alltoallv(call, send, send_bytes, send_offsets, receive, receive_bytes, receive_offsets)
@@ -244,7 +244,7 @@ pub unsafe extern "C" fn tocsin_alltoallw_init(
     algorithm: *const c_char,
     request: Option<&mut *mut Request>,
 ) -> c_int {
-    let call = Call { form: Form::Persistent, comm, algorithm, request };
+    let call = Call::persistent(comm, algorithm, request);
     // SAFETY: - the header's contract.
     guarded("tocsin_alltoallw_init", || unsafe {
         alltoallw(
@@ -275,7 +275,7 @@ pub unsafe extern "C" fn tocsin_reduce_init(
     algorithm: *const c_char,
     request: Option<&mut *mut Request>,
 ) -> c_int {
-    let call = Call { form: Form::Persistent, comm, algorithm, request };
+    let call = Call::persistent(comm, algorithm, request);
     // SAFETY: - the header's contract.
     guarded("tocsin_reduce_init", || unsafe { reduce(call, send, receive, count, datatype, op, root) })
 }
@@ -293,7 +293,7 @@ pub unsafe extern "C" fn tocsin_allreduce_init(
     algorithm: *const c_char,
     request: Option<&mut *mut Request>,
 ) -> c_int {
-    let call = Call { form: Form::Persistent, comm, algorithm, request };
+    let call = Call::persistent(comm, algorithm, request);
     // SAFETY: - the header's contract.
     guarded("tocsin_allreduce_init", || unsafe { allreduce(call, send, receive, count, datatype, op) })
 }
@@ -311,7 +311,7 @@ pub unsafe extern "C" fn tocsin_reduce_scatter_init(
     algorithm: *const c_char,
     request: Option<&mut *mut Request>,
 ) -> c_int {
-    let call = Call { form: Form::Persistent, comm, algorithm, request };
+    let call = Call::persistent(comm, algorithm, request);
     // SAFETY: - the header's contract.
     guarded("tocsin_reduce_scatter_init", || unsafe {
         reduce_scatter(call, send, receive, counts, datatype, op)
@@ -331,7 +331,7 @@ pub unsafe extern "C" fn tocsin_reduce_scatter_block_init(
     algorithm: *const c_char,
     request: Option<&mut *mut Request>,
 ) -> c_int {
-    let call = Call { form: Form::Persistent, comm, algorithm, request };
+    let call = Call::persistent(comm, algorithm, request);
     // SAFETY: - the header's contract.
     guarded("tocsin_reduce_scatter_block_init", || unsafe {
         reduce_scatter_block(call, send, receive, count, datatype, op)
@@ -351,7 +351,7 @@ pub unsafe extern "C" fn tocsin_scan_init(
     algorithm: *const c_char,
     request: Option<&mut *mut Request>,
 ) -> c_int {
-    let call = Call { form: Form::Persistent, comm, algorithm, request };
+    let call = Call::persistent(comm, algorithm, request);
     // SAFETY: - the header's contract.
     guarded("tocsin_scan_init", || unsafe { scan(call, send, receive, count, datatype, op) })
 }
@@ -369,7 +369,7 @@ pub unsafe extern "C" fn tocsin_exscan_init(
     algorithm: *const c_char,
     request: Option<&mut *mut Request>,
 ) -> c_int {
-    let call = Call { form: Form::Persistent, comm, algorithm, request };
+    let call = Call::persistent(comm, algorithm, request);
     // SAFETY: - the header's contract.
     guarded("tocsin_exscan_init", || unsafe { exscan(call, send, receive, count, datatype, op) })
 }

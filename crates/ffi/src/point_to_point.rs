@@ -10,7 +10,7 @@ use crate::border::{Failure, guarded};
 use crate::comm::Comm;
 use crate::over;
 use crate::pointer::{give, given, place, rank, readable, take, writable, write};
-use crate::request::{Request, Status, start, start_in};
+use crate::request::{Request, Status, cleared, start, start_in};
 
 /// Receive from whichever rank.
 /// When all other ranks of the communicator have left, such a receive or probe meets what this rank has sent itself before; if there is no such message it is refused (PEER_FINALIZED).
@@ -51,11 +51,11 @@ unsafe fn isend(
     mode: Mode,
     request: Option<&mut *mut Request>,
 ) -> Result<(), Failure> {
+    let request = cleared(request);
     let comm = given(comm, "comm")?;
     let buffer = readable(buffer.cast(), bytes, "buffer")?;
     let dest = peer(dest, "dest")?;
     let request = place(request, "request")?;
-    *request = null_mut();
     // SAFETY: - readable and unchanged until completion: the header's contract.
     if let Some(sent) = unsafe { comm.raw.isend_raw_at_once(&buffer, dest, tag, mode) } {
         *request = over::handle_of(&sent).unwrap_or_else(|| Request::give(RawRequest::sent(sent)));
@@ -108,6 +108,7 @@ pub unsafe extern "C" fn tocsin_irecv(
     request: Option<&mut *mut Request>,
 ) -> c_int {
     guarded("tocsin_irecv", || {
+        let request = cleared(request);
         let comm = given(comm, "comm")?;
         let buffer = writable(buffer.cast(), bytes, "buffer")?;
         let source = source_of(source)?;
@@ -306,6 +307,7 @@ pub unsafe extern "C" fn tocsin_imrecv(
     request: Option<&mut *mut Request>,
 ) -> c_int {
     guarded("tocsin_imrecv", || {
+        let request = cleared(request);
         let message = place(message, "message")?;
         let buffer = writable(buffer.cast(), bytes, "buffer")?;
         let request = place(request, "request")?;

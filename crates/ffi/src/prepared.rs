@@ -8,7 +8,7 @@ use crate::border::{Failure, guarded};
 use crate::comm::Comm;
 use crate::point_to_point::{peer, source_of, tag_of};
 use crate::pointer::{given, readable, writable};
-use crate::request::{Request, start};
+use crate::request::{Request, cleared, start};
 
 fn send_init(
     comm: Option<&Comm>,
@@ -19,6 +19,7 @@ fn send_init(
     mode: Mode,
     request: Option<&mut *mut Request>,
 ) -> Result<(), Failure> {
+    let request = cleared(request);
     let comm = given(comm, "comm")?;
     let buffer = readable(buffer.cast(), bytes, "buffer")?;
     let dest = peer(dest, "dest")?;
@@ -67,6 +68,7 @@ pub extern "C" fn tocsin_recv_init(
     request: Option<&mut *mut Request>,
 ) -> c_int {
     guarded("tocsin_recv_init", || {
+        let request = cleared(request);
         let comm = given(comm, "comm")?;
         let buffer = writable(buffer.cast(), bytes, "buffer")?;
         let source = source_of(source)?;

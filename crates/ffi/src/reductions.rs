@@ -8,7 +8,7 @@ use crate::blocks::entries;
 use crate::border::{Failure, guarded};
 use crate::comm::Comm;
 use crate::datatype::data_type as type_of;
-use crate::form::{Call, Form};
+use crate::form::Call;
 use crate::operator::operator;
 use crate::pointer::{base_of, product, rank};
 use crate::request::Request;
@@ -54,7 +54,7 @@ pub unsafe extern "C" fn tocsin_ireduce(
     algorithm: *const c_char,
     request: Option<&mut *mut Request>,
 ) -> c_int {
-    let call = Call { form: Form::Now, comm, algorithm, request };
+    let call = Call::now(comm, algorithm, request);
     // SAFETY: - the header's contract.
     guarded("tocsin_ireduce", || unsafe { reduce(call, send, receive, count, datatype, op, root) })
 }
@@ -92,7 +92,7 @@ pub unsafe extern "C" fn tocsin_iallreduce(
     algorithm: *const c_char,
     request: Option<&mut *mut Request>,
 ) -> c_int {
-    let call = Call { form: Form::Now, comm, algorithm, request };
+    let call = Call::now(comm, algorithm, request);
     // SAFETY: - the header's contract.
     guarded("tocsin_iallreduce", || unsafe { allreduce(call, send, receive, count, datatype, op) })
 }
@@ -137,7 +137,7 @@ pub unsafe extern "C" fn tocsin_ireduce_scatter(
     algorithm: *const c_char,
     request: Option<&mut *mut Request>,
 ) -> c_int {
-    let call = Call { form: Form::Now, comm, algorithm, request };
+    let call = Call::now(comm, algorithm, request);
     // SAFETY: - the header's contract.
     guarded("tocsin_ireduce_scatter", || unsafe { reduce_scatter(call, send, receive, counts, datatype, op) })
 }
@@ -173,7 +173,7 @@ pub unsafe extern "C" fn tocsin_ireduce_scatter_block(
     algorithm: *const c_char,
     request: Option<&mut *mut Request>,
 ) -> c_int {
-    let call = Call { form: Form::Now, comm, algorithm, request };
+    let call = Call::now(comm, algorithm, request);
     // SAFETY: - the header's contract.
     guarded("tocsin_ireduce_scatter_block", || unsafe {
         reduce_scatter_block(call, send, receive, count, datatype, op)
@@ -212,7 +212,7 @@ pub unsafe extern "C" fn tocsin_iscan(
     algorithm: *const c_char,
     request: Option<&mut *mut Request>,
 ) -> c_int {
-    let call = Call { form: Form::Now, comm, algorithm, request };
+    let call = Call::now(comm, algorithm, request);
     // SAFETY: - the header's contract.
     guarded("tocsin_iscan", || unsafe { scan(call, send, receive, count, datatype, op) })
 }
@@ -252,7 +252,7 @@ pub unsafe extern "C" fn tocsin_iexscan(
     algorithm: *const c_char,
     request: Option<&mut *mut Request>,
 ) -> c_int {
-    let call = Call { form: Form::Now, comm, algorithm, request };
+    let call = Call::now(comm, algorithm, request);
     // SAFETY: - the header's contract.
     guarded("tocsin_iexscan", || unsafe { exscan(call, send, receive, count, datatype, op) })
 }

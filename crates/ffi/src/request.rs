@@ -71,6 +71,14 @@ impl Status {
     }
 }
 
+/// The place of a handle, which is NULL until there is one, whatever keeps it from being there.
+pub(crate) fn cleared(mut request: Option<&mut *mut Request>) -> Option<&mut *mut Request> {
+    if let Some(request) = &mut request {
+        **request = std::ptr::null_mut();
+    }
+    request
+}
+
 /// Starts an operation: checks the place of the handle first, so that nothing is started that nobody could wait for.
 pub(crate) fn start(
     request: Option<&mut *mut Request>,
@@ -85,7 +93,6 @@ pub(crate) fn start_in(
     operation: impl FnOnce(&mut MaybeUninit<RawRequest>) -> Result<&mut RawRequest, Failure>,
 ) -> Result<(), Failure> {
     let request = place(request, "request")?;
-    *request = std::ptr::null_mut();
     let mut memory = Box::<Request>::new_uninit();
     let whole = memory.as_mut_ptr();
     // SAFETY: - the memory is there, and no other reference into it.

@@ -7,7 +7,7 @@ use tocsin_world::{Arguments, Block};
 use crate::blocks::{allgather_blocks, entries, gather_blocks, reach, scatter_blocks};
 use crate::border::{Failure, guarded};
 use crate::comm::Comm;
-use crate::form::{Call, Form};
+use crate::form::Call;
 use crate::pointer::{base_of, product};
 use crate::request::Request;
 
@@ -120,7 +120,7 @@ pub unsafe extern "C" fn tocsin_iscatterv_strided(
     algorithm: *const c_char,
     request: Option<&mut *mut Request>,
 ) -> c_int {
-    let call = Call { form: Form::Now, comm, algorithm, request };
+    let call = Call::now(comm, algorithm, request);
     // SAFETY: - the header's contract.
     guarded("tocsin_iscatterv_strided", || unsafe {
         scatterv_strided(call, send, send_blocks, receive, receive_bytes, root)
@@ -140,7 +140,7 @@ pub unsafe extern "C" fn tocsin_scatterv_strided_init(
     algorithm: *const c_char,
     request: Option<&mut *mut Request>,
 ) -> c_int {
-    let call = Call { form: Form::Persistent, comm, algorithm, request };
+    let call = Call::persistent(comm, algorithm, request);
     // SAFETY: - the header's contract.
     guarded("tocsin_scatterv_strided_init", || unsafe {
         scatterv_strided(call, send, send_blocks, receive, receive_bytes, root)
@@ -161,7 +161,7 @@ pub unsafe extern "C" fn tocsin_igatherv_strided(
     algorithm: *const c_char,
     request: Option<&mut *mut Request>,
 ) -> c_int {
-    let call = Call { form: Form::Now, comm, algorithm, request };
+    let call = Call::now(comm, algorithm, request);
     // SAFETY: - the header's contract.
     guarded("tocsin_igatherv_strided", || unsafe {
         gatherv_strided(call, send, send_bytes, receive, receive_blocks, root)
@@ -181,7 +181,7 @@ pub unsafe extern "C" fn tocsin_gatherv_strided_init(
     algorithm: *const c_char,
     request: Option<&mut *mut Request>,
 ) -> c_int {
-    let call = Call { form: Form::Persistent, comm, algorithm, request };
+    let call = Call::persistent(comm, algorithm, request);
     // SAFETY: - the header's contract.
     guarded("tocsin_gatherv_strided_init", || unsafe {
         gatherv_strided(call, send, send_bytes, receive, receive_blocks, root)
@@ -201,7 +201,7 @@ pub unsafe extern "C" fn tocsin_iallgatherv_strided(
     algorithm: *const c_char,
     request: Option<&mut *mut Request>,
 ) -> c_int {
-    let call = Call { form: Form::Now, comm, algorithm, request };
+    let call = Call::now(comm, algorithm, request);
     // SAFETY: - the header's contract.
     guarded("tocsin_iallgatherv_strided", || unsafe {
         allgatherv_strided(call, send, receive, receive_blocks)
@@ -219,7 +219,7 @@ pub unsafe extern "C" fn tocsin_allgatherv_strided_init(
     algorithm: *const c_char,
     request: Option<&mut *mut Request>,
 ) -> c_int {
-    let call = Call { form: Form::Persistent, comm, algorithm, request };
+    let call = Call::persistent(comm, algorithm, request);
     // SAFETY: - the header's contract.
     guarded("tocsin_allgatherv_strided_init", || unsafe {
         allgatherv_strided(call, send, receive, receive_blocks)
@@ -241,7 +241,7 @@ pub unsafe extern "C" fn tocsin_ialltoallw_strided(
     algorithm: *const c_char,
     request: Option<&mut *mut Request>,
 ) -> c_int {
-    let call = Call { form: Form::Now, comm, algorithm, request };
+    let call = Call::now(comm, algorithm, request);
     // SAFETY: - the header's contract.
     guarded("tocsin_ialltoallw_strided", || unsafe {
         alltoallw_strided(call, send, send_blocks, receive, receive_blocks)
@@ -260,7 +260,7 @@ pub unsafe extern "C" fn tocsin_alltoallw_strided_init(
     algorithm: *const c_char,
     request: Option<&mut *mut Request>,
 ) -> c_int {
-    let call = Call { form: Form::Persistent, comm, algorithm, request };
+    let call = Call::persistent(comm, algorithm, request);
     // SAFETY: - the header's contract.
     guarded("tocsin_alltoallw_strided_init", || unsafe {
         alltoallw_strided(call, send, send_blocks, receive, receive_blocks)
