@@ -316,6 +316,23 @@ impl<T: Transport> P2p<T> {
         }
     }
 
+    /// Whether peers that wait go on with all transfers under way, but for one that has failed or ended, which is not looked at: the records stay where they are, and so
+    /// with whoever copies. Handler-safe; bounded as a pass is.
+    pub fn is_left_to_who_waits(&self) -> bool {
+        let mut next = self.transfers.first(&self.requests);
+        while let Some(id) = next {
+            let left = self.requests.get(id).is_some_and(|request| {
+                matches!(request.state, State::SendShared | State::RecvShared)
+                    && self.leaves_to_peer(request, true)
+            });
+            if !left {
+                return false;
+            }
+            next = List::next(&self.requests, 0, id);
+        }
+        true
+    }
+
     /// Whether a pass would find a transfer to go on with. Bounded by the number of records of the connected pairs.
     #[inline]
     pub(crate) fn copies_left(&self, passing: bool) -> bool {

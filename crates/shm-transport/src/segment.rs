@@ -413,6 +413,7 @@ impl Segment {
     }
 
     /// A record of single copies. It may be dereferenced only once Bulk of the ordered pair is allocated.
+    #[inline]
     pub(crate) fn record(&self, from: u32, to: u32, slot: u32) -> Option<NonNull<Record>> {
         if from >= self.ranks() || to >= self.ranks() || slot >= RECORDS {
             return None;
@@ -421,6 +422,7 @@ impl Segment {
     }
 
     /// The published receive of an ordered pair. As [`record`](Self::record).
+    #[inline]
     pub(crate) fn publication(&self, from: u32, to: u32) -> Option<NonNull<Publication>> {
         if from >= self.ranks() || to >= self.ranks() {
             return None;

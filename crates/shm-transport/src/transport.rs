@@ -186,22 +186,27 @@ impl ShmTransport {
 // SAFETY: the handler-safe methods neither allocate (arrays have their final size), wait nor panic (no
 // indexing); the payload of a packet lies in the lane until it is consumed; lanes are FIFO.
 unsafe impl Transport for ShmTransport {
+    #[inline]
     fn rank(&self) -> u32 {
         self.rank
     }
 
+    #[inline]
     fn size(&self) -> u32 {
         self.segment.ranks()
     }
 
+    #[inline]
     fn capabilities(&self) -> &Capabilities {
         &self.capabilities
     }
 
+    #[inline]
     fn connect(&mut self, peer: u32) -> Result<(), TransportError> {
         self.connect_pair(peer)
     }
 
+    #[inline]
     fn connect_bulk(&mut self, peer: u32) -> Result<(), TransportError> {
         self.connect_bulk_lane(peer)
     }
@@ -211,6 +216,7 @@ unsafe impl Transport for ShmTransport {
         self.knows_bell(peer)
     }
 
+    #[inline]
     fn rings(&self) -> Rings {
         self.rings
     }
@@ -220,6 +226,7 @@ unsafe impl Transport for ShmTransport {
         has(&self.known, peer)
     }
 
+    #[inline]
     fn begin_pass(&mut self) {
         self.take_back_marks();
     }
@@ -229,16 +236,19 @@ unsafe impl Transport for ShmTransport {
         self.make_long_ready(peer, of);
     }
 
+    #[inline]
     fn may_send_long(&self, peer: u32) -> bool {
         self.has_few_long_ones(peer)
     }
 
+    #[inline]
     fn note_long_sent(&mut self, peer: u32) {
         if let Some(state) = self.peers.get_mut(peer as usize) {
             state.long_sent = state.long_sent.wrapping_add(1);
         }
     }
 
+    #[inline]
     fn note_long_done(&mut self, peer: u32) {
         if let Some(state) = self.peers.get_mut(peer as usize).filter(|_| has(&self.known, peer)) {
             state.long_done = state.long_done.wrapping_add(1);
@@ -247,10 +257,12 @@ unsafe impl Transport for ShmTransport {
         }
     }
 
+    #[inline]
     fn await_coming(&mut self, peer: u32, awaits: Awaits) {
         self.say_what_is_awaited(peer, awaits);
     }
 
+    #[inline]
     fn rouse(&mut self, peer: u32) {
         let Some(block) = self.segment.block(peer) else { return };
         if block.descriptor.attention().sleepers() > 0 {
@@ -258,10 +270,12 @@ unsafe impl Transport for ShmTransport {
         }
     }
 
+    #[inline]
     fn is_awaited_soon(&self, peer: u32) -> bool {
         self.will_wait_for_this(peer)
     }
 
+    #[inline]
     fn is_awaited_by(&self, peer: u32) -> bool {
         self.looks_or_waits_for_this(peer)
     }
@@ -356,6 +370,7 @@ unsafe impl Transport for ShmTransport {
         self.take_several(peer, most, meet)
     }
 
+    #[inline]
     unsafe fn copy_ahead(&mut self, peer: u32, payload: *const u8, len: usize, of: u64) -> bool {
         // SAFETY: the caller vouches for the payload.
         unsafe { self.put_ahead(peer, payload, len, of) }
@@ -386,10 +401,12 @@ unsafe impl Transport for ShmTransport {
         unsafe { self.push_whole(peer, (Class::Bulk, Urgency::Urgent), header, payload, len, of) }
     }
 
+    #[inline]
     fn longest_whole(&self) -> usize {
         self.longest_brought()
     }
 
+    #[inline]
     unsafe fn try_send_whole(&mut self, peer: u32, header: &Header, payload: *const u8, len: usize) -> bool {
         // SAFETY: the caller vouches for the payload.
         unsafe { self.push_whole(peer, (Class::Eager, Urgency::Offer), header, payload, len, len as u64) }
@@ -401,10 +418,12 @@ unsafe impl Transport for ShmTransport {
         self.look(peer, class, RecvLane::peek)
     }
 
+    #[inline]
     fn peek_coming(&mut self, peer: u32, class: Class) -> Recv {
         self.look(peer, class, RecvLane::peek_coming)
     }
 
+    #[inline]
     fn come(&self, peer: u32, class: Class) -> u64 {
         self.peers.get(peer as usize).map_or(0, |state| state.incoming(class).come())
     }
@@ -418,10 +437,12 @@ unsafe impl Transport for ShmTransport {
         }
     }
 
+    #[inline]
     fn work_left(&self) -> bool {
         self.work_left_but(None)
     }
 
+    #[inline]
     fn work_left_beside(&self, peer: u32, class: Class) -> bool {
         self.work_left_but(Some((peer, class)))
     }
@@ -464,18 +485,22 @@ unsafe impl Transport for ShmTransport {
         }
     }
 
+    #[inline]
     fn would_signal(&self, peer: u32) -> bool {
         self.would_interrupt(peer)
     }
 
+    #[inline]
     fn allocate_long(&mut self, at: NonNull<u8>, bytes: usize) -> bool {
         self.segment.allocate_long(self.rank, at, bytes)
     }
 
+    #[inline]
     fn computes_beside(&mut self, core: u32, now: u64) -> bool {
         self.is_beside_computing(core, now)
     }
 
+    #[inline]
     fn roomier_core(&self, core: u32, now: u64) -> Option<u32> {
         self.core_with_fewer(core, now)
     }
@@ -490,6 +515,7 @@ unsafe impl Transport for ShmTransport {
         self.dirty_len > 0 && !self.leaves_all_alone() && self.ring_dirty(true)
     }
 
+    #[inline]
     fn flush(&mut self) {
         if self.dirty_len > 0 && !self.leaves_all_alone() {
             self.ring_dirty(false);
@@ -501,6 +527,7 @@ unsafe impl Transport for ShmTransport {
         self.unanswered || self.retry
     }
 
+    #[inline]
     fn peer_state(&self, peer: u32) -> PeerState {
         match self.segment.life(peer) {
             Life::Absent => PeerState::Absent,
@@ -515,11 +542,13 @@ unsafe impl Transport for ShmTransport {
         self.segment.epoch()
     }
 
+    #[inline]
     fn shout(&mut self, context: u32) {
         self.segment.shout(self.rank, context);
         self.segment.wake_all();
     }
 
+    #[inline]
     fn shouted(&self, peer: u32, at: usize) -> Option<u32> {
         self.segment.shouted(peer, at)
     }
@@ -529,36 +558,44 @@ unsafe impl Transport for ShmTransport {
         self.segment.aborted()
     }
 
+    #[inline]
     fn reach(&mut self, peer: u32) -> Reach {
         self.way_to(peer)
     }
 
+    #[inline]
     fn record(&self, from: u32, to: u32, slot: u32) -> Option<NonNull<Record>> {
         if self.has_records(from, to) { self.segment.record(from, to, slot) } else { None }
     }
 
+    #[inline]
     fn publication(&self, from: u32, to: u32) -> Option<NonNull<Publication>> {
         if self.has_records(from, to) { self.segment.publication(from, to) } else { None }
     }
 
+    #[inline]
     fn reach_at(&mut self, peer: u32, address: u64, len: u64) -> Reach {
         self.way_to_buffer(peer, address, len)
     }
 
+    #[inline]
     fn is_shared_with(&self, peer: u32, address: u64, len: u64) -> bool {
         self.finds_in_heap(peer, address, len)
     }
 
+    #[inline]
     fn prepare_shared(&mut self) {
         self.collect_pipes();
         self.say_where_the_heap_is();
     }
 
+    #[inline]
     unsafe fn pull(&mut self, peer: u32, reach: Reach, from: u64, to: *mut u8, len: usize) -> bool {
         // SAFETY: the caller's promise.
         unsafe { self.pull_by(peer, reach, from, to, len) }
     }
 
+    #[inline]
     unsafe fn push(&mut self, peer: u32, reach: Reach, from: *const u8, to: u64, len: usize) -> bool {
         // SAFETY: the caller's promise.
         unsafe { self.push_by(peer, reach, from, to, len) }
@@ -569,54 +606,65 @@ unsafe impl Transport for ShmTransport {
         self.regions.is_some()
     }
 
+    #[inline]
     unsafe fn expose(&mut self, peer: u32, slot: u32, ticket: u32, buffer: *const u8, len: usize) -> u64 {
         // SAFETY: the caller's promise.
         unsafe { self.tell_of(peer, slot, ticket, buffer, len) }
     }
 
+    #[inline]
     fn conceal(&mut self, peer: u32, slot: u32, ticket: u32) {
         self.tell_no_more_of(peer, slot, ticket);
     }
 
+    #[inline]
     unsafe fn pull_exposed(&mut self, _: u32, key: u64, offset: u64, to: *mut u8, len: usize) -> bool {
         // SAFETY: the caller's promise.
         unsafe { self.pull_by_key(key, offset, to, len) }
     }
 
+    #[inline]
     fn prepare_pages(&mut self, peer: u32) {
         self.make_pipe(peer);
     }
 
+    #[inline]
     fn has_pipe_to(&self, peer: u32) -> bool {
         self.peers.get(peer as usize).is_some_and(Peer::lends)
     }
 
+    #[inline]
     fn has_pipe_from(&self, peer: u32) -> bool {
         self.peers.get(peer as usize).is_some_and(|state| state.pages_from.is_some())
     }
 
+    #[inline]
     unsafe fn put_pages(&mut self, peer: u32, from: *const u8, len: usize) -> Piped {
         // SAFETY: the caller vouches for the buffer.
         unsafe { self.lend(peer, from, len) }
     }
 
+    #[inline]
     unsafe fn read_pages(&mut self, peer: u32, to: *mut u8, len: usize) -> bool {
         let reader = self.peers.get(peer as usize).and_then(|state| state.pages_from.as_ref());
         // SAFETY: the caller vouches for the buffer.
         reader.is_some_and(|reader| unsafe { reader.read(to, len) })
     }
 
+    #[inline]
     fn is_committed(&self, peer: u32) -> bool {
         // SYNC POINT: Relaxed: nothing is read by virtue of it; a late value has a message copied otherwise.
         self.segment.block(peer).is_some_and(|block| block.state.committed.load(Ordering::Relaxed) > 0)
     }
 
+    #[inline]
     fn is_waiting(&self, peer: u32) -> bool {
         let Some(block) = self.segment.block(peer) else { return false };
         let attention = block.descriptor.attention();
         attention.pollers() > 0 || attention.sleepers() > 0
     }
 
+    #[inline]
     fn is_in_wait(&self, peer: u32) -> bool {
         self.segment.block(peer).is_some_and(|block| block.descriptor.is_in_wait())
     }

@@ -100,6 +100,7 @@ impl Publication {
 
     /// Publishes. The receiver only, when [`Record::is_at_rest`]; the ticket is not 0 and differs from the last. Nine
     /// stores and a fence.
+    #[inline]
     pub fn publish(&self, ticket: u32, notice: &Notice) {
         // SYNC POINT: pairs with the fence of `look`: who has read any of the stores below finds the record no longer as
         // it was before.

@@ -93,11 +93,15 @@ impl Soon {
         }
     }
 
-    fn note_wait(&self, now: impl FnOnce() -> u64, within: u64) {
+    /// Whether what it waits for was posted less than `within` before.
+    fn note_wait(&self, now: impl FnOnce() -> u64, within: u64) -> bool {
         let posted = self.posted.load(Ordering::Relaxed);
-        if posted != 0 {
-            self.follows(now().saturating_sub(posted) < within);
+        if posted == 0 {
+            return false;
         }
+        let soon = now().saturating_sub(posted) < within;
+        self.follows(soon);
+        soon
     }
 
     /// What followed the last posts: a wait, or computing.
@@ -143,10 +147,10 @@ impl<W: Work> Engine<W> {
         self.soon.note_end_of_post(what, post.begun);
     }
 
-    /// A user's thread waits, if only for what is over.
+    /// A user's thread waits, if only for what is over. Whether it has posted something long right before.
     #[inline]
-    pub fn note_wait(&self) {
-        self.soon.note_wait(now_ns, self.soon_ns());
+    pub fn note_wait(&self) -> bool {
+        self.soon.note_wait(now_ns, self.soon_ns())
     }
 
     /// What follows the last posts is known: a wait, or computing.

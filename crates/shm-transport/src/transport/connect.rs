@@ -33,6 +33,7 @@ impl ShmTransport {
     }
 
     /// Whether the records of a pair are allocated.
+    #[inline]
     pub(super) fn has_records(&self, from: u32, to: u32) -> bool {
         if from == self.rank {
             return self.peers.get(to as usize).is_some_and(|peer| peer.bulk);

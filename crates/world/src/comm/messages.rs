@@ -489,17 +489,17 @@ impl Comm {
     /// Whether a peer that waits goes on with all large messages under way; one that has just posted its side of one is mostly about to wait for it. Looks
     /// for less than it takes to set a timer.
     fn is_left_to_peer(state: &Entered<'_, RankState>) -> bool {
-        if !state.p2p.is_unfinished() {
+        if state.p2p.is_left_to_who_waits() || !state.p2p.is_unfinished() {
             return true;
         }
         let begun = now_ns();
         while now_ns().wrapping_sub(begun) < ABOUT_TO_WAIT_NS {
-            if !state.p2p.is_unfinished() {
+            if state.p2p.is_left_to_who_waits() {
                 return true;
             }
             tocsin_sync::atomic::spin_loop();
         }
-        false
+        !state.p2p.is_unfinished()
     }
 }
 

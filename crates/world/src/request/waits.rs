@@ -104,7 +104,7 @@ impl RawRequest {
     }
 
     fn wait_for_end(&mut self) -> Result<Status, Error> {
-        self.note_wait();
+        let posted_now = self.begins_wait();
         // Its slot is somebody else's by now.
         if let Some(result) = self.result() {
             return result;
@@ -121,7 +121,10 @@ impl RawRequest {
         if let Some(status) = self.meet_short() {
             return Ok(status);
         }
-        self.meet_end();
+        // What takes long is not over by now, and peers see a thread that waits no sooner than it says so.
+        if !posted_now {
+            self.meet_end();
+        }
         self.wait_posted()
     }
 
@@ -183,10 +186,15 @@ impl RawRequest {
     /// Its thread waits, though it may be over: does what the rank left to such a call, as [`open_gates`](Self::open_gates), and counts the wait. Not for handlers.
     #[inline]
     pub fn note_wait(&self) {
-        if let Some(slot) = &self.slot {
-            slot.rank().engine.note_wait();
-        }
+        self.begins_wait();
+    }
+
+    /// [`note_wait`](Self::note_wait). Whether the thread has posted something long right before.
+    #[inline]
+    fn begins_wait(&self) -> bool {
+        let posted_now = self.slot.as_ref().is_some_and(|slot| slot.rank().engine.note_wait());
         self.open_gates();
+        posted_now
     }
 
     /// Its thread waits or looks, though it may be over: does what the rank left to such a call, as [`wait`](Self::wait) and [`test`](Self::test) do. The post of what is
