@@ -26,6 +26,14 @@ pub fn target_dir() -> PathBuf {
     }
 }
 
+/// What is installed, and measured against others, is built by this profile.
+pub const INSTALLED: &str = "dist";
+
+/// Where [`INSTALLED`] is built.
+pub fn installed() -> PathBuf {
+    target_dir().join(INSTALLED)
+}
+
 /// `cargo metadata` with the arguments given.
 ///
 /// # Errors

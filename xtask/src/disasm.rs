@@ -16,7 +16,7 @@ mod packed;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use crate::cargo::{program, root, target_dir};
+use crate::cargo::{INSTALLED, program, root, target_dir};
 use crate::{Outcome, child, prerequisites};
 
 /// What a handler may call outside of the binary.
@@ -69,16 +69,20 @@ const FORBIDDEN: &[&str] = &[
     "__tls_get_addr",
 ];
 
-/// Checks the binary given, else builds and checks the release `tocsin`.
+/// Checks the binary given, else builds and checks `tocsin` as it is tested and as it is installed.
 ///
 /// # Errors
 /// Names each offence with the way to it, and each listed function that the binary does not have.
 pub fn run(binary: Option<&str>) -> Outcome {
     prerequisites::program(&["objdump"], "binutils")?;
-    let binary = match binary {
-        Some(path) => path.to_owned(),
-        None => build()?,
-    };
+    match binary {
+        Some(path) => check_binary(path),
+        None => ["release", INSTALLED].into_iter().try_for_each(|profile| check_binary(&build(profile)?)),
+    }
+}
+
+fn check_binary(binary: &str) -> Outcome {
+    println!("{binary}");
     let list = root().join("ci/wait-free.txt");
     let list = std::fs::read_to_string(&list).map_err(|e| format!("cannot read {}: {e}", list.display()))?;
     let list = List::parse(&list)?;
@@ -88,9 +92,9 @@ pub fn run(binary: Option<&str>) -> Outcome {
     let loops = packed::List::parse(&loops)?;
 
     let limit = Duration::from_secs(120);
-    let arguments = ["--disassemble", "--no-show-raw-insn", "--demangle", &binary];
+    let arguments = ["--disassemble", "--no-show-raw-insn", "--demangle", binary];
     let text = child::output(child::command("objdump", &arguments, limit), "objdump")?;
-    let arguments = ["--dynamic-reloc", &binary];
+    let arguments = ["--dynamic-reloc", binary];
     let relocations = child::output(child::command("objdump", &arguments, limit), "objdump")?;
     let code = Code::parse(&text, &relocations);
     let report = check(&code, &list);
@@ -107,12 +111,12 @@ pub fn run(binary: Option<&str>) -> Outcome {
     Ok(())
 }
 
-fn build() -> Result<String, String> {
+fn build(profile: &str) -> Result<String, String> {
     let limit = Duration::from_secs(1200);
-    let build = ["build", "--release", "--locked", "-p", "tocsin-bench", "--bin", "tocsin"];
+    let build = ["build", "--profile", profile, "--locked", "-p", "tocsin-bench", "--bin", "tocsin"];
     match child::run(child::command(&program(), &build, limit), limit).failure {
         Some(failure) => Err(format!("the build failed: {failure}")),
-        None => Ok(target_dir().join("release/tocsin").to_string_lossy().into_owned()),
+        None => Ok(target_dir().join(profile).join("tocsin").to_string_lossy().into_owned()),
     }
 }
 

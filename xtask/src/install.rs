@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::cargo::{items, metadata, program, root, target_dir, text};
+use crate::cargo::{INSTALLED, installed, items, metadata, program, root, text};
 use crate::{Outcome, child};
 
 /// Where to.
@@ -55,15 +55,25 @@ impl Destination {
 /// When a build fails or a file cannot be written.
 pub fn run(destination: &Destination) -> Outcome {
     let limit = Duration::from_secs(1800);
-    let build =
-        ["build", "--release", "--locked", "-p", "tocsin-ffi", "-p", "tocsin-bench", "--lib", "--bins"];
+    let build = [
+        "build",
+        "--profile",
+        INSTALLED,
+        "--locked",
+        "-p",
+        "tocsin-ffi",
+        "-p",
+        "tocsin-bench",
+        "--lib",
+        "--bins",
+    ];
     if let Some(failure) = child::run(child::command(&program(), &build, limit), limit).failure {
         return Err(format!("the build failed: {failure}"));
     }
     let version = version()?;
     // As crates/ffi/build.rs gives it to the linker.
     let soname = format!("libtocsin.so.{}", version.split('.').next().unwrap_or("0"));
-    let built = target_dir().join("release");
+    let built = installed();
 
     let include = destination.dir("include")?;
     copy(&root().join("crates/ffi/include/tocsin.h"), &include.join("tocsin.h"))?;

@@ -77,7 +77,7 @@ impl Options {
 /// # Errors
 /// When tocsin cannot be built or no peer can be had, or a program fails.
 pub fn run(options: &Options) -> Outcome {
-    let build = ["build", "--release", "--bin", "tocsin"];
+    let build = ["build", "--profile", cargo::INSTALLED, "--bin", "tocsin"];
     child::output(child::command(&cargo::program(), &build, BUILD), "cargo build")?;
     let (peers, missing) = mpi::find_all(&Source { name: "peers", flags: &["-O2"] });
     if peers.is_empty() {

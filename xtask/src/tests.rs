@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::cargo::{items, metadata, program, root, target_dir, text};
+use crate::cargo::{INSTALLED, items, metadata, program, root, target_dir, text};
 use crate::child::{self, Counts, Ended};
 use crate::guest::{self, Program};
 use crate::{Outcome, prerequisites};
@@ -174,6 +174,9 @@ fn steps(deep: bool) -> Result<Vec<Step>, String> {
     steps.push(
         Step::cargo("build cross-crate", 15, "test -p tocsin-tests --release --locked --no-run").uncounted(),
     );
+    let installed =
+        format!("build --profile {INSTALLED} --locked -p tocsin-ffi -p tocsin-bench --lib --bins");
+    steps.push(Step::cargo("build what is installed", 15, &installed).uncounted());
     for name in cross_crate_tests()? {
         steps.push(Step::cargo(&name, 5, &format!("test -p tocsin-tests --release --locked --test {name}")));
     }

@@ -83,7 +83,7 @@ impl Wanted {
 
 /// What the nearest pair of cores does now. A tenth of the times are no longer: others who use the cores do not count.
 fn look() -> Result<f64, String> {
-    let program = cargo::target_dir().join("release/tocsin").display().to_string();
+    let program = cargo::installed().join("tocsin").display().to_string();
     let words =
         ["bench", "latency", "--mechanism", "cacheline", "--kind", "thread", "--rounds", "500", "--json"];
     let said = child::output(child::command(&program, &words, LOOK), "tocsin bench latency")?;

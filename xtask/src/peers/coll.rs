@@ -146,7 +146,7 @@ fn size(word: &str) -> Result<u64, String> {
 
 /// `tocsin bench coll` on so many ranks.
 pub fn tocsin(operation: &str, ranks: u32, sizes: &[String], more: &[&str]) -> Command {
-    let program = cargo::target_dir().join("release/tocsin").display().to_string();
+    let program = cargo::installed().join("tocsin").display().to_string();
     let (number, sizes) = (ranks.to_string(), sizes.join(","));
     let mut words =
         vec!["bench", "coll", "--op", operation, "--ranks", &number, "--kind", "process", "--json"];
@@ -325,7 +325,7 @@ fn who() -> impl Iterator<Item = &'static str> {
 /// # Errors
 /// When tocsin cannot be built or no peer can be had, or a program fails.
 pub fn run(options: &Options) -> Outcome {
-    let build = ["build", "--release", "--bin", "tocsin"];
+    let build = ["build", "--profile", cargo::INSTALLED, "--bin", "tocsin"];
     child::output(child::command(&cargo::program(), &build, BUILD), "cargo build")?;
     let (peers, missing) = mpi::find_all(&PROGRAM);
     if peers.is_empty() {

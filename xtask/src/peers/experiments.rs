@@ -126,7 +126,7 @@ pub const TO_BOUND: &str = "to_bound";
 impl Experiment {
     /// tocsin's side of it.
     pub fn tocsin(&self) -> Command {
-        let program = cargo::target_dir().join("release/tocsin").display().to_string();
+        let program = cargo::installed().join("tocsin").display().to_string();
         let sizes = self.size_words().join(",");
         let ranks = self.ranks.to_string();
         let kind = if self.threads { "thread" } else { "process" };

@@ -139,9 +139,9 @@ impl Options {
     /// tocsin's side of a case.
     fn tocsin(&self, case: &Case, backend: &str) -> Command {
         let (ranks, [size, steps, skew, skewed]) = (self.ranks_of(case), self.words_of(case));
-        let release = cargo::target_dir().join("release");
+        let built = cargo::installed();
         let (launcher, program) =
-            (release.join("tocsin"), release.join("examples").join(self.example.program.name));
+            (built.join("tocsin"), built.join("examples").join(self.example.program.name));
         let (launcher, program) = (launcher.display().to_string(), program.display().to_string());
         let number = ranks.to_string();
         let mut words = vec!["run", "-n", &number, "--backend", backend];
@@ -191,7 +191,15 @@ impl Said {
 /// # Errors
 /// When tocsin cannot be built, a program fails, or computes what the others do not.
 pub fn run(options: &Options) -> Outcome {
-    let build = ["build", "--release", "--bin", "tocsin", "--example", options.example.program.name];
+    let build = [
+        "build",
+        "--profile",
+        cargo::INSTALLED,
+        "--bin",
+        "tocsin",
+        "--example",
+        options.example.program.name,
+    ];
     child::output(child::command(&cargo::program(), &build, BUILD), "cargo build")?;
     let (peers, missing) = mpi::find_all(&options.example.program);
     let mut figures: Vec<Times> = CASES.iter().map(|_| Times::new()).collect();

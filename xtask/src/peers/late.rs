@@ -140,7 +140,7 @@ fn who() -> impl Iterator<Item = &'static str> {
 
 /// The names of the algorithms that can do an operation on so many ranks.
 fn algorithms(operation: &str, ranks: u32) -> Result<Vec<String>, String> {
-    let program = cargo::target_dir().join("release/tocsin").display().to_string();
+    let program = cargo::installed().join("tocsin").display().to_string();
     let number = ranks.to_string();
     let words = ["plan", "schedule", "--op", operation, "--algorithm", "all", "--ranks", &number, "--json"];
     let said = child::output(child::command(&program, &words, ASK), "tocsin plan schedule")?;
