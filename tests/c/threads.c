@@ -25,11 +25,11 @@ struct both {
 /* Adds, and tries what an operator must not do with what its context is. */
 static void meddling(void *context, const void *left, const void *right, void *out, size_t count) {
     struct both *both = (struct both *)context;
-    tocsin_request *request = NULL, **pending = &both->pending;
+    char byte = 0;
+    tocsin_request *request = (tocsin_request *)&byte, **pending = &both->pending;
     tocsin_statistics statistics;
     int done = 0, cancelled = 0, rank = -1;
     ptrdiff_t index = 0;
-    char byte = 0;
     FAILS(TOCSIN_ERROR_THREAD, tocsin_isend(both->comm, &byte, 1, 0, 0, &request));
     CHECK(request == NULL);
     FAILS(TOCSIN_ERROR_THREAD, tocsin_wait(pending, NULL));

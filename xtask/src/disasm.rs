@@ -1,7 +1,7 @@
 //! `cargo xtask disasm`: the machine code of the handler path.
 //!
 //! Rust's text does not tell it all: `fetch_or` may become a loop, a slice index a panic, a drop a `free`. So the
-//! functions that ci/wait-free.txt names, and all that they call directly, are looked at in the release binary:
+//! functions that ci/wait-free.txt names, and all that they call directly, are looked at in what is tested and in what is installed:
 //! - no `lock cmpxchg` whose failure jumps back before it (a lock-free loop, not wait-free);
 //! - no call to what allocates, frees, panics, formats, locks or sets up thread-local storage;
 //! - out of the binary only to the few functions of libc that HANDLER.md allows.
@@ -69,7 +69,7 @@ const FORBIDDEN: &[&str] = &[
     "__tls_get_addr",
 ];
 
-/// Checks the binary given, else builds and checks `tocsin` as it is tested and as it is installed.
+/// Checks the binary given, else builds and checks `tocsin` as it is tested, and it and the library as they are installed.
 ///
 /// # Errors
 /// Names each offence with the way to it, and each listed function that the binary does not have.
@@ -77,7 +77,13 @@ pub fn run(binary: Option<&str>) -> Outcome {
     prerequisites::program(&["objdump"], "binutils")?;
     match binary {
         Some(path) => check_binary(path),
-        None => ["release", INSTALLED].into_iter().try_for_each(|profile| check_binary(&build(profile)?)),
+        None => {
+            check_binary(&built("release", &["-p", "tocsin-bench", "--bin", "tocsin"], "tocsin")?)?;
+            let installed = ["-p", "tocsin-ffi", "-p", "tocsin-bench", "--lib", "--bins"];
+            ["tocsin", "libtocsin.so"]
+                .into_iter()
+                .try_for_each(|file| check_binary(&built(INSTALLED, &installed, file)?))
+        }
     }
 }
 
@@ -111,12 +117,13 @@ fn check_binary(binary: &str) -> Outcome {
     Ok(())
 }
 
-fn build(profile: &str) -> Result<String, String> {
+/// Builds what these words select, and says where one file of it is.
+fn built(profile: &str, what: &[&str], file: &str) -> Result<String, String> {
     let limit = Duration::from_secs(1200);
-    let build = ["build", "--profile", profile, "--locked", "-p", "tocsin-bench", "--bin", "tocsin"];
+    let build = [&["build", "--profile", profile, "--locked"], what].concat();
     match child::run(child::command(&program(), &build, limit), limit).failure {
         Some(failure) => Err(format!("the build failed: {failure}")),
-        None => Ok(target_dir().join(profile).join("tocsin").to_string_lossy().into_owned()),
+        None => Ok(target_dir().join(profile).join(file).to_string_lossy().into_owned()),
     }
 }
 

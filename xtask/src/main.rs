@@ -44,7 +44,7 @@ usage: cargo xtask COMMAND
                         Example: cargo xtask peers --coll --op ibcast,iallreduce --ranks 2,4 --sizes 8,64K,1M --rounds 5
   licences              checks the licence of every dependency
   disasm [BINARY]       checks the machine code of the functions listed in ci/wait-free.txt and ci/packed.txt, in `tocsin` as it is
-                        tested and as it is installed
+                        tested, and it and the C library as they are installed
 ";
 
 /// What went wrong, in words for the person at the terminal.

@@ -51,7 +51,6 @@ unsafe fn isend(
     mode: Mode,
     request: Option<&mut *mut Request>,
 ) -> Result<(), Failure> {
-    let request = cleared(request);
     let comm = given(comm, "comm")?;
     let buffer = readable(buffer.cast(), bytes, "buffer")?;
     let dest = peer(dest, "dest")?;
@@ -76,6 +75,7 @@ pub unsafe extern "C" fn tocsin_isend(
     tag: c_int,
     request: Option<&mut *mut Request>,
 ) -> c_int {
+    let request = cleared(request);
     // SAFETY: - passed on from our caller.
     guarded("tocsin_isend", || unsafe { isend(comm, buffer, bytes, dest, tag, Mode::Standard, request) })
 }
@@ -91,6 +91,7 @@ pub unsafe extern "C" fn tocsin_issend(
     tag: c_int,
     request: Option<&mut *mut Request>,
 ) -> c_int {
+    let request = cleared(request);
     // SAFETY: - passed on from our caller.
     guarded("tocsin_issend", || unsafe { isend(comm, buffer, bytes, dest, tag, Mode::Synchronous, request) })
 }
@@ -107,8 +108,8 @@ pub unsafe extern "C" fn tocsin_irecv(
     tag: c_int,
     request: Option<&mut *mut Request>,
 ) -> c_int {
+    let request = cleared(request);
     guarded("tocsin_irecv", || {
-        let request = cleared(request);
         let comm = given(comm, "comm")?;
         let buffer = writable(buffer.cast(), bytes, "buffer")?;
         let source = source_of(source)?;
@@ -306,8 +307,8 @@ pub unsafe extern "C" fn tocsin_imrecv(
     bytes: usize,
     request: Option<&mut *mut Request>,
 ) -> c_int {
+    let request = cleared(request);
     guarded("tocsin_imrecv", || {
-        let request = cleared(request);
         let message = place(message, "message")?;
         let buffer = writable(buffer.cast(), bytes, "buffer")?;
         let request = place(request, "request")?;

@@ -19,7 +19,6 @@ fn send_init(
     mode: Mode,
     request: Option<&mut *mut Request>,
 ) -> Result<(), Failure> {
-    let request = cleared(request);
     let comm = given(comm, "comm")?;
     let buffer = readable(buffer.cast(), bytes, "buffer")?;
     let dest = peer(dest, "dest")?;
@@ -38,6 +37,7 @@ pub extern "C" fn tocsin_send_init(
     tag: c_int,
     request: Option<&mut *mut Request>,
 ) -> c_int {
+    let request = cleared(request);
     guarded("tocsin_send_init", || send_init(comm, buffer, bytes, dest, tag, Mode::Standard, request))
 }
 
@@ -52,6 +52,7 @@ pub extern "C" fn tocsin_ssend_init(
     tag: c_int,
     request: Option<&mut *mut Request>,
 ) -> c_int {
+    let request = cleared(request);
     guarded("tocsin_ssend_init", || send_init(comm, buffer, bytes, dest, tag, Mode::Synchronous, request))
 }
 
@@ -67,8 +68,8 @@ pub extern "C" fn tocsin_recv_init(
     tag: c_int,
     request: Option<&mut *mut Request>,
 ) -> c_int {
+    let request = cleared(request);
     guarded("tocsin_recv_init", || {
-        let request = cleared(request);
         let comm = given(comm, "comm")?;
         let buffer = writable(buffer.cast(), bytes, "buffer")?;
         let source = source_of(source)?;

@@ -65,7 +65,7 @@ impl<T: Transport> P2p<T> {
         if let Some(at) = self.transport.publication(self.me, dest) {
             prefetch_for_read(at.as_ptr());
         }
-        // The first one, unless some are under way.
+        // The one that is taken where no other message is under way.
         if let Some(at) = self.transport.record(self.me, dest, 0) {
             prefetch_for_write(at.as_ptr());
         }

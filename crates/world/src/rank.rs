@@ -17,7 +17,7 @@ use tocsin_progress::engine::{Engine, EngineConfig, Entered};
 use tocsin_progress::stats::{Snapshot, Stats};
 use tocsin_progress::{Code, Context, Id, Outcome, ProgressThread};
 use tocsin_shm_transport::{Cores, Life, Segment, ShmTransport, cma_refusal};
-use tocsin_sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use tocsin_sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use tocsin_transport::copy::has_far_cache;
 
 use crate::BackendKind;
@@ -69,6 +69,8 @@ pub(crate) struct Rank {
     pub(crate) places: Places,
     /// Cores of progress threads that no rank is bound to.
     pub(crate) dedicated_cores: u32,
+    /// Where the completion lies of the long message that was posted last: a hint.
+    pub(crate) posted_last: AtomicUsize,
     /// Whether something is left for this rank's next call: see [`open_gates`](Rank::open_gates).
     gated: AtomicBool,
     /// When to look again what has ended: of what was given up in communicators that were dropped, and of requests that were.
@@ -217,6 +219,7 @@ fn try_join(place: Place, config: &Config) -> Result<(Arc<Rank>, Bound), Error> 
         one_process: kind == Ranks::Threads,
         places,
         dedicated_cores: if backend == BackendKind::Thread { dedicated } else { 0 },
+        posted_last: AtomicUsize::new(0),
         gated: AtomicBool::new(false),
         given_up_due: Due::default(),
         parked: Mutex::default(),

@@ -109,6 +109,12 @@ unsafe impl Send for RawRequest {}
 unsafe impl Sync for RawRequest {}
 
 impl RawRequest {
+    /// What tells it from others that are pending: where its completion lies. 0 of one that was over at once.
+    #[inline]
+    pub(crate) fn place(&self) -> usize {
+        self.slot.as_ref().map_or(0, |slot| slot.completion.addr().get())
+    }
+
     /// With an `outcome`, the slot is somebody else's already.
     #[inline]
     pub(crate) fn new(

@@ -93,7 +93,7 @@ impl Soon {
         }
     }
 
-    /// Whether what it waits for was posted less than `within` before.
+    /// Whether the last post, by whichever thread, ended less than `within` before.
     fn note_wait(&self, now: impl FnOnce() -> u64, within: u64) -> bool {
         let posted = self.posted.load(Ordering::Relaxed);
         if posted == 0 {
@@ -147,7 +147,7 @@ impl<W: Work> Engine<W> {
         self.soon.note_end_of_post(what, post.begun);
     }
 
-    /// A user's thread waits, if only for what is over. Whether it has posted something long right before.
+    /// A user's thread waits, if only for what is over. Whether something long was posted right before, and that had not been known yet.
     #[inline]
     pub fn note_wait(&self) -> bool {
         self.soon.note_wait(now_ns, self.soon_ns())

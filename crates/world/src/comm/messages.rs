@@ -8,6 +8,7 @@ use tocsin_progress::Work;
 use tocsin_progress::engine::{Post, Posts};
 use tocsin_progress::{Completion, Entered, Id, Outcome};
 
+use tocsin_sync::atomic::Ordering;
 use tocsin_sync::clock::now_ns;
 
 use super::Comm;
@@ -184,9 +185,12 @@ impl Comm {
             return self.request(state, operation, kind, id, Some(COPIED_IN_WAIT));
         }
         // What has met a receive that was posted: if nobody waits, the drop sets a timer.
-        let _left_or_not = long && Self::is_left_to_peer(&state);
+        if long {
+            Self::look_for_a_peer_that_waits(&state);
+        }
         let request = self.request(state, operation, kind, id, None);
         if post.is_some() {
+            self.note_posted(&request);
             self.shared().engine.has_posted(Posts::Send);
         }
         request
@@ -465,6 +469,7 @@ impl Comm {
         let met = early || long && source.is_some_and(|source| state.p2p.take_in_after(source));
         if !met || Self::is_left_to_peer(&state) {
             let request = self.request(state, "irecv", kind, id, None);
+            self.note_posted(&request);
             match post {
                 Some(post) if !met && !passes => {
                     self.shared().engine.has_posted_quickly(Posts::Receive, post)
@@ -489,17 +494,37 @@ impl Comm {
     /// Whether a peer that waits goes on with all large messages under way; one that has just posted its side of one is mostly about to wait for it. Looks
     /// for less than it takes to set a timer.
     fn is_left_to_peer(state: &Entered<'_, RankState>) -> bool {
-        if state.p2p.is_left_to_who_waits() || !state.p2p.is_unfinished() {
+        if !state.p2p.is_unfinished() {
             return true;
         }
         let begun = now_ns();
         while now_ns().wrapping_sub(begun) < ABOUT_TO_WAIT_NS {
-            if state.p2p.is_left_to_who_waits() {
+            if !state.p2p.is_unfinished() {
                 return true;
             }
             tocsin_sync::atomic::spin_loop();
         }
-        !state.p2p.is_unfinished()
+        false
+    }
+
+    /// Looks as long for a peer that waits, of who goes away whatever is seen, since the drop sees what is left: while it looks it leaves the records to who copies.
+    fn look_for_a_peer_that_waits(state: &Entered<'_, RankState>) {
+        if state.p2p.is_left_to_who_waits() || !state.p2p.is_unfinished() {
+            return;
+        }
+        let begun = now_ns();
+        while !state.p2p.is_left_to_who_waits() && now_ns().wrapping_sub(begun) < ABOUT_TO_WAIT_NS {
+            tocsin_sync::atomic::spin_loop();
+        }
+    }
+
+    /// Has a wait for it know that it has just been posted.
+    #[inline]
+    fn note_posted(&self, request: &Result<RawRequest, Error>) {
+        if let Ok(request) = request {
+            // SYNC POINT: Relaxed: a hint, to the thread itself as a rule.
+            self.shared().posted_last.store(request.place(), Ordering::Relaxed);
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tocsin_p2p::Grown;
 use tocsin_progress::{Code, Context, Id};
+use tocsin_sync::atomic::Ordering;
 
 use super::{Kind, RawRequest, Status};
 use crate::asks;
@@ -121,7 +122,7 @@ impl RawRequest {
         if let Some(status) = self.meet_short() {
             return Ok(status);
         }
-        // What takes long is not over by now, and peers see a thread that waits no sooner than it says so.
+        // It is hardly over by now, and peers see a thread that waits no sooner than it says so.
         if !posted_now {
             self.meet_end();
         }
@@ -189,10 +190,13 @@ impl RawRequest {
         self.begins_wait();
     }
 
-    /// [`note_wait`](Self::note_wait). Whether the thread has posted something long right before.
+    /// [`note_wait`](Self::note_wait). Whether this is a long message that was posted right before.
     #[inline]
     fn begins_wait(&self) -> bool {
-        let posted_now = self.slot.as_ref().is_some_and(|slot| slot.rank().engine.note_wait());
+        let posted_now = self.slot.as_ref().is_some_and(|slot| {
+            // SYNC POINT: Relaxed: see `Rank`.
+            slot.rank().engine.note_wait() && slot.rank().posted_last.load(Ordering::Relaxed) == self.place()
+        });
         self.open_gates();
         posted_now
     }
