@@ -65,6 +65,7 @@ int main(void) {
     CLEARS(tocsin_irecv(comm, &byte, 1, 0, -2, &request));
     CLEARS(tocsin_imrecv(&message, &in, 1, &request));
     CLEARS(tocsin_send_init(NULL, &byte, 1, 0, 0, &request));
+    CLEARS(tocsin_ssend_init(comm, &byte, 1, -1, 0, &request));
     CLEARS(tocsin_recv_init(comm, NULL, 1, 0, 0, &request));
     CLEARS(tocsin_ibcast(comm, &byte, 1, -1, NULL, &request));
     CLEARS(tocsin_ibarrier(NULL, NULL, &request));

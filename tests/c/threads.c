@@ -22,16 +22,32 @@ struct both {
     tocsin_request *pending;
 };
 
+/* A call that starts something, which an operator must not: whatever stood in `request`, there is no handle. */
+#define REFUSED(call) \
+    do { \
+        request = (tocsin_request *)&byte; \
+        FAILS(TOCSIN_ERROR_THREAD, call); \
+        CHECK(request == NULL); \
+    } while (0)
+
 /* Adds, and tries what an operator must not do with what its context is. */
 static void meddling(void *context, const void *left, const void *right, void *out, size_t count) {
     struct both *both = (struct both *)context;
     char byte = 0;
-    tocsin_request *request = (tocsin_request *)&byte, **pending = &both->pending;
+    tocsin_request *request, **pending = &both->pending;
+    tocsin_message *message = NULL;
     tocsin_statistics statistics;
     int done = 0, cancelled = 0, rank = -1;
     ptrdiff_t index = 0;
-    FAILS(TOCSIN_ERROR_THREAD, tocsin_isend(both->comm, &byte, 1, 0, 0, &request));
-    CHECK(request == NULL);
+    REFUSED(tocsin_isend(both->comm, &byte, 1, 0, 0, &request));
+    REFUSED(tocsin_issend(both->comm, &byte, 1, 0, 0, &request));
+    REFUSED(tocsin_irecv(both->comm, &byte, 1, 0, 0, &request));
+    REFUSED(tocsin_imrecv(&message, &byte, 1, &request));
+    REFUSED(tocsin_send_init(both->comm, &byte, 1, 0, 0, &request));
+    REFUSED(tocsin_ssend_init(both->comm, &byte, 1, 0, 0, &request));
+    REFUSED(tocsin_recv_init(both->comm, &byte, 1, 0, 0, &request));
+    REFUSED(tocsin_ibarrier(both->comm, NULL, &request));
+    REFUSED(tocsin_barrier_init(both->comm, NULL, &request));
     FAILS(TOCSIN_ERROR_THREAD, tocsin_wait(pending, NULL));
     FAILS(TOCSIN_ERROR_THREAD, tocsin_waitall(1, pending, NULL));
     FAILS(TOCSIN_ERROR_THREAD, tocsin_waitany(1, pending, &index, NULL));

@@ -170,8 +170,11 @@ impl<'a> Instruction<'a> {
     fn parse(line: &'a str) -> Option<Instruction<'a>> {
         let (address, text) = line.trim_start().split_once(":\t")?;
         let address = u64::from_str_radix(address, 16).ok()?;
-        let text = text.trim();
-        let text = text.strip_prefix("notrack ").unwrap_or(text);
+        let mut text = text.trim();
+        // What stands before an instruction of several: the call of __tls_get_addr in a library has two of these.
+        while let Some(rest) = ["notrack ", "data16 ", "rex.W "].iter().find_map(|p| text.strip_prefix(p)) {
+            text = rest.trim_start();
+        }
         let (name, rest) = text.split_once(' ').unwrap_or((text, ""));
         Some(Instruction { address, name, rest: rest.trim() })
     }
@@ -394,6 +397,13 @@ OFFSET           TYPE              VALUE
 
 0000000000006000 <free@plt>:
     6000:\tjmp    *0x2f(%rip)        # 9008 <free@GLIBC_2.2.5>
+
+0000000000007000 <bad::local>:
+    7000:\tdata16 lea 0x8ff8(%rip),%rdi        # 10000
+    7008:\tdata16 rex.W call 7100 <__tls_get_addr@plt>
+
+0000000000007100 <__tls_get_addr@plt>:
+    7100:\tret
 ";
 
     fn offences(list: &str) -> Vec<String> {
@@ -419,6 +429,12 @@ OFFSET           TYPE              VALUE
         );
         let allowed = "bad::deep\nallow bad::helper -> panic_bounds_check\nallow bad::helper -> free\nallow bad::helper -> retry";
         assert!(offences(allowed).is_empty());
+    }
+
+    #[test]
+    fn a_call_behind_prefixes_is_one() {
+        let local = offences("bad::local");
+        assert!(local.len() == 1 && local[0].contains("__tls_get_addr"), "{local:?}");
     }
 
     #[test]

@@ -11,9 +11,9 @@
  *   tocsin_wait lists; a call that waits returns either. In that child and after tocsin_finalize, what only asks (a
  *   rank, a size, statistics, whether something is done), tocsin_progress and tocsin_comm_revoke do nothing and succeed.
  * - A pointer is NULL or valid. NULL where something is needed is an error; where it may be NULL, it is said so.
- *   Outputs are written on success only, but for flags that a failure clears, for handles and memory that the call
- *   was to give, which may be NULL after a failure (the handle of a request is), and for a status, which a failed
- *   operation fills as far as it is known.
+ *   Outputs are written on success only, but for: handles and memory that the call was to give, which may be NULL
+ *   after a failure (the handle of a request is); flags, positions and counts of waits and tests, which say what is
+ *   over, well or not; a status, which a failed operation fills as far as it is known; and what is received into.
  * - A handle is freed by the call that takes its address (wait, test, finalize, ..._free), which also sets it to NULL.
  *   Freeing NULL does nothing. A persistent request (..._init) is freed by tocsin_request_free alone: waits and tests
  *   leave it, to be started again.

@@ -69,7 +69,7 @@ pub(crate) struct Rank {
     pub(crate) places: Places,
     /// Cores of progress threads that no rank is bound to.
     pub(crate) dedicated_cores: u32,
-    /// Where the completion lies of the long message that was posted last: a hint.
+    /// [`RawRequest::place`] of what was posted last of all that may be waited for right after: a hint.
     pub(crate) posted_last: AtomicUsize,
     /// Whether something is left for this rank's next call: see [`open_gates`](Rank::open_gates).
     gated: AtomicBool,

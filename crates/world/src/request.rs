@@ -109,7 +109,7 @@ unsafe impl Send for RawRequest {}
 unsafe impl Sync for RawRequest {}
 
 impl RawRequest {
-    /// What tells it from others that are pending: where its completion lies. 0 of one that was over at once.
+    /// What tells it from others that are pending: where its completion lies, or lay if that is somebody else's by now; 0 of one that never had one.
     #[inline]
     pub(crate) fn place(&self) -> usize {
         self.slot.as_ref().map_or(0, |slot| slot.completion.addr().get())

@@ -190,7 +190,7 @@ impl Comm {
         }
         let request = self.request(state, operation, kind, id, None);
         if post.is_some() {
-            self.note_posted(&request);
+            self.note_posted(request.as_ref().ok());
             self.shared().engine.has_posted(Posts::Send);
         }
         request
@@ -469,7 +469,7 @@ impl Comm {
         let met = early || long && source.is_some_and(|source| state.p2p.take_in_after(source));
         if !met || Self::is_left_to_peer(&state) {
             let request = self.request(state, "irecv", kind, id, None);
-            self.note_posted(&request);
+            self.note_posted(request.as_ref().ok());
             match post {
                 Some(post) if !met && !passes => {
                     self.shared().engine.has_posted_quickly(Posts::Receive, post)
@@ -487,6 +487,7 @@ impl Comm {
         state.ask_for_pass();
         let request = self.request(state, "irecv", kind, id, None);
         drop(looking);
+        self.note_posted(request.as_ref().ok());
         self.shared().engine.has_posted(Posts::Receive);
         request
     }
@@ -518,13 +519,11 @@ impl Comm {
         }
     }
 
-    /// Has a wait for it know that it has just been posted.
+    /// Has a wait for a message know that it has just been posted, or that something else has.
     #[inline]
-    fn note_posted(&self, request: &Result<RawRequest, Error>) {
-        if let Ok(request) = request {
-            // SYNC POINT: Relaxed: a hint, to the thread itself as a rule.
-            self.shared().posted_last.store(request.place(), Ordering::Relaxed);
-        }
+    pub(super) fn note_posted(&self, message: Option<&RawRequest>) {
+        // SYNC POINT: Relaxed: a hint, to the thread itself as a rule.
+        self.shared().posted_last.store(message.map_or(0, RawRequest::place), Ordering::Relaxed);
     }
 }
 
