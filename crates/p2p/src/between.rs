@@ -15,22 +15,18 @@ use crate::probe::Grown;
 use crate::request::{ANY_SOURCE, Request, State};
 use crate::transfers::FLAG_LOOK;
 
-/// Packets taken in before a post.
+/// Packets taken in by a post.
 const MOST: u32 = 8;
 /// Answers taken in by a wait: a message may have been accepted, its sender asked to look, and its end told.
 const ANSWERS: u32 = 4;
 
 impl<T: Transport> P2p<T> {
-    /// Takes in what lies in the lane of plain messages from `source`, before a long receive is posted that it may be for: an announcement that is there already
-    /// is kept, as all that comes before its receive is, and need neither be told where the buffer is nor interrupt anybody. Whether something was.
-    /// User threads only; bounded: 8 packets.
+    /// Has the line fetched that a receive from `source` is published in: its sender has claimed by it what was published last.
     #[inline]
-    pub fn take_in_before(&mut self, source: u32) -> bool {
+    pub(crate) fn fetch_for_publication(&self, source: u32) {
         if let Some(at) = self.transport.publication(source, self.me) {
-            // Its sender has claimed by it what was published last.
             prefetch_for_write(at.as_ptr());
         }
-        self.take_in_plain(source)
     }
 
     /// Takes in what has come in that lane while a receive for it was posted, if that is published: its sender may have looked for that too early, and
@@ -49,13 +45,26 @@ impl<T: Transport> P2p<T> {
         came
     }
 
-    fn take_in_plain(&mut self, source: u32) -> bool {
+    /// Takes in what lies in the lane of plain messages from `source`. Whether something was. User threads only; bounded: 8 packets.
+    #[inline]
+    pub(crate) fn take_in_plain(&mut self, source: u32) -> bool {
         if self.transport.arrival(source, Class::Eager) != Arrival::Here {
             return false;
         }
+        self.fetch_for_answer(source);
         self.context = Context::User;
         self.take_in(source, Class::Eager, MOST);
         true
+    }
+
+    /// Has all lines fetched at once that are read and written when an announcement from `source` is answered: each comes from the core that sent it.
+    #[inline]
+    fn fetch_for_answer(&self, source: u32) {
+        // The one that was taken where no other message is under way.
+        if let Some(at) = self.transport.record(source, self.me, 0) {
+            prefetch_for_read(at.as_ptr());
+        }
+        self.transport.will_send(source, Class::Control);
     }
 
     /// Whether the peer of a request has answered something that was not looked at, and it may be [met](Self::meet_end): who meets one end after the

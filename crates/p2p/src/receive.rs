@@ -32,6 +32,33 @@ impl<T: Transport> P2p<T> {
     /// otherwise used, until the request is complete or [abandoned](Self::abandon).
     #[inline]
     pub unsafe fn irecv(&mut self, args: RecvArgs) -> Result<Id, Error> {
+        // SAFETY: promised by the caller.
+        unsafe { self.post_recv(args, false) }.map(|(id, _)| id)
+    }
+
+    /// [`irecv`](Self::irecv) of a long message by who leaves next: what lies in its sender's lane is taken in before the buffer is published, so that an announcement
+    /// that is there already meets its receive, and nobody need be told where that is nor be interrupted. And whether something lay there. Bounded: 8 packets.
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Safety
+    /// As there.
+    #[inline]
+    pub unsafe fn irecv_long(&mut self, args: RecvArgs) -> Result<(Id, bool), Error> {
+        if let Some(source) = args.source {
+            self.fetch_for_publication(source);
+        }
+        // SAFETY: promised by the caller.
+        unsafe { self.post_recv(args, true) }
+    }
+
+    /// Posts a receive; `looks` in its sender's lane before it is published. Whether something was there.
+    ///
+    /// # Safety
+    /// As [`irecv`](Self::irecv).
+    #[inline]
+    unsafe fn post_recv(&mut self, args: RecvArgs, looks: bool) -> Result<(Id, bool), Error> {
         self.context = Context::User;
         let room = self.check(args.class, args.context, &args.buf.layout)?;
         if room > self.eager_max(args.class) {
@@ -59,15 +86,22 @@ impl<T: Transport> P2p<T> {
         }
         let id = self.reserve_request()?;
         self.begin_recv(id, args.buf, args.class, args.cookie, &pattern);
+        let mut met = false;
         match kept {
             Some(message) => self.deliver(id, message),
-            None => self.post(id, args.class, &pattern, room),
+            None => {
+                self.enter(id, args.class, &pattern);
+                met = looks && args.source.is_some_and(|source| self.take_in_plain(source));
+                if !met || self.requests.get(id).is_some_and(|request| request.state == State::RecvPosted) {
+                    self.tell_of(id, args.class, room);
+                }
+            }
         }
         if let Some(matching) = self.matching.get_mut(class) {
             matching.posted.make_room(&mut self.requests);
         }
         self.posted_since = self.posted_since.wrapping_add(1);
-        Ok(id)
+        Ok((id, met))
     }
 
     /// Whether so many receives were posted since the last pass that the caller owes one, if there is work for it: who posts many in
@@ -111,24 +145,30 @@ impl<T: Transport> P2p<T> {
         if let Some((code, rank)) = self.no_source(args.context, args.source) {
             return self.fail(id, code, rank);
         }
-        self.post(id, args.class, &pattern, args.buf.layout.bytes());
+        self.enter(id, args.class, &pattern);
+        self.tell_of(id, args.class, args.buf.layout.bytes());
     }
 
-    /// Puts a receive, for which no message is kept, into the table of posted ones. `room`: its buffer's length. Handler-safe.
+    /// Puts a receive, for which no message is kept, into the table of posted ones. Handler-safe.
     #[inline]
-    fn post(&mut self, id: Id, class: Class, pattern: &Pattern, room: usize) {
+    fn enter(&mut self, id: Id, class: Class, pattern: &Pattern) {
         let plain = class != Class::Coll;
         if let Some(matching) = self.matching.get_mut(usize::from(!plain)) {
             matching.posted.insert(&mut self.requests, id, pattern);
         }
-        // One that announced messages of users, of those that fit, may meet.
-        let long = plain && room > self.eager_max(Class::Eager);
         if let Some(state) = pattern.source().and_then(|source| self.peers.get_mut(source as usize)) {
             state.stopped &= !coming::bit(class);
             if plain {
                 state.published.posted = state.published.posted.wrapping_add(1);
             }
         }
+    }
+
+    /// Tells its sender of a receive in that table, if that is of use. `room`: its buffer's length. Handler-safe.
+    #[inline]
+    fn tell_of(&mut self, id: Id, class: Class, room: usize) {
+        // One that announced messages of users, of those that fit, may meet.
+        let long = class != Class::Coll && room > self.eager_max(Class::Eager);
         if long && self.waits {
             self.await_soon(id);
         }

@@ -29,10 +29,9 @@ fn entry(w: &mut World, rank: u32) {
 fn an_announcement_that_is_there_is_answered_by_the_post() {
     let mut w = pair();
     let (data, mut target) = (text(1, LARGE), Target::new(LARGE));
-    assert!(!w.ranks[1].take_in_before(0), "nothing is there");
     let send = w.isend(0, 1, 1, &data);
-    assert!(w.ranks[1].take_in_before(0));
-    let recv = w.irecv(1, Some(0), Some(1), &mut target);
+    let (recv, met) = w.irecv_long(1, Some(0), Some(1), &mut target);
+    assert!(met && !w.ranks[1].takes_published(), "it was there before the buffer was told");
     // The receiver makes no pass from here on.
     assert!(w.ranks[1].is_unfinished(), "nobody is seen waiting");
     w.ranks[1].transport_mut().set_waiting(0, true);
@@ -52,15 +51,32 @@ fn what_comes_before_an_announcement_stays_before_it() {
         let (small, large) = (text(1, 10), text(2, LARGE));
         w.isend(0, 1, 2, &small);
         w.isend(0, 1, 1, &large);
-        assert!(w.ranks[1].take_in_before(0));
         let (mut target, mut other) = (Target::new(LARGE), Target::new(LARGE));
-        let first = w.irecv(1, Some(0), tag, &mut target);
-        let second = w.irecv(1, Some(0), None, &mut other);
+        let (first, met) = w.irecv_long(1, Some(0), tag, &mut target);
+        let (second, more) = w.irecv_long(1, Some(0), None, &mut other);
+        assert_eq!((met, more), (true, false));
         w.settle();
         assert_eq!((w.code(1, first), w.code(1, second)), (Some(Code::Ok), Some(Code::Ok)));
         let (mine, theirs) = if tag.is_some() { (&large, &small) } else { (&small, &large) };
         assert_eq!((&target.bytes()[..mine.len()], &other.bytes()[..theirs.len()]), (&mine[..], &theirs[..]));
     }
+}
+
+#[test]
+fn a_receive_that_nothing_in_the_lane_is_for_is_published() {
+    let mut w = pair();
+    let (small, data) = (text(1, 10), text(2, LARGE));
+    let (mut target, mut other) = (Target::new(LARGE), Target::new(10));
+    w.isend(0, 1, 2, &small);
+    let (recv, met) = w.irecv_long(1, Some(0), Some(1), &mut target);
+    assert!(met && w.ranks[1].takes_published());
+    let send = w.isend(0, 1, 1, &data);
+    w.pass_with(0, &mut Budget::user().waiting());
+    assert_eq!(w.code(0, send), Some(Code::Ok), "it has found the buffer");
+    assert!(w.ranks[1].meet_end(recv));
+    assert_eq!((w.code(1, recv), target.bytes() == data), (Some(Code::Ok), true));
+    let kept = w.irecv(1, Some(0), Some(2), &mut other);
+    assert_eq!((w.code(1, kept), other.bytes() == small), (Some(Code::Ok), true));
 }
 
 #[test]
@@ -91,8 +107,7 @@ fn what_is_announced_beside_a_published_receive_is_answered_by_the_post() {
     let (data, mut target, mut other) = (text(3, LARGE), Target::new(LARGE), Target::new(LARGE));
     for round in 0..3 {
         assert!(!w.ranks[1].takes_published());
-        // Between the look before the post and the publication.
-        assert!(!w.ranks[1].take_in_before(0));
+        // Between the look of the post and the publication.
         let send = w.isend(0, 1, 1, &data);
         let recv = w.irecv(1, Some(0), Some(1), &mut target);
         assert!(!w.ranks[1].wants_offers(), "the sender asks what is published");

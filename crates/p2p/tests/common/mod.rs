@@ -152,6 +152,19 @@ impl World {
         self.try_irecv(at, source, tag, target).unwrap()
     }
 
+    /// As who leaves next posts a long one; and whether something lay in the lane.
+    pub fn irecv_long(
+        &mut self,
+        at: u32,
+        source: Option<u32>,
+        tag: Option<i32>,
+        target: &mut Target,
+    ) -> (Id, bool) {
+        let args = RecvArgs { context: 0, source, tag, buf: target.buf(), class: Class::Eager, cookie: 0 };
+        // SAFETY: as in `isend_with`.
+        unsafe { self.ranks[at as usize].irecv_long(args) }.unwrap()
+    }
+
     pub fn try_irecv(
         &mut self,
         at: u32,

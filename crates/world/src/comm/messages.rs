@@ -184,11 +184,18 @@ impl Comm {
         if long && then == Then::Waits {
             return self.request(state, operation, kind, id, Some(COPIED_IN_WAIT));
         }
-        // What has met a receive that was posted: if nobody waits, the drop sets a timer.
-        if long {
+        // Who is about to wait copies here what it would there, and peers leave that to it.
+        let looking = soon.then(|| self.shared().engine.looking());
+        if soon {
+            state.is_looking();
+            // Nobody rings the rank as long as it is seen looking, and callbacks may last.
+            state.leave_callbacks();
+        } else if long {
+            // What has met a receive that was posted: if nobody waits, the drop sets a timer.
             Self::look_for_a_peer_that_waits(&state);
         }
         let request = self.request(state, operation, kind, id, None);
+        drop(looking);
         if post.is_some() {
             self.note_posted(request.as_ref().ok());
             self.shared().engine.has_posted(Posts::Send);
@@ -449,15 +456,16 @@ impl Comm {
             Some(state) => state,
             None => self.shared().enter_open("irecv")?,
         };
-        // What a sender that came first has announced.
         let long = buf.layout.bytes() > self.shared().eager_max;
         let (soon, post) = self.waits_soon(Posts::Receive, long, then);
-        let early = long && source.is_some_and(|source| state.p2p.take_in_before(source));
         state.p2p.set_waits(soon);
         // SAFETY: - the buffer: promised by the caller.
-        let id = unsafe { state.p2p.irecv(args) };
+        let posted = unsafe {
+            // What a sender that came first has announced.
+            if long { state.p2p.irecv_long(args) } else { state.p2p.irecv(args).map(|id| (id, false)) }
+        };
         state.p2p.set_waits(false);
-        let id = id.map_err(|e| self.shared().or_abort("irecv", message_error("irecv", e)))?;
+        let (id, early) = posted.map_err(|e| self.shared().or_abort("irecv", message_error("irecv", e)))?;
         let passes = state.p2p.owes_a_pass() && state.work_left();
         if passes {
             state.pass();
