@@ -224,11 +224,12 @@ static void rate(size_t bytes, int late)
 	free(in);
 }
 
+// How long it took, and how much of that in the library.
 struct message {
 	double time, waited;
 };
 
-// One message from rank 0 to rank 1, with computing between start and wait.
+// One message from rank 0 to rank 1, with computing between post and wait.
 static struct message message(char *buffer, size_t bytes, uint64_t work)
 {
 	MPI_Request request;
@@ -239,6 +240,7 @@ static struct message message(char *buffer, size_t bytes, uint64_t work)
 		MPI_Isend(buffer, bytes, MPI_BYTE, 1, TAG, MPI_COMM_WORLD, &request);
 	else
 		MPI_Irecv(buffer, bytes, MPI_BYTE, 0, TAG, MPI_COMM_WORLD, &request);
+	double posted = now_us();
 	if (work > 0)
 		compute(work, start);
 	double waiting = now_us();
@@ -248,7 +250,7 @@ static struct message message(char *buffer, size_t bytes, uint64_t work)
 		fprintf(stderr, "wrong bytes\n");
 		MPI_Abort(MPI_COMM_WORLD, 1);
 	}
-	return (struct message){ end - start, end - waiting };
+	return (struct message){ end - start, posted - start + end - waiting };
 }
 
 static double computing(uint64_t work)

@@ -175,7 +175,7 @@ impl Sum {
     fn add(&mut self, measured: &[Measured], case: Case) {
         let overlap = self.overlapped.add(measured);
         self.efficiency.add((overlap.t_comp + self.copies_ns) / overlap.t_ovrl);
-        // The peer is who does not compute; when both do, who waits longer afterwards.
+        // The peer is who does not compute; when both do, who is in the library for longer.
         self.blocked.add(match case {
             Case::Recv => measured[0].waited,
             Case::Send => measured[1].waited,

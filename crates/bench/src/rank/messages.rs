@@ -178,7 +178,7 @@ impl Member<'_> {
         Ok(measured)
     }
 
-    /// One message from rank 0 to rank 1 with computing between start and wait: total time, and time in wait. `called`: who is
+    /// One message from rank 0 to rank 1 with computing between post and wait: total time, and time in the library. `called`: who is
     /// told by a callback how long it took to be complete.
     fn message(
         &mut self,
@@ -204,6 +204,7 @@ impl Member<'_> {
                 let _unheard = called.send(now_ns() - start);
             }));
         }
+        let posted = now_ns();
         work_if_any(work, seed);
         let waiting = now_ns();
         wait(request)?;
@@ -211,7 +212,7 @@ impl Member<'_> {
         if self.rank == 1 && !self.recv.is_filled(seed) {
             measured.verified = 0;
         }
-        Ok((end - start, end - waiting))
+        Ok((end - start, posted - start + end - waiting))
     }
 }
 
