@@ -62,6 +62,8 @@ impl<T: Transport> P2p<T> {
         {
             request.flags |= SOON;
             peer.soon = peer.soon.wrapping_add(1);
+            // What was brought in vain since this one was begun was for those before it.
+            peer.soon_after = peer.soon_after.min(request.sequence.wrapping_sub(1));
             self.tell_what_is_awaited(source);
         }
     }

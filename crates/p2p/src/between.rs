@@ -40,20 +40,21 @@ impl<T: Transport> P2p<T> {
         }
         // SYNC POINT: published, fence, look; a sender announces, fences, and asks what is published.
         fence(Ordering::SeqCst);
-        let came = self.take_in_plain(source);
+        let came = self.take_in_plain(source, false);
         self.has_published = came && self.transport.arrival(source, Class::Eager) == Arrival::Here;
         came
     }
 
-    /// Takes in what lies in the lane of plain messages from `source`. Whether something was. User threads only; bounded: 8 packets.
+    /// Takes in what lies in the lane of plain messages from `source`, by who posts something and `waits` next, or goes away. Whether something was. User threads only; bounded: 8 packets.
     #[inline]
-    pub(crate) fn take_in_plain(&mut self, source: u32) -> bool {
+    pub(crate) fn take_in_plain(&mut self, source: u32, waits: bool) -> bool {
         if self.transport.arrival(source, Class::Eager) != Arrival::Here {
             return false;
         }
         self.fetch_for_answer(source);
         self.context = Context::User;
-        self.take_in(source, Class::Eager, MOST);
+        let budget = Budget::user();
+        self.take_in_within(source, Class::Eager, MOST, if waits { budget } else { budget.in_passing() });
         true
     }
 
@@ -183,7 +184,10 @@ impl<T: Transport> P2p<T> {
 
     /// Takes in at most so many packets of one lane. What is still coming is left to a pass.
     fn take_in(&mut self, peer: u32, class: Class, most: u32) {
-        let mut budget = Budget::user();
+        self.take_in_within(peer, class, most, Budget::user());
+    }
+
+    fn take_in_within(&mut self, peer: u32, class: Class, most: u32, mut budget: Budget) {
         for _ in 0..most {
             if self.transport.arrival(peer, class) != Arrival::Here {
                 return;

@@ -36,7 +36,7 @@ impl<T: Transport> P2p<T> {
         unsafe { self.post_recv(args, false) }.map(|(id, _)| id)
     }
 
-    /// [`irecv`](Self::irecv) of a long message by who leaves next: what lies in its sender's lane is taken in before the buffer is published, so that an announcement
+    /// [`irecv`](Self::irecv) of a long message by a user's thread: what lies in its sender's lane is taken in before the buffer is published, so that an announcement
     /// that is there already meets its receive, and nobody need be told where that is nor be interrupted. And whether something lay there. Bounded: 8 packets.
     ///
     /// # Errors
@@ -91,7 +91,7 @@ impl<T: Transport> P2p<T> {
             Some(message) => self.deliver(id, message),
             None => {
                 self.enter(id, args.class, &pattern);
-                met = looks && args.source.is_some_and(|source| self.take_in_plain(source));
+                met = looks && args.source.is_some_and(|source| self.take_in_plain(source, self.waits));
                 if !met || self.requests.get(id).is_some_and(|request| request.state == State::RecvPosted) {
                     self.tell_of(id, args.class, room);
                 }

@@ -200,6 +200,24 @@ fn what_was_expected_in_vain_comes_in_pieces() {
     }
 }
 
+/// What the post of such a receive finds brought in vain for one before it leaves nothing behind.
+#[test]
+fn what_was_brought_in_vain_before_a_post_is_not_counted_of_it() {
+    let (mut p, text) = (pair(), text(11, LEN));
+    let [mut first, mut second] = [(); 2].map(|()| Target::new(LEN));
+    let awaited = |p: &Pair| p.0[0].transport().is_awaited_soon(1);
+    let older = p.irecv_soon(5, &mut first);
+    p.isend(6, &text);
+    assert!(p.has_brought());
+    p.0[1].set_waits(true);
+    // SAFETY: as in `isend`.
+    let (newer, met) = unsafe { p.0[1].irecv_long(args(Some(0), 7, &mut second)) }.unwrap();
+    p.0[1].set_waits(false);
+    assert!(met && awaited(&p));
+    assert!(p.0[1].cancel(newer) && !awaited(&p), "the older one was waited for in vain");
+    assert!(p.0[1].cancel(older) && !awaited(&p));
+}
+
 /// As long as one of them is posted, and until the last is met or cancelled.
 #[test]
 fn several_are_waited_for_soon() {

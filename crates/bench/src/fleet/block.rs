@@ -183,7 +183,7 @@ pub(crate) struct Measured {
     pub t_comp: u64,
     pub t_comp_again: u64,
     pub t_ovrl: u64,
-    /// Time inside the library's wait while both ran.
+    /// Time inside the library while both ran: of a message its post and its wait, of a collective its wait.
     pub waited: u64,
     /// From the start to the completion's callback, while both ran.
     pub complete: u64,

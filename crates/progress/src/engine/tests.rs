@@ -256,25 +256,28 @@ fn a_computing_rank_is_interrupted() {
 fn what_is_left_after_a_look_interrupts() {
     // More than all the looks take.
     let all = u64::from(crate::budget::USER_PACKETS) * 100;
-    for (goes_on, config) in [
-        (false, EngineConfig::default()),
-        (true, EngineConfig::default()),
-        (true, EngineConfig { yield_ns: 1, ..EngineConfig::default() }),
+    for (ends, config) in [
+        ("drop", EngineConfig::default()),
+        ("leave", EngineConfig::default()),
+        ("go on", EngineConfig::default()),
+        ("go on", EngineConfig { yield_ns: 1, ..EngineConfig::default() }),
     ] {
         let shared = Shared::new();
         let engine = engine_as(&shared, 0, config);
         let receiver = install(&shared, &engine, BackendKind::Signal);
         let looking = engine.looking();
         shared.posted[0].store(all, SeqCst);
-        if goes_on {
-            let more = looking.go_on(0, || false);
-            assert!(more);
-            assert!(shared.handled.load(SeqCst) < all);
-            let mut state = engine.enter();
-            state.seen[1] = 0;
-            state.come_back();
-        } else {
-            drop(looking);
+        match ends {
+            "drop" => drop(looking),
+            "leave" => looking.leave(),
+            _ => {
+                let more = looking.go_on(0, || false);
+                assert!(more);
+                assert!(shared.handled.load(SeqCst) < all);
+                let mut state = engine.enter();
+                state.seen[1] = 0;
+                state.come_back();
+            }
         }
         compute_until("nobody comes back", || shared.handled.load(SeqCst) == all);
         drop(receiver);

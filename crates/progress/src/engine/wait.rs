@@ -110,12 +110,23 @@ impl<W: Work> Looking<'_, W> {
         true
     }
 
+    /// Ends it as its drop does, but that the look leaves to peers that wait what they can do as well: of who has posted something and may post more.
+    pub fn leave(mut self) {
+        if self.end_with(Budget::of(Context::User).in_passing()) {
+            self.engine.come_back_late();
+        }
+    }
+
     /// Whether work is left.
     fn end(&mut self) -> bool {
+        self.end_with(Budget::of(Context::User))
+    }
+
+    fn end_with(&mut self, budget: Budget) -> bool {
         self.on = false;
         self.engine.own().end_poll();
         // As at the end of a wait: what was published meanwhile was not announced to anybody else.
-        let more = self.engine.look(Budget::of(Context::User)) == Some(Pass::More);
+        let more = self.engine.look(budget) == Some(Pass::More);
         self.engine.stay_ends(self.begun);
         more
     }

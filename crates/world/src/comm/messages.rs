@@ -184,18 +184,22 @@ impl Comm {
         if long && then == Then::Waits {
             return self.request(state, operation, kind, id, Some(COPIED_IN_WAIT));
         }
-        // Who is about to wait copies here what it would there, and peers leave that to it.
+        // Who is expected to wait next copies here what nobody else does, and is seen to: a peer that posts its side meanwhile leaves it to this one, which would not be seen waiting for as
+        // long as that takes.
         let looking = soon.then(|| self.shared().engine.looking());
         if soon {
             state.is_looking();
             // Nobody rings the rank as long as it is seen looking, and callbacks may last.
             state.leave_callbacks();
+            state.ask_for_pass();
         } else if long {
             // What has met a receive that was posted: if nobody waits, the drop sets a timer.
             Self::look_for_a_peer_that_waits(&state);
         }
         let request = self.request(state, operation, kind, id, None);
-        drop(looking);
+        if let Some(looking) = looking {
+            looking.leave();
+        }
         if post.is_some() {
             self.note_posted(request.as_ref().ok());
             self.shared().engine.has_posted(Posts::Send);
@@ -538,8 +542,55 @@ impl Comm {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::{Posts, Then};
-    use crate::{Config, threads_each};
+    use super::{Comm, Mode, Posts, Then};
+    use crate::{Config, ConstBuf, MutBuf, threads_each};
+    use std::sync::Barrier;
+    use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+    /// Who is expected to wait next copies in its post what the other rank, which computes, would else be interrupted for.
+    #[test]
+    fn who_is_expected_to_wait_copies_in_its_post() {
+        const LEN: usize = 200_000;
+        let mut config = Config::default();
+        config.set("TOCSIN_BACKEND", "signal").unwrap();
+        let (both, copied) = (Barrier::new(2), AtomicU32::new(0));
+        let from = vec![1u8; LEN];
+        let rounds = |comm: Comm| {
+            let mut to = vec![0u8; LEN];
+            // Now and then a post copies for other reasons, and a thread that loses its core between post and wait has not waited at once.
+            for _ in 0..2000 {
+                // SAFETY: the buffers outlive the requests.
+                let mut request = unsafe {
+                    if comm.rank() == 1 {
+                        let into = MutBuf::contiguous(to.as_mut_ptr(), LEN);
+                        let receive = comm.irecv_raw(into, Some(0), Some(1)).unwrap();
+                        both.wait();
+                        receive
+                    } else {
+                        both.wait();
+                        let data = ConstBuf::contiguous(from.as_ptr(), LEN);
+                        let send = comm.isend_raw(data, 1, 1, Mode::Standard).unwrap();
+                        copied.fetch_add(u32::from(send.is_over()), Relaxed);
+                        send
+                    }
+                };
+                if comm.rank() == 0 {
+                    request.wait().unwrap();
+                }
+                // Outside the library.
+                both.wait();
+                request.wait().unwrap();
+                assert!(comm.rank() == 0 || to == from);
+                if copied.load(Relaxed) >= 200 {
+                    return true;
+                }
+                to.fill(0);
+            }
+            false
+        };
+        let ends = threads_each(2, &config, rounds).unwrap();
+        assert!(ends.iter().all(|copied| *copied.as_ref().unwrap()));
+    }
 
     /// Who has waited for what it posted is expected to again, but where there are no handlers to go on if it does not.
     #[test]

@@ -95,6 +95,11 @@ fn what_is_left_beside_a_callback_comes_back_before_that_ends() {
         begin();
         drop(looking);
     });
+    leaves("a post that looks in passing", &|engine, begin| {
+        let looking = engine.looking();
+        begin();
+        looking.leave();
+    });
     leaves("turns", &|engine, begin| {
         let turns = engine.turns(true, false);
         begin();
