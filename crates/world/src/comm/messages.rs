@@ -545,7 +545,7 @@ mod tests {
     use super::{Comm, Mode, Posts, Then};
     use crate::{Config, ConstBuf, MutBuf, threads_each};
     use std::sync::Barrier;
-    use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+    use tocsin_sync::atomic::{AtomicU32, Ordering::Relaxed};
 
     /// Who is expected to wait next copies in its post what the other rank, which computes, would else be interrupted for.
     #[test]
