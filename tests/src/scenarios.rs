@@ -2,6 +2,7 @@
 
 pub mod boards;
 pub mod collectives;
+pub mod computing;
 pub mod faults;
 pub mod flow;
 pub mod forks;
@@ -28,6 +29,7 @@ pub const ALL: &[(&str, Scenario)] = &[
     ("programs", programs::random_programs),
     ("restarted", collectives::restarted),
     ("restarted-until-death", collectives::restarted_until_death),
+    ("computing", computing::messages_while_computing),
     ("flow-control", flow::sends_then_barrier),
     ("flood", flow::flood),
     ("beside-a-stopped-rank", flow::beside_a_stopped_rank),

@@ -6,6 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use tocsin_shm_transport::{cma_refusal, vmsplice_refusal};
 use tocsin_tests::run::{Arguments, BACKENDS, Case, Kind};
 use tocsin_world::BackendKind;
 
@@ -15,17 +16,72 @@ fn case(kind: Kind, ranks: u32, backend: BackendKind, scenario: &'static str, wo
     Case { program, kind, ranks, backend, scenario, arguments, limit_s: 120 }.pass();
 }
 
+/// What messages and collectives are tested by elsewhere, without a strategy of their own.
 fn forced(lmt: &str) {
+    let lmt = ("lmt", lmt);
     for kind in Kind::ALL {
         for backend in BACKENDS {
-            for (ranks, max) in [("2", "8388608"), ("3", "300000"), ("7", "100000")] {
-                let words =
-                    [("seed", ranks), ("rounds", "3"), ("messages", "24"), ("max", max), ("lmt", lmt)];
+            for (ranks, max) in SIZES {
+                let words = [("seed", ranks), ("rounds", "3"), ("messages", "24"), ("max", max), lmt];
                 case(kind, ranks.parse().unwrap(), backend, "messages", &words);
             }
-            let words =
-                [("seed", "5"), ("rounds", "6"), ("outstanding", "6"), ("max", "200000"), ("lmt", lmt)];
+            let words = [("seed", "5"), ("rounds", "6"), ("outstanding", "6"), ("max", "200000"), lmt];
             case(kind, 4, backend, "collectives", &words);
+            let words = [("seed", "3"), ("operations", "2000"), ("max", "200000"), lmt];
+            case(kind, 4, backend, "mixed", &words);
+            let words = [("seed", "2"), ("rounds", "40"), ("threads", "3"), ("max", "200000"), lmt];
+            case(kind, 3, backend, "threads", &words);
+            if backend != BackendKind::Poll {
+                case(kind, 2, backend, "callbacks", &[("rounds", "10"), lmt]);
+            }
+        }
+    }
+}
+
+/// Ranks, and the longest message between them.
+const SIZES: [(&str, &str); 9] = [
+    ("1", "300000"),
+    ("2", "8388608"),
+    ("3", "300000"),
+    ("4", "300000"),
+    ("7", "100000"),
+    ("8", "100000"),
+    ("16", "100000"),
+    ("17", "100000"),
+    ("33", "70000"),
+];
+
+/// How large messages from malloc go by a strategy that is forced, where that is certain.
+fn goes_by(kind: Kind, lmt: &str) -> Option<&'static str> {
+    match (lmt, kind) {
+        ("direct", Kind::Threads) => Some("memory"),
+        ("cma", Kind::Processes) => Some(if cma_refusal().is_none() { "kernel" } else { "lanes" }),
+        ("vmsplice", Kind::Processes) => Some(if vmsplice_refusal().is_none() { "pages" } else { "lanes" }),
+        ("double", _) => Some("lanes"),
+        _ => None,
+    }
+}
+
+/// Whoever computes, from a post or a wait that was given up on, until its message has ended: nothing waits for a call, by no strategy.
+#[test]
+fn nobody_need_call() {
+    for lmt in ["auto", "direct", "cma", "vmsplice", "double"] {
+        for kind in Kind::ALL {
+            for backend in [BackendKind::Signal, BackendKind::Thread] {
+                for who in ["send", "receive", "both"] {
+                    for bytes in ["100000", "2097152"] {
+                        let words = [("rounds", "8"), ("bytes", bytes), ("who", who), ("lmt", lmt)];
+                        let by = goes_by(kind, lmt).map(|by| ("by", by));
+                        case(kind, 2, backend, "computing", &[&words[..], by.as_slice()].concat());
+                        for leaves in ["time", "any"] {
+                            let leaves = [("leaves", leaves), ("buffers", "mixed")];
+                            if who != "both" || leaves[0].1 == "time" {
+                                case(kind, 2, backend, "computing", &[&words[..], &leaves].concat());
+                            }
+                        }
+                    }
+                }
+            }
         }
     }
 }

@@ -148,4 +148,12 @@ pub struct Counters {
     pub bytes_received: u64,
     /// Bytes copied, by who ran the engine: user's thread, handler, progress thread.
     pub bytes_copied: [u64; 3],
+    /// Those of them that were copied once from sender to receiver, through no lane: in memory that both have mapped.
+    pub bytes_in_place: u64,
+    /// The same by the kernel, from or to the other process.
+    pub bytes_by_kernel: u64,
+    /// The same by KNEM.
+    pub bytes_by_knem: u64,
+    /// Those that were read out of a pipe into which their sender had put pages.
+    pub bytes_by_pages: u64,
 }

@@ -517,6 +517,19 @@ impl<T: Transport> P2p<T> {
         *counter = counter.wrapping_add(bytes as u64);
     }
 
+    /// The same of what is copied once, where the peer has it.
+    #[inline]
+    fn count_once(&mut self, reach: Reach, bytes: usize) {
+        self.count_copy(bytes);
+        let counter = match reach {
+            Reach::None => return,
+            Reach::Direct | Reach::Shared | Reach::Attached => &mut self.counters.bytes_in_place,
+            Reach::Kernel => &mut self.counters.bytes_by_kernel,
+            Reach::Region => &mut self.counters.bytes_by_knem,
+        };
+        *counter = counter.wrapping_add(bytes as u64);
+    }
+
     fn owes_ack(request: &Request) -> bool {
         request.has(OWES_ACK)
     }

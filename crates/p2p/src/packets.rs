@@ -450,6 +450,7 @@ impl<T: Transport> P2p<T> {
         let begun = if self.trace.is_some() { now_ns() } else { 0 };
         if piece.piped {
             self.read_piece(id, at, len)?;
+            self.counters.bytes_by_pages = self.counters.bytes_by_pages.wrapping_add(len as u64);
         } else {
             let (timed, total) = (self.copy_begins(), request.total);
             // SAFETY: at + len <= total <= the buffer's length, which was checked when the CTS was granted; the transport

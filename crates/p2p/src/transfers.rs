@@ -198,7 +198,7 @@ impl<T: Transport> P2p<T> {
                 return part;
             }
             self.time_copy(timed, peer, total, Copied::ByKernel, len);
-            self.count_copy(len);
+            self.count_once(reach, len);
             self.trace_copied(begun, peer, len);
             if let Some(request) = self.requests.get_mut(id) {
                 request.done = request.done.wrapping_add(len as u64);

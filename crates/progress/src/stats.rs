@@ -77,6 +77,14 @@ counters! {
     bytes_copied_handler,
     /// Bytes copied by progress threads.
     bytes_copied_progress,
+    /// Bytes of large messages that this rank copied once from sender to receiver, in memory that both have mapped: thread ranks, the shared heap, XPMEM.
+    bytes_in_place,
+    /// The same by the kernel, from or to another process (`process_vm_readv`, `process_vm_writev`).
+    bytes_by_kernel,
+    /// The same by KNEM.
+    bytes_by_knem,
+    /// Bytes of large messages that this rank read out of pipes into which their senders had put pages (`vmsplice`).
+    bytes_by_pages,
     /// Times that this rank interrupted another by user interrupt.
     rings_by_user_interrupt,
     /// Times that it interrupted another by signal alone.

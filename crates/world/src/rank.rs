@@ -404,6 +404,10 @@ impl Rank {
         all.bytes_copied_user += messages.bytes_copied[0] + collectives.user;
         all.bytes_copied_handler += messages.bytes_copied[1] + collectives.handler;
         all.bytes_copied_progress += messages.bytes_copied[2] + collectives.progress;
+        all.bytes_in_place += messages.bytes_in_place;
+        all.bytes_by_kernel += messages.bytes_by_kernel;
+        all.bytes_by_knem += messages.bytes_by_knem;
+        all.bytes_by_pages += messages.bytes_by_pages;
         all.rings_by_user_interrupt += rings.by_user_interrupt;
         all.rings_by_signal += rings.by_signal;
         all.ranks_without_user_interrupts += rings.refused;

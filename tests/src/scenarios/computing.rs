@@ -1,0 +1,132 @@
+//! Large messages whose ranks compute and call nothing until they have ended.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tocsin_sync::atomic::{AtomicBool, Ordering};
+use tocsin_world::{Comm, ConstBuf, Error, Mode, MutBuf, RawRequest, Snapshot, wait_any};
+
+use crate::memory::{self, Buffer};
+use crate::random::Random;
+use crate::run::Arguments;
+
+const TAG: i32 = 3;
+/// Of a message for which who computes waits before.
+const OTHER: i32 = 4;
+
+/// Longer than any message takes.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// `rounds` messages of `bytes` from rank 0 to rank 1. `who` computes (`send`, `receive`, `both`) from its post on, until a callback says that its message has ended. `leaves`: it waits
+/// before, for longer in each round, and leaves when that is over (`time`), or when one from the other rank has come, which does not compute (`any`). Who does not compute waits. In every other
+/// round the receive is posted first. `by`: how all that is copied goes, `memory`, `kernel`, `knem`, `pages` or `lanes`.
+pub fn messages_while_computing(comm: &Comm, arguments: &Arguments) {
+    memory::ask_for(arguments);
+    let bytes = arguments.number("bytes") as usize;
+    let leaves = arguments.optional("leaves");
+    let sends = comm.rank() == 0;
+    let computes = match arguments.text("who") {
+        "both" => true,
+        "send" => sends,
+        "receive" => !sends,
+        other => panic!("who={other}: send, receive, both"),
+    };
+    let before = comm.stats();
+    for round in 0..arguments.number("rounds") {
+        let mut random = Random::new(round);
+        let mut sent = vec![0; bytes];
+        Random::fill(round, &mut sent);
+        let buffer = if sends { sent.clone() } else { vec![0xa5; bytes] };
+        let mut buffer = Buffer::from(buffer).share(comm, random.bits());
+        barrier(comm);
+        let second = sends == (round % 2 == 1);
+        if second {
+            // The other one has posted, or is about to.
+            pause(Duration::from_micros(50));
+        }
+        let mut request = post(comm, &mut buffer, sends, TAG);
+        let ended = Arc::new(AtomicBool::new(false));
+        let tells = ended.clone();
+        request.on_complete(Box::new(move |outcome| {
+            assert!(outcome.is_ok(), "{outcome:?}");
+            tells.store(true, Ordering::Release);
+        }));
+        let patience = Duration::from_micros(20 * round);
+        let (mut word, mut small) = (Buffer::from(vec![0; 8]), None);
+        match (leaves, computes) {
+            (None, _) | (Some("time"), false) => {}
+            (Some("time"), true) => drop(request.wait_timeout(patience)),
+            (Some("any"), true) => {
+                let other = small.insert(post(comm, &mut word, false, OTHER));
+                assert!(wait_any(&mut [&mut request, other]).is_some());
+            }
+            (Some("any"), false) => {
+                pause(patience);
+                small = Some(post(comm, &mut word, true, OTHER));
+            }
+            (Some(other), _) => panic!("leaves={other}: time, any"),
+        }
+        if computes {
+            let begun = Instant::now();
+            while !ended.load(Ordering::Acquire) {
+                assert!(
+                    begun.elapsed() < LIMIT,
+                    "rank {}, round {round}: {arguments:?}: it waits for a call",
+                    comm.rank()
+                );
+                std::hint::spin_loop();
+            }
+        }
+        for request in [Some(request), small].iter_mut().flatten() {
+            request.wait().unwrap_or_else(|error| panic!("{error}"));
+        }
+        assert!(buffer[..] == sent[..], "round {round}: {arguments:?}");
+        barrier(comm);
+    }
+    if let Some(by) = arguments.optional("by") {
+        let all = bytes as u64 * arguments.number("rounds");
+        goes_by(comm, by, &comm.stats().since(&before), all);
+    }
+}
+
+/// What both ranks have copied once `since` went one way alone: `all`, or of pages, for which the first message makes the pipe and of which the system takes fewer now and then, half at least.
+fn goes_by(comm: &Comm, by: &str, since: &Snapshot, all: u64) {
+    let least = if by == "pages" { all / 2 } else { all };
+    let ways = ["memory", "kernel", "knem", "pages"];
+    let mine = [since.bytes_in_place, since.bytes_by_kernel, since.bytes_by_knem, since.bytes_by_pages];
+    let mut buffer = Buffer::from(mine.iter().flat_map(|bytes| bytes.to_le_bytes()).collect::<Vec<u8>>());
+    post(comm, &mut buffer, comm.rank() == 0, TAG).wait().unwrap_or_else(|error| panic!("{error}"));
+    if comm.rank() == 0 {
+        return;
+    }
+    let theirs = buffer.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap_or_default()));
+    for ((way, mine), theirs) in ways.into_iter().zip(mine).zip(theirs) {
+        let bytes = mine + theirs;
+        assert!(if way == by { bytes >= least } else { bytes == 0 }, "by {by}: {bytes} bytes by {way}");
+    }
+}
+
+fn post(comm: &Comm, buffer: &mut Buffer, sends: bool, tag: i32) -> RawRequest {
+    let other = 1 - comm.rank();
+    // SAFETY: the caller waits before it looks at the buffer, or drops it.
+    let posted = unsafe {
+        if sends {
+            comm.isend_raw(ConstBuf::contiguous(buffer.as_ptr(), buffer.len()), other, tag, Mode::Standard)
+        } else {
+            comm.irecv_raw(MutBuf::contiguous(buffer.as_mut_ptr(), buffer.len()), Some(other), Some(tag))
+        }
+    };
+    posted.unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn barrier(comm: &Comm) {
+    let ended: Result<_, Error> = comm.ibarrier_raw(None).and_then(|mut barrier| barrier.wait());
+    ended.unwrap_or_else(|error| panic!("{error}"));
+}
+
+fn pause(time: Duration) {
+    let begun = Instant::now();
+    while begun.elapsed() < time {
+        std::hint::spin_loop();
+    }
+}
