@@ -63,3 +63,41 @@ impl Tells {
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// What a rank that computes is interrupted for, and what not.
+    #[test]
+    fn an_interrupt_is_for_what_somebody_waits_for() {
+        let plain = [
+            Tells::Message,
+            Tells::Announced { there: true },
+            Tells::Step { ends: true, whole: true },
+            Tells::Granted { by_all: true },
+            Tells::Copied { class: Class::Eager, ends: false },
+            Tells::Copied { class: Class::Eager, ends: true },
+            Tells::Copied { class: Class::Coll, ends: true },
+        ];
+        let urgent = [
+            Tells::Synchronous,
+            Tells::Received,
+            Tells::Piece,
+            Tells::Step { ends: false, whole: true },
+            Tells::Step { ends: true, whole: false },
+            Tells::Granted { by_all: false },
+            Tells::Copied { class: Class::Coll, ends: false },
+            Tells::GivenUp,
+            Tells::Look,
+            Tells::Overdue,
+        ];
+        for tells in plain {
+            assert_eq!(tells.urgency(), Urgency::Plain, "{tells:?}");
+        }
+        for tells in urgent {
+            assert_eq!(tells.urgency(), Urgency::Urgent, "{tells:?}");
+        }
+        assert_eq!(Tells::Announced { there: false }.urgency(), Urgency::Offer);
+    }
+}

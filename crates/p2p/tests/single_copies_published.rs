@@ -7,7 +7,8 @@ mod common;
 use common::{TIGHT, Target, World, text, tight_config};
 use tocsin_p2p::{Budget, Code, Pass};
 use tocsin_progress::Context;
-use tocsin_transport::PeerState;
+use tocsin_transport::transfer::{Claim, chunks};
+use tocsin_transport::{PeerState, Transport};
 
 const LARGE: usize = 200_000;
 
@@ -133,6 +134,31 @@ fn an_earlier_message_that_waits_for_room_comes_first() {
     assert!(target.bytes()[1000..].iter().all(|b| *b == 0xee));
 }
 
+/// The receive is published for the next message that is put into the lane, and the large one would be that.
+#[test]
+fn an_earlier_small_message_that_waits_for_room_comes_first() {
+    let mut w = World::with(2, TIGHT, tight_config());
+    for rank in [0, 1] {
+        w.ranks[rank].prepare_peer(1 - rank as u32, 2000).unwrap();
+    }
+    (0..2).for_each(|rank| while w.pass(rank) != Pass::Idle {});
+    let mut target = Target::new(2000);
+    let recv = w.irecv(1, Some(0), Some(1), &mut target);
+    for n in 0..6 {
+        w.isend(0, 1, 2, [n].as_slice());
+    }
+    let (small, large) = (text(1, 20), text(2, 2000));
+    w.isend(0, 1, 1, &small);
+    // All that is in the lane is taken out, and the sender has not been there since.
+    while w.pass(1) != Pass::Idle {}
+    assert_eq!(w.code(1, recv), None);
+    let behind = w.isend(0, 1, 1, &large);
+    w.settle();
+    assert_eq!((w.code(1, recv), w.code(0, behind)), (Some(Code::Ok), None));
+    assert_eq!(target.bytes()[..20], small);
+    assert!(target.bytes()[20..].iter().all(|b| *b == 0xee));
+}
+
 #[test]
 fn an_earlier_receive_of_any_source_comes_first() {
     let mut w = pair();
@@ -255,6 +281,37 @@ fn a_death_in_the_midst_ends_the_other() {
                 assert_eq!(target.bytes(), data);
             }
         }
+    }
+}
+
+/// Whoever dies within a copy: the other does not wait for its end, and takes the message for a whole one in no case.
+#[test]
+fn a_death_within_a_copy_ends_the_other() {
+    for victim in [0u32, 1] {
+        let mut w = pair();
+        let data = text(1, LARGE);
+        let mut target = Target::new(LARGE);
+        let recv = w.irecv(1, Some(0), Some(1), &mut target);
+        let send = w.isend(0, 1, 1, &data);
+        pass_of_one_chunk(&mut w, 1);
+        let at = w.ranks[0].transport().publication(0, 1).unwrap();
+        // SAFETY: - the fabric keeps publications as long as its ends live.
+        let record = unsafe { at.as_ref() }.record();
+        // The first since the pair was made.
+        let Claim::Chunk(_) = record.claim(1, chunks(LARGE as u64).unwrap()) else {
+            panic!("no chunk is left")
+        };
+        let survivor = 1 - victim;
+        let id = if survivor == 0 { send } else { recv };
+        for _ in 0..20 {
+            pass_of_one_chunk(&mut w, survivor);
+        }
+        assert_eq!(w.code(survivor, id), None, "{victim}: a copy is under way");
+        w.set_state(victim, PeerState::Dead);
+        for _ in 0..50 {
+            w.pass(survivor);
+        }
+        assert_eq!(w.code(survivor, id), Some(Code::PeerDead), "{victim}");
     }
 }
 
