@@ -1,4 +1,4 @@
-//! What is taken in without a pass: an announcement before its receive is posted, and the end of a message by who waits for it. And whom a handler has copy, too.
+//! What is taken in without a pass: an announcement before its receive is told to anybody, and the end of a message by who waits for it. And whom a handler has copy, too.
 
 #![allow(clippy::unwrap_used)] // clippy exempts test functions only, not what they share
 
@@ -133,20 +133,30 @@ fn what_is_announced_beside_a_published_receive_is_answered_by_the_post() {
     assert!(w.ranks[1].cancel(second) && !w.ranks[1].wants_offers());
 }
 
-/// More than a post takes in is left to the engine's look.
+/// More than a post takes in, before its receive is published and afterwards, is left to the engine's look.
 #[test]
 fn what_a_post_leaves_in_the_lane_is_looked_at() {
-    let mut w = pair();
-    let (small, data, mut target) = (text(1, 10), text(2, LARGE), Target::new(LARGE));
-    for _ in 0..20 {
-        w.isend(0, 1, 7, &small);
+    for before in [true, false] {
+        let mut w = pair();
+        let (small, data, mut target) = (text(1, 10), text(2, LARGE), Target::new(LARGE));
+        for _ in 0..20 {
+            w.isend(0, 1, 7, &small);
+        }
+        let send = w.isend(0, 1, 1, &data);
+        let recv = if before {
+            let (recv, met) = w.irecv_long(1, Some(0), Some(1), &mut target);
+            assert!(met);
+            recv
+        } else {
+            let recv = w.irecv(1, Some(0), Some(1), &mut target);
+            assert!(w.ranks[1].take_in_after(0));
+            recv
+        };
+        assert!(w.ranks[1].takes_published());
+        w.settle();
+        assert_eq!((w.code(0, send), w.code(1, recv)), (Some(Code::Ok), Some(Code::Ok)));
+        assert_eq!(target.bytes(), data);
     }
-    let send = w.isend(0, 1, 1, &data);
-    let recv = w.irecv(1, Some(0), Some(1), &mut target);
-    assert!(w.ranks[1].take_in_after(0) && w.ranks[1].takes_published());
-    w.settle();
-    assert_eq!((w.code(0, send), w.code(1, recv)), (Some(Code::Ok), Some(Code::Ok)));
-    assert_eq!(target.bytes(), data);
 }
 
 /// Who meets one end after the other makes a pass for everybody else now and then.

@@ -200,6 +200,28 @@ fn what_was_expected_in_vain_comes_in_pieces() {
     }
 }
 
+/// Who posts a receive and goes away does not copy out what lies there for it.
+#[test]
+fn a_post_takes_what_was_brought_only_if_its_thread_waits() {
+    for waits in [true, false] {
+        let (mut p, text) = (pair(), text(12, LEN));
+        let [mut first, mut second] = [(); 2].map(|()| Target::new(LEN));
+        let _older = p.irecv_soon(5, &mut first);
+        let send = p.isend(7, &text);
+        assert!(p.has_brought());
+        let before = p.0[1].counters().bytes_copied;
+        p.0[1].set_waits(waits);
+        // SAFETY: as in `isend`.
+        let (recv, met) = unsafe { p.0[1].irecv_long(args(Some(0), 7, &mut second)) }.unwrap();
+        p.0[1].set_waits(false);
+        assert!(met && p.outcome(1, recv).is_some() == waits);
+        assert_eq!(p.0[1].counters().bytes_copied == before, !waits);
+        p.settle();
+        assert!(p.outcome(0, send).is_some() && p.outcome(1, recv).is_some());
+        assert_eq!(second.bytes(), text);
+    }
+}
+
 /// What the post of such a receive finds brought in vain for one before it leaves nothing behind.
 #[test]
 fn what_was_brought_in_vain_before_a_post_is_not_counted_of_it() {

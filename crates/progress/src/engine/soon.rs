@@ -31,6 +31,8 @@ pub enum Posts {
 pub struct Post {
     /// Its thread is expected to wait for it at once.
     pub soon: bool,
+    /// And, of a send, to post nothing large before that.
+    pub last: bool,
     /// When it began, on the clock of [`now_ns`].
     pub begun: u64,
 }
@@ -47,6 +49,8 @@ pub(super) struct Soon {
     unknown: AtomicU32,
     /// Posts of a kind in a row that were waited for at once, up to [`IN_A_ROW`].
     rows: [AtomicU32; KINDS],
+    /// Sends in a row after which nothing was posted before that.
+    last: AtomicU32,
 }
 
 impl Soon {
@@ -56,6 +60,7 @@ impl Soon {
             posted: AtomicU64::new(0),
             unknown: AtomicU32::new(0),
             rows: [IN_A_ROW, 0, 0].map(AtomicU32::new),
+            last: AtomicU32::new(0),
         }
     }
 
@@ -71,6 +76,10 @@ impl Soon {
     fn is_expected(&self, what: Posts) -> bool {
         // SYNC POINT: Relaxed: see the type; so are all below.
         self.row(what).load(Ordering::Relaxed) >= IN_A_ROW
+    }
+
+    fn is_expected_last(&self, what: Posts) -> bool {
+        what == Posts::Send && self.last.load(Ordering::Relaxed) >= IN_A_ROW
     }
 
     /// When the last posts ended, if it is not known yet what follows them.
@@ -90,6 +99,8 @@ impl Soon {
         let posted = self.posted.load(Ordering::Relaxed);
         if posted != 0 && now.saturating_sub(posted) >= within {
             self.follows(false);
+        } else if self.unknown.load(Ordering::Relaxed) & bit(Posts::Send) != 0 {
+            self.last.store(0, Ordering::Relaxed);
         }
     }
 
@@ -109,11 +120,16 @@ impl Soon {
     fn follows(&self, waits: bool) {
         self.posted.store(0, Ordering::Relaxed);
         let unknown = self.unknown.swap(0, Ordering::Relaxed);
+        let counted = |row: &AtomicU32| {
+            let longer = row.load(Ordering::Relaxed).saturating_add(1).min(IN_A_ROW);
+            row.store(if waits { longer } else { 0 }, Ordering::Relaxed);
+        };
+        if unknown & bit(Posts::Send) != 0 {
+            counted(&self.last);
+        }
         for what in [Posts::Collective, Posts::Send, Posts::Receive] {
             if unknown & bit(what) != 0 {
-                let row = self.row(what);
-                let longer = row.load(Ordering::Relaxed).saturating_add(1).min(IN_A_ROW);
-                row.store(if waits { longer } else { 0 }, Ordering::Relaxed);
+                counted(self.row(what));
             }
         }
     }
@@ -130,7 +146,7 @@ impl<W: Work> Engine<W> {
         self.is_told_of(what).then(|| {
             let begun = now_ns();
             self.soon.note_post(begun, self.soon_ns());
-            Post { soon: self.soon.is_expected(what), begun }
+            Post { soon: self.soon.is_expected(what), last: self.soon.is_expected_last(what), begun }
         })
     }
 
@@ -248,6 +264,38 @@ mod tests {
             soon.note_wait(|| START + 3, SOON_NS);
         }
         assert!(soon.is_expected(Posts::Send) && soon.is_expected(Posts::Receive));
+    }
+
+    /// A send is the last post before its wait only where nothing large was posted after the last few.
+    #[test]
+    fn what_is_posted_between_a_send_and_its_wait_is_expected_again() {
+        let soon = Soon::new();
+        let sends = |more: Option<Posts>| {
+            for _ in 0..IN_A_ROW {
+                for what in [Some(Posts::Send), more].into_iter().flatten() {
+                    soon.note_post(START, SOON_NS);
+                    soon.note_end_of_post(what, START);
+                }
+                soon.note_wait(|| START, SOON_NS);
+            }
+            assert!(soon.is_expected(Posts::Send));
+            soon.is_expected_last(Posts::Send)
+        };
+        for more in [Posts::Send, Posts::Receive, Posts::Collective] {
+            assert!(sends(None) && !sends(Some(more)), "{more:?}");
+        }
+        assert!(sends(None) && !soon.is_expected_last(Posts::Receive));
+        soon.note_end_of_post(Posts::Send, START);
+        soon.note_wait(|| START + SOON_NS, SOON_NS);
+        assert!(!soon.is_expected_last(Posts::Send), "it has computed");
+        // Receives that were posted before are in nobody's way.
+        for _ in 0..IN_A_ROW {
+            soon.note_end_of_post(Posts::Receive, START);
+            soon.note_post(START, SOON_NS);
+            soon.note_end_of_post(Posts::Send, START);
+            soon.note_wait(|| START, SOON_NS);
+        }
+        assert!(soon.is_expected_last(Posts::Send));
     }
 
     #[test]

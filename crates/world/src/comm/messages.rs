@@ -184,10 +184,11 @@ impl Comm {
         if long && then == Then::Waits {
             return self.request(state, operation, kind, id, Some(COPIED_IN_WAIT));
         }
-        // Who is expected to wait next copies here what nobody else does, and is seen to: a peer that posts its side meanwhile leaves it to this one, which would not be seen waiting for as
-        // long as that takes.
-        let looking = soon.then(|| self.shared().engine.looking());
-        if soon {
+        // Who is expected to wait next, and to post nothing before, copies here what nobody else does, and is seen to: a peer that posts its side meanwhile leaves it to this one, which would
+        // not be seen waiting for as long as that takes.
+        let waits_next = soon && post.is_some_and(|post| post.last);
+        let looking = waits_next.then(|| self.shared().engine.looking());
+        if waits_next {
             state.is_looking();
             // Nobody rings the rank as long as it is seen looking, and callbacks may last.
             state.leave_callbacks();
@@ -556,7 +557,7 @@ mod tests {
         let (both, copied) = (Barrier::new(2), AtomicU32::new(0));
         let from = vec![1u8; LEN];
         let rounds = |comm: Comm| {
-            let mut to = vec![0u8; LEN];
+            let (mut to, mut whole) = (vec![0u8; LEN], true);
             // Now and then a post copies for other reasons, and a thread that loses its core between post and wait has not waited at once.
             for _ in 0..2000 {
                 // SAFETY: the buffers outlive the requests.
@@ -580,9 +581,10 @@ mod tests {
                 // Outside the library.
                 both.wait();
                 request.wait().unwrap();
-                assert!(comm.rank() == 0 || to == from);
+                // Whoever fails leaves the loop with the other.
+                whole &= comm.rank() == 0 || to == from;
                 if copied.load(Relaxed) >= 200 {
-                    return true;
+                    return whole;
                 }
                 to.fill(0);
             }
