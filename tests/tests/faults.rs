@@ -129,6 +129,16 @@ fn every_survivor_of_a_death_among_pages_learns_who_died() {
     }
 }
 
+/// Records of single copies that the dead hold, and pieces of theirs that are half there.
+#[test]
+fn every_survivor_of_a_death_among_large_messages_learns_who_died() {
+    for scenario in ["until-death", "blocked-until-death"] {
+        for lmt in ["cma", "double"] {
+            deaths(scenario, lmt, if cfg!(debug_assertions) && !deep() { 15 } else { 60 });
+        }
+    }
+}
+
 /// Kills one of four ranks at some moment of a scenario, so many times; large messages travel in a given way.
 fn deaths(scenario: &str, lmt: &str, rounds: usize) {
     let before = names_left();

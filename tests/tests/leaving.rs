@@ -7,7 +7,8 @@ use tocsin_tests::run::{Arguments, BACKENDS, Case, Kind};
 
 fn one_leaves(kind: Kind) {
     for backend in BACKENDS {
-        for (bytes, lmt) in [(100 << 10, "auto"), (1 << 20, "auto"), (1 << 20, "double")] {
+        let each = ["auto", "direct", "cma", "vmsplice", "double"].map(|lmt| (1 << 20, lmt));
+        for (bytes, lmt) in [(100 << 10, "auto")].into_iter().chain(each) {
             for order in ["sent-before", "sent-after"] {
                 for posted in ["exact", "any", "other", "none"] {
                     let arguments = Arguments::new().with("bytes", bytes).with("lmt", lmt);

@@ -28,9 +28,10 @@ fn threads_that_probe_get_each_its_own() {
     const THREADS: u32 = 3;
     const MESSAGES: u32 = 60;
     for backend in BACKENDS {
-        for bytes in [8usize, 5_000, 300_000] {
+        let large = ["auto", "direct", "cma", "vmsplice", "double"].map(|lmt| (300_000, lmt));
+        for (bytes, lmt) in [(8usize, "auto"), (5_000, "auto")].into_iter().chain(large) {
             let got = AtomicU32::new(0);
-            each(2, &config(&[("TOCSIN_BACKEND", backend)]), |comm| {
+            each(2, &config(&[("TOCSIN_BACKEND", backend), ("TOCSIN_LMT", lmt)]), |comm| {
                 if comm.rank() == 0 {
                     for n in 0..MESSAGES {
                         // Now and then all who probe have gone to sleep.
