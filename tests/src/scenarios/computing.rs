@@ -1,5 +1,7 @@
 //! Large messages whose ranks compute and call nothing until they have ended.
 
+use std::fs;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,13 +19,14 @@ const OTHER: i32 = 4;
 /// Longer than any message takes.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// `rounds` messages of `bytes` from rank 0 to rank 1. `who` computes (`send`, `receive`, `both`) from its post on, until a callback says that its message has ended. `leaves`: it waits
+/// `rounds` messages of `bytes` from rank 0 to rank 1. `who` computes (`send`, `receive`, `both`) from its post on, until a callback says that its message has ended; `quiet`: nobody has a callback, a receiver
+/// looks at its buffer, and a sender for a note of the receiver's in a folder of that name. `leaves`: it waits
 /// before, for longer in each round, and leaves when that is over (`time`), or when one from the other rank has come, which does not compute (`any`). Who does not compute waits. In every other
 /// round the receive is posted first. `by`: how all that is copied goes, `memory`, `kernel`, `knem`, `pages` or `lanes`.
 pub fn messages_while_computing(comm: &Comm, arguments: &Arguments) {
     memory::ask_for(arguments);
     let bytes = arguments.number("bytes") as usize;
-    let leaves = arguments.optional("leaves");
+    let (leaves, quiet) = (arguments.optional("leaves"), arguments.optional("quiet"));
     let sends = comm.rank() == 0;
     let computes = match arguments.text("who") {
         "both" => true,
@@ -33,24 +36,33 @@ pub fn messages_while_computing(comm: &Comm, arguments: &Arguments) {
     };
     let before = comm.stats();
     for round in 0..arguments.number("rounds") {
-        let mut random = Random::new(round);
         let mut sent = vec![0; bytes];
         Random::fill(round, &mut sent);
         let buffer = if sends { sent.clone() } else { vec![0xa5; bytes] };
-        let mut buffer = Buffer::from(buffer).share(comm, random.bits());
+        let mut buffer = Buffer::from(buffer).share(comm, round / 2 + u64::from(comm.rank()));
         barrier(comm);
         let second = sends == (round % 2 == 1);
         if second {
             // The other one has posted, or is about to.
             pause(Duration::from_micros(50));
         }
+        let start = buffer.as_ptr();
         let mut request = post(comm, &mut buffer, sends, TAG);
         let ended = Arc::new(AtomicBool::new(false));
-        let tells = ended.clone();
-        request.on_complete(Box::new(move |outcome| {
-            assert!(outcome.is_ok(), "{outcome:?}");
-            tells.store(true, Ordering::Release);
-        }));
+        if quiet.is_none() {
+            let tells = ended.clone();
+            request.on_complete(Box::new(move |outcome| {
+                assert!(outcome.is_ok(), "{outcome:?}");
+                tells.store(true, Ordering::Release);
+            }));
+        }
+        let note = quiet.map(|folder| Path::new(folder).join(round.to_string()));
+        let has_ended = || match &note {
+            None => ended.load(Ordering::Acquire),
+            Some(note) if sends => note.exists(),
+            // SAFETY: it is read as whoever copies may write it.
+            Some(_) => (0..bytes).all(|at| unsafe { start.wrapping_add(at).read_volatile() } == sent[at]),
+        };
         let patience = Duration::from_micros(20 * round);
         let (mut word, mut small) = (Buffer::from(vec![0; 8]), None);
         match (leaves, computes) {
@@ -68,7 +80,7 @@ pub fn messages_while_computing(comm: &Comm, arguments: &Arguments) {
         }
         if computes {
             let begun = Instant::now();
-            while !ended.load(Ordering::Acquire) {
+            while !has_ended() {
                 assert!(
                     begun.elapsed() < LIMIT,
                     "rank {}, round {round}: {arguments:?}: it waits for a call",
@@ -77,8 +89,14 @@ pub fn messages_while_computing(comm: &Comm, arguments: &Arguments) {
                 std::hint::spin_loop();
             }
         }
+        if let (Some(note), false, true) = (&note, sends, computes) {
+            fs::write(note, []).unwrap_or_else(|error| panic!("{error}"));
+        }
         for request in [Some(request), small].iter_mut().flatten() {
             request.wait().unwrap_or_else(|error| panic!("{error}"));
+        }
+        if let (Some(note), false, false) = (&note, sends, computes) {
+            fs::write(note, []).unwrap_or_else(|error| panic!("{error}"));
         }
         assert!(buffer[..] == sent[..], "round {round}: {arguments:?}");
         barrier(comm);

@@ -31,7 +31,7 @@ pub enum Posts {
 pub struct Post {
     /// Its thread is expected to wait for it at once.
     pub soon: bool,
-    /// And, of a send, to post nothing large before that.
+    /// And, of a send, to post no other large message before that.
     pub last: bool,
     /// When it began, on the clock of [`now_ns`].
     pub begun: u64,
@@ -49,7 +49,7 @@ pub(super) struct Soon {
     unknown: AtomicU32,
     /// Posts of a kind in a row that were waited for at once, up to [`IN_A_ROW`].
     rows: [AtomicU32; KINDS],
-    /// Sends in a row after which nothing was posted before that.
+    /// Sends in a row after which no other large message was posted before that.
     last: AtomicU32,
 }
 
@@ -266,7 +266,7 @@ mod tests {
         assert!(soon.is_expected(Posts::Send) && soon.is_expected(Posts::Receive));
     }
 
-    /// A send is the last post before its wait only where nothing large was posted after the last few.
+    /// A send is the last post before its wait only where no other message was posted after the last few.
     #[test]
     fn what_is_posted_between_a_send_and_its_wait_is_expected_again() {
         let soon = Soon::new();
@@ -281,7 +281,7 @@ mod tests {
             assert!(soon.is_expected(Posts::Send));
             soon.is_expected_last(Posts::Send)
         };
-        for more in [Posts::Send, Posts::Receive, Posts::Collective] {
+        for more in [Posts::Send, Posts::Receive] {
             assert!(sends(None) && !sends(Some(more)), "{more:?}");
         }
         assert!(sends(None) && !soon.is_expected_last(Posts::Receive));

@@ -184,7 +184,7 @@ impl Comm {
         if long && then == Then::Waits {
             return self.request(state, operation, kind, id, Some(COPIED_IN_WAIT));
         }
-        // Who is expected to wait next, and to post nothing before, copies here what nobody else does, and is seen to: a peer that posts its side meanwhile leaves it to this one, which would
+        // Who is expected to wait next, and to post no other message before, copies here what nobody else does, and is seen to: a peer that posts its side meanwhile leaves it to this one, which would
         // not be seen waiting for as long as that takes.
         let waits_next = soon && post.is_some_and(|post| post.last);
         let looking = waits_next.then(|| self.shared().engine.looking());
@@ -548,50 +548,63 @@ mod tests {
     use std::sync::Barrier;
     use tocsin_sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-    /// Who is expected to wait next copies in its post what the other rank, which computes, would else be interrupted for.
+    /// Who is expected to wait next copies in its post what the other rank, which computes, would else be interrupted for; who is expected to post another message before does not.
     #[test]
-    fn who_is_expected_to_wait_copies_in_its_post() {
+    fn who_is_expected_to_wait_next_copies_in_its_post() {
         const LEN: usize = 200_000;
+        const ENOUGH: u32 = 200;
         let mut config = Config::default();
         config.set("TOCSIN_BACKEND", "signal").unwrap();
-        let (both, copied) = (Barrier::new(2), AtomicU32::new(0));
         let from = vec![1u8; LEN];
-        let rounds = |comm: Comm| {
-            let (mut to, mut whole) = (vec![0u8; LEN], true);
-            // Now and then a post copies for other reasons, and a thread that loses its core between post and wait has not waited at once.
-            for _ in 0..2000 {
-                // SAFETY: the buffers outlive the requests.
-                let mut request = unsafe {
-                    if comm.rank() == 1 {
-                        let into = MutBuf::contiguous(to.as_mut_ptr(), LEN);
-                        let receive = comm.irecv_raw(into, Some(0), Some(1)).unwrap();
-                        both.wait();
-                        receive
-                    } else {
-                        both.wait();
-                        let data = ConstBuf::contiguous(from.as_ptr(), LEN);
-                        let send = comm.isend_raw(data, 1, 1, Mode::Standard).unwrap();
-                        copied.fetch_add(u32::from(send.is_over()), Relaxed);
-                        send
+        for (sends, rounds) in [(1, 2000), (2, 2 * ENOUGH)] {
+            let (both, copied) = (Barrier::new(2), AtomicU32::new(0));
+            let rank = |comm: Comm| {
+                let (mut to, mut whole) = (vec![vec![0u8; LEN]; sends], true);
+                // Now and then a post copies for other reasons, and a thread that loses its core between post and wait has not waited at once.
+                for _ in 0..rounds {
+                    // SAFETY: the buffers outlive the requests.
+                    let mut requests: Vec<_> = unsafe {
+                        if comm.rank() == 1 {
+                            let receives = (0..).zip(&mut to).map(|(tag, to)| {
+                                let into = MutBuf::contiguous(to.as_mut_ptr(), LEN);
+                                comm.irecv_raw(into, Some(0), Some(tag)).unwrap()
+                            });
+                            let receives = receives.collect();
+                            both.wait();
+                            receives
+                        } else {
+                            both.wait();
+                            let data = ConstBuf::contiguous(from.as_ptr(), LEN);
+                            let first = comm.isend_raw(data, 1, 0, Mode::Standard).unwrap();
+                            copied.fetch_add(u32::from(first.is_over()), Relaxed);
+                            let post = |tag| comm.isend_raw(data, 1, tag, Mode::Standard).unwrap();
+                            std::iter::once(first).chain((1..sends as i32).map(post)).collect()
+                        }
+                    };
+                    if comm.rank() == 0 {
+                        for request in &mut requests {
+                            request.wait().unwrap();
+                        }
                     }
-                };
-                if comm.rank() == 0 {
-                    request.wait().unwrap();
+                    // Outside the library.
+                    both.wait();
+                    for request in &mut requests {
+                        request.wait().unwrap();
+                    }
+                    // Whoever fails leaves the loop with the other.
+                    whole &= comm.rank() == 0 || to.iter().all(|to| *to == from);
+                    if copied.load(Relaxed) >= ENOUGH {
+                        break;
+                    }
+                    to.iter_mut().for_each(|to| to.fill(0));
                 }
-                // Outside the library.
-                both.wait();
-                request.wait().unwrap();
-                // Whoever fails leaves the loop with the other.
-                whole &= comm.rank() == 0 || to == from;
-                if copied.load(Relaxed) >= 200 {
-                    return whole;
-                }
-                to.fill(0);
-            }
-            false
-        };
-        let ends = threads_each(2, &config, rounds).unwrap();
-        assert!(ends.iter().all(|copied| *copied.as_ref().unwrap()));
+                whole
+            };
+            let ends = threads_each(2, &config, rank).unwrap();
+            assert!(ends.iter().all(|whole| *whole.as_ref().unwrap()));
+            let copied = copied.load(Relaxed);
+            assert!((copied >= ENOUGH) == (sends == 1), "{copied} of {rounds} rounds, {sends} sends");
+        }
     }
 
     /// Who has waited for what it posted is expected to again, but where there are no handlers to go on if it does not.
