@@ -14,9 +14,17 @@ const LARGE: usize = 200_000;
 
 /// Two ranks that have talked before, so that the pair's memory is there.
 fn pair() -> World {
-    let mut w = World::new(2);
+    prepared(World::new(2), LARGE)
+}
+
+/// The same, whose lanes hold little.
+fn tight_pair() -> World {
+    prepared(World::with(2, TIGHT, tight_config()), 2000)
+}
+
+fn prepared(mut w: World, len: usize) -> World {
     for rank in [0, 1] {
-        w.ranks[rank].prepare_peer(1 - rank as u32, LARGE).unwrap();
+        w.ranks[rank].prepare_peer(1 - rank as u32, len).unwrap();
     }
     (0..2).for_each(|rank| while w.pass(rank) != Pass::Idle {});
     w
@@ -114,11 +122,7 @@ fn an_earlier_message_in_the_lane_comes_first() {
 
 #[test]
 fn an_earlier_message_that_waits_for_room_comes_first() {
-    let mut w = World::with(2, TIGHT, tight_config());
-    for rank in [0, 1] {
-        w.ranks[rank].prepare_peer(1 - rank as u32, 2000).unwrap();
-    }
-    (0..2).for_each(|rank| while w.pass(rank) != Pass::Idle {});
+    let mut w = tight_pair();
     let mut target = Target::new(2000);
     let recv = w.irecv(1, Some(0), Some(1), &mut target);
     // More than the lane holds, and behind them two messages that could meet the receive.
@@ -137,11 +141,7 @@ fn an_earlier_message_that_waits_for_room_comes_first() {
 /// The receive is published for the next message that is put into the lane, and the large one would be that.
 #[test]
 fn an_earlier_small_message_that_waits_for_room_comes_first() {
-    let mut w = World::with(2, TIGHT, tight_config());
-    for rank in [0, 1] {
-        w.ranks[rank].prepare_peer(1 - rank as u32, 2000).unwrap();
-    }
-    (0..2).for_each(|rank| while w.pass(rank) != Pass::Idle {});
+    let mut w = tight_pair();
     let mut target = Target::new(2000);
     let recv = w.irecv(1, Some(0), Some(1), &mut target);
     for n in 0..6 {

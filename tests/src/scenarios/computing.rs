@@ -20,8 +20,7 @@ const OTHER: i32 = 4;
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// `rounds` messages of `bytes` from rank 0 to rank 1. `who` computes (`send`, `receive`, `both`) from its post on, until a callback says that its message has ended; `quiet`: nobody has a callback, a receiver
-/// looks at its buffer, and a sender for a note of the receiver's in a folder of that name. `leaves`: it waits
-/// before, for longer in each round, and leaves when that is over (`time`), or when one from the other rank has come, which does not compute (`any`). Who does not compute waits. In every other
+/// looks at its buffer, and a sender for a note of the receiver's in a folder of that name. `leaves`: it waits before, for longer in each round, and leaves when that is over (`time`), or when one from the other rank has come, which does not compute (`any`). Who does not compute waits. In every other
 /// round the receive is posted first. `by`: how all that is copied goes, `memory`, `kernel`, `knem`, `pages` or `lanes`.
 pub fn messages_while_computing(comm: &Comm, arguments: &Arguments) {
     memory::ask_for(arguments);
@@ -89,14 +88,18 @@ pub fn messages_while_computing(comm: &Comm, arguments: &Arguments) {
                 std::hint::spin_loop();
             }
         }
-        if let (Some(note), false, true) = (&note, sends, computes) {
-            fs::write(note, []).unwrap_or_else(|error| panic!("{error}"));
+        let tell = || match &note {
+            Some(note) if !sends => fs::write(note, []).unwrap_or_else(|error| panic!("{error}")),
+            _ => {}
+        };
+        if computes {
+            tell();
         }
         for request in [Some(request), small].iter_mut().flatten() {
             request.wait().unwrap_or_else(|error| panic!("{error}"));
         }
-        if let (Some(note), false, false) = (&note, sends, computes) {
-            fs::write(note, []).unwrap_or_else(|error| panic!("{error}"));
+        if !computes {
+            tell();
         }
         assert!(buffer[..] == sent[..], "round {round}: {arguments:?}");
         barrier(comm);
