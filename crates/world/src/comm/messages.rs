@@ -201,9 +201,14 @@ impl Comm {
         if let Some(looking) = looking {
             looking.leave();
         }
-        if post.is_some() {
+        if let Some(post) = post {
             self.note_posted(request.as_ref().ok());
-            self.shared().engine.has_posted(Posts::Send);
+            if soon {
+                self.shared().engine.has_posted(Posts::Send);
+            } else {
+                // Who does not wait next copies nothing here.
+                self.shared().engine.has_posted_quickly(Posts::Send, post);
+            }
         }
         request
     }
