@@ -351,3 +351,30 @@ impl<T: Transport> P2p<T> {
         true
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// Which of the next so many sends look, if none finds anything.
+    fn looks(state: &mut Published, sends: usize) -> Vec<usize> {
+        let mut looks = |send| {
+            let looks = state.is_looked_for();
+            state.note_look(false);
+            looks.then_some(send)
+        };
+        (0..sends).filter_map(&mut looks).collect()
+    }
+
+    #[test]
+    fn who_looks_in_vain_soon_looks_seldom() {
+        let mut state = Published::default();
+        let first = looks(&mut state, 1000);
+        assert_eq!(first[..6], [0, 1, 2, 3, 16, 32]);
+        // As seldom ever after.
+        assert!(first[4..].windows(2).all(|pair| pair[1] - pair[0] <= usize::from(ONCE_IN)), "{first:?}");
+        assert!(first.len() <= 4 + 1000 / usize::from(ONCE_IN), "{first:?}");
+        state.note_look(true);
+        assert_eq!(looks(&mut state, 10), [0, 1, 2, 3]);
+    }
+}
