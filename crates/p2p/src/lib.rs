@@ -228,6 +228,8 @@ pub struct P2p<T> {
     context: Context,
     /// A user's thread, that waits for what it does now.
     waits: bool,
+    /// See [`P2p::set_waits_next`].
+    waits_next: bool,
     /// Who stays as long as pieces come or go.
     pieces: Pieces,
     /// The send whose first piece the transport holds, and which start of it.
@@ -330,6 +332,7 @@ impl<T: Transport> P2p<T> {
             posted_since: 0,
             context: Context::User,
             waits: false,
+            waits_next: false,
             pieces: Pieces::default(),
             waits_soon: false,
             ways: Ways::new(size, config.pipelines && config.compares),
@@ -357,6 +360,13 @@ impl<T: Transport> P2p<T> {
     #[inline]
     pub fn set_waits(&mut self, waits: bool) {
         self.waits = waits;
+        self.waits_next = false;
+    }
+
+    /// Says of who [waits](Self::set_waits) for a send right after whether it posts no other large message before: then it may look for a moment whether its receive is posted at the same time.
+    #[inline]
+    pub fn set_waits_next(&mut self, next: bool) {
+        self.waits_next = next;
     }
 
     /// Says whether the user's thread that posts a collective next, and [stays](Self::begin_stay), will wait for it right after, as far as can be told: whether its large messages go in

@@ -34,7 +34,7 @@ impl<T: Transport> P2p<T> {
     /// any more. Handler-safe. The caller flushes the transport afterwards.
     pub fn progress(&mut self, budget: &mut Budget) -> Pass {
         self.context = budget.context();
-        self.waits = self.context == Context::User && budget.is_waiting();
+        self.set_waits(self.context == Context::User && budget.is_waiting());
         self.waits_soon &= self.context == Context::User && !self.waits;
         self.again = false;
         self.met_in_hand = 0;

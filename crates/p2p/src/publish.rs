@@ -32,12 +32,12 @@ use crate::request::{ANY_SOURCE, ANY_TAG, ASKS, Member, Request, SHARED, SOON, S
 /// How long a send looks for a receive that is published at the same time, in ns: some times what the post of one takes from its look for what has come to its
 /// publication, and a fraction of what an answer takes of its receiver.
 const SOON_NS: u64 = 200;
-/// The same of who waits next, and so loses nothing by it if the receive is published meanwhile: a post of one in a bad minute. Of a short message an eighth of what its copying takes at 8 GB/s.
-/// (64 KiB, only the receiver computes: half of the announcements had come before their receive's publication, one in two hundred with it, and the time
-/// that its receiver loses, post and wait, fell by a fifth: Emerald Rapids, 16 runs in turns.)
+/// The same, at most, of who waits next, and loses nothing by it if the receive is published meanwhile: what posts took in the slowest tenth of a run.
 const SOON_WAITED_NS: u64 = 1_500;
+/// And no longer than a nanosecond for so many bytes: an eighth of what their copying takes at 8 GB/s. (64 KiB, only the receiver computes: half of the announcements had come before
+/// their receive's publication, one in two hundred with 1024 ns of it, and what the receiver loses, post and wait, fell by a fifth: Emerald Rapids, 16 runs in turns.)
 const SOON_BYTES_PER_NS: u64 = 64;
-/// Who has looked so many times in vain looks only once in so many messages, until one is found.
+/// Who has looked so many times in a row in vain looks only at one in so many messages, until one is found.
 const IN_VAIN: u8 = 4;
 const ONCE_IN: u8 = 16;
 
@@ -56,8 +56,10 @@ pub(crate) struct Published {
     found: Option<Id>,
     /// The sender has said that all is copied, before its announcement was read.
     finished: bool,
-    /// Sends in a row, up to some, that found no receive that is published for them.
+    /// Looks in a row, up to [`IN_VAIN`], that found no receive.
     in_vain: u8,
+    /// Announcements since the last look that would have looked, if looks were not in vain.
+    passed_over: u8,
 }
 
 impl Published {
@@ -67,19 +69,21 @@ impl Published {
         self.receive.is_some()
     }
 
-    /// Whether it is worth a moment to look for the receive of the next send.
-    fn is_looked_for(&self) -> bool {
-        self.in_vain < IN_VAIN || self.in_vain.is_multiple_of(ONCE_IN)
+    /// Whether a send that could look for its receive for a moment had better do so.
+    fn is_worth_a_look(&mut self) -> bool {
+        self.passed_over =
+            if self.in_vain < IN_VAIN { 0 } else { self.passed_over.wrapping_add(1) % ONCE_IN };
+        self.passed_over == 0
     }
 
-    /// Whether a send has found its receive published.
-    fn note_look(&mut self, found: bool) {
-        self.in_vain = match self.in_vain.checked_add(1) {
-            _ if found => 0,
-            Some(more) => more,
-            // Not 0: it is still in vain.
-            None => ONCE_IN,
-        };
+    /// A send goes into the receive that it has found.
+    pub(crate) fn note_found(&mut self) {
+        self.in_vain = 0;
+    }
+
+    /// One has looked for a moment, and found none.
+    fn note_in_vain(&mut self) {
+        self.in_vain = self.in_vain.saturating_add(1).min(IN_VAIN);
     }
 }
 
@@ -160,33 +164,50 @@ impl<T: Transport> P2p<T> {
     }
 
     /// As [`find_published`](Self::find_published). A user's thread whose receiver computes, or is about to post, looks for a moment: a receiver that posts at
-    /// the same time would find the announcement when its receive is published, and have to answer it before it computes. Waits for [`SOON_WAITED_NS`] at most, and only as long as that is
-    /// mostly not in vain.
+    /// the same time would find the announcement when its receive is published, and have to answer it before it computes. Waits for [`SOON_WAITED_NS`] at most if it waits next, for [`SOON_NS`] if
+    /// it computes next; not at all if something else is posted next, and mostly not where that was in vain.
     pub(crate) fn find_published_soon(&mut self, id: Id) -> Option<Found> {
         let request = self.requests.get(id)?;
         if request.class != Class::Eager {
             return None;
         }
         let peer = request.peer;
-        let mut found = self.find_published(request);
-        if found.is_none()
+        let found = self.find_published(request);
+        let most = match (self.waits, self.waits_next) {
+            (_, true) => SOON_WAITED_NS.min(request.total / SOON_BYTES_PER_NS),
+            (false, _) => SOON_NS,
+            (true, false) => 0,
+        };
+        // Behind a full lane nothing is published for it yet; where ranks share cores, nobody posts while this one looks.
+        let may_look = most > 0
             && self.context == Context::User
             && self.publishes
-            && self.peers.get(peer as usize).is_some_and(|state| state.published.is_looked_for())
-        {
-            let most =
-                if self.waits { SOON_WAITED_NS.min(request.total / SOON_BYTES_PER_NS) } else { SOON_NS };
-            let begun = now_ns();
-            // Bounded by time.
-            while found.is_none() && !self.transport.is_waiting(peer) && now_ns().wrapping_sub(begun) < most {
-                spin_loop();
-                found = self.find_published(request);
+            && request.member != Member::Queue
+            && !self.ways.is_crowded();
+        if found.is_some() || !may_look || self.is_looking(peer) {
+            return found;
+        }
+        if !self.peers.get_mut(peer as usize)?.published.is_worth_a_look() {
+            return None;
+        }
+        let begun = now_ns();
+        // Bounded by time.
+        loop {
+            spin_loop();
+            let found = self.find_published(self.requests.get(id)?);
+            if found.is_some() || self.is_looking(peer) {
+                return found;
+            }
+            if now_ns().wrapping_sub(begun) >= most {
+                self.peers.get_mut(peer as usize)?.published.note_in_vain();
+                return None;
             }
         }
-        if let Some(state) = self.peers.get_mut(peer as usize) {
-            state.published.note_look(found.is_some());
-        }
-        found
+    }
+
+    /// Whether a peer waits, or says that it is about to: it will see an announcement by itself.
+    fn is_looking(&self, peer: u32) -> bool {
+        self.transport.is_waiting(peer) || self.transport.is_awaited_soon(peer)
     }
 
     /// The receive that is published for the next message to a peer, if it is this one.
@@ -359,8 +380,10 @@ mod tests {
     /// Which of the next so many sends look, if none finds anything.
     fn looks(state: &mut Published, sends: usize) -> Vec<usize> {
         let mut looks = |send| {
-            let looks = state.is_looked_for();
-            state.note_look(false);
+            let looks = state.is_worth_a_look();
+            if looks {
+                state.note_in_vain();
+            }
             looks.then_some(send)
         };
         (0..sends).filter_map(&mut looks).collect()
@@ -370,11 +393,9 @@ mod tests {
     fn who_looks_in_vain_soon_looks_seldom() {
         let mut state = Published::default();
         let first = looks(&mut state, 1000);
-        assert_eq!(first[..6], [0, 1, 2, 3, 16, 32]);
-        // As seldom ever after.
-        assert!(first[4..].windows(2).all(|pair| pair[1] - pair[0] <= usize::from(ONCE_IN)), "{first:?}");
-        assert!(first.len() <= 4 + 1000 / usize::from(ONCE_IN), "{first:?}");
-        state.note_look(true);
+        assert_eq!(first[..6], [0, 1, 2, 3, 19, 35]);
+        assert!(first[4..].windows(2).all(|pair| pair[1] - pair[0] == usize::from(ONCE_IN)), "{first:?}");
+        state.note_found();
         assert_eq!(looks(&mut state, 10), [0, 1, 2, 3]);
     }
 }

@@ -236,6 +236,9 @@ impl<T: Transport> P2p<T> {
                 reach != Reach::None && !self.is_pipelined(class, peer, reach, [false; 2], total as u64);
             pushes.then_some((found, reach))
         });
+        if let Some(state) = self.peers.get_mut(peer as usize).filter(|_| found.is_some()) {
+            state.published.note_found();
+        }
         let Some(request) = self.requests.get(id) else { return Attempt::Done };
         let mut header = Header {
             kind: if eager { kind::EAGER } else { kind::RTS },

@@ -176,7 +176,9 @@ impl Comm {
             }
         }
         let (soon, post) = self.waits_soon(Posts::Send, long, then);
+        let waits_next = soon && post.is_none_or(|post| post.last);
         state.p2p.set_waits(soon);
+        state.p2p.set_waits_next(waits_next);
         // SAFETY: - the buffer: promised by the caller.
         let id = unsafe { state.p2p.isend(args) };
         state.p2p.set_waits(false);
@@ -186,7 +188,6 @@ impl Comm {
         }
         // Who is expected to wait next, and to post no other message before, copies here what nobody else does, and is seen to: a peer that posts its side meanwhile leaves it to this one, which would
         // not be seen waiting for as long as that takes.
-        let waits_next = soon && post.is_some_and(|post| post.last);
         let looking = waits_next.then(|| self.shared().engine.looking());
         if waits_next {
             state.is_looking();
@@ -201,14 +202,9 @@ impl Comm {
         if let Some(looking) = looking {
             looking.leave();
         }
-        if let Some(post) = post {
+        if post.is_some() {
             self.note_posted(request.as_ref().ok());
-            if soon {
-                self.shared().engine.has_posted(Posts::Send);
-            } else {
-                // Who does not wait next copies nothing here.
-                self.shared().engine.has_posted_quickly(Posts::Send, post);
-            }
+            self.shared().engine.has_posted(Posts::Send);
         }
         request
     }
@@ -336,6 +332,7 @@ impl Comm {
         }
         let args = SendArgs { context: self.context(), dest, tag, buf, mode, class: Class::Eager, cookie: 0 };
         state.p2p.set_waits(true);
+        state.p2p.set_waits_next(true);
         // SAFETY: - as above; the call ends when the request has.
         let id = unsafe { state.p2p.isend(args) };
         state.p2p.set_waits(false);
