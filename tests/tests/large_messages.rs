@@ -21,8 +21,7 @@ fn forced(lmt: &str) {
     let lmt = ("lmt", lmt);
     for kind in Kind::ALL {
         for backend in BACKENDS {
-            let more = if deep() { &MORE_SIZES[..] } else { &[] };
-            for (ranks, max) in SIZES.iter().chain(more).copied() {
+            for (ranks, max) in SIZES {
                 let words = [("seed", ranks), ("rounds", "3"), ("messages", "24"), ("max", max), lmt];
                 case(kind, ranks.parse().unwrap(), backend, "messages", &words);
             }
@@ -36,14 +35,23 @@ fn forced(lmt: &str) {
             if backend != BackendKind::Poll {
                 case(kind, 2, backend, "callbacks", &[("rounds", "10"), lmt]);
             }
+            case(kind, 2, backend, "flow-control", &[("count", "20000"), lmt]);
         }
     }
 }
 
 /// Ranks, and the longest message between them.
-const SIZES: [(&str, &str); 4] = [("2", "8388608"), ("3", "300000"), ("7", "100000"), ("17", "70000")];
-const MORE_SIZES: [(&str, &str); 5] =
-    [("1", "300000"), ("4", "300000"), ("8", "100000"), ("16", "100000"), ("33", "70000")];
+const SIZES: [(&str, &str); 9] = [
+    ("1", "300000"),
+    ("2", "8388608"),
+    ("3", "300000"),
+    ("4", "300000"),
+    ("7", "100000"),
+    ("8", "100000"),
+    ("16", "70000"),
+    ("17", "70000"),
+    ("33", "70000"),
+];
 
 /// How large messages from malloc go by a strategy that is forced, where that is certain.
 fn goes_by(kind: Kind, lmt: &str) -> Option<&'static str> {
@@ -168,6 +176,8 @@ fn shared_buffers() {
                     heap,
                 ];
                 case(kind, 3, backend, "collectives", &words);
+                let words = [("seed", "6"), ("operations", "1000"), ("max", "300000"), ("lmt", lmt), heap];
+                case(kind, 4, backend, "mixed", &words);
             }
         }
     }

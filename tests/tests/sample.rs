@@ -17,23 +17,40 @@ use tocsin_world::launcher::OnFailure;
 use tocsin_world::{BackendKind, Config, World};
 
 /// Name, ranks, scenario, its arguments.
-type Sample = (&'static str, u32, &'static str, &'static [(&'static str, u64)]);
+type Sample = (&'static str, u32, &'static str, &'static [(&'static str, &'static str)]);
 
 const SAMPLES: &[Sample] = &[
-    ("messages_2", 2, "messages", &[("seed", 1), ("rounds", 2), ("messages", 10), ("max", 200_000)]),
-    ("messages_4", 4, "messages", &[("seed", 2), ("rounds", 1), ("messages", 12), ("max", 30_000)]),
-    ("collectives_2", 2, "collectives", &[("seed", 3), ("rounds", 3), ("outstanding", 4), ("max", 70_000)]),
-    ("collectives_3", 3, "collectives", &[("seed", 4), ("rounds", 2), ("outstanding", 4), ("max", 10_000)]),
-    ("collectives_7", 7, "collectives", &[("seed", 5), ("rounds", 1), ("outstanding", 3), ("max", 4_000)]),
-    ("product_2", 2, "collectives-product", &[("seed", 9), ("every", 200), ("long", 4_000)]),
-    ("restarted", 3, "restarted", &[("seed", 12), ("rounds", 3), ("max", 20_000)]),
-    ("interleaved", 3, "interleaved", &[("seed", 13), ("rounds", 2), ("max", 10_000)]),
-    ("mixed", 3, "mixed", &[("seed", 6), ("operations", 400), ("max", 10_000)]),
-    ("flow_control", 2, "flow-control", &[("count", 3_000)]),
-    ("rings", 3, "rings", &[("rounds", 20)]),
-    ("threads", 2, "threads", &[("seed", 7), ("rounds", 8), ("threads", 3), ("max", 20_000)]),
-    ("callbacks", 2, "callbacks", &[("rounds", 3)]),
-    ("communicators", 3, "make-communicators", &[("seed", 8), ("rounds", 6)]),
+    ("messages_2", 2, "messages", &[("seed", "1"), ("rounds", "2"), ("messages", "10"), ("max", "200000")]),
+    ("messages_4", 4, "messages", &[("seed", "2"), ("rounds", "1"), ("messages", "12"), ("max", "30000")]),
+    (
+        "collectives_2",
+        2,
+        "collectives",
+        &[("seed", "3"), ("rounds", "3"), ("outstanding", "4"), ("max", "70000")],
+    ),
+    (
+        "collectives_3",
+        3,
+        "collectives",
+        &[("seed", "4"), ("rounds", "2"), ("outstanding", "4"), ("max", "10000")],
+    ),
+    (
+        "collectives_7",
+        7,
+        "collectives",
+        &[("seed", "5"), ("rounds", "1"), ("outstanding", "3"), ("max", "4000")],
+    ),
+    ("product_2", 2, "collectives-product", &[("seed", "9"), ("every", "200"), ("long", "4000")]),
+    ("restarted", 3, "restarted", &[("seed", "12"), ("rounds", "3"), ("max", "20000")]),
+    ("interleaved", 3, "interleaved", &[("seed", "13"), ("rounds", "2"), ("max", "10000")]),
+    ("mixed", 3, "mixed", &[("seed", "6"), ("operations", "400"), ("max", "10000")]),
+    ("flow_control", 2, "flow-control", &[("count", "3000")]),
+    ("rings", 3, "rings", &[("rounds", "20")]),
+    ("threads", 2, "threads", &[("seed", "7"), ("rounds", "8"), ("threads", "3"), ("max", "20000")]),
+    ("callbacks", 2, "callbacks", &[("rounds", "3")]),
+    ("computing_sender", 2, "computing", &[("rounds", "4"), ("bytes", "200000"), ("who", "send")]),
+    ("computing_both", 2, "computing", &[("rounds", "4"), ("bytes", "200000"), ("who", "both")]),
+    ("communicators", 3, "make-communicators", &[("seed", "8"), ("rounds", "6")]),
 ];
 
 fn main() {
@@ -66,13 +83,13 @@ fn main() {
     let filter: Vec<&String> = words.iter().filter(|w| !w.starts_with('-')).collect();
     let (mut passed, mut failed) = (0, 0);
     for kind in Kind::ALL {
-        for (name, ranks, scenario, numbers) in SAMPLES {
+        for (name, ranks, scenario, words) in SAMPLES {
             let name = format!("{backend}::{kind:?}::{name}").to_lowercase();
             if !filter.is_empty() && !filter.iter().any(|f| name.contains(f.as_str())) {
                 continue;
             }
             let start = Instant::now();
-            let ended = catch_unwind(|| run(kind, *ranks, backend, scenario, numbers, &lmt));
+            let ended = catch_unwind(|| run(kind, *ranks, backend, scenario, words, &lmt));
             let verdict = if ended.is_ok() { "ok" } else { "FAILED" };
             println!("test {name} ... {verdict} ({} ms)", start.elapsed().as_millis());
             if ended.is_ok() { passed += 1 } else { failed += 1 }
@@ -107,10 +124,10 @@ fn pinned() -> Option<u64> {
     counts.lines().find_map(|line| line.strip_prefix("nr_foll_pin_acquired "))?.parse().ok()
 }
 
-fn run(kind: Kind, ranks: u32, backend: BackendKind, scenario: &str, numbers: &[(&str, u64)], lmt: &str) {
+fn run(kind: Kind, ranks: u32, backend: BackendKind, scenario: &str, words: &[(&str, &str)], lmt: &str) {
     let Ok(program) = std::env::current_exe() else { panic!("this program is not to be found") };
     let program: &Path = &program;
-    let arguments = numbers.iter().fold(Arguments::new(), |all, (name, value)| all.with(name, value));
+    let arguments = words.iter().fold(Arguments::new(), |all, (name, value)| all.with(name, value));
     // Nobody may fall back to signals where the backend is user interrupts.
     let arguments = arguments.with("uintr", u32::from(backend == BackendKind::Uintr));
     let arguments = arguments.with("lmt", lmt);
