@@ -1,6 +1,7 @@
 //! Memory and waiting outside the library: how a bench talks to its ranks without using what it measures.
 
 use crate::error::{Error, doing};
+use nix::sys::resource::{Resource, getrlimit};
 use std::fs::{File, OpenOptions};
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::ptr::NonNull;
@@ -23,7 +24,7 @@ impl Region {
     /// Makes a region.
     ///
     /// # Errors
-    /// When memory or a descriptor is refused.
+    /// When memory or a descriptor is refused, or a limit is against a file of that length.
     pub fn create(words: usize) -> Result<Region, Error> {
         // SAFETY: the name is a C string; the result is checked.
         let fd = unsafe { libc::memfd_create(c"tocsin-bench".as_ptr(), libc::MFD_CLOEXEC) };
@@ -32,8 +33,14 @@ impl Region {
         }
         // SAFETY: a fresh descriptor that nothing else owns.
         let file = unsafe { File::from_raw_fd(fd) };
-        file.set_len((words * size_of::<AtomicU64>()) as u64)
-            .map_err(doing("sizing the bench's shared memory"))?;
+        let bytes = (words * size_of::<AtomicU64>()) as u64;
+        // Trying would end the process by a signal.
+        if getrlimit(Resource::RLIMIT_FSIZE).is_ok_and(|(most, _)| most < bytes) {
+            return Err(Error::Failed(format!(
+                "the bench's shared memory is a file of {bytes} bytes, which a limit of the job is against: raise it (ulimit -f)"
+            )));
+        }
+        file.set_len(bytes).map_err(doing("sizing the bench's shared memory"))?;
         Region::map(file)
     }
 

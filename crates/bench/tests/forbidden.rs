@@ -5,7 +5,7 @@
 use serde_json::Value;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 
 const COPIES: [libc::c_long; 2] = [libc::SYS_process_vm_readv, libc::SYS_process_vm_writev];
 
@@ -18,6 +18,8 @@ struct Under {
     ordinary: bool,
     /// Most bytes of addresses for each.
     memory: Option<u64>,
+    /// Most bytes of a file.
+    file: Option<u64>,
 }
 
 /// The program where every user may run it, gone with the value.
@@ -52,8 +54,17 @@ fn rows(line: &str, refused: &[libc::c_long]) -> Vec<Value> {
 }
 
 fn rows_under(program: &Path, line: &str, under: &Under) -> Vec<Value> {
+    let out = output_under(program, line, under);
+    let stderr = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "{line}: {}: {stderr}", out.status);
+    let rows = String::from_utf8(out.stdout).unwrap();
+    rows.lines().map(|row| serde_json::from_str(row).unwrap()).collect()
+}
+
+fn output_under(program: &Path, line: &str, under: &Under) -> Output {
     let filter = filter(&under.refused);
-    let (ordinary, memory, filtered) = (under.ordinary, under.memory, !under.refused.is_empty());
+    let (ordinary, filtered) = (under.ordinary, !under.refused.is_empty());
+    let limits = [(libc::RLIMIT_AS, under.memory), (libc::RLIMIT_FSIZE, under.file)];
     let mut command = Command::new(program);
     command.args(line.split_whitespace()).current_dir("/");
     // SAFETY: between fork and exec only system calls are made, with what the closure owns.
@@ -68,9 +79,10 @@ fn rows_under(program: &Path, line: &str, under: &Under) -> Vec<Value> {
                     return Err(std::io::Error::last_os_error());
                 }
             }
-            if let Some(bytes) = memory {
+            for (resource, most) in limits {
+                let Some(bytes) = most else { continue };
                 let limit = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };
-                if libc::setrlimit(libc::RLIMIT_AS, &raw const limit) != 0 {
+                if libc::setrlimit(resource, &raw const limit) != 0 {
                     return Err(std::io::Error::last_os_error());
                 }
             }
@@ -84,11 +96,7 @@ fn rows_under(program: &Path, line: &str, under: &Under) -> Vec<Value> {
             Ok(())
         });
     }
-    let out = command.output().unwrap();
-    let stderr = String::from_utf8_lossy(&out.stderr);
-    assert!(out.status.success(), "{line}: {}: {stderr}", out.status);
-    let rows = String::from_utf8(out.stdout).unwrap();
-    rows.lines().map(|row| serde_json::from_str(row).unwrap()).collect()
+    command.output().unwrap()
 }
 
 /// A filter that refuses these calls; of none, one that says nothing.
@@ -165,7 +173,7 @@ fn an_ordinary_users_messages_arrive_by_what_is_left() {
     let program = ForAll::new();
     let line = "bench pingpong --json --rounds 1 --warmup 0 --sizes 100K,1M";
     for (refused, lmt) in [(vec![], "cma"), (COPIES.to_vec(), "double"), (with_pages(), "double")] {
-        let under = Under { refused, ordinary: true, memory: None };
+        let under = Under { refused, ordinary: true, ..Under::default() };
         let info = rows_under(&program.0, "info --json", &under);
         let (usable, why) = said(&info[0], "lmt", "cma");
         // The system as it is may refuse that to ordinary users, too, and then says so.
@@ -183,20 +191,72 @@ fn an_ordinary_users_messages_arrive_by_what_is_left() {
     }
 }
 
-/// Where the job may have little memory there is no heap, which is said; messages arrive all the same, by each strategy.
-#[test]
-fn messages_arrive_with_little_memory() {
+/// Whoever runs it, `info` says that there is no heap and what that takes away, and messages arrive all the same, by each strategy.
+fn messages_arrive_without_a_heap(limits: &Under) {
     let program = ForAll::new();
     for ordinary in [false, true] {
-        // For the program and some messages; the heap takes addresses for all of the machine's memory.
-        let under = Under { ordinary, memory: Some(1 << 30), ..Under::default() };
-        let info = rows_under(&program.0, "info --json", &under);
-        let (usable, why) = said(&info[0], "memory", "heap");
-        assert!(!usable && why.contains("ulimit"), "{why}");
-        for lmt in ["auto", "cma", "vmsplice", "double"] {
-            let line = format!("bench pingpong --json --rounds 1 --warmup 0 --sizes 100K,4M --lmt {lmt}");
-            let rows = rows_under(&program.0, &line, &under);
+        let under = Under { ordinary, ..limits.clone() };
+        let info = &rows_under(&program.0, "info --json", &under)[0];
+        let (usable, heap) = said(info, "memory", "heap");
+        assert!(!usable && heap.contains("ulimit"), "{heap}");
+        let (usable, why) = said(info, "lmt", "direct");
+        assert!(!usable && why.contains(heap) && why.contains("between ranks of one process"), "{why}");
+        assert!(said(info, "lmt", "vmsplice").0 && said(info, "lmt", "double").0, "{info}");
+        let table = String::from_utf8(output_under(&program.0, "info", &under).stdout).unwrap();
+        assert!(table.contains(&format!("  direct    not usable  {why}\n")), "{table}");
+        let line = "bench pingpong --json --rounds 1 --warmup 0 --sizes 100K,4M";
+        for lmt in ["auto", "direct", "cma", "vmsplice", "double"] {
+            let rows = rows_under(&program.0, &format!("{line} --lmt {lmt}"), &under);
             assert!(rows.len() == 2 && rows.iter().all(|row| row["verified"] == true), "{rows:?}");
+            assert!(rows.iter().all(|row| row["lmt"] != "direct"), "{rows:?}");
         }
+        let rows = rows_under(&program.0, &format!("{line} --kind thread --lmt direct"), &under);
+        assert!(rows.len() == 2, "{rows:?}");
+        assert!(rows.iter().all(|row| row["lmt"] == "direct" && row["verified"] == true), "{rows:?}");
+        refused(&program.0, &format!("{line} --buffers shared"), &under);
+    }
+}
+
+/// A line that fails, by its own decision, and says which limit to look at.
+fn refused(program: &Path, line: &str, under: &Under) {
+    let out = output_under(program, line, under);
+    let stderr = String::from_utf8(out.stderr).unwrap();
+    assert_eq!(out.status.code(), Some(1), "{line}: {}: {stderr}", out.status);
+    assert!(stderr.contains("ulimit"), "{line}: {stderr}");
+}
+
+#[test]
+fn messages_arrive_with_little_memory() {
+    // For the program and some messages; the heap takes addresses for all of the machine's memory.
+    messages_arrive_without_a_heap(&Under { memory: Some(1 << 30), ..Under::default() });
+}
+
+#[test]
+fn messages_arrive_where_files_may_not_be_long() {
+    // For a world of two ranks, 0.7 GiB; the heap goes on behind it with the machine's memory for each.
+    messages_arrive_without_a_heap(&Under { file: Some(1 << 30), ..Under::default() });
+}
+
+/// Where the world cannot be made no strategy is usable, which is said; nobody dies of the signal that comes with the limit.
+#[test]
+fn where_files_are_too_short_for_a_world_that_is_said() {
+    let program = ForAll::new();
+    // Of the world's memory, and of the bench's own, too.
+    for file in [1 << 29, 1 << 10, 0] {
+        let under = Under { file: Some(file), ..Under::default() };
+        let info = &rows_under(&program.0, "info --json", &under)[0];
+        for strategy in info["lmt"].as_array().unwrap() {
+            assert_eq!(strategy["usable"], false, "{strategy}");
+        }
+        for (what, name) in [("lmt", "direct"), ("lmt", "double"), ("memory", "heap")] {
+            let why = said(info, what, name).1;
+            assert!(why.contains("shared memory for the world") && why.contains("ulimit"), "{why}");
+            assert!(!why.contains("works all the same"), "{why}");
+        }
+        for kind in ["process", "thread"] {
+            let line = format!("bench pingpong --json --rounds 1 --warmup 0 --sizes 100K --kind {kind}");
+            refused(&program.0, &line, &under);
+        }
+        refused(&program.0, "run -n 2 -- true", &under);
     }
 }

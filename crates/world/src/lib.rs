@@ -48,7 +48,7 @@ pub use config::{
 pub use error::Error;
 pub use heap::heap_refusal;
 pub use masked::Masked;
-pub use memory::placement_refusal;
+pub use memory::{placement_refusal, world_refusal};
 pub use operator::InsideOperator;
 pub use request::{Callback, RawRequest, Status, test_all, test_any, wait_all, wait_any};
 pub use say::say;

@@ -6,7 +6,7 @@
 use tocsin_shm_transport::{Segment, bind_refusal};
 use tocsin_topology::{MemoryNodes, allowed_cpus};
 
-use crate::config::Seat;
+use crate::config::{Config, Seat};
 
 /// The segment of a world of `ranks` ranks with these seats, each of which may allocate `arena` bytes of its heap.
 pub(crate) fn segment_for(
@@ -15,6 +15,11 @@ pub(crate) fn segment_for(
     seats: &[Seat],
 ) -> Result<Segment, tocsin_shm_transport::Error> {
     Segment::create_on(ranks, arena, &nodes_of(seats, MemoryNodes::machine))
+}
+
+/// Why no world of two ranks of this configuration can be made here; `None` if one can. User threads only.
+pub fn world_refusal(config: &Config) -> Option<String> {
+    segment_for(2, config.arena(2), &[]).err().map(|error| error.to_string())
 }
 
 /// The node of each seat. `machine` is asked only if somebody is bound.
@@ -51,7 +56,7 @@ pub fn placement_refusal() -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Bind, Config};
+    use crate::Bind;
 
     /// Two nodes, of processors 0 and 1 and of 2 and 3.
     fn two_nodes(name: &str) -> MemoryNodes {
@@ -84,6 +89,19 @@ mod tests {
         let asked = || panic!("the machine was asked");
         assert!(nodes_of(&[seat(None); 3], asked).is_empty() && nodes_of(&[], asked).is_empty());
         publish(&Segment::create(1).unwrap(), 0, || panic!("the machine was asked"));
+    }
+
+    #[test]
+    fn a_world_that_cannot_be_made_says_what_to_do() {
+        let mut config = Config::default();
+        assert_eq!(world_refusal(&config), None);
+        // Without a heap it is a world all the same.
+        for (heap, says) in [("0", None), ("16384G", Some("set TOCSIN_HEAP to less"))] {
+            config.set("TOCSIN_HEAP", heap).unwrap();
+            let why = world_refusal(&config);
+            assert_eq!(why.is_some(), says.is_some(), "{why:?}");
+            assert!(says.is_none_or(|says| why.as_ref().unwrap().contains(says)), "{why:?}");
+        }
     }
 
     #[test]

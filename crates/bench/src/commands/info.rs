@@ -9,7 +9,7 @@ use crate::plot::{cpu_model, kernel};
 use crate::row::{Row, Sink, print};
 use serde_json::{Value, json};
 use tocsin_topology::Topology;
-use tocsin_world::{Bind, Config, placement_refusal};
+use tocsin_world::{Bind, Config, heap_refusal, placement_refusal, world_refusal};
 
 /// Something that may be usable, and why it is not if not.
 struct Usable {
@@ -21,7 +21,10 @@ struct Usable {
 pub(crate) fn run(args: &Info) -> Result<(), Error> {
     let probe = tocsin_uintr_sys::probe();
     let topology = Topology::machine().map_err(Error::failed)?;
-    let (backends, lmt, memory, devices) = (backends(), strategies(), memory(), devices::all());
+    let config = Config::from_env().unwrap_or_default();
+    let heap = heap_refusal(&config);
+    let lmt = strategies(world_refusal(&config), heap.clone());
+    let (backends, memory, devices) = (backends(), memory(heap), devices::all());
     let tuning = tuning::read();
     if args.json {
         let row = Row::new("info")
@@ -100,12 +103,14 @@ fn backends() -> Vec<Usable> {
     ]
 }
 
-fn strategies() -> Vec<Usable> {
-    vec![
+/// `world`, `heap`: why there is none.
+fn strategies(world: Option<String>, heap: Option<String>) -> Vec<Usable> {
+    let by_heap = heap.map(|why| format!("{why}; between ranks of one process it works all the same"));
+    let mut all = vec![
         Usable {
             name: "direct",
             what: "one plain copy, between ranks of one process and from and to the shared heap",
-            why_not: None,
+            why_not: world.clone().or(by_heap),
         },
         Usable {
             name: "xpmem",
@@ -128,16 +133,21 @@ fn strategies() -> Vec<Usable> {
             why_not: tocsin_world::vmsplice_refusal(),
         },
         Usable { name: "double", what: "double buffering through shared memory", why_not: None },
-    ]
+    ];
+    // Whatever the system would copy, without a world there are no ranks to copy between.
+    for strategy in &mut all {
+        strategy.why_not = strategy.why_not.take().or_else(|| world.clone());
+    }
+    all
 }
 
-fn memory() -> Vec<Usable> {
-    let config = Config::from_env().unwrap_or_default();
+/// `heap`: why there is none.
+fn memory(heap: Option<String>) -> Vec<Usable> {
     vec![
         Usable {
             name: "heap",
             what: "buffers from Comm::alloc and tocsin_alloc, copied directly by either rank",
-            why_not: tocsin_world::heap_refusal(&config),
+            why_not: heap,
         },
         Usable {
             name: "bound",
