@@ -1,11 +1,12 @@
 //! Models of messages' order where a sender copies into a receive that was posted before: an earlier message still in the lane, one that
-//! waits for room before a full lane, an earlier receive of any source, a sender killed in the midst. Broken variants are caught.
+//! waits for room before a full lane, one that is for another receive, an earlier receive of any source, a sender killed in the midst. Broken variants are
+//! caught.
 //!
 //! A cancel meanwhile is `loom_publication`'s.
 #![cfg(loom)]
 #![allow(clippy::unwrap_used)]
 
-use tocsin_sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use tocsin_sync::atomic::{AtomicBool, AtomicU32, Ordering, real};
 use tocsin_sync::cell::UnsafeCell;
 use tocsin_sync::model::{self, sync::Arc, thread};
 use tocsin_transport::publication::{Notice, Publication};
@@ -35,10 +36,18 @@ impl Pair {
         Arc::new(Pair { publication: Publication::new(), put: AtomicU32::new(0), taken: AtomicU32::new(0) })
     }
 
+    /// The ticket of the receive that is published for the message of this number.
+    fn find(&self, number: u32, is_for: fn(&Notice, u32) -> bool) -> Option<u32> {
+        self.publication.look().filter(|(_, notice)| is_for(notice, number)).map(|(ticket, _)| ticket)
+    }
+
+    fn claim(&self, ticket: u32) -> bool {
+        self.publication.record().claim(ticket, 1) == Claim::Chunk(0)
+    }
+
     /// A large message whose number would be this: whether the sender copies it into the published receive.
     fn push(&self, number: u32, is_for: fn(&Notice, u32) -> bool) -> bool {
-        let Some((ticket, notice)) = self.publication.look() else { return false };
-        is_for(&notice, number) && self.publication.record().claim(ticket, 1) == Claim::Chunk(0)
+        self.find(number, is_for).is_some_and(|ticket| self.claim(ticket))
     }
 
     fn put(&self, number: u32) {
@@ -100,6 +109,103 @@ fn an_earlier_message_in_the_lane_comes_first() {
 #[should_panic]
 fn a_push_that_looks_at_no_number_is_caught() {
     in_the_lane(whatever_its_number);
+}
+
+/// A short message that is for no posted receive, then a large one that is for the published receive. The sender announces this one by the ticket that it has
+/// found, and then claims, as it does where it looks for a receive that may be published soon. `renumbers`: the receiver says that the first one is taken.
+fn behind_another_message(renumbers: bool) {
+    // Whether the sender has missed the receive in some run, and found it in some.
+    let happened = std::sync::Arc::new([false, false].map(real::AtomicBool::new));
+    let happens = happened.clone();
+    check(move || {
+        let pair = Pair::new();
+        // The ticket in the announcement; and that the receiver has renumbered, which the sender may learn by a message of the receiver's.
+        let (announced, told) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicBool::new(false)));
+        let (other, announces, hears) = (pair.clone(), announced.clone(), told.clone());
+        let sender = thread::spawn(move || {
+            other.put(0);
+            let heard = hears.load(Ordering::Acquire);
+            let found = other.find(1, real);
+            assert!(found.is_some() || !heard, "nobody finds the renumbered receive");
+            announces.store(found.unwrap_or(0), Ordering::Relaxed);
+            other.put(1);
+            found.is_some_and(|ticket| other.claim(ticket))
+        });
+        let receive = pair.publish(0);
+        pair.take(0);
+        if renumbers {
+            pair.publication.renumber(1);
+        }
+        told.store(true, Ordering::Release);
+        pair.take(1);
+        let ticket = announced.load(Ordering::Relaxed);
+        // What was not found is taken back, and the answer to the announcement is another one.
+        assert!(ticket == receive || ticket == 0 && pair.publication.withdraw(receive));
+        let pushed = sender.join().unwrap();
+        assert_eq!(pushed, ticket == receive);
+        happens[usize::from(pushed)].store(true, real::Ordering::Relaxed);
+    });
+    assert!(happened.iter().all(|so| so.load(real::Ordering::Relaxed)), "found always, or never");
+}
+
+#[test]
+fn a_receive_that_another_message_has_passed_is_found() {
+    behind_another_message(true);
+}
+
+#[test]
+#[should_panic = "nobody finds the renumbered receive"]
+fn a_receive_that_keeps_its_first_number_is_caught() {
+    behind_another_message(false);
+}
+
+/// A short message that is for no posted receive, then a short and a large one that either of two receives could meet. `ahead`: the receiver says that
+/// the second one is taken before it has met it with the published receive.
+fn behind_another_message_and_its_own(is_for: fn(&Notice, u32) -> bool, ahead: bool) {
+    check(move || {
+        let pair = Pair::new();
+        let announced = Arc::new(AtomicU32::new(0));
+        let (other, announces) = (pair.clone(), announced.clone());
+        let sender = thread::spawn(move || {
+            other.put(0);
+            other.put(1);
+            let found = other.find(2, is_for);
+            announces.store(found.unwrap_or(0), Ordering::Relaxed);
+            other.put(2);
+            found.is_some_and(|ticket| other.claim(ticket))
+        });
+        let first = pair.publish(0);
+        pair.take(0);
+        pair.publication.renumber(1);
+        pair.take(1);
+        if ahead {
+            pair.publication.renumber(2);
+        }
+        assert!(pair.publication.withdraw(first), "the third message is where the second one belongs");
+        let second = pair.publish(2);
+        pair.take(2);
+        let ticket = announced.load(Ordering::Relaxed);
+        assert_ne!(ticket, first, "the third message was to go where the second one belongs");
+        assert!(ticket == second || pair.publication.withdraw(second));
+        assert_eq!(sender.join().unwrap(), ticket == second);
+    });
+}
+
+#[test]
+fn a_renumbered_receive_is_left_to_its_own_message() {
+    behind_another_message_and_its_own(real, false);
+}
+
+#[test]
+#[should_panic = "where the second one belongs"]
+fn a_receive_that_is_renumbered_ahead_is_caught() {
+    behind_another_message_and_its_own(real, true);
+}
+
+#[test]
+#[should_panic = "where the second one belongs"]
+fn a_push_that_looks_at_no_new_number_is_caught() {
+    behind_another_message_and_its_own(whatever_its_number, false);
 }
 
 /// The lane has room for one message, and is full; a short one waits for room, and a large one behind it. `overtakes`: the large one is begun

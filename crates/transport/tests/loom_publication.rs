@@ -1,4 +1,4 @@
-//! Models of a published receive: its cancel, and the next publication, while the sender takes it; and the announcement of a sender that does not. Broken variants are
+//! Models of a published receive: its cancel, and the next publication, renumbered or not, while the sender takes it; and the announcement of a sender that does not. Broken variants are
 //! caught.
 #![cfg(loom)]
 #![allow(clippy::unwrap_used)]
@@ -64,6 +64,42 @@ impl Variant for TwoSteps {
 #[should_panic]
 fn a_taking_in_two_steps_is_caught() {
     cancelled::<TwoSteps>();
+}
+
+/// Message 0 is on its way, and for neither buffer. The receiver publishes buffer 1, cancels, publishes buffer 2, takes message 0 and renumbers; the sender
+/// takes what it finds for message 1: buffer 1 never was for that.
+fn renumbered<V: Variant>() {
+    let mut builder = model::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(|| {
+        let publication = Arc::new(Publication::new());
+        publication.publish(1, &notice(1));
+        let other = publication.clone();
+        let sender = thread::spawn(move || {
+            let Some((ticket, found)) = other.look_as::<V>() else { return false };
+            if found.number != 1 {
+                return false;
+            }
+            assert_eq!((ticket, found), (2, Notice { number: 1, ..notice(2) }), "parts of two publications");
+            other.record().claim(ticket, 1) == Claim::Chunk(0)
+        });
+        assert!(publication.withdraw(1), "taken for a message that it was not published for");
+        publication.publish(2, &notice(2));
+        publication.renumber(1);
+        let withdrawn = publication.withdraw(2);
+        assert_eq!(sender.join().unwrap(), !withdrawn);
+    });
+}
+
+#[test]
+fn a_new_number_is_that_of_its_own_publication() {
+    renumbered::<Real>();
+}
+
+#[test]
+#[should_panic = "parts of two publications"]
+fn a_single_look_at_a_new_number_is_caught() {
+    renumbered::<LookOnce>();
 }
 
 /// How the two sides keep an announcement from being seen by nobody.
