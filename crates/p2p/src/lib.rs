@@ -363,7 +363,8 @@ impl<T: Transport> P2p<T> {
         self.waits_next = false;
     }
 
-    /// Says of who [waits](Self::set_waits) for a send right after whether it posts no other large message before: then it may look for a moment whether its receive is posted at the same time.
+    /// Says of who [waits](Self::set_waits) for a send right after whether it posts no other large message before: then it may look for a moment whether its receive is posted at the same time. That holds
+    /// until something is said of who waits, or a pass.
     #[inline]
     pub fn set_waits_next(&mut self, next: bool) {
         self.waits_next = next;

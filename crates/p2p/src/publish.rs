@@ -32,12 +32,12 @@ use crate::request::{ANY_SOURCE, ANY_TAG, ASKS, Member, Request, SHARED, SOON, S
 /// How long a send looks for a receive that is published at the same time, in ns: some times what the post of one takes from its look for what has come to its
 /// publication, and a fraction of what an answer takes of its receiver.
 const SOON_NS: u64 = 200;
-/// The same, at most, of who waits next, and loses nothing by it if the receive is published meanwhile: what posts took in the slowest tenth of a run.
+/// The same, at most, of who waits next, and has nothing else to do: what posts took in the slowest tenth of a run. If there is no receive, its announcement comes later by that.
 const SOON_WAITED_NS: u64 = 1_500;
 /// And no longer than a nanosecond for so many bytes: an eighth of what their copying takes at 8 GB/s. (64 KiB, only the receiver computes: half of the announcements had come before
 /// their receive's publication, one in two hundred with 1024 ns of it, and what the receiver loses, post and wait, fell by a fifth: Emerald Rapids, 16 runs in turns.)
 const SOON_BYTES_PER_NS: u64 = 64;
-/// Who has looked so many times in a row in vain looks only at one in so many messages, until one is found.
+/// Who waits next and has looked so many times in a row in vain looks at one in so many messages only, until a look finds one.
 const IN_VAIN: u8 = 4;
 const ONCE_IN: u8 = 16;
 
@@ -76,14 +76,9 @@ impl Published {
         self.passed_over == 0
     }
 
-    /// A send goes into the receive that it has found.
-    pub(crate) fn note_found(&mut self) {
-        self.in_vain = 0;
-    }
-
-    /// One has looked for a moment, and found none.
-    fn note_in_vain(&mut self) {
-        self.in_vain = self.in_vain.saturating_add(1).min(IN_VAIN);
+    /// Whether a look was of use.
+    pub(crate) fn note_look(&mut self, found: bool) {
+        self.in_vain = if found { 0 } else { self.in_vain.saturating_add(1).min(IN_VAIN) };
     }
 }
 
@@ -164,50 +159,56 @@ impl<T: Transport> P2p<T> {
     }
 
     /// As [`find_published`](Self::find_published). A user's thread whose receiver computes, or is about to post, looks for a moment: a receiver that posts at
-    /// the same time would find the announcement when its receive is published, and have to answer it before it computes. Waits for [`SOON_WAITED_NS`] at most if it waits next, for [`SOON_NS`] if
-    /// it computes next; not at all if something else is posted next, and mostly not where that was in vain.
-    pub(crate) fn find_published_soon(&mut self, id: Id) -> Option<Found> {
+    /// the same time would find the announcement when its receive is published, and have to answer it before it computes. Waits for [`SOON_NS`] at most if it does not wait for the send; if that is what it
+    /// [does next](Self::set_waits_next) and this end `may_push`, for [`SOON_WAITED_NS`], and seldom where that was in vain; else not at all.
+    pub(crate) fn find_published_soon(&mut self, id: Id, may_push: bool) -> Option<Found> {
         let request = self.requests.get(id)?;
         if request.class != Class::Eager {
             return None;
         }
-        let peer = request.peer;
+        let (peer, total) = (request.peer, request.total);
         let found = self.find_published(request);
-        let most = match (self.waits, self.waits_next) {
-            (_, true) => SOON_WAITED_NS.min(request.total / SOON_BYTES_PER_NS),
-            (false, _) => SOON_NS,
-            (true, false) => 0,
-        };
-        // Behind a full lane nothing is published for it yet; where ranks share cores, nobody posts while this one looks.
-        let may_look = most > 0
-            && self.context == Context::User
-            && self.publishes
-            && request.member != Member::Queue
-            && !self.ways.is_crowded();
-        if found.is_some() || !may_look || self.is_looking(peer) {
+        // For what waits for room nothing is published yet; where ranks share cores, nobody posts while this one looks.
+        if found.is_some()
+            || self.context != Context::User
+            || !self.publishes
+            || request.member == Member::Queue
+            || self.ways.is_crowded()
+            || self.is_looked_at_by(peer)
+        {
             return found;
         }
-        if !self.peers.get_mut(peer as usize)?.published.is_worth_a_look() {
+        if !self.waits {
+            return self.look_for_published(id, SOON_NS);
+        }
+        if !self.waits_next || !may_push || !self.peers.get_mut(peer as usize)?.published.is_worth_a_look() {
             return None;
         }
+        let found = self.look_for_published(id, SOON_WAITED_NS.min(total / SOON_BYTES_PER_NS));
+        self.peers.get_mut(peer as usize)?.published.note_look(found.is_some());
+        found
+    }
+
+    /// Looks for so many nanoseconds at most, and no longer when the peer looks.
+    fn look_for_published(&self, id: Id, most: u64) -> Option<Found> {
+        let request = self.requests.get(id)?;
         let begun = now_ns();
         // Bounded by time.
         loop {
             spin_loop();
-            let found = self.find_published(self.requests.get(id)?);
-            if found.is_some() || self.is_looking(peer) {
+            let is_over = self.is_looked_at_by(request.peer) || now_ns().wrapping_sub(begun) >= most;
+            let found = self.find_published(request);
+            if found.is_some() || is_over {
                 return found;
-            }
-            if now_ns().wrapping_sub(begun) >= most {
-                self.peers.get_mut(peer as usize)?.published.note_in_vain();
-                return None;
             }
         }
     }
 
-    /// Whether a peer waits, or says that it is about to: it will see an announcement by itself.
-    fn is_looking(&self, peer: u32) -> bool {
-        self.transport.is_waiting(peer) || self.transport.is_awaited_soon(peer)
+    /// Whether a thread of a peer waits or looks, or says that it is about to: it will see an announcement by itself.
+    fn is_looked_at_by(&self, peer: u32) -> bool {
+        self.transport.is_waiting(peer)
+            || self.transport.is_awaited_by(peer)
+            || self.transport.is_awaited_soon(peer)
     }
 
     /// The receive that is published for the next message to a peer, if it is this one.
@@ -382,7 +383,7 @@ mod tests {
         let mut looks = |send| {
             let looks = state.is_worth_a_look();
             if looks {
-                state.note_in_vain();
+                state.note_look(false);
             }
             looks.then_some(send)
         };
@@ -395,7 +396,7 @@ mod tests {
         let first = looks(&mut state, 1000);
         assert_eq!(first[..6], [0, 1, 2, 3, 19, 35]);
         assert!(first[4..].windows(2).all(|pair| pair[1] - pair[0] == usize::from(ONCE_IN)), "{first:?}");
-        state.note_found();
+        state.note_look(true);
         assert_eq!(looks(&mut state, 10), [0, 1, 2, 3]);
     }
 }

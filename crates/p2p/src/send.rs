@@ -230,15 +230,16 @@ impl<T: Transport> P2p<T> {
             return Attempt::Done;
         }
         let offer = if eager { None } else { self.offer(id, at_once) };
-        let found = offer.and_then(|_| self.find_published_soon(id)).and_then(|found| {
+        let may_push = offer.is_some_and(|offer| !offer.pulled && !offer.keyed);
+        let found = offer.and_then(|_| self.find_published_soon(id, may_push)).and_then(|found| {
             let reach = self.reach_by_address(peer, found.address, total as u64);
             let pushes =
                 reach != Reach::None && !self.is_pipelined(class, peer, reach, [false; 2], total as u64);
+            if !pushes && let Some(state) = self.peers.get_mut(peer as usize) {
+                state.published.note_look(false);
+            }
             pushes.then_some((found, reach))
         });
-        if let Some(state) = self.peers.get_mut(peer as usize).filter(|_| found.is_some()) {
-            state.published.note_found();
-        }
         let Some(request) = self.requests.get(id) else { return Attempt::Done };
         let mut header = Header {
             kind: if eager { kind::EAGER } else { kind::RTS },
