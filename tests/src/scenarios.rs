@@ -46,6 +46,7 @@ pub const ALL: &[(&str, Scenario)] = &[
     ("spin", faults::spin),
     ("left-by-exit", faults::left_by_exit),
     ("dies-copying", faults::dies_copying),
+    ("dies-sending", faults::dies_sending),
     ("one-leaves", leaving::one_leaves),
 ];
 

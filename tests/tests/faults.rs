@@ -205,6 +205,29 @@ fn who_dies_while_it_copies_in_is_dead_to_the_others() {
     }
 }
 
+/// Into a receive that was published, with a claim open.
+#[test]
+fn who_dies_while_it_copies_into_a_posted_receive_is_dead_to_its_rank() {
+    for backend in ["signal", "thread", "poll"] {
+        for bytes in [1 << 20, 4 << 20] {
+            for (at, computes) in [(4096, true), (bytes / 2, true), (bytes / 2, false), (bytes - 4096, false)]
+            {
+                let mut scenario = vec!["dies-sending".to_owned(), format!("bytes={bytes}")];
+                scenario.push(format!("at={at}"));
+                // With poll nobody hears of anything outside of calls.
+                let computes = computes && backend != "poll";
+                scenario.extend(computes.then(|| "compute=1".to_owned()));
+                let (output, status) =
+                    World::launch(2, backend, "report", &scenario).end(Duration::from_secs(20));
+                assert_eq!(status, 128 + libc::SIGSEGV, "{backend}, {scenario:?}: {output}");
+                // Who computes copies nothing: what has come was copied by the one that died, from the back.
+                let saw = if computes && at > bytes / 2 { "saw 1, of a part" } else { "saw 1" };
+                assert!(output.trim_end().starts_with(saw), "{backend}, {scenario:?}: {output}");
+            }
+        }
+    }
+}
+
 #[test]
 fn a_death_ends_the_job_under_kill() {
     for backend in ["signal", "thread", "poll"] {

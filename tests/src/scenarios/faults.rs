@@ -228,6 +228,48 @@ pub fn dies_copying(comm: &Comm, arguments: &Arguments) {
     }
 }
 
+/// Rank 0 dies by what it sends: of its `bytes` bytes none can be read from `at` on. The receive was posted before, into the shared heap, and its rank waits or else `computes`.
+pub fn dies_sending(comm: &Comm, arguments: &Arguments) {
+    const BEFORE: u8 = 0xa5;
+    let (bytes, at) = (arguments.number("bytes") as usize, arguments.number("at") as usize);
+    let computes = arguments.optional("compute").is_some();
+    let block = comm.alloc(bytes).unwrap_or_else(|error| panic!("{error}"));
+    let hole = (comm.rank() == 0).then(|| Hole::new(bytes, at));
+    let mut request = (comm.rank() == 1).then(|| {
+        // SAFETY: the block is this rank's alone, and lives until the request has ended.
+        let posted = unsafe {
+            block.as_ptr().write_bytes(BEFORE, bytes);
+            comm.irecv_raw(MutBuf::contiguous(block.as_ptr(), bytes), Some(0), Some(1))
+        };
+        posted.unwrap_or_else(|error| panic!("{error}"))
+    });
+    let met = comm.ibarrier_raw(None).and_then(|mut request| request.wait());
+    assert!(met.is_ok(), "{met:?}");
+    if let Some(hole) = hole {
+        let buf = ConstBuf::contiguous(hole.start, bytes);
+        // SAFETY: the call is the last thing that this rank does, which dies in it.
+        let sent = unsafe { comm.send_raw(buf, 1, 1, Mode::Standard) };
+        panic!("it lives: {sent:?}");
+    }
+    let Some(request) = &mut request else { return };
+    let end = Instant::now() + Duration::from_secs(5);
+    while computes && !request.is_done() && Instant::now() < end {
+        std::hint::spin_loop();
+    }
+    match request.wait() {
+        Err(Error::PeerDead { rank: 0, .. }) => {
+            // SAFETY: the block is this rank's alone again, and was filled.
+            let got = unsafe { std::slice::from_raw_parts(block.as_ptr(), bytes) };
+            let begun = got.iter().any(|byte| *byte != BEFORE);
+            println!("saw {}{}", comm.rank(), if begun { ", of a part" } else { "" });
+        }
+        other => {
+            eprintln!("rank {}: expected the death of rank 0, got: {other:?}", comm.rank());
+            std::process::exit(9);
+        }
+    }
+}
+
 /// Memory that cannot be read from some byte on.
 struct Hole {
     start: *mut u8,
