@@ -56,9 +56,9 @@ pub(crate) struct Published {
     found: Option<Id>,
     /// The sender has said that all is copied, before its announcement was read.
     finished: bool,
-    /// Looks in a row, up to [`IN_VAIN`], that found no receive.
+    /// Long looks in a row, up to [`IN_VAIN`], that were of no use.
     in_vain: u8,
-    /// Announcements since the last look that would have looked, if looks were not in vain.
+    /// Sends since the last look that did without one because such looks were in vain.
     passed_over: u8,
 }
 
@@ -76,9 +76,9 @@ impl Published {
         self.passed_over == 0
     }
 
-    /// Whether a look was of use.
-    pub(crate) fn note_look(&mut self, found: bool) {
-        self.in_vain = if found { 0 } else { self.in_vain.saturating_add(1).min(IN_VAIN) };
+    /// Whether a long look was of use.
+    pub(crate) fn note_look(&mut self, useful: bool) {
+        self.in_vain = if useful { 0 } else { self.in_vain.saturating_add(1).min(IN_VAIN) };
     }
 }
 
@@ -159,13 +159,13 @@ impl<T: Transport> P2p<T> {
     }
 
     /// As [`find_published`](Self::find_published). A user's thread whose receiver computes, or is about to post, looks for a moment: a receiver that posts at
-    /// the same time would find the announcement when its receive is published, and have to answer it before it computes. Waits for [`SOON_NS`] at most if it does not wait for the send; if that is what it
-    /// [does next](Self::set_waits_next) and this end `may_push`, for [`SOON_WAITED_NS`], and seldom where that was in vain; else not at all.
-    pub(crate) fn find_published_soon(&mut self, id: Id, may_push: bool) -> Option<Found> {
-        let request = self.requests.get(id)?;
-        if request.class != Class::Eager {
-            return None;
-        }
+    /// the same time would find the announcement when its receive is published, and have to answer it before it computes. Takes [`SOON_NS`] at most where the thread is not expected to wait for the send. One that
+    /// [does so next](Self::set_waits_next), and `may_push` into whatever buffer, takes [`SOON_WAITED_NS`] at most, but seldom where that was of no use; and no other takes any time. And whether it was such a long look, which is to be
+    /// [noted](Published::note_look).
+    pub(crate) fn find_published_soon(&mut self, id: Id, may_push: bool) -> (Option<Found>, bool) {
+        let Some(request) = self.requests.get(id).filter(|request| request.class == Class::Eager) else {
+            return (None, false);
+        };
         let (peer, total) = (request.peer, request.total);
         let found = self.find_published(request);
         // For what waits for room nothing is published yet; where ranks share cores, nobody posts while this one looks.
@@ -174,41 +174,39 @@ impl<T: Transport> P2p<T> {
             || !self.publishes
             || request.member == Member::Queue
             || self.ways.is_crowded()
-            || self.is_looked_at_by(peer)
+            || self.transport.is_waiting(peer)
         {
-            return found;
+            return (found, false);
         }
         if !self.waits {
-            return self.look_for_published(id, SOON_NS);
+            return (self.look_for_published(id, SOON_NS, |_| false), false);
         }
-        if !self.waits_next || !may_push || !self.peers.get_mut(peer as usize)?.published.is_worth_a_look() {
-            return None;
+        let says_so = |transport: &T| {
+            transport.is_waiting(peer) || transport.is_awaited_by(peer) || transport.is_awaited_soon(peer)
+        };
+        let may_look = self.waits_next && may_push && !says_so(&self.transport);
+        if !may_look
+            || !self.peers.get_mut(peer as usize).is_some_and(|state| state.published.is_worth_a_look())
+        {
+            return (None, false);
         }
-        let found = self.look_for_published(id, SOON_WAITED_NS.min(total / SOON_BYTES_PER_NS));
-        self.peers.get_mut(peer as usize)?.published.note_look(found.is_some());
-        found
+        let most = SOON_WAITED_NS.min(total / SOON_BYTES_PER_NS);
+        (self.look_for_published(id, most, says_so), true)
     }
 
-    /// Looks for so many nanoseconds at most, and no longer when the peer looks.
-    fn look_for_published(&self, id: Id, most: u64) -> Option<Found> {
+    /// Looks for so many nanoseconds at most, and no longer once the peer says that a thread looks there or is about to: it will see an announcement by itself.
+    fn look_for_published(&self, id: Id, most: u64, says_so: impl Fn(&T) -> bool) -> Option<Found> {
         let request = self.requests.get(id)?;
         let begun = now_ns();
         // Bounded by time.
         loop {
             spin_loop();
-            let is_over = self.is_looked_at_by(request.peer) || now_ns().wrapping_sub(begun) >= most;
+            let is_over = now_ns().wrapping_sub(begun) >= most || says_so(&self.transport);
             let found = self.find_published(request);
             if found.is_some() || is_over {
                 return found;
             }
         }
-    }
-
-    /// Whether a thread of a peer waits or looks, or says that it is about to: it will see an announcement by itself.
-    fn is_looked_at_by(&self, peer: u32) -> bool {
-        self.transport.is_waiting(peer)
-            || self.transport.is_awaited_by(peer)
-            || self.transport.is_awaited_soon(peer)
     }
 
     /// The receive that is published for the next message to a peer, if it is this one.

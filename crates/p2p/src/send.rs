@@ -230,16 +230,19 @@ impl<T: Transport> P2p<T> {
             return Attempt::Done;
         }
         let offer = if eager { None } else { self.offer(id, at_once) };
-        let may_push = offer.is_some_and(|offer| !offer.pulled && !offer.keyed);
-        let found = offer.and_then(|_| self.find_published_soon(id, may_push)).and_then(|found| {
+        let (found, has_looked) = match offer {
+            Some(offer) => self.find_published_soon(id, !offer.pulled),
+            None => (None, false),
+        };
+        let found = found.and_then(|found| {
             let reach = self.reach_by_address(peer, found.address, total as u64);
             let pushes =
                 reach != Reach::None && !self.is_pipelined(class, peer, reach, [false; 2], total as u64);
-            if !pushes && let Some(state) = self.peers.get_mut(peer as usize) {
-                state.published.note_look(false);
-            }
             pushes.then_some((found, reach))
         });
+        if has_looked && let Some(state) = self.peers.get_mut(peer as usize) {
+            state.published.note_look(found.is_some());
+        }
         let Some(request) = self.requests.get(id) else { return Attempt::Done };
         let mut header = Header {
             kind: if eager { kind::EAGER } else { kind::RTS },

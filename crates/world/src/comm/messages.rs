@@ -176,7 +176,8 @@ impl Comm {
             }
         }
         let (soon, post) = self.waits_soon(Posts::Send, long, then);
-        let waits_next = soon && post.is_none_or(|post| post.last);
+        // Who waits in this call posts nothing else before.
+        let waits_next = soon && (then == Then::Waits || post.is_some_and(|post| post.last));
         state.p2p.set_waits(soon);
         state.p2p.set_waits_next(waits_next);
         // SAFETY: - the buffer: promised by the caller.
