@@ -469,7 +469,7 @@ pub(crate) struct Compare {
     /// Operations, a list measures each [default: iscan for odd-even and policies, else ibcast]
     #[arg(long, value_name = "LIST", value_parser = word::<Operation>, value_delimiter = ',')]
     pub op: Vec<Operation>,
-    /// Algorithm, by its name; not for split-tree, which compares two [default: chain for iscan and iexscan, else the
+    /// Algorithm, by its name; not for split-tree, which compares two [default: pipelined-chain for iscan and iexscan, else the
     /// library chooses]
     #[arg(long, value_name = "NAME")]
     pub algorithm: Option<String>,

@@ -138,18 +138,23 @@ fn who() -> impl Iterator<Item = &'static str> {
     BACKENDS.into_iter().chain(PEERS.iter().map(|mpi| mpi.name))
 }
 
+/// What loads and stores one segment sends no messages that could be simulated.
+const ON_BOARDS: &str = "shm";
+/// By design it has ranks do a part themselves, when they are called.
+const IN_CALLS: &str = "split-tree";
+
 /// The names of the algorithms that can do an operation on so many ranks.
 fn algorithms(operation: &str, ranks: u32) -> Result<Vec<String>, String> {
     let program = cargo::installed().join("tocsin").display().to_string();
-    let number = ranks.to_string();
-    let words = ["plan", "schedule", "--op", operation, "--algorithm", "all", "--ranks", &number, "--json"];
-    let said = child::output(child::command(&program, &words, ASK), "tocsin plan schedule")?;
-    Ok(rows("tocsin plan schedule", &said)?
-        .iter()
-        .map(|row| cargo::text(row, "algorithm").to_owned())
-        // By design it has ranks do a part themselves, when they are called.
-        .filter(|name| name != "split-tree")
-        .collect())
+    let names = |words: &[&str]| -> Result<Vec<String>, String> {
+        let words = [&["plan"], words, &["--op", operation, "--json"]].concat();
+        let said = child::output(child::command(&program, &words, ASK), "tocsin plan")?;
+        Ok(rows("tocsin plan", &said)?.iter().map(|row| cargo::text(row, "algorithm").to_owned()).collect())
+    };
+    let by_messages = names(&["schedule", "--algorithm", "all", "--ranks", &ranks.to_string()])?;
+    let mut all = names(&["algorithms"])?;
+    all.retain(|name| name == ON_BOARDS || by_messages.contains(name) && name != IN_CALLS);
+    Ok(all)
 }
 
 /// Prints what was measured, also when a later program fails.
