@@ -35,7 +35,7 @@ const SOON_NS: u64 = 200;
 /// The same, at most, of who waits next, and has nothing else to do: what posts took in the slowest tenth of a run. If there is no receive, its announcement comes later by that.
 const SOON_WAITED_NS: u64 = 1_500;
 /// And no longer than a nanosecond for so many bytes: an eighth of what their copying takes at 8 GB/s. (64 KiB, only the receiver computes: half of the announcements had come before
-/// their receive's publication, one in two hundred with 1024 ns of it, and what the receiver loses, post and wait, fell by a fifth: Emerald Rapids, 16 runs in turns.)
+/// their receive's publication, one in two hundred with such looks of 1.5 us, and what the receiver loses, post and wait, fell by a fifth: Emerald Rapids, 16 runs in turns.)
 const SOON_BYTES_PER_NS: u64 = 64;
 /// Who waits next and has looked so many times in a row in vain looks at one in so many messages only, until a look finds one.
 const IN_VAIN: u8 = 4;
