@@ -111,6 +111,48 @@ fn a_world_takes_what_its_table_says() {
     assert_eq!((of("ibarrier", "linear"), of("ibarrier", "shm")), (0, 10));
 }
 
+/// Communicators of as many ranks take different algorithms where different things lie between their ranks. Whether the machine has these cores or not.
+#[test]
+fn a_communicator_takes_what_was_measured_where_its_ranks_are() {
+    let place = Place::new("where");
+    let rows = [
+        "collective ibcast thread 2 0 linear",
+        "collective ibcast thread 2 0 chain cache",
+        "collective ibcast thread 2 0 binomial across",
+        "collective ibcast thread 4 0 4-ary",
+    ];
+    let table = place.table("table", &rows);
+    let text = std::fs::read_to_string(&table).unwrap();
+    std::fs::write(&table, text.replace("tocsin-tune 2", "tocsin-tune 5")).unwrap();
+    // Of each communicator of two of four ranks: within a cache, across nodes, within a node, and where nobody is bound.
+    let bound = Some("numa:2 l3:1 core:2");
+    for (topology, bind, colour, right) in [
+        (bound, "scatter_numa", [0, 0, 1, 1], "chain"),
+        (bound, "scatter_numa", [0, 1, 0, 1], "binomial"),
+        (Some("l3:2 core:2"), "scatter", [0, 1, 0, 1], "linear"),
+        (bound, "none", [0, 1, 0, 1], "linear"),
+    ] {
+        let trace = place.0.join("trace.json");
+        let mut config = config(&table);
+        let topology = topology.map_or_else(Vec::new, |text| vec![("TOCSIN_TOPOLOGY", text)]);
+        let variables = [("TOCSIN_TRACE", trace.to_str().unwrap()), ("TOCSIN_BIND", bind)];
+        for (name, value) in topology.into_iter().chain(variables) {
+            config.set(name, value).unwrap();
+        }
+        let ends = World::threads_with(4, &config, |comm| {
+            let pair = comm.split(Some(colour[comm.rank() as usize]), 0).unwrap().unwrap();
+            assert_eq!(pair.ibcast(vec![pair.rank() + 5; 4], 1).unwrap().wait().unwrap(), [6; 4]);
+            assert_eq!(comm.ibcast(vec![comm.rank() + 5; 4], 1).unwrap().wait().unwrap(), [6; 4]);
+        });
+        assert_eq!(ends.unwrap().len(), 4);
+        let text = std::fs::read_to_string(&trace).unwrap();
+        for (algorithm, all) in [("linear", 0), ("chain", 0), ("binomial", 0), ("4-ary", 4)] {
+            let all = if algorithm == right { 4 } else { all };
+            assert_eq!(times(&text, "ibcast", algorithm), all, "{bind} {colour:?}: {algorithm}");
+        }
+    }
+}
+
 /// Whose table is another one does not join, says why, and is dead to the others, who need not wait for it.
 #[test]
 fn ranks_with_different_tables_end_with_an_error() {

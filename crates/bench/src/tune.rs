@@ -81,7 +81,7 @@ pub(crate) fn run(args: &Tune) -> Result<(), Error> {
         let measured;
         (choices, measured) = collectives::measure(args, &wanted, kinds, messages.as_ref(), &mut sink)?;
         notes += "measured: ranks, how many, operation, bytes, algorithm, microseconds from the post to the completion, part of the \
-                  time of the library's own choice\n";
+                  time of the library's own choice, where the farthest two are\n";
         notes += &measured;
     }
     if rows.is_empty() && choices.is_empty() {

@@ -1,6 +1,6 @@
 //! What lies between two processors, as far as memory is concerned that both use.
 
-use crate::Topology;
+use crate::{Locality, Topology};
 use std::fmt;
 
 /// What lies between two processors; the nearest comes first.
@@ -30,6 +30,20 @@ impl Relation {
     /// The one of a name.
     pub fn named(name: &str) -> Option<Relation> {
         Relation::ALL.into_iter().find(|relation| relation.name() == name)
+    }
+
+    /// What lies between the farthest two of those that are in these parts of one machine, as [`Topology::widest`] says it of processors. `None`: they
+    /// are fewer than two, or of some it is not known where they are.
+    pub fn between(localities: impl IntoIterator<Item = Option<Locality>>) -> Option<Relation> {
+        let mut all = localities.into_iter();
+        let first = all.next()??;
+        let farther = |one: Locality| match (one.node == first.node, one.cache == first.cache) {
+            (false, _) => Relation::Across,
+            (true, false) => Relation::Node,
+            (true, true) => Relation::Cache,
+        };
+        // Who is as near to the first as that is so near to each other, too.
+        all.try_fold(None, |widest, one| Some(widest.max(Some(farther(one?))))).flatten()
     }
 }
 
@@ -74,6 +88,31 @@ impl Topology {
     /// What there is between distinct cores of the machine, nearest first; nothing where it has one core.
     pub fn relations(&self) -> Vec<Relation> {
         Relation::ALL.into_iter().filter(|relation| self.pair_of(*relation).is_some()).collect()
+    }
+
+    /// All processors (kernel numbers) of a part of the machine, the narrowest, in which so many distinct cores are and the farthest two of its
+    /// cores have that between them: a cache, a NUMA node, or all of it. `None`: there is no such part.
+    pub fn part_of(&self, relation: Relation, cores: usize) -> Option<Vec<usize>> {
+        let of_node = |node: usize| self.cores.iter().filter(move |core| core.node == node);
+        let mut nodes: Vec<usize> = self.cores.iter().map(|core| core.node).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        let parts: Vec<Vec<usize>> = match relation {
+            Relation::Cache => self.caches.iter().map(|cache| cache.cpus.clone()).collect(),
+            Relation::Node => {
+                nodes.iter().map(|node| of_node(*node).flat_map(|core| core.cpus.clone()).collect()).collect()
+            }
+            Relation::Across => vec![self.cores.iter().flat_map(|core| core.cpus.clone()).collect()],
+        };
+        let firsts = |part: &[usize]| {
+            let firsts = self.cores.iter().filter_map(|core| core.cpus.iter().find(|cpu| part.contains(cpu)));
+            firsts.copied().collect::<Vec<_>>()
+        };
+        let fits = |part: &Vec<usize>| {
+            let firsts = firsts(part);
+            firsts.len() >= cores.max(2) && self.widest(&firsts) == Some(relation)
+        };
+        parts.into_iter().filter(fits).min_by_key(|part| firsts(part).len())
     }
 
     /// What lies between those two of some processors (kernel numbers) that are the farthest from each other. `None`: they are
@@ -133,6 +172,55 @@ mod tests {
         assert_eq!(machine.shared_cache(a, b).unwrap().level, 2);
         assert_eq!((machine.relation(0, 1), machine.relation(0, 0)), (Some(Cache), Some(Cache)));
         assert_eq!((machine.relation(0, 999), Relation::named("far")), (None, None));
+    }
+
+    #[test]
+    fn parts_have_room_and_their_relation() {
+        let machine = Topology::synthetic("numa:2 l3:2 l2:2 core:2 pu:2").unwrap();
+        let part = |relation, cores| machine.part_of(relation, cores);
+        let first = |cpus: usize| Some((0..cpus).collect::<Vec<_>>());
+        // The lowest cache that has the room: two cores share one, four the next.
+        assert_eq!([1, 2, 3, 4].map(|cores| part(Cache, cores)), [4, 4, 8, 8].map(first));
+        assert_eq!([2, 8].map(|cores| part(Node, cores)), [first(16), first(16)]);
+        assert_eq!([2, 16].map(|cores| part(Across, cores)), [first(32), first(32)]);
+        assert_eq!([part(Cache, 5), part(Node, 9), part(Across, 17)], [None, None, None]);
+        // A core's own cache has one core; a node in which all share a cache is no part of cores that do not.
+        let machine = Topology::synthetic("numa:2 l3:1 l2:2 core:1 pu:2").unwrap();
+        assert_eq!(machine.part_of(Cache, 2), Some(vec![0, 1, 2, 3]));
+        assert_eq!((machine.part_of(Node, 2), machine.part_of(Across, 4)), (None, first(8)));
+        assert_eq!(Topology::synthetic("core:1 pu:2").unwrap().part_of(Cache, 1), None);
+    }
+
+    /// Of every two, three and four processors of some machines.
+    #[test]
+    fn localities_tell_what_processors_do() {
+        let machines = [
+            "numa:2 l3:2 core:2",
+            "numa:2 core:2 pu:2",
+            "l3:1 core:4",
+            "package:2 numa:2 l3:1 core:1",
+            "core:3",
+        ];
+        for text in machines {
+            let machine = Topology::synthetic(text).unwrap();
+            let between = |cpus: &[usize]| {
+                let known: Vec<_> = cpus.iter().copied().map(Some).collect();
+                Relation::between(machine.localities(&known))
+            };
+            let all = 0..machine.pus();
+            for cpus in all.clone().flat_map(|a| all.clone().map(move |b| [a, b])) {
+                assert_eq!(between(&cpus), machine.widest(&cpus), "{text}: {cpus:?}");
+                for c in all.clone() {
+                    let three = [cpus[0], cpus[1], c];
+                    assert_eq!(between(&three), machine.widest(&three), "{text}: {three:?}");
+                    let four = [c, cpus[0], cpus[1], 0];
+                    assert_eq!(between(&four), machine.widest(&four), "{text}: {four:?}");
+                }
+            }
+            assert_eq!((between(&[]), between(&[0])), (None, None));
+            let known = machine.localities(&[Some(0), None, Some(1)]);
+            assert_eq!(Relation::between(known), None);
+        }
     }
 
     #[test]

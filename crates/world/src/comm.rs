@@ -110,7 +110,7 @@ impl Comm {
         let refused = |e| crate::outcome::collective_error("split", e);
         let mut group = Group::new(members, me)
             .map_err(refused)?
-            .with_choices(rank.measured.choices(members.len()))
+            .with_choices(rank.measured.choices(members.len(), || rank.places.relation(members)))
             .with_shared_cores(rank.shares_cores)
             .with_far_cache(rank.far_cache)
             .with_single_copies(rank.copied_once)

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use tocsin_nbc::Hierarchy;
 use tocsin_shm_transport::Segment;
-use tocsin_topology::{Locality, Topology};
+use tocsin_topology::{Locality, Relation, Topology};
 
 use crate::config::Seat;
 
@@ -42,6 +42,12 @@ impl Places {
             members.iter().map(|rank| all.get(*rank as usize).copied().flatten()).collect();
         Hierarchy::new(&of_members).map(Arc::new)
     }
+
+    /// What lies between the farthest two of some ranks of the world; `None`: they are fewer, or of some it is not known where they are.
+    pub(crate) fn relation(&self, members: &[u32]) -> Option<Relation> {
+        let all = self.0.as_deref()?;
+        Relation::between(members.iter().map(|rank| all.get(*rank as usize).copied().flatten()))
+    }
 }
 
 #[cfg(test)]
@@ -65,6 +71,11 @@ mod tests {
         assert_eq!(parts(places.hierarchy(&[0, 1, 2, 3, 4, 5, 6, 7]).as_deref()), [2, 4]);
         assert_eq!(parts(places.hierarchy(&[7, 5, 4]).as_deref()), [2]);
         assert_eq!(places.hierarchy(&[3, 2]), None);
+        let relation = |members: &[u32]| places.relation(members);
+        assert_eq!(relation(&[3, 2]), Some(Relation::Cache));
+        assert_eq!(relation(&[1, 2, 3]), Some(Relation::Node));
+        assert_eq!(relation(&[2, 3, 7]), Some(Relation::Across));
+        assert_eq!([&[][..], &[1], &[0, 1, 99]].map(relation), [None; 3]);
         // Who is in no world is nowhere, and so is whose word means nothing.
         assert_eq!(parts(places.hierarchy(&[0, 1, 99]).as_deref()), [2]);
         for word in [0, 1, u64::MAX] {

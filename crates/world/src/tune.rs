@@ -12,21 +12,23 @@
 //!
 //! A collective takes the rows of its operation and of its kind of ranks that were measured with the number of ranks nearest to its
 //! communicator's: less than twice as many and more than half, of several the one of which the communicator's is the smaller
-//! multiple or part, and of two that are as near the smaller. Of these it takes the last that begins at its size or below. A row that says
-//! `auto`, or an algorithm that cannot serve the call, leaves the choice to the library; so does a table without such rows.
+//! multiple or part, and of two that are as near the smaller. Of these it takes the rows for what lies between the farthest two ranks of the
+//! communicator, where all of them are bound and there are such rows; else those that say nothing of that. Of these it takes the last that begins at
+//! its size or below. A row that says `auto`, or an algorithm that cannot serve the call, leaves the choice to the library; so does a table without such rows.
 //!
 //! # Implementation details
 //! A text file of lines. The first says what it is and which version; the second on which machine it was measured; a row says,
 //! for ranks of a kind and so many pairs of them that exchange messages at once: the longest message that is sent without
 //! asking, the strategy for longer ones, and from which size on; below that size they go through two shared buffers; and
 //! perhaps what lay between the two processors, which files of versions 1 and 2 do not say. A row that begins with `collective` says,
-//! for an operation on so many ranks of a kind, from which size on which algorithm is the quickest; files of version 1 have none,
-//! and up to version 3 `chain` means what is called `pipelined-chain` now.
+//! for an operation on so many ranks of a kind, from which size on which algorithm is the quickest, and perhaps what lay between the farthest
+//! two of them; files of version 1 have none, up to version 3 `chain` means what is called `pipelined-chain` now, and up to version 4 nothing
+//! says where ranks were.
 //! The last line says how many rows there are, so that a file of which a part is missing is no table. Empty lines and those
 //! that begin with `#` mean nothing.
 //!
 //! ```text
-//! tocsin-tune 4
+//! tocsin-tune 5
 //! machine Intel(R) Xeon(R) Processor, 2 processors
 //! process 1 16384 cma 32768
 //! process 1 16384 cma 65536 cache
@@ -34,7 +36,8 @@
 //! collective ibcast process 2 0 shm
 //! collective ibcast process 2 4096 auto
 //! collective ibcast process 2 65536 chain
-//! end 6
+//! collective ibcast process 2 0 binomial across
+//! end 7
 //! ```
 //!
 //! Ranks that took different algorithms would wait for each other for ever. So each says in the world's memory, before it joins, what its table
@@ -54,13 +57,15 @@ use tocsin_nbc::Choices;
 pub use tocsin_topology::Relation;
 
 /// The version of the format that this library writes. It reads those from [`OLDEST`] on.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 /// The first version.
 pub const OLDEST: u32 = 1;
-/// The first that has rows of collectives, the first whose rows of messages may have a relation, and the first that knows chains whose messages go whole.
+/// The first that has rows of collectives, the first whose rows of messages may have a relation, the first that knows chains whose messages go whole, and
+/// the first whose rows of collectives may have a relation.
 const WITH_COLLECTIVES: u32 = 2;
 const WITH_RELATIONS: u32 = 3;
 const WITH_WHOLE_CHAINS: u32 = 4;
+const WITH_PLACES_OF_COLLECTIVES: u32 = 5;
 /// The first word of a table.
 const MAGIC: &str = "tocsin-tune";
 /// Longest file in bytes that is read: more than any table, notes included.
@@ -302,7 +307,8 @@ impl Table {
         );
         self.rows.iter().for_each(|row| text += &format!("{row}\n"));
         if !self.collectives.is_empty() {
-            text += "# collective, operation, ranks, how many, from so many bytes on, algorithm\n";
+            text += "# collective, operation, ranks, how many, from so many bytes on, algorithm, where the farthest two share a cache, \
+                     share a node, or are on two (else as far apart as they can be)\n";
         }
         self.collectives.iter().for_each(|row| text += &format!("{row}\n"));
         notes.lines().for_each(|line| text += &format!("# {line}\n"));
@@ -320,10 +326,10 @@ impl Table {
         &self.collectives
     }
 
-    /// What a communicator of `size` ranks takes; `None`: nothing was measured on as many, or on a number that is
-    /// [near](self).
-    pub fn choices(&self, ranks: Ranks, size: u32) -> Option<Choices> {
-        collective::choices(&self.collectives, ranks, size)
+    /// What a communicator of `size` ranks takes, of which the farthest two have that between them; `None`: nothing was measured on as many, or on a
+    /// number that is [near](self).
+    pub fn choices(&self, ranks: Ranks, size: u32, relation: Option<Relation>) -> Option<Choices> {
+        collective::choices(&self.collectives, ranks, size, relation)
     }
 
     /// A number that differs for tables by which ranks of a kind would choose differently.
@@ -344,7 +350,8 @@ impl Table {
 
     /// Whether there are rows for what lies between processors.
     pub(crate) fn knows_relations(&self) -> bool {
-        self.rows.iter().any(|row| row.relation.is_some())
+        let of_collectives = self.collectives.iter().any(|row| row.relation.is_some());
+        of_collectives || self.rows.iter().any(|row| row.relation.is_some())
     }
 }
 
@@ -384,6 +391,7 @@ fn row(line: &str, version: u32) -> Result<AnyRow, &'static str> {
         && version >= WITH_COLLECTIVES
     {
         return match rest {
+            [_, _, _, _, _, _] if version < WITH_PLACES_OF_COLLECTIVES => Err(NONE),
             [before @ .., "chain"] if version < WITH_WHOLE_CHAINS => {
                 Collective::parse(&[before, &["pipelined-chain"]].concat())
             }

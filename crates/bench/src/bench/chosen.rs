@@ -19,7 +19,11 @@ pub(super) fn algorithm(plan: &Plan, op: Operation, bytes: u64, root: u32) -> Re
     let config = plan.config()?;
     let shares_cores = config.shares_cores(plan.ranks).map_err(Error::failed)?;
     let copies = config.copies(plan.kind.of_library(), plan.ranks).map_err(Error::failed)?;
-    let choices = config.tune.and_then(|tuning| tuning.table.choices(plan.kind.of_library(), plan.ranks));
+    let relation = config.relation(&config.seats(plan.ranks).map_err(Error::failed)?);
+    let choices = config.tune.and_then(|tuning| {
+        let kind = plan.kind.of_library();
+        tuning.table.choices(kind, plan.ranks, relation)
+    });
     with_arguments(op, bytes, root, plan.ranks, |arguments| {
         own(arguments, plan.ranks, plan.kind, (shares_cores, copies), choices)
     })?

@@ -3,7 +3,7 @@
 use super::decide::LEAST_ROUNDS;
 use crate::values::Operation;
 use tocsin_nbc::MOST_CHOICES;
-use tocsin_world::tune::{Collective, Ranks};
+use tocsin_world::tune::{Collective, Ranks, Relation};
 
 /// An algorithm takes the place of the library's own choice if it takes at most this part of its time, and no more than it in
 /// nine of ten rounds: less of a difference is not found again in the next run.
@@ -59,9 +59,13 @@ pub(super) fn unclear(operation: Operation, contests: &[Contest]) -> Option<Stri
 
 /// The rows of an operation on `size` ranks. A choice holds from its size on up to the next that was measured, the first from
 /// 0 and the last for all longer ones. Where ranks have no size in common, one row: the algorithm that takes the smallest part of the
-/// time on the whole, by the geometric mean over all sizes.
-pub(super) fn rows(operation: Operation, ranks: Ranks, size: u32, contests: &[Contest]) -> Vec<Collective> {
-    let row = |from, algorithm| Collective { operation, ranks, size, from, algorithm };
+/// time on the whole, by the geometric mean over all sizes. `relation`: what the rows say of where the ranks were.
+pub(super) fn rows(
+    operation: Operation,
+    (ranks, size, relation): (Ranks, u32, Option<Relation>),
+    contests: &[Contest],
+) -> Vec<Collective> {
+    let row = |from, algorithm| Collective { operation, ranks, size, from, algorithm, relation };
     if !operation.has_common_size() {
         return (!contests.is_empty())
             .then(|| row(0, quickest(&on_the_whole(contests))))
@@ -107,7 +111,8 @@ mod tests {
     }
 
     fn decided(operation: Operation, contests: &[Contest]) -> Vec<(u64, Option<&'static str>)> {
-        let rows = rows(operation, Ranks::Threads, 2, contests);
+        let rows = rows(operation, (Ranks::Threads, 2, Some(Relation::Node)), contests);
+        assert!(rows.iter().all(|row| row.relation == Some(Relation::Node)));
         rows.iter().map(|row| (row.from, row.algorithm)).collect()
     }
 

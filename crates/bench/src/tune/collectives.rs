@@ -1,23 +1,25 @@
 //! Times of collectives by each of their algorithms.
 //!
-//! One world for each kind and number of ranks does all of it: an operation of one size by each algorithm that can serve it, in turn,
+//! One world for each kind, number and place of ranks does all of it: an operation of one size by each algorithm that can serve it, in turn,
 //! so that all of them meet the same machine. What the times mean is decided in `choose`.
 
 use super::choose::{self, Contest, Rival};
+use super::places::{self, Confined};
 use crate::bench::chosen::{has_board, own, with_arguments};
 use crate::bench::coll::verify;
 use crate::bench::progress_bar;
 use crate::cli::Tune;
 use crate::error::Error;
-use crate::fleet::World;
 use crate::fleet::block::Task;
+use crate::fleet::{Plan, World};
 use crate::row::{Row, Sink, rounded};
 use crate::stats::{Ratios, Times};
 use crate::values::{Kind, Operation};
 use std::time::{Duration, Instant};
+use tocsin_topology::Topology;
 use tocsin_world::Config;
 use tocsin_world::algorithms::{self, ALGORITHMS, Algorithm};
-use tocsin_world::tune::{Collective, MOST_ROWS, Table};
+use tocsin_world::tune::{Collective, MOST_ROWS, Relation, Table};
 
 /// Sizes that are measured, by default and in a hurry.
 const SIZES: [u64; 7] = [8, 256, 2 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
@@ -74,8 +76,8 @@ impl Wanted {
             limit: if args.quick { QUICK_LIMIT } else { LIMIT },
         };
         let of_ranks = |ranks: &u32| wanted.cells(*ranks).iter().map(|(_, sizes)| sizes.len()).sum::<usize>();
-        // For both kinds of ranks.
-        match 2 * wanted.ranks.iter().map(of_ranks).sum::<usize>() {
+        // For both kinds of ranks, each at every distance and anywhere.
+        match 2 * (Relation::ALL.len() + 1) * wanted.ranks.iter().map(of_ranks).sum::<usize>() {
             0 => Err(Error::Usage(
                 "--sizes: none of these has blocks of up to 8M for all ranks together: name smaller ones"
                     .into(),
@@ -132,56 +134,83 @@ pub(super) fn measure(
 ) -> Result<(Vec<Collective>, String), Error> {
     let (mut rows, mut measured) = (Vec::new(), String::new());
     let end = Instant::now() + wanted.limit;
-    let mut worlds = kinds.len() * wanted.ranks.len();
+    let (relations, machine) = (places::relations()?, Topology::machine().map_err(Error::failed)?);
+    let mut worlds = Vec::new();
     for &kind in kinds {
         for &ranks in &wanted.ranks {
-            let row = messages.and_then(|table| table.row(kind.of_library(), ranks, None));
-            let eager_max = row.map_or(tocsin_world::DEFAULT_EAGER_MAX, |row| row.eager_max);
-            let plan = super::plan(args, kind, ranks, crate::values::Lmt::Auto, eager_max)?;
-            let config = plan.config()?;
-            let shares_cores = config.shares_cores(ranks).map_err(Error::failed)?;
-            let copies = config.copies(kind.of_library(), ranks).map_err(Error::failed)?;
-            let has_parts = config.hierarchy(ranks).map_err(Error::failed)?.is_some();
-            let mut world = World::start(&plan)?;
-            let until = Instant::now() + left(end, worlds);
-            worlds -= 1;
-            let cells = wanted.cells(ranks);
-            let mut cells_left: usize = cells.iter().map(|(_, sizes)| sizes.len()).sum();
-            let bar = progress_bar(cells_left as u64, &format!("{ranks} ranks, {kind}"));
-            for (op, sizes) in cells {
-                let mut contests = Vec::new();
-                for bytes in sizes {
-                    let time = left(until, cells_left);
-                    cells_left -= 1;
-                    bar.inc(1);
-                    let machine = (shares_cores, copies, has_parts);
-                    let race = Race::new(op, bytes, ranks, kind, machine)?;
-                    let Some(mut race) = race else { continue };
-                    race.run(&mut world, wanted.rounds, time)?;
-                    race.tell(&world, sink, &mut measured);
-                    contests.push(race.contest());
-                }
-                if args.quick
-                    && let Some(why) = choose::unclear(op, &contests)
-                {
-                    super::unclear(&format!("{op} on {ranks} ranks, {kind}"), &why);
-                    continue;
-                }
-                for row in choose::rows(op, kind.of_library(), ranks, &contests) {
-                    let line = Row::new("tune")
-                        .set("kind", kind.to_string())
-                        .set("ranks", ranks)
-                        .set("op", op.to_string())
-                        .set("from_bytes", row.from)
-                        .set("algorithm", row.algorithm.unwrap_or("auto"));
-                    sink.row(&line);
-                    rows.push(row);
-                }
+            let there = places::with_room(&machine, &relations, ranks);
+            for place in places::to_measure(&there, 1) {
+                worlds.push((kind, ranks, place, places::that_it_says(&there, place)));
             }
-            bar.finish_and_clear();
-            world.stop()?;
         }
     }
+    for (at, (kind, ranks, place, said)) in worlds.iter().enumerate() {
+        let row = messages.and_then(|table| table.row(kind.of_library(), *ranks, *place));
+        let eager_max = row.map_or(tocsin_world::DEFAULT_EAGER_MAX, |row| row.eager_max);
+        let _there = place.map(|place| Confined::to_part(place, *ranks)).transpose()?;
+        let plan = super::plan(args, *kind, *ranks, crate::values::Lmt::Auto, eager_max)?;
+        let until = Instant::now() + left(end, worlds.len() - at);
+        let (of_world, times) = in_one_world(args, wanted, &plan, (*place, said), until, sink)?;
+        rows.extend(of_world);
+        measured += &times;
+    }
+    Ok((rows, measured))
+}
+
+/// Measures in a world, until a time; `said`: what the rows say of where its ranks were, which were at `place`.
+fn in_one_world(
+    args: &Tune,
+    wanted: &Wanted,
+    plan: &Plan,
+    (place, said): (Option<Relation>, &[Option<Relation>]),
+    until: Instant,
+    sink: &mut Sink,
+) -> Result<(Vec<Collective>, String), Error> {
+    let (mut rows, mut measured) = (Vec::new(), String::new());
+    let &Plan { kind, ranks, .. } = plan;
+    let config = plan.config()?;
+    let shares_cores = config.shares_cores(ranks).map_err(Error::failed)?;
+    let copies = config.copies(kind.of_library(), ranks).map_err(Error::failed)?;
+    let has_parts = config.hierarchy(ranks).map_err(Error::failed)?.is_some();
+    let mut world = World::start(plan)?;
+    let cells = wanted.cells(ranks);
+    let mut cells_left: usize = cells.iter().map(|(_, sizes)| sizes.len()).sum();
+    let where_they_are = place.map_or_else(String::new, |place| format!(" ({place})"));
+    let bar = progress_bar(cells_left as u64, &format!("{ranks} ranks, {kind}{where_they_are}"));
+    for (op, sizes) in cells {
+        let mut contests = Vec::new();
+        for bytes in sizes {
+            let time = left(until, cells_left);
+            cells_left -= 1;
+            bar.inc(1);
+            let race = Race::new(op, bytes, ranks, kind, (shares_cores, copies, has_parts))?;
+            let Some(mut race) = race else { continue };
+            race.run(&mut world, wanted.rounds, time)?;
+            race.tell(&world, place, sink, &mut measured);
+            contests.push(race.contest());
+        }
+        if args.quick
+            && let Some(why) = choose::unclear(op, &contests)
+        {
+            super::unclear(&format!("{op} on {ranks} ranks, {kind}{where_they_are}"), &why);
+            continue;
+        }
+        for &relation in said {
+            for row in choose::rows(op, (kind.of_library(), ranks, relation), &contests) {
+                let line = Row::new("tune")
+                    .set("kind", kind.to_string())
+                    .set("ranks", ranks)
+                    .set("relation", relation.map(Relation::name))
+                    .set("op", op.to_string())
+                    .set("from_bytes", row.from)
+                    .set("algorithm", row.algorithm.unwrap_or("auto"));
+                sink.row(&line);
+                rows.push(row);
+            }
+        }
+    }
+    bar.finish_and_clear();
+    world.stop()?;
     Ok((rows, measured))
 }
 
@@ -290,17 +319,20 @@ impl Race {
         if at == self.own { 1.0 } else { of_other() }
     }
 
-    fn tell(&self, world: &World, sink: &mut Sink, measured: &mut String) {
+    fn tell(&self, world: &World, place: Option<Relation>, sink: &mut Sink, measured: &mut String) {
         let Race { op, bytes, .. } = self;
         let (kind, ranks) = (world.plan.kind, world.plan.ranks);
         for (at, runner) in self.runners.iter().enumerate() {
             let (name, us) = (runner.algorithm.name, runner.times.median() / 1000.0);
             let ratio = self.ratio(at, MEDIAN);
-            *measured += &format!("{kind} {ranks} {op} {bytes} {name} {} {}\n", rounded(us), rounded(ratio));
+            let there = place.map_or_else(String::new, |place| format!(" {place}"));
+            let (us_text, ratio_text) = (rounded(us), rounded(ratio));
+            *measured += &format!("{kind} {ranks} {op} {bytes} {name} {us_text} {ratio_text}{there}\n");
             let row = Row::new("tune")
                 .set("backend", world.plan.backend_name())
                 .set("kind", kind.to_string())
                 .set("ranks", ranks)
+                .set("relation", place.map(Relation::name))
                 .set("op", op.to_string())
                 .set("size_bytes", *bytes)
                 .set("algorithm", name)

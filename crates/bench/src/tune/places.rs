@@ -1,4 +1,4 @@
-//! Where a pair of ranks is measured, on a machine whose processors are not all alike to each other.
+//! Where ranks are measured, on a machine whose processors are not all alike to each other.
 
 use crate::error::Error;
 use tocsin_topology::{Topology, allowed_cpus, bind_thread_to_all};
@@ -23,6 +23,13 @@ pub(super) fn to_measure(relations: &[Relation], at_once: u32) -> Vec<Option<Rel
     relations.iter().copied().map(Some).collect()
 }
 
+/// Those of the relations of which a part of a machine has a core for each of so many ranks; nothing where there is no choice.
+pub(super) fn with_room(machine: &Topology, relations: &[Relation], ranks: u32) -> Vec<Relation> {
+    let has_room = |relation: &&Relation| machine.part_of(**relation, ranks as usize).is_some();
+    let all: Vec<Relation> = relations.iter().filter(has_room).copied().collect();
+    if all.len() > 1 { all } else { Vec::new() }
+}
+
 /// Of what rows say what was measured at a place: of that, and the farthest also of ranks of which nobody knows where they are.
 pub(super) fn that_it_says(relations: &[Relation], measured: Option<Relation>) -> Vec<Option<Relation>> {
     match measured {
@@ -31,7 +38,7 @@ pub(super) fn that_it_says(relations: &[Relation], measured: Option<Relation>) -
     }
 }
 
-/// As long as it lives, the calling thread and those that it starts may run on two processors alone.
+/// As long as it lives, the calling thread and those that it starts may run on some processors alone.
 #[derive(Debug)]
 pub(super) struct Confined {
     before: Vec<usize>,
@@ -40,11 +47,24 @@ pub(super) struct Confined {
 impl Confined {
     /// Two with that between them.
     pub(super) fn to(relation: Relation) -> Result<Confined, Error> {
-        let before = allowed_cpus().map_err(Error::failed)?;
         let pair = Topology::machine().map_err(Error::failed)?.pair_of(relation);
         let (a, b) =
             pair.ok_or_else(|| Error::Failed(format!("no two processors are so here: {relation}")))?;
-        bind_thread_to_all(&[a, b]).map_err(Error::failed)?;
+        Confined::to_all(&[a, b])
+    }
+
+    /// Those of a part of the machine with so many cores, of which the farthest two have that between them.
+    pub(super) fn to_part(relation: Relation, cores: u32) -> Result<Confined, Error> {
+        let part = Topology::machine().map_err(Error::failed)?.part_of(relation, cores as usize);
+        let part = part.ok_or_else(|| {
+            Error::Failed(format!("no part of this machine has {cores} cores so: {relation}"))
+        })?;
+        Confined::to_all(&part)
+    }
+
+    fn to_all(cpus: &[usize]) -> Result<Confined, Error> {
+        let before = allowed_cpus().map_err(Error::failed)?;
+        bind_thread_to_all(cpus).map_err(Error::failed)?;
         Ok(Confined { before })
     }
 }
@@ -78,6 +98,17 @@ mod tests {
     }
 
     #[test]
+    fn collectives_are_measured_where_each_rank_has_a_core() {
+        let machine = Topology::synthetic("numa:2 l3:2 core:2").unwrap();
+        let with_room = |ranks| with_room(&machine, &machine.relations(), ranks);
+        assert_eq!(with_room(2), [Cache, Node, Across]);
+        assert_eq!([with_room(3), with_room(4)], [[Node, Across], [Node, Across]]);
+        // Who can be in one way only, or not at all, is measured as it comes.
+        assert_eq!([with_room(8), with_room(9)], [[], []]);
+        assert_eq!(super::with_room(&machine, &[], 2), []);
+    }
+
+    #[test]
     fn a_thread_is_confined_as_long_as_it_says() {
         let before = allowed_cpus().unwrap();
         let machine = Topology::machine().unwrap();
@@ -87,7 +118,13 @@ mod tests {
             assert_eq!((there.pus(), there.relations()), (2, vec![relation]));
             drop(confined);
             assert_eq!(allowed_cpus().unwrap(), before);
+            let confined = Confined::to_part(relation, 2).unwrap();
+            let there = Topology::machine().unwrap();
+            assert!(there.cores.len() >= 2 && there.relations().last() == Some(&relation));
+            drop(confined);
+            assert_eq!(allowed_cpus().unwrap(), before);
         }
+        assert!(Confined::to_part(Across, 100_000).unwrap_err().to_string().contains("100000 cores"));
         let missing = Relation::ALL.into_iter().find(|relation| !machine.relations().contains(relation));
         assert!(missing.is_none_or(|relation| Confined::to(relation).is_err()));
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tocsin_nbc::Choices;
 use tocsin_shm_transport::Segment;
+use tocsin_topology::Relation;
 
 use super::{Ranks, Table, collective};
 use crate::config::Config;
@@ -28,9 +29,15 @@ impl Agreed {
         Err(Error::OtherTable { rank, table })
     }
 
-    /// What a communicator of `size` ranks takes. Allocates.
-    pub(crate) fn choices(&self, size: usize) -> Option<Arc<Choices>> {
+    /// What a communicator of `size` ranks takes, of which the farthest two have that between them. Allocates.
+    pub(crate) fn choices(
+        &self,
+        size: usize,
+        relation: impl FnOnce() -> Option<Relation>,
+    ) -> Option<Arc<Choices>> {
         let (table, kind) = self.0.as_ref()?;
-        table.choices(*kind, u32::try_from(size).ok()?).map(Arc::new)
+        let size = u32::try_from(size).ok()?;
+        let relation = table.knows_relations().then(relation).flatten();
+        table.choices(*kind, size, relation).map(Arc::new)
     }
 }

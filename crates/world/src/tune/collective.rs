@@ -4,7 +4,7 @@ use std::fmt;
 
 use tocsin_nbc::{Choices, MOST_CHOICES};
 
-use super::{MOST_ROWS, Ranks, TOO_MANY};
+use super::{MOST_ROWS, Ranks, Relation, TOO_MANY};
 use crate::algorithms::{self, Operation};
 use crate::launcher::MAX_RANKS;
 
@@ -27,12 +27,20 @@ pub struct Collective {
     pub from: u64,
     /// The name of the quickest algorithm; `None`: none is quicker than the one that the library takes by itself.
     pub algorithm: Option<&'static str>,
+    /// What lay between the farthest two ranks; `None`: as much as can, or nothing that is known.
+    pub relation: Option<Relation>,
 }
 
 impl Collective {
-    /// `collective ibcast process 2 4096 chain`, without the first word; else what is wrong with it.
+    /// `collective ibcast process 2 4096 chain` and perhaps `cache`, without the first word; else what is wrong with it.
     pub(super) fn parse(words: &[&str]) -> Result<Collective, &'static str> {
         const NONE: &str = "is no row";
+        let (words, relation) = match words.split_last() {
+            Some((relation, words)) if words.len() == 5 => {
+                (words, Some(Relation::named(relation).ok_or(NONE)?))
+            }
+            _ => (words, None),
+        };
         let &[operation, ranks, size, from, algorithm] = words else { return Err(NONE) };
         let operation: Operation = operation
             .parse()
@@ -45,19 +53,22 @@ impl Collective {
             from: from.parse().map_err(|_| NONE)?,
             algorithm: if algorithm == OWN { Ok(None) } else { named(algorithm) }
                 .map_err(|_| "names an algorithm that the operation does not have (measure anew)")?,
+            relation,
         })
     }
 
-    /// Whether two rows are about the same operation on the same ranks.
+    /// Whether two rows are about the same operation on the same ranks in the same place.
     pub(super) fn is_beside(&self, other: &Collective) -> bool {
-        (self.operation, self.ranks, self.size) == (other.operation, other.ranks, other.size)
+        let place = |row: &Collective| (row.operation, row.ranks, row.size, row.relation);
+        place(self) == place(other)
     }
 }
 
 impl fmt::Display for Collective {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Collective { operation, ranks, size, from, algorithm } = self;
-        write!(f, "{WORD} {operation} {} {size} {from} {}", ranks.word(), algorithm.unwrap_or(OWN))
+        let Collective { operation, ranks, size, from, algorithm, relation } = self;
+        write!(f, "{WORD} {operation} {} {size} {from} {}", ranks.word(), algorithm.unwrap_or(OWN))?;
+        relation.map_or(Ok(()), |relation| write!(f, " {relation}"))
     }
 }
 
@@ -90,20 +101,31 @@ const _: () = assert!(MAX_RANKS == 1024 && MOST_CHOICES == 16);
 
 /// The algorithms of a communicator of `size` ranks of a kind. For each operation those that were measured with the number of
 /// ranks that is nearest, which is less than twice `size` and more than half of it: of two, the one of which `size` is the smaller
-/// multiple or part, and of two that are as near the smaller. `None`: nothing is near.
-pub(super) fn choices(rows: &[Collective], ranks: Ranks, size: u32) -> Option<Choices> {
-    let of_kind = || rows.iter().filter(move |row| row.ranks == ranks && is_near(row.size, size));
+/// multiple or part, and of two that are as near the smaller; of these those of ranks with the same between them, else those that do not say
+/// what there was. `None`: nothing is near.
+pub(super) fn choices(
+    rows: &[Collective],
+    ranks: Ranks,
+    size: u32,
+    relation: Option<Relation>,
+) -> Option<Choices> {
+    let fits = move |row: &&Collective| row.relation.is_none() || row.relation == relation;
+    let of_kind =
+        || rows.iter().filter(move |row| row.ranks == ranks && is_near(row.size, size)).filter(fits);
     let mut nearest = [None; Operation::ALL.len()];
     for row in of_kind() {
         let best = nearest.get_mut(row.operation as usize)?;
-        if best.is_none_or(|best| is_nearer(row.size, best, size)) {
-            *best = Some(row.size);
+        let is_better = |(of, said): (u32, Option<Relation>)| {
+            is_nearer(row.size, of, size) || row.size == of && row.relation > said
+        };
+        if best.is_none_or(is_better) {
+            *best = Some((row.size, row.relation));
         }
     }
     let mut choices = Choices::NONE;
     let mut any = false;
     for row in of_kind() {
-        if nearest.get(row.operation as usize) == Some(&Some(row.size)) {
+        if nearest.get(row.operation as usize) == Some(&Some((row.size, row.relation))) {
             let algorithm = row.algorithm.and_then(|name| algorithms::find(row.operation, name).ok());
             any |= choices.add(row.operation, row.from, algorithm);
         }
@@ -160,7 +182,11 @@ mod tests {
 
     #[test]
     fn a_row_comes_back() {
-        for text in ["ibcast process 2 0 auto", "ireduce_scatter_block thread 1024 4096 recursive-halving"] {
+        for text in [
+            "ibcast process 2 0 auto",
+            "ibcast process 2 0 chain node",
+            "ireduce_scatter_block thread 1024 4096 recursive-halving",
+        ] {
             let row = rows(text)[0];
             assert_eq!(row.to_string(), format!("collective {text}"));
             assert_eq!(check(&[row]), Ok(()));
@@ -174,7 +200,7 @@ mod tests {
              iallreduce process 4 0 ring\nibcast thread 64 0 linear",
         );
         assert_eq!(check(&all), Ok(()));
-        let of = |size| choices(&all, Processes, size);
+        let of = |size| choices(&all, Processes, size, None);
         let ring = (Iallreduce, 0, Some("ring"));
         let (linear, quaternary) = ((Ibcast, 0, Some("linear")), (Ibcast, 0, Some("4-ary")));
         let four = [(Ibcast, 0, Some("chain")), (Ibcast, 9, None), ring];
@@ -190,10 +216,31 @@ mod tests {
         assert_eq!(of(17), Some(only(&[quaternary])));
         // Twice as many are not near.
         assert_eq!(of(18), None);
-        assert_eq!(choices(&all, Threads, 32), None);
-        assert_eq!(choices(&all, Threads, 33), Some(only(&[linear])));
-        assert_eq!(choices(&all, Threads, 127), Some(only(&[linear])));
-        assert_eq!(choices(&all, Threads, u32::MAX), None);
+        let threads = |size| choices(&all, Threads, size, None);
+        assert_eq!([32, u32::MAX].map(threads), [None, None]);
+        assert_eq!([33, 127].map(threads), [Some(only(&[linear])), Some(only(&[linear]))]);
+    }
+
+    #[test]
+    fn ranks_take_what_was_measured_where_they_are() {
+        use Relation::{Across, Cache, Node};
+        let all = rows(
+            "ibcast process 4 0 linear\nibcast process 4 0 chain cache\nibcast process 4 64 auto cache\n\
+             ibcast process 4 0 4-ary across\nibcast process 8 0 binomial\niallreduce process 4 0 ring node",
+        );
+        assert_eq!(check(&all), Ok(()));
+        let of = |relation| choices(&all, Processes, 4, relation);
+        let linear = (Ibcast, 0, Some("linear"));
+        assert_eq!(of(None), Some(only(&[linear])));
+        assert_eq!(of(Some(Cache)), Some(only(&[(Ibcast, 0, Some("chain")), (Ibcast, 64, None)])));
+        assert_eq!(of(Some(Node)), Some(only(&[linear, (Iallreduce, 0, Some("ring"))])));
+        assert_eq!(of(Some(Across)), Some(only(&[(Ibcast, 0, Some("4-ary"))])));
+        // The number of ranks goes before the place, in whatever order the rows stand.
+        let binomial = Some(only(&[(Ibcast, 0, Some("binomial"))]));
+        assert_eq!(choices(&all, Processes, 8, Some(Cache)), binomial);
+        let turned: Vec<Collective> = all.iter().rev().copied().collect();
+        assert_eq!(choices(&turned, Processes, 8, Some(Across)), binomial);
+        assert_eq!(choices(&turned, Processes, 4, Some(Across)), of(Some(Across)));
     }
 
     #[test]
@@ -203,7 +250,12 @@ mod tests {
         assert_ne!(digest(&all, Processes), EMPTY);
         assert_eq!(digest(&all, Processes), digest(&all[..1], Processes));
         assert_eq!(digest(&all[..1], Threads), EMPTY);
-        for other in ["ibcast process 2 0 chain", "ibcast process 2 1 linear", "ibcast process 3 0 linear"] {
+        for other in [
+            "ibcast process 2 0 chain",
+            "ibcast process 2 1 linear",
+            "ibcast process 3 0 linear",
+            "ibcast process 2 0 linear cache",
+        ] {
             assert_ne!(digest(&rows(other), Processes), digest(&all, Processes));
         }
     }

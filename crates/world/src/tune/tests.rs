@@ -7,7 +7,7 @@ const HERE: &str = "a processor, 2 processors";
 
 fn text(rows: &str) -> String {
     let end = rows.lines().count();
-    format!("tocsin-tune 4\nmachine {HERE}\n# a comment\n\n{}\nend {end}\n", rows.trim_end())
+    format!("tocsin-tune 5\nmachine {HERE}\n# a comment\n\n{}\nend {end}\n", rows.trim_end())
 }
 
 #[test]
@@ -27,12 +27,19 @@ fn a_table_comes_back() {
         row(Ranks::Threads, 1, Lmt::Direct, Some(Relation::Node)),
         row(Ranks::Processes, 4, Lmt::Double, None),
     ];
-    let collective =
-        |ranks, size, algorithm| Collective { operation: Operation::Ibcast, ranks, size, from: 8, algorithm };
+    let collective = |ranks, size, algorithm| Collective {
+        operation: Operation::Ibcast,
+        ranks,
+        size,
+        from: 8,
+        algorithm,
+        relation: None,
+    };
     let collectives = vec![
         collective(Ranks::Threads, 2, Some("chain")),
         collective(Ranks::Processes, 1024, Some("linear")),
         collective(Ranks::Threads, 3, None),
+        Collective { relation: Some(Relation::Across), ..collective(Ranks::Threads, 3, Some("4-ary")) },
     ];
     let table = Table::new(rows.clone(), collectives.clone()).unwrap();
     assert_eq!((table.rows(), table.collectives()), (&rows[..], &collectives[..]));
@@ -62,8 +69,11 @@ fn a_part_of_a_table_is_none() {
         size: 2,
         from: 0,
         algorithm: Some("chain"),
+        relation: None,
     };
-    let collectives = [chain, Collective { from: 4096, algorithm: None, ..chain }];
+    let far = Some(Relation::Across);
+    let collectives =
+        [chain, Collective { from: 4096, algorithm: None, ..chain }, Collective { relation: far, ..chain }];
     let table =
         Table { machine: HERE.into(), rows: (1..=12).map(row).collect(), collectives: collectives.into() };
     let whole = table.text("a note");
@@ -147,16 +157,16 @@ fn what_is_measured_anew_takes_the_place_of_its_kind_only() {
 fn what_is_broken_old_or_foreign_says_so() {
     let version = |number: u32| {
         let table = text("process 1 0 cma 0\ncollective ibcast process 2 0 chain");
-        table.replace("tocsin-tune 4", &format!("tocsin-tune {number}"))
+        table.replace("tocsin-tune 5", &format!("tocsin-tune {number}"))
     };
     let many: String = (0..=MOST_ROWS).map(|at| format!("process {} 0 cma 0\n", at + 1)).collect();
     let long = "process ".repeat(1000);
     let cases = [
-        ("".to_owned(), "does not begin with `tocsin-tune 4`"),
+        ("".to_owned(), "does not begin with `tocsin-tune 5`"),
         ("\u{7f}ELF".to_owned(), "no table of `tocsin tune`"),
         ("tocsin-tune one".to_owned(), "no table of `tocsin tune`"),
-        (version(7), "version 7, this program reads 1 to 4: measure anew, by `tocsin tune`"),
-        (version(0), "version 0, this program reads 1 to 4: measure anew, by `tocsin tune`"),
+        (version(7), "version 7, this program reads 1 to 5: measure anew, by `tocsin tune`"),
+        (version(0), "version 0, this program reads 1 to 5: measure anew, by `tocsin tune`"),
         // The first version has no such rows.
         (version(1), "line 6 is no row: `collective ibcast process 2 0 chain`"),
         ("tocsin-tune 1\nprocess 1 0 cma 0".to_owned(), "which machine"),
@@ -166,7 +176,7 @@ fn what_is_broken_old_or_foreign_says_so() {
         (text("process 1 0 cma 0 0"), "no row"),
         (text("process 1 0 cma 0 cache 0"), "no row"),
         // The second version has no such rows.
-        (text("process 1 0 cma 0 cache").replace("tocsin-tune 4", "tocsin-tune 2"), "line 5 is no row"),
+        (text("process 1 0 cma 0 cache").replace("tocsin-tune 5", "tocsin-tune 2"), "line 5 is no row"),
         (text("process 1 0 cma 0 node\nprocess 1 0 cma 0 cache"), "line 6: rows of one kind"),
         (text("process 1 0 cma 0 node\nprocess 1 0 cma 0"), "line 6: rows of one kind"),
         (text("fiber 1 0 cma 0"), "no row"),
@@ -191,6 +201,16 @@ fn what_is_broken_old_or_foreign_says_so() {
         (text("collective"), "line 5 is no row"),
         (text("collective ibcast process 2 0"), "line 5 is no row"),
         (text("collective ibcast process 2 0 chain 0"), "line 5 is no row"),
+        (text("collective ibcast process 2 0 chain cache 0"), "line 5 is no row"),
+        // The fourth version has no such rows.
+        (
+            text("collective ibcast process 2 0 chain cache").replace("tocsin-tune 5", "tocsin-tune 4"),
+            "line 5 is no row",
+        ),
+        (
+            text("collective ibcast process 2 0 chain node\ncollective ibcast process 2 0 auto node"),
+            "line 6: rows of one operation",
+        ),
         (text("collective ibcast fiber 2 0 chain"), "line 5 is no row"),
         (text("collective ibcast process 2 -1 chain"), "line 5 is no row"),
         (text("collective ibcast process 4294967298 0 chain"), "line 5 is no row"),
@@ -214,11 +234,11 @@ fn what_is_broken_old_or_foreign_says_so() {
 
 #[test]
 fn a_file_of_the_first_version_is_read() {
-    let first = text("process 1 8192 cma 0").replace("tocsin-tune 4", "tocsin-tune 1");
+    let first = text("process 1 8192 cma 0").replace("tocsin-tune 5", "tocsin-tune 1");
     let table = Table::parse(&first, HERE).unwrap();
     assert_eq!((table.rows().len(), table.collectives()), (1, &[][..]));
     assert_eq!(
-        (table.choices(Ranks::Processes, 2), table.digest(Ranks::Processes)),
+        (table.choices(Ranks::Processes, 2, None), table.digest(Ranks::Processes)),
         (None, collective::EMPTY)
     );
 }
@@ -226,14 +246,14 @@ fn a_file_of_the_first_version_is_read() {
 #[test]
 fn a_file_of_the_second_version_is_read() {
     let rows = "process 1 8192 cma 0\nprocess 2 4096 cma 0\ncollective ibcast process 2 0 linear";
-    let second = text(rows).replace("tocsin-tune 4", "tocsin-tune 2");
+    let second = text(rows).replace("tocsin-tune 5", "tocsin-tune 2");
     assert_eq!(Table::parse(&second, HERE), Table::parse(&text(rows), HERE));
     assert!(!Table::parse(&second, HERE).unwrap().knows_relations());
 }
 
 #[test]
 fn a_chain_of_the_third_version_is_pipelined() {
-    let third = text("collective ibcast process 2 0 chain").replace("tocsin-tune 4", "tocsin-tune 3");
+    let third = text("collective ibcast process 2 0 chain").replace("tocsin-tune 5", "tocsin-tune 3");
     let fourth = text("collective ibcast process 2 0 pipelined-chain");
     assert_eq!(Table::parse(&third, HERE), Table::parse(&fourth, HERE));
     assert_eq!(Table::parse(&fourth, HERE).unwrap().collectives()[0].algorithm, Some("pipelined-chain"));

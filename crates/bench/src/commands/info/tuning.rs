@@ -29,7 +29,8 @@ pub(super) fn text(tuning: Option<&Result<Tuning, String>>) -> String {
     let mut rows = tuning.table.collectives();
     while let Some(first) = rows.first() {
         let beside = |row: &&Collective| {
-            (row.operation, row.ranks, row.size) == (first.operation, first.ranks, first.size)
+            let on = |of: &Collective| (of.operation, of.ranks, of.size, of.relation);
+            on(row) == on(first)
         };
         // Those of one operation on the same ranks mostly stand together.
         let (together, others) = rows.split_at(rows.iter().take_while(beside).count());
@@ -46,16 +47,21 @@ fn kind(ranks: Ranks) -> &'static str {
     }
 }
 
-/// `processes that share a cache, 1 pair at once: eager up to 16384 B, then cma from 65536 B on`
-fn messages(row: &Row) -> String {
-    let Row { ranks, at_once, eager_max, strategy, from, relation } = row;
-    let pairs = if *at_once == 1 { "pair" } else { "pairs" };
-    let place = match relation {
+/// Where ranks are, in words that follow what they are.
+fn place(relation: Option<Relation>) -> &'static str {
+    match relation {
         None => "",
         Some(Relation::Cache) => " that share a cache",
         Some(Relation::Node) => " of one NUMA node",
         Some(Relation::Across) => " of two NUMA nodes",
-    };
+    }
+}
+
+/// `processes that share a cache, 1 pair at once: eager up to 16384 B, then cma from 65536 B on`
+fn messages(row: &Row) -> String {
+    let Row { ranks, at_once, eager_max, strategy, from, relation } = row;
+    let pairs = if *at_once == 1 { "pair" } else { "pairs" };
+    let place = place(*relation);
     let beyond = match from {
         0 => format!("then {}", strategy.name()),
         _ => format!("{} from {from} B on", strategy.name()),
@@ -70,7 +76,8 @@ fn collective(first: &Collective, rows: &[Collective]) -> String {
         (name, from) => format!("{name} from {from} B on"),
     };
     let all: Vec<String> = rows.iter().map(one).collect();
-    format!("{} {}, {}: {}", first.size, kind(first.ranks), first.operation, all.join(", "))
+    let (size, kind, place) = (first.size, kind(first.ranks), place(first.relation));
+    format!("{size} {kind}{place}, {}: {}", first.operation, all.join(", "))
 }
 
 /// For programs; null when there is none.
@@ -88,7 +95,8 @@ pub(super) fn value(tuning: Option<&Result<Tuning, String>>) -> Value {
     });
     let collectives = tuning.table.collectives().iter().map(|row| {
         let (op, algorithm) = (row.operation.name(), row.algorithm.unwrap_or("auto"));
-        json!({"op": op, "kind": word(row.ranks), "ranks": row.size, "from_bytes": row.from, "algorithm": algorithm})
+        json!({"op": op, "kind": word(row.ranks), "ranks": row.size, "from_bytes": row.from, "algorithm": algorithm,
+            "relation": row.relation.map(Relation::name)})
     });
     json!({"file": tuning.file.display().to_string(), "messages": messages.collect::<Value>(),
         "collectives": collectives.collect::<Value>()})
@@ -117,10 +125,13 @@ mod tests {
             size: 4,
             from,
             algorithm,
+            relation: None,
         };
+        let far = Some(Relation::Across);
         let collectives = vec![
             collective(Operation::Ibcast, 0, None),
             collective(Operation::Ibcast, 4096, Some("chain")),
+            Collective { relation: far, ..collective(Operation::Ibcast, 0, Some("linear")) },
             collective(Operation::Ibarrier, 0, Some("tree")),
         ];
         let near = between(1, 4096, Some(Relation::Cache));
@@ -139,6 +150,7 @@ mod tests {
             "  processes that share a cache, 1 pair at once: eager up to 8192 B, cma from 4096 B on",
             "  processes, 2 pairs at once: eager up to 8192 B, cma from 65536 B on",
             "  4 threads, ibcast: auto, chain from 4096 B on",
+            "  4 threads of two NUMA nodes, ibcast: linear",
             "  4 threads, ibarrier: tree",
         ];
         assert_eq!(lines, right);
@@ -151,6 +163,7 @@ mod tests {
             (&value["messages"][1]["relation"], &value["messages"][2]["relation"]),
             (&"cache".into(), &Value::Null)
         );
+        assert_eq!(value["collectives"][2]["relation"], "across");
         assert!(super::text(None).contains("tocsin tune") && super::value(None).is_null());
         assert!(super::text(Some(&Err("broken".into()))).contains("not usable: broken"));
     }
