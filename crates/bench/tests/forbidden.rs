@@ -237,7 +237,7 @@ fn messages_arrive_where_files_may_not_be_long() {
     messages_arrive_without_a_heap(&Under { file: Some(1 << 30), ..Under::default() });
 }
 
-/// Where the world cannot be made no strategy is usable, which is said; nobody dies of the signal that comes with the limit.
+/// Where the world cannot be made no strategy and no backend is usable, which is said; nobody dies of the signal that comes with the limit.
 #[test]
 fn where_files_are_too_short_for_a_world_that_is_said() {
     let program = ForAll::new();
@@ -245,10 +245,10 @@ fn where_files_are_too_short_for_a_world_that_is_said() {
     for file in [1 << 29, 1 << 10, 0] {
         let under = Under { file: Some(file), ..Under::default() };
         let info = &rows_under(&program.0, "info --json", &under)[0];
-        for strategy in info["lmt"].as_array().unwrap() {
-            assert_eq!(strategy["usable"], false, "{strategy}");
+        for one in ["lmt", "backends"].into_iter().flat_map(|what| info[what].as_array().unwrap()) {
+            assert_eq!(one["usable"], false, "{one}");
         }
-        for (what, name) in [("lmt", "direct"), ("lmt", "double"), ("memory", "heap")] {
+        for (what, name) in [("lmt", "direct"), ("lmt", "double"), ("backends", "poll"), ("memory", "heap")] {
             let why = said(info, what, name).1;
             assert!(why.contains("shared memory for the world") && why.contains("ulimit"), "{why}");
             assert!(!why.contains("works all the same"), "{why}");

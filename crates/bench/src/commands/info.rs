@@ -23,8 +23,9 @@ pub(crate) fn run(args: &Info) -> Result<(), Error> {
     let topology = Topology::machine().map_err(Error::failed)?;
     let config = Config::from_env().unwrap_or_default();
     let heap = heap_refusal(&config);
-    let lmt = strategies(world_refusal(&config), heap.clone());
-    let (backends, memory, devices) = (backends(), memory(heap), devices::all());
+    let world = world_refusal(&config);
+    let lmt = strategies(world.clone(), heap.clone());
+    let (backends, memory, devices) = (backends(world), memory(heap), devices::all());
     let tuning = tuning::read();
     if args.json {
         let row = Row::new("info")
@@ -90,8 +91,9 @@ fn interface() -> &'static str {
     }
 }
 
-fn backends() -> Vec<Usable> {
-    vec![
+/// `world`: why there is none.
+fn backends(world: Option<String>) -> Vec<Usable> {
+    let all = vec![
         Usable {
             name: "uintr",
             what: "a user interrupt, without the kernel",
@@ -100,13 +102,22 @@ fn backends() -> Vec<Usable> {
         Usable { name: "signal", what: "a signal", why_not: tocsin_doorbell::signal_refusal() },
         Usable { name: "thread", what: "a progress thread beside each rank", why_not: None },
         Usable { name: "poll", what: "not at all: progress inside calls only", why_not: None },
-    ]
+    ];
+    in_a_world(all, world.as_ref())
+}
+
+/// Whatever the system has, without a world there are no ranks that could use it.
+fn in_a_world(mut all: Vec<Usable>, world: Option<&String>) -> Vec<Usable> {
+    for one in &mut all {
+        one.why_not = one.why_not.take().or_else(|| world.cloned());
+    }
+    all
 }
 
 /// `world`, `heap`: why there is none.
 fn strategies(world: Option<String>, heap: Option<String>) -> Vec<Usable> {
     let by_heap = heap.map(|why| format!("{why}; between ranks of one process it works all the same"));
-    let mut all = vec![
+    let all = vec![
         Usable {
             name: "direct",
             what: "one plain copy, between ranks of one process and from and to the shared heap",
@@ -134,11 +145,7 @@ fn strategies(world: Option<String>, heap: Option<String>) -> Vec<Usable> {
         },
         Usable { name: "double", what: "double buffering through shared memory", why_not: None },
     ];
-    // Whatever the system would copy, without a world there are no ranks to copy between.
-    for strategy in &mut all {
-        strategy.why_not = strategy.why_not.take().or_else(|| world.clone());
-    }
-    all
+    in_a_world(all, world.as_ref())
 }
 
 /// `heap`: why there is none.
