@@ -2,6 +2,11 @@
 //! woken. Allocations are counted; system calls kill, by a seccomp filter, in a process of its own.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+#[path = "persistent_start/calls.rs"]
+mod calls;
+#[path = "persistent_start/quiet.rs"]
+mod quiet;
+
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::process::Command;

@@ -82,7 +82,8 @@ fn pu(object: &TopologyObject) -> Option<Pu> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Policy, Sys};
+    use crate::{Policy, Synthetic, Sys};
+    use std::collections::BTreeSet;
 
     #[test]
     fn a_synthetic_machine_is_what_its_description_says() {
@@ -106,12 +107,92 @@ mod tests {
         assert!(error.contains("core:no"), "{error}");
     }
 
+    /// What both parsers read is the same machine.
+    #[test]
+    fn both_parsers_agree() {
+        for text in [
+            "numa:1 core:1 pu:1",
+            "numa:2 core:4 pu:1",
+            "node:2 core:2 pu:2",
+            "package:2 numa:1 l3:1 core:4 pu:2",
+            "socket:2 numa:2 core:3 pu:1",
+            "package:1 numa:4 l3:2 l2:2 core:1 pu:2",
+            "numa:3 l2:2 core:2 pu:2",
+            "package:2 l3:2 numa:1 core:2 pu:1",
+        ] {
+            let (theirs, ours) =
+                (Hwloc::synthetic(text).discover().unwrap(), Synthetic::new(text).discover().unwrap());
+            assert_eq!(cores(&theirs), cores(&ours), "{text}");
+            let caches = |machine: &Topology| {
+                let all = machine.caches.iter().map(|cache| (cache.level, cache.cpus.clone()));
+                all.collect::<BTreeSet<_>>()
+            };
+            assert_eq!(caches(&theirs), caches(&ours), "{text}");
+            for policy in [Policy::Scatter, Policy::ScatterNuma] {
+                for ranks in 1..=ours.cores.len() {
+                    assert_eq!(
+                        theirs.place(policy, ranks),
+                        ours.place(policy, ranks),
+                        "{text}, {ranks} ranks"
+                    );
+                }
+            }
+        }
+    }
+
+    /// What only libhwloc reads, cores and nodes of it; and what a description means, whoever could read it.
+    #[test]
+    fn descriptions_go_to_who_can_read_them() {
+        for (text, cores, nodes) in [
+            ("package:2 die:2 core:2 pu:1", 8, 1),
+            ("package:2 [numa] core:2 pu:2", 4, 2),
+            ("group:2 core:2 pu:1", 4, 1),
+            ("package:2 l3:2 l2:2 l1d:1 core:1 pu:2", 8, 1),
+            ("2 4 2", 16, 8),
+        ] {
+            assert!(Synthetic::new(text).discover().is_err(), "{text}");
+            let machine = Topology::synthetic(text).unwrap();
+            assert_eq!((machine.cores.len(), machine.nodes.len()), (cores, nodes), "{text}");
+            assert!(machine.source.starts_with("hwloc"), "{}", machine.source);
+        }
+        // libhwloc wants `pu`, and has one node where none is named.
+        for (text, nodes) in [("numa:2 core:4", 2), ("package:2 core:2 pu:1", 2)] {
+            let machine = Topology::synthetic(text).unwrap();
+            assert_eq!((machine.nodes.len(), machine.source), (nodes, format!("synthetic {text}")));
+        }
+        // Neither.
+        for text in ["", "core", "core:0 pu:1", "core:2 numa:2", "isle:2 core:2 pu:1"] {
+            let error = Topology::synthetic(text).unwrap_err();
+            assert!(matches!(error, Error::Synthetic { .. }), "{text}: {error}");
+        }
+    }
+
+    /// What nobody should build is not given to libhwloc.
+    #[test]
+    fn too_large_a_machine_is_refused() {
+        for text in [
+            "core:300 pu:300",
+            "die:300 core:300 pu:1",
+            "300 300",
+            "die:2(indexes=1,0) core:99999999 pu:99999999",
+        ] {
+            assert!(Topology::synthetic(text).is_err(), "{text}");
+            assert!(Synthetic::new(text).is_too_large(), "{text}");
+        }
+        assert!(
+            !Synthetic::new("package:2(memory=99999999) [numa(memory=99999999)] core:2 pu:2").is_too_large()
+        );
+    }
+
+    /// Node and hardware threads of each core.
+    fn cores(machine: &Topology) -> Vec<(usize, Vec<usize>)> {
+        machine.cores.iter().map(|core| (core.node, core.cpus.clone())).collect()
+    }
+
     /// What it says of this machine agrees with what the kernel says, as far as both tell.
     #[test]
     fn this_machine() {
         let (theirs, ours) = (Hwloc::default().discover().unwrap(), Sys::default().discover().unwrap());
-        let cores =
-            |machine: &Topology| machine.cores.iter().map(|core| core.cpus.clone()).collect::<Vec<_>>();
         assert_eq!(cores(&theirs), cores(&ours));
         assert_eq!(theirs.pus(), ours.pus());
     }

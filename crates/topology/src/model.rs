@@ -91,12 +91,22 @@ impl Topology {
         Sys::default().discover()
     }
 
-    /// A synthetic machine, such as `numa:2 core:4 pu:1`.
+    /// A synthetic machine, such as `numa:2 core:4 pu:1`. With the feature `hwloc` also what only libhwloc reads; what [`Synthetic`] reads, too, means the
+    /// same with and without it.
     ///
     /// # Errors
     /// When `text` does not parse.
     pub fn synthetic(text: &str) -> Result<Topology, Error> {
-        Synthetic::new(text).discover()
+        let own = Synthetic::new(text);
+        let machine = own.discover();
+        #[cfg(feature = "hwloc")]
+        if machine.is_err()
+            && !own.is_too_large()
+            && let Ok(theirs) = crate::Hwloc::synthetic(text).discover()
+        {
+            return Ok(theirs);
+        }
+        machine
     }
 
     /// Number of hardware threads.

@@ -29,6 +29,17 @@ impl Synthetic {
         Synthetic { text: text.to_owned() }
     }
 
+    /// Whether it describes more than anybody should build, in whatever levels: those counted that begin a word, such as `2` or `die:2(indexes=0,1)`.
+    #[cfg(feature = "hwloc")]
+    pub(crate) fn is_too_large(&self) -> bool {
+        let count = |word: &str| {
+            let level = word.split('(').next().unwrap_or_default();
+            level.rsplit(':').next().unwrap_or_default().parse::<usize>().ok()
+        };
+        let counts = self.text.split_whitespace().filter_map(count);
+        counts.fold(1usize, usize::saturating_mul) > MOST_PUS
+    }
+
     fn error(&self, why: impl Into<String>) -> Error {
         Error::Synthetic { text: self.text.clone(), why: why.into() }
     }

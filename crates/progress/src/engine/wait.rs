@@ -376,13 +376,18 @@ impl<W: Work> Engine<W> {
             let reminder = self.unheard.load(Ordering::Relaxed).then_some(super::timer::REMIND_NS);
             let left = ends.map(|end| end.wrapping_sub(now));
             let nap = reminder.into_iter().chain(left).min().map(Duration::from_nanos);
-            let woken = self.own.sleep(nap, || {
+            let look = || {
                 // Already counted as a sleeper.
                 polling.end();
                 let found = self.look_first(Budget::of(context).waiting());
                 finished = done();
                 finished || matches!(found, Some(Pass::Worked | Pass::More)) || self.callbacks.need_a_thread()
-            });
+            };
+            // A progress thread waits for nothing that others complete.
+            let woken = match context {
+                Context::ProgressThread => self.own.attend(nap, look),
+                _ => self.own.sleep(nap, look),
+            };
             if let Some(trace) = self.trace() {
                 trace.record(kind::WAKE, u64::from(woken), 0);
             }
