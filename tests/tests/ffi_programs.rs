@@ -64,6 +64,27 @@ fn threads_in_c() {
     }
 }
 
+/// Or, of a library without them, that it says so.
+#[test]
+fn floats_of_16_bits_of_processes() {
+    let program = compile("halves", Language::C, Link::Static);
+    for backend in BACKENDS {
+        for ranks in [1, 2, 3, 4] {
+            launch(&program, ranks, backend);
+        }
+    }
+}
+
+#[test]
+fn floats_of_16_bits_of_threads() {
+    let program = compile("halves", Language::C, Link::Shared);
+    for backend in BACKENDS {
+        for ranks in ["1", "2", "3", "4"] {
+            succeed(limited(&program, backend).arg(ranks));
+        }
+    }
+}
+
 #[test]
 fn misuse_gives_errors() {
     let program = compile("misuse", Language::C, Link::Static);
@@ -79,6 +100,7 @@ fn the_same_programs_as_cxx() {
         launch(&compile("processes", Language::Cxx, link), 2, BackendKind::Signal);
     }
     succeed(limited(&compile("threads", Language::Cxx, Link::Static), BackendKind::Signal).arg("3"));
+    succeed(limited(&compile("halves", Language::Cxx, Link::Static), BackendKind::Signal).arg("2"));
     succeed(&mut limited(&compile("misuse", Language::Cxx, Link::Shared), BackendKind::Poll));
 }
 

@@ -160,16 +160,23 @@
 // struct { double value; int32_t index; uint32_t unused; }
 #define TOCSIN_DOUBLE_INDEX 15
 
-// Sum.
+// IEEE binary16, as _Float16: two bytes. A sum or product of two is computed as float and rounded. Libraries that were built without
+// the feature `half` of the crate tocsin-ffi, which is there by default, refuse it (OPERATOR).
+#define TOCSIN_FLOAT16 16
+
+// The upper half of a float, as __bf16: two bytes. Otherwise as TOCSIN_FLOAT16.
+#define TOCSIN_BFLOAT16 17
+
+// Sum. Of integers it wraps.
 #define TOCSIN_SUM 1
 
-// Product.
+// Product. Of integers it wraps.
 #define TOCSIN_PROD 2
 
-// Minimum.
+// Minimum. Of floats the left operand if either is a NaN, so that the order in which they are combined decides.
 #define TOCSIN_MIN 3
 
-// Maximum.
+// Maximum. Of floats as TOCSIN_MIN.
 #define TOCSIN_MAX 4
 
 // Minimum and its index.

@@ -10,13 +10,13 @@ use crate::border::{Failure, guarded};
 use crate::pointer::place;
 use crate::status::TOCSIN_ERROR_OPERATOR;
 
-/// Sum.
+/// Sum. Of integers it wraps.
 pub const TOCSIN_SUM: c_int = 1;
-/// Product.
+/// Product. Of integers it wraps.
 pub const TOCSIN_PROD: c_int = 2;
-/// Minimum.
+/// Minimum. Of floats the left operand if either is a NaN, so that the order in which they are combined decides.
 pub const TOCSIN_MIN: c_int = 3;
-/// Maximum.
+/// Maximum. Of floats as TOCSIN_MIN.
 pub const TOCSIN_MAX: c_int = 4;
 /// Minimum and its index.
 pub const TOCSIN_MINLOC: c_int = 5;
@@ -179,4 +179,23 @@ pub extern "C" fn tocsin_op_free(op: Option<&mut c_int>) -> c_int {
         *op = 0;
         Ok(())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEADER: &str = include_str!("../include/tocsin.h");
+
+    #[test]
+    fn every_built_in_operator_is_in_the_header() {
+        for built_in in Op::BUILT_IN {
+            let name = format!("#define TOCSIN_{} ", built_in.name().to_uppercase());
+            let value = HEADER.lines().find_map(|line| line.strip_prefix(&name)?.parse().ok());
+            let value = value.unwrap_or_else(|| panic!("{built_in}: the header has no {name}"));
+            assert_eq!(operator(value).ok(), Some(*built_in), "{name}");
+        }
+        let numbers = (-1..USER).filter(|&value| operator(value).is_ok()).count();
+        assert_eq!(numbers, Op::BUILT_IN.len());
+    }
 }

@@ -12,6 +12,9 @@ use crate::{DataType, Error, Op, UserOp, ValueIndex32, ValueIndex64};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use tocsin_sync::fpenv::DefaultFp;
 
+#[cfg(feature = "half")]
+mod halves;
+
 type Kernel = unsafe fn(left: *const u8, right: *const u8, out: *mut u8, count: usize);
 
 /// An operator for one element type.
@@ -183,13 +186,13 @@ macro_rules! float {
 
 #[cfg(feature = "half")]
 macro_rules! half {
-    ($op:expr, $name:ident, $type:ty) => {{
+    ($op:expr, $name:ident, $wide:path, $round:path) => {{
         fn $name(op: Op) -> Option<Kernel> {
             Some(match op {
-                Op::Sum => kernel!(sum, $type, |a, b| <$type>::from_f32(a.to_f32() + b.to_f32())),
-                Op::Prod => kernel!(prod, $type, |a, b| <$type>::from_f32(a.to_f32() * b.to_f32())),
-                Op::Min => kernel!(min, $type, |a, b| if b.to_f32() < a.to_f32() { b } else { a }),
-                Op::Max => kernel!(max, $type, |a, b| if b.to_f32() > a.to_f32() { b } else { a }),
+                Op::Sum => kernel!(sum, u16, |a, b| $round($wide(a) + $wide(b))),
+                Op::Prod => kernel!(prod, u16, |a, b| $round($wide(a) * $wide(b))),
+                Op::Min => kernel!(min, u16, |a, b| if $wide(b) < $wide(a) { b } else { a }),
+                Op::Max => kernel!(max, u16, |a, b| if $wide(b) > $wide(a) { b } else { a }),
                 _ => return None,
             })
         }
@@ -227,9 +230,9 @@ fn kernel(op: Op, data_type: DataType) -> Option<Kernel> {
         DataType::F32 => float!(op, f32, f32),
         DataType::F64 => float!(op, f64, f64),
         #[cfg(feature = "half")]
-        DataType::F16 => half!(op, f16, ::half::f16),
+        DataType::F16 => half!(op, f16, halves::f16_to_f32, halves::f32_to_f16),
         #[cfg(feature = "half")]
-        DataType::Bf16 => half!(op, bf16, ::half::bf16),
+        DataType::Bf16 => half!(op, bf16, halves::bf16_to_f32, halves::f32_to_bf16),
         DataType::Byte if matches!(op, Op::BAnd | Op::BOr | Op::BXor) => kernel(op, DataType::U8),
         DataType::I32Index => indexed!(op, i32_index, ValueIndex32<i32>),
         DataType::F32Index => indexed!(op, f32_index, ValueIndex32<f32>),

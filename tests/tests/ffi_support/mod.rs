@@ -43,7 +43,8 @@ pub fn succeed(command: &mut Command) -> String {
     out.into_owned()
 }
 
-/// Builds both libraries in this test's own profile; the directory that has them, with a link by the soname.
+/// Builds both libraries in this test's own profile, with floats of 16 bits or without as these tests are; the directory that has them, with
+/// a link by the soname.
 pub fn libraries() -> &'static Path {
     static LIBRARIES: OnceLock<PathBuf> = OnceLock::new();
     LIBRARIES.get_or_init(|| {
@@ -56,9 +57,12 @@ pub fn libraries() -> &'static Path {
         };
         let target = built.parent().expect("the target directory");
         let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
+        let features: &[&str] = if cfg!(feature = "half") { &[] } else { &["--no-default-features"] };
         succeed(
             Command::new(cargo)
-                .args(["build", "--locked", "-p", "tocsin-ffi", "--profile", profile, "--target-dir"])
+                .args(["build", "--locked", "-p", "tocsin-ffi", "--profile", profile])
+                .args(features)
+                .arg("--target-dir")
                 .arg(target)
                 .current_dir(root()),
         );
@@ -109,6 +113,9 @@ pub fn compile(name: &str, language: Language, link: Link) -> PathBuf {
     command
         .args(["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-g", "-I"])
         .arg(root().join("crates/ffi/include"));
+    if cfg!(not(feature = "half")) {
+        command.arg("-DWITHOUT_HALF");
+    }
     match language {
         Language::C => command.arg("-std=c11").arg(source),
         Language::Cxx => command.args(["-std=c++17", "-x", "c++"]).arg(source).args(["-x", "none"]),
