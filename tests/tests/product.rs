@@ -18,7 +18,8 @@ fn product(kind: Kind, types: &str, sample: Sample) {
                 .with("types", types)
                 .with("turn", turn)
                 .with("every", sample.0)
-                .with("long", sample.1);
+                .with("long", sample.1)
+                .with("most", if deep() { 65 << 20 } else { 17 << 20 });
             let program = Path::new(env!("CARGO_BIN_EXE_tocsin-rank"));
             let scenario = "collectives-product";
             let limit_s = if deep() { 2400 } else { 400 };
@@ -30,12 +31,12 @@ fn product(kind: Kind, types: &str, sample: Sample) {
 /// Sums and minima of integers, sums of floating-point numbers, and a user's operator. In depth all that is short in each
 /// world, and what is long in one of them.
 fn some_types(kind: Kind) {
-    product(kind, "some", if deep() { (1, 6) } else { (60, 600) });
+    product(kind, "some", if deep() { (1, 6) } else { (90, 900) });
 }
 
 /// Every type with every operator. In depth all that is short in one of the worlds, and an eighth of what is long.
 fn all_types(kind: Kind) {
-    product(kind, "all", if deep() { (6, 48) } else { (1500, 15_000) });
+    product(kind, "all", if deep() { (6, 48) } else { (2250, 22_500) });
 }
 
 #[test]
