@@ -141,11 +141,12 @@ fn call_of(comm: &Comm, algorithm: &'static Algorithm, random: &mut Random, max:
 
 /// Every operation by every algorithm and by the library's choice, from every root, in both forms, around every size at which
 /// something changes, with some ways to combine, or with `types=all` every operator and type: one in `every` of them, of the
-/// long ones one in `long`, and none that is longer than `most`, bytes of the buffers of one side of all ranks, if that is said. Worlds of
+/// long ones one in `long`, of those of megabytes one in `longest`, if that is said, and none that is longer than `most`, bytes of the buffers of one side of all ranks, if that is said. Worlds of
 /// different `turn` take different ones. `seed` is the same on all ranks. `algorithm`: only those of that name.
 pub fn product(comm: &Comm, arguments: &Arguments) {
     let mut random = Random::new(arguments.number("seed"));
     let (every, long) = (arguments.number("every"), arguments.number("long"));
+    let longest = arguments.optional("longest").map_or(long, |_| arguments.number("longest"));
     let turn = arguments.optional("turn").map_or(0, |_| arguments.number("turn"));
     let some = || vec![Combine::integers(0), Combine::integers(1), Combine::FLOATS, Combine::affine()];
     let combines: Vec<Combine> =
@@ -171,7 +172,11 @@ pub fn product(comm: &Comm, arguments: &Arguments) {
                 let call =
                     Call { operation, algorithm, combine, seed, run: 0, elements, root, in_place, pieces };
                 let bytes = elements * combine.size();
-                let every = if bytes > LONG { long } else { every };
+                let every = match bytes {
+                    LONGEST.. => longest,
+                    LONG.. => long,
+                    _ => every,
+                };
                 let is_short_enough = || space::bytes_of_all(operation, bytes, comm.size()) <= most;
                 let allowed = named.is_none_or(|a| {
                     call.is_allowed()
@@ -188,8 +193,10 @@ pub fn product(comm: &Comm, arguments: &Arguments) {
     assert!(done > 0, "nothing was run");
 }
 
-/// Bytes of a vector or block above which one of a product takes long.
+/// Bytes of a vector or block from which on one of a product takes long.
 const LONG: usize = 130 << 10;
+/// And very long.
+const LONGEST: usize = 1100 << 10;
 
 fn finish(comm: &Comm, mut planned: Planned) {
     if let Err(error) = planned.request.wait() {
