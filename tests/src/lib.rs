@@ -8,6 +8,7 @@ pub mod example;
 pub mod forbid;
 pub mod in_order;
 pub mod memory;
+pub mod products;
 pub mod random;
 pub mod run;
 pub mod scenarios;

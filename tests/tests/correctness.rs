@@ -57,7 +57,7 @@ fn placed(kind: Kind, backend: BackendKind) {
         let arguments = Arguments::new().with("seed", 7000 + ranks).with("topology", machine);
         let (every, long) = if deep() { (1, 8) } else { (24, 240) };
         let only = arguments.clone().with("every", every).with("long", long);
-        let only = only.with("algorithm", "topology-aware");
+        let only = only.with("algorithm", "topology-aware").with("most", 9 << 20);
         case(kind, ranks, backend, "collectives-product", only).pass();
         let any = arguments.with("rounds", if deep() { 30 } else { 3 }).with("max", 40_000);
         case(kind, ranks, backend, "interleaved", any).pass();

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use tocsin_tests::run::{Arguments, BACKENDS, Case, Kind, deep};
-use tocsin_tests::scenarios::collectives::covered::{ALL_RANKS, WORLDS, model, rows_of};
+use tocsin_tests::scenarios::collectives::covered::{ALL_RANKS, WORLDS, model, rows_of, said};
 use tocsin_tests::scenarios::collectives::pairwise::{Pair, pairs_of};
 
 /// Runs some rows of some worlds of one kind; which pairs they have.
@@ -20,11 +20,7 @@ fn run(kind: Kind) -> BTreeSet<Pair> {
                 continue;
             }
             let rows: Vec<_> = rows_of(ranks, world).step_by(every).collect();
-            let arguments = Arguments::new()
-                .with("seed", 8000 + ranks)
-                .with("every", every)
-                .with("world", world)
-                .with("rows", rows.len());
+            let arguments = Arguments::new().with("seed", 8000 + ranks).with("rows", said(&rows));
             let case = Case {
                 program: Path::new(env!("CARGO_BIN_EXE_tocsin-rank")),
                 kind,

@@ -40,7 +40,12 @@ const SAMPLES: &[Sample] = &[
         "collectives",
         &[("seed", "5"), ("rounds", "1"), ("outstanding", "3"), ("max", "4000")],
     ),
-    ("product_2", 2, "collectives-product", &[("seed", "9"), ("every", "200"), ("long", "4000")]),
+    (
+        "product_2",
+        2,
+        "collectives-product",
+        &[("seed", "9"), ("every", "200"), ("long", "4000"), ("most", "5000000")],
+    ),
     ("restarted", 3, "restarted", &[("seed", "12"), ("rounds", "3"), ("max", "20000")]),
     ("interleaved", 3, "interleaved", &[("seed", "13"), ("rounds", "2"), ("max", "10000")]),
     ("mixed", 3, "mixed", &[("seed", "6"), ("operations", "400"), ("max", "10000")]),

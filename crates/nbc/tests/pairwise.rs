@@ -10,7 +10,9 @@ use common::driver::Machine;
 use common::model::{AFFINE, Case, Layout, affine_op};
 use common::network::network;
 use common::pairwise::{Model, Pair, pairs_of};
-use common::space::{RANKS, SIZES, bytes_of_all, calls, combines, count, operators, types};
+use common::space::{
+    RANKS, SIZES, Way, about, bytes_of_all, called, combines, count, has_blocks, operators, types,
+};
 use common::{Random, space};
 use tocsin_nbc::Op;
 use tocsin_nbc::table::{self, Arguments, Operation};
@@ -22,7 +24,7 @@ fn model() -> Model<impl Fn(&[Option<usize>]) -> bool> {
 
 fn case(row: &[usize], random: &mut Random) -> (u32, Case) {
     let [call, ranks, root, size, data_type, operator, in_place, layout, _] = *row else { unreachable!() };
-    let (operation, algorithm) = calls()[call];
+    let (operation, algorithm, _) = called()[call];
     let (ranks, data_type) = (RANKS[ranks], types()[data_type]);
     let word = Layout::any(random.word());
     let case = Case {
@@ -38,15 +40,36 @@ fn case(row: &[usize], random: &mut Random) -> (u32, Case) {
     (ranks, case)
 }
 
-/// Runs some of the rows, each with a seed of its own; which pairs they have.
-fn run(rows: &[Vec<usize>], which: impl Iterator<Item = usize>, deep: bool) -> (usize, BTreeSet<Pair>) {
+/// Bytes of the buffers of one side of all ranks.
+fn bytes(ranks: u32, case: &Case) -> usize {
+    bytes_of_all(case.operation, case.count * case.data_type.size(), ranks)
+}
+
+/// Of each operation that a board makes in rounds, the shortest row that is.
+fn shortest_in_rounds(rows: &[Vec<usize>]) -> BTreeSet<usize> {
+    let bytes = |number: &usize| {
+        let (ranks, case) = case(&rows[*number], &mut Random(0));
+        bytes(ranks, &case)
+    };
+    let in_rounds = called().into_iter().enumerate().filter(|(_, (_, _, way))| *way == Some(Way::Rounds));
+    let shortest = |call: usize| (0..rows.len()).filter(|number| rows[*number][0] == call).min_by_key(bytes);
+    in_rounds.map(|(call, _)| shortest(call).unwrap()).collect()
+}
+
+/// Runs some of the rows, each with a seed of its own, those that are to run `always` among them; which pairs they have.
+fn run(
+    rows: &[Vec<usize>],
+    which: impl Iterator<Item = usize>,
+    always: &BTreeSet<usize>,
+    deep: bool,
+) -> (usize, BTreeSet<Pair>) {
     let (mut done, mut run) = (BTreeSet::new(), 0);
     for number in which {
         let mut random = Random(0x70c5_0007 + number as u64);
         let (ranks, case) = case(&rows[number], &mut random);
         // Of what is long, fewer.
-        let is_long = bytes_of_all(case.operation, case.count * case.data_type.size(), ranks) > 2 << 20;
-        if !deep && random.below(if is_long { 300 } else { 20 }) > 0 {
+        let one_in = if bytes(ranks, &case) > 2 << 20 { 450 } else { 30 };
+        if !deep && random.below(one_in) > 0 && !always.contains(&number) {
             continue;
         }
         Machine::new(network(ranks, random.word()), random.word()).run(&[case]);
@@ -56,18 +79,19 @@ fn run(rows: &[Vec<usize>], which: impl Iterator<Item = usize>, deep: bool) -> (
     (run, done)
 }
 
-/// On the network of these tests: a seeded sample, and under `TOCSIN_TEST_DEEP=1` every pair of values, which takes about 5
-/// minutes of processor time.
+/// On the network of these tests: a seeded sample, with a case of each operation that is made in rounds, and under `TOCSIN_TEST_DEEP=1` every pair of
+/// values, which takes about 5 minutes of processor time.
 #[test]
 fn any_two_values_together() {
     let deep = std::env::var_os("TOCSIN_TEST_DEEP").is_some_and(|v| v == "1");
     let rows = model().rows();
+    let always = shortest_in_rounds(&rows);
     let workers = std::thread::available_parallelism().unwrap().get();
     let parts = std::thread::scope(|scope| {
         let part = |first: usize| (first..rows.len()).step_by(workers);
-        let rows = &rows;
+        let (rows, always) = (&rows, &always);
         let workers: Vec<_> =
-            (0..workers).map(|first| scope.spawn(move || run(rows, part(first), deep))).collect();
+            (0..workers).map(|first| scope.spawn(move || run(rows, part(first), always, deep))).collect();
         workers.into_iter().map(|worker| worker.join().unwrap()).collect::<Vec<_>>()
     });
     let count = parts.iter().map(|(run, _)| run).sum::<usize>();
@@ -83,12 +107,16 @@ fn any_two_values_together() {
 #[test]
 fn what_may_stand_together_does() {
     let allowed = model().allowed();
-    let (calls, operators, types) = (calls(), operators(affine_op()), types());
-    for (number, (operation, algorithm)) in calls.iter().enumerate() {
+    let (calls, operators, types) = (called(), operators(affine_op()), types());
+    for (number, (operation, algorithm, way)) in calls.iter().enumerate() {
         let with = |at: usize, value: usize| allowed.contains(&[(0, number), (at, value)]);
-        let name = algorithm.map_or("choice", |a| a.name);
+        let name = algorithm.map_or("choice", |a| a.name).to_owned();
+        let name = if *way == Some(Way::Rounds) { name + ", in rounds" } else { name };
         for (value, ranks) in RANKS.into_iter().enumerate() {
             let takes = algorithm.is_none_or(|a| !a.restrictions.power_of_two || ranks.is_power_of_two());
+            // More than 1 MiB from each to each is too much for these tests among 16.
+            let is_too_much = *operation == Operation::Iallgather && way.is_some() && ranks >= 16;
+            let takes = takes && !is_too_much;
             assert_eq!(with(1, value), takes, "{operation} by {name} of {ranks} ranks");
         }
         for (value, op) in operators.iter().enumerate() {
@@ -101,17 +129,31 @@ fn what_may_stand_together_does() {
             };
             assert_eq!(with(5, value), takes, "{operation} by {name} with {op:?}");
         }
+        let on_board = algorithm.is_some_and(|a| a.restrictions.needs_board());
+        let takes_five = algorithm.is_none_or(|a| !a.restrictions.power_of_two);
+        // Of five ranks, which have least, or of eight: what all buffers may have in all, or a board takes of each or for all together.
+        let last = match operation {
+            Operation::Ibarrier => 0,
+            Operation::Iallgatherv if on_board => about(1 << 20, 0),
+            Operation::IreduceScatter if on_board => about(128 << 10, 1),
+            _ if has_blocks(*operation) && !operation.has_root() => {
+                about(if takes_five { 2 << 20 } else { 1 << 20 }, 1)
+            }
+            _ => about(4 << 20, 1),
+        };
+        // Of 33, which have most, in rounds: what is too much for one.
+        let first = match operation {
+            _ if way.is_none() => 0,
+            // Blocks for 32 others.
+            Operation::Iscatter | Operation::Ialltoall => about(32 << 10, 1),
+            // For all 33.
+            Operation::IreduceScatterBlock => about(32 << 10, -1),
+            // In 128 pieces, of which 32 KiB are read at once.
+            Operation::Iallreduce => about(128 << 10, -1),
+            _ => about(1 << 20, 1),
+        };
         for size in 0..SIZES {
-            let on_board = algorithm.is_some_and(|a| a.restrictions.needs_board());
-            let takes = match operation {
-                Operation::Ibarrier => size == 0,
-                _ if space::takes_any_length(*operation) => true,
-                // Blocks for all others, or parts of all together, have to fit.
-                Operation::Iscatter | Operation::Ialltoall if on_board => size <= 29,
-                Operation::Iallreduce if on_board => size <= 36,
-                Operation::IreduceScatter | Operation::IreduceScatterBlock if on_board => size <= 27,
-                _ => !on_board || size < SIZES - 1,
-            };
+            let takes = (first..=last).contains(&size);
             assert_eq!(with(3, size), takes, "{operation} by {name}, size {size}");
         }
         for (value, data_type) in types.iter().enumerate() {

@@ -141,16 +141,18 @@ fn call_of(comm: &Comm, algorithm: &'static Algorithm, random: &mut Random, max:
 
 /// Every operation by every algorithm and by the library's choice, from every root, in both forms, around every size at which
 /// something changes, with some ways to combine, or with `types=all` every operator and type: one in `every` of them, of the
-/// long ones one in `long`. Worlds of different `turn` take different ones. `seed` is the same on all ranks. `algorithm`: only
-/// those of that name.
+/// long ones one in `long`, of those of megabytes one in `longest`, if that is said, and none that is longer than `most`, bytes of the buffers of one side of all ranks, if that is said. Worlds of
+/// different `turn` take different ones. `seed` is the same on all ranks. `algorithm`: only those of that name.
 pub fn product(comm: &Comm, arguments: &Arguments) {
     let mut random = Random::new(arguments.number("seed"));
     let (every, long) = (arguments.number("every"), arguments.number("long"));
+    let longest = arguments.optional("longest").map_or(long, |_| arguments.number("longest"));
     let turn = arguments.optional("turn").map_or(0, |_| arguments.number("turn"));
     let some = || vec![Combine::integers(0), Combine::integers(1), Combine::FLOATS, Combine::affine()];
     let combines: Vec<Combine> =
         if arguments.optional("types") == Some("all") { Combine::all().collect() } else { some() };
     let only = arguments.optional("algorithm");
+    let most = arguments.optional("most").map_or(u64::MAX, |_| arguments.number("most")) as usize;
     // All of the machines that tests name have several parts, and where ranks are was said to processes, too.
     let parts = arguments.optional("topology").is_some();
     assert!(!parts || comm.hierarchy().is_some(), "no rank knows of any part");
@@ -169,13 +171,19 @@ pub fn product(comm: &Comm, arguments: &Arguments) {
                 let (elements, pieces) = (space::count(size, combine.size()), Call::any_pieces(seed));
                 let call =
                     Call { operation, algorithm, combine, seed, run: 0, elements, root, in_place, pieces };
-                let every = if elements * combine.size() > LONG { long } else { every };
+                let bytes = elements * combine.size();
+                let every = match bytes {
+                    LONGEST.. => longest,
+                    LONG.. => long,
+                    _ => every,
+                };
+                let is_short_enough = || space::bytes_of_all(operation, bytes, comm.size()) <= most;
                 let allowed = named.is_none_or(|a| {
                     call.is_allowed()
                         && space::takes(a, comm.size())
                         && (!a.restrictions.needs_board() || fits_board(&call, comm))
                 });
-                if (seed >> 8) % every == turn % every && allowed {
+                if (seed >> 8) % every == turn % every && allowed && is_short_enough() {
                     finish(comm, post_by(comm, call, named.map(|a| a.name)));
                     done += 1;
                 }
@@ -185,8 +193,10 @@ pub fn product(comm: &Comm, arguments: &Arguments) {
     assert!(done > 0, "nothing was run");
 }
 
-/// Bytes of a vector or block above which one of a product takes long.
+/// Bytes of a vector or block from which on one of a product takes long.
 const LONG: usize = 130 << 10;
+/// And very long.
+const LONGEST: usize = 1100 << 10;
 
 fn finish(comm: &Comm, mut planned: Planned) {
     if let Err(error) = planned.request.wait() {

@@ -118,9 +118,9 @@ impl Call {
         self.take(0);
     }
 
-    /// Whether it is one of several rounds.
+    /// Whether it is one of several rounds. Handler-safe.
     #[inline]
-    pub(crate) fn is_round(&self) -> bool {
+    pub fn is_round(&self) -> bool {
         self.round.each != 0
     }
 

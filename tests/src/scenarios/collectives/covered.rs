@@ -21,9 +21,9 @@ pub const WORLDS: usize = Kind::ALL.len() * BACKENDS.len();
 /// The numbers of ranks.
 pub const ALL_RANKS: [u32; 6] = space::RANKS;
 
-/// What there is, and what goes together: on a board, long parts in worlds of up to 32 ranks.
+/// What there is, and what goes together: on a board, long parts in worlds of up to 32 ranks, and as much as these have in one round, and a little more.
 pub fn model() -> Model<impl Fn(&[Option<usize>]) -> bool> {
-    space::model(Combine::affine().op, 16 << 20, 1 + PIECES.len(), WORLDS, |ranks| ranks <= 32)
+    space::model(Combine::affine().op, 34 << 20, 1 + PIECES.len(), WORLDS, |ranks| ranks <= 32)
 }
 
 /// Rows that cover it.
@@ -41,7 +41,7 @@ fn call(row: &[usize], ranks: u32, seed: u64) -> (Call, Option<&'static str>) {
     let [call, _, root, size, data_type, operator, in_place, layout, _] = *row else {
         panic!("{row:?}");
     };
-    let (operation, algorithm) = space::calls()[call];
+    let (operation, algorithm, _) = space::called()[call];
     let data_type = space::types()[data_type];
     let op = space::operators(Combine::affine().op)[operator].unwrap_or(Combine::FLOATS.op);
     let call = Call {
@@ -58,20 +58,26 @@ fn call(row: &[usize], ranks: u32, seed: u64) -> (Call, Option<&'static str>) {
     (call, algorithm.map(|a| a.name))
 }
 
-/// The rows of a `world` and of so many ranks: one in `every`, which makes so many `rows`.
+/// Rows as a word, for [`pairwise`]: to make them takes longer than to run a few.
+pub fn said(rows: &[&Vec<usize>]) -> String {
+    let row = |row: &&Vec<usize>| row.iter().map(ToString::to_string).collect::<Vec<_>>().join(".");
+    rows.iter().map(row).collect::<Vec<_>>().join("/")
+}
+
+/// The `rows` that are [said](said), of so many ranks.
 pub fn pairwise(comm: &Comm, arguments: &Arguments) {
-    let (world, every) = (arguments.number("world") as usize, arguments.number("every") as usize);
     let mut random = Random::new(arguments.number("seed"));
-    let mut run = 0;
-    for row in rows_of(comm.size(), world).step_by(every) {
-        let (call, name) = call(row, comm.size(), random.bits());
+    let rows = arguments.text("rows");
+    for said in rows.split('/') {
+        let value = |word: &str| word.parse().unwrap_or_else(|_| panic!("{word:?} in {said}"));
+        let row: Vec<usize> = said.split('.').map(value).collect();
+        assert_eq!(ALL_RANKS[row[RANKS]], comm.size(), "{said}");
+        let (call, name) = call(&row, comm.size(), random.bits());
         assert!(
             !call.algorithm.restrictions.needs_board() || name.is_none() || fits_board(&call, comm),
             "{call:?}"
         );
         assert!(call.operation != Operation::Ibarrier || call.elements == 0);
         finish(comm, post_by(comm, call, name));
-        run += 1;
     }
-    assert_eq!(run, arguments.number("rows"), "rows of world {world} of {} ranks", comm.size());
 }
