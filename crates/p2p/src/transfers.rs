@@ -309,10 +309,15 @@ impl<T: Transport> P2p<T> {
 
     /// Whether this rank leaves the chunks that are left to its peer. `passing`: who runs the engine goes away afterwards.
     fn leaves_to_peer(&self, request: &Request, passing: bool) -> bool {
+        Self::is_left_to_peer(request, passing && self.transport.is_waiting(request.peer))
+    }
+
+    /// Whether it is the peer's to copy what is left, which waits or not.
+    fn is_left_to_peer(request: &Request, waits: bool) -> bool {
         match request.state {
             State::SendShared if request.reach == Reach::None => true,
             State::RecvShared if request.has(ALONE) => false,
-            _ => passing && self.transport.is_waiting(request.peer),
+            _ => waits,
         }
     }
 
@@ -333,7 +338,8 @@ impl<T: Transport> P2p<T> {
         true
     }
 
-    /// Whether a pass would find a transfer to go on with. Bounded by the number of records of the connected pairs.
+    /// Whether a pass would find a transfer to go on with; `passing`: one that no thread which waits at the other end goes on with. One that only comes when it is rung there has not been
+    /// told, or has left it to this rank in its turn. Bounded by the number of records of the connected pairs.
     #[inline]
     pub(crate) fn copies_left(&self, passing: bool) -> bool {
         !self.transfers.is_empty() && self.some_copy_left(passing)
@@ -347,7 +353,10 @@ impl<T: Transport> P2p<T> {
                 State::SendClosing | State::RecvClosing => self.is_over(request),
                 _ => match (self.record_of(request), chunks(request.total)) {
                     (Some((record, ticket)), Some(count)) => match record.look(ticket, count) {
-                        Claim::Chunk(_) => !self.leaves_to_peer(request, passing),
+                        Claim::Chunk(_) => !Self::is_left_to_peer(
+                            request,
+                            passing && self.transport.has_waiter(request.peer),
+                        ),
                         Claim::Closed { failed } => !request.has(TOLD) || !failed && !self.will_hear_why(id),
                         Claim::Over => Self::is_untouched(request),
                         Claim::NoneLeft | Claim::Busy => false,

@@ -428,6 +428,8 @@ impl<W: Work> Engine<W> {
             // If the thread waits, it is done before that.
             self.arm_unless_sooner(UNFINISHED_NS);
         }
+        // Before anybody is woken, who sleeps for no longer than that allows.
+        self.unheard.store(unheard, Ordering::Relaxed);
         if left.worked || left.more || touched {
             // SYNC POINT: the token was left by a read-modify-write, after all that was completed here; pairs with the
             // sleeper's fence between "I sleep" and its last look.
@@ -443,7 +445,6 @@ impl<W: Work> Engine<W> {
         if chore {
             self.callbacks.ask_chore();
         }
-        self.unheard.store(unheard, Ordering::Relaxed);
         if unheard && !left.more {
             self.remind();
         }

@@ -665,6 +665,13 @@ unsafe impl Transport for ShmTransport {
     }
 
     #[inline]
+    fn has_waiter(&self, peer: u32) -> bool {
+        let Some(block) = self.segment.block(peer) else { return false };
+        let attention = block.descriptor.attention();
+        attention.pollers() > 0 || attention.sleepers() > attention.attendants()
+    }
+
+    #[inline]
     fn is_in_wait(&self, peer: u32) -> bool {
         self.segment.block(peer).is_some_and(|block| block.descriptor.is_in_wait())
     }

@@ -575,6 +575,12 @@ pub unsafe trait Transport: Send {
         false
     }
 
+    /// Whether some thread of `peer` waits inside the library for something, and not only until it is rung, as a progress thread does that has nothing to do: a hint, which says more
+    /// than [`is_waiting`](Self::is_waiting). Handler-safe.
+    fn has_waiter(&self, peer: u32) -> bool {
+        self.is_waiting(peer)
+    }
+
     /// Whether some thread of `peer` is in a wait, rather than about to ring and go away: a hint, which says more than [`is_waiting`](Self::is_waiting).
     /// Handler-safe.
     fn is_in_wait(&self, peer: u32) -> bool {

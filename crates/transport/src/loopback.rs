@@ -49,6 +49,7 @@ pub struct Loopback {
     rings: Vec<u64>,
     starved: Vec<[bool; 4]>,
     waiting: Vec<bool>,
+    attending: Vec<u32>,
     committed: Vec<bool>,
     /// See [`set_meanwhile`](Loopback::set_meanwhile).
     meanwhile: Option<fn()>,
@@ -107,6 +108,11 @@ impl Loopback {
         if let Some(entry) = self.waiting.get_mut(peer as usize) {
             *entry = waits;
         }
+    }
+
+    /// Says that what waits at `peer` only waits to be rung.
+    pub fn set_attending(&mut self, peer: u32) {
+        self.attending.push(peer);
     }
 
     /// Says whether this endpoint takes `peer` for one that waits for a collective.
@@ -665,5 +671,9 @@ unsafe impl Transport for Loopback {
 
     fn is_waiting(&self, peer: u32) -> bool {
         self.waiting.get(peer as usize).copied().unwrap_or(false)
+    }
+
+    fn has_waiter(&self, peer: u32) -> bool {
+        self.is_waiting(peer) && !self.attending.contains(&peer)
     }
 }

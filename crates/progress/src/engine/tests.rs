@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod at_once;
+mod attended;
 mod called_back;
 mod late;
 mod patience;

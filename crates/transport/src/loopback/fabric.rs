@@ -145,6 +145,7 @@ fn build(n: u32, limits: Limits, reach: Reach, shares: bool, pieces: u32) -> Vec
             dirty: vec![false; n as usize],
             rings: vec![0; n as usize],
             starved: vec![[false; 4]; n as usize],
+            attending: Vec::new(),
             waiting: vec![false; n as usize],
             committed: vec![false; n as usize],
             meanwhile: None,

@@ -1,0 +1,76 @@
+//! Threads that sleep until they are rung, beside threads that enter and leave: they are woken for what is left, and for nothing else.
+
+use super::*;
+
+/// Runs `stays` beside a thread that attends, as a progress thread does that has nothing to do, and counts how often it was woken; once more at the
+/// end, which is counted, too.
+fn woken_by(engine: &Arc<Engine<Counting>>, stays: impl FnOnce(&AtomicU64)) -> u64 {
+    let (over, woken) = (AtomicBool::new(false), AtomicU64::new(0));
+    let sleeps = || engine.own().descriptor().attention().attendants() > 0;
+    std::thread::scope(|threads| {
+        let attendant = threads.spawn(|| {
+            // Until a wake-up is missing for so long.
+            while !over.load(SeqCst)
+                && engine.own().attend(Some(Duration::from_secs(20)), || over.load(SeqCst))
+            {
+                woken.fetch_add(1, SeqCst);
+            }
+        });
+        compute_until("a thread that attends", sleeps);
+        stays(&woken);
+        compute_until("a thread that attends again", sleeps);
+        over.store(true, SeqCst);
+        engine.own().wake_own();
+        attendant.join().unwrap();
+    });
+    woken.into_inner()
+}
+
+/// A stay in which something is posted.
+fn stay(engine: &Arc<Engine<Counting>>) {
+    let mut inside = engine.enter();
+    let _touched = &mut *inside;
+}
+
+#[test]
+fn who_leaves_nothing_wakes_nobody_who_comes_for_that() {
+    let shared = Shared::new();
+    let engine = engine(&shared, 0);
+    let receiver = install(&shared, &engine, BackendKind::Thread);
+    // What the rank wants is said by then.
+    stay(&engine);
+    let woken = woken_by(&engine, |_| {
+        (0..10).for_each(|_| stay(&engine));
+        // With a pass, too.
+        shared.posted[0].fetch_add(1, SeqCst);
+        engine.enter().pass();
+        assert_eq!(shared.handled.load(SeqCst), 1);
+    });
+    assert_eq!(woken, 1);
+    drop(receiver);
+}
+
+#[test]
+fn who_leaves_something_wakes_who_comes_for_that() {
+    let shared = Shared::new();
+    let engine = engine(&shared, 0);
+    let receiver = install(&shared, &engine, BackendKind::Thread);
+    stay(&engine);
+    woken_by(&engine, |woken| {
+        let mut inside = engine.enter();
+        let _touched = &mut *inside;
+        // Nobody rings for it.
+        shared.unfinished.store(true, SeqCst);
+        drop(inside);
+        compute_until("who comes for what is left", || woken.load(SeqCst) > 0);
+    });
+    shared.unfinished.store(false, SeqCst);
+    // After a pass that leaves something, too.
+    shared.posted[0].store(1_000_000, SeqCst);
+    woken_by(&engine, |woken| {
+        engine.look_in_passing();
+        compute_until("who comes for the rest", || woken.load(SeqCst) > 0);
+    });
+    assert!(shared.handled.load(SeqCst) < shared.posted());
+    drop(receiver);
+}
