@@ -1,7 +1,6 @@
 //! Any two of what a collective depends on together, by ranks of every kind and with every backend: operation and algorithm or
 //! the library's own choice, 5 to 33 ranks, root, size, type, operator, in place or not, layout, and the kind of world. One of
-//! six worlds for each number of ranks and a sample of its rows; under `TOCSIN_TEST_DEEP=1` all, in about 4 minutes of processor
-//! time.
+//! six worlds for each number of ranks and a sample of its rows; under `TOCSIN_TEST_DEEP=1` all, in many minutes of processor time.
 
 use std::collections::BTreeSet;
 use std::path::Path;

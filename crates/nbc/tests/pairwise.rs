@@ -80,7 +80,7 @@ fn run(
 }
 
 /// On the network of these tests: a seeded sample, with a case of each operation that is made in rounds, and under `TOCSIN_TEST_DEEP=1` every pair of
-/// values, which takes about 5 minutes of processor time.
+/// values, of which those in rounds alone take 3 minutes of processor time.
 #[test]
 fn any_two_values_together() {
     let deep = std::env::var_os("TOCSIN_TEST_DEEP").is_some_and(|v| v == "1");
