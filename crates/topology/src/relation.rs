@@ -98,7 +98,20 @@ impl Topology {
         nodes.sort_unstable();
         nodes.dedup();
         let parts: Vec<Vec<usize>> = match relation {
-            Relation::Cache => self.caches.iter().map(|cache| cache.cpus.clone()).collect(),
+            // Some caches are those of several nodes.
+            Relation::Cache => {
+                let within = |cpu: &usize, node: usize| {
+                    self.core_of(*cpu)
+                        .and_then(|core| self.cores.get(core))
+                        .is_some_and(|core| core.node == node)
+                };
+                let parts = self.caches.iter().flat_map(|cache| {
+                    let part =
+                        |node: &usize| cache.cpus.iter().filter(|cpu| within(cpu, *node)).copied().collect();
+                    nodes.iter().map(part)
+                });
+                parts.collect()
+            }
             Relation::Node => {
                 nodes.iter().map(|node| of_node(*node).flat_map(|core| core.cpus.clone()).collect()).collect()
             }
@@ -189,6 +202,10 @@ mod tests {
         assert_eq!(machine.part_of(Cache, 2), Some(vec![0, 1, 2, 3]));
         assert_eq!((machine.part_of(Node, 2), machine.part_of(Across, 4)), (None, first(8)));
         assert_eq!(Topology::synthetic("core:1 pu:2").unwrap().part_of(Cache, 1), None);
+        // A cache of two nodes: what lies in one of them.
+        let machine = Topology::synthetic("package:2 l3:1 numa:2 core:2").unwrap();
+        assert_eq!(machine.relations(), [Cache, Across]);
+        assert_eq!([machine.part_of(Cache, 2), machine.part_of(Across, 2)], [first(2), first(8)]);
     }
 
     /// Of every two, three and four processors of some machines.

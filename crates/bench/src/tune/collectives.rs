@@ -138,7 +138,7 @@ pub(super) fn measure(
     let mut worlds = Vec::new();
     for &kind in kinds {
         for &ranks in &wanted.ranks {
-            let there = places::with_room(&machine, &relations, ranks);
+            let there = places_of(args, kind, ranks, &machine, &relations)?;
             for place in places::to_measure(&there, 1) {
                 worlds.push((kind, ranks, place, places::that_it_says(&there, place)));
             }
@@ -155,6 +155,27 @@ pub(super) fn measure(
         measured += &times;
     }
     Ok((rows, measured))
+}
+
+/// The places at which so many ranks are measured; none where there is no choice.
+fn places_of(
+    args: &Tune,
+    kind: Kind,
+    ranks: u32,
+    machine: &Topology,
+    relations: &[Relation],
+) -> Result<Vec<Relation>, Error> {
+    let mut all = Vec::new();
+    for place in places::with_room(machine, relations, ranks) {
+        let _there = Confined::to_part(place, ranks)?;
+        let plan = super::plan(args, kind, ranks, crate::values::Lmt::Auto, 0)?;
+        let seats = plan.config()?.seats(ranks).map_err(Error::failed)?;
+        // Where parts are uneven ranks may be nearer to each other than the part allows.
+        if places::of_seats(machine, &seats) == Some(place) {
+            all.push(place);
+        }
+    }
+    Ok(if all.len() > 1 { all } else { Vec::new() })
 }
 
 /// Measures in a world, until a time; `said`: what the rows say of where its ranks were, which were at `place`.

@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use tocsin_topology::{Topology, allowed_cpus, bind_thread_to_all};
+use tocsin_world::Seat;
 use tocsin_world::tune::Relation;
 
 /// What there is between cores of this machine, nearest first; nothing where it is the same between all of them, or where placement
@@ -28,6 +29,12 @@ pub(super) fn with_room(machine: &Topology, relations: &[Relation], ranks: u32) 
     let has_room = |relation: &&Relation| machine.part_of(**relation, ranks as usize).is_some();
     let all: Vec<Relation> = relations.iter().filter(has_room).copied().collect();
     if all.len() > 1 { all } else { Vec::new() }
+}
+
+/// What lies between the farthest two of ranks that are bound so; `None`: not all of them are.
+pub(super) fn of_seats(machine: &Topology, seats: &[Seat]) -> Option<Relation> {
+    let cpus: Vec<usize> = seats.iter().map(|seat| seat.cpu).collect::<Option<_>>()?;
+    machine.widest(&cpus)
 }
 
 /// Of what rows say what was measured at a place: of that, and the farthest also of ranks of which nobody knows where they are.
