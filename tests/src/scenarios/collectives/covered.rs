@@ -64,7 +64,7 @@ pub fn said(rows: &[&Vec<usize>]) -> String {
     rows.iter().map(row).collect::<Vec<_>>().join("/")
 }
 
-/// The `rows` that are [said](said), of so many ranks.
+/// The `rows` that are [said], of so many ranks.
 pub fn pairwise(comm: &Comm, arguments: &Arguments) {
     let mut random = Random::new(arguments.number("seed"));
     let rows = arguments.text("rows");
