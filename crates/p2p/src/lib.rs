@@ -453,13 +453,15 @@ impl<T: Transport> P2p<T> {
     ///
     /// While a lane waits for room among the unexpected messages the transport counts it as work, so this stays true.
     pub fn work_left(&self) -> bool {
-        self.has_chores() || self.transport.work_left() || self.copies_left(false)
+        self.has_chores() || self.transport.work_left() || self.copies_left(|_, _| false)
     }
 
     /// [`work_left`](Self::work_left), but for plain messages and announcements from one rank: of who receives those one after the other, and would find what a pass had taken in and
     /// kept only behind more steps. Handler-safe.
     pub fn work_left_beside(&self, source: u32) -> bool {
-        self.has_chores() || self.transport.work_left_beside(source, Class::Eager) || self.copies_left(false)
+        self.has_chores()
+            || self.transport.work_left_beside(source, Class::Eager)
+            || self.copies_left(|_, _| false)
     }
 
     /// Whether there is anything to see to that nobody else has sent.
@@ -483,7 +485,14 @@ impl<T: Transport> P2p<T> {
     /// library for long must come back. Handler-safe; after a flush.
     #[inline]
     pub fn is_unfinished(&self) -> bool {
-        self.copies_left(true)
+        self.copies_left(T::is_waiting)
+    }
+
+    /// The same, or for a peer of which no thread waits but such as only come when they are rung: they have not been told of it, or have left it to this rank in their turn.
+    /// Handler-safe; after a flush.
+    #[inline]
+    pub fn is_left_behind(&self) -> bool {
+        self.copies_left(T::has_waiter)
     }
 
     /// Sends to others that are not complete, and answers that are not in their lane: what a clean end waits for.

@@ -309,7 +309,9 @@ impl<T: Transport> P2p<T> {
 
     /// Whether this rank leaves the chunks that are left to its peer. `passing`: who runs the engine goes away afterwards.
     fn leaves_to_peer(&self, request: &Request, passing: bool) -> bool {
-        Self::is_left_to_peer(request, passing && self.transport.is_waiting(request.peer))
+        // After a handler nobody comes: what only comes when it is rung there may have left it to this rank.
+        let waits = if self.context == Context::Handler { T::has_waiter } else { T::is_waiting };
+        Self::is_left_to_peer(request, passing && waits(&self.transport, request.peer))
     }
 
     /// Whether it is the peer's to copy what is left, which waits or not.
@@ -338,14 +340,14 @@ impl<T: Transport> P2p<T> {
         true
     }
 
-    /// Whether a pass would find a transfer to go on with; `passing`: one that no thread which waits at the other end goes on with. One that only comes when it is rung there has not been
-    /// told, or has left it to this rank in its turn. Bounded by the number of records of the connected pairs.
+    /// Whether a pass would find a transfer to go on with, but for those that are left to peers of which `waits` says that they wait. Bounded by the number of records of the
+    /// connected pairs.
     #[inline]
-    pub(crate) fn copies_left(&self, passing: bool) -> bool {
-        !self.transfers.is_empty() && self.some_copy_left(passing)
+    pub(crate) fn copies_left(&self, waits: impl Fn(&T, u32) -> bool) -> bool {
+        !self.transfers.is_empty() && self.some_copy_left(waits)
     }
 
-    fn some_copy_left(&self, passing: bool) -> bool {
+    fn some_copy_left(&self, waits: impl Fn(&T, u32) -> bool) -> bool {
         let mut next = self.transfers.first(&self.requests);
         while let Some(id) = next {
             let Some(request) = self.requests.get(id) else { return false };
@@ -353,10 +355,9 @@ impl<T: Transport> P2p<T> {
                 State::SendClosing | State::RecvClosing => self.is_over(request),
                 _ => match (self.record_of(request), chunks(request.total)) {
                     (Some((record, ticket)), Some(count)) => match record.look(ticket, count) {
-                        Claim::Chunk(_) => !Self::is_left_to_peer(
-                            request,
-                            passing && self.transport.has_waiter(request.peer),
-                        ),
+                        Claim::Chunk(_) => {
+                            !Self::is_left_to_peer(request, waits(&self.transport, request.peer))
+                        }
                         Claim::Closed { failed } => !request.has(TOLD) || !failed && !self.will_hear_why(id),
                         Claim::Over => Self::is_untouched(request),
                         Claim::NoneLeft | Claim::Busy => false,

@@ -36,11 +36,11 @@ fn an_announcement_that_is_there_is_answered_by_the_post() {
     assert!(w.ranks[1].is_unfinished(), "nobody is seen waiting");
     w.ranks[1].transport_mut().set_waiting(0, true);
     assert!(!w.ranks[1].is_unfinished(), "the sender goes on with it");
-    assert!(w.ranks[1].is_left_to_who_waits());
+    assert!(w.ranks[1].is_left_to_who_waits() && !w.ranks[1].is_left_behind());
     // A thread that sleeps there until it is rung may have left it to this rank.
     w.ranks[1].transport_mut().set_attending(0);
-    assert!(w.ranks[1].is_unfinished(), "who only comes when it is rung goes on with nothing");
-    assert!(w.ranks[1].is_left_to_who_waits(), "but has the first turn");
+    assert!(w.ranks[1].is_left_behind(), "who only comes when it is rung goes on with nothing");
+    assert!(!w.ranks[1].is_unfinished() && w.ranks[1].is_left_to_who_waits(), "but has the first turn");
     w.pass_with(0, &mut Budget::user().waiting());
     assert_eq!((w.code(0, send), w.code(1, recv)), (Some(Code::Ok), None));
     assert!(w.ranks[1].has_answer(recv) && w.ranks[1].meet_end(recv));

@@ -138,7 +138,7 @@ unsafe impl Work for RankState {
 
     #[inline]
     fn is_unfinished(&self) -> bool {
-        !self.is_closed() && (self.p2p.is_unfinished() || self.p2p.is_left_over())
+        !self.is_closed() && (self.p2p.is_left_behind() || self.p2p.is_left_over())
     }
 
     #[inline]
