@@ -175,6 +175,10 @@ mod tests {
             "die:300 core:300 pu:1",
             "300 300",
             "die:2(indexes=1,0) core:99999999 pu:99999999",
+            "die:2(indexes=1,0)core:60000pu:60000",
+            "group:60000core:60000pu:1",
+            "die:0xffff core:0xffff pu:1",
+            "die:2 core:-1 pu:1",
         ] {
             assert!(Topology::synthetic(text).is_err(), "{text}");
             assert!(Synthetic::new(text).is_too_large(), "{text}");

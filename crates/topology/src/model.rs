@@ -100,11 +100,11 @@ impl Topology {
         let own = Synthetic::new(text);
         let machine = own.discover();
         #[cfg(feature = "hwloc")]
-        if machine.is_err()
+        if let Err(Error::Synthetic { text, why }) = &machine
             && !own.is_too_large()
-            && let Ok(theirs) = crate::Hwloc::synthetic(text).discover()
         {
-            return Ok(theirs);
+            let both = |theirs| Error::Synthetic { text: text.clone(), why: format!("{why}; and {theirs}") };
+            return crate::Hwloc::synthetic(text).discover().map_err(both);
         }
         machine
     }

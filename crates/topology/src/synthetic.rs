@@ -29,15 +29,28 @@ impl Synthetic {
         Synthetic { text: text.to_owned() }
     }
 
-    /// Whether it describes more than anybody should build, in whatever levels: those counted that begin a word, such as `2` or `die:2(indexes=0,1)`.
+    /// Whether it describes more than anybody should build, in whatever levels, or in words of which that cannot be told: other than `2`, `die:2` and what stands in
+    /// brackets.
     #[cfg(feature = "hwloc")]
     pub(crate) fn is_too_large(&self) -> bool {
+        let (mut depth, mut levels) = (0usize, String::new());
+        for c in self.text.chars() {
+            match c {
+                '(' | '[' => depth = depth.saturating_add(1),
+                ')' | ']' => depth = depth.saturating_sub(1),
+                _ if depth == 0 => levels.push(c),
+                _ => {}
+            }
+        }
         let count = |word: &str| {
-            let level = word.split('(').next().unwrap_or_default();
-            level.rsplit(':').next().unwrap_or_default().parse::<usize>().ok()
+            let digits = word.rsplit(':').next().unwrap_or_default();
+            let is_plain = digits.bytes().all(|digit| digit.is_ascii_digit()) && !digits.starts_with('0');
+            digits.parse::<usize>().ok().filter(|_| is_plain && word.matches(':').count() <= 1)
         };
-        let counts = self.text.split_whitespace().filter_map(count);
-        counts.fold(1usize, usize::saturating_mul) > MOST_PUS
+        let counts = levels.split_whitespace().map(count);
+        counts
+            .fold(Some(1usize), |all, count| Some(all?.saturating_mul(count?)))
+            .is_none_or(|all| all > MOST_PUS)
     }
 
     fn error(&self, why: impl Into<String>) -> Error {

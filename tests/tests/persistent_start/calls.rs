@@ -5,6 +5,10 @@ use std::sync::{Arc, Mutex};
 
 use tocsin_sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
+/// There is no listener yet, and there will be none.
+const NONE: i32 = -1;
+const FAILED: i32 = -2;
+
 /// The calls of the thread that made this.
 pub struct Calls {
     shared: Arc<Shared>,
@@ -21,7 +25,7 @@ impl Calls {
     /// From here on the thread, and those that it starts, make each call by leave of another thread.
     pub fn of_this_thread() -> Calls {
         let shared = Arc::new(Shared {
-            listener: AtomicI32::new(-1),
+            listener: AtomicI32::new(NONE),
             noting: AtomicBool::new(false),
             noted: Mutex::default(),
         });
@@ -33,7 +37,9 @@ impl Calls {
             move || {
                 let listener = loop {
                     match shared.listener.load(Ordering::Acquire) {
-                        -1 => std::thread::yield_now(),
+                        NONE => std::thread::yield_now(),
+                        // There is no filter.
+                        FAILED => return,
                         // SAFETY: it is open, and nobody else's.
                         fd => break unsafe { OwnedFd::from_raw_fd(fd) },
                     }
@@ -41,8 +47,16 @@ impl Calls {
                 answer_all(&listener, tid, &shared);
             }
         });
-        shared.listener.store(install(), Ordering::Release);
-        Calls { shared }
+        let installed = install();
+        shared.listener.store(*installed.as_ref().unwrap_or(&FAILED), Ordering::Release);
+        if let Err(why) = installed {
+            panic!("no filter that tells of system calls: {why}");
+        }
+        let calls = Calls { shared };
+        // SAFETY: no pointers.
+        let told = calls.during(|| _ = unsafe { libc::syscall(libc::SYS_getppid) });
+        assert_eq!(told, [libc::SYS_getppid], "calls are not told of");
+        calls
     }
 
     /// Numbers of the calls that the thread makes in `f`, in their order.
@@ -56,7 +70,7 @@ impl Calls {
 
 /// Filters this thread's calls, but for those by which handlers and threads end, and by which threads sleep: whoever is asked for leave does not. The
 /// descriptor by which they are told of.
-fn install() -> i32 {
+fn install() -> std::io::Result<i32> {
     let load = |offset| libc::sock_filter { code: 0x20, jt: 0, jf: 0, k: offset };
     let answer = |k| libc::sock_filter { code: 0x06, jt: 0, jf: 0, k };
     let equal = |call: libc::c_long, jt, jf| libc::sock_filter { code: 0x15, jt, jf, k: call as u32 };
@@ -78,8 +92,10 @@ fn install() -> i32 {
         let flags = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER;
         libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &raw const program)
     };
-    // Whoever says why needs calls, of which nobody would be told.
-    i32::try_from(listener).unwrap()
+    match i32::try_from(listener) {
+        Ok(listener @ 0..) => Ok(listener),
+        _ => Err(std::io::Error::last_os_error()),
+    }
 }
 
 /// Lets all go on, until there is none that the filter concerns.
