@@ -47,9 +47,9 @@ impl Synthetic {
             let is_plain = digits.bytes().all(|digit| digit.is_ascii_digit()) && !digits.starts_with('0');
             digits.parse::<usize>().ok().filter(|_| is_plain && word.matches(':').count() <= 1)
         };
-        let counts = levels.split_whitespace().map(count);
+        let mut counts = levels.split_whitespace().map(count);
         counts
-            .fold(Some(1usize), |all, count| Some(all?.saturating_mul(count?)))
+            .try_fold(1usize, |all, count| Some(all.saturating_mul(count?)))
             .is_none_or(|all| all > MOST_PUS)
     }
 
