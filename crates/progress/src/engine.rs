@@ -410,6 +410,8 @@ impl<W: Work> Engine<W> {
                 operations = handler && work.has_operations();
                 chore = work.wants_chore();
                 unheard = work.awaits_answer();
+                // Before anybody is woken, who sleeps for no longer than that allows.
+                self.unheard.store(unheard, Ordering::Relaxed);
                 self.publish_wants(work)
             },
             |work| {
@@ -423,20 +425,19 @@ impl<W: Work> Engine<W> {
         (left.copies, left.operations) = (copies, operations);
         if !clean {
             left.more = true;
-        } else if copies && !left.more && touched && !handler && (passing || !self.callbacks.is_empty()) {
+        } else if copies && !left.more && !handler && (passing || touched && !self.callbacks.is_empty()) {
             // Who stays in the library goes on by itself, but after the callbacks, those of this pass among them, which may take their time.
             // If the thread waits, it is done before that.
             self.arm_unless_sooner(UNFINISHED_NS);
         }
-        // Before anybody is woken, who sleeps for no longer than that allows.
-        self.unheard.store(unheard, Ordering::Relaxed);
-        if left.worked || left.more || touched {
+        // Who only passes by and has left all that there was has found nothing.
+        if left.worked || left.more || touched || copies && passing {
             // SYNC POINT: the token was left by a read-modify-write, after all that was completed here; pairs with the
             // sleeper's fence between "I sleep" and its last look.
             fence_after_rmw();
             // Somebody may sleep for what was completed here, or has to take over what was left. (Who has no timer has a progress thread.)
             let takes_over = left.more || copies || unheard || !self.callbacks.is_empty();
-            if serves || !takes_over {
+            if serves && !unheard || !takes_over {
                 self.own.wake_waiters_after_fence();
             } else {
                 self.own.wake_own_after_fence();

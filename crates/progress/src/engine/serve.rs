@@ -32,6 +32,7 @@ impl<W: Work> Engine<W> {
                     Some(Pass::Worked | Pass::More)
                 )
                 || self.callbacks.need_a_thread()
+                || nap.is_none() && self.unheard.load(Ordering::Relaxed)
         });
     }
 

@@ -174,7 +174,13 @@ unsafe impl Work for Counting {
     }
 
     fn work_left(&self) -> bool {
-        self.seen.iter().zip(&self.shared.posted).any(|(seen, posted)| *seen < posted.load(Ordering::Relaxed))
+        // What is left to a peer a pass may find, and leave again.
+        self.shared.unfinished.load(Ordering::Relaxed)
+            || self
+                .seen
+                .iter()
+                .zip(&self.shared.posted)
+                .any(|(seen, posted)| *seen < posted.load(Ordering::Relaxed))
     }
 }
 

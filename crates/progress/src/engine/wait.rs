@@ -381,7 +381,10 @@ impl<W: Work> Engine<W> {
                 polling.end();
                 let found = self.look_first(Budget::of(context).waiting());
                 finished = done();
-                finished || matches!(found, Some(Pass::Worked | Pass::More)) || self.callbacks.need_a_thread()
+                finished
+                    || matches!(found, Some(Pass::Worked | Pass::More))
+                    || self.callbacks.need_a_thread()
+                    || reminder.is_none() && self.unheard.load(Ordering::Relaxed)
             };
             // A progress thread waits for nothing that others complete.
             let woken = match context {

@@ -74,3 +74,21 @@ fn who_leaves_something_wakes_who_comes_for_that() {
     assert!(shared.handled.load(SeqCst) < shared.posted());
     drop(receiver);
 }
+
+/// Who has posted something and goes away looks in passing, and may find nothing that it does not leave.
+#[test]
+fn a_look_in_passing_that_leaves_all_wakes_who_comes_for_that() {
+    let shared = Shared::new();
+    let engine = engine(&shared, 0);
+    let receiver = install(&shared, &engine, BackendKind::Thread);
+    stay(&engine);
+    woken_by(&engine, |woken| {
+        engine.looking().leave();
+        assert_eq!(woken.load(SeqCst), 0, "nothing is left");
+        shared.unfinished.store(true, SeqCst);
+        engine.looking().leave();
+        compute_until("who comes for what is left", || woken.load(SeqCst) > 0);
+        shared.unfinished.store(false, SeqCst);
+    });
+    drop(receiver);
+}
