@@ -258,6 +258,36 @@ fn ranks_that_disagree_about_sizes_get_errors() {
     }
 }
 
+/// A member that has heard of a death goes on with what comes later: who has yet to hear of it names the dead, not that member.
+#[test]
+fn a_wrong_size_beside_a_death_is_blamed_on_the_dead() {
+    for gone in [false, true] {
+        let mut machine = Machine::new(network(3, 4), 4);
+        let mut buffers = [Buffer::new(&[1; 300], 0), Buffer::new(&[2; 200], 0)];
+        let mut ids = Vec::new();
+        for (rank, bytes) in [(0, 300), (1, 200)] {
+            let buffer = buffers[rank].pointer();
+            let arguments = Arguments::Ibcast { buffer, bytes, root: 0 };
+            let schedule = table::compile(&group(3, rank as u32), &arguments, None).unwrap();
+            let Rank { lower, nbc } = &mut machine.ranks[rank];
+            // SAFETY: - the buffers outlive the machine's last step.
+            ids.push(unsafe { nbc.post(lower, schedule, 0, 0) }.unwrap());
+        }
+        if gone {
+            machine.ranks[1].lower.kill_unheard(2);
+        }
+        for step in 0..500 {
+            machine.step(step % 2);
+        }
+        let completion = machine.ranks[1].nbc.completion(ids[1]).unwrap();
+        // SAFETY: - valid as long as the Nbc.
+        let outcome = unsafe { completion.as_ref() }.outcome().unwrap();
+        let right = if gone { (Code::PeerDead, 2) } else { (Code::Protocol, 0) };
+        assert_eq!((outcome.code, outcome.source), right);
+        buffers[1].contents();
+    }
+}
+
 /// A detached collective goes on; its buffers are freed by a later call in user context.
 #[test]
 fn what_is_detached_runs_on_and_is_freed_later() {

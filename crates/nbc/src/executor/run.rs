@@ -170,8 +170,10 @@ impl Nbc {
         } else if !matches!(outcome.code, Code::Ok | Code::Truncated) {
             self.fail(messages, id, outcome);
         } else if outcome.bytes != expected {
-            // Less, or too much. The ranks disagree about sizes: an erroneous program, or a lying peer.
-            self.fail(messages, id, Outcome { code: Code::Protocol, detail: expected, ..outcome });
+            // Less, or too much. The ranks disagree about sizes: an erroneous program, or a lying peer; or one that has heard of a death.
+            let disagreed = Outcome { code: Code::Protocol, detail: expected, ..outcome };
+            let outcome = super::or_death(messages, &schedule.group, disagreed);
+            self.fail(messages, id, outcome);
         } else {
             self.done(id, step);
         }
