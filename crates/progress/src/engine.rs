@@ -339,8 +339,7 @@ impl<W: Work> Engine<W> {
         if touched {
             // SYNC POINT: as in `passes`.
             fence_after_rmw();
-            // Nothing is left to take over, and threads that only rings need wake are not for what was posted.
-            self.own.wake_waiters_after_fence();
+            self.own.wake_own_after_fence();
         }
         true
     }
@@ -435,9 +434,8 @@ impl<W: Work> Engine<W> {
             // SYNC POINT: the token was left by a read-modify-write, after all that was completed here; pairs with the
             // sleeper's fence between "I sleep" and its last look.
             fence_after_rmw();
-            // Somebody may sleep for what was completed here, or has to take over what was left. (Who has no timer has a progress thread.)
-            let takes_over = left.more || copies || unheard || !self.callbacks.is_empty();
-            if serves && !unheard || !takes_over {
+            // Somebody may sleep for what was completed here, or has to take over what was left.
+            if serves && !unheard {
                 self.own.wake_waiters_after_fence();
             } else {
                 self.own.wake_own_after_fence();

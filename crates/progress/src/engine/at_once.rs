@@ -70,7 +70,7 @@ impl<W: Work> AtOnce<'_, W> {
             let _left = ManuallyDrop::new(self);
             // SYNC POINT: as in `Engine::passes`.
             fence_after_rmw();
-            engine.own.wake_waiters_after_fence();
+            engine.own.wake_own_after_fence();
         }
     }
 }

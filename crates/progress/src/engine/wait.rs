@@ -386,11 +386,7 @@ impl<W: Work> Engine<W> {
                     || self.callbacks.need_a_thread()
                     || reminder.is_none() && self.unheard.load(Ordering::Relaxed)
             };
-            // A progress thread waits for nothing that others complete.
-            let woken = match context {
-                Context::ProgressThread => self.own.attend(nap, look),
-                _ => self.own.sleep(nap, look),
-            };
+            let woken = self.own.sleep(nap, look);
             if let Some(trace) = self.trace() {
                 trace.record(kind::WAKE, u64::from(woken), 0);
             }
