@@ -117,7 +117,7 @@ pub static VARIABLES: &[Variable] = &[
         name: TUNE,
         values: "a file that `tocsin tune --output FILE` has written on this machine",
         default: "no table",
-        meaning: "what was measured: the eager limit, unless TOCSIN_EAGER_MAX is set; with TOCSIN_LMT=auto from which size on messages go in a single copy, of k that a rank sends at once from a k-th part of it on, which may depend on how far apart the processors of ranks that are bound are; which algorithms collectives take that name none, by size and number of ranks (as on the nearest number that was measured, if that is more than half and less than twice as many). All ranks have the same algorithms in theirs, or do not join",
+        meaning: "what was measured: the eager limit, unless TOCSIN_EAGER_MAX is set; with TOCSIN_LMT=auto from which size on messages go in a single copy, of k that a rank sends at once from a k-th part of it on, which may depend on how far apart the processors of ranks that are bound are; which algorithms collectives take that name none, by size, number of ranks (as on the nearest number that was measured, if that is more than half and less than twice as many), and, where all are bound, how far apart the farthest two are. All ranks have the same algorithms in theirs, or do not join",
         internal: false,
         set: |c, v| {
             // Absolute, because ranks may be started elsewhere.
