@@ -14,6 +14,7 @@ pub mod run;
 pub mod scenarios;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 pub mod stepper;
+pub mod suite;
 pub mod worlds;
 
 /// What the README shows runs.

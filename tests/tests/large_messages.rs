@@ -1,4 +1,4 @@
-//! Large messages by each strategy, forced in turn, and where the system forbids copies between processes.
+//! Large messages whose ranks compute, by each strategy, and where the system forbids copies between processes.
 
 #![allow(clippy::unwrap_used)] // A test that fails says so by panicking.
 
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use tocsin_shm_transport::{cma_refusal, vmsplice_refusal};
-use tocsin_tests::run::{Arguments, BACKENDS, Case, Kind, deep};
+use tocsin_tests::run::{Arguments, BACKENDS, Case, Kind};
 use tocsin_world::BackendKind;
 
 fn case(kind: Kind, ranks: u32, backend: BackendKind, scenario: &'static str, words: &[(&str, &str)]) {
@@ -15,43 +15,6 @@ fn case(kind: Kind, ranks: u32, backend: BackendKind, scenario: &'static str, wo
     let arguments = words.iter().fold(Arguments::new(), |all, (name, value)| all.with(name, value));
     Case { program, kind, ranks, backend, scenario, arguments, limit_s: 120 }.pass();
 }
-
-/// What messages and collectives are tested by elsewhere, without a strategy of their own.
-fn forced(lmt: &str) {
-    let lmt = ("lmt", lmt);
-    for kind in Kind::ALL {
-        for backend in BACKENDS {
-            for (ranks, max) in SIZES {
-                let words = [("seed", ranks), ("rounds", "3"), ("messages", "24"), ("max", max), lmt];
-                case(kind, ranks.parse().unwrap(), backend, "messages", &words);
-            }
-            let words = [("seed", "5"), ("rounds", "6"), ("outstanding", "6"), ("max", "200000"), lmt];
-            case(kind, 4, backend, "collectives", &words);
-            let (operations, rounds) = if deep() { ("20000", "1000") } else { ("1000", "20") };
-            let words = [("seed", "3"), ("operations", operations), ("max", "200000"), lmt];
-            case(kind, 4, backend, "mixed", &words);
-            let words = [("seed", "2"), ("rounds", rounds), ("threads", "3"), ("max", "200000"), lmt];
-            case(kind, 3, backend, "threads", &words);
-            if backend != BackendKind::Poll {
-                case(kind, 2, backend, "callbacks", &[("rounds", "10"), lmt]);
-            }
-            case(kind, 2, backend, "flow-control", &[("count", "20000"), lmt]);
-        }
-    }
-}
-
-/// Ranks, and the longest message between them.
-const SIZES: [(&str, &str); 9] = [
-    ("1", "300000"),
-    ("2", "8388608"),
-    ("3", "300000"),
-    ("4", "300000"),
-    ("7", "100000"),
-    ("8", "100000"),
-    ("16", "70000"),
-    ("17", "70000"),
-    ("33", "70000"),
-];
 
 /// How large messages from malloc go by a strategy that is forced, where that is certain.
 fn goes_by(kind: Kind, lmt: &str) -> Option<&'static str> {
@@ -115,38 +78,6 @@ impl Drop for Notes {
     fn drop(&mut self) {
         let _left = std::fs::remove_dir_all(&self.0);
     }
-}
-
-#[test]
-fn direct() {
-    forced("direct");
-}
-
-/// Where there is no such device, this is what becomes of who asks for it.
-#[test]
-fn xpmem() {
-    forced("xpmem");
-}
-
-/// As that one.
-#[test]
-fn knem() {
-    forced("knem");
-}
-
-#[test]
-fn cma() {
-    forced("cma");
-}
-
-#[test]
-fn vmsplice() {
-    forced("vmsplice");
-}
-
-#[test]
-fn double() {
-    forced("double");
 }
 
 /// Some buffers lie in the shared heap: by each strategy, and where the kernel does not copy, from the start or later, at all ranks or some.

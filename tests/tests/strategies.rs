@@ -1,0 +1,76 @@
+//! Each strategy of large messages, forced in turn, passes what the choice between them does: every kind of rank, every backend, up to 33 ranks.
+
+use std::path::Path;
+
+use tocsin_tests::run::{Arguments, BACKENDS, Kind, deep};
+use tocsin_tests::suite::Suite;
+use tocsin_world::BackendKind;
+
+/// The longest of the operations at random: half of them are large messages to some strategies, and more to others.
+const MAX: u64 = 200_000;
+
+fn forced(lmt: &str) {
+    let program = Path::new(env!("CARGO_BIN_EXE_tocsin-rank"));
+    for kind in Kind::ALL {
+        for backend in BACKENDS {
+            passes(Suite { program, kind, backend, lmt });
+        }
+    }
+}
+
+fn passes(suite: Suite<'_>) {
+    suite.messages();
+    suite.mixed(if suite.kind == Kind::Processes { 100_000 } else { 20_000 }, MAX);
+    if deep() {
+        suite.collectives();
+        suite.restarted();
+        suite.interleaved();
+        suite.placed();
+    } else {
+        let several = [("seed", 5), ("rounds", 6), ("outstanding", 6), ("max", MAX)];
+        suite.case(4, "collectives", of(&several)).pass();
+    }
+    let rounds = if deep() { 1000 } else { 20 };
+    let words = [("seed", 2), ("rounds", rounds), ("threads", 3), ("max", MAX)];
+    suite.case(3, "threads", of(&words)).pass();
+    if suite.backend != BackendKind::Poll {
+        suite.case(2, "callbacks", of(&[("rounds", 10)])).pass();
+    }
+    suite.case(2, "flow-control", of(&[("count", 20_000)])).pass();
+}
+
+fn of(numbers: &[(&str, u64)]) -> Arguments {
+    numbers.iter().fold(Arguments::new(), |all, (name, value)| all.with(name, value))
+}
+
+#[test]
+fn direct() {
+    forced("direct");
+}
+
+/// Where there is no such device, this is what becomes of who asks for it.
+#[test]
+fn xpmem() {
+    forced("xpmem");
+}
+
+/// As that one.
+#[test]
+fn knem() {
+    forced("knem");
+}
+
+#[test]
+fn cma() {
+    forced("cma");
+}
+
+#[test]
+fn vmsplice() {
+    forced("vmsplice");
+}
+
+#[test]
+fn double() {
+    forced("double");
+}
