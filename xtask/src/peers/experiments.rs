@@ -173,7 +173,7 @@ impl Experiment {
             ("pingpong-of-4", _, "half_rtt_us_p50") | ("ring-of-4", _, "hop_us_p50") => of_best(1.15),
             ("overlap", "recv", "ratio") => Some(Asked::AtMost(if size > 65_536 { 0.10 } else { 0.20 })),
             ("overlap", "send", "ratio") if size > 65_536 => Some(Asked::AtMost(0.10)),
-            ("overlap", _, "null_ratio") => Some(Asked::AtMost(0.03)),
+            ("overlap", _, "null_ratio") => Some(Asked::Within(0.03)),
             ("overlap-10ms", "both", "complete_us") => Some(Asked::AtMost(2000.0)),
             ("overlap-10ms", "both", TO_BOUND) => Some(Asked::AtMost(1.03)),
             ("overlap-10ms", "recv" | "send", BLOCKED_TO_COMM) => Some(Asked::AtMost(3.0)),
@@ -182,13 +182,15 @@ impl Experiment {
     }
 }
 
-/// Most that a figure may be.
+/// What a figure may be.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Asked {
-    /// As a part of the best peer's.
+    /// At most this part of the best peer's.
     OfBest(f64),
-    /// By itself.
+    /// At most this, by itself.
     AtMost(f64),
+    /// As far from 0 as this, on either side.
+    Within(f64),
 }
 
 /// More ranks than the two cores that they run on.
@@ -243,7 +245,7 @@ mod tests {
         assert_eq!(asked("ring-of-4", "", 0, "line_ns"), None);
         assert_eq!(asked("overlap", "recv", 64 * KIB, "ratio"), Some(Asked::AtMost(0.20)));
         assert_eq!(asked("overlap", "send", 64 * KIB, "ratio"), None);
-        assert_eq!(asked("overlap", "recv", MIB, "null_ratio"), Some(Asked::AtMost(0.03)));
+        assert_eq!(asked("overlap", "recv", MIB, "null_ratio"), Some(Asked::Within(0.03)));
         assert_eq!(asked("overlap-10ms", "recv", MIB, "ratio"), None);
         assert_eq!(asked("overlap-10ms", "both", MIB, "complete_us"), Some(Asked::AtMost(2000.0)));
         assert_eq!(asked("overlap-10ms", "send", MIB, BLOCKED_TO_COMM), Some(Asked::AtMost(3.0)));

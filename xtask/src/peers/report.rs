@@ -136,6 +136,7 @@ impl Line<'_> {
         match self.asked() {
             Some(Asked::OfBest(most)) => set("asked_ratio_to_best", json!(most)),
             Some(Asked::AtMost(most)) => set("asked_at_most", json!(most)),
+            Some(Asked::Within(most)) => set("asked_within", json!(most)),
             None => {}
         }
         row
@@ -158,6 +159,7 @@ impl Line<'_> {
         let asked = match self.asked() {
             Some(Asked::OfBest(most)) => format!("{most:.2} of best"),
             Some(Asked::AtMost(most)) => format!("{most:.2}"),
+            Some(Asked::Within(most)) => format!("{most:.2} either way"),
             None => String::new(),
         };
         format!("{line} {to_best:>8}  {asked}").trim_end().to_owned()
