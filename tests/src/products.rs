@@ -29,7 +29,7 @@ pub fn product(program: &str, kind: Kind, types: &str, sample: Sample) {
                 .with("longest", sample.longest)
                 .with("most", if deep() { 65 << 20 } else { 17 << 20 });
             let (program, scenario) = (Path::new(program), "collectives-product");
-            let limit_s = if deep() { 2400 } else { 400 };
+            let limit_s = if deep() { 3600 } else { 400 };
             Case { program, kind, ranks, backend, scenario, arguments, limit_s }.pass();
         }
     }
