@@ -25,13 +25,13 @@ pub fn ask_for(arguments: &Arguments) {
     }
 }
 
-/// Has malloc keep what is freed: pages that come and go with each buffer are a quarter of what a long product takes.
+/// Has this process's malloc keep what is freed: pages that come and go with each buffer would be much of what a long product takes.
 pub fn keep() {
     #[cfg(target_env = "gnu")]
-    // SAFETY: no memory effects but on how malloc goes on; the first is the most that it takes.
-    unsafe {
-        libc::mallopt(libc::M_MMAP_THRESHOLD, 32 << 20);
-        libc::mallopt(libc::M_TRIM_THRESHOLD, 1 << 30);
+    // The most that it takes.
+    for (what, bytes) in [(libc::M_MMAP_THRESHOLD, 32 << 20), (libc::M_TRIM_THRESHOLD, 1 << 30)] {
+        // SAFETY: no memory effects but on how malloc goes on.
+        assert_eq!(unsafe { libc::mallopt(what, bytes) }, 1, "malloc refuses option {what}");
     }
 }
 

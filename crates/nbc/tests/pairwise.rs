@@ -13,7 +13,7 @@ use common::pairwise::{Model, Pair, pairs_of};
 use common::space::{
     RANKS, SIZES, Way, about, bytes_of_all, called, combines, count, has_blocks, operators, types,
 };
-use common::{Random, space};
+use common::{Random, space, supply};
 use tocsin_nbc::Op;
 use tocsin_nbc::table::{self, Arguments, Operation};
 
@@ -204,4 +204,31 @@ fn rows_have_every_pair_that_there_is() {
     assert_eq!(model.allowed(), right);
     // One of two values leaves out the other's: 20 pairs of the last two parameters are the fewest.
     assert!((20..30).contains(&rows.len()), "{}", rows.len());
+}
+
+/// Of each type: a part is that of the whole, also where the supply goes round; two lots, and two types of one size, have different elements.
+#[test]
+fn a_supply_is_cut_as_a_vector_would_be() {
+    for bytes in [48, 1 << 12, 3 << 20] {
+        for data_type in types() {
+            let size = data_type.size();
+            let whole = supply::cut(data_type, 4_000, bytes, 0..bytes);
+            for part in [0..bytes, size..bytes, bytes - size..bytes, bytes / 2..bytes / 2 + size, size..size]
+            {
+                let part = part.start / size * size..part.end / size * size;
+                assert!(
+                    supply::cut(data_type, 4_000, bytes, part.clone()) == whole[part.clone()],
+                    "{part:?}"
+                );
+            }
+            assert!(supply::cut(data_type, 4_001, bytes, 0..bytes - size) != whole[..bytes - size]);
+            assert!(
+                supply::cut(data_type, 4_001, bytes, 0..bytes - size) == whole[size..],
+                "{data_type:?}: the next place has the next element"
+            );
+            let others = types().into_iter().filter(|other| *other != data_type && other.size() == size);
+            others
+                .for_each(|other| assert!(supply::cut(other, 4_000, bytes, 0..bytes) != whole, "{other:?}"));
+        }
+    }
 }

@@ -3,7 +3,6 @@
 
 mod call;
 pub mod covered;
-mod supply;
 // The generator, what it is given, and the elements are those of the tests of the algorithms alone.
 #[path = "../../../crates/nbc/tests/common/pairwise.rs"]
 #[allow(missing_docs)]
@@ -12,6 +11,8 @@ pub(in crate::scenarios) mod restarted;
 #[path = "../../../crates/nbc/tests/common/space.rs"]
 #[allow(missing_docs, dead_code)]
 pub(in crate::scenarios) mod space;
+#[path = "../../../crates/nbc/tests/common/supply.rs"]
+mod supply;
 #[path = "../../../crates/nbc/tests/common/values.rs"]
 #[allow(clippy::unwrap_used)]
 mod values;
@@ -27,6 +28,12 @@ pub(super) use call::Part;
 use call::{Call, Combine};
 pub use restarted::{restarted, restarted_until_death};
 use space::has_blocks;
+
+/// Random numbers, one after the other.
+fn words(seed: u64) -> impl FnMut() -> u64 {
+    let mut random = Random::new(seed);
+    move || random.bits()
+}
 
 /// One collective of the plan, with what this rank's buffer holds and what it must hold in the end.
 pub(super) struct Planned {
@@ -145,7 +152,9 @@ fn call_of(comm: &Comm, algorithm: &'static Algorithm, random: &mut Random, max:
 /// long ones one in `long`, of those of megabytes one in `longest`, if that is said, and none that is longer than `most`, bytes of the buffers of one side of all ranks, if that is said. Worlds of
 /// different `turn` take different ones. `seed` is the same on all ranks. `algorithm`: only those of that name.
 pub fn product(comm: &Comm, arguments: &Arguments) {
-    memory::keep();
+    if arguments.optional("malloc") == Some("keep") {
+        memory::keep();
+    }
     let mut random = Random::new(arguments.number("seed"));
     let (every, long) = (arguments.number("every"), arguments.number("long"));
     let longest = arguments.optional("longest").map_or(long, |_| arguments.number("longest"));
@@ -208,7 +217,7 @@ fn finish(comm: &Comm, mut planned: Planned) {
 }
 
 pub(super) fn check(comm: &Comm, part: &Part, what: &str) {
-    // Comparing whole buffers takes a tenth of what looking for a byte does.
+    // To look for the byte at once would take longer than the call.
     if part.recv[..] == part.expected[..] || part.others.iter().any(|other| *other == part.recv[..]) {
         return;
     }
@@ -243,6 +252,7 @@ pub(super) fn three(comm: &Comm) -> [Comm; 3] {
 
 /// `seed`, `rounds`, `max`: up to 32 collectives outstanding on three communicators, each rank waiting for them in an order of its own.
 pub fn interleaved(comm: &Comm, arguments: &Arguments) {
+    memory::ask_for(arguments);
     const OUTSTANDING: u64 = 32;
     let mut random = Random::new(arguments.number("seed"));
     let on = three(comm);
@@ -267,6 +277,7 @@ pub fn interleaved(comm: &Comm, arguments: &Arguments) {
 
 /// `seed`, `operations` in all, `max`: rounds of messages with collectives outstanding meanwhile, on three communicators.
 pub fn mixed(comm: &Comm, arguments: &Arguments) {
+    memory::ask_for(arguments);
     let mut random = Random::new(arguments.number("seed"));
     let [_, dup, half] = three(comm);
     let color = comm.rank() % 2;

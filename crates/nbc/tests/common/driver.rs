@@ -3,7 +3,7 @@
 use super::Random;
 use super::model::{Case, Sides, extent, put};
 use super::network::End;
-use super::values::contents;
+use super::supply;
 use std::cell::Cell;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -186,13 +186,15 @@ impl Call {
 
     /// New inputs in the same buffers, as before each start of a persistent collective.
     fn fill_in(&mut self, random: &mut Random) {
-        let (case, size) = (self.case, self.case.data_type.size());
+        let case = self.case;
         for rank in 0..self.inputs.len() {
             let sides = &self.sides[rank];
             let is_bcast = case.operation == Operation::Ibcast;
             let given = if is_bcast { &sides.recv } else { &sides.send };
-            let inputs: Vec<Vec<u8>> =
-                given.iter().map(|b| contents(|| random.word(), case.data_type, b.bytes / size)).collect();
+            let inputs: Vec<Vec<u8>> = given
+                .iter()
+                .map(|b| supply::cut(case.data_type, random.word(), b.bytes, 0..b.bytes))
+                .collect();
             let mut before = vec![0x5b; case.room(rank, sides)];
             if case.is_in_place(rank) || (is_bcast && rank == case.root as usize) {
                 let first = case.input_at(rank).unwrap_or(usize::MAX);
@@ -284,12 +286,14 @@ impl Call {
                 put(&mut expected, block, result);
             }
             let got = self.recv[rank].contents();
-            let first = got.iter().zip(&expected).position(|(a, b)| a != b);
-            assert_eq!(first, None, "rank {rank}: first wrong byte; {case:?} by {name}");
+            if got != expected {
+                let first = got.iter().zip(&expected).position(|(a, b)| a != b);
+                panic!("rank {rank}: first wrong byte {first:?}; {case:?} by {name}");
+            }
             for (block, input) in self.sides[rank].send.iter().zip(&self.inputs[rank]) {
                 let contents = self.send[rank].contents();
-                let sent: Vec<u8> = block.runs().flat_map(|(at, n)| &contents[at..at + n]).copied().collect();
-                assert_eq!(sent, *input, "the input was changed");
+                let sent = block.runs().map(|(at, n)| &contents[at..at + n]).collect::<Vec<_>>().concat();
+                assert!(sent == *input, "the input was changed");
             }
         }
     }

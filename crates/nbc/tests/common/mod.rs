@@ -8,6 +8,7 @@ pub mod model;
 pub mod network;
 pub mod pairwise;
 pub mod space;
+pub mod supply;
 pub mod values;
 
 #[allow(unused_imports)]
@@ -37,6 +38,12 @@ impl Random {
     pub fn pick<'a, T>(&mut self, items: &'a [T]) -> &'a T {
         &items[self.below(items.len())]
     }
+}
+
+/// Random numbers, one after the other.
+fn words(seed: u64) -> impl FnMut() -> u64 {
+    let mut random = Random(seed);
+    move || random.word()
 }
 
 /// The longest whole buffer that an algorithm takes, if it says so.

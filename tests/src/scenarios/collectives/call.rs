@@ -1,5 +1,7 @@
 //! One collective of a plan: what each rank's buffers hold, and what they must hold in the end.
 
+use std::ops::Range;
+
 use tocsin_nbc::order::Shape;
 use tocsin_nbc::table::{Algorithm, Operation};
 use tocsin_world::{Arguments, Block, Comm, DataType, Error, Op, RawRequest, UserOp};
@@ -137,15 +139,14 @@ impl Call {
 
     /// What rank `from` has for rank `to`; its vector, where that is for all.
     fn contribution(&self, from: u32, to: u32, bytes: usize) -> Vec<u8> {
-        self.contribution_from(from, to, 0, bytes)
+        self.part_of(from, to, bytes, 0..bytes)
     }
 
-    /// The bytes of it from `start` on.
-    fn contribution_from(&self, from: u32, to: u32, start: usize, bytes: usize) -> Vec<u8> {
+    /// Some bytes of it, which has so many.
+    fn part_of(&self, from: u32, to: u32, bytes: usize, part: Range<usize>) -> Vec<u8> {
         let mut random = self.random(from, to);
         let lot = Random::new(random.bits() ^ self.run.wrapping_mul(0x9e37_79b9_7f4a_7c15)).bits();
-        let (supply, size) = (supply::of(self.combine.data_type), self.combine.size());
-        supply::cut(supply, lot as usize % (supply.len() / size) * size + start, bytes)
+        supply::cut(self.combine.data_type, lot, bytes, part)
     }
 
     /// Pieces for blocks, by lot: often none.
@@ -208,8 +209,8 @@ impl Call {
     /// The reduction, for this rank: elements `start` to `start + elements` of the whole.
     fn reduced(&self, comm: &Comm, whole: usize, start: usize, elements: usize) -> Vec<u8> {
         let (me, ranks, size) = (comm.rank(), comm.size(), self.combine.size());
-        debug_assert!(start + elements <= whole);
-        let part = |rank: u32| self.contribution_from(rank, 0, start * size, elements * size);
+        let bytes = start * size..(start + elements) * size;
+        let part = |rank: u32| self.part_of(rank, 0, whole * size, bytes.clone());
         let two = |a: Vec<u8>, b: Vec<u8>| self.combine.two(&a, &b);
         if !self.combine.is_float() {
             let last = match self.operation {
