@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# A cgroup with little memory: large messages arrive by every strategy, and who asks the shared heap for more than there is hears of the limit
-# instead of being killed by it.
+# A cgroup with memory for little more than the buffers: large messages arrive by each strategy that needs no device, and who asks the shared heap for more
+# than there is hears of the limit instead of being killed by it.
 program=/t/tocsin-bench-machine
 group=/sys/fs/cgroup/poor
 
@@ -20,32 +20,37 @@ killed() {
     sed -n 's/^oom_kill //p' "$group/memory.events"
 }
 
-# arrive KIND LMT [ARGUMENT...]: large messages of these ranks by this strategy
+# arrive KIND LMT BY [ARGUMENT...]: large messages of these ranks, for whom this strategy is asked, by this one
 arrive() {
-    kind=$1 lmt=$2
-    shift 2
-    inside bench pingpong --kind "$kind" --lmt "$lmt" --sizes 100K,4M --rounds 1 --warmup 0 --json "$@" >/tmp/rows 2>/tmp/errors ||
-        failed "no ping-pong of $kind ranks by $lmt: $(cat /tmp/errors)"
-    [ "$(grep -c "\"verified\":true" /tmp/rows)" = 2 ] || failed "of $kind ranks by $lmt: $(cat /tmp/rows)"
+    ranks=$1 asked=$2 by=$3
+    shift 3
+    inside bench pingpong --kind "$ranks" --lmt "$asked" --sizes 100K,4M --rounds 1 --warmup 0 --json "$@" >/tmp/rows 2>/tmp/errors ||
+        failed "no ping-pong of $ranks ranks by $asked: $(cat /tmp/errors)"
+    [ "$(grep -c "\"lmt\":\"$by\".*\"verified\":true" /tmp/rows)" = 2 ] || failed "$ranks ranks by $asked, not $by: $(cat /tmp/rows)"
 }
 
 mount -t cgroup2 none /sys/fs/cgroup || failed "no cgroups"
 echo +memory >/sys/fs/cgroup/cgroup.subtree_control || failed "no limits of memory"
-mkdir "$group"
-echo 128M >"$group/memory.max" || failed "no limit"
+mkdir "$group" || failed "no cgroup"
+echo 64M >"$group/memory.max" || failed "no limit"
 inside info --json >/tmp/info || failed "info does not run"
 for lmt in direct cma vmsplice double; do
     grep -q "\"name\":\"$lmt\",\"usable\":true" /tmp/info || failed "info says: $(cat /tmp/info)"
 done
-for lmt in direct cma vmsplice double; do
-    arrive process "$lmt"
-    arrive thread "$lmt"
+for lmt in cma vmsplice double; do
+    arrive process "$lmt" "$lmt"
 done
-arrive process direct --buffers shared
-if inside bench pingpong --kind process --buffers shared --sizes 128M --rounds 1 --warmup 0 >/tmp/rows 2>/tmp/errors; then
+arrive thread direct direct
+arrive thread double double
+# What is not of the heap goes by another way, of which the row tells.
+arrive process direct double --buffers shared
+# Four buffers of 4 MiB at least count there.
+peak=$(cat "$group/memory.peak")
+[ "$peak" -ge 16777216 ] || failed "no more than $peak bytes were used"
+if inside bench pingpong --kind process --buffers shared --sizes 64M --rounds 1 --warmup 0 >/tmp/rows 2>/tmp/errors; then
     failed "more than there is: $(cat /tmp/rows)"
 fi
-grep -q "memory\.max" /tmp/errors || failed "who asks for more than there is hears: $(cat /tmp/errors)"
+grep -q "shared heap.*memory\.max" /tmp/errors || failed "who asks for more than there is hears: $(cat /tmp/errors)"
 [ "$(killed)" = 0 ] || failed "somebody was killed: $(cat "$group/memory.events")"
 echo "ok limits"
 echo "1 passed, 0 failed"
