@@ -35,6 +35,11 @@ impl Arguments {
         Arguments::default()
     }
 
+    /// These.
+    pub fn of(pairs: &[(&str, impl fmt::Display)]) -> Arguments {
+        pairs.iter().fold(Arguments::new(), |all, (name, value)| all.with(name, value))
+    }
+
     /// Adds one.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl fmt::Display) -> Arguments {

@@ -1,4 +1,4 @@
-//! Messages and collectives against sequential models, on up to 33 ranks: what every kind of rank, backend and strategy has to pass.
+//! Messages and collectives against sequential models, on up to 33 ranks: what every kind of rank and backend has to pass, and in depth every strategy.
 
 use std::path::Path;
 
@@ -18,15 +18,19 @@ pub struct Suite<'a> {
     pub kind: Kind,
     /// How they are notified.
     pub backend: BackendKind,
-    /// By what their large messages travel, as `TOCSIN_LMT` has it.
-    pub lmt: &'a str,
+    /// By what their large messages travel, as `TOCSIN_LMT` has it, where that is forced.
+    pub lmt: Option<&'a str>,
 }
 
 impl<'a> Suite<'a> {
     /// A case of it, which has two minutes.
     pub fn case(&self, ranks: u32, scenario: &'a str, arguments: Arguments) -> Case<'a> {
         let Suite { program, kind, backend, lmt } = *self;
-        Case { program, kind, ranks, backend, scenario, arguments: arguments.with("lmt", lmt), limit_s: 120 }
+        let arguments = lmt.into_iter().fold(arguments, |all, lmt| all.with("lmt", lmt));
+        // Between processes one plain copy is of the shared heap.
+        let needs_heap = kind == Kind::Processes && lmt == Some("direct");
+        let arguments = if needs_heap { arguments.with("buffers", "mixed") } else { arguments };
+        Case { program, kind, ranks, backend, scenario, arguments, limit_s: 120 }
     }
 
     /// Messages of random sizes, tags and orders.
@@ -37,13 +41,11 @@ impl<'a> Suite<'a> {
                 .with("seed", 1000 + ranks)
                 .with("rounds", rounds)
                 .with("messages", 8 * ranks.min(16))
-                .with("max", largest(ranks).min(if deep() { 1 << 23 } else { 1 << 18 }));
+                .with("max", largest(ranks).min(if deep() { 1 << 23 } else { 300_000 }));
             self.case(ranks, "messages", arguments).pass();
         }
-        // Up to 8 MiB in one message.
-        let arguments =
-            Arguments::new().with("seed", 9).with("rounds", 2).with("messages", 4).with("max", 8 << 20);
-        self.case(2, "messages", arguments).pass();
+        let long = [("seed", 2), ("rounds", 3), ("messages", 24), ("max", 8 << 20), ("longest", 4 << 20)];
+        self.case(2, "messages", Arguments::of(&long)).pass();
     }
 
     /// Collectives, several at once.

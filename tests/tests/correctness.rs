@@ -7,7 +7,7 @@ use tocsin_tests::suite::Suite;
 use tocsin_world::BackendKind;
 
 fn suite(kind: Kind, backend: BackendKind) -> Suite<'static> {
-    Suite { program: Path::new(env!("CARGO_BIN_EXE_tocsin-rank")), kind, backend, lmt: "auto" }
+    Suite { program: Path::new(env!("CARGO_BIN_EXE_tocsin-rank")), kind, backend, lmt: None }
 }
 
 /// All backends, of one kind of rank.

@@ -1,4 +1,5 @@
-//! Large messages whose ranks compute, by each strategy, and where the system forbids copies between processes.
+//! Large messages by each strategy where ranks compute, buffers are the heap's or of huge pages, or somebody forks; and where the system forbids copies
+//! between processes, or pipes.
 
 #![allow(clippy::unwrap_used)] // A test that fails says so by panicking.
 
@@ -12,7 +13,7 @@ use tocsin_world::BackendKind;
 
 fn case(kind: Kind, ranks: u32, backend: BackendKind, scenario: &'static str, words: &[(&str, &str)]) {
     let program = Path::new(env!("CARGO_BIN_EXE_tocsin-rank"));
-    let arguments = words.iter().fold(Arguments::new(), |all, (name, value)| all.with(name, value));
+    let arguments = Arguments::of(words);
     Case { program, kind, ranks, backend, scenario, arguments, limit_s: 120 }.pass();
 }
 

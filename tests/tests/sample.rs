@@ -132,7 +132,7 @@ fn pinned() -> Option<u64> {
 fn run(kind: Kind, ranks: u32, backend: BackendKind, scenario: &str, words: &[(&str, &str)], lmt: &str) {
     let Ok(program) = std::env::current_exe() else { panic!("this program is not to be found") };
     let program: &Path = &program;
-    let arguments = words.iter().fold(Arguments::new(), |all, (name, value)| all.with(name, value));
+    let arguments = Arguments::of(words);
     // Nobody may fall back to signals where the backend is user interrupts.
     let arguments = arguments.with("uintr", u32::from(backend == BackendKind::Uintr));
     let arguments = arguments.with("lmt", lmt);

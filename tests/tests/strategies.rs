@@ -1,4 +1,5 @@
-//! Each strategy of large messages, forced in turn, passes what the choice between them does: every kind of rank, every backend, up to 33 ranks.
+//! Each strategy of large messages, forced in turn, passes what the choice between them does: every kind of rank, every backend; messages on up to
+//! 33 ranks and as many operations at random, and under `TOCSIN_TEST_DEEP=1` all that there is of collectives.
 
 use std::path::Path;
 
@@ -6,14 +7,14 @@ use tocsin_tests::run::{Arguments, BACKENDS, Kind, deep};
 use tocsin_tests::suite::Suite;
 use tocsin_world::BackendKind;
 
-/// The longest of the operations at random: half of them are large messages to some strategies, and more to others.
+/// Bytes of the longest message of operations at random, many times what a message may have that is not large.
 const MAX: u64 = 200_000;
 
 fn forced(lmt: &str) {
     let program = Path::new(env!("CARGO_BIN_EXE_tocsin-rank"));
     for kind in Kind::ALL {
         for backend in BACKENDS {
-            passes(Suite { program, kind, backend, lmt });
+            passes(Suite { program, kind, backend, lmt: Some(lmt) });
         }
     }
 }
@@ -26,21 +27,16 @@ fn passes(suite: Suite<'_>) {
         suite.restarted();
         suite.interleaved();
         suite.placed();
-    } else {
-        let several = [("seed", 5), ("rounds", 6), ("outstanding", 6), ("max", MAX)];
-        suite.case(4, "collectives", of(&several)).pass();
     }
+    let several = [("seed", 5), ("rounds", 6), ("outstanding", 6), ("max", MAX)];
+    suite.case(4, "collectives", Arguments::of(&several)).pass();
     let rounds = if deep() { 1000 } else { 20 };
     let words = [("seed", 2), ("rounds", rounds), ("threads", 3), ("max", MAX)];
-    suite.case(3, "threads", of(&words)).pass();
+    suite.case(3, "threads", Arguments::of(&words)).pass();
     if suite.backend != BackendKind::Poll {
-        suite.case(2, "callbacks", of(&[("rounds", 10)])).pass();
+        suite.case(2, "callbacks", Arguments::of(&[("rounds", 10)])).pass();
     }
-    suite.case(2, "flow-control", of(&[("count", 20_000)])).pass();
-}
-
-fn of(numbers: &[(&str, u64)]) -> Arguments {
-    numbers.iter().fold(Arguments::new(), |all, (name, value)| all.with(name, value))
+    suite.case(2, "flow-control", Arguments::of(&[("count", 20_000)])).pass();
 }
 
 #[test]

@@ -44,14 +44,15 @@ pub(super) fn size(random: &mut Random, max: u64) -> usize {
     size.min(max) as usize
 }
 
-/// `seed`, `rounds`, `messages` (per round, over all ranks), `max` (bytes of one message).
+/// `seed`, `rounds`, `messages` (per round, over all ranks), `max` (bytes of one message); `longest`: bytes that one between two ranks has at least.
 pub fn random_messages(comm: &Comm, arguments: &Arguments) {
     memory::ask_for(arguments);
     let mut random = Random::new(arguments.number("seed"));
     let (messages, max) = (arguments.number("messages"), arguments.number("max"));
-    for _ in 0..arguments.number("rounds") {
-        round(comm, &mut random, messages, max);
-    }
+    let sent = (0..arguments.number("rounds")).map(|_| round(comm, &mut random, messages, max));
+    let longest = sent.max().unwrap_or(0) as u64;
+    let asked = arguments.optional("longest").map_or(0, |_| arguments.number("longest"));
+    assert!(longest >= asked, "no message between two ranks has more than {longest} bytes");
 }
 
 fn wait(request: Result<RawRequest, tocsin_world::Error>) {
@@ -62,8 +63,8 @@ fn wait(request: Result<RawRequest, tocsin_world::Error>) {
 }
 
 /// One round: a plan, its sends and receives in a random order of posting, the check, and a barrier: a message of the
-/// next round must find no wildcard of this one.
-pub(super) fn round(comm: &Comm, random: &mut Random, messages: u64, max: u64) {
+/// next round must find no wildcard of this one. Bytes of the longest between two ranks.
+pub(super) fn round(comm: &Comm, random: &mut Random, messages: u64, max: u64) -> usize {
     let (me, ranks) = (comm.rank(), u64::from(comm.size()));
     let ways: Vec<Way> = (0..ranks)
         .map(|_| [Way::Exact, Way::AnyTag, Way::AnySource, Way::Any][random.below(4) as usize])
@@ -155,4 +156,5 @@ pub(super) fn round(comm: &Comm, random: &mut Random, messages: u64, max: u64) {
         assert!(buffer[expected.bytes..].iter().all(|b| *b == 0xa5), "rank {me}: written past {expected:?}");
     }
     wait(comm.ibarrier_raw(None));
+    plan.iter().filter(|m| m.source != m.dest).map(|m| m.bytes).max().unwrap_or(0)
 }
