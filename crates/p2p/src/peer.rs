@@ -172,8 +172,8 @@ pub(crate) struct Peers {
     made: Sparse<Peer>,
     /// One of each fate.
     blanks: [Peer; Fate::ALL.len()],
-    /// What became of those that are not made.
-    fates: Box<[Fate]>,
+    /// What became of those that are not made, but live no longer.
+    fates: Sparse<Fate>,
 }
 
 impl Peers {
@@ -182,7 +182,7 @@ impl Peers {
         Ok(Peers {
             made: Sparse::new(size as usize).map_err(refused)?,
             blanks: Fate::ALL.map(Peer::new),
-            fates: vec![Fate::Alive; size as usize].into_boxed_slice(),
+            fates: Sparse::new(size as usize).map_err(refused)?,
         })
     }
 
@@ -193,7 +193,14 @@ impl Peers {
 
     #[cold]
     fn blank(&self, rank: usize) -> Option<&Peer> {
-        self.blanks.get(*self.fates.get(rank)? as usize)
+        let fate = self.fate_of_blank(rank)?;
+        self.blanks.get(fate as usize)
+    }
+
+    /// What became of one that is not made. `None` beyond the end.
+    fn fate_of_blank(&self, rank: usize) -> Option<Fate> {
+        let ended = self.fates.get(rank).copied();
+        (rank < self.fates.len()).then_some(ended.unwrap_or(Fate::Alive))
     }
 
     /// One that is made.
@@ -212,14 +219,14 @@ impl Peers {
     #[inline]
     pub(crate) fn get_mut(&mut self, rank: usize) -> Option<&mut Peer> {
         let fates = &self.fates;
-        self.made.get_or_make(rank, || Some(Peer::new(*fates.get(rank)?)))
+        self.made.get_or_make(rank, || Some(Peer::new(fates.get(rank).copied().unwrap_or(Fate::Alive))))
     }
 
     pub(crate) fn set_fate(&mut self, rank: usize, fate: Fate) {
-        match (self.made.get_mut(rank), self.fates.get_mut(rank)) {
-            (Some(peer), _) => peer.fate = fate,
-            (None, Some(blank)) => *blank = fate,
-            (None, None) => {}
+        if let Some(peer) = self.made.get_mut(rank) {
+            peer.fate = fate;
+        } else if let Some(blank) = self.fates.get_or_make(rank, || Some(fate)) {
+            *blank = fate;
         }
     }
 
