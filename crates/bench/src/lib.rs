@@ -12,6 +12,7 @@ pub mod bench;
 mod cli;
 mod commands;
 mod compute;
+mod counted;
 mod error;
 mod events;
 mod fleet;
@@ -29,6 +30,7 @@ mod values;
 
 pub use cli::Cli;
 pub use compute::{Speed, compute};
+pub use counted::Counted;
 pub use error::Error;
 pub use values::{
     Backend, Case, Comparison, Completion, ComputeTime, Kernel, Kind, Lmt, Mechanism, Mode, OnFailure,

@@ -5,11 +5,13 @@
 //! after it, and when each has sent to each. What a silent pair takes is what grows with the square of the number of ranks
 //! when nobody talks: of worlds of R, 3/4 R and R/2 silent ranks, M(R) - 2 M(3/4 R) + M(R/2) is 1/8 of that, without anything
 //! that is constant or grows with the ranks. What the library keeps for peers is in mappings whose pages come when they are
-//! first written: it counts as resident, in pages of 4 KiB, with the noise of stacks. The heap's bytes are exact. (Above 32 and above
+//! first written: it counts as resident, in pages of 4 KiB, with the noise of stacks. The heap's bytes are counted, of ranks that are threads by
+//! the command's own allocator; what is of lists that double, which grow in steps, is in them, too, some 10 KB in all. (Above 32 and above
 //! 64 ranks the library reserves less for each: of worlds on both sides of such a step nothing is said.)
 
 use super::{check, from_two_ranks, most, row, sizes};
 use crate::cli::Pairs;
+use crate::counted;
 use crate::error::Error;
 use crate::fleet::block::{Measured, Task};
 use crate::fleet::{Plan, World};
@@ -29,6 +31,7 @@ const LEAST_FOR_SILENCE: u32 = 8;
 pub(crate) fn run(args: &Pairs) -> Result<(), Error> {
     let common = &args.common;
     plot::prepare(common.plot.as_deref())?;
+    counted::begin();
     let cores = Topology::machine().map_err(Error::failed)?.cores.len() as u64;
     let mut sink = Sink::new(common.json);
     let mut rows = Vec::new();

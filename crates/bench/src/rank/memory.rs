@@ -30,6 +30,9 @@ impl Memory {
     }
 }
 
+/// What a program holds when it begins to count counts as this: it may free some of that.
+const HEAP_BEFORE: u64 = 1 << 40;
+
 /// The library's segments are files without a place in the file system, known by their name.
 fn segments() -> u64 {
     let Ok(open) = fs::read_dir("/proc/self/fd") else { return 0 };
@@ -49,8 +52,11 @@ fn resident() -> u64 {
     kib.unwrap_or(0) * 1024
 }
 
-/// 0 where the C library does not say.
+/// What is counted where that is done; else what the C library says, 0 where it does not.
 fn heap() -> u64 {
+    if let Some(held) = crate::counted::held() {
+        return HEAP_BEFORE.saturating_add_signed(held);
+    }
     #[cfg(target_env = "gnu")]
     {
         // SAFETY: takes no pointer; locks by itself.
