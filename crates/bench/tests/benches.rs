@@ -107,10 +107,11 @@ fn pingpong() {
 /// A row has the number, or why there is none.
 #[test]
 fn pingpong_counts_events_or_says_why_not() {
-    for event in ["page-faults", "context-switches", "cache-misses", "cache-references"] {
-        let line = "bench pingpong --json --rounds 2 --warmup 0 --sizes 64K --kind process,thread";
-        let rows = rows(&format!("{line} --lmt cma --count {event}"));
-        assert_eq!(rows.len(), 2);
+    let events = ["page-faults", "context-switches", "cache-misses", "cache-references"];
+    for (event, lmt) in events.into_iter().flat_map(|event| [(event, "cma"), (event, "double")]) {
+        let line = "bench pingpong --json --rounds 2 --warmup 0 --sizes 64K,4M --kind process,thread";
+        let rows = rows(&format!("{line} --lmt {lmt} --count {event}"));
+        assert_eq!(rows.len(), 4);
         for row in rows {
             assert_eq!(row["event"], event);
             let counted = row.get("events_per_message").and_then(Value::as_f64);
@@ -234,7 +235,12 @@ fn overlap() {
         );
         has(row, "null_ratio rate_percent bound_us efficiency peer_blocked_us interrupts bytes_copied_by");
         let both = row["case"] == "both";
-        assert!(["complete_us", "complete_us_max"].iter().all(|key| row.get(key).is_some() == both), "{row}");
+        assert!(
+            ["complete_us", "complete_us_max", "efficiency_called"]
+                .iter()
+                .all(|key| row.get(key).is_some() == both),
+            "{row}"
+        );
     }
     assert!(dir.join("overlap.png").exists() && dir.join("overlap.svg").exists());
     std::fs::remove_dir_all(dir).unwrap();

@@ -6,7 +6,9 @@ use std::fmt::Display;
 use serde_json::{Value, json};
 
 use super::apart;
-use super::experiments::{Asked, BLOCKED_TO_COMM, EXPERIMENTS, Experiment, FIGURES, TO_BOUND, is_crowded};
+use super::experiments::{
+    Asked, BLOCKED_TO_COMM, CALLED_TO_BOUND, EXPERIMENTS, Experiment, FIGURES, TO_BOUND, is_crowded,
+};
 use super::mpi::{PEERS, Peer};
 use crate::{Outcome, cargo};
 
@@ -60,6 +62,7 @@ fn value(row: &Value, figure: &str) -> Option<f64> {
     match figure {
         BLOCKED_TO_COMM => Some(number("peer_blocked_us")? / number("t_comm_us")?),
         TO_BOUND => Some(1.0 / number("efficiency")?),
+        CALLED_TO_BOUND => Some(1.0 / number("efficiency_called")?),
         _ => number(figure),
     }
 }
@@ -131,7 +134,8 @@ impl Line<'_> {
         for (mpi, value) in PEERS.iter().zip(&self.peers) {
             set(mpi.name, json!(value));
         }
-        set("best_peer", json!(self.best().map(|(name, _)| name)));
+        let best = self.best().filter(|_| !matches!(self.asked(), Some(Asked::Within(_))));
+        set("best_peer", json!(best.map(|(name, _)| name)));
         set("ratio_to_best", json!(self.to_best()));
         match self.asked() {
             Some(Asked::OfBest(most)) => set("asked_ratio_to_best", json!(most)),
@@ -251,8 +255,21 @@ mod tests {
         assert!(json.get(PEERS[2].name).is_none());
         assert!(line.text().ends_with("0.75  0.75 of best"), "{}", line.text());
         assert!(figures.note(ping, "tocsin", "{no").is_err());
-        let row = json!({"peer_blocked_us": 300.0, "t_comm_us": 100.0, "efficiency": 0.8});
-        assert_eq!([BLOCKED_TO_COMM, TO_BOUND].map(|of| value(&row, of)), [Some(3.0), Some(1.25)]);
+        let overlap = EXPERIMENTS.iter().find(|e| e.name == "overlap").expect("there is one");
+        let null = Line {
+            experiment: overlap,
+            case: "recv",
+            size: 65_536,
+            figure: "null_ratio",
+            tocsin: Some(-0.5),
+            peers: vec![Some(-0.1); PEERS.len()],
+        };
+        assert!(null.text().ends_with("0.03 either way"), "{}", null.text());
+        let json = null.json();
+        assert_eq!((json["asked_within"].as_f64(), json.get("best_peer")), (Some(0.03), None));
+        let row = json!({"peer_blocked_us": 300.0, "t_comm_us": 100.0, "efficiency": 0.8, "efficiency_called": 0.5});
+        let figures = [BLOCKED_TO_COMM, TO_BOUND, CALLED_TO_BOUND];
+        assert_eq!(figures.map(|of| value(&row, of)), [Some(3.0), Some(1.25), Some(2.0)]);
         assert_eq!(value(&json!({"t_comm_us": 1.0}), TO_BOUND), None);
     }
 }

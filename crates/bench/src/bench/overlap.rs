@@ -2,7 +2,7 @@
 //!
 //! Each round measures communication alone, computing alone (twice) and both, one after the other; the rounds of the
 //! backends alternate. The computing is a fixed amount of work without a library call. When both compute, the same once more
-//! with a callback at each end: how long after its start the message is complete.
+//! with a callback at each end: how long after its start the message is complete, and how near that run comes to its bound.
 
 use super::overlapped::Overlapped;
 use super::{check, effective_lmt, most, progress, row, sizes, two_ranks, us};
@@ -87,6 +87,7 @@ struct Cell {
 struct Sum {
     overlapped: Overlapped,
     efficiency: Ratios,
+    efficiency_called: Ratios,
     blocked: Times,
     complete: Times,
     copied: [u64; 3],
@@ -164,7 +165,8 @@ impl Cell {
         let row = match self.case {
             Case::Both => row
                 .number("complete_us", us(sum.complete.median()))
-                .number("complete_us_max", us(sum.complete.max())),
+                .number("complete_us_max", us(sum.complete.max()))
+                .number("efficiency_called", sum.efficiency_called.median()),
             Case::Recv | Case::Send => row,
         };
         row.set("verified", true)
@@ -183,6 +185,8 @@ impl Sum {
         });
         if case == Case::Both {
             self.complete.add(most(measured, |m| m.complete));
+            let t_called = most(measured, |m| m.t_called) as f64;
+            self.efficiency_called.add((overlap.t_comp + self.copies_ns) / t_called);
         }
         for (rank, m) in measured.iter().enumerate().take(2) {
             self.copied[rank] += m.copied_user + m.copied_handler;

@@ -185,8 +185,9 @@ pub(crate) struct Measured {
     pub t_ovrl: u64,
     /// Time inside the library while both ran: of a message its post and its wait, of a collective its wait.
     pub waited: u64,
-    /// From the start to the completion's callback, while both ran.
+    /// From the start to the completion's callback, while both ran, and how long that run took.
     pub complete: u64,
+    pub t_called: u64,
     /// The clock before and after the operation.
     pub posted_at: u64,
     pub done_at: u64,
@@ -208,7 +209,7 @@ pub(crate) struct Measured {
 }
 
 impl Measured {
-    fn words(&mut self) -> [&mut u64; 19] {
+    fn words(&mut self) -> [&mut u64; 20] {
         [
             &mut self.t_comm,
             &mut self.t_comp,
@@ -216,6 +217,7 @@ impl Measured {
             &mut self.t_ovrl,
             &mut self.waited,
             &mut self.complete,
+            &mut self.t_called,
             &mut self.posted_at,
             &mut self.done_at,
             &mut self.interrupts,

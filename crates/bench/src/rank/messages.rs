@@ -171,7 +171,7 @@ impl Member<'_> {
         // Once more with a callback, which has its price: what was measured above is without.
         if case == Case::Both && self.rank < 2 {
             let (called, calls) = channel();
-            self.message(mine, &mut measured, Some(called))?;
+            (measured.t_called, _) = self.message(mine, &mut measured, Some(called))?;
             let complete = calls.recv();
             measured.complete = complete.map_err(|_| Error::failed("a completion's callback was dropped"))?;
         }
