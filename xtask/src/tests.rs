@@ -178,8 +178,13 @@ fn steps(deep: bool) -> Result<Vec<Step>, String> {
         format!("build --profile {INSTALLED} --locked -p tocsin-ffi -p tocsin-bench --lib --bins");
     steps.push(Step::cargo("build what is installed", 15, &installed).uncounted());
     for name in cross_crate_tests()? {
-        // One of them installs, which may have to be built first.
-        let minutes = if name == "ffi_programs" { 15 } else { 5 };
+        let minutes = match name.as_str() {
+            // What it installs may have to be built first.
+            "ffi_programs" => 15,
+            // Six times what others run once; in depth an hour or two.
+            "strategies" | "product_types" => 15,
+            _ => 5,
+        };
         steps.push(Step::cargo(
             &name,
             minutes,
