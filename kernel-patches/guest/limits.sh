@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# A cgroup with memory for little more than the buffers: large messages arrive by each strategy that needs no device, and who asks the shared heap for more
+# A cgroup whose memory is limited: large messages arrive where each strategy that needs no device is asked for, and who asks the shared heap for more
 # than there is hears of the limit instead of being killed by it.
 program=/t/tocsin-bench-machine
 group=/sys/fs/cgroup/poor
@@ -20,7 +20,7 @@ killed() {
     sed -n 's/^oom_kill //p' "$group/memory.events"
 }
 
-# arrive KIND LMT BY [ARGUMENT...]: large messages of these ranks, for whom this strategy is asked, by this one
+# arrive KIND LMT BY [ARGUMENT...]: large messages of these ranks, for whom this strategy is asked; the row names this one, as planned
 arrive() {
     ranks=$1 asked=$2 by=$3
     shift 3
@@ -42,7 +42,7 @@ for lmt in cma vmsplice double; do
 done
 arrive thread direct direct
 arrive thread double double
-# What is not of the heap goes by another way, of which the row tells.
+# The row names the way of private buffers.
 arrive process direct double --buffers shared
 # Four buffers of 4 MiB at least count there.
 peak=$(cat "$group/memory.peak")

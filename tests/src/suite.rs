@@ -27,7 +27,7 @@ impl<'a> Suite<'a> {
     pub fn case(&self, ranks: u32, scenario: &'a str, arguments: Arguments) -> Case<'a> {
         let Suite { program, kind, backend, lmt } = *self;
         let arguments = lmt.into_iter().fold(arguments, |all, lmt| all.with("lmt", lmt));
-        // Between processes one plain copy is of the shared heap.
+        // Between processes one plain copy is of the shared heap: of messages, operations at random, and collectives, which heed this.
         let needs_heap = kind == Kind::Processes && lmt == Some("direct");
         let arguments = if needs_heap { arguments.with("buffers", "mixed") } else { arguments };
         Case { program, kind, ranks, backend, scenario, arguments, limit_s: 120 }

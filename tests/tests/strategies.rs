@@ -1,5 +1,5 @@
 //! Each strategy of large messages, forced in turn, passes what the choice between them does: every kind of rank, every backend; messages on up to
-//! 33 ranks and as many operations at random, and under `TOCSIN_TEST_DEEP=1` all that there is of collectives.
+//! 33 ranks, operations at random, and under `TOCSIN_TEST_DEEP=1` collectives, restarted and interleaved ones, and those that follow the machine.
 
 use std::path::Path;
 
