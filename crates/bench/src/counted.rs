@@ -37,12 +37,19 @@ fn note(more: usize, less: usize) {
     }
 }
 
+/// Takes note of what was asked for, unless it was refused.
+fn taken(block: *mut u8, more: usize, less: usize) -> *mut u8 {
+    if !block.is_null() {
+        note(more, less);
+    }
+    block
+}
+
 // SAFETY: every method passes its arguments, whose obligations the caller has met, to the system's allocator unchanged, and returns its answer.
 unsafe impl GlobalAlloc for Counted {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        note(layout.size(), 0);
         // SAFETY: the caller's obligations, passed on.
-        unsafe { System.alloc(layout) }
+        taken(unsafe { System.alloc(layout) }, layout.size(), 0)
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
@@ -52,14 +59,12 @@ unsafe impl GlobalAlloc for Counted {
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        note(layout.size(), 0);
         // SAFETY: the caller's obligations, passed on.
-        unsafe { System.alloc_zeroed(layout) }
+        taken(unsafe { System.alloc_zeroed(layout) }, layout.size(), 0)
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        note(new_size, layout.size());
         // SAFETY: the caller's obligations, passed on.
-        unsafe { System.realloc(pointer, layout, new_size) }
+        taken(unsafe { System.realloc(pointer, layout, new_size) }, new_size, layout.size())
     }
 }

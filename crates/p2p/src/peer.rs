@@ -354,6 +354,8 @@ mod tests {
         let mut peers = Peers::new(100).unwrap();
         peers.get_mut(3).unwrap().partial = 9;
         peers.set_fate(3, Fate::Dying);
+        // What is told later counts, of one that is not made as of one that is.
+        peers.set_fate(4, Fate::Dying);
         peers.set_fate(4, Fate::Dead);
         peers.set_fate(100, Fate::Dead);
         assert_eq!((peers.get(3).unwrap().fate, peers.get(4).unwrap().fate), (Fate::Dying, Fate::Dead));

@@ -9,7 +9,7 @@ pub(crate) struct Memory {
     pub segment: u64,
     /// Of this process's own memory: what is resident.
     pub resident: u64,
-    /// Of that, what the program holds of its heap, to the byte.
+    /// Of that, what the program holds of its heap; where it counts that itself, so much more than a fixed number.
     pub heap: u64,
 }
 

@@ -293,7 +293,7 @@ impl Call {
             for (block, input) in self.sides[rank].send.iter().zip(&self.inputs[rank]) {
                 let contents = self.send[rank].contents();
                 let sent = block.runs().map(|(at, n)| &contents[at..at + n]).collect::<Vec<_>>().concat();
-                assert!(sent == *input, "the input was changed");
+                assert!(sent == *input, "rank {rank}: the input was changed; {case:?} by {name}");
             }
         }
     }
