@@ -15,6 +15,7 @@ pub mod scenarios;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 pub mod stepper;
 pub mod suite;
+pub mod ways;
 pub mod worlds;
 
 /// What the README shows runs.

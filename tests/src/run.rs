@@ -120,10 +120,11 @@ impl Case<'_> {
         }
         match self.kind {
             Kind::Threads => {
-                let scenario = scenarios::find(self.scenario);
                 // SAFETY: alarm has no memory effects; SIGALRM's default action ends a process that hangs.
                 unsafe { libc::alarm(self.limit_s) };
-                let outcome = threads(self.ranks, &config, |comm: Comm| scenario(&comm, &self.arguments));
+                let outcome = threads(self.ranks, &config, |comm: Comm| {
+                    scenarios::run(self.scenario, &comm, &self.arguments);
+                });
                 // SAFETY: as above.
                 unsafe { libc::alarm(0) };
                 if let Err(error) = outcome {

@@ -14,6 +14,7 @@ pub mod threads;
 use tocsin_world::Comm;
 
 use crate::run::Arguments;
+use crate::{memory, ways};
 
 /// What one rank does.
 pub type Scenario = fn(&Comm, &Arguments);
@@ -50,8 +51,18 @@ pub const ALL: &[(&str, Scenario)] = &[
     ("one-leaves", leaving::one_leaves),
 ];
 
-/// The scenario of a name.
-pub fn find(name: &str) -> Scenario {
+/// Does what the scenario of that name does. `buffers`: [where](memory::ask_for) some of them lie; `by`: the one [way](ways) that large messages go
+/// (`memory`, `kernel`, `knem`, `pages` or `lanes`), `least` bytes of them.
+pub fn run(name: &str, comm: &Comm, arguments: &Arguments) {
+    memory::ask_for(arguments);
+    let before = comm.stats();
+    find(name)(comm, arguments);
+    if let Some(by) = arguments.optional("by") {
+        ways::assert(comm, by, &comm.stats().since(&before), arguments.number("least"));
+    }
+}
+
+fn find(name: &str) -> Scenario {
     match ALL.iter().find(|(known, _)| *known == name) {
         Some((_, scenario)) => *scenario,
         None => panic!("no scenario {name}"),

@@ -5,6 +5,7 @@ use std::path::Path;
 use tocsin_world::BackendKind;
 
 use crate::run::{Arguments, Case, Kind, deep};
+use crate::ways;
 
 /// How many ranks worlds have.
 const RANKS: [u32; 9] = [1, 2, 3, 4, 7, 8, 16, 17, 33];
@@ -27,9 +28,14 @@ impl<'a> Suite<'a> {
     pub fn case(&self, ranks: u32, scenario: &'a str, arguments: Arguments) -> Case<'a> {
         let Suite { program, kind, backend, lmt } = *self;
         let arguments = lmt.into_iter().fold(arguments, |all, lmt| all.with("lmt", lmt));
-        // Between processes one plain copy is of the shared heap: of messages, operations at random, and collectives, which heed this.
+        // Between processes one plain copy is of the shared heap.
         let needs_heap = kind == Kind::Processes && lmt == Some("direct");
         let arguments = if needs_heap { arguments.with("buffers", "mixed") } else { arguments };
+        let way = lmt.and_then(|lmt| if needs_heap { Some("memory") } else { ways::of(kind, lmt) });
+        let arguments = match way.filter(|_| ranks > 1 && scenario != "flow-control") {
+            Some(way) => arguments.with("by", way).with("least", LARGE),
+            None => arguments,
+        };
         Case { program, kind, ranks, backend, scenario, arguments, limit_s: 120 }
     }
 
@@ -102,6 +108,9 @@ impl<'a> Suite<'a> {
         Case { limit_s: 400, ..self.case(4, "mixed", arguments) }.pass();
     }
 }
+
+/// Bytes that go by a strategy that is forced, in each case of it, at least: those of a large message.
+const LARGE: u64 = 65536;
 
 /// Bytes of one message, so that a rank holds at most 8 MiB of them.
 fn largest(ranks: u32) -> u64 {

@@ -7,8 +7,8 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use tocsin_shm_transport::{cma_refusal, vmsplice_refusal};
 use tocsin_tests::run::{Arguments, BACKENDS, Case, Kind};
+use tocsin_tests::ways;
 use tocsin_world::BackendKind;
 
 fn case(kind: Kind, ranks: u32, backend: BackendKind, scenario: &'static str, words: &[(&str, &str)]) {
@@ -17,15 +17,14 @@ fn case(kind: Kind, ranks: u32, backend: BackendKind, scenario: &'static str, wo
     Case { program, kind, ranks, backend, scenario, arguments, limit_s: 120 }.pass();
 }
 
-/// How large messages from malloc go by a strategy that is forced, where that is certain.
-fn goes_by(kind: Kind, lmt: &str) -> Option<&'static str> {
-    match (lmt, kind) {
-        ("direct", Kind::Threads) => Some("memory"),
-        ("cma", Kind::Processes) => Some(if cma_refusal().is_none() { "kernel" } else { "lanes" }),
-        ("vmsplice", Kind::Processes) => Some(if vmsplice_refusal().is_none() { "pages" } else { "lanes" }),
-        ("double", _) => Some("lanes"),
-        _ => None,
-    }
+/// What a case has to say of how all of its bytes go, where that is certain: of pages, for which the first message makes the pipe and of which the
+/// system takes fewer now and then, half at least.
+fn by(kind: Kind, lmt: &str, bytes: u64) -> Vec<(&'static str, String)> {
+    let of = |by: &str| {
+        let least = if by == "pages" { bytes / 2 } else { bytes };
+        [("by", by.to_string()), ("least", least.to_string())]
+    };
+    ways::of(kind, lmt).into_iter().flat_map(of).collect()
 }
 
 /// Whoever computes, from a post or a wait that was given up on, until its message has ended: none waits for a call. Who has a callback is told of more than others are: so without one, too.
@@ -38,8 +37,9 @@ fn nobody_need_call() {
                 for who in ["send", "receive", "both"] {
                     for bytes in ["100000", "2097152"] {
                         let words = [("rounds", "8"), ("bytes", bytes), ("who", who), ("lmt", lmt)];
-                        let by = goes_by(kind, lmt).map(|by| ("by", by));
-                        case(kind, 2, backend, "computing", &[&words[..], by.as_slice()].concat());
+                        let by = by(kind, lmt, 8 * bytes.parse::<u64>().unwrap());
+                        let by: Vec<_> = by.iter().map(|(name, value)| (*name, value.as_str())).collect();
+                        case(kind, 2, backend, "computing", &[&words[..], &by].concat());
                         notes.fresh();
                         let quiet = [("quiet", notes.path())];
                         case(kind, 2, backend, "computing", &[&words[..], &quiet].concat());

@@ -169,7 +169,7 @@ fn rank(limit: u32, scenario: &str, arguments: Arguments) {
         Ok(world) => world,
         Err(error) => panic!("{error}"),
     };
-    scenarios::find(scenario)(&world.comm(), &arguments);
+    scenarios::run(scenario, &world.comm(), &arguments);
     if let Err(error) = world.finalize() {
         panic!("finalize: {error}");
     }

@@ -28,7 +28,7 @@ fn passes(suite: Suite<'_>) {
         suite.interleaved();
         suite.placed();
     }
-    let several = [("seed", 5), ("rounds", 6), ("outstanding", 6), ("max", MAX)];
+    let several = [("seed", 5), ("rounds", 24), ("outstanding", 6), ("max", MAX)];
     suite.case(4, "collectives", Arguments::of(&several)).pass();
     let rounds = if deep() { 1000 } else { 20 };
     let words = [("seed", 2), ("rounds", rounds), ("threads", 3), ("max", MAX)];

@@ -47,7 +47,7 @@ fn main() {
     };
     let arguments = Arguments::parse(words);
     if let Some(ranks) = threads {
-        let scenario = |comm: Comm| scenarios::find(&name)(&comm, &arguments);
+        let scenario = |comm: Comm| scenarios::run(&name, &comm, &arguments);
         let mut config = Config::default();
         let outcome = arguments
             .configure(&mut config)
@@ -80,13 +80,13 @@ fn main() {
     if few == Some("none") || few == Some("some") && world.rank() % 2 == 1 {
         no_descriptors(0);
     }
-    scenarios::find(&name)(&world.comm(), &arguments);
+    scenarios::run(&name, &world.comm(), &arguments);
     if forbid == Some("later") || forbid == Some("some") && world.rank() % 2 == 1 {
         // The ranks have found out that they can copy, and are wrong from now on.
         forbid_copies(pages);
     }
     if matches!(forbid, Some("later" | "some")) {
-        scenarios::find(&name)(&world.comm(), &arguments);
+        scenarios::run(&name, &world.comm(), &arguments);
     }
     if let Err(error) = world.finalize() {
         eprintln!("finalize: {error}");

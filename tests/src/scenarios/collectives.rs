@@ -77,8 +77,7 @@ fn post_by(comm: &Comm, call: Call, name: Option<&str>) -> Planned {
         let orders = table::of(call.operation).filter(|a| a.name != call.algorithm.name);
         part.others = orders.map(|algorithm| Call { algorithm, ..call }.part(comm).expected).collect();
     }
-    let lots = call.seed ^ u64::from(me);
-    (part.send, part.recv) = (part.send.share(comm, lots), part.recv.share(comm, lots >> 1));
+    part.share(comm, call.seed ^ u64::from(me));
     let what = format!("{} by {}: {call:?}", call.operation, name.unwrap_or("choice"));
     // SAFETY: the buffers are heap memory that stays where it is until the request is complete: `finish`.
     let request = unsafe { call.start(comm, &mut part, name) };
@@ -227,7 +226,6 @@ pub(super) fn check(comm: &Comm, part: &Part, what: &str) {
 
 /// `seed`, `rounds`, `outstanding` (at most, at once), `max` (bytes per rank).
 pub fn random_collectives(comm: &Comm, arguments: &Arguments) {
-    memory::ask_for(arguments);
     let mut random = Random::new(arguments.number("seed"));
     let outstanding = arguments.number("outstanding");
     let mut own = Random::new(u64::from(comm.rank()) + 77);
@@ -252,7 +250,6 @@ pub(super) fn three(comm: &Comm) -> [Comm; 3] {
 
 /// `seed`, `rounds`, `max`: up to 32 collectives outstanding on three communicators, each rank waiting for them in an order of its own.
 pub fn interleaved(comm: &Comm, arguments: &Arguments) {
-    memory::ask_for(arguments);
     const OUTSTANDING: u64 = 32;
     let mut random = Random::new(arguments.number("seed"));
     let on = three(comm);
@@ -277,7 +274,6 @@ pub fn interleaved(comm: &Comm, arguments: &Arguments) {
 
 /// `seed`, `operations` in all, `max`: rounds of messages with collectives outstanding meanwhile, on three communicators.
 pub fn mixed(comm: &Comm, arguments: &Arguments) {
-    memory::ask_for(arguments);
     let mut random = Random::new(arguments.number("seed"));
     let [_, dup, half] = three(comm);
     let color = comm.rank() % 2;

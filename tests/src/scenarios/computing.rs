@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tocsin_sync::atomic::{AtomicBool, Ordering};
-use tocsin_world::{Comm, ConstBuf, Error, Mode, MutBuf, RawRequest, Snapshot, wait_any};
+use tocsin_world::{Comm, ConstBuf, Error, Mode, MutBuf, RawRequest, wait_any};
 
-use crate::memory::{self, Buffer};
+use crate::memory::Buffer;
 use crate::random::Random;
 use crate::run::Arguments;
 
@@ -21,9 +21,8 @@ const LIMIT: Duration = Duration::from_secs(20);
 
 /// `rounds` messages of `bytes` from rank 0 to rank 1. `who` computes (`send`, `receive`, `both`) from its post on, until a callback says that its message has ended; `quiet`: nobody has a callback, a receiver
 /// looks at its buffer, and a sender for a note of the receiver's in a folder of that name. `leaves`: it waits before, for longer in each round, and leaves when that is over (`time`), or when one from the other rank has come, which does not compute (`any`). Who does not compute waits. In every other
-/// round the receive is posted first. `by`: how all that is copied goes, `memory`, `kernel`, `knem`, `pages` or `lanes`.
+/// round the receive is posted first.
 pub fn messages_while_computing(comm: &Comm, arguments: &Arguments) {
-    memory::ask_for(arguments);
     let bytes = arguments.number("bytes") as usize;
     let (leaves, quiet) = (arguments.optional("leaves"), arguments.optional("quiet"));
     let sends = comm.rank() == 0;
@@ -33,7 +32,6 @@ pub fn messages_while_computing(comm: &Comm, arguments: &Arguments) {
         "receive" => !sends,
         other => panic!("who={other}: send, receive, both"),
     };
-    let before = comm.stats();
     for round in 0..arguments.number("rounds") {
         let mut sent = vec![0; bytes];
         Random::fill(round, &mut sent);
@@ -103,27 +101,6 @@ pub fn messages_while_computing(comm: &Comm, arguments: &Arguments) {
         }
         assert!(buffer[..] == sent[..], "round {round}: {arguments:?}");
         barrier(comm);
-    }
-    if let Some(by) = arguments.optional("by") {
-        let all = bytes as u64 * arguments.number("rounds");
-        goes_by(comm, by, &comm.stats().since(&before), all);
-    }
-}
-
-/// What both ranks have copied once `since` went one way alone: `all`, or of pages, for which the first message makes the pipe and of which the system takes fewer now and then, half at least.
-fn goes_by(comm: &Comm, by: &str, since: &Snapshot, all: u64) {
-    let least = if by == "pages" { all / 2 } else { all };
-    let ways = ["memory", "kernel", "knem", "pages"];
-    let mine = [since.bytes_in_place, since.bytes_by_kernel, since.bytes_by_knem, since.bytes_by_pages];
-    let mut buffer = Buffer::from(mine.iter().flat_map(|bytes| bytes.to_le_bytes()).collect::<Vec<u8>>());
-    post(comm, &mut buffer, comm.rank() == 0, TAG).wait().unwrap_or_else(|error| panic!("{error}"));
-    if comm.rank() == 0 {
-        return;
-    }
-    let theirs = buffer.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap_or_default()));
-    for ((way, mine), theirs) in ways.into_iter().zip(mine).zip(theirs) {
-        let bytes = mine + theirs;
-        assert!(if way == by { bytes >= least } else { bytes == 0 }, "by {by}: {bytes} bytes by {way}");
     }
 }
 

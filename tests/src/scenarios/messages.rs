@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use tocsin_world::{Comm, ConstBuf, Mode, MutBuf, RawRequest, wait_all};
 
-use crate::memory::{self, Buffer};
+use crate::memory::Buffer;
 use crate::random::Random;
 use crate::run::Arguments;
 
@@ -46,7 +46,6 @@ pub(super) fn size(random: &mut Random, max: u64) -> usize {
 
 /// `seed`, `rounds`, `messages` (per round, over all ranks), `max` (bytes of one message); `longest`: bytes that one between two ranks has at least.
 pub fn random_messages(comm: &Comm, arguments: &Arguments) {
-    memory::ask_for(arguments);
     let mut random = Random::new(arguments.number("seed"));
     let (messages, max) = (arguments.number("messages"), arguments.number("max"));
     let sent = (0..arguments.number("rounds")).map(|_| round(comm, &mut random, messages, max));

@@ -15,7 +15,6 @@ use std::time::Duration;
 
 use tocsin_world::{Comm, Masked, wait_any};
 
-use crate::memory;
 use crate::random::Random;
 use crate::run::Arguments;
 use crate::scenarios::collectives::{Choice, restarted, start_any, three};
@@ -31,7 +30,6 @@ const PREPARED: u64 = 6;
 /// `seed`, `rounds`, `operations` (per round), `max` (bytes of a message), `threads` (of each rank, each with a program of its own).
 /// With `victim` and `after_us`, where ranks are processes: that rank kills itself after that time, and the others leave when they learn of it.
 pub fn random_programs(comm: &Comm, arguments: &Arguments) {
-    memory::ask_for(arguments);
     if arguments.optional("victim").is_some() {
         death::expect(comm, arguments);
     }

@@ -10,6 +10,7 @@ use tocsin_sync::atomic::{AtomicU64, Ordering};
 
 use tocsin_world::{Comm, ConstBuf, Error, Mode, MutBuf, RawRequest, wait_all, wait_any};
 
+use crate::memory::Buffer;
 use crate::random::Random;
 use crate::run::Arguments;
 
@@ -90,7 +91,8 @@ pub fn post_wait_and_test(comm: &Comm, arguments: &Arguments) {
                 bytes
             };
             let (out, expected) = (message(&mut mine), message(&mut theirs));
-            let mut into = vec![0; expected.len()];
+            let out = Buffer::from(out).share(comm, own.bits());
+            let mut into = Buffer::from(vec![0; expected.len()]).share(comm, own.bits());
             let mode = if own.below(3) == 0 { Mode::Synchronous } else { Mode::Standard };
             let (sending, receiving) = if own.below(2) == 0 {
                 let sending = send(comm, &out, next, thread as i32, mode);
@@ -101,7 +103,7 @@ pub fn post_wait_and_test(comm: &Comm, arguments: &Arguments) {
             };
             complete(comm, &mut own, sending, receiving);
             assert!(
-                into == expected,
+                into[..] == expected[..],
                 "rank {me}, thread {thread}, round {round}: other bytes than were sent"
             );
         }
@@ -181,7 +183,8 @@ pub fn callbacks_while_computing(comm: &Comm, arguments: &Arguments) {
     let mut slowest = Duration::ZERO;
     for round in 0..arguments.number("rounds") {
         if comm.rank() == 0 {
-            let mut buffers: Vec<Vec<u8>> = SIZES.iter().chain(&SIZES).map(|size| vec![0; *size]).collect();
+            let buffer = |(lot, size): (u64, &usize)| Buffer::from(vec![0; *size]).share(comm, lot);
+            let mut buffers: Vec<Buffer> = (round..).zip(SIZES.iter().chain(&SIZES)).map(buffer).collect();
             let seen = Arc::new(Woken(AtomicU64::new(0)));
             let waker = Waker::from(seen.clone());
             let mut requests: Vec<RawRequest> =
@@ -212,8 +215,8 @@ pub fn callbacks_while_computing(comm: &Comm, arguments: &Arguments) {
             assert!(requests.iter().all(RawRequest::is_done));
             wait_all(&mut requests.iter_mut().collect::<Vec<_>>()).unwrap_or_else(|e| panic!("{e}"));
         } else {
-            let buffers: Vec<Vec<u8>> =
-                SIZES.iter().chain(&SIZES).map(|size| vec![round as u8; *size]).collect();
+            let buffer = |(lot, size): (u64, &usize)| Buffer::from(vec![round as u8; *size]).share(comm, lot);
+            let buffers: Vec<Buffer> = (round / 2..).zip(SIZES.iter().chain(&SIZES)).map(buffer).collect();
             wait(comm.ibarrier_raw(None));
             if comm.rank() == 1 {
                 let mut sends: Vec<RawRequest> = (0..)

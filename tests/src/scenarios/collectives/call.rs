@@ -114,6 +114,15 @@ pub struct Part {
     counts: Vec<usize>,
 }
 
+impl Part {
+    /// Has the buffers lie where such lots [have them](Buffer::share).
+    pub fn share(&mut self, comm: &Comm, lots: u64) {
+        for (buffer, lot) in [(&mut self.send, lots), (&mut self.recv, lots >> 1)] {
+            *buffer = std::mem::replace(buffer, Vec::new().into()).share(comm, lot);
+        }
+    }
+}
+
 fn extent(blocks: &[Block]) -> usize {
     blocks.iter().filter_map(Block::end).max().unwrap_or(0)
 }

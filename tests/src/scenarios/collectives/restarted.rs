@@ -28,6 +28,7 @@ pub(in crate::scenarios) fn prepare_any(comm: &Comm, random: &mut Random, choice
 fn prepare_call(comm: &Comm, call: Call) -> Prepared {
     let call = fitted(call, comm);
     let mut part = call.part(comm);
+    part.share(comm, call.seed ^ u64::from(comm.rank()));
     let request = call.prepare(comm, &mut part).unwrap_or_else(|e| panic!("{call:?}: {e}"));
     assert!(request.is_persistent() && !request.is_active());
     Prepared { call, request, part }

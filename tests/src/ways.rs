@@ -1,0 +1,39 @@
+//! By which way large messages were copied.
+
+use tocsin_shm_transport::{cma_refusal, vmsplice_refusal};
+use tocsin_world::{Comm, DataType, Op, Snapshot};
+
+use crate::run::Kind;
+
+/// Ways of one copy; what went none of these was copied twice, through `lanes`.
+const WAYS: [&str; 4] = ["memory", "kernel", "knem", "pages"];
+
+/// The way of large messages from malloc by a strategy that is forced, where it is certain.
+pub fn of(kind: Kind, lmt: &str) -> Option<&'static str> {
+    match (lmt, kind) {
+        ("direct", Kind::Threads) => Some("memory"),
+        ("cma", Kind::Processes) => Some(if cma_refusal().is_none() { "kernel" } else { "lanes" }),
+        ("vmsplice", Kind::Processes) => Some(if vmsplice_refusal().is_none() { "pages" } else { "lanes" }),
+        ("double", _) => Some("lanes"),
+        _ => None,
+    }
+}
+
+/// Asserts, at all ranks of a world, that at least so many bytes of what they have copied `since` went one way, and none another one.
+pub fn assert(comm: &Comm, by: &str, since: &Snapshot, least: u64) {
+    let once = [since.bytes_in_place, since.bytes_by_kernel, since.bytes_by_knem, since.bytes_by_pages];
+    let copied = since.bytes_copied_user + since.bytes_copied_handler + since.bytes_copied_progress;
+    let [mut all, mine] = [[0; WAYS.len() + 1], [once[0], once[1], once[2], once[3], copied]];
+    let (send, recv) = (mine.as_ptr().cast(), all.as_mut_ptr().cast());
+    // SAFETY: both have that many elements, and live during the call.
+    let sum = unsafe { comm.iallreduce_raw(Some(send), recv, mine.len(), DataType::U64, Op::Sum, None) };
+    sum.and_then(|mut sum| sum.wait()).unwrap_or_else(|error| panic!("{error}"));
+    let [once @ .., copied] = all;
+    for (way, bytes) in WAYS.into_iter().zip(once) {
+        assert!(way == by || bytes == 0, "by {by} alone: {bytes} bytes by {way}");
+    }
+    let place = WAYS.iter().position(|way| *way == by);
+    assert!(place.is_some() || by == "lanes", "by={by}: {WAYS:?}, lanes");
+    let went = place.map_or(copied, |place| once[place]);
+    assert!(went >= least, "by {by}: {went} bytes, not {least}");
+}
