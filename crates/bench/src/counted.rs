@@ -16,23 +16,29 @@ static THERE: AtomicBool = AtomicBool::new(false);
 #[derive(Debug)]
 pub struct Counted;
 
-/// Counts from now on.
-pub(crate) fn begin() {
-    COUNTS.store(true, Ordering::Relaxed);
-    // What tells whether it is counted here.
-    drop(std::hint::black_box(Box::new(0u8)));
-}
+impl Counted {
+    /// Counts from now on.
+    pub fn begin() {
+        // SYNC POINT: Relaxed: a switch; what other threads do meanwhile may count or not.
+        COUNTS.store(true, Ordering::Relaxed);
+        // What tells whether it is counted here.
+        drop(std::hint::black_box(Box::new(0u8)));
+    }
 
-/// What is held more than at the beginning, in bytes; `None` where nobody counts.
-pub(crate) fn held() -> Option<i64> {
-    THERE.load(Ordering::Relaxed).then(|| HELD.load(Ordering::Relaxed))
+    /// Bytes that are held more than at the beginning; `None` where nobody counts.
+    pub fn held() -> Option<i64> {
+        // SYNC POINT: Relaxed, both: the threads that changed them have met the reader at a barrier.
+        THERE.load(Ordering::Relaxed).then(|| HELD.load(Ordering::Relaxed))
+    }
 }
 
 /// Takes note of bytes that somebody holds now, or does no longer.
 fn note(more: usize, less: usize) {
-    // SYNC POINT: Relaxed, here and above: numbers, read when the threads that changed them have met the reader at a barrier.
+    // SYNC POINT: Relaxed: as in `begin`.
     if COUNTS.load(Ordering::Relaxed) {
+        // SYNC POINT: Relaxed: always the same; `begin` reads its own.
         THERE.store(true, Ordering::Relaxed);
+        // SYNC POINT: Relaxed: a sum, in any order.
         HELD.fetch_add(more as i64 - less as i64, Ordering::Relaxed);
     }
 }

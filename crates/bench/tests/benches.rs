@@ -5,6 +5,7 @@ mod lines;
 
 use lines::{has, rows};
 use serde_json::Value;
+use tocsin_world::{cma_refusal, vmsplice_refusal};
 
 /// Both ways to compute, with what each row has.
 #[test]
@@ -101,6 +102,36 @@ fn pingpong() {
     assert_eq!(rows.len(), 3 * 2 * 2);
     for row in &rows {
         has(row, "bench backend kind ranks lmt size_bytes rounds half_rtt_us_min half_rtt_us_p50");
+        let large = row["size_bytes"] == 102_400;
+        let lmt = row["lmt"].as_str().unwrap();
+        for (way, of) in [("memory", "direct"), ("kernel", "cma"), ("knem", "knem"), ("pages", "vmsplice")] {
+            let bytes = row["bytes_once_by"][way].as_f64().unwrap();
+            // Who waits may choose two copies, where none is forced.
+            assert!(bytes == 0.0 || large && bytes <= 102_400.0 && (lmt == of || lmt == "xpmem"), "{row}");
+        }
+    }
+}
+
+/// A strategy that is forced carries all that is large, and the row says so.
+#[test]
+fn pingpong_says_by_which_way() {
+    let line = "bench pingpong --json --rounds 2 --warmup 1 --sizes 100K,4M";
+    for (how, ways) in [
+        ("--kind thread --lmt direct", ["memory"].as_slice()),
+        ("--kind process --lmt direct --buffers shared", &["memory"]),
+        ("--kind process,thread --lmt double", &[]),
+        ("--kind process --lmt cma", if cma_refusal().is_none() { &["kernel"] } else { &[] }),
+        ("--kind process --lmt vmsplice", if vmsplice_refusal().is_none() { &["pages"] } else { &[] }),
+    ] {
+        for row in rows(&format!("{line} {how}")) {
+            for way in ["memory", "kernel", "knem", "pages"] {
+                let bytes = row["bytes_once_by"][way].as_f64().unwrap();
+                let share = bytes / row["size_bytes"].as_f64().unwrap();
+                // Of pages the system takes fewer now and then.
+                let right = if ways.contains(&way) { (0.5..=1.001).contains(&share) } else { bytes == 0.0 };
+                assert!(right, "{how}: {row}");
+            }
+        }
     }
 }
 

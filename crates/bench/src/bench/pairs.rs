@@ -10,8 +10,8 @@
 //! 64 ranks the library reserves less for each: of worlds on both sides of such a step nothing is said.)
 
 use super::{check, from_two_ranks, most, row, sizes};
+use crate::Counted;
 use crate::cli::Pairs;
-use crate::counted;
 use crate::error::Error;
 use crate::fleet::block::{Measured, Task};
 use crate::fleet::{Plan, World};
@@ -31,7 +31,7 @@ const LEAST_FOR_SILENCE: u32 = 8;
 pub(crate) fn run(args: &Pairs) -> Result<(), Error> {
     let common = &args.common;
     plot::prepare(common.plot.as_deref())?;
-    counted::begin();
+    Counted::begin();
     let cores = Topology::machine().map_err(Error::failed)?.cores.len() as u64;
     let mut sink = Sink::new(common.json);
     let mut rows = Vec::new();

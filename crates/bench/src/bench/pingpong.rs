@@ -4,6 +4,8 @@
 //! batch of 500 round trips, 20 above 64 KiB; `min` and `p50` are over the batches' means. Of more than two ranks, two play
 //! and the others wait for a message, inside the library.
 //!
+//! `bytes_once_by`: how much of a message was copied once, and by which way, mean of the rounds; the rest went through the lanes, in two copies.
+//!
 //! With `--count`, what happened to the threads of both while a message travelled, median of the batches: `events_per_message`; or why that is
 //! not known.
 
@@ -14,12 +16,16 @@ use crate::events::why;
 use crate::fleet::block::Task;
 use crate::fleet::{Fleet, Plan};
 use crate::plot::{self, curves};
-use crate::row::Sink;
+use crate::row::{Sink, rounded};
 use crate::stats::Times;
 use crate::values::Backend;
+use serde_json::{Map, Value};
 
 /// Fewer batches than this are not asked for by default.
 const BATCHES: u64 = 40;
+
+/// The ways of one copy.
+const WAYS: [&str; 4] = ["memory", "kernel", "knem", "pages"];
 
 /// Times of a half round trip are kept in hundredths of a nanosecond: a thousandth of a nanosecond would be noise, a
 /// whole one is much for a batch's mean.
@@ -63,10 +69,15 @@ fn measure(args: &Pingpong, ranks: u32, sink: &mut Sink) -> Result<Vec<curves::S
         let mut half: Vec<Times> = plans.iter().map(|_| Times::default()).collect();
         let mut events: Vec<Times> = plans.iter().map(|_| Times::default()).collect();
         let mut refused = None;
+        let mut once = vec![[0; WAYS.len()]; plans.len()];
         fleet.rounds(args.common.warmup, rounds, |at, counts, world| {
             let measured = world.run(Task::Pingpong { bytes, trips, count: args.count })?;
             check(&measured, &world.plan, "a ping-pong")?;
             if counts {
+                for m in &measured {
+                    let ways = [m.once_in_place, m.once_by_kernel, m.once_by_knem, m.once_by_pages];
+                    once[at].iter_mut().zip(ways).for_each(|(sum, bytes)| *sum += bytes);
+                }
                 half[at].add((measured[0].t_comm as f64 / trips as f64 / 2.0 * UNIT) as u64);
                 let of_both = || measured.iter().take(2);
                 events[at].add(of_both().map(|m| m.counted).sum());
@@ -75,8 +86,12 @@ fn measure(args: &Pingpong, ranks: u32, sink: &mut Sink) -> Result<Vec<curves::S
             }
             Ok(())
         })?;
-        for (((plan, half), events), series) in plans.iter().zip(&half).zip(&events).zip(&mut series) {
+        let of_plans = plans.iter().zip(&half).zip(&events).zip(&once);
+        for ((((plan, half), events), once), series) in of_plans.zip(&mut series) {
             // Both send as many messages as there are round trips.
+            let messages = (2 * trips * rounds) as f64;
+            let once = WAYS.into_iter().zip(once.map(|bytes| rounded(bytes as f64 / messages)));
+            let once: Map<String, Value> = once.map(|(way, bytes)| (way.into(), bytes.into())).collect();
             let per_message = match (args.count, refused) {
                 (Some(_), None) => events.median() / (2 * trips) as f64,
                 _ => f64::NAN,
@@ -91,6 +106,7 @@ fn measure(args: &Pingpong, ranks: u32, sink: &mut Sink) -> Result<Vec<curves::S
                     .number("half_rtt_us_min", min)
                     .number("half_rtt_us_p50", p50)
                     .number("bandwidth_gbps", if bytes > 0 { bytes as f64 / p50 / 1000.0 } else { f64::NAN })
+                    .set("bytes_once_by", once)
                     .set("event", args.count.map(|event| event.to_string()))
                     .number("events_per_message", per_message)
                     .set("not_counted", args.count.zip(refused).map(|(event, error)| why(event, error)))

@@ -197,6 +197,11 @@ pub(crate) struct Measured {
     pub copied_user: u64,
     pub copied_handler: u64,
     pub copied_progress: u64,
+    /// Bytes of large messages that this rank copied once, in memory that both have, by the kernel or by KNEM, or read out of a pipe.
+    pub once_in_place: u64,
+    pub once_by_kernel: u64,
+    pub once_by_knem: u64,
+    pub once_by_pages: u64,
     /// Memory, in bytes: the world's segment; this process's own that is resident, and what of it is on its heap.
     pub segment: u64,
     pub resident: u64,
@@ -209,7 +214,7 @@ pub(crate) struct Measured {
 }
 
 impl Measured {
-    fn words(&mut self) -> [&mut u64; 20] {
+    fn words(&mut self) -> [&mut u64; 24] {
         [
             &mut self.t_comm,
             &mut self.t_comp,
@@ -225,6 +230,10 @@ impl Measured {
             &mut self.copied_user,
             &mut self.copied_handler,
             &mut self.copied_progress,
+            &mut self.once_in_place,
+            &mut self.once_by_kernel,
+            &mut self.once_by_knem,
+            &mut self.once_by_pages,
             &mut self.segment,
             &mut self.resident,
             &mut self.heap,

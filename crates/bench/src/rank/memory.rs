@@ -54,7 +54,7 @@ fn resident() -> u64 {
 
 /// What is counted where that is done; else what the C library says, 0 where it does not.
 fn heap() -> u64 {
-    if let Some(held) = crate::counted::held() {
+    if let Some(held) = crate::Counted::held() {
         return HEAP_BEFORE.saturating_add_signed(held);
     }
     #[cfg(target_env = "gnu")]
