@@ -27,8 +27,8 @@ pub fn product(program: &str, kind: Kind, types: &str, sample: Sample) {
                 .with("every", sample.every)
                 .with("long", sample.long)
                 .with("longest", sample.longest)
-                .with("malloc", if deep() { "keep" } else { "free" })
                 .with("most", if deep() { 65 << 20 } else { 17 << 20 });
+            let arguments = if deep() { arguments.with("malloc", "keep") } else { arguments };
             let (program, scenario) = (Path::new(program), "collectives-product");
             let limit_s = if deep() { 3600 } else { 400 };
             Case { program, kind, ranks, backend, scenario, arguments, limit_s }.pass();

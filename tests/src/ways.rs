@@ -1,22 +1,25 @@
 //! By which way large messages were copied.
 
-use tocsin_shm_transport::{cma_refusal, vmsplice_refusal};
 use tocsin_world::{Comm, DataType, Op, Snapshot};
+use tocsin_world::{cma_refusal, knem_refusal, vmsplice_refusal, xpmem_refusal};
 
 use crate::run::Kind;
 
 /// Ways of one copy; what went none of these was copied twice, through `lanes`.
 const WAYS: [&str; 4] = ["memory", "kernel", "knem", "pages"];
 
-/// The way of large messages from malloc by a strategy that is forced, where it is certain.
+/// The way of large messages from malloc by a strategy that is forced; where its own is refused, this is what it gives way to.
 pub fn of(kind: Kind, lmt: &str) -> Option<&'static str> {
-    match (lmt, kind) {
-        ("direct", Kind::Threads) => Some("memory"),
-        ("cma", Kind::Processes) => Some(if cma_refusal().is_none() { "kernel" } else { "lanes" }),
-        ("vmsplice", Kind::Processes) => Some(if vmsplice_refusal().is_none() { "pages" } else { "lanes" }),
-        ("double", _) => Some("lanes"),
-        _ => None,
-    }
+    let (way, refusal) = match lmt {
+        "direct" if kind == Kind::Threads => return Some("memory"),
+        "direct" | "double" => return Some("lanes"),
+        "xpmem" => ("memory", xpmem_refusal()),
+        "cma" => ("kernel", cma_refusal()),
+        "knem" => ("knem", knem_refusal()),
+        "vmsplice" => ("pages", vmsplice_refusal()),
+        _ => return None,
+    };
+    Some(if refusal.is_none() { way } else { "lanes" })
 }
 
 /// Asserts, at all ranks of a world, that at least so many bytes of what they have copied `since` went one way, and none another one.

@@ -17,7 +17,7 @@ fn case(kind: Kind, ranks: u32, backend: BackendKind, scenario: &'static str, wo
     Case { program, kind, ranks, backend, scenario, arguments, limit_s: 120 }.pass();
 }
 
-/// What a case has to say of how all of its bytes go, where that is certain: of pages, for which the first message makes the pipe and of which the
+/// What a case has to say of how all of its bytes go, where a strategy is forced: of pages, for which the first message makes the pipe and of which the
 /// system takes fewer now and then, half at least.
 fn by(kind: Kind, lmt: &str, bytes: u64) -> Vec<(&'static str, String)> {
     let of = |by: &str| {

@@ -148,8 +148,9 @@ fn call_of(comm: &Comm, algorithm: &'static Algorithm, random: &mut Random, max:
 
 /// Every operation by every algorithm and by the library's choice, from every root, in both forms, around every size at which
 /// something changes, with some ways to combine, or with `types=all` every operator and type: one in `every` of them, of the
-/// long ones one in `long`, of those of megabytes one in `longest`, if that is said, and none that is longer than `most`, bytes of the buffers of one side of all ranks, if that is said. Worlds of
-/// different `turn` take different ones. `seed` is the same on all ranks. `algorithm`: only those of that name.
+/// long ones one in `long`, of those of megabytes one in `longest`, if that is said, and none that is longer than `most`, bytes of
+/// the buffers of one side of all ranks, if that is said. Worlds of different `turn` take different ones. `seed` is the same on
+/// all ranks. `algorithm`: only those of that name. `malloc=keep`: what is freed [stays](memory::keep).
 pub fn product(comm: &Comm, arguments: &Arguments) {
     if arguments.optional("malloc") == Some("keep") {
         memory::keep();

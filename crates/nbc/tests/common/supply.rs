@@ -10,8 +10,9 @@ use tocsin_nbc::DataType;
 use super::values::contents;
 use super::words;
 
-/// Elements of a supply of what is short and of what is not: primes, so that where a block, piece or slice stands elsewhere by its length, other elements do.
-const ELEMENTS: [usize; 2] = [4099, 262_147];
+/// Elements of a supply of what is short and of what is not: primes, so that where a block, piece or slice stands elsewhere by its length, other elements do. Two of the blocks
+/// of a call that begin at the same place, which would not be told apart, are one pair in so many; what is longer than the longer one repeats itself.
+const ELEMENTS: [usize; 2] = [65_537, 262_147];
 
 /// By type and number of elements.
 type Supplies = HashMap<(DataType, usize), &'static [u8]>;
