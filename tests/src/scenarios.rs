@@ -48,6 +48,7 @@ pub const ALL: &[(&str, Scenario)] = &[
     ("left-by-exit", faults::left_by_exit),
     ("dies-copying", faults::dies_copying),
     ("dies-sending", faults::dies_sending),
+    ("dies-receiving", faults::dies_receiving),
     ("one-leaves", leaving::one_leaves),
 ];
 

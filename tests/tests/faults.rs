@@ -228,6 +228,35 @@ fn who_dies_while_it_copies_into_a_posted_receive_is_dead_to_its_rank() {
     }
 }
 
+/// By whichever way the message goes: a claim of the sender's is open, and who is dead may have had one, too.
+#[test]
+fn who_dies_while_another_copies_to_it_holds_nobody_up() {
+    let mut into = 0;
+    for (backend, lmt) in ["signal", "thread", "poll"]
+        .into_iter()
+        .flat_map(|backend| ["auto", "direct", "cma", "vmsplice", "double"].map(|lmt| (backend, lmt)))
+    {
+        for bytes in [1 << 20, 4 << 20] {
+            for (at, computes) in
+                [(bytes - 1, true), (bytes / 2, true), (bytes / 2, false), (bytes - 70_000, false)]
+            {
+                let mut scenario = words(&["dies-receiving", &format!("lmt={lmt}")]);
+                scenario.extend([format!("bytes={bytes}"), format!("at={at}")]);
+                // With poll nobody hears of anything outside of calls.
+                scenario.extend((computes && backend != "poll").then(|| "compute=1".to_owned()));
+                let (output, status) =
+                    World::launch(2, backend, "report", &scenario).end(Duration::from_secs(20));
+                let saw = output.lines().filter(|line| *line != "running").collect::<Vec<_>>();
+                let right = matches!(saw[..], ["saw 0" | "saw 0, into the receive"]);
+                assert!(right && status == 128 + libc::SIGKILL, "{backend}, {scenario:?}: {output} {status}");
+                into += usize::from(saw[0].ends_with("receive"));
+            }
+        }
+    }
+    println!("{into} into receives");
+    assert!(into > 0, "nobody has copied into a receive");
+}
+
 #[test]
 fn a_death_ends_the_job_under_kill() {
     for backend in ["signal", "thread", "poll"] {

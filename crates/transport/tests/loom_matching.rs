@@ -1,5 +1,5 @@
 //! Models of messages' order where a sender copies into a receive that was posted before: an earlier message still in the lane, one that
-//! waits for room before a full lane, one that is for another receive, an earlier receive of any source, a sender killed in the midst. Broken variants are
+//! waits for room before a full lane, one that is for another receive, an earlier receive of any source, either of the two killed in the midst. Broken variants are
 //! caught.
 //!
 //! A cancel meanwhile is `loom_publication`'s.
@@ -336,4 +336,70 @@ fn who_was_killed_in_the_midst_holds_nobody_up_and_writes_no_more() {
 #[should_panic]
 fn a_buffer_that_is_given_back_under_a_copy_is_caught() {
     killed(false);
+}
+
+/// The receiver is killed between its claim of one of the two chunks and the end of that copy, in which it reads the sender's buffer. What the sender has not claimed is nobody's
+/// to copy then, and it hears of the death. `waits`: it gives its buffer back only when both chunks are done, or no claim is open, or the receiver is known to be dead.
+fn receiver_killed(waits: bool) {
+    const CHUNKS: u32 = 2;
+    struct Scene {
+        pair: Arc<Pair>,
+        buffer: UnsafeCell<u32>,
+        dead: AtomicBool,
+    }
+    // SAFETY: the protocol says who may touch the buffer; loom checks that it does.
+    unsafe impl Sync for Scene {}
+    // SAFETY: as above.
+    unsafe impl Send for Scene {}
+
+    // By how many chunks the receiver had claimed.
+    let happened = std::sync::Arc::new([false, false].map(real::AtomicBool::new));
+    let happens = happened.clone();
+    check(move || {
+        let scene =
+            Arc::new(Scene { pair: Pair::new(), buffer: UnsafeCell::new(7), dead: AtomicBool::new(false) });
+        let ticket = scene.pair.publish(0);
+        let other = scene.clone();
+        let receiver = thread::spawn(move || {
+            let record = other.pair.publication.record();
+            let claimed = matches!(record.claim(ticket, CHUNKS), Claim::Chunk(_));
+            if claimed {
+                // SAFETY: loom checks that nobody writes it meanwhile.
+                other.buffer.with(|buffer| assert_eq!(unsafe { *buffer }, 7));
+            }
+            other.dead.store(true, Ordering::Release);
+            claimed
+        });
+        assert_eq!(scene.pair.find(0, real), Some(ticket));
+        let record = scene.pair.publication.record();
+        let mut complete = false;
+        while let Claim::Chunk(_) = record.claim(ticket, CHUNKS) {
+            // SAFETY: as above.
+            scene.buffer.with(|buffer| assert_eq!(unsafe { *buffer }, 7));
+            complete = record.finish(CHUNKS);
+        }
+        if !complete {
+            record.close(ticket, true).unwrap();
+            while waits && !record.is_quiet(ticket) && !scene.dead.load(Ordering::Acquire) {
+                thread::yield_now();
+            }
+        }
+        // The buffer is the user's again. SAFETY: loom checks that the receiver is out.
+        scene.buffer.with_mut(|buffer| unsafe { *buffer = 99 });
+        let claimed = receiver.join().unwrap();
+        assert_eq!(claimed, !complete);
+        happens[usize::from(claimed)].store(true, real::Ordering::Relaxed);
+    });
+    assert!(happened.iter().all(|so| so.load(real::Ordering::Relaxed)), "claimed always, or never");
+}
+
+#[test]
+fn a_receiver_that_was_killed_in_the_midst_holds_nobody_up_and_reads_no_more() {
+    receiver_killed(true);
+}
+
+#[test]
+#[should_panic]
+fn a_buffer_that_is_given_back_while_the_receiver_reads_it_is_caught() {
+    receiver_killed(false);
 }

@@ -1,5 +1,7 @@
 //! What a rank sees when another one dies.
 
+mod trap;
+
 use std::time::{Duration, Instant};
 
 use tocsin_world::{Comm, ConstBuf, Error, Mode, MutBuf, RawRequest};
@@ -268,6 +270,53 @@ pub fn dies_sending(comm: &Comm, arguments: &Arguments) {
             std::process::exit(9);
         }
     }
+}
+
+/// Rank 1 dies while rank 0 copies `bytes` bytes to it, when that comes to the page at `at`. The receive was posted before, into the shared heap, and its rank waits or else `computes`.
+/// That rank 0 has sent everything, or that rank 1 is dead, ends its message.
+pub fn dies_receiving(comm: &Comm, arguments: &Arguments) {
+    let (bytes, at) = (arguments.number("bytes") as usize, arguments.number("at") as usize);
+    let computes = arguments.optional("compute").is_some();
+    let block = comm.alloc(bytes).unwrap_or_else(|error| panic!("{error}"));
+    let mut doomed = std::process::id();
+    // SAFETY: the word lives during the call.
+    let told = unsafe { comm.ibcast_raw((&raw mut doomed).cast(), size_of_val(&doomed), 1, None) };
+    told.and_then(|mut request| request.wait()).unwrap_or_else(|error| panic!("{error}"));
+    if comm.rank() == 1 {
+        // SAFETY: the block is this rank's alone, and lives as long as the rank does.
+        let posted = unsafe { comm.irecv_raw(MutBuf::contiguous(block.as_ptr(), bytes), Some(0), Some(1)) };
+        let mut request = posted.unwrap_or_else(|error| panic!("{error}"));
+        say_running(comm);
+        let end = Instant::now() + Duration::from_secs(5);
+        while computes && Instant::now() < end {
+            std::hint::spin_loop();
+        }
+        panic!("it lives: {:?}", request.wait());
+    }
+    let trap = trap::Trap::new(bytes, at, doomed);
+    say_running(comm);
+    // Who computes does so by then, mostly.
+    let begins = Instant::now() + Duration::from_millis(2);
+    while Instant::now() < begins {
+        std::hint::spin_loop();
+    }
+    let before = comm.stats();
+    let buf = ConstBuf::contiguous(trap.start(), bytes);
+    // SAFETY: the buffer lives during the call.
+    let sent = unsafe { comm.send_raw(buf, 1, 1, Mode::Standard) };
+    assert!(trap.has_sprung(), "rank 1 lives: {sent:?}");
+    let since = comm.stats().since(&before);
+    let copied = since.bytes_copied_user + since.bytes_copied_handler + since.bytes_copied_progress;
+    match sent {
+        Ok(_) => assert!(copied >= bytes as u64, "a part of it is sent: {since:?}"),
+        Err(Error::PeerDead { rank: 1, .. }) => {}
+        Err(other) => panic!("expected the death of rank 1, got: {other}"),
+    }
+    let mut again = block;
+    for _ in 0..8 {
+        again = comm.alloc(again.len()).unwrap_or_else(|error| panic!("{error}"));
+    }
+    println!("saw 0{}", if since.bytes_in_place > 0 { ", into the receive" } else { "" });
 }
 
 /// Memory that cannot be read from some byte on.
