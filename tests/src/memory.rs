@@ -28,7 +28,7 @@ pub fn ask_for(arguments: &Arguments) {
 /// Has this process's malloc keep what is freed: pages that come and go with each buffer would be much of what a long product takes.
 pub fn keep() {
     #[cfg(target_env = "gnu")]
-    // As much as its options take of a threshold, and more than a product ever has free.
+    // As much as its options take of a threshold, and a good deal.
     for (what, bytes) in [(libc::M_MMAP_THRESHOLD, 32 << 20), (libc::M_TRIM_THRESHOLD, 1 << 30)] {
         // SAFETY: no memory effects but on how malloc goes on.
         assert_eq!(unsafe { libc::mallopt(what, bytes) }, 1, "malloc refuses option {what}");

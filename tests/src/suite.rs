@@ -19,7 +19,7 @@ pub struct Suite<'a> {
     pub kind: Kind,
     /// How they are notified.
     pub backend: BackendKind,
-    /// By what their large messages travel, as `TOCSIN_LMT` has it, where that is forced; else as this program's environment says.
+    /// By what their large messages travel, as `TOCSIN_LMT` has it, where that is forced; else `auto`.
     pub lmt: Option<&'a str>,
 }
 
@@ -72,7 +72,15 @@ impl<'a> Suite<'a> {
         for ranks in [1, 2, 3, 4, 7, 16] {
             let rounds = if deep() { 60 } else { 8 };
             let arguments = Arguments::new().with("seed", 5000 + ranks).with("rounds", rounds);
-            let arguments = arguments.with("max", largest(ranks) / if deep() { 8 } else { 32 });
+            // A strategy that is forced is of large ones.
+            let part = if self.lmt.is_some() {
+                2
+            } else if deep() {
+                8
+            } else {
+                32
+            };
+            let arguments = arguments.with("max", largest(ranks) / part);
             self.case(ranks, "restarted", arguments).pass();
         }
     }
@@ -115,7 +123,8 @@ impl<'a> Suite<'a> {
     }
 }
 
-/// Bytes that go by a strategy that is forced, in each case of it, at least: those of a large message.
+/// Bytes that go by a strategy that is forced, in each case of it, at least: those of a large message. (Of what goes through the lanes it says nothing: all
+/// that is short does.)
 const LARGE: u64 = 65536;
 
 /// Bytes of one message, so that a rank holds at most 8 MiB of them.

@@ -5,7 +5,7 @@ use tocsin_world::{cma_refusal, knem_refusal, vmsplice_refusal, xpmem_refusal};
 
 use crate::run::Kind;
 
-/// Ways of one copy; what went none of these was copied twice, through `lanes`.
+/// Ways of one copy. What went none of these went through `lanes`: large messages in two copies, each of which counts, and all short ones.
 const WAYS: [&str; 4] = ["memory", "kernel", "knem", "pages"];
 
 /// The way of large messages from malloc by a strategy that is forced; where its own is refused, this is what it gives way to.

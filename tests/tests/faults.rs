@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use tocsin_sync::clock::now_ns;
 use tocsin_tests::random::Random;
 use tocsin_tests::run::deep;
+use tocsin_world::cma_refusal;
 
 /// A launcher in a process of its own, and the process ids of its ranks.
 struct World {
@@ -228,7 +229,7 @@ fn who_dies_while_it_copies_into_a_posted_receive_is_dead_to_its_rank() {
     }
 }
 
-/// By whichever way the message goes: a claim of the sender's is open, and who is dead may have had one, too.
+/// By each strategy: with a claim on the receive that was published, and perhaps one of who is dead, or with a part of the message in the lane. (The kernel copies no page that cannot be read: then it goes by the lane.)
 #[test]
 fn who_dies_while_another_copies_to_it_holds_nobody_up() {
     let mut into = 0;
@@ -240,21 +241,29 @@ fn who_dies_while_another_copies_to_it_holds_nobody_up() {
             for (at, computes) in
                 [(bytes - 1, true), (bytes / 2, true), (bytes / 2, false), (bytes - 70_000, false)]
             {
+                // With poll nobody hears of anything outside of calls.
+                if computes && backend == "poll" {
+                    continue;
+                }
                 let mut scenario = words(&["dies-receiving", &format!("lmt={lmt}")]);
                 scenario.extend([format!("bytes={bytes}"), format!("at={at}")]);
-                // With poll nobody hears of anything outside of calls.
-                scenario.extend((computes && backend != "poll").then(|| "compute=1".to_owned()));
+                scenario.extend(computes.then(|| "compute=1".to_owned()));
                 let (output, status) =
                     World::launch(2, backend, "report", &scenario).end(Duration::from_secs(20));
-                let saw = output.lines().filter(|line| *line != "running").collect::<Vec<_>>();
-                let right = matches!(saw[..], ["saw 0" | "saw 0, into the receive"]);
-                assert!(right && status == 128 + libc::SIGKILL, "{backend}, {scenario:?}: {output} {status}");
-                into += usize::from(saw[0].ends_with("receive"));
+                let mut saw = output.lines().filter(|line| *line != "running");
+                let right = match saw.next() {
+                    Some("saw 0") => true,
+                    Some("saw 0, into the receive") => lmt == "auto",
+                    _ => false,
+                };
+                let alone = right && saw.next().is_none();
+                assert!(alone && status == 128 + libc::SIGKILL, "{backend}, {scenario:?}: {output} {status}");
+                into += usize::from(output.contains("into the receive"));
             }
         }
     }
     println!("{into} into receives");
-    assert!(into > 0, "nobody has copied into a receive");
+    assert!(into > 0 || cma_refusal().is_some(), "nobody has copied into a receive");
 }
 
 #[test]

@@ -21,7 +21,12 @@ fn case(kind: Kind, ranks: u32, backend: BackendKind, scenario: &'static str, wo
 /// system takes fewer now and then, half at least.
 fn by(kind: Kind, lmt: &str, bytes: u64) -> Vec<(&'static str, String)> {
     let of = |by: &str| {
-        let least = if by == "pages" { bytes / 2 } else { bytes };
+        let least = match by {
+            "pages" => bytes / 2,
+            // In and out.
+            "lanes" => 2 * bytes,
+            _ => bytes,
+        };
         [("by", by.to_string()), ("least", least.to_string())]
     };
     ways::of(kind, lmt).into_iter().flat_map(of).collect()

@@ -36,7 +36,7 @@ impl Counted {
 fn note(more: usize, less: usize) {
     // SYNC POINT: Relaxed: as in `begin`.
     if COUNTS.load(Ordering::Relaxed) {
-        // SYNC POINT: Relaxed: always the same; `begin` reads its own.
+        // SYNC POINT: Relaxed: always the same; who asks is behind a `begin`.
         THERE.store(true, Ordering::Relaxed);
         // SYNC POINT: Relaxed: a sum, in any order.
         HELD.fetch_add(more as i64 - less as i64, Ordering::Relaxed);

@@ -14,7 +14,8 @@ use crate::pointer::{given, place};
 static BLOCKS: Mutex<BTreeMap<usize, HeapBlock>> = Mutex::new(BTreeMap::new());
 
 /// Allocates `bytes` bytes of zeros, on a page's boundary, in memory that all ranks of the node map. Messages from and to it are
-/// copied once, by either rank and without the kernel, or twice, up to 256 KiB where both ranks wait; all else about it is as with any buffer. To be freed by tocsin_free, also
+/// copied once, by either rank and without the kernel, or twice, up to 256 KiB where both ranks wait; twice, too, from another buffer into it where processes cannot reach each
+/// other's buffers otherwise (`tocsin info`: neither `cma` nor `xpmem`). All else about it is as with any buffer. To be freed by tocsin_free, also
 /// after tocsin_finalize. The environment variable TOCSIN_HEAP bounds what a rank may allocate.
 /// Errors: SYSTEM also when the world has no such memory, or this rank's part of it no such piece.
 #[unsafe(no_mangle)]

@@ -91,7 +91,7 @@ const USER_CONTINUE_NS: u64 = 5_000;
 /// The timer's delay after a user thread has posted what nobody else goes on with yet. Mostly somebody soon does: the
 /// thread itself, in a wait, or the peer in one. Long enough to interrupt nobody for that; short against the millisecond
 /// that both may compute.
-const UNFINISHED_NS: u64 = 200_000;
+pub const UNFINISHED_NS: u64 = 200_000;
 /// The timer's delay after a handler that has left something to a thread that receives one message after the other: handlers so far apart take little of it, and one that has
 /// stopped to receive, or has posted something by now, is kept waiting for no longer; the next handler goes on at once.
 const RECEIVING_NS: u64 = 50_000;

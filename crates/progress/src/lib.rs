@@ -75,7 +75,7 @@ pub mod testing {
 pub use budget::{Budget, Context, Pass, Work};
 pub use callbacks::Callbacks;
 pub use completion::{Code, Completion, Outcome};
-pub use engine::{Engine, EngineConfig, Entered};
+pub use engine::{Engine, EngineConfig, Entered, UNFINISHED_NS};
 pub use progress_thread::{ProgressCore, ProgressThread};
 pub use schedule::Schedule;
 pub use slots::{Id, Slots};

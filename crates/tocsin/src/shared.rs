@@ -13,7 +13,8 @@ use crate::element::Element;
 
 /// A buffer in memory that all ranks of the node map, from [`Comm::alloc`]. It is used as any other: owned by a request, or
 /// lent to one as a slice in a scope. Large messages from and to it are copied once, by whichever rank waits, or by both, without the
-/// kernel, which other buffers of processes need for that; up to 256 KiB, where both wait, twice, in a pipeline, which is quicker still.
+/// kernel, which other buffers of processes need for that; up to 256 KiB, where both wait, twice, in a pipeline, which is quicker still. (Twice, too, from another
+/// buffer into it where processes cannot reach each other's buffers otherwise: `tocsin info` has neither `cma` nor `xpmem`.)
 ///
 /// It takes whole pages. Dropping it gives its memory back to the system.
 ///

@@ -45,7 +45,7 @@ pub enum Lmt {
     /// The best that works between the two ranks.
     #[default]
     Auto,
-    /// One plain copy, between ranks of one process and from and to the shared heap; double buffering otherwise.
+    /// One plain copy, between ranks of one process and from the shared heap; double buffering otherwise.
     Direct,
     /// One plain copy, of memory that the device XPMEM maps; double buffering where there is none.
     Xpmem,

@@ -26,7 +26,8 @@ pub fn heap_refusal(config: &Config) -> Option<String> {
 
 impl Comm {
     /// Allocates `bytes` bytes of zeros from this rank's part of the world's shared heap. Messages from and to such memory are copied once, by
-    /// either rank and without the kernel, or twice, up to 256 KiB where both ranks wait; all else about it is as with any buffer. It may outlive the communicator and the
+    /// either rank and without the kernel, or twice, up to 256 KiB where both ranks wait; twice, too, from another buffer into it where processes cannot reach
+    /// each other's buffers otherwise (`tocsin info`: neither `cma` nor `xpmem`). All else about it is as with any buffer. It may outlive the communicator and the
     /// world.
     ///
     /// # Errors

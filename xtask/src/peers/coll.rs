@@ -11,7 +11,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use super::apart::{self, Wanted};
-use super::experiments::{Asked, is_crowded, on_two_cores};
+use super::experiments::{Asked, is_crowded, on_one_core, on_two_cores};
 use super::mpi::{self, PEERS, Peer, Source};
 use super::report::{Missing, Times, best_peer, columns, median, print_missing, print_waits};
 use super::{BUILD, ROUNDS, late};
@@ -146,6 +146,22 @@ fn size(word: &str) -> Result<u64, String> {
 
 /// `tocsin bench coll` on so many ranks.
 pub fn tocsin(operation: &str, ranks: u32, sizes: &[String], more: &[&str]) -> Command {
+    command(operation, ranks, sizes, more, |program, words| on_two_cores(ranks, program, words))
+}
+
+/// The command that measures an algorithm with all ranks on one core, where all of them call the library.
+pub fn on_its_core(operation: &str, ranks: u32, sizes: &[String], algorithm: &str) -> Command {
+    let more = ["--algorithm", algorithm, "--mode", "alone", "--backend", "poll"];
+    command(operation, ranks, sizes, &more, on_one_core)
+}
+
+fn command(
+    operation: &str,
+    ranks: u32,
+    sizes: &[String],
+    more: &[&str],
+    place: impl Fn(&str, &[&str]) -> Command,
+) -> Command {
     let program = cargo::installed().join("tocsin").display().to_string();
     let (number, sizes) = (ranks.to_string(), sizes.join(","));
     let mut words =
@@ -157,7 +173,7 @@ pub fn tocsin(operation: &str, ranks: u32, sizes: &[String], more: &[&str]) -> C
         words.extend(["--bind", "none"]);
     }
     words.extend(more);
-    on_two_cores(ranks, &program, &words)
+    place(&program, &words)
 }
 
 /// Every program's command for an operation.

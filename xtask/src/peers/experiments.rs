@@ -213,6 +213,15 @@ pub fn on_two_cores(ranks: u32, program: &str, words: &[&str]) -> Command {
     }
 }
 
+/// The command, on one core.
+pub fn on_one_core(program: &str, words: &[&str]) -> Command {
+    let all: Vec<&str> = ["-c", FIRST, program].into_iter().chain(words.iter().copied()).collect();
+    child::command("taskset", &all, RUN)
+}
+
+/// The first processor, as a list for `taskset`.
+const FIRST: &str = "0";
+
 /// Two processors of different cores, as a list for `taskset`; none where there are no more than two.
 fn two_of_many() -> Option<String> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);

@@ -1,6 +1,8 @@
 //! `cargo xtask peers --coll --late-rank`: one rank posts a collective and computes; how long the others wait, for each algorithm
 //! and each late rank, with signals and with progress inside library calls only, and with each peer.
 //!
+//! Where ranks share cores, those that are not late may have one for all of them: what the collective takes then with nobody late, on one core, is measured, too.
+//!
 //! `tocsin bench coll --late-rank` and `peers/coll.c` do the same. A peer chooses its algorithm by itself.
 
 use std::collections::BTreeMap;
@@ -8,7 +10,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::coll::{OPERATIONS, Options, rows, tocsin};
+use super::coll::{OPERATIONS, Options, on_its_core, rows, tocsin};
+use super::experiments::is_crowded;
 use super::mpi::{PEERS, Peer};
 use super::report::{Missing, Times, columns, median, print_missing, print_waits};
 use crate::{Outcome, cargo, child};
@@ -35,6 +38,8 @@ type Place = (u32, usize, u64, String, u64);
 struct Figures {
     ours: BTreeMap<Place, Times>,
     peers: BTreeMap<(u32, usize, u64, u64), Times>,
+    /// By number of ranks, position of the operation, size and algorithm: nobody late, on one core.
+    one_core: BTreeMap<(u32, usize, u64, String), Vec<f64>>,
 }
 
 impl Figures {
@@ -64,6 +69,22 @@ impl Figures {
         Ok(())
     }
 
+    /// Takes what was measured on one core.
+    fn note_one_core(&mut self, output: &str) -> Outcome {
+        for row in rows("tocsin", output)? {
+            let number = |key: &str| row.get(key).and_then(Value::as_u64);
+            let read = || {
+                let at = OPERATIONS.iter().position(|name| *name == cargo::text(&row, "op"))?;
+                let algorithm = cargo::text(&row, "algorithm").to_owned();
+                let place = (number("ranks")? as u32, at, number("size_bytes")?, algorithm);
+                Some((place, row.get("t_comm_us")?.as_f64()?))
+            };
+            let (place, time) = read().ok_or_else(|| format!("tocsin printed what is no time: {row}"))?;
+            self.one_core.entry(place).or_default().push(time);
+        }
+        Ok(())
+    }
+
     fn lines(&self) -> impl Iterator<Item = Line<'_>> {
         self.ours.iter().map(|(place, ours)| {
             let (ranks, at, size, algorithm, late) = place;
@@ -76,6 +97,10 @@ impl Figures {
                 late: *late,
                 ours,
                 peers,
+                one_core: self
+                    .one_core
+                    .get(&(*ranks, *at, *size, algorithm.clone()))
+                    .and_then(|times| median(times)),
             }
         })
     }
@@ -89,6 +114,7 @@ struct Line<'a> {
     late: u64,
     ours: &'a Times,
     peers: Option<&'a Times>,
+    one_core: Option<f64>,
 }
 
 impl Line<'_> {
@@ -112,6 +138,7 @@ impl Line<'_> {
             for who in who() {
                 row.extend(self.of(who).map(|time| (who.to_owned(), json!(time))));
             }
+            row.extend(self.one_core.map(|time| ("one_core".to_owned(), json!(time))));
             if let Some((most, holds)) = self.asked() {
                 row.insert("asked_at_most".into(), json!(most));
                 row.insert("holds".into(), json!(holds));
@@ -128,8 +155,10 @@ impl Line<'_> {
             Some((most, false)) => format!("{most:.0}: missed"),
             None => String::new(),
         };
+        let one_core = self.one_core.map_or("-".to_owned(), |time| format!("{time:.1}"));
         let Line { ranks, operation, size, algorithm, late, .. } = self;
-        let line = format!("{operation:21} {algorithm:18} {ranks:>5} {late:>4} {size:>8} {times}  {asked}");
+        let place = format!("{operation:21} {algorithm:18} {ranks:>5} {late:>4} {size:>8}");
+        let line = format!("{place} {times} {one_core:>9}  {asked}");
         line.trim_end().to_owned()
     }
 }
@@ -183,6 +212,10 @@ fn measure(options: &Options, peers: &[Peer], figures: &mut Figures) -> Outcome 
                         let command = tocsin(operation, ranks, &sizes, &more);
                         figures.note(None, &child::output(command, "tocsin")?)?;
                     }
+                    if is_crowded(ranks) {
+                        let command = on_its_core(operation, ranks, &sizes, &algorithm);
+                        figures.note_one_core(&child::output(command, "tocsin")?)?;
+                    }
                 }
                 let words = ["late", operation, LATE_US].into_iter().chain(sizes.iter().map(String::as_str));
                 let words: Vec<&str> = words.collect();
@@ -200,16 +233,21 @@ fn print(figures: &Figures, peers: &[Peer], missing: &[Missing], options: &Optio
     if !options.json {
         println!(
             "others_done, us: from the last post of the ranks that are not late to the last of their completions; the late one \
-             computes for {LATE_US} us; asked of signal where poll takes {HELD_UP:.0} us or more"
+             computes for {LATE_US} us; asked of signal where poll takes {HELD_UP:.0} us or more; one core: the collective, nobody late, \
+             with all ranks on one core"
         );
         let (algorithm, late, head) = ("algorithm", "late", columns(who()));
-        println!("{:21} {algorithm:18} {:>5} {late:>4} {:>8} {head}  asked", "operation", "ranks", "bytes");
+        println!(
+            "{:21} {algorithm:18} {:>5} {late:>4} {:>8} {head}  one core  asked",
+            "operation", "ranks", "bytes"
+        );
     }
-    let (mut asked, mut held) = (0, 0);
+    let (mut asked, mut held, mut too_long) = (0, 0, 0);
     for line in figures.lines() {
         if let Some((_, holds)) = line.asked() {
             asked += 1;
             held += u64::from(holds);
+            too_long += u64::from(!holds && line.one_core.is_some_and(|time| time > ASKED));
         }
         if options.json {
             println!("{}", line.json(options.rounds));
@@ -218,7 +256,9 @@ fn print(figures: &Figures, peers: &[Peer], missing: &[Missing], options: &Optio
         }
     }
     if !options.json {
-        println!("asked {asked} times, held {held} times");
+        println!(
+            "asked {asked} times, held {held} times; of the others {too_long} take longer on one core than is asked"
+        );
     }
     print_waits(peers, &options.ranks, options.json);
     print_missing(missing, options.json);
@@ -249,13 +289,16 @@ mod tests {
         figures
             .note(Some(PEERS[0].name), &format!("a launcher's line\n{}", row("", 2, 9900.5)))
             .expect("rows");
+        let alone = "{\"ranks\":4,\"op\":\"ibcast\",\"algorithm\":\"chain\",\"size_bytes\":1024,\"t_comm_us\":612.5}\n";
+        figures.note_one_core(alone).expect("a row");
         let asked: Vec<_> = figures.lines().map(|line| line.asked()).collect();
         assert_eq!(asked, [Some((ASKED, true)), Some((ASKED, false)), None]);
         let second = figures.lines().nth(1).expect("three");
         let text = second.text();
         assert!(text.starts_with("ibcast                chain                  4    2     1024"), "{text}");
-        assert!(text.contains("9700.0    9900.5") && text.ends_with("500: missed"), "{text}");
+        assert!(text.contains("9700.0    9900.5") && text.ends_with(" 612.5  500: missed"), "{text}");
         let json = second.json(1);
+        assert_eq!(json["one_core"], 612.5);
         assert_eq!((json["holds"].as_bool(), json[PEERS[0].name].as_f64()), (Some(false), Some(9900.5)));
         assert!(json.get(PEERS[1].name).is_none());
     }

@@ -4,7 +4,7 @@
 //! batch of 500 round trips, 20 above 64 KiB; `min` and `p50` are over the batches' means. Of more than two ranks, two play
 //! and the others wait for a message, inside the library.
 //!
-//! `bytes_once_by`: how much of a message was copied once, and by which way, mean of the rounds; the rest went through the lanes, in two copies.
+//! `bytes_once_by`: how much of a message was copied once, and by which way, mean of the rounds; the rest went through the lanes, in two copies. Ways of nothing are left out.
 //!
 //! With `--count`, what happened to the threads of both while a message travelled, median of the batches: `events_per_message`; or why that is
 //! not known.
@@ -16,7 +16,7 @@ use crate::events::why;
 use crate::fleet::block::Task;
 use crate::fleet::{Fleet, Plan};
 use crate::plot::{self, curves};
-use crate::row::{Sink, rounded};
+use crate::row::Sink;
 use crate::stats::Times;
 use crate::values::Backend;
 use serde_json::{Map, Value};
@@ -69,7 +69,7 @@ fn measure(args: &Pingpong, ranks: u32, sink: &mut Sink) -> Result<Vec<curves::S
         let mut half: Vec<Times> = plans.iter().map(|_| Times::default()).collect();
         let mut events: Vec<Times> = plans.iter().map(|_| Times::default()).collect();
         let mut refused = None;
-        let mut once = vec![[0; WAYS.len()]; plans.len()];
+        let mut once = vec![[0u64; WAYS.len()]; plans.len()];
         fleet.rounds(args.common.warmup, rounds, |at, counts, world| {
             let measured = world.run(Task::Pingpong { bytes, trips, count: args.count })?;
             check(&measured, &world.plan, "a ping-pong")?;
@@ -89,9 +89,10 @@ fn measure(args: &Pingpong, ranks: u32, sink: &mut Sink) -> Result<Vec<curves::S
         let of_plans = plans.iter().zip(&half).zip(&events).zip(&once);
         for ((((plan, half), events), once), series) in of_plans.zip(&mut series) {
             // Both send as many messages as there are round trips.
-            let messages = (2 * trips * rounds) as f64;
-            let once = WAYS.into_iter().zip(once.map(|bytes| rounded(bytes as f64 / messages)));
-            let once: Map<String, Value> = once.map(|(way, bytes)| (way.into(), bytes.into())).collect();
+            let messages = 2 * trips * rounds.max(1);
+            let once = WAYS.into_iter().zip(once.map(|bytes| bytes / messages));
+            let once: Map<String, Value> =
+                once.filter(|(_, bytes)| *bytes > 0).map(|(way, bytes)| (way.into(), bytes.into())).collect();
             let per_message = match (args.count, refused) {
                 (Some(_), None) => events.median() / (2 * trips) as f64,
                 _ => f64::NAN,

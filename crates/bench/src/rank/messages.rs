@@ -8,12 +8,13 @@ use crate::fleet::block::Measured;
 use crate::values::{Case, Event};
 use std::hint::spin_loop;
 use std::sync::mpsc::{Sender, channel};
+use tocsin_progress::UNFINISHED_NS;
 use tocsin_sync::clock::now_ns;
 use tocsin_world::{ConstBuf, Mode, MutBuf, RawRequest};
 
 pub(super) const TAG: i32 = 7;
 /// Longer than a rank that has had a callback is looked after: it is interrupted once more within that time, which is not to be in the next round's computing.
-const LOOKED_AFTER_NS: u64 = 400_000;
+const LOOKED_AFTER_NS: u64 = 2 * UNFINISHED_NS;
 /// Of the message for which ranks wait that have no part in a measurement.
 const OVER: i32 = 8;
 

@@ -93,7 +93,7 @@ pub static VARIABLES: &[Variable] = &[
         name: "TOCSIN_LMT",
         values: "auto, direct, xpmem, cma, knem, vmsplice, double",
         default: "auto",
-        meaning: "how large messages travel: in one copy between ranks of one process and from and to the shared heap (direct), of memory of the other that the device XPMEM maps (xpmem), in one copy by the kernel (cma), or of buffers that the device KNEM was told of (knem), in one copy by the kernel of pages that the sender puts into a pipe (vmsplice), or through shared memory (double), which is also the way where the one asked for does not work; auto takes that, too, where both ranks wait",
+        meaning: "how large messages travel: in one copy between ranks of one process and from the shared heap (direct), of memory of the other that the device XPMEM maps (xpmem), in one copy by the kernel (cma), or of buffers that the device KNEM was told of (knem), in one copy by the kernel of pages that the sender puts into a pipe (vmsplice), or through shared memory (double), which is also the way where the one asked for does not work; auto takes that, too, where both ranks wait",
         internal: false,
         set: |c, v| {
             c.lmt = Lmt::named(v)?;

@@ -7,8 +7,8 @@ use tocsin_sync::atomic::real::{AtomicBool, AtomicI32, AtomicPtr};
 
 const PAGE: usize = 4096;
 
-static DOOMED: AtomicI32 = AtomicI32::new(0);
-static END: AtomicI32 = AtomicI32::new(-1);
+/// A descriptor of the process.
+static DOOMED: AtomicI32 = AtomicI32::new(-1);
 static PLACE: AtomicPtr<libc::c_void> = AtomicPtr::new(ptr::null_mut());
 static SPRUNG: AtomicBool = AtomicBool::new(false);
 
@@ -29,14 +29,17 @@ impl Trap {
             start.cast::<u8>().write_bytes(7, bytes);
             let page = start.cast::<u8>().add(at / PAGE * PAGE).cast();
             assert_eq!(libc::mprotect(page, PAGE, libc::PROT_NONE), 0);
-            let end = libc::syscall(libc::SYS_pidfd_open, doomed, 0) as i32;
-            assert!(end >= 0, "pidfd_open: {}", std::io::Error::last_os_error());
-            // SYNC POINT: Relaxed, all three: the handler runs on a thread of this process that is given the memory afterwards.
-            DOOMED.store(doomed as i32, Ordering::Relaxed);
-            END.store(end, Ordering::Relaxed);
+            let doomed = libc::syscall(libc::SYS_pidfd_open, doomed, 0) as i32;
+            assert!(doomed >= 0, "pidfd_open: {}", std::io::Error::last_os_error());
+            // SYNC POINT: Relaxed: who runs the handler is given the memory afterwards.
+            DOOMED.store(doomed, Ordering::Relaxed);
+            // SYNC POINT: Relaxed: likewise.
             PLACE.store(page, Ordering::Relaxed);
             let mut action: libc::sigaction = std::mem::zeroed();
             action.sa_sigaction = spring as extern "C" fn(i32) as usize;
+            // Nothing interrupts it, and a fault elsewhere, which comes again, is one as any other.
+            libc::sigfillset(&raw mut action.sa_mask);
+            action.sa_flags = libc::SA_RESETHAND;
             assert_eq!(libc::sigaction(libc::SIGSEGV, &raw const action, ptr::null_mut()), 0);
             Trap { start: start.cast() }
         }
@@ -54,15 +57,20 @@ impl Trap {
     }
 }
 
-/// Nothing but system calls: a fault anywhere else comes again for ever, which the rank's time ends.
+/// Nothing but system calls.
 extern "C" fn spring(_: i32) {
-    // SYNC POINT: Relaxed, all four: set before the memory was given to whoever faults.
-    let mut end = libc::pollfd { fd: END.load(Ordering::Relaxed), events: libc::POLLIN, revents: 0 };
-    // SAFETY: no pointers but to the descriptor's record; the page is of the trap's mapping.
+    // SYNC POINT: Relaxed: set before the memory was given to whoever faults.
+    let mut doomed = libc::pollfd { fd: DOOMED.load(Ordering::Relaxed), events: libc::POLLIN, revents: 0 };
+    let nothing: *const libc::siginfo_t = ptr::null();
+    // SAFETY: no pointers but to the descriptor's record, and none; the page is of the trap's mapping.
     unsafe {
-        libc::kill(DOOMED.load(Ordering::Relaxed), libc::SIGKILL);
-        libc::poll(&raw mut end, 1, -1);
+        libc::syscall(libc::SYS_pidfd_send_signal, doomed.fd, libc::SIGKILL, nothing, 0);
+        while doomed.revents == 0 {
+            libc::poll(&raw mut doomed, 1, -1);
+        }
+        // SYNC POINT: Relaxed: as above.
         libc::mprotect(PLACE.load(Ordering::Relaxed), PAGE, libc::PROT_READ | libc::PROT_WRITE);
     }
+    // SYNC POINT: Relaxed: read by this thread, or by one that has seen the end of this one's copy.
     SPRUNG.store(true, Ordering::Relaxed);
 }
