@@ -28,12 +28,22 @@ arrive() {
     [ "$(grep -c "\"lmt\":\"$by\".*\"verified\":true" /tmp/rows)" = 2 ] || failed "not by $by: $(cat /tmp/rows)"
 }
 
+# all ONCE: what has arrived did so in one copy by the device, or in two
+all() {
+    for bytes in 102400 1048576; do
+        once=
+        [ "$1" = none ] || once="\"$1\":$bytes"
+        grep -q "\"size_bytes\":$bytes,.*\"bytes_once_by\":{$once}" /tmp/rows || failed "not all by $1: $(cat /tmp/rows)"
+    done
+}
+
 [ -e $scope ] || failed "this kernel has no Yama"
 echo 1 >$scope
 as_nobody info --json >/tmp/info || failed "info does not run"
 grep -q '"name":"knem","usable":true' /tmp/info || failed "info says: $(cat /tmp/info)"
 arrive cma
 arrive knem --lmt knem
+all knem
 echo 2 >$scope
 before=$(pinned)
 arrive knem
@@ -42,6 +52,7 @@ chmod 600 /dev/knem
 as_nobody info --json >/tmp/info || failed "info does not run"
 grep -q '"name":"knem","usable":false,"why_not":"open of /dev/knem is refused' /tmp/info || failed "closed, info says: $(cat /tmp/info)"
 arrive double --lmt knem
+all none
 arrive double
 chmod 666 /dev/knem
 echo 1 >$scope

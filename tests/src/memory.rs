@@ -25,6 +25,11 @@ pub fn ask_for(arguments: &Arguments) {
     }
 }
 
+/// Whether some buffers of this process's ranks lie in the shared heap.
+pub fn is_mixed() -> bool {
+    MIXED.load(Ordering::Relaxed)
+}
+
 /// Has this process's malloc keep what is freed: pages that come and go with each buffer would be much of what a long product takes.
 pub fn keep() {
     #[cfg(target_env = "gnu")]

@@ -34,6 +34,19 @@ fn a_flooded_rank_keeps_computing() {
     }
 }
 
+/// More ranks than cores, and as many as there are.
+#[test]
+fn who_waits_leaves_the_core_to_who_computes() {
+    for kind in Kind::ALL {
+        for backend in BACKENDS {
+            for ranks in [2, 4] {
+                let arguments = Arguments::new().with("units", 120_000_000).with("TOCSIN_BIND", "none");
+                case(kind, ranks, backend, "waits-for-who-computes", arguments).pass();
+            }
+        }
+    }
+}
+
 /// More than a pool holds lies for the one that has stopped.
 #[test]
 fn who_has_stopped_holds_nobody_else_up() {

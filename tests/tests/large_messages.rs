@@ -132,16 +132,27 @@ fn shared_buffers() {
 /// From the start, later at all ranks, later at some: what was begun by a single copy arrives otherwise.
 #[test]
 fn forbidden_copies() {
-    for backend in BACKENDS {
+    for (backend, lmt) in
+        BACKENDS.into_iter().flat_map(|backend| ["auto", "cma", "direct"].map(|lmt| (backend, lmt)))
+    {
         for forbid in ["start", "later", "some"] {
+            let common = [("lmt", lmt), ("forbid", forbid)];
+            // Who has asked for the kernel's copies has two.
+            let by = [("by", "lanes"), ("least", "65536")];
+            let by = if (lmt, forbid) == ("cma", "start") { &by[..] } else { &[] };
+            let common = [&common[..], by].concat();
             for (ranks, max) in [("2", "4194304"), ("4", "300000")] {
-                let words =
-                    [("seed", ranks), ("rounds", "3"), ("messages", "24"), ("max", max), ("forbid", forbid)];
-                case(Kind::Processes, ranks.parse().unwrap(), backend, "messages", &words);
+                let words = [("seed", ranks), ("rounds", "3"), ("messages", "24"), ("max", max)];
+                case(
+                    Kind::Processes,
+                    ranks.parse().unwrap(),
+                    backend,
+                    "messages",
+                    &[&words[..], &common].concat(),
+                );
             }
-            let words =
-                [("seed", "5"), ("rounds", "6"), ("outstanding", "6"), ("max", "200000"), ("forbid", forbid)];
-            case(Kind::Processes, 4, backend, "collectives", &words);
+            let words = [("seed", "5"), ("rounds", "6"), ("outstanding", "6"), ("max", "200000")];
+            case(Kind::Processes, 4, backend, "collectives", &[&words[..], &common].concat());
         }
     }
 }

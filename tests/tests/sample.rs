@@ -13,6 +13,7 @@ use tocsin_tests::forbid::forbid_copies;
 use tocsin_tests::random::Random;
 use tocsin_tests::run::{Arguments, Case, Kind};
 use tocsin_tests::scenarios;
+use tocsin_tests::ways;
 use tocsin_world::launcher::OnFailure;
 use tocsin_world::{BackendKind, Config, World};
 
@@ -136,6 +137,12 @@ fn run(kind: Kind, ranks: u32, backend: BackendKind, scenario: &str, words: &[(&
     // Nobody may fall back to signals where the backend is user interrupts.
     let arguments = arguments.with("uintr", u32::from(backend == BackendKind::Uintr));
     let arguments = arguments.with("lmt", lmt);
+    // By the device, if that is asked for; half of it, because a handler may leave some to two copies.
+    let device = scenario == "computing" && (lmt == "xpmem" || lmt == "knem");
+    let arguments = match ways::of(kind, lmt).filter(|_| device) {
+        Some(way) => arguments.with("by", way).with("least", 4 * 200_000 / 2),
+        None => arguments,
+    };
     Case { program, kind, ranks, backend, scenario, arguments, limit_s: 120 }.pass();
 }
 

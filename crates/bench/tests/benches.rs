@@ -252,6 +252,10 @@ fn pairs() {
             "{row}"
         );
     }
+    // A page for each of 256 would be 32 bytes a pair; of the heap a bit in a set or two, and lists that double.
+    let row = &rows(&format!("{line} --ranks 256 --kind thread"))[0];
+    let silent = |of: &str| row[format!("silent_pair_bytes_{of}")].as_f64().unwrap().abs();
+    assert!(silent("shared") <= 1.0 && silent("heap") <= 6.0, "{row}");
     // Two ranks are one pair, and have no smaller worlds to compare with.
     let row = &rows(&format!("{line} --ranks 2"))[0];
     assert!(

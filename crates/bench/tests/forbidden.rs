@@ -152,11 +152,21 @@ fn info_says_which_strategy_is_out_and_why() {
     }
 }
 
+/// Whether large messages went this way, of pages half at least, and no other; the empty one: two copies.
+fn goes_by(row: &Value, way: &str) -> bool {
+    let Some(once) = row["bytes_once_by"].as_object() else { panic!("{row}") };
+    let part = |bytes: &Value| bytes.as_f64().unwrap() / row["size_bytes"].as_f64().unwrap();
+    let least = if way == "pages" { 0.5 } else { 1.0 };
+    once.keys().all(|one| one == way) && (way.is_empty() || once.values().any(|bytes| part(bytes) >= least))
+}
+
 #[test]
 fn rows_name_what_runs_and_tune_measures_what_there_is() {
     let line = "bench pingpong --json --rounds 1 --warmup 0 --sizes 100K --lmt vmsplice";
-    assert_eq!(rows(line, &COPIES)[0]["lmt"], "vmsplice");
-    assert_eq!(rows(line, &with_pages())[0]["lmt"], "double");
+    let row = &rows(line, &COPIES)[0];
+    assert!(row["lmt"] == "vmsplice" && goes_by(row, "pages"), "{row}");
+    let row = &rows(line, &with_pages())[0];
+    assert!(row["lmt"] == "double" && goes_by(row, ""), "{row}");
     let file = std::env::temp_dir().join(format!("tocsin-tune-of-the-forbidden-{}", std::process::id()));
     let line = "tune --what p2p --kind process --sizes 4K,256K --rounds 1 --at-once 1 --json --output";
     for (refused, pages) in [(COPIES.to_vec(), true), (with_pages(), false)] {
@@ -185,9 +195,12 @@ fn an_ordinary_users_messages_arrive_by_what_is_left() {
             assert_eq!(row["lmt"], if usable { lmt } else { "double" }, "{row}");
             assert_eq!(row["verified"], true, "{row}");
         }
-        let by_pages = rows_under(&program.0, &format!("{line} --lmt vmsplice"), &under);
-        let right = if under.refused.len() < 3 { "vmsplice" } else { "double" };
-        assert!(by_pages.iter().all(|row| row["lmt"] == right && row["verified"] == true), "{by_pages:?}");
+        for (lmt, way, there) in [("vmsplice", "pages", under.refused.len() < 3), ("cma", "kernel", usable)] {
+            for row in rows_under(&program.0, &format!("{line} --lmt {lmt}"), &under) {
+                let right = if there { (lmt, way) } else { ("double", "") };
+                assert!(row["lmt"] == right.0 && goes_by(&row, right.1) && row["verified"] == true, "{row}");
+            }
+        }
     }
 }
 

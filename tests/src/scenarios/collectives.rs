@@ -24,6 +24,7 @@ use crate::memory;
 use crate::random::Random;
 use crate::run::Arguments;
 use crate::scenarios::messages;
+use crate::ways;
 pub(super) use call::Part;
 use call::{Call, Combine};
 pub use restarted::{restarted, restarted_until_death};
@@ -280,7 +281,8 @@ pub fn mixed(comm: &Comm, arguments: &Arguments) {
     let color = comm.rank() % 2;
     let mut own = Random::new(u64::from(comm.rank()) ^ 0xfeed);
     let (operations, max) = (arguments.number("operations"), arguments.number("max"));
-    let mut done = 0;
+    let (mut done, mut sent) = (0, messages::Sent::default());
+    let before = comm.stats();
     while done < operations {
         let collectives = 1 + random.below(4);
         let messages = 1 + random.below(24);
@@ -289,11 +291,14 @@ pub fn mixed(comm: &Comm, arguments: &Arguments) {
         // The two halves have different sizes when the number of ranks is odd: a plan of their own.
         let mut halves = Random::new(random.bits() ^ u64::from(color));
         pending.push((&half, start(&half, &mut halves, max)));
-        messages::round(comm, &mut random, messages, max);
+        sent = sent.and(messages::round(comm, &mut random, messages, max));
         own.shuffle(&mut pending);
         for (on, planned) in pending {
             finish(on, planned);
         }
         done += collectives + messages + 1;
+    }
+    if let Some(by) = arguments.optional("by") {
+        ways::assert_all(comm, by, &comm.stats().since(&before), sent.large);
     }
 }

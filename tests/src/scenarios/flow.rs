@@ -218,6 +218,30 @@ fn barrier_of_who_computes(comm: &Comm, algorithm: &str, last: u32) {
     wait_all(&mut [&mut barrier]).unwrap_or_else(|e| panic!("{e}"));
 }
 
+/// `units`: the first half of the ranks compute that much, and then send; each of the others waits for one of them, and takes a twentieth of that time of a core at most.
+pub fn waits_for_who_computes(comm: &Comm, arguments: &Arguments) {
+    let (me, half) = (comm.rank(), comm.size() / 2);
+    let mut word = [0_u8; 8];
+    wait(comm.ibarrier_raw(None));
+    if me < half {
+        black_box(compute(arguments.number("units")));
+        let buffer = ConstBuf::contiguous(word.as_ptr(), word.len());
+        // SAFETY: the buffer lives during the call.
+        let sent = unsafe { comm.send_raw(buffer, me + half, 1, Mode::Standard) };
+        sent.unwrap_or_else(|e| panic!("{e}"));
+    } else {
+        let (begun, before) = (std::time::Instant::now(), cpu_seconds());
+        let buffer = MutBuf::contiguous(word.as_mut_ptr(), word.len());
+        // SAFETY: as above.
+        let got = unsafe { comm.recv_raw(buffer, Some(me - half), Some(1)) };
+        got.unwrap_or_else(|e| panic!("{e}"));
+        let (waited, used) = (begun.elapsed().as_secs_f64(), cpu_seconds() - before);
+        println!("waited {:.1} ms, with {:.2} ms of CPU time", waited * 1e3, used * 1e3);
+        assert!(used <= waited / 20.0, "who waits for {waited} s takes {used} s of a core");
+    }
+    wait(comm.ibarrier_raw(None));
+}
+
 /// This thread's CPU time in seconds: handlers run on it and are counted, other ranks' use of the core is not.
 pub(super) fn cpu_seconds() -> f64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };

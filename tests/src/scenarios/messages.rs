@@ -8,9 +8,10 @@ use std::collections::HashMap;
 
 use tocsin_world::{Comm, ConstBuf, Mode, MutBuf, RawRequest, wait_all};
 
-use crate::memory::Buffer;
+use crate::memory::{self, Buffer};
 use crate::random::Random;
 use crate::run::Arguments;
+use crate::ways;
 
 /// How a destination receives in one round.
 #[derive(Clone, Copy, Debug)]
@@ -44,12 +45,19 @@ pub(super) fn size(random: &mut Random, max: u64) -> usize {
     size.min(max) as usize
 }
 
+/// Bytes from which on a message is large in every world.
+const LARGE: usize = 128 << 10;
+
 /// `seed`, `rounds`, `messages` (per round, over all ranks), `max` (bytes of one message); `longest`: bytes that one between two ranks has at least.
 pub fn random_messages(comm: &Comm, arguments: &Arguments) {
     let mut random = Random::new(arguments.number("seed"));
     let (messages, max) = (arguments.number("messages"), arguments.number("max"));
+    let before = comm.stats();
     let sent = (0..arguments.number("rounds")).map(|_| round(comm, &mut random, messages, max));
-    let longest = sent.max().unwrap_or(0) as u64;
+    let Sent { longest, large } = sent.fold(Sent::default(), Sent::and);
+    if let Some(by) = arguments.optional("by") {
+        ways::assert_all(comm, by, &comm.stats().since(&before), large);
+    }
     let asked = arguments.optional("longest").map_or(0, |_| arguments.number("longest"));
     assert!(longest >= asked, "no message between two ranks has more than {longest} bytes");
 }
@@ -61,9 +69,24 @@ fn wait(request: Result<RawRequest, tocsin_world::Error>) {
     }
 }
 
+/// What one rank, or all, have sent between two ranks.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Sent {
+    /// Bytes of the longest, of all ranks.
+    pub(super) longest: u64,
+    /// Bytes of this rank's large messages; between processes that share nothing else, of those out of the heap.
+    pub(super) large: u64,
+}
+
+impl Sent {
+    pub(super) fn and(self, other: Sent) -> Sent {
+        Sent { longest: self.longest.max(other.longest), large: self.large + other.large }
+    }
+}
+
 /// One round: a plan, its sends and receives in a random order of posting, the check, and a barrier: a message of the
-/// next round must find no wildcard of this one. Bytes of the longest between two ranks.
-pub(super) fn round(comm: &Comm, random: &mut Random, messages: u64, max: u64) -> usize {
+/// next round must find no wildcard of this one.
+pub(super) fn round(comm: &Comm, random: &mut Random, messages: u64, max: u64) -> Sent {
     let (me, ranks) = (comm.rank(), u64::from(comm.size()));
     let ways: Vec<Way> = (0..ranks)
         .map(|_| [Way::Exact, Way::AnyTag, Way::AnySource, Way::Any][random.below(4) as usize])
@@ -155,5 +178,10 @@ pub(super) fn round(comm: &Comm, random: &mut Random, messages: u64, max: u64) -
         assert!(buffer[expected.bytes..].iter().all(|b| *b == 0xa5), "rank {me}: written past {expected:?}");
     }
     wait(comm.ibarrier_raw(None));
-    plan.iter().filter(|m| m.source != m.dest).map(|m| m.bytes).max().unwrap_or(0)
+    let between = |m: &&Message| m.source != m.dest;
+    let longest = plan.iter().filter(between).map(|m| m.bytes).max().unwrap_or(0) as u64;
+    let mine = outgoing.iter().zip(&send_buffers).filter(|(m, _)| between(m) && m.bytes >= LARGE);
+    let only_heap = memory::is_mixed();
+    let large = mine.filter(|(_, buffer)| !only_heap || matches!(buffer, Buffer::Heap(_)));
+    Sent { longest, large: large.map(|(m, _)| m.bytes as u64).sum() }
 }

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::apart::{self, Wanted};
 use super::experiments::{Asked, is_crowded, on_one_core, on_two_cores};
 use super::mpi::{self, PEERS, Peer, Source};
-use super::report::{Missing, Times, best_peer, columns, median, print_missing, print_waits};
+use super::report::{Missing, Times, best_peer, columns, median, print_missing, print_waits, verdict};
 use super::{BUILD, ROUNDS, late};
 use crate::{Outcome, cargo, child};
 
@@ -286,6 +286,14 @@ impl Line<'_> {
         }
     }
 
+    /// Whether it holds; `None` where nothing is asked, or nobody is there to compare with.
+    fn holds(&self) -> Option<bool> {
+        match self.asked()? {
+            Asked::OfBest(most) => Some(self.to_best(TOCSIN)? <= most),
+            _ => None,
+        }
+    }
+
     fn json(&self) -> Value {
         let mut row = json!({
             "bench": "coll", "op": self.operation, "mode": "alone", "kind": "process", "ranks": self.ranks,
@@ -305,6 +313,7 @@ impl Line<'_> {
         if let Some(Asked::OfBest(most)) = self.asked() {
             set("asked_ratio_to_best", json!(most));
         }
+        set("holds", json!(self.holds()));
         row
     }
 
@@ -314,13 +323,13 @@ impl Line<'_> {
         let times = columns(who().map(|who| number(self.of(who))));
         let to_best = columns([TOCSIN, PERSISTENT].iter().map(|who| ratio(self.to_best(who))));
         let asked = match self.asked() {
-            Some(Asked::OfBest(most)) => format!("{most:.2} of best"),
+            Some(Asked::OfBest(most)) => format!("{most:.2} of best{}", verdict(self.holds())),
             _ => String::new(),
         };
         let Line { ranks, operation, size, figure, algorithm, .. } = self;
         let figure = figure.trim_end_matches("_us");
         let line = format!(
-            "{operation:21} {ranks:>5} {size:>8} {figure:8} {times}  {to_best}  {asked:12} {algorithm}"
+            "{operation:21} {ranks:>5} {size:>8} {figure:8} {times}  {to_best}  {asked:20} {algorithm}"
         );
         line.trim_end().to_owned()
     }
@@ -387,16 +396,22 @@ fn print(figures: &Figures, peers: &[Peer], missing: &[Missing], options: &Optio
         );
         let (head, ratios) = (columns(who()), columns(["to best", "pers. to"].into_iter()));
         println!(
-            "{:21} {:>5} {:>8} {:8} {head}  {ratios}  {:12} algorithm",
+            "{:21} {:>5} {:>8} {:8} {head}  {ratios}  {:20} algorithm",
             "operation", "ranks", "bytes", "", "asked"
         );
     }
+    let (mut asked, mut held) = (0, 0);
     for line in figures.lines() {
+        asked += u64::from(line.asked().is_some());
+        held += u64::from(line.holds() == Some(true));
         if options.json {
             println!("{}", line.json());
         } else {
             println!("{}", line.text());
         }
+    }
+    if !options.json {
+        println!("asked {asked} times, held {held} times");
     }
     print_apart(figures, options);
     print_waits(peers, &options.ranks, options.json);
@@ -500,7 +515,7 @@ mod tests {
         assert_eq!(json["best_peer"].as_str(), Some(PEERS[1].name));
         assert_eq!((number(TOCSIN), number("ratio_to_best")), (Some(3.0), Some(0.75)));
         assert_eq!((number(PERSISTENT), number("persistent_to_best")), (Some(2.0), Some(0.5)));
-        assert_eq!(number("asked_ratio_to_best"), Some(0.8));
+        assert_eq!((number("asked_ratio_to_best"), &json["holds"]), (Some(0.8), &json!(true)));
         assert!(json.get(PEERS[2].name).is_none());
         let text = line.text();
         assert!(
@@ -509,7 +524,7 @@ mod tests {
             ),
             "{text}"
         );
-        assert!(text.ends_with("0.75      0.50  0.80 of best linear"), "{text}");
+        assert!(text.ends_with("0.75      0.50  0.80 of best: held   linear"), "{text}");
         let in_a_row = figures.lines().nth(1).expect("the other figure").json();
         assert_eq!(
             (in_a_row["figure"].as_str(), in_a_row["ratio_to_best"].as_f64()),

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::experiments::{is_crowded, on_two_cores};
 use super::mpi::{self, PEERS, Peer, Source};
-use super::report::{Missing, Times, best_peer, columns, median, print_missing};
+use super::report::{Missing, Times, best_peer, columns, median, print_missing, verdict};
 use super::{BUILD, ROUNDS};
 use crate::{Outcome, cargo, child};
 
@@ -241,6 +241,11 @@ fn ratio(times: &Times, of: &str, to: &str) -> Option<f64> {
     median(&of.iter().zip(to).map(|(a, b)| a / b).collect::<Vec<f64>>())
 }
 
+/// Whether what is asked of signal holds; `None` where nothing is.
+fn holds(case: &Case, times: &Times) -> Option<bool> {
+    Some(ratio(times, "signal", "poll")? <= case.asked?)
+}
+
 fn row(options: &Options, case: &Case, times: &Times) -> Value {
     let mut row = json!({
         "bench": options.example.program.name, "case": case.name, "ranks": options.ranks_of(case), "kind": "process", "size": options.size,
@@ -257,6 +262,7 @@ fn row(options: &Options, case: &Case, times: &Times) -> Value {
     }
     set("signal_to_poll".into(), json!(ratio(times, "signal", "poll")));
     set("asked_signal_to_poll".into(), json!(case.asked));
+    set("holds".into(), json!(holds(case, times)));
     for mpi in &PEERS {
         set(format!("{}_to_poll", mpi.name), json!(ratio(times, mpi.name, "poll")));
     }
@@ -284,7 +290,9 @@ fn print(options: &Options, figures: &[Times], missing: &[Missing]) {
         let cell = |value: Option<f64>| value.map_or("-".to_owned(), |v| format!("{v:.4}"));
         let seconds = programs.iter().map(|who| cell(times.get(who).and_then(|values| median(values))));
         let ratios = programs.iter().filter(|who| **who != "poll").map(|who| cell(ratio(times, who, "poll")));
-        let asked = case.asked.map_or(String::new(), |most| format!("at most {most:.2}"));
+        let asked = case
+            .asked
+            .map_or(String::new(), |most| format!("at most {most:.2}{}", verdict(holds(case, times))));
         println!("{:14} {}  {asked}", case.name, columns(seconds.chain(ratios)));
     }
     print_missing(missing, options.json);

@@ -83,6 +83,15 @@ pub fn best_peer(times: &Times) -> Option<&'static str> {
     peers.min_by(|(_, a), (_, b)| a.total_cmp(b)).map(|(name, _)| name)
 }
 
+/// Whether what is asked holds, behind it.
+pub fn verdict(holds: Option<bool>) -> &'static str {
+    match holds {
+        Some(true) => ": held",
+        Some(false) => ": missed",
+        None => ": nothing to compare",
+    }
+}
+
 /// Cells of a table of numbers.
 pub fn columns(cells: impl Iterator<Item = impl Display>) -> String {
     cells.map(|cell| format!("{cell:>9}")).collect::<Vec<String>>().join(" ")
@@ -116,6 +125,15 @@ impl Line<'_> {
         self.experiment.asked(self.case, self.size, self.figure)
     }
 
+    /// Whether what is asked holds; `None` where nothing is, or nobody is there to compare with.
+    fn holds(&self) -> Option<bool> {
+        Some(match self.asked()? {
+            Asked::OfBest(most) => self.to_best()? <= most,
+            Asked::AtMost(most) => self.tocsin? <= most,
+            Asked::Within(most) => self.tocsin?.abs() <= most,
+        })
+    }
+
     fn json(&self) -> Value {
         let kind = if self.experiment.threads { "thread" } else { "process" };
         let mut row = json!({
@@ -143,6 +161,7 @@ impl Line<'_> {
             Some(Asked::Within(most)) => set("asked_within", json!(most)),
             None => {}
         }
+        set("holds", json!(self.holds()));
         row
     }
 
@@ -166,7 +185,8 @@ impl Line<'_> {
             Some(Asked::Within(most)) => format!("{most:.2} either way"),
             None => String::new(),
         };
-        format!("{line} {to_best:>8}  {asked}").trim_end().to_owned()
+        let holds = if self.asked().is_some() { verdict(self.holds()) } else { "" };
+        format!("{line} {to_best:>8}  {asked}{holds}").trim_end().to_owned()
     }
 }
 
@@ -178,6 +198,7 @@ pub fn print(figures: &Figures, peers: &[Peer], missing: &[Missing], as_json: bo
         PEERS.iter().for_each(|mpi| head += &format!(" {:>10}", mpi.name));
         println!("{head} {:>8}  asked at most", "to best");
     }
+    let (mut asked, mut held) = (0, 0);
     for ((at, case, size, figure), by) in &figures.0 {
         let of = |who: &str| by.get(who).and_then(|values| median(values));
         let line = Line {
@@ -188,11 +209,16 @@ pub fn print(figures: &Figures, peers: &[Peer], missing: &[Missing], as_json: bo
             tocsin: of("tocsin"),
             peers: PEERS.iter().map(|mpi| of(mpi.name)).collect(),
         };
+        asked += u64::from(line.asked().is_some());
+        held += u64::from(line.holds() == Some(true));
         if as_json {
             println!("{}", line.json());
         } else {
             println!("{}", line.text());
         }
+    }
+    if !as_json {
+        println!("asked {asked} times, held {held} times");
     }
     let ranks: Vec<u32> = figures.0.keys().map(|(at, ..)| EXPERIMENTS[*at].ranks).collect();
     print_waits(peers, &ranks, as_json);
@@ -252,8 +278,9 @@ mod tests {
             (json["ratio_to_best"].as_f64(), json["best_peer"].as_str()),
             (Some(0.75), Some(PEERS[1].name))
         );
+        assert_eq!(json["holds"], true);
         assert!(json.get(PEERS[2].name).is_none());
-        assert!(line.text().ends_with("0.75  0.75 of best"), "{}", line.text());
+        assert!(line.text().ends_with("0.75  0.75 of best: held"), "{}", line.text());
         assert!(figures.note(ping, "tocsin", "{no").is_err());
         let overlap = EXPERIMENTS.iter().find(|e| e.name == "overlap").expect("there is one");
         let null = Line {
@@ -264,7 +291,15 @@ mod tests {
             tocsin: Some(-0.5),
             peers: vec![Some(-0.1); PEERS.len()],
         };
-        assert!(null.text().ends_with("0.03 either way"), "{}", null.text());
+        assert!(null.text().ends_with("0.03 either way: missed"), "{}", null.text());
+        let ratio =
+            |tocsin| Line { figure: "ratio", tocsin: Some(tocsin), peers: null.peers.clone(), ..null };
+        assert_eq!([0.2, 0.21].map(|of| ratio(of).holds()), [Some(true), Some(false)]);
+        let slow = Line { tocsin: Some(3.1), peers: line.peers.clone(), ..line };
+        assert_eq!(slow.holds(), Some(false));
+        let alone = Line { peers: vec![None; PEERS.len()], ..slow };
+        assert_eq!(alone.holds(), None);
+        assert!(alone.text().ends_with("0.75 of best: nothing to compare"), "{}", alone.text());
         let json = null.json();
         assert_eq!((json["asked_within"].as_f64(), json.get("best_peer")), (Some(0.03), None));
         let row = json!({"peer_blocked_us": 300.0, "t_comm_us": 100.0, "efficiency": 0.8, "efficiency_called": 0.5});
