@@ -48,6 +48,9 @@ pub(super) fn size(random: &mut Random, max: u64) -> usize {
 /// Bytes from which on a message is large in every world.
 const LARGE: usize = 128 << 10;
 
+/// Up to so many bytes go out of the shared heap in pieces where both ranks wait.
+const IN_PIECES: usize = 256 << 10;
+
 /// `seed`, `rounds`, `messages` (per round, over all ranks), `max` (bytes of one message); `longest`: bytes that one between two ranks has at least.
 pub fn random_messages(comm: &Comm, arguments: &Arguments) {
     let mut random = Random::new(arguments.number("seed"));
@@ -182,6 +185,7 @@ pub(super) fn round(comm: &Comm, random: &mut Random, messages: u64, max: u64) -
     let longest = plan.iter().filter(between).map(|m| m.bytes).max().unwrap_or(0) as u64;
     let mine = outgoing.iter().zip(&send_buffers).filter(|(m, _)| between(m) && m.bytes >= LARGE);
     let only_heap = memory::is_mixed();
-    let large = mine.filter(|(_, buffer)| !only_heap || matches!(buffer, Buffer::Heap(_)));
+    let from_heap = |m: &Message, buffer: &Buffer| matches!(buffer, Buffer::Heap(_)) && m.bytes > IN_PIECES;
+    let large = mine.filter(|(m, buffer)| !only_heap || from_heap(m, buffer));
     Sent { longest, large: large.map(|(m, _)| m.bytes as u64).sum() }
 }
