@@ -288,19 +288,20 @@ fn a_receive_that_is_published_behind_any_source_is_caught() {
     behind_any_source(false);
 }
 
+/// One of the two is killed: a buffer that both may touch, and whether that is known.
+struct Scene {
+    pair: Arc<Pair>,
+    buffer: UnsafeCell<u32>,
+    dead: AtomicBool,
+}
+// SAFETY: the protocol says who may touch the buffer; loom checks that it does.
+unsafe impl Sync for Scene {}
+// SAFETY: as above.
+unsafe impl Send for Scene {}
+
 /// The sender is killed between its claim and the end of its copy. What it has written was written before its end is known; its claim stays
 /// open for ever. `waits`: the receiver gives the buffer back only when no claim is open or the sender is known to be dead.
 fn killed(waits: bool) {
-    struct Scene {
-        pair: Arc<Pair>,
-        buffer: UnsafeCell<u32>,
-        dead: AtomicBool,
-    }
-    // SAFETY: the protocol says who may touch the buffer; loom checks that it does.
-    unsafe impl Sync for Scene {}
-    // SAFETY: as above.
-    unsafe impl Send for Scene {}
-
     check(move || {
         let scene =
             Arc::new(Scene { pair: Pair::new(), buffer: UnsafeCell::new(0), dead: AtomicBool::new(false) });
@@ -342,16 +343,6 @@ fn a_buffer_that_is_given_back_under_a_copy_is_caught() {
 /// to copy then, and it hears of the death. `waits`: it gives its buffer back only when both chunks are done, or the receiver is known to be dead.
 fn receiver_killed(waits: bool) {
     const CHUNKS: u32 = 2;
-    struct Scene {
-        pair: Arc<Pair>,
-        buffer: UnsafeCell<u32>,
-        dead: AtomicBool,
-    }
-    // SAFETY: the protocol says who may touch the buffer; loom checks that it does.
-    unsafe impl Sync for Scene {}
-    // SAFETY: as above.
-    unsafe impl Send for Scene {}
-
     // By the chunk that the receiver had claimed; the last: none.
     let happened = std::sync::Arc::new([false; 3].map(real::AtomicBool::new));
     let happens = happened.clone();
