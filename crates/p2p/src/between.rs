@@ -3,10 +3,12 @@
 //! A pass looks at everything that may have come, from everybody. Of a message that was hidden behind computing, the post and the wait are all that is left to be
 //! seen of it, so that both first look where news of that message would lie.
 
+use core::ptr::NonNull;
+
 use tocsin_progress::{Budget, Context, Id};
 use tocsin_sync::atomic::{Ordering, fence};
 use tocsin_sync::{prefetch_for_read, prefetch_for_write};
-use tocsin_transport::{Arrival, Class, Packet, Recv, Transport, kind};
+use tocsin_transport::{Arrival, Class, Packet, Record, Recv, Transport, kind};
 
 use crate::P2p;
 use crate::in_hand::{Glance, MET_PER_LOOK};
@@ -17,6 +19,8 @@ use crate::transfers::FLAG_LOOK;
 
 /// Packets taken in by a post.
 const MOST: u32 = 8;
+/// Lines in which [news](P2p::news_of) of a message may lie.
+pub const NEWS: usize = 3;
 /// Answers taken in by a wait: a message may have been accepted, its sender asked to look, and its end told.
 const ANSWERS: u32 = 4;
 
@@ -86,7 +90,9 @@ impl<T: Transport> P2p<T> {
     fn fetch_for_end(&self, request: &Request) {
         match request.state {
             State::RecvPosted => {
-                self.transport.will_look(request.peer, Class::Eager);
+                if let Some(line) = self.transport.news_at(request.peer, Class::Eager) {
+                    prefetch_for_read(line.as_ptr());
+                }
                 // By which its sender has copied, and the next receive is published.
                 if let Some(at) = self.transport.publication(request.peer, self.me) {
                     prefetch_for_write(at.as_ptr());
@@ -96,8 +102,33 @@ impl<T: Transport> P2p<T> {
                 if let Some((record, _)) = self.record_of(request) {
                     prefetch_for_read(record);
                 }
+                // Its receiver has had it fetched with the announcement; it is closed.
+                if let Some((own, _)) = self.own_record_beside(request) {
+                    prefetch_for_write(own);
+                }
             }
             _ => {}
+        }
+    }
+
+    /// Where news of a message's end will lie that is under way, as far as that is known: lines that are worth [fetching](prefetch_for_read) when its thread comes back from computing. They stay
+    /// mapped as long as the transport lives; what stands there may be of other messages by then. Handler-safe, constant.
+    #[inline]
+    pub fn news_of(&self, id: Id) -> [Option<NonNull<u8>>; NEWS] {
+        let Some(request) = self.requests.get(id).filter(|request| request.peer != ANY_SOURCE) else {
+            return [None; NEWS];
+        };
+        let news = |class| self.transport.news_at(request.peer, class);
+        let record = |found: Option<(&Record, u32)>| found.map(|(record, _)| NonNull::from(record).cast());
+        match request.state {
+            State::RecvPosted => {
+                let publication = self.transport.publication(request.peer, self.me);
+                [news(Class::Control), news(Class::Eager), publication.map(NonNull::cast)]
+            }
+            _ => {
+                let (own, record_of) = (self.own_record_beside(request), self.record_of(request));
+                [news(Class::Control), record(record_of), record(own)]
+            }
         }
     }
 

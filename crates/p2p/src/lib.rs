@@ -96,6 +96,7 @@ mod whole;
 
 pub use args::{Config, Counters, MessageId, Mode, RecvArgs, SendArgs, Status};
 pub use at_once::AtOnce;
+pub use between::NEWS;
 pub use error::Error;
 pub use faults::Lost;
 pub use in_hand::{Glance, Met};

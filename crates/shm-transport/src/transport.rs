@@ -448,10 +448,8 @@ unsafe impl Transport for ShmTransport {
     }
 
     #[inline]
-    fn will_look(&self, peer: u32, class: Class) {
-        if let Some(state) = self.peers.get(peer as usize) {
-            state.incoming(class).fetch();
-        }
+    fn news_at(&self, peer: u32, class: Class) -> Option<NonNull<u8>> {
+        NonNull::new(self.peers.get(peer as usize)?.incoming(class).head_slot().cast_mut())
     }
 
     #[inline]

@@ -369,10 +369,13 @@ pub unsafe trait Transport: Send {
         false
     }
 
-    /// Has what a look at a class's lane from `peer` will read fetched meanwhile: a hint, for who will look there after something else. Handler-safe, constant.
-    fn will_look(&self, _peer: u32, _class: Class) {}
+    /// The line that a look at a class's lane from `peer` will read first, which stays mapped as long as the transport lives: for who will look there after something else, and has it fetched
+    /// meanwhile. Handler-safe, constant.
+    fn news_at(&self, _peer: u32, _class: Class) -> Option<NonNull<u8>> {
+        None
+    }
 
-    /// The same for what the next packet of a class to `peer` is written to, and for what says whether somebody waits there.
+    /// Has what the next packet of a class to `peer` is written to fetched meanwhile, and what says whether somebody waits there: a hint. Handler-safe, constant.
     fn will_send(&self, _peer: u32, _class: Class) {}
 
     /// The same as of [`will_send`](Self::will_send), and what the payload is written to, if it is as long as the last one was: for who waits for

@@ -4,6 +4,7 @@ mod beside;
 pub(crate) mod dropped;
 mod due;
 mod last;
+mod posted;
 mod room;
 mod wait;
 
@@ -17,7 +18,7 @@ use tocsin_progress::engine::{Engine, EngineConfig, Entered};
 use tocsin_progress::stats::{Snapshot, Stats};
 use tocsin_progress::{Code, Context, Id, Outcome, ProgressThread};
 use tocsin_shm_transport::{Cores, Life, Segment, ShmTransport, cma_refusal};
-use tocsin_sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use tocsin_sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use tocsin_transport::copy::has_far_cache;
 
 use crate::BackendKind;
@@ -35,6 +36,7 @@ use crate::tune::{Agreed, Ranks};
 use dropped::Dropped;
 use due::Due;
 use last::Last;
+use posted::Posted;
 
 /// What every communicator and request of a rank shares.
 #[derive(Debug)]
@@ -69,8 +71,8 @@ pub(crate) struct Rank {
     pub(crate) places: Places,
     /// Cores of progress threads that no rank is bound to.
     pub(crate) dedicated_cores: u32,
-    /// [`RawRequest::place`] of what was posted last of all that may be waited for right after: a hint.
-    pub(crate) posted_last: AtomicUsize,
+    /// What was posted last of all that may be waited for right after.
+    pub(crate) posted_last: Posted,
     /// Whether something is left for this rank's next call: see [`open_gates`](Rank::open_gates).
     gated: AtomicBool,
     /// When to look again what has ended: of what was given up in communicators that were dropped, and of requests that were.
@@ -219,7 +221,7 @@ fn try_join(place: Place, config: &Config) -> Result<(Arc<Rank>, Bound), Error> 
         one_process: kind == Ranks::Threads,
         places,
         dedicated_cores: if backend == BackendKind::Thread { dedicated } else { 0 },
-        posted_last: AtomicUsize::new(0),
+        posted_last: Posted::nothing(),
         gated: AtomicBool::new(false),
         given_up_due: Due::default(),
         parked: Mutex::default(),

@@ -1,6 +1,5 @@
 use tocsin_sync::atomic::{Ordering, fence, fence_after_rmw};
 use tocsin_sync::clock::now_ns;
-use tocsin_sync::prefetch_for_read;
 use tocsin_transport::{Header, wire};
 
 use super::{Place, Slot, piece, shuttle, stores};
@@ -121,10 +120,10 @@ impl RecvLane {
         self.head
     }
 
-    /// Has the line of the slot at the head fetched, to be looked at soon.
+    /// The line of the slot at the head.
     #[inline]
-    pub(crate) fn fetch(&self) {
-        prefetch_for_read(self.place.slot_address(self.head));
+    pub(crate) fn head_slot(&self) -> *const u8 {
+        self.place.slot_address(self.head).cast()
     }
 
     /// Learns what the slot at the head holds before it is filled.

@@ -202,7 +202,7 @@ impl Comm {
         drop(guard);
         // SAFETY: - it lives as long as the engine, which `self` keeps; its methods are made for any thread.
         self.shared().stay(looking, || unsafe { completion.as_ref() }.is_done());
-        self.note_posted(None);
+        self.shared().posted_last.forget();
         self.shared().engine.has_posted(Posts::Collective);
     }
 
@@ -220,7 +220,7 @@ impl Comm {
         // Peers ring a rank that sleeps, not one that looks.
         drop(looking);
         self.shared().start_split(id);
-        self.note_posted(None);
+        self.shared().posted_last.forget();
         self.shared().engine.has_posted(Posts::Collective);
     }
 

@@ -3,12 +3,11 @@
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
-use tocsin_p2p::{Class, RecvArgs, SendArgs};
+use tocsin_p2p::{Class, NEWS, RecvArgs, SendArgs};
 use tocsin_progress::Work;
 use tocsin_progress::engine::{Post, Posts};
 use tocsin_progress::{Completion, Entered, Id, Outcome};
 
-use tocsin_sync::atomic::Ordering;
 use tocsin_sync::clock::now_ns;
 
 use super::Comm;
@@ -199,12 +198,13 @@ impl Comm {
             // What has met a receive that was posted: if nobody waits, the drop sets a timer.
             Self::look_for_a_peer_that_waits(&state);
         }
+        let news = state.p2p.news_of(id);
         let request = self.request(state, operation, kind, id, None);
         if let Some(looking) = looking {
             looking.leave();
         }
         if post.is_some() {
-            self.note_posted(request.as_ref().ok());
+            self.note_posted(request.as_ref().ok(), news);
             self.shared().engine.has_posted(Posts::Send);
         }
         request
@@ -484,8 +484,9 @@ impl Comm {
         }
         let met = early || long && source.is_some_and(|source| state.p2p.take_in_after(source));
         if !met || Self::is_left_to_peer(&state) {
+            let news = if long { state.p2p.news_of(id) } else { [None; NEWS] };
             let request = self.request(state, "irecv", kind, id, None);
-            self.note_posted(request.as_ref().ok());
+            self.note_posted(request.as_ref().ok(), news);
             match post {
                 Some(post) if !met && !passes => {
                     self.shared().engine.has_posted_quickly(Posts::Receive, post)
@@ -501,9 +502,10 @@ impl Comm {
         // Nobody rings the rank as long as it is seen looking, and callbacks may last.
         state.leave_callbacks();
         state.ask_for_pass();
+        let news = state.p2p.news_of(id);
         let request = self.request(state, "irecv", kind, id, None);
         drop(looking);
-        self.note_posted(request.as_ref().ok());
+        self.note_posted(request.as_ref().ok(), news);
         self.shared().engine.has_posted(Posts::Receive);
         request
     }
@@ -535,11 +537,10 @@ impl Comm {
         }
     }
 
-    /// Has a wait for a message know that it has just been posted, or that something else has.
+    /// Has a wait for a message know that it was posted last, and where [news](tocsin_p2p::P2p::news_of) of it lies, or that something else was.
     #[inline]
-    pub(super) fn note_posted(&self, message: Option<&RawRequest>) {
-        // SYNC POINT: Relaxed: a hint, to the thread itself as a rule.
-        self.shared().posted_last.store(message.map_or(0, RawRequest::place), Ordering::Relaxed);
+    pub(super) fn note_posted(&self, message: Option<&RawRequest>, news: [Option<NonNull<u8>>; NEWS]) {
+        self.shared().posted_last.note(message.map_or(0, RawRequest::place), news);
     }
 }
 

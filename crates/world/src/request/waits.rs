@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use tocsin_p2p::Grown;
 use tocsin_progress::{Code, Context, Id};
-use tocsin_sync::atomic::Ordering;
 
 use super::{Kind, RawRequest, Status};
 use crate::asks;
@@ -194,8 +193,13 @@ impl RawRequest {
     #[inline]
     fn begins_wait(&self) -> bool {
         let posted_now = self.slot.as_ref().is_some_and(|slot| {
-            // SYNC POINT: Relaxed: see `Rank`.
-            slot.rank().engine.note_wait() && slot.rank().posted_last.load(Ordering::Relaxed) == self.place()
+            let rank = slot.rank();
+            let (soon, is_last) = (rank.engine.note_wait(), rank.posted_last.take(self.place()));
+            // What has just been posted has no news, and its peer may be about to write there.
+            if is_last && !soon {
+                rank.posted_last.fetch_news();
+            }
+            soon && is_last
         });
         self.open_gates();
         posted_now
