@@ -31,27 +31,30 @@ fn steps(call: &Call, b: &mut ScheduleBuilder) {
     if size == 1 {
         return;
     }
-    // Where the block of rank + i starts.
-    let offset = |i: u32| match size - rank {
-        upper if i <= upper => call.all.sum(rank..rank + i),
-        upper => call.all.sum(rank..size) + call.all.sum(0..i - upper),
+    // Bytes of so many blocks, from that of rank + first on.
+    let bytes_of = |first: u32, count: u32| {
+        let first = (rank + first) % size;
+        match size - first {
+            upper if count <= upper => call.all.sum(first..first + count),
+            upper => call.all.sum(first..size) + call.all.sum(0..count - upper),
+        }
     };
-    let collected = b.temp(offset(size));
+    let collected = b.temp(bytes_of(0, size));
     let mut ready: Vec<StepId> = Vec::new();
     ready.extend(put(b, call.own, collected, call.all.bytes(rank), &[]));
-    let mut have = 1u32;
+    let (mut have, mut held) = (1u32, call.all.bytes(rank));
     while have < size {
         let more = have.min(size - have);
         let (to, from) = ((rank + (size - have)) % size, (rank + have) % size);
-        let out = offset(more);
-        let (start, end) = (offset(have), offset(have + more));
+        let out = if more == have { held } else { bytes_of(0, more) };
+        let coming = bytes_of(have, more);
         if out > 0 {
             b.send(to, 0, collected, out, &ready);
         }
-        if end > start {
-            ready.push(b.recv(from, 0, collected.at(start), end - start, &[]));
+        if coming > 0 {
+            ready.push(b.recv(from, 0, collected.at(held), coming, &[]));
         }
-        have += more;
+        (have, held) = (have + more, held + coming);
     }
     let mut at = call.all.bytes(rank);
     for others in [rank + 1..size, 0..rank] {
