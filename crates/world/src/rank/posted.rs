@@ -51,8 +51,9 @@ impl Posted {
     /// Has the lines fetched in which news of what was [taken](Self::take) lies.
     #[inline]
     pub(crate) fn fetch_news(&self) {
-        for line in &self.news {
-            prefetch_for_read(line.load(Ordering::Relaxed).cast_const());
+        // Of what is mapped nowhere the processor would look for an address each time.
+        for line in self.news.iter().map(|line| line.load(Ordering::Relaxed)).filter(|line| !line.is_null()) {
+            prefetch_for_read(line.cast_const());
         }
     }
 }
