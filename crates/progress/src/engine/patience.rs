@@ -15,7 +15,8 @@ use tocsin_sync::clock::now_ns;
 
 /// Tries to leave in one stay at which a signal may be held back; each but the last may end in a pass.
 const PATIENT_TRIES: u32 = 4;
-const _: () = assert!(PATIENT_TRIES < USER_PASSES);
+// One pass more, if that was asked for before.
+const _: () = assert!(PATIENT_TRIES + 1 < USER_PASSES);
 /// How long a user's thread holds back signals: about what they take.
 pub(super) const PATIENCE_NS: u64 = 5_000;
 /// How often it yields in one try, on a crowded node: by then the others that share its core have had it, and those on other cores theirs.
@@ -27,6 +28,8 @@ const PATIENCE_COST: u32 = 1;
 /// What is left of a thread's patience with those whom it would have to interrupt, in one stay.
 pub(super) enum Patience {
     Untried,
+    /// Not tried yet: the pass that was asked for in this stay is made first. A request ends the patience, and that one says nothing of those whom it is for.
+    AfterPass,
     /// Until when, and for how many tries more.
     Until(u64, u32),
     Over,
@@ -62,6 +65,12 @@ impl<W: Work> Engine<W> {
 
     #[cold]
     fn ring_patiently(&self, work: &mut W, patience: &mut Patience, passing: bool) -> bool {
+        if let Patience::Untried = patience
+            && self.token.is_requested()
+        {
+            *patience = Patience::AfterPass;
+            return true;
+        }
         let crowded = self.is_crowded();
         let (until, tries) = match patience {
             Patience::Until(until, tries) => (*until, tries.saturating_sub(1)),

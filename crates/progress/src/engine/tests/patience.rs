@@ -57,6 +57,33 @@ fn a_signal_is_held_back_while_that_pays() {
     assert_eq!(leave(1, Context::User), [0, 2], "but who looks meanwhile is spared all the same");
 }
 
+/// As who posts a message, and is expected to wait for it next, does.
+#[test]
+fn a_pass_that_was_asked_for_before_does_not_end_the_patience() {
+    let shared = Shared::new();
+    let engine = engine(&shared, 0);
+    let leave = |holds: u64| {
+        shared.holds.store(holds, Ordering::Relaxed);
+        let signals = shared.signals.load(Ordering::Relaxed);
+        let mut inside = engine.enter();
+        let _work: &mut Counting = &mut inside;
+        shared.posted[0].fetch_add(1, Ordering::Relaxed);
+        inside.ask_for_pass();
+        drop(inside);
+        assert_eq!(shared.handled.load(Ordering::Relaxed), shared.posted[0].load(Ordering::Relaxed));
+        shared.signals.load(Ordering::Relaxed) - signals
+    };
+    // On a busy machine the patience may be over first.
+    let spared = (0..100)
+        .filter(|_| {
+            engine.patience.note(true);
+            leave(4) == 0
+        })
+        .count();
+    assert!(spared > 0);
+    assert_eq!(leave(u64::MAX), 1, "who does not look is interrupted all the same");
+}
+
 #[test]
 fn what_comes_as_the_patience_ends_has_its_pass() {
     let shared = Shared::new();
