@@ -53,6 +53,10 @@ impl<W: Work> Engine<W> {
         } else if work.leave_quietly() {
             self.ring_patiently(work, patience, passing)
         } else {
+            // Only the first try to leave makes a pass for that, so that passes are left for those that follow.
+            if let Patience::Untried = patience {
+                *patience = Patience::AfterPass;
+            }
             if let Patience::Until(..) = patience {
                 self.patience.note(true);
                 if !self.is_crowded() {
